@@ -1,0 +1,206 @@
+//! A cluster of real processes, as `quorate dev` starts it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+use std::time::{Duration, Instant};
+
+use quorate::{RemoteConfig, RemoteSql, SecretSource};
+use rustix::process::{Pid, Signal, kill_process};
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::process::{Child, Command};
+
+use super::options::Options;
+use super::{Result, until};
+
+/// How long a cluster may take to be ready, or to stop.
+const READY_MAX: Duration = Duration::from_secs(120);
+/// Bytes of a MiB.
+const MIB: u64 = 1 << 20;
+
+/// A running `quorate dev`.
+pub struct Cluster {
+    program: PathBuf,
+    dir: PathBuf,
+    dev: Child,
+    /// Removed at the end, if nobody named the directory.
+    _scratch: Option<tempfile::TempDir>,
+}
+
+/// One node, as `cluster.json` has it.
+#[derive(Clone, Deserialize)]
+pub struct Node {
+    pub id: u64,
+    pub pid: i32,
+    pub peer_addr: String,
+    pub data_dir: PathBuf,
+}
+
+#[derive(Deserialize)]
+struct ClusterFile {
+    nodes: Vec<Node>,
+}
+
+impl Cluster {
+    /// Starts three nodes in a new directory: under `--dir`, or where temporary files go. `timing` holds lines of TOML for
+    /// every node's section of that name.
+    pub async fn start(options: &mut Options, timing: &[String]) -> Result<Self> {
+        let program = match options.path("quorate") {
+            Some(program) => program,
+            None => build().await?,
+        };
+        let scratch = match options.path("dir") {
+            Some(dir) => tempfile::tempdir_in(dir)?,
+            None => tempfile::tempdir()?,
+        };
+        let dir = scratch.path().to_owned();
+        super::figures::print_conditions(&dir)?;
+        let mut cluster = Self { dev: dev(&program, &dir)?, program, dir, _scratch: Some(scratch) };
+        cluster.ready().await?;
+        if !timing.is_empty() {
+            cluster.stop().await?;
+            for id in 1..=3 {
+                let path = cluster.dir.join(format!("node-{id}.toml"));
+                let config = std::fs::read_to_string(&path)?;
+                std::fs::write(&path, format!("{config}\n[timing]\n{}\n", timing.join("\n")))?;
+            }
+            cluster.dev = dev(&cluster.program, &cluster.dir)?;
+            cluster.ready().await?;
+        }
+        Ok(cluster)
+    }
+
+    async fn ready(&mut self) -> Result<()> {
+        let file = self.dir.join("cluster.json");
+        let dev = &mut self.dev;
+        until("the cluster", READY_MAX, async || match dev.try_wait() {
+            Ok(None) => file.exists().then_some(Ok(())),
+            ended => Some(Err(format!("quorate dev ended: {ended:?}"))),
+        })
+        .await??;
+        Ok(())
+    }
+
+    /// Stops all nodes.
+    pub async fn stop(&mut self) -> Result<()> {
+        if let Some(pid) = self.dev.id() {
+            signal(i32::try_from(pid)?, Signal::INT)?;
+            tokio::time::timeout(READY_MAX, self.dev.wait()).await??;
+        }
+        Ok(())
+    }
+
+    pub fn nodes(&self) -> Result<Vec<Node>> {
+        let file: ClusterFile = serde_json::from_slice(&std::fs::read(self.dir.join("cluster.json"))?)?;
+        Ok(file.nodes)
+    }
+
+    pub fn node(&self, id: u64) -> Result<Node> {
+        self.nodes()?.into_iter().find(|node| node.id == id).ok_or_else(|| format!("there is no node {id}").into())
+    }
+
+    /// A handle to the whole cluster.
+    pub async fn remote(&self) -> Result<RemoteSql> {
+        let addrs = self.nodes()?.into_iter().map(|node| node.peer_addr);
+        Ok(RemoteSql::connect(RemoteConfig::new(addrs, self.secret())).await?)
+    }
+
+    /// A handle to one node, which answers its reads itself.
+    pub async fn remote_to(&self, node: &Node) -> Result<RemoteSql> {
+        Ok(RemoteSql::connect(RemoteConfig::pinned(&node.peer_addr, self.secret())).await?)
+    }
+
+    fn secret(&self) -> SecretSource {
+        SecretSource::File(self.dir.join("secret"))
+    }
+
+    /// What `quorate status --json` says.
+    pub async fn status(&self) -> Result<Value> {
+        let output = self.quorate(&["status", "--json"]).await?;
+        Ok(serde_json::from_slice(&output.stdout)?)
+    }
+
+    /// The node that leads, once there is one.
+    pub async fn leader(&self) -> Result<Node> {
+        let id = until("a leader", READY_MAX, async || self.status().await.ok()?["leader"].as_u64()).await?;
+        self.node(id)
+    }
+
+    /// Waits until a leader is there and each node answers and lags by less than a few entries of what is being written.
+    pub async fn settled(&self) -> Result<Node> {
+        const LAG_MAX: u64 = 10_000;
+        let caught_up =
+            |member: &Value| member["reachable"] == true && member["lag"].as_u64().is_some_and(|lag| lag < LAG_MAX);
+        let id = until("all nodes to catch up", READY_MAX, async || {
+            let status = self.status().await.ok()?;
+            let members = status["members"].as_array()?;
+            (members.len() == 3 && members.iter().all(caught_up)).then(|| status["leader"].as_u64())?
+        });
+        self.node(id.await?)
+    }
+
+    /// Sends SIGKILL. Gives back the moment before.
+    pub fn kill(&self, node: &Node) -> Result<Instant> {
+        let moment = Instant::now();
+        signal(node.pid, Signal::KILL)?;
+        Ok(moment)
+    }
+
+    /// Starts a killed node again and waits until it answers.
+    pub async fn restart(&self, id: u64) -> Result<()> {
+        self.quorate(&["dev", "--restart", &id.to_string()]).await.map(drop)
+    }
+
+    /// Fills a table until the database has about this size. The bytes are drawn on each node, from one seed.
+    pub async fn fill(&self, mib: u64) -> Result<()> {
+        /// What one statement adds.
+        const STEP_MIB: u64 = 4;
+        let remote = self.remote().await?;
+        remote.execute("CREATE TABLE filler (data BLOB)", ()).await?;
+        let add = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
+                   INSERT INTO filler SELECT randomblob(4000) FROM n";
+        let rows = i64::try_from(STEP_MIB * MIB / 4096)?;
+        for _ in 0..mib.div_ceil(STEP_MIB) {
+            remote.execute(add, (rows,)).await?;
+        }
+        self.settled().await?;
+        Ok(())
+    }
+
+    async fn quorate(&self, args: &[&str]) -> Result<Output> {
+        let output = Command::new(&self.program).args(args).arg("--data-dir").arg(&self.dir).output().await?;
+        if !output.status.success() {
+            return Err(
+                format!("quorate {}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim()).into()
+            );
+        }
+        Ok(output)
+    }
+}
+
+/// Builds the binary as this program was built, and says where it is.
+async fn build() -> Result<PathBuf> {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(["build", "--quiet", "-p", "quorate-cli", "--bin", "quorate"]);
+    if !cfg!(debug_assertions) {
+        cargo.arg("--release");
+    }
+    if !cargo.status().await?.success() {
+        return Err("the quorate binary can't be built".into());
+    }
+    // This program is in the folder `examples` beside it.
+    let program = std::env::current_exe()?.ancestors().nth(2).map(|folder| folder.join("quorate"));
+    program.ok_or_else(|| "the quorate binary is not to be found".into())
+}
+
+fn dev(program: &Path, dir: &Path) -> Result<Child> {
+    let log = std::fs::File::create(dir.join("dev.log"))?;
+    let mut command = Command::new(program);
+    command.arg("dev").arg("--data-dir").arg(dir).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+    Ok(command.kill_on_drop(true).spawn()?)
+}
+
+fn signal(pid: i32, signal: Signal) -> Result<()> {
+    let pid = Pid::from_raw(pid).ok_or("not a process id")?;
+    Ok(kill_process(pid, signal)?)
+}

@@ -1,0 +1,67 @@
+//! Figures, and what the disk under them costs.
+
+use std::fs::File;
+use std::io::{Seek as _, Write as _};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::Result;
+
+const SYNCS: usize = 200;
+const SYNC_BYTES: usize = 4096;
+
+/// Times, in order.
+#[derive(Clone, Debug, Default)]
+pub struct Times(Vec<Duration>);
+
+impl Times {
+    pub fn push(&mut self, time: Duration) {
+        let at = self.0.partition_point(|known| *known <= time);
+        self.0.insert(at, time);
+    }
+
+    /// The smallest that at least `percent` of all are not above.
+    pub fn percentile(&self, percent: usize) -> Duration {
+        let rank = (self.0.len() * percent).div_ceil(100).max(1);
+        self.0.get(rank - 1).copied().unwrap_or_default()
+    }
+
+    pub fn longest(&self) -> Duration {
+        self.0.last().copied().unwrap_or_default()
+    }
+}
+
+/// Milliseconds, for people.
+pub fn ms(time: Duration) -> String {
+    format!("{:.1} ms", time.as_secs_f64() * 1000.0)
+}
+
+/// What stands above all figures: how durable the writes are, and what that costs on this disk.
+pub fn print_conditions(dir: &Path) -> Result<()> {
+    let syncs = fdatasync_times(dir)?;
+    println!("durability: fsync on a majority before each acknowledgment");
+    println!(
+        "fdatasync of {SYNC_BYTES} bytes here: p50 {}, p99 {} ({SYNCS} times, nothing else running)",
+        ms(syncs.percentile(50)),
+        ms(syncs.percentile(99))
+    );
+    Ok(())
+}
+
+fn fdatasync_times(dir: &Path) -> Result<Times> {
+    let path = dir.join("fdatasync.probe");
+    let mut file = File::create(&path)?;
+    // Written over a file of its full length, as a preallocated log is.
+    file.write_all(&vec![0; SYNCS * SYNC_BYTES])?;
+    file.sync_all()?;
+    file.rewind()?;
+    let mut times = Times::default();
+    for _ in 0..SYNCS {
+        let start = Instant::now();
+        file.write_all(&[7; SYNC_BYTES])?;
+        file.sync_data()?;
+        times.push(start.elapsed());
+    }
+    std::fs::remove_file(path)?;
+    Ok(times)
+}

@@ -1,0 +1,132 @@
+//! Writes with many in flight, for as long as a measurement takes.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use quorate::{Error, RemoteSql};
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+
+use super::Result;
+
+/// Bytes of each row.
+const ROW_BYTES: usize = 200;
+
+/// A running load.
+pub struct Load {
+    counts: Arc<Mutex<Counts>>,
+    workers: JoinSet<Result<()>>,
+}
+
+/// What happened so far.
+#[derive(Default)]
+struct Counts {
+    stopping: bool,
+    acknowledged: u64,
+    /// Writes that may or may not have been done.
+    unknown: u64,
+    /// The longest that a write took since somebody asked.
+    longest: Duration,
+    /// Who waits for the acknowledgment of a write that began after a moment.
+    waiting: Option<(Instant, oneshot::Sender<Instant>)>,
+}
+
+/// What came of the load.
+pub struct Written {
+    pub acknowledged: u64,
+    pub unknown: u64,
+    /// The longest that a write took since [`Load::take_longest`].
+    pub longest: Duration,
+}
+
+impl Load {
+    /// Starts it: `in_flight` writers that each insert one row after the other.
+    pub async fn start(remote: &RemoteSql, in_flight: u64) -> Result<Self> {
+        remote.execute("CREATE TABLE IF NOT EXISTS load (writer INTEGER, number INTEGER, filler TEXT)", ()).await?;
+        let counts = Arc::<Mutex<Counts>>::default();
+        let mut workers = JoinSet::new();
+        for writer in 0..in_flight {
+            workers.spawn(write(remote.clone(), writer, Arc::clone(&counts)));
+        }
+        Ok(Self { counts, workers })
+    }
+
+    /// How many writes were acknowledged so far.
+    pub fn acknowledged(&self) -> u64 {
+        lock(&self.counts).acknowledged
+    }
+
+    /// The longest that a write took since this was asked before. One that is still under way does not count yet.
+    pub fn take_longest(&self) -> Duration {
+        std::mem::take(&mut lock(&self.counts).longest)
+    }
+
+    /// When the first write was acknowledged that began after `moment`.
+    pub async fn acknowledged_after(&self, moment: Instant) -> Result<Instant> {
+        let (tell, told) = oneshot::channel();
+        lock(&self.counts).waiting = Some((moment, tell));
+        Ok(told.await?)
+    }
+
+    /// Ends it.
+    pub async fn stop(mut self) -> Result<Written> {
+        lock(&self.counts).stopping = true;
+        while let Some(ended) = self.workers.join_next().await {
+            ended??;
+        }
+        let counts = lock(&self.counts);
+        Ok(Written { acknowledged: counts.acknowledged, unknown: counts.unknown, longest: counts.longest })
+    }
+}
+
+impl Written {
+    /// Compares with the rows that are there: none lost, none twice.
+    pub async fn check(&self, remote: &RemoteSql) -> Result<()> {
+        let rows: i64 = remote.query_one("SELECT count(*) FROM load", ()).await?;
+        let distinct: i64 =
+            remote.query_one("SELECT count(*) FROM (SELECT DISTINCT writer, number FROM load)", ()).await?;
+        let Self { acknowledged, unknown, .. } = *self;
+        println!(
+            "{acknowledged} writes acknowledged, {unknown} of unknown outcome, {rows} rows, {distinct} of them distinct"
+        );
+        let rows = u64::try_from(rows)?;
+        if rows < acknowledged || rows > acknowledged + unknown || u64::try_from(distinct)? != rows {
+            return Err("a write was lost, or was applied twice".into());
+        }
+        Ok(())
+    }
+}
+
+async fn write(remote: RemoteSql, writer: u64, counts: Arc<Mutex<Counts>>) -> Result<()> {
+    let filler = "x".repeat(ROW_BYTES);
+    for number in 0_i64.. {
+        let begin = Instant::now();
+        let insert = "INSERT INTO load VALUES (?, ?, ?)";
+        let outcome = remote.execute(insert, (i64::try_from(writer)?, number, filler.as_str())).await;
+        let mut counts = lock(&counts);
+        match outcome {
+            Ok(_) => counts.acknowledge(begin),
+            Err(Error::Unknown(_)) => counts.unknown += 1,
+            Err(error) => return Err(error.into()),
+        }
+        if counts.stopping {
+            break;
+        }
+    }
+    Ok(())
+}
+
+impl Counts {
+    fn acknowledge(&mut self, begin: Instant) {
+        let now = Instant::now();
+        self.acknowledged += 1;
+        self.longest = self.longest.max(now - begin);
+        if let Some((_, tell)) = self.waiting.take_if(|(moment, _)| begin > *moment) {
+            let _ = tell.send(now);
+        }
+    }
+}
+
+fn lock(counts: &Mutex<Counts>) -> MutexGuard<'_, Counts> {
+    counts.lock().unwrap_or_else(PoisonError::into_inner)
+}

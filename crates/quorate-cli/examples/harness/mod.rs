@@ -1,0 +1,23 @@
+//! What the measuring commands share: a cluster of real processes, writes with many in flight, and figures.
+
+pub mod cluster;
+pub mod figures;
+pub mod load;
+pub mod options;
+
+/// Any error ends a measurement.
+pub type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
+
+/// Waits until a state holds, asking again every few milliseconds.
+pub async fn until<T>(what: &str, limit: std::time::Duration, mut ask: impl AsyncFnMut() -> Option<T>) -> Result<T> {
+    let deadline = tokio::time::Instant::now() + limit;
+    loop {
+        if let Some(found) = ask().await {
+            return Ok(found);
+        }
+        if tokio::time::Instant::now() >= deadline {
+            return Err(format!("waited {} s in vain for {what}", limit.as_secs()).into());
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+}

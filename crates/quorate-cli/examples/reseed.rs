@@ -1,0 +1,91 @@
+//! What writes feel while a node that lost everything comes back.
+//!
+//! Three nodes with a large database and writes with many in flight. A follower gets SIGKILL, its directory is deleted,
+//! and it is started again: it joins as a new member, once its former self has been silent for long enough. Printed are
+//! the longest waits of a write before, and from the kill until the node has caught up.
+//!
+//! `cargo run --release -p quorate-cli --example reseed -- [--size-mib 1024] [--silence-s 30] [--in-flight 64]
+//! [--baseline-s 30] [--dir DIR] [--quorate FILE]`
+
+#![forbid(unsafe_code)]
+#![allow(clippy::disallowed_methods, clippy::print_stdout, reason = "a measurement of real processes")]
+
+mod harness;
+
+use std::time::{Duration, Instant};
+
+use harness::cluster::Cluster;
+use harness::figures::ms;
+use harness::load::Load;
+use harness::options::Options;
+use harness::{Result, until};
+use serde_json::Value;
+
+/// How long a node may take to come back, beside the silence.
+const RESEED_MAX: Duration = Duration::from_secs(600);
+/// Entries that a member may lag and count as caught up while others write on.
+const LAG_MAX: u64 = 10_000;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<()> {
+    let mut options = Options::typed()?;
+    let size_mib = options.number("size-mib", 1024)?;
+    let silence = options.number("silence-s", 30)?;
+    let in_flight = options.number("in-flight", 64)?;
+    let baseline = Duration::from_secs(options.number("baseline-s", 30)?);
+    let mut cluster = Cluster::start(&mut options, &[format!("silence = \"{silence} s\"")]).await?;
+    options.finish()?;
+
+    cluster.fill(size_mib).await?;
+    let remote = cluster.remote().await?;
+    let load = Load::start(&remote, in_flight).await?;
+    load.take_longest();
+    tokio::time::sleep(baseline).await;
+    let without = load.take_longest();
+    println!("longest wait of a write in {} s with all nodes: {}", baseline.as_secs(), ms(without));
+
+    let leader = cluster.settled().await?;
+    let victim = cluster.nodes()?.into_iter().find(|node| node.id != leader.id).ok_or("there is no follower")?;
+    let former = raft_id(&cluster.status().await?, victim.id).ok_or("the follower is no member")?;
+    let before = load.acknowledged();
+    load.take_longest();
+    let start = Instant::now();
+    cluster.kill(&victim)?;
+    std::fs::remove_dir_all(&victim.data_dir)?;
+    cluster.restart(victim.id).await?;
+    until("the node to come back", RESEED_MAX + Duration::from_secs(silence), async || {
+        let status = cluster.status().await.ok()?;
+        let is_back = |member: &Value| {
+            let is_new = member["id"] == victim.id && member["raft_id"] != former.as_str();
+            is_new && member["voter"] == true && member["lag"].as_u64().is_some_and(|lag| lag < LAG_MAX)
+        };
+        members(&status).any(is_back).then_some(())
+    })
+    .await?;
+    let took = start.elapsed();
+    println!(
+        "node {} came back as a new member after {:.1} s ({silence} s of silence included), {} writes meanwhile",
+        victim.id,
+        took.as_secs_f64(),
+        load.acknowledged() - before
+    );
+    let written = load.stop().await?;
+    let with = written.longest;
+    written.check(&remote).await?;
+    println!(
+        "database {size_mib} MiB, {in_flight} writes in flight, fsync: longest wait of a write {} without, {} with, \
+         {} more",
+        ms(without),
+        ms(with),
+        ms(with.saturating_sub(without))
+    );
+    cluster.stop().await
+}
+
+fn members(status: &Value) -> impl Iterator<Item = &Value> {
+    status["members"].as_array().into_iter().flatten()
+}
+
+fn raft_id(status: &Value, id: u64) -> Option<String> {
+    members(status).find(|member| member["id"] == id)?["raft_id"].as_str().map(str::to_owned)
+}

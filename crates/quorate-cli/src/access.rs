@@ -1,0 +1,64 @@
+//! Which addresses a command talks to, and the secret that it proves to know.
+//!
+//! The secret is, in this order: that of `--secret-file`; of the variable `QUORATE_SECRET`; of the data directory, if its
+//! cluster has the node; of the cluster on this machine that `quorate dev` registered for the address.
+
+use std::path::Path;
+
+use quorate::SecretSource;
+
+use crate::args::AccessArgs;
+use crate::cluster_file::ClusterFile;
+use crate::dev::{registry, secret_file};
+use crate::error::{Error, Result};
+
+/// The environment variable that may hold the secret.
+const VARIABLE: &str = "QUORATE_SECRET";
+
+/// How to reach a cluster.
+#[derive(Clone, Debug)]
+pub struct Access {
+    /// One node that was asked for, or all of the cluster.
+    pub addrs: Vec<String>,
+    /// What the cluster's members and clients know.
+    pub secret: SecretSource,
+    /// Whether it is to be that one node, and no other in its place.
+    pub pinned: bool,
+}
+
+impl Access {
+    /// Finds the cluster that the options mean.
+    pub fn find(args: &AccessArgs) -> Result<Self> {
+        let given = given_secret(args);
+        if let Some(node) = &args.node {
+            let secret = given.map_or_else(|| secret_of(node, &args.data_dir), Ok)?;
+            return Ok(Self { addrs: vec![node.clone()], secret, pinned: true });
+        }
+        let Some(file) = ClusterFile::read(&args.data_dir)? else {
+            let dir = args.data_dir.display();
+            return Err(Error::new(format!(
+                "no cluster runs in {dir}: start one with `quorate dev`, or name a node with --node"
+            )));
+        };
+        let secret = given.unwrap_or_else(|| SecretSource::File(secret_file(&args.data_dir)));
+        Ok(Self { addrs: file.addrs(), secret, pinned: false })
+    }
+}
+
+fn given_secret(args: &AccessArgs) -> Option<SecretSource> {
+    let file = args.secret_file.clone().map(SecretSource::File);
+    file.or_else(|| std::env::var_os(VARIABLE).map(|_| SecretSource::Variable(VARIABLE.to_owned())))
+}
+
+/// The secret of the cluster on this machine that the node belongs to.
+fn secret_of(node: &str, data_dir: &Path) -> Result<SecretSource> {
+    // A damaged cluster.json there is no reason to fail: it was not asked for.
+    let here = ClusterFile::read(data_dir).ok().flatten();
+    if here.is_some_and(|file| file.nodes.iter().any(|known| known.peer_addr == node)) {
+        return Ok(SecretSource::File(secret_file(data_dir)));
+    }
+    registry::find(node).map(|dir| SecretSource::File(secret_file(&dir))).ok_or_else(|| {
+        let ways = format!("give --secret-file, {VARIABLE}, or the --data-dir of its `quorate dev`");
+        Error::new(format!("the secret of {node} is not known here: {ways}"))
+    })
+}

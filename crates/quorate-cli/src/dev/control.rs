@@ -1,0 +1,147 @@
+//! How `quorate dev --restart N` asks the running `quorate dev`: over a Unix socket in the data directory, a line each
+//! way. The request is `restart N`; the answer `started`, or what went wrong.
+//!
+//! The nodes are thus always children of one process, which watches them and stops them all.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+
+use super::layout::control_socket;
+use crate::error::{Error, Result, Told as _};
+
+/// Bytes of a line at most.
+const LINE_BYTES_MAX: u64 = 4096;
+/// Bytes of a path that every system takes for a socket.
+const PATH_BYTES_MAX: usize = 100;
+/// How long a request may take to come.
+const REQUEST_MAX: Duration = Duration::from_secs(5);
+/// How long the node may take to stop, start and answer.
+const ANSWER_MAX: Duration = Duration::from_secs(120);
+/// The whole answer when all went well.
+const STARTED: &str = "started";
+
+/// Takes requests.
+#[derive(Debug)]
+pub struct Control {
+    listener: UnixListener,
+    path: PathBuf,
+}
+
+/// A request to start node `id` again.
+#[derive(Debug)]
+pub struct Request {
+    /// The node.
+    pub id: u64,
+    stream: UnixStream,
+}
+
+impl Control {
+    /// Listens in a data directory that this process has locked.
+    pub fn listen(dir: &Path) -> Result<Self> {
+        let path = control_socket(dir);
+        // Left over by a process that was killed: the lock says that nobody listens.
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(error).told(|| format!("cannot remove {}", path.display()));
+            }
+            _ => {}
+        }
+        let listener = shortened(&path).and_then(|short| UnixListener::bind(&short.path));
+        Ok(Self { listener: listener.told(|| format!("cannot listen on {}", path.display()))?, path })
+    }
+
+    /// The next request; whatever is none is answered and forgotten.
+    pub async fn next(&self) -> Request {
+        loop {
+            let stream = match self.listener.accept().await {
+                Ok((stream, _)) => stream,
+                Err(_) => {
+                    // Too many open files, perhaps: not to be asked again at once.
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    continue;
+                }
+            };
+            if let Ok(Some(request)) = tokio::time::timeout(REQUEST_MAX, Request::read(stream)).await {
+                return request;
+            }
+        }
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        // What stays is removed by the next one.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+impl Request {
+    async fn read(mut stream: UnixStream) -> Option<Self> {
+        let line = read_line(&mut stream).await.ok()?;
+        let id = line.strip_prefix("restart ").and_then(|id| id.parse().ok());
+        if id.is_none() {
+            let _ = stream.write_all(b"not understood: is this another version of quorate?\n").await;
+        }
+        Some(Self { id: id?, stream })
+    }
+
+    /// Tells how it went. Whoever asked may have gone away, which is no matter.
+    pub async fn answer(mut self, outcome: Result<()>) {
+        let line = match outcome {
+            Ok(()) => STARTED.to_owned(),
+            Err(error) => error.to_string().replace('\n', " "),
+        };
+        let _ = self.stream.write_all(format!("{line}\n").as_bytes()).await;
+    }
+}
+
+/// Asks the `quorate dev` of a data directory to start a node again, and waits until it has.
+pub async fn restart(dir: &Path, id: u64) -> Result<()> {
+    let nobody = |error: io::Error| {
+        let dir = dir.display();
+        Error::new(format!("no `quorate dev` runs in {dir} ({error}): start it with `quorate dev --data-dir {dir}`"))
+    };
+    let socket = shortened(&control_socket(dir)).map_err(nobody)?;
+    let mut stream = UnixStream::connect(&socket.path).await.map_err(nobody)?;
+    let asked = async {
+        stream.write_all(format!("restart {id}\n").as_bytes()).await?;
+        read_line(&mut stream).await
+    };
+    match tokio::time::timeout(ANSWER_MAX, asked).await {
+        Ok(Ok(line)) if line == STARTED => Ok(()),
+        Ok(Ok(line)) if line.is_empty() => Err(Error::new("`quorate dev` ended before it answered")),
+        Ok(Ok(line)) => Err(Error::new(line)),
+        Ok(Err(error)) => Err(error).told(|| "`quorate dev` does not answer"),
+        Err(_) => Err(Error::new(format!("node {id} did not answer within {} s", ANSWER_MAX.as_secs()))),
+    }
+}
+
+/// A name of a file, and what has to stay open for it to be one.
+struct Name {
+    path: PathBuf,
+    _folder: Option<File>,
+}
+
+/// A socket's path, by way of its opened folder if it is too long.
+fn shortened(path: &Path) -> io::Result<Name> {
+    match (path.parent(), path.file_name()) {
+        (Some(folder), Some(name)) if path.as_os_str().len() > PATH_BYTES_MAX => {
+            let folder = File::open(folder)?;
+            let path = PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd())).join(name);
+            Ok(Name { path, _folder: Some(folder) })
+        }
+        _ => Ok(Name { path: path.to_owned(), _folder: None }),
+    }
+}
+
+async fn read_line(stream: &mut UnixStream) -> io::Result<String> {
+    let mut line = String::new();
+    BufReader::new(stream.take(LINE_BYTES_MAX)).read_line(&mut line).await?;
+    Ok(line.trim_end().to_owned())
+}

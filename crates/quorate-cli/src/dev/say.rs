@@ -1,0 +1,46 @@
+//! What `quorate dev` says.
+//!
+//! Nobody may be reading any more: a closed standard output is no reason for a cluster to end.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::args::DATA_DIR;
+use crate::cluster_file::ClusterFile;
+
+/// Prints a line.
+pub fn line(text: &str) {
+    let mut out = std::io::stdout();
+    let _ = writeln!(out, "{text}").and_then(|()| out.flush());
+}
+
+/// Tells that the cluster is ready, and what to type next.
+pub fn ready(dir: &Path, cluster: &ClusterFile, leader: Option<u64>, took: Duration) {
+    let count = cluster.nodes.len();
+    let nodes = if count == 1 { "node is" } else { "nodes are" };
+    line(&format!("{count} {nodes} ready after {:.1} s; their data is in {}", took.as_secs_f64(), dir.display()));
+    for node in &cluster.nodes {
+        let leads = if leader == Some(node.id) { "  leads" } else { "" };
+        line(&format!("  node {}  {}  pid {}{leads}", node.id, node.peer_addr, node.pid));
+    }
+    let victim = cluster.nodes.iter().find(|node| Some(node.id) == leader).or(cluster.nodes.first());
+    let (id, pid) = victim.map_or((1, 0), |node| (node.id, node.pid));
+    line("\nIn another terminal:\n");
+    line(&format!("  {}", command("sql", dir)));
+    line(&format!("  {}", command("status", dir)));
+    line(&format!("  kill -KILL {pid}    # lose a node, and write on"));
+    line(&format!("  {}", restart_command(id, dir)));
+    line("\nCtrl-C stops all nodes; what they hold stays.");
+}
+
+/// What to type to start a node again.
+pub fn restart_command(id: u64, dir: &Path) -> String {
+    command(&format!("dev --restart {id}"), dir)
+}
+
+fn command(words: &str, dir: &Path) -> String {
+    let program = std::env::args().next().unwrap_or_else(|| "quorate".to_owned());
+    let usual = std::env::current_dir().is_ok_and(|here| here.join(DATA_DIR) == dir);
+    if usual { format!("{program} {words}") } else { format!("{program} {words} --data-dir {}", dir.display()) }
+}

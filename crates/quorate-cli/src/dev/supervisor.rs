@@ -1,0 +1,190 @@
+//! Watches the nodes of a running `quorate dev`: starts them, tells when one ends, starts one again when asked, and
+//! stops them all.
+//!
+//! Invariant: `cluster.json` exists only while the cluster is ready, and names the processes started last.
+
+use std::path::PathBuf;
+
+use futures_util::future::join_all;
+use quorate::SecretSource;
+use tokio::sync::mpsc;
+
+use super::child::{Child, Ended};
+use super::control::{Control, Request};
+use super::layout::Layout;
+use super::say;
+use super::signals::Signals;
+use crate::client;
+use crate::cluster_file::{ClusterFile, NodeProcess};
+use crate::error::{Error, Result, Told as _};
+
+/// Lines of a node's log that are shown when it ends before the cluster is ready.
+const LOG_LINES_SHOWN: usize = 10;
+
+/// The nodes as processes.
+#[derive(Debug)]
+pub struct Supervisor {
+    program: PathBuf,
+    layout: Layout,
+    secret: SecretSource,
+    /// By id from 1.
+    children: Vec<Child>,
+    ends: mpsc::UnboundedReceiver<End>,
+    ending: mpsc::UnboundedSender<End>,
+}
+
+/// A process ended.
+#[derive(Debug)]
+struct End {
+    id: u64,
+    pid: u32,
+    how: String,
+}
+
+impl Supervisor {
+    /// Starts all nodes.
+    pub fn start(layout: Layout, secret: SecretSource) -> Result<Self> {
+        let program = std::env::current_exe().told(|| "cannot find this program itself")?;
+        ClusterFile::remove(layout.dir())?;
+        let (ending, ends) = mpsc::unbounded_channel();
+        let mut supervisor = Self { program, layout, secret, children: Vec::new(), ends, ending };
+        let ids: Vec<u64> = supervisor.layout.nodes().map(|(id, _)| id).collect();
+        for id in ids {
+            let child = supervisor.start_child(id)?;
+            supervisor.children.push(child);
+        }
+        Ok(supervisor)
+    }
+
+    fn start_child(&self, id: u64) -> Result<Child> {
+        let child = Child::start(&self.program, &self.layout, id)?;
+        let (pid, mut ended, ending) = (child.pid(), child.ended(), self.ending.clone());
+        tokio::spawn(async move {
+            let how = ended.wait().await;
+            // Nobody listens any more while all are stopped.
+            let _ = ending.send(End { id, pid, how });
+        });
+        Ok(child)
+    }
+
+    /// The data directory and the addresses.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Waits until the cluster answers linearizable reads, then writes `cluster.json`. A node that ends before that is an
+    /// error.
+    pub async fn ready(&mut self) -> Result<ClusterFile> {
+        tokio::select! {
+            answered = self.answers() => answered?,
+            Some(end) = self.ends.recv() => return Err(self.failed_to_start(&end)),
+        }
+        self.write_cluster_file()
+    }
+
+    /// Each node answers reads: then all of them are members, and one leads.
+    async fn answers(&self) -> Result<()> {
+        for addr in self.layout.addrs() {
+            client::wait_for_reads(addr, &self.secret).await?;
+        }
+        Ok(())
+    }
+
+    fn failed_to_start(&self, end: &End) -> Error {
+        let log = self.layout.log(end.id);
+        let text = std::fs::read_to_string(&log).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        let shown = lines.get(lines.len().saturating_sub(LOG_LINES_SHOWN)..).unwrap_or_default().join("\n");
+        Error::new(format!("node {} did not start: {}\n{shown}\n({})", end.id, end.how, log.display()))
+    }
+
+    fn write_cluster_file(&self) -> Result<ClusterFile> {
+        let nodes = self.layout.nodes().zip(&self.children).map(|((id, addr), child)| NodeProcess {
+            id,
+            pid: child.pid(),
+            peer_addr: addr.to_owned(),
+            data_dir: self.layout.node_dir(id),
+        });
+        let file = ClusterFile { nodes: nodes.collect() };
+        file.write(self.layout.dir())?;
+        Ok(file)
+    }
+
+    /// Serves until a signal comes.
+    pub async fn serve(&mut self, control: &Control, signals: &mut Signals) {
+        loop {
+            tokio::select! {
+                () = signals.next() => return,
+                Some(end) = self.ends.recv() => self.tell(&end),
+                request = control.next() => self.restart(request).await,
+            }
+        }
+    }
+
+    fn tell(&self, end: &End) {
+        // One that was replaced has ended because it was asked to.
+        if self.child(end.id).is_some_and(|child| child.pid() == end.pid) {
+            let restart = say::restart_command(end.id, self.layout.dir());
+            say::line(&format!("node {} (pid {}) ended: {}. Start it again: {restart}", end.id, end.pid, end.how));
+        }
+    }
+
+    fn child(&self, id: u64) -> Option<&Child> {
+        self.children.get(usize::try_from(id).ok()?.checked_sub(1)?)
+    }
+
+    async fn restart(&mut self, request: Request) {
+        match self.replace(request.id).await {
+            Err(error) => request.answer(Err(error)).await,
+            Ok((child_ended, addr)) => {
+                // Beside everything else: a node may have to wait for others before it answers.
+                let secret = self.secret.clone();
+                let id = request.id;
+                tokio::spawn(async move {
+                    let mut ended = child_ended;
+                    let outcome = tokio::select! {
+                        answered = client::wait_for_status(&addr, &secret) => answered,
+                        how = ended.wait() => Err(Error::new(format!("node {id} did not start: {how}"))),
+                    };
+                    request.answer(outcome).await;
+                });
+            }
+        }
+    }
+
+    /// Starts a node's process; one that still runs is stopped first.
+    async fn replace(&mut self, id: u64) -> Result<(Ended, String)> {
+        let unknown = || Error::new(format!("there is no node {id}: the ids go from 1 to {}", self.children.len()));
+        let at = usize::try_from(id).ok().and_then(|id| id.checked_sub(1)).ok_or_else(unknown)?;
+        let addr = self.layout.addrs().get(at).cloned().ok_or_else(unknown)?;
+        if let Some(former) = self.children.get_mut(at) {
+            former.ask_to_stop();
+            former.ended().wait().await;
+        }
+        let child = self.start_child(id)?;
+        let (pid, ended) = (child.pid(), child.ended());
+        if let Some(place) = self.children.get_mut(at) {
+            *place = child;
+        }
+        self.write_cluster_file()?;
+        say::line(&format!("node {id} started again (pid {pid})"));
+        Ok((ended, addr))
+    }
+
+    /// Stops all nodes at once. A second signal kills what has not stopped yet.
+    pub async fn stop(mut self, signals: &mut Signals) -> Result<()> {
+        let ends: Vec<_> = self
+            .children
+            .iter_mut()
+            .map(|child| {
+                child.ask_to_stop();
+                child.ended()
+            })
+            .collect();
+        tokio::select! {
+            _ = join_all(ends.into_iter().map(async |mut ended| ended.wait().await)) => {}
+            () = signals.next() => {}
+        }
+        ClusterFile::remove(self.layout.dir())
+    }
+}

@@ -1,0 +1,49 @@
+//! The `quorate` binary: a cluster to try things out (`dev`), SQL (`sql`), how a cluster does (`status`).
+//!
+//! It parses, calls the library and prints. An error goes to the standard error with exit code 1; what was typed wrongly,
+//! with exit code 2.
+
+#![forbid(unsafe_code)]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a binary: it belongs to the machine, not to the simulated world"
+)]
+
+mod access;
+mod args;
+mod client;
+mod cluster_file;
+mod dev;
+mod error;
+mod format;
+mod output;
+mod prompt;
+mod serve;
+mod sql;
+mod statements;
+mod status;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use crate::args::{Arguments, Command};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    let outcome = match &Arguments::parse().command {
+        Command::Dev(args) => dev::run(args).await,
+        Command::Sql(args) => sql::run(args).await,
+        Command::Status(args) => status::run(args).await,
+        Command::Serve(args) => serve::run(args).await,
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("quorate: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! A cluster of real processes, as the binary makes it, and the binary as a person uses it.
+
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+const QUORATE: &str = env!("CARGO_BIN_EXE_quorate");
+/// How long any state may take to come.
+const DEADLINE: Duration = Duration::from_secs(60);
+const POLL: Duration = Duration::from_millis(20);
+
+/// A running `quorate dev`.
+pub struct Dev {
+    pub dir: TempDir,
+    process: Child,
+}
+
+impl Dev {
+    /// Starts a cluster and waits until it is ready. SIGINT is ignored at its start, as for a shell's background job.
+    pub fn start(nodes: u64) -> Self {
+        Self::start_in(tempfile::tempdir().unwrap(), &["--nodes", &nodes.to_string()])
+    }
+
+    /// The same in a directory that may hold a cluster already.
+    pub fn start_in(dir: TempDir, options: &[&str]) -> Self {
+        let log = std::fs::File::create(dir.path().join("dev.log")).unwrap();
+        let process = Command::new("sh")
+            .args(["-c", "trap '' INT; exec \"$0\" dev --data-dir \"$@\"", QUORATE])
+            .arg(dir.path())
+            .args(options)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        let mut dev = Self { dir, process };
+        wait_until("cluster.json", || {
+            let ended = dev.process.try_wait().unwrap();
+            assert!(ended.is_none(), "quorate dev ended: {ended:?}\n{}", dev.said());
+            dev.dir.path().join("cluster.json").exists()
+        });
+        dev
+    }
+
+    /// What it printed so far.
+    pub fn said(&self) -> String {
+        std::fs::read_to_string(self.dir.path().join("dev.log")).unwrap_or_default()
+    }
+
+    /// The nodes of `cluster.json`.
+    pub fn nodes(&self) -> Vec<Value> {
+        let text = std::fs::read(self.dir.path().join("cluster.json")).unwrap();
+        serde_json::from_slice::<Value>(&text).unwrap()["nodes"].as_array().unwrap().clone()
+    }
+
+    pub fn addr(&self, id: u64) -> String {
+        self.nodes()[usize::try_from(id).unwrap() - 1]["peer_addr"].as_str().unwrap().to_owned()
+    }
+
+    pub fn pid(&self, id: u64) -> i32 {
+        self.nodes()[usize::try_from(id).unwrap() - 1]["pid"].as_i64().unwrap().try_into().unwrap()
+    }
+
+    /// Runs `quorate sql` on any node.
+    pub fn sql(&self, options: &[&str], query: &str) -> Output {
+        quorate(&[&["sql", "--data-dir", self.path()], options, &[query]].concat())
+    }
+
+    /// The last line of what a query prints as CSV, from this very node if one is named.
+    pub fn value(&self, node: Option<u64>, query: &str) -> String {
+        let addr = node.map(|id| self.addr(id));
+        let pinned: Vec<&str> = addr.iter().flat_map(|addr| ["--node", addr.as_str()]).collect();
+        let output = self.sql(&[&["--format", "csv"], pinned.as_slice()].concat(), query);
+        succeeded(&output).lines().last().unwrap_or_default().to_owned()
+    }
+
+    pub fn status(&self) -> Value {
+        serde_json::from_str(&succeeded(&quorate(&["status", "--json", "--data-dir", self.path()]))).unwrap()
+    }
+
+    /// The id of the leader, once there is one.
+    pub fn leader(&self) -> u64 {
+        let mut leader = None;
+        wait_until("a leader", || {
+            leader = self.status()["leader"].as_u64();
+            leader.is_some()
+        });
+        leader.unwrap()
+    }
+
+    pub fn kill(&self, id: u64) {
+        signal(self.pid(id), Signal::KILL);
+    }
+
+    pub fn restart(&self, id: u64) -> Output {
+        quorate(&["dev", "--restart", &id.to_string(), "--data-dir", self.path()])
+    }
+
+    /// Sends a signal to `quorate dev` and waits for its end; gives back its exit code and the directory.
+    pub fn end(mut self, with: Signal) -> (Option<i32>, TempDir) {
+        signal(self.process.id().try_into().unwrap(), with);
+        let mut ended = None;
+        wait_until("the end of quorate dev", || {
+            ended = self.process.try_wait().unwrap();
+            ended.is_some()
+        });
+        let dir = std::mem::replace(&mut self.dir, tempfile::tempdir().unwrap());
+        (ended.unwrap().code(), dir)
+    }
+
+    pub fn path(&self) -> &str {
+        self.dir.path().to_str().unwrap()
+    }
+}
+
+impl Drop for Dev {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}", self.said());
+        }
+        // Its nodes end with it.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Runs the binary; `--data-dir` and the like are the caller's.
+pub fn quorate(args: &[&str]) -> Output {
+    quorate_in(Path::new("."), args)
+}
+
+/// The same, in another working directory.
+pub fn quorate_in(dir: &Path, args: &[&str]) -> Output {
+    Command::new(QUORATE).args(args).current_dir(dir).stdin(Stdio::null()).output().unwrap()
+}
+
+/// The standard output of what succeeded.
+pub fn succeeded(output: &Output) -> String {
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+/// The standard error of what failed with exit code 1 and printed no result.
+pub fn failed(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+pub fn signal(pid: i32, signal: Signal) {
+    kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
+}
+
+/// Whether a process exists (one that has ended and that nobody has asked about yet does not count).
+pub fn is_alive(pid: i32) -> bool {
+    let state = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+    state.is_ok_and(|stat| !stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('Z')))
+}
+
+pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + DEADLINE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "waited in vain for {what}");
+        std::thread::park_timeout(POLL);
+    }
+}

@@ -1,0 +1,187 @@
+//! How a node comes to belong to a cluster: it finds one that lives, or takes part in founding one.
+//!
+//! Invariants:
+//! - Only the node with the lowest name of the list founds, and only after every listed node answered, was empty, and
+//!   has durably promised itself to this cluster id with this set of Raft ids. So two clusters can never come from
+//!   one list, whoever lost a disk or a message on the way.
+//! - A node keeps at most one promise. It replaces it only by one of a higher attempt, and only while its log is
+//!   empty; the earlier set can then never be founded with it.
+//! - A node that can't tell waits, and says what for.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use quorate_env::{Instant, sleep};
+use quorate_wal::WalError;
+use quorate_wire::Purpose;
+
+use crate::Member;
+use crate::config::ConsensusConfig;
+use crate::error::StartError;
+use crate::home::Home;
+use crate::identity::ClusterId;
+use crate::peer::messages::{MemberInfo, Promise, Promised, StatusReply, decode, encode, method};
+use crate::peers::Peers;
+
+/// The first epoch of a cluster.
+const FIRST_EPOCH: u64 = 1;
+
+/// How long a promise may take to be made durable.
+const PROMISE_MAX: Duration = Duration::from_secs(5);
+
+/// How often it is said what the node waits for.
+const SAY_EVERY: Duration = Duration::from_secs(10);
+
+/// Waits until this node belongs to a cluster. Returns the members with which the core is to be initialised, if this
+/// node founds.
+pub(crate) async fn settle(
+    home: &Home,
+    config: &ConsensusConfig,
+    peers: &Arc<Peers>,
+    own: &Member,
+) -> Result<Option<BTreeMap<u64, Member>>, StartError> {
+    let mut said: Option<Instant> = None;
+    loop {
+        if home.is_member() {
+            return Ok(None);
+        }
+        let why = match attempt(home, config, peers, own).await? {
+            Attempt::Settled(founding) => return Ok(founding),
+            Attempt::Waiting(why) => why,
+        };
+        if said.is_none_or(|at| at.elapsed() >= SAY_EVERY) {
+            tracing::info!(node = config.name, "waiting to belong to a cluster: {why}");
+            said = Some(Instant::now());
+        }
+        sleep(config.timing.status / 4).await;
+    }
+}
+
+enum Attempt {
+    Settled(Option<BTreeMap<u64, Member>>),
+    Waiting(String),
+}
+
+async fn attempt(
+    home: &Home,
+    config: &ConsensusConfig,
+    peers: &Arc<Peers>,
+    own: &Member,
+) -> Result<Attempt, StartError> {
+    let alone = config.members.iter().all(|member| member.name == config.name);
+    let answers = if alone { BTreeMap::new() } else { peers.ask_all().await };
+    if let Some(living) = answers.values().find(|status| status.member) {
+        let Some(cluster) = ClusterId::from_bytes(&living.cluster) else {
+            return Ok(Attempt::Waiting(format!("'{}' does not say which cluster it belongs to", living.name)));
+        };
+        home.adopt(cluster, living.epoch).await?;
+        return Ok(Attempt::Settled(None));
+    }
+    if let Some(founding) = resume(home) {
+        return Ok(Attempt::Settled(Some(founding)));
+    }
+    let founder = config.members.iter().map(|member| &member.name).min();
+    if !alone && founder != Some(&config.name) {
+        let founder = founder.map_or("", String::as_str);
+        return Ok(Attempt::Waiting(format!("'{founder}' has not founded it yet")));
+    }
+    let missing: Vec<&str> = config
+        .members
+        .iter()
+        .filter(|member| member.name != config.name && !answers.contains_key(&member.addr))
+        .map(|member| member.name.as_str())
+        .collect();
+    if !missing.is_empty() {
+        return Ok(Attempt::Waiting(format!("no answer from {}", missing.join(", "))));
+    }
+    found(home, peers, own, &answers).await
+}
+
+/// The founding that this node had begun when it went down: everyone has promised, and it had taken the name.
+fn resume(home: &Home) -> Option<BTreeMap<u64, Member>> {
+    let identity = home.identity();
+    let promise = identity.promise.filter(|promise| promise.cluster == identity.cluster)?;
+    let founder = promise.members.iter().min_by(|a, b| a.name.cmp(&b.name))?;
+    (founder.id == identity.id).then(|| members_of(&promise))
+}
+
+async fn found(
+    home: &Home,
+    peers: &Arc<Peers>,
+    own: &Member,
+    answers: &BTreeMap<String, StatusReply>,
+) -> Result<Attempt, StartError> {
+    let identity = home.identity();
+    let highest = answers.values().map(|status| status.attempt).chain([promised_attempt(home)]).max().unwrap_or(0);
+    let mut members = vec![info(identity.id, &own.name, &own.addr)];
+    members.extend(answers.iter().map(|(addr, status)| info(status.id, &status.name, addr)));
+    let promise = Promise { attempt: highest.saturating_add(1), cluster: draw_cluster(home).to_bytes(), members };
+    if let Err(why) = keep(home, promise.clone()).await? {
+        return Ok(Attempt::Waiting(why));
+    }
+    for addr in answers.keys() {
+        let link = peers.link(addr, 0, Purpose::Heartbeat);
+        let Ok(body) = link.call(method::PROMISE, encode(&promise), PROMISE_MAX).await else {
+            return Ok(Attempt::Waiting(format!("no promise from {addr}")));
+        };
+        match decode::<Promised>(body) {
+            Ok(answer) if answer.kept => {}
+            Ok(answer) => return Ok(Attempt::Waiting(format!("{addr} promises nothing: {}", answer.why))),
+            Err(error) => return Ok(Attempt::Waiting(format!("{addr}: {error}"))),
+        }
+    }
+    let cluster = ClusterId::from_bytes(&promise.cluster).unwrap_or(ClusterId::NONE);
+    home.adopt(cluster, FIRST_EPOCH).await?;
+    tracing::info!(%cluster, members = promise.members.len(), "founding the cluster");
+    Ok(Attempt::Settled(Some(members_of(&promise))))
+}
+
+/// Makes a promise durable, or says why not.
+pub(crate) async fn keep(home: &Home, promise: Promise) -> Result<Result<(), String>, WalError> {
+    if home.is_member() {
+        return Ok(Err("it is a member of a cluster".to_owned()));
+    }
+    home.change(|identity| {
+        if !identity.cluster.is_empty() {
+            return Err("it belongs to a cluster already".to_owned());
+        }
+        if !promise.members.iter().any(|member| member.id == identity.id) {
+            return Err("it is not named in the promise".to_owned());
+        }
+        match &identity.promise {
+            Some(kept) if *kept == promise => Ok(()),
+            Some(kept) if kept.attempt >= promise.attempt => {
+                Err(format!("it has promised attempt {} already", kept.attempt))
+            }
+            _ => {
+                identity.promise = Some(promise);
+                Ok(())
+            }
+        }
+    })
+    .await
+}
+
+/// The attempt that this node promised itself to, or 0.
+pub(crate) fn promised_attempt(home: &Home) -> u64 {
+    home.identity().promise.map_or(0, |promise| promise.attempt)
+}
+
+fn draw_cluster(home: &Home) -> ClusterId {
+    let rng = home.env.rng();
+    let id = (u128::from(rng.next_u64()) << 64) | u128::from(rng.next_u64());
+    ClusterId(id.max(1))
+}
+
+fn info(id: u64, name: &str, addr: &str) -> MemberInfo {
+    MemberInfo { id, name: name.to_owned(), addr: addr.to_owned(), voter: true }
+}
+
+fn members_of(promise: &Promise) -> BTreeMap<u64, Member> {
+    promise
+        .members
+        .iter()
+        .map(|member| (member.id, Member { name: member.name.clone(), addr: member.addr.clone() }))
+        .collect()
+}

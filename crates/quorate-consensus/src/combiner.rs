@@ -1,0 +1,136 @@
+//! The write combiner: gathers proposals while one batch is in flight, and hands them to the core as the next batch.
+//!
+//! Callers live on other threads and runtimes. Each one waking the core alone would make batches of one; so one task
+//! on the core's thread takes all that is there, stamps it, proposes it at once and answers it at once.
+//!
+//! Invariants:
+//! - What waits is bounded by [`WAITING_MAX`] proposals and [`WAITING_BYTES_MAX`] bytes; beyond that callers are told
+//!   [`ProposeError::Overloaded`] at once.
+//! - A proposal whose caller went away before it was proposed is not proposed.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use openraft::errors::ClientWriteError;
+use quorate_model::{Outcome, codec};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+
+use crate::error::ProposeError;
+use crate::peers::Peers;
+use crate::raft::Raft;
+use crate::raft::types::{Proposed, TypeConfig};
+use crate::stamp::Stamper;
+
+/// Proposals that may wait.
+pub(crate) const WAITING_MAX: usize = 65_536;
+
+/// Bytes of proposals that may wait.
+pub(crate) const WAITING_BYTES_MAX: usize = 128 << 20;
+
+/// Proposals of one batch.
+const BATCH_MAX: usize = 4_096;
+
+/// Bytes of one batch, but for a single larger proposal.
+const BATCH_BYTES_MAX: usize = 8 << 20;
+
+/// The index and the outcome of what was proposed.
+pub(crate) type Proposal = Result<(u64, Outcome), ProposeError>;
+
+struct Waiting {
+    bytes: Bytes,
+    answer: oneshot::Sender<Proposal>,
+    _room: OwnedSemaphorePermit,
+}
+
+/// Where callers leave their proposals. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Combiner {
+    queue: mpsc::Sender<Waiting>,
+    room: Arc<Semaphore>,
+}
+
+/// The other end: what the core's thread runs.
+pub(crate) struct Gatherer {
+    queue: mpsc::Receiver<Waiting>,
+}
+
+/// A new queue, empty.
+pub(crate) fn combiner() -> (Combiner, Gatherer) {
+    let (sender, receiver) = mpsc::channel(WAITING_MAX);
+    (Combiner { queue: sender, room: Arc::new(Semaphore::new(WAITING_BYTES_MAX)) }, Gatherer { queue: receiver })
+}
+
+impl Combiner {
+    /// Proposes an encoded proposal and waits for its outcome.
+    pub(crate) async fn propose(&self, bytes: Bytes) -> Proposal {
+        let size = u32::try_from(bytes.len()).map_err(|_| ProposeError::Overloaded)?;
+        let room = Arc::clone(&self.room).try_acquire_many_owned(size).map_err(|_| ProposeError::Overloaded)?;
+        let (sender, receiver) = oneshot::channel();
+        self.queue.try_send(Waiting { bytes, answer: sender, _room: room }).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => ProposeError::Overloaded,
+            mpsc::error::TrySendError::Closed(_) => ProposeError::Stopped("it is going down".to_owned()),
+        })?;
+        receiver.await.unwrap_or_else(|_| Err(ProposeError::Unknown("the node went down".to_owned())))
+    }
+}
+
+impl Gatherer {
+    /// Proposes batch after batch until the queue's senders are gone.
+    pub(crate) async fn run(mut self, raft: Raft, peers: Arc<Peers>, mut stamper: Stamper) {
+        let mut taken = Vec::new();
+        while let Some(first) = self.queue.recv().await {
+            let mut bytes = first.bytes.len();
+            taken.push(first);
+            while bytes < BATCH_BYTES_MAX && taken.len() < BATCH_MAX {
+                let Ok(next) = self.queue.try_recv() else { break };
+                bytes = bytes.saturating_add(next.bytes.len());
+                taken.push(next);
+            }
+            taken.retain(|waiting| !waiting.answer.is_closed());
+            if !taken.is_empty() {
+                propose(&raft, &peers, &mut stamper, &mut taken).await;
+            }
+        }
+    }
+}
+
+async fn propose(raft: &Raft, peers: &Peers, stamper: &mut Stamper, taken: &mut Vec<Waiting>) {
+    let mut offsets = peers.voter_clock_offsets(raft);
+    let stamped: Vec<Proposed> = taken
+        .iter()
+        .map(|waiting| Proposed(codec::entry::encode_proposal(stamper.stamp(&mut offsets), &waiting.bytes)))
+        .collect();
+    let mut results = match raft.client_write_many(stamped).await {
+        Ok(results) => results,
+        Err(fatal) => return answer_all(taken, &ProposeError::Unknown(fatal.to_string())),
+    };
+    let mut waiting = taken.drain(..);
+    while let Some(result) = results.next().await {
+        let Some(Waiting { answer, .. }) = waiting.next() else { return };
+        let proposal = match result {
+            Ok(Ok(written)) => Ok((written.log_id.index, written.response.0)),
+            Ok(Err(error)) => Err(refused(peers, error)),
+            Err(fatal) => Err(ProposeError::Unknown(fatal.to_string())),
+        };
+        // The caller may have gone away; then nobody wants the outcome.
+        let _ = answer.send(proposal);
+    }
+    // A stream that ended early leaves the rest unanswered; their dropped senders say "unknown".
+}
+
+fn answer_all(taken: &mut Vec<Waiting>, error: &ProposeError) {
+    for waiting in taken.drain(..) {
+        let _ = waiting.answer.send(Err(error.clone()));
+    }
+}
+
+fn refused(peers: &Peers, error: ClientWriteError<TypeConfig>) -> ProposeError {
+    match error {
+        ClientWriteError::ForwardToLeader(to) => ProposeError::NotLeader {
+            leader: to.leader_id.and_then(|id| peers.leader_member(id, to.leader_node)),
+        },
+        ClientWriteError::LogEntryDiscarded(discarded) => ProposeError::Unknown(format!("{discarded}")),
+        other => ProposeError::Unknown(other.to_string()),
+    }
+}

@@ -1,0 +1,56 @@
+//! What consensus is told at the start.
+
+use std::time::Duration;
+
+use quorate_wire::Secret;
+
+use crate::raft::types::Member;
+
+/// How a node takes part in consensus.
+#[derive(Clone, Debug)]
+pub struct ConsensusConfig {
+    /// This node's name; one of the names in `members`, or any for a node that runs alone.
+    pub name: String,
+    /// `host:port` to listen on for peers and clients.
+    pub listen: String,
+    /// `host:port` under which the others reach this node; the address that it listens on where `None`.
+    pub advertise: Option<String>,
+    /// The nodes that found the cluster, the same list on each of them. Empty for a node that runs alone.
+    pub members: Vec<Member>,
+    /// What all nodes and clients of the cluster know.
+    pub secret: Secret,
+    /// Intervals and deadlines.
+    pub timing: Timing,
+    /// Bytes of applied and durable log kept for followers that lag; more is purged.
+    pub keep_log_bytes: u64,
+}
+
+/// Intervals and deadlines of consensus.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timing {
+    /// How often the leader says that it lives.
+    pub heartbeat: Duration,
+    /// A follower that heard nothing waits for a time drawn between this and `election_max`.
+    pub election_min: Duration,
+    /// See `election_min`. Failover takes this much plus one draw.
+    pub election_max: Duration,
+    /// How long a member must have been silent before a new data directory may take over its name.
+    pub silence: Duration,
+    /// How often nodes ask each other how they are.
+    pub status: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self {
+            heartbeat: Duration::from_millis(80),
+            election_min: Duration::from_millis(300),
+            election_max: Duration::from_millis(600),
+            silence: Duration::from_secs(30),
+            status: Duration::from_secs(1),
+        }
+    }
+}
+
+/// Bytes of log kept by default.
+pub const KEEP_LOG_BYTES: u64 = 64 << 20;

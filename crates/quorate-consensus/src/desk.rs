@@ -1,0 +1,245 @@
+//! What other processes may ask of this node: the server's handler.
+//!
+//! Before the core runs only the questions of birth are answered; everything else is told to come later. Methods from
+//! [`method::SERVICE`] on belong to the floors above.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use futures_util::stream::{StreamExt, unfold};
+use openraft::raft::TransferLeaderRequest;
+use openraft::rt::WatchReceiver;
+use prost::Message;
+use quorate_env::timeout;
+use quorate_model::{GroupId, LogId, Store};
+use quorate_wire::{CallFailure, FailureKind, PeerInfo, Purpose, Role, StreamReceiver, StreamSender};
+
+use crate::birth;
+use crate::config::ConsensusConfig;
+use crate::home::Home;
+use crate::images;
+use crate::membership;
+use crate::peer::messages::{
+    Append, Appended, Join, MemberInfo, Promise, Promised, ReadPositionReply, StatusReply, Transfer, VoteAnswer,
+    VoteAsk, decode, encode, method,
+};
+use crate::peers::Peers;
+use crate::raft::Raft;
+use crate::raft::types::to_raft;
+use crate::reads;
+
+/// A follower that hears nothing on a stream of entries for so long ends it; the leader makes a new one.
+const APPEND_IDLE_MAX: Duration = Duration::from_secs(60);
+
+/// Methods from this number on belong to the floors above.
+pub const SERVICE_METHODS: u16 = method::SERVICE;
+
+/// What the floors above answer.
+pub trait Service: Send + Sync + 'static {
+    /// Answers a call of a method from 64 on.
+    fn call(&self, peer: &PeerInfo, method: u16, body: Bytes) -> BoxFuture<'static, Result<Bytes, CallFailure>>;
+}
+
+/// The core and its store, once they run.
+#[derive(Clone)]
+pub(crate) struct Running {
+    pub(crate) raft: Raft,
+    pub(crate) store: Arc<dyn Store>,
+}
+
+/// The handler.
+pub(crate) struct Desk {
+    pub(crate) home: Home,
+    pub(crate) config: ConsensusConfig,
+    pub(crate) peers: Arc<Peers>,
+    pub(crate) running: OnceLock<Running>,
+    pub(crate) service: Arc<dyn Service>,
+}
+
+type Answer = Result<Bytes, CallFailure>;
+
+impl Desk {
+    fn running(&self) -> Result<&Running, CallFailure> {
+        self.running.get().ok_or_else(|| CallFailure::new(FailureKind::Unavailable, "the node is starting"))
+    }
+
+    /// The core, for a member of its own cluster.
+    fn core_for(&self, peer: &PeerInfo) -> Result<&Running, CallFailure> {
+        let running = self.running()?;
+        if peer.cluster == self.home.identity().cluster().0 {
+            return Ok(running);
+        }
+        Err(CallFailure::new(FailureKind::Forbidden, "only members of the cluster may ask for this"))
+    }
+
+    async fn answer(self: Arc<Self>, peer: PeerInfo, method: u16, body: Bytes) -> Answer {
+        if method >= method::SERVICE {
+            return self.service.call(&peer, method, body).await;
+        }
+        if method == method::STATUS {
+            return Ok(encode(&self.status()));
+        }
+        if peer.role != Role::Peer {
+            return Err(CallFailure::new(FailureKind::Forbidden, "only nodes may ask for this"));
+        }
+        match method {
+            method::PROMISE => self.promise(understood(body)?).await,
+            method::JOIN => {
+                let join: Join = understood(body)?;
+                let raft = &self.core_for(&peer)?.raft;
+                Ok(encode(&membership::admit(raft, &self.peers, &self.config, &join.member).await))
+            }
+            method::VOTE => {
+                let ask: VoteAsk = understood(body)?;
+                let response = self.core_for(&peer)?.raft.vote(ask.into()).await.map_err(|error| internal(&error))?;
+                Ok(encode(&VoteAnswer::from(&response)))
+            }
+            method::PRE_VOTE => {
+                let ask: VoteAsk = understood(body)?;
+                let response = self.core_for(&peer)?.raft.pre_vote(ask.into()).await.map_err(|error| internal(&error))?;
+                Ok(encode(&VoteAnswer::from(&response)))
+            }
+            method::HEARTBEAT => self.heartbeat(&peer, understood(body)?).await,
+            method::TRANSFER => self.transfer(&peer, understood(body)?).await,
+            method::READ_POSITION => {
+                let raft = &self.core_for(&peer)?.raft;
+                let index = if raft.is_leader() { reads::lead_round(raft).await.ok() } else { None };
+                Ok(encode(&ReadPositionReply { index }))
+            }
+            _ => Err(CallFailure::new(FailureKind::UnknownMethod, format!("method {method}"))),
+        }
+    }
+
+    async fn promise(&self, promise: Promise) -> Answer {
+        let kept = birth::keep(&self.home, promise).await.map_err(|error| internal(&error))?;
+        let answer = match kept {
+            Ok(()) => Promised { kept: true, why: String::new() },
+            Err(why) => Promised { kept: false, why },
+        };
+        Ok(encode(&answer))
+    }
+
+    async fn heartbeat(&self, peer: &PeerInfo, append: Append) -> Answer {
+        let request = append.try_into().map_err(|error| malformed(&error))?;
+        let response = self.core_for(peer)?.raft.append_entries(request).await.map_err(|error| internal(&error))?;
+        // A heartbeat's previous id is what the leader believes to match; a conflict names nothing more.
+        Ok(encode(&Appended::from_unary(response)))
+    }
+
+    async fn transfer(&self, peer: &PeerInfo, transfer: Transfer) -> Answer {
+        let last = transfer.last.map(|id| to_raft(LogId::from(id)));
+        let request = TransferLeaderRequest::new(transfer.from.into(), transfer.to, last);
+        let raft = &self.core_for(peer)?.raft;
+        // A refusal means that things have changed meanwhile; the leader sees who leads.
+        let _ = raft.handle_transfer_leader(request).await.map_err(|error| internal(&error))?;
+        Ok(Bytes::new())
+    }
+
+    /// What this node tells of itself.
+    pub(crate) fn status(&self) -> StatusReply {
+        let identity = self.home.identity();
+        let mut status = StatusReply {
+            id: identity.id,
+            name: identity.name.clone(),
+            cluster: identity.cluster.clone(),
+            epoch: identity.epoch,
+            member: self.home.is_member(),
+            attempt: birth::promised_attempt(&self.home),
+            now: self.home.env.unix_nanos(),
+            last_index: self.home.wal.last_log_id(GroupId::MAIN).map_or(0, |id| id.index),
+            log_bytes: self.home.wal.disk_bytes(),
+            ..StatusReply::default()
+        };
+        if let Some(running) = self.running.get() {
+            let metrics = running.raft.metrics();
+            let metrics = metrics.borrow_watched();
+            status.leader = metrics.current_leader;
+            status.term = metrics.current_term;
+            status.applied_index = running.store.applied().index();
+            status.committed_index = metrics.local_committed.as_ref().map_or(0, |id| id.index);
+            let membership = metrics.membership_config.membership();
+            let voters: Vec<u64> = membership.voter_ids().collect();
+            status.members = membership
+                .nodes()
+                .map(|(id, node)| MemberInfo {
+                    id: *id,
+                    name: node.name.clone(),
+                    addr: node.addr.clone(),
+                    voter: voters.contains(id),
+                })
+                .collect();
+        }
+        status
+    }
+
+    async fn append_stream(&self, peer: &PeerInfo, mut sender: StreamSender, receiver: StreamReceiver) {
+        let Ok(running) = self.core_for(peer) else {
+            return sender.fail(CallFailure::new(FailureKind::Unavailable, "the node is starting"));
+        };
+        let requests = unfold(receiver, |mut receiver| async move {
+            let item = timeout(APPEND_IDLE_MAX, receiver.recv()).await.ok()?.ok()??;
+            let append: Append = decode(item).ok()?;
+            Some((append.try_into().ok()?, receiver))
+        });
+        let mut results = std::pin::pin!(running.raft.stream_append(requests));
+        while let Some(result) = results.next().await {
+            let Ok(result) = result else { break };
+            if sender.send(encode(&Appended::from(result))).await.is_err() {
+                return;
+            }
+        }
+        sender.finish();
+    }
+
+    async fn image_stream(&self, peer: &PeerInfo, mut sender: StreamSender, mut receiver: StreamReceiver) {
+        let running = match self.core_for(peer) {
+            Ok(running) => running,
+            Err(failure) => return sender.fail(failure),
+        };
+        match images::receive(&self.home.env, &running.store, &running.raft, &mut receiver).await {
+            Ok(vote) => {
+                // The sender may have given up; the image is installed all the same.
+                let _ = sender.send(vote).await;
+                sender.finish();
+            }
+            Err(error) => {
+                tracing::warn!(%error, "an image was not received");
+                sender.fail(CallFailure::new(FailureKind::Internal, error.to_string()));
+            }
+        }
+    }
+}
+
+/// The handler as the server holds it.
+pub(crate) struct Handler(pub(crate) Arc<Desk>);
+
+impl quorate_wire::Handler for Handler {
+    fn call(&self, peer: &PeerInfo, method: u16, body: Bytes) -> BoxFuture<'static, Answer> {
+        Box::pin(Arc::clone(&self.0).answer(peer.clone(), method, body))
+    }
+
+    fn stream(&self, peer: &PeerInfo, method: u16, sender: StreamSender, receiver: StreamReceiver) -> BoxFuture<'static, ()> {
+        let (desk, peer) = (Arc::clone(&self.0), peer.clone());
+        Box::pin(async move {
+            match (method, peer.role, peer.purpose) {
+                (method::APPEND, Role::Peer, Purpose::Data) => desk.append_stream(&peer, sender, receiver).await,
+                (method::IMAGE, Role::Peer, Purpose::Image) => desk.image_stream(&peer, sender, receiver).await,
+                _ => sender.fail(CallFailure::new(FailureKind::UnknownMethod, format!("stream {method}"))),
+            }
+        })
+    }
+}
+
+fn understood<M: Message + Default>(body: Bytes) -> Result<M, CallFailure> {
+    decode(body).map_err(|error| malformed(&error))
+}
+
+fn malformed(error: &dyn std::fmt::Display) -> CallFailure {
+    CallFailure::new(FailureKind::Malformed, error.to_string())
+}
+
+fn internal(error: &dyn std::fmt::Display) -> CallFailure {
+    CallFailure::new(FailureKind::Internal, error.to_string())
+}

@@ -1,0 +1,139 @@
+//! What can go wrong in consensus.
+
+use quorate_model::{NodeId, StoreFault};
+
+use crate::Member;
+
+/// Why a node could not be started.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The log could not be opened.
+    #[error("the log can't be opened: {0}")]
+    Log(#[from] quorate_wal::OpenError),
+    /// The log could not be written.
+    #[error("the log can't be written: {0}")]
+    LogWrite(#[from] quorate_wal::WalError),
+    /// The node's own record in its log can't be read.
+    #[error("the node's identity in its log can't be read: {0}; a newer version may have written it")]
+    Identity(String),
+    /// The data directory belongs to a node of another name.
+    #[error("this data directory belongs to the node '{found}', not to '{expected}'; check the name and the directory")]
+    Name {
+        /// The name in the configuration.
+        expected: String,
+        /// The name in the directory.
+        found: String,
+    },
+    /// The configuration does not fit together.
+    #[error("the configuration can't be used: {0}")]
+    Config(String),
+    /// The address to listen on is not to be had.
+    #[error("can't listen on {addr}: {error}")]
+    Listen {
+        /// The address.
+        addr: String,
+        /// What the system said.
+        error: std::io::Error,
+    },
+    /// The store could not be opened.
+    #[error("the database can't be opened: {0}")]
+    Store(Box<dyn std::error::Error + Send + Sync>),
+    /// The core did not start.
+    #[error("consensus did not start: {0}")]
+    Core(String),
+    /// The system refused a thread.
+    #[error("can't start a thread: {0}")]
+    Thread(std::io::Error),
+}
+
+impl StartError {
+    /// Whether the same start may succeed later without help.
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, Self::Listen { .. } | Self::Thread(_))
+    }
+}
+
+/// Why a proposal has no outcome.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProposeError {
+    /// This node does not lead. Nothing was proposed.
+    #[error("this node does not lead the cluster; {}", .leader.as_ref().map_or_else(
+        || "no leader is known".to_owned(),
+        |(_, member)| format!("the leader is {} at {}", member.name, member.addr)
+    ))]
+    NotLeader {
+        /// Who does, if it is known.
+        leader: Option<(NodeId, Member)>,
+    },
+    /// Too much is waiting. Nothing was proposed.
+    #[error("too many writes are waiting; try again later")]
+    Overloaded,
+    /// It was proposed, and whether it takes effect is not known.
+    #[error("the outcome is not known: {0}")]
+    Unknown(String),
+    /// The node has stopped. Nothing was proposed.
+    #[error("the node is stopped: {0}")]
+    Stopped(String),
+}
+
+impl ProposeError {
+    /// Whether nothing was proposed, so that trying again can't apply it twice.
+    pub fn is_retryable(&self) -> bool {
+        !matches!(self, Self::Unknown(_))
+    }
+}
+
+/// Why there is no read position.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadPositionError {
+    /// No leader with a quorum answered in time.
+    #[error("no leader with a majority answered: {0}; try again, or read with a weaker level")]
+    Unavailable(String),
+    /// The node has stopped.
+    #[error("the node is stopped")]
+    Stopped,
+}
+
+impl ReadPositionError {
+    /// Whether the same call may succeed later without help.
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, Self::Unavailable(_))
+    }
+}
+
+/// Why a change of the members was not made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MembershipError {
+    /// The request can't be done as the cluster stands.
+    #[error("{0}")]
+    Refused(String),
+    /// It may be done later, or may have been done.
+    #[error("the change is not confirmed: {0}; look at the members and try again")]
+    Unconfirmed(String),
+}
+
+impl MembershipError {
+    /// Whether the same call may succeed later without help.
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, Self::Unconfirmed(_))
+    }
+}
+
+/// What ended a node's part in consensus.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Ended {
+    /// It was asked to.
+    #[error("stopped")]
+    Stopped,
+    /// Its store failed.
+    #[error("the database failed: {0}")]
+    Store(StoreFault),
+    /// Its core failed.
+    #[error("{0}")]
+    Core(String),
+}

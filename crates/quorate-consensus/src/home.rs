@@ -1,0 +1,72 @@
+//! The node's log and its identity in it.
+
+use std::sync::{Arc, Mutex};
+
+use prost::Message;
+use quorate_env::Env;
+use quorate_model::GroupId;
+use quorate_wal::{Wal, WalError};
+use tokio::sync::oneshot;
+
+use crate::identity::{ClusterId, Identity};
+use crate::peers::lock;
+
+/// What a node owns before it belongs to a cluster. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Home {
+    pub(crate) env: Env,
+    pub(crate) wal: Wal,
+    identity: Arc<Mutex<Identity>>,
+    wire: quorate_wire::Identity,
+    saving: Arc<tokio::sync::Mutex<()>>,
+}
+
+impl Home {
+    pub(crate) fn new(env: Env, wal: Wal, identity: Identity) -> Self {
+        let wire = quorate_wire::Identity::new(identity.cluster().0, identity.id);
+        Self { env, wal, identity: Arc::new(Mutex::new(identity)), wire, saving: Arc::default() }
+    }
+
+    pub(crate) fn identity(&self) -> Identity {
+        lock(&self.identity).clone()
+    }
+
+    /// What handshakes say of this node.
+    pub(crate) fn wire_identity(&self) -> &quorate_wire::Identity {
+        &self.wire
+    }
+
+    /// Changes the identity: durably first, then in memory. `change` sees the present one and may refuse.
+    pub(crate) async fn change<E>(
+        &self,
+        change: impl FnOnce(&mut Identity) -> Result<(), E>,
+    ) -> Result<Result<(), E>, WalError> {
+        let _saving = self.saving.lock().await;
+        let mut next = self.identity();
+        if let Err(refused) = change(&mut next) {
+            return Ok(Err(refused));
+        }
+        let (sender, receiver) = oneshot::channel();
+        let done = Box::new(move |result| drop(sender.send(result)));
+        self.wal.save_identity(next.encode_to_vec().into(), done)?;
+        receiver.await.unwrap_or(Err(WalError::Closed))?;
+        self.wire.set(next.cluster().0, next.id);
+        *lock(&self.identity) = next;
+        Ok(Ok(()))
+    }
+
+    /// Makes this node one of a cluster.
+    pub(crate) async fn adopt(&self, cluster: ClusterId, epoch: u64) -> Result<(), WalError> {
+        let adopted = self.change(|identity| {
+            identity.cluster = cluster.to_bytes();
+            identity.epoch = epoch;
+            Ok::<(), ()>(())
+        });
+        adopted.await.map(drop)
+    }
+
+    /// Whether the log holds anything: the node is or was part of a living cluster.
+    pub(crate) fn is_member(&self) -> bool {
+        self.wal.last_log_id(GroupId::MAIN).is_some()
+    }
+}

@@ -1,0 +1,77 @@
+//! Who this node is: a record in its log, written before anything depends on it.
+//!
+//! Invariants:
+//! - A Raft id is drawn for a data directory and never used with another: a directory that was lost or damaged comes
+//!   back under a new id, so it never votes as its former self.
+//! - A node belongs to the cluster in this record or to none; the record changes only while the log is empty.
+
+use bytes::Bytes;
+use prost::Message;
+use quorate_model::{Epoch, NodeId};
+
+use crate::error::StartError;
+use crate::peer::messages::Promise;
+
+/// The name of a cluster, drawn when it is founded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClusterId(pub u128);
+
+impl ClusterId {
+    /// The id of no cluster: what a node names before it belongs to one.
+    pub const NONE: Self = Self(0);
+
+    pub(crate) fn to_bytes(self) -> Bytes {
+        Bytes::copy_from_slice(&self.0.to_le_bytes())
+    }
+
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        bytes.try_into().ok().map(|bytes| Self(u128::from_le_bytes(bytes)))
+    }
+}
+
+impl std::fmt::Display for ClusterId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+/// The record.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Identity {
+    #[prost(fixed64, tag = "1")]
+    pub id: u64,
+    #[prost(string, tag = "2")]
+    pub name: String,
+    /// 16 bytes; empty before the node belongs to a cluster.
+    #[prost(bytes = "bytes", tag = "3")]
+    pub cluster: Bytes,
+    #[prost(uint64, tag = "4")]
+    pub epoch: u64,
+    /// What the node promised before the cluster was founded. Its founder founds it with just this set.
+    #[prost(message, optional, tag = "5")]
+    pub promise: Option<Promise>,
+}
+
+impl Identity {
+    /// The identity of a new data directory.
+    pub(crate) fn new(id: u64, name: &str) -> Self {
+        Self { id, name: name.to_owned(), ..Self::default() }
+    }
+
+    pub(crate) fn read(bytes: &[u8]) -> Result<Self, StartError> {
+        Self::decode(bytes).map_err(|error| StartError::Identity(error.to_string()))
+    }
+
+    pub(crate) fn node(&self) -> NodeId {
+        NodeId(self.id)
+    }
+
+    /// The cluster, or [`ClusterId::NONE`].
+    pub(crate) fn cluster(&self) -> ClusterId {
+        ClusterId::from_bytes(&self.cluster).unwrap_or(ClusterId::NONE)
+    }
+
+    pub(crate) fn epoch(&self) -> Epoch {
+        Epoch(self.epoch)
+    }
+}

@@ -1,0 +1,45 @@
+//! Quorate's consensus: openraft on our log and our network, behind a neutral interface.
+//!
+//! [`Consensus::start`] opens the node's log, finds or founds its cluster, opens the store and runs the core. Then
+//! [`Consensus::propose`] replicates an encoded proposal and returns its outcome, [`Consensus::read_position`] tells up
+//! to where a linearizable read must see the state, and [`Consensus::status`] who the members are. Floors above answer
+//! their own methods through a [`Service`].
+//!
+//! # Invariants
+//!
+//! - This is the only crate that sees openraft, and no type of it leaves. It knows nothing of SQL.
+//! - A Raft id belongs to one data directory for ever; a lost or damaged log comes back under a new id.
+//! - An acknowledged proposal is durable on a majority, by `fdatasync`, before its outcome is known.
+//! - The leader of a term is never restored after a restart: it would give log ids out again that a follower may hold
+//!   with other contents.
+
+#![forbid(unsafe_code)]
+
+mod birth;
+mod combiner;
+mod config;
+mod desk;
+mod error;
+mod home;
+mod identity;
+mod images;
+mod link;
+mod membership;
+mod node;
+mod peer;
+mod peers;
+mod purge;
+mod raft;
+mod reads;
+mod stamp;
+mod start;
+mod status;
+
+pub use config::{ConsensusConfig, KEEP_LOG_BYTES, Timing};
+pub use desk::{SERVICE_METHODS, Service};
+pub use error::{Ended, MembershipError, ProposeError, ReadPositionError, StartError};
+pub use identity::ClusterId;
+pub use node::Consensus;
+pub use raft::types::Member;
+pub use start::{OpenStore, StoreIdentity};
+pub use status::{ClusterStatus, MemberStatus};

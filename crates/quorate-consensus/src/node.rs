@@ -1,0 +1,167 @@
+//! The handle to a node's part in consensus.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use openraft::rt::WatchReceiver;
+use quorate_env::{Instant, timeout, timeout_at};
+use quorate_model::{GroupId, NodeId, Outcome, Position};
+use quorate_wire::{CallError, Server};
+use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
+
+use crate::Member;
+use crate::combiner::Combiner;
+use crate::desk::{Desk, Running};
+use crate::error::{Ended, MembershipError, ProposeError, ReadPositionError};
+use crate::membership;
+use crate::peers::lock;
+use crate::reads::ReadPositions;
+use crate::status::{ClusterStatus, cluster_status};
+
+/// Calls that are under way get this long when the node stops.
+const STOP_MAX: Duration = Duration::from_secs(2);
+
+/// A node's part in consensus. Cheap to clone; every method may be called from any thread and runtime.
+///
+/// Dropping all clones does not stop the node: call [`Consensus::stop`], or end its runtime.
+#[derive(Clone)]
+pub struct Consensus(pub(crate) Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) desk: Arc<Desk>,
+    pub(crate) running: Running,
+    pub(crate) combiner: Combiner,
+    pub(crate) reads: ReadPositions,
+    pub(crate) runtime: tokio::runtime::Handle,
+    pub(crate) addr: String,
+    pub(crate) server: Mutex<Option<Server>>,
+    pub(crate) tasks: Mutex<Vec<AbortHandle>>,
+}
+
+impl Consensus {
+    /// Replicates a proposal ([`quorate_model::codec::encode_proposal`]) and returns where it stands in the history
+    /// and what it produced. Only the leader can.
+    pub async fn propose(&self, proposal: Bytes) -> Result<(Position, Outcome), ProposeError> {
+        let (index, outcome) = self.0.combiner.propose(proposal).await?;
+        Ok((self.position(index), outcome))
+    }
+
+    /// The position up to which a linearizable read that begins now must see the state. Any node can tell; the reader
+    /// waits until its store has applied that much.
+    pub async fn read_position(&self) -> Result<Position, ReadPositionError> {
+        self.0.reads.get().await.map(|index| self.position(index))
+    }
+
+    /// How the cluster stands, as this node sees it.
+    pub fn status(&self) -> ClusterStatus {
+        cluster_status(&self.0.desk, &self.0.running)
+    }
+
+    /// The leader, as far as this node knows.
+    pub fn leader(&self) -> Option<(NodeId, Member)> {
+        let leader = self.0.running.raft.metrics().borrow_watched().current_leader?;
+        self.0.desk.peers.leader_member(leader, None)
+    }
+
+    /// Whether this node leads.
+    pub fn is_leader(&self) -> bool {
+        self.0.running.raft.is_leader()
+    }
+
+    /// Waits until this node knows a leader, at most until `deadline`.
+    pub async fn wait_leader(&self, deadline: Instant) -> Option<(NodeId, Member)> {
+        let mut metrics = self.0.running.raft.metrics();
+        loop {
+            if let Some(leader) = self.leader() {
+                return Some(leader);
+            }
+            timeout_at(deadline, metrics.changed()).await.ok()?.ok()?;
+        }
+    }
+
+    /// Hands leadership to a voter, or to the one that has most of the log, and returns who took it.
+    pub async fn transfer_leadership(&self, to: Option<NodeId>) -> Result<NodeId, MembershipError> {
+        let raft = self.0.running.raft.clone();
+        let transfer = self.on_core(async move { membership::transfer(&raft, to).await });
+        transfer.await.unwrap_or_else(|| Err(MembershipError::Unconfirmed("the node went down".to_owned())))
+    }
+
+    /// Removes a member by its name. Only the leader can.
+    pub async fn remove(&self, name: &str) -> Result<(), MembershipError> {
+        let (raft, name) = (self.0.running.raft.clone(), name.to_owned());
+        let remove = self.on_core(async move { membership::remove(&raft, &name).await });
+        remove.await.unwrap_or_else(|| Err(MembershipError::Unconfirmed("the node went down".to_owned())))
+    }
+
+    /// Calls a method of the floors above on a member.
+    pub async fn call_member(&self, id: NodeId, method: u16, body: Bytes, limit: Duration) -> Result<Bytes, CallError> {
+        let peers = Arc::clone(&self.0.desk.peers);
+        let call = self.on_core(async move { peers.call_member(id.0, method, body, limit).await });
+        // A call that ended with its runtime may have been sent.
+        call.await.unwrap_or(Err(CallError::Broken))
+    }
+
+    /// The address that this node listens on.
+    pub fn local_addr(&self) -> &str {
+        &self.0.addr
+    }
+
+    /// The log's files, in bytes.
+    pub fn log_bytes(&self) -> u64 {
+        self.0.desk.home.wal.disk_bytes()
+    }
+
+    /// Waits until the node's part in consensus has ended by itself, and says why.
+    pub async fn ended(&self) -> Ended {
+        let mut metrics = self.0.running.raft.metrics();
+        loop {
+            if let Err(fatal) = &metrics.borrow_watched().running_state {
+                return match fatal {
+                    openraft::errors::Fatal::Stopped => Ended::Stopped,
+                    other => Ended::Core(other.to_string()),
+                };
+            }
+            if metrics.changed().await.is_err() {
+                return Ended::Stopped;
+            }
+        }
+    }
+
+    /// Stops in good order: hands leadership over, answers what is under way, stops the core, closes the log. The
+    /// store is the caller's to close. Call it on the node's own runtime.
+    pub async fn stop(&self) {
+        if self.is_leader() {
+            // Without another voter there is nobody to take over.
+            let _ = membership::transfer(&self.0.running.raft, None).await;
+        }
+        let server = lock(&self.0.server).take();
+        if let Some(server) = server {
+            server.stop(STOP_MAX).await;
+        }
+        for task in lock(&self.0.tasks).drain(..) {
+            task.abort();
+        }
+        // An error means that the core had ended already.
+        let _ = timeout(STOP_MAX, self.0.running.raft.shutdown()).await;
+        let (sender, receiver) = oneshot::channel();
+        let done = Box::new(move |result| drop(sender.send(result)));
+        if self.0.desk.home.wal.close_clean(done).is_ok() {
+            let _ = timeout(STOP_MAX, receiver).await;
+        }
+    }
+
+    /// Runs something on the core's runtime, where its connections and timers live.
+    async fn on_core<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> Option<T> {
+        let task = {
+            let _inside = self.0.runtime.enter();
+            self.0.desk.home.env.spawn(future)
+        };
+        task.await.ok()
+    }
+
+    fn position(&self, index: u64) -> Position {
+        Position { epoch: self.0.desk.home.identity().epoch(), group: GroupId::MAIN, index }
+    }
+}

@@ -1,0 +1,3 @@
+//! What nodes say to each other.
+
+pub(crate) mod messages;

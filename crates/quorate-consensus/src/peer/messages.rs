@@ -1,0 +1,310 @@
+//! What nodes say to each other, by explicit tags; `docs/wire-format.md` lists the methods.
+
+use bytes::Bytes;
+use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, StreamAppendError, VoteRequest, VoteResponse};
+use prost::Message;
+use quorate_model::{DecodeError, LogId, NodeId};
+
+use crate::raft::codec::{self, EntryBytes, LogIdBytes, VoteBytes, malformed};
+use crate::raft::types::{RaftVote, TypeConfig, from_raft, to_raft};
+
+/// Numbers of the calls between nodes. Never reuse one.
+pub(crate) mod method {
+    pub(crate) const VOTE: u16 = 1;
+    pub(crate) const PRE_VOTE: u16 = 2;
+    pub(crate) const HEARTBEAT: u16 = 3;
+    pub(crate) const APPEND: u16 = 4;
+    pub(crate) const TRANSFER: u16 = 5;
+    pub(crate) const IMAGE: u16 = 6;
+    pub(crate) const STATUS: u16 = 7;
+    pub(crate) const PROMISE: u16 = 8;
+    pub(crate) const JOIN: u16 = 9;
+    pub(crate) const READ_POSITION: u16 = 10;
+    /// From here on the methods belong to the floors above.
+    pub(crate) const SERVICE: u16 = 64;
+}
+
+/// Asks for a vote, or whether one would be granted.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct VoteAsk {
+    #[prost(message, required, tag = "1")]
+    vote: VoteBytes,
+    #[prost(message, optional, tag = "2")]
+    last: Option<LogIdBytes>,
+    #[prost(bool, tag = "3")]
+    transfer: bool,
+}
+
+/// Answers [`VoteAsk`].
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct VoteAnswer {
+    #[prost(message, required, tag = "1")]
+    vote: VoteBytes,
+    #[prost(bool, tag = "2")]
+    granted: bool,
+    #[prost(message, optional, tag = "3")]
+    last: Option<LogIdBytes>,
+}
+
+/// Sends entries, or none as a heartbeat.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Append {
+    #[prost(message, required, tag = "1")]
+    vote: VoteBytes,
+    #[prost(message, optional, tag = "2")]
+    previous: Option<LogIdBytes>,
+    #[prost(message, optional, tag = "3")]
+    committed: Option<LogIdBytes>,
+    #[prost(message, repeated, tag = "4")]
+    entries: Vec<EntryBytes>,
+}
+
+/// Answers [`Append`]: at most one of `conflict` and `higher` is set; without them it was stored up to `matched`.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Appended {
+    #[prost(message, optional, tag = "1")]
+    pub matched: Option<LogIdBytes>,
+    #[prost(message, optional, tag = "2")]
+    pub conflict: Option<LogIdBytes>,
+    #[prost(message, optional, tag = "3")]
+    pub higher: Option<VoteBytes>,
+}
+
+/// Tells everyone that the leader wants `to` to lead.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Transfer {
+    #[prost(message, required, tag = "1")]
+    pub from: VoteBytes,
+    #[prost(fixed64, tag = "2")]
+    pub to: u64,
+    #[prost(message, optional, tag = "3")]
+    pub last: Option<LogIdBytes>,
+}
+
+/// The first item of an image's stream; the store's pieces follow.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct ImageHead {
+    #[prost(message, required, tag = "1")]
+    pub vote: VoteBytes,
+    #[prost(message, optional, tag = "2")]
+    pub last: Option<LogIdBytes>,
+    #[prost(message, optional, tag = "3")]
+    pub membership_id: Option<LogIdBytes>,
+    #[prost(bytes = "bytes", tag = "4")]
+    pub membership: Bytes,
+}
+
+/// What a node tells of itself to whoever knows the secret.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct StatusReply {
+    #[prost(fixed64, tag = "1")]
+    pub id: u64,
+    #[prost(string, tag = "2")]
+    pub name: String,
+    /// 16 bytes; empty before the node belongs to a cluster.
+    #[prost(bytes = "bytes", tag = "3")]
+    pub cluster: Bytes,
+    #[prost(uint64, tag = "4")]
+    pub epoch: u64,
+    /// Whether its log holds anything: it belongs to a cluster that lives or lived.
+    #[prost(bool, tag = "5")]
+    pub member: bool,
+    /// The attempt of founding that it promised itself to; 0 for none.
+    #[prost(uint64, tag = "6")]
+    pub attempt: u64,
+    /// Nanoseconds since 1970-01-01 UTC by its clock.
+    #[prost(fixed64, tag = "7")]
+    pub now: u64,
+    #[prost(fixed64, optional, tag = "8")]
+    pub leader: Option<u64>,
+    #[prost(uint64, tag = "9")]
+    pub term: u64,
+    #[prost(uint64, tag = "10")]
+    pub last_index: u64,
+    #[prost(uint64, tag = "11")]
+    pub applied_index: u64,
+    #[prost(message, repeated, tag = "12")]
+    pub members: Vec<MemberInfo>,
+    #[prost(uint64, tag = "13")]
+    pub log_bytes: u64,
+    #[prost(uint64, tag = "14")]
+    pub committed_index: u64,
+}
+
+/// A member of the cluster, as a node knows it.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct MemberInfo {
+    #[prost(fixed64, tag = "1")]
+    pub id: u64,
+    #[prost(string, tag = "2")]
+    pub name: String,
+    #[prost(string, tag = "3")]
+    pub addr: String,
+    #[prost(bool, tag = "4")]
+    pub voter: bool,
+}
+
+/// Asks an empty node to promise itself to a cluster; also what the node's log keeps of it.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Promise {
+    #[prost(uint64, tag = "1")]
+    pub attempt: u64,
+    #[prost(bytes = "bytes", tag = "2")]
+    pub cluster: Bytes,
+    #[prost(message, repeated, tag = "3")]
+    pub members: Vec<MemberInfo>,
+}
+
+/// Answers [`Promise`].
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Promised {
+    #[prost(bool, tag = "1")]
+    pub kept: bool,
+    #[prost(string, tag = "2")]
+    pub why: String,
+}
+
+/// Asks to become a member. Repeated until the answer is `done`.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Join {
+    #[prost(message, required, tag = "1")]
+    pub member: MemberInfo,
+}
+
+/// Answers [`Join`].
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Joined {
+    #[prost(bool, tag = "1")]
+    pub done: bool,
+    /// What the cluster waits for.
+    #[prost(string, tag = "2")]
+    pub why: String,
+}
+
+/// A read position, or nothing from a node that does not lead.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct ReadPositionReply {
+    #[prost(uint64, optional, tag = "1")]
+    pub index: Option<u64>,
+}
+
+impl From<&VoteRequest<TypeConfig>> for VoteAsk {
+    fn from(request: &VoteRequest<TypeConfig>) -> Self {
+        Self {
+            vote: (&request.vote).into(),
+            last: id_bytes(request.last_log_id.as_ref()),
+            transfer: request.leadership_transfer,
+        }
+    }
+}
+
+impl From<VoteAsk> for VoteRequest<TypeConfig> {
+    fn from(ask: VoteAsk) -> Self {
+        let mut request = Self::new(ask.vote.into(), ask.last.map(|id| to_raft(id.into())));
+        request.leadership_transfer = ask.transfer;
+        request
+    }
+}
+
+impl From<&VoteResponse<TypeConfig>> for VoteAnswer {
+    fn from(response: &VoteResponse<TypeConfig>) -> Self {
+        Self {
+            vote: (&response.vote).into(),
+            granted: response.vote_granted,
+            last: id_bytes(response.last_log_id.as_ref()),
+        }
+    }
+}
+
+impl From<VoteAnswer> for VoteResponse<TypeConfig> {
+    fn from(answer: VoteAnswer) -> Self {
+        Self::new(RaftVote::from(answer.vote), answer.last.map(|id| to_raft(id.into())), answer.granted)
+    }
+}
+
+impl From<&AppendEntriesRequest<TypeConfig>> for Append {
+    fn from(request: &AppendEntriesRequest<TypeConfig>) -> Self {
+        let entries = request.entries.iter().map(|entry| EntryBytes {
+            id: from_raft(&entry.log_id).into(),
+            payload: codec::payload_bytes(entry),
+        });
+        Self {
+            vote: (&request.vote).into(),
+            previous: id_bytes(request.prev_log_id.as_ref()),
+            committed: id_bytes(request.leader_commit.as_ref()),
+            entries: entries.collect(),
+        }
+    }
+}
+
+impl TryFrom<Append> for AppendEntriesRequest<TypeConfig> {
+    type Error = DecodeError;
+
+    fn try_from(append: Append) -> Result<Self, DecodeError> {
+        let entries = append.entries.into_iter().map(|entry| codec::entry_from(entry.id.into(), entry.payload));
+        Ok(Self {
+            vote: append.vote.into(),
+            prev_log_id: append.previous.map(|id| to_raft(id.into())),
+            entries: entries.collect::<Result<_, _>>()?,
+            leader_commit: append.committed.map(|id| to_raft(id.into())),
+        })
+    }
+}
+
+/// What openraft calls the result of one request of a stream.
+pub(crate) type StreamResult = openraft::raft::StreamAppendResult<TypeConfig>;
+
+impl From<StreamResult> for Appended {
+    fn from(result: StreamResult) -> Self {
+        match result {
+            Ok(matched) => Self { matched: id_bytes(matched.as_ref()), ..Self::default() },
+            Err(StreamAppendError::Conflict(id)) => Self { conflict: id_bytes(Some(&id)), ..Self::default() },
+            Err(StreamAppendError::HigherVote(vote)) => Self { higher: Some((&vote).into()), ..Self::default() },
+        }
+    }
+}
+
+impl Appended {
+    /// The answer to a single request. A conflict of such a one names no id; the caller knows what it sent.
+    pub(crate) fn from_unary(response: AppendEntriesResponse<TypeConfig>) -> Self {
+        match response {
+            AppendEntriesResponse::Success => Self::default(),
+            AppendEntriesResponse::PartialSuccess(matched) => {
+                Self { matched: id_bytes(matched.as_ref()), ..Self::default() }
+            }
+            AppendEntriesResponse::Conflict => Self { conflict: Some(LogIdBytes::default()), ..Self::default() },
+            AppendEntriesResponse::HigherVote(vote) => Self { higher: Some((&vote).into()), ..Self::default() },
+        }
+    }
+}
+
+impl From<Appended> for StreamResult {
+    fn from(appended: Appended) -> Self {
+        match (appended.conflict, appended.higher) {
+            (Some(id), _) => Err(StreamAppendError::Conflict(to_raft(id.into()))),
+            (None, Some(vote)) => Err(StreamAppendError::HigherVote(vote.into())),
+            (None, None) => Ok(appended.matched.map(|id| to_raft(id.into()))),
+        }
+    }
+}
+
+impl MemberInfo {
+    pub(crate) fn node(&self) -> NodeId {
+        NodeId(self.id)
+    }
+}
+
+/// The bytes of an optional id of openraft's.
+pub(crate) fn id_bytes(id: Option<&crate::raft::types::RaftLogId>) -> Option<LogIdBytes> {
+    id.map(|id| LogId::into(from_raft(id)))
+}
+
+/// Decodes a message of a peer.
+pub(crate) fn decode<M: Message + Default>(body: Bytes) -> Result<M, DecodeError> {
+    M::decode(body).map_err(malformed)
+}
+
+/// Encodes a message for a peer.
+pub(crate) fn encode(message: &impl Message) -> Bytes {
+    message.encode_to_vec().into()
+}

@@ -1,0 +1,179 @@
+//! What this node knows of the others, and how it reaches them.
+//!
+//! Every node asks every other how it is, about once a second ([`Peers::watch`]). From the answers come: who is there
+//! and since when not, the others' clocks, and before the birth of a cluster whether one lives already.
+//!
+//! Invariant: a member is only ever called on a connection whose handshake proved that the node with that Raft id, of
+//! this cluster, is at its other end.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use quorate_env::{Env, Instant, sleep};
+use quorate_model::NodeId;
+use quorate_wire::{CallError, Dialer, DialerConfig, NotSent, Purpose, Role};
+
+use crate::Member;
+use crate::config::ConsensusConfig;
+use crate::link::{CONNECT_MAX, Link};
+use crate::peer::messages::{StatusReply, decode, method};
+use crate::raft::Raft;
+
+/// A status that takes longer to come is taken for silence.
+pub(crate) const STATUS_MAX: Duration = Duration::from_secs(1);
+
+/// What is known of the node at an address.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    pub status: StatusReply,
+    /// When the answer came.
+    pub at: Instant,
+    /// Its wall clock minus ours, in nanoseconds.
+    pub clock_offset: i64,
+}
+
+/// The others.
+pub(crate) struct Peers {
+    env: Env,
+    config: ConsensusConfig,
+    identity: quorate_wire::Identity,
+    since: Instant,
+    seen: Mutex<BTreeMap<String, Seen>>,
+    links: Mutex<BTreeMap<(String, u64, Purpose), Link>>,
+    members: Mutex<BTreeMap<u64, Member>>,
+}
+
+impl Peers {
+    pub(crate) fn new(env: Env, config: ConsensusConfig, identity: quorate_wire::Identity) -> Self {
+        Self {
+            env,
+            config,
+            identity,
+            since: Instant::now(),
+            seen: Mutex::default(),
+            links: Mutex::default(),
+            members: Mutex::default(),
+        }
+    }
+
+    /// Remembers who the members are.
+    pub(crate) fn set_members(&self, members: BTreeMap<u64, Member>) {
+        let mut links = lock(&self.links);
+        links.retain(|(addr, id, _), _| *id == 0 || members.get(id).is_some_and(|member| member.addr == *addr));
+        *lock(&self.members) = members;
+    }
+
+    /// The members with their Raft ids.
+    pub(crate) fn members(&self) -> BTreeMap<u64, Member> {
+        lock(&self.members).clone()
+    }
+
+    /// A member, as the caller knows it or as this node does.
+    pub(crate) fn leader_member(&self, id: u64, known: Option<Member>) -> Option<(NodeId, Member)> {
+        known.or_else(|| lock(&self.members).get(&id).cloned()).map(|member| (NodeId(id), member))
+    }
+
+    /// The connection to a node for a purpose; made when it is first used. `id` 0 stands for whoever is there.
+    pub(crate) fn link(&self, addr: &str, id: u64, purpose: Purpose) -> Link {
+        let key = (addr.to_owned(), id, purpose);
+        let make = || {
+            let config = DialerConfig {
+                addr: addr.to_owned(),
+                identity: self.identity.clone(),
+                secret: self.config.secret.clone(),
+                role: Role::Peer,
+                purpose,
+                expected: (id != 0).then_some(id),
+                connect_limit: CONNECT_MAX,
+            };
+            Link(Dialer::new(&self.env, config))
+        };
+        lock(&self.links).entry(key).or_insert_with(make).clone()
+    }
+
+    /// Forgets all connections: those that exist were made under an identity that this node no longer has.
+    pub(crate) fn hang_up(&self) {
+        lock(&self.links).clear();
+    }
+
+    /// Calls a member by its Raft id.
+    pub(crate) async fn call_member(
+        &self,
+        id: u64,
+        method: u16,
+        body: Bytes,
+        limit: Duration,
+    ) -> Result<Bytes, CallError> {
+        let Some(member) = lock(&self.members).get(&id).cloned() else {
+            return Err(CallError::NotSent(NotSent::Closed));
+        };
+        self.link(&member.addr, id, Purpose::Data).call(method, body, limit).await
+    }
+
+    /// The addresses of all others: those of the list, and those of members that came later.
+    pub(crate) fn addrs(&self) -> Vec<String> {
+        let own = &self.config.name;
+        let members = self.members();
+        let listed = self.config.members.iter().chain(members.values()).filter(|member| member.name != *own);
+        let mut addrs: Vec<String> = listed.map(|member| member.addr.clone()).collect();
+        addrs.sort();
+        addrs.dedup();
+        addrs
+    }
+
+    /// Asks all others how they are, once; the answers, by address.
+    pub(crate) async fn ask_all(&self) -> BTreeMap<String, StatusReply> {
+        let asks = self.addrs().into_iter().map(|addr| async move {
+            let sent = self.env.unix_nanos();
+            let body = self.link(&addr, 0, Purpose::Heartbeat).call(method::STATUS, Bytes::new(), STATUS_MAX).await;
+            let status: StatusReply = decode(body.ok()?).ok()?;
+            let received = self.env.unix_nanos();
+            let middle = sent.saturating_add(received.saturating_sub(sent) / 2);
+            let clock_offset = difference(status.now, middle);
+            let seen = Seen { status: status.clone(), at: Instant::now(), clock_offset };
+            lock(&self.seen).insert(addr.clone(), seen);
+            Some((addr, status))
+        });
+        join_all(asks).await.into_iter().flatten().collect()
+    }
+
+    /// Asks again and again, for ever.
+    pub(crate) async fn watch(self: Arc<Self>) {
+        loop {
+            self.ask_all().await;
+            sleep(self.config.timing.status).await;
+        }
+    }
+
+    /// How long nothing was heard of a Raft id; at most the age of this process.
+    pub(crate) fn silence(&self, id: u64) -> Duration {
+        let seen = lock(&self.seen);
+        let last = seen.values().filter(|seen| seen.status.id == id).map(|seen| seen.at).max();
+        last.unwrap_or(self.since).elapsed()
+    }
+
+    /// What was last heard of a Raft id.
+    pub(crate) fn seen(&self, id: u64) -> Option<Seen> {
+        lock(&self.seen).values().filter(|seen| seen.status.id == id).max_by_key(|seen| seen.at).cloned()
+    }
+
+    /// The voters' clocks minus this node's, its own among them. Of voters that are silent nothing is known.
+    pub(crate) fn voter_clock_offsets(&self, raft: &Raft) -> Vec<i64> {
+        let own = *raft.node_id();
+        let fresh = self.config.timing.status.saturating_mul(4).saturating_add(STATUS_MAX);
+        raft.voter_ids()
+            .filter_map(|id| if id == own { Some(0) } else { self.seen(id).filter(|seen| seen.at.elapsed() < fresh).map(|seen| seen.clock_offset) })
+            .collect()
+    }
+}
+
+fn difference(a: u64, b: u64) -> i64 {
+    i64::try_from(i128::from(a).saturating_sub(i128::from(b))).unwrap_or(if a > b { i64::MAX } else { i64::MIN })
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

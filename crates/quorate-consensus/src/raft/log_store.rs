@@ -1,0 +1,169 @@
+//! openraft's log over a [`Wal`].
+//!
+//! Every call runs inside openraft's only task, so none may wait for the disk but a vote, which must, and reads of
+//! entries that left memory. Completions come from the log's writer strictly in order, as openraft needs them: it
+//! takes each for the promise that everything before is durable too.
+
+use std::fmt::Debug;
+use std::io;
+use std::ops::{Bound, RangeBounds};
+
+use futures_util::stream::{Stream, StreamExt, iter, unfold};
+use openraft::storage::{IOFlushed, LogState, RaftLogStorage};
+use openraft::{OptionalSend, RaftLogReader};
+use quorate_model::GroupId;
+use quorate_wal::Wal;
+use tokio::sync::oneshot;
+
+use super::codec;
+use super::types::{RaftEntry, RaftLogId, RaftVote, TypeConfig, from_raft, to_raft};
+
+/// Bytes of entries in one message to a follower, but for a single larger entry.
+const MESSAGE_BYTES_MAX: usize = 4 << 20;
+
+/// Bytes of entries that are read ahead for applying.
+const APPLY_BYTES_MAX: usize = 8 << 20;
+
+/// The log of one group.
+#[derive(Clone, Debug)]
+pub(crate) struct LogStore {
+    wal: Wal,
+    group: GroupId,
+}
+
+impl LogStore {
+    pub(crate) fn new(wal: Wal, group: GroupId) -> Self {
+        Self { wal, group }
+    }
+
+    /// The entries from `start` to before `end` that fit into `bytes`: at least one, if there is one.
+    fn read(&self, start: u64, end: u64, bytes: usize) -> Result<Vec<RaftEntry>, io::Error> {
+        let entries = self.wal.entries(self.group, start..end, bytes).map_err(io::Error::other)?;
+        entries.into_iter().map(|(id, bytes)| codec::entry_from(id, bytes).map_err(io::Error::other)).collect()
+    }
+
+    /// The bounds of a range, within what exists.
+    fn bounds(&self, range: &impl RangeBounds<u64>) -> (u64, u64) {
+        let start = match range.start_bound() {
+            Bound::Included(index) => *index,
+            Bound::Excluded(index) => index.saturating_add(1),
+            Bound::Unbounded => 0,
+        };
+        let end = match range.end_bound() {
+            Bound::Included(index) => index.saturating_add(1),
+            Bound::Excluded(index) => *index,
+            Bound::Unbounded => u64::MAX,
+        };
+        let first = self.wal.purged(self.group).map_or(0, |id| id.index.saturating_add(1));
+        let next = self.wal.last_log_id(self.group).map_or(0, |id| id.index.saturating_add(1));
+        (start.max(first), end.min(next))
+    }
+}
+
+impl RaftLogReader<TypeConfig> for LogStore {
+    async fn entries_stream<RB>(&mut self, range: RB) -> impl Stream<Item = Result<RaftEntry, io::Error>> + OptionalSend
+    where
+        RB: RangeBounds<u64> + Clone + Debug + OptionalSend,
+    {
+        let (start, end) = self.bounds(&range);
+        let store = self.clone();
+        // Page by page, so that applying a long log needs no more memory than a short one.
+        let pages = unfold(start, move |next| {
+            let page = (next < end).then(|| store.read(next, end, APPLY_BYTES_MAX));
+            async move {
+                let page = page?;
+                let next = match &page {
+                    Ok(entries) if !entries.is_empty() => next.saturating_add(entries.len() as u64),
+                    _ => end,
+                };
+                Some((page, next))
+            }
+        });
+        Box::pin(pages.flat_map(|page| {
+            let items: Vec<_> = match page {
+                Ok(entries) => entries.into_iter().map(Ok).collect(),
+                Err(error) => vec![Err(error)],
+            };
+            iter(items)
+        }))
+    }
+
+    async fn try_get_log_entries<RB: RangeBounds<u64> + Clone + Debug + OptionalSend>(
+        &mut self,
+        range: RB,
+    ) -> Result<Vec<RaftEntry>, io::Error> {
+        let (mut next, end) = self.bounds(&range);
+        let mut all = Vec::new();
+        while next < end {
+            let page = self.read(next, end, APPLY_BYTES_MAX)?;
+            if page.is_empty() {
+                break;
+            }
+            next = next.saturating_add(page.len() as u64);
+            all.extend(page);
+        }
+        Ok(all)
+    }
+
+    async fn limited_get_log_entries(&mut self, start: u64, end: u64) -> Result<Vec<RaftEntry>, io::Error> {
+        self.read(start, end, MESSAGE_BYTES_MAX)
+    }
+
+    async fn read_vote(&mut self) -> Result<Option<RaftVote>, io::Error> {
+        self.wal.vote(self.group).map(|bytes| codec::decode_vote(&bytes)).transpose().map_err(io::Error::other)
+    }
+}
+
+impl RaftLogStorage<TypeConfig> for LogStore {
+    type LogReader = Self;
+
+    async fn get_log_state(&mut self) -> Result<LogState<TypeConfig>, io::Error> {
+        Ok(LogState {
+            last_purged_log_id: self.wal.purged(self.group).map(to_raft),
+            last_log_id: self.wal.last_log_id(self.group).map(to_raft),
+        })
+    }
+
+    async fn get_log_reader(&mut self) -> Self {
+        self.clone()
+    }
+
+    async fn save_vote(&mut self, vote: &RaftVote) -> Result<(), io::Error> {
+        let (sender, receiver) = oneshot::channel();
+        let done = Box::new(move |result| drop(sender.send(result)));
+        self.wal.save_vote(self.group, codec::encode_vote(vote), done).map_err(io::Error::other)?;
+        match receiver.await {
+            Ok(result) => result.map_err(io::Error::other),
+            Err(_) => Err(io::Error::other("the log went away")),
+        }
+    }
+
+    async fn save_committed(&mut self, committed: Option<RaftLogId>) -> Result<(), io::Error> {
+        committed.map_or(Ok(()), |id| self.wal.save_committed(self.group, from_raft(&id))).map_err(io::Error::other)
+    }
+
+    async fn read_committed(&mut self) -> Result<Option<RaftLogId>, io::Error> {
+        Ok(self.wal.committed(self.group).map(to_raft))
+    }
+
+    async fn append<I>(&mut self, entries: I, callback: IOFlushed<TypeConfig>) -> Result<(), io::Error>
+    where
+        I: IntoIterator<Item = RaftEntry> + OptionalSend,
+        I::IntoIter: OptionalSend,
+    {
+        let entries =
+            entries.into_iter().map(|entry| (from_raft(&entry.log_id), codec::payload_bytes(&entry))).collect();
+        let done = Box::new(move |result: Result<(), quorate_wal::WalError>| {
+            callback.io_completed(result.map_err(io::Error::other));
+        });
+        self.wal.append(self.group, entries, done).map_err(io::Error::other)
+    }
+
+    async fn truncate_after(&mut self, last_log_id: Option<RaftLogId>) -> Result<(), io::Error> {
+        self.wal.truncate_after(self.group, last_log_id.map(|id| id.index)).map_err(io::Error::other)
+    }
+
+    async fn purge(&mut self, log_id: RaftLogId) -> Result<(), io::Error> {
+        self.wal.purge(self.group, from_raft(&log_id)).map_err(io::Error::other)
+    }
+}

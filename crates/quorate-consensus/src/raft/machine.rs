@@ -1,0 +1,132 @@
+//! openraft's state machine over a [`Store`].
+//!
+//! Invariants:
+//! - Outcomes are answered from the runtime's thread, one batch at a time: answering singly from the store's thread
+//!   would wake callers one by one and destroy group commit.
+//! - What this reports as a snapshot for purging is what the store holds durably, never more.
+//! - A fault of the store is never an outcome: it ends the core.
+
+use std::io;
+use std::sync::Arc;
+
+use futures_util::{Stream, StreamExt};
+use openraft::storage::{EntryResponder, RaftStateMachine};
+use openraft::{OptionalSend, RaftSnapshotBuilder};
+use quorate_env::Env;
+use quorate_model::{Applied, Entry, ImageSink, Outcome, Store, StoreFault};
+use tokio::sync::oneshot;
+
+use super::codec;
+use super::types::{Answer, RaftLogId, SnapshotMeta, StoredMembership, TypeConfig, to_raft};
+
+/// Entries that the store is given at once.
+const BATCH_ENTRIES_MAX: usize = 4_096;
+
+/// A snapshot, as openraft passes it around.
+pub(crate) enum Image {
+    /// The store's present state: read when it is sent, not before.
+    Present,
+    /// Received from the leader, not yet installed.
+    Received(Box<dyn ImageSink>),
+}
+
+pub(crate) type Snapshot = openraft::alias::SnapshotOf<TypeConfig, Image>;
+
+/// openraft's handle to the store.
+pub(crate) struct Machine {
+    env: Env,
+    store: Arc<dyn Store>,
+}
+
+impl Machine {
+    pub(crate) fn new(env: Env, store: Arc<dyn Store>) -> Self {
+        Self { env, store }
+    }
+
+    async fn apply_batch(&self, batch: Vec<Entry>) -> Result<Vec<Outcome>, StoreFault> {
+        let (sender, receiver) = oneshot::channel();
+        self.store.apply(batch, Box::new(move |outcomes| drop(sender.send(outcomes))));
+        receiver.await.unwrap_or(Err(StoreFault::Closed))
+    }
+}
+
+impl RaftStateMachine<TypeConfig> for Machine {
+    type SnapshotData = Image;
+    type SnapshotBuilder = Builder;
+
+    async fn applied_state(&mut self) -> Result<(Option<RaftLogId>, StoredMembership), io::Error> {
+        let applied = self.store.applied();
+        Ok((applied.log_id.map(to_raft), codec::decode_stored(applied.membership.as_ref()).map_err(io::Error::other)?))
+    }
+
+    async fn apply<Strm>(&mut self, mut entries: Strm) -> Result<(), io::Error>
+    where
+        Strm: Stream<Item = Result<EntryResponder<TypeConfig>, io::Error>> + Unpin + OptionalSend,
+    {
+        let mut ended = false;
+        while !ended {
+            let (mut batch, mut responders) = (Vec::new(), Vec::new());
+            while batch.len() < BATCH_ENTRIES_MAX {
+                let Some(item) = entries.next().await else {
+                    ended = true;
+                    break;
+                };
+                let (entry, responder) = item?;
+                batch.push(codec::to_model(&entry).map_err(io::Error::other)?);
+                responders.push(responder);
+            }
+            if batch.is_empty() {
+                break;
+            }
+            let outcomes = self.apply_batch(batch).await.map_err(io::Error::other)?;
+            for (responder, outcome) in responders.into_iter().zip(outcomes) {
+                if let Some(responder) = responder {
+                    responder.send(Answer(outcome));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn try_create_snapshot_builder(&mut self, _force: bool) -> Option<Builder> {
+        Some(self.get_snapshot_builder().await)
+    }
+
+    async fn get_snapshot_builder(&mut self) -> Builder {
+        Builder(self.store.durable())
+    }
+
+    async fn install_snapshot(&mut self, _meta: &SnapshotMeta, snapshot: Image) -> Result<(), io::Error> {
+        let Image::Received(sink) = snapshot else {
+            return Ok(());
+        };
+        // The state may end further on than was announced; the entries up to there come again and are skipped.
+        let installed = self.env.blocking(move || sink.install()).await.unwrap_or(Err(StoreFault::Closed));
+        installed.map(drop).map_err(io::Error::other)
+    }
+
+    async fn get_current_snapshot(&mut self) -> Result<Option<Snapshot>, io::Error> {
+        let applied = self.store.applied();
+        if applied.log_id.is_none() {
+            return Ok(None);
+        }
+        snapshot_of(&applied).map(Some)
+    }
+}
+
+/// Makes what openraft takes for a snapshot: a note of what is durable, after which the log may be purged.
+pub(crate) struct Builder(Applied);
+
+impl RaftSnapshotBuilder<TypeConfig> for Builder {
+    type SnapshotData = Image;
+
+    async fn build_snapshot(&mut self) -> Result<Snapshot, io::Error> {
+        snapshot_of(&self.0)
+    }
+}
+
+fn snapshot_of(applied: &Applied) -> Result<Snapshot, io::Error> {
+    let last_membership = codec::decode_stored(applied.membership.as_ref()).map_err(io::Error::other)?;
+    let meta = SnapshotMeta { last_log_id: applied.log_id.map(to_raft), last_membership };
+    Ok(Snapshot { meta, snapshot: Image::Present })
+}

@@ -1,0 +1,233 @@
+//! openraft's network over `quorate-wire`: heartbeats, entries and images on separate connections.
+//!
+//! Invariants:
+//! - Every wait has a deadline of ours: openraft has none on streams of entries and images, and a lost answer would
+//!   hold up a follower for ever.
+//! - At most [`IN_FLIGHT_MAX`] requests of entries are under way to a follower: a deep pipeline makes small batches.
+//! - Who can't be reached is an error, never a granted vote.
+
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use futures_util::stream::{BoxStream, Stream, StreamExt, unfold};
+use openraft::OptionalSend;
+use openraft::errors::{NetworkError, RPCError, ReplicationClosed, StreamingError, Unreachable};
+use openraft::network::{RPCOption, RaftNetworkFactory, RaftNetworkV2, stream_append_sequential};
+use openraft::raft::{
+    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, StreamAppendError, TransferLeaderRequest,
+    TransferLeaderResponse, VoteRequest, VoteResponse,
+};
+use prost::Message;
+use quorate_env::timeout;
+use quorate_wire::{Purpose, StreamReceiver, StreamSender};
+
+use super::machine::{Image, Snapshot};
+use super::types::{Member, RaftVote, TypeConfig};
+use crate::images::ImageSender;
+use crate::link::Link;
+use crate::peer::messages::{
+    Append, Appended, StreamResult, Transfer, VoteAnswer, VoteAsk, decode, encode, id_bytes, method,
+};
+use crate::peers::Peers;
+
+/// Requests of entries under way to one follower.
+const IN_FLIGHT_MAX: usize = 2;
+
+/// A follower that acknowledges nothing for so long, while something is under way, is tried anew.
+const APPEND_SILENCE_MAX: Duration = Duration::from_secs(5);
+
+/// Makes the connections to members.
+pub(crate) struct Network {
+    pub(crate) peers: Arc<Peers>,
+    pub(crate) images: Arc<ImageSender>,
+}
+
+impl Network {
+    fn channel(&self, id: u64, member: &Member, purpose: Purpose) -> Channel {
+        Channel { link: self.peers.link(&member.addr, id, purpose), images: Arc::clone(&self.images), target: id, purpose }
+    }
+}
+
+impl RaftNetworkFactory<TypeConfig> for Network {
+    type Network = Channel;
+
+    async fn new_client(&mut self, target: u64, node: &Member) -> Channel {
+        self.channel(target, node, Purpose::Data)
+    }
+
+    async fn new_heartbeat_client(&mut self, target: u64, node: &Member) -> Channel {
+        self.channel(target, node, Purpose::Heartbeat)
+    }
+
+    async fn new_snapshot_client(&mut self, target: u64, node: &Member) -> Channel {
+        self.channel(target, node, Purpose::Image)
+    }
+}
+
+/// The connection to one member for one purpose.
+pub(crate) struct Channel {
+    link: Link,
+    images: Arc<ImageSender>,
+    target: u64,
+    purpose: Purpose,
+}
+
+type RpcError = RPCError<TypeConfig>;
+
+impl Channel {
+    async fn call<A: Message + Default>(&self, method: u16, ask: &impl Message, limit: Duration) -> Result<A, RpcError> {
+        let body = self.link.call(method, encode(ask), limit).await.map_err(|error| unreachable(&error))?;
+        decode(body).map_err(|error| network(&error))
+    }
+}
+
+impl RaftNetworkV2<TypeConfig> for Channel {
+    type SnapshotData = Image;
+
+    async fn append_entries(
+        &mut self,
+        rpc: AppendEntriesRequest<TypeConfig>,
+        option: RPCOption,
+    ) -> Result<AppendEntriesResponse<TypeConfig>, RpcError> {
+        let appended: Appended = self.call(method::HEARTBEAT, &Append::from(&rpc), option.hard_ttl()).await?;
+        Ok(match StreamResult::from(appended) {
+            Ok(_) => AppendEntriesResponse::Success,
+            Err(StreamAppendError::Conflict(_)) => AppendEntriesResponse::Conflict,
+            Err(StreamAppendError::HigherVote(vote)) => AppendEntriesResponse::HigherVote(vote),
+        })
+    }
+
+    fn stream_append<'s, S>(
+        &'s mut self,
+        input: S,
+        option: RPCOption,
+    ) -> BoxFuture<'s, Result<BoxStream<'s, Result<StreamResult, RpcError>>, RpcError>>
+    where
+        S: Stream<Item = AppendEntriesRequest<TypeConfig>> + OptionalSend + Unpin + 'static,
+    {
+        if self.purpose == Purpose::Heartbeat {
+            // A heartbeat is a stream of one request: a plain call is cheaper.
+            return stream_append_sequential(self, input, option);
+        }
+        Box::pin(async move {
+            let client = self.link.0.client().await.map_err(|error| unreachable(&error))?;
+            let (sender, receiver) =
+                client.open_stream(method::APPEND).map_err(|error| unreachable(&error))?;
+            let state = Appending { input, sender, receiver, in_flight: 0, more: true };
+            Ok(unfold(Some(state), |state| async move { state?.next().await }).boxed())
+        })
+    }
+
+    async fn vote(
+        &mut self,
+        rpc: VoteRequest<TypeConfig>,
+        option: RPCOption,
+    ) -> Result<VoteResponse<TypeConfig>, RpcError> {
+        let answer: VoteAnswer = self.call(method::VOTE, &VoteAsk::from(&rpc), option.hard_ttl()).await?;
+        Ok(answer.into())
+    }
+
+    async fn pre_vote(
+        &mut self,
+        rpc: VoteRequest<TypeConfig>,
+        option: RPCOption,
+    ) -> Result<VoteResponse<TypeConfig>, RpcError> {
+        let answer: VoteAnswer = self.call(method::PRE_VOTE, &VoteAsk::from(&rpc), option.hard_ttl()).await?;
+        Ok(answer.into())
+    }
+
+    async fn full_snapshot(
+        &mut self,
+        vote: RaftVote,
+        snapshot: Snapshot,
+        cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
+        _option: RPCOption,
+    ) -> Result<SnapshotResponse<TypeConfig>, StreamingError<TypeConfig>> {
+        let sending = self.images.send(&self.link, self.target, &vote, &snapshot.meta);
+        let higher = tokio::select! {
+            biased;
+            closed = cancel => return Err(StreamingError::Closed(closed)),
+            sent = sending => sent.map_err(|error| StreamingError::Network(NetworkError::new(&error)))?,
+        };
+        Ok(SnapshotResponse::new(higher))
+    }
+
+    async fn transfer_leader(
+        &mut self,
+        req: TransferLeaderRequest<TypeConfig>,
+        option: RPCOption,
+    ) -> Result<TransferLeaderResponse<TypeConfig>, RpcError> {
+        let transfer = Transfer { from: req.from_leader().into(), to: *req.to_node_id(), last: id_bytes(req.last_log_id()) };
+        self.link.call(method::TRANSFER, encode(&transfer), option.hard_ttl()).await.map_err(|error| unreachable(&error))?;
+        Ok(Ok(()))
+    }
+}
+
+/// A stream of entries to one follower. The input is polled here, in the returned stream: a task of its own would
+/// outlive it.
+struct Appending<S> {
+    input: S,
+    sender: StreamSender,
+    receiver: StreamReceiver,
+    in_flight: usize,
+    more: bool,
+}
+
+impl<S: Stream<Item = AppendEntriesRequest<TypeConfig>> + Unpin> Appending<S> {
+    async fn next(mut self) -> Option<(Result<StreamResult, RpcError>, Option<Self>)> {
+        loop {
+            if self.in_flight == 0 && !self.more {
+                return None;
+            }
+            let may_send = self.more && self.in_flight < IN_FLIGHT_MAX;
+            tokio::select! {
+                biased;
+                answer = timeout(APPEND_SILENCE_MAX, self.receiver.recv()), if self.in_flight > 0 => {
+                    return Some(self.answered(answer));
+                }
+                request = self.input.next(), if may_send => match request {
+                    None => self.more = false,
+                    Some(request) => {
+                        if let Err(error) = self.sender.send(encode(&Append::from(&request))).await {
+                            return Some((Err(unreachable(&error)), None));
+                        }
+                        self.in_flight = self.in_flight.saturating_add(1);
+                    }
+                },
+            }
+        }
+    }
+
+    fn answered(
+        mut self,
+        answer: Result<Result<Option<Bytes>, quorate_wire::StreamError>, quorate_env::Elapsed>,
+    ) -> (Result<StreamResult, RpcError>, Option<Self>) {
+        let body = match answer {
+            Err(elapsed) => return (Err(unreachable(&elapsed)), None),
+            Ok(Err(error)) => return (Err(unreachable(&error)), None),
+            Ok(Ok(None)) => return (Err(unreachable(&io::Error::from(io::ErrorKind::UnexpectedEof))), None),
+            Ok(Ok(Some(body))) => body,
+        };
+        match decode::<Appended>(body) {
+            Err(error) => (Err(network(&error)), None),
+            Ok(appended) => {
+                let result = StreamResult::from(appended);
+                self.in_flight = self.in_flight.saturating_sub(1);
+                let go_on = result.is_ok();
+                (Ok(result), go_on.then_some(self))
+            }
+        }
+    }
+}
+
+fn unreachable(error: &(impl std::error::Error + 'static)) -> RpcError {
+    RPCError::Unreachable(Unreachable::new(error))
+}
+
+fn network(error: &(impl std::error::Error + 'static)) -> RpcError {
+    RPCError::Network(NetworkError::new(error))
+}

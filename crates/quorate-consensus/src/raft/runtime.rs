@@ -1,0 +1,169 @@
+//! The runtime that openraft runs on: `quorate-env`'s.
+//!
+//! Its functions have no receiver, so they find the node's world by [`Env::current`]: every task of openraft descends
+//! from one that an `Env` started. Outside of such a task (there is none in the product) openraft's randomness would
+//! come from the operating system.
+
+use std::fmt;
+use std::future::Future;
+use std::ops::{Add, AddAssign, Sub, SubAssign};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use openraft_rt::{AsyncRuntime, OptionalSend};
+use openraft_rt_tokio::{TokioMpsc, TokioMutex, TokioOneshot, TokioRuntime, TokioWatch};
+use quorate_env::{Elapsed, Env, JoinHandle, Rng, Sleep, Timeout};
+
+/// Sleeps shorter than this only let other tasks run: timers have a resolution of a millisecond, and openraft sleeps
+/// a microsecond between two notices of flushed appends, which would cost a millisecond of every write.
+const SHORTEST_SLEEP: Duration = Duration::from_micros(500);
+
+/// openraft's view of the runtime.
+pub(crate) struct RaftRuntime(TokioRuntime);
+
+impl fmt::Debug for RaftRuntime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RaftRuntime")
+    }
+}
+
+/// A sleep that is either a timer or one turn of the scheduler.
+pub(crate) enum RaftSleep {
+    Timer(Pin<Box<Sleep>>),
+    Turn { taken: bool },
+}
+
+impl RaftSleep {
+    fn until(deadline: quorate_env::Instant) -> Self {
+        let left = deadline.saturating_duration_since(quorate_env::Instant::now());
+        if left < SHORTEST_SLEEP {
+            Self::Turn { taken: false }
+        } else {
+            Self::Timer(Box::pin(quorate_env::sleep_until(deadline)))
+        }
+    }
+}
+
+impl Future for RaftSleep {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        match self.get_mut() {
+            Self::Timer(sleep) => sleep.as_mut().poll(cx),
+            Self::Turn { taken: true } => Poll::Ready(()),
+            Self::Turn { taken } => {
+                *taken = true;
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
+        }
+    }
+}
+
+/// The monotonic clock as openraft wants to see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct RaftInstant(quorate_env::Instant);
+
+impl openraft_rt::Instant for RaftInstant {
+    fn now() -> Self {
+        Self(quorate_env::Instant::now())
+    }
+}
+
+impl Add<Duration> for RaftInstant {
+    type Output = Self;
+
+    fn add(self, time: Duration) -> Self {
+        Self(self.0 + time)
+    }
+}
+
+impl AddAssign<Duration> for RaftInstant {
+    fn add_assign(&mut self, time: Duration) {
+        self.0 += time;
+    }
+}
+
+impl Sub<Duration> for RaftInstant {
+    type Output = Self;
+
+    fn sub(self, time: Duration) -> Self {
+        Self(self.0 - time)
+    }
+}
+
+impl SubAssign<Duration> for RaftInstant {
+    fn sub_assign(&mut self, time: Duration) {
+        self.0 -= time;
+    }
+}
+
+impl Sub for RaftInstant {
+    type Output = Duration;
+
+    fn sub(self, earlier: Self) -> Duration {
+        self.0.saturating_duration_since(earlier.0)
+    }
+}
+
+impl AsyncRuntime for RaftRuntime {
+    type JoinError = tokio::task::JoinError;
+    type JoinHandle<T: OptionalSend + 'static> = JoinHandle<T>;
+    type Sleep = RaftSleep;
+    type Instant = RaftInstant;
+    type TimeoutError = Elapsed;
+    type Timeout<R, T: Future<Output = R> + OptionalSend> = Timeout<T>;
+    type ThreadLocalRng = Rng;
+    type Mpsc = TokioMpsc;
+    type Watch = TokioWatch;
+    type Oneshot = TokioOneshot;
+    type Mutex<T: OptionalSend + 'static> = TokioMutex<T>;
+
+    #[track_caller]
+    fn spawn<T>(future: T) -> JoinHandle<T::Output>
+    where
+        T: Future + OptionalSend + 'static,
+        T::Output: OptionalSend + 'static,
+    {
+        match Env::current() {
+            Some(env) => env.spawn(future),
+            None => TokioRuntime::spawn(future),
+        }
+    }
+
+    fn sleep(duration: Duration) -> RaftSleep {
+        RaftSleep::until(quorate_env::Instant::now() + duration)
+    }
+
+    fn sleep_until(deadline: RaftInstant) -> RaftSleep {
+        RaftSleep::until(deadline.0)
+    }
+
+    fn timeout<R, F: Future<Output = R> + OptionalSend>(duration: Duration, future: F) -> Timeout<F> {
+        quorate_env::timeout(duration, future)
+    }
+
+    fn timeout_at<R, F: Future<Output = R> + OptionalSend>(deadline: RaftInstant, future: F) -> Timeout<F> {
+        quorate_env::timeout_at(deadline.0, future)
+    }
+
+    fn is_panic(join_error: &tokio::task::JoinError) -> bool {
+        join_error.is_panic()
+    }
+
+    fn thread_rng() -> Rng {
+        Env::current().map_or_else(Rng::from_os, |env| env.rng().clone())
+    }
+
+    fn new(threads: usize) -> Self {
+        Self(TokioRuntime::new(threads))
+    }
+
+    fn block_on<F, T>(&mut self, future: F) -> T
+    where
+        F: Future<Output = T>,
+    {
+        self.0.block_on(future)
+    }
+}

@@ -1,0 +1,66 @@
+//! Stamps: the clock and the randomness that a leader puts on what it proposes.
+//!
+//! Invariants:
+//! - A leader never stamps a time before one that it stamped earlier.
+//! - It stamps at most the median of the voters' clocks plus [`AHEAD_MAX`], so that one wrong clock can't expire the
+//!   world. A clock that is behind does no harm: applying uses the later of the stamp and the last one.
+
+use std::time::Duration;
+
+use quorate_env::Env;
+use quorate_model::Stamp;
+
+/// How far a leader's stamps may be ahead of the median of the voters' clocks.
+pub(crate) const AHEAD_MAX: Duration = Duration::from_secs(1);
+
+/// Makes stamps.
+#[derive(Debug)]
+pub(crate) struct Stamper {
+    env: Env,
+    last: u64,
+}
+
+impl Stamper {
+    pub(crate) fn new(env: Env) -> Self {
+        Self { env, last: 0 }
+    }
+
+    /// The next stamp. `offsets` are the voters' clocks minus this node's, its own 0 among them, in nanoseconds.
+    pub(crate) fn stamp(&mut self, offsets: &mut [i64]) -> Stamp {
+        let now = self.env.unix_nanos();
+        let ahead = i64::try_from(AHEAD_MAX.as_nanos()).unwrap_or(i64::MAX);
+        let limit = now.saturating_add_signed(median(offsets).saturating_add(ahead));
+        self.last = now.min(limit).max(self.last);
+        Stamp { now: self.last, seed: self.env.rng().next_u64() }
+    }
+}
+
+/// The lower median: of two clocks, the earlier one.
+fn median(offsets: &mut [i64]) -> i64 {
+    offsets.sort_unstable();
+    offsets.get(offsets.len().saturating_sub(1) / 2).copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: i64 = 1_000_000_000;
+
+    #[test]
+    fn one_clock_far_ahead_does_not_carry_the_others_along() {
+        let env = Env::real();
+        let mut stamper = Stamper::new(env.clone());
+        // The two others are an hour behind this clock, so this one is wrong.
+        let stamp = stamper.stamp(&mut [0, -3_600 * SECOND, -3_600 * SECOND]);
+        assert!(stamp.now < env.unix_nanos() - 3_500 * SECOND.unsigned_abs());
+    }
+
+    #[test]
+    fn stamps_never_go_back() {
+        let mut stamper = Stamper::new(Env::real());
+        let first = stamper.stamp(&mut [0]);
+        let second = stamper.stamp(&mut [0, -3_600 * SECOND, -3_600 * SECOND]);
+        assert!(second.now >= first.now);
+    }
+}

@@ -1,0 +1,266 @@
+//! How a node's part in consensus comes up.
+//!
+//! The order matters: the log first, because it says who this node is; then the door, so that others can ask; then
+//! the cluster, found or founded; then the store, which must know its cluster; then the core, which replays into it.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::path::Path;
+use std::sync::{Arc, Mutex, OnceLock};
+
+use openraft::{SnapshotPolicy, rt::WatchReceiver};
+use quorate_env::Env;
+use quorate_env::worker::Signal;
+use quorate_model::{Epoch, GroupId, Store};
+use quorate_wal::{OpenError, Opened, Wal, WalOptions};
+use quorate_wire::{Keys, ServerConfig, serve};
+use tokio::task::AbortHandle;
+
+use crate::birth;
+use crate::combiner::combiner;
+use crate::config::{ConsensusConfig, Timing};
+use crate::desk::{Desk, Handler, Running, Service};
+use crate::error::StartError;
+use crate::home::Home;
+use crate::identity::{ClusterId, Identity};
+use crate::images::ImageSender;
+use crate::membership;
+use crate::node::{Consensus, Inner};
+use crate::peers::Peers;
+use crate::purge::Purger;
+use crate::raft::Raft;
+use crate::raft::log_store::LogStore;
+use crate::raft::machine::Machine;
+use crate::raft::network::Network;
+use crate::raft::types::Member;
+use crate::reads::read_positions;
+use crate::stamp::Stamper;
+
+/// What a store must be told to open itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoreIdentity {
+    /// The cluster.
+    pub cluster: ClusterId,
+    /// Its present history.
+    pub epoch: Epoch,
+    /// The group whose entries the store applies.
+    pub group: GroupId,
+}
+
+/// Opens the store once the cluster is known. It may block.
+pub type OpenStore =
+    Box<dyn FnOnce(StoreIdentity) -> Result<Arc<dyn Store>, Box<dyn std::error::Error + Send + Sync>> + Send>;
+
+impl Consensus {
+    /// Brings this node up and returns once it belongs to a cluster and its core runs: with several nodes in the list
+    /// that waits for all of them the first time. Call it on the runtime that is to run the core: a thread of its own
+    /// ([`Env::start_runtime`]).
+    ///
+    /// `dir` holds the log and nothing else. A damaged log is put aside, and the node comes back under a new Raft id.
+    pub async fn start(
+        env: &Env,
+        config: ConsensusConfig,
+        dir: &Path,
+        open_store: OpenStore,
+        service: Arc<dyn Service>,
+    ) -> Result<Self, StartError> {
+        check(&config)?;
+        let home = open_home(env, &config, dir).await?;
+        let listen = |error| StartError::Listen { addr: config.listen.clone(), error };
+        let listener = env.net().listen(&config.listen).await.map_err(listen)?;
+        let addr = listener.local_addr();
+        let own =
+            Member { name: config.name.clone(), addr: config.advertise.clone().unwrap_or_else(|| addr.clone()) };
+        let peers = Arc::new(Peers::new(env.clone(), config.clone(), home.wire_identity().clone()));
+        let desk = Arc::new(Desk {
+            home: home.clone(),
+            config: config.clone(),
+            peers: Arc::clone(&peers),
+            running: OnceLock::new(),
+            service,
+        });
+        let keys = Keys::shared(config.secret.clone());
+        let server_config = ServerConfig::new(home.wire_identity().clone(), keys);
+        let server = serve(env, listener, server_config, Arc::new(Handler(Arc::clone(&desk))));
+
+        let founding = birth::settle(&home, &config, &peers, &own).await?;
+        peers.hang_up();
+        let store = open(env, &home, open_store).await?;
+        let images = Arc::new(ImageSender::new(env.clone(), Arc::clone(&store)));
+        let raft = start_core(&home, &config, &peers, &images, &store, founding).await?;
+        let running = Running { raft: raft.clone(), store: Arc::clone(&store) };
+        // Nobody else sets it.
+        let _ = desk.running.set(running.clone());
+
+        let (combiner, gatherer) = combiner();
+        let (reads, rounds) = read_positions();
+        let purger = Purger {
+            env: env.clone(),
+            raft: raft.clone(),
+            wal: home.wal.clone(),
+            store,
+            images,
+            keep_bytes: config.keep_log_bytes,
+        };
+        let tasks = vec![
+            task(env, gatherer.run(raft.clone(), Arc::clone(&peers), Stamper::new(env.clone()))),
+            task(env, rounds.run(raft.clone(), Arc::clone(&peers))),
+            task(env, purger.run()),
+            task(env, Arc::clone(&peers).watch()),
+            task(env, follow_members(raft.clone(), Arc::clone(&peers))),
+            task(env, membership::ask(raft, peers, config, own)),
+        ];
+        let inner = Inner {
+            desk,
+            running,
+            combiner,
+            reads,
+            runtime: tokio::runtime::Handle::current(),
+            addr,
+            server: Mutex::new(Some(server)),
+            tasks: Mutex::new(tasks),
+        };
+        Ok(Self(Arc::new(inner)))
+    }
+}
+
+fn task(env: &Env, future: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
+    env.spawn(future).abort_handle()
+}
+
+fn check(config: &ConsensusConfig) -> Result<(), StartError> {
+    let listed = config.members.is_empty() || config.members.iter().any(|member| member.name == config.name);
+    if !listed {
+        return Err(StartError::Config(format!("'{}' is not in the list of members", config.name)));
+    }
+    let mut names: Vec<&str> = config.members.iter().map(|member| member.name.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    if names.len() != config.members.len() {
+        return Err(StartError::Config("two members have the same name".to_owned()));
+    }
+    Ok(())
+}
+
+/// Opens the log, or a new one beside a damaged one, and reads or draws the identity.
+async fn open_home(env: &Env, config: &ConsensusConfig, dir: &Path) -> Result<Home, StartError> {
+    let options = || WalOptions::new(env.rng().next_u64());
+    let (disk, path) = (Arc::clone(env.disk()), dir.to_path_buf());
+    let opened = match Wal::open(Arc::clone(&disk), &path, options()) {
+        Err(OpenError::Corrupt { path: segment, offset, what }) => {
+            tracing::error!(
+                segment = %segment.display(), offset, what,
+                "the log is damaged: this node comes back as a new member"
+            );
+            put_aside(env, dir)?;
+            Wal::open(disk, &path, options())?
+        }
+        opened => opened?,
+    };
+    let wal = run_workers(env, opened)?;
+    let Some(bytes) = wal.identity() else {
+        let home = Home::new(env.clone(), wal, Identity::new(env.rng().next_u64().max(1), &config.name));
+        home.change(|_| Ok::<(), ()>(())).await?.unwrap_or_default();
+        return Ok(home);
+    };
+    let identity = Identity::read(&bytes)?;
+    if identity.name != config.name {
+        return Err(StartError::Name { expected: config.name.clone(), found: identity.name });
+    }
+    Ok(Home::new(env.clone(), wal, identity))
+}
+
+/// Moves a damaged log out of the way, for people to look at.
+fn put_aside(env: &Env, dir: &Path) -> Result<(), StartError> {
+    let mut aside = dir.as_os_str().to_owned();
+    aside.push(format!(".damaged-{}", env.unix_nanos()));
+    let moved = env.disk().rename(dir, Path::new(&aside));
+    let synced = moved.and_then(|()| env.disk().sync_dir(dir.parent().unwrap_or(dir)));
+    synced.map_err(|source| {
+        StartError::Log(OpenError::Io { action: "put aside", path: dir.to_path_buf(), source })
+    })
+}
+
+fn run_workers(env: &Env, opened: Opened) -> Result<Wal, StartError> {
+    let Opened { wal, writer, keeper, .. } = opened;
+    let (writer_bell, keeper_bell): (Signal, Signal) = (writer.signal().clone(), keeper.signal().clone());
+    env.start_worker("quorate-log", writer, &writer_bell).map_err(StartError::Thread)?;
+    env.start_worker("quorate-segments", keeper, &keeper_bell).map_err(StartError::Thread)?;
+    Ok(wal)
+}
+
+async fn open(env: &Env, home: &Home, open_store: OpenStore) -> Result<Arc<dyn Store>, StartError> {
+    let identity = home.identity();
+    let store = StoreIdentity { cluster: identity.cluster(), epoch: identity.epoch(), group: GroupId::MAIN };
+    let inside = env.clone();
+    match env.blocking(move || inside.enter(|| open_store(store))).await {
+        Some(opened) => opened.map_err(StartError::Store),
+        None => Err(StartError::Core("the machine is going down".to_owned())),
+    }
+}
+
+async fn start_core(
+    home: &Home,
+    config: &ConsensusConfig,
+    peers: &Arc<Peers>,
+    images: &Arc<ImageSender>,
+    store: &Arc<dyn Store>,
+    founding: Option<BTreeMap<u64, Member>>,
+) -> Result<Raft, StartError> {
+    let core = |error: &dyn std::fmt::Display| StartError::Core(error.to_string());
+    let raft_config = raft_config(config.timing).map_err(|error| core(&error))?;
+    let network = Network { peers: Arc::clone(peers), images: Arc::clone(images) };
+    let log = LogStore::new(home.wal.clone(), GroupId::MAIN);
+    let machine = Machine::new(home.env.clone(), Arc::clone(store));
+    let id = home.identity().id;
+    let raft = Raft::new(id, Arc::new(raft_config), network, log, machine).await.map_err(|error| core(&error))?;
+    if let Some(members) = founding {
+        raft.initialize(members).await.map_err(|error| core(&error))?;
+    }
+    Ok(raft)
+}
+
+/// openraft's settings; `docs/decisions/0004-openraft-settings.md` gives the reasons.
+fn raft_config(timing: Timing) -> Result<openraft::Config, openraft::ConfigError> {
+    let millis = |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    openraft::Config {
+        cluster_name: "quorate".to_owned(),
+        heartbeat_interval: millis(timing.heartbeat),
+        heartbeat_min_interval: Some(millis(timing.heartbeat) / 2),
+        election_timeout_min: millis(timing.election_min),
+        election_timeout_max: millis(timing.election_max),
+        // A restored leader could give an id out twice, with two contents.
+        enable_leader_restore: Some(false),
+        enable_pre_vote: Some(true),
+        quorum_loss_probe_interval: Some(millis(timing.election_max).saturating_mul(2)),
+        allow_log_reversion: None,
+        max_payload_entries: 4_096,
+        max_append_entries: Some(8_192),
+        api_batch_capacity: 8_192,
+        api_batch_linger_ms: 0,
+        snapshot_policy: SnapshotPolicy::Never,
+        // Purging is ours, by bytes.
+        max_in_snapshot_log_to_keep: u64::MAX,
+        purge_batch_size: 1_024,
+        // Followers that lag are sent the log as long as it is there.
+        replication_lag_threshold: u64::MAX,
+        ..openraft::Config::default()
+    }
+    .validate()
+}
+
+/// Keeps the list of members up to date with what the log says.
+async fn follow_members(raft: Raft, peers: Arc<Peers>) {
+    let mut metrics = raft.metrics();
+    let mut known = None;
+    loop {
+        let membership = metrics.borrow_watched().membership_config.clone();
+        if known.as_ref() != Some(membership.log_id()) {
+            known = Some(*membership.log_id());
+            peers.set_members(membership.nodes().map(|(id, member)| (*id, member.clone())).collect());
+        }
+        if metrics.changed().await.is_err() {
+            return;
+        }
+    }
+}

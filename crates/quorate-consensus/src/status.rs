@@ -1,0 +1,87 @@
+//! How the cluster stands, as this node sees it.
+
+use std::time::Duration;
+
+use openraft::rt::WatchReceiver;
+use quorate_model::{Epoch, GroupId, LogId, NodeId, Position};
+
+use crate::desk::{Desk, Running};
+use crate::identity::ClusterId;
+use crate::raft::types::from_raft;
+
+/// How the cluster stands, as one node sees it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClusterStatus {
+    /// The cluster.
+    pub cluster: ClusterId,
+    /// The node that tells.
+    pub node: NodeId,
+    /// Its name.
+    pub name: String,
+    /// The leader, if it knows one.
+    pub leader: Option<NodeId>,
+    /// The present term.
+    pub term: u64,
+    /// The last entry of its log.
+    pub last: Option<LogId>,
+    /// What it knows to be committed.
+    pub committed: Option<LogId>,
+    /// Up to where its store is.
+    pub applied: Position,
+    /// Bytes of its log's files.
+    pub log_bytes: u64,
+    /// All members, learners too.
+    pub members: Vec<MemberStatus>,
+    /// Why its core stopped, if it did.
+    pub stopped: Option<String>,
+}
+
+/// A member, as one node sees it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MemberStatus {
+    /// Its Raft id.
+    pub id: NodeId,
+    /// Its name.
+    pub name: String,
+    /// Its address.
+    pub addr: String,
+    /// Whether it votes.
+    pub voter: bool,
+    /// How long nothing was heard of it; zero for the node that tells.
+    pub silent_for: Duration,
+    /// Up to where its store was when it was last heard of.
+    pub applied_index: u64,
+}
+
+pub(crate) fn cluster_status(desk: &Desk, running: &Running) -> ClusterStatus {
+    let identity = desk.home.identity();
+    let metrics = running.raft.metrics();
+    let metrics = metrics.borrow_watched();
+    let membership = metrics.membership_config.membership();
+    let voters: Vec<u64> = membership.voter_ids().collect();
+    let applied_index = running.store.applied().index();
+    let members = membership.nodes().map(|(id, member)| {
+        let own = *id == identity.id;
+        MemberStatus {
+            id: NodeId(*id),
+            name: member.name.clone(),
+            addr: member.addr.clone(),
+            voter: voters.contains(id),
+            silent_for: if own { Duration::ZERO } else { desk.peers.silence(*id) },
+            applied_index: if own { applied_index } else { desk.peers.seen(*id).map_or(0, |seen| seen.status.applied_index) },
+        }
+    });
+    ClusterStatus {
+        cluster: identity.cluster(),
+        node: identity.node(),
+        name: identity.name.clone(),
+        leader: metrics.current_leader.map(NodeId),
+        term: metrics.current_term,
+        last: desk.home.wal.last_log_id(GroupId::MAIN),
+        committed: metrics.local_committed.as_ref().map(from_raft),
+        applied: Position { epoch: Epoch(identity.epoch), group: GroupId::MAIN, index: applied_index },
+        log_bytes: desk.home.wal.disk_bytes(),
+        members: members.collect(),
+        stopped: metrics.running_state.as_ref().err().map(ToString::to_string),
+    }
+}

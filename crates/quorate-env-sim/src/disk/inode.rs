@@ -1,0 +1,207 @@
+//! A file's content: as programs see it, and, by sector, as it was when last synced.
+//!
+//! Invariant: a sector that is neither in `unsynced` nor in `ghosts` is on the medium as it is seen.
+
+use std::collections::BTreeMap;
+
+use quorate_env::Rng;
+
+/// What a disk writes as a whole or not at all; but a torn sector is possible too.
+pub(super) const SECTOR: usize = 512;
+
+/// A sector and its length as a file offset.
+type Sector = [u8; SECTOR];
+const STEP: u64 = SECTOR as u64;
+const ZERO: Sector = [0; SECTOR];
+
+#[derive(Debug, Default)]
+pub(super) struct Inode {
+    len: u64,
+    /// Sectors that are not all zero.
+    sectors: BTreeMap<u64, Box<Sector>>,
+    synced_len: u64,
+    /// What the medium holds of the sectors written since they were last synced.
+    unsynced: BTreeMap<u64, Box<Sector>>,
+    /// What the medium holds of sectors that the page cache wrongly takes for synced, after a failed sync.
+    ghosts: BTreeMap<u64, Box<Sector>>,
+}
+
+impl Inode {
+    pub(super) fn len(&self) -> u64 {
+        self.len
+    }
+
+    pub(super) fn read(&self, buf: &mut [u8], offset: u64) -> usize {
+        let room = usize::try_from(self.len.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let end = room.min(buf.len());
+        let (mut at, mut rest) = (offset, buf.get_mut(..end).unwrap_or_default());
+        while !rest.is_empty() {
+            let (number, from, count) = place(at, rest.len());
+            let (part, tail) = rest.split_at_mut(count);
+            match self.sectors.get(&number).and_then(|sector| sector.get(from..)?.get(..count)) {
+                Some(bytes) => part.copy_from_slice(bytes),
+                None => part.fill(0),
+            }
+            (at, rest) = (at.saturating_add(count as u64), tail);
+        }
+        end
+    }
+
+    pub(super) fn write(&mut self, bytes: &[u8], offset: u64) {
+        if bytes.is_empty() {
+            return;
+        }
+        let (mut at, mut rest) = (offset, bytes);
+        while !rest.is_empty() {
+            let (number, from, count) = place(at, rest.len());
+            let (part, tail) = rest.split_at(count);
+            let mut sector = self.sector(number);
+            if let Some(target) = sector.get_mut(from..).and_then(|s| s.get_mut(..count)) {
+                target.copy_from_slice(part);
+            }
+            self.put(number, sector);
+            (at, rest) = (at.saturating_add(count as u64), tail);
+        }
+        self.len = self.len.max(at);
+    }
+
+    pub(super) fn set_len(&mut self, len: u64) {
+        if len < self.len {
+            let cut = usize::try_from(len % STEP).unwrap_or(0);
+            let beyond: Vec<u64> = self.sectors.range(len / STEP..).map(|(number, _)| *number).collect();
+            for number in beyond {
+                let mut sector = self.sector(number);
+                let keep = if number == len / STEP { cut } else { 0 };
+                sector.get_mut(keep..).unwrap_or_default().fill(0);
+                self.put(number, sector);
+            }
+        }
+        self.len = len;
+    }
+
+    pub(super) fn sync(&mut self) {
+        self.unsynced.clear();
+        self.synced_len = self.len;
+    }
+
+    /// A sync that failed: each sector it was to cover is on the medium, or still to be synced, or a ghost.
+    pub(super) fn fail_sync(&mut self, rng: &Rng) {
+        for (number, before) in std::mem::take(&mut self.unsynced) {
+            match rng.below(3) {
+                0 => {}
+                1 => drop(self.unsynced.insert(number, before)),
+                _ => drop(self.ghosts.insert(number, before)),
+            }
+        }
+    }
+
+    /// The power fails: what was not synced survives, vanishes or tears.
+    pub(super) fn lose_power(&mut self, rng: &Rng, fate: Fate) {
+        let mut lost = std::mem::take(&mut self.ghosts);
+        lost.append(&mut self.unsynced);
+        for (number, before) in lost {
+            let cut = fate.surviving_bytes(rng);
+            let mut after = self.sector(number);
+            if let (Some(target), Some(old)) = (after.get_mut(cut..), before.get(cut..)) {
+                target.copy_from_slice(old);
+            }
+            self.store(number, after);
+        }
+        if self.len != self.synced_len && fate.surviving_bytes(rng) < SECTOR {
+            self.len = self.synced_len;
+        }
+        self.zero_beyond_end();
+        self.synced_len = self.len;
+    }
+
+    pub(super) fn flip(&mut self, offset: u64, bit: u32) {
+        let (number, from, _) = place(offset, 1);
+        let turn = |sector: &mut Sector| {
+            if let Some(byte) = sector.get_mut(from) {
+                *byte ^= 1_u8.rotate_left(bit);
+            }
+        };
+        let mut sector = self.sector(number);
+        turn(&mut sector);
+        self.store(number, sector);
+        if let Some(old) = self.unsynced.get_mut(&number) {
+            turn(old);
+        }
+    }
+
+    fn sector(&self, number: u64) -> Sector {
+        self.sectors.get(&number).map_or(ZERO, |sector| **sector)
+    }
+
+    /// Changes a sector and remembers what the medium holds of it.
+    fn put(&mut self, number: u64, sector: Sector) {
+        let before = self.sector(number);
+        if before == sector {
+            return;
+        }
+        if !self.unsynced.contains_key(&number) {
+            let on_medium = self.ghosts.remove(&number).unwrap_or_else(|| Box::new(before));
+            self.unsynced.insert(number, on_medium);
+        }
+        self.store(number, sector);
+    }
+
+    fn store(&mut self, number: u64, sector: Sector) {
+        if sector == ZERO {
+            self.sectors.remove(&number);
+        } else {
+            self.sectors.insert(number, Box::new(sector));
+        }
+    }
+
+    fn zero_beyond_end(&mut self) {
+        self.set_len(self.len.saturating_add(1));
+        self.set_len(self.len.saturating_sub(1));
+        self.unsynced.clear();
+    }
+}
+
+/// How kind a power failure is.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Fate {
+    /// Everything unsynced is lost.
+    Lost,
+    /// Everything unsynced survives.
+    Kept,
+    /// Each thing for itself.
+    Mixed,
+}
+
+impl Fate {
+    pub(super) fn draw(rng: &Rng) -> Self {
+        match rng.below(6) {
+            0 => Self::Lost,
+            1 => Self::Kept,
+            _ => Self::Mixed,
+        }
+    }
+
+    /// Whether a thing without parts survives.
+    pub(super) fn survives(self, rng: &Rng) -> bool {
+        match self {
+            Self::Lost => false,
+            Self::Kept => true,
+            Self::Mixed => rng.below(2) == 0,
+        }
+    }
+
+    /// How many bytes of a sector, from its start, survive.
+    fn surviving_bytes(self, rng: &Rng) -> usize {
+        match self {
+            Self::Mixed if rng.below(8) == 0 => usize::try_from(rng.below(STEP)).unwrap_or(0),
+            _ if self.survives(rng) => SECTOR,
+            _ => 0,
+        }
+    }
+}
+
+/// The sector of an offset, the place in it, and how many of `len` bytes it holds from there.
+fn place(offset: u64, len: usize) -> (u64, usize, usize) {
+    let from = usize::try_from(offset % STEP).unwrap_or(0);
+    (offset / STEP, from, len.min(SECTOR.saturating_sub(from)))
+}

@@ -1,0 +1,243 @@
+//! What all views of a simulated disk share: the names, the faults to come, the life it is in.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use quorate_env::Rng;
+use quorate_env::disk::Space;
+
+use super::inode::Fate;
+use super::names::Names;
+use super::{Fault, lock};
+
+/// The size of a disk without a limit, as far as it tells.
+const UNLIMITED: u64 = 1 << 40;
+
+#[derive(Debug)]
+pub(super) struct Medium {
+    pub(super) names: Names,
+    rng: Rng,
+    life: u64,
+    boots: u64,
+    boot_id_hidden: bool,
+    locks: BTreeMap<PathBuf, u64>,
+    io_count: u64,
+    stop_at: Option<u64>,
+    stopped: bool,
+    fail_at: Option<(u64, Fault)>,
+    fail_sync_at: Option<u64>,
+    reads_until_failure: Option<u64>,
+    capacity: Option<u64>,
+}
+
+/// What becomes of an operation that was let through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Effect {
+    /// It takes effect and succeeds.
+    Whole,
+    /// It takes effect, as far as unsynced things do, and the disk stops before it could say so.
+    Silent,
+}
+
+impl Effect {
+    pub(super) fn finish<T>(self, result: io::Result<T>) -> io::Result<T> {
+        match self {
+            Self::Whole => result,
+            Self::Silent => Err(stopped()),
+        }
+    }
+}
+
+impl Medium {
+    pub(super) fn new(rng: Rng) -> Self {
+        Self {
+            names: Names::default(),
+            rng,
+            life: 0,
+            boots: 0,
+            boot_id_hidden: false,
+            locks: BTreeMap::new(),
+            io_count: 0,
+            stop_at: None,
+            stopped: false,
+            fail_at: None,
+            fail_sync_at: None,
+            reads_until_failure: None,
+            capacity: None,
+        }
+    }
+
+    pub(super) fn rng(&self) -> &Rng {
+        &self.rng
+    }
+
+    pub(super) fn life(&self) -> u64 {
+        self.life
+    }
+
+    pub(super) fn check_life(&self, life: u64) -> io::Result<()> {
+        if life == self.life { Ok(()) } else { Err(io::Error::other("this view of the simulated disk has ended")) }
+    }
+
+    pub(super) fn lose_power(&mut self) {
+        let fate = Fate::draw(&self.rng);
+        // All files, also those whose names were changed or removed: what comes back must be as it was.
+        let mut files: Vec<_> = self.names.files().cloned().collect();
+        self.names.lose_power(&self.rng, fate);
+        for file in self.names.files() {
+            if !files.iter().any(|known| std::sync::Arc::ptr_eq(known, file)) {
+                files.push(file.clone());
+            }
+        }
+        for file in files {
+            lock(&file).lose_power(&self.rng, fate);
+        }
+        self.boots += 1;
+        self.end_life();
+    }
+
+    pub(super) fn reboot(&mut self) {
+        self.names.sync_all();
+        for file in self.names.files() {
+            lock(file).sync();
+        }
+        self.boots += 1;
+        self.end_life();
+    }
+
+    /// The process dies; faults that were planned for it are forgotten.
+    pub(super) fn end_life(&mut self) {
+        self.life += 1;
+        self.locks.clear();
+        self.stopped = false;
+        self.clear_faults();
+    }
+
+    pub(super) fn clear_faults(&mut self) {
+        self.stop_at = None;
+        (self.fail_at, self.fail_sync_at, self.reads_until_failure) = (None, None, None);
+    }
+
+    pub(super) fn io_count(&self) -> u64 {
+        self.io_count
+    }
+
+    pub(super) fn stop_after(&mut self, n: u64) {
+        self.stop_at = Some(self.io_count.saturating_add(n));
+    }
+
+    pub(super) fn has_stopped(&self) -> bool {
+        self.stopped
+    }
+
+    pub(super) fn fail_after(&mut self, n: u64, fault: Fault) {
+        self.fail_at = Some((self.io_count.saturating_add(n), fault));
+    }
+
+    pub(super) fn fail_sync_after(&mut self, n: u64) {
+        self.fail_sync_at = Some(self.io_count.saturating_add(n));
+    }
+
+    pub(super) fn fail_read_after(&mut self, n: u64) {
+        self.reads_until_failure = Some(n);
+    }
+
+    pub(super) fn set_capacity(&mut self, bytes: Option<u64>) {
+        self.capacity = bytes;
+    }
+
+    pub(super) fn hide_boot_id(&mut self, hidden: bool) {
+        self.boot_id_hidden = hidden;
+    }
+
+    pub(super) fn boot_id(&self) -> Option<String> {
+        (!self.boot_id_hidden).then(|| format!("boot-{}", self.boots))
+    }
+
+    /// Counts an operation that changes something and draws its fate.
+    pub(super) fn begin(&mut self) -> io::Result<Effect> {
+        if self.stopped {
+            return Err(stopped());
+        }
+        let number = self.io_count;
+        self.io_count += 1;
+        if self.stop_at == Some(number) {
+            self.stopped = true;
+            return if self.rng.below(2) == 0 { Ok(Effect::Silent) } else { Err(stopped()) };
+        }
+        match self.fail_at {
+            Some((at, fault)) if at == number => {
+                self.fail_at = None;
+                Err(match fault {
+                    Fault::Io => io::Error::other("simulated I/O error"),
+                    Fault::NoSpace => io::ErrorKind::StorageFull.into(),
+                })
+            }
+            _ => Ok(Effect::Whole),
+        }
+    }
+
+    /// As [`Medium::begin`], for a sync.
+    pub(super) fn begin_sync(&mut self) -> io::Result<Effect> {
+        if self.fail_sync_at.is_some_and(|at| at <= self.io_count) {
+            self.fail_sync_at = None;
+            self.fail_at = Some((self.io_count, Fault::Io));
+        }
+        if let Some((at, Fault::NoSpace)) = self.fail_at
+            && at == self.io_count
+        {
+            self.fail_at = None;
+        }
+        self.begin()
+    }
+
+    pub(super) fn begin_read(&mut self) -> io::Result<()> {
+        if self.stopped {
+            return Err(stopped());
+        }
+        match self.reads_until_failure {
+            Some(0) => {
+                self.reads_until_failure = None;
+                Err(io::Error::other("simulated read error"))
+            }
+            Some(n) => {
+                self.reads_until_failure = Some(n - 1);
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn check_space(&self, growth: u64) -> io::Result<()> {
+        let full = growth > 0 && self.space().available < growth;
+        if full { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+    }
+
+    pub(super) fn space(&self) -> Space {
+        let total = self.capacity.unwrap_or(UNLIMITED);
+        let used: u64 = match self.capacity {
+            Some(_) => self.names.files().map(|file| lock(file).len()).sum(),
+            None => 0,
+        };
+        Space { total, available: total.saturating_sub(used) }
+    }
+
+    pub(super) fn lock_dir(&mut self, dir: &Path) -> io::Result<()> {
+        if !self.names.is_dir(dir) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        match self.locks.insert(dir.to_path_buf(), self.life) {
+            None => Ok(()),
+            Some(_) => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
+
+    pub(super) fn unlock_dir(&mut self, dir: &Path) {
+        self.locks.remove(dir);
+    }
+}
+
+fn stopped() -> io::Error {
+    io::Error::other("the simulated disk has stopped")
+}

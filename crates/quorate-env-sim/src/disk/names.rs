@@ -1,0 +1,202 @@
+//! The names of the simulated disk: directories and files by path, and changes of them that were not synced.
+//!
+//! Invariant: applying all pending changes, in order, to the durable names gives the names that programs see.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use quorate_env::Rng;
+
+use super::inode::{Fate, Inode};
+
+#[derive(Clone, Debug)]
+pub(super) enum Node {
+    Dir,
+    File(Arc<Mutex<Inode>>),
+}
+
+type Tree = BTreeMap<PathBuf, Node>;
+
+#[derive(Clone, Debug)]
+enum Change {
+    Link(PathBuf, Node),
+    Unlink(PathBuf),
+    Rename(PathBuf, PathBuf, Node),
+}
+
+impl Change {
+    fn apply(self, tree: &mut Tree) {
+        match self {
+            Self::Link(path, node) => drop(tree.insert(path, node)),
+            Self::Unlink(path) => drop(tree.remove(&path)),
+            Self::Rename(from, to, node) => {
+                let moved: Vec<PathBuf> = tree.keys().filter(|path| path.starts_with(&from)).cloned().collect();
+                for path in moved {
+                    if let (Some(node), Ok(rest)) = (tree.remove(&path), path.strip_prefix(&from)) {
+                        tree.insert(to.join(rest), node);
+                    }
+                }
+                // `join("")` would add a slash; the name itself is written last and plainly.
+                tree.insert(to, node);
+            }
+        }
+    }
+
+    fn touches(&self, dir: &Path) -> bool {
+        let within = |path: &Path| path.parent() == Some(dir);
+        match self {
+            Self::Link(path, _) | Self::Unlink(path) => within(path),
+            Self::Rename(from, to, _) => within(from) || within(to),
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    live: Tree,
+    durable: Tree,
+    pending: Vec<Change>,
+}
+
+impl Names {
+    pub(super) fn exists(&self, path: &Path) -> bool {
+        self.is_dir(path) || self.live.contains_key(path)
+    }
+
+    pub(super) fn is_dir(&self, path: &Path) -> bool {
+        is_root(path) || matches!(self.live.get(path), Some(Node::Dir))
+    }
+
+    pub(super) fn file(&self, path: &Path) -> io::Result<Arc<Mutex<Inode>>> {
+        match self.live.get(path) {
+            Some(Node::File(inode)) => Ok(Arc::clone(inode)),
+            Some(Node::Dir) => Err(io::ErrorKind::IsADirectory.into()),
+            None => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    pub(super) fn files(&self) -> impl Iterator<Item = &Arc<Mutex<Inode>>> {
+        self.live.values().filter_map(|node| match node {
+            Node::File(inode) => Some(inode),
+            Node::Dir => None,
+        })
+    }
+
+    /// Makes a file, or gives the one that is there if `may_exist`.
+    pub(super) fn create(&mut self, path: &Path, may_exist: bool) -> io::Result<Arc<Mutex<Inode>>> {
+        match self.file(path) {
+            Ok(inode) if may_exist => return Ok(inode),
+            Ok(_) => return Err(io::ErrorKind::AlreadyExists.into()),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Err(_) => self.check_parent(path)?,
+        }
+        let inode = Arc::default();
+        self.change(Change::Link(path.to_path_buf(), Node::File(Arc::clone(&inode))));
+        Ok(inode)
+    }
+
+    pub(super) fn make_dirs(&mut self, path: &Path) -> io::Result<()> {
+        let mut missing: Vec<&Path> = path.ancestors().take_while(|path| !self.is_dir(path)).collect();
+        while let Some(dir) = missing.pop() {
+            if self.live.contains_key(dir) {
+                return Err(io::ErrorKind::NotADirectory.into());
+            }
+            self.change(Change::Link(dir.to_path_buf(), Node::Dir));
+        }
+        Ok(())
+    }
+
+    pub(super) fn list(&self, dir: &Path) -> io::Result<Vec<(String, Node)>> {
+        if !self.is_dir(dir) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        Ok(self
+            .live
+            .iter()
+            .filter(|(path, _)| path.parent() == Some(dir))
+            .filter_map(|(path, node)| Some((path.file_name()?.to_string_lossy().into_owned(), node.clone())))
+            .collect())
+    }
+
+    pub(super) fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
+        let node = self.live.get(from).cloned().ok_or(io::ErrorKind::NotFound)?;
+        self.check_parent(to)?;
+        match (&node, self.is_dir(to)) {
+            (Node::File(_), true) => return Err(io::ErrorKind::IsADirectory.into()),
+            (Node::Dir, true) if self.live.keys().any(|path| path.parent() == Some(to)) => {
+                return Err(io::ErrorKind::DirectoryNotEmpty.into());
+            }
+            _ => {}
+        }
+        self.change(Change::Rename(from.to_path_buf(), to.to_path_buf(), node));
+        Ok(())
+    }
+
+    pub(super) fn remove(&mut self, path: &Path) {
+        self.change(Change::Unlink(path.to_path_buf()));
+    }
+
+    pub(super) fn remove_dirs(&mut self, path: &Path) -> io::Result<()> {
+        if !self.live.contains_key(path) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let below: Vec<PathBuf> = self.live.keys().filter(|item| item.starts_with(path)).cloned().collect();
+        for item in below.into_iter().rev() {
+            self.change(Change::Unlink(item));
+        }
+        Ok(())
+    }
+
+    /// Makes the names in `dir` durable; its own name is its parent's affair.
+    pub(super) fn sync_dir(&mut self, dir: &Path) -> io::Result<()> {
+        if !self.is_dir(dir) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let (now, later) = std::mem::take(&mut self.pending).into_iter().partition(|change| change.touches(dir));
+        self.pending = later;
+        let now: Vec<Change> = now;
+        now.into_iter().for_each(|change| change.apply(&mut self.durable));
+        Ok(())
+    }
+
+    pub(super) fn sync_all(&mut self) {
+        self.pending.clear();
+        self.durable.clone_from(&self.live);
+    }
+
+    /// The power fails: some of the pending changes survive, mostly the earlier ones, as in a journal.
+    pub(super) fn lose_power(&mut self, rng: &Rng, fate: Fate) {
+        let pending = std::mem::take(&mut self.pending);
+        let journal = rng.below(2) == 0;
+        let mut broken = false;
+        for change in pending {
+            let survives = fate.survives(rng);
+            broken |= !survives;
+            if survives && !(journal && broken) {
+                change.apply(&mut self.durable);
+            }
+        }
+        let dirs: Vec<PathBuf> =
+            self.durable.iter().filter(|(_, node)| matches!(node, Node::Dir)).map(|(path, _)| path.clone()).collect();
+        let reachable = |path: &Path| path.ancestors().skip(1).all(|up| is_root(up) || dirs.iter().any(|dir| dir == up));
+        self.durable.retain(|path, _| reachable(path));
+        self.live.clone_from(&self.durable);
+    }
+
+    fn change(&mut self, change: Change) {
+        change.clone().apply(&mut self.live);
+        self.pending.push(change);
+    }
+
+    fn check_parent(&self, path: &Path) -> io::Result<()> {
+        let found = path.parent().is_some_and(|parent| self.is_dir(parent));
+        if found { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
+    }
+}
+
+/// Whether a path is one that is always there: `/`, and where relative paths begin.
+fn is_root(path: &Path) -> bool {
+    path.parent().is_none()
+}

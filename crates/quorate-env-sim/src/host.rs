@@ -1,0 +1,206 @@
+//! Runs one life of a node as tasks: its workers too, with virtual time between two of their steps.
+//!
+//! Invariant: nothing of a node runs after [`SimHost::kill`], not even one more step of a worker.
+
+use std::fmt;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use quorate_env::signal::Signal;
+use quorate_env::worker::{Ended, Step, Worker};
+use quorate_env::{BoxTask, Env, Host, Rng, sleep, timeout, yield_now};
+use tokio::task::AbortHandle;
+
+use crate::trace::Trace;
+
+/// How eagerly a host runs things. Probabilities from 0 to 1; durations in whole milliseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// That a task that could go on is put off, each time.
+    pub postpone: f64,
+    /// That a step of a worker, or a blocking call, takes time.
+    pub busy: f64,
+    /// The most that it then usually takes.
+    pub busy_max: Duration,
+    /// That it takes long, as when a disk stalls.
+    pub stall: f64,
+    /// The most that it then takes.
+    pub stall_max: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self {
+            postpone: 0.02,
+            busy: 0.3,
+            busy_max: Duration::from_millis(3),
+            stall: 0.002,
+            stall_max: Duration::from_millis(60),
+        }
+    }
+}
+
+/// The host of one life of one node. Clones are the same host.
+#[derive(Clone)]
+pub struct SimHost(Arc<Inner>);
+
+struct Inner {
+    node: String,
+    rng: Rng,
+    trace: Trace,
+    killed: AtomicBool,
+    pace: Mutex<Pace>,
+    tasks: Mutex<Tasks>,
+}
+
+#[derive(Default)]
+struct Tasks {
+    handles: Vec<AbortHandle>,
+    /// Finished handles are thrown out when there are this many.
+    prune_at: usize,
+}
+
+impl SimHost {
+    pub(crate) fn new(node: &str, rng: Rng, trace: Trace, pace: Pace) -> Self {
+        Self(Arc::new(Inner {
+            node: node.to_owned(),
+            rng,
+            trace,
+            killed: AtomicBool::new(false),
+            pace: Mutex::new(pace),
+            tasks: Mutex::default(),
+        }))
+    }
+
+    /// Changes how eagerly it runs things.
+    pub fn set_pace(&self, pace: Pace) {
+        *self.0.pace.lock().unwrap_or_else(PoisonError::into_inner) = pace;
+    }
+
+    /// Ends everything that it runs. The parts are dropped when their tasks come up next; [`SimHost::gone`] waits for
+    /// that.
+    pub fn kill(&self) {
+        self.0.killed.store(true, Ordering::Relaxed);
+        let handles = std::mem::take(&mut self.tasks().handles);
+        for task in &handles {
+            task.abort();
+        }
+        self.tasks().handles = handles;
+    }
+
+    /// Waits until everything of a killed host is dropped.
+    pub async fn gone(&self) {
+        while self.tasks().handles.iter().any(|task| !task.is_finished()) {
+            yield_now().await;
+        }
+    }
+
+    fn is_killed(&self) -> bool {
+        self.0.killed.load(Ordering::Relaxed)
+    }
+
+    fn pace(&self) -> Pace {
+        *self.0.pace.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets some virtual time pass: mostly none, but other tasks have their turn.
+    async fn pass_time(&self) {
+        let (pace, rng) = (self.pace(), &self.0.rng);
+        let up_to = |most: Duration| {
+            let millis = u64::try_from(most.as_millis()).unwrap_or(u64::MAX);
+            Duration::from_millis(1 + rng.below(millis.max(1)))
+        };
+        if rng.chance(pace.stall) {
+            sleep(up_to(pace.stall_max)).await;
+        } else if rng.chance(pace.busy) {
+            sleep(up_to(pace.busy_max)).await;
+        } else {
+            for _ in 0..=rng.below(3) {
+                yield_now().await;
+            }
+        }
+    }
+
+    /// The shell of a worker.
+    async fn drive(&self, name: &str, worker: &mut dyn Worker, signal: &Signal) {
+        loop {
+            self.pass_time().await;
+            if self.is_killed() {
+                return;
+            }
+            let step = worker.run_once();
+            self.0.trace.add(&self.0.node, format_args!("{name} {step:?}"));
+            match step {
+                Step::Again => {}
+                Step::Done => return,
+                Step::Wait => signal.wait().await,
+                // Whether the bell or the time was first, the worker looks for itself.
+                Step::WaitFor(time) => timeout(time, signal.wait()).await.unwrap_or_default(),
+            }
+        }
+    }
+
+    fn tasks(&self) -> MutexGuard<'_, Tasks> {
+        self.0.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Host for SimHost {
+    fn run_task(&self, env: &Env, _name: &str, task: BoxTask) -> io::Result<()> {
+        drop(env.spawn(task));
+        Ok(())
+    }
+
+    fn run_worker(
+        &self,
+        env: &Env,
+        name: &str,
+        mut worker: Box<dyn Worker>,
+        signal: Signal,
+        ended: Ended,
+    ) -> io::Result<()> {
+        let (host, name) = (self.clone(), name.to_owned());
+        drop(env.spawn(async move {
+            host.drive(&name, worker.as_mut(), &signal).await;
+            drop(worker);
+            drop(ended);
+        }));
+        Ok(())
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "this is what stands behind `Env::blocking`")]
+    fn run_blocking(&self, call: Box<dyn FnOnce() + Send>) {
+        let host = self.clone();
+        let task = tokio::spawn(async move {
+            host.pass_time().await;
+            if !host.is_killed() {
+                call();
+            }
+        });
+        self.started(task.abort_handle());
+    }
+
+    fn postpones(&self) -> bool {
+        self.0.rng.chance(self.pace().postpone)
+    }
+
+    fn started(&self, task: AbortHandle) {
+        if self.is_killed() {
+            task.abort();
+        }
+        let mut tasks = self.tasks();
+        if tasks.handles.len() >= tasks.prune_at {
+            tasks.handles.retain(|task| !task.is_finished());
+            tasks.prune_at = 64.max(tasks.handles.len() * 2);
+        }
+        tasks.handles.push(task);
+    }
+}
+
+impl fmt::Debug for SimHost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SimHost").field("node", &self.0.node).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,262 @@
+//! A connection: two pipes and what became of them.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use quorate_env::Instant;
+use tokio::io::ReadBuf;
+
+/// One end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    Dialer,
+    Accepter,
+}
+
+/// The whole of a connection.
+#[derive(Debug)]
+pub(super) struct Connection {
+    dialer: Arc<str>,
+    accepter: Arc<str>,
+    there: Pipe,
+    back: Pipe,
+    /// Both ends get an error.
+    is_broken: bool,
+    /// One node is gone and nothing is heard of it; the other end waits.
+    is_silent: bool,
+    ends: u8,
+}
+
+/// One direction.
+#[derive(Debug)]
+struct Pipe {
+    /// On the way or arrived, in order; an empty one is the end.
+    chunks: VecDeque<Chunk>,
+    /// Bytes in `chunks`.
+    held: usize,
+    /// Bytes that were read, but the sender could not be told.
+    unacknowledged: usize,
+    capacity: usize,
+    is_finished: bool,
+    /// When the sender learns that nobody reads any more; what it sends is lost.
+    deaf_at: Option<Instant>,
+    reader: Option<Waker>,
+    writer: Option<Waker>,
+}
+
+#[derive(Debug)]
+struct Chunk {
+    at: Instant,
+    bytes: Bytes,
+}
+
+/// What a reader gets.
+pub(super) enum Arrival {
+    /// This many bytes; 0 at the end.
+    Bytes(usize),
+    /// Nothing before this time.
+    At(Instant),
+    /// Nothing until it is woken.
+    Nothing,
+}
+
+impl Connection {
+    pub(super) fn new(dialer: &str, accepter: &str, capacity: usize) -> Self {
+        Self {
+            dialer: dialer.into(),
+            accepter: accepter.into(),
+            there: Pipe::new(capacity),
+            back: Pipe::new(capacity),
+            is_broken: false,
+            is_silent: false,
+            ends: 2,
+        }
+    }
+
+    pub(super) fn nodes(&self) -> (&str, &str) {
+        (&self.dialer, &self.accepter)
+    }
+
+    /// The nodes at this end and at the other.
+    pub(super) fn nodes_from(&self, side: Side) -> (Arc<str>, Arc<str>) {
+        let (dialer, accepter) = (Arc::clone(&self.dialer), Arc::clone(&self.accepter));
+        match side {
+            Side::Dialer => (dialer, accepter),
+            Side::Accepter => (accepter, dialer),
+        }
+    }
+
+    pub(super) fn has(&self, node: &str) -> bool {
+        &*self.dialer == node || &*self.accepter == node
+    }
+
+    pub(super) fn joins(&self, a: &str, b: &str) -> bool {
+        self.nodes() == (a, b) || self.nodes() == (b, a)
+    }
+
+    fn outgoing(&mut self, side: Side) -> &mut Pipe {
+        match side {
+            Side::Dialer => &mut self.there,
+            Side::Accepter => &mut self.back,
+        }
+    }
+
+    fn incoming(&mut self, side: Side) -> &mut Pipe {
+        match side {
+            Side::Dialer => &mut self.back,
+            Side::Accepter => &mut self.there,
+        }
+    }
+
+    /// Both ends get an error from now on.
+    pub(super) fn break_now(&mut self) {
+        self.is_broken = true;
+        self.wake_all();
+    }
+
+    /// A node dies. Its peer gets what is on the way, and then the end or nothing.
+    pub(super) fn silence(&mut self, node: &str, ends: bool) {
+        let side = if &*self.dialer == node { Side::Dialer } else { Side::Accepter };
+        self.is_silent = true;
+        if ends {
+            self.outgoing(side).finish(Instant::now());
+            self.incoming(side).deafen(Instant::now());
+        }
+        self.wake_all();
+    }
+
+    /// What was held back goes on, from `at`.
+    pub(super) fn resume(&mut self, at: Instant) {
+        for pipe in [&mut self.there, &mut self.back] {
+            pipe.unacknowledged = 0;
+            for chunk in &mut pipe.chunks {
+                chunk.at = chunk.at.max(at);
+            }
+        }
+        self.wake_all();
+    }
+
+    /// Reads what has arrived. `is_open`: whether bytes get here; `acknowledges`: whether the sender is told.
+    pub(super) fn read(
+        &mut self,
+        side: Side,
+        cx: &Context<'_>,
+        buf: &mut ReadBuf<'_>,
+        (is_open, acknowledges): (bool, bool),
+    ) -> io::Result<Arrival> {
+        if self.is_broken {
+            return Err(io::ErrorKind::ConnectionReset.into());
+        }
+        let pipe = self.incoming(side);
+        pipe.reader = Some(cx.waker().clone());
+        let now = Instant::now();
+        let Some(chunk) = pipe.chunks.front_mut().filter(|_| is_open) else { return Ok(Arrival::Nothing) };
+        if chunk.at > now {
+            return Ok(Arrival::At(chunk.at));
+        }
+        let count = chunk.bytes.len().min(buf.remaining());
+        if count == 0 {
+            return Ok(Arrival::Bytes(0));
+        }
+        buf.put_slice(&chunk.bytes.split_to(count));
+        if chunk.bytes.is_empty() {
+            pipe.chunks.pop_front();
+        }
+        pipe.held -= count;
+        if acknowledges {
+            pipe.writer.take().into_iter().for_each(Waker::wake);
+        } else {
+            pipe.unacknowledged += count;
+        }
+        Ok(Arrival::Bytes(count))
+    }
+
+    /// How many bytes can be written now.
+    pub(super) fn poll_room(&mut self, side: Side, cx: &Context<'_>) -> Poll<io::Result<usize>> {
+        if self.is_broken {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+        }
+        let pipe = self.outgoing(side);
+        if pipe.is_finished || pipe.deaf_at.is_some_and(|at| at <= Instant::now()) {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        let room = pipe.capacity.saturating_sub(pipe.held + pipe.unacknowledged);
+        if room > 0 {
+            return Poll::Ready(Ok(room));
+        }
+        pipe.writer = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
+    /// Sends bytes on their way.
+    pub(super) fn write(&mut self, side: Side, bytes: Bytes, delay: Duration) {
+        let pipe = self.outgoing(side);
+        if !bytes.is_empty() && pipe.deaf_at.is_none() {
+            pipe.held += bytes.len();
+            pipe.push(bytes, Instant::now() + delay);
+        }
+    }
+
+    /// No more bytes come from this end.
+    pub(super) fn finish(&mut self, side: Side, delay: Duration) {
+        if !self.is_silent {
+            self.outgoing(side).finish(Instant::now() + delay);
+        }
+    }
+
+    /// An end is dropped; true when it was the last.
+    pub(super) fn close(&mut self, side: Side, delay: Duration) -> bool {
+        self.finish(side, delay);
+        if !self.is_silent {
+            self.incoming(side).deafen(Instant::now() + delay);
+        }
+        self.ends = self.ends.saturating_sub(1);
+        self.ends == 0
+    }
+
+    fn wake_all(&mut self) {
+        for pipe in [&mut self.there, &mut self.back] {
+            pipe.reader.take().into_iter().chain(pipe.writer.take()).for_each(Waker::wake);
+        }
+    }
+}
+
+impl Pipe {
+    fn new(capacity: usize) -> Self {
+        Self {
+            chunks: VecDeque::new(),
+            held: 0,
+            unacknowledged: 0,
+            capacity,
+            is_finished: false,
+            deaf_at: None,
+            reader: None,
+            writer: None,
+        }
+    }
+
+    fn push(&mut self, bytes: Bytes, at: Instant) {
+        // Never before what was sent before.
+        let at = self.chunks.back().map_or(at, |last| last.at.max(at));
+        self.chunks.push_back(Chunk { at, bytes });
+        self.reader.take().into_iter().for_each(Waker::wake);
+    }
+
+    fn finish(&mut self, at: Instant) {
+        if !std::mem::replace(&mut self.is_finished, true) {
+            self.push(Bytes::new(), at);
+        }
+    }
+
+    /// Nobody reads any more. What was not read is lost, and room for the sender, who learns it at its next write.
+    fn deafen(&mut self, at: Instant) {
+        self.chunks.clear();
+        (self.held, self.unacknowledged) = (0, 0);
+        self.deaf_at = Some(at);
+        self.writer.take().into_iter().for_each(Waker::wake);
+    }
+}

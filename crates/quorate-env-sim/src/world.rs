@@ -1,0 +1,276 @@
+//! The whole: nodes that live and die under one seed, in one thread, in virtual time.
+//!
+//! Invariant: all that happens follows from the seed and the scenario that is run.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+use std::time::Duration;
+
+use quorate_env::{Env, Parts, Rng, timeout};
+
+use crate::clock::{SimClock, Timeline};
+use crate::disk::SimDisk;
+use crate::host::{Pace, SimHost};
+use crate::net::{Death, SimNet};
+use crate::trace::Trace;
+
+/// The virtual time that a run may take, unless [`SimWorld::run_within`] says otherwise: a day.
+pub const RUN_LIMIT: Duration = Duration::from_secs(24 * 3600);
+
+/// Events that a failed run tells.
+const TOLD_EVENTS: usize = 60;
+
+/// A world of nodes. Clones are the same world.
+///
+/// ```
+/// # use quorate_env_sim::SimWorld;
+/// let world = SimWorld::new(7);
+/// let answer = world.run(async {
+///     let env = world.node("node-1");
+///     env.spawn(async { 6 * 7 }).await.unwrap()
+/// });
+/// assert_eq!(answer.unwrap(), 42);
+/// ```
+#[derive(Clone)]
+pub struct SimWorld(Arc<World>);
+
+struct World {
+    seed: u64,
+    rng: Rng,
+    timeline: Timeline,
+    trace: Trace,
+    net: SimNet,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    nodes: BTreeMap<String, Node>,
+    pace: Pace,
+}
+
+/// What stays of a node between its lives, and the present one.
+struct Node {
+    rng: Rng,
+    disk: SimDisk,
+    clock: SimClock,
+    life: Option<SimHost>,
+}
+
+/// Why a run failed. It shows the seed and the last events.
+pub struct RunError {
+    seed: u64,
+    reason: &'static str,
+    tail: String,
+}
+
+impl fmt::Debug for RunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for RunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "seed {}: {}; the last events were\n{}", self.seed, self.reason, self.tail)
+    }
+}
+
+impl std::error::Error for RunError {}
+
+impl SimWorld {
+    /// A world without nodes.
+    pub fn new(seed: u64) -> Self {
+        let (rng, timeline) = (Rng::from_seed(seed), Timeline::default());
+        let trace = Trace::new(timeline.clone());
+        let net = SimNet::new(rng.fork(), trace.clone());
+        Self(Arc::new(World { seed, rng, timeline, trace, net, state: Mutex::default() }))
+    }
+
+    /// Runs a scenario until it ends, as fast as there is work: time passes only while all tasks wait. What it leaves
+    /// running is dropped.
+    pub fn run<F: Future>(&self, scenario: F) -> Result<F::Output, RunError> {
+        self.run_within(RUN_LIMIT, scenario)
+    }
+
+    /// As [`SimWorld::run`], with a limit of virtual time. A scenario that waits for what never comes meets it at once.
+    ///
+    /// A panic in a task of a node fails the run too.
+    pub fn run_within<F: Future>(&self, limit: Duration, scenario: F) -> Result<F::Output, RunError> {
+        let builder = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+        let runtime = builder.map_err(|_| self.failure("there is no runtime"))?;
+        let panics_before = panics();
+        // Nothing of what a panic left half-done is looked at: the run has failed.
+        let output = catch_unwind(AssertUnwindSafe(|| {
+            runtime.block_on(async {
+                self.0.timeline.start();
+                let output = timeout(limit, scenario).await;
+                self.0.timeline.stop();
+                output
+            })
+        }));
+        drop(runtime);
+        match output {
+            Ok(_) if panics() != panics_before => Err(self.failure("a task panicked")),
+            Ok(Ok(output)) => Ok(output),
+            Ok(Err(_)) => Err(self.failure("it did not end in time")),
+            Err(_) => Err(self.failure("the scenario panicked")),
+        }
+    }
+
+    /// The seed.
+    pub fn seed(&self) -> u64 {
+        self.0.seed
+    }
+
+    /// Virtual time since the world began.
+    pub fn elapsed(&self) -> Duration {
+        self.0.timeline.elapsed()
+    }
+
+    /// Randomness for the scenario.
+    pub fn rng(&self) -> &Rng {
+        &self.0.rng
+    }
+
+    /// What happened.
+    pub fn trace(&self) -> &Trace {
+        &self.0.trace
+    }
+
+    /// The network, to break it.
+    pub fn net(&self) -> &SimNet {
+        &self.0.net
+    }
+
+    /// Starts a new life of a node, which is made if there is none of this name: its disk is as the last life left it.
+    /// A life that has not ended ends now, as by [`SimWorld::kill`], but without waiting.
+    pub fn node(&self, name: &str) -> Env {
+        if self.is_alive(name) {
+            self.end_life(name, Death::Process, SimDisk::kill);
+        }
+        self.0.trace.add(name, format_args!("starts"));
+        let net = self.0.net.begin_life(name);
+        let mut state = self.state();
+        let pace = state.pace;
+        let node = state.nodes.entry(name.to_owned()).or_insert_with(|| self.new_node());
+        let host = SimHost::new(name, node.rng.fork(), self.0.trace.clone(), pace);
+        node.life = Some(host.clone());
+        Env::new(Parts {
+            clock: Arc::new(node.clock.clone()),
+            disk: Arc::new(node.disk.clone()),
+            net: Arc::new(net),
+            rng: node.rng.fork(),
+            host: Arc::new(host),
+        })
+    }
+
+    /// The process of a node dies. Its page cache survives. Waits until nothing of it is left.
+    pub async fn kill(&self, name: &str) {
+        self.die(name, Death::Process, SimDisk::kill).await;
+    }
+
+    /// The power of a node's machine fails: what was not synced survives in part, or not at all. Waits until nothing of
+    /// the node is left.
+    pub async fn crash(&self, name: &str) {
+        self.die(name, Death::Power, SimDisk::crash).await;
+    }
+
+    /// A node loses its disk for an empty one. Ends its life as [`SimWorld::crash`] does.
+    pub async fn wipe(&self, name: &str) {
+        let fresh = SimDisk::new(self.0.rng.next_u64());
+        self.die(name, Death::Power, |_| fresh).await;
+    }
+
+    /// Whether a node is alive.
+    pub fn is_alive(&self, name: &str) -> bool {
+        self.state().nodes.get(name).is_some_and(|node| node.life.is_some())
+    }
+
+    /// The disk of a node, to make it fail; as its present life sees it, or the next one will.
+    pub fn disk(&self, name: &str) -> SimDisk {
+        self.state().nodes.entry(name.to_owned()).or_insert_with(|| self.new_node()).disk.clone()
+    }
+
+    /// The wall clock of a node, to set it wrong.
+    pub fn clock(&self, name: &str) -> SimClock {
+        self.state().nodes.entry(name.to_owned()).or_insert_with(|| self.new_node()).clock.clone()
+    }
+
+    /// The host of a node that is alive.
+    pub fn host(&self, name: &str) -> Option<SimHost> {
+        self.state().nodes.get(name)?.life.clone()
+    }
+
+    /// How eagerly the hosts of lives that start from now on run things.
+    pub fn set_pace(&self, pace: Pace) {
+        self.state().pace = pace;
+    }
+
+    async fn die(&self, name: &str, death: Death, end: impl FnOnce(&SimDisk) -> SimDisk) {
+        if let Some(host) = self.end_life(name, death, end) {
+            host.gone().await;
+        }
+    }
+
+    /// Ends the present life, if there is one; the disk changes in any case but that of a node that never was.
+    fn end_life(&self, name: &str, death: Death, end: impl FnOnce(&SimDisk) -> SimDisk) -> Option<SimHost> {
+        let mut state = self.state();
+        let node = state.nodes.get_mut(name)?;
+        let host = node.life.take();
+        node.disk = end(&node.disk);
+        drop(state);
+        let host = host?;
+        self.0.trace.add(name, format_args!("dies: {death:?}"));
+        self.0.net.end_life(name, death);
+        host.kill();
+        Some(host)
+    }
+
+    fn new_node(&self) -> Node {
+        Node {
+            rng: self.0.rng.fork(),
+            disk: SimDisk::new(self.0.rng.next_u64()),
+            clock: SimClock::new(self.0.timeline.clone()),
+            life: None,
+        }
+    }
+
+    fn failure(&self, reason: &'static str) -> RunError {
+        RunError { seed: self.0.seed, reason, tail: self.0.trace.tail(TOLD_EVENTS) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for SimWorld {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SimWorld").field("seed", &self.0.seed).finish_non_exhaustive()
+    }
+}
+
+thread_local! {
+    static PANICS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Panics of this thread so far. A runtime swallows those of its tasks; a run must not.
+fn panics() -> u64 {
+    static COUNT: Once = Once::new();
+    COUNT.call_once(|| {
+        let inner = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            PANICS.set(PANICS.get() + 1);
+            inner(info);
+        }));
+    });
+    PANICS.get()
+}
+
+#[cfg(test)]
+mod tests;

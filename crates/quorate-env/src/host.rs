@@ -1,0 +1,117 @@
+//! What runs workers, runtimes and blocking calls: threads on a machine, tasks in the simulator.
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Wake, Waker};
+use std::thread::{self, Thread};
+
+pub use tokio::task::AbortHandle;
+
+use crate::env::Env;
+use crate::signal::Signal;
+use crate::task;
+use crate::worker::{Ended, Step, Worker};
+
+/// A task without a result.
+pub type BoxTask = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Runs the parts of a node.
+pub trait Host: Send + Sync + fmt::Debug {
+    /// Runs a task beside everything else, on a runtime of its own where there are threads.
+    fn run_task(&self, env: &Env, name: &str, task: BoxTask) -> io::Result<()>;
+
+    /// Runs a worker until it is done; then drops first the worker, then `ended`.
+    fn run_worker(
+        &self,
+        env: &Env,
+        name: &str,
+        worker: Box<dyn Worker>,
+        signal: Signal,
+        ended: Ended,
+    ) -> io::Result<()>;
+
+    /// Runs a call that may block.
+    fn run_blocking(&self, call: Box<dyn FnOnce() + Send>);
+
+    /// Whether a task that could go on is put off for once. The simulator answers at random, to explore other orders.
+    fn postpones(&self) -> bool {
+        false
+    }
+
+    /// Told of each task that starts. The simulator ends them all when it kills the node.
+    fn started(&self, _task: AbortHandle) {}
+}
+
+/// Threads of this machine.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RealHost;
+
+impl Host for RealHost {
+    fn run_task(&self, env: &Env, name: &str, task: BoxTask) -> io::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let env = env.clone();
+        start_thread(name, move || runtime.block_on(task::Scoped::new(&env, task)))
+    }
+
+    fn run_worker(
+        &self,
+        env: &Env,
+        name: &str,
+        mut worker: Box<dyn Worker>,
+        signal: Signal,
+        ended: Ended,
+    ) -> io::Result<()> {
+        let env = env.clone();
+        start_thread(name, move || {
+            env.enter(|| drive(worker.as_mut(), &signal));
+            drop(worker);
+            drop(ended);
+        })
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the one place that hands work to tokio's blocking pool")]
+    fn run_blocking(&self, call: Box<dyn FnOnce() + Send>) {
+        drop(tokio::task::spawn_blocking(call));
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the one place that starts threads")]
+fn start_thread(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    // Linux cuts names of threads at 15 bytes.
+    thread::Builder::new().name(name.to_owned()).spawn(body).map(drop)
+}
+
+struct ThreadWaker(Thread);
+
+impl Wake for ThreadWaker {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// The shell of a worker's thread.
+fn drive(worker: &mut dyn Worker, signal: &Signal) {
+    let waker = Waker::from(Arc::new(ThreadWaker(thread::current())));
+    let cx = Context::from_waker(&waker);
+    loop {
+        match worker.run_once() {
+            Step::Again => {}
+            Step::Done => return,
+            Step::Wait => {
+                while signal.poll_wait(&cx).is_pending() {
+                    thread::park();
+                }
+            }
+            Step::WaitFor(time) => {
+                if signal.poll_wait(&cx).is_pending() {
+                    thread::park_timeout(time);
+                    // Takes back a ring that came meanwhile; a spurious wake-up only makes the worker look once more.
+                    let _ = signal.poll_wait(&cx);
+                }
+            }
+        }
+    }
+}

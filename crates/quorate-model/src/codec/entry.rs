@@ -1,0 +1,59 @@
+//! The payload of an entry as the log and the followers hold it.
+//!
+//! | byte | blank | proposal | membership |
+//! |---|---|---|---|
+//! | 0 | tag 0 | tag 1 | tag 2 |
+//! | 1..9 | - | `now`, little-endian | the membership's bytes |
+//! | 9..17 | - | `seed`, little-endian | |
+//! | 17.. | - | the encoded proposal | |
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+
+use super::DecodeError;
+use crate::{Payload, Stamp};
+
+const BLANK: u8 = 0;
+const PROPOSAL: u8 = 1;
+const MEMBERSHIP: u8 = 2;
+
+/// Bytes before the proposal.
+const PROPOSAL_HEADER: usize = 17;
+
+/// Encodes a payload. For a proposal this is the one copy of its bytes that is made on their way.
+pub fn encode(payload: &Payload) -> Bytes {
+    match payload {
+        Payload::Blank => Bytes::from_static(&[BLANK]),
+        Payload::Proposal(stamp, proposal) => encode_proposal(*stamp, proposal),
+        Payload::Membership(membership) => {
+            let mut bytes = BytesMut::with_capacity(membership.len().saturating_add(1));
+            bytes.put_u8(MEMBERSHIP);
+            bytes.put_slice(membership);
+            bytes.freeze()
+        }
+    }
+}
+
+/// Encodes a stamped proposal.
+pub fn encode_proposal(stamp: Stamp, proposal: &[u8]) -> Bytes {
+    let mut bytes = BytesMut::with_capacity(proposal.len().saturating_add(PROPOSAL_HEADER));
+    bytes.put_u8(PROPOSAL);
+    bytes.put_u64_le(stamp.now);
+    bytes.put_u64_le(stamp.seed);
+    bytes.put_slice(proposal);
+    bytes.freeze()
+}
+
+/// Decodes a payload without copying.
+pub fn decode(mut bytes: Bytes) -> Result<Payload, DecodeError> {
+    let short = || DecodeError::Malformed("an entry is cut short".to_owned());
+    match bytes.try_get_u8().map_err(|_| short())? {
+        BLANK if bytes.is_empty() => Ok(Payload::Blank),
+        PROPOSAL => {
+            let now = bytes.try_get_u64_le().map_err(|_| short())?;
+            let seed = bytes.try_get_u64_le().map_err(|_| short())?;
+            Ok(Payload::Proposal(Stamp { now, seed }, bytes))
+        }
+        MEMBERSHIP => Ok(Payload::Membership(bytes)),
+        _ => Err(DecodeError::Unknown),
+    }
+}

@@ -1,0 +1,103 @@
+//! How a command fails: deterministically, so that it is part of the replicated history.
+
+use std::fmt;
+
+/// Why a command was not done. The numbers are part of the log format and of the outcome hash: never reuse one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum FailureKind {
+    /// SQLite refused the statement: no such table, wrong types, bad JSON, and so on.
+    Sql = 1,
+    /// A constraint does not hold.
+    Constraint = 2,
+    /// The statement is not allowed here; the message says why and what to do instead.
+    Refused = 3,
+    /// Something exceeds a limit, which the message names.
+    TooBig = 4,
+    /// The budget of steps was used up.
+    Budget = 5,
+    /// A deferred foreign key was still open at the end.
+    ForeignKey = 6,
+    /// A rowid reached the maximum, after which SQLite would choose rowids at random.
+    RowidExhausted = 7,
+    /// The session does not exist, or no longer: whether earlier requests of it were applied can't be told any more.
+    SessionExpired = 8,
+    /// The sequence lies below the session's floor: its outcome was given up by the client.
+    OutcomeForgotten = 9,
+    /// The sequence lies too far above the session's floor.
+    WindowExceeded = 10,
+    /// The entry's format level or a tag in it is not known to the state it met.
+    Unsupported = 11,
+    /// The statement was applied before, but what it returned was too large to be kept for a retry.
+    OutcomeTooBig = 12,
+}
+
+impl FailureKind {
+    /// All kinds.
+    pub const ALL: [Self; 12] = [
+        Self::Sql,
+        Self::Constraint,
+        Self::Refused,
+        Self::TooBig,
+        Self::Budget,
+        Self::ForeignKey,
+        Self::RowidExhausted,
+        Self::SessionExpired,
+        Self::OutcomeForgotten,
+        Self::WindowExceeded,
+        Self::Unsupported,
+        Self::OutcomeTooBig,
+    ];
+
+    /// The number that stands for the kind in logs and hashes.
+    pub fn number(self) -> u32 {
+        self as u32
+    }
+
+    /// The kind of a number.
+    pub fn from_number(number: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.number() == number)
+    }
+}
+
+/// Why nothing of a proposal was done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The kind.
+    pub kind: FailureKind,
+    /// SQLite's extended result code, or 0.
+    pub sqlite_code: i32,
+    /// The number of the command that failed, from 0, where there is one to name.
+    pub command: Option<u32>,
+    /// For people. Not part of the replicated state: it may differ between nodes.
+    pub message: String,
+}
+
+impl Failure {
+    /// A failure without a code of SQLite.
+    pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
+        Self { kind, sqlite_code: 0, command: None, message: message.into() }
+    }
+
+    /// The same failure, of the command with this number.
+    #[must_use]
+    pub fn at(self, command: usize) -> Self {
+        Self { command: u32::try_from(command).ok(), ..self }
+    }
+
+    /// Never: the same proposal would fail again, on any node.
+    pub fn is_retryable(&self) -> bool {
+        false
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.command {
+            Some(number) if number > 0 => write!(f, "statement {}: {}", number.saturating_add(1), self.message),
+            _ => f.write_str(&self.message),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}

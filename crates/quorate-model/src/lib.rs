@@ -1,0 +1,36 @@
+//! What Quorate's nodes say to each other and to their stores.
+//!
+//! A client encodes a [`Proposal`] once: commands, the session that asks, a budget. The leader puts a [`Stamp`] before
+//! it, and the two make an [`Entry`] of the log, whose bytes the log, the followers and the stores share. A [`Store`]
+//! applies committed entries and answers each with an [`Outcome`], the same on every node. [`Position`] says where in
+//! the history an entry stands.
+//!
+//! # Invariants
+//!
+//! - This crate does no I/O.
+//! - Encodings are tagged and versioned by a format level ([`codec`]); `docs/model-format.md` holds them byte by byte,
+//!   and golden files pin them.
+//! - No bytes make a decoder panic, and a decoder never skips what it does not know: a node that skipped part of a
+//!   command would diverge from the others.
+//! - All limits are constants of [`limits`].
+
+#![forbid(unsafe_code)]
+
+pub mod codec;
+mod entry;
+mod failure;
+pub mod limits;
+mod outcome;
+mod position;
+mod proposal;
+mod store;
+mod value;
+
+pub use codec::DecodeError;
+pub use entry::{Entry, Payload};
+pub use failure::{Failure, FailureKind};
+pub use outcome::{CommandResult, Outcome, Reply, Row, StatementResult};
+pub use position::{Epoch, GroupId, LogId, NodeId, Position, Stamp};
+pub use proposal::{Command, Origin, Proposal, SessionId, Statement};
+pub use store::{Applied, ApplyDone, ImageSink, ImageSource, Store, StoreFault};
+pub use value::Value;

@@ -1,0 +1,36 @@
+//! How large things may be. Each limit is checked before a proposal is made, with an error that names it, and again
+//! where bytes come in.
+
+/// Bytes of the text of one statement.
+pub const SQL_BYTES_MAX: usize = 1 << 20;
+
+/// Bytes of one text or blob value, and of one row: SQLite's own length limit on every connection.
+pub const VALUE_BYTES_MAX: usize = 16 << 20;
+
+/// Parameters of one statement: SQLite's default.
+pub const PARAMETERS_MAX: usize = 32_766;
+
+/// Commands of one proposal.
+pub const COMMANDS_MAX: usize = 65_536;
+
+/// Bytes of an encoded proposal.
+pub const PROPOSAL_BYTES_MAX: usize = 32 << 20;
+
+/// Bytes of the rows that all commands of one proposal return; what returns more fails with
+/// [`FailureKind::TooBig`](crate::FailureKind::TooBig).
+pub const RETURNED_BYTES_MAX: usize = 16 << 20;
+
+/// Steps of SQLite's virtual machine that one proposal may take where it does not say otherwise: some ten seconds.
+pub const BUDGET_DEFAULT: u64 = 500_000_000;
+
+/// The largest budget that a proposal may ask for.
+pub const BUDGET_MAX: u64 = 50_000_000_000;
+
+/// Sequences above its floor that a session may have open.
+pub const SESSION_WINDOW: u64 = 4_096;
+
+/// Bytes of an outcome that a session keeps whole; of a larger one it keeps only that it was applied.
+pub const KEPT_OUTCOME_BYTES_MAX: usize = 64 << 10;
+
+/// The highest format level that this build understands.
+pub const FORMAT_LEVEL: u32 = 1;

@@ -1,0 +1,73 @@
+//! Names for places in the history of a cluster.
+
+use std::fmt;
+
+/// The number of one uninterrupted history of a cluster; a restore or a forced recovery starts the next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Epoch(pub u64);
+
+/// One Raft group: one totally ordered log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupId(pub u32);
+
+impl GroupId {
+    /// The group that holds everything durable.
+    pub const MAIN: Self = Self(1);
+}
+
+/// The Raft id of a node: drawn at random for a data directory, and never used again for another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub u64);
+
+/// The full id of an entry: who proposed it, in which term, at which place.
+///
+/// Ordered by term, then node, then index, as Raft compares logs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LogId {
+    /// The term of the leader that proposed it.
+    pub term: u64,
+    /// That leader.
+    pub node: NodeId,
+    /// Its place in the group's log.
+    pub index: u64,
+}
+
+/// A place in a group's history. A write returns it, and a read may ask for at least this.
+///
+/// Positions of one epoch and group are ordered by their index.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Position {
+    /// The history.
+    pub epoch: Epoch,
+    /// The group.
+    pub group: GroupId,
+    /// The index in the group's log.
+    pub index: u64,
+}
+
+/// The only clock and the only randomness that applying code may see: set by the leader when it proposes an entry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Stamp {
+    /// Nanoseconds since 1970-01-01 UTC.
+    pub now: u64,
+    /// Where the entry's random numbers come from.
+    pub seed: u64,
+}
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl fmt::Display for LogId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.term, self.node, self.index)
+    }
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.epoch.0, self.group.0, self.index)
+    }
+}

@@ -1,0 +1,102 @@
+//! What a client asks for.
+
+use crate::limits::{
+    BUDGET_DEFAULT, BUDGET_MAX, COMMANDS_MAX, FORMAT_LEVEL, PARAMETERS_MAX, SQL_BYTES_MAX, VALUE_BYTES_MAX,
+};
+use crate::{Failure, FailureKind, Value};
+
+/// A client's identity for exactly-once retries: the index of the entry that opened the session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionId(pub u64);
+
+/// Who asks, so that a retry is recognised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// The session.
+    pub session: SessionId,
+    /// The number of this request in its session, from 1; a retry carries the same.
+    pub sequence: u64,
+    /// The client has the outcomes of all sequences up to this one, and will never ask for them again.
+    pub floor: u64,
+}
+
+/// One statement with its parameters.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Statement {
+    /// One statement of SQL.
+    pub sql: String,
+    /// Its parameters: without names, `params[0]` is number 1.
+    pub params: Vec<Value>,
+    /// Either empty, or the name of each parameter as the statement spells it: `:a`, `@a` or `$a`.
+    pub names: Vec<String>,
+}
+
+/// What an entry asks of a store. The commands of an entry take effect together or not at all.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Command {
+    /// Runs a statement that writes.
+    Statement(Statement),
+    /// Opens a session; its id is the index of the entry.
+    OpenSession,
+    /// Ends a session: later requests of it fail with [`FailureKind::SessionExpired`].
+    CloseSession(SessionId),
+    /// Rewrites the database without free pages; alone in its entry.
+    Vacuum,
+}
+
+/// A request to change the state, as a client encodes it once.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Proposal {
+    /// The format level that a reader must understand.
+    pub level: u32,
+    /// The session that asks; `None` for what may be applied twice.
+    pub origin: Option<Origin>,
+    /// Steps of SQLite's virtual machine that all commands together may take.
+    pub budget: u64,
+    /// What is asked.
+    pub commands: Vec<Command>,
+}
+
+impl Proposal {
+    /// A proposal of the present level with the default budget.
+    pub fn new(origin: Option<Origin>, commands: Vec<Command>) -> Self {
+        Self { level: FORMAT_LEVEL, origin, budget: BUDGET_DEFAULT, commands }
+    }
+
+    /// Checks every limit of [`limits`](crate::limits) but the encoded size, which encoding checks.
+    pub fn check_limits(&self) -> Result<(), Failure> {
+        limit("commands of a proposal", self.commands.len(), COMMANDS_MAX)?;
+        if self.budget > BUDGET_MAX {
+            return Err(Failure::new(FailureKind::TooBig, format!("a budget is at most {BUDGET_MAX} steps")));
+        }
+        if self.commands.len() > 1 && self.commands.contains(&Command::Vacuum) {
+            return Err(Failure::new(FailureKind::Refused, "VACUUM can't be combined with other statements"));
+        }
+        for (number, command) in self.commands.iter().enumerate() {
+            if let Command::Statement(statement) = command {
+                statement.check_limits().map_err(|failure| failure.at(number))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Statement {
+    /// Checks the limits on the text, the parameters and their names.
+    pub fn check_limits(&self) -> Result<(), Failure> {
+        limit("bytes of a statement", self.sql.len(), SQL_BYTES_MAX)?;
+        limit("parameters of a statement", self.params.len(), PARAMETERS_MAX)?;
+        if !self.names.is_empty() && self.names.len() != self.params.len() {
+            let text = format!("{} parameters but {} names", self.params.len(), self.names.len());
+            return Err(Failure::new(FailureKind::Sql, text));
+        }
+        self.params.iter().try_for_each(|value| limit("bytes of a value", value.size(), VALUE_BYTES_MAX))
+    }
+}
+
+fn limit(what: &str, found: usize, max: usize) -> Result<(), Failure> {
+    if found <= max {
+        return Ok(());
+    }
+    Err(Failure::new(FailureKind::TooBig, format!("{found} {what}: the limit is {max}")))
+}

@@ -1,0 +1,96 @@
+//! The seam between consensus and what it replicates.
+
+use bytes::Bytes;
+
+use crate::{Entry, LogId, Outcome};
+
+/// Where a store stands: written in the same transaction as the data.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Applied {
+    /// The last applied entry.
+    pub log_id: Option<LogId>,
+    /// The id of the entry that set the membership in force, and the membership in consensus's encoding.
+    pub membership: Option<(LogId, Bytes)>,
+}
+
+impl Applied {
+    /// The index of the last applied entry, or 0.
+    pub fn index(&self) -> u64 {
+        self.log_id.map_or(0, |id| id.index)
+    }
+}
+
+/// The node's own trouble with a store: never an outcome, because other nodes do not share it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StoreFault {
+    /// The file system is full. Nothing was applied; try again when there is space.
+    #[error("no space left for the database: {0}; free some, the node goes on by itself")]
+    Full(String),
+    /// Reading or writing failed. The store must be closed; the node may come back after a restart.
+    #[error("the database can't be read or written: {0}")]
+    Io(String),
+    /// The database is damaged and must be replaced by an image of another node.
+    #[error("the database is damaged: {0}; it must be replaced by a copy from another node")]
+    Damaged(String),
+    /// An entry is of a format that this build does not know. A newer build must take over.
+    #[error("an entry can't be read by this version: {0}; install the version that the other nodes run")]
+    Unsupported(String),
+    /// An image was given up: it took too long, or what it was made from went away.
+    #[error("the image was given up: {0}")]
+    ImageLost(String),
+    /// The store was closed.
+    #[error("the store is closed")]
+    Closed,
+}
+
+impl StoreFault {
+    /// Whether the same call may succeed later without help.
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, Self::Full(_) | Self::ImageLost(_))
+    }
+}
+
+/// Told the outcomes of a batch, one for each entry, or why nothing of it was applied.
+pub type ApplyDone = Box<dyn FnOnce(Result<Vec<Outcome>, StoreFault>) + Send>;
+
+/// A deterministic state machine, as consensus sees it: a handle to its writer. No call blocks for long unless it says
+/// so.
+pub trait Store: Send + Sync + 'static {
+    /// Where it stands.
+    fn applied(&self) -> Applied;
+
+    /// Applies committed entries, in order, and calls `done` from the writer's thread.
+    ///
+    /// Every outcome must be as if each entry had been applied alone. On a fault nothing of the batch is applied.
+    fn apply(&self, entries: Vec<Entry>, done: ApplyDone);
+
+    /// The latest state known to survive power loss without the log: the log may be purged up to it.
+    fn durable(&self) -> Applied;
+
+    /// Begins an image of the present state. Blocks.
+    fn send_image(&self) -> Result<Box<dyn ImageSource>, StoreFault>;
+
+    /// Begins to receive an image. Blocks. The present state serves on until [`ImageSink::install`].
+    fn receive_image(&self) -> Result<Box<dyn ImageSink>, StoreFault>;
+}
+
+/// An image on its way out. Dropping it gives it up. Its calls block.
+pub trait ImageSource: Send {
+    /// Where the store stood when the image was begun; the image may end further on.
+    fn begun_at(&self) -> Applied;
+
+    /// The next piece, at most a few MiB, opaque to all but a sink; `None` after the last.
+    ///
+    /// While another round of changes has to be awaited, a piece may be empty.
+    fn next(&mut self) -> Result<Option<Bytes>, StoreFault>;
+}
+
+/// An image on its way in. Dropping it gives it up and leaves no trace. Its calls block.
+pub trait ImageSink: Send {
+    /// Takes the next piece.
+    fn write(&mut self, piece: Bytes) -> Result<(), StoreFault>;
+
+    /// After the last piece: verifies the image, makes it durable, and puts it in the place of the present state.
+    /// Returns where the store stands then. Readers of the old state keep it until they are done.
+    fn install(self: Box<Self>) -> Result<Applied, StoreFault>;
+}

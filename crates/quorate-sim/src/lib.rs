@@ -1,0 +1,1 @@
+//! Whole clusters of Quorate in one seeded thread.

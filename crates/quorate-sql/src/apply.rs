@@ -1,0 +1,168 @@
+//! Applies committed entries: many to one transaction of SQLite, each as if it had one of its own.
+//!
+//! An entry runs in a SAVEPOINT ([`entry`]), so a failed one leaves nothing behind. Some failures end the whole transaction
+//! (`ON CONFLICT ROLLBACK`, an exceeded budget, and so on): then the batch is done again from its start, one entry a
+//! transaction ([`batch`]). The last stamp, the outcome hash and the sessions are staged and adopted at COMMIT.
+//!
+//! # Invariants
+//!
+//! - No input makes apply panic, stop, or run without bound: a statement's trouble is an outcome.
+//! - The node's trouble is never an outcome: it rolls back, and nothing of the transaction was applied.
+//! - Outcomes and rows do not depend on where batches end, on restarts, or on what is in caches.
+//! - The applied row is written in the transaction of the data.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use quorate_model::{Applied, Entry, Outcome, StoreFault};
+use rusqlite::Connection;
+
+use crate::applied_row::{self, AppliedRow};
+use crate::authorizer::{Effects, Gate};
+use crate::classify;
+use crate::determinism::Determinism;
+use crate::ffi::database::Database;
+use crate::options::StoreIdentity;
+use crate::outcome_hash::OutcomeHash;
+use crate::schema_check::{Reserved, Schema};
+use crate::session::{self, Sessions};
+
+mod batch;
+mod entry;
+mod schema;
+mod statement;
+
+/// The write connection with its prepared statements; each user's statement is kept with its effects.
+pub(crate) type Db = Database<Effects>;
+
+/// Entries whose outcome hash [`Applier::outcome_hash_at`] remembers.
+pub const HASHES_KEPT: usize = 8192;
+
+/// Applies entries to one database, on one thread at a time.
+pub struct Applier {
+    db: Db,
+    gate: Arc<Gate>,
+    determinism: Determinism,
+    sessions: Sessions,
+    reserved: Reserved,
+    schema: Schema,
+    /// What the database says, as of the last COMMIT.
+    row: AppliedRow,
+    staged: Staged,
+    /// Outcomes of entries that were committed before a fault ended their batch: index and outcome.
+    answered: VecDeque<(u64, Outcome)>,
+    /// The latest entries and the outcome hash after each, the oldest first.
+    hashes: VecDeque<(u64, u64)>,
+}
+
+/// What the transaction at work has changed so far besides the database.
+#[derive(Debug, Default)]
+struct Staged {
+    row: AppliedRow,
+    hash: OutcomeHash,
+    hashes: Vec<(u64, u64)>,
+    /// What statements did since the last COMMIT, which a rollback would undo behind the caches.
+    effects: Effects,
+    /// Whether a rollback did so, and caches must be made anew before the next statement.
+    unsettled: Effects,
+}
+
+impl Applier {
+    /// Takes a write connection, and makes the store's own tables if the database has none.
+    ///
+    /// # Errors
+    ///
+    /// A fault if the database can't be read or written, if it is of a newer layout ([`StoreFault::Unsupported`]), or if it
+    /// holds the data of another cluster, epoch or group.
+    pub fn open(conn: Connection, identity: &StoreIdentity) -> Result<Self, StoreFault> {
+        let own = |error: rusqlite::Error| classify::own(&error);
+        let row = match AppliedRow::read(&conn)? {
+            Some(row) if row.identity != *identity => {
+                let text = format!("it belongs to {:?}, expected is {identity:?}; use another directory", row.identity);
+                return Err(StoreFault::Io(text));
+            }
+            Some(row) => row,
+            None => create(&conn, *identity).map_err(own)?,
+        };
+        let gate = Gate::install(&conn).map_err(own)?;
+        let determinism = Determinism::install(&conn).map_err(own)?;
+        let sessions = Sessions::load(&conn).map_err(own)?;
+        let reserved = Reserved::read(&conn).map_err(own)?;
+        let staged = Staged { hash: OutcomeHash::new(row.outcome_hash), row: row.clone(), ..Staged::default() };
+        let mut applier = Self {
+            db: Db::new(conn),
+            gate,
+            determinism,
+            sessions,
+            reserved,
+            schema: Schema::default(),
+            row,
+            staged,
+            answered: VecDeque::new(),
+            hashes: VecDeque::new(),
+        };
+        applier.load_schema().map_err(own)?;
+        Ok(applier)
+    }
+
+    /// Applies entries in order, each as if alone, and returns their outcomes; an entry that is no proposal has an empty
+    /// reply.
+    ///
+    /// # Errors
+    ///
+    /// The node's own trouble. What the batch did is rolled back, but for entries that already have a transaction of
+    /// their own: when the same entries come again, those are answered and not applied again.
+    pub fn apply_batch(&mut self, entries: &[Entry]) -> Result<Vec<Outcome>, StoreFault> {
+        let outcomes = self.batch(entries);
+        crate::vfs::clock::set(None);
+        outcomes
+    }
+
+    /// Where the database stands.
+    pub fn applied(&self) -> &Applied {
+        &self.row.applied
+    }
+
+    /// The applied row.
+    pub fn row(&self) -> &AppliedRow {
+        &self.row
+    }
+
+    /// The running hash of outcomes, as of the last applied entry.
+    pub fn outcome_hash(&self) -> u64 {
+        self.row.outcome_hash
+    }
+
+    /// The running hash of outcomes after the entry at `index`, if that is among the last [`HASHES_KEPT`] that were applied
+    /// since the start.
+    pub fn outcome_hash_at(&self, index: u64) -> Option<u64> {
+        let place = self.hashes.binary_search_by_key(&index, |(index, _)| *index).ok()?;
+        self.hashes.get(place).map(|(_, hash)| *hash)
+    }
+
+    /// The write connection, for checkpoints and the like between batches.
+    pub fn connection(&self) -> &Connection {
+        self.db.connection()
+    }
+}
+
+impl std::fmt::Debug for Applier {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Applier").field("row", &self.row).finish_non_exhaustive()
+    }
+}
+
+/// Makes the store's own tables.
+fn create(conn: &Connection, identity: StoreIdentity) -> rusqlite::Result<AppliedRow> {
+    let row = AppliedRow::new(identity);
+    let transaction = conn.unchecked_transaction()?;
+    for table in [applied_row::TABLE].iter().chain(&session::TABLES) {
+        conn.execute(table, [])?;
+    }
+    row.write(|values| conn.execute(applied_row::WRITE, values))?;
+    transaction.commit()?;
+    Ok(row)
+}
+
+#[cfg(test)]
+mod tests;

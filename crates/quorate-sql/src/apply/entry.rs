@@ -1,0 +1,209 @@
+//! One entry: its session, its savepoint, its commands, and what must hold at its end.
+
+use quorate_model::{
+    Command, CommandResult, Failure, FailureKind, Outcome, Proposal, Reply, SessionId, Stamp, StoreFault,
+};
+
+use super::Applier;
+use super::batch::{COMMIT, Stop};
+use crate::authorizer::Effects;
+use crate::classify::{self, Context, Trouble};
+use crate::ffi::hooks;
+use crate::session::Admission;
+use crate::{schema_check, vfs};
+
+const SAVEPOINT: &str = "SAVEPOINT entry";
+const RELEASE: &str = "RELEASE entry";
+const ROLLBACK_TO: &str = "ROLLBACK TO entry";
+
+/// Makes virtual tables write what they gathered, so that their trouble is this entry's and not the next one's.
+const FLUSH: &str = "SAVEPOINT written";
+
+/// Makes `changes()` 0: SQLite has no other way.
+const RESET_CHANGES: &str = "DELETE FROM _quorate_applied WHERE 0";
+
+/// Sessions that commands of an entry open and end; done when all of them have succeeded.
+#[derive(Debug, Default)]
+struct SessionChanges {
+    opens: bool,
+    ends: Vec<SessionId>,
+}
+
+impl Applier {
+    /// Applies a proposal.
+    pub(super) fn proposal(
+        &mut self,
+        index: u64,
+        stamp: Stamp,
+        proposal: &Proposal,
+        alone: bool,
+    ) -> Result<Outcome, Stop> {
+        let now = self.staged.row.now.max(stamp.now);
+        self.staged.row.now = now;
+        self.sessions.begin(now);
+        let admission = match proposal.origin {
+            Some(origin) => self.sessions.admit(&mut self.db, origin, now)?,
+            None => Admission::Fresh,
+        };
+        let (outcome, fresh) = match admission {
+            Admission::Answered(outcome) => (outcome, None),
+            Admission::Fresh => {
+                vfs::clock::set(Some(now));
+                (self.fresh(index, Stamp { now, ..stamp }, proposal, alone)?, proposal.origin)
+            }
+        };
+        let fresh = fresh.map(|origin| (origin, &outcome));
+        self.sessions.finish(&mut self.db, fresh).map_err(|error| classify::own(&error))?;
+        Ok(outcome)
+    }
+
+    /// Does what a proposal asks for the first time.
+    fn fresh(&mut self, index: u64, stamp: Stamp, proposal: &Proposal, alone: bool) -> Result<Outcome, Stop> {
+        if let Err(failure) = proposal.check_limits() {
+            return Ok(Err(failure));
+        }
+        if proposal.commands == [Command::Vacuum] {
+            return Ok(self.vacuum()?);
+        }
+        let mut changes = SessionChanges::default();
+        let done = self.in_savepoint(index, stamp, proposal, &mut changes);
+        if self.db.connection().is_autocommit() {
+            let failure = match done {
+                Err(Trouble::Fault(fault)) => return Err(fault.into()),
+                Err(Trouble::Failure(failure)) => failure,
+                Ok(_) => return Err(StoreFault::Io("a statement ended the transaction".to_owned()).into()),
+            };
+            if !alone {
+                return Err(Stop::Killed);
+            }
+            let effects = std::mem::take(&mut self.staged.effects);
+            self.staged.unsettled.add(effects);
+            self.begin()?;
+            return Ok(Err(failure));
+        }
+        match done {
+            Ok(results) => {
+                changes.ends.iter().for_each(|session| self.sessions.end(session.0));
+                if changes.opens {
+                    self.sessions.open(index, stamp.now);
+                }
+                Ok(Ok(Reply { results }))
+            }
+            Err(Trouble::Failure(failure)) => Ok(Err(failure)),
+            Err(Trouble::Fault(fault)) => Err(fault.into()),
+        }
+    }
+
+    /// Runs the commands of an entry; a failure leaves the transaction as it was before, if it leaves it.
+    fn in_savepoint(
+        &mut self,
+        index: u64,
+        stamp: Stamp,
+        proposal: &Proposal,
+        changes: &mut SessionChanges,
+    ) -> Result<Vec<CommandResult>, Trouble> {
+        let before = std::mem::take(&mut self.staged.effects);
+        self.own(SAVEPOINT)?;
+        self.own(RESET_CHANGES)?;
+        self.determinism.begin(self.db.connection(), stamp.seed, proposal.budget);
+        let done = self.commands(index, proposal, changes).and_then(|results| {
+            self.seal()?;
+            Ok(results)
+        });
+        let done = match done {
+            Err(Trouble::Failure(failure)) if !self.db.connection().is_autocommit() => {
+                self.own(ROLLBACK_TO)?;
+                self.own(RELEASE)?;
+                let undone = std::mem::take(&mut self.staged.effects);
+                self.settle(undone)?;
+                Err(Trouble::Failure(failure))
+            }
+            Err(trouble) => Err(trouble),
+            Ok(results) => {
+                self.own(RELEASE)?;
+                Ok(results)
+            }
+        };
+        self.staged.effects.add(before);
+        done
+    }
+
+    fn commands(
+        &mut self,
+        index: u64,
+        proposal: &Proposal,
+        changes: &mut SessionChanges,
+    ) -> Result<Vec<CommandResult>, Trouble> {
+        let mut returned = 0;
+        let mut results = Vec::with_capacity(proposal.commands.len());
+        for (number, command) in proposal.commands.iter().enumerate() {
+            results.push(match command {
+                Command::Statement(statement) => {
+                    let result = self.statement(statement, &mut returned).map_err(|trouble| match trouble {
+                        Trouble::Failure(failure) => Trouble::Failure(failure.at(number)),
+                        fault @ Trouble::Fault(_) => fault,
+                    })?;
+                    CommandResult::Statement(result)
+                }
+                Command::OpenSession => {
+                    changes.opens = true;
+                    CommandResult::Session(SessionId(index))
+                }
+                Command::CloseSession(session) => {
+                    changes.ends.push(*session);
+                    CommandResult::Done
+                }
+                Command::Vacuum => {
+                    let failure = Failure::new(FailureKind::Refused, "VACUUM can't be combined with other statements");
+                    return Err(failure.at(number).into());
+                }
+            });
+        }
+        Ok(results)
+    }
+
+    /// Checks what must hold when an entry ends.
+    fn seal(&mut self) -> Result<(), Trouble> {
+        if hooks::deferred_keys_are_open(self.db.connection()) {
+            let text = "a deferred foreign key refers to a row that does not exist";
+            return Err(Failure::new(FailureKind::ForeignKey, text).into());
+        }
+        if self.staged.effects.schema {
+            let checked = schema_check::check(self.db.connection(), &self.reserved);
+            checked.map_err(|error| classify::classify(&error, Context::default()))??;
+        }
+        if !self.schema.virtual_tables.is_empty() {
+            let failed_writes = vfs::failed_writes();
+            if let Err(error) = self.db.execute(FLUSH, []) {
+                let context = Context { write_failed: vfs::failed_writes() != failed_writes, refusal: None };
+                return Err(classify::classify(&error, context));
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs VACUUM, which needs to be outside of all transactions. Doing it twice changes nothing more, so it matters not
+    /// that it is not in the transaction of its entry.
+    fn vacuum(&mut self) -> Result<Outcome, StoreFault> {
+        self.own(COMMIT)?;
+        let failed_writes = vfs::failed_writes();
+        let done = self.db.connection().execute_batch("VACUUM");
+        self.staged.unsettled.add(Effects { schema: true, ..Effects::default() });
+        self.begin()?;
+        match done {
+            Ok(()) => Ok(Ok(Reply { results: vec![CommandResult::Done] })),
+            Err(error) => {
+                let context = Context { write_failed: vfs::failed_writes() != failed_writes, refusal: None };
+                match classify::classify(&error, context) {
+                    Trouble::Failure(failure) => Ok(Err(failure.at(0))),
+                    Trouble::Fault(fault) => Err(fault),
+                }
+            }
+        }
+    }
+
+    /// Runs one of the store's own statements.
+    pub(super) fn own(&mut self, sql: &'static str) -> Result<(), StoreFault> {
+        self.db.execute(sql, []).map(|_| ()).map_err(|error| classify::own(&error))
+    }
+}

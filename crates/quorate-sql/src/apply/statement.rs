@@ -1,0 +1,194 @@
+//! One statement: prepared or found, bound, run within the budget, and its result read by storage class.
+
+use quorate_model::limits::RETURNED_BYTES_MAX;
+use quorate_model::{Failure, FailureKind, Row, Statement, StatementResult, Value};
+use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
+
+use super::Applier;
+use crate::authorizer::{Effects, Mode};
+use crate::classify::{Context, Trouble, classify};
+use crate::ffi::database::Prepared;
+use crate::schema_check::check_columns;
+use crate::validate::text::check_single;
+use crate::vfs;
+
+/// What a value in a result counts for besides its bytes.
+const VALUE_OVERHEAD: usize = 8;
+
+/// A statement that did not end well: SQLite's error, or a failure of ours.
+enum Ended {
+    Sqlite(rusqlite::Error),
+    Failed(Failure),
+}
+
+impl From<rusqlite::Error> for Ended {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sqlite(error)
+    }
+}
+
+impl From<Failure> for Ended {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+impl Applier {
+    /// Runs a statement of an entry. `returned` counts the bytes that the entry's statements have returned.
+    pub(super) fn statement(
+        &mut self,
+        statement: &Statement,
+        returned: &mut usize,
+    ) -> Result<StatementResult, Trouble> {
+        let failed_writes = vfs::failed_writes();
+        let mut effects = Effects::default();
+        let done = self.try_statement(statement, returned, &mut effects);
+        self.gate.enter(Mode::Own);
+        let done = done.map_err(|ended| match ended {
+            Ended::Failed(failure) => failure.into(),
+            Ended::Sqlite(error) => {
+                let write_failed = vfs::failed_writes() != failed_writes;
+                classify(&error, Context { write_failed, refusal: self.gate.take_refusal() })
+            }
+        });
+        self.staged.effects.add(effects);
+        if !self.db.connection().is_autocommit() && !matches!(done, Err(Trouble::Fault(_))) {
+            self.settle(effects)?;
+        }
+        done
+    }
+
+    fn try_statement(
+        &mut self,
+        statement: &Statement,
+        returned: &mut usize,
+        effects: &mut Effects,
+    ) -> Result<StatementResult, Ended> {
+        if !self.db.holds(&statement.sql) {
+            check_single(&statement.sql)?;
+            self.gate.enter(Mode::Command);
+            let gate = &self.gate;
+            self.db.prepare(&statement.sql, |prepared| {
+                if prepared.is_explain() != 0 {
+                    let text = "EXPLAIN tells of this node; run it as a query";
+                    return Err(Ended::Failed(Failure::new(FailureKind::Refused, text)));
+                }
+                Ok(gate.effects())
+            })?;
+        }
+        let Some(mut prepared) = self.db.get(&statement.sql) else {
+            return Err(Failure::new(FailureKind::Sql, "the text holds no statement").into());
+        };
+        *effects = *prepared.note();
+        bind(&mut prepared, statement)?;
+        self.gate.enter(Mode::Running { schema: effects.schema });
+        let nested = effects.nested || !self.schema.virtual_tables.is_empty();
+        self.run_prepared(&statement.sql, nested, returned)
+    }
+
+    fn run_prepared(&mut self, sql: &str, nested: bool, returned: &mut usize) -> Result<StatementResult, Ended> {
+        self.determinism.counters().watch(self.db.connection());
+        let Some(mut prepared) = self.db.get(sql) else {
+            return Err(Failure::new(FailureKind::Sql, "the text holds no statement").into());
+        };
+        prepared.forget_steps();
+        self.determinism.budget.start(nested);
+        let rows = read_rows(&mut prepared, returned);
+        let within = self.determinism.budget.finish(prepared.steps());
+        let columns = if rows.is_ok() { prepared.columns() } else { Vec::new() };
+        prepared.clear_bindings();
+        if !within {
+            let text = "the entry needs more steps than its budget has; do less at once, or ask for a larger budget";
+            return Err(Failure {
+                sqlite_code: rusqlite::ffi::SQLITE_INTERRUPT,
+                ..Failure::new(FailureKind::Budget, text)
+            }
+            .into());
+        }
+        let rows = rows?;
+        if columns.len() > crate::schema_check::EQUAL_COLUMNS_MAX {
+            check_columns(columns.iter().map(String::as_str))?;
+        }
+        let counters = self.determinism.counters();
+        if counters.exhausted() {
+            let text =
+                "a row has the largest rowid, after which SQLite would choose rowids at random; use a smaller one";
+            return Err(Failure::new(FailureKind::RowidExhausted, text).into());
+        }
+        let conn = self.db.connection();
+        let (changes, last_insert_rowid) = (counters.changes(conn), counters.last_insert_rowid(conn));
+        Ok(StatementResult { changes, last_insert_rowid, columns, rows })
+    }
+}
+
+/// Gives the parameters their values, by number or by name; each must have exactly one.
+fn bind(prepared: &mut Prepared<'_, Effects>, statement: &Statement) -> Result<(), Ended> {
+    let (expected, given) = (prepared.parameter_count(), statement.params.len());
+    if expected != given {
+        let text = format!("the statement has {expected} parameters, {given} were given");
+        return Err(Failure::new(FailureKind::Sql, text).into());
+    }
+    let mut bound = vec![false; if statement.names.is_empty() { 0 } else { expected }];
+    for (place, value) in statement.params.iter().enumerate() {
+        let number = match statement.names.get(place) {
+            None => place + 1,
+            Some(name) => prepared
+                .parameter_number(name)
+                .ok_or_else(|| Failure::new(FailureKind::Sql, format!("the statement has no parameter {name}")))?,
+        };
+        if let Some(bound) = bound.get_mut(number.wrapping_sub(1))
+            && std::mem::replace(bound, true)
+        {
+            return Err(Failure::new(FailureKind::Sql, format!("parameter {number} was given twice")).into());
+        }
+        prepared.bind(number, Bound(value))?;
+    }
+    Ok(())
+}
+
+/// A value that SQLite copies.
+struct Bound<'a>(&'a Value);
+
+impl ToSql for Bound<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(match self.0 {
+            Value::Null => ValueRef::Null,
+            Value::Integer(value) => ValueRef::Integer(*value),
+            Value::Real(value) => ValueRef::Real(*value),
+            Value::Text(text) => ValueRef::Text(text.as_bytes()),
+            Value::Blob(bytes) => ValueRef::Blob(bytes),
+        }))
+    }
+}
+
+fn read_rows(prepared: &mut Prepared<'_, Effects>, returned: &mut usize) -> Result<Vec<Row>, Ended> {
+    let width = prepared.column_count();
+    let mut result = Vec::new();
+    let mut rows = prepared.rows();
+    while let Some(row) = rows.next()? {
+        let mut values = Vec::with_capacity(width);
+        for column in 0..width {
+            let value = value(row.get_ref(column)?);
+            *returned = returned.saturating_add(value.size()).saturating_add(VALUE_OVERHEAD);
+            values.push(value);
+        }
+        if *returned > RETURNED_BYTES_MAX {
+            let text =
+                format!("the entry returns more than {RETURNED_BYTES_MAX} bytes; return less, or query afterwards");
+            return Err(Failure::new(FailureKind::TooBig, text).into());
+        }
+        result.push(values);
+    }
+    Ok(result)
+}
+
+/// A value by its storage class. Text that is not UTF-8 gets replacement characters.
+fn value(value: ValueRef<'_>) -> Value {
+    match value {
+        ValueRef::Null => Value::Null,
+        ValueRef::Integer(value) => Value::Integer(value),
+        ValueRef::Real(value) => Value::Real(value),
+        ValueRef::Text(text) => Value::Text(String::from_utf8_lossy(text).into_owned()),
+        ValueRef::Blob(bytes) => Value::Blob(bytes.to_vec()),
+    }
+}

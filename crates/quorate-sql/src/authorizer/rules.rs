@@ -1,0 +1,232 @@
+//! What is denied, and why.
+//!
+//! A command must do the same on every node, so it may see nothing of this node and nothing that depends on where
+//! batches end: no files, no connection settings, no page numbers, no shadow tables, no tables of the store itself.
+
+use rusqlite::ffi;
+
+use super::{Mode, Seen};
+use crate::ffi::hooks::Access;
+
+/// What names of the store's own tables begin with.
+pub(crate) const RESERVED: &str = "_quorate_";
+
+/// Modules that commands may make tables of: those whose content is a function of the commands.
+const MODULES: [&str; 3] = ["fts5", "rtree", "rtree_i32"];
+
+/// Functions that reach outside of the data, or tell of this node.
+const FUNCTIONS: [&str; 7] = [
+    "load_extension",
+    "fts3_tokenizer",
+    "fts5_source_id",
+    "sqlite_version",
+    "sqlite_source_id",
+    "sqlite_compileoption_used",
+    "sqlite_compileoption_get",
+];
+
+/// Tables that SQLite makes up from the state of this process or from pages.
+const NODE_TABLES: [&str; 7] =
+    ["dbstat", "sqlite_dbpage", "sqlite_stmt", "bytecode", "tables_used", "sqlite_memstat", "fts3tokenize"];
+
+/// Pragmas that tell of the schema, also as table functions (`pragma_table_info`).
+const SCHEMA_PRAGMAS: [&str; 6] =
+    ["table_info", "table_xinfo", "index_list", "index_info", "index_xinfo", "foreign_key_list"];
+
+/// Numbers in the file's header that belong to the application and change with the transaction.
+const HEADER_PRAGMAS: [&str; 2] = ["user_version", "application_id"];
+
+/// Pragmas that virtual tables need inside, in any mode.
+const NESTED_PRAGMAS: [&str; 2] = ["data_version", "page_size"];
+
+/// More pragmas that a query may ask, none of which changes anything.
+const QUERY_PRAGMAS: [&str; 9] = [
+    "table_list",
+    "database_list",
+    "collation_list",
+    "function_list",
+    "module_list",
+    "compile_options",
+    "page_count",
+    "freelist_count",
+    "schema_version",
+];
+
+/// Pragmas that a query may ask, with an argument or without.
+const CHECKS: [&str; 3] = ["foreign_key_check", "integrity_check", "quick_check"];
+
+/// Why a query that writes is refused.
+pub(crate) const WRITE_IN_QUERY: &str = "a query can't write; use `execute`";
+
+/// Why something is refused.
+type Refusal = String;
+
+/// Remembers what a command does besides reading and writing rows.
+pub(super) fn note(access: &Access<'_>, seen: &mut Seen) {
+    let statistics = access.first.is_some_and(is_statistics);
+    let effects = &mut seen.effects;
+    seen.drops |= matches!(access.action, ffi::SQLITE_DROP_INDEX..=ffi::SQLITE_DROP_VIEW | ffi::SQLITE_DROP_VTABLE);
+    seen.drops |= access.action == ffi::SQLITE_ALTER_TABLE;
+    match access.action {
+        ffi::SQLITE_CREATE_INDEX
+        | ffi::SQLITE_CREATE_TABLE
+        | ffi::SQLITE_CREATE_TRIGGER
+        | ffi::SQLITE_CREATE_VIEW
+        | ffi::SQLITE_CREATE_VTABLE
+        | ffi::SQLITE_DROP_INDEX
+        | ffi::SQLITE_DROP_TABLE
+        | ffi::SQLITE_DROP_TRIGGER
+        | ffi::SQLITE_DROP_VIEW
+        | ffi::SQLITE_DROP_VTABLE
+        | ffi::SQLITE_ALTER_TABLE
+        | ffi::SQLITE_REINDEX => {
+            effects.schema = true;
+            effects.nested = true;
+            effects.statistics |= statistics;
+        }
+        ffi::SQLITE_ANALYZE => effects.statistics = true,
+        ffi::SQLITE_DELETE => effects.statistics |= statistics,
+        ffi::SQLITE_READ => effects.nested |= access.first.is_some_and(|name| pragma_table(name).is_some()),
+        _ => {}
+    }
+}
+
+/// Whether it is allowed.
+pub(super) fn decide(access: &Access<'_>, mode: Mode, seen: &Seen) -> Result<(), Refusal> {
+    if matches!(access.action, ffi::SQLITE_CREATE_TEMP_INDEX..=ffi::SQLITE_CREATE_TEMP_VIEW)
+        || matches!(access.action, ffi::SQLITE_DROP_TEMP_INDEX..=ffi::SQLITE_DROP_TEMP_VIEW)
+    {
+        return refuse("temporary objects live on one node only; use an ordinary table, or WITH for one statement");
+    }
+    match access.action {
+        ffi::SQLITE_ATTACH | ffi::SQLITE_DETACH if matches!(mode, Mode::Running { .. }) => {
+            refuse("VACUUM can't be combined with other statements; send it alone")
+        }
+        ffi::SQLITE_ATTACH | ffi::SQLITE_DETACH => {
+            refuse("ATTACH and DETACH are not allowed: other files are not replicated")
+        }
+        ffi::SQLITE_TRANSACTION | ffi::SQLITE_SAVEPOINT => refuse(
+            "BEGIN, COMMIT, ROLLBACK and SAVEPOINT are not allowed: send statements that belong together as a batch",
+        ),
+        ffi::SQLITE_PRAGMA => pragma(access, mode),
+        ffi::SQLITE_FUNCTION => function(access, mode),
+        ffi::SQLITE_SELECT | ffi::SQLITE_RECURSIVE => Ok(()),
+        ffi::SQLITE_READ => read(access, mode, seen),
+        _ if mode == Mode::Query => refuse(WRITE_IN_QUERY),
+        _ => write(access),
+    }
+}
+
+fn function(access: &Access<'_>, mode: Mode) -> Result<(), Refusal> {
+    let name = access.second.unwrap_or_default();
+    let forbidden = if mode == Mode::Query { FUNCTIONS.get(..2).unwrap_or_default() } else { &FUNCTIONS };
+    if among(name, forbidden) {
+        return refuse(format!("{name}() is not allowed: what it does or returns depends on the node"));
+    }
+    Ok(())
+}
+
+fn pragma(access: &Access<'_>, mode: Mode) -> Result<(), Refusal> {
+    let name = access.first.unwrap_or_default();
+    if among(name, &SCHEMA_PRAGMAS) || among(name, &NESTED_PRAGMAS) && access.second.is_none() && mode != Mode::Command
+    {
+        return Ok(());
+    }
+    if among(name, &HEADER_PRAGMAS) && (mode != Mode::Query || access.second.is_none()) {
+        return Ok(());
+    }
+    if mode == Mode::Query && (among(name, &CHECKS) || among(name, &QUERY_PRAGMAS) && access.second.is_none()) {
+        return Ok(());
+    }
+    if name.eq_ignore_ascii_case("page_size") && access.second.is_none() {
+        return Ok(());
+    }
+    refuse(format!("PRAGMA {name} is not allowed here: settings belong to the store and must be equal on all nodes"))
+}
+
+fn read(access: &Access<'_>, mode: Mode, seen: &Seen) -> Result<(), Refusal> {
+    let table = access.first.unwrap_or_default();
+    if mode == Mode::Query {
+        return Ok(());
+    }
+    if is_reserved(table) {
+        return reserved(table);
+    }
+    if is_schema(table) && access.second.is_some_and(|column| column.eq_ignore_ascii_case("rootpage")) {
+        // SQLite itself reads it while it drops, and when it has changed the schema; no SELECT can come with that, but for
+        // FTS5 tables over the schema, which the schema check refuses.
+        if !seen.drops && !matches!(mode, Mode::Running { schema: true }) {
+            return refuse(format!("{table}.rootpage differs between nodes; name the columns that you need"));
+        }
+    }
+    if mode != Mode::Command {
+        return Ok(());
+    }
+    if among(table, &NODE_TABLES) {
+        return refuse(format!("{table} tells of one node; read it by a query"));
+    }
+    if pragma_table(table).is_some_and(|pragma| !among(pragma, &SCHEMA_PRAGMAS)) {
+        return refuse(format!("{table} tells of one node; read it by a query"));
+    }
+    if seen.shadows.contains(&table.to_ascii_lowercase()) {
+        return refuse(format!(
+            "{table} is the inside of a virtual table and differs between nodes; read it by a query"
+        ));
+    }
+    Ok(())
+}
+
+fn write(access: &Access<'_>) -> Result<(), Refusal> {
+    if access.database.is_some_and(|name| name.eq_ignore_ascii_case("temp")) {
+        return refuse("temporary objects live on one node only; use an ordinary table");
+    }
+    for name in [access.first, access.second].into_iter().flatten() {
+        if is_reserved(name) {
+            return reserved(name);
+        }
+    }
+    let table = access.first.unwrap_or_default();
+    if matches!(access.action, ffi::SQLITE_INSERT | ffi::SQLITE_UPDATE) && is_statistics(table) {
+        return refuse(format!("only ANALYZE may write to {table}: plans must be equal on all nodes"));
+    }
+    if matches!(access.action, ffi::SQLITE_CREATE_VTABLE) {
+        let module = access.second.unwrap_or_default();
+        if !among(module, &MODULES) {
+            return refuse(format!("the module {module} is not allowed; there are {}", MODULES.join(", ")));
+        }
+    }
+    Ok(())
+}
+
+fn reserved(name: &str) -> Result<(), Refusal> {
+    refuse(format!("{name}: names that begin with {RESERVED} belong to the store"))
+}
+
+fn refuse(text: impl Into<String>) -> Result<(), Refusal> {
+    Err(text.into())
+}
+
+/// Whether a name belongs to the store.
+pub(crate) fn is_reserved(name: &str) -> bool {
+    starts_with(name, RESERVED)
+}
+
+fn is_statistics(name: &str) -> bool {
+    starts_with(name, "sqlite_stat")
+}
+
+fn is_schema(name: &str) -> bool {
+    among(name, &["sqlite_master", "sqlite_schema", "sqlite_temp_master", "sqlite_temp_schema"])
+}
+
+fn pragma_table(name: &str) -> Option<&str> {
+    if starts_with(name, "pragma_") { name.get("pragma_".len()..) } else { None }
+}
+
+fn starts_with(name: &str, prefix: &str) -> bool {
+    name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
+}
+
+fn among(name: &str, names: &[&str]) -> bool {
+    names.iter().any(|other| other.eq_ignore_ascii_case(name))
+}

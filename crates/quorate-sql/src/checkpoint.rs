@@ -1,0 +1,230 @@
+//! Checkpoints: when the `-wal` is copied into the main file, and by whom.
+//!
+//! For space, the checkpointer copies beside the writer and syncs the main file; what came meanwhile is copied in a
+//! short turn on the write connection, so that no write waits long. When nothing was applied for a while the `-wal` is
+//! emptied. Every checkpoint first syncs the whole `-wal`: what was applied before is then durable without the log.
+//!
+//! Invariants:
+//! - Who runs a checkpoint, or relies on none being run, has the pass of the [`Gate`]; there is one.
+//! - Nobody waits for readers but for a bounded time, and nothing blocks new ones.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use quorate_env::Instant;
+use quorate_env::signal::Signal;
+use quorate_env::worker::{Step, Worker};
+use quorate_model::{Applied, StoreFault};
+use rusqlite::{Connection, ffi};
+
+use crate::connection::{self, Attached};
+use crate::ffi::control::{self, Checkpointed};
+use crate::generation::Generation;
+use crate::store::shared::{Shared, Stop};
+
+/// How often the checkpointer looks around unasked.
+const TICK: Duration = Duration::from_secs(1);
+
+/// How soon a checkpoint is tried again that readers or an image kept from coming to its end.
+const RETRY: Duration = Duration::from_millis(50);
+
+/// How long a checkpoint in the writer's turn waits for readers.
+pub(crate) const FULL_WAIT: Duration = Duration::from_millis(20);
+
+/// What may be left of the `-wal` for the writer's turn; more is copied beside the writer first.
+const TURN_BYTES: u64 = 4 << 20;
+
+/// How often the `-wal` is copied beside the writer before its turn, however much is left.
+const ROUNDS_MAX: usize = 3;
+
+/// Lets one at a time run checkpoints, or keep them from running.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    taken: AtomicBool,
+    checkpointer: Signal,
+}
+
+/// The right to run checkpoints. Whoever has it knows that nobody else runs one.
+#[derive(Debug)]
+pub(crate) struct Pass(Arc<Gate>);
+
+impl Gate {
+    pub(crate) fn new(checkpointer: Signal) -> Self {
+        Self { taken: AtomicBool::new(false), checkpointer }
+    }
+
+    /// The pass, unless somebody has it.
+    pub(crate) fn try_enter(self: &Arc<Self>) -> Option<Pass> {
+        (!self.taken.swap(true, Ordering::AcqRel)).then(|| Pass(Arc::clone(self)))
+    }
+}
+
+impl Drop for Pass {
+    fn drop(&mut self) {
+        self.0.taken.store(false, Ordering::Release);
+        self.0.checkpointer.wake();
+    }
+}
+
+impl Checkpointed {
+    /// Whether the main file is now the database at its last commit.
+    pub(crate) fn is_complete(self) -> bool {
+        self.frames >= 0 && self.frames == self.copied
+    }
+
+    /// Tells waiting, which is normal, from trouble.
+    pub(crate) fn verdict(self) -> Result<(), StoreFault> {
+        let text = || rusqlite::ffi::code_to_str(self.code).to_owned();
+        match self.code & 0xff {
+            ffi::SQLITE_OK | ffi::SQLITE_BUSY | ffi::SQLITE_LOCKED => Ok(()),
+            ffi::SQLITE_FULL => Err(StoreFault::Full(text())),
+            ffi::SQLITE_CORRUPT | ffi::SQLITE_NOTADB => Err(StoreFault::Damaged(text())),
+            _ => Err(StoreFault::Io(text())),
+        }
+    }
+}
+
+/// Makes everything applied so far durable by a sync of the `-wal`.
+pub(crate) fn sync(shared: &Shared) -> Result<(), StoreFault> {
+    let applied = shared.applied();
+    shared.generations.current().sync_wal().map_err(io_fault)?;
+    shared.is_durable(applied);
+    Ok(())
+}
+
+/// A checkpoint for space: beside the writer, then a short one in its turn. Says whether it came to the end.
+pub(crate) fn space(shared: &Shared, _pass: &Pass, beside: &Attached) -> Result<bool, StoreFault> {
+    let generation = beside.generation();
+    for _ in 0..ROUNDS_MAX {
+        let before = generation.wal_bytes();
+        sync(shared)?;
+        control::checkpoint(beside, ffi::SQLITE_CHECKPOINT_PASSIVE).verdict()?;
+        generation.sync_main().map_err(io_fault)?;
+        if generation.wal_bytes().saturating_sub(before) < TURN_BYTES {
+            break;
+        }
+    }
+    // Waiting for readers a little gives them less room to starve checkpoints for ever.
+    let is_behind = generation.wal_bytes() >= shared.options.checkpoint_bytes.saturating_mul(2);
+    let mode = if is_behind { ffi::SQLITE_CHECKPOINT_FULL } else { ffi::SQLITE_CHECKPOINT_PASSIVE };
+    in_turn(shared, generation, mode, FULL_WAIT).map(|result| result.is_some_and(|(done, _)| done.is_complete()))
+}
+
+/// Empties the `-wal` if nobody reads from it, without waiting for anyone.
+pub(crate) fn empty_wal(shared: &Shared, _pass: &Pass) -> Result<(), StoreFault> {
+    in_turn(shared, &shared.generations.current(), ffi::SQLITE_CHECKPOINT_TRUNCATE, Duration::ZERO).map(drop)
+}
+
+/// A checkpoint in the writer's turn, between transactions, and where the store stands there; `None` when this
+/// generation is no longer the one that is written.
+pub(crate) fn in_turn(
+    shared: &Shared,
+    generation: &Generation,
+    mode: i32,
+    wait: Duration,
+) -> Result<Option<(Checkpointed, Applied)>, StoreFault> {
+    let visited = shared.turn.visit(|core| {
+        let core = core.as_ref().filter(|core| core.generation().number() == generation.number());
+        core.map(|core| core.checkpoint(mode, wait).map(|done| (done, core.applied().clone())))
+    });
+    let Some((done, applied)) = visited.transpose()? else { return Ok(None) };
+    done.verdict()?;
+    if done.is_complete() {
+        shared.is_durable(applied.clone());
+    }
+    Ok(Some((done, applied)))
+}
+
+fn io_fault(error: std::io::Error) -> StoreFault {
+    StoreFault::Io(error.to_string())
+}
+
+/// Runs checkpoints for space, and when idle.
+pub(crate) struct Checkpointer {
+    shared: Arc<Shared>,
+    beside: Option<Attached>,
+    /// The `-wal`'s length after a complete checkpoint: nothing is to be done while it stays.
+    done_at: Option<(u64, u64)>,
+    synced_once: bool,
+    seen: u64,
+    quiet_since: Instant,
+}
+
+impl Checkpointer {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        let seen = shared.applied().index();
+        Self { shared, beside: None, done_at: None, synced_once: false, seen, quiet_since: Instant::now() }
+    }
+
+    fn look(&mut self) -> Result<Step, StoreFault> {
+        self.shared.readers.expire();
+        if !self.synced_once {
+            sync(&self.shared)?;
+            self.synced_once = true;
+        }
+        let generation = self.shared.generations.current();
+        self.beside = self.beside.take().filter(|conn| conn.generation().number() == generation.number());
+        if self.is_due(&generation) {
+            return self.space(&generation);
+        }
+        let shared = Arc::clone(&self.shared);
+        if self.is_idle()
+            && generation.wal_file_bytes().is_ok_and(|bytes| bytes > 0)
+            && let Some(pass) = shared.gate.try_enter()
+        {
+            space(&shared, &pass, self.beside(&generation)?)?;
+            empty_wal(&shared, &pass)?;
+        }
+        Ok(Step::WaitFor(TICK.min(self.shared.options.idle_after)))
+    }
+
+    fn is_due(&self, generation: &Generation) -> bool {
+        let bytes = generation.wal_bytes();
+        let is_done = self.done_at == Some((generation.number(), bytes));
+        !is_done && bytes > 0 && (bytes >= self.shared.options.checkpoint_bytes || self.shared.is_full())
+    }
+
+    /// Whether nothing was applied for a while.
+    fn is_idle(&mut self) -> bool {
+        let (now, applied) = (Instant::now(), self.shared.applied().index());
+        if applied != self.seen {
+            self.seen = applied;
+            self.quiet_since = now;
+        }
+        now.saturating_duration_since(self.quiet_since) >= self.shared.options.idle_after
+    }
+
+    fn space(&mut self, generation: &Arc<Generation>) -> Result<Step, StoreFault> {
+        let shared = Arc::clone(&self.shared);
+        let Some(pass) = shared.gate.try_enter() else { return Ok(Step::WaitFor(RETRY)) };
+        let beside = self.beside(generation)?;
+        let is_complete = space(&shared, &pass, beside)?;
+        self.done_at = is_complete.then(|| (generation.number(), generation.wal_bytes()));
+        Ok(Step::WaitFor(RETRY))
+    }
+
+    /// The connection beside the writer, to the generation in force; one to an earlier is gone already.
+    fn beside(&mut self, generation: &Arc<Generation>) -> Result<&Attached, StoreFault> {
+        let beside = match self.beside.take() {
+            Some(beside) => beside,
+            None => connection::open_checkpointer(generation).map_err(|error| StoreFault::Io(error.to_string()))?,
+        };
+        Ok(self.beside.insert(beside))
+    }
+}
+
+impl Worker for Checkpointer {
+    fn run_once(&mut self) -> Step {
+        if self.shared.stop() != Stop::Running {
+            return Step::Done;
+        }
+        if self.shared.final_fault().is_some() {
+            return Step::WaitFor(TICK);
+        }
+        self.look().unwrap_or_else(|fault| {
+            self.shared.report_unless_full(&fault);
+            Step::WaitFor(TICK)
+        })
+    }
+}

@@ -1,0 +1,161 @@
+//! Whose trouble an error of SQLite is: the statement's, so that it is an outcome and equal on all nodes, or the node's.
+//!
+//! The extended code decides, with two exceptions: what left marks of its own ([`Context`]) is known better than by its
+//! code, and `SQLITE_FULL` stands for a full disk as well as for a table without free rowids, told apart by whether a
+//! write failed.
+
+use quorate_model::{Failure, FailureKind, StoreFault};
+use rusqlite::{Error, ffi};
+
+/// Bytes of an error's text that are kept: texts of users may be in it.
+pub const MESSAGE_BYTES_MAX: usize = 2048;
+
+/// What an error means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// The statement's: an outcome.
+    Failure(Failure),
+    /// The node's: never an outcome.
+    Fault(StoreFault),
+}
+
+impl From<Failure> for Trouble {
+    fn from(failure: Failure) -> Self {
+        Self::Failure(failure)
+    }
+}
+
+impl From<StoreFault> for Trouble {
+    fn from(fault: StoreFault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+/// What is known of an error besides its code.
+#[derive(Clone, Debug, Default)]
+pub struct Context {
+    /// Whether a write to a file failed meanwhile.
+    pub write_failed: bool,
+    /// What the authorizer said.
+    pub refusal: Option<String>,
+}
+
+/// Whose trouble the error of a user's statement is.
+pub fn classify(error: &Error, context: Context) -> Trouble {
+    let (code, message) = describe(error);
+    if let Some(fault) = fault(code, context.write_failed, &message) {
+        return Trouble::Fault(fault);
+    }
+    let (kind, message) = match context.refusal {
+        Some(refusal) => (FailureKind::Refused, refusal),
+        None => (kind(code), message),
+    };
+    Trouble::Failure(Failure { kind, sqlite_code: code, command: None, message: shortened(message) })
+}
+
+/// An error of the store's own statements, or of a COMMIT: always the node's.
+pub fn own(error: &Error) -> StoreFault {
+    let (code, message) = describe(error);
+    match code & 0xff {
+        ffi::SQLITE_FULL => StoreFault::Full(message),
+        ffi::SQLITE_CORRUPT | ffi::SQLITE_NOTADB => StoreFault::Damaged(message),
+        _ => StoreFault::Io(message),
+    }
+}
+
+/// The node's trouble behind a code, if it is one.
+fn fault(code: i32, write_failed: bool, message: &str) -> Option<StoreFault> {
+    let text = || format!("{message} (code {code})");
+    match code {
+        // What virtual tables find wrong in their content, and rows that a sequence can't number, is data.
+        ffi::SQLITE_CORRUPT_VTAB | ffi::SQLITE_CORRUPT_SEQUENCE | ffi::SQLITE_LOCKED_VTAB => return None,
+        _ => {}
+    }
+    match code & 0xff {
+        ffi::SQLITE_FULL if write_failed => Some(StoreFault::Full(text())),
+        ffi::SQLITE_CORRUPT | ffi::SQLITE_NOTADB => Some(StoreFault::Damaged(text())),
+        ffi::SQLITE_INTERNAL
+        | ffi::SQLITE_PERM
+        | ffi::SQLITE_BUSY
+        | ffi::SQLITE_LOCKED
+        | ffi::SQLITE_NOMEM
+        | ffi::SQLITE_READONLY
+        | ffi::SQLITE_INTERRUPT
+        | ffi::SQLITE_IOERR
+        | ffi::SQLITE_CANTOPEN
+        | ffi::SQLITE_PROTOCOL
+        | ffi::SQLITE_SCHEMA
+        | ffi::SQLITE_MISUSE
+        | ffi::SQLITE_NOLFS => Some(StoreFault::Io(text())),
+        _ => None,
+    }
+}
+
+fn kind(code: i32) -> FailureKind {
+    match code & 0xff {
+        ffi::SQLITE_CONSTRAINT => FailureKind::Constraint,
+        ffi::SQLITE_TOOBIG => FailureKind::TooBig,
+        ffi::SQLITE_AUTH => FailureKind::Refused,
+        ffi::SQLITE_FULL => FailureKind::RowidExhausted,
+        _ => FailureKind::Sql,
+    }
+}
+
+/// The extended code and the text. What rusqlite finds by itself has the code of a plain error.
+fn describe(error: &Error) -> (i32, String) {
+    match error {
+        Error::SqliteFailure(code, text) => {
+            (code.extended_code, text.clone().unwrap_or_else(|| ffi::code_to_str(code.extended_code).to_owned()))
+        }
+        Error::SqlInputError { error, msg, .. } => (error.extended_code, msg.clone()),
+        other => (ffi::SQLITE_ERROR, other.to_string()),
+    }
+}
+
+fn shortened(mut message: String) -> String {
+    if message.len() > MESSAGE_BYTES_MAX {
+        let end = (0..=MESSAGE_BYTES_MAX).rev().find(|at| message.is_char_boundary(*at)).unwrap_or(0);
+        message.truncate(end);
+        message.push_str("...");
+    }
+    message
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::panic, reason = "tests")]
+
+    use super::*;
+
+    fn code(code: i32) -> Error {
+        Error::SqliteFailure(ffi::Error::new(code), None)
+    }
+
+    #[test]
+    fn codes_of_data_are_outcomes_and_codes_of_the_node_are_not() {
+        let data = [1, 4, 12, 18, 19, 20, 25, 267, 523, 518, 787, 1555, 1811, 2067];
+        let node = [2, 3, 5, 6, 7, 8, 9, 10, 11, 14, 15, 17, 21, 22, 26, 261, 262, 266, 522, 778, 779, 3338];
+        for number in data {
+            assert!(matches!(classify(&code(number), Context::default()), Trouble::Failure(_)), "{number}");
+        }
+        for number in node {
+            assert!(matches!(classify(&code(number), Context::default()), Trouble::Fault(_)), "{number}");
+        }
+    }
+
+    #[test]
+    fn full_is_the_disk_only_if_a_write_failed() {
+        let full = code(ffi::SQLITE_FULL);
+        let failed = Context { write_failed: true, refusal: None };
+        assert!(matches!(classify(&full, failed), Trouble::Fault(StoreFault::Full(_))));
+        let Trouble::Failure(failure) = classify(&full, Context::default()) else { panic!("a fault") };
+        assert_eq!(failure.kind, FailureKind::RowidExhausted);
+    }
+
+    #[test]
+    fn long_messages_are_cut_between_characters() {
+        let long = Error::SqliteFailure(ffi::Error::new(1), Some("ä".repeat(MESSAGE_BYTES_MAX)));
+        let Trouble::Failure(failure) = classify(&long, Context::default()) else { panic!("a fault") };
+        assert!(failure.message.len() <= MESSAGE_BYTES_MAX + 3 && failure.message.ends_with("ä..."));
+    }
+}

@@ -1,0 +1,54 @@
+//! Makes the write connection deterministic: what a command computes is a function of the data and of its entry's stamp.
+//!
+//! The clock is the VFS's ([`clock`](crate::vfs::clock)). Here are the rest: `random()` and `randomblob()` draw from the
+//! entry's seed ([`random`]); `changes()`, `total_changes()` and `last_insert_rowid()` start anew at each entry
+//! ([`counters`]); a rowid at the maximum is noticed, after which SQLite would draw rowids at random ([`counters`]); and
+//! the work of an entry is bounded by counting, not by time ([`budget`]).
+//!
+//! Invariant: [`Determinism::begin`] makes everything here as on a connection that was just opened.
+
+use std::sync::Arc;
+
+use rusqlite::Connection;
+
+use crate::ffi::hooks;
+
+pub mod budget;
+pub mod counters;
+pub mod random;
+
+use budget::Budget;
+use counters::Counters;
+use random::Random;
+
+/// What was installed on a connection.
+#[derive(Debug)]
+pub struct Determinism {
+    random: Arc<Random>,
+    counters: Arc<Counters>,
+    /// Bounds the work of an entry.
+    pub budget: Arc<Budget>,
+}
+
+impl Determinism {
+    /// Installs everything, once for a connection.
+    pub fn install(conn: &Connection) -> rusqlite::Result<Self> {
+        Ok(Self { random: Random::install(conn)?, counters: Counters::install(conn)?, budget: Budget::install(conn)? })
+    }
+
+    /// Begins an entry. `changes()` is for the caller to reset, by a statement that changes nothing.
+    pub fn begin(&self, conn: &Connection, seed: u64, budget: u64) {
+        self.random.seed(seed);
+        hooks::set_last_insert_rowid(conn, 0);
+        self.counters.begin(conn);
+        self.budget.begin(budget);
+    }
+
+    /// What was counted since the last [`Counters::watch`].
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,71 @@
+//! What SQLite counts about changes, made to start anew at each entry, and what its update hook tells.
+//!
+//! SQLite's counters outlive transactions and even rollbacks, so without this an entry would see what ran before it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use rusqlite::Connection;
+use rusqlite::functions::FunctionFlags;
+
+use crate::ffi::hooks;
+
+/// Counters of one connection.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// `total_changes()` when the entry began.
+    base: AtomicU64,
+    /// The same when the statement began.
+    before: AtomicU64,
+    inserted: AtomicBool,
+    exhausted: AtomicBool,
+}
+
+impl Counters {
+    pub(super) fn install(conn: &Connection) -> rusqlite::Result<Arc<Self>> {
+        let counters = Arc::new(Self::default());
+        let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_INNOCUOUS;
+        let base = Arc::clone(&counters);
+        conn.create_scalar_function("total_changes", 0, flags, move |context| {
+            let total = hooks::total_changes(context)?.wrapping_sub(base.base.load(Ordering::Relaxed));
+            Ok(total.cast_signed())
+        })?;
+        let watch = Arc::clone(&counters);
+        hooks::set_update_hook(conn, move |inserted, rowid| {
+            if inserted {
+                watch.inserted.store(true, Ordering::Relaxed);
+            }
+            if rowid == i64::MAX {
+                watch.exhausted.store(true, Ordering::Relaxed);
+            }
+        })?;
+        Ok(counters)
+    }
+
+    pub(super) fn begin(&self, conn: &Connection) {
+        self.base.store(conn.total_changes(), Ordering::Relaxed);
+    }
+
+    /// Begins a statement.
+    pub fn watch(&self, conn: &Connection) {
+        self.before.store(conn.total_changes(), Ordering::Relaxed);
+        self.inserted.store(false, Ordering::Relaxed);
+        self.exhausted.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether the statement wrote a row with the largest rowid.
+    pub fn exhausted(&self) -> bool {
+        self.exhausted.load(Ordering::Relaxed)
+    }
+
+    /// Rows that the statement itself changed, without those that its triggers changed.
+    pub fn changes(&self, conn: &Connection) -> u64 {
+        // A statement that changes nothing at all may leave the count of the one before it.
+        if conn.total_changes() == self.before.load(Ordering::Relaxed) { 0 } else { conn.changes() }
+    }
+
+    /// The rowid that the statement inserted last, or 0.
+    pub fn last_insert_rowid(&self, conn: &Connection) -> i64 {
+        if self.inserted.load(Ordering::Relaxed) { conn.last_insert_rowid() } else { 0 }
+    }
+}

@@ -1,0 +1,83 @@
+//! Why a store can't be opened.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use quorate_model::StoreFault;
+
+use crate::options::StoreIdentity;
+use crate::vfs::VfsError;
+
+/// Why a store, or a connection to its database, can't be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The directory is in use.
+    #[error("{0} is in use by another process; stop it first")]
+    InUse(PathBuf),
+    /// A file operation failed.
+    #[error("{path}: {source}")]
+    Disk {
+        /// On what.
+        path: PathBuf,
+        /// How.
+        source: io::Error,
+    },
+    /// SQLite could not open or prepare the database.
+    #[error("{path}: {source}")]
+    Sqlite {
+        /// The database.
+        path: PathBuf,
+        /// How.
+        source: rusqlite::Error,
+    },
+    /// The directory does not hold what it should.
+    #[error("{path}: {problem}")]
+    Layout {
+        /// Where.
+        path: PathBuf,
+        /// What is wrong, and what to do.
+        problem: String,
+    },
+    /// The database holds the data of another cluster, epoch or group.
+    #[error("the database belongs to {found:?}, not to {expected:?}; give this node a directory of its own")]
+    Identity {
+        /// Whose data was expected.
+        expected: StoreIdentity,
+        /// Whose it is.
+        found: StoreIdentity,
+    },
+    /// SQLite does not behave as this crate needs it.
+    #[error("this SQLite can't be used: {0}")]
+    Unsuitable(String),
+    /// The VFS could not be made.
+    #[error(transparent)]
+    Vfs(#[from] VfsError),
+    /// What the store itself found.
+    #[error(transparent)]
+    Fault(#[from] StoreFault),
+}
+
+impl OpenError {
+    /// Whether opening again may succeed without help.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::InUse(_) | Self::Disk { .. } | Self::Sqlite { .. } => true,
+            Self::Fault(fault) => fault.is_retryable(),
+            Self::Layout { .. } | Self::Identity { .. } | Self::Unsuitable(_) | Self::Vfs(_) => false,
+        }
+    }
+
+    pub(crate) fn disk(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_path_buf();
+        |source| Self::Disk { path, source }
+    }
+
+    pub(crate) fn sqlite(path: &Path) -> impl FnOnce(rusqlite::Error) -> Self {
+        let path = path.to_path_buf();
+        |source| Self::Sqlite { path, source }
+    }
+
+    pub(crate) fn layout(path: &Path, problem: impl Into<String>) -> Self {
+        Self::Layout { path: path.to_path_buf(), problem: problem.into() }
+    }
+}

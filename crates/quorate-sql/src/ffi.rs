@@ -1,0 +1,12 @@
+//! Everything of SQLite's C interface that has no safe form: the only `unsafe` code of the crate.
+//!
+//! Invariants: what leaves these modules is safe to use in any order; no callback panics, since a panic would have to
+//! cross C frames.
+
+#![expect(unsafe_code, reason = "SQLite's VFS, checkpoint and test-control interfaces exist only in C")]
+
+pub(crate) mod control;
+pub(crate) mod database;
+mod file;
+pub(crate) mod hooks;
+pub(crate) mod vfs;

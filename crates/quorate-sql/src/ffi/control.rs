@@ -1,0 +1,70 @@
+//! Calls on connections that rusqlite does not offer: checkpoints, the optimizer's mask, the local-time hook.
+
+use std::ffi::{c_int, c_void};
+use std::sync::Once;
+
+use rusqlite::{Connection, ffi};
+
+use crate::vfs::clock;
+
+/// SQLite's internal bit for the use of STAT4 samples (`SQLITE_Stat4` of sqliteInt.h). A test shows that it does what
+/// is expected of it; a new SQLite must pass that test.
+const OPTIMIZATION_STAT4: c_int = 0x800;
+
+/// How far a checkpoint came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Checkpointed {
+    /// SQLite's extended result code.
+    pub code: i32,
+    /// Frames in the `-wal`, or -1.
+    pub frames: i32,
+    /// How many of them are in the main file, or -1.
+    pub copied: i32,
+}
+
+/// Runs a checkpoint in one of SQLite's `SQLITE_CHECKPOINT_*` modes.
+pub(crate) fn checkpoint(conn: &Connection, mode: i32) -> Checkpointed {
+    let (mut frames, mut copied) = (-1, -1);
+    // SAFETY: the handle is open as long as `conn` is borrowed, the name ends with NUL, and both places are valid.
+    let code = unsafe {
+        ffi::sqlite3_wal_checkpoint_v2(conn.handle(), c"main".as_ptr(), mode, &raw mut frames, &raw mut copied)
+    };
+    Checkpointed { code, frames, copied }
+}
+
+/// Tells the planner of a connection to neither collect, load nor use STAT4 samples.
+pub(crate) fn disable_stat4(conn: &Connection) {
+    // SAFETY: the handle is open, and this operation takes a handle and a mask of optimizations to leave out.
+    unsafe { ffi::sqlite3_test_control(ffi::SQLITE_TESTCTRL_OPTIMIZATIONS, conn.handle(), OPTIMIZATION_STAT4) };
+}
+
+/// Whether [`disable_stat4`] is in force.
+pub(crate) fn stat4_is_disabled(conn: &Connection) -> bool {
+    let mut mask: c_int = 0;
+    // SAFETY: the handle is open, and this operation takes a handle and a place for the mask.
+    unsafe { ffi::sqlite3_test_control(ffi::SQLITE_TESTCTRL_GETOPT, conn.handle(), &raw mut mask) };
+    mask & OPTIMIZATION_STAT4 != 0
+}
+
+/// Makes `'localtime'` and `'utc'` fail, in the whole process, on threads whose clock is a stamp.
+pub(crate) fn install_localtime_rule() {
+    static INSTALLED: Once = Once::new();
+    let hook: unsafe extern "C" fn(*const c_void, *mut c_void) -> c_int = localtime;
+    INSTALLED.call_once(|| {
+        // SAFETY: mode 2 takes a callback of this type, which is never removed.
+        unsafe { ffi::sqlite3_test_control(ffi::SQLITE_TESTCTRL_LOCALTIME_FAULT, 2 as c_int, hook) };
+    });
+}
+
+unsafe extern "C" {
+    /// POSIX: takes a `time_t` and fills a `struct tm`; null on failure.
+    fn localtime_r(time: *const c_void, out: *mut c_void) -> *mut c_void;
+}
+
+unsafe extern "C" fn localtime(time: *const c_void, out: *mut c_void) -> c_int {
+    if clock::is_stamped() {
+        return 1;
+    }
+    // SAFETY: SQLite passes a `time_t` and a `struct tm`, though as untyped pointers.
+    c_int::from(unsafe { localtime_r(time, out) }.is_null())
+}

@@ -1,0 +1,192 @@
+//! The write connection together with the statements prepared on it, in one value that can be sent to another thread.
+//!
+//! Invariants:
+//! - The connection lives on the heap at one place from [`Database::new`] to the end of the drop, and every statement is
+//!   dropped before it.
+//! - No statement leaves: callers get borrows that end before the next call with `&mut self`.
+//! - At most [`STATEMENTS_MAX`] statements of users are kept; the least recently used one makes room.
+
+use std::collections::HashMap;
+use std::ptr::NonNull;
+
+use rusqlite::types::ToSql;
+use rusqlite::{Connection, Params, PrepFlags, Row, Rows, Statement, StatementStatus};
+use xxhash_rust::xxh3::Xxh3DefaultBuilder;
+
+/// Statements of users that are kept prepared.
+pub(crate) const STATEMENTS_MAX: usize = 256;
+
+/// A connection and its prepared statements, each of which carries a note `T`.
+pub(crate) struct Database<T> {
+    kept: HashMap<Box<str>, Kept<T>, Xxh3DefaultBuilder>,
+    own: Vec<(&'static str, Statement<'static>)>,
+    uses: u64,
+    connection: NonNull<Connection>,
+}
+
+struct Kept<T> {
+    statement: Statement<'static>,
+    note: T,
+    last_use: u64,
+}
+
+// SAFETY: `Connection` is `Send`. A `Statement` is not, only because it borrows the connection and uses it without
+// synchronisation; here both are in one value, are sent together, and are used through `&mut Database` or, for the
+// connection, through a borrow of a value that is not `Sync`.
+unsafe impl<T: Send> Send for Database<T> {}
+
+impl<T> Database<T> {
+    pub(crate) fn new(connection: Connection) -> Self {
+        let connection = NonNull::from(Box::leak(Box::new(connection)));
+        Self { kept: HashMap::default(), own: Vec::new(), uses: 0, connection }
+    }
+
+    pub(crate) fn connection(&self) -> &Connection {
+        // SAFETY: made from a leaked box in `new` and freed only in `drop`. Only shared borrows are ever made of it.
+        unsafe { self.connection.as_ref() }
+    }
+
+    /// Runs one of the store's own statements, which are kept for ever.
+    pub(crate) fn execute(&mut self, sql: &'static str, params: impl Params) -> rusqlite::Result<usize> {
+        self.own(sql)?.execute(params)
+    }
+
+    /// The first row of one of the store's own statements.
+    pub(crate) fn first_row<R>(
+        &mut self,
+        sql: &'static str,
+        params: impl Params,
+        read: impl FnOnce(&Row<'_>) -> rusqlite::Result<R>,
+    ) -> rusqlite::Result<Option<R>> {
+        let mut rows = self.own(sql)?.query(params)?;
+        rows.next()?.map(read).transpose()
+    }
+
+    fn own(&mut self, sql: &'static str) -> rusqlite::Result<&mut Statement<'static>> {
+        let same = |(text, _): &(&'static str, _)| std::ptr::eq(text.as_ptr(), sql.as_ptr()) && text.len() == sql.len();
+        if let Some(place) = self.own.iter().position(same) {
+            return self.own.get_mut(place).map(|(_, statement)| statement).ok_or(rusqlite::Error::InvalidQuery);
+        }
+        let statement = self.prepared(sql)?;
+        self.own.push((sql, statement));
+        self.own.last_mut().map(|(_, statement)| statement).ok_or(rusqlite::Error::InvalidQuery)
+    }
+
+    /// Whether a user's statement of this text is kept.
+    pub(crate) fn holds(&self, sql: &str) -> bool {
+        self.kept.contains_key(sql)
+    }
+
+    /// Prepares a user's statement and keeps it with what `note` says of it, unless that is an error.
+    pub(crate) fn prepare<E: From<rusqlite::Error>>(
+        &mut self,
+        sql: &str,
+        note: impl FnOnce(&Statement<'_>) -> Result<T, E>,
+    ) -> Result<(), E> {
+        let statement = self.prepared(sql)?;
+        let note = note(&statement)?;
+        self.make_room();
+        self.kept.insert(sql.into(), Kept { statement, note, last_use: self.uses });
+        Ok(())
+    }
+
+    /// A kept statement.
+    pub(crate) fn get(&mut self, sql: &str) -> Option<Prepared<'_, T>> {
+        self.uses += 1;
+        let uses = self.uses;
+        self.kept.get_mut(sql).map(|kept| {
+            kept.last_use = uses;
+            Prepared { kept }
+        })
+    }
+
+    /// Forgets all statements of users.
+    pub(crate) fn flush(&mut self) {
+        self.kept.clear();
+    }
+
+    fn prepared(&self, sql: &str) -> rusqlite::Result<Statement<'static>> {
+        // SAFETY: the connection outlives the statement, which stays in this value: see `new` and `drop`.
+        let connection: &'static Connection = unsafe { self.connection.as_ref() };
+        connection.prepare_with_flags(sql, PrepFlags::SQLITE_PREPARE_PERSISTENT)
+    }
+
+    fn make_room(&mut self) {
+        if self.kept.len() < STATEMENTS_MAX {
+            return;
+        }
+        let oldest = self.kept.iter().min_by_key(|(_, kept)| kept.last_use).map(|(sql, _)| sql.clone());
+        if let Some(sql) = oldest {
+            self.kept.remove(&sql);
+        }
+    }
+}
+
+impl<T> Drop for Database<T> {
+    fn drop(&mut self) {
+        self.kept.clear();
+        self.own.clear();
+        // SAFETY: the box leaked in `new`; no statement borrows it any more, and nothing uses it after this.
+        drop(unsafe { Box::from_raw(self.connection.as_ptr()) });
+    }
+}
+
+/// A borrowed statement of a user.
+pub(crate) struct Prepared<'a, T> {
+    kept: &'a mut Kept<T>,
+}
+
+impl<T> Prepared<'_, T> {
+    pub(crate) fn note(&self) -> &T {
+        &self.kept.note
+    }
+
+    pub(crate) fn note_mut(&mut self) -> &mut T {
+        &mut self.kept.note
+    }
+
+    pub(crate) fn statement(&self) -> &Statement<'_> {
+        &self.kept.statement
+    }
+
+    pub(crate) fn parameter_count(&self) -> usize {
+        self.kept.statement.parameter_count()
+    }
+
+    /// The number of the parameter that the statement spells so.
+    pub(crate) fn parameter_number(&self, name: &str) -> Option<usize> {
+        self.kept.statement.parameter_index(name).ok().flatten()
+    }
+
+    pub(crate) fn bind(&mut self, number: usize, value: impl ToSql) -> rusqlite::Result<()> {
+        self.kept.statement.raw_bind_parameter(number, value)
+    }
+
+    pub(crate) fn clear_bindings(&mut self) {
+        self.kept.statement.clear_bindings();
+    }
+
+    /// Runs the statement from where it stands: its start, or the row at which rows were forgotten. Dropping the rows resets it.
+    pub(crate) fn rows(&mut self) -> Rows<'_> {
+        self.kept.statement.raw_query()
+    }
+
+    pub(crate) fn columns(&self) -> Vec<String> {
+        self.kept.statement.column_names().into_iter().map(str::to_owned).collect()
+    }
+
+    pub(crate) fn column_count(&self) -> usize {
+        self.kept.statement.column_count()
+    }
+
+    /// Sets the counter of steps to zero.
+    pub(crate) fn forget_steps(&self) {
+        self.kept.statement.reset_status(StatementStatus::VmStep);
+    }
+
+    /// Steps since the counter was set to zero, modulo 2^32; steps of statements that this one ran inside are left out.
+    #[expect(clippy::cast_sign_loss, reason = "SQLite counts modulo 2^32 and only then calls it signed")]
+    pub(crate) fn steps(&self) -> u32 {
+        self.kept.statement.get_status(StatementStatus::VmStep) as u32
+    }
+}

@@ -1,0 +1,262 @@
+//! The files of the VFS shim: each passes everything on to a file of the base VFS, and tells what was written.
+//!
+//! Invariants: memory of a file is a [`ShimFile`] and, at [`BASE_OFFSET`], the base's file; a `ShimFile`'s methods are
+//! set exactly as long as the base's are, so that SQLite closes both or neither.
+
+use std::ffi::{CStr, c_int, c_void};
+use std::sync::Arc;
+
+use rusqlite::ffi;
+
+use super::vfs::shim;
+use crate::vfs::watch::{self, Role, Watched};
+use crate::vfs::writes;
+
+/// Where the base's file begins: SQLite aligns files to 8 bytes.
+pub(super) const BASE_OFFSET: usize = size_of::<ShimFile>().next_multiple_of(8);
+
+/// The shim's own part of an open file.
+#[repr(C)]
+pub(super) struct ShimFile {
+    head: ffi::sqlite3_file,
+    /// From `Arc::into_raw`, or null; given back when the file is closed.
+    watched: *const Watched,
+    is_wal: bool,
+}
+
+/// The shim's tables of methods, one for each version that a base's file may have.
+static METHODS: [ffi::sqlite3_io_methods; 3] = [methods(1), methods(2), methods(3)];
+
+const fn methods(version: c_int) -> ffi::sqlite3_io_methods {
+    ffi::sqlite3_io_methods {
+        iVersion: version,
+        xClose: Some(close),
+        xRead: Some(read),
+        xWrite: Some(write),
+        xTruncate: Some(truncate),
+        xSync: Some(sync),
+        xFileSize: Some(file_size),
+        xLock: Some(lock),
+        xUnlock: Some(unlock),
+        xCheckReservedLock: Some(check_reserved_lock),
+        xFileControl: Some(file_control),
+        xSectorSize: Some(sector_size),
+        xDeviceCharacteristics: Some(device_characteristics),
+        xShmMap: Some(shm_map),
+        xShmLock: Some(shm_lock),
+        xShmBarrier: Some(shm_barrier),
+        xShmUnmap: Some(shm_unmap),
+        xFetch: Some(fetch),
+        xUnfetch: Some(unfetch),
+    }
+}
+
+/// `xOpen` of the shim's VFS.
+pub(super) unsafe extern "C" fn open(
+    vfs: *mut ffi::sqlite3_vfs,
+    name: ffi::sqlite3_filename,
+    file: *mut ffi::sqlite3_file,
+    flags: c_int,
+    out_flags: *mut c_int,
+) -> c_int {
+    // SAFETY: SQLite gives `szOsFile` bytes for the file, which are ours and the base's, and a name that is null or
+    // ends with NUL. Nothing of the memory is read before it is written here.
+    unsafe {
+        let shim = shim(vfs);
+        let ours = file.cast::<ShimFile>();
+        let watched = watched_of(&shim.name, name, flags);
+        ours.write(ShimFile {
+            head: ffi::sqlite3_file { pMethods: std::ptr::null() },
+            watched: watched.map_or(std::ptr::null(), Arc::into_raw),
+            is_wal: flags & ffi::SQLITE_OPEN_WAL != 0,
+        });
+        let base = base_of(file);
+        (*base).pMethods = std::ptr::null();
+        let code = (*shim.base).xOpen.map_or(ffi::SQLITE_CANTOPEN, |open| open(shim.base, name, base, flags, out_flags));
+        if (*base).pMethods.is_null() {
+            forget_watched(ours);
+        } else {
+            (*ours).head.pMethods = match (*(*base).pMethods).iVersion {
+                ..=1 => &raw const METHODS[0],
+                2 => &raw const METHODS[1],
+                _ => &raw const METHODS[2],
+            };
+        }
+        code
+    }
+}
+
+/// What is known of a file about to be opened, if it is a watched database or its `-wal`.
+///
+/// # Safety
+///
+/// `name` must be null or end with NUL.
+unsafe fn watched_of(vfs: &str, name: *const std::ffi::c_char, flags: c_int) -> Option<Arc<Watched>> {
+    let role = match flags & (ffi::SQLITE_OPEN_MAIN_DB | ffi::SQLITE_OPEN_WAL) {
+        ffi::SQLITE_OPEN_MAIN_DB => Role::Main,
+        ffi::SQLITE_OPEN_WAL => Role::Wal,
+        _ => return None,
+    };
+    if name.is_null() {
+        return None;
+    }
+    // SAFETY: not null, so it ends with NUL by contract.
+    let path = unsafe { CStr::from_ptr(name) }.to_str().ok()?;
+    watch::find(vfs, path, role)
+}
+
+/// Gives the reference to what is watched back.
+///
+/// # Safety
+///
+/// `file` must have been written by [`open`].
+unsafe fn forget_watched(file: *mut ShimFile) {
+    // SAFETY: the pointer is null or came from `Arc::into_raw`, and is set to null so that it is given back once.
+    unsafe {
+        let watched = std::mem::replace(&mut (*file).watched, std::ptr::null());
+        if !watched.is_null() {
+            drop(Arc::from_raw(watched));
+        }
+    }
+}
+
+/// The base's part of a file.
+///
+/// # Safety
+///
+/// `file` must point to memory of `szOsFile` bytes of a shim.
+unsafe fn base_of(file: *mut ffi::sqlite3_file) -> *mut ffi::sqlite3_file {
+    // SAFETY: the memory holds the base's file there.
+    unsafe { file.byte_add(BASE_OFFSET) }
+}
+
+/// What is watched behind an open file: the main database file or its `-wal`.
+///
+/// # Safety
+///
+/// `file` must be an open file of a shim, and the result must not outlive it.
+unsafe fn watched<'a>(file: *mut ffi::sqlite3_file) -> Option<(&'a Watched, Role)> {
+    // SAFETY: `open` wrote the `ShimFile`; the reference that it holds keeps the target alive until `close`.
+    unsafe {
+        let ours = file.cast::<ShimFile>();
+        let role = if (*ours).is_wal { Role::Wal } else { Role::Main };
+        (*ours).watched.as_ref().map(|watched| (watched, role))
+    }
+}
+
+/// Calls a method of the base's part of a file; its absence gives `$absent`.
+macro_rules! base {
+    ($file:expr, $method:ident($($arg:expr),*), $absent:expr) => {{
+        // SAFETY: SQLite calls a shim's method with an open file of the shim, whose base is then open too, and with
+        // arguments that fit.
+        unsafe {
+            let base = base_of($file);
+            match (*(*base).pMethods).$method {
+                Some(method) => method(base, $($arg),*),
+                None => $absent,
+            }
+        }
+    }};
+}
+
+unsafe extern "C" fn close(file: *mut ffi::sqlite3_file) -> c_int {
+    let code = base!(file, xClose(), ffi::SQLITE_OK);
+    // SAFETY: SQLite closes a file once, and does not touch it afterwards.
+    unsafe {
+        forget_watched(file.cast());
+        (*file).pMethods = std::ptr::null();
+    }
+    code
+}
+
+unsafe extern "C" fn read(file: *mut ffi::sqlite3_file, out: *mut c_void, len: c_int, at: i64) -> c_int {
+    base!(file, xRead(out, len, at), ffi::SQLITE_IOERR_READ)
+}
+
+unsafe extern "C" fn write(file: *mut ffi::sqlite3_file, bytes: *const c_void, len: c_int, at: i64) -> c_int {
+    // SAFETY: SQLite calls with an open file, and the reference does not outlive this call.
+    let watched = unsafe { watched(file) };
+    let code = match watched.and_then(|(watched, role)| watched.refusal(role)) {
+        Some(code) => code,
+        None => base!(file, xWrite(bytes, len, at), ffi::SQLITE_IOERR_WRITE),
+    };
+    if code != ffi::SQLITE_OK {
+        writes::failed(code);
+    }
+    // Marked after the write, failed or not, so that whoever clears a mark and then reads sees the new bytes.
+    if let Some((watched, role)) = watched {
+        watched.wrote(role, u64::try_from(at).unwrap_or(0), u64::try_from(len).unwrap_or(0));
+    }
+    code
+}
+
+unsafe extern "C" fn truncate(file: *mut ffi::sqlite3_file, size: i64) -> c_int {
+    let code = base!(file, xTruncate(size), ffi::SQLITE_IOERR_TRUNCATE);
+    // SAFETY: SQLite calls with an open file, and the reference does not outlive this call.
+    if let Some((watched, role)) = unsafe { watched(file) } {
+        watched.truncated(role, u64::try_from(size).unwrap_or(0));
+    }
+    code
+}
+
+unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, flags: c_int) -> c_int {
+    base!(file, xSync(flags), ffi::SQLITE_IOERR_FSYNC)
+}
+
+unsafe extern "C" fn file_size(file: *mut ffi::sqlite3_file, out: *mut i64) -> c_int {
+    base!(file, xFileSize(out), ffi::SQLITE_IOERR_FSTAT)
+}
+
+unsafe extern "C" fn lock(file: *mut ffi::sqlite3_file, level: c_int) -> c_int {
+    base!(file, xLock(level), ffi::SQLITE_IOERR_LOCK)
+}
+
+unsafe extern "C" fn unlock(file: *mut ffi::sqlite3_file, level: c_int) -> c_int {
+    base!(file, xUnlock(level), ffi::SQLITE_IOERR_UNLOCK)
+}
+
+unsafe extern "C" fn check_reserved_lock(file: *mut ffi::sqlite3_file, out: *mut c_int) -> c_int {
+    base!(file, xCheckReservedLock(out), ffi::SQLITE_IOERR_CHECKRESERVEDLOCK)
+}
+
+unsafe extern "C" fn file_control(file: *mut ffi::sqlite3_file, op: c_int, arg: *mut c_void) -> c_int {
+    base!(file, xFileControl(op, arg), ffi::SQLITE_NOTFOUND)
+}
+
+unsafe extern "C" fn sector_size(file: *mut ffi::sqlite3_file) -> c_int {
+    base!(file, xSectorSize(), 0)
+}
+
+unsafe extern "C" fn device_characteristics(file: *mut ffi::sqlite3_file) -> c_int {
+    base!(file, xDeviceCharacteristics(), 0)
+}
+
+unsafe extern "C" fn shm_map(
+    file: *mut ffi::sqlite3_file,
+    region: c_int,
+    size: c_int,
+    extend: c_int,
+    out: *mut *mut c_void,
+) -> c_int {
+    base!(file, xShmMap(region, size, extend, out), ffi::SQLITE_IOERR_SHMMAP)
+}
+
+unsafe extern "C" fn shm_lock(file: *mut ffi::sqlite3_file, offset: c_int, count: c_int, flags: c_int) -> c_int {
+    base!(file, xShmLock(offset, count, flags), ffi::SQLITE_IOERR_SHMLOCK)
+}
+
+unsafe extern "C" fn shm_barrier(file: *mut ffi::sqlite3_file) {
+    base!(file, xShmBarrier(), ());
+}
+
+unsafe extern "C" fn shm_unmap(file: *mut ffi::sqlite3_file, delete: c_int) -> c_int {
+    base!(file, xShmUnmap(delete), ffi::SQLITE_OK)
+}
+
+unsafe extern "C" fn fetch(file: *mut ffi::sqlite3_file, at: i64, len: c_int, out: *mut *mut c_void) -> c_int {
+    base!(file, xFetch(at, len, out), ffi::SQLITE_IOERR)
+}
+
+unsafe extern "C" fn unfetch(file: *mut ffi::sqlite3_file, at: i64, page: *mut c_void) -> c_int {
+    base!(file, xUnfetch(at, page), ffi::SQLITE_OK)
+}

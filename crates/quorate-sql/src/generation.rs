@@ -1,0 +1,158 @@
+//! Generations: the directories that hold one database each, and which of them is in force.
+//!
+//! Below the store's directory, `db/<number>/quorate.db` is a database with its `-wal` and `-shm`, and `CURRENT` names
+//! the generation in force. A new one is built in `db/<number>.new/`, synced, renamed, and then named by `CURRENT`; so
+//! no database ever comes to lie beside the `-wal` of another, and a crash at any step leaves the old one or the new
+//! one in force.
+//!
+//! Invariants:
+//! - The main file of a generation is opened once by our own code, before the first connection, and closed after the
+//!   last: every connection holds its [`Generation`]. Closing any other handle in this process would drop SQLite's POSIX
+//!   locks, and an outside `sqlite3` could then delete the live `-wal`.
+//! - A generation that is no longer in force is removed with its last holder.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use quorate_env::disk::{Disk, File, OpenMode};
+
+use crate::error::OpenError;
+use crate::vfs;
+use crate::vfs::marks::Marks;
+use crate::vfs::watch::{self, Role, Watched};
+
+mod pointer;
+mod set;
+
+pub use set::{Generations, Staged};
+
+/// The name of a database file.
+pub const DATABASE_FILE: &str = "quorate.db";
+
+/// One database and the one handle of its main file.
+#[derive(Debug)]
+pub struct Generation {
+    number: u64,
+    dir: PathBuf,
+    disk: Arc<dyn Disk>,
+    vfs: String,
+    main: Arc<dyn File>,
+    watched: Arc<Watched>,
+    /// Whether the name of the `-wal` is known to survive power loss.
+    wal_name_durable: AtomicBool,
+    obsolete: AtomicBool,
+}
+
+impl Generation {
+    fn open(disk: &Arc<dyn Disk>, dir: PathBuf, number: u64) -> Result<Arc<Self>, OpenError> {
+        let path = dir.join(DATABASE_FILE);
+        let vfs = vfs::over(disk.sqlite_vfs().as_deref())?;
+        let main = disk.open(&path, OpenMode::ReadWrite).map_err(OpenError::disk(&path))?;
+        let watched = watch::begin(&vfs, &path)?;
+        let generation = Self {
+            number,
+            dir,
+            disk: Arc::clone(disk),
+            vfs,
+            main,
+            watched,
+            wal_name_durable: AtomicBool::new(false),
+            obsolete: AtomicBool::new(false),
+        };
+        // What is in use of a `-wal` left by another process is known only after the first write: at most all of it.
+        let wal = generation.wal_file_bytes().map_err(OpenError::disk(&generation.dir))?;
+        generation.watched.wrote(Role::Wal, 0, wal);
+        Ok(Arc::new(generation))
+    }
+
+    /// Its number: later ones are higher.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Its directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The path of its database file.
+    pub fn path(&self) -> PathBuf {
+        self.dir.join(DATABASE_FILE)
+    }
+
+    /// The VFS through which its connections go.
+    pub fn vfs(&self) -> &str {
+        &self.vfs
+    }
+
+    /// Bytes of the database file: what was applied since the last checkpoint is not in it yet.
+    pub fn main_bytes(&self) -> io::Result<u64> {
+        self.main.len()
+    }
+
+    /// Bytes of the `-wal` in use.
+    pub fn wal_bytes(&self) -> u64 {
+        self.watched.wal_end()
+    }
+
+    /// Bytes of the `-wal` file: what it once grew to.
+    pub fn wal_file_bytes(&self) -> io::Result<u64> {
+        let name = format!("{DATABASE_FILE}-wal");
+        Ok(self.disk.list(&self.dir)?.into_iter().find(|item| item.name == name).map_or(0, |item| item.len))
+    }
+
+    /// Reads from the database file, past SQLite; returns fewer bytes than asked only at its end.
+    pub(crate) fn read_main(&self, buf: &mut [u8], at: u64) -> io::Result<usize> {
+        self.main.read_at(buf, at)
+    }
+
+    /// Makes what was written to the database file durable.
+    pub(crate) fn sync_main(&self) -> io::Result<()> {
+        self.main.sync_data()
+    }
+
+    /// Makes everything committed so far durable, by way of the `-wal`, which unlike the other files carries no locks
+    /// and may be opened at will.
+    pub(crate) fn sync_wal(&self) -> io::Result<()> {
+        let path = self.dir.join(format!("{DATABASE_FILE}-wal"));
+        match self.disk.open(&path, OpenMode::ReadWrite) {
+            Ok(wal) => wal.sync_data()?,
+            // Nothing was written yet: the main file, durable when it was made, holds everything.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(error),
+        }
+        if !self.wal_name_durable.load(Ordering::Acquire) {
+            self.disk.sync_dir(&self.dir)?;
+            self.wal_name_durable.store(true, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// Marks of what is written to the database file from now on.
+    pub(crate) fn marks(&self) -> Arc<Marks> {
+        self.watched.marks()
+    }
+
+    /// What the VFS layer knows of it.
+    #[cfg(test)]
+    pub(crate) fn watched(&self) -> &Watched {
+        &self.watched
+    }
+
+    /// No longer in force: to be removed with its last holder.
+    fn retire(&self) {
+        self.obsolete.store(true, Ordering::Release);
+    }
+}
+
+impl Drop for Generation {
+    fn drop(&mut self) {
+        if self.obsolete.load(Ordering::Acquire)
+            && let Err(error) = self.disk.remove_dir_all(&self.dir)
+        {
+            tracing::warn!(%error, dir = %self.dir.display(), "an old generation stays until the next start");
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! The file `CURRENT`: which generation is in force.
+//!
+//! Three lines of text: `quorate generation 1` (the format), the generation's number, and the CRC-32C of the two lines
+//! before it in hexadecimal. It is replaced atomically.
+
+use std::io;
+use std::path::Path;
+
+use quorate_env::disk::{self, Disk};
+
+use crate::error::OpenError;
+
+/// Its name.
+pub(super) const FILE: &str = "CURRENT";
+
+const FORMAT: &str = "quorate generation 1";
+const BYTES_MAX: u64 = 1024;
+
+/// The number of the generation in force, or `None` where none was ever made.
+pub(super) fn read(disk: &dyn Disk, dir: &Path) -> Result<Option<u64>, OpenError> {
+    let path = dir.join(FILE);
+    let bytes = match disk::read_file(disk, &path, BYTES_MAX) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(OpenError::disk(&path)(error)),
+    };
+    let number = std::str::from_utf8(&bytes).ok().and_then(decode);
+    let problem = "is damaged; write the number of the newest directory in db/ into it as docs/sqlite-store.md shows";
+    number.map(Some).ok_or_else(|| OpenError::layout(&path, problem))
+}
+
+/// Puts a generation in force; after power loss either the old one is or this one.
+pub(super) fn write(disk: &dyn Disk, dir: &Path, number: u64) -> io::Result<()> {
+    disk::replace_file(disk, &dir.join(FILE), encode(number).as_bytes())
+}
+
+fn encode(number: u64) -> String {
+    let text = format!("{FORMAT}\n{number}\n");
+    let sum = crc32c::crc32c(text.as_bytes());
+    format!("{text}{sum:08x}\n")
+}
+
+fn decode(text: &str) -> Option<u64> {
+    let number = text.lines().nth(1)?.parse().ok()?;
+    (encode(number) == text).then_some(number)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn what_was_written_is_read_and_nothing_else() {
+        assert_eq!(encode(7), "quorate generation 1\n7\n1c0b3b57\n".replace("1c0b3b57", &encode(7)[23..31]));
+        let text = encode(u64::MAX);
+        assert_eq!(decode(&text), Some(u64::MAX));
+        for at in 0..text.len() {
+            let mut damaged = text.clone().into_bytes();
+            damaged[at] ^= 1;
+            assert_eq!(std::str::from_utf8(&damaged).ok().and_then(decode), None);
+            assert_eq!(decode(&text[..at]), None);
+        }
+    }
+}

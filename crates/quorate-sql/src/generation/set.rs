@@ -1,0 +1,184 @@
+//! All generations of a store: opening the one in force, building the next, switching to it.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use quorate_env::disk::{DirLock, Disk, OpenMode};
+
+use super::{DATABASE_FILE, Generation, pointer};
+use crate::connection;
+use crate::error::OpenError;
+use crate::vfs;
+
+/// The directory of generations.
+const DB_DIR: &str = "db";
+
+/// What the directory of a generation under construction ends with.
+const STAGED_SUFFIX: &str = ".new";
+
+/// The generations of one store.
+#[derive(Debug)]
+pub struct Generations {
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    current: Mutex<Arc<Generation>>,
+    number: AtomicU64,
+    _lock: Box<dyn DirLock>,
+}
+
+impl Generations {
+    /// Opens the generation in force below `dir`, or makes an empty database with pages of `page_size` where there is
+    /// none yet. What a crash left half built is removed.
+    pub fn open(disk: &Arc<dyn Disk>, dir: &Path, page_size: u32) -> Result<Self, OpenError> {
+        let db = dir.join(DB_DIR);
+        disk.create_dir_all(&db).map_err(OpenError::disk(&db))?;
+        disk.sync_dir(dir).map_err(OpenError::disk(dir))?;
+        let lock = disk.lock_dir(&db).map_err(|error| match error.kind() {
+            std::io::ErrorKind::WouldBlock => OpenError::InUse(db.clone()),
+            _ => OpenError::disk(&db)(error),
+        })?;
+        let number = match pointer::read(disk.as_ref(), dir)? {
+            Some(number) => number,
+            None => found_or_made(disk, dir, page_size)?,
+        };
+        clean_up(disk.as_ref(), &db, number)?;
+        let home = db.join(name(number));
+        if !disk.exists(&home.join(DATABASE_FILE)).map_err(OpenError::disk(&home))? {
+            let problem = "CURRENT names this generation, but it holds no database; let the node join anew";
+            return Err(OpenError::layout(&home, problem));
+        }
+        let current = Generation::open(disk, home, number)?;
+        Ok(Self {
+            disk: Arc::clone(disk),
+            dir: dir.to_path_buf(),
+            current: Mutex::new(current),
+            number: AtomicU64::new(number),
+            _lock: lock,
+        })
+    }
+
+    /// The generation in force. Whoever keeps it keeps its files.
+    pub fn current(&self) -> Arc<Generation> {
+        Arc::clone(&self.current.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The number of the generation in force, without a lock.
+    pub fn number(&self) -> u64 {
+        self.number.load(Ordering::Acquire)
+    }
+
+    /// Begins the next generation with an empty database file. One at a time: beginning another takes the place of the
+    /// first.
+    pub fn stage(&self) -> Result<Staged, OpenError> {
+        stage(&self.disk, &self.dir, self.number().saturating_add(1))
+    }
+
+    /// Puts a finished generation in force, so that it survives power loss, and retires the one before.
+    ///
+    /// No connection to the staged database may be open. After an error it is not known which of the two is in force:
+    /// only opening the store again tells.
+    pub fn publish(&self, staged: Staged) -> Result<Arc<Generation>, OpenError> {
+        let number = staged.number;
+        let home = staged.publish()?;
+        pointer::write(self.disk.as_ref(), &self.dir, number).map_err(OpenError::disk(&self.dir))?;
+        let next = Generation::open(&self.disk, home, number)?;
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        current.retire();
+        *current = Arc::clone(&next);
+        self.number.store(number, Ordering::Release);
+        Ok(next)
+    }
+}
+
+/// A generation under construction. Dropping it removes it.
+#[derive(Debug)]
+pub struct Staged {
+    disk: Arc<dyn Disk>,
+    db: PathBuf,
+    number: u64,
+    published: bool,
+}
+
+impl Staged {
+    /// The path of its database file.
+    pub fn path(&self) -> PathBuf {
+        self.dir().join(DATABASE_FILE)
+    }
+
+    fn dir(&self) -> PathBuf {
+        self.db.join(name(self.number) + STAGED_SUFFIX)
+    }
+
+    /// Makes it durable under its final name, which is returned.
+    fn publish(mut self) -> Result<PathBuf, OpenError> {
+        let (from, to) = (self.dir(), self.db.join(name(self.number)));
+        self.disk.sync_dir(&from).map_err(OpenError::disk(&from))?;
+        self.disk.rename(&from, &to).map_err(OpenError::disk(&to))?;
+        self.disk.sync_dir(&self.db).map_err(OpenError::disk(&self.db))?;
+        self.published = true;
+        Ok(to)
+    }
+}
+
+impl Drop for Staged {
+    fn drop(&mut self) {
+        if !self.published {
+            // What can't be removed now is removed at the next start.
+            let _ = self.disk.remove_dir_all(&self.dir());
+        }
+    }
+}
+
+fn name(number: u64) -> String {
+    format!("{number:08}")
+}
+
+fn stage(disk: &Arc<dyn Disk>, dir: &Path, number: u64) -> Result<Staged, OpenError> {
+    let staged = Staged { disk: Arc::clone(disk), db: dir.join(DB_DIR), number, published: false };
+    let home = staged.dir();
+    if disk.exists(&home).map_err(OpenError::disk(&home))? {
+        disk.remove_dir_all(&home).map_err(OpenError::disk(&home))?;
+    }
+    disk.create_dir_all(&home).map_err(OpenError::disk(&home))?;
+    let path = staged.path();
+    disk.open(&path, OpenMode::CreateNew).map_err(OpenError::disk(&path))?;
+    Ok(staged)
+}
+
+/// Without `CURRENT`: the one generation that is there (the node died before it could name it), else a new one.
+fn found_or_made(disk: &Arc<dyn Disk>, dir: &Path, page_size: u32) -> Result<u64, OpenError> {
+    let db = dir.join(DB_DIR);
+    let items = disk.list(&db).map_err(OpenError::disk(&db))?;
+    let found: Vec<u64> = items.iter().filter(|item| item.is_dir).filter_map(|item| item.name.parse().ok()).collect();
+    let number = match found.as_slice() {
+        [] => {
+            let staged = stage(disk, dir, 1)?;
+            connection::create_database(&vfs::over(disk.sqlite_vfs().as_deref())?, &staged.path(), page_size)?;
+            sync_file(disk.as_ref(), &staged.path())?;
+            staged.publish()?;
+            1
+        }
+        [only] => *only,
+        _ => return Err(OpenError::layout(&db, "holds several generations, but CURRENT, which says which one, is gone")),
+    };
+    pointer::write(disk.as_ref(), dir, number).map_err(OpenError::disk(dir))?;
+    Ok(number)
+}
+
+/// Syncs a file that nobody else has open.
+fn sync_file(disk: &dyn Disk, path: &Path) -> Result<(), OpenError> {
+    disk.open(path, OpenMode::ReadWrite).and_then(|file| file.sync_data()).map_err(OpenError::disk(path))
+}
+
+/// Removes all generations but one, finished or not.
+fn clean_up(disk: &dyn Disk, db: &Path, keep: u64) -> Result<(), OpenError> {
+    let keep = name(keep);
+    for item in disk.list(db).map_err(OpenError::disk(db))? {
+        if item.is_dir && item.name != keep {
+            let path = db.join(&item.name);
+            disk.remove_dir_all(&path).map_err(OpenError::disk(&path))?;
+        }
+    }
+    Ok(())
+}

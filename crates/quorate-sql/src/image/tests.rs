@@ -1,0 +1,336 @@
+//! Images under work: right at their position, or refused without a trace.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "tests"
+)]
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant as StdInstant};
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use quorate_env::Rng;
+use quorate_model::{Entry, ImageSource, Store, StoreFault, Value};
+use rusqlite::Connection;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::connection;
+use crate::options::{StoreIdentity, StoreOptions};
+use crate::store::SqlStore;
+use crate::store::tests::{IDENTITY, apply, create_table, entry, home, insert, open, options, rows, send, until};
+
+/// What the table holds: a length and a byte for each key.
+type Model = BTreeMap<i64, (usize, u8)>;
+
+/// Makes entries, and knows what the table holds after each.
+struct Ledger {
+    rng: Rng,
+    model: Model,
+    entries: Vec<Entry>,
+    /// The hash of the table after entry number `index`, by index.
+    hashes: Vec<u64>,
+}
+
+impl Ledger {
+    fn new(seed: u64) -> Self {
+        let empty = hash(&Model::new());
+        Self { rng: Rng::from_seed(seed), model: Model::new(), entries: vec![create_table()], hashes: vec![empty; 2] }
+    }
+
+    fn next(&mut self) -> Entry {
+        let index = self.hashes.len() as u64;
+        let key = i64::try_from(self.rng.below(3_000)).unwrap();
+        let (len, byte) = (usize::try_from(self.rng.below(3_000)).unwrap(), u8::try_from(self.rng.below(256)).unwrap());
+        let (key_value, blob) = (Value::Integer(key), Value::Blob(vec![byte; len]));
+        let entry = match self.rng.below(40) {
+            0 => {
+                self.model.retain(|at, _| at % 7 != key % 7);
+                entry(index, "DELETE FROM t WHERE i % 7 = ?1 % 7", vec![key_value])
+            }
+            1..=6 => {
+                self.model.remove(&key);
+                entry(index, "DELETE FROM t WHERE i = ?1", vec![key_value])
+            }
+            7 => entry(index, "CREATE TABLE IF NOT EXISTS other AS SELECT * FROM t", Vec::new()),
+            8 => entry(index, "DROP TABLE IF EXISTS other", Vec::new()),
+            _ => {
+                self.model.insert(key, (len, byte));
+                entry(index, "INSERT INTO t VALUES (?1, ?2) ON CONFLICT DO UPDATE SET v = ?2", vec![key_value, blob])
+            }
+        };
+        self.hashes.push(hash(&self.model));
+        self.entries.push(entry.clone());
+        entry
+    }
+}
+
+fn hash(model: &Model) -> u64 {
+    let rows = model.iter().map(|(key, (len, byte))| (*key, vec![*byte; *len]));
+    hash_rows(rows)
+}
+
+fn hash_rows(rows: impl Iterator<Item = (i64, Vec<u8>)>) -> u64 {
+    let mut all = Vec::new();
+    for (key, value) in rows {
+        all.extend(key.to_le_bytes());
+        all.extend(value.len().to_le_bytes());
+        all.extend(value.first());
+        assert!(value.iter().all(|byte| Some(byte) == value.first()));
+    }
+    xxh3_64(&all)
+}
+
+fn hash_of(conn: &Connection) -> u64 {
+    let mut statement = conn.prepare("SELECT i, v FROM t ORDER BY i").unwrap();
+    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+    hash_rows(rows.map(Result::unwrap))
+}
+
+fn hash_of_store(store: &SqlStore) -> u64 {
+    let generation = store.shared().generations.current();
+    hash_of(&connection::open_reader(&generation, 1 << 20).unwrap())
+}
+
+fn pieces(source: &mut dyn ImageSource) -> Vec<Bytes> {
+    std::iter::from_fn(|| source.next().unwrap()).collect()
+}
+
+/// Sends an image of one store to another; `pause` is slept after each piece.
+fn transfer(from: &SqlStore, to: &SqlStore, pause: Duration) -> Result<u64, StoreFault> {
+    let mut source = from.send_image()?;
+    let mut sink = to.receive_image()?;
+    let begun_at = source.begun_at().index();
+    while let Some(piece) = source.next()? {
+        assert!(piece.len() < 2 << 20);
+        sink.write(piece)?;
+        std::thread::sleep(pause);
+    }
+    let applied = sink.install()?.index();
+    assert!(applied >= begun_at);
+    Ok(applied)
+}
+
+/// A store under constant work by a ledger, with readers of short and long transactions.
+fn under_work<T>(store: &SqlStore, seed: u64, test: impl FnOnce(&Mutex<Ledger>) -> T) -> T {
+    let ledger = Mutex::new(Ledger::new(seed));
+    apply(store, vec![create_table()]).unwrap();
+    let over = AtomicBool::new(false);
+    let (over, ledger_ref) = (&over, &ledger);
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let sizes = Rng::from_seed(seed);
+            while !over.load(Ordering::Acquire) {
+                let batch = {
+                    let mut ledger = ledger_ref.lock().unwrap();
+                    (0..=sizes.below(30)).map(|_| ledger.next()).collect()
+                };
+                apply(store, batch).unwrap();
+            }
+        });
+        for lasts in [0, 1, 40] {
+            scope.spawn(move || {
+                let reader = connection::open_reader(&store.shared().generations.current(), 1 << 20).unwrap();
+                while !over.load(Ordering::Acquire) {
+                    reader.execute_batch("BEGIN; SELECT count(*) FROM t").unwrap();
+                    std::thread::sleep(Duration::from_millis(lasts));
+                    reader.execute_batch("COMMIT").unwrap();
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            });
+        }
+        let end = OnDrop(over);
+        let result = test(&ledger);
+        drop(end);
+        result
+    })
+}
+
+struct OnDrop<'a>(&'a AtomicBool);
+
+impl Drop for OnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 6, ..ProptestConfig::default() })]
+
+    #[test]
+    fn an_image_under_work_is_the_state_at_its_position(seed: u64, pause in 0_u64..8) {
+        let (home, other_home) = (home(), home());
+        let store = open(&home.dir, StoreOptions { checkpoint_bytes: 128 << 10, ..options() });
+        let other = open(&other_home.dir, options());
+        let ledger = under_work(&store, seed, |ledger| {
+            for _ in 0..4 {
+                std::thread::sleep(Duration::from_millis(20));
+                let index = transfer(&store, &other, Duration::from_millis(pause)).unwrap();
+                assert_eq!(other.applied().index(), index);
+                let ledger = ledger.lock().unwrap();
+                assert_eq!(hash_of_store(&other), ledger.hashes[usize::try_from(index).unwrap()]);
+            }
+            Ledger { rng: Rng::from_seed(0), model: Model::new(), ..std::mem::replace(&mut *ledger.lock().unwrap(), Ledger::new(0)) }
+        });
+        // The log goes on from there, and the two stores end equal.
+        let rest = ledger.entries[usize::try_from(other.applied().index()).unwrap()..].to_vec();
+        let rest: Vec<Entry> = rest.into_iter().filter(|entry| entry.log_id.index <= store.applied().index()).collect();
+        apply(&other, rest).unwrap();
+        prop_assert_eq!(other.applied(), store.applied());
+        prop_assert_eq!(hash_of_store(&other), hash_of_store(&store));
+    }
+}
+
+/// A store with some rows, and its image.
+fn imaged(options: StoreOptions) -> (crate::store::tests::Home, SqlStore, Vec<Bytes>) {
+    let home = home();
+    let store = open(&home.dir, options);
+    apply(&store, vec![create_table()]).unwrap();
+    apply(&store, (2..600).map(|index| insert(index, 5_000)).collect()).unwrap();
+    let pieces = pieces(store.send_image().unwrap().as_mut());
+    (home, store, pieces)
+}
+
+#[test]
+fn readers_keep_the_old_state_until_they_are_done() {
+    let (_home, _store, pieces) = imaged(options());
+    let home = home();
+    let other = open(&home.dir, options());
+    apply(&other, vec![create_table(), insert(2, 1)]).unwrap();
+    let old_dir = other.shared().generations.current().dir().to_path_buf();
+    let reader = connection::open_reader(&other.shared().generations.current(), 1 << 20).unwrap();
+    let mut sink = other.receive_image().unwrap();
+    pieces.into_iter().for_each(|piece| sink.write(piece).unwrap());
+    let applied = sink.install().unwrap();
+    assert_eq!((other.applied(), other.durable()), (applied.clone(), applied));
+    assert_eq!(rows(&other), 598);
+    assert_eq!(reader.query_row("SELECT count(*) FROM t", [], |row| row.get::<_, i64>(0)), Ok(1));
+    assert!(old_dir.exists());
+    drop(reader);
+    until("the old generation goes", || !old_dir.exists());
+    apply(&other, vec![insert(600, 1)]).unwrap();
+    drop(other);
+    until("closed", || SqlStore::open(&quorate_env::Env::real(), &home.dir, options()).is_ok());
+    let again = open(&home.dir, options());
+    assert_eq!((again.applied().index(), rows(&again)), (600, 599));
+}
+
+#[test]
+fn an_incomplete_or_foreign_image_is_refused_and_leaves_no_trace() {
+    let (_home, _store, pieces) = imaged(options());
+    let home = home();
+    let other = open(&home.dir, options());
+    apply(&other, vec![create_table(), insert(2, 1)]).unwrap();
+    let generations = || std::fs::read_dir(home.dir.join("db")).unwrap().count();
+    let before = generations();
+    let take = |pieces: &[Bytes]| {
+        let mut sink = other.receive_image()?;
+        pieces.iter().try_for_each(|piece| sink.write(piece.clone()))?;
+        sink.install()
+    };
+    // Most of the last pieces are sent but once.
+    for without in [0, pieces.len() - 2, pieces.len() - 1] {
+        let mut some = pieces.clone();
+        some.remove(without);
+        assert!(matches!(take(&some), Err(StoreFault::ImageLost(_))), "without piece {without}");
+    }
+    let mut damaged = pieces.clone();
+    let mut piece = damaged[1].to_vec();
+    piece[100] ^= 1;
+    damaged[1] = piece.into();
+    assert!(matches!(take(&damaged), Err(StoreFault::ImageLost(_))));
+    let (_foreign_home, _foreign, foreign) =
+        imaged(StoreOptions::new(StoreIdentity { cluster: 99, ..IDENTITY }));
+    assert!(matches!(take(&foreign), Err(StoreFault::ImageLost(_))));
+    assert_eq!(generations(), before);
+    assert_eq!((other.fault(), rows(&other)), (None, 1));
+    take(&pieces).unwrap();
+}
+
+#[test]
+fn an_image_heals_a_store_that_can_no_longer_apply() {
+    let (_home, _store, pieces) = imaged(options());
+    let home = home();
+    let other = open(&home.dir, options());
+    apply(&other, vec![create_table()]).unwrap();
+    other.shared().report(&StoreFault::Damaged("by the test".to_owned()));
+    assert!(apply(&other, vec![insert(2, 1)]).is_err());
+    let mut sink = other.receive_image().unwrap();
+    pieces.into_iter().for_each(|piece| sink.write(piece).unwrap());
+    sink.install().unwrap();
+    assert_eq!(other.fault(), None);
+    apply(&other, vec![insert(600, 1)]).unwrap();
+}
+
+#[test]
+fn a_hold_ends_when_the_wal_grows_too_long_and_checkpoints_go_on() {
+    let home = home();
+    let limits = StoreOptions { checkpoint_bytes: 64 << 10, hold_bytes_max: 256 << 10, ..options() };
+    let store = open(&home.dir, limits);
+    apply(&store, vec![create_table()]).unwrap();
+    apply(&store, (2..600).map(|index| insert(index, 5_000)).collect()).unwrap();
+    let mut source = store.send_image().unwrap();
+    // Until the hold: from there on no one else gets the pass.
+    while source.next().unwrap().is_some() && store.shared().gate.try_enter().is_some() {}
+    let mut next = 600;
+    while store.sizes().wal <= 256 << 10 {
+        apply(&store, (next..next + 20).map(|index| insert(index, 5_000)).collect()).unwrap();
+        next += 20;
+    }
+    let error = loop {
+        match source.next() {
+            Ok(Some(_)) => {}
+            Ok(None) => panic!("the image came to its end"),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, StoreFault::ImageLost(_)), "{error}");
+    drop(source);
+    until("checkpointed", || store.durable().index() == next - 1);
+}
+
+#[test]
+fn a_dropped_image_gives_everything_back() {
+    let (_home, store, _) = imaged(options());
+    for stop_after in [0, 1, 3] {
+        let mut sources = vec![store.send_image().unwrap(), store.send_image().unwrap()];
+        assert!(matches!(store.send_image().err(), Some(StoreFault::ImageLost(_))));
+        sources.iter_mut().for_each(|source| (0..stop_after).for_each(|_| drop(source.next().unwrap())));
+    }
+    assert!(store.shared().gate.try_enter().is_some());
+    assert!(pieces(store.send_image().unwrap().as_mut()).len() > 3);
+}
+
+#[test]
+fn writes_hardly_wait_for_an_image() {
+    let home = home();
+    let store = open(&home.dir, options());
+    apply(&store, vec![create_table()]).unwrap();
+    apply(&store, (2..4_000).map(|index| insert(index, 10_000)).collect()).unwrap();
+    let over = Arc::new(AtomicBool::new(false));
+    let image = std::thread::spawn({
+        let (store, over) = (store.clone(), Arc::clone(&over));
+        move || {
+            let sent: usize = pieces(store.send_image().unwrap().as_mut()).iter().map(Bytes::len).sum();
+            over.store(true, Ordering::Release);
+            sent
+        }
+    });
+    let mut longest = Duration::ZERO;
+    let mut index = 4_000;
+    while !over.load(Ordering::Acquire) {
+        let begun = StdInstant::now();
+        send(&store, vec![insert(index, 1_000)]).recv().unwrap().unwrap();
+        longest = longest.max(begun.elapsed());
+        index += 1;
+    }
+    assert!(image.join().unwrap() > 100_000);
+    // The bound is loose: other tests use the same disk.
+    assert!(longest < Duration::from_secs(2), "a write waited {longest:?}");
+}

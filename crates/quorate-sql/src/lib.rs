@@ -1,0 +1,46 @@
+//! Quorate's SQLite store: a deterministic state machine in one SQLite file that can be killed at any instant.
+//!
+//! [`SqlStore`] implements [`quorate_model::Store`]. One writer applies committed entries ([`apply`]); readers run on
+//! the threads of their callers ([`readers`]); checkpoints ([`checkpoint`]) are ours alone; an [`image`] is the database
+//! file itself, sent while work goes on; a [`generation`] is the directory that holds one database, replaced as a whole
+//! when an image is installed.
+//!
+//! # Invariants
+//!
+//! - One thread at a time uses the only write connection, and only between transactions may anything but apply use it.
+//! - The applied row changes in the same transaction as the data, so a restart goes on exactly where it stopped.
+//! - Applying sees no clock but the entry's stamp, no randomness but its seed, and no plan that depends on this node.
+//! - The main file and the `-shm` of a generation are opened once and closed last ([`generation`]): closing any handle
+//!   of them drops SQLite's POSIX locks.
+//! - A checkpoint runs only inside the gate of [`checkpoint`], and an image exists only after a complete one.
+//! - All `unsafe` code lies in `ffi`.
+
+#![deny(unsafe_code)]
+
+mod ffi;
+
+pub mod checkpoint;
+pub mod connection;
+pub mod error;
+pub mod generation;
+pub mod image;
+pub mod options;
+pub mod store;
+pub mod vfs;
+
+pub mod applied_row;
+pub mod apply;
+pub mod authorizer;
+pub mod classify;
+pub mod determinism;
+pub mod outcome_hash;
+pub mod schema_check;
+pub mod session;
+
+pub mod query;
+pub mod readers;
+pub mod validate;
+
+pub use error::OpenError;
+pub use options::{StoreIdentity, StoreOptions};
+pub use store::SqlStore;

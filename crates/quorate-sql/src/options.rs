@@ -1,0 +1,76 @@
+//! What a store is told when it is opened, and its bounds.
+
+use std::time::Duration;
+
+use quorate_env::Rng;
+use quorate_model::{Epoch, GroupId};
+
+use crate::readers::ReaderOptions;
+
+/// Bytes of the `-wal` from which a checkpoint for space is run.
+pub const CHECKPOINT_BYTES: u64 = 32 << 20;
+
+/// Bytes of the `-wal` at which an image gives its hold up.
+pub const HOLD_BYTES_MAX: u64 = 256 << 20;
+
+/// Entries of one SQLite transaction.
+pub const BATCH_ENTRIES_MAX: usize = 4096;
+
+/// Bytes of the entries of one SQLite transaction; a single larger entry still makes one.
+pub const BATCH_BYTES_MAX: usize = 8 << 20;
+
+/// Bytes of entries that may wait for the writer. Callers bound what they hand over by waiting for outcomes; more than
+/// this is refused as a fault.
+pub const QUEUE_BYTES_MAX: usize = 1 << 30;
+
+/// Whose data a database holds: kept in it, and compared at every opening.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreIdentity {
+    /// The cluster.
+    pub cluster: u128,
+    /// The uninterrupted history of it.
+    pub epoch: Epoch,
+    /// The Raft group.
+    pub group: GroupId,
+}
+
+/// How a store is opened.
+#[derive(Clone, Debug)]
+pub struct StoreOptions {
+    /// Whose data it holds.
+    pub identity: StoreIdentity,
+    /// Bytes of a page, fixed when the database is created: a power of two from 4096 to 65536.
+    pub page_size: u32,
+    /// Bytes of the writer's page cache.
+    pub writer_cache_bytes: u32,
+    /// How the store is read.
+    pub readers: ReaderOptions,
+    /// Bytes of the `-wal` from which a checkpoint for space is run.
+    pub checkpoint_bytes: u64,
+    /// Bytes of the `-wal` at which an image gives its hold up.
+    pub hold_bytes_max: u64,
+    /// Entries of one SQLite transaction.
+    pub batch_entries_max: usize,
+    /// Draws the size of each batch at random below the maximum: nothing may depend on where batches end, and the
+    /// simulator proves it.
+    pub shuffle_batches: Option<Rng>,
+    /// How long nothing must have been applied before the `-wal` is emptied.
+    pub idle_after: Duration,
+}
+
+impl StoreOptions {
+    /// The defaults, for the data of `identity`.
+    pub fn new(identity: StoreIdentity) -> Self {
+        Self {
+            identity,
+            page_size: 4096,
+            writer_cache_bytes: 32 << 20,
+            readers: ReaderOptions::default(),
+            checkpoint_bytes: CHECKPOINT_BYTES,
+            hold_bytes_max: HOLD_BYTES_MAX,
+            batch_entries_max: BATCH_ENTRIES_MAX,
+            shuffle_batches: None,
+            idle_after: Duration::from_secs(5),
+        }
+    }
+}

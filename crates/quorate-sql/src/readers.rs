@@ -1,0 +1,213 @@
+//! Reads, on the threads of their callers.
+//!
+//! [`Readers`] keeps a pool of read-only connections. A query first runs where it was asked for, for about a millisecond:
+//! a point query costs what SQLite costs, without a change of threads. What takes longer is interrupted and run again on
+//! a thread for blocking work. [`Snapshot`] runs many reads in one transaction, [`RowStream`] returns results of any size
+//! in pieces.
+//!
+//! # Invariants
+//!
+//! - Nothing written here can reach the database: connections are read-only, and the authorizer refuses what is not
+//!   reading.
+//! - Every read is bounded: in rows, bytes and time, in how long it waits for a reader, and in how long its transaction
+//!   may keep the store from checkpointing.
+//! - A reader belongs to one generation and closes before it. After a switch new reads use the new generation; what began
+//!   before ends on the old one.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use quorate_env::{Env, Instant, timeout_at};
+use quorate_model::{Statement, StoreFault};
+
+mod error;
+mod guard;
+mod held;
+mod limits;
+mod pool;
+mod reader;
+mod snapshot;
+mod stream;
+
+#[cfg(test)]
+mod tests;
+
+pub use error::ReadError;
+pub use limits::{
+    BYTES_DEFAULT, CACHE_BYTES_DEFAULT, CHUNK_BYTES, CHUNK_ROWS, Cancel, READERS_DEFAULT, ROWS_DEFAULT, ReadLimits,
+    ReaderOptions, TIMEOUT_DEFAULT, TRANSACTION_DEFAULT, WAIT_DEFAULT, value_bytes,
+};
+pub use snapshot::Snapshot;
+pub use stream::RowStream;
+
+use crate::generation::Generations;
+use crate::query::Rows;
+use guard::Allowance;
+use held::{Ends, Held};
+use limits::CancelOnDrop;
+use pool::{Lease, Pool, block_until};
+
+/// Reads a store. Cheap to clone; all clones share their connections.
+#[derive(Clone)]
+pub struct Readers(Arc<Shared>);
+
+struct Shared {
+    generations: Arc<Generations>,
+    pool: RwLock<Arc<Pool>>,
+    options: ReaderOptions,
+}
+
+impl Readers {
+    /// Readers of a store. Connections are opened when they are needed.
+    pub fn new(generations: Arc<Generations>, options: ReaderOptions) -> Self {
+        let pool = RwLock::new(Arc::new(Pool::new(generations.current(), &options)));
+        Self(Arc::new(Shared { generations, pool, options }))
+    }
+
+    /// Lets go of an old generation at once. Without this the next read does it.
+    pub fn switch(&self) {
+        let mut pool = self.0.pool.write().unwrap_or_else(PoisonError::into_inner);
+        if pool.generation_number() == self.0.generations.number() {
+            return;
+        }
+        let next = Arc::new(Pool::new(self.0.generations.current(), &self.0.options));
+        let before = std::mem::replace(&mut *pool, next);
+        drop(pool);
+        before.retire();
+    }
+
+    /// Runs a query on the calling thread, unless no reader is free or it takes longer than about a millisecond: then
+    /// `None`, and [`Readers::query_blocking`] is to be called.
+    pub fn try_query_inline(&self, statement: &Statement, limits: &ReadLimits) -> Option<Result<Rows, ReadError>> {
+        let mut lease = self.pool().try_lease()?;
+        let allowance = Allowance { inline: true, ..self.allowance(limits) };
+        lease.reader().and_then(|reader| reader.query(statement, limits, allowance)).transpose()
+    }
+
+    /// Runs a query on the calling thread, however long it takes within its limits; waits for a reader if none is free.
+    pub fn query_blocking(&self, statement: &Statement, limits: &ReadLimits) -> Result<Rows, ReadError> {
+        run(&mut self.lease_blocking()?, statement, limits, self.allowance(limits))
+    }
+
+    /// Runs a query: on the calling thread if it is short, else beside it.
+    pub async fn query(&self, env: &Env, statement: &Statement, limits: &ReadLimits) -> Result<Rows, ReadError> {
+        if let Some(result) = self.try_query_inline(statement, limits) {
+            return result;
+        }
+        let mut lease = self.lease().await?;
+        let gone = CancelOnDrop(Cancel::new());
+        let mut allowance = self.allowance(limits);
+        allowance.cancel[1] = Some(gone.0.clone());
+        let (statement, limits) = (statement.clone(), limits.clone());
+        let run = move || run(&mut lease, &statement, &limits, allowance);
+        env.blocking(run).await.unwrap_or(Err(StoreFault::Closed.into()))
+    }
+
+    /// Fixes the present state for many reads.
+    pub async fn snapshot(&self, env: &Env) -> Result<Snapshot, ReadError> {
+        let lease = self.lease().await?;
+        if lease.is_open() {
+            return self.snapshot_of(lease);
+        }
+        let readers = self.clone();
+        env.blocking(move || readers.snapshot_of(lease)).await.unwrap_or(Err(StoreFault::Closed.into()))
+    }
+
+    /// [`Readers::snapshot`] on the calling thread; waits for a reader if none is free.
+    pub fn snapshot_blocking(&self) -> Result<Snapshot, ReadError> {
+        self.snapshot_of(self.lease_blocking()?)
+    }
+
+    /// Runs a query whose result is taken piece by piece. The first piece, too, is made when it is asked for.
+    pub async fn stream(&self, statement: Statement, limits: ReadLimits) -> Result<RowStream, ReadError> {
+        Ok(self.stream_of(self.lease().await?, statement, limits))
+    }
+
+    /// [`Readers::stream`] on the calling thread; waits for a reader if none is free.
+    pub fn stream_blocking(&self, statement: Statement, limits: ReadLimits) -> Result<RowStream, ReadError> {
+        Ok(self.stream_of(self.lease_blocking()?, statement, limits))
+    }
+
+    /// Ends every read transaction that has lasted as long as one may, also of snapshots and streams that nobody uses,
+    /// and says how many. To be called now and then by who checkpoints.
+    pub fn expire(&self) -> usize {
+        Instant::now().checked_sub(self.0.options.transaction).map_or(0, |time| self.end_begun_before(time))
+    }
+
+    /// Ends every read transaction of the generation in force that began before `time`, where its beginning is known,
+    /// and says how many: they fail with [`ReadError::SnapshotTooOld`].
+    pub fn end_begun_before(&self, time: Instant) -> usize {
+        self.pool().end_begun_before(time)
+    }
+
+    fn pool(&self) -> Arc<Pool> {
+        let pool = Arc::clone(&self.0.pool.read().unwrap_or_else(PoisonError::into_inner));
+        if pool.generation_number() == self.0.generations.number() {
+            return pool;
+        }
+        self.switch();
+        Arc::clone(&self.0.pool.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn allowance(&self, limits: &ReadLimits) -> Allowance {
+        Allowance::new(limits, self.0.options.transaction)
+    }
+
+    async fn lease(&self) -> Result<Lease, ReadError> {
+        let deadline = Instant::now() + self.0.options.wait;
+        loop {
+            let pool = self.pool();
+            match timeout_at(deadline, pool.permits.acquire()).await {
+                Ok(Ok(permit)) => {
+                    permit.forget();
+                    return Ok(pool.permitted());
+                }
+                // The pool was retired meanwhile.
+                Ok(Err(_)) => {}
+                Err(_) => return Err(ReadError::Busy),
+            }
+        }
+    }
+
+    fn lease_blocking(&self) -> Result<Lease, ReadError> {
+        let deadline = Instant::now() + self.0.options.wait;
+        loop {
+            let pool = self.pool();
+            match block_until(deadline, pool.permits.acquire()) {
+                Some(Ok(permit)) => {
+                    permit.forget();
+                    return Ok(pool.permitted());
+                }
+                Some(Err(_)) => {}
+                None => return Err(ReadError::Busy),
+            }
+        }
+    }
+
+    fn snapshot_of(&self, mut lease: Lease) -> Result<Snapshot, ReadError> {
+        let begun = Instant::now();
+        let applied_index = lease.reader()?.begin()?;
+        Ok(Snapshot::new(self.hold(begun, lease), applied_index))
+    }
+
+    fn stream_of(&self, lease: Lease, statement: Statement, limits: ReadLimits) -> RowStream {
+        RowStream::new(self.hold(Instant::now(), lease), statement, limits)
+    }
+
+    fn hold<T: Default + Send + 'static>(&self, begun: Instant, lease: Lease) -> Arc<Held<T>> {
+        let pool = Arc::clone(lease.pool());
+        let held = Arc::new(Held::new(begun, self.0.options.transaction, lease, T::default()));
+        let weak: std::sync::Weak<dyn Ends> = Arc::downgrade(&held) as _;
+        pool.hold(weak);
+        held
+    }
+}
+
+fn run(
+    lease: &mut Lease,
+    statement: &Statement,
+    limits: &ReadLimits,
+    allowance: Allowance,
+) -> Result<Rows, ReadError> {
+    // Without a first try there is always an answer.
+    lease.reader()?.query(statement, limits, allowance)?.ok_or(ReadError::Busy)
+}

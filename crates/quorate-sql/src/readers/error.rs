@@ -1,0 +1,91 @@
+//! Why a read returned nothing.
+
+use std::time::Duration;
+
+use quorate_model::{Failure, StoreFault};
+use rusqlite::ffi;
+
+use crate::classify::{Context, Trouble, classify};
+use crate::error::OpenError;
+
+/// Why a read returned nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// SQLite refuses the statement, it is not allowed here, or its parameters are not those it asks for.
+    #[error(transparent)]
+    Failed(Failure),
+    /// The statement writes.
+    #[error("this statement writes, which a query can't; execute it instead")]
+    Writes,
+    /// The result has more rows than allowed.
+    #[error("the result has more than {0} rows; ask for fewer, raise the limit, or stream it")]
+    TooManyRows(usize),
+    /// The result is larger than allowed.
+    #[error("the result has more than {0} bytes; ask for less, raise the limit, or stream it")]
+    TooManyBytes(usize),
+    /// The query ran for longer than allowed.
+    #[error("the query did not end within {0:?}; make it cheaper or raise its timeout")]
+    Timeout(Duration),
+    /// The caller cancelled the query, or went away.
+    #[error("the query was cancelled")]
+    Cancelled,
+    /// The read transaction lasted longer than one may: an old snapshot keeps the store from checkpointing.
+    #[error("the snapshot is too old to be kept; read again from a new one, in smaller steps")]
+    SnapshotTooOld,
+    /// All readers were in use for as long as the query may wait.
+    #[error("all readers are in use; try again, or allow more of them")]
+    Busy,
+    /// The node's own trouble.
+    #[error(transparent)]
+    Fault(#[from] StoreFault),
+}
+
+impl ReadError {
+    /// Whether the same read may succeed later without a change.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::SnapshotTooOld | Self::Busy => true,
+            Self::Fault(fault) => fault.is_retryable(),
+            Self::Failed(_)
+            | Self::Writes
+            | Self::TooManyRows(_)
+            | Self::TooManyBytes(_)
+            | Self::Timeout(_)
+            | Self::Cancelled => false,
+        }
+    }
+}
+
+impl From<Failure> for ReadError {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+impl From<OpenError> for ReadError {
+    fn from(error: OpenError) -> Self {
+        Self::Fault(match error {
+            OpenError::Fault(fault) => fault,
+            other => StoreFault::Io(other.to_string()),
+        })
+    }
+}
+
+/// Tells the node's trouble from the statement's. Interrupts and denials are explained before by who caused them.
+impl From<rusqlite::Error> for ReadError {
+    fn from(error: rusqlite::Error) -> Self {
+        let code = error.sqlite_error().map_or(ffi::SQLITE_ERROR, |error| error.extended_code);
+        match code & 0xff {
+            ffi::SQLITE_BUSY | ffi::SQLITE_PROTOCOL => return Self::Busy,
+            ffi::SQLITE_LOCKED if code != ffi::SQLITE_LOCKED_VTAB => return Self::Busy,
+            ffi::SQLITE_READONLY => return Self::Writes,
+            _ => {}
+        }
+        // What a query writes are temporary files, so a full disk is the node's.
+        match classify(&error, Context { write_failed: true, refusal: None }) {
+            Trouble::Failure(failure) => Self::Failed(failure),
+            Trouble::Fault(fault) => Self::Fault(fault),
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Ends a query that has gone too far.
+//!
+//! SQLite calls [`Guard::tick`] every [`TICK_STEPS`] steps. Point queries never get there, so arming a guard reads no
+//! clock: a query's time runs from its first tick. Ticks count as well: the first try of a query, on its caller's thread,
+//! may have only so many, whatever the clock says, so that the simulator, whose clock stands still meanwhile, sees the
+//! same as everyone.
+//!
+//! A single step may take long (a sort, a function of a large value): limits are kept to within that.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use quorate_env::Instant;
+
+use super::error::ReadError;
+use super::limits::{Cancel, ReadLimits};
+
+/// Steps of SQLite between two ticks.
+pub(super) const TICK_STEPS: u16 = 1000;
+
+/// Ticks of a first try: about a millisecond.
+const INLINE_TICKS: u32 = 100;
+
+/// How long a first try may take.
+const INLINE_TIME: Duration = Duration::from_millis(1);
+
+/// Ticks between two looks at the clock.
+const CLOCK_TICKS: u32 = 4;
+
+/// Why a query was ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Trip {
+    /// It used up its first try.
+    Inline,
+    Timeout(Duration),
+    TooOld,
+    Cancelled,
+}
+
+impl Trip {
+    pub(super) fn error(self) -> ReadError {
+        match self {
+            // Nobody runs a first try without looking for this; a new try is what it asks for.
+            Self::Inline => ReadError::Busy,
+            Self::Timeout(limit) => ReadError::Timeout(limit),
+            Self::TooOld => ReadError::SnapshotTooOld,
+            Self::Cancelled => ReadError::Cancelled,
+        }
+    }
+}
+
+/// What a query may use up.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Allowance {
+    /// Whether it is a first try on the caller's thread.
+    pub(super) inline: bool,
+    pub(super) timeout: Duration,
+    /// How long its read transaction may last.
+    pub(super) transaction: Duration,
+    /// When that began, where it was before this query.
+    pub(super) begun: Option<Instant>,
+    pub(super) cancel: [Option<Cancel>; 2],
+}
+
+impl Allowance {
+    pub(super) fn new(limits: &ReadLimits, transaction: Duration) -> Self {
+        let cancel = [limits.cancel.clone(), None];
+        Self { inline: false, timeout: limits.timeout, transaction, begun: None, cancel }
+    }
+}
+
+/// The guard of one connection. Shared with SQLite's progress handler, and with who ends old readers.
+#[derive(Debug, Default)]
+pub(super) struct Guard(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    armed: bool,
+    allowance: Allowance,
+    ticks: u32,
+    /// When the query began: at its first tick.
+    started: Option<Instant>,
+    /// Asked from outside to end, for the age of its transaction.
+    ended: bool,
+    trip: Option<Trip>,
+}
+
+impl Guard {
+    /// Begins a query; fails at once where it was cancelled before.
+    pub(super) fn arm(&self, allowance: Allowance) -> Result<(), ReadError> {
+        if allowance.cancel.iter().flatten().any(Cancel::is_cancelled) {
+            return Err(ReadError::Cancelled);
+        }
+        *self.state() = State { armed: true, allowance, ..State::default() };
+        Ok(())
+    }
+
+    /// Ends it, and says whether the guard did.
+    pub(super) fn disarm(&self) -> Option<Trip> {
+        let mut state = self.state();
+        state.armed = false;
+        state.allowance.cancel = [None, None];
+        state.trip.take()
+    }
+
+    /// Called by SQLite; `true` interrupts the query.
+    pub(super) fn tick(&self) -> bool {
+        let mut state = self.state();
+        if state.armed && state.trip.is_none() {
+            state.trip = state.exceeded();
+        }
+        state.trip.is_some()
+    }
+
+    /// Ends the running query if its transaction began before `time`.
+    pub(super) fn end_if_begun_before(&self, time: Instant) -> bool {
+        let mut state = self.state();
+        let begun = state.allowance.begun.or(state.started);
+        let old = state.armed && begun.is_some_and(|begun| begun < time);
+        state.ended |= old;
+        old
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn exceeded(&mut self) -> Option<Trip> {
+        self.ticks = self.ticks.saturating_add(1);
+        if self.ended {
+            return Some(Trip::TooOld);
+        }
+        if self.allowance.cancel.iter().flatten().any(Cancel::is_cancelled) {
+            return Some(Trip::Cancelled);
+        }
+        if self.allowance.inline && self.ticks > INLINE_TICKS {
+            return Some(Trip::Inline);
+        }
+        if self.ticks % CLOCK_TICKS == 1 { self.late(Instant::now()) } else { None }
+    }
+
+    fn late(&mut self, now: Instant) -> Option<Trip> {
+        let started = *self.started.get_or_insert(now);
+        let begun = self.allowance.begun.unwrap_or(started);
+        let ran = now.saturating_duration_since(started);
+        if self.allowance.inline && ran >= INLINE_TIME {
+            Some(Trip::Inline)
+        } else if ran >= self.allowance.timeout {
+            Some(Trip::Timeout(self.allowance.timeout))
+        } else if now.saturating_duration_since(begun) >= self.allowance.transaction {
+            Some(Trip::TooOld)
+        } else {
+            None
+        }
+    }
+}

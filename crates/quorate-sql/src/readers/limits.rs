@@ -1,0 +1,112 @@
+//! How far a read may go.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use quorate_model::Value;
+
+/// Rows of one result where a query does not say otherwise.
+pub const ROWS_DEFAULT: usize = 1_000_000;
+
+/// Bytes of one result where a query does not say otherwise.
+pub const BYTES_DEFAULT: usize = 64 << 20;
+
+/// How long a query may run where it does not say otherwise.
+pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
+
+/// How long a read transaction may last: of a query, a snapshot or a stream.
+pub const TRANSACTION_DEFAULT: Duration = Duration::from_secs(5);
+
+/// How long a query waits for a free reader.
+pub const WAIT_DEFAULT: Duration = Duration::from_secs(2);
+
+/// Read-only connections of one store: queries that run at the same time.
+pub const READERS_DEFAULT: usize = 32;
+
+/// Bytes of the page cache of each reader.
+pub const CACHE_BYTES_DEFAULT: u32 = 8 << 20;
+
+/// Rows of one piece of a stream.
+pub const CHUNK_ROWS: usize = 1024;
+
+/// Bytes from which a piece of a stream is complete.
+pub const CHUNK_BYTES: usize = 256 << 10;
+
+/// The limits of one query, snapshot's query, or whole stream.
+#[derive(Clone, Debug)]
+pub struct ReadLimits {
+    /// Rows of the result.
+    pub rows: usize,
+    /// Bytes of the result: of each value as many as [`value_bytes`] says.
+    pub bytes: usize,
+    /// How long the query may run, from its first step; it is looked at every thousand steps of SQLite or so.
+    pub timeout: Duration,
+    /// Ends the query from outside.
+    pub cancel: Option<Cancel>,
+}
+
+impl Default for ReadLimits {
+    fn default() -> Self {
+        Self { rows: ROWS_DEFAULT, bytes: BYTES_DEFAULT, timeout: TIMEOUT_DEFAULT, cancel: None }
+    }
+}
+
+/// What a value counts for the limits on bytes: a text or blob its length, anything else 8.
+pub fn value_bytes(value: &Value) -> usize {
+    match value {
+        Value::Text(text) => text.len(),
+        Value::Blob(bytes) => bytes.len(),
+        Value::Null | Value::Integer(_) | Value::Real(_) => 8,
+    }
+}
+
+/// What a pool of readers is told.
+#[derive(Clone, Copy, Debug)]
+pub struct ReaderOptions {
+    /// Read-only connections, opened when they are needed.
+    pub readers: usize,
+    /// Bytes of the page cache of each.
+    pub cache_bytes: u32,
+    /// How long a query waits for a free one.
+    pub wait: Duration,
+    /// How long a read transaction may last.
+    pub transaction: Duration,
+}
+
+impl Default for ReaderOptions {
+    fn default() -> Self {
+        Self { readers: READERS_DEFAULT, cache_bytes: CACHE_BYTES_DEFAULT, wait: WAIT_DEFAULT, transaction: TRANSACTION_DEFAULT }
+    }
+}
+
+/// Ends the queries that it was given to. All clones are the same; it can't be taken back.
+#[derive(Clone, Debug, Default)]
+pub struct Cancel(Arc<AtomicBool>);
+
+impl Cancel {
+    /// One that was not used.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Ends the queries: at once where they run, at their start where they do not.
+    pub fn cancel(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it was used.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Cancels when it is dropped: for queries whose caller may go away.
+#[derive(Debug)]
+pub(super) struct CancelOnDrop(pub(super) Cancel);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}

@@ -1,0 +1,153 @@
+//! The readers of one generation.
+//!
+//! Invariants: at most as many readers as permits; a reader in the pool is settled; a retired pool keeps no reader, so
+//! that its generation goes with its last lease.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+
+use quorate_env::Instant;
+use tokio::sync::Semaphore;
+
+use super::error::ReadError;
+use super::guard::Guard;
+use super::held::Ends;
+use super::limits::ReaderOptions;
+use super::reader::Reader;
+use crate::generation::Generation;
+
+pub(super) struct Pool {
+    // Dropped before the generation.
+    idle: Mutex<Option<Vec<Box<Reader>>>>,
+    pub(super) permits: Semaphore,
+    guards: Mutex<Vec<Weak<Guard>>>,
+    held: Mutex<Vec<Weak<dyn Ends>>>,
+    cache_bytes: u32,
+    generation: Arc<Generation>,
+}
+
+impl Pool {
+    pub(super) fn new(generation: Arc<Generation>, options: &ReaderOptions) -> Self {
+        Self {
+            idle: Mutex::new(Some(Vec::new())),
+            permits: Semaphore::new(options.readers.clamp(1, Semaphore::MAX_PERMITS)),
+            guards: Mutex::default(),
+            held: Mutex::default(),
+            cache_bytes: options.cache_bytes,
+            generation,
+        }
+    }
+
+    pub(super) fn generation_number(&self) -> u64 {
+        self.generation.number()
+    }
+
+    /// A lease of a reader that is open and free at this moment.
+    pub(super) fn try_lease(self: &Arc<Self>) -> Option<Lease> {
+        self.permits.try_acquire().ok()?.forget();
+        let lease = self.permitted();
+        lease.reader.is_some().then_some(lease)
+    }
+
+    /// A lease for who has taken a permit and forgotten it.
+    pub(super) fn permitted(self: &Arc<Self>) -> Lease {
+        let reader = lock(&self.idle).as_mut().and_then(Vec::pop);
+        Lease { reader, pool: Arc::clone(self) }
+    }
+
+    /// Ends the pool: readers close, the idle ones now. Who waits for a permit is told.
+    pub(super) fn retire(&self) {
+        lock(&self.idle).take();
+        self.permits.close();
+    }
+
+    /// Registers what holds a transaction between calls.
+    pub(super) fn hold(&self, held: Weak<dyn Ends>) {
+        let mut all = lock(&self.held);
+        all.retain(|held| held.strong_count() > 0);
+        all.push(held);
+    }
+
+    /// Ends every transaction that began before `time`, and says how many.
+    pub(super) fn end_begun_before(&self, time: Instant) -> usize {
+        let held: Vec<_> = lock(&self.held).iter().filter_map(Weak::upgrade).collect();
+        let guards: Vec<_> = lock(&self.guards).iter().filter_map(Weak::upgrade).collect();
+        let idle = held.iter().filter(|held| held.end_if_begun_before(time)).count();
+        let running = guards.iter().filter(|guard| guard.end_if_begun_before(time)).count();
+        idle + running
+    }
+
+    fn open_reader(&self) -> Result<Box<Reader>, ReadError> {
+        let reader = Box::new(Reader::open(&self.generation, self.cache_bytes)?);
+        let mut guards = lock(&self.guards);
+        guards.retain(|guard| guard.strong_count() > 0);
+        guards.push(Arc::downgrade(reader.guard()));
+        Ok(reader)
+    }
+}
+
+/// The use of one reader, given back when dropped.
+pub(super) struct Lease {
+    // Dropped before the pool, which holds the generation.
+    reader: Option<Box<Reader>>,
+    pool: Arc<Pool>,
+}
+
+impl Lease {
+    /// The reader; opened now if it is not, which blocks.
+    pub(super) fn reader(&mut self) -> Result<&mut Reader, ReadError> {
+        if self.reader.is_none() {
+            self.reader = Some(self.pool.open_reader()?);
+        }
+        self.reader.as_deref_mut().ok_or(ReadError::Busy)
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.reader.is_some()
+    }
+
+    pub(super) fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if let Some(mut reader) = self.reader.take()
+            && reader.settle()
+            && let Some(idle) = lock(&self.pool.idle).as_mut()
+        {
+            idle.push(reader);
+        }
+        self.pool.permits.add_permits(1);
+    }
+}
+
+pub(super) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits on this thread for a future, until a deadline.
+pub(super) fn block_until<F: Future>(deadline: Instant, future: F) -> Option<F::Output> {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return Some(output);
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return None;
+        }
+        thread::park_timeout(left);
+    }
+}

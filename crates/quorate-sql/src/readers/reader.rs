@@ -1,0 +1,271 @@
+//! One read-only connection: runs a statement within its limits and copies out what it returns.
+//!
+//! Invariants: between two uses no statement runs and no transaction is open ([`Reader::settle`]); the guard is armed
+//! whenever a caller's statement runs.
+
+use std::sync::Arc;
+
+use quorate_model::{Failure, FailureKind, Statement, Value};
+use rusqlite::types::{ToSqlOutput, ValueRef};
+
+use super::error::ReadError;
+use super::guard::{Allowance, Guard, TICK_STEPS, Trip};
+use super::limits::{CHUNK_BYTES, CHUNK_ROWS, ReadLimits};
+use crate::authorizer::{self, Gate, Mode, rules};
+use crate::connection;
+use crate::ffi::database::{Database, Prepared};
+use crate::ffi::hooks;
+use crate::generation::Generation;
+use crate::query::Rows;
+use crate::validate::parameters::Parameters;
+use crate::validate::text;
+
+/// The applied index, as [`AppliedRow`](crate::applied_row::AppliedRow) keeps it.
+const APPLIED_INDEX: &str = "SELECT \"index\" FROM _quorate_applied WHERE id = 1";
+
+pub(super) struct Reader {
+    // Dropped before the generation.
+    database: Database<Known>,
+    _generation: Arc<Generation>,
+    guard: Arc<Guard>,
+    gate: Arc<Gate>,
+    /// The statement that stands at a row, waiting to go on.
+    paused: Option<String>,
+}
+
+/// What is known of a prepared statement.
+struct Known {
+    parameters: Arc<Parameters>,
+    columns: Arc<[String]>,
+}
+
+/// What a stream has returned so far.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    rows: usize,
+    bytes: usize,
+}
+
+impl Reader {
+    pub(super) fn open(generation: &Arc<Generation>, cache_bytes: u32) -> Result<Self, ReadError> {
+        let (connection, generation) = connection::open_reader(generation, cache_bytes)?.into_parts();
+        let guard = Arc::new(Guard::default());
+        let ticked = Arc::clone(&guard);
+        hooks::set_progress_handler(&connection, TICK_STEPS, move || ticked.tick())?;
+        let gate = authorizer::install_reader(&connection)?;
+        Ok(Self { database: Database::new(connection), _generation: generation, guard, gate, paused: None })
+    }
+
+    pub(super) fn guard(&self) -> &Arc<Guard> {
+        &self.guard
+    }
+
+    /// Runs a query to its end; `None` where it used up its first try.
+    pub(super) fn query(
+        &mut self,
+        statement: &Statement,
+        limits: &ReadLimits,
+        allowance: Allowance,
+    ) -> Result<Option<Rows>, ReadError> {
+        self.guarded(allowance, |reader| {
+            let mut prepared = reader.start(statement)?;
+            let mut sink = Sink::new(limits, Progress::default());
+            let filled = sink.fill(&mut prepared.rows(), usize::MAX);
+            prepared.clear_bindings();
+            filled?;
+            Ok(Rows::new(columns(&mut prepared), sink.values))
+        })
+    }
+
+    /// Runs a query up to the end of its next piece. `None` for a piece means that it has ended.
+    pub(super) fn next_chunk(
+        &mut self,
+        statement: &Statement,
+        limits: &ReadLimits,
+        allowance: Allowance,
+        progress: &mut Progress,
+    ) -> Result<Option<Rows>, ReadError> {
+        let chunk = self.guarded(allowance, |reader| {
+            let mut prepared = match reader.paused.take() {
+                Some(sql) => reader.database.get(&sql).ok_or(ReadError::Cancelled)?,
+                None => reader.start(statement)?,
+            };
+            let mut sink = Sink::new(limits, std::mem::take(progress));
+            let mut rows = prepared.rows();
+            let ended = sink.fill(&mut rows, CHUNK_ROWS)?;
+            if ended {
+                drop(rows);
+                prepared.clear_bindings();
+            } else {
+                // Dropped rows would reset the statement: it stays at its row, and `paused` says so.
+                std::mem::forget(rows);
+            }
+            *progress = sink.progress;
+            let chunk = Rows::new(columns(&mut prepared), sink.values);
+            reader.paused = (!ended).then(|| statement.sql.clone());
+            Ok((chunk, ended))
+        })?;
+        Ok(chunk.and_then(|(rows, ended)| (!ended || !rows.is_empty()).then_some(rows)))
+    }
+
+    /// Whether a stream has more to come.
+    pub(super) fn is_paused(&self) -> bool {
+        self.paused.is_some()
+    }
+
+    /// Opens a read transaction, fixes its snapshot, and returns the applied index in it.
+    pub(super) fn begin(&mut self) -> Result<u64, ReadError> {
+        let index = self.own(|database| {
+            database.execute("BEGIN", [])?;
+            database.first_row(APPLIED_INDEX, [], |row| row.get::<_, Option<i64>>(0))
+        })?;
+        Ok(index.flatten().map_or(0, i64::cast_unsigned))
+    }
+
+    /// Ends whatever is going on; `false` where that failed and the reader can't be used again.
+    pub(super) fn settle(&mut self) -> bool {
+        if let Some(mut prepared) = self.paused.take().and_then(|sql| self.database.get(&sql)) {
+            drop(prepared.rows());
+            prepared.clear_bindings();
+        }
+        self.database.connection().is_autocommit() || self.own(|database| database.execute("ROLLBACK", [])).is_ok()
+    }
+
+    /// Runs `f` under the guard and the gate, and explains what those two did.
+    fn guarded<T>(
+        &mut self,
+        allowance: Allowance,
+        f: impl FnOnce(&mut Self) -> Result<T, ReadError>,
+    ) -> Result<Option<T>, ReadError> {
+        self.guard.arm(allowance)?;
+        let result = f(self);
+        let trip = self.guard.disarm();
+        match (result, trip) {
+            (Ok(result), _) => Ok(Some(result)),
+            (Err(_), Some(Trip::Inline)) => Ok(None),
+            (Err(_), Some(trip)) => Err(trip.error()),
+            (Err(error), None) => Err(self.gate.take_refusal().map_or(error, refused)),
+        }
+    }
+
+    /// Prepares and binds a caller's statement.
+    fn start(&mut self, statement: &Statement) -> Result<Prepared<'_, Known>, ReadError> {
+        let sql = statement.sql.as_str();
+        if !self.database.holds(sql) {
+            text::check_single(sql)?;
+            self.gate.enter(Mode::Query);
+            self.database.prepare(sql, known)?;
+        }
+        let mut prepared = self.database.get(sql).ok_or(ReadError::Cancelled)?;
+        let parameters = Arc::clone(&prepared.note().parameters);
+        parameters.check(statement)?;
+        for (number, value) in parameters.numbers(statement).zip(&statement.params) {
+            prepared.bind(number, ToSqlOutput::Borrowed(borrowed(value)))?;
+        }
+        Ok(prepared)
+    }
+
+    /// Runs statements of our own.
+    fn own<T>(&mut self, f: impl FnOnce(&mut Database<Known>) -> rusqlite::Result<T>) -> Result<T, ReadError> {
+        self.gate.enter(Mode::Own);
+        let result = f(&mut self.database);
+        self.gate.enter(Mode::Query);
+        Ok(result?)
+    }
+}
+
+fn refused(reason: String) -> ReadError {
+    if reason == rules::WRITE_IN_QUERY {
+        return ReadError::Writes;
+    }
+    Failure::new(FailureKind::Refused, reason).into()
+}
+
+fn known(statement: &rusqlite::Statement<'_>) -> Result<Known, ReadError> {
+    if !statement.readonly() {
+        return Err(ReadError::Writes);
+    }
+    Ok(Known { parameters: Arc::new(Parameters::of(statement)), columns: Arc::default() })
+}
+
+/// The names of the columns: those of the last run, which a change of the schema may have changed.
+fn columns(prepared: &mut Prepared<'_, Known>) -> Arc<[String]> {
+    let known = Arc::clone(&prepared.note().columns);
+    let statement = prepared.statement();
+    if statement.column_names().eq(known.iter().map(String::as_str)) {
+        return known;
+    }
+    let columns: Arc<[String]> = statement.column_names().map(str::to_owned).collect();
+    prepared.note_mut().columns = Arc::clone(&columns);
+    columns
+}
+
+fn borrowed(value: &Value) -> ValueRef<'_> {
+    match value {
+        Value::Null => ValueRef::Null,
+        Value::Integer(value) => ValueRef::Integer(*value),
+        Value::Real(value) => ValueRef::Real(*value),
+        Value::Text(text) => ValueRef::Text(text.as_bytes()),
+        Value::Blob(bytes) => ValueRef::Blob(bytes),
+    }
+}
+
+/// Takes rows until a limit.
+struct Sink<'a> {
+    limits: &'a ReadLimits,
+    progress: Progress,
+    values: Vec<Value>,
+}
+
+impl<'a> Sink<'a> {
+    fn new(limits: &'a ReadLimits, progress: Progress) -> Self {
+        Self { limits, progress, values: Vec::new() }
+    }
+
+    /// Takes up to `max` rows, or up to the row that completes a piece of a stream; says whether that was all.
+    fn fill(&mut self, rows: &mut rusqlite::Rows<'_>, max: usize) -> Result<bool, ReadError> {
+        let (end, full) = (self.progress.rows.saturating_add(max), self.progress.bytes.saturating_add(CHUNK_BYTES));
+        while let Some(row) = rows.next()? {
+            self.take(row)?;
+            if max < usize::MAX && (self.progress.rows >= end || self.progress.bytes >= full) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn take(&mut self, row: &rusqlite::Row<'_>) -> Result<(), ReadError> {
+        if self.progress.rows >= self.limits.rows {
+            return Err(ReadError::TooManyRows(self.limits.rows));
+        }
+        self.progress.rows += 1;
+        let statement: &rusqlite::Statement<'_> = row.as_ref();
+        for column in 0..statement.column_count() {
+            let value = row.get_ref(column)?;
+            self.progress.bytes = self.progress.bytes.saturating_add(bytes(value));
+            if self.progress.bytes > self.limits.bytes {
+                return Err(ReadError::TooManyBytes(self.limits.bytes));
+            }
+            self.values.push(owned(value));
+        }
+        Ok(())
+    }
+}
+
+fn bytes(value: ValueRef<'_>) -> usize {
+    match value {
+        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => bytes.len(),
+        ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) => 8,
+    }
+}
+
+/// Text that is not UTF-8, which SQL can make of blobs, is shown with replacement characters.
+fn owned(value: ValueRef<'_>) -> Value {
+    match value {
+        ValueRef::Null => Value::Null,
+        ValueRef::Integer(value) => Value::Integer(value),
+        ValueRef::Real(value) => Value::Real(value),
+        ValueRef::Text(bytes) => Value::Text(String::from_utf8_lossy(bytes).into_owned()),
+        ValueRef::Blob(bytes) => Value::Blob(bytes.to_vec()),
+    }
+}

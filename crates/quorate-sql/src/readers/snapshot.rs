@@ -1,0 +1,65 @@
+//! Many reads in one read transaction: all see the same state, and each costs a fraction of a query of its own.
+
+use std::sync::Arc;
+
+use quorate_env::Env;
+use quorate_model::{Statement, StoreFault};
+
+use super::error::ReadError;
+use super::guard::Allowance;
+use super::held::Held;
+use super::limits::{Cancel, CancelOnDrop, ReadLimits};
+use crate::query::Rows;
+
+/// A state of the store, fixed while this exists, but no longer than a read transaction may last. Its clones are the same
+/// snapshot; they are used one at a time.
+#[derive(Clone)]
+pub struct Snapshot {
+    held: Arc<Held<()>>,
+    applied_index: u64,
+}
+
+impl Snapshot {
+    pub(super) fn new(held: Arc<Held<()>>, applied_index: u64) -> Self {
+        Self { held, applied_index }
+    }
+
+    /// The index of the last entry that it holds.
+    pub fn applied_index(&self) -> u64 {
+        self.applied_index
+    }
+
+    /// Runs a query on the calling thread, unless the snapshot is in use or the query takes longer than about a
+    /// millisecond: then `None`, and [`Snapshot::query_blocking`] is to be called.
+    pub fn try_query_inline(&self, statement: &Statement, limits: &ReadLimits) -> Option<Result<Rows, ReadError>> {
+        let allowance = Allowance { inline: true, ..self.allowance(limits) };
+        self.held.try_with(|lease, ()| lease.reader()?.query(statement, limits, allowance)).transpose()
+    }
+
+    /// Runs a query on the calling thread, however long it takes within its limits.
+    pub fn query_blocking(&self, statement: &Statement, limits: &ReadLimits) -> Result<Rows, ReadError> {
+        self.blocking(statement, limits, self.allowance(limits))
+    }
+
+    /// Runs a query: on the calling thread if it is short, else beside it.
+    pub async fn query(&self, env: &Env, statement: &Statement, limits: &ReadLimits) -> Result<Rows, ReadError> {
+        if let Some(result) = self.try_query_inline(statement, limits) {
+            return result;
+        }
+        let gone = CancelOnDrop(Cancel::new());
+        let mut allowance = self.allowance(limits);
+        allowance.cancel[1] = Some(gone.0.clone());
+        let (snapshot, statement, limits) = (self.clone(), statement.clone(), limits.clone());
+        let run = move || snapshot.blocking(&statement, &limits, allowance);
+        env.blocking(run).await.unwrap_or(Err(StoreFault::Closed.into()))
+    }
+
+    fn blocking(&self, statement: &Statement, limits: &ReadLimits, allowance: Allowance) -> Result<Rows, ReadError> {
+        let rows = self.held.with(|lease, ()| lease.reader()?.query(statement, limits, allowance))?;
+        rows.ok_or(ReadError::Busy)
+    }
+
+    fn allowance(&self, limits: &ReadLimits) -> Allowance {
+        Allowance { begun: Some(self.held.begun()), ..Allowance::new(limits, self.held.max_age()) }
+    }
+}

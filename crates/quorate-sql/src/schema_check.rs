@@ -1,0 +1,170 @@
+//! What the authorizer can't see, looked for in the schema after statements that change it: new names of tables, what
+//! foreign keys and virtual tables refer to, and names of columns that SQLite makes up at random.
+//!
+//! Invariant: the verdict depends on the schema alone, not on who asks or on what is loaded.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use quorate_model::{Failure, FailureKind};
+use rusqlite::Connection;
+
+use crate::authorizer::rules::{RESERVED, is_reserved};
+
+/// Columns of one name that a table, a view or a result may have: the names of more get a random ending.
+pub const EQUAL_COLUMNS_MAX: usize = 5;
+
+const TABLES: &str = "SELECT name, type FROM pragma_table_list WHERE schema = 'main'";
+const OBJECTS: &str = "SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY name, type";
+const KEYS: &str = "SELECT m.name, k.\"table\" FROM sqlite_schema m, pragma_foreign_key_list(m.name) k
+    WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite!_%' ESCAPE '!'";
+const COLUMNS: &str = "SELECT name FROM pragma_table_xinfo(?1)";
+
+/// What the schema holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Schema {
+    /// Virtual tables.
+    pub virtual_tables: Vec<String>,
+    /// Tables that belong to virtual tables, in lower case.
+    pub shadows: BTreeSet<String>,
+}
+
+impl Schema {
+    /// Reads it.
+    pub fn read(conn: &Connection) -> rusqlite::Result<Self> {
+        let mut schema = Self::default();
+        let mut statement = conn.prepare(TABLES)?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let (name, kind): (String, String) = (row.get(0)?, row.get(1)?);
+            match kind.as_str() {
+                "virtual" => schema.virtual_tables.push(name),
+                "shadow" => {
+                    schema.shadows.insert(name.to_ascii_lowercase());
+                }
+                _ => {}
+            }
+        }
+        Ok(schema)
+    }
+
+    /// Makes SQLite connect to every virtual table now. It would do so while it prepares the first statement that uses
+    /// one, where its own reading of shadow tables could not be told from the user's.
+    pub fn connect(&self, conn: &Connection) {
+        for table in &self.virtual_tables {
+            // A table that can't be connected to fails again, with an outcome, where it is used.
+            drop(conn.prepare(&format!("SELECT 1 FROM {}", quoted(table))));
+        }
+    }
+}
+
+/// What the store's own part of the schema is: it must never change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reserved(Vec<Object>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Object {
+    kind: String,
+    name: String,
+    table: String,
+    sql: Option<String>,
+}
+
+impl Reserved {
+    /// The store's objects.
+    pub fn read(conn: &Connection) -> rusqlite::Result<Self> {
+        Ok(Self(objects(conn)?.into_iter().filter(Object::is_reserved).collect()))
+    }
+}
+
+impl Object {
+    fn is_reserved(&self) -> bool {
+        is_reserved(&self.name) || is_reserved(&self.table)
+    }
+}
+
+/// Checks the schema after a statement has changed it. The outer error is SQLite's.
+pub fn check(conn: &Connection, reserved: &Reserved) -> rusqlite::Result<Result<(), Failure>> {
+    let objects = objects(conn)?;
+    if !objects.iter().filter(|object| object.is_reserved()).eq(&reserved.0) {
+        return Ok(refuse(format!("names that begin with {RESERVED} belong to the store")));
+    }
+    for object in &objects {
+        if let Err(failure) = check_object(conn, object)? {
+            return Ok(Err(failure));
+        }
+    }
+    let mut statement = conn.prepare(KEYS)?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let (table, parent): (String, String) = (row.get(0)?, row.get(1)?);
+        if is_reserved(&parent) {
+            return Ok(refuse(format!("a foreign key of {table} refers to {parent}, which belongs to the store")));
+        }
+    }
+    Ok(Ok(()))
+}
+
+fn check_object(conn: &Connection, object: &Object) -> rusqlite::Result<Result<(), Failure>> {
+    let sql = object.sql.as_deref().unwrap_or_default();
+    let is_virtual =
+        sql.get(.."CREATE VIRTUAL".len()).is_some_and(|start| start.eq_ignore_ascii_case("CREATE VIRTUAL"));
+    if is_virtual && sql.to_ascii_lowercase().contains("sqlite_") {
+        return Ok(refuse(format!("{}: a virtual table can't stand on tables of SQLite itself", object.name)));
+    }
+    if object.kind != "table" && object.kind != "view" || is_virtual {
+        return Ok(Ok(()));
+    }
+    let names = match column_names(conn, &object.name) {
+        Ok(names) => names,
+        // A view over what does not exist has no columns yet; it is checked again when that is created.
+        Err(_) if object.kind == "view" => return Ok(Ok(())),
+        Err(error) => return Err(error),
+    };
+    Ok(check_columns(names.iter().map(String::as_str)))
+}
+
+/// Refuses columns of which SQLite may have named one at random: more than [`EQUAL_COLUMNS_MAX`] of one name, not counting
+/// the endings (`:1`) by which it tells them apart.
+pub fn check_columns<'a>(names: impl Iterator<Item = &'a str>) -> Result<(), Failure> {
+    let mut counts = BTreeMap::new();
+    let mut numbered = BTreeSet::new();
+    for name in names {
+        let base = base(name);
+        *counts.entry(base.to_ascii_lowercase()).or_insert(0_usize) += 1;
+        if base.len() < name.len() {
+            numbered.insert(base.to_ascii_lowercase());
+        }
+    }
+    match counts.iter().find(|(base, count)| **count > EQUAL_COLUMNS_MAX && numbered.contains(*base)) {
+        None => Ok(()),
+        Some((name, count)) => refuse(format!("{count} columns are called {name}; give them names of their own (AS)")),
+    }
+}
+
+/// The name without an ending like `:1`.
+fn base(name: &str) -> &str {
+    match name.rsplit_once(':') {
+        Some((base, digits)) if !base.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) => base,
+        _ => name,
+    }
+}
+
+fn column_names(conn: &Connection, table: &str) -> rusqlite::Result<Vec<String>> {
+    conn.prepare(COLUMNS)?.query_map([table], |row| row.get(0))?.collect()
+}
+
+fn objects(conn: &Connection) -> rusqlite::Result<Vec<Object>> {
+    let read = |row: &rusqlite::Row<'_>| {
+        Ok(Object { kind: row.get(0)?, name: row.get(1)?, table: row.get(2)?, sql: row.get(3)? })
+    };
+    conn.prepare(OBJECTS)?.query_map([], read)?.collect()
+}
+
+/// A name as SQL quotes it.
+pub(crate) fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+fn refuse(text: String) -> Result<(), Failure> {
+    Err(Failure::new(FailureKind::Refused, text))
+}

@@ -1,0 +1,75 @@
+//! The write side of one generation: the applier with its connection, and the generation that both live in.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use quorate_model::{Applied, Entry, Outcome, Reply, StoreFault};
+
+use crate::applied_row::AppliedRow;
+use crate::apply::Applier;
+use crate::connection::{self, BUSY_TIMEOUT};
+use crate::error::OpenError;
+use crate::ffi::control::{self, Checkpointed};
+use crate::generation::Generation;
+use crate::options::{StoreIdentity, StoreOptions};
+
+/// What only one thread at a time may use.
+pub(crate) struct Core {
+    // Before the generation: the connection must be closed before the main file's handle.
+    applier: Applier,
+    generation: Arc<Generation>,
+}
+
+impl Core {
+    /// Opens the write side of a generation; the data must be of the identity in `options`.
+    pub(crate) fn open(generation: Arc<Generation>, options: &StoreOptions) -> Result<Self, OpenError> {
+        let conn = connection::open_writer(&generation, options.writer_cache_bytes)?;
+        if let Some(row) = AppliedRow::read(&conn)? {
+            check_identity(options, row.identity)?;
+        }
+        let applier = Applier::open(conn, &options.identity)?;
+        Ok(Self { applier, generation })
+    }
+
+    pub(crate) fn applied(&self) -> &Applied {
+        self.applier.applied()
+    }
+
+    pub(crate) fn generation(&self) -> &Arc<Generation> {
+        &self.generation
+    }
+
+    /// Applies entries that follow each other; those that were applied before give empty replies.
+    pub(crate) fn apply(&mut self, entries: &[Entry]) -> Result<Vec<Outcome>, StoreFault> {
+        let last = self.applied().log_id.map(|id| id.index);
+        let is_old = |entry: &&Entry| last.is_some_and(|last| entry.log_id.index <= last);
+        let old = entries.iter().take_while(is_old).count();
+        let new = entries.get(old..).unwrap_or_default();
+        let mut outcomes = vec![Ok(Reply::default()); old];
+        if let (Some(last), Some(next)) = (last, new.first().map(|entry| entry.log_id.index))
+            && next != last.saturating_add(1)
+        {
+            return Err(StoreFault::Io(format!("entry {next} was handed over after entry {last}; restart the node")));
+        }
+        if !new.is_empty() {
+            outcomes.extend(self.applier.apply_batch(new)?);
+        }
+        Ok(outcomes)
+    }
+
+    /// Runs a checkpoint between transactions, waiting at most `wait` where its mode waits.
+    pub(crate) fn checkpoint(&self, mode: i32, wait: Duration) -> Result<Checkpointed, StoreFault> {
+        let conn = self.applier.connection();
+        let failed = |error: rusqlite::Error| StoreFault::Io(error.to_string());
+        conn.busy_timeout(wait).map_err(failed)?;
+        let result = control::checkpoint(conn, mode);
+        conn.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
+        Ok(result)
+    }
+}
+
+/// Compares the identity that a database holds with the one that was expected.
+pub(crate) fn check_identity(options: &StoreOptions, found: StoreIdentity) -> Result<(), OpenError> {
+    let expected = options.identity;
+    if found == expected { Ok(()) } else { Err(OpenError::Identity { expected, found }) }
+}

@@ -1,0 +1,147 @@
+//! What waits for the writer.
+//!
+//! Consensus hands entries over in jobs; the writer applies them in batches that know nothing of jobs, and a job is
+//! answered when the last of its entries was applied. Invariant: every job is answered exactly once, unless the writer
+//! is killed.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use quorate_model::{ApplyDone, Entry, Outcome, Payload, StoreFault};
+
+use crate::options::{BATCH_BYTES_MAX, QUEUE_BYTES_MAX};
+
+/// Entries that were handed over together.
+struct Job {
+    entries: Vec<Entry>,
+    bytes: usize,
+    done: ApplyDone,
+}
+
+/// Jobs on their way to the writer.
+#[derive(Default)]
+pub(crate) struct Queue(Mutex<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    jobs: Vec<Job>,
+    bytes: usize,
+    closed: bool,
+}
+
+/// The writer's side of a [`Queue`]: entries in a row, and whom to answer.
+#[derive(Default)]
+pub(crate) struct Backlog {
+    entries: VecDeque<Entry>,
+    waiting: VecDeque<Waiting>,
+}
+
+struct Waiting {
+    left: usize,
+    outcomes: Vec<Outcome>,
+    bytes: usize,
+    done: ApplyDone,
+}
+
+impl Queue {
+    /// Takes a job, or answers it at once when there is no room or nobody to do it.
+    pub(crate) fn push(&self, entries: Vec<Entry>, done: ApplyDone) {
+        let bytes = entries.iter().map(size).sum();
+        let mut inner = self.lock();
+        let refusal = if inner.closed {
+            StoreFault::Closed
+        } else if inner.bytes.saturating_add(bytes) > QUEUE_BYTES_MAX && inner.bytes > 0 {
+            StoreFault::Io(format!("over {QUEUE_BYTES_MAX} bytes wait to be applied; wait for outcomes before more"))
+        } else {
+            inner.bytes = inner.bytes.saturating_add(bytes);
+            inner.jobs.push(Job { entries, bytes, done });
+            return;
+        };
+        drop(inner);
+        done(Err(refusal));
+    }
+
+    /// Moves all jobs to the writer's side. They count until they are answered.
+    pub(crate) fn take(&self, backlog: &mut Backlog) {
+        let jobs = std::mem::take(&mut self.lock().jobs);
+        for Job { entries, bytes, done } in jobs {
+            let outcomes = Vec::with_capacity(entries.len());
+            backlog.waiting.push_back(Waiting { left: entries.len(), outcomes, bytes, done });
+            backlog.entries.extend(entries);
+        }
+    }
+
+    /// From now on every job is refused.
+    pub(crate) fn close(&self) {
+        self.lock().closed = true;
+    }
+
+    /// Bytes of the entries that were handed over and not answered.
+    pub(crate) fn bytes(&self) -> usize {
+        self.lock().bytes
+    }
+
+    fn answered(&self, bytes: usize) {
+        let mut inner = self.lock();
+        inner.bytes = inner.bytes.saturating_sub(bytes);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Backlog {
+    /// Whether there is nothing to do: no entry to apply and no (empty) job to answer.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// The next batch: at most `max` entries and about [`BATCH_BYTES_MAX`], but at least one if there is one.
+    pub(crate) fn batch(&mut self, max: usize) -> &[Entry] {
+        let mut bytes = 0_usize;
+        let fits = |entry: &&Entry| {
+            bytes = bytes.saturating_add(size(entry));
+            bytes <= BATCH_BYTES_MAX
+        };
+        let count = self.entries.iter().take(max).take_while(fits).count().max(1);
+        let all = self.entries.make_contiguous();
+        all.get(..count).unwrap_or(all)
+    }
+
+    /// Hands the outcomes of the first entries to their jobs.
+    pub(crate) fn answer(&mut self, queue: &Queue, outcomes: Vec<Outcome>) {
+        self.entries.drain(..outcomes.len().min(self.entries.len()));
+        let mut outcomes = outcomes.into_iter();
+        while let Some(job) = self.waiting.front_mut() {
+            let before = job.outcomes.len();
+            job.outcomes.extend(outcomes.by_ref().take(job.left));
+            job.left = job.left.saturating_sub(job.outcomes.len().saturating_sub(before));
+            if job.left > 0 {
+                return;
+            }
+            if let Some(job) = self.waiting.pop_front() {
+                queue.answered(job.bytes);
+                (job.done)(Ok(job.outcomes));
+            }
+        }
+    }
+
+    /// Answers every job with a fault.
+    pub(crate) fn fail(&mut self, queue: &Queue, fault: &StoreFault) {
+        self.entries.clear();
+        for job in self.waiting.drain(..) {
+            queue.answered(job.bytes);
+            (job.done)(Err(fault.clone()));
+        }
+    }
+}
+
+/// About how many bytes an entry takes.
+fn size(entry: &Entry) -> usize {
+    let payload = match &entry.payload {
+        Payload::Blank => 0,
+        Payload::Proposal(_, bytes) | Payload::Membership(bytes) => bytes.len(),
+    };
+    payload.saturating_add(size_of::<Entry>())
+}

@@ -1,0 +1,181 @@
+//! What the handle, the writer, the checkpointer and images of one store share.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+
+use quorate_env::Env;
+use quorate_env::signal::Signal;
+use quorate_model::{Applied, StoreFault};
+use tokio::sync::watch;
+
+use super::core::Core;
+use super::queue::Queue;
+use super::turn::Turn;
+use crate::checkpoint::Gate;
+use crate::generation::Generations;
+use crate::options::StoreOptions;
+use crate::readers::Readers;
+
+/// Whether the workers go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// They do.
+    Running,
+    /// The checkpointer ends; the writer follows.
+    Closing,
+    /// Both end in good order.
+    Closed,
+    /// Both end at once: the last handle was dropped.
+    Abandoned,
+}
+
+/// How many do something at the same time.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Slots(Arc<AtomicUsize>);
+
+/// One of them; given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Slot(Arc<AtomicUsize>);
+
+impl Slots {
+    /// Takes a slot unless `max` are taken.
+    pub(crate) fn try_take(&self, max: usize) -> Option<Slot> {
+        let free = |taken: usize| (taken < max).then(|| taken.saturating_add(1));
+        self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, free).ok().map(|_| Slot(Arc::clone(&self.0)))
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+pub(crate) struct Shared {
+    pub(crate) env: Env,
+    pub(crate) options: StoreOptions,
+    pub(crate) queue: Queue,
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) senders: Slots,
+    pub(crate) receivers: Slots,
+    pub(crate) writer: Signal,
+    pub(crate) checkpointer: Signal,
+    pub(crate) applied: watch::Sender<Applied>,
+    pub(crate) fault: watch::Sender<Option<StoreFault>>,
+    durable: Mutex<Applied>,
+    stop: AtomicU8,
+    // Connections go before the generations and the lock on their directory.
+    pub(crate) turn: Turn<Option<Core>>,
+    pub(crate) readers: Readers,
+    pub(crate) generations: Arc<Generations>,
+}
+
+impl Shared {
+    pub(crate) fn new(env: &Env, options: StoreOptions, generations: Generations, core: Core) -> Arc<Self> {
+        let generations = Arc::new(generations);
+        let writer = Signal::new();
+        let checkpointer = Signal::new();
+        Arc::new(Self {
+            env: env.clone(),
+            queue: Queue::default(),
+            gate: Arc::new(Gate::new(checkpointer.clone())),
+            senders: Slots::default(),
+            receivers: Slots::default(),
+            applied: watch::Sender::new(core.applied().clone()),
+            fault: watch::Sender::new(None),
+            durable: Mutex::default(),
+            stop: AtomicU8::new(Stop::Running as u8),
+            readers: Readers::new(Arc::clone(&generations), options.readers.clone()),
+            turn: Turn::new(Some(core), writer.clone()),
+            writer,
+            checkpointer,
+            options,
+            generations,
+        })
+    }
+
+    pub(crate) fn stop(&self) -> Stop {
+        let stop = self.stop.load(Ordering::Acquire);
+        [Stop::Running, Stop::Closing, Stop::Closed].into_iter().find(|&s| s as u8 == stop).unwrap_or(Stop::Abandoned)
+    }
+
+    /// Ends what `stop` says; nothing goes back.
+    pub(crate) fn set_stop(&self, stop: Stop) {
+        self.stop.fetch_max(stop as u8, Ordering::AcqRel);
+        self.checkpointer.wake();
+        self.writer.wake();
+    }
+
+    pub(crate) fn applied(&self) -> Applied {
+        self.applied.borrow().clone()
+    }
+
+    pub(crate) fn durable(&self) -> Applied {
+        self.lock_durable().clone()
+    }
+
+    /// Everything that was applied then survives power loss from now on.
+    pub(crate) fn is_durable(&self, applied: Applied) {
+        let mut durable = self.lock_durable();
+        if durable.log_id.map(|id| id.index) < applied.log_id.map(|id| id.index) {
+            *durable = applied;
+        }
+    }
+
+    fn lock_durable(&self) -> MutexGuard<'_, Applied> {
+        self.durable.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells everybody where the store stands. To be called in the turn that brought it there.
+    pub(crate) fn publish(&self, core: &Core) {
+        self.applied.send_replace(core.applied().clone());
+        if core.generation().wal_bytes() >= self.options.checkpoint_bytes {
+            self.checkpointer.wake();
+        }
+    }
+
+    /// An image was put in force: faults of what was before are gone. To be called in the turn that did it.
+    pub(crate) fn installed(&self, applied: &Applied) {
+        self.applied.send_replace(applied.clone());
+        *self.lock_durable() = applied.clone();
+        self.fault.send_replace(None);
+        self.readers.switch();
+        self.checkpointer.wake();
+    }
+
+    /// The fault after which nothing is applied any more until an image is installed.
+    pub(crate) fn final_fault(&self) -> Option<StoreFault> {
+        self.fault.borrow().clone().filter(|fault| !matches!(fault, StoreFault::Full(_)))
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        matches!(*self.fault.borrow(), Some(StoreFault::Full(_)))
+    }
+
+    /// Makes a fault known. A later one never hides an earlier one that is final.
+    pub(crate) fn report(&self, fault: &StoreFault) {
+        tracing::error!(%fault, "the store stops applying");
+        self.fault.send_if_modified(|known| {
+            let is_new = known.as_ref() != Some(fault) && known.as_ref().is_none_or(StoreFault::is_retryable);
+            if is_new {
+                *known = Some(fault.clone());
+            }
+            is_new
+        });
+    }
+
+    /// The disk is no longer full.
+    pub(crate) fn applied_again(&self) {
+        if self.is_full() {
+            self.fault.send_replace(None);
+        }
+    }
+
+    /// What went wrong in a checkpoint. That the main file can't grow costs nothing yet: the `-wal` holds the data.
+    pub(crate) fn report_unless_full(&self, fault: &StoreFault) {
+        match fault {
+            StoreFault::Full(_) => tracing::warn!(%fault, "a checkpoint has to wait"),
+            _ => self.report(fault),
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! The store as consensus uses it: applied, killed, full, checkpointed.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "tests"
+)]
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::sync::mpsc;
+use std::time::{Duration, Instant as StdInstant};
+
+use quorate_env::Rng;
+use quorate_model::{
+    Command, CommandResult, Epoch, GroupId, LogId, NodeId, Outcome, Payload, Proposal, Stamp, Statement, Value, codec,
+};
+use rusqlite::ffi;
+
+use super::*;
+use crate::options::StoreIdentity;
+
+/// How long anything may take before a test gives up.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+pub(crate) const IDENTITY: StoreIdentity = StoreIdentity { cluster: 7, epoch: Epoch(1), group: GroupId::MAIN };
+
+pub(crate) fn options() -> StoreOptions {
+    StoreOptions::new(IDENTITY)
+}
+
+pub(crate) fn open(dir: &Path, options: StoreOptions) -> SqlStore {
+    SqlStore::open(&Env::real(), dir, options).unwrap()
+}
+
+/// An entry that runs one statement.
+pub(crate) fn entry(index: u64, sql: &str, params: Vec<Value>) -> Entry {
+    let statement = Statement { sql: sql.to_owned(), params, names: Vec::new() };
+    let proposal = Proposal::new(None, vec![Command::Statement(statement)]);
+    let bytes = codec::encode_proposal(&proposal).unwrap().into();
+    let log_id = LogId { term: 1, node: NodeId(1), index };
+    Entry { log_id, payload: Payload::Proposal(Stamp { now: 1_700_000_000_000_000_000 + index, seed: index }, bytes) }
+}
+
+/// The entry after `applied` that makes the table of these tests.
+pub(crate) fn create_table() -> Entry {
+    entry(1, "CREATE TABLE t (i INTEGER PRIMARY KEY, v BLOB)", Vec::new())
+}
+
+/// An entry that writes its index and `bytes` bytes.
+pub(crate) fn insert(index: u64, bytes: usize) -> Entry {
+    let blob = vec![u8::try_from(index % 251).unwrap(); bytes];
+    entry(index, "INSERT INTO t VALUES (?1, ?2)", vec![Value::Integer(i64::try_from(index).unwrap()), Value::Blob(blob)])
+}
+
+pub(crate) type Answer = Result<Vec<Outcome>, StoreFault>;
+
+pub(crate) fn send(store: &SqlStore, entries: Vec<Entry>) -> mpsc::Receiver<Answer> {
+    let (sender, receiver) = mpsc::channel();
+    store.apply(entries, Box::new(move |answer| sender.send(answer).unwrap_or(())));
+    receiver
+}
+
+pub(crate) fn apply(store: &SqlStore, entries: Vec<Entry>) -> Answer {
+    send(store, entries).recv_timeout(PATIENCE).expect("answered")
+}
+
+/// Waits for a state, looking again and again.
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = StdInstant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Copies what a killed process would leave behind. The store must be at rest.
+pub(crate) fn killed_copy(dir: &Path, name: &str) -> PathBuf {
+    let copy = dir.with_file_name(format!("{}-{name}", dir.file_name().unwrap().to_str().unwrap()));
+    copy_dir(dir, &copy);
+    copy
+}
+
+fn copy_dir(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for item in std::fs::read_dir(from).unwrap() {
+        let item = item.unwrap();
+        let target = to.join(item.file_name());
+        if item.file_type().unwrap().is_dir() {
+            copy_dir(&item.path(), &target);
+        } else if !item.file_name().to_str().unwrap().ends_with("-shm") {
+            // What `fs::copy` does to SQLite's locks does not matter for a store that is about to be dropped.
+            std::fs::copy(item.path(), target).unwrap();
+        }
+    }
+}
+
+pub(crate) fn rows(store: &SqlStore) -> i64 {
+    let generation = store.shared().generations.current();
+    let reader = crate::connection::open_reader(&generation, 1 << 20).unwrap();
+    reader.query_row("SELECT count(*) FROM t", [], |row| row.get(0)).unwrap()
+}
+
+fn close(store: &SqlStore) {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(store.close());
+}
+
+/// A directory whose parent is temporary too, for copies beside it.
+pub(crate) struct Home {
+    _temp: tempfile::TempDir,
+    pub(crate) dir: PathBuf,
+}
+
+pub(crate) fn home() -> Home {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path().join("node");
+    Home { _temp: temp, dir }
+}
+
+#[test]
+fn what_was_applied_is_there_after_a_kill_and_after_a_close() {
+    let home = home();
+    let store = open(&home.dir, options());
+    assert_eq!(store.applied(), Applied::default());
+    apply(&store, vec![create_table()]).unwrap();
+    let outcomes = apply(&store, (2..=101).map(|index| insert(index, 10)).collect()).unwrap();
+    assert_eq!(outcomes.len(), 100);
+    let killed = killed_copy(&home.dir, "killed");
+    close(&store);
+    assert_eq!(store.sizes().wal_file, 0);
+    assert_eq!(apply(&store, vec![insert(102, 1)]), Err(StoreFault::Closed));
+    drop(store);
+    for dir in [&killed, &home.dir] {
+        let store = open(dir, options());
+        assert_eq!((store.applied().index(), rows(&store)), (101, 100));
+        apply(&store, vec![insert(102, 10)]).unwrap();
+        assert_eq!(rows(&store), 101);
+    }
+}
+
+#[test]
+fn entries_handed_over_again_are_answered_and_not_applied_again() {
+    let home = home();
+    let store = open(&home.dir, options());
+    apply(&store, vec![create_table()]).unwrap();
+    apply(&store, (2..=5).map(|index| insert(index, 1)).collect()).unwrap();
+    let outcomes = apply(&store, (3..=8).map(|index| insert(index, 1)).collect()).unwrap();
+    assert_eq!(outcomes[..3], [const { Ok(quorate_model::Reply { results: Vec::new() }) }; 3]);
+    assert!(matches!(outcomes[3].as_ref().unwrap().results[..], [CommandResult::Statement(_)]));
+    assert_eq!((rows(&store), store.applied().index()), (7, 8));
+    // A hole in the log is never jumped over.
+    assert!(matches!(apply(&store, vec![insert(10, 1)]), Err(StoreFault::Io(_))));
+    assert_eq!(store.applied().index(), 8);
+}
+
+#[test]
+fn every_job_is_answered_with_its_own_outcomes_wherever_batches_end() {
+    let home = home();
+    let options = StoreOptions { batch_entries_max: 7, shuffle_batches: Some(Rng::from_seed(3)), ..options() };
+    let store = open(&home.dir, options);
+    let mut next = 2;
+    let mut jobs = vec![(1, send(&store, vec![create_table()]))];
+    for job in 0..60_u64 {
+        let count = job * 7 % 13;
+        jobs.push((count, send(&store, (next..next + count).map(|index| insert(index, 1)).collect())));
+        next += count;
+    }
+    for (count, receiver) in jobs {
+        assert_eq!(receiver.recv_timeout(PATIENCE).unwrap().unwrap().len() as u64, count);
+    }
+    assert_eq!(store.applied().index(), next - 1);
+    assert_eq!(store.sizes().queued, 0);
+}
+
+#[test]
+fn a_full_disk_is_waited_for_and_nothing_is_lost() {
+    let home = home();
+    let store = open(&home.dir, options());
+    apply(&store, vec![create_table()]).unwrap();
+    let generation = store.shared().generations.current();
+    generation.watched().faults.wal_writes.store(ffi::SQLITE_FULL, Ordering::Release);
+    let waiting = send(&store, vec![insert(2, 100)]);
+    until("the fault is seen", || matches!(store.fault(), Some(StoreFault::Full(_))));
+    assert!(waiting.try_recv().is_err());
+    assert_eq!(rows(&store), 0);
+    generation.watched().faults.wal_writes.store(0, Ordering::Release);
+    assert_eq!(waiting.recv_timeout(PATIENCE).unwrap().unwrap().len(), 1);
+    until("the fault goes", || store.fault().is_none());
+    assert_eq!(rows(&store), 1);
+}
+
+#[test]
+fn after_an_error_of_the_disk_nothing_more_is_applied() {
+    let home = home();
+    let store = open(&home.dir, options());
+    apply(&store, vec![create_table()]).unwrap();
+    let generation = store.shared().generations.current();
+    generation.watched().faults.wal_writes.store(ffi::SQLITE_IOERR_WRITE, Ordering::Release);
+    assert!(matches!(apply(&store, vec![insert(2, 100)]), Err(StoreFault::Io(_))));
+    generation.watched().faults.wal_writes.store(0, Ordering::Release);
+    assert!(matches!(apply(&store, vec![insert(2, 100)]), Err(StoreFault::Io(_))));
+    assert!(matches!(store.fault(), Some(StoreFault::Io(_))));
+    assert_eq!(store.applied().index(), 1);
+}
+
+#[test]
+fn the_data_of_another_cluster_is_not_opened() {
+    let home = home();
+    drop(open(&home.dir, options()));
+    let other = StoreOptions { identity: StoreIdentity { cluster: 8, ..IDENTITY }, ..options() };
+    // The workers of the dropped store end on their own time.
+    let mut error = None;
+    until("free", || {
+        error = SqlStore::open(&Env::real(), &home.dir, other.clone()).err();
+        !matches!(error, Some(OpenError::InUse(_)))
+    });
+    assert!(matches!(error, Some(OpenError::Identity { .. })), "{error:?}");
+}
+
+#[test]
+fn a_directory_is_opened_by_one_store_at_a_time() {
+    let home = home();
+    let store = open(&home.dir, options());
+    let error = SqlStore::open(&Env::real(), &home.dir, options()).unwrap_err();
+    assert!(matches!(error, OpenError::InUse(_)), "{error}");
+    drop(store);
+    until("free", || SqlStore::open(&Env::real(), &home.dir, options()).is_ok());
+}
+
+#[test]
+fn checkpoints_bound_the_wal_and_make_durable() {
+    const MIB: u64 = 1 << 20;
+    let home = home();
+    let store = open(&home.dir, StoreOptions { checkpoint_bytes: MIB, ..options() });
+    apply(&store, vec![create_table()]).unwrap();
+    let mut last = 1;
+    while store.sizes().database < 20 * MIB {
+        apply(&store, (last + 1..=last + 200).map(|index| insert(index, 10_000)).collect()).unwrap();
+        until("checkpointed", || store.durable().index() > last);
+        last += 200;
+    }
+    let sizes = store.sizes();
+    assert!(sizes.wal_file < 12 * MIB, "{sizes:?}");
+}
+
+#[test]
+fn an_idle_store_empties_its_wal_and_is_durable() {
+    let home = home();
+    let store = open(&home.dir, StoreOptions { idle_after: Duration::from_millis(20), ..options() });
+    apply(&store, vec![create_table(), insert(2, 1000)]).unwrap();
+    until("idle", || store.sizes().wal_file == 0 && store.durable().index() == 2);
+    apply(&store, vec![insert(3, 1000)]).unwrap();
+    assert_eq!(rows(&store), 2);
+}

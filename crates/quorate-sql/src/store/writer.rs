@@ -1,0 +1,97 @@
+//! The writer: applies what is queued, many entries to one SQLite transaction.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use quorate_env::worker::{Step, Worker};
+use quorate_model::StoreFault;
+
+use super::queue::Backlog;
+use super::shared::{Shared, Stop};
+use crate::checkpoint;
+
+/// How soon a batch is tried again that found the disk full.
+const FULL_RETRY: Duration = Duration::from_millis(200);
+
+pub(crate) struct Writer {
+    shared: Arc<Shared>,
+    backlog: Backlog,
+}
+
+impl Writer {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, backlog: Backlog::default() }
+    }
+
+    /// Applies one batch.
+    fn apply(&mut self) -> Step {
+        if let Some(fault) = self.shared.final_fault() {
+            self.backlog.fail(&self.shared.queue, &fault);
+            return Step::Wait;
+        }
+        if self.backlog.is_empty() {
+            return Step::Wait;
+        }
+        let max = self.batch_max();
+        let Some(mut core) = self.shared.turn.of_writer() else { return Step::Wait };
+        let result = match core.as_mut() {
+            None => Err(StoreFault::Closed),
+            Some(core) => core.apply(self.backlog.batch(max)).inspect(|_| self.shared.publish(core)),
+        };
+        drop(core);
+        match result {
+            Ok(outcomes) => {
+                self.backlog.answer(&self.shared.queue, outcomes);
+                self.shared.applied_again();
+                Step::Again
+            }
+            Err(fault) => self.failed(fault),
+        }
+    }
+
+    /// A full disk is waited for, with the batch kept; after anything else this store applies no more.
+    fn failed(&mut self, fault: StoreFault) -> Step {
+        self.shared.report(&fault);
+        if let StoreFault::Full(_) = fault {
+            // A checkpoint lets the `-wal` start again from its beginning, which may be all the space that is needed.
+            self.shared.checkpointer.wake();
+            return Step::WaitFor(FULL_RETRY);
+        }
+        self.backlog.fail(&self.shared.queue, &fault);
+        Step::Wait
+    }
+
+    fn batch_max(&self) -> usize {
+        let max = self.shared.options.batch_entries_max.max(1);
+        match &self.shared.options.shuffle_batches {
+            Some(rng) => usize::try_from(rng.below(max as u64)).unwrap_or(0).saturating_add(1),
+            None => max,
+        }
+    }
+
+    fn end(&mut self, stop: Stop) -> Step {
+        self.shared.queue.close();
+        self.shared.queue.take(&mut self.backlog);
+        self.backlog.fail(&self.shared.queue, &StoreFault::Closed);
+        if stop == Stop::Closed
+            && let Some(pass) = self.shared.gate.try_enter()
+            && let Err(fault) = checkpoint::empty_wal(&self.shared, &pass)
+        {
+            self.shared.report_unless_full(&fault);
+        }
+        self.shared.turn.visit(|core| *core = None);
+        Step::Done
+    }
+}
+
+impl Worker for Writer {
+    fn run_once(&mut self) -> Step {
+        match self.shared.stop() {
+            stop @ (Stop::Closed | Stop::Abandoned) => self.end(stop),
+            Stop::Running | Stop::Closing => {
+                self.shared.queue.take(&mut self.backlog);
+                self.apply()
+            }
+        }
+    }
+}

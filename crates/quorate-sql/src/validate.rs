@@ -1,0 +1,181 @@
+//! Whether a statement may be proposed: checked where it is asked for, so that what can never work costs no entry.
+//!
+//! A statement is prepared, on a connection that only reads and under the rules of apply, and never run. What it names
+//! may be missing here: this node may be behind, or the same batch may create it. So only what no schema can mend is a
+//! failure: its text, its size, its parameters, or what is never allowed; the rest apply decides.
+//!
+//! Invariant: what is kept of a text does not depend on the schema, so nothing has to be forgotten when that changes.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use quorate_model::{Failure, FailureKind, Statement};
+use rusqlite::{Error, ffi};
+
+use crate::authorizer::{Gate, Mode};
+use crate::classify::{Context, Trouble, classify};
+use crate::connection::{self, Attached};
+use crate::error::OpenError;
+use crate::generation::Generations;
+
+mod cache;
+pub(crate) mod parameters;
+pub mod text;
+
+#[cfg(test)]
+mod tests;
+
+use cache::Cache;
+use parameters::Parameters;
+use text::Vacuum;
+
+/// Bytes of the page cache of the connection that prepares: it reads the schema only.
+const CACHE_BYTES: u32 = 1 << 20;
+
+/// What a statement does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StatementKind {
+    /// It only reads.
+    Read,
+    /// It writes rows.
+    Write,
+    /// It changes the schema, or the statistics that plans rest on.
+    Ddl,
+    /// `VACUUM`, which is a command of its own: [`Command::Vacuum`](quorate_model::Command::Vacuum).
+    Vacuum,
+    /// Not to be said here and now: something that it names is missing. It may write.
+    Unknown,
+}
+
+/// Whether a text is a `VACUUM` that may be proposed.
+pub fn is_vacuum(sql: &str) -> bool {
+    text::vacuum(sql) == Vacuum::Main
+}
+
+/// Checks statements against a store's schema. Shared by all who propose.
+pub struct Validator {
+    generations: Arc<Generations>,
+    prober: Mutex<Option<Prober>>,
+    known: Mutex<Cache<Known>>,
+}
+
+/// What is known of a text.
+#[derive(Clone)]
+struct Known {
+    kind: StatementKind,
+    parameters: Arc<Parameters>,
+}
+
+impl Validator {
+    /// A validator for a store.
+    pub fn new(generations: Arc<Generations>) -> Self {
+        Self { generations, prober: Mutex::default(), known: Mutex::default() }
+    }
+
+    /// Fails if the statement can never be applied, on any node; says what it does otherwise.
+    pub fn check(&self, statement: &Statement) -> Result<StatementKind, Failure> {
+        statement.check_limits()?;
+        let known = self.known(&statement.sql)?;
+        if known.kind != StatementKind::Unknown {
+            known.parameters.check(statement)?;
+        }
+        Ok(known.kind)
+    }
+
+    fn known(&self, sql: &str) -> Result<Known, Failure> {
+        let kept = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(sql);
+        if let Some(known) = kept {
+            return Ok(known);
+        }
+        let known = self.probe(sql)?;
+        if known.kind != StatementKind::Unknown {
+            self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(sql, known.clone());
+        }
+        Ok(known)
+    }
+
+    fn probe(&self, sql: &str) -> Result<Known, Failure> {
+        text::check_single(sql)?;
+        match text::vacuum(sql) {
+            Vacuum::Main => return Ok(Known::of(StatementKind::Vacuum)),
+            Vacuum::Other => return Err(Failure::new(FailureKind::Refused, "only VACUUM of the whole store is allowed")),
+            Vacuum::No => {}
+        }
+        let mut prober = self.prober.lock().unwrap_or_else(PoisonError::into_inner);
+        if prober.as_ref().is_some_and(|prober| prober.generation() != self.generations.number()) {
+            *prober = None;
+        }
+        if prober.is_none() {
+            // A node that can't read now says nothing of the statement.
+            *prober = Prober::open(&self.generations).ok();
+        }
+        prober.as_ref().map_or(Ok(Known::of(StatementKind::Unknown)), |prober| prober.probe(sql))
+    }
+
+    /// Lets go of an old generation at once. Without this the next statement that is new does it.
+    pub fn switch(&self) {
+        let mut prober = self.prober.lock().unwrap_or_else(PoisonError::into_inner);
+        prober.take_if(|prober| prober.generation() != self.generations.number());
+    }
+}
+
+impl Known {
+    fn of(kind: StatementKind) -> Self {
+        Self { kind, parameters: Arc::default() }
+    }
+}
+
+/// A connection that prepares statements as apply would.
+struct Prober {
+    connection: Attached,
+    gate: Arc<Gate>,
+}
+
+impl Prober {
+    fn open(generations: &Generations) -> Result<Self, OpenError> {
+        let generation = generations.current();
+        let connection = connection::open_reader(&generation, CACHE_BYTES)?;
+        let gate = Gate::install(&connection).map_err(OpenError::sqlite(&generation.path()))?;
+        Ok(Self { connection, gate })
+    }
+
+    fn generation(&self) -> u64 {
+        self.connection.generation().number()
+    }
+
+    fn probe(&self, sql: &str) -> Result<Known, Failure> {
+        self.gate.enter(Mode::Command);
+        let statement = match self.connection.prepare(sql) {
+            Ok(statement) => statement,
+            Err(error) => return explain(&error, self.gate.take_refusal()),
+        };
+        let effects = self.gate.effects();
+        let kind = match statement.readonly() {
+            _ if effects.schema || effects.statistics => StatementKind::Ddl,
+            true => StatementKind::Read,
+            false => StatementKind::Write,
+        };
+        Ok(Known { kind, parameters: Arc::new(Parameters::of(&statement)) })
+    }
+}
+
+/// Tells what no schema can mend from what may work later or elsewhere.
+fn explain(error: &Error, refusal: Option<String>) -> Result<Known, Failure> {
+    let refused = refusal.is_some();
+    match classify(error, Context { write_failed: false, refusal }) {
+        Trouble::Failure(failure) if refused || is_hopeless(error, &failure) => Err(failure),
+        Trouble::Failure(_) | Trouble::Fault(_) => Ok(Known::of(StatementKind::Unknown)),
+    }
+}
+
+/// Whether a text is wrong whatever the schema. SQLite has one code for all errors of a text, so its words decide: words
+/// that a later version changes make the statement fail at apply instead.
+fn is_hopeless(error: &Error, failure: &Failure) -> bool {
+    const BEGINNINGS: [&str; 4] =
+        ["unrecognized token", "variable number must be", "too many SQL variables", "Expression tree is too large"];
+    let words = failure.message.as_str();
+    matches!(error, Error::MultipleStatement)
+        || failure.sqlite_code & 0xff == ffi::SQLITE_TOOBIG
+        || words == "incomplete input"
+        || words.ends_with(": syntax error")
+        || BEGINNINGS.iter().any(|beginning| words.starts_with(beginning))
+}

@@ -1,0 +1,98 @@
+//! Whether the parameters that come with a statement are those that its text asks for, and in which order they are
+//! bound.
+
+use std::collections::HashMap;
+
+use quorate_model::{Failure, FailureKind, Statement};
+
+/// The parameters that a text asks for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Parameters {
+    count: usize,
+    /// The numbers of those with a name, from 1.
+    names: HashMap<Box<str>, usize>,
+}
+
+impl Parameters {
+    /// Of a prepared statement.
+    pub fn of(statement: &rusqlite::Statement<'_>) -> Self {
+        let count = statement.parameter_count();
+        let named = (1..=count).filter_map(|number| Some((statement.parameter_name(number)?.into(), number)));
+        Self { count, names: named.collect() }
+    }
+
+    /// Fails unless exactly what the text asks for is given.
+    pub fn check(&self, statement: &Statement) -> Result<(), Failure> {
+        if statement.params.len() != self.count {
+            let text = format!("the statement has {} parameters, {} are given", self.count, statement.params.len());
+            return Err(Failure::new(FailureKind::Sql, text));
+        }
+        if !statement.names.is_empty() {
+            self.check_names(&statement.names)?;
+        }
+        Ok(())
+    }
+
+    /// The number, from 1, of each given parameter. The statement must have passed [`Parameters::check`].
+    pub fn numbers<'a>(&'a self, statement: &'a Statement) -> impl Iterator<Item = usize> + 'a {
+        let named = |name: &String| self.names.get(name.as_str()).copied().unwrap_or(0);
+        let positional = if statement.names.is_empty() { self.count } else { 0 };
+        (1..=positional).chain(statement.names.iter().map(named))
+    }
+
+    fn check_names(&self, names: &[String]) -> Result<(), Failure> {
+        if names.len() != self.count {
+            let text = format!("the statement has {} parameters, {} names are given", self.count, names.len());
+            return Err(Failure::new(FailureKind::Sql, text));
+        }
+        let mut given = vec![false; self.count];
+        for name in names {
+            let number = self.names.get(name.as_str());
+            match number.and_then(|number| given.get_mut(number.checked_sub(1)?)) {
+                Some(slot) if !*slot => *slot = true,
+                Some(_) => return Err(Failure::new(FailureKind::Sql, format!("parameter {name} is given twice"))),
+                None => return Err(Failure::new(FailureKind::Sql, format!("the statement has no parameter {name}"))),
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests stop at the first surprise")]
+
+    use super::*;
+
+    fn parameters(sql: &str) -> Parameters {
+        Parameters::of(&rusqlite::Connection::open_in_memory().unwrap().prepare(sql).unwrap())
+    }
+
+    fn given(names: &[&str], count: usize) -> Statement {
+        let names = names.iter().map(|name| (*name).to_owned()).collect();
+        Statement { sql: String::new(), params: vec![1.into(); count], names }
+    }
+
+    #[test]
+    fn positional_parameters_are_counted() {
+        let two = parameters("SELECT ?, ?2");
+        assert_eq!(two.check(&given(&[], 2)), Ok(()));
+        assert_eq!(two.numbers(&given(&[], 2)).collect::<Vec<_>>(), [1, 2]);
+        for wrong in [0, 1, 3] {
+            assert!(two.check(&given(&[], wrong)).is_err());
+        }
+        assert_eq!(parameters("SELECT ?3").check(&given(&[], 3)), Ok(()));
+    }
+
+    #[test]
+    fn names_may_come_in_any_order_but_each_once() {
+        let named = parameters("SELECT :a, @b, $c, :a");
+        let statement = given(&["$c", ":a", "@b"], 3);
+        assert_eq!(named.check(&statement), Ok(()));
+        assert_eq!(named.numbers(&statement).collect::<Vec<_>>(), [3, 1, 2]);
+        for wrong in [&[":a", "@b"][..], &[":a", ":a", "@b"], &[":a", "@b", ":c"], &[":a", "@b", "$c", "$d"]] {
+            assert!(named.check(&given(wrong, 3)).is_err(), "{wrong:?}");
+        }
+        assert!(parameters("SELECT ?").check(&given(&["?"], 1)).is_err());
+    }
+}

@@ -1,0 +1,216 @@
+//! What can be said of a statement by reading its text alone: whether it is one statement, and whether it is a VACUUM.
+//!
+//! This is no parser: it tells words, quotes, variables and comments apart as SQLite's tokenizer does, and where a
+//! statement ends as `sqlite3_complete` does. Two things need it. Preparing a text of many statements nests one call for
+//! each of them and would exhaust the stack, so they are counted before. And SQLite asks no authorizer about VACUUM.
+//!
+//! Invariant: a text that [`check_single`] accepts holds at most one statement for SQLite too. It may refuse more.
+
+use quorate_model::{Failure, FailureKind};
+
+/// Fails unless the text is one statement: not none, not several, and no zero byte, at which SQLite would stop reading.
+pub fn check_single(sql: &str) -> Result<(), Failure> {
+    if sql.as_bytes().contains(&0) {
+        return Err(Failure::new(FailureKind::Sql, "a statement can't hold a zero byte; pass such text as a parameter"));
+    }
+    let (mut state, mut ended, mut empty) = (State::Start, false, true);
+    for token in Tokens(sql.as_bytes()) {
+        if ended && token != Token::Semicolon {
+            let text = "several statements in one text; send them one by one, or together as a batch";
+            return Err(Failure::new(FailureKind::Refused, text));
+        }
+        state = state.after(token);
+        empty = empty && token == Token::Semicolon;
+        ended = state == State::Start && !empty;
+    }
+    if empty { Err(Failure::new(FailureKind::Sql, "the text holds no statement")) } else { Ok(()) }
+}
+
+/// Which VACUUM a text is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Vacuum {
+    /// None.
+    No,
+    /// `VACUUM` or `VACUUM main`.
+    Main,
+    /// `VACUUM INTO`, of another schema, or malformed.
+    Other,
+}
+
+/// Recognises `VACUUM`; the text must be a single statement.
+pub(super) fn vacuum(sql: &str) -> Vacuum {
+    let mut words = Tokens(sql.as_bytes()).filter(|token| *token != Token::Semicolon);
+    match (words.next(), words.next(), words.next()) {
+        (Some(first), None, _) if first.is_word("vacuum") => Vacuum::Main,
+        (Some(first), Some(schema), None) if first.is_word("vacuum") && schema.is_word("main") => Vacuum::Main,
+        (Some(first), ..) if first.is_word("vacuum") => Vacuum::Other,
+        _ => Vacuum::No,
+    }
+}
+
+/// How far a statement has been read: the state machine of `sqlite3_complete`. Only a trigger holds semicolons, and it
+/// ends with `; END ;`.
+#[derive(Clone, Copy, PartialEq)]
+enum State {
+    /// Between statements.
+    Start,
+    Inside,
+    Explain,
+    Create,
+    Trigger,
+    TriggerSemicolon,
+    TriggerEnd,
+}
+
+impl State {
+    fn after(self, token: Token<'_>) -> Self {
+        let semicolon = token == Token::Semicolon;
+        match self {
+            Self::Trigger if semicolon => Self::TriggerSemicolon,
+            Self::TriggerSemicolon if semicolon => self,
+            Self::TriggerSemicolon if token.is_word("end") => Self::TriggerEnd,
+            Self::TriggerEnd if semicolon => Self::Start,
+            Self::Trigger | Self::TriggerSemicolon | Self::TriggerEnd => Self::Trigger,
+            _ if semicolon => Self::Start,
+            Self::Start if token.is_word("explain") => Self::Explain,
+            Self::Start | Self::Explain if token.is_word("create") => Self::Create,
+            Self::Explain => self,
+            Self::Create if token.is_word("temp") || token.is_word("temporary") => self,
+            Self::Create if token.is_word("trigger") => Self::Trigger,
+            Self::Start | Self::Create | Self::Inside => Self::Inside,
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Token<'a> {
+    Semicolon,
+    Word(&'a [u8]),
+    Other,
+}
+
+impl Token<'_> {
+    fn is_word(self, word: &str) -> bool {
+        matches!(self, Self::Word(found) if found.eq_ignore_ascii_case(word.as_bytes()))
+    }
+}
+
+/// The tokens of a text, without spaces and comments.
+struct Tokens<'a>(&'a [u8]);
+
+impl<'a> Iterator for Tokens<'a> {
+    type Item = Token<'a>;
+
+    fn next(&mut self) -> Option<Token<'a>> {
+        loop {
+            let text = self.0;
+            let (token, len) = match text {
+                [] => return None,
+                [b' ' | b'\t' | b'\n' | b'\x0c' | b'\r', ..] => (None, 1),
+                [0xEF, 0xBB, 0xBF, ..] => (None, 3),
+                [b'-', b'-', ..] => (None, length_to(text, 2, b"\n")),
+                [b'/', b'*', ..] => (None, length_to(text, 2, b"*/")),
+                [b';', ..] => (Some(Token::Semicolon), 1),
+                [quote @ (b'\'' | b'"' | b'`'), ..] => (Some(Token::Other), length_to(text, 1, &[*quote])),
+                [b'[', ..] => (Some(Token::Other), length_to(text, 1, b"]")),
+                [b'$' | b'@' | b':' | b'#', ..] => (Some(Token::Other), variable_length(text)),
+                [first, ..] if is_word_byte(*first) => {
+                    let len = word_length(text);
+                    (text.get(..len).map(Token::Word), len)
+                }
+                _ => (Some(Token::Other), 1),
+            };
+            self.0 = text.get(len..).unwrap_or_default();
+            if token.is_some() {
+                return token;
+            }
+        }
+    }
+}
+
+fn is_word_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$' | 0x80..)
+}
+
+fn word_length(text: &[u8]) -> usize {
+    text.iter().position(|byte| !is_word_byte(*byte)).unwrap_or(text.len())
+}
+
+/// Bytes up to and with the first `end` at or after `from`; all where there is none.
+fn length_to(text: &[u8], from: usize, end: &[u8]) -> usize {
+    let rest = text.get(from..).unwrap_or_default();
+    rest.windows(end.len()).position(|window| window == end).map_or(text.len(), |at| from + at + end.len())
+}
+
+/// Bytes of a variable: a sign, then word bytes and `::`, then perhaps Tcl's index in parentheses, where quotes and
+/// semicolons mean nothing.
+fn variable_length(text: &[u8]) -> usize {
+    let mut len = 1;
+    loop {
+        let rest = text.get(len..).unwrap_or_default();
+        match rest {
+            [byte, ..] if is_word_byte(*byte) => len += word_length(rest),
+            [b':', b':', ..] => len += 2,
+            [b'(', index @ ..] if len > 1 => {
+                let end = index.iter().position(|byte| *byte == b')' || byte.is_ascii_whitespace());
+                return end.map_or(text.len(), |end| len + 1 + end + 1);
+            }
+            _ => return len,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests stop at the first surprise")]
+
+    use proptest::prelude::*;
+    use rusqlite::Connection;
+
+    use super::*;
+
+    #[test]
+    fn one_statement_is_told_from_none_and_several() {
+        let trigger = "CREATE TRIGGER t AFTER INSERT ON a BEGIN SELECT 1; DELETE FROM b; END";
+        for sql in ["SELECT 1", " ;; SELECT 1 ;; -- x;y\n", "SELECT ';' /* ; */, [a;b]", "SELECT $a(;')", trigger] {
+            assert_eq!(check_single(sql), Ok(()), "{sql}");
+            assert!(check_single(&format!("{sql}; SELECT 2")).is_err(), "{sql}");
+        }
+        for sql in ["", " -- only a comment", ";;", "SELECT 1\0", "SELECT 1;SELECT 2", "SELECT 1; x"] {
+            assert!(check_single(sql).is_err(), "{sql}");
+        }
+    }
+
+    #[test]
+    fn vacuum_is_recognised_in_every_spelling() {
+        for sql in ["VACUUM", " vacuum ;", "/* x */ Vacuum MAIN", "VACUUM -- all\n;"] {
+            assert_eq!(vacuum(sql), Vacuum::Main, "{sql}");
+        }
+        for sql in ["VACUUM INTO 'x'", "vacuum main into 'x'", "VACUUM temp", "VACUUM 'main'"] {
+            assert_eq!(vacuum(sql), Vacuum::Other, "{sql}");
+        }
+        for sql in ["EXPLAIN VACUUM", "SELECT 'VACUUM'", "vacuums"] {
+            assert_eq!(vacuum(sql), Vacuum::No, "{sql}");
+        }
+    }
+
+    const PIECES: [&str; 26] = [
+        ";", ";", "'", "\"", "`", "[", "]", "--", "\n", "/*", "*/", "$a(", ")", ":b", "@c::", "SELECT 1", "SELECT 1", "EXPLAIN ",
+        "CREATE TRIGGER t AFTER INSERT ON x BEGIN SELECT 1;", "END", " CREATE ", "TEMP ", "1", "x", "::", "\u{FEFF}",
+    ];
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4096))]
+
+        /// Whatever holds several statements for SQLite is refused here.
+        #[test]
+        fn never_accepts_several(picks in prop::collection::vec(prop::sample::select(&PIECES[..]), 0..12)) {
+            let text = picks.concat();
+            let connection = Connection::open_in_memory().unwrap();
+            connection.execute_batch("CREATE TABLE x (a)").unwrap();
+            if let Err(rusqlite::Error::MultipleStatement) = connection.prepare(&text) {
+                prop_assert!(check_single(&text).is_err(), "{text}");
+            }
+        }
+    }
+}

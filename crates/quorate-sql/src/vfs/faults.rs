@@ -1,0 +1,27 @@
+//! Writes that tests make fail. In the product none is refused before it reaches the base VFS.
+
+use super::watch::{Role, Watched};
+
+#[cfg(not(test))]
+impl Watched {
+    /// The code with which a write is refused.
+    pub(crate) fn refusal(&self, _role: Role) -> Option<i32> {
+        None
+    }
+}
+
+#[cfg(test)]
+impl Watched {
+    pub(crate) fn refusal(&self, role: Role) -> Option<i32> {
+        let code = self.faults.wal_writes.load(std::sync::atomic::Ordering::Acquire);
+        (role == Role::Wal && code != 0).then_some(code)
+    }
+}
+
+/// What goes wrong.
+#[cfg(test)]
+#[derive(Debug, Default)]
+pub(crate) struct Faults {
+    /// SQLite's code for each write to the `-wal`; 0 lets them pass.
+    pub(crate) wal_writes: std::sync::atomic::AtomicI32,
+}

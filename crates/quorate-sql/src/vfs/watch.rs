@@ -1,0 +1,100 @@
+//! What the VFS layer tells about one database while it is open.
+//!
+//! A generation announces its file before the first connection is opened; the layer finds it by its full path.
+//! Invariant: what is found stays valid as long as any file of the database is open.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use super::VfsError;
+use super::marks::Marks;
+use crate::ffi;
+
+/// Which file of a database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// The database file itself.
+    Main,
+    /// The `-wal`.
+    Wal,
+}
+
+/// One database file and its `-wal`.
+#[derive(Debug, Default)]
+pub(crate) struct Watched {
+    /// Bytes of the `-wal` in use.
+    wal_end: AtomicU64,
+    /// Who wants to know of writes to the main file.
+    marks: Mutex<Vec<Weak<Marks>>>,
+    /// Tests make writes fail.
+    #[cfg(test)]
+    pub(crate) faults: super::faults::Faults,
+}
+
+type Key = (String, String);
+
+static WATCHED: Mutex<BTreeMap<Key, Weak<Watched>>> = Mutex::new(BTreeMap::new());
+
+/// Begins to watch the database at `path`, which must exist, as files of the VFS called `vfs`.
+pub(crate) fn begin(vfs: &str, path: &Path) -> Result<Arc<Watched>, VfsError> {
+    let bad_path = || VfsError::Path(path.display().to_string());
+    let full = path.to_str().and_then(|path| ffi::vfs::full_path(vfs, path)).ok_or_else(bad_path)?;
+    let watched = Arc::new(Watched::default());
+    let mut all = registry();
+    all.retain(|_, watched| watched.strong_count() > 0);
+    all.insert((vfs.to_owned(), full), Arc::downgrade(&watched));
+    Ok(watched)
+}
+
+/// The database that a file about to be opened belongs to.
+pub(crate) fn find(vfs: &str, path: &str, role: Role) -> Option<Arc<Watched>> {
+    let path = match role {
+        Role::Main => path,
+        Role::Wal => path.strip_suffix("-wal")?,
+    };
+    registry().get(&(vfs.to_owned(), path.to_owned())).and_then(Weak::upgrade)
+}
+
+fn registry() -> MutexGuard<'static, BTreeMap<Key, Weak<Watched>>> {
+    WATCHED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Watched {
+    /// New marks: from now on each write to the main file adds to them, until they are dropped.
+    pub(crate) fn marks(&self) -> Arc<Marks> {
+        let marks = Arc::new(Marks::default());
+        let mut all = self.marks.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|marks| marks.strong_count() > 0);
+        all.push(Arc::downgrade(&marks));
+        marks
+    }
+
+    /// Bytes of the `-wal` from its start to the end of the last write; what lies beyond is left over from before its
+    /// last restart. 0 until the first write.
+    pub(crate) fn wal_end(&self) -> u64 {
+        self.wal_end.load(Ordering::Acquire)
+    }
+
+    /// Told after a write.
+    pub(crate) fn wrote(&self, role: Role, at: u64, len: u64) {
+        match role {
+            Role::Wal => self.wal_end.store(at.saturating_add(len), Ordering::Release),
+            Role::Main => self.each_marks(|marks| marks.add(at, len)),
+        }
+    }
+
+    /// Told after a file was cut or grown to `size`.
+    pub(crate) fn truncated(&self, role: Role, size: u64) {
+        match role {
+            Role::Wal => self.wal_end.store(size, Ordering::Release),
+            Role::Main => self.each_marks(|marks| marks.cut(size)),
+        }
+    }
+
+    fn each_marks(&self, f: impl Fn(&Marks)) {
+        let all = self.marks.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter().filter_map(Weak::upgrade).for_each(|marks| f(&marks));
+    }
+}

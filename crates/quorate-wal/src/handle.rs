@@ -1,0 +1,303 @@
+//! The handle of a log: what callers see. No call waits for the disk, but reads of entries that left memory.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use quorate_model::{GroupId, LogId};
+
+use crate::error::{ReadError, WalError};
+use crate::group::Group;
+use crate::options::{Durability, MAX_ENTRY_BYTES, MAX_STATE_BYTES};
+pub use crate::queue::Completion;
+use crate::queue::{Item, Need, Task};
+use crate::read;
+use crate::record::{Kind, RECORD_HEADER};
+use crate::shared::Shared;
+
+/// A log. Clones are the same log.
+///
+/// An operation that returns an error was not taken, and its completion is dropped without being called. A completion
+/// that was accepted is called exactly once, on the writer's thread, in the order of submission. It must not block, and
+/// it may call the log.
+#[derive(Clone)]
+pub struct Wal(pub(crate) Arc<Shared>);
+
+/// Figures about a log.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WalStats {
+    /// Frames ever written to this log, in all its lives.
+    pub sequence: u64,
+    /// Up to which of them the log is known to be durable.
+    pub durable_sequence: u64,
+    /// The segment that holds the last frame, and where in it that begins, in bytes.
+    pub last_frame: (u32, u64),
+    /// Segments in use.
+    pub segments: usize,
+    /// Segments prepared or waiting to be used again.
+    pub spares: usize,
+    /// Bytes of entries in memory.
+    pub tail_bytes: usize,
+    /// Frames written since the log was opened.
+    pub frames: u64,
+    /// Syncs since the log was opened.
+    pub syncs: u64,
+    /// Bytes written since the log was opened, padding and headers included.
+    pub bytes_written: u64,
+    /// Segments begun since the log was opened.
+    pub segments_begun: u64,
+    /// Segments used again since the log was opened.
+    pub segments_recycled: u64,
+}
+
+impl Wal {
+    /// Chooses when appends of a group complete. Not kept on disk; the default is [`Durability::Fsync`].
+    pub fn set_durability(&self, group: GroupId, durability: Durability) {
+        self.0.lock().group(group).durability = durability;
+    }
+
+    /// Adds entries, which can be read at once; `done` is told when everything up to the last of them is durable.
+    ///
+    /// The first must follow the last entry of the group; a group without any accepts every beginning. Without
+    /// entries this is a barrier.
+    pub fn append(&self, group: GroupId, entries: Vec<(LogId, Bytes)>, done: Completion) -> Result<(), WalError> {
+        let cost = entries.iter().map(|(_, bytes)| RECORD_HEADER + bytes.len()).sum();
+        let mut guard = self.0.lock_accepting(cost)?;
+        let state = &mut *guard;
+        let known = state.group(group);
+        check_entries(group, known.next_index(), &entries)?;
+        let need = match known.durability {
+            Durability::Fsync => Need::Sync,
+            Durability::Os => Need::Write,
+        };
+        let mut items = Vec::with_capacity(entries.len().max(1));
+        for (id, bytes) in entries {
+            known.append(id, bytes.clone());
+            items.push(Item::record(Kind::Entry, group, id, bytes, need));
+        }
+        match items.pop() {
+            Some(last) => items.push(last.with_done(done)),
+            None => items.push(Item { task: Task::Barrier, need, done: Some(done) }),
+        }
+        items.into_iter().for_each(|item| self.0.submit(state, item));
+        Ok(())
+    }
+
+    /// Replaces a group's vote. It can be read at once; `done` is told when it and everything before are synced.
+    pub fn save_vote(&self, group: GroupId, vote: Bytes, done: Completion) -> Result<(), WalError> {
+        check_length(vote.len(), MAX_STATE_BYTES)?;
+        let mut state = self.0.lock_accepting(vote.len())?;
+        state.group(group).state.vote = Some(vote.clone());
+        let item = Item::record(Kind::Vote, group, LogId::default(), vote, Need::Sync);
+        self.0.submit(&mut state, item.with_done(done));
+        Ok(())
+    }
+
+    /// Replaces the node's identity. `done` is told when it and everything before are synced.
+    pub fn save_identity(&self, identity: Bytes, done: Completion) -> Result<(), WalError> {
+        check_length(identity.len(), MAX_STATE_BYTES)?;
+        let mut state = self.0.lock_accepting(identity.len())?;
+        state.identity = Some(identity.clone());
+        let item = Item::record(Kind::Identity, GroupId(0), LogId::default(), identity, Need::Sync);
+        self.0.submit(&mut state, item.with_done(done));
+        Ok(())
+    }
+
+    /// Notes up to where a group is committed. It goes to disk with what comes next, or when the log has been idle for
+    /// a moment, and may be lost before.
+    pub fn save_committed(&self, group: GroupId, committed: LogId) -> Result<(), WalError> {
+        let mut state = self.0.lock_accepting(0)?;
+        state.group(group).state.committed = Some(committed);
+        state.queue.commit(group, committed);
+        self.0.ring(&mut state, false);
+        Ok(())
+    }
+
+    /// Removes all entries after `to`, or all that there are. It goes to disk before whatever comes next.
+    pub fn truncate_after(&self, group: GroupId, to: Option<u64>) -> Result<(), WalError> {
+        let mut guard = self.0.lock_accepting(RECORD_HEADER)?;
+        let state = &mut *guard;
+        let known = state.group(group);
+        let last = known.state.last.map(|last| last.index);
+        if last.is_none() || to.is_some_and(|to| last.is_some_and(|last| last <= to)) {
+            return Ok(());
+        }
+        let floor = known.state.floor;
+        let kept = known.kept_by(to).map_err(|()| WalError::BelowFloor { group, to, floor })?;
+        known.truncate(kept);
+        known.await_truncation(kept);
+        let item = Item::record(Kind::Truncate, group, kept.unwrap_or_default(), Bytes::new(), Need::Lazy);
+        self.0.submit(state, item.with_flag(kept.is_none()));
+        Ok(())
+    }
+
+    /// Removes all entries up to `upto`, which may lie beyond the last one: then the log goes on behind it. Constant
+    /// time. It goes to disk with what comes next, or when the log has been idle for a moment; space is freed later.
+    pub fn purge(&self, group: GroupId, upto: LogId) -> Result<(), WalError> {
+        let mut guard = self.0.lock_accepting(RECORD_HEADER)?;
+        let state = &mut *guard;
+        let known = state.group(group);
+        if known.state.floor.is_some_and(|floor| floor.index >= upto.index) {
+            return Ok(());
+        }
+        let garbage = known.purge(upto);
+        state.garbage.push(garbage);
+        state.to_trim.push(group);
+        self.0.submit(state, Item::record(Kind::Purge, group, upto, Bytes::new(), Need::Lazy));
+        Ok(())
+    }
+
+    /// Says that the restart of the machine that [`Recovery::may_have_lost`](crate::Recovery) told of was dealt with.
+    /// Until then every opening tells of it again. `done` is told when this is synced.
+    pub fn accept_reboot(&self, done: Completion) -> Result<(), WalError> {
+        let mut state = self.0.lock_accepting(RECORD_HEADER)?;
+        state.rebooted = false;
+        let item = Item::record(Kind::Boot, GroupId(0), LogId::default(), state.boot.clone(), Need::Sync);
+        self.0.submit(&mut state, item.with_done(done));
+        Ok(())
+    }
+
+    /// To be called when idle: begins a new, small segment, so that the old one can go once it is purged, and lets
+    /// prepared segments go. `done` is told when everything before is synced.
+    pub fn cut_active(&self, done: Completion) -> Result<(), WalError> {
+        let mut state = self.0.lock_accepting(RECORD_HEADER)?;
+        state.sheds_spares = true;
+        self.0.submit(&mut state, Item { task: Task::Cut, need: Need::Sync, done: Some(done) });
+        self.0.keeper_bell.wake();
+        Ok(())
+    }
+
+    /// Ends the log in good order: `done` is told when everything, and that it ended so, is synced. Nothing is
+    /// accepted from now on, and both active parts end.
+    pub fn close_clean(&self, done: Completion) -> Result<(), WalError> {
+        let mut state = self.0.lock_accepting(RECORD_HEADER)?;
+        state.closing = true;
+        let item = Item::record(Kind::Closed, GroupId(0), LogId::default(), Bytes::new(), Need::Sync);
+        let item = item.with_flag(state.rebooted);
+        self.0.submit(&mut state, item.with_done(done));
+        Ok(())
+    }
+
+    /// The entries of `range` as far as they exist, until about `max_bytes` bytes: always the first, if it exists.
+    /// What left memory is read from the disk, which blocks.
+    pub fn entries(
+        &self,
+        group: GroupId,
+        range: Range<u64>,
+        max_bytes: usize,
+    ) -> Result<Vec<(LogId, Bytes)>, ReadError> {
+        read::entries(&self.0, group, range, max_bytes)
+    }
+
+    /// The id of the last entry, be it purged.
+    pub fn last_log_id(&self, group: GroupId) -> Option<LogId> {
+        self.with(group, |group| group.state.last)
+    }
+
+    /// The id of the last purged entry.
+    pub fn purged(&self, group: GroupId) -> Option<LogId> {
+        self.with(group, |group| group.state.floor)
+    }
+
+    /// The id at an index that is not purged, or that of the last purged entry.
+    pub fn log_id_at(&self, group: GroupId, index: u64) -> Option<LogId> {
+        self.with(group, |group| group.id_at(index))
+    }
+
+    /// The vote that was saved last.
+    pub fn vote(&self, group: GroupId) -> Option<Bytes> {
+        self.with(group, |group| group.state.vote.clone())
+    }
+
+    /// The committed id that was saved last.
+    pub fn committed(&self, group: GroupId) -> Option<LogId> {
+        self.with(group, |group| group.state.committed)
+    }
+
+    /// The identity that was saved last.
+    pub fn identity(&self) -> Option<Bytes> {
+        self.0.lock().identity.clone()
+    }
+
+    /// The highest index after which entries of at least `bytes` bytes follow: purging up to it keeps that much.
+    pub fn index_at_bytes_before_end(&self, group: GroupId, bytes: u64) -> Option<u64> {
+        self.with(group, |group| group.index.index_before_end(bytes)).filter(|index| {
+            self.purged(group).is_none_or(|floor| floor.index < *index)
+        })
+    }
+
+    /// Bytes of the entries after `index`.
+    pub fn bytes_after(&self, group: GroupId, index: u64) -> u64 {
+        self.with(group, |group| Some(group.index.bytes_after(index.max(group.first().saturating_sub(1))))).unwrap_or(0)
+    }
+
+    /// Bytes that wait to be written or synced: what admission should bound.
+    pub fn pending_bytes(&self) -> usize {
+        self.0.lock().pending()
+    }
+
+    /// Bytes of all files of the log.
+    pub fn disk_bytes(&self) -> u64 {
+        let state = self.0.lock();
+        let live: u64 = state.segments.values().map(|live| live.segment.len).sum();
+        live.saturating_add(state.spares.iter().map(|spare| spare.len).sum())
+    }
+
+    /// Whether the log waits for space on the disk. Nothing completes until there is some.
+    pub fn is_disk_full(&self) -> bool {
+        self.0.lock().disk_full
+    }
+
+    /// Why the log does nothing any more, if so.
+    pub fn stopped(&self) -> Option<WalError> {
+        self.0.lock().stopped.clone()
+    }
+
+    /// Figures about the log.
+    pub fn stats(&self) -> WalStats {
+        let state = self.0.lock();
+        let counters = state.counters;
+        WalStats {
+            sequence: state.sequence,
+            durable_sequence: state.durable,
+            last_frame: state.last_frame,
+            segments: state.segments.len(),
+            spares: state.spares.len(),
+            tail_bytes: state.groups.values().map(|group| group.tail_bytes).sum(),
+            frames: counters.frames,
+            syncs: counters.syncs,
+            bytes_written: counters.bytes_written,
+            segments_begun: counters.segments_begun,
+            segments_recycled: counters.segments_recycled,
+        }
+    }
+
+    fn with<T>(&self, group: GroupId, look: impl FnOnce(&Group) -> Option<T>) -> Option<T> {
+        self.0.lock().groups.get(&group).and_then(look)
+    }
+}
+
+impl fmt::Debug for Wal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Wal").field("dir", &self.0.dir).finish_non_exhaustive()
+    }
+}
+
+fn check_entries(group: GroupId, next: Option<u64>, entries: &[(LogId, Bytes)]) -> Result<(), WalError> {
+    let mut expected = next;
+    for (id, bytes) in entries {
+        check_length(bytes.len(), MAX_ENTRY_BYTES)?;
+        if let Some(expected) = expected
+            && expected != id.index
+        {
+            return Err(WalError::Hole { group, expected, found: id.index });
+        }
+        expected = Some(id.index.saturating_add(1));
+    }
+    Ok(())
+}
+
+fn check_length(bytes: usize, limit: usize) -> Result<(), WalError> {
+    if bytes > limit { Err(WalError::TooLarge { bytes, limit }) } else { Ok(()) }
+}

@@ -1,0 +1,123 @@
+//! Reopening: the first segment of a new life, with copies of what could not be proven to be durable.
+//!
+//! The copies are written and synced before the header. So the segment counts only once it is whole; until then the
+//! originals do.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use quorate_env::disk::Disk;
+
+use super::replay::{Pending, Replay};
+use crate::error::{OpenError, WalError};
+use crate::frame::{Frame, FrameHeader, SegmentEpoch};
+use crate::header::SegmentHeader;
+use crate::open::Restart;
+use crate::options::{PAGE, WalOptions};
+use crate::record::{Kind, Records};
+use crate::segment::{Segment, draw_epoch, segment_path};
+use crate::shared::Live;
+use crate::writer::{Start, check_header, make_file};
+
+/// Begins the first segment of a new life in `dir`, where `boot` is the boot id, empty if it can't be read.
+pub(crate) fn reopen(
+    disk: &dyn Disk,
+    dir: &Path,
+    options: &WalOptions,
+    boot: &Bytes,
+    replay: &mut Replay,
+    useless: Vec<PathBuf>,
+) -> Result<(Start, Restart), OpenError> {
+    let mut pending = std::mem::take(&mut replay.pending);
+    let end = replay.sequence();
+    let closing = pending.back().and_then(|last| closing_flag(&last.frame));
+    let was_closed = closing.map_or(replay.logged.closed, |machine_was_restarted| !machine_was_restarted);
+    let first_sequence = pending.front().map_or(end.saturating_add(1), |first| first.frame.header.sequence);
+    if closing.is_some() {
+        pending.pop_back();
+    }
+    let restart = judge(replay, &pending, was_closed, boot);
+
+    let ordinal = replay.newest_ordinal().checked_add(1).ok_or(WalError::Exhausted)?;
+    let epoch = draw_epoch(options.seed, ordinal);
+    let durable = first_sequence.saturating_add(pending.len() as u64).saturating_sub(1);
+    if restart != Restart::Rebooted {
+        replay.logged.boot = boot.clone();
+    }
+    let state = replay.logged.clone();
+    let header = SegmentHeader { epoch, first_sequence, durable, state }.encode();
+    check_header(header.len())?;
+    let header_len = header.len() as u64;
+    let needed = pending.iter().fold(header_len, |sum, copy| sum + span(&copy.frame.header));
+
+    remove_all(disk, dir, useless)?;
+    let path = segment_path(dir, ordinal);
+    let len = options.quick_segment_bytes(needed);
+    let file = make_file(disk, &path, len)?;
+    disk.sync_dir(dir).map_err(OpenError::io("sync", dir))?;
+    let active = Arc::new(Segment { epoch, path: path.clone(), file: Arc::clone(&file), len });
+    replay.segments.insert(ordinal, Live { segment: Arc::clone(&active), highest: BTreeMap::new() });
+
+    let mut offset = header_len;
+    for Pending { frame, .. } in pending {
+        file.write_at(&copy(&frame, epoch), offset).map_err(OpenError::io("write", &path))?;
+        replay.apply(ordinal, offset, &frame)?;
+        offset += span(&frame.header);
+    }
+    replay.finish(dir)?;
+    file.sync_data().map_err(OpenError::io("sync", &path))?;
+    file.write_at(&header, 0).map_err(OpenError::io("write", &path))?;
+    file.sync_data().map_err(OpenError::io("sync", &path))?;
+    Ok((Start { logged: replay.logged.clone(), active, offset, sequence: durable }, restart))
+}
+
+/// How the former life ended.
+fn judge(replay: &Replay, pending: &VecDeque<Pending>, was_closed: bool, boot: &Bytes) -> Restart {
+    let written_under = pending.iter().rev().find_map(|copy| boot_record(&copy.frame));
+    let same_boot = !boot.is_empty() && written_under.as_ref().unwrap_or(&replay.logged.boot) == boot;
+    match (replay.segments.is_empty(), was_closed, same_boot) {
+        (true, ..) => Restart::Fresh,
+        (false, true, _) => Restart::Clean,
+        (false, false, true) => Restart::ProcessOnly,
+        (false, false, false) => Restart::Rebooted,
+    }
+}
+
+/// A frame as it is to stand in another segment.
+fn copy(frame: &Frame, epoch: SegmentEpoch) -> Vec<u8> {
+    let header = FrameHeader { copied: true, epoch, ..frame.header };
+    let mut bytes = header.encode(&frame.stored).to_vec();
+    bytes.extend_from_slice(&frame.stored);
+    bytes.resize(usize::try_from(span(&header)).unwrap_or(bytes.len()), 0);
+    bytes
+}
+
+fn span(header: &FrameHeader) -> u64 {
+    (header.len() as u64).next_multiple_of(PAGE)
+}
+
+/// The flag of a frame that closed the log; such a frame holds nothing else.
+fn closing_flag(frame: &Frame) -> Option<bool> {
+    let body = frame.body()?;
+    let (record, _) = Records::new(&body).next()?.ok()?;
+    (record.kind == Kind::Closed).then_some(record.flag)
+}
+
+/// The boot id that a frame accepts.
+fn boot_record(frame: &Frame) -> Option<Bytes> {
+    let body = frame.body()?;
+    let boots = Records::new(&body).filter_map(Result::ok).filter(|(record, _)| record.kind == Kind::Boot);
+    boots.last().map(|(record, _)| Bytes::copy_from_slice(record.bytes))
+}
+
+fn remove_all(disk: &dyn Disk, dir: &Path, paths: Vec<PathBuf>) -> Result<(), OpenError> {
+    if paths.is_empty() {
+        return Ok(());
+    }
+    for path in paths {
+        disk.remove_file(&path).map_err(OpenError::io("remove", &path))?;
+    }
+    disk.sync_dir(dir).map_err(OpenError::io("sync", dir))
+}

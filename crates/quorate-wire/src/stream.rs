@@ -1,0 +1,385 @@
+//! Streams: items both ways, each direction in order and bounded by the reader's window.
+//!
+//! Invariants:
+//! - A sender never has items on the way that cost more than the window; a peer that sends more breaks the connection.
+//! - A reader gets every item that arrived before it gets the end or the error.
+//! - A stream leaves the table when both its directions have ended.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use bytes::Bytes;
+use quorate_env::signal::Signal;
+use tokio::sync::Semaphore;
+
+use crate::error::{CallFailure, FailureKind, LinkError, StreamError};
+use crate::limits::Limits;
+use crate::message::Message;
+use crate::outbox::Outbox;
+
+/// The streams of one end of a connection.
+#[derive(Debug)]
+pub(crate) struct Streams {
+    outbox: Arc<Outbox>,
+    limits: Limits,
+    table: Mutex<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    open: BTreeMap<u64, Arc<Cell>>,
+    last_id: u64,
+    closed: bool,
+}
+
+/// One stream, as both of its directions see it.
+#[derive(Debug)]
+struct Cell {
+    id: u64,
+    /// What this end may still send; closed when nobody reads it any more.
+    credit: Semaphore,
+    state: Mutex<State>,
+    bell: Signal,
+}
+
+#[derive(Debug)]
+struct State {
+    /// This end may still send.
+    sending: bool,
+    /// This end still reads, and the other has not ended.
+    reading: bool,
+    /// Why sending is over, when it was not this end that ended it.
+    send_error: Option<StreamError>,
+    items: VecDeque<Bytes>,
+    /// How the items end.
+    end: Option<Result<(), StreamError>>,
+    /// What the other end may still send.
+    granted: u32,
+    /// What was taken and not yet granted again.
+    taken: u32,
+}
+
+impl Streams {
+    pub(crate) fn new(outbox: &Arc<Outbox>, limits: Limits) -> Arc<Self> {
+        Arc::new(Self { outbox: Arc::clone(outbox), limits, table: Mutex::default() })
+    }
+
+    /// Opens a stream from this end. `keep` lives as long as one of its halves.
+    pub(crate) fn open<K>(self: &Arc<Self>, method: u16, keep: &K) -> Result<(StreamSender, StreamReceiver), StreamError>
+    where
+        K: Clone + Send + Sync + 'static,
+    {
+        let mut table = self.table();
+        if table.closed {
+            return Err(StreamError::Broken);
+        }
+        if table.open.len() >= self.max() {
+            return Err(StreamError::TooMany);
+        }
+        let id = table.last_id + 1;
+        table.last_id = id;
+        if !self.outbox.push(Message::Open { id, method }) {
+            return Err(StreamError::Broken);
+        }
+        Ok(self.insert(&mut table, id, keep))
+    }
+
+    /// Takes a stream that the other end opened; `None` when there are too many, which the other end is told.
+    pub(crate) fn accept(self: &Arc<Self>, id: u64) -> Result<Option<(StreamSender, StreamReceiver)>, LinkError> {
+        let mut table = self.table();
+        if id <= table.last_id {
+            return Err(LinkError::Malformed("a stream's id that was used before"));
+        }
+        table.last_id = id;
+        if table.closed || table.open.len() >= self.max() {
+            let failure = CallFailure::new(FailureKind::Overloaded, "too many open streams");
+            self.outbox.push(Message::Abort { id, failure });
+            self.outbox.push(Message::Stop { id });
+            return Ok(None);
+        }
+        Ok(Some(self.insert(&mut table, id, &())))
+    }
+
+    fn insert<K>(self: &Arc<Self>, table: &mut Table, id: u64, keep: &K) -> (StreamSender, StreamReceiver)
+    where
+        K: Clone + Send + Sync + 'static,
+    {
+        let window = self.limits.stream_window;
+        let cell = Arc::new(Cell {
+            id,
+            credit: Semaphore::new(usize::try_from(window).unwrap_or(usize::MAX)),
+            state: Mutex::new(State {
+                sending: true,
+                reading: true,
+                send_error: None,
+                items: VecDeque::new(),
+                end: None,
+                granted: window,
+                taken: 0,
+            }),
+            bell: Signal::new(),
+        });
+        table.open.insert(id, Arc::clone(&cell));
+        let half = |keep: K| Half {
+            cell: Arc::clone(&cell),
+            outbox: Arc::clone(&self.outbox),
+            limits: self.limits,
+            table: Arc::downgrade(self),
+            _keep: Box::new(keep),
+        };
+        (StreamSender(half(keep.clone())), StreamReceiver(half(keep.clone())))
+    }
+
+    /// Takes what the other end says about a stream. What it says about one that ended here is late, and ignored.
+    pub(crate) fn hear(&self, message: Message) -> Result<(), LinkError> {
+        match message {
+            Message::Item { id, body } => self.find(id).map_or(Ok(()), |cell| cell.arrived(body, &self.limits)),
+            Message::Credit { id, amount } => self.find(id).map_or(Ok(()), |cell| cell.credited(amount, &self.limits)),
+            Message::End { id } => self.ended(id, Ok(())),
+            Message::Abort { id, failure } => self.ended(id, Err(StreamError::Failed(failure))),
+            Message::Stop { id } => self.stopped(id),
+            _ => Err(LinkError::Malformed("a message that this end never gets")),
+        }
+    }
+
+    fn ended(&self, id: u64, end: Result<(), StreamError>) -> Result<(), LinkError> {
+        if let Some(cell) = self.find(id) {
+            cell.end_items(end);
+            self.forget_if_over(&cell);
+        }
+        Ok(())
+    }
+
+    fn stopped(&self, id: u64) -> Result<(), LinkError> {
+        if let Some(cell) = self.find(id) {
+            cell.end_sending(StreamError::Stopped);
+            self.forget_if_over(&cell);
+        }
+        Ok(())
+    }
+
+    /// Ends all streams: those whose connection broke, or that a stopping server won't serve to their ends.
+    pub(crate) fn end_all(&self, failure: Option<&CallFailure>) {
+        let open = {
+            let mut table = self.table();
+            table.closed = true;
+            std::mem::take(&mut table.open)
+        };
+        for cell in open.into_values() {
+            if let Some(failure) = failure {
+                self.outbox.push(Message::Abort { id: cell.id, failure: failure.clone() });
+                self.outbox.push(Message::Stop { id: cell.id });
+            }
+            cell.end_items(Err(StreamError::Broken));
+            cell.end_sending(StreamError::Broken);
+        }
+    }
+
+    fn find(&self, id: u64) -> Option<Arc<Cell>> {
+        self.table().open.get(&id).cloned()
+    }
+
+    fn forget_if_over(&self, cell: &Cell) {
+        let over = {
+            let state = cell.state();
+            !state.sending && !state.reading
+        };
+        if over {
+            self.table().open.remove(&cell.id);
+        }
+    }
+
+    fn max(&self) -> usize {
+        usize::try_from(self.limits.streams).unwrap_or(usize::MAX)
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Cell {
+    fn arrived(&self, body: Bytes, limits: &Limits) -> Result<(), LinkError> {
+        let mut state = self.state();
+        if state.end.is_some() {
+            return Err(LinkError::Malformed("an item behind the end of a stream"));
+        }
+        let cost = limits.item_cost(body.len());
+        let left = state.granted.checked_sub(cost);
+        state.granted = left.ok_or(LinkError::Malformed("an item beyond the window of a stream"))?;
+        if state.reading {
+            state.items.push_back(body);
+            drop(state);
+            self.bell.wake();
+        }
+        Ok(())
+    }
+
+    fn credited(&self, amount: u32, limits: &Limits) -> Result<(), LinkError> {
+        let (amount, window) = (u64::from(amount), u64::from(limits.stream_window));
+        let available = u64::try_from(self.credit.available_permits()).unwrap_or(u64::MAX);
+        if available.saturating_add(amount) > window {
+            return Err(LinkError::Malformed("more credit than the window of a stream"));
+        }
+        self.credit.add_permits(usize::try_from(amount).unwrap_or(0));
+        Ok(())
+    }
+
+    fn end_items(&self, end: Result<(), StreamError>) {
+        let mut state = self.state();
+        state.reading = false;
+        state.end.get_or_insert(end);
+        drop(state);
+        self.bell.wake();
+    }
+
+    fn end_sending(&self, error: StreamError) {
+        let mut state = self.state();
+        if state.sending {
+            state.sending = false;
+            state.send_error = Some(error);
+        }
+        drop(state);
+        self.credit.close();
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What both halves hold.
+struct Half {
+    cell: Arc<Cell>,
+    outbox: Arc<Outbox>,
+    limits: Limits,
+    table: Weak<Streams>,
+    /// Keeps a client's connection open.
+    _keep: Box<dyn Send + Sync>,
+}
+
+impl Half {
+    fn over(&self) {
+        if let Some(streams) = self.table.upgrade() {
+            streams.forget_if_over(&self.cell);
+        }
+    }
+}
+
+/// The sending half of a stream. Dropped before [`StreamSender::finish`] it tells the reader that it was abandoned.
+pub struct StreamSender(Half);
+
+impl StreamSender {
+    /// Sends an item; waits while the reader's window is full, for ever if that stays so: the caller sets a deadline.
+    /// Dropped while it waits, nothing was sent. `Ok` says that the item is on its way, not that it arrived.
+    pub async fn send(&mut self, item: Bytes) -> Result<(), StreamError> {
+        let Half { cell, outbox, limits, .. } = &self.0;
+        if item.len() > limits.body_max() {
+            return Err(StreamError::TooLarge { len: item.len(), max: limits.body_max() });
+        }
+        match cell.credit.acquire_many(limits.item_cost(item.len())).await {
+            Ok(credit) => credit.forget(),
+            Err(_) => return Err(self.error()),
+        }
+        if outbox.push(Message::Item { id: cell.id, body: item }) { Ok(()) } else { Err(StreamError::Broken) }
+    }
+
+    /// Waits until the other end reads no more, or the connection broke.
+    pub async fn stopped(&self) -> StreamError {
+        // More than there will ever be: only the closing of the semaphore ends it.
+        let _ = self.0.cell.credit.acquire_many(self.0.limits.stream_window.saturating_add(1)).await;
+        self.error()
+    }
+
+    /// Says that all items were sent.
+    pub fn finish(self) {
+        self.end(|id| Message::End { id });
+    }
+
+    /// Says that no more items come, because of a failure.
+    pub fn fail(self, failure: CallFailure) {
+        self.end(|id| Message::Abort { id, failure });
+    }
+
+    fn end(&self, say: impl FnOnce(u64) -> Message) {
+        let Half { cell, outbox, .. } = &self.0;
+        if std::mem::replace(&mut cell.state().sending, false) {
+            outbox.push(say(cell.id));
+            self.0.over();
+        }
+    }
+
+    fn error(&self) -> StreamError {
+        self.0.cell.state().send_error.clone().unwrap_or(StreamError::Broken)
+    }
+}
+
+impl Drop for StreamSender {
+    fn drop(&mut self) {
+        self.end(|id| Message::Abort { id, failure: CallFailure::new(FailureKind::Abandoned, "") });
+    }
+}
+
+/// The receiving half of a stream. Dropped before the end it tells the sender to stop.
+pub struct StreamReceiver(Half);
+
+impl StreamReceiver {
+    /// The next item; `None` at the end. Waits for ever if none comes: the caller sets a deadline. Dropped while it
+    /// waits, no item is lost.
+    pub async fn recv(&mut self) -> Result<Option<Bytes>, StreamError> {
+        loop {
+            if let Some(next) = self.take() {
+                return next;
+            }
+            self.0.cell.bell.wait().await;
+        }
+    }
+
+    /// The next item if it is here already.
+    pub fn try_recv(&mut self) -> Option<Bytes> {
+        self.take()?.ok()?
+    }
+
+    fn take(&mut self) -> Option<Result<Option<Bytes>, StreamError>> {
+        let Half { cell, outbox, limits, .. } = &self.0;
+        let mut state = cell.state();
+        let Some(item) = state.items.pop_front() else {
+            return state.end.clone().map(|end| end.map(|()| None));
+        };
+        state.taken = state.taken.saturating_add(limits.item_cost(item.len()));
+        // Below half of the window nobody can be waiting: no item costs more than the other half.
+        if state.end.is_none() && state.taken >= limits.stream_window / 2 {
+            let amount = std::mem::take(&mut state.taken);
+            state.granted = state.granted.saturating_add(amount);
+            outbox.push(Message::Credit { id: cell.id, amount });
+        }
+        Some(Ok(Some(item)))
+    }
+}
+
+impl Drop for StreamReceiver {
+    fn drop(&mut self) {
+        let Half { cell, outbox, .. } = &self.0;
+        let mut state = cell.state();
+        let items = std::mem::take(&mut state.items);
+        let was_reading = std::mem::replace(&mut state.reading, false);
+        drop(state);
+        drop(items);
+        if was_reading {
+            outbox.push(Message::Stop { id: cell.id });
+            self.0.over();
+        }
+    }
+}
+
+impl std::fmt::Debug for StreamSender {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StreamSender").field("id", &self.0.cell.id).finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for StreamReceiver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StreamReceiver").field("id", &self.0.cell.id).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,246 @@
+//! What all handles share: sessions, retries, deadlines. Written once, over any [`Transport`].
+//!
+//! Invariants:
+//! - Every attempt of a write carries the same bytes, and with them the same session and sequence: however many
+//!   attempts arrive, one takes effect.
+//! - An error other than [`Error::Unknown`] means that a write has no effect and will have none.
+
+use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use quorate_env::{Instant, sleep, timeout_at};
+use quorate_model::{Command, CommandResult, FailureKind, Outcome, Position, Proposal, SessionId, codec};
+use quorate_sql::query::Rows;
+use tokio::sync::Notify;
+
+use crate::error::Error;
+use crate::results::Written;
+use crate::runtime::Runtime;
+
+mod backoff;
+mod session;
+mod transport;
+
+#[cfg(test)]
+mod tests;
+
+use backoff::Backoff;
+use session::{Session, Ticket, Turn};
+pub(crate) use transport::{Attempt, Limits, NotDone, Read, Transport};
+
+/// How long the first attempt of a write may take; each one after it may take twice as long as the one before.
+const FIRST_ATTEMPT: Duration = Duration::from_secs(4);
+
+/// How long ending a session may take.
+const END_MAX: Duration = Duration::from_millis(250);
+
+/// What the clones of a handle share.
+pub(crate) struct Client {
+    runtime: Runtime,
+    transport: Box<dyn Transport>,
+    session: Mutex<Session>,
+    /// Rung when a turn may have become free. Who takes one passes the ring on.
+    freed: Notify,
+}
+
+impl Client {
+    pub(crate) fn new(runtime: Runtime, transport: Box<dyn Transport>) -> Self {
+        Self { runtime, transport, session: Mutex::default(), freed: Notify::new() }
+    }
+
+    /// Runs commands as one atomic entry, exactly once.
+    pub(crate) async fn write(&self, commands: Vec<Command>, limit: Duration) -> Result<Written, Error> {
+        let mut proposal = Proposal::new(None, commands);
+        proposal.check_limits()?;
+        for (number, command) in proposal.commands.iter().enumerate() {
+            if let Command::Statement(statement) = command {
+                self.transport.check(statement).map_err(|failure| failure.at(number))?;
+            }
+        }
+        let sent = AtomicBool::new(false);
+        let written = self.runtime.run(async {
+            let deadline = Instant::now() + limit;
+            loop {
+                let ticket = self.ticket(deadline).await?;
+                proposal.origin = Some(ticket.0.origin());
+                let bytes = Bytes::from(codec::encode_proposal(&proposal)?);
+                sent.store(true, Ordering::Relaxed);
+                if let Some(written) = self.settle(&ticket, bytes, deadline).await? {
+                    return Ok(written);
+                }
+                sent.store(false, Ordering::Relaxed);
+            }
+        });
+        written.await.unwrap_or_else(|_| Err(gone(&sent)))
+    }
+
+    /// Runs a query at its level.
+    pub(crate) async fn read(&self, read: Read, limit: Duration) -> Result<Rows, Error> {
+        let reading = self.runtime.run(async {
+            let deadline = Instant::now() + limit;
+            let mut backoff = None;
+            loop {
+                let error = match self.transport.read(read.clone(), deadline).await {
+                    Err(error @ (Error::Unavailable(_) | Error::Overloaded(_))) => error,
+                    result => return result,
+                };
+                let pause = backoff.get_or_insert_with(|| self.backoff()).pause();
+                if !pause_until(pause, deadline).await {
+                    return Err(error);
+                }
+            }
+        });
+        reading.await.unwrap_or(Err(Error::Closed))
+    }
+
+    /// Tells the cluster that the session is not needed any more. Nothing is lost if that fails.
+    pub(crate) async fn end_session(&self) {
+        let Some(session) = self.session().end() else { return };
+        let proposal = Proposal::new(None, vec![Command::CloseSession(session)]);
+        let Ok(bytes) = codec::encode_proposal(&proposal) else { return };
+        let deadline = Instant::now() + END_MAX;
+        let _ = self.runtime.run(timeout_at(deadline, self.transport.propose(bytes.into(), deadline))).await;
+    }
+
+    /// Proposes until the outcome is known. `None` when the session has expired and nothing was done.
+    async fn settle(&self, ticket: &Held<'_>, bytes: Bytes, deadline: Instant) -> Result<Option<Written>, Error> {
+        let mut doubt: Option<String> = None;
+        let mut backoff = self.backoff();
+        let mut attempt_limit = FIRST_ATTEMPT;
+        loop {
+            let attempt_deadline = deadline.min(Instant::now() + attempt_limit);
+            attempt_limit = attempt_limit.saturating_mul(2);
+            let why = match self.attempt(bytes.clone(), attempt_deadline).await {
+                Ok((position, Ok(reply))) => return Ok(Some(Written { position, reply })),
+                Ok((_, Err(failure))) => match (failure.kind, doubt) {
+                    (FailureKind::SessionExpired, None) => {
+                        self.session().expired(ticket.0.session());
+                        return Ok(None);
+                    }
+                    (FailureKind::SessionExpired | FailureKind::OutcomeForgotten, doubt) => {
+                        self.session().expired(ticket.0.session());
+                        return Err(Error::Unknown(doubt.unwrap_or(failure.message)));
+                    }
+                    // Not kept as this sequence's outcome: the attempt in doubt may still have another.
+                    (FailureKind::WindowExceeded, Some(doubt)) => return Err(Error::Unknown(doubt)),
+                    _ => return Err(Error::Failed(failure)),
+                },
+                Err(Attempt::Refused(error)) => return Err(doubt.map_or(error, Error::Unknown)),
+                Err(Attempt::NotDone(why)) => why,
+                Err(Attempt::InDoubt(text)) => {
+                    doubt = Some(text.clone());
+                    NotDone::NoLeader(text)
+                }
+            };
+            if !pause_until(backoff.pause(), deadline).await {
+                return Err(doubt.map_or_else(|| why.into(), Error::Unknown));
+            }
+        }
+    }
+
+    async fn attempt(&self, bytes: Bytes, deadline: Instant) -> Result<(Position, Outcome), Attempt> {
+        let attempt = timeout_at(deadline, self.transport.propose(bytes, deadline)).await;
+        attempt.unwrap_or_else(|_| Err(Attempt::InDoubt("there was no answer in time".to_owned())))
+    }
+
+    /// Waits for the right to one write.
+    async fn ticket(&self, deadline: Instant) -> Result<Held<'_>, Error> {
+        loop {
+            let turn = self.session().turn();
+            match turn {
+                Turn::Write(ticket) => {
+                    self.freed.notify_one();
+                    return Ok(Held(ticket, self));
+                }
+                Turn::Open => {
+                    let mut opening = Opening { client: self, opened: None };
+                    opening.opened = Some(self.open(deadline).await?);
+                }
+                Turn::Wait => {
+                    if timeout_at(deadline, self.freed.notified()).await.is_err() {
+                        return Err(Error::Overloaded("too many writes of this handle are under way".to_owned()));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Opens a session. Trying again may open another, which the cluster forgets in time.
+    async fn open(&self, deadline: Instant) -> Result<SessionId, Error> {
+        let bytes = Bytes::from(codec::encode_proposal(&Proposal::new(None, vec![Command::OpenSession]))?);
+        let mut backoff = self.backoff();
+        loop {
+            let attempt_deadline = deadline.min(Instant::now() + FIRST_ATTEMPT);
+            let why = match self.attempt(bytes.clone(), attempt_deadline).await {
+                Ok((_, Ok(reply))) => match reply.results.as_slice() {
+                    [CommandResult::Session(session)] => return Ok(*session),
+                    _ => return Err(Error::Unavailable("the cluster opened no session".to_owned())),
+                },
+                Ok((_, Err(failure))) => return Err(Error::Failed(failure)),
+                Err(Attempt::Refused(error)) => return Err(error),
+                Err(Attempt::NotDone(why)) => why,
+                Err(Attempt::InDoubt(text)) => NotDone::NoLeader(text),
+            };
+            if !pause_until(backoff.pause(), deadline).await {
+                return Err(why.into());
+            }
+        }
+    }
+
+    fn backoff(&self) -> Backoff {
+        Backoff::new(self.runtime.env().rng())
+    }
+
+    fn session(&self) -> MutexGuard<'_, Session> {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A ticket that goes back when it is dropped, also when the caller went away.
+struct Held<'a>(Ticket, &'a Client);
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.1.session().finish(self.0);
+        self.1.freed.notify_one();
+    }
+}
+
+/// Tells how opening a session went, also when the caller went away meanwhile.
+struct Opening<'a> {
+    client: &'a Client,
+    opened: Option<SessionId>,
+}
+
+impl Drop for Opening<'_> {
+    fn drop(&mut self) {
+        self.client.session().opened(self.opened);
+        self.client.freed.notify_one();
+    }
+}
+
+impl From<NotDone> for Error {
+    fn from(why: NotDone) -> Self {
+        match why {
+            NotDone::Overloaded(text) => Self::Overloaded(text),
+            NotDone::NoLeader(text) => Self::Unavailable(text),
+        }
+    }
+}
+
+fn gone(sent: &AtomicBool) -> Error {
+    if sent.load(Ordering::Relaxed) { Error::Unknown("the node was stopped".to_owned()) } else { Error::Closed }
+}
+
+/// Pauses; `false` at once if the deadline would come first.
+async fn pause_until(pause: Duration, deadline: Instant) -> bool {
+    let end = Instant::now() + pause;
+    if end >= deadline {
+        return false;
+    }
+    sleep(pause).await;
+    true
+}

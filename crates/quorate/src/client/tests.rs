@@ -1,0 +1,250 @@
+//! The retries against a cluster that loses, delays, doubles and forgets: each acknowledged write took effect once, each
+//! that failed with anything but "unknown" never did.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests stop at the first surprise")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, join_all};
+use quorate_env::{Env, Rng};
+use quorate_model::limits::SESSION_WINDOW;
+use quorate_model::{Failure, Reply, Statement, Value};
+
+use super::*;
+
+/// A cluster in which a statement's only parameter names the write.
+struct Cluster {
+    rng: Rng,
+    /// How much of what can go wrong does, from 0 to 1.
+    trouble: f64,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    index: u64,
+    sessions: BTreeMap<u64, BTreeMap<u64, Outcome>>,
+    applied: Vec<i64>,
+    /// Copies that arrive late.
+    late: Vec<Bytes>,
+}
+
+impl Cluster {
+    fn new(seed: u64, trouble: f64) -> Arc<Self> {
+        Arc::new(Self { rng: Rng::from_seed(seed), trouble, state: Mutex::default() })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    fn happens(&self, share: f64) -> bool {
+        self.rng.chance(self.trouble * share)
+    }
+}
+
+impl State {
+    fn apply(&mut self, bytes: &[u8]) -> (Position, Outcome) {
+        self.index += 1;
+        let outcome = self.outcome(&codec::decode_proposal(bytes).unwrap());
+        (Position { index: self.index, ..Position::default() }, outcome)
+    }
+
+    fn outcome(&mut self, proposal: &Proposal) -> Outcome {
+        let Some(origin) = proposal.origin else {
+            self.sessions.insert(self.index, BTreeMap::new());
+            return Ok(Reply { results: vec![CommandResult::Session(SessionId(self.index))] });
+        };
+        let expired = || Failure::new(FailureKind::SessionExpired, "no such session");
+        let kept = self.sessions.get_mut(&origin.session.0).ok_or_else(expired)?;
+        assert!(kept.get(&origin.sequence).is_some() || origin.sequence > origin.floor);
+        if let Some(outcome) = kept.get(&origin.sequence) {
+            return outcome.clone();
+        }
+        let Command::Statement(Statement { params, .. }) = &proposal.commands[0] else { panic!("not a statement") };
+        let Value::Integer(write) = params[0] else { panic!("not a number") };
+        // Every seventh write fails, the same way whoever applies it.
+        let outcome = if write % 7 == 0 {
+            Err(Failure::new(FailureKind::Constraint, "not this one"))
+        } else {
+            self.applied.push(write);
+            Ok(Reply { results: vec![CommandResult::Done] })
+        };
+        kept.insert(origin.sequence, outcome.clone());
+        outcome
+    }
+}
+
+impl Transport for Arc<Cluster> {
+    fn check(&self, _: &Statement) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn propose(&self, proposal: Bytes, _: Instant) -> BoxFuture<'_, Result<(Position, Outcome), Attempt>> {
+        async move {
+            sleep(Duration::from_millis(self.rng.below(50))).await;
+            if self.happens(0.4) {
+                return Err(Attempt::NotDone(NotDone::NoLeader("an election".to_owned())));
+            }
+            if self.happens(0.1) {
+                self.state().late.push(proposal.clone());
+                return Err(Attempt::InDoubt("lost on the way, but not for ever".to_owned()));
+            }
+            if self.happens(0.1)
+                && let Some(late) = self.state().late.pop()
+            {
+                self.state().apply(&late);
+            }
+            if self.happens(0.02) {
+                self.state().sessions.clear();
+            }
+            let applied = self.state().apply(&proposal);
+            sleep(Duration::from_millis(self.rng.below(50))).await;
+            if self.happens(0.2) { Err(Attempt::InDoubt("the answer was lost".to_owned())) } else { Ok(applied) }
+        }
+        .boxed()
+    }
+
+    fn read(&self, _: Read, _: Instant) -> BoxFuture<'_, Result<Rows, Error>> {
+        async { Err(Error::Closed) }.boxed()
+    }
+}
+
+fn insert(write: i64) -> Vec<Command> {
+    vec![Command::Statement(Statement { params: vec![write.into()], ..Statement::default() })]
+}
+
+/// Runs a test in virtual time.
+fn run<T>(test: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(test)
+}
+
+fn client(cluster: &Arc<Cluster>) -> (Client, crate::runtime::Doors) {
+    let (runtime, doors) = Runtime::here(&Env::real());
+    (Client::new(runtime, Box::new(Arc::clone(cluster))), doors)
+}
+
+#[test]
+fn acknowledged_writes_took_effect_once_and_failed_ones_never() {
+    for seed in 0..40 {
+        let cluster = Cluster::new(seed, 1.0);
+        let results = run(async {
+            let (client, _doors) = client(&cluster);
+            let writes = (1..200).map(|write| client.write(insert(write), Duration::from_secs(20)));
+            join_all(writes).await
+        });
+        let mut state = cluster.state();
+        for late in std::mem::take(&mut state.late) {
+            state.apply(&late);
+        }
+        let once: BTreeSet<i64> = state.applied.iter().copied().collect();
+        assert_eq!(once.len(), state.applied.len(), "seed {seed}: a write took effect twice");
+        for (write, result) in (1..).zip(results) {
+            match result {
+                Ok(_) => assert!(once.contains(&write), "seed {seed}: write {write} is lost"),
+                Err(Error::Unknown(_)) => {}
+                Err(error) => assert!(!once.contains(&write), "seed {seed}: write {write} was done, but: {error}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn without_trouble_every_write_is_known() {
+    let cluster = Cluster::new(1, 0.0);
+    let results = run(async {
+        let (client, _doors) = client(&cluster);
+        join_all((1..100).map(|write| client.write(insert(write), Duration::from_secs(5)))).await
+    });
+    for (write, result) in (1..).zip(results) {
+        assert_eq!(result.err().map(|error| error.failure().map(|f| f.kind)), (write % 7 == 0).then_some(Some(FailureKind::Constraint)));
+    }
+    assert_eq!(cluster.state().sessions.len(), 1, "all share one session");
+}
+
+#[test]
+fn more_writes_than_the_window_wait_for_their_turn() {
+    let cluster = Cluster::new(1, 0.0);
+    let count = i64::try_from(SESSION_WINDOW).unwrap() * 2;
+    let results = run(async {
+        let (client, _doors) = client(&cluster);
+        join_all((1..count).map(|write| client.write(insert(write), Duration::from_secs(5)))).await
+    });
+    assert!(results.iter().all(|result| !matches!(result, Err(Error::Overloaded(_)))));
+    assert_eq!(cluster.state().sessions.len(), 1);
+}
+
+/// A cluster that never answers as wanted.
+struct Hopeless(Attempt);
+
+impl Transport for Hopeless {
+    fn check(&self, _: &Statement) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn propose(&self, _: Bytes, _: Instant) -> BoxFuture<'_, Result<(Position, Outcome), Attempt>> {
+        async { Err(self.0.clone()) }.boxed()
+    }
+
+    fn read(&self, _: Read, _: Instant) -> BoxFuture<'_, Result<Rows, Error>> {
+        async { Err(Error::Unavailable("nobody".to_owned())) }.boxed()
+    }
+}
+
+#[test]
+fn deadlines_hold_and_say_why() {
+    let limit = Duration::from_secs(3);
+    let cases = [
+        (Attempt::NotDone(NotDone::NoLeader("x".to_owned())), Error::Unavailable("x".to_owned())),
+        (Attempt::NotDone(NotDone::Overloaded("x".to_owned())), Error::Overloaded("x".to_owned())),
+        (Attempt::Refused(Error::Forbidden("x".to_owned())), Error::Forbidden("x".to_owned())),
+    ];
+    for (attempt, expected) in cases {
+        run(async {
+            let (runtime, _doors) = Runtime::here(&Env::real());
+            let client = Client::new(runtime, Box::new(Hopeless(attempt)));
+            let begun = Instant::now();
+            let result = client.write(insert(1), limit).await.map(|written| written.position);
+            assert_eq!(result, Err(expected));
+            assert!(begun.elapsed() <= limit);
+        });
+    }
+}
+
+#[test]
+fn a_node_that_goes_away_leaves_what_was_sent_in_doubt() {
+    struct Silent;
+    impl Transport for Silent {
+        fn check(&self, _: &Statement) -> Result<(), Failure> {
+            Ok(())
+        }
+        fn propose(&self, bytes: Bytes, _: Instant) -> BoxFuture<'_, Result<(Position, Outcome), Attempt>> {
+            async move {
+                match codec::decode_proposal(&bytes).unwrap().origin {
+                    None => {
+                        let reply = Reply { results: vec![CommandResult::Session(SessionId(1))] };
+                        Ok((Position::default(), Ok(reply)))
+                    }
+                    Some(_) => std::future::pending().await,
+                }
+            }
+            .boxed()
+        }
+        fn read(&self, _: Read, _: Instant) -> BoxFuture<'_, Result<Rows, Error>> {
+            async { Err(Error::Closed) }.boxed()
+        }
+    }
+    run(async {
+        let (runtime, doors) = Runtime::here(&Env::real());
+        let client = Client::new(runtime, Box::new(Silent));
+        let mut write = Box::pin(client.write(insert(1), Duration::from_secs(60)));
+        assert!((&mut write).now_or_never().is_none());
+        doors.close().await;
+        let result = write.await.map(|written| written.position);
+        assert!(matches!(result, Err(Error::Unknown(_))), "{result:?}");
+        let result = client.write(insert(2), Duration::from_secs(60)).await.map(|written| written.position);
+        assert_eq!(result, Err(Error::Closed));
+    });
+}

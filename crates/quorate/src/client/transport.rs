@@ -1,0 +1,80 @@
+//! How a handle reaches the cluster: in this process, or over the network.
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use quorate_env::Instant;
+use quorate_model::{Failure, FailureKind, Outcome, Position, Statement};
+use quorate_sql::query::Rows;
+use quorate_wire::{CallError, FailureKind as CallFailureKind, NotSent};
+
+use crate::error::Error;
+use crate::level::Level;
+
+/// How a handle reaches the cluster. Each call is one attempt; the retries are the handle's.
+pub(crate) trait Transport: Send + Sync + 'static {
+    /// Says whether a statement may be proposed, as far as this end can tell.
+    fn check(&self, statement: &Statement) -> Result<(), Failure>;
+
+    /// Proposes once. May be dropped at any time, which leaves the outcome in doubt.
+    fn propose(&self, proposal: Bytes, deadline: Instant) -> BoxFuture<'_, Result<(Position, Outcome), Attempt>>;
+
+    /// Reads once.
+    fn read(&self, read: Read, deadline: Instant) -> BoxFuture<'_, Result<Rows, Error>>;
+}
+
+/// Why an attempt to propose has no outcome.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Attempt {
+    /// Nothing was proposed, and nothing will be: another attempt is free.
+    NotDone(NotDone),
+    /// It may have been proposed.
+    InDoubt(String),
+    /// Nothing was proposed, and no other attempt will fare better.
+    Refused(Error),
+}
+
+/// Why nothing was proposed.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum NotDone {
+    /// Too much is waiting.
+    Overloaded(String),
+    /// There is no leader, it can't be reached, or it is another than the one that was asked.
+    NoLeader(String),
+}
+
+/// A query.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Read {
+    pub(crate) statement: Statement,
+    pub(crate) level: Level,
+    pub(crate) limits: Limits,
+}
+
+/// How much a query may return.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limits {
+    pub(crate) rows: usize,
+    pub(crate) bytes: usize,
+}
+
+impl Attempt {
+    /// What a call over the network that has no reply leaves behind.
+    pub(crate) fn of_call(error: CallError, to: &str) -> Self {
+        let text = format!("{to}: {error}");
+        match error {
+            CallError::NotSent(NotSent::TooLarge { .. }) => {
+                Self::Refused(Failure::new(FailureKind::TooBig, text).into())
+            }
+            CallError::NotSent(_) => Self::NotDone(NotDone::NoLeader(text)),
+            CallError::Broken | CallError::TimedOut => Self::InDoubt(text),
+            CallError::Failed(failure) => match failure.kind {
+                CallFailureKind::Overloaded => Self::NotDone(NotDone::Overloaded(text)),
+                CallFailureKind::Unavailable => Self::NotDone(NotDone::NoLeader(text)),
+                CallFailureKind::Forbidden | CallFailureKind::Malformed | CallFailureKind::UnknownMethod => {
+                    Self::Refused(Error::Forbidden(text))
+                }
+                CallFailureKind::Internal | CallFailureKind::Abandoned => Self::InDoubt(text),
+            },
+        }
+    }
+}

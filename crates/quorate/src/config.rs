@@ -1,0 +1,200 @@
+//! What a node is told: in code, or from TOML ([`Config::load`]).
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use quorate_consensus::{ConsensusConfig, KEEP_LOG_BYTES, Member};
+use quorate_env::Env;
+use quorate_env::disk::read_file;
+use quorate_sql::readers::ReaderOptions;
+use quorate_wire::Secret;
+
+mod error;
+mod file;
+mod reader;
+mod secret;
+
+pub use error::ConfigError;
+pub use quorate_consensus::Timing;
+pub use secret::SecretSource;
+
+/// How long a call tries by default.
+pub const DEADLINE_DEFAULT: Duration = Duration::from_secs(30);
+
+/// Where a node that runs alone listens if it is not told: on a free port that only this machine reaches.
+const LISTEN_ALONE: &str = "127.0.0.1:0";
+
+/// Bytes of a configuration file.
+const CONFIG_FILE_MAX: u64 = 1 << 20;
+
+/// What a node is told.
+///
+/// A node that runs alone needs nothing but a data directory: [`Config::single`]. The nodes of a cluster all get the
+/// same `members` and the same secret, and each its own `name` and `data_dir`:
+///
+/// ```
+/// use quorate::{Config, SecretSource};
+///
+/// let mut config = Config::single("data/a");
+/// config.name = "a".to_owned();
+/// config.members = [("a", "10.0.0.1:7001"), ("b", "10.0.0.2:7001"), ("c", "10.0.0.3:7001")]
+///     .map(|(name, addr)| (name.to_owned(), addr.to_owned()))
+///     .into();
+/// config.secret = SecretSource::Variable("QUORATE_SECRET".to_owned());
+/// config.check()?;
+/// # Ok::<(), quorate::ConfigError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// The directory that holds everything of this node. It belongs to one running node at a time.
+    pub data_dir: PathBuf,
+    /// This node's name: one of `members`, or any for a node that runs alone.
+    pub name: String,
+    /// `host:port` to listen on for other nodes and clients. Where `None`: what `members` says of this node; of a node
+    /// that runs alone, a free port of the loopback interface.
+    pub listen: Option<String>,
+    /// `host:port` under which the others reach this node. Where `None`: what `members` says of it, or what it listens
+    /// on.
+    pub advertise: Option<String>,
+    /// The nodes that found the cluster: from name to `host:port`, the same on each of them. Empty for a node that runs
+    /// alone.
+    pub members: BTreeMap<String, String>,
+    /// What all nodes and clients of the cluster know, at least 16 bytes.
+    pub secret: SecretSource,
+    /// Intervals and deadlines of consensus.
+    pub timing: Timing,
+    /// When a write counts as done.
+    pub durability: Durability,
+    /// Bytes of applied and durable log kept for followers that lag; more is purged.
+    pub keep_log_bytes: u64,
+    /// How long a call tries before it fails, where it is not told otherwise
+    /// ([`Sql::with_deadline`](crate::Sql::with_deadline)).
+    pub deadline: Duration,
+    /// The database.
+    pub sql: SqlOptions,
+}
+
+/// When a write counts as done. Fixed when the cluster is founded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Durability {
+    /// When it was synced to the disks of a majority: it survives the loss of power everywhere.
+    #[default]
+    Fsync,
+}
+
+/// The database of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SqlOptions {
+    /// Read-only connections: queries that run at the same time.
+    pub readers: usize,
+    /// Bytes of each reader's page cache.
+    pub reader_cache_bytes: u32,
+    /// Bytes of the writer's page cache.
+    pub writer_cache_bytes: u32,
+    /// Bytes of a page, fixed when the cluster is founded and the same on all nodes: a power of two from 4096 to 65536.
+    pub page_size: u32,
+}
+
+impl Default for SqlOptions {
+    fn default() -> Self {
+        Self {
+            readers: ReaderOptions::default().readers,
+            reader_cache_bytes: 8 << 20,
+            writer_cache_bytes: 32 << 20,
+            page_size: 4096,
+        }
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            data_dir: PathBuf::from("data"),
+            name: "node".to_owned(),
+            listen: None,
+            advertise: None,
+            members: BTreeMap::new(),
+            secret: SecretSource::default(),
+            timing: Timing::default(),
+            durability: Durability::default(),
+            keep_log_bytes: KEEP_LOG_BYTES,
+            deadline: DEADLINE_DEFAULT,
+            sql: SqlOptions::default(),
+        }
+    }
+}
+
+impl Config {
+    /// A node that runs alone, with everything in one directory.
+    pub fn single(data_dir: impl Into<PathBuf>) -> Self {
+        Self { data_dir: data_dir.into(), ..Self::default() }
+    }
+
+    /// Reads a text of TOML; `docs/configuration.md` lists its keys. Paths in it count from the working directory.
+    pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
+        let config = file::read(text)?;
+        config.check()?;
+        Ok(config)
+    }
+
+    /// Reads a file of TOML, as [`Config::from_toml`]. Paths in it count from the file's directory.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self, ConfigError> {
+        let path = path.as_ref();
+        let failed = |reason: String| ConfigError::File { path: path.to_owned(), reason };
+        let bytes = read_file(Env::real().disk().as_ref(), path, CONFIG_FILE_MAX).map_err(|e| failed(e.to_string()))?;
+        let text = String::from_utf8(bytes).map_err(|_| failed("it is not text".to_owned()))?;
+        let mut config = Self::from_toml(&text)?;
+        let base = path.parent().unwrap_or(Path::new(""));
+        config.data_dir = base.join(config.data_dir);
+        if let SecretSource::File(file) = &mut config.secret {
+            *file = base.join(&*file);
+        }
+        Ok(config)
+    }
+
+    /// Fails where the parts do not fit together. [`Node::start`](crate::Node::start) does this too.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let invalid = |text: String| Err(ConfigError::Invalid(text));
+        if self.name.is_empty() {
+            return Err(ConfigError::Missing("name"));
+        }
+        if !self.members.is_empty() && !self.members.contains_key(&self.name) {
+            let names = self.members.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+            return invalid(format!("this node's name, '{}', is none of the members: {names}", self.name));
+        }
+        if self.members.len() > 1 && self.secret == SecretSource::Kept {
+            return invalid("the nodes of a cluster must share a secret: set 'secret_file' on each of them".to_owned());
+        }
+        if !self.sql.page_size.is_power_of_two() || !(4096..=65536).contains(&self.sql.page_size) {
+            return invalid(format!("'sql.page_size' is {}: not a power of two from 4096 to 65536", self.sql.page_size));
+        }
+        if self.sql.readers == 0 {
+            return invalid("'sql.readers' is 0: nothing could be read".to_owned());
+        }
+        let Timing { heartbeat, election_min, election_max, .. } = self.timing;
+        if heartbeat.is_zero() || heartbeat >= election_min || election_min >= election_max {
+            let text = "'timing' needs heartbeat < election_min < election_max";
+            return invalid(format!("{text}, not {heartbeat:?}, {election_min:?}, {election_max:?}"));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn consensus(&self, secret: Secret) -> ConsensusConfig {
+        let own = self.members.get(&self.name);
+        let member = |(name, addr): (&String, &String)| Member { name: name.clone(), addr: addr.clone() };
+        ConsensusConfig {
+            name: self.name.clone(),
+            listen: self.listen.as_ref().or(own).map_or_else(|| LISTEN_ALONE.to_owned(), String::clone),
+            advertise: self.advertise.as_ref().or(own).cloned(),
+            members: self.members.iter().map(member).collect(),
+            secret,
+            timing: self.timing,
+            keep_log_bytes: self.keep_log_bytes,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,59 @@
+//! What can be wrong with a configuration.
+
+use std::path::PathBuf;
+
+/// What is wrong with a configuration.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// The file can't be read.
+    #[error("{}: {reason}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// What the system says.
+        reason: String,
+    },
+    /// The text is not TOML.
+    #[error("line {line}: {message}")]
+    Syntax {
+        /// Where, from 1.
+        line: usize,
+        /// What is wrong.
+        message: String,
+    },
+    /// A key is not known.
+    #[error("the key '{key}' is not known; did you mean '{nearest}'?")]
+    UnknownKey {
+        /// The key, with the tables around it.
+        key: String,
+        /// The known key that is spelled most alike.
+        nearest: String,
+    },
+    /// A key has a value of another kind.
+    #[error("'{key}' must be {expected}, not {found}")]
+    Value {
+        /// The key, with the tables around it.
+        key: String,
+        /// What it should be.
+        expected: &'static str,
+        /// The kind of what it is. Never the value, which may be a secret.
+        found: &'static str,
+    },
+    /// A key is missing.
+    #[error("'{0}' is missing")]
+    Missing(&'static str),
+    /// The secret can't be had.
+    #[error("the secret: {0}")]
+    Secret(String),
+    /// The parts do not fit together.
+    #[error("{0}")]
+    Invalid(String),
+}
+
+impl ConfigError {
+    /// Never: somebody has to change the configuration.
+    pub fn is_retryable(&self) -> bool {
+        false
+    }
+}

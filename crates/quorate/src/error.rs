@@ -1,0 +1,124 @@
+//! Why a call failed, and what the caller may conclude from it.
+
+use quorate_model::{Failure, StoreFault};
+use quorate_sql::query::RowError;
+use quorate_sql::readers::ReadError;
+
+use crate::config::ConfigError;
+
+/// Why a read or a write failed. But for [`Error::Unknown`], nothing of a write was done.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The statement failed, or is not allowed. The same statement would fail again.
+    #[error(transparent)]
+    Failed(#[from] Failure),
+    /// The write may have been done, or may still be. No retry could tell: the session that would know is gone, or the
+    /// deadline came first.
+    #[error("the outcome of the write is not known: {0}; look before writing it again")]
+    Unknown(String),
+    /// Too much was waiting until the deadline.
+    #[error("overloaded: {0}; send less at a time, or try again later")]
+    Overloaded(String),
+    /// No leader with a majority, or no node at all, could be reached until the deadline.
+    #[error("the cluster is not available: {0}")]
+    Unavailable(String),
+    /// A read took too long: to wait for its level, or to run.
+    #[error("the read took too long: {0}")]
+    TimedOut(String),
+    /// The result of a read has more rows or bytes than it may.
+    #[error("the result is too large: {0}")]
+    TooLarge(String),
+    /// A read lasted for longer than one state can be kept.
+    #[error("the state that was read is too old to be kept; read again, in smaller steps")]
+    SnapshotTooOld,
+    /// The rows are not what the program expects.
+    #[error(transparent)]
+    Row(#[from] RowError),
+    /// The node's own trouble with its database; other nodes may serve.
+    #[error("this node can't serve: {0}")]
+    Store(StoreFault),
+    /// The server refuses this client: a wrong secret, a role that may not do this, another cluster or version.
+    #[error("refused: {0}")]
+    Forbidden(String),
+    /// The node, or the handle, was closed.
+    #[error("closed: the node was stopped")]
+    Closed,
+}
+
+impl Error {
+    /// Whether the same call may succeed later, without the risk of writing twice.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Overloaded(_) | Self::Unavailable(_) | Self::TimedOut(_) | Self::SnapshotTooOld => true,
+            Self::Store(fault) => fault.is_retryable(),
+            Self::Failed(_)
+            | Self::Unknown(_)
+            | Self::TooLarge(_)
+            | Self::Row(_)
+            | Self::Forbidden(_)
+            | Self::Closed => false,
+        }
+    }
+
+    /// The failure of the statement, if that is what it is.
+    pub fn failure(&self) -> Option<&Failure> {
+        if let Self::Failed(failure) = self { Some(failure) } else { None }
+    }
+}
+
+impl From<ReadError> for Error {
+    fn from(error: ReadError) -> Self {
+        let text = error.to_string();
+        match error {
+            ReadError::Failed(failure) => Self::Failed(failure),
+            ReadError::Writes(_) => Self::Failed(Failure::new(quorate_model::FailureKind::Refused, text)),
+            ReadError::TooManyRows(_) | ReadError::TooManyBytes(_) => Self::TooLarge(text),
+            ReadError::Timeout(_) | ReadError::Cancelled => Self::TimedOut(text),
+            ReadError::SnapshotTooOld => Self::SnapshotTooOld,
+            ReadError::Busy => Self::Overloaded(text),
+            ReadError::Fault(StoreFault::Closed) => Self::Closed,
+            ReadError::Fault(fault) => Self::Store(fault),
+            // Kinds that later versions of the readers add.
+            _ => Self::Unavailable(text),
+        }
+    }
+}
+
+/// Why a node did not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The configuration can't be used.
+    #[error("the configuration: {0}")]
+    Config(#[from] ConfigError),
+    /// Another running node uses the data directory.
+    #[error("{0} is in use by another node; stop it, or give this one a directory of its own")]
+    InUse(String),
+    /// The data directory can't be used.
+    #[error("{path}: {error}")]
+    Disk {
+        /// The directory.
+        path: String,
+        /// What the system says.
+        error: std::io::Error,
+    },
+    /// The node could not take its part in the cluster.
+    #[error(transparent)]
+    Consensus(#[from] quorate_consensus::StartError),
+    /// The node went down while it started.
+    #[error("the node went down while it started")]
+    Died,
+}
+
+impl StartError {
+    /// Whether the same start may succeed later without help.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Config(error) => error.is_retryable(),
+            Self::InUse(_) | Self::Disk { .. } => true,
+            Self::Consensus(error) => error.is_retryable(),
+            Self::Died => false,
+        }
+    }
+}

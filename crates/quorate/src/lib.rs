@@ -1,0 +1,72 @@
+//! SQLite you can kill: replicated SQL that one embeds.
+//!
+//! An application starts a [`Node`] with a data directory and, for more than one machine, a list of members. Its
+//! [`Sql`] handle writes through Raft, so that an acknowledged write survives the loss of any minority of the nodes,
+//! and reads the SQLite database that every node has.
+//!
+//! ```
+//! use quorate::{Config, Level, Node};
+//!
+//! # let dir = tempfile::tempdir()?;
+//! # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+//! let node = Node::start(Config::single(dir.path())).await?;
+//! let sql = node.sql();
+//!
+//! sql.execute("CREATE TABLE users (id INTEGER PRIMARY KEY, name TEXT NOT NULL, age INTEGER)", ()).await?;
+//! let ann = sql.execute("INSERT INTO users (name, age) VALUES (?, ?)", ("Ann", 42)).await?;
+//!
+//! // Every write returns its position. A read at it sees the write, on whichever node.
+//! let (id, age): (i64, i64) = sql
+//!     .at(Level::AtLeast(ann.position))
+//!     .query_one("SELECT id, age FROM users WHERE name = ?", ("Ann",))
+//!     .await?;
+//! assert_eq!((id, age), (ann.last_insert_rowid, 42));
+//!
+//! node.stop().await;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Principal types
+//!
+//! - [`Config`], in code or from TOML, and [`Node`], which runs it.
+//! - [`Sql`]: [`execute`](Sql::execute), [`query`](Sql::query), atomic [`batch`](Sql::batch); [`Level`] says how fresh
+//!   a read must be. [`RemoteSql`] is the same handle for a process that is not a member.
+//! - [`Error`]: all but [`Error::Unknown`] mean that a write had no effect.
+//!
+//! # Invariants
+//!
+//! - A write takes effect exactly once, or not at all, however often the library had to try.
+//! - Handles work in any executor, and calls on a handle whose node has ended fail; they never hang or panic.
+//! - What sessions, retries and deadlines mean is written once, for both kinds of handles.
+
+#![forbid(unsafe_code)]
+
+mod client;
+pub mod config;
+mod error;
+mod level;
+mod node;
+mod params;
+mod protocol;
+mod remote;
+mod results;
+mod runtime;
+mod sql;
+mod status;
+
+pub use config::{Config, ConfigError, Durability, SecretSource, SqlOptions, Timing};
+pub use error::{Error, StartError};
+pub use level::Level;
+pub use node::Node;
+pub use params::{IntoParams, IntoStatement, Params};
+pub use quorate_consensus::{ClusterId, MemberStatus};
+pub use quorate_model::{
+    Epoch, Failure, FailureKind, GroupId, NodeId, Position, Statement, StatementResult, StoreFault, Value, limits,
+};
+pub use quorate_sql::query::{FromRow, FromRowOwned, FromValue, RowError, RowRef, Rows};
+pub use remote::{ConnectError, RemoteConfig, RemoteSql};
+pub use results::{BatchResult, Executed, Returned};
+pub use sql::Sql;
+pub use status::Status;

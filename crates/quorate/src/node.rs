@@ -1,0 +1,204 @@
+//! A running node.
+//!
+//! Everything of it lives in one task, the root of the node's own runtime: it claims the data directory, brings
+//! consensus and the store up, waits to be told to end, and takes them down again. What applications hold are ways to
+//! talk to it.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use futures_util::FutureExt;
+use futures_util::future::{Either, select};
+use quorate_consensus::{Consensus, OpenStore};
+use quorate_env::Env;
+use quorate_model::Store;
+use quorate_sql::options::{StoreIdentity, StoreOptions};
+use quorate_sql::readers::ReaderOptions;
+use quorate_sql::store::SqlStore;
+use tokio::sync::oneshot;
+
+use crate::client::Client;
+use crate::config::Config;
+use crate::error::StartError;
+use crate::level::Level;
+use crate::runtime::{Doors, Runtime};
+use crate::sql::Sql;
+use crate::status::Status;
+
+mod claim;
+mod embedded;
+mod gateway;
+mod service;
+
+use claim::Claim;
+use embedded::Embedded;
+use gateway::Gateway;
+use service::Desk;
+
+/// Where the log and the database are in a data directory.
+const LOG_DIR: &str = "log";
+const DATABASE_DIR: &str = "db";
+
+/// A running node. Dropped, it ends at once, as if its process were killed: nothing acknowledged is lost, but the
+/// others have to find a new leader by themselves. [`Node::stop`] is kinder.
+pub struct Node {
+    gateway: Arc<Gateway>,
+    sql: Sql,
+    root: Root,
+}
+
+/// The way to the task that is the node.
+struct Root {
+    /// Asks it to stop in good order. Dropped, it tells the task to end at once.
+    stop: Mutex<Option<oneshot::Sender<()>>>,
+    ended: oneshot::Receiver<()>,
+}
+
+/// What the task gives to who started it.
+struct Started {
+    gateway: Arc<Gateway>,
+    runtime: Runtime,
+}
+
+impl Node {
+    /// Starts a node on this machine and returns once it serves. With several members in the configuration the first
+    /// start waits until all of them are there.
+    ///
+    /// May be called from any executor: the node has a thread of its own. Dropping the future gives the start up.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`] says what to change.
+    pub async fn start(config: Config) -> Result<Self, StartError> {
+        Self::start_in(Env::real(), config).await
+    }
+
+    /// [`Node::start`] in another world: for simulations.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Node::start`].
+    pub async fn start_in(env: Env, config: Config) -> Result<Self, StartError> {
+        config.check()?;
+        let (started, starting) = oneshot::channel();
+        let (stop, stopping) = oneshot::channel();
+        let (end, ended) = oneshot::channel();
+        let deadline = config.deadline;
+        let root = root(env.clone(), config, started, stopping);
+        let thread = env.start_runtime("quorate", async move {
+            root.await;
+            drop(end);
+        });
+        thread.map_err(quorate_consensus::StartError::Thread)?;
+        let Started { gateway, runtime } = starting.await.unwrap_or(Err(StartError::Died))?;
+        let client = Client::new(runtime, Box::new(Embedded(Arc::downgrade(&gateway))));
+        let sql = Sql::new(Arc::new(client), Level::Local, deadline);
+        Ok(Self { gateway, sql, root: Root { stop: Mutex::new(Some(stop)), ended } })
+    }
+
+    /// The handle to the database. It reads [`Level::Local`] unless told otherwise.
+    pub fn sql(&self) -> Sql {
+        self.sql.clone()
+    }
+
+    /// How the node and its cluster stand, as the node sees it.
+    pub fn status(&self) -> Status {
+        self.gateway.status()
+    }
+
+    /// The address that the node listens on.
+    pub fn local_addr(&self) -> &str {
+        self.gateway.consensus.local_addr()
+    }
+
+    /// Whether this node leads the cluster.
+    pub fn is_leader(&self) -> bool {
+        self.gateway.consensus.is_leader()
+    }
+
+    /// Stops in good order: hands leadership over first, answers what is under way, closes the log and the database.
+    /// The data directory can be opened again when this returns.
+    pub async fn stop(self) {
+        let Self { gateway, sql, root } = self;
+        sql.end_session().await;
+        drop((gateway, sql));
+        let stop = root.stop.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(stop.map(|stop| stop.send(())));
+        // The sender is only ever dropped.
+        let _ = root.ended.await;
+    }
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Node").field("addr", &self.local_addr()).finish_non_exhaustive()
+    }
+}
+
+/// The node: from the claim on its directory to the release of it.
+async fn root(
+    env: Env,
+    config: Config,
+    mut started: oneshot::Sender<Result<Started, StartError>>,
+    stopping: oneshot::Receiver<()>,
+) {
+    let opening = open(&env, config);
+    let opened = match select(opening.boxed(), started.closed().boxed()).await {
+        Either::Left((opened, _)) => opened,
+        // Nobody waits for the node any more.
+        Either::Right(_) => return,
+    };
+    let (claim, gateway, runtime, doors) = match opened {
+        Ok(opened) => opened,
+        Err(error) => return drop(started.send(Err(error))),
+    };
+    let told = Started { gateway: Arc::clone(&gateway), runtime };
+    let orderly = started.send(Ok(told)).is_ok() && stopping.await.is_ok();
+    if orderly {
+        gateway.consensus.stop().await;
+    }
+    doors.close().await;
+    if orderly {
+        gateway.store.close().await;
+    }
+    drop(gateway);
+    drop(claim);
+}
+
+async fn open(env: &Env, config: Config) -> Result<(Claim, Arc<Gateway>, Runtime, Doors), StartError> {
+    let (claim, env) = Claim::take(env, &config.data_dir).await?;
+    let secret = config.secret.resolve(&env, &config.data_dir)?;
+    let desk = Desk::default();
+    let (open_store, opened) = store_opener(&env, &config);
+    let log = config.data_dir.join(LOG_DIR);
+    let service = Arc::new(desk.clone());
+    let consensus = Consensus::start(&env, config.consensus(secret), &log, open_store, service).await?;
+    let store = opened.get().cloned().ok_or(StartError::Died)?;
+    let gateway = Arc::new(Gateway { env: env.clone(), consensus, store });
+    desk.open(&gateway);
+    let (runtime, doors) = Runtime::here(&env);
+    Ok((claim, gateway, runtime, doors))
+}
+
+/// What opens the store once the cluster is known, and where it is then.
+fn store_opener(env: &Env, config: &Config) -> (OpenStore, Arc<OnceLock<SqlStore>>) {
+    let (env, dir, sql) = (env.clone(), config.data_dir.join(DATABASE_DIR), config.sql);
+    let opened = Arc::new(OnceLock::new());
+    let here = Arc::clone(&opened);
+    let open = move |identity: quorate_consensus::StoreIdentity| {
+        let identity =
+            StoreIdentity { cluster: identity.cluster.0, epoch: identity.epoch, group: identity.group };
+        let readers = ReaderOptions { readers: sql.readers, cache_bytes: sql.reader_cache_bytes, ..Default::default() };
+        let options = StoreOptions {
+            page_size: sql.page_size,
+            writer_cache_bytes: sql.writer_cache_bytes,
+            readers,
+            ..StoreOptions::new(identity)
+        };
+        let store = SqlStore::open(&env, &dir, options)?;
+        // Opened once.
+        let _ = here.set(store.clone());
+        Ok(Arc::new(store) as Arc<dyn Store>)
+    };
+    (Box::new(open), opened)
+}

@@ -1,0 +1,133 @@
+//! The claim on a data directory: held by everything that may touch it.
+//!
+//! A node that is dropped ends at once, but its workers end when they next look around. The directory's lock goes with
+//! the last of them, so that nobody opens a log that is still being written, in this process or another.
+//!
+//! Invariant: no worker or blocking call of a node is alive without the lock.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use quorate_env::disk::DirLock;
+use quorate_env::worker::{Ended, Signal, Step, Worker};
+use quorate_env::{AbortHandle, BoxTask, Env, Host, Instant, sleep};
+
+use crate::error::StartError;
+
+/// How long a start waits for the end of the node that had the directory before.
+const CLAIM_WAIT: Duration = Duration::from_secs(3);
+
+/// How often it looks.
+const CLAIM_RETRY: Duration = Duration::from_millis(10);
+
+/// The claim of a running node. When it is dropped, the workers that are left end.
+#[derive(Debug)]
+pub(super) struct Claim {
+    #[expect(dead_code, reason = "held, so that the directory stays locked")]
+    lock: Arc<dyn DirLock>,
+    ending: Arc<Ending>,
+}
+
+/// Tells workers to end.
+#[derive(Debug, Default)]
+struct Ending {
+    now: AtomicBool,
+    bells: Mutex<Vec<Signal>>,
+}
+
+/// Runs workers and calls that hold the lock.
+#[derive(Debug)]
+struct ClaimedHost {
+    host: Arc<dyn Host>,
+    lock: Weak<dyn DirLock>,
+    ending: Arc<Ending>,
+}
+
+/// A worker that holds the lock.
+struct ClaimedWorker {
+    // Dropped before the lock.
+    worker: Box<dyn Worker>,
+    ending: Arc<Ending>,
+    _lock: Option<Arc<dyn DirLock>>,
+}
+
+impl Claim {
+    /// Claims a directory, made if there is none, and gives the world in which all that touches it must run.
+    pub(super) async fn take(env: &Env, dir: &Path) -> Result<(Self, Env), StartError> {
+        let disk = |error| StartError::Disk { path: dir.display().to_string(), error };
+        env.disk().create_dir_all(dir).map_err(disk)?;
+        let deadline = Instant::now() + CLAIM_WAIT;
+        let lock = loop {
+            match env.disk().lock_dir(dir) {
+                Ok(lock) => break lock,
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(disk(error)),
+                Err(_) if Instant::now() >= deadline => return Err(StartError::InUse(dir.display().to_string())),
+                Err(_) => sleep(CLAIM_RETRY).await,
+            }
+        };
+        let (lock, ending): (Arc<dyn DirLock>, _) = (lock.into(), Arc::new(Ending::default()));
+        let host =
+            ClaimedHost { host: Arc::clone(env.host()), lock: Arc::downgrade(&lock), ending: Arc::clone(&ending) };
+        Ok((Self { lock, ending }, env.with_host(Arc::new(host))))
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.ending.now.store(true, Ordering::Release);
+        let bells = std::mem::take(&mut *self.ending.bells.lock().unwrap_or_else(PoisonError::into_inner));
+        bells.iter().for_each(Signal::wake);
+    }
+}
+
+impl Host for ClaimedHost {
+    fn run_task(&self, env: &Env, name: &str, task: BoxTask) -> io::Result<()> {
+        self.host.run_task(env, name, task)
+    }
+
+    fn run_worker(
+        &self,
+        env: &Env,
+        name: &str,
+        worker: Box<dyn Worker>,
+        signal: Signal,
+        ended: Ended,
+    ) -> io::Result<()> {
+        self.ending.bells.lock().unwrap_or_else(PoisonError::into_inner).push(signal.clone());
+        let claimed = ClaimedWorker { worker, ending: Arc::clone(&self.ending), _lock: self.lock.upgrade() };
+        self.host.run_worker(env, name, Box::new(claimed), signal, ended)
+    }
+
+    fn run_blocking(&self, call: Box<dyn FnOnce() + Send>) {
+        let lock = self.lock.upgrade();
+        self.host.run_blocking(Box::new(move || {
+            call();
+            drop(lock);
+        }));
+    }
+
+    fn postpones(&self) -> bool {
+        self.host.postpones()
+    }
+
+    fn started(&self, task: AbortHandle) {
+        self.host.started(task);
+    }
+}
+
+impl Worker for ClaimedWorker {
+    fn run_once(&mut self) -> Step {
+        // Looked at before each step: the bell is rung after this is set.
+        if self.ending.now.load(Ordering::Acquire) { Step::Done } else { self.worker.run_once() }
+    }
+}
+
+impl fmt::Debug for ClaimedWorker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ClaimedWorker")
+    }
+}

@@ -1,0 +1,36 @@
+//! The way from a handle to the node in the same process.
+
+use std::sync::Weak;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use quorate_env::Instant;
+use quorate_model::{Failure, Outcome, Position, Statement};
+use quorate_sql::query::Rows;
+
+use super::gateway::Gateway;
+use crate::client::{Attempt, Read, Transport};
+use crate::error::Error;
+
+/// A handle may outlive its node and does not keep it alive.
+pub(super) struct Embedded(pub(super) Weak<Gateway>);
+
+impl Transport for Embedded {
+    fn check(&self, statement: &Statement) -> Result<(), Failure> {
+        // Without a node there is nothing to check it against, and nobody to propose it to.
+        self.0.upgrade().map_or(Ok(()), |gateway| gateway.check(statement))
+    }
+
+    fn propose(&self, proposal: Bytes, deadline: Instant) -> BoxFuture<'_, Result<(Position, Outcome), Attempt>> {
+        async move {
+            let gateway = self.0.upgrade().ok_or(Attempt::Refused(Error::Closed))?;
+            gateway.propose(proposal, deadline).await
+        }
+        .boxed()
+    }
+
+    fn read(&self, read: Read, deadline: Instant) -> BoxFuture<'_, Result<Rows, Error>> {
+        async move { self.0.upgrade().ok_or(Error::Closed)?.read(&read, deadline).await }.boxed()
+    }
+}

@@ -1,0 +1,98 @@
+//! What a node answers to clients, and to other nodes on their behalf.
+
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use quorate_consensus::Service;
+use quorate_model::{Command, Failure, FailureKind, codec};
+use quorate_wire::{CallFailure, FailureKind as CallFailureKind, PeerInfo, Role};
+
+use super::gateway::{Gateway, served_until};
+use crate::client::{Attempt, Read};
+use crate::error::Error;
+use crate::protocol::{self, Answer, Execute, Executed, Query, StatusReply, malformed, method};
+
+/// How long a proposal may wait here for the leader; its caller gives up at its own deadline.
+const FORWARD_MAX: Duration = Duration::from_secs(60);
+
+/// Bytes of a reply: the connection of a client carries 36 MiB.
+const REPLY_BYTES_MAX: usize = 35 << 20;
+
+/// Answers as soon as the node runs and as long as it does.
+#[derive(Clone, Default)]
+pub(super) struct Desk(Arc<OnceLock<Weak<Gateway>>>);
+
+type Reply = Result<Bytes, CallFailure>;
+
+impl Desk {
+    /// Says that the node runs. Once.
+    pub(super) fn open(&self, gateway: &Arc<Gateway>) {
+        let _ = self.0.set(Arc::downgrade(gateway));
+    }
+
+    fn gateway(&self) -> Result<Arc<Gateway>, CallFailure> {
+        let not_now = || CallFailure::new(CallFailureKind::Unavailable, "the node is starting or stopping");
+        self.0.get().and_then(Weak::upgrade).ok_or_else(not_now)
+    }
+
+    async fn answer(self, role: Role, method: u16, body: Bytes) -> Reply {
+        let gateway = self.gateway()?;
+        match method {
+            method::EXECUTE if role == Role::ReadOnly => {
+                Err(CallFailure::new(CallFailureKind::Forbidden, "this client may only read"))
+            }
+            method::EXECUTE => execute(&gateway, role, protocol::decode(body)?).await,
+            method::QUERY => query(&gateway, protocol::decode(body)?).await,
+            method::STATUS => Ok(protocol::encode(&StatusReply::from(gateway.status()))),
+            _ => Err(CallFailure::new(CallFailureKind::UnknownMethod, format!("method {method}"))),
+        }
+    }
+}
+
+impl Service for Desk {
+    fn call(&self, peer: &PeerInfo, method: u16, body: Bytes) -> BoxFuture<'static, Reply> {
+        self.clone().answer(peer.role, method, body).boxed()
+    }
+}
+
+/// Proposes: for a node here or not at all, because it has checked the proposal and found out who leads; for a client
+/// wherever the leader is.
+async fn execute(gateway: &Gateway, role: Role, Execute { proposal }: Execute) -> Reply {
+    let result = if role == Role::Peer {
+        gateway.propose_here(proposal).await
+    } else {
+        match check(gateway, &proposal)? {
+            Ok(()) => gateway.propose(proposal, served_until(FORWARD_MAX)).await,
+            Err(failure) => Err(Attempt::Refused(Error::Failed(failure))),
+        }
+    };
+    Ok(protocol::encode(&Executed::new(result, gateway.leader_elsewhere())))
+}
+
+/// Nothing gets into the log that can't be read there.
+fn check(gateway: &Gateway, proposal: &[u8]) -> Result<Result<(), Failure>, CallFailure> {
+    let proposal = codec::decode_proposal(proposal).map_err(malformed)?;
+    if let Err(failure) = proposal.check_limits() {
+        return Ok(Err(failure));
+    }
+    let mut statements = proposal.commands.iter().enumerate();
+    Ok(statements.try_for_each(|(number, command)| match command {
+        Command::Statement(statement) => gateway.check(statement).map_err(|failure| failure.at(number)),
+        Command::OpenSession | Command::CloseSession(_) | Command::Vacuum => Ok(()),
+    }))
+}
+
+async fn query(gateway: &Gateway, query: Query) -> Reply {
+    let deadline = served_until(Duration::from_millis(query.millis));
+    let read: Read = query.read()?;
+    let answer = Answer::from(gateway.read_aside(read, deadline).await);
+    let bytes = protocol::encode(&answer);
+    if bytes.len() <= REPLY_BYTES_MAX {
+        return Ok(bytes);
+    }
+    let text = format!("{} bytes as a reply, the limit is {REPLY_BYTES_MAX}; ask for fewer rows", bytes.len());
+    Ok(protocol::encode(&Answer::from(Err(Error::TooLarge(text)))))
+}

@@ -1,0 +1,173 @@
+//! Parameters of statements, by position or by name.
+
+use quorate_model::{Statement, Value};
+
+/// The parameters of one statement. Usually made from a tuple or by [`params!`](crate::params) or
+/// [`named!`](crate::named).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Params {
+    values: Vec<Value>,
+    names: Vec<String>,
+}
+
+impl Params {
+    /// By position: the first is number 1.
+    pub fn positional(values: Vec<Value>) -> Self {
+        Self { values, names: Vec::new() }
+    }
+
+    /// By name, as the statement spells it: `:a`, `@a` or `$a`. A name without a sign stands for `:name`.
+    pub fn named<N: AsRef<str>>(params: impl IntoIterator<Item = (N, Value)>) -> Self {
+        let (names, values) = params.into_iter().map(|(name, value)| (signed(name.as_ref()), value)).unzip();
+        Self { values, names }
+    }
+}
+
+fn signed(name: &str) -> String {
+    if name.starts_with([':', '@', '$']) { name.to_owned() } else { format!(":{name}") }
+}
+
+/// What can be the parameters of a statement: `()` for none, a tuple of up to twelve values, an array, a slice or a
+/// vector of values of one type, [`Params`].
+pub trait IntoParams {
+    /// Makes them.
+    fn into_params(self) -> Params;
+}
+
+impl IntoParams for Params {
+    fn into_params(self) -> Params {
+        self
+    }
+}
+
+impl IntoParams for () {
+    fn into_params(self) -> Params {
+        Params::default()
+    }
+}
+
+impl<T: Into<Value>, const N: usize> IntoParams for [T; N] {
+    fn into_params(self) -> Params {
+        Params::positional(self.into_iter().map(Into::into).collect())
+    }
+}
+
+impl<T: Into<Value>> IntoParams for Vec<T> {
+    fn into_params(self) -> Params {
+        Params::positional(self.into_iter().map(Into::into).collect())
+    }
+}
+
+impl<T: Into<Value> + Clone> IntoParams for &[T] {
+    fn into_params(self) -> Params {
+        Params::positional(self.iter().cloned().map(Into::into).collect())
+    }
+}
+
+macro_rules! tuples {
+    ($($($part:ident)+;)*) => {$(
+        impl<$($part: Into<Value>),+> IntoParams for ($($part,)+) {
+            fn into_params(self) -> Params {
+                #[expect(non_snake_case, reason = "a variable for each type")]
+                let ($($part,)+) = self;
+                Params::positional(vec![$($part.into()),+])
+            }
+        }
+    )*};
+}
+
+tuples! {
+    A;
+    A B;
+    A B C;
+    A B C D;
+    A B C D E;
+    A B C D E F;
+    A B C D E F G;
+    A B C D E F G H;
+    A B C D E F G H I;
+    A B C D E F G H I J;
+    A B C D E F G H I J K;
+    A B C D E F G H I J K L;
+}
+
+/// Parameters by position, of any types and as many as wanted.
+///
+/// ```
+/// let params = quorate::params![1, "two", 3.0, None::<i64>];
+/// ```
+#[macro_export]
+macro_rules! params {
+    ($($value:expr),* $(,)?) => {
+        $crate::Params::positional(::std::vec![$($crate::Value::from($value)),*])
+    };
+}
+
+/// Parameters by name: `name` stands for `:name`, a text for itself.
+///
+/// ```
+/// let params = quorate::named! { id: 1, "@city": "Bern" };
+/// ```
+#[macro_export]
+macro_rules! named {
+    (@name $name:ident) => { ::std::stringify!($name) };
+    (@name $name:literal) => { $name };
+    ($($name:tt : $value:expr),* $(,)?) => {
+        $crate::Params::named([$(($crate::named!(@name $name), $crate::Value::from($value))),*] as [(&str, $crate::Value); _])
+    };
+}
+
+/// What can be a statement of a batch: a text of SQL, or such a text with its parameters.
+pub trait IntoStatement {
+    /// Makes it.
+    fn into_statement(self) -> Statement;
+}
+
+impl IntoStatement for Statement {
+    fn into_statement(self) -> Statement {
+        self
+    }
+}
+
+impl IntoStatement for &str {
+    fn into_statement(self) -> Statement {
+        (self, ()).into_statement()
+    }
+}
+
+impl IntoStatement for String {
+    fn into_statement(self) -> Statement {
+        (self, ()).into_statement()
+    }
+}
+
+impl<S: Into<String>, P: IntoParams> IntoStatement for (S, P) {
+    fn into_statement(self) -> Statement {
+        let Params { values, names } = self.1.into_params();
+        Statement { sql: self.0.into(), params: values, names }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_shapes_make_the_same_parameters() {
+        let expected = Params::positional(vec![Value::Integer(1), Value::Integer(2)]);
+        assert_eq!((1, 2_i64).into_params(), expected);
+        assert_eq!([1, 2].into_params(), expected);
+        assert_eq!(vec![1, 2].into_params(), expected);
+        assert_eq!([1, 2].as_slice().into_params(), expected);
+        assert_eq!(params![1, 2_u8,], expected);
+        assert_eq!(params![], ().into_params());
+    }
+
+    #[test]
+    fn names_get_a_sign_if_they_have_none() {
+        let statement = ("SELECT 1", named! { a: 1, "@b": "x", "$c": Value::Null, "d": 2.5 }).into_statement();
+        assert_eq!(statement.names, [":a", "@b", "$c", ":d"]);
+        assert_eq!(statement.params, [1.into(), "x".into(), Value::Null, 2.5.into()]);
+        assert_eq!(named! {}, ().into_params());
+    }
+}

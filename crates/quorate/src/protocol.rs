@@ -1,0 +1,167 @@
+//! What clients ask of nodes, and nodes of each other on their behalf: the messages, with their tags
+//! (`docs/wire-format.md`, "Client methods"). Never reuse or renumber one.
+
+use bytes::Bytes;
+use prost::{Message, Oneof};
+use quorate_wire::{CallFailure, FailureKind};
+
+mod convert;
+mod status;
+
+pub(crate) use status::StatusReply;
+
+/// Numbers of the methods.
+pub(crate) mod method {
+    /// Proposes.
+    pub(crate) const EXECUTE: u16 = 64;
+    /// Reads.
+    pub(crate) const QUERY: u16 = 65;
+    /// Tells how the node and its cluster stand.
+    pub(crate) const STATUS: u16 = 66;
+}
+
+/// Asks to propose.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Execute {
+    /// As `quorate_model::codec` encodes it.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub proposal: Bytes,
+}
+
+/// Answers [`Execute`].
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Executed {
+    #[prost(oneof = "ExecutedKind", tags = "1, 2, 3, 4, 5")]
+    pub kind: Option<ExecutedKind>,
+    /// Where to send the next proposal, if not to the node that answers.
+    #[prost(string, tag = "6")]
+    pub leader: String,
+}
+
+#[derive(Clone, PartialEq, Oneof)]
+pub(crate) enum ExecutedKind {
+    #[prost(message, tag = "1")]
+    Written(Written),
+    /// Nothing was proposed: too much is waiting.
+    #[prost(string, tag = "2")]
+    Overloaded(String),
+    /// Nothing was proposed: no leader is known, or it can't be reached.
+    #[prost(string, tag = "3")]
+    NoLeader(String),
+    /// It may have been proposed.
+    #[prost(string, tag = "4")]
+    InDoubt(String),
+    /// Nothing was proposed, nor would it be elsewhere.
+    #[prost(message, tag = "5")]
+    Refused(Refusal),
+}
+
+/// A proposal that was applied.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Written {
+    #[prost(message, required, tag = "1")]
+    pub position: WirePosition,
+    /// As `quorate_model::codec` encodes it.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub outcome: Bytes,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(crate) struct WirePosition {
+    #[prost(uint64, tag = "1")]
+    pub epoch: u64,
+    #[prost(uint32, tag = "2")]
+    pub group: u32,
+    #[prost(uint64, tag = "3")]
+    pub index: u64,
+}
+
+/// Asks to read.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Query {
+    #[prost(string, tag = "1")]
+    pub sql: String,
+    /// A row of values, as `quorate_model::codec` encodes it.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub params: Bytes,
+    #[prost(string, repeated, tag = "3")]
+    pub names: Vec<String>,
+    #[prost(oneof = "LevelKind", tags = "4, 5, 6")]
+    pub level: Option<LevelKind>,
+    #[prost(uint64, tag = "7")]
+    pub rows_max: u64,
+    #[prost(uint64, tag = "8")]
+    pub bytes_max: u64,
+    /// How long the node may try.
+    #[prost(uint64, tag = "9")]
+    pub millis: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Oneof)]
+pub(crate) enum LevelKind {
+    #[prost(message, tag = "4")]
+    Local(Empty),
+    #[prost(message, tag = "5")]
+    AtLeast(WirePosition),
+    #[prost(message, tag = "6")]
+    Linearizable(Empty),
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(crate) struct Empty {}
+
+/// Answers [`Query`].
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Answer {
+    #[prost(oneof = "AnswerKind", tags = "1, 2")]
+    pub kind: Option<AnswerKind>,
+}
+
+#[derive(Clone, PartialEq, Oneof)]
+pub(crate) enum AnswerKind {
+    #[prost(message, tag = "1")]
+    Rows(WireRows),
+    #[prost(message, tag = "2")]
+    Refused(Refusal),
+}
+
+/// Rows.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct WireRows {
+    #[prost(string, repeated, tag = "1")]
+    pub columns: Vec<String>,
+    /// All values, row after row, as `quorate_model::codec` encodes one row.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub values: Bytes,
+}
+
+/// An [`Error`].
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Refusal {
+    /// `convert::refusal` has the kinds.
+    #[prost(uint32, tag = "1")]
+    pub kind: u32,
+    #[prost(string, tag = "2")]
+    pub text: String,
+    /// Of kind `FAILED`: an outcome, as `quorate_model::codec` encodes it.
+    #[prost(bytes = "bytes", tag = "3")]
+    pub failure: Bytes,
+}
+
+/// Decodes a message of a client or a node.
+pub(crate) fn decode<M: Message + Default>(body: Bytes) -> Result<M, CallFailure> {
+    M::decode(body).map_err(malformed)
+}
+
+/// Encodes a message.
+pub(crate) fn encode(message: &impl Message) -> Bytes {
+    message.encode_to_vec().into()
+}
+
+/// What the caller did not say well.
+pub(crate) fn malformed(error: impl std::fmt::Display) -> CallFailure {
+    CallFailure::new(FailureKind::Malformed, error.to_string())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,172 @@
+//! Between the messages and what they stand for.
+
+use bytes::Bytes;
+use quorate_model::{Epoch, GroupId, Outcome, Position, Statement, StoreFault, codec};
+use quorate_sql::query::Rows;
+use quorate_wire::CallFailure;
+
+use super::{
+    Answer, AnswerKind, Empty, Executed, ExecutedKind, LevelKind, Query, Refusal, WirePosition, WireRows, Written,
+    malformed,
+};
+use crate::client::{Attempt, Limits, NotDone, Read};
+use crate::error::Error;
+use crate::level::Level;
+
+/// Kinds of [`Refusal`].
+mod refusal {
+    pub(super) const FAILED: u32 = 1;
+    pub(super) const OVERLOADED: u32 = 2;
+    pub(super) const UNAVAILABLE: u32 = 3;
+    pub(super) const TIMED_OUT: u32 = 4;
+    pub(super) const TOO_LARGE: u32 = 5;
+    pub(super) const SNAPSHOT_TOO_OLD: u32 = 6;
+    pub(super) const FORBIDDEN: u32 = 7;
+    pub(super) const STORE: u32 = 8;
+}
+
+impl From<Position> for WirePosition {
+    fn from(position: Position) -> Self {
+        Self { epoch: position.epoch.0, group: position.group.0, index: position.index }
+    }
+}
+
+impl From<WirePosition> for Position {
+    fn from(message: WirePosition) -> Self {
+        Self { epoch: Epoch(message.epoch), group: GroupId(message.group), index: message.index }
+    }
+}
+
+impl Executed {
+    /// The answer to a proposal, and where to send the next.
+    pub(crate) fn new(result: Result<(Position, Outcome), Attempt>, leader: Option<String>) -> Self {
+        let kind = match result {
+            Ok((position, outcome)) => ExecutedKind::Written(Written {
+                position: position.into(),
+                outcome: codec::encode_outcome(&outcome).into(),
+            }),
+            Err(Attempt::NotDone(NotDone::Overloaded(text))) => ExecutedKind::Overloaded(text),
+            Err(Attempt::NotDone(NotDone::NoLeader(text))) => ExecutedKind::NoLeader(text),
+            Err(Attempt::InDoubt(text)) => ExecutedKind::InDoubt(text),
+            Err(Attempt::Refused(error)) => ExecutedKind::Refused((&error).into()),
+        };
+        Self { kind: Some(kind), leader: leader.unwrap_or_default() }
+    }
+
+    /// What it says.
+    pub(crate) fn result(self) -> Result<(Position, Outcome), Attempt> {
+        match self.kind {
+            Some(ExecutedKind::Written(written)) => match codec::decode_outcome(&written.outcome) {
+                Ok(outcome) => Ok((written.position.into(), outcome)),
+                Err(error) => Err(Attempt::InDoubt(format!("the outcome can't be read: {error}"))),
+            },
+            Some(ExecutedKind::Overloaded(text)) => Err(Attempt::NotDone(NotDone::Overloaded(text))),
+            Some(ExecutedKind::NoLeader(text)) => Err(Attempt::NotDone(NotDone::NoLeader(text))),
+            Some(ExecutedKind::InDoubt(text)) => Err(Attempt::InDoubt(text)),
+            Some(ExecutedKind::Refused(refusal)) => Err(Attempt::Refused(refusal.into())),
+            None => Err(Attempt::InDoubt("a newer version answered what this one can't read".to_owned())),
+        }
+    }
+}
+
+impl Query {
+    /// The message of a read that may take so long.
+    pub(crate) fn new(read: Read, millis: u64) -> Self {
+        let Read { statement, level, limits } = read;
+        let level = match level {
+            Level::Local => LevelKind::Local(Empty {}),
+            Level::AtLeast(position) => LevelKind::AtLeast(position.into()),
+            Level::Linearizable => LevelKind::Linearizable(Empty {}),
+        };
+        Self {
+            params: codec::encode_row(&statement.params).into(),
+            sql: statement.sql,
+            names: statement.names,
+            level: Some(level),
+            rows_max: u64::try_from(limits.rows).unwrap_or(u64::MAX),
+            bytes_max: u64::try_from(limits.bytes).unwrap_or(u64::MAX),
+            millis,
+        }
+    }
+
+    /// The read that it asks for.
+    pub(crate) fn read(self) -> Result<Read, CallFailure> {
+        let level = match self.level.ok_or_else(|| malformed("the level of the read is not known"))? {
+            LevelKind::Local(_) => Level::Local,
+            LevelKind::AtLeast(position) => Level::AtLeast(position.into()),
+            LevelKind::Linearizable(_) => Level::Linearizable,
+        };
+        let params = codec::decode_row(&self.params).map_err(malformed)?;
+        let rows = usize::try_from(self.rows_max).unwrap_or(usize::MAX);
+        let bytes = usize::try_from(self.bytes_max).unwrap_or(usize::MAX);
+        let statement = Statement { sql: self.sql, params, names: self.names };
+        Ok(Read { statement, level, limits: Limits { rows, bytes } })
+    }
+}
+
+impl From<Result<Rows, Error>> for Answer {
+    fn from(result: Result<Rows, Error>) -> Self {
+        let kind = match result {
+            Ok(rows) => AnswerKind::Rows(WireRows {
+                columns: rows.columns().to_vec(),
+                values: codec::encode_row(&rows.into_values()).into(),
+            }),
+            Err(error) => AnswerKind::Refused((&error).into()),
+        };
+        Self { kind: Some(kind) }
+    }
+}
+
+impl From<Answer> for Result<Rows, Error> {
+    fn from(answer: Answer) -> Self {
+        match answer.kind {
+            Some(AnswerKind::Rows(rows)) => {
+                let unreadable = |error| Error::Unavailable(format!("the rows can't be read: {error}"));
+                let values = codec::decode_row(&rows.values).map_err(unreadable)?;
+                Ok(Rows::new(rows.columns.into(), values))
+            }
+            Some(AnswerKind::Refused(refusal)) => Err(refusal.into()),
+            None => Err(Error::Forbidden("a newer version answered what this one can't read".to_owned())),
+        }
+    }
+}
+
+impl From<&Error> for Refusal {
+    fn from(error: &Error) -> Self {
+        let (kind, text) = match error {
+            Error::Failed(failure) => {
+                let failure = codec::encode_outcome(&Err(failure.clone())).into();
+                return Self { kind: refusal::FAILED, text: String::new(), failure };
+            }
+            Error::Overloaded(text) => (refusal::OVERLOADED, text.clone()),
+            Error::Unavailable(text) => (refusal::UNAVAILABLE, text.clone()),
+            Error::TimedOut(text) => (refusal::TIMED_OUT, text.clone()),
+            Error::TooLarge(text) => (refusal::TOO_LARGE, text.clone()),
+            Error::SnapshotTooOld => (refusal::SNAPSHOT_TOO_OLD, String::new()),
+            Error::Forbidden(text) => (refusal::FORBIDDEN, text.clone()),
+            Error::Store(fault) => (refusal::STORE, fault.to_string()),
+            Error::Unknown(_) | Error::Row(_) | Error::Closed => (refusal::UNAVAILABLE, error.to_string()),
+        };
+        Self { kind, text, failure: Bytes::new() }
+    }
+}
+
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Self {
+        let text = refusal.text;
+        match refusal.kind {
+            refusal::FAILED => match codec::decode_outcome(&refusal.failure) {
+                Ok(Err(failure)) => Self::Failed(failure),
+                Ok(Ok(_)) | Err(_) => Self::Forbidden("a failure that this version can't read".to_owned()),
+            },
+            refusal::OVERLOADED => Self::Overloaded(text),
+            refusal::TIMED_OUT => Self::TimedOut(text),
+            refusal::TOO_LARGE => Self::TooLarge(text),
+            refusal::SNAPSHOT_TOO_OLD => Self::SnapshotTooOld,
+            refusal::FORBIDDEN => Self::Forbidden(text),
+            // The words of the node's own error are all that is left of its kind.
+            refusal::STORE => Self::Store(StoreFault::Io(text)),
+            _ => Self::Unavailable(text),
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! How a node and its cluster stand, on the wire.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use prost::Message;
+use quorate_consensus::{ClusterId, MemberStatus};
+use quorate_model::NodeId;
+
+use super::WirePosition;
+use crate::status::Status;
+
+/// Answers `STATUS`.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct StatusReply {
+    /// 16 bytes, little-endian.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub cluster: Bytes,
+    #[prost(fixed64, tag = "2")]
+    pub node: u64,
+    #[prost(string, tag = "3")]
+    pub name: String,
+    #[prost(fixed64, optional, tag = "4")]
+    pub leader: Option<u64>,
+    #[prost(uint64, tag = "5")]
+    pub term: u64,
+    #[prost(uint64, tag = "6")]
+    pub last_index: u64,
+    #[prost(uint64, tag = "7")]
+    pub committed_index: u64,
+    #[prost(message, required, tag = "8")]
+    pub applied: WirePosition,
+    #[prost(uint64, tag = "9")]
+    pub durable_index: u64,
+    #[prost(uint64, tag = "10")]
+    pub log_bytes: u64,
+    #[prost(uint64, tag = "11")]
+    pub database_bytes: u64,
+    #[prost(message, repeated, tag = "12")]
+    pub members: Vec<MemberReply>,
+    #[prost(string, optional, tag = "13")]
+    pub stopped: Option<String>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct MemberReply {
+    #[prost(fixed64, tag = "1")]
+    pub id: u64,
+    #[prost(string, tag = "2")]
+    pub name: String,
+    #[prost(string, tag = "3")]
+    pub addr: String,
+    #[prost(bool, tag = "4")]
+    pub voter: bool,
+    #[prost(uint64, tag = "5")]
+    pub silent_millis: u64,
+    #[prost(uint64, tag = "6")]
+    pub applied_index: u64,
+}
+
+impl From<Status> for StatusReply {
+    fn from(status: Status) -> Self {
+        let members = status.members.into_iter().map(|member| MemberReply {
+            id: member.id.0,
+            name: member.name,
+            addr: member.addr,
+            voter: member.voter,
+            silent_millis: u64::try_from(member.silent_for.as_millis()).unwrap_or(u64::MAX),
+            applied_index: member.applied_index,
+        });
+        Self {
+            cluster: Bytes::copy_from_slice(&status.cluster.0.to_le_bytes()),
+            node: status.node.0,
+            name: status.name,
+            leader: status.leader.map(|leader| leader.0),
+            term: status.term,
+            last_index: status.last_index,
+            committed_index: status.committed_index,
+            applied: status.applied.into(),
+            durable_index: status.durable_index,
+            log_bytes: status.log_bytes,
+            database_bytes: status.database_bytes,
+            members: members.collect(),
+            stopped: status.stopped,
+        }
+    }
+}
+
+impl From<StatusReply> for Status {
+    fn from(reply: StatusReply) -> Self {
+        let members = reply.members.into_iter().map(|member| MemberStatus {
+            id: NodeId(member.id),
+            name: member.name,
+            addr: member.addr,
+            voter: member.voter,
+            silent_for: Duration::from_millis(member.silent_millis),
+            applied_index: member.applied_index,
+        });
+        Self {
+            cluster: ClusterId(reply.cluster.as_ref().try_into().map_or(0, u128::from_le_bytes)),
+            node: NodeId(reply.node),
+            name: reply.name,
+            leader: reply.leader.map(NodeId),
+            term: reply.term,
+            last_index: reply.last_index,
+            committed_index: reply.committed_index,
+            applied: reply.applied.into(),
+            durable_index: reply.durable_index,
+            log_bytes: reply.log_bytes,
+            database_bytes: reply.database_bytes,
+            members: members.collect(),
+            stopped: reply.stopped,
+        }
+    }
+}

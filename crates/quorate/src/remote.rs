@@ -1,0 +1,181 @@
+//! The handle to a cluster that runs elsewhere.
+
+use std::fmt;
+use std::ops::Deref;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use quorate_env::Env;
+use tokio::sync::oneshot;
+
+use crate::client::Client;
+use crate::config::{ConfigError, DEADLINE_DEFAULT, SecretSource};
+use crate::error::Error;
+use crate::level::Level;
+use crate::runtime::Runtime;
+use crate::sql::Sql;
+use crate::status::Status;
+
+mod network;
+mod nodes;
+
+use network::Network;
+use nodes::Nodes;
+
+/// How to reach a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RemoteConfig {
+    /// `host:port` of nodes: one that answers is enough to find all others.
+    pub addrs: Vec<String>,
+    /// What all nodes and clients of the cluster know.
+    pub secret: SecretSource,
+    /// Keeps to the first of `addrs`, for reads of what that very node has. Writes go through it to the leader.
+    pub pinned: bool,
+    /// Only reads: the nodes refuse writes.
+    pub read_only: bool,
+    /// How long a call tries before it fails, where it is not told otherwise.
+    pub deadline: Duration,
+}
+
+impl RemoteConfig {
+    /// A client of the nodes at these addresses.
+    pub fn new(addrs: impl IntoIterator<Item = impl Into<String>>, secret: SecretSource) -> Self {
+        let addrs = addrs.into_iter().map(Into::into).collect();
+        Self { addrs, secret, pinned: false, read_only: false, deadline: DEADLINE_DEFAULT }
+    }
+
+    /// A client of this one node.
+    pub fn pinned(addr: impl Into<String>, secret: SecretSource) -> Self {
+        Self { pinned: true, ..Self::new([addr], secret) }
+    }
+}
+
+/// The handle to a cluster that runs elsewhere: everything that a [`Sql`] does. It finds the leader and follows it.
+/// Reads are [`Level::Linearizable`] unless told otherwise. Cheap to clone; all clones share their connections, which
+/// close with the last.
+///
+/// ```no_run
+/// # async fn f() -> Result<(), Box<dyn std::error::Error>> {
+/// use quorate::{RemoteConfig, RemoteSql, SecretSource};
+///
+/// let secret = SecretSource::File("secret".into());
+/// let sql = RemoteSql::connect(RemoteConfig::new(["10.0.0.1:7001", "10.0.0.2:7001"], secret)).await?;
+/// let count: i64 = sql.query_one("SELECT count(*) FROM users", ()).await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct RemoteSql {
+    sql: Sql,
+    runtime: Runtime,
+    nodes: Arc<Nodes>,
+}
+
+/// Why a client did not connect.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The configuration can't be used.
+    #[error("the configuration: {0}")]
+    Config(#[from] ConfigError),
+    /// No node could be reached, or none lets this client in.
+    #[error(transparent)]
+    Cluster(#[from] Error),
+    /// The system refused a thread.
+    #[error("can't start a thread: {0}")]
+    Thread(String),
+}
+
+impl ConnectError {
+    /// Whether the same call may succeed later.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Config(error) => error.is_retryable(),
+            Self::Cluster(error) => error.is_retryable(),
+            Self::Thread(_) => true,
+        }
+    }
+}
+
+impl RemoteSql {
+    /// Connects, once a node answers; tries until the configuration's deadline. May be called from any executor: the
+    /// client has a thread of its own.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Forbidden`] at once where the secret is wrong.
+    pub async fn connect(config: RemoteConfig) -> Result<Self, ConnectError> {
+        Self::connect_in(Env::real(), config).await
+    }
+
+    /// [`RemoteSql::connect`] in another world: for simulations.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`RemoteSql::connect`].
+    pub async fn connect_in(env: Env, config: RemoteConfig) -> Result<Self, ConnectError> {
+        if config.addrs.is_empty() {
+            return Err(ConfigError::Missing("addrs").into());
+        }
+        if config.secret == SecretSource::Kept {
+            return Err(ConfigError::Secret("a client has none of its own: name a file, or a variable".into()).into());
+        }
+        let secret = config.secret.resolve(&env, Path::new(""))?;
+        let (runtime, alive) = start_runtime(&env).await?;
+        let nodes = Arc::new(Nodes::new(&env, &config, secret));
+        let client = Client::new(runtime.clone(), Box::new(Network::new(Arc::clone(&nodes), alive)));
+        let sql = Sql::new(Arc::new(client), Level::Linearizable, config.deadline);
+        let remote = Self { sql, runtime, nodes };
+        remote.status().await?;
+        Ok(remote)
+    }
+
+    /// How the cluster stands, as the node sees it that this client talks to.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unavailable`] where none answers until the deadline.
+    pub async fn status(&self) -> Result<Status, Error> {
+        let status = self.runtime.run(self.nodes.status(self.sql.deadline()));
+        status.await.unwrap_or(Err(Error::Closed))
+    }
+
+    /// Ends the session and closes the connections, for all clones.
+    pub async fn close(self) {
+        self.sql.end_session().await;
+        // The message is lost if the runtime has ended, and with it the connections.
+        let _ = self.runtime.run(self.nodes.close()).await;
+    }
+}
+
+impl Deref for RemoteSql {
+    type Target = Sql;
+
+    fn deref(&self) -> &Sql {
+        &self.sql
+    }
+}
+
+impl fmt::Debug for RemoteSql {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("RemoteSql").field(&self.nodes).finish()
+    }
+}
+
+/// Starts a runtime that lives until the sender is dropped.
+async fn start_runtime(env: &Env) -> Result<(Runtime, oneshot::Sender<()>), ConnectError> {
+    let (started, starting) = oneshot::channel();
+    let (alive, mut dropped) = oneshot::channel::<()>();
+    let inside = env.clone();
+    let root = async move {
+        let (runtime, doors) = Runtime::here(&inside);
+        // Nobody waits for it any more if this fails; then `dropped` says so at once.
+        let _ = started.send(runtime);
+        let _ = (&mut dropped).await;
+        doors.close().await;
+    };
+    env.start_runtime("quorate-client", root).map_err(|error| ConnectError::Thread(error.to_string()))?;
+    let runtime = starting.await.map_err(|_| ConnectError::Cluster(Error::Closed))?;
+    Ok((runtime, alive))
+}

@@ -1,0 +1,83 @@
+//! The way from a handle to a cluster over the network.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use quorate_env::Instant;
+use quorate_model::{Failure, FailureKind, Outcome, Position, Statement};
+use quorate_sql::query::Rows;
+use quorate_sql::validate::text::check_single;
+use quorate_wire::CallError;
+use tokio::sync::oneshot;
+
+use super::nodes::{Nodes, Reached, unreachable};
+use crate::client::{Attempt, NotDone, Read, Transport};
+use crate::error::Error;
+use crate::protocol::{self, Answer, Execute, Executed, Query, method};
+
+/// See the module. The client's runtime ends with it.
+pub(super) struct Network {
+    nodes: Arc<Nodes>,
+    _alive: oneshot::Sender<()>,
+}
+
+impl Network {
+    pub(super) fn new(nodes: Arc<Nodes>, alive: oneshot::Sender<()>) -> Self {
+        Self { nodes, _alive: alive }
+    }
+
+    async fn call(&self, reached: &Reached, method: u16, body: Bytes, deadline: Instant) -> Result<Bytes, CallError> {
+        let reply = reached.client.call(method, body, deadline).await;
+        match &reply {
+            Ok(_) => self.nodes.answered(&reached.addr),
+            Err(CallError::Failed(failure)) if !failure.is_retryable() => self.nodes.answered(&reached.addr),
+            Err(_) => self.nodes.failed(&reached.addr),
+        }
+        reply
+    }
+
+    async fn propose_once(&self, proposal: Bytes, deadline: Instant) -> Result<(Position, Outcome), Attempt> {
+        let reached = self.nodes.reach().await.map_err(|error| match unreachable(&error) {
+            Error::Unavailable(text) => Attempt::NotDone(NotDone::NoLeader(text)),
+            refused => Attempt::Refused(refused),
+        })?;
+        let body = protocol::encode(&Execute { proposal });
+        let reply = self.call(&reached, method::EXECUTE, body, deadline).await;
+        let reply = reply.map_err(|error| Attempt::of_call(error, &reached.addr))?;
+        let executed: Executed = protocol::decode(reply).map_err(|error| Attempt::InDoubt(error.to_string()))?;
+        self.nodes.redirect(&executed.leader);
+        executed.result()
+    }
+
+    async fn read_once(&self, read: Read, deadline: Instant) -> Result<Rows, Error> {
+        let reached = self.nodes.reach().await.map_err(|error| unreachable(&error))?;
+        let left = deadline.saturating_duration_since(Instant::now());
+        let query = Query::new(read, u64::try_from(left.as_millis()).unwrap_or(u64::MAX));
+        let reply = self.call(&reached, method::QUERY, protocol::encode(&query), deadline).await;
+        let reply = reply.map_err(|error| match Attempt::of_call(error, &reached.addr) {
+            Attempt::Refused(error) => error,
+            Attempt::NotDone(why) => why.into(),
+            // A read may be done twice.
+            Attempt::InDoubt(text) => Error::Unavailable(text),
+        })?;
+        let answer: Answer = protocol::decode(reply).map_err(|error| Error::Forbidden(error.to_string()))?;
+        answer.into()
+    }
+}
+
+impl Transport for Network {
+    fn check(&self, statement: &Statement) -> Result<(), Failure> {
+        // The rest takes a database.
+        check_single(&statement.sql).map_err(|failure| Failure { kind: FailureKind::Refused, ..failure })
+    }
+
+    fn propose(&self, proposal: Bytes, deadline: Instant) -> BoxFuture<'_, Result<(Position, Outcome), Attempt>> {
+        self.propose_once(proposal, deadline).boxed()
+    }
+
+    fn read(&self, read: Read, deadline: Instant) -> BoxFuture<'_, Result<Rows, Error>> {
+        self.read_once(read, deadline).boxed()
+    }
+}

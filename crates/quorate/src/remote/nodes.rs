@@ -1,0 +1,249 @@
+//! The nodes of a cluster as a client knows them, and which of them it talks to.
+//!
+//! Invariants:
+//! - Many calls may fail at once; one of them looks for another node, the others wait for what it finds.
+//! - Once a node has answered, only nodes of the same cluster are talked to.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use quorate_env::{Env, Instant, sleep};
+use quorate_wire::{Client, ConnectError, Dialer, DialerConfig, Identity, Purpose, Role, Secret};
+
+use super::RemoteConfig;
+use crate::error::Error;
+use crate::protocol::{self, StatusReply, method};
+use crate::status::Status;
+
+/// Time for a connection with its handshake.
+const CONNECT_MAX: Duration = Duration::from_secs(2);
+
+/// Time for a node to tell how it stands.
+const STATUS_MAX: Duration = Duration::from_secs(2);
+
+/// The pause after no known node answered.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Addresses that a client remembers; those it was given among them.
+const ADDRS_MAX: usize = 64;
+
+/// See the module.
+pub(super) struct Nodes {
+    env: Env,
+    secret: Secret,
+    role: Role,
+    identity: Identity,
+    pinned: bool,
+    state: Mutex<State>,
+    searching: tokio::sync::Mutex<()>,
+}
+
+#[derive(Default)]
+struct State {
+    dialers: BTreeMap<String, Dialer>,
+    /// All known addresses, in the order in which they are tried.
+    addrs: Vec<String>,
+    /// Where calls go.
+    target: Option<Arc<str>>,
+    /// Where a call failed last.
+    suspect: Option<Arc<str>>,
+}
+
+/// A node that takes calls.
+pub(super) struct Reached {
+    pub(super) client: Client,
+    pub(super) addr: Arc<str>,
+}
+
+impl Nodes {
+    pub(super) fn new(env: &Env, config: &RemoteConfig, secret: Secret) -> Self {
+        let role = if config.read_only { Role::ReadOnly } else { Role::ReadWrite };
+        let mut addrs = config.addrs.clone();
+        if config.pinned {
+            addrs.truncate(1);
+        }
+        Self {
+            env: env.clone(),
+            secret,
+            role,
+            identity: Identity::default(),
+            pinned: config.pinned,
+            state: Mutex::new(State { addrs, ..State::default() }),
+            searching: tokio::sync::Mutex::new(()),
+        }
+    }
+
+    /// The node to call: the leader, as far as it is known.
+    pub(super) async fn reach(&self) -> Result<Reached, ConnectError> {
+        if let Some(addr) = self.target() {
+            return self.connect(addr).await;
+        }
+        let _searching = self.searching.lock().await;
+        match self.target() {
+            // Found while this call waited.
+            Some(addr) => self.connect(addr).await,
+            None => self.search().await.map(|(reached, _)| reached),
+        }
+    }
+
+    /// How the cluster stands. Tries until somebody answers, or nobody ever will.
+    pub(super) async fn status(&self, limit: Duration) -> Result<Status, Error> {
+        let deadline = Instant::now() + limit;
+        loop {
+            let searching = self.searching.lock().await;
+            let error = match self.search().await {
+                Ok((_, status)) => return Ok(status),
+                Err(error) => error,
+            };
+            drop(searching);
+            if !error.is_retryable() || Instant::now() + PAUSE >= deadline {
+                return Err(unreachable(&error));
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    /// Says that a call to a node failed without a reply.
+    pub(super) fn failed(&self, addr: &Arc<str>) {
+        let mut state = self.state();
+        state.suspect = Some(Arc::clone(addr));
+        state.target.take_if(|target| target == addr);
+    }
+
+    /// Says that a node was called in vain, or names another one as the leader.
+    pub(super) fn redirect(&self, leader: &str) {
+        if self.pinned || leader.is_empty() {
+            return;
+        }
+        let mut state = self.state();
+        if state.suspect.as_deref() != Some(leader) {
+            state.target = Some(leader.into());
+        }
+    }
+
+    /// Says that a node answered.
+    pub(super) fn answered(&self, addr: &Arc<str>) {
+        self.state().suspect.take_if(|suspect| suspect == addr);
+    }
+
+    /// Closes all connections.
+    pub(super) async fn close(&self) {
+        let state = std::mem::take(&mut *self.state());
+        state.dialers.values().for_each(Dialer::hang_up);
+    }
+
+    /// Asks one known node after the other how it stands, until one answers; that one, or the leader that it names, is
+    /// called from then on.
+    async fn search(&self) -> Result<(Reached, Status), ConnectError> {
+        let addrs = self.state().addrs.clone();
+        let mut last_error = ConnectError::TimedOut { addr: addrs.join(", ") };
+        for addr in addrs {
+            let addr: Arc<str> = addr.into();
+            match self.ask(Arc::clone(&addr)).await {
+                Ok((reached, status)) => return Ok((self.learn(reached, &status).await, status)),
+                Err(error) => {
+                    self.put_last(&addr);
+                    // That a secret is wrong says more than that another node is down.
+                    if last_error.is_retryable() {
+                        last_error = error;
+                    }
+                }
+            }
+        }
+        Err(last_error)
+    }
+
+    async fn ask(&self, addr: Arc<str>) -> Result<(Reached, Status), ConnectError> {
+        let reached = self.connect(addr).await?;
+        let unreachable = |reason| ConnectError::Unreachable { addr: reached.addr.to_string(), reason };
+        let reply = reached.client.call(method::STATUS, Bytes::new(), Instant::now() + STATUS_MAX).await;
+        let reply = reply.map_err(|error| unreachable(error.to_string()))?;
+        let status: StatusReply = protocol::decode(reply).map_err(|error| unreachable(error.to_string()))?;
+        Ok((reached, status.into()))
+    }
+
+    /// Remembers who the members are, and goes to the leader if it can be reached.
+    async fn learn(&self, reached: Reached, status: &Status) -> Reached {
+        self.identity.set(status.cluster.0, 0);
+        if self.pinned {
+            self.state().target = Some(Arc::clone(&reached.addr));
+            return reached;
+        }
+        let leader: Option<Arc<str>> = status.leader().map(|leader| leader.addr.as_str().into());
+        let suspect = {
+            let mut state = self.state();
+            for member in &status.members {
+                if !state.addrs.contains(&member.addr) && state.addrs.len() < ADDRS_MAX {
+                    state.addrs.push(member.addr.clone());
+                }
+            }
+            state.suspect.clone()
+        };
+        // The node that answered may not know yet that the leader is gone. It finds the next one sooner than we do.
+        let leader = leader.filter(|leader| Some(leader) != suspect.as_ref() && *leader != reached.addr);
+        let reached = match leader {
+            Some(leader) => self.connect(leader).await.unwrap_or(reached),
+            None => reached,
+        };
+        self.state().target = Some(Arc::clone(&reached.addr));
+        reached
+    }
+
+    async fn connect(&self, addr: Arc<str>) -> Result<Reached, ConnectError> {
+        let client = self.dialer(&addr).client().await;
+        if client.is_err() {
+            self.failed(&addr);
+        }
+        Ok(Reached { client: client?, addr })
+    }
+
+    fn dialer(&self, addr: &str) -> Dialer {
+        let mut state = self.state();
+        if let Some(dialer) = state.dialers.get(addr) {
+            return dialer.clone();
+        }
+        let config = DialerConfig {
+            addr: addr.to_owned(),
+            identity: self.identity.clone(),
+            secret: self.secret.clone(),
+            role: self.role,
+            purpose: Purpose::Client,
+            expected: None,
+            connect_limit: CONNECT_MAX,
+        };
+        let dialer = Dialer::new(&self.env, config);
+        state.dialers.insert(addr.to_owned(), dialer.clone());
+        dialer
+    }
+
+    fn target(&self) -> Option<Arc<str>> {
+        self.state().target.clone()
+    }
+
+    fn put_last(&self, addr: &str) {
+        let mut state = self.state();
+        if let Some(at) = state.addrs.iter().position(|known| known == addr) {
+            let addr = state.addrs.remove(at);
+            state.addrs.push(addr);
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What it means for a call that no node can be reached.
+pub(super) fn unreachable(error: &ConnectError) -> Error {
+    if error.is_retryable() { Error::Unavailable(error.to_string()) } else { Error::Forbidden(error.to_string()) }
+}
+
+impl fmt::Debug for Nodes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.state();
+        f.debug_struct("Nodes").field("addrs", &state.addrs).field("target", &state.target).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,165 @@
+//! The handle to a database.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use quorate_model::limits::COMMANDS_MAX;
+use quorate_model::{Command, Failure, FailureKind, Statement};
+use quorate_sql::query::{FromRowOwned, RowError, Rows};
+use quorate_sql::readers::{BYTES_DEFAULT, ROWS_DEFAULT};
+use quorate_sql::validate::is_vacuum;
+
+use crate::client::{Client, Limits, Read};
+use crate::error::Error;
+use crate::level::Level;
+use crate::params::{IntoParams, IntoStatement};
+use crate::results::{BatchResult, Executed, Returned, Written};
+
+/// The handle to a database: of a node in this process ([`Node::sql`](crate::Node::sql)), or of a cluster elsewhere
+/// ([`RemoteSql`](crate::RemoteSql)). Cheap to clone; all clones share one session.
+///
+/// Writes go to the leader, whichever node the handle belongs to, and take effect exactly once: the handle tries again
+/// over changes of the leader until its deadline. Many may be under way at once, and they may take effect in any order;
+/// who needs an order waits for the one before, or sends a [`Sql::batch`].
+///
+/// A call that is dropped before it returns may have taken effect, or may still.
+#[derive(Clone)]
+pub struct Sql {
+    client: Arc<Client>,
+    level: Level,
+    deadline: Duration,
+    limits: Limits,
+}
+
+impl Sql {
+    pub(crate) fn new(client: Arc<Client>, level: Level, deadline: Duration) -> Self {
+        Self { client, level, deadline, limits: Limits { rows: ROWS_DEFAULT, bytes: BYTES_DEFAULT } }
+    }
+
+    /// The same handle, reading at another level.
+    #[must_use]
+    pub fn at(&self, level: Level) -> Self {
+        Self { level, ..self.clone() }
+    }
+
+    /// The same handle, trying for another time before a call fails; 30 seconds is the default.
+    #[must_use]
+    pub fn with_deadline(&self, deadline: Duration) -> Self {
+        Self { deadline, ..self.clone() }
+    }
+
+    /// The same handle with other limits on the result of a query, in rows and in bytes of values; a million rows and
+    /// 64 MiB are the default. More is [`Error::TooLarge`].
+    #[must_use]
+    pub fn with_limits(&self, rows: usize, bytes: usize) -> Self {
+        Self { limits: Limits { rows, bytes }, ..self.clone() }
+    }
+
+    /// Runs a statement that writes, and says what it did.
+    ///
+    /// # Errors
+    ///
+    /// Every error but [`Error::Unknown`] means that nothing was done.
+    pub async fn execute(&self, sql: impl Into<String>, params: impl IntoParams) -> Result<Executed, Error> {
+        self.write((sql, params).into_statement()).await.map(Into::into)
+    }
+
+    /// Runs a statement that writes and returns rows (`RETURNING`), at most 16 MiB of them.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Sql::execute`].
+    pub async fn execute_returning(&self, sql: impl Into<String>, params: impl IntoParams) -> Result<Returned, Error> {
+        self.write((sql, params).into_statement()).await.map(Into::into)
+    }
+
+    /// Runs statements that write, in their order, all of them or none.
+    ///
+    /// ```
+    /// # async fn f(sql: quorate::Sql) -> Result<(), quorate::Error> {
+    /// use quorate::params;
+    ///
+    /// sql.batch([
+    ///     ("UPDATE accounts SET balance = balance - ? WHERE name = ?", params![10, "ann"]),
+    ///     ("UPDATE accounts SET balance = balance + ? WHERE name = ?", params![10, "bob"]),
+    /// ])
+    /// .await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Sql::execute`]; a [`Failure`] names the statement that failed.
+    pub async fn batch<S: IntoStatement>(&self, statements: impl IntoIterator<Item = S>) -> Result<BatchResult, Error> {
+        // One more than allowed is enough to be refused.
+        let statements = statements.into_iter().take(COMMANDS_MAX.saturating_add(1));
+        let commands: Vec<Command> = statements.map(|statement| command(statement.into_statement())).collect();
+        if commands.is_empty() {
+            return Err(Failure::new(FailureKind::Refused, "the batch holds no statement").into());
+        }
+        self.client.write(commands, self.deadline).await.map(Into::into)
+    }
+
+    /// Runs a query and returns its rows.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Failed`] with [`FailureKind::Refused`] for a statement that writes.
+    pub async fn query(&self, sql: impl Into<String>, params: impl IntoParams) -> Result<Rows, Error> {
+        let read = Read { statement: (sql, params).into_statement(), level: self.level, limits: self.limits };
+        self.client.read(read, self.deadline).await
+    }
+
+    /// Runs a query that returns exactly one row: as one value, or as a tuple of them.
+    pub async fn query_one<T: FromRowOwned>(&self, sql: impl Into<String>, params: impl IntoParams) -> Result<T, Error> {
+        Ok(self.query(sql, params).await?.one()?)
+    }
+
+    /// Runs a query that returns one row or none.
+    pub async fn query_optional<T: FromRowOwned>(
+        &self,
+        sql: impl Into<String>,
+        params: impl IntoParams,
+    ) -> Result<Option<T>, Error> {
+        let rows = self.query(sql, params).await?;
+        if rows.len() > 1 {
+            return Err(RowError::RowCount { found: rows.len() }.into());
+        }
+        Ok(rows.first()?)
+    }
+
+    /// Runs a query and reads each of its rows as one value, or as a tuple of them.
+    pub async fn query_as<T: FromRowOwned>(
+        &self,
+        sql: impl Into<String>,
+        params: impl IntoParams,
+    ) -> Result<Vec<T>, Error> {
+        Ok(self.query(sql, params).await?.all()?)
+    }
+
+    pub(crate) fn deadline(&self) -> Duration {
+        self.deadline
+    }
+
+    /// Tells the cluster that this handle and its clones write no more for now, so that it need not remember what they
+    /// wrote. Nothing is lost if this is never called; a later write begins anew.
+    pub async fn end_session(&self) {
+        self.client.end_session().await;
+    }
+
+    async fn write(&self, statement: Statement) -> Result<Written, Error> {
+        self.client.write(vec![command(statement)], self.deadline).await
+    }
+}
+
+fn command(statement: Statement) -> Command {
+    if is_vacuum(&statement.sql) { Command::Vacuum } else { Command::Statement(statement) }
+}
+
+impl fmt::Debug for Sql {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sql").field("level", &self.level).field("deadline", &self.deadline).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,65 @@
+//! How a node and its cluster stand.
+
+use quorate_consensus::{ClusterId, ClusterStatus, MemberStatus};
+use quorate_model::{NodeId, Position};
+
+/// How a node and its cluster stand, as that node sees it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Status {
+    /// The cluster.
+    pub cluster: ClusterId,
+    /// The node that tells.
+    pub node: NodeId,
+    /// Its name.
+    pub name: String,
+    /// The leader, if the node knows one.
+    pub leader: Option<NodeId>,
+    /// The present term.
+    pub term: u64,
+    /// The last index of the node's log; 0 for none.
+    pub last_index: u64,
+    /// Up to where it knows the log to be committed.
+    pub committed_index: u64,
+    /// Up to where its database is.
+    pub applied: Position,
+    /// Up to where its database is without the log.
+    pub durable_index: u64,
+    /// Bytes of its log's files.
+    pub log_bytes: u64,
+    /// Bytes of its database's files.
+    pub database_bytes: u64,
+    /// All members, by Raft id.
+    pub members: Vec<MemberStatus>,
+    /// Why the node takes no part any more, if it doesn't.
+    pub stopped: Option<String>,
+}
+
+impl Status {
+    /// Committed entries that the node has not applied yet.
+    pub fn lag(&self) -> u64 {
+        self.committed_index.saturating_sub(self.applied.index)
+    }
+
+    /// The leader, if the node knows one.
+    pub fn leader(&self) -> Option<&MemberStatus> {
+        self.members.iter().find(|member| Some(member.id) == self.leader)
+    }
+
+    pub(crate) fn new(cluster: ClusterStatus, durable_index: u64, database_bytes: u64) -> Self {
+        Self {
+            cluster: cluster.cluster,
+            node: cluster.node,
+            name: cluster.name,
+            leader: cluster.leader,
+            term: cluster.term,
+            last_index: cluster.last.map_or(0, |id| id.index),
+            committed_index: cluster.committed.map_or(0, |id| id.index),
+            applied: cluster.applied,
+            durable_index,
+            log_bytes: cluster.log_bytes,
+            database_bytes,
+            members: cluster.members,
+            stopped: cluster.stopped,
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! The project's own chores: `cargo xtask tidy` checks the house rules that neither rustfmt nor clippy can.
+//!
+//! Invariant: a chore only reads the tree and prints; it never changes a file.
+
+#![forbid(unsafe_code)]
+#![allow(clippy::disallowed_methods, clippy::print_stdout, clippy::print_stderr, reason = "a command line tool")]
+
+mod tidy;
+
+use std::process::ExitCode;
+
+use tidy::Tree;
+
+const USAGE: &str = "usage: cargo xtask tidy    check the house rules (CONTRIBUTING.md lists them)";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["tidy"] => check_house_rules(),
+        _ => {
+            eprintln!("{USAGE}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn check_house_rules() -> ExitCode {
+    let tree = match Tree::from_git() {
+        Ok(tree) => tree,
+        Err(why) => {
+            eprintln!("tidy: {why}");
+            return ExitCode::from(2);
+        }
+    };
+    let findings = tidy::check(&tree);
+    for finding in &findings {
+        println!("{finding}");
+    }
+    if findings.is_empty() {
+        println!("tidy: {} files in order", tree.files.len());
+        return ExitCode::SUCCESS;
+    }
+    println!("tidy: {} findings in {} files", findings.len(), tree.files.len());
+    ExitCode::FAILURE
+}

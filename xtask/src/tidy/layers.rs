@@ -1,0 +1,174 @@
+//! The arrows between crates: a crate depends only on floors below its own, and openraft is seen by one crate alone.
+//!
+//! Invariant: every crate under `crates/` stands in [`FLOORS`]; a new one is a decision made there.
+
+use toml::{Table, Value};
+
+use super::{Source, Tree, Violation};
+
+/// Every crate with the crates of this workspace that it may depend on.
+const FLOORS: &[(&str, &[&str])] = &[
+    ("quorate-env", &[]),
+    ("quorate-model", &["quorate-env"]),
+    ("quorate-wal", &["quorate-env", "quorate-model"]),
+    ("quorate-wire", &["quorate-env", "quorate-model"]),
+    ("quorate-sql", &["quorate-env", "quorate-model"]),
+    ("quorate-consensus", &["quorate-env", "quorate-model", "quorate-wal", "quorate-wire"]),
+    ("quorate", LIBRARY_FLOORS),
+    ("quorate-server", ABOVE_LIBRARY),
+    ("quorate-cli", ABOVE_SERVER),
+    ("quorate-derive", &[]),
+    (SIMULATED_WORLD, &["quorate-env", "quorate-model"]),
+    ("quorate-sim", SIMULATOR),
+];
+
+const LIBRARY_FLOORS: &[&str] = &[
+    "quorate-env",
+    "quorate-model",
+    "quorate-wal",
+    "quorate-wire",
+    "quorate-sql",
+    "quorate-consensus",
+    "quorate-derive",
+];
+const ABOVE_LIBRARY: &[&str] = &["quorate-env", "quorate-model", "quorate-wire", "quorate"];
+const ABOVE_SERVER: &[&str] = &["quorate-env", "quorate-model", "quorate-wire", "quorate", "quorate-server"];
+const SIMULATOR: &[&str] = &[
+    "quorate-env",
+    "quorate-model",
+    "quorate-wal",
+    "quorate-wire",
+    "quorate-sql",
+    "quorate-consensus",
+    "quorate",
+    SIMULATED_WORLD,
+];
+
+/// The simulated disk and network: for tests everywhere, for building upon only in the simulator.
+const SIMULATED_WORLD: &str = "quorate-env-sim";
+const RAFT: &str = "openraft";
+const RAFT_OWNER: &str = "quorate-consensus";
+
+pub fn layers(tree: &Tree) -> Vec<Violation> {
+    manifests(tree).flat_map(|(file, name)| arrows(file, name)).collect()
+}
+
+/// The manifests of the crates, each with the crate's name (its folder's).
+fn manifests(tree: &Tree) -> impl Iterator<Item = (&Source, &str)> {
+    tree.files.iter().filter_map(|file| {
+        let name = file.path.strip_prefix("crates/")?.strip_suffix("/Cargo.toml")?;
+        Some((file, name))
+    })
+}
+
+fn arrows(file: &Source, name: &str) -> Vec<Violation> {
+    let Ok(manifest) = file.text.parse::<Table>() else {
+        return vec![Violation::new(file, 1, "write it as valid TOML")];
+    };
+    let Some((_, below)) = FLOORS.iter().find(|(member, _)| *member == name) else {
+        return vec![Violation::new(file, 1, "give the crate its floor in FLOORS in xtask")];
+    };
+    let mut violations = Vec::new();
+    for (is_dev, dependency) in dependencies(&manifest) {
+        let advice = if dependency.starts_with(RAFT) && name != RAFT_OWNER {
+            format!("only {RAFT_OWNER} may see `{dependency}`")
+        } else if dependency == SIMULATED_WORLD && !is_dev && !below.contains(&SIMULATED_WORLD) {
+            format!("`{dependency}` belongs under [dev-dependencies]")
+        } else if is_member(&dependency) && !is_dev && !below.contains(&dependency.as_str()) {
+            format!("`{dependency}` is not below `{name}`: turn the arrow round or move the code down")
+        } else {
+            continue;
+        };
+        violations.push(Violation::new(file, line_naming(file, &dependency), advice));
+    }
+    violations
+}
+
+fn is_member(dependency: &str) -> bool {
+    FLOORS.iter().any(|(member, _)| *member == dependency)
+}
+
+/// All dependencies, those for single targets included, each with whether it is only for tests.
+fn dependencies(manifest: &Table) -> Vec<(bool, String)> {
+    let targets = manifest.get("target").and_then(Value::as_table).into_iter().flat_map(Table::values);
+    let tables = std::iter::once(manifest).chain(targets.filter_map(Value::as_table));
+    let mut found = Vec::new();
+    for table in tables {
+        for (kind, is_dev) in [("dependencies", false), ("build-dependencies", false), ("dev-dependencies", true)] {
+            let section = table.get(kind).and_then(Value::as_table).into_iter().flatten();
+            found.extend(section.map(|(key, value)| (is_dev, package(key, value))));
+        }
+    }
+    found
+}
+
+/// A dependency may be renamed by `package = "..."`.
+fn package(key: &str, value: &Value) -> String {
+    value.get("package").and_then(Value::as_str).unwrap_or(key).to_owned()
+}
+
+fn line_naming(file: &Source, dependency: &str) -> usize {
+    let names =
+        |line: &str| line.split(|c: char| !c.is_alphanumeric() && c != '-' && c != '_').any(|w| w == dependency);
+    file.lines()
+        .skip_while(|(_, line)| !line.contains("dependencies"))
+        .find(|(_, line)| names(line))
+        .map_or(1, |(n, _)| n)
+}
+
+/// A crate takes the workspace's lints; without them clippy's bans would not hold in it.
+pub fn manifest(tree: &Tree) -> Vec<Violation> {
+    let inherits = |file: &Source| {
+        let manifest = file.text.parse::<Table>().ok()?;
+        manifest.get("lints")?.get("workspace")?.as_bool()
+    };
+    manifests(tree)
+        .filter(|(file, _)| inherits(file) != Some(true))
+        .map(|(file, _)| Violation::new(file, 1, "write `[lints]` and `workspace = true`"))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::lines;
+    use super::*;
+
+    fn check(name: &str, manifest: &str) -> Vec<usize> {
+        lines(layers, &[(&format!("crates/{name}/Cargo.toml"), manifest)])
+    }
+
+    #[test]
+    fn arrows_point_down() {
+        assert_eq!(check("quorate-wal", "[dependencies]\nquorate-env = 1\nquorate-model.workspace = true\n"), [0; 0]);
+        assert_eq!(check("quorate-env", "[dependencies]\nbytes = 1\nquorate-model = 1\n"), [3]);
+        assert_eq!(check("quorate-sql", "[target.'cfg(unix)'.dependencies]\nquorate-consensus = 1\n"), [2]);
+        assert_eq!(check("quorate-model", "[build-dependencies]\nlog = { package = \"quorate-wal\" }\n"), [2]);
+    }
+
+    #[test]
+    fn only_one_crate_sees_openraft() {
+        let manifest = "[dev-dependencies]\nopenraft-rt = 1\n";
+        assert_eq!(check("quorate-consensus", manifest), [0; 0]);
+        assert_eq!(check("quorate", manifest), [2]);
+    }
+
+    #[test]
+    fn the_simulated_world_is_for_tests() {
+        assert_eq!(check("quorate-wal", "[dev-dependencies]\nquorate-env-sim = 1\n"), [0; 0]);
+        assert_eq!(check("quorate-wal", "[dependencies]\nquorate-env-sim = 1\n"), [2]);
+        assert_eq!(check("quorate-sim", "[dependencies]\nquorate-env-sim = 1\n"), [0; 0]);
+    }
+
+    #[test]
+    fn every_crate_has_a_floor() {
+        assert_eq!(check("quorate-attic", ""), [1]);
+        assert_eq!(check("quorate-env", "[dependencies"), [1]);
+    }
+
+    #[test]
+    fn every_crate_takes_the_lints_of_the_workspace() {
+        let path = "crates/quorate-env/Cargo.toml";
+        assert_eq!(lines(manifest, &[(path, "[lints]\nworkspace = true\n")]), [0; 0]);
+        assert_eq!(lines(manifest, &[(path, "[lints.rust]\nunsafe_code = \"allow\"\n")]), [1]);
+    }
+}
