@@ -23,6 +23,8 @@ pub struct Node {
     pub id: u64,
     pub pid: u64,
     pub peer_addr: String,
+    /// The file with the secret of the cluster.
+    pub secret: PathBuf,
 }
 
 impl Cluster {
@@ -31,7 +33,7 @@ impl Cluster {
         let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         let json: Value = serde_json::from_str(&text)?;
         let nodes: Option<Vec<Node>> =
-            json.get("nodes").and_then(Value::as_array).map_or(Some(Vec::new()), |n| n.iter().map(node).collect());
+            json.get("nodes").and_then(Value::as_array).map_or(Some(Vec::new()), |n| n.iter().map(|json| self.node(json)).collect());
         nodes.filter(|nodes| !nodes.is_empty()).ok_or_else(|| format!("{} names no nodes", path.display()).into())
     }
 
@@ -55,6 +57,15 @@ impl Cluster {
         succeed(command.output()).map(drop)
     }
 
+    fn node(&self, json: &Value) -> Option<Node> {
+        Some(Node {
+            id: json.get("id")?.as_u64()?,
+            pid: json.get("pid")?.as_u64()?,
+            peer_addr: json.get("peer_addr")?.as_str()?.to_owned(),
+            secret: self.data_dir.join("secret"),
+        })
+    }
+
     /// `None` if the node does not answer: perhaps it is the one that was killed.
     fn leader_known_to(&self, node: &Node) -> Option<u64> {
         let mut command = Command::new(&self.quorate);
@@ -63,14 +74,6 @@ impl Cluster {
         let json: Value = serde_json::from_slice(&output.stdout).ok()?;
         json.get("leader")?.as_u64()
     }
-}
-
-fn node(json: &Value) -> Option<Node> {
-    Some(Node {
-        id: json.get("id")?.as_u64()?,
-        pid: json.get("pid")?.as_u64()?,
-        peer_addr: json.get("peer_addr")?.as_str()?.to_owned(),
-    })
 }
 
 fn succeed(output: io::Result<Output>) -> Result<Output> {

@@ -79,16 +79,18 @@ pub async fn status(addr: &str, secret: &SecretSource) -> Result<Status> {
     connect_to(addr, secret).await?.status().await.map_err(|error| Error::new(error.to_string()))
 }
 
-/// Waits until a cluster that starts answers a linearizable read.
+/// Waits until a node that starts answers linearizable reads.
 pub async fn wait_for_reads(addr: &str, secret: &SecretSource) -> Result<()> {
-    let read =
-        async || connect_to(addr, secret).await?.query("SELECT 1", ()).await.map_err(|e| Error::new(e.to_string()));
+    let read = || async {
+        let remote = connect_to(addr, secret).await?;
+        remote.query("SELECT 1", ()).await.map_err(|error| Error::new(error.to_string()))
+    };
     until_answered(read).await
 }
 
 /// Waits until a node that starts answers.
 pub async fn wait_for_status(addr: &str, secret: &SecretSource) -> Result<()> {
-    until_answered(async || status(addr, secret).await).await
+    until_answered(|| status(addr, secret)).await
 }
 
 /// The number that is the leader's name, as the first node knows it that answers.
@@ -107,7 +109,7 @@ async fn connect_to(addr: &str, secret: &SecretSource) -> Result<RemoteSql> {
 }
 
 /// Asks again until there is an answer, or says what the last answer was.
-async fn until_answered<T>(mut ask: impl AsyncFnMut() -> Result<T>) -> Result<()> {
+async fn until_answered<T, F: Future<Output = Result<T>>>(mut ask: impl FnMut() -> F) -> Result<()> {
     let deadline = Instant::now() + START_MAX;
     let mut last = None;
     while let Some(left) = deadline.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {

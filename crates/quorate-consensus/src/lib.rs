@@ -34,6 +34,8 @@ mod reads;
 mod stamp;
 mod start;
 mod status;
+#[cfg(test)]
+mod tests;
 
 pub use config::{ConsensusConfig, KEEP_LOG_BYTES, Timing};
 pub use desk::{SERVICE_METHODS, Service};

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rusqlite::Connection;
 
-use crate::ffi::hooks::{self, Access};
+use crate::ffi::hooks::{self, Access, Answer};
 
 pub(crate) mod rules;
 
@@ -91,6 +91,12 @@ struct Seen {
     shadows: BTreeSet<String>,
 }
 
+impl Seen {
+    fn is_shadow(&self, table: &str) -> bool {
+        !self.shadows.is_empty() && self.shadows.contains(&table.to_ascii_lowercase())
+    }
+}
+
 /// Makes a connection refuse what a query may not do. Its own statements run in [`Mode::Own`].
 pub fn install_reader(conn: &Connection) -> rusqlite::Result<Arc<Gate>> {
     let gate = Gate::install(conn)?;
@@ -103,7 +109,7 @@ impl Gate {
     pub fn install(conn: &Connection) -> rusqlite::Result<Arc<Self>> {
         let gate = Arc::new(Self { mode: AtomicU8::new(Mode::Own.number()), seen: Mutex::default() });
         let asked = Arc::clone(&gate);
-        hooks::set_authorizer(conn, move |access| asked.allows(access))?;
+        hooks::set_authorizer(conn, move |access| asked.answer(access))?;
         Ok(gate)
     }
 
@@ -133,24 +139,27 @@ impl Gate {
         self.seen().shadows = shadows;
     }
 
-    fn allows(&self, access: Option<Access<'_>>) -> bool {
+    fn answer(&self, access: Option<Access<'_>>) -> Answer {
         let mode = Mode::of(self.mode.load(Ordering::Relaxed));
         if mode == Mode::Own {
-            return true;
+            return Answer::Allow;
         }
         let mut seen = self.seen();
         let Some(access) = access else {
             seen.refusal = Some("a name in the statement is not UTF-8".to_owned());
-            return false;
+            return Answer::Deny;
         };
         if mode == Mode::Command {
             rules::note(&access, &mut seen);
         }
+        if rules::is_left_out(&access, &seen) {
+            return Answer::Skip;
+        }
         match rules::decide(&access, mode, &seen) {
-            Ok(()) => true,
+            Ok(()) => Answer::Allow,
             Err(refusal) => {
                 seen.refusal.get_or_insert(refusal);
-                false
+                Answer::Deny
             }
         }
     }

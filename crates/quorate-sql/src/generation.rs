@@ -156,3 +156,6 @@ impl Drop for Generation {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

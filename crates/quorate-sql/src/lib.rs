@@ -33,6 +33,7 @@ pub mod apply;
 pub mod authorizer;
 pub mod classify;
 pub mod determinism;
+pub mod logical_hash;
 pub mod outcome_hash;
 pub mod schema_check;
 pub mod session;

@@ -202,12 +202,7 @@ impl Readers {
     }
 }
 
-fn run(
-    lease: &mut Lease,
-    statement: &Statement,
-    limits: &ReadLimits,
-    allowance: Allowance,
-) -> Result<Rows, ReadError> {
+fn run(lease: &mut Lease, statement: &Statement, limits: &ReadLimits, allowance: Allowance) -> Result<Rows, ReadError> {
     // Without a first try there is always an answer.
     lease.reader()?.query(statement, limits, allowance)?.ok_or(ReadError::Busy)
 }

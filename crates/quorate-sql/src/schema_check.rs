@@ -83,13 +83,13 @@ impl Object {
 }
 
 /// Checks the schema after a statement has changed it. The outer error is SQLite's.
-pub fn check(conn: &Connection, reserved: &Reserved) -> rusqlite::Result<Result<(), Failure>> {
+pub fn check(conn: &Connection, reserved: &Reserved, schema: &Schema) -> rusqlite::Result<Result<(), Failure>> {
     let objects = objects(conn)?;
     if !objects.iter().filter(|object| object.is_reserved()).eq(&reserved.0) {
         return Ok(refuse(format!("names that begin with {RESERVED} belong to the store")));
     }
     for object in &objects {
-        if let Err(failure) = check_object(conn, object)? {
+        if let Err(failure) = check_object(conn, object, schema)? {
             return Ok(Err(failure));
         }
     }
@@ -97,19 +97,20 @@ pub fn check(conn: &Connection, reserved: &Reserved) -> rusqlite::Result<Result<
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         let (table, parent): (String, String) = (row.get(0)?, row.get(1)?);
-        if is_reserved(&parent) {
-            return Ok(refuse(format!("a foreign key of {table} refers to {parent}, which belongs to the store")));
+        if is_reserved(&parent) || schema.shadows.contains(&parent.to_ascii_lowercase()) {
+            return Ok(refuse(format!("a foreign key of {table} refers to {parent}, which commands may not read")));
         }
     }
     Ok(Ok(()))
 }
 
-fn check_object(conn: &Connection, object: &Object) -> rusqlite::Result<Result<(), Failure>> {
+fn check_object(conn: &Connection, object: &Object, schema: &Schema) -> rusqlite::Result<Result<(), Failure>> {
     let sql = object.sql.as_deref().unwrap_or_default();
     let is_virtual =
         sql.get(.."CREATE VIRTUAL".len()).is_some_and(|start| start.eq_ignore_ascii_case("CREATE VIRTUAL"));
-    if is_virtual && sql.to_ascii_lowercase().contains("sqlite_") {
-        return Ok(refuse(format!("{}: a virtual table can't stand on tables of SQLite itself", object.name)));
+    if is_virtual && stands_on_insides(&sql.to_ascii_lowercase(), schema) {
+        let text = "a virtual table can't stand on tables of SQLite, or on the insides of another";
+        return Ok(refuse(format!("{}: {text}", object.name)));
     }
     if object.kind != "table" && object.kind != "view" || is_virtual {
         return Ok(Ok(()));
@@ -121,6 +122,12 @@ fn check_object(conn: &Connection, object: &Object) -> rusqlite::Result<Result<(
         Err(error) => return Err(error),
     };
     Ok(check_columns(names.iter().map(String::as_str)))
+}
+
+/// Whether the text of a virtual table names what commands may not read: the content of an FTS5 table is read by statements
+/// of its own, which the authorizer can't tell from others.
+fn stands_on_insides(sql: &str, schema: &Schema) -> bool {
+    sql.contains("sqlite_") || schema.shadows.iter().any(|shadow| sql.contains(shadow.as_str()))
 }
 
 /// Refuses columns of which SQLite may have named one at random: more than [`EQUAL_COLUMNS_MAX`] of one name, not counting

@@ -233,6 +233,3 @@ fn kept(db: &mut Db, id: u64, sequence: u64) -> Result<Admission, StoreFault> {
         },
     }
 }
-
-#[cfg(test)]
-mod tests;

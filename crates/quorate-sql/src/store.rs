@@ -20,6 +20,7 @@ use crate::generation::Generations;
 use crate::image;
 use crate::options::StoreOptions;
 use crate::readers::Readers;
+use crate::validate::Validator;
 
 pub(crate) mod core;
 mod queue;
@@ -114,6 +115,11 @@ impl SqlStore {
     /// What reads the store.
     pub fn readers(&self) -> &Readers {
         &self.shared().readers
+    }
+
+    /// What says whether a statement may be proposed.
+    pub fn validator(&self) -> &Validator {
+        &self.shared().validator
     }
 
     /// How it was opened.

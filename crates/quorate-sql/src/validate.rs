@@ -20,6 +20,7 @@ use crate::generation::Generations;
 mod cache;
 pub(crate) mod parameters;
 pub mod text;
+pub(crate) mod text_hash;
 
 #[cfg(test)]
 mod tests;
@@ -97,7 +98,9 @@ impl Validator {
         text::check_single(sql)?;
         match text::vacuum(sql) {
             Vacuum::Main => return Ok(Known::of(StatementKind::Vacuum)),
-            Vacuum::Other => return Err(Failure::new(FailureKind::Refused, "only VACUUM of the whole store is allowed")),
+            Vacuum::Other => {
+                return Err(Failure::new(FailureKind::Refused, "only VACUUM of the whole store is allowed"));
+            }
             Vacuum::No => {}
         }
         let mut prober = self.prober.lock().unwrap_or_else(PoisonError::into_inner);

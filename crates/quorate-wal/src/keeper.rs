@@ -72,7 +72,7 @@ impl SegmentKeeper {
         {
             return Ok(Job::Remove(spare));
         }
-        let fills = state.wants_spare && state.spares.is_empty() && !state.closing;
+        let fills = state.wants_spare && state.spares.is_empty() && !state.sheds_spares && !state.closing;
         Ok(if fills { Job::Fill } else { Job::Sleep })
     }
 

@@ -112,3 +112,6 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         self.buffer.capacity()
     }
 }
+
+#[cfg(test)]
+mod tests;

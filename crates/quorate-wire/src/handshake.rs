@@ -103,6 +103,7 @@ where
         VerdictCode::NotTheNode => {
             return Err(HandshakeError::NotTheNode { expected: me.expected, found: verdict.node });
         }
+        VerdictCode::Busy => return Err(HandshakeError::Busy),
     }
     Ok(PeerInfo {
         cluster: verdict.cluster,
@@ -116,18 +117,21 @@ where
 }
 
 /// The accepting end's part. No limit in time: the caller sets one. When the dialing end is at fault it is told so.
-pub(crate) async fn accept<R, W>(
+///
+/// `admit` gives one that proved itself a place, or `None` when there is none left for its role.
+pub(crate) async fn accept<R, W, P>(
     reader: &mut FrameReader<R>,
     sink: &mut W,
     gate: &Gate,
     rng: &Rng,
     addr: &str,
-) -> Result<PeerInfo, HandshakeError>
+    admit: impl FnOnce(Role) -> Option<P>,
+) -> Result<(PeerInfo, P), HandshakeError>
 where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
-    let result = judge(reader, sink, gate, rng, addr).await;
+    let result = judge(reader, sink, gate, rng, addr, admit).await;
     if let Some(refusal) = result.as_ref().err().and_then(Refusal::of) {
         // It may be gone; the error that is returned says more.
         let _ = say(sink, REFUSED, &refusal.encode()).await;
@@ -135,13 +139,14 @@ where
     result
 }
 
-async fn judge<R, W>(
+async fn judge<R, W, P>(
     reader: &mut FrameReader<R>,
     sink: &mut W,
     gate: &Gate,
     rng: &Rng,
     addr: &str,
-) -> Result<PeerInfo, HandshakeError>
+    admit: impl FnOnce(Role) -> Option<P>,
+) -> Result<(PeerInfo, P), HandshakeError>
 where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
@@ -168,36 +173,32 @@ where
     }
 
     let (cluster, node) = (gate.identity.cluster(), gate.identity.node());
-    let verdict = verdict_on(&proof, cluster, node);
-    let code = verdict.code;
+    let judged = compare(&proof, cluster, node).and_then(|()| admit(proof.role).ok_or(HandshakeError::Busy));
+    let limits = Limits::of(proof.purpose).min(proof.limits);
+    let verdict = Verdict { code: VerdictCode::of(&judged), cluster, node, limits };
     transcript.add(verdict.encode());
     say(sink, VERDICT, &transcript.sign_as_accepter(secret)).await?;
-    match code {
-        VerdictCode::Welcome => {}
-        VerdictCode::OtherCluster => return Err(HandshakeError::OtherCluster { theirs: proof.cluster, ours: cluster }),
-        VerdictCode::NotTheNode => return Err(HandshakeError::NotTheNode { expected: proof.expected, found: node }),
-    }
-    Ok(PeerInfo {
+    let peer = PeerInfo {
         cluster: proof.cluster,
         node: proof.node,
         role: proof.role,
         purpose: proof.purpose,
         version: VERSION,
-        limits: verdict.limits,
+        limits,
         addr: addr.into(),
-    })
+    };
+    judged.map(|place| (peer, place))
 }
 
-/// Clusters differ only if both ends belong to one.
-fn verdict_on(proof: &Proof, cluster: u128, node: u64) -> Verdict {
-    let code = if proof.cluster != cluster && proof.cluster != 0 && cluster != 0 {
-        VerdictCode::OtherCluster
-    } else if proof.expected != node && proof.expected != 0 {
-        VerdictCode::NotTheNode
-    } else {
-        VerdictCode::Welcome
-    };
-    Verdict { code, cluster, node, limits: Limits::of(proof.purpose).min(proof.limits) }
+/// Whether the dialing end wants this node of this cluster. Clusters differ only if both ends belong to one.
+fn compare(proof: &Proof, cluster: u128, node: u64) -> Result<(), HandshakeError> {
+    if proof.cluster != cluster && proof.cluster != 0 && cluster != 0 {
+        return Err(HandshakeError::OtherCluster { theirs: proof.cluster, ours: cluster });
+    }
+    if proof.expected != node && proof.expected != 0 {
+        return Err(HandshakeError::NotTheNode { expected: proof.expected, found: node });
+    }
+    Ok(())
 }
 
 /// Tells a connection that nobody has looked at yet that there are too many. Does not wait.
@@ -231,3 +232,6 @@ async fn hear<R: AsyncRead + Unpin>(reader: &mut FrameReader<R>, kind: u8) -> Re
         None => Err(HandshakeError::Broken("the other end closed it".to_owned())),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -170,3 +170,6 @@ fn take_failure(rest: &mut Bytes) -> Result<CallFailure, LinkError> {
 fn take<T>(field: Result<T, bytes::TryGetError>) -> Result<T, LinkError> {
     field.map_err(|_| LinkError::Malformed("a frame that is too short"))
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -217,13 +217,11 @@ impl Door {
             keys: self.config.keys.clone(),
             binding: Bytes::new(),
         };
-        let handshake = handshake::accept(reader, sink, &gate, self.env.rng(), from);
-        let limited = timeout(self.config.handshake_limit, handshake).await;
-        let peer = limited.map_err(|_| HandshakeError::TimedOut)??;
-        let places = if peer.role == Role::Peer { &self.peers } else { &self.clients };
-        match Arc::clone(places).try_acquire_owned() {
-            Ok(place) => Ok((peer, place)),
-            Err(_) => Err(HandshakeError::Busy),
-        }
+        let admit = |role| {
+            let places = if role == Role::Peer { &self.peers } else { &self.clients };
+            Arc::clone(places).try_acquire_owned().ok()
+        };
+        let handshake = handshake::accept(reader, sink, &gate, self.env.rng(), from, admit);
+        timeout(self.config.handshake_limit, handshake).await.map_err(|_| HandshakeError::TimedOut)?
     }
 }

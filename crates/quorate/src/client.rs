@@ -5,7 +5,6 @@
 //!   attempts arrive, one takes effect.
 //! - An error other than [`Error::Unknown`] means that a write has no effect and will have none.
 
-use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

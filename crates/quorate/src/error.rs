@@ -72,7 +72,7 @@ impl From<ReadError> for Error {
         let text = error.to_string();
         match error {
             ReadError::Failed(failure) => Self::Failed(failure),
-            ReadError::Writes(_) => Self::Failed(Failure::new(quorate_model::FailureKind::Refused, text)),
+            ReadError::Writes => Self::Failed(Failure::new(quorate_model::FailureKind::Refused, text)),
             ReadError::TooManyRows(_) | ReadError::TooManyBytes(_) => Self::TooLarge(text),
             ReadError::Timeout(_) | ReadError::Cancelled => Self::TimedOut(text),
             ReadError::SnapshotTooOld => Self::SnapshotTooOld,

@@ -123,7 +123,9 @@ impl Node {
         sql.end_session().await;
         drop((gateway, sql));
         let stop = root.stop.lock().unwrap_or_else(PoisonError::into_inner).take();
-        drop(stop.map(|stop| stop.send(())));
+        if let Some(stop) = stop {
+            let _ = stop.send(());
+        }
         // The sender is only ever dropped.
         let _ = root.ended.await;
     }

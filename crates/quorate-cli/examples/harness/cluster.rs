@@ -120,12 +120,6 @@ impl Cluster {
         Ok(serde_json::from_slice(&output.stdout)?)
     }
 
-    /// The node that leads, once there is one.
-    pub async fn leader(&self) -> Result<Node> {
-        let id = until("a leader", READY_MAX, async || self.status().await.ok()?["leader"].as_u64()).await?;
-        self.node(id)
-    }
-
     /// Waits until a leader is there and each node answers and lags by less than a few entries of what is being written.
     pub async fn settled(&self) -> Result<Node> {
         const LAG_MAX: u64 = 10_000;

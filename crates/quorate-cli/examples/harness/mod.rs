@@ -1,5 +1,7 @@
 //! What the measuring commands share: a cluster of real processes, writes with many in flight, and figures.
 
+#![allow(dead_code, reason = "each measurement uses a part of it")]
+
 pub mod cluster;
 pub mod figures;
 pub mod load;

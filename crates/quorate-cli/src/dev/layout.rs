@@ -5,7 +5,7 @@
 //! - One process at a time uses the directory: it holds a lock on `dev.lock`, which ends with it, however it ends.
 //! - The number of nodes and their addresses are chosen once; later starts take up what is there.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::Write as _;
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};

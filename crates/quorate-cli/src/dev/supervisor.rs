@@ -76,18 +76,10 @@ impl Supervisor {
     /// error.
     pub async fn ready(&mut self) -> Result<ClusterFile> {
         tokio::select! {
-            answered = self.answers() => answered?,
+            answered = all_answer(self.layout.addrs(), &self.secret) => answered?,
             Some(end) = self.ends.recv() => return Err(self.failed_to_start(&end)),
         }
         self.write_cluster_file()
-    }
-
-    /// Each node answers reads: then all of them are members, and one leads.
-    async fn answers(&self) -> Result<()> {
-        for addr in self.layout.addrs() {
-            client::wait_for_reads(addr, &self.secret).await?;
-        }
-        Ok(())
     }
 
     fn failed_to_start(&self, end: &End) -> Error {
@@ -187,4 +179,12 @@ impl Supervisor {
         }
         ClusterFile::remove(self.layout.dir())
     }
+}
+
+/// Waits until each node answers linearizable reads: then all of them are members, and one leads.
+async fn all_answer(addrs: &[String], secret: &SecretSource) -> Result<()> {
+    for addr in addrs {
+        client::wait_for_reads(addr, secret).await?;
+    }
+    Ok(())
 }

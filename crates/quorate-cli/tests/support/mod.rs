@@ -1,5 +1,7 @@
 //! A cluster of real processes, as the binary makes it, and the binary as a person uses it.
 
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, StreamAppendError, VoteRequest, VoteResponse};
 use prost::Message;
-use quorate_model::{DecodeError, LogId, NodeId};
+use quorate_model::{DecodeError, LogId};
 
 use crate::raft::codec::{self, EntryBytes, LogIdBytes, VoteBytes, malformed};
 use crate::raft::types::{RaftVote, TypeConfig, from_raft, to_raft};
@@ -285,12 +285,6 @@ impl From<Appended> for StreamResult {
             (None, Some(vote)) => Err(StreamAppendError::HigherVote(vote.into())),
             (None, None) => Ok(appended.matched.map(|id| to_raft(id.into()))),
         }
-    }
-}
-
-impl MemberInfo {
-    pub(crate) fn node(&self) -> NodeId {
-        NodeId(self.id)
     }
 }
 

@@ -39,7 +39,9 @@ impl LogStore {
     /// The entries from `start` to before `end` that fit into `bytes`: at least one, if there is one.
     fn read(&self, start: u64, end: u64, bytes: usize) -> Result<Vec<RaftEntry>, io::Error> {
         let entries = self.wal.entries(self.group, start..end, bytes).map_err(io::Error::other)?;
-        entries.into_iter().map(|(id, bytes)| codec::entry_from(id, bytes).map_err(io::Error::other)).collect()
+        // A group whose first entries came late begins behind `start`, perhaps behind `end` too.
+        let within = entries.into_iter().take_while(|(id, _)| id.index < end);
+        within.map(|(id, bytes)| codec::entry_from(id, bytes).map_err(io::Error::other)).collect()
     }
 
     /// The bounds of a range, within what exists.

@@ -24,8 +24,8 @@ const BATCH_ENTRIES_MAX: usize = 4_096;
 
 /// A snapshot, as openraft passes it around.
 pub(crate) enum Image {
-    /// The store's present state: read when it is sent, not before.
-    Present,
+    /// The present state of a store: read when it is sent, not before.
+    Present(Arc<dyn Store>),
     /// Received from the leader, not yet installed.
     Received(Box<dyn ImageSink>),
 }
@@ -93,15 +93,17 @@ impl RaftStateMachine<TypeConfig> for Machine {
     }
 
     async fn get_snapshot_builder(&mut self) -> Builder {
-        Builder(self.store.durable())
+        Builder { durable: self.store.durable(), store: Arc::clone(&self.store) }
     }
 
     async fn install_snapshot(&mut self, _meta: &SnapshotMeta, snapshot: Image) -> Result<(), io::Error> {
-        let Image::Received(sink) = snapshot else {
-            return Ok(());
+        let store = Arc::clone(&self.store);
+        let install = move || match snapshot {
+            Image::Received(sink) => sink.install(),
+            Image::Present(source) => copy(&*source, &*store),
         };
         // The state may end further on than was announced; the entries up to there come again and are skipped.
-        let installed = self.env.blocking(move || sink.install()).await.unwrap_or(Err(StoreFault::Closed));
+        let installed = self.env.blocking(install).await.unwrap_or(Err(StoreFault::Closed));
         installed.map(drop).map_err(io::Error::other)
     }
 
@@ -110,23 +112,35 @@ impl RaftStateMachine<TypeConfig> for Machine {
         if applied.log_id.is_none() {
             return Ok(None);
         }
-        snapshot_of(&applied).map(Some)
+        snapshot_of(&applied, &self.store).map(Some)
     }
 }
 
 /// Makes what openraft takes for a snapshot: a note of what is durable, after which the log may be purged.
-pub(crate) struct Builder(Applied);
+pub(crate) struct Builder {
+    durable: Applied,
+    store: Arc<dyn Store>,
+}
 
 impl RaftSnapshotBuilder<TypeConfig> for Builder {
     type SnapshotData = Image;
 
     async fn build_snapshot(&mut self) -> Result<Snapshot, io::Error> {
-        snapshot_of(&self.0)
+        snapshot_of(&self.durable, &self.store)
     }
 }
 
-fn snapshot_of(applied: &Applied) -> Result<Snapshot, io::Error> {
+fn snapshot_of(applied: &Applied, store: &Arc<dyn Store>) -> Result<Snapshot, io::Error> {
     let last_membership = codec::decode_stored(applied.membership.as_ref()).map_err(io::Error::other)?;
     let meta = SnapshotMeta { last_log_id: applied.log_id.map(to_raft), last_membership };
-    Ok(Snapshot { meta, snapshot: Image::Present })
+    Ok(Snapshot { meta, snapshot: Image::Present(Arc::clone(store)) })
+}
+
+/// Makes one store's state that of another in this process.
+fn copy(source: &dyn Store, target: &dyn Store) -> Result<Applied, StoreFault> {
+    let (mut pieces, mut sink) = (source.send_image()?, target.receive_image()?);
+    while let Some(piece) = pieces.next()? {
+        sink.write(piece)?;
+    }
+    sink.install()
 }

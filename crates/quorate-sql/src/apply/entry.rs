@@ -166,10 +166,11 @@ impl Applier {
     fn seal(&mut self) -> Result<(), Trouble> {
         if hooks::deferred_keys_are_open(self.db.connection()) {
             let text = "a deferred foreign key refers to a row that does not exist";
-            return Err(Failure::new(FailureKind::ForeignKey, text).into());
+            let code = rusqlite::ffi::SQLITE_CONSTRAINT_FOREIGNKEY;
+            return Err(Failure { sqlite_code: code, ..Failure::new(FailureKind::ForeignKey, text) }.into());
         }
         if self.staged.effects.schema {
-            let checked = schema_check::check(self.db.connection(), &self.reserved);
+            let checked = schema_check::check(self.db.connection(), &self.reserved, &self.schema);
             checked.map_err(|error| classify::classify(&error, Context::default()))??;
         }
         if !self.schema.virtual_tables.is_empty() {

@@ -1,1 +1,256 @@
-//! Tests.
+//! What apply promises, on real files.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
+
+use quorate_env::Env;
+use quorate_model::codec::encode_proposal;
+use quorate_model::{
+    Command, CommandResult, Entry, Epoch, Failure, FailureKind, GroupId, LogId, NodeId, Origin, Outcome, Payload,
+    Proposal, Reply, SessionId, Stamp, Statement, StatementResult, StoreFault, Value,
+};
+
+use super::Applier;
+use crate::generation::Generations;
+use crate::options::StoreIdentity;
+use crate::{connection, logical_hash};
+
+mod budget;
+mod dedup;
+mod equal;
+mod poison;
+mod reference;
+mod schema;
+
+pub(super) const SECOND: u64 = 1_000_000_000;
+pub(super) const START: u64 = 1_700_000_000 * SECOND;
+
+pub(super) const IDENTITY: StoreIdentity = StoreIdentity { cluster: 7, epoch: Epoch(1), group: GroupId::MAIN };
+
+/// One database that entries are applied to.
+pub(super) struct Node {
+    applier: Option<Applier>,
+    generations: Generations,
+    _dir: tempfile::TempDir,
+    next: u64,
+}
+
+impl Node {
+    pub(super) fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let generations = Generations::open(Env::real().disk(), dir.path(), 4096).unwrap();
+        let mut node = Self { applier: None, generations, _dir: dir, next: 1 };
+        node.restart();
+        node
+    }
+
+    /// With these statements applied, one entry each.
+    pub(super) fn with(setup: &[&str]) -> Self {
+        let mut node = Self::new();
+        for sql in setup {
+            node.ok(sql);
+        }
+        node
+    }
+
+    pub(super) fn restart(&mut self) {
+        self.applier = None;
+        let conn = connection::open_writer(&self.generations.current(), 1 << 20).unwrap();
+        self.applier = Some(Applier::open(conn, &IDENTITY).unwrap());
+    }
+
+    pub(super) fn applier(&mut self) -> &mut Applier {
+        self.applier.as_mut().unwrap()
+    }
+
+    pub(super) fn conn(&self) -> &rusqlite::Connection {
+        self.applier.as_ref().unwrap().connection()
+    }
+
+    pub(super) fn apply(&mut self, entries: &[Entry]) -> Vec<Outcome> {
+        let outcomes = self.applier().apply_batch(entries).unwrap();
+        assert_eq!(outcomes.len(), entries.len());
+        self.next = entries.last().map_or(self.next, |entry| entry.log_id.index + 1);
+        outcomes
+    }
+
+    /// Applies a proposal alone.
+    pub(super) fn propose(&mut self, proposal: &Proposal) -> Outcome {
+        self.apply(&[entry(self.next, proposal)]).remove(0)
+    }
+
+    pub(super) fn run(&mut self, statements: Vec<Statement>) -> Outcome {
+        self.propose(&Proposal::new(None, statements.into_iter().map(Command::Statement).collect()))
+    }
+
+    pub(super) fn sql(&mut self, sql: &str) -> Result<StatementResult, Failure> {
+        self.run(vec![statement(sql, vec![])]).map(|reply| only(&reply))
+    }
+
+    pub(super) fn ok(&mut self, sql: &str) -> StatementResult {
+        self.sql(sql).unwrap_or_else(|failure| panic!("{sql}: {failure:?}"))
+    }
+
+    pub(super) fn fails(&mut self, sql: &str) -> Failure {
+        self.sql(sql).expect_err(sql)
+    }
+
+    /// The first value of the first row of a query.
+    pub(super) fn value(&mut self, sql: &str) -> Value {
+        self.ok(sql).rows[0][0].clone()
+    }
+
+    pub(super) fn hashes(&self) -> (u128, u128, u64) {
+        let conn = self.conn();
+        let hash = self.applier.as_ref().unwrap().outcome_hash();
+        (logical_hash::user(conn).unwrap(), logical_hash::reserved(conn).unwrap(), hash)
+    }
+}
+
+pub(super) fn only(reply: &Reply) -> StatementResult {
+    match reply.results.as_slice() {
+        [CommandResult::Statement(result)] => result.clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+pub(super) fn statement(sql: &str, params: Vec<Value>) -> Statement {
+    Statement { sql: sql.to_owned(), params, names: vec![] }
+}
+
+pub(super) fn log_id(index: u64) -> LogId {
+    LogId { term: 1, node: NodeId(u64::MAX), index }
+}
+
+/// The entry at `index`, an hour after the one before and with a seed of its own.
+pub(super) fn entry(index: u64, proposal: &Proposal) -> Entry {
+    stamped(index, START + index * 3600 * SECOND, proposal)
+}
+
+pub(super) fn stamped(index: u64, now: u64, proposal: &Proposal) -> Entry {
+    let stamp = Stamp { now, seed: index.wrapping_mul(0x1234_5678_9abc_def1) };
+    Entry { log_id: log_id(index), payload: Payload::Proposal(stamp, encode_proposal(proposal).unwrap().into()) }
+}
+
+#[test]
+fn a_restart_finds_everything_where_it_was() {
+    let mut node = Node::with(&["CREATE TABLE t (a)", "INSERT INTO t VALUES (1), (2)"]);
+    let members = bytes::Bytes::from_static(b"members");
+    let blank = Entry { log_id: log_id(3), payload: Payload::Blank };
+    let membership = Entry { log_id: log_id(4), payload: Payload::Membership(members.clone()) };
+    let replies = node.apply(&[blank, membership]);
+    assert_eq!(replies, vec![Ok(Reply::default()), Ok(Reply::default())]);
+    let (row, hashes) = (node.applier().row().clone(), node.hashes());
+    assert_eq!(row.applied.log_id, Some(log_id(4)));
+    assert_eq!(row.applied.membership, Some((log_id(4), members)));
+    assert_eq!(row.now, START + 2 * 3600 * SECOND);
+    assert_eq!(node.applier().outcome_hash_at(4), Some(row.outcome_hash));
+    node.restart();
+    assert_eq!((node.applier().row().clone(), node.hashes()), (row, hashes));
+    assert_eq!(node.value("SELECT count(*) FROM t"), Value::Integer(2));
+}
+
+#[test]
+fn a_database_of_another_cluster_is_not_opened() {
+    let node = Node::new();
+    let conn = connection::open_writer(&node.generations.current(), 1 << 20).unwrap();
+    let other = StoreIdentity { cluster: 8, ..IDENTITY };
+    assert!(Applier::open(conn, &other).unwrap_err().to_string().contains("belongs to"));
+}
+
+#[test]
+fn time_never_runs_back() {
+    let mut node = Node::new();
+    let ask = Proposal::new(None, vec![Command::Statement(statement("SELECT unixepoch()", vec![]))]);
+    let times: Vec<_> = [50, 30, 70].map(|second| second * SECOND).into();
+    let entries: Vec<_> = (1..).zip(times).map(|(index, now)| stamped(index, now, &ask)).collect();
+    let seen: Vec<_> =
+        node.apply(&entries).iter().map(|reply| only(reply.as_ref().unwrap()).rows[0][0].clone()).collect();
+    assert_eq!(seen, [50, 50, 70].map(Value::Integer));
+}
+
+#[test]
+fn entries_that_were_applied_are_not_applied_again() {
+    let mut node = Node::with(&["CREATE TABLE t (a)"]);
+    let again = entry(1, &Proposal::new(None, vec![]));
+    assert!(matches!(node.applier().apply_batch(&[again]), Err(StoreFault::Io(_))));
+}
+
+#[test]
+fn what_can_not_be_decoded_stops_the_store() {
+    let mut node = Node::new();
+    let unknown = Proposal { level: 2, ..Proposal::new(None, vec![]) };
+    for bytes in [encode_proposal(&unknown).unwrap(), vec![0xff], b"\xfa\x01\x00".to_vec()] {
+        let entry = Entry { log_id: log_id(1), payload: Payload::Proposal(Stamp::default(), bytes.into()) };
+        assert!(matches!(node.applier().apply_batch(&[entry]), Err(StoreFault::Unsupported(_))));
+    }
+    assert_eq!(node.applier().applied().index(), 0);
+}
+
+#[test]
+fn parameters_are_bound_by_number_and_by_name_and_counted() {
+    let mut node = Node::new();
+    let two = |names: &[&str]| Statement {
+        sql: "SELECT :a, @b".to_owned(),
+        params: vec![Value::Integer(1), Value::Text("x\0y".to_owned())],
+        names: names.iter().map(|name| (*name).to_owned()).collect(),
+    };
+    let mut row = |statement| node.run(vec![statement]).map(|reply| only(&reply).rows[0].clone());
+    let (one, text) = (Value::Integer(1), Value::Text("x\0y".to_owned()));
+    assert_eq!(row(two(&[])).unwrap(), [one.clone(), text.clone()]);
+    assert_eq!(row(two(&["@b", ":a"])).unwrap(), [text, one]);
+    for wrong in [
+        two(&["@b", "@b"]),
+        two(&["@b", ":c"]),
+        statement("SELECT ?3", vec![1.into()]),
+        statement("SELECT 1", vec![1.into()]),
+    ] {
+        assert_eq!(row(wrong).unwrap_err().kind, FailureKind::Sql);
+    }
+}
+
+#[test]
+fn values_are_returned_by_storage_class() {
+    let mut node = Node::with(&["CREATE TABLE t (d DATETIME, b BOOLEAN, n NUMERIC, j JSON)"]);
+    let result =
+        node.ok("INSERT INTO t VALUES ('2024-01-01', 2.5, x'00ff', NULL) RETURNING d, b, n, j, CAST(x'ff' AS TEXT)");
+    let expected = ["2024-01-01".into(), 2.5.into(), vec![0_u8, 255].into(), Value::Null, "\u{fffd}".into()];
+    assert_eq!(result.rows, [expected]);
+    assert_eq!(result.columns[..4], ["d", "b", "n", "j"]);
+}
+
+#[test]
+fn results_count_what_the_statement_itself_did() {
+    let mut node = Node::with(&[
+        "CREATE TABLE t (a UNIQUE)",
+        "CREATE TABLE log (a)",
+        "CREATE TRIGGER g AFTER INSERT ON t BEGIN INSERT INTO log VALUES (1), (2); END",
+    ]);
+    let of = |result: StatementResult| (result.changes, result.last_insert_rowid);
+    assert_eq!(of(node.ok("INSERT INTO t VALUES (1), (2), (3)")), (3, 3));
+    assert_eq!(of(node.ok("SELECT 1")), (0, 0));
+    assert_eq!(of(node.ok("UPDATE t SET a = a + 10 WHERE a < 3")), (2, 0));
+    assert_eq!(of(node.ok("INSERT OR IGNORE INTO t VALUES (11)")), (0, 0));
+    assert_eq!(of(node.ok("CREATE TABLE u (a)")), (0, 0));
+    let statements = ["INSERT INTO t VALUES (50)", "SELECT changes(), total_changes(), last_insert_rowid()"];
+    let reply = node.run(statements.map(|sql| statement(sql, vec![])).into()).unwrap();
+    let CommandResult::Statement(last) = &reply.results[1] else { panic!("{reply:?}") };
+    assert_eq!(last.rows[0], [1.into(), 3.into(), 4.into()]);
+}
+
+#[test]
+fn vacuum_runs_alone_and_counts_as_an_entry() {
+    let mut node = Node::with(&["CREATE TABLE t (a)", "INSERT INTO t VALUES (zeroblob(500000))", "DELETE FROM t"]);
+    let pages = |node: &Node| node.conn().query_row("PRAGMA page_count", [], |row| row.get::<_, i64>(0)).unwrap();
+    let before = pages(&node);
+    let insert = Proposal::new(None, vec![Command::Statement(statement("INSERT INTO t VALUES (1)", vec![]))]);
+    let vacuum = Proposal::new(None, vec![Command::Vacuum]);
+    let entries: Vec<_> =
+        (4..).zip([&insert, &vacuum, &insert]).map(|(index, proposal)| entry(index, proposal)).collect();
+    let outcomes = node.apply(&entries);
+    assert_eq!(outcomes[1], Ok(Reply { results: vec![CommandResult::Done] }));
+    assert!(pages(&node) < before && node.applier().applied().index() == 6);
+    assert_eq!(node.value("SELECT count(*) FROM t"), Value::Integer(2));
+    let combined = Proposal::new(None, vec![Command::Vacuum, Command::Vacuum]);
+    assert_eq!(node.propose(&combined).unwrap_err().kind, FailureKind::Refused);
+    assert!(node.fails("VACUUM").message.contains("VACUUM"));
+}

@@ -91,6 +91,12 @@ pub(super) fn note(access: &Access<'_>, seen: &mut Seen) {
     }
 }
 
+/// Whether SQLite is to leave it out: ANALYZE does not count rows of tables whose rows depend on where batches end.
+pub(super) fn is_left_out(access: &Access<'_>, seen: &Seen) -> bool {
+    let table = access.first.unwrap_or_default();
+    access.action == ffi::SQLITE_ANALYZE && (is_reserved(table) || seen.is_shadow(table))
+}
+
 /// Whether it is allowed.
 pub(super) fn decide(access: &Access<'_>, mode: Mode, seen: &Seen) -> Result<(), Refusal> {
     if matches!(access.action, ffi::SQLITE_CREATE_TEMP_INDEX..=ffi::SQLITE_CREATE_TEMP_VIEW)
@@ -113,7 +119,7 @@ pub(super) fn decide(access: &Access<'_>, mode: Mode, seen: &Seen) -> Result<(),
         ffi::SQLITE_SELECT | ffi::SQLITE_RECURSIVE => Ok(()),
         ffi::SQLITE_READ => read(access, mode, seen),
         _ if mode == Mode::Query => refuse(WRITE_IN_QUERY),
-        _ => write(access),
+        _ => write(access, mode, seen),
     }
 }
 
@@ -168,7 +174,7 @@ fn read(access: &Access<'_>, mode: Mode, seen: &Seen) -> Result<(), Refusal> {
     if pragma_table(table).is_some_and(|pragma| !among(pragma, &SCHEMA_PRAGMAS)) {
         return refuse(format!("{table} tells of one node; read it by a query"));
     }
-    if seen.shadows.contains(&table.to_ascii_lowercase()) {
+    if seen.is_shadow(table) {
         return refuse(format!(
             "{table} is the inside of a virtual table and differs between nodes; read it by a query"
         ));
@@ -176,13 +182,16 @@ fn read(access: &Access<'_>, mode: Mode, seen: &Seen) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn write(access: &Access<'_>) -> Result<(), Refusal> {
+fn write(access: &Access<'_>, mode: Mode, seen: &Seen) -> Result<(), Refusal> {
     if access.database.is_some_and(|name| name.eq_ignore_ascii_case("temp")) {
         return refuse("temporary objects live on one node only; use an ordinary table");
     }
     for name in [access.first, access.second].into_iter().flatten() {
         if is_reserved(name) {
             return reserved(name);
+        }
+        if mode == Mode::Command && seen.is_shadow(name) {
+            return refuse(format!("{name} is the inside of a virtual table, which alone may change it"));
         }
     }
     let table = access.first.unwrap_or_default();

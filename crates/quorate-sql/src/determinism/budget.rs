@@ -6,8 +6,8 @@
 //!
 //! The handler also ticks for statements that SQLite runs inside a statement: to read the schema, for FTS5. How many those
 //! are depends on the node, so they are not in the verdict, and where they can occur the handler waits for
-//! [`NESTED_STEPS_MAX`] more steps. Hence the verdict is exact, but for an entry that makes SQLite run more nested steps
-//! than that.
+//! [`NESTED_STEPS_MAX`] more steps. Hence the verdict is exact, but for a statement whose own and nested steps together
+//! exceed the budget by that much while its own alone do not.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,7 +20,7 @@ use crate::ffi::hooks;
 pub const STRIDE: u16 = 4096;
 
 /// Nested steps of one statement that never count.
-pub const NESTED_STEPS_MAX: u64 = 100_000_000;
+pub const NESTED_STEPS_MAX: u64 = 10_000_000;
 
 /// The budget of the entry that is being applied.
 #[derive(Debug, Default)]

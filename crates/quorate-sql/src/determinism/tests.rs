@@ -1,1 +1,67 @@
-//! Tests.
+//! What the replaced functions answer.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use super::*;
+
+fn connection() -> (Connection, Determinism) {
+    let conn = Connection::open_in_memory().unwrap();
+    let determinism = Determinism::install(&conn).unwrap();
+    (conn, determinism)
+}
+
+fn text(conn: &Connection, sql: &str) -> String {
+    conn.query_row(sql, [], |row| row.get::<_, rusqlite::types::Value>(0)).map(|value| format!("{value:?}")).unwrap()
+}
+
+#[test]
+fn draws_are_those_of_splitmix64() {
+    let (conn, determinism) = connection();
+    determinism.begin(&conn, 1_234_567, u64::MAX);
+    // The published values for this seed: 6457827717110365317, 3203168211198807973, 9817491932198370423.
+    assert_eq!(text(&conn, "SELECT random()"), "Integer(6457827717110365317)");
+    assert_eq!(text(&conn, "SELECT random()"), "Integer(3203168211198807973)");
+    let third = i128::from(9_817_491_932_198_370_423_u64) - (1_i128 << 63);
+    assert_eq!(text(&conn, "SELECT random()"), format!("Integer({})", -third));
+    determinism.begin(&conn, 1_234_567, u64::MAX);
+    let bytes = [6_457_827_717_110_365_317_u64, 3_203_168_211_198_807_973].map(u64::to_le_bytes).concat();
+    assert_eq!(text(&conn, "SELECT randomblob(11)"), format!("Blob({:?})", &bytes[..11]));
+}
+
+#[test]
+fn random_blobs_have_the_length_that_sqlite_gives_them() {
+    let (conn, _) = connection();
+    let plain = Connection::open_in_memory().unwrap();
+    for argument in ["NULL", "0", "-5", "7", "'9'", "' +12abc'", "'x'", "3.9", "x'3131'", "1000"] {
+        let sql = format!("SELECT length(randomblob({argument}))");
+        assert_eq!(text(&conn, &sql), text(&plain, &sql), "{argument}");
+    }
+}
+
+#[test]
+fn defaults_and_triggers_may_draw_even_if_the_schema_is_not_trusted() {
+    let (conn, determinism) = connection();
+    conn.execute_batch(
+        "PRAGMA trusted_schema = OFF; CREATE TABLE t (a DEFAULT (random()), b DEFAULT (hex(randomblob(4)))); CREATE TABLE l (r);
+         CREATE TRIGGER g AFTER INSERT ON t BEGIN INSERT INTO l VALUES (RANDOM() + total_changes() * 0); END",
+    )
+    .unwrap();
+    let run = || {
+        determinism.begin(&conn, 5, u64::MAX);
+        conn.execute_batch("DELETE FROM t; DELETE FROM l; INSERT INTO t DEFAULT VALUES; INSERT INTO t DEFAULT VALUES")
+            .unwrap();
+        text(&conn, "SELECT json_group_array(a) || json_group_array(b) || (SELECT json_group_array(r) FROM l) FROM t")
+    };
+    assert_eq!(run(), run());
+}
+
+#[test]
+fn counters_start_anew_with_each_entry() {
+    let (conn, determinism) = connection();
+    conn.execute_batch("CREATE TABLE t (a); INSERT INTO t VALUES (1), (2)").unwrap();
+    determinism.begin(&conn, 0, u64::MAX);
+    let sql = "SELECT total_changes() || ' ' || last_insert_rowid()";
+    assert_eq!(text(&conn, sql), "Text(\"0 0\")");
+    conn.execute_batch("INSERT INTO t VALUES (3)").unwrap();
+    assert_eq!(text(&conn, sql), "Text(\"1 3\")");
+}

@@ -11,14 +11,14 @@ use std::ptr::NonNull;
 
 use rusqlite::types::ToSql;
 use rusqlite::{Connection, Params, PrepFlags, Row, Rows, Statement, StatementStatus};
-use xxhash_rust::xxh3::Xxh3DefaultBuilder;
+use crate::validate::text_hash::TextHash;
 
 /// Statements of users that are kept prepared.
 pub(crate) const STATEMENTS_MAX: usize = 256;
 
 /// A connection and its prepared statements, each of which carries a note `T`.
 pub(crate) struct Database<T> {
-    kept: HashMap<Box<str>, Kept<T>, Xxh3DefaultBuilder>,
+    kept: HashMap<Box<str>, Kept<T>, TextHash>,
     own: Vec<(&'static str, Statement<'static>)>,
     uses: u64,
     connection: NonNull<Connection>,

@@ -24,12 +24,23 @@ pub(crate) struct Access<'a> {
     pub database: Option<&'a str>,
 }
 
-/// Lets `decide` say whether a statement that is being prepared may do something; text that is not UTF-8 never may.
+/// An authorizer's answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// Go on.
+    Allow,
+    /// Fail.
+    Deny,
+    /// Leave this part out, and go on.
+    Skip,
+}
+
+/// Lets `decide` say whether a statement that is being prepared may do something; it gets `None` for text that is not UTF-8.
 pub(crate) fn set_authorizer<F>(conn: &Connection, decide: F) -> rusqlite::Result<()>
 where
-    F: Fn(Option<Access<'_>>) -> bool + Send + 'static,
+    F: Fn(Option<Access<'_>>) -> Answer + Send + 'static,
 {
-    unsafe extern "C" fn call<F: Fn(Option<Access<'_>>) -> bool>(
+    unsafe extern "C" fn call<F: Fn(Option<Access<'_>>) -> Answer>(
         decide: *mut c_void,
         action: c_int,
         first: *const c_char,
@@ -45,7 +56,11 @@ where
             (Ok(first), Ok(second), Ok(database)) => Some(Access { action, first, second, database }),
             _ => None,
         };
-        if decide(access) { ffi::SQLITE_OK } else { ffi::SQLITE_DENY }
+        match decide(access) {
+            Answer::Allow => ffi::SQLITE_OK,
+            Answer::Deny => ffi::SQLITE_DENY,
+            Answer::Skip => ffi::SQLITE_IGNORE,
+        }
     }
     let context = keep(conn, c"quorate.authorizer", decide)?;
     // SAFETY: the handle is open, and `context` is an `F` that lives as long as the connection.

@@ -76,7 +76,12 @@ pub struct ReaderOptions {
 
 impl Default for ReaderOptions {
     fn default() -> Self {
-        Self { readers: READERS_DEFAULT, cache_bytes: CACHE_BYTES_DEFAULT, wait: WAIT_DEFAULT, transaction: TRANSACTION_DEFAULT }
+        Self {
+            readers: READERS_DEFAULT,
+            cache_bytes: CACHE_BYTES_DEFAULT,
+            wait: WAIT_DEFAULT,
+            transaction: TRANSACTION_DEFAULT,
+        }
     }
 }
 

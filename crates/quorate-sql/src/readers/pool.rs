@@ -21,7 +21,7 @@ use crate::generation::Generation;
 
 pub(super) struct Pool {
     // Dropped before the generation.
-    idle: Mutex<Option<Vec<Box<Reader>>>>,
+    idle: Mutex<Option<Vec<Reader>>>,
     pub(super) permits: Semaphore,
     guards: Mutex<Vec<Weak<Guard>>>,
     held: Mutex<Vec<Weak<dyn Ends>>>,
@@ -80,8 +80,8 @@ impl Pool {
         idle + running
     }
 
-    fn open_reader(&self) -> Result<Box<Reader>, ReadError> {
-        let reader = Box::new(Reader::open(&self.generation, self.cache_bytes)?);
+    fn open_reader(&self) -> Result<Reader, ReadError> {
+        let reader = Reader::open(&self.generation, self.cache_bytes)?;
         let mut guards = lock(&self.guards);
         guards.retain(|guard| guard.strong_count() > 0);
         guards.push(Arc::downgrade(reader.guard()));
@@ -92,7 +92,7 @@ impl Pool {
 /// The use of one reader, given back when dropped.
 pub(super) struct Lease {
     // Dropped before the pool, which holds the generation.
-    reader: Option<Box<Reader>>,
+    reader: Option<Reader>,
     pool: Arc<Pool>,
 }
 
@@ -102,7 +102,7 @@ impl Lease {
         if self.reader.is_none() {
             self.reader = Some(self.pool.open_reader()?);
         }
-        self.reader.as_deref_mut().ok_or(ReadError::Busy)
+        self.reader.as_mut().ok_or(ReadError::Busy)
     }
 
     pub(super) fn is_open(&self) -> bool {

@@ -1,1 +1,138 @@
-mod x {}
+//! Readers against a database that a plain write connection fills.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests stop at the first surprise")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use quorate_env::Env;
+use quorate_model::{Applied, LogId, Statement, Value};
+use rusqlite::Connection;
+
+use super::*;
+use crate::applied_row::{self, AppliedRow};
+use crate::connection;
+use crate::generation::Generations;
+use crate::options::StoreIdentity;
+use crate::query::FromRowOwned;
+
+mod figures;
+mod limits;
+mod refused;
+mod snapshot;
+mod stream;
+mod switch;
+mod together;
+
+/// How long a test waits for what must come.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Counts from 1, and never ends by itself.
+const ENDLESS: &str = "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n";
+
+struct Fixture {
+    readers: Readers,
+    writer: Connection,
+    generations: Arc<Generations>,
+    _dir: tempfile::TempDir,
+}
+
+fn fixture() -> Fixture {
+    fixture_with(ReaderOptions::default())
+}
+
+/// A store with the table `t(id, name)` of ten rows, at the applied index 1.
+fn fixture_with(options: ReaderOptions) -> Fixture {
+    let dir = tempfile::tempdir().unwrap();
+    let generations = Arc::new(Generations::open(Env::real().disk(), dir.path(), 4096).unwrap());
+    let writer = connection::open_writer(&generations.current(), 8 << 20).unwrap();
+    fill(&writer, 10);
+    Fixture { readers: Readers::new(Arc::clone(&generations), options), writer, generations, _dir: dir }
+}
+
+fn fill(writer: &Connection, rows: i64) {
+    writer.execute_batch(applied_row::TABLE).unwrap();
+    writer.execute_batch("CREATE TABLE t (id INTEGER PRIMARY KEY, name TEXT)").unwrap();
+    let names =
+        "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < ?) SELECT i, 'name ' || i FROM n";
+    writer.execute(&format!("INSERT INTO t {names}"), [rows]).unwrap();
+    set_applied(writer, 1);
+}
+
+fn set_applied(writer: &Connection, index: u64) {
+    let log_id = Some(LogId { index, ..LogId::default() });
+    let row = AppliedRow { applied: Applied { log_id, membership: None }, ..AppliedRow::new(StoreIdentity::default()) };
+    row.write(|params| writer.execute(applied_row::WRITE, params)).unwrap();
+}
+
+fn statement(sql: &str) -> Statement {
+    Statement { sql: sql.into(), ..Statement::default() }
+}
+
+impl Fixture {
+    fn try_query(&self, sql: &str, limits: &ReadLimits) -> Result<Rows, ReadError> {
+        self.readers.query_blocking(&statement(sql), limits)
+    }
+
+    fn one<T: FromRowOwned>(&self, sql: &str) -> T {
+        self.try_query(sql, &ReadLimits::default()).unwrap().one().unwrap()
+    }
+
+    /// All readers are free and work.
+    fn assert_usable(&self) {
+        let pool = self.readers.pool();
+        assert_eq!(pool.permits.available_permits(), self.readers.0.options.readers);
+        assert_eq!(self.one::<i64>("SELECT 1"), 1);
+    }
+}
+
+#[test]
+fn a_row_is_read_with_its_parameters() {
+    let fixture = fixture();
+    let mut query = statement("SELECT id, name FROM t WHERE id = :id OR name = :name ORDER BY id");
+    query.params = vec!["name 3".into(), 2.into()];
+    query.names = vec![":name".into(), ":id".into()];
+    let rows = fixture.readers.query_blocking(&query, &ReadLimits::default()).unwrap();
+    assert_eq!(rows.all::<(i64, &str)>().unwrap(), [(2, "name 2"), (3, "name 3")]);
+    assert_eq!(rows.columns()[..], ["id", "name"]);
+    query.params.pop();
+    assert!(matches!(fixture.readers.query_blocking(&query, &ReadLimits::default()), Err(ReadError::Failed(_))));
+}
+
+#[test]
+fn values_keep_their_storage_class() {
+    let fixture = fixture();
+    let values = [
+        Value::Null,
+        Value::Integer(i64::MIN),
+        Value::Real(-0.5),
+        Value::Text("größe\0".into()),
+        Value::Text(String::new()),
+        Value::Blob(vec![0, 255]),
+        Value::Blob(vec![]),
+    ];
+    for value in values {
+        let query = Statement { params: vec![value.clone()], ..statement("SELECT ?1, typeof(?1)") };
+        let rows = fixture.readers.query_blocking(&query, &ReadLimits::default()).unwrap();
+        assert_eq!(rows.one::<(Value, String)>().unwrap(), (value.clone(), value.class().to_lowercase()));
+    }
+    assert_eq!(fixture.one::<String>("SELECT CAST(x'61ff' AS TEXT)"), "a\u{FFFD}");
+}
+
+#[test]
+fn columns_follow_the_schema() {
+    let fixture = fixture();
+    let sql = "SELECT * FROM t WHERE id = 1";
+    let columns = |fixture: &Fixture| fixture.try_query(sql, &ReadLimits::default()).unwrap().columns().join(",");
+    assert_eq!(columns(&fixture), "id,name");
+    fixture.writer.execute_batch("ALTER TABLE t ADD COLUMN age; ALTER TABLE t RENAME COLUMN name TO called").unwrap();
+    assert_eq!(columns(&fixture), "id,called,age");
+}
+
+#[test]
+fn more_statements_than_are_kept_prepared_still_run() {
+    let fixture = fixture();
+    for number in (0..1000).chain(0..10) {
+        assert_eq!(fixture.one::<i64>(&format!("SELECT {number}")), number);
+    }
+}

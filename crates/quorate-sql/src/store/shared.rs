@@ -15,6 +15,7 @@ use crate::checkpoint::Gate;
 use crate::generation::Generations;
 use crate::options::StoreOptions;
 use crate::readers::Readers;
+use crate::validate::Validator;
 
 /// Whether the workers go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +68,7 @@ pub(crate) struct Shared {
     // Connections go before the generations and the lock on their directory.
     pub(crate) turn: Turn<Option<Core>>,
     pub(crate) readers: Readers,
+    pub(crate) validator: Validator,
     pub(crate) generations: Arc<Generations>,
 }
 
@@ -86,6 +88,7 @@ impl Shared {
             durable: Mutex::default(),
             stop: AtomicU8::new(Stop::Running as u8),
             readers: Readers::new(Arc::clone(&generations), options.readers.clone()),
+            validator: Validator::new(Arc::clone(&generations)),
             turn: Turn::new(Some(core), writer.clone()),
             writer,
             checkpointer,
@@ -140,6 +143,7 @@ impl Shared {
         *self.lock_durable() = applied.clone();
         self.fault.send_replace(None);
         self.readers.switch();
+        self.validator.switch();
         self.checkpointer.wake();
     }
 

@@ -32,8 +32,20 @@ pub(crate) fn options() -> StoreOptions {
     StoreOptions::new(IDENTITY)
 }
 
+/// Opens a store, once the workers of one that was dropped before are gone.
 pub(crate) fn open(dir: &Path, options: StoreOptions) -> SqlStore {
-    SqlStore::open(&Env::real(), dir, options).unwrap()
+    try_open(dir, options).unwrap()
+}
+
+pub(crate) fn try_open(dir: &Path, options: StoreOptions) -> Result<SqlStore, OpenError> {
+    let mut result = None;
+    until("the directory is free", || {
+        let opened = SqlStore::open(&Env::real(), dir, options.clone());
+        let is_in_use = matches!(opened, Err(OpenError::InUse(_)));
+        result = Some(opened);
+        !is_in_use
+    });
+    result.unwrap()
 }
 
 /// An entry that runs one statement.
@@ -212,13 +224,8 @@ fn the_data_of_another_cluster_is_not_opened() {
     let home = home();
     drop(open(&home.dir, options()));
     let other = StoreOptions { identity: StoreIdentity { cluster: 8, ..IDENTITY }, ..options() };
-    // The workers of the dropped store end on their own time.
-    let mut error = None;
-    until("free", || {
-        error = SqlStore::open(&Env::real(), &home.dir, other.clone()).err();
-        !matches!(error, Some(OpenError::InUse(_)))
-    });
-    assert!(matches!(error, Some(OpenError::Identity { .. })), "{error:?}");
+    let error = try_open(&home.dir, other).unwrap_err();
+    assert!(matches!(error, OpenError::Identity { .. }), "{error}");
 }
 
 #[test]
@@ -228,7 +235,7 @@ fn a_directory_is_opened_by_one_store_at_a_time() {
     let error = SqlStore::open(&Env::real(), &home.dir, options()).unwrap_err();
     assert!(matches!(error, OpenError::InUse(_)), "{error}");
     drop(store);
-    until("free", || SqlStore::open(&Env::real(), &home.dir, options()).is_ok());
+    open(&home.dir, options());
 }
 
 #[test]

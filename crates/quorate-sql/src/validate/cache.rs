@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use xxhash_rust::xxh3::Xxh3DefaultBuilder;
+use super::text_hash::TextHash;
 
 /// Texts of one map.
 const TEXTS_MAX: usize = 1024;
@@ -15,7 +15,7 @@ const TEXTS_MAX: usize = 1024;
 /// Bytes of a text that is kept. A longer one is checked each time.
 const TEXT_BYTES_MAX: usize = 16 << 10;
 
-type Map<T> = HashMap<Box<str>, T, Xxh3DefaultBuilder>;
+type Map<T> = HashMap<Box<str>, T, TextHash>;
 
 pub(super) struct Cache<T> {
     young: Map<T>,

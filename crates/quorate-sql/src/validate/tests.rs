@@ -68,7 +68,8 @@ fn kinds_are_told_apart_and_a_second_look_agrees() {
 #[test]
 fn what_can_never_work_is_refused_with_its_reason() {
     let fixture = fixture();
-    for sql in ["", "SELEC 1", "SELECT (1", "SELECT 'open", "SELECT ?99999", "INSERT INTO t VALUES (1,)", "SELECT 1\0"] {
+    for sql in ["", "SELEC 1", "SELECT (1", "SELECT 'open", "SELECT ?99999", "INSERT INTO t VALUES (1,)", "SELECT 1\0"]
+    {
         assert_eq!(fixture.failure(sql), FailureKind::Sql, "{sql}");
     }
     let refused = [

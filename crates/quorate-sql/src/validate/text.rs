@@ -11,7 +11,10 @@ use quorate_model::{Failure, FailureKind};
 /// Fails unless the text is one statement: not none, not several, and no zero byte, at which SQLite would stop reading.
 pub fn check_single(sql: &str) -> Result<(), Failure> {
     if sql.as_bytes().contains(&0) {
-        return Err(Failure::new(FailureKind::Sql, "a statement can't hold a zero byte; pass such text as a parameter"));
+        return Err(Failure::new(
+            FailureKind::Sql,
+            "a statement can't hold a zero byte; pass such text as a parameter",
+        ));
     }
     let (mut state, mut ended, mut empty) = (State::Start, false, true);
     for token in Tokens(sql.as_bytes()) {
@@ -195,8 +198,32 @@ mod tests {
     }
 
     const PIECES: [&str; 26] = [
-        ";", ";", "'", "\"", "`", "[", "]", "--", "\n", "/*", "*/", "$a(", ")", ":b", "@c::", "SELECT 1", "SELECT 1", "EXPLAIN ",
-        "CREATE TRIGGER t AFTER INSERT ON x BEGIN SELECT 1;", "END", " CREATE ", "TEMP ", "1", "x", "::", "\u{FEFF}",
+        ";",
+        ";",
+        "'",
+        "\"",
+        "`",
+        "[",
+        "]",
+        "--",
+        "\n",
+        "/*",
+        "*/",
+        "$a(",
+        ")",
+        ":b",
+        "@c::",
+        "SELECT 1",
+        "SELECT 1",
+        "EXPLAIN ",
+        "CREATE TRIGGER t AFTER INSERT ON x BEGIN SELECT 1;",
+        "END",
+        " CREATE ",
+        "TEMP ",
+        "1",
+        "x",
+        "::",
+        "\u{FEFF}",
     ];
 
     proptest! {

@@ -7,7 +7,7 @@ mod harness;
 use harness::{Tally, run_program};
 
 /// Programs of this test. A run takes some seconds; their cases are some ten thousand.
-const PROGRAMS: u64 = 300;
+const PROGRAMS: u64 = 60;
 
 #[test]
 fn no_crash_point_loses_what_was_acknowledged() {

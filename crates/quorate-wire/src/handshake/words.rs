@@ -122,19 +122,31 @@ pub(super) enum VerdictCode {
     Welcome,
     OtherCluster,
     NotTheNode,
+    Busy,
 }
 
 impl VerdictCode {
+    pub(super) fn of<T>(judged: &Result<T, HandshakeError>) -> Self {
+        match judged {
+            Ok(_) => Self::Welcome,
+            Err(HandshakeError::OtherCluster { .. }) => Self::OtherCluster,
+            Err(HandshakeError::NotTheNode { .. }) => Self::NotTheNode,
+            Err(_) => Self::Busy,
+        }
+    }
+
     const fn code(self) -> u8 {
         match self {
             Self::Welcome => 0,
             Self::OtherCluster => 1,
             Self::NotTheNode => 2,
+            Self::Busy => 3,
         }
     }
 
     fn from_code(code: u8) -> Option<Self> {
-        [Self::Welcome, Self::OtherCluster, Self::NotTheNode].into_iter().find(|verdict| verdict.code() == code)
+        let all = [Self::Welcome, Self::OtherCluster, Self::NotTheNode, Self::Busy];
+        all.into_iter().find(|verdict| verdict.code() == code)
     }
 }
 
@@ -183,9 +195,11 @@ impl Refusal {
             HandshakeError::OtherVersion { ours, .. } => Some(Self::OtherVersion(ours.clone())),
             HandshakeError::Malformed(_) => Some(Self::Malformed),
             HandshakeError::TimedOut => Some(Self::TimedOut),
-            HandshakeError::Busy => Some(Self::Busy),
             // The verdict has said it, or nobody listens.
-            HandshakeError::OtherCluster { .. } | HandshakeError::NotTheNode { .. } | HandshakeError::Broken(_) => None,
+            HandshakeError::OtherCluster { .. }
+            | HandshakeError::NotTheNode { .. }
+            | HandshakeError::Busy
+            | HandshakeError::Broken(_) => None,
         }
     }
 

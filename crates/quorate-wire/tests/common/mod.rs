@@ -97,12 +97,12 @@ impl Handler for Echo {
         async move {
             match method {
                 ECHO => {
-                    while let Ok(Some(item)) = receiver.recv().await {
+                    while let Ok(next) = receiver.recv().await {
+                        let Some(item) = next else { return sender.finish() };
                         if sender.send(item).await.is_err() {
                             return;
                         }
                     }
-                    sender.finish();
                 }
                 NEVER => std::future::pending().await,
                 _ => sender.fail(CallFailure::new(FailureKind::UnknownMethod, "no such stream")),

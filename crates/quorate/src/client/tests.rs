@@ -59,7 +59,6 @@ impl State {
         };
         let expired = || Failure::new(FailureKind::SessionExpired, "no such session");
         let kept = self.sessions.get_mut(&origin.session.0).ok_or_else(expired)?;
-        assert!(kept.get(&origin.sequence).is_some() || origin.sequence > origin.floor);
         if let Some(outcome) = kept.get(&origin.sequence) {
             return outcome.clone();
         }
@@ -95,7 +94,7 @@ impl Transport for Arc<Cluster> {
             if self.happens(0.1)
                 && let Some(late) = self.state().late.pop()
             {
-                self.state().apply(&late);
+                drop(self.state().apply(&late));
             }
             if self.happens(0.02) {
                 self.state().sessions.clear();
@@ -137,7 +136,7 @@ fn acknowledged_writes_took_effect_once_and_failed_ones_never() {
         });
         let mut state = cluster.state();
         for late in std::mem::take(&mut state.late) {
-            state.apply(&late);
+            drop(state.apply(&late));
         }
         let once: BTreeSet<i64> = state.applied.iter().copied().collect();
         assert_eq!(once.len(), state.applied.len(), "seed {seed}: a write took effect twice");

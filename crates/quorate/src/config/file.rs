@@ -61,7 +61,7 @@ fn durability(text: Option<String>) -> Result<Durability, ConfigError> {
 
 fn sql(mut keys: Reader) -> Result<SqlOptions, ConfigError> {
     let default = SqlOptions::default();
-    let mut small = |key: &'static str, value: Option<u64>, or: u32| match value.map(u32::try_from) {
+    let small = |key: &'static str, value: Option<u64>, or: u32| match value.map(u32::try_from) {
         None => Ok(or),
         Some(Ok(value)) => Ok(value),
         Some(Err(_)) => Err(ConfigError::Invalid(format!("'sql.{key}' is too large"))),

@@ -73,7 +73,7 @@ impl Reader {
     /// All keys, whatever they are, with their texts.
     pub(super) fn texts(mut self) -> Result<Vec<(String, String)>, ConfigError> {
         let table = std::mem::take(&mut self.table);
-        let text = |(key, value)| match value {
+        let text = |(key, value): (String, Value)| match value {
             Value::String(text) => Ok((key, text)),
             other => Err(self.wrong(&key, "a text in quotes", &other)),
         };

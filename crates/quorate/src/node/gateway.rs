@@ -115,7 +115,7 @@ impl Gateway {
     pub(crate) fn status(&self) -> Status {
         let sizes = self.store.sizes();
         let bytes = sizes.database.saturating_add(sizes.wal_file);
-        Status::new(self.consensus.status(), self.store.durable_index(), bytes)
+        Status::new(self.consensus.status(), self.store.durable().index(), bytes)
     }
 
     /// Where the leader listens, if it is another node and known.

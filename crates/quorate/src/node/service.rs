@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use quorate_consensus::Service;
-use quorate_model::{Command, Failure, FailureKind, codec};
+use quorate_model::{Command, Failure, codec};
 use quorate_wire::{CallFailure, FailureKind as CallFailureKind, PeerInfo, Role};
 
 use super::gateway::{Gateway, served_until};

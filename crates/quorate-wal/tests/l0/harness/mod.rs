@@ -75,7 +75,7 @@ pub fn run_case(program: u64, number: u64, trouble: Trouble, tally: &mut Tally) 
 fn live(world: &mut World, program: u64, trouble: Trouble, fate: &Rng) -> Result<u64, Failure> {
     let start = world.disk.io_count();
     prepare(world, trouble, fate);
-    program::run(world, &Rng::from_seed(program), 4 + program % 24)?;
+    program::run(world, &Rng::from_seed(program), 2 + program % 14)?;
     let count = world.disk.io_count() - start;
     world.disk.set_capacity(None);
     let flip = matches!(trouble, Trouble::Flip).then_some(fate);

@@ -104,7 +104,7 @@ pub struct Model {
     history: Vec<Op>,
     /// What the handle must show now.
     pub now: Contents,
-    /// The last committed id handed in, by group.
+    /// The highest committed id handed in, by group.
     pub committed: BTreeMap<GroupId, LogId>,
 }
 

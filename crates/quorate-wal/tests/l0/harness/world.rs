@@ -1,6 +1,5 @@
 //! A log on a simulated disk beside its model.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -57,7 +56,8 @@ pub struct World {
     acks: Arc<Mutex<Acks>>,
     runs: Vec<Run>,
     options: WalOptions,
-    /// A clean close was acknowledged.
+    /// A clean close was begun, and acknowledged.
+    closing: bool,
     closed: bool,
     /// The machine was restarted without a clean stop, and nobody has accepted it.
     must_tell: bool,
@@ -81,6 +81,7 @@ impl World {
             acks: Arc::default(),
             runs: Vec::new(),
             options,
+            closing: false,
             closed: false,
             must_tell: false,
             may_accept: false,
@@ -112,8 +113,10 @@ impl World {
         let (before, safe) = (self.log.wal.stats(), self.acks());
         let step = self.log.writer.run_once();
         let after = self.log.wal.stats();
-        if after.sequence > before.sequence && before.sequence == before.durable_sequence {
-            let (segment, offset) = after.last_frame;
+        let (segment, offset) = after.last_frame;
+        // A segment is synced before the next one is begun.
+        let all_synced = before.sequence == before.durable_sequence || segment != before.last_frame.0;
+        if after.sequence > before.sequence && all_synced {
             self.runs.push(Run { safe, segment, offset, first_sequence: after.sequence });
         }
         self.durable = after.durable_sequence;
@@ -131,7 +134,7 @@ impl World {
         }
     }
 
-    /// Closes in good order. Returns whether that was acknowledged.
+    /// Closes in good order.
     pub fn close(&mut self) {
         let told = Arc::new(Mutex::new(false));
         let teller = Arc::clone(&told);
@@ -141,6 +144,7 @@ impl World {
             mine(result);
         });
         if self.log.wal.close_clean(done).is_ok() {
+            self.closing = true;
             self.settle();
             self.closed = *told.lock().unwrap();
         }
@@ -268,10 +272,11 @@ impl World {
             })?,
         };
         let submitted = self.model.len();
+        let all_kept = self.model.explain(submitted, &found).is_some();
         self.tally.count(match kept {
             _ if flip.is_some() && kept < safe => "verdict: last frame damaged",
             _ if flip.is_some() => "verdict: damage harmless",
-            _ if kept == submitted => "verdict: all kept",
+            _ if all_kept => "verdict: all kept",
             _ if kept == safe => "verdict: unacknowledged lost",
             _ => "verdict: unacknowledged partly kept",
         });
@@ -281,15 +286,16 @@ impl World {
         if kept < acks.process && flip.is_none() {
             self.tally.count("verdict: os entries lost with power");
         }
-        self.check_restart(power, tried_again, flip)?;
-        for (group, last) in &self.model.committed {
-            let committed = self.log.wal.committed(*group);
-            if committed > self.log.wal.last_log_id(*group) || committed.is_some_and(|c| c.index > last.index) {
-                return Err(format!("{committed:?} was never said to be committed"));
+        self.check_restart(power, tried_again, all_kept, flip)?;
+        for (group, _) in GROUPS {
+            let index = |id: Option<LogId>| id.map(|id| id.index);
+            let committed = index(self.log.wal.committed(group));
+            let said = index(self.model.committed.get(&group).copied());
+            if committed > said || committed > index(self.log.wal.last_log_id(group)) {
+                return Err(format!("{committed:?} of {group:?} is beyond the end, or {said:?} was said"));
             }
         }
         self.model.restart(found);
-        self.model.committed = BTreeMap::new();
         (self.acks, self.runs, self.closed, self.durable) = (Arc::default(), Vec::new(), false, 0);
         Ok(())
     }
@@ -306,14 +312,20 @@ impl World {
 
     /// Whether the opening says rightly how the former life ended. Openings that failed may have been lives of their
     /// own, and damage to the last frame may hide that it closed the log.
-    fn check_restart(&mut self, power: bool, tried_again: bool, flip: Option<Flip>) -> Result<(), Failure> {
+    fn check_restart(
+        &mut self,
+        power: bool,
+        tried_again: bool,
+        all_kept: bool,
+        flip: Option<Flip>,
+    ) -> Result<(), Failure> {
         let accepted = !self.must_tell || self.may_accept;
-        let clean = self.closed && accepted;
+        let (may_be_clean, clean) = (self.closing && all_kept && accepted, self.closed && accepted);
         let told = self.log.recovery.restart;
         let fits = match told {
             Restart::Fresh => false,
-            Restart::Clean => clean,
-            Restart::ProcessOnly => accepted && (!power || clean && tried_again),
+            Restart::Clean => may_be_clean,
+            Restart::ProcessOnly => accepted && (!power || may_be_clean && tried_again),
             Restart::Rebooted => self.must_tell || power && (!clean || tried_again),
         };
         if told == Restart::Rebooted {
@@ -322,7 +334,7 @@ impl World {
         if !fits && flip.is_none() {
             return Err(format!("{told:?} was told, but accepted: {accepted}, closed: {}, power: {power}", self.closed));
         }
-        (self.must_tell, self.may_accept) = (told == Restart::Rebooted, false);
+        (self.must_tell, self.may_accept, self.closing) = (told == Restart::Rebooted, false, false);
         Ok(())
     }
 }

@@ -1,0 +1,12 @@
+//! Tests of this crate: openraft's own storage suite, and whole clusters in the simulated world.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test that fails may panic"
+)]
+
+mod cluster;
+mod store;
+mod suite;

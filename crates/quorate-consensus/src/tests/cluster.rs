@@ -1,0 +1,300 @@
+//! Three nodes in the simulated world: born together, killed, wiped and cut off, with nothing acknowledged lost.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use quorate_env::{Env, Instant, sleep, timeout};
+use quorate_env_sim::SimWorld;
+use quorate_model::Store;
+use quorate_wire::{CallFailure, FailureKind, PeerInfo, Secret};
+
+use super::store::MemStore;
+use crate::{Consensus, ConsensusConfig, KEEP_LOG_BYTES, Member, ProposeError, Service, Timing};
+
+const NAMES: [&str; 3] = ["a", "b", "c"];
+
+/// Virtual time in which whatever is waited for must have happened.
+const SOON: Duration = Duration::from_secs(60);
+
+struct Nothing;
+
+impl Service for Nothing {
+    fn call(&self, _: &PeerInfo, method: u16, _: Bytes) -> BoxFuture<'static, Result<Bytes, CallFailure>> {
+        Box::pin(async move { Err(CallFailure::new(FailureKind::UnknownMethod, format!("{method}"))) })
+    }
+}
+
+/// Three nodes, their stores, and what was acknowledged.
+struct Cluster {
+    world: SimWorld,
+    stores: Mutex<BTreeMap<&'static str, MemStore>>,
+    nodes: Arc<Mutex<BTreeMap<&'static str, Consensus>>>,
+    acknowledged: Mutex<Vec<Bytes>>,
+}
+
+impl Cluster {
+    fn new(world: &SimWorld) -> Self {
+        let stores = NAMES.into_iter().map(|name| (name, MemStore::default())).collect();
+        Self {
+            world: world.clone(),
+            stores: Mutex::new(stores),
+            nodes: Arc::default(),
+            acknowledged: Mutex::default(),
+        }
+    }
+
+    fn start(&self, name: &'static str) {
+        let env = data_dir(self.world.node(name));
+        let store: Arc<dyn Store> = Arc::new(self.stores.lock().unwrap()[name].clone());
+        let (nodes, inside) = (Arc::clone(&self.nodes), env.clone());
+        let up = async move {
+            let open = Box::new(move |_| Ok(store));
+            let started = Consensus::start(&inside, config(name), Path::new("/data/log"), open, Arc::new(Nothing)).await;
+            nodes.lock().unwrap().insert(name, started.unwrap());
+            std::future::pending::<()>().await;
+        };
+        env.start_runtime(name, up).unwrap();
+    }
+
+    async fn crash(&self, name: &'static str) {
+        self.nodes.lock().unwrap().remove(name);
+        self.world.crash(name).await;
+    }
+
+    async fn wipe(&self, name: &'static str) {
+        self.nodes.lock().unwrap().remove(name);
+        self.world.wipe(name).await;
+        self.stores.lock().unwrap().insert(name, MemStore::default());
+    }
+
+    fn node(&self, name: &str) -> Option<Consensus> {
+        self.nodes.lock().unwrap().get(name).cloned()
+    }
+
+    fn leader(&self) -> Option<(&'static str, Consensus)> {
+        let nodes = self.nodes.lock().unwrap();
+        nodes.iter().find(|(_, node)| node.is_leader()).map(|(name, node)| (*name, node.clone()))
+    }
+
+    async fn until(&self, what: &str, happened: impl Fn() -> bool) {
+        let waiting = async {
+            while !happened() {
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        timeout(SOON, waiting).await.unwrap_or_else(|_| panic!("{what} did not happen"));
+    }
+
+    /// Writes through whoever leads until it is acknowledged. Every attempt is a proposal of its own.
+    async fn write(&self, text: &str) {
+        let deadline = Instant::now() + SOON;
+        for attempt in 0.. {
+            assert!(Instant::now() < deadline, "{text} was never acknowledged");
+            let bytes = Bytes::from(format!("{text}#{attempt}"));
+            let Some((_, leader)) = self.leader() else {
+                sleep(Duration::from_millis(20)).await;
+                continue;
+            };
+            match timeout(Duration::from_secs(2), leader.propose(bytes.clone())).await {
+                Ok(Ok(_)) => return self.acknowledged.lock().unwrap().push(bytes),
+                Ok(Err(ProposeError::NotLeader { .. } | ProposeError::Unknown(_))) | Err(_) => {
+                    sleep(Duration::from_millis(20)).await;
+                }
+                Ok(Err(error)) => panic!("{error}"),
+            }
+        }
+    }
+
+    /// All nodes hold the same history, and all that was acknowledged just once.
+    async fn check(&self) {
+        let stores = self.stores.lock().unwrap().clone();
+        let applied = |store: &MemStore| store.kept().applied.index();
+        let equal = || {
+            let all: Vec<u64> = stores.values().map(applied).collect();
+            all.iter().all(|index| *index == all[0])
+        };
+        self.until("agreement", equal).await;
+        let histories: Vec<_> = stores.values().map(|store| store.kept().proposals).collect();
+        assert!(histories.iter().all(|history| *history == histories[0]), "the nodes differ");
+        for bytes in self.acknowledged.lock().unwrap().iter() {
+            let count = histories[0].iter().filter(|(_, applied)| applied == bytes).count();
+            assert_eq!(count, 1, "{bytes:?} was applied {count} times");
+        }
+    }
+}
+
+/// The data directory exists durably before a node starts: an operator made it.
+fn data_dir(env: Env) -> Env {
+    env.disk().create_dir_all(Path::new("/data")).unwrap();
+    env.disk().sync_dir(Path::new("/")).unwrap();
+    env
+}
+
+fn config(name: &str) -> ConsensusConfig {
+    let members = NAMES.map(|name| Member { name: name.to_owned(), addr: format!("{name}:1") });
+    ConsensusConfig {
+        name: name.to_owned(),
+        listen: format!("{name}:1"),
+        advertise: None,
+        members: members.to_vec(),
+        secret: Secret::new("a secret of some length").unwrap(),
+        timing: Timing { silence: Duration::from_secs(3), ..Timing::default() },
+        keep_log_bytes: KEEP_LOG_BYTES,
+    }
+}
+
+async fn born(world: &SimWorld) -> Cluster {
+    let cluster = Cluster::new(world);
+    NAMES.into_iter().for_each(|name| cluster.start(name));
+    cluster.until("a leader", || cluster.leader().is_some()).await;
+    cluster
+}
+
+/// Kills, power failures and partitions in an order that the seed draws. Returns the trace's hash.
+fn hard_times(seed: u64) -> u64 {
+    let world = SimWorld::new(seed);
+    let done = world.run(async {
+        let cluster = born(&world).await;
+        for round in 0..6 {
+            cluster.write(&format!("w{round}")).await;
+            let victim = NAMES[usize::try_from(world.rng().below(3)).unwrap()];
+            match world.rng().below(3) {
+                0 => {
+                    cluster.crash(victim).await;
+                    cluster.write(&format!("x{round}")).await;
+                    cluster.start(victim);
+                }
+                1 => {
+                    world.net().isolate(victim);
+                    sleep(Duration::from_millis(world.rng().below(1_500))).await;
+                    world.net().heal_all();
+                }
+                _ => {
+                    for name in NAMES {
+                        cluster.crash(name).await;
+                    }
+                    NAMES.into_iter().for_each(|name| cluster.start(name));
+                }
+            }
+        }
+        cluster.write("last").await;
+        cluster.check().await;
+    });
+    done.unwrap();
+    world.trace().hash()
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_in_hard_times() {
+    for seed in 0..8 {
+        hard_times(seed);
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_trace() {
+    assert_eq!(hard_times(42), hard_times(42));
+    assert_ne!(hard_times(42), hard_times(43));
+}
+
+#[test]
+fn a_wiped_node_comes_back_as_a_new_member() {
+    let world = SimWorld::new(7);
+    let done = world.run(async {
+        let cluster = born(&world).await;
+        cluster.write("before").await;
+        let (victim, old) = cluster.leader().unwrap();
+        let old_id = old.status().node;
+        cluster.wipe(victim).await;
+        cluster.write("while it is gone").await;
+        cluster.start(victim);
+        let is_back = || {
+            let Some(node) = cluster.node(victim) else { return false };
+            let status = node.status();
+            let voters: Vec<_> = status.members.iter().filter(|member| member.voter).map(|member| member.id).collect();
+            voters.contains(&status.node) && !voters.contains(&old_id) && voters.len() == 3
+        };
+        cluster.until("the new member's vote", is_back).await;
+        assert_ne!(cluster.node(victim).unwrap().status().node, old_id);
+        cluster.write("after").await;
+        cluster.check().await;
+    });
+    done.unwrap();
+}
+
+#[test]
+fn every_node_tells_a_read_position_that_covers_what_was_acknowledged() {
+    let world = SimWorld::new(11);
+    let done = world.run(async {
+        let cluster = born(&world).await;
+        cluster.write("one").await;
+        let written = cluster.stores.lock().unwrap().values().map(|store| store.kept().applied.index()).max().unwrap();
+        for name in NAMES {
+            cluster.until("a start", || cluster.node(name).is_some()).await;
+            let node = cluster.node(name).unwrap();
+            node.wait_leader(Instant::now() + SOON).await.unwrap();
+            assert!(node.read_position().await.unwrap().index >= written);
+        }
+    });
+    done.unwrap();
+}
+
+#[test]
+fn a_cut_off_leader_tells_no_read_position() {
+    let world = SimWorld::new(13);
+    let done = world.run(async {
+        let cluster = born(&world).await;
+        cluster.write("one").await;
+        let (name, old) = cluster.leader().unwrap();
+        world.net().isolate(name);
+        let another = || NAMES.iter().any(|n| *n != name && cluster.node(n).is_some_and(|node| node.is_leader()));
+        cluster.until("another leader", another).await;
+        assert!(old.read_position().await.is_err());
+    });
+    done.unwrap();
+}
+
+#[test]
+fn leadership_can_be_handed_over() {
+    let world = SimWorld::new(17);
+    let done = world.run(async {
+        let cluster = born(&world).await;
+        cluster.write("one").await;
+        let (_, old) = cluster.leader().unwrap();
+        let taken = old.transfer_leadership(None).await.unwrap();
+        assert_ne!(taken, old.status().node);
+        cluster.write("two").await;
+        cluster.check().await;
+    });
+    done.unwrap();
+}
+
+#[test]
+fn a_node_alone_needs_nobody() {
+    let world = SimWorld::new(19);
+    let done = world.run(async {
+        let env = data_dir(world.node("a"));
+        let store = MemStore::default();
+        let kept: Arc<dyn Store> = Arc::new(store.clone());
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        let inside = env.clone();
+        let up = async move {
+            let open = Box::new(move |_| Ok(kept));
+            let alone = ConsensusConfig { members: Vec::new(), ..config("a") };
+            let node = Consensus::start(&inside, alone, Path::new("/data/log"), open, Arc::new(Nothing)).await.unwrap();
+            let _ = sender.send(node);
+            std::future::pending::<()>().await;
+        };
+        env.start_runtime("a", up).unwrap();
+        let node = receiver.await.unwrap();
+        node.wait_leader(Instant::now() + SOON).await.unwrap();
+        let (_, outcome) = node.propose(Bytes::from_static(b"alone")).await.unwrap();
+        assert!(outcome.is_ok());
+        assert_eq!(store.kept().proposals.len(), 1);
+    });
+    done.unwrap();
+}

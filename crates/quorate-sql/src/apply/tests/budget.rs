@@ -1,0 +1,102 @@
+//! The edge of the budget is the same for a statement that is kept, was just prepared, or is done again.
+
+use super::*;
+
+const WORK: &str =
+    "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1) INSERT INTO t SELECT i FROM n";
+const ENDLESS: &str = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n";
+
+fn with_budget(budget: u64, rows: i64) -> Proposal {
+    Proposal { budget, ..Proposal::new(None, vec![Command::Statement(statement(WORK, vec![rows.into()]))]) }
+}
+
+fn node() -> Node {
+    Node::with(&["CREATE TABLE t (a)"])
+}
+
+fn passes(node: &mut Node, budget: u64, rows: i64) -> bool {
+    match node.propose(&with_budget(budget, rows)) {
+        Ok(_) => true,
+        Err(failure) => {
+            assert_eq!(failure.kind, FailureKind::Budget);
+            false
+        }
+    }
+}
+
+/// The smallest budget that passes, found on a connection that keeps the statement.
+fn edge(rows: i64) -> u64 {
+    let (mut fails, mut passes_at) = (0, 1 << 30);
+    let mut node = node();
+    while passes_at - fails > 1 {
+        let middle = (fails + passes_at) / 2;
+        if passes(&mut node, middle, rows) { passes_at = middle } else { fails = middle }
+    }
+    passes_at
+}
+
+#[test]
+fn the_edge_is_exact_and_the_same_for_all() {
+    for rows in [1, 40, 1000, 20_000] {
+        let edge = edge(rows);
+        for budget in [edge - 1, edge] {
+            let expected = budget == edge;
+            // Kept: run before.
+            let mut kept = node();
+            assert!(passes(&mut kept, 1 << 30, 3));
+            assert_eq!(passes(&mut kept, budget, rows), expected);
+            // Kept from before the schema changed, and from before a rolled back change of it.
+            kept.ok("CREATE TABLE u (a)");
+            assert_eq!(passes(&mut kept, budget, rows), expected);
+            let statements = ["DROP TABLE u", "SELECT * FROM nowhere"].map(|sql| statement(sql, vec![]));
+            kept.run(statements.into()).unwrap_err();
+            assert_eq!(passes(&mut kept, budget, rows), expected);
+            // Just prepared.
+            kept.restart();
+            assert_eq!(passes(&mut kept, budget, rows), expected);
+            // Done again, because another entry of the batch ends the transaction.
+            let mut again = Node::with(&["CREATE TABLE t (a)", "CREATE TABLE r (a UNIQUE ON CONFLICT ROLLBACK)"]);
+            let twice =
+                Proposal::new(None, vec![Command::Statement(statement("INSERT INTO r VALUES (1), (1)", vec![]))]);
+            let outcomes = again.apply(&[entry(3, &with_budget(budget, rows)), entry(4, &twice)]);
+            assert_eq!((outcomes[0].is_ok(), outcomes[1].is_ok()), (expected, false));
+        }
+    }
+}
+
+#[test]
+fn the_budget_is_for_all_commands_of_an_entry() {
+    let two = |budget| {
+        let work = || Command::Statement(statement(WORK, vec![1000.into()]));
+        Proposal { budget, ..Proposal::new(None, vec![work(), work()]) }
+    };
+    let edge = edge(1000);
+    let mut node = node();
+    node.propose(&two(2 * edge)).unwrap();
+    let failure = node.propose(&two(2 * edge - 1)).unwrap_err();
+    assert_eq!((failure.kind, failure.command), (FailureKind::Budget, Some(1)));
+    assert_eq!(node.value("SELECT count(*) FROM t"), Value::Integer(2000));
+}
+
+#[test]
+fn what_never_ends_is_stopped() {
+    let mut node = node();
+    let endless = |sql: &str| Proposal {
+        budget: 1_000_000,
+        ..Proposal::new(None, vec![Command::Statement(statement(sql, vec![]))])
+    };
+    let insert = ENDLESS.replace("SELECT count(*)", "INSERT INTO t SELECT i");
+    for sql in [ENDLESS, insert.as_str()] {
+        let before = node.next;
+        let outcomes = node.apply(&[entry(before, &with_budget(1 << 20, 1)), entry(before + 1, &endless(sql))]);
+        assert!(outcomes[0].is_ok());
+        assert_eq!(outcomes[1].as_ref().unwrap_err().kind, FailureKind::Budget);
+    }
+    assert_eq!(node.value("SELECT count(*) FROM t"), Value::Integer(2));
+    // Inside a virtual table, where only the node's own bound helps.
+    node.ok(&format!("CREATE VIEW v AS {}", ENDLESS.replace("count(*)", "i AS rowid, i AS body")));
+    node.ok("CREATE VIRTUAL TABLE f USING fts5(body, content='v')");
+    let failure = node.propose(&endless("INSERT INTO f (f) VALUES ('rebuild')")).unwrap_err();
+    assert_eq!(failure.kind, FailureKind::Budget);
+    assert!(node.conn().is_autocommit());
+}

@@ -1,0 +1,157 @@
+//! Exactly once: what sessions promise, over batches and restarts.
+
+use quorate_model::limits::{KEPT_OUTCOME_BYTES_MAX, SESSION_WINDOW};
+
+use super::*;
+use crate::session::{SESSION_IDLE_NANOS, SESSIONS_MAX};
+
+/// A request of a session that inserts a row.
+fn request(session: u64, sequence: u64, floor: u64) -> Proposal {
+    asking(session, sequence, floor, "INSERT INTO t VALUES (random()) RETURNING a")
+}
+
+fn asking(session: u64, sequence: u64, floor: u64, sql: &str) -> Proposal {
+    let origin = Origin { session: SessionId(session), sequence, floor };
+    Proposal::new(Some(origin), vec![Command::Statement(statement(sql, vec![]))])
+}
+
+/// With an empty table and an open session.
+fn node() -> (Node, u64) {
+    let mut node = Node::with(&["CREATE TABLE t (a)"]);
+    let session = open(&mut node);
+    (node, session)
+}
+
+fn open(node: &mut Node) -> u64 {
+    let index = node.next;
+    let reply = node.propose(&Proposal::new(None, vec![Command::OpenSession])).unwrap();
+    assert_eq!(reply.results, [CommandResult::Session(SessionId(index))]);
+    index
+}
+
+fn count(node: &mut Node) -> i64 {
+    node.conn().query_row("SELECT count(*) FROM t", [], |row| row.get(0)).unwrap()
+}
+
+fn kept(node: &Node) -> i64 {
+    node.conn().query_row("SELECT count(*) FROM _quorate_outcomes", [], |row| row.get(0)).unwrap()
+}
+
+fn kind(outcome: Outcome) -> FailureKind {
+    outcome.unwrap_err().kind
+}
+
+#[test]
+fn a_retry_gets_the_same_outcome_and_does_nothing() {
+    let (mut node, session) = node();
+    let first = node.propose(&request(session, 1, 0));
+    let third = node.propose(&request(session, 3, 0));
+    assert!(first.is_ok() && third.is_ok() && first != third);
+    assert_eq!(node.propose(&request(session, 1, 0)), first);
+    node.restart();
+    assert_eq!(node.propose(&request(session, 3, 0)), third);
+    assert!(node.propose(&request(session, 2, 0)).is_ok(), "any order");
+    assert_eq!((count(&mut node), kept(&node)), (3, 3));
+    // Twice in one batch.
+    let next = node.next;
+    let twice = node.apply(&[entry(next, &request(session, 4, 0)), entry(next + 1, &request(session, 4, 0))]);
+    assert_eq!((twice[0].clone(), count(&mut node)), (twice[1].clone(), 4));
+}
+
+#[test]
+fn a_failed_request_fails_again_alike_though_it_left_nothing() {
+    let (mut node, session) = node();
+    node.ok("CREATE TABLE u (a UNIQUE ON CONFLICT ROLLBACK)");
+    for (sequence, sql) in [(1, "SELECT * FROM later"), (2, "INSERT INTO u VALUES (1), (1)")] {
+        let failure = node.propose(&asking(session, sequence, 0, sql)).unwrap_err();
+        node.ok("CREATE TABLE IF NOT EXISTS later (a)");
+        assert_eq!(node.propose(&asking(session, sequence, 0, sql)), Err(failure));
+    }
+}
+
+#[test]
+fn the_floor_gives_up_outcomes_and_bounds_the_window() {
+    let (mut node, session) = node();
+    for sequence in 1..=3 {
+        node.propose(&request(session, sequence, 0)).unwrap();
+    }
+    node.propose(&request(session, 4, 2)).unwrap();
+    assert_eq!(kept(&node), 2);
+    for (sequence, floor) in [(1, 0), (2, 2), (0, 0), (5, 5), (5, 9)] {
+        assert_eq!(kind(node.propose(&request(session, sequence, floor))), FailureKind::OutcomeForgotten);
+    }
+    assert_eq!(kind(node.propose(&request(session, 10 + SESSION_WINDOW, 0))), FailureKind::WindowExceeded);
+    node.propose(&request(session, 9 + SESSION_WINDOW, 0)).unwrap();
+    assert_eq!(kind(node.propose(&request(session, u64::MAX, u64::MAX))), FailureKind::WindowExceeded);
+    assert_eq!((count(&mut node), kept(&node)), (5, 0));
+}
+
+#[test]
+fn an_unknown_or_ended_session_is_never_made_silently() {
+    let (mut node, session) = node();
+    assert_eq!(kind(node.propose(&request(session + 99, 1, 0))), FailureKind::SessionExpired);
+    node.propose(&request(session, 1, 0)).unwrap();
+    node.propose(&Proposal::new(None, vec![Command::CloseSession(SessionId(session))])).unwrap();
+    assert_eq!(kind(node.propose(&request(session, 1, 0))), FailureKind::SessionExpired);
+    assert_eq!((count(&mut node), kept(&node)), (1, 0));
+    // A session is opened and ended with the rest of its entry, or not at all.
+    let index = node.next;
+    let failing = Command::Statement(statement("SELECT * FROM nowhere", vec![]));
+    node.propose(&Proposal::new(None, vec![Command::OpenSession, failing])).unwrap_err();
+    assert_eq!(kind(node.propose(&request(index, 1, 0))), FailureKind::SessionExpired);
+}
+
+#[test]
+fn a_session_may_end_itself() {
+    let (mut node, session) = node();
+    let origin = Some(Origin { session: SessionId(session), sequence: 1, floor: 0 });
+    node.propose(&Proposal::new(origin, vec![Command::CloseSession(SessionId(session))])).unwrap();
+    assert_eq!(kept(&node), 0);
+}
+
+#[test]
+fn a_large_outcome_is_kept_only_as_done() {
+    let (mut node, session) = node();
+    let size = KEPT_OUTCOME_BYTES_MAX;
+    let large = asking(session, 1, 0, &format!("INSERT INTO t VALUES (zeroblob({size})) RETURNING a"));
+    node.propose(&large).unwrap();
+    assert_eq!(kind(node.propose(&large)), FailureKind::OutcomeTooBig);
+    assert_eq!(count(&mut node), 1);
+}
+
+#[test]
+fn an_idle_session_ends_whether_or_not_it_was_cleared_away() {
+    let mut node = Node::with(&["CREATE TABLE t (a)"]);
+    let open = Proposal::new(None, vec![Command::OpenSession]);
+    let start = START + 100 * 3600 * SECOND;
+    // More sessions than are cleared away in one entry.
+    let entries: Vec<_> = (2..10).map(|index| stamped(index, start, &open)).collect();
+    node.apply(&entries);
+    let at = |node: &mut Node, now, session| {
+        let index = node.next;
+        node.apply(&[stamped(index, now, &request(session, index, 0))]).remove(0)
+    };
+    at(&mut node, start + SESSION_IDLE_NANOS, 9).unwrap();
+    for session in [8, 2] {
+        assert_eq!(kind(at(&mut node, start + SESSION_IDLE_NANOS + 1, session)), FailureKind::SessionExpired);
+    }
+    at(&mut node, start + 2 * SESSION_IDLE_NANOS, 9).unwrap();
+    let left = node.conn().query_row("SELECT count(*) FROM _quorate_sessions", [], |row| row.get::<_, i64>(0));
+    assert!(left.unwrap() < 4);
+}
+
+#[test]
+fn sessions_are_bounded_and_the_longest_idle_gives_way() {
+    let mut node = Node::with(&["CREATE TABLE t (a)"]);
+    let open = Proposal::new(None, vec![Command::OpenSession]);
+    let end = 2 + SESSIONS_MAX as u64;
+    let entries: Vec<_> = (2..end).map(|index| stamped(index, START + index, &open)).collect();
+    for batch in entries.chunks(4096) {
+        node.apply(batch);
+    }
+    let at_end = |index, proposal: &Proposal| stamped(index, START + end, proposal);
+    let requests = [request(2, 1, 0), open, request(2, 2, 0), request(3, 1, 0)];
+    let entries: Vec<_> = (end..).zip(&requests).map(|(index, proposal)| at_end(index, proposal)).collect();
+    let outcomes = node.apply(&entries);
+    assert_eq!(outcomes.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, true, true, false]);
+}

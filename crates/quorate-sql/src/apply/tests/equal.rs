@@ -1,0 +1,184 @@
+//! The rule of apply: wherever batches end, whenever nodes restart, all is as in plain SQLite with one transaction an
+//! entry, under the same stamps and seeds.
+
+use proptest::prelude::*;
+
+use super::reference::{Plain, seen};
+use super::*;
+
+const SETUP: &[&str] = &[
+    "CREATE TABLE t (id INTEGER PRIMARY KEY, a UNIQUE, at DEFAULT CURRENT_TIMESTAMP, r DEFAULT (random()),
+        b DEFAULT (randomblob(8)), CHECK (a < 90 OR random() > 0))",
+    "CREATE TABLE log (what, at, r)",
+    "CREATE TRIGGER t_insert AFTER INSERT ON t BEGIN
+        INSERT INTO log VALUES (changes(), datetime('now'), random()); END",
+    "CREATE TRIGGER t_delete AFTER DELETE ON t WHEN OLD.a > 5 BEGIN
+        INSERT INTO log VALUES (last_insert_rowid(), CURRENT_TIME, hex(randomblob(3))); END",
+    "CREATE TABLE parent (id INTEGER PRIMARY KEY)",
+    "CREATE TABLE child (p REFERENCES parent (id) DEFERRABLE INITIALLY DEFERRED)",
+    "CREATE TABLE once (a UNIQUE ON CONFLICT ROLLBACK)",
+    "CREATE TRIGGER guard BEFORE INSERT ON once WHEN NEW.a = 3 BEGIN SELECT RAISE(ROLLBACK, 'three'); END",
+    "CREATE TABLE s (id INTEGER PRIMARY KEY AUTOINCREMENT, a)",
+    "CREATE VIRTUAL TABLE f USING fts5(body)",
+    "CREATE TABLE implicit (a)",
+    "CREATE INDEX implicit_a ON implicit (a)",
+];
+
+/// Statements with one parameter, a small number. Failures of many kinds are wanted.
+const STATEMENTS: &[&str] = &[
+    "INSERT INTO t (a) VALUES (?1) RETURNING id, at, r, hex(b)",
+    "INSERT INTO t (a) SELECT ?1 + i.value FROM json_each('[0, 20, 40]') i",
+    "INSERT OR ROLLBACK INTO t (a) VALUES (?1)",
+    "INSERT OR FAIL INTO t (a) VALUES (?1 + 30), (?1)",
+    "INSERT OR IGNORE INTO t (a) VALUES (?1), (?1 + 1)",
+    "REPLACE INTO t (a, at) VALUES (?1, datetime('now', '-1 day'))",
+    "UPDATE t SET r = random(), at = strftime('%f', 'now') WHERE a > ?1",
+    "UPDATE OR ROLLBACK t SET a = a + 1 WHERE a >= ?1",
+    "DELETE FROM t WHERE a = ?1 OR a > 60 RETURNING id",
+    "INSERT INTO child VALUES (?1)",
+    "DELETE FROM child WHERE p = ?1",
+    "INSERT INTO parent VALUES (?1)",
+    "DELETE FROM parent WHERE id = ?1",
+    "INSERT INTO once VALUES (?1)",
+    "INSERT INTO s (a) VALUES (?1), (random())",
+    "DELETE FROM s WHERE a = ?1",
+    "INSERT INTO f SELECT 'word' || ?1 || ' and ' || hex(randomblob(2))",
+    "DELETE FROM f WHERE rowid = ?1",
+    "UPDATE f SET body = 'word' || ?1 WHERE rowid % 3 = 1",
+    "SELECT rowid, body FROM f WHERE f MATCH 'word' || ?1",
+    "INSERT INTO f (f) SELECT 'optimize' WHERE ?1 > 0",
+    "INSERT INTO implicit SELECT ?1 % 3 UNION ALL SELECT random() % 4",
+    "DELETE FROM implicit WHERE a = ?1",
+    "SELECT changes(), last_insert_rowid(), random(), CURRENT_TIMESTAMP, julianday('now'), ?1",
+    "SELECT a, count(*) FROM implicit GROUP BY a HAVING a > ?1",
+    "INSERT INTO nowhere VALUES (?1)",
+    "SELECT ?1 FROM t ORDER BY random() LIMIT 2",
+];
+
+/// Statements without one.
+const CHANGES: &[&str] = &[
+    "CREATE TABLE IF NOT EXISTS extra AS SELECT random() AS r, datetime('now') AS at",
+    "DROP TABLE extra",
+    "ALTER TABLE extra ADD COLUMN more DEFAULT 7",
+    "CREATE INDEX log_at ON log (at)",
+    "DROP INDEX log_at",
+    "ANALYZE implicit",
+    "UPDATE sqlite_sequence SET seq = 9223372036854775807",
+    "DELETE FROM sqlite_sequence",
+    "this is not sql",
+];
+
+fn a_statement() -> impl Strategy<Value = Statement> {
+    let usual = (prop::sample::select(STATEMENTS), 0..8_i64).prop_map(|(sql, n)| statement(sql, vec![n.into()]));
+    let rare = prop::sample::select(CHANGES).prop_map(|sql| statement(sql, vec![]));
+    prop_oneof![9 => usual, 1 => rare]
+}
+
+fn a_program() -> impl Strategy<Value = Vec<Vec<Statement>>> {
+    prop::collection::vec(prop::collection::vec(a_statement(), 1..4), 1..60)
+}
+
+/// Where batches end, and after which the node restarts.
+fn a_split() -> impl Strategy<Value = Vec<(usize, bool)>> {
+    prop::collection::vec((1..20_usize, prop::bool::weighted(0.15)), 1..12)
+}
+
+/// Applies entries in such batches; the last size goes on to the end.
+fn apply_split(node: &mut Node, mut entries: &[Entry], split: &[(usize, bool)]) -> Vec<Outcome> {
+    let mut outcomes = Vec::new();
+    for (size, restart) in split.iter().cycle() {
+        let (batch, rest) = entries.split_at(entries.len().min(*size));
+        outcomes.extend(node.apply(batch));
+        if *restart {
+            node.restart();
+        }
+        entries = rest;
+        if rest.is_empty() {
+            break;
+        }
+    }
+    outcomes
+}
+
+fn entries(program: &[Vec<Statement>], origin: impl Fn(usize) -> Option<Origin>) -> Vec<Entry> {
+    let first = SETUP.len() as u64 + 1;
+    let proposal = |(number, statements): (usize, &Vec<Statement>)| {
+        Proposal::new(origin(number), statements.iter().cloned().map(Command::Statement).collect())
+    };
+    (first..).zip(program.iter().enumerate().map(proposal)).map(|(index, proposal)| entry(index, &proposal)).collect()
+}
+
+fn stamp_of(entry: &Entry) -> Stamp {
+    let Payload::Proposal(stamp, _) = &entry.payload else { panic!("{entry:?}") };
+    *stamp
+}
+
+/// Writes what a connection says that a plan would say.
+fn database_hashes(conn: &rusqlite::Connection) -> Vec<(String, u128)> {
+    let mut hashes = logical_hash::by_table(conn).unwrap();
+    hashes.retain(|(name, _)| !name.starts_with("_quorate_"));
+    hashes
+}
+
+fn cases(default: u32) -> ProptestConfig {
+    ProptestConfig {
+        cases: std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(default),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(24))]
+
+    #[test]
+    fn batches_do_as_plain_sqlite_does(program in a_program(), split in a_split()) {
+        let mut node = Node::with(SETUP);
+        let plain = Plain::new();
+        let setup = |sql: &&str| plain.run(Stamp { now: START, seed: 0 }, &[statement(sql, vec![])]);
+        prop_assert!(SETUP.iter().map(setup).all(|seen| seen.is_ok()));
+        let entries = entries(&program, |_| None);
+        let outcomes = apply_split(&mut node, &entries, &split);
+        for ((entry, statements), outcome) in entries.iter().zip(&program).zip(&outcomes) {
+            let expected = plain.run(stamp_of(entry), statements);
+            prop_assert_eq!(seen(outcome), expected, "{:?}: {:?}", statements, outcome);
+        }
+        prop_assert_eq!(database_hashes(node.conn()), database_hashes(&plain.connect()));
+    }
+
+    #[test]
+    fn nothing_depends_on_where_batches_end(
+        program in a_program(),
+        splits in prop::collection::vec(a_split(), 2),
+        origins in prop::collection::vec((0..4_u64, 1..30_u64, 0..12_u64), 60),
+    ) {
+        // Requests of three sessions, one of them unknown; sequences repeat, and floors rise.
+        let first = SETUP.len() as u64 + 1;
+        let opened = first + program.len() as u64;
+        let origin = |number: usize| {
+            let (session, sequence, floor) = origins[number];
+            (session > 0).then_some(Origin { session: SessionId(opened + session), sequence, floor })
+        };
+        let open = Proposal::new(None, vec![Command::OpenSession, Command::OpenSession]);
+        let vacuum = Proposal::new(origin(0), vec![Command::Vacuum]);
+        let mut all = entries(&program, |_| None);
+        let mut next = opened;
+        let mut push = |proposal: &Proposal, all: &mut Vec<Entry>| {
+            all.push(entry(next, proposal));
+            next += 1;
+        };
+        [&open, &open, &open, &vacuum].map(|proposal| push(proposal, &mut all));
+        for (number, statements) in program.iter().enumerate() {
+            let commands = statements.iter().cloned().map(Command::Statement).collect();
+            push(&Proposal::new(origin(number), commands), &mut all);
+        }
+        let run = |split: &[(usize, bool)]| {
+            let mut node = Node::with(SETUP);
+            (apply_split(&mut node, &all, split), node.hashes(), database_hashes(node.conn()))
+        };
+        let singly = run(&[(1, false)]);
+        for split in &splits {
+            prop_assert_eq!(run(split), singly.clone());
+        }
+    }
+}

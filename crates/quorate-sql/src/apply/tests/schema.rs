@@ -1,0 +1,109 @@
+//! What is remembered of the schema never shows: a live connection behaves as one that was just opened.
+
+use super::*;
+
+const PLAN: &str = "SELECT id FROM e WHERE a = 1 AND b > 5 LIMIT 1";
+
+/// Rows such that statistics change the order in which a query finds them.
+fn node() -> Node {
+    Node::with(&[
+        "CREATE TABLE e (id INTEGER PRIMARY KEY, a, b)",
+        "CREATE INDEX ea ON e (a)",
+        "CREATE INDEX eb ON e (b)",
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 500)
+         INSERT INTO e (a, b) SELECT 1, 1000 - i FROM n",
+    ])
+}
+
+fn plan(node: &Node) -> String {
+    let read = |row: &rusqlite::Row<'_>| row.get::<_, String>(3);
+    node.conn().query_row(&format!("EXPLAIN QUERY PLAN {PLAN}"), [], read).unwrap()
+}
+
+/// The plan of the live connection, after the same question was asked of one that was just opened.
+fn plan_live_and_fresh(node: &mut Node) -> String {
+    let (live, found) = (plan(node), node.ok(PLAN));
+    node.restart();
+    assert_eq!((plan(node), node.ok(PLAN)), (live.clone(), found));
+    live
+}
+
+#[test]
+fn plans_are_those_of_a_fresh_connection() {
+    let mut node = node();
+    let without = plan_live_and_fresh(&mut node);
+    node.ok(PLAN);
+    node.ok("ANALYZE");
+    let with = plan_live_and_fresh(&mut node);
+    assert_ne!(with, without, "the test needs statistics that matter");
+    // Rolled back with its entry, and with its batch.
+    node.ok("DELETE FROM sqlite_stat1");
+    assert_eq!(plan_live_and_fresh(&mut node), without);
+    node.run(["ANALYZE", PLAN, "SELECT * FROM nowhere"].map(|sql| statement(sql, vec![])).into()).unwrap_err();
+    assert_eq!(plan_live_and_fresh(&mut node), without);
+    node.ok("CREATE TABLE r (a UNIQUE ON CONFLICT ROLLBACK)");
+    let statements = ["ANALYZE", "INSERT INTO r VALUES (1), (1)"];
+    node.run(statements.map(|sql| statement(sql, vec![])).into()).unwrap_err();
+    assert_eq!(plan_live_and_fresh(&mut node), without);
+    node.ok("ANALYZE");
+    assert_eq!(plan_live_and_fresh(&mut node), with);
+    for sql in ["UPDATE sqlite_stat1 SET stat = '1 1'", "INSERT INTO sqlite_stat1 VALUES ('e', 'ea', '1 1')"] {
+        assert_eq!(node.fails(sql).kind, FailureKind::Refused);
+    }
+}
+
+#[test]
+fn statistics_leave_out_what_differs_between_nodes() {
+    let mut node = node();
+    node.ok("CREATE VIRTUAL TABLE f USING fts5(body)");
+    node.ok("INSERT INTO f VALUES ('one')");
+    node.propose(&Proposal::new(None, vec![Command::OpenSession])).unwrap();
+    node.ok("ANALYZE");
+    let rows = node.ok("SELECT DISTINCT tbl FROM sqlite_stat1").rows;
+    assert_eq!(rows, [[Value::from("e")]]);
+}
+
+#[test]
+fn a_statement_sees_what_those_before_it_in_the_entry_made() {
+    let mut node = Node::new();
+    let statements = [
+        "CREATE TABLE t (a)",
+        "INSERT INTO t VALUES (1)",
+        "ALTER TABLE t ADD COLUMN b DEFAULT 2",
+        "CREATE VIRTUAL TABLE f USING fts5(body)",
+        "INSERT INTO f VALUES ('one')",
+        "SELECT b, (SELECT count(*) FROM f WHERE f MATCH 'one') FROM t",
+    ];
+    let reply = node.run(statements.map(|sql| statement(sql, vec![])).into()).unwrap();
+    let Some(CommandResult::Statement(last)) = reply.results.last() else { panic!("{reply:?}") };
+    assert_eq!(last.rows, [[Value::Integer(2), Value::Integer(1)]]);
+    let inside = ["DROP TABLE f", "CREATE VIRTUAL TABLE g USING fts5(body)", "SELECT * FROM g_data"];
+    assert_eq!(node.run(inside.map(|sql| statement(sql, vec![])).into()).unwrap_err().kind, FailureKind::Refused);
+}
+
+#[test]
+fn schema_changes_of_every_kind_work() {
+    let mut node = node();
+    for sql in [
+        "CREATE VIEW v AS SELECT a FROM e",
+        "CREATE TRIGGER g AFTER DELETE ON e BEGIN SELECT 1; END",
+        "CREATE TABLE s (id INTEGER PRIMARY KEY AUTOINCREMENT, e REFERENCES e (id))",
+        "CREATE TABLE c AS SELECT a, b FROM e",
+        "CREATE VIRTUAL TABLE r USING rtree(id, x0, x1)",
+        "INSERT INTO r VALUES (1, 0.5, 2)",
+        "ANALYZE e",
+        "REINDEX",
+        "ALTER TABLE e RENAME TO e2",
+        "ALTER TABLE e2 RENAME COLUMN a TO z",
+        "ALTER TABLE e2 DROP COLUMN b",
+        "DROP INDEX ea",
+    ] {
+        let outcome = node.sql(sql);
+        // An index stands on the column that is dropped.
+        assert_eq!(outcome.is_err(), sql.contains("DROP COLUMN"), "{sql}: {outcome:?}");
+    }
+    for sql in ["DROP TABLE r", "DROP TABLE s", "DROP VIEW v", "DROP TRIGGER g", "DROP TABLE e2", "DROP TABLE c"] {
+        node.ok(sql);
+    }
+    assert_eq!(node.value("SELECT count(*) FROM sqlite_schema WHERE name NOT LIKE '!_quorate%' ESCAPE '!' AND name NOT LIKE 'sqlite!_%' ESCAPE '!'"), Value::Integer(0));
+}

@@ -1,0 +1,178 @@
+//! A hash of what a database says, not of its pages: equal on all nodes that have applied the same entries.
+//!
+//! Tables are taken by name, rows by rowid or primary key, columns in their order. Tables inside virtual tables are left
+//! out: what they hold depends on where transactions ended. The store's own tables have a hash of their own.
+
+use rusqlite::Connection;
+use rusqlite::types::ValueRef;
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::authorizer::rules::is_reserved;
+use crate::schema_check::{Schema, quoted};
+
+const TABLES: &str = "SELECT name, wr, type FROM pragma_table_list
+    WHERE schema = 'main' AND type IN ('table', 'virtual') ORDER BY name";
+const SCHEMA: &str = "SELECT tbl_name, type, name, sql FROM sqlite_schema ORDER BY type, name";
+const SEQUENCES: &str = "SELECT name, seq FROM sqlite_sequence ORDER BY name, seq";
+const STATISTICS: &str = "SELECT tbl, idx, stat FROM sqlite_stat1 ORDER BY tbl, idx, stat";
+
+/// What the hash of a table is called in [`by_table`] for the schema itself.
+const SCHEMA_NAME: &str = "sqlite_schema";
+
+/// The hash of all that users can see: schema, rows, sequences, statistics.
+///
+/// Reads everything, so its time grows with the database; run it in a read transaction for one moment's answer.
+pub fn user(conn: &Connection) -> rusqlite::Result<u128> {
+    Ok(combined(by_table(conn)?.into_iter().filter(|(name, _)| !is_reserved(name))))
+}
+
+/// The hash of the store's own tables but the applied row: sessions and what is kept for them. Texts of kept failures are
+/// part of it, and these may differ between versions of SQLite.
+pub fn reserved(conn: &Connection) -> rusqlite::Result<u128> {
+    let own = |name: &str| is_reserved(name) && name != "_quorate_applied";
+    Ok(combined(by_table(conn)?.into_iter().filter(|(name, _)| own(name))))
+}
+
+/// The hash of each table, by name: to say where two databases differ.
+pub fn by_table(conn: &Connection) -> rusqlite::Result<Vec<(String, u128)>> {
+    let shadows = Schema::read(conn)?.shadows;
+    let hidden = |name: &str| shadows.contains(&name.to_ascii_lowercase());
+    let mut statement = conn.prepare(TABLES)?;
+    let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+    let tables: Vec<(String, bool, String)> = statement.query_map([], read)?.collect::<Result<_, _>>()?;
+    let mut hashes = Vec::with_capacity(tables.len());
+    for (name, without_rowid, kind) in tables {
+        let hash = match name.as_str() {
+            SCHEMA_NAME => rows(conn, SCHEMA, |table| hidden(table) || is_reserved(table))?,
+            "sqlite_sequence" => rows(conn, SEQUENCES, |_| false)?,
+            "sqlite_stat1" => rows(conn, STATISTICS, |table| hidden(table) || is_reserved(table))?,
+            _ => rows(conn, &query(conn, &name, without_rowid, kind == "virtual")?, |_| false)?,
+        };
+        hashes.push((name, hash));
+    }
+    Ok(hashes)
+}
+
+/// The query that gives a table's rows in their order.
+fn query(conn: &Connection, table: &str, without_rowid: bool, is_virtual: bool) -> rusqlite::Result<String> {
+    let name = quoted(table);
+    if without_rowid {
+        return Ok(format!("SELECT * FROM {name} NOT INDEXED"));
+    }
+    let columns = conn
+        .prepare("SELECT name FROM pragma_table_xinfo(?1)")?
+        .query_map([table], |row| row.get(0))?
+        .collect::<rusqlite::Result<Vec<String>>>()?;
+    let free = |alias: &&str| !columns.iter().any(|column| column.eq_ignore_ascii_case(alias));
+    let hint = if is_virtual { "" } else { "NOT INDEXED" };
+    Ok(match ["rowid", "oid", "_rowid_"].iter().find(|alias| free(alias)) {
+        Some(alias) => format!("SELECT {alias}, * FROM {name} {hint} ORDER BY {alias}"),
+        // All names of the rowid are taken; a scan is in its order all the same.
+        None => format!("SELECT * FROM {name} {hint}"),
+    })
+}
+
+/// The hash of a query's rows, without those whose first column `skip` recognises.
+///
+/// A virtual table whose content was taken away can't be read; the code of the error stands for its rows.
+fn rows(conn: &Connection, sql: &str, skip: impl Fn(&str) -> bool) -> rusqlite::Result<u128> {
+    let mut hash = Xxh3::new();
+    let mut statement = conn.prepare(sql)?;
+    let columns = statement.column_count();
+    let mut rows = statement.query([])?;
+    loop {
+        let row = match rows.next() {
+            Ok(Some(row)) => row,
+            Ok(None) => break,
+            Err(error) => match error.sqlite_error() {
+                Some(code) if code.extended_code == rusqlite::ffi::SQLITE_CORRUPT_VTAB => {
+                    hash.update(&code.extended_code.to_le_bytes());
+                    break;
+                }
+                _ => return Err(error),
+            },
+        };
+        if matches!(row.get_ref(0)?, ValueRef::Text(text) if std::str::from_utf8(text).is_ok_and(&skip)) {
+            continue;
+        }
+        hash.update(&[0]);
+        for column in 0..columns {
+            value(&mut hash, row.get_ref(column)?);
+        }
+    }
+    Ok(hash.digest128())
+}
+
+fn value(hash: &mut Xxh3, value: ValueRef<'_>) {
+    let mut sized = |class: u8, bytes: &[u8]| {
+        hash.update(&[class]);
+        hash.update(&(bytes.len() as u64).to_le_bytes());
+        hash.update(bytes);
+    };
+    match value {
+        ValueRef::Null => sized(1, &[]),
+        ValueRef::Integer(value) => sized(2, &value.to_le_bytes()),
+        ValueRef::Real(value) => sized(3, &value.to_bits().to_le_bytes()),
+        ValueRef::Text(text) => sized(4, text),
+        ValueRef::Blob(bytes) => sized(5, bytes),
+    }
+}
+
+fn combined(tables: impl Iterator<Item = (String, u128)>) -> u128 {
+    let mut hash = Xxh3::new();
+    for (name, rows) in tables {
+        value(&mut hash, ValueRef::Text(name.as_bytes()));
+        hash.update(&rows.to_le_bytes());
+    }
+    hash.digest128()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    fn database(sql: &[&str]) -> Connection {
+        let conn = Connection::open_in_memory().unwrap();
+        sql.iter().for_each(|sql| conn.execute_batch(sql).unwrap());
+        conn
+    }
+
+    const SETUP: &str =
+        "CREATE TABLE t (id INTEGER PRIMARY KEY AUTOINCREMENT, a); CREATE TABLE w (k PRIMARY KEY, v) WITHOUT ROWID;
+        CREATE TABLE odd (rowid, oid, _rowid_); CREATE VIRTUAL TABLE f USING fts5(body);
+        CREATE TABLE _quorate_sessions (a);";
+
+    fn of(sql: &str) -> u128 {
+        user(&database(&[SETUP, sql])).unwrap()
+    }
+
+    #[test]
+    fn rows_schema_and_sequences_count_and_the_way_to_them_does_not() {
+        let rows = "INSERT INTO t VALUES (1, 'x'), (2, 1.5); INSERT INTO w VALUES ('b', 1), ('a', 2)";
+        let other =
+            "INSERT INTO w VALUES ('a', 2); INSERT INTO t VALUES (2, 1.5), (3, 0); INSERT INTO w VALUES ('b', 1);
+            DELETE FROM t WHERE id = 3; INSERT INTO t VALUES (1, 'x'); UPDATE sqlite_sequence SET seq = 2";
+        assert_eq!(of(rows), of(other));
+        for different in [
+            "UPDATE t SET a = 'y' WHERE id = 1",
+            "UPDATE t SET a = 1 WHERE id = 2",
+            "UPDATE sqlite_sequence SET seq = 9",
+            "CREATE INDEX i ON t (a)",
+            "INSERT INTO odd VALUES (NULL, NULL, NULL)",
+            "INSERT INTO f VALUES ('word')",
+        ] {
+            assert_ne!(of(&format!("{rows}; {different}")), of(rows), "{different}");
+        }
+    }
+
+    #[test]
+    fn shadow_tables_and_the_stores_own_do_not_count() {
+        let rows = "INSERT INTO f VALUES ('one'), ('two')";
+        let optimized =
+            format!("{rows}; INSERT INTO f (f) VALUES ('optimize'); INSERT INTO _quorate_sessions VALUES (1)");
+        assert_eq!(of(rows), of(&optimized));
+        assert_ne!(reserved(&database(&[SETUP, rows])).unwrap(), reserved(&database(&[SETUP, &optimized])).unwrap());
+    }
+}

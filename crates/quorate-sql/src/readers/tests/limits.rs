@@ -1,0 +1,130 @@
+//! Limits hold to the row, the byte and the millisecond, and what they stop leaves the readers usable.
+
+use std::thread;
+use std::time::Instant as Clock;
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn one_reader() -> ReaderOptions {
+    ReaderOptions { readers: 1, wait: Duration::from_millis(50), ..ReaderOptions::default() }
+}
+
+#[test]
+fn rows_are_limited_exactly() {
+    let fixture = fixture();
+    let limited = |rows| fixture.try_query("SELECT id FROM t", &ReadLimits { rows, ..ReadLimits::default() });
+    assert_eq!(limited(10).unwrap().len(), 10);
+    assert_eq!(limited(9), Err(ReadError::TooManyRows(9)));
+    assert_eq!(limited(0), Err(ReadError::TooManyRows(0)));
+    let none = fixture.try_query("SELECT id FROM t WHERE 0", &ReadLimits { rows: 0, ..ReadLimits::default() });
+    assert!(none.unwrap().is_empty());
+    fixture.assert_usable();
+}
+
+#[test]
+fn bytes_are_limited_exactly() {
+    let fixture = fixture();
+    proptest!(ProptestConfig::with_cases(32), |(text in ".{0,40}", blob: Vec<u8>, number: i64)| {
+        let bytes = text.len() + blob.len() + 8 + 8;
+        let query = Statement {
+            params: vec![text.into(), blob.into(), number.into(), Value::Null],
+            ..statement("SELECT ?, ?, ?, ?")
+        };
+        let limited = |bytes| fixture.readers.query_blocking(&query, &ReadLimits { bytes, ..ReadLimits::default() });
+        let rows = limited(bytes).unwrap();
+        prop_assert_eq!(rows.into_values().iter().map(value_bytes).sum::<usize>(), bytes);
+        prop_assert_eq!(limited(bytes - 1), Err(ReadError::TooManyBytes(bytes - 1)));
+    });
+    fixture.assert_usable();
+}
+
+#[test]
+fn a_query_that_runs_too_long_is_ended() {
+    let fixture = fixture_with(one_reader());
+    for timeout in [0, 1, 30].map(Duration::from_millis) {
+        let start = Clock::now();
+        let limits = ReadLimits { timeout, ..ReadLimits::default() };
+        assert_eq!(fixture.try_query(ENDLESS, &limits), Err(ReadError::Timeout(timeout)));
+        assert!(start.elapsed() >= timeout && start.elapsed() < PATIENCE);
+        fixture.assert_usable();
+    }
+}
+
+#[test]
+fn a_transaction_that_lasts_too_long_is_ended() {
+    let options = ReaderOptions { transaction: Duration::from_millis(20), ..one_reader() };
+    let fixture = fixture_with(options);
+    assert_eq!(fixture.try_query(ENDLESS, &ReadLimits::default()), Err(ReadError::SnapshotTooOld));
+    fixture.assert_usable();
+}
+
+#[test]
+fn a_query_is_cancelled_before_and_while_it_runs() {
+    let fixture = fixture_with(one_reader());
+    let cancel = Cancel::new();
+    let limits = ReadLimits { cancel: Some(cancel.clone()), timeout: PATIENCE, ..ReadLimits::default() };
+    let readers = fixture.readers.clone();
+    let running = thread::spawn({
+        let limits = limits.clone();
+        move || readers.query_blocking(&statement(ENDLESS), &limits)
+    });
+    while fixture.readers.pool().permits.available_permits() > 0 {
+        thread::yield_now();
+    }
+    cancel.cancel();
+    assert_eq!(running.join().unwrap(), Err(ReadError::Cancelled));
+    assert_eq!(fixture.try_query("SELECT 1", &limits), Err(ReadError::Cancelled));
+    fixture.assert_usable();
+}
+
+#[test]
+fn a_first_try_ends_soon_and_is_done_again_elsewhere() {
+    let fixture = fixture_with(one_reader());
+    fixture.assert_usable();
+    let limits = ReadLimits { timeout: Duration::from_millis(100), ..ReadLimits::default() };
+    assert_eq!(fixture.readers.try_query_inline(&statement(ENDLESS), &limits), None);
+    fixture.assert_usable();
+    let sum = "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < 100000) SELECT sum(i) FROM n";
+    assert_eq!(fixture.readers.try_query_inline(&statement(sum), &ReadLimits::default()), None);
+    assert_eq!(fixture.one::<i64>(sum), 5_000_050_000);
+    let short = fixture.readers.try_query_inline(&statement("SELECT count(*) FROM t"), &ReadLimits::default());
+    assert_eq!(short.unwrap().unwrap().one::<i64>(), Ok(10));
+}
+
+#[tokio::test]
+async fn a_caller_that_goes_away_ends_its_query() {
+    let fixture = fixture_with(ReaderOptions { wait: PATIENCE, transaction: PATIENCE, ..one_reader() });
+    let env = Env::real();
+    let limits = ReadLimits { timeout: PATIENCE, ..ReadLimits::default() };
+    let (endless, one) = (statement(ENDLESS), statement("SELECT 1"));
+    let start = Clock::now();
+    let query = fixture.readers.query(&env, &endless, &limits);
+    assert!(quorate_env::timeout(Duration::from_millis(20), query).await.is_err());
+    assert_eq!(fixture.readers.query(&env, &one, &limits).await.unwrap().one::<i64>(), Ok(1));
+    assert!(start.elapsed() < PATIENCE / 2);
+}
+
+#[tokio::test]
+async fn waiting_for_a_reader_is_bounded() {
+    let fixture = fixture_with(one_reader());
+    let env = Env::real();
+    let held = fixture.readers.snapshot(&env).await.unwrap();
+    let (one, limits) = (statement("SELECT 1"), ReadLimits::default());
+    assert_eq!(fixture.readers.query(&env, &one, &limits).await, Err(ReadError::Busy));
+    assert_eq!(fixture.readers.query_blocking(&one, &limits), Err(ReadError::Busy));
+    assert!(ReadError::Busy.is_retryable());
+    drop(held);
+    assert!(fixture.readers.query(&env, &one, &limits).await.is_ok());
+}
+
+#[test]
+fn who_waits_gets_the_reader_that_is_given_back() {
+    let fixture = fixture_with(ReaderOptions { wait: PATIENCE, ..one_reader() });
+    let held = fixture.readers.snapshot_blocking().unwrap();
+    let readers = fixture.readers.clone();
+    let waiting = thread::spawn(move || readers.query_blocking(&statement("SELECT 1"), &ReadLimits::default()));
+    drop(held);
+    assert!(waiting.join().unwrap().is_ok());
+}

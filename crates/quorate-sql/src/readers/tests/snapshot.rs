@@ -1,0 +1,141 @@
+//! A snapshot shows one state for as long as it may.
+
+use std::time::Instant as Clock;
+
+use super::*;
+
+fn name(snapshot: &Snapshot) -> String {
+    let query = statement("SELECT name FROM t WHERE id = 1");
+    snapshot.query_blocking(&query, &ReadLimits::default()).unwrap().one().unwrap()
+}
+
+#[test]
+fn a_snapshot_shows_one_state_and_knows_its_index() {
+    let fixture = fixture();
+    let before = fixture.readers.snapshot_blocking().unwrap();
+    fixture.writer.execute_batch("UPDATE t SET name = 'new'").unwrap();
+    set_applied(&fixture.writer, 2);
+    let after = fixture.readers.snapshot_blocking().unwrap();
+    for _ in 0..3 {
+        assert_eq!((name(&before).as_str(), before.applied_index()), ("name 1", 1));
+        assert_eq!((name(&after).as_str(), after.applied_index()), ("new", 2));
+    }
+    assert_eq!(fixture.one::<String>("SELECT name FROM t WHERE id = 1"), "new");
+    drop((before, after));
+    fixture.assert_usable();
+}
+
+/// An index beyond what a signed number holds comes back as it was written.
+#[test]
+fn the_index_has_all_its_bits() {
+    let fixture = fixture();
+    set_applied(&fixture.writer, u64::MAX - 1);
+    assert_eq!(fixture.readers.snapshot_blocking().unwrap().applied_index(), u64::MAX - 1);
+}
+
+#[test]
+fn an_interrupted_query_leaves_the_snapshot_as_it_was() {
+    let fixture = fixture();
+    let snapshot = fixture.readers.snapshot_blocking().unwrap();
+    fixture.writer.execute_batch("UPDATE t SET name = 'new'").unwrap();
+    let limits = ReadLimits { timeout: Duration::from_millis(5), ..ReadLimits::default() };
+    assert_eq!(snapshot.try_query_inline(&statement(ENDLESS), &limits), None);
+    let timeout = Err(ReadError::Timeout(limits.timeout));
+    assert_eq!(snapshot.query_blocking(&statement(ENDLESS), &limits), timeout);
+    assert_eq!(name(&snapshot), "name 1");
+}
+
+#[tokio::test]
+async fn long_and_short_queries_of_tasks_share_a_snapshot() {
+    let fixture = fixture();
+    let env = Env::real();
+    let snapshot = fixture.readers.snapshot(&env).await.unwrap();
+    let long =
+        "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < 300000) SELECT max(i) FROM n";
+    let (long, short, limits) = (statement(long), statement("SELECT count(*) FROM t"), ReadLimits::default());
+    let both = async { tokio::join!(snapshot.query(&env, &long, &limits), snapshot.query(&env, &short, &limits)) };
+    let (long, short) = both.await;
+    assert_eq!((long.unwrap().one(), short.unwrap().one()), (Ok(300_000_i64), Ok(10_i64)));
+}
+
+#[test]
+fn an_idle_snapshot_is_ended_at_its_age() {
+    let options = ReaderOptions { readers: 1, transaction: Duration::from_millis(20), ..ReaderOptions::default() };
+    let fixture = fixture_with(options);
+    let snapshot = fixture.readers.snapshot_blocking().unwrap();
+    assert_eq!(name(&snapshot), "name 1");
+    let start = Clock::now();
+    while fixture.readers.expire() == 0 {
+        assert!(start.elapsed() < PATIENCE);
+        std::thread::yield_now();
+    }
+    // The reader is free although the snapshot still exists.
+    fixture.assert_usable();
+    let again = snapshot.query_blocking(&statement("SELECT 1"), &ReadLimits::default());
+    assert_eq!(again, Err(ReadError::SnapshotTooOld));
+    assert!(ReadError::SnapshotTooOld.is_retryable());
+}
+
+#[test]
+fn a_snapshot_that_nobody_ends_still_fails_at_its_age() {
+    let options = ReaderOptions { transaction: Duration::from_millis(20), ..ReaderOptions::default() };
+    let fixture = fixture_with(options);
+    let snapshot = fixture.readers.snapshot_blocking().unwrap();
+    let start = Clock::now();
+    let error = loop {
+        if let Err(error) = snapshot.query_blocking(&statement("SELECT 1"), &ReadLimits::default()) {
+            break error;
+        }
+        assert!(start.elapsed() < PATIENCE);
+    };
+    assert_eq!(error, ReadError::SnapshotTooOld);
+    fixture.assert_usable();
+}
+
+#[test]
+fn older_transactions_can_be_ended_and_younger_ones_stay() {
+    let fixture = fixture();
+    let old = fixture.readers.snapshot_blocking().unwrap();
+    let between = quorate_env::Instant::now();
+    let young = fixture.readers.snapshot_blocking().unwrap();
+    assert_eq!(fixture.readers.end_begun_before(between), 1);
+    assert_eq!(name(&young), "name 1");
+    let gone = old.query_blocking(&statement("SELECT 1"), &ReadLimits::default());
+    assert_eq!(gone, Err(ReadError::SnapshotTooOld));
+}
+
+#[test]
+fn a_running_query_of_an_old_transaction_is_ended() {
+    let fixture = fixture_with(ReaderOptions { transaction: PATIENCE, ..ReaderOptions::default() });
+    let readers = fixture.readers.clone();
+    let limits = ReadLimits { timeout: PATIENCE, ..ReadLimits::default() };
+    let running = std::thread::spawn(move || readers.query_blocking(&statement(ENDLESS), &limits));
+    let start = Clock::now();
+    while fixture.readers.end_begun_before(quorate_env::Instant::now()) == 0 {
+        assert!(start.elapsed() < PATIENCE);
+        std::thread::yield_now();
+    }
+    assert_eq!(running.join().unwrap(), Err(ReadError::SnapshotTooOld));
+    assert!(start.elapsed() < PATIENCE);
+    fixture.assert_usable();
+}
+
+/// What a snapshot holds keeps a checkpoint from completing; without it nothing does.
+#[test]
+fn nothing_stays_open_behind_a_query() {
+    let fixture = fixture();
+    let complete = |fixture: &Fixture| {
+        fixture.writer.execute_batch("UPDATE t SET name = name || '!'").unwrap();
+        let checkpoint = "PRAGMA wal_checkpoint(PASSIVE)";
+        let (log, done): (i64, i64) =
+            fixture.writer.query_row(checkpoint, [], |row| Ok((row.get(1)?, row.get(2)?))).unwrap();
+        log == done
+    };
+    assert_eq!(fixture.one::<i64>("SELECT count(*) FROM t"), 10);
+    assert!(fixture.try_query("SELECT id FROM t", &ReadLimits { rows: 1, ..ReadLimits::default() }).is_err());
+    assert!(complete(&fixture));
+    let snapshot = fixture.readers.snapshot_blocking().unwrap();
+    assert!(!complete(&fixture));
+    drop(snapshot);
+    assert!(complete(&fixture));
+}

@@ -1,0 +1,60 @@
+//! Generations change under the readers.
+
+use super::*;
+
+/// Puts a generation in force whose table has `rows` rows.
+fn publish(fixture: &Fixture, rows: i64) {
+    let staged = fixture.generations.stage().unwrap();
+    let vfs = fixture.generations.current().vfs().to_owned();
+    connection::create_database(&vfs, &staged.path(), 4096).unwrap();
+    let next = fixture.generations.publish(staged).unwrap();
+    fill(&connection::open_writer(&next, 1 << 20).unwrap(), rows);
+}
+
+fn count(fixture: &Fixture) -> i64 {
+    fixture.one("SELECT count(*) FROM t")
+}
+
+#[test]
+fn new_reads_see_the_new_generation_and_old_ones_end_on_theirs() {
+    let fixture = fixture();
+    assert_eq!(count(&fixture), 10);
+    let snapshot = fixture.readers.snapshot_blocking().unwrap();
+    let old = fixture.generations.current().dir().to_path_buf();
+    publish(&fixture, 3);
+    assert_eq!(count(&fixture), 3);
+    let rows = snapshot.query_blocking(&statement("SELECT count(*) FROM t"), &ReadLimits::default()).unwrap();
+    assert_eq!(rows.one::<i64>(), Ok(10));
+    assert!(old.exists());
+    drop(snapshot);
+    assert!(!old.exists(), "the last reader takes the old generation along");
+}
+
+#[test]
+fn switching_lets_go_of_the_old_generation() {
+    let fixture = fixture();
+    assert_eq!(count(&fixture), 10);
+    let old = fixture.generations.current().dir().to_path_buf();
+    publish(&fixture, 3);
+    assert!(old.exists());
+    fixture.readers.switch();
+    assert!(!old.exists());
+    fixture.assert_usable();
+}
+
+#[test]
+fn who_waits_for_a_reader_gets_one_of_the_new_generation() {
+    let options = ReaderOptions { readers: 1, wait: PATIENCE, ..ReaderOptions::default() };
+    let fixture = fixture_with(options);
+    let held = fixture.readers.snapshot_blocking().unwrap();
+    let readers = fixture.readers.clone();
+    let waiting = std::thread::spawn(move || {
+        let rows = readers.query_blocking(&statement("SELECT count(*) FROM t"), &ReadLimits::default()).unwrap();
+        rows.one::<i64>().unwrap()
+    });
+    publish(&fixture, 3);
+    fixture.readers.switch();
+    assert!([3, 10].contains(&waiting.join().unwrap()));
+    drop(held);
+    fixture.assert_usable();
+}

@@ -1,0 +1,218 @@
+//! The handshake's bytes, which a golden file holds in place, and attempts to cheat.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+use bytes::Bytes;
+use futures_util::future::join;
+use proptest::prelude::*;
+use quorate_env::Rng;
+use quorate_env_sim::SimWorld;
+use tokio::io::DuplexStream;
+
+use super::*;
+use crate::frame::HEADER_LEN;
+use crate::limits::HANDSHAKE_FRAME_MAX;
+use crate::message::tests::hex;
+
+fn secret() -> Secret {
+    Secret::new("0123456789abcdef").unwrap()
+}
+
+fn me() -> Introduction {
+    Introduction {
+        identity: Identity::new(0xC1, 0xCA),
+        secret: secret(),
+        role: Role::Peer,
+        purpose: Purpose::Data,
+        expected: 0x5E,
+        binding: Bytes::new(),
+    }
+}
+
+fn gate() -> Gate {
+    Gate { identity: Identity::new(0xC1, 0x5E), keys: Keys::shared(secret()), binding: Bytes::new() }
+}
+
+/// One end of a connection in memory.
+struct End {
+    reader: FrameReader<tokio::io::ReadHalf<DuplexStream>>,
+    sink: tokio::io::WriteHalf<DuplexStream>,
+}
+
+fn ends() -> [End; 2] {
+    let (one, two) = tokio::io::duplex(4096);
+    [one, two].map(|stream| {
+        let (source, sink) = tokio::io::split(stream);
+        End { reader: FrameReader::new(source, HANDSHAKE_FRAME_MAX), sink }
+    })
+}
+
+async fn dial_at(mut end: End, me: Introduction) -> Result<PeerInfo, HandshakeError> {
+    dial(&mut end.reader, &mut end.sink, &me, &Rng::from_seed(1), "there").await
+}
+
+async fn accept_at(mut end: End, gate: Gate) -> Result<PeerInfo, HandshakeError> {
+    let accepted = accept(&mut end.reader, &mut end.sink, &gate, &Rng::from_seed(2), "here", |_| Some(())).await;
+    accepted.map(|(peer, ())| peer)
+}
+
+fn run<T>(story: impl Future<Output = T>) -> T {
+    SimWorld::new(0).run(story).unwrap()
+}
+
+/// Lets frames pass from one end to the other, one each way in turn, changed by `change`.
+async fn relay(mut dialer: End, mut accepter: End, mut change: impl FnMut(usize, &mut Vec<u8>)) {
+    for number in 0..4 {
+        let (from, to) = if number % 2 == 0 { (&mut dialer, &mut accepter) } else { (&mut accepter, &mut dialer) };
+        let Ok(Some((kind, body))) = from.reader.next().await else { return };
+        let mut body = body.to_vec();
+        change(number, &mut body);
+        to.sink.write_all(&whole_frame(kind, &body)).await.unwrap();
+    }
+}
+
+/// A handshake through one that changes what it relays.
+fn through(
+    me: Introduction,
+    gate: Gate,
+    change: impl FnMut(usize, &mut Vec<u8>),
+) -> [Result<PeerInfo, HandshakeError>; 2] {
+    let ([near, near_relay], [far_relay, far]) = (ends(), ends());
+    let both = join(dial_at(near, me), accept_at(far, gate));
+    let ((dialed, accepted), ()) = run(join(both, relay(near_relay, far_relay, change)));
+    [dialed, accepted]
+}
+
+#[test]
+fn what_is_relayed_unchanged_is_agreed_on() {
+    let [dialed, accepted] = through(me(), gate(), |_, _| {}).map(Result::unwrap);
+    assert_eq!((dialed.cluster, dialed.node, &*dialed.addr), (0xC1, 0x5E, "there"));
+    assert_eq!((accepted.cluster, accepted.node, &*accepted.addr), (0xC1, 0xCA, "here"));
+    assert_eq!((dialed.role, dialed.purpose, dialed.limits), (accepted.role, accepted.purpose, accepted.limits));
+}
+
+proptest! {
+    /// Every bit of every message counts.
+    #[test]
+    fn nothing_can_be_changed_on_the_way(number in 0..4_usize, bit in any::<prop::sample::Index>()) {
+        let [dialed, accepted] = through(me(), gate(), |at, body| {
+            if at == number {
+                let bit = bit.index(body.len() * 8);
+                body[bit / 8] ^= 1 << (bit % 8);
+            }
+        });
+        prop_assert!(dialed.is_err());
+        // The last message is on its way when the accepting end is done.
+        prop_assert!(accepted.is_err() || number == 3);
+    }
+}
+
+#[test]
+fn a_signature_does_not_count_in_the_other_direction() {
+    let secret = secret();
+    let mut transcript = Transcript::new();
+    transcript.add(Bytes::from_static(b"said"));
+    let signed = transcript.sign_as_dialer(&secret);
+    let (_, mac) = signed.split_last_chunk().unwrap();
+    let mut again = Transcript::new();
+    again.add(Bytes::from_static(b"said"));
+    assert!(again.is_signed_by_dialer(&secret, mac) && !again.is_signed_by_accepter(&secret, mac));
+}
+
+#[test]
+fn an_accepting_end_that_reflects_is_found_out() {
+    let [near, mut mirror] = ends();
+    let reflect = async {
+        for _ in 0..2 {
+            let (_, heard) = mirror.reader.next().await.unwrap().unwrap();
+            let (kind, body) = match heard.len() {
+                44 => (CHALLENGE, Challenge { version: VERSION, nonce: [7; 32] }.encode()),
+                _ => (VERDICT, heard),
+            };
+            mirror.sink.write_all(&whole_frame(kind, &body)).await.unwrap();
+        }
+    };
+    let (dialed, ()) = run(join(dial_at(near, me()), reflect));
+    assert_eq!(dialed.unwrap_err(), HandshakeError::WrongSecret);
+}
+
+#[test]
+fn the_channel_below_must_be_the_same_one() {
+    let bound = |binding: &'static [u8]| Introduction { binding: Bytes::from_static(binding), ..me() };
+    let gate = Gate { binding: Bytes::from_static(b"channel"), ..gate() };
+    assert!(through(bound(b"channel"), gate.clone(), |_, _| {}).iter().all(Result::is_ok));
+    for other in [&b""[..], b"channel2"] {
+        let errors = through(bound(other), gate.clone(), |_, _| {}).map(Result::unwrap_err);
+        assert_eq!(errors, [HandshakeError::WrongSecret, HandshakeError::WrongSecret]);
+    }
+}
+
+#[test]
+fn versions_that_do_not_meet_are_told() {
+    let [mut near, far] = ends();
+    let later = async {
+        let hello = [&b"quorate\0\x02\0\x09\0"[..], &[0; 40]].concat();
+        near.sink.write_all(&whole_frame(HELLO, &hello)).await.unwrap();
+        near.reader.next().await.unwrap().unwrap()
+    };
+    let (accepted, (kind, refusal)) = run(join(accept_at(far, gate()), later));
+    assert_eq!(accepted.unwrap_err(), HandshakeError::OtherVersion { theirs: 2..=9, ours: 1..=1 });
+    assert_eq!((kind, &refusal[..]), (REFUSED, &[2, 1, 0, 1, 0][..]));
+    let told = Refusal::decode(&refusal).unwrap().into_error();
+    assert_eq!(told, HandshakeError::OtherVersion { theirs: 1..=1, ours: 1..=1 });
+}
+
+#[test]
+fn nothing_is_said_before_the_proof_but_versions_and_a_nonce() {
+    let [mut near, far] = ends();
+    let probing = async {
+        let hello = Hello { versions: 1..=1, nonce: [1; 32] };
+        near.sink.write_all(&whole_frame(HELLO, &hello.encode())).await.unwrap();
+        let challenge = near.reader.next().await.unwrap().unwrap();
+        let guess = Proof {
+            cluster: 9,
+            node: 9,
+            expected: 9,
+            role: Role::Peer,
+            purpose: Purpose::Data,
+            limits: Limits::of(Purpose::Data),
+            binding: Bytes::new(),
+        };
+        near.sink.write_all(&whole_frame(PROOF, &[&guess.encode()[..], &[0; 32]].concat())).await.unwrap();
+        [challenge, near.reader.next().await.unwrap().unwrap()]
+    };
+    let (accepted, heard) = run(join(accept_at(far, gate()), probing));
+    assert_eq!(accepted.unwrap_err(), HandshakeError::WrongSecret);
+    assert_eq!(heard.each_ref().map(|(kind, body)| (*kind, body.len())), [(CHALLENGE, 34), (REFUSED, 1)]);
+}
+
+#[test]
+fn every_message_has_its_bytes() {
+    let mut transcript = Transcript::new();
+    let mut lines = Vec::new();
+    let mut line = |name, kind, body: &[u8]| lines.push(format!("{name} {}", hex(&whole_frame(kind, body))));
+    line("hello", HELLO, transcript.add(Hello { versions: 1..=1, nonce: [0x11; 32] }.encode()));
+    line("challenge", CHALLENGE, transcript.add(Challenge { version: 1, nonce: [0x22; 32] }.encode()));
+    let limits = Limits { body_bytes: 1, calls: 2, call_bytes: 3, streams: 4, stream_window: 5 };
+    let proof = Proof {
+        cluster: 0xC1,
+        node: 0xCA,
+        expected: 0x5E,
+        role: Role::ReadWrite,
+        purpose: Purpose::Client,
+        limits,
+        binding: Bytes::from_static(b"tls"),
+    };
+    transcript.add(proof.encode());
+    line("proof", PROOF, &transcript.sign_as_dialer(&secret()));
+    let verdict = Verdict { code: VerdictCode::Welcome, cluster: 0xC1, node: 0x5E, limits };
+    transcript.add(verdict.encode());
+    line("verdict", VERDICT, &transcript.sign_as_accepter(&secret()));
+    line("refused-secret", REFUSED, &Refusal::WrongSecret.encode());
+    line("refused-version", REFUSED, &Refusal::OtherVersion(1..=1).encode());
+    line("refused-malformed", REFUSED, &Refusal::Malformed.encode());
+    line("refused-time", REFUSED, &Refusal::TimedOut.encode());
+    line("refused-busy", REFUSED, &Refusal::Busy.encode());
+    let golden: Vec<&str> = include_str!("../../tests/golden/handshake-v1.txt").lines().collect();
+    assert_eq!(lines, golden, "\n{}", lines.join("\n"));
+    assert_eq!(lines[0].len() - "hello ".len(), 2 * (HEADER_LEN + 44));
+}

@@ -1,0 +1,190 @@
+//! Three nodes in one process: reads and writes on each, and deaths of leaders under load.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "tests stop at the first surprise"
+)]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use quorate::{Error, Level, Sql};
+use support::{Cluster, run, until};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+const NAMES: [&str; 3] = ["a", "b", "c"];
+
+#[test]
+fn every_node_writes_and_every_node_reads_it() {
+    run(async {
+        let mut cluster = Cluster::start().await;
+        cluster.sql("b").execute("CREATE TABLE t (x)", ()).await.unwrap();
+        for (count, writer) in (1_i64..).zip(NAMES) {
+            let written = cluster.sql(writer).execute("INSERT INTO t VALUES (?)", (writer,)).await.unwrap();
+            for reader in NAMES {
+                for level in [Level::AtLeast(written.position), Level::Linearizable] {
+                    let found = cluster.sql(reader).at(level).query_one::<i64>("SELECT count(*) FROM t", ()).await;
+                    assert_eq!(found, Ok(count), "written on {writer}, read on {reader} at {level:?}");
+                }
+            }
+        }
+        let remote = cluster.remote().await;
+        assert_eq!(remote.query_one::<i64>("SELECT count(*) FROM t", ()).await, Ok(3));
+        cluster.stop_all().await;
+    });
+}
+
+/// How each insert ended, by its number.
+type Ends = BTreeMap<i64, Result<(), Error>>;
+
+/// Inserts numbers, each once, until told to stop; a table without a key shows what was applied twice.
+struct Load {
+    ended: Arc<AtomicI64>,
+    stop: watch::Sender<bool>,
+    tasks: Vec<JoinHandle<Ends>>,
+}
+
+impl Load {
+    /// Starts so many tasks on each handle.
+    fn start(numbers: &Arc<AtomicI64>, handles: &[Sql], each: usize) -> Self {
+        let (ended, stop) = (Arc::new(AtomicI64::new(0)), watch::Sender::new(false));
+        let handles = handles.iter().flat_map(|sql| std::iter::repeat_n(sql, each));
+        let tasks = handles
+            .map(|sql| tokio::spawn(insert(sql.clone(), Arc::clone(numbers), Arc::clone(&ended), stop.subscribe())))
+            .collect();
+        Self { ended, stop, tasks }
+    }
+
+    /// Waits until so many more inserts have ended.
+    async fn go_on(&self, count: i64) {
+        let aim = self.ended.load(Ordering::Relaxed) + count;
+        until("inserts go on", || self.ended.load(Ordering::Relaxed) >= aim).await;
+    }
+
+    async fn end(self) -> Ends {
+        self.stop.send_replace(true);
+        let mut all = Ends::new();
+        for task in self.tasks {
+            all.extend(task.await.unwrap());
+        }
+        all
+    }
+}
+
+async fn insert(sql: Sql, numbers: Arc<AtomicI64>, ended: Arc<AtomicI64>, stop: watch::Receiver<bool>) -> Ends {
+    let mut ends = Ends::new();
+    while !*stop.borrow() && !ends.values().any(|end| *end == Err(Error::Closed)) {
+        let number = numbers.fetch_add(1, Ordering::Relaxed);
+        ends.insert(number, sql.execute("INSERT INTO t VALUES (?)", (number,)).await.map(drop));
+        ended.fetch_add(1, Ordering::Relaxed);
+    }
+    ends
+}
+
+/// All nodes have the same rows; each acknowledged one is there once, and none that failed but in doubt.
+async fn check(cluster: &Cluster, ends: Ends) {
+    let mut tables = Vec::new();
+    for name in NAMES {
+        let sql = cluster.sql(name).at(Level::Linearizable);
+        tables.push(sql.query_as::<i64>("SELECT x FROM t ORDER BY x", ()).await.unwrap());
+    }
+    assert!(tables[0] == tables[1] && tables[1] == tables[2], "the nodes differ");
+    let mut counts = BTreeMap::new();
+    tables[0].iter().for_each(|number| *counts.entry(*number).or_insert(0) += 1);
+    for (number, result) in ends {
+        let found = counts.remove(&number).unwrap_or(0);
+        match result {
+            Ok(()) => assert_eq!(found, 1, "{number} was acknowledged"),
+            Err(Error::Unknown(_)) => assert!(found <= 1, "{number} is there {found} times"),
+            Err(error) => assert_eq!(found, 0, "{number} was not done: {error}"),
+        }
+    }
+    assert!(counts.is_empty(), "nobody wrote {counts:?}");
+}
+
+#[test]
+fn killed_leaders_lose_and_double_nothing() {
+    run(async {
+        let mut cluster = Cluster::start().await;
+        cluster.sql("a").execute("CREATE TABLE t (x)", ()).await.unwrap();
+        let (numbers, mut ends) = (Arc::new(AtomicI64::new(0)), Ends::new());
+        let remote = cluster.remote().await;
+        let elsewhere = Load::start(&numbers, &[(*remote).clone()], 16);
+        for _ in 0..3 {
+            // The handles of a killed node fail, so each round has new ones.
+            let load = Load::start(&numbers, &NAMES.map(|name| cluster.sql(name)), 8);
+            load.go_on(200).await;
+            let leader = cluster.leader().await;
+            cluster.kill(&leader);
+            load.go_on(200).await;
+            elsewhere.go_on(100).await;
+            cluster.restart(&leader).await;
+            ends.extend(load.end().await);
+        }
+        let remote_ends = elsewhere.end().await;
+        let failed: Vec<_> = remote_ends.iter().filter(|(_, end)| end.is_err()).collect();
+        assert!(failed.is_empty(), "a remote handle rides out every failover: {failed:?}");
+        ends.extend(remote_ends);
+        check(&cluster, ends).await;
+    });
+}
+
+#[test]
+fn all_nodes_stop_and_come_back() {
+    run(async {
+        let mut cluster = Cluster::start().await;
+        cluster.sql("a").execute("CREATE TABLE t (x)", ()).await.unwrap();
+        for life in 0..3_i64 {
+            for name in NAMES {
+                cluster.sql(name).execute("INSERT INTO t VALUES (?)", (life,)).await.unwrap();
+            }
+            match life {
+                0 => cluster.stop_all().await,
+                _ => NAMES.iter().for_each(|name| cluster.kill(name)),
+            }
+            cluster.start_all().await;
+            for name in NAMES {
+                let sql = cluster.sql(name).at(Level::Linearizable);
+                assert_eq!(sql.query_one::<i64>("SELECT count(*) FROM t", ()).await, Ok((life + 1) * 3));
+            }
+        }
+    });
+}
+
+#[test]
+fn an_orderly_stop_hands_leadership_over() {
+    run(async {
+        let mut cluster = Cluster::start().await;
+        cluster.sql("a").execute("CREATE TABLE t (x)", ()).await.unwrap();
+        let leader = cluster.leader().await;
+        cluster.stop(&leader).await;
+        let others: Vec<_> = cluster.nodes().collect();
+        assert!(others.iter().any(|node| node.is_leader()), "somebody leads as soon as the leader has stopped");
+    });
+}
+
+#[test]
+fn a_client_of_one_node_reads_what_that_node_has_and_writes_through_it() {
+    run(async {
+        let cluster = Cluster::start().await;
+        cluster.sql("a").execute("CREATE TABLE t (x)", ()).await.unwrap();
+        for (count, addr) in (1_i64..).zip(cluster.addrs()) {
+            let config = quorate::RemoteConfig::pinned(addr.as_str(), support::secret());
+            let remote = quorate::RemoteSql::connect(config).await.unwrap();
+            let status = remote.status().await.unwrap();
+            let own = status.members.iter().find(|member| member.id == status.node).unwrap();
+            assert_eq!((own.addr.as_str(), status.members.len()), (addr.as_str(), 3));
+            let written = remote.execute("INSERT INTO t VALUES (1)", ()).await.unwrap();
+            let here = remote.at(Level::AtLeast(written.position));
+            assert_eq!(here.query_one::<i64>("SELECT count(*) FROM t", ()).await, Ok(count));
+        }
+    });
+}

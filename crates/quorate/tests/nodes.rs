@@ -1,0 +1,161 @@
+//! Nodes that run alone: their lives and ends, and who may talk to them.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "tests stop at the first surprise"
+)]
+
+mod support;
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use quorate::{Config, ConnectError, Error, Node, RemoteConfig, RemoteSql, SecretSource, StartError};
+use support::{Single, run, secret};
+use tempfile::TempDir;
+
+/// An executor that has no timers, no sockets and no threads.
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    struct Unpark(std::thread::Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return output;
+        }
+        std::thread::park();
+    }
+}
+
+#[test]
+fn any_executor_will_do() {
+    let dir = TempDir::new().unwrap();
+    let secret = SecretSource::File(dir.path().join("secret"));
+    block_on(async {
+        let node = Node::start(Config::single(dir.path())).await.unwrap();
+        node.sql().execute("CREATE TABLE t (x)", ()).await.unwrap();
+        let remote = RemoteSql::connect(RemoteConfig::new([node.local_addr()], secret)).await.unwrap();
+        remote.execute("INSERT INTO t VALUES (1)", ()).await.unwrap();
+        assert_eq!(node.sql().query_one::<i64>("SELECT x FROM t", ()).await.unwrap(), 1);
+        let slow = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n LIMIT 300000) SELECT count(*) FROM n";
+        assert_eq!(node.sql().query_one::<i64>(slow, ()).await.unwrap(), 300_000);
+        node.stop().await;
+    });
+}
+
+#[test]
+fn what_was_written_is_there_after_a_stop_and_after_a_drop() {
+    run(async {
+        let dir = TempDir::new().unwrap();
+        let mut last = None;
+        for life in 0..6_i64 {
+            let node = Node::start(Single::config(&dir)).await.unwrap();
+            let sql = node.sql();
+            sql.execute("CREATE TABLE IF NOT EXISTS t (x)", ()).await.unwrap();
+            let written = sql.execute("INSERT INTO t VALUES (?)", (life,)).await.unwrap();
+            assert!(Some(written.position) > last);
+            last = Some(written.position);
+            let found: Vec<i64> = sql.query_as("SELECT x FROM t ORDER BY rowid", ()).await.unwrap();
+            assert_eq!(found, (0..=life).collect::<Vec<_>>());
+            if life % 2 == 0 { drop(node) } else { node.stop().await }
+        }
+    });
+}
+
+#[test]
+fn handles_of_an_ended_node_fail() {
+    run(async {
+        let single = Single::start().await;
+        let sql = single.node.sql();
+        sql.execute("CREATE TABLE t (x)", ()).await.unwrap();
+        drop(single.node);
+        for _ in 0..3 {
+            let (written, read) = (sql.execute("INSERT INTO t VALUES (1)", ()).await, sql.query("SELECT 1", ()).await);
+            assert!(matches!(written, Err(Error::Closed | Error::Unknown(_))), "{written:?}");
+            assert_eq!(read, Err(Error::Closed));
+        }
+    });
+}
+
+#[test]
+fn a_directory_has_one_node_at_a_time() {
+    run(async {
+        let single = Single::start().await;
+        let second = Node::start(Single::config(&single.dir)).await;
+        assert!(matches!(second, Err(StartError::InUse(_))), "{second:?}");
+        single.node.sql().execute("CREATE TABLE t (x)", ()).await.unwrap();
+    });
+}
+
+#[test]
+fn a_wrong_secret_lets_nobody_in() {
+    run(async {
+        let single = Single::start().await;
+        let wrong = SecretSource::Inline("another secret for tests".to_owned());
+        let refused = RemoteSql::connect(RemoteConfig::new([single.node.local_addr()], wrong)).await;
+        assert!(matches!(refused, Err(ConnectError::Cluster(Error::Forbidden(_)))), "{refused:?}");
+        let own = RemoteSql::connect(RemoteConfig::new([single.node.local_addr()], SecretSource::Kept)).await;
+        assert!(matches!(own, Err(ConnectError::Config(_))), "{own:?}");
+    });
+}
+
+#[test]
+fn a_client_that_may_only_read_can_not_write() {
+    run(async {
+        let single = Single::start().await;
+        single.node.sql().execute("CREATE TABLE t (x)", ()).await.unwrap();
+        let config = RemoteConfig { read_only: true, ..RemoteConfig::new([single.node.local_addr()], secret()) };
+        let remote = RemoteSql::connect(config).await.unwrap();
+        assert_eq!(remote.query_one::<i64>("SELECT count(*) FROM t", ()).await, Ok(0));
+        let written = remote.execute("INSERT INTO t VALUES (1)", ()).await;
+        assert!(matches!(written, Err(Error::Forbidden(_))), "{written:?}");
+    });
+}
+
+#[test]
+fn nobody_there_is_said_in_time() {
+    run(async {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        let config = RemoteConfig { deadline: Duration::from_millis(200), ..RemoteConfig::new([free], secret()) };
+        let error = RemoteSql::connect(config).await.unwrap_err();
+        assert!(matches!(error, ConnectError::Cluster(Error::Unavailable(_))), "{error:?}");
+        assert!(error.is_retryable());
+    });
+}
+
+#[test]
+fn a_client_outlives_the_restart_of_its_node() {
+    run(async {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let addr = listener.local_addr().unwrap().to_string();
+        drop(listener);
+        let dir = TempDir::new().unwrap();
+        let config = Config { listen: Some(addr.clone()), ..Single::config(&dir) };
+        let node = Node::start(config.clone()).await.unwrap();
+        let remote = RemoteSql::connect(RemoteConfig::new([addr], secret())).await.unwrap();
+        remote.execute("CREATE TABLE t (x)", ()).await.unwrap();
+        drop(node);
+        let waiting = tokio::spawn({
+            let remote = remote.clone();
+            async move { remote.execute("INSERT INTO t VALUES (1)", ()).await }
+        });
+        let _node = Node::start(config).await.unwrap();
+        waiting.await.unwrap().unwrap();
+        assert_eq!(remote.query_one::<i64>("SELECT count(*) FROM t", ()).await, Ok(1));
+        let status = remote.status().await.unwrap();
+        assert_eq!((status.members.len(), status.leader().map(|leader| leader.name.as_str())), (1, Some("node")));
+        assert_eq!(status.lag(), 0);
+    });
+}

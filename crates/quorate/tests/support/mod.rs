@@ -1,0 +1,144 @@
+//! Clusters of nodes in one process, on real disk and TCP.
+
+#![allow(dead_code, reason = "each test file uses its part of it")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "tests stop at the first surprise"
+)]
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
+use quorate::{Config, Node, RemoteConfig, RemoteSql, SecretSource, Sql};
+use tempfile::TempDir;
+
+pub const SECRET: &str = "a secret for tests only";
+
+/// How long anything may take.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+pub fn secret() -> SecretSource {
+    SecretSource::Inline(SECRET.to_owned())
+}
+
+/// Runs a test on a runtime of its own.
+pub fn run<T>(test: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async { tokio::time::timeout(PATIENCE * 2, test).await.expect("the test takes too long") })
+}
+
+/// Waits until something holds.
+pub async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "not in time: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// A node that runs alone, with a directory that goes with it.
+pub struct Single {
+    pub dir: TempDir,
+    pub node: Node,
+}
+
+impl Single {
+    pub async fn start() -> Self {
+        let dir = TempDir::new().unwrap();
+        let node = Node::start(Self::config(&dir)).await.unwrap();
+        Self { dir, node }
+    }
+
+    pub fn config(dir: &TempDir) -> Config {
+        Config { secret: secret(), ..Config::single(dir.path()) }
+    }
+
+    pub async fn remote(&self) -> RemoteSql {
+        RemoteSql::connect(RemoteConfig::new([self.node.local_addr()], secret())).await.unwrap()
+    }
+}
+
+/// Three nodes; each can be taken away and started again.
+pub struct Cluster {
+    dir: TempDir,
+    members: BTreeMap<String, String>,
+    nodes: BTreeMap<String, Node>,
+}
+
+impl Cluster {
+    /// Founds a cluster of three.
+    pub async fn start() -> Self {
+        let listeners = ["a", "b", "c"].map(|name| (name.to_owned(), TcpListener::bind("127.0.0.1:0").unwrap()));
+        let members = listeners.iter().map(|(name, l)| (name.clone(), l.local_addr().unwrap().to_string())).collect();
+        drop(listeners);
+        let mut cluster = Self { dir: TempDir::new().unwrap(), members, nodes: BTreeMap::new() };
+        cluster.start_all().await;
+        cluster
+    }
+
+    pub fn config(&self, name: &str) -> Config {
+        let mut config = Config::single(self.dir.path().join(name));
+        (config.name, config.members, config.secret) = (name.to_owned(), self.members.clone(), secret());
+        config
+    }
+
+    /// Starts those that do not run.
+    pub async fn start_all(&mut self) {
+        let absent: Vec<String> = self.members.keys().filter(|name| !self.nodes.contains_key(*name)).cloned().collect();
+        let starts = absent.iter().map(|name| Node::start(self.config(name)));
+        let started = futures_util::future::join_all(starts).await;
+        for (name, node) in absent.into_iter().zip(started) {
+            self.nodes.insert(name, node.unwrap());
+        }
+    }
+
+    pub fn nodes(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.values()
+    }
+
+    pub fn sql(&self, name: &str) -> Sql {
+        self.nodes[name].sql()
+    }
+
+    pub fn addrs(&self) -> Vec<String> {
+        self.members.values().cloned().collect()
+    }
+
+    pub async fn remote(&self) -> RemoteSql {
+        RemoteSql::connect(RemoteConfig::new(self.addrs(), secret())).await.unwrap()
+    }
+
+    /// The name of the node that leads, once there is one.
+    pub async fn leader(&self) -> String {
+        let leader = || self.nodes.iter().find(|(_, node)| node.is_leader()).map(|(name, _)| name.clone());
+        until("a leader", || leader().is_some()).await;
+        leader().unwrap()
+    }
+
+    /// Ends a node as if its process were killed.
+    pub fn kill(&mut self, name: &str) {
+        drop(self.nodes.remove(name).unwrap());
+    }
+
+    /// Stops a node in good order.
+    pub async fn stop(&mut self, name: &str) {
+        self.nodes.remove(name).unwrap().stop().await;
+    }
+
+    pub async fn stop_all(&mut self) {
+        for (_, node) in std::mem::take(&mut self.nodes) {
+            node.stop().await;
+        }
+    }
+
+    pub async fn restart(&mut self, name: &str) {
+        let node = Node::start(self.config(name)).await.unwrap();
+        self.nodes.insert(name.to_owned(), node);
+    }
+}
