@@ -6,6 +6,7 @@ use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
 use std::time::Duration;
 
 use quorate_env::signal::Signal;
@@ -13,12 +14,13 @@ use quorate_env::worker::{Ended, Step, Worker};
 use quorate_env::{BoxTask, Env, Host, Rng, sleep, timeout, yield_now};
 use tokio::task::AbortHandle;
 
+use crate::scheduler::Scheduler;
 use crate::trace::Trace;
 
 /// How eagerly a host runs things. Probabilities from 0 to 1; durations in whole milliseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// That a task that could go on is put off, each time.
+    /// That a task that could go on is put off for a round in which others do, each time.
     pub postpone: f64,
     /// That a step of a worker, or a blocking call, takes time.
     pub busy: f64,
@@ -50,7 +52,9 @@ struct Inner {
     node: String,
     rng: Rng,
     trace: Trace,
+    scheduler: Scheduler,
     killed: AtomicBool,
+    paused: Arc<AtomicBool>,
     pace: Mutex<Pace>,
     tasks: Mutex<Tasks>,
 }
@@ -63,12 +67,14 @@ struct Tasks {
 }
 
 impl SimHost {
-    pub(crate) fn new(node: &str, rng: Rng, trace: Trace, pace: Pace) -> Self {
+    pub(crate) fn new(node: &str, rng: Rng, trace: Trace, scheduler: Scheduler, pace: Pace) -> Self {
         Self(Arc::new(Inner {
             node: node.to_owned(),
             rng,
             trace,
+            scheduler,
             killed: AtomicBool::new(false),
+            paused: Arc::default(),
             pace: Mutex::new(pace),
             tasks: Mutex::default(),
         }))
@@ -77,6 +83,19 @@ impl SimHost {
     /// Changes how eagerly it runs things.
     pub fn set_pace(&self, pace: Pace) {
         *self.0.pace.lock().unwrap_or_else(PoisonError::into_inner) = pace;
+    }
+
+    /// The process is stopped and does nothing more, as by SIGSTOP; its sockets stay open.
+    pub fn pause(&self) {
+        self.0.trace.add(&self.0.node, format_args!("pauses"));
+        self.0.paused.store(true, Ordering::Relaxed);
+    }
+
+    /// A paused process goes on.
+    pub fn resume(&self) {
+        self.0.trace.add(&self.0.node, format_args!("resumes"));
+        self.0.paused.store(false, Ordering::Relaxed);
+        self.0.scheduler.look_again();
     }
 
     /// Ends everything that it runs. The parts are dropped when their tasks come up next; [`SimHost::gone`] waits for
@@ -182,8 +201,8 @@ impl Host for SimHost {
         self.started(task.abort_handle());
     }
 
-    fn postpones(&self) -> bool {
-        self.0.rng.chance(self.pace().postpone)
+    fn postpones(&self, task: &Waker) -> bool {
+        !self.0.scheduler.admits(task, &self.0.paused, self.pace().postpone)
     }
 
     fn started(&self, task: AbortHandle) {

@@ -19,6 +19,7 @@ mod clock;
 pub mod disk;
 mod host;
 mod net;
+mod scheduler;
 mod trace;
 mod world;
 

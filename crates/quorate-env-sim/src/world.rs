@@ -16,6 +16,7 @@ use crate::clock::{SimClock, Timeline};
 use crate::disk::SimDisk;
 use crate::host::{Pace, SimHost};
 use crate::net::{Death, SimNet};
+use crate::scheduler::Scheduler;
 use crate::trace::Trace;
 
 /// The virtual time that a run may take, unless [`SimWorld::run_within`] says otherwise: a day.
@@ -44,6 +45,7 @@ struct World {
     timeline: Timeline,
     trace: Trace,
     net: SimNet,
+    scheduler: Scheduler,
     state: Mutex<State>,
 }
 
@@ -88,7 +90,8 @@ impl SimWorld {
         let (rng, timeline) = (Rng::from_seed(seed), Timeline::default());
         let trace = Trace::new(timeline.clone());
         let net = SimNet::new(rng.fork(), trace.clone());
-        Self(Arc::new(World { seed, rng, timeline, trace, net, state: Mutex::default() }))
+        let scheduler = Scheduler::new(rng.fork());
+        Self(Arc::new(World { seed, rng, timeline, trace, net, scheduler, state: Mutex::default() }))
     }
 
     /// Runs a scenario until it ends, as fast as there is work: time passes only while all tasks wait. What it leaves
@@ -108,6 +111,7 @@ impl SimWorld {
         let output = catch_unwind(AssertUnwindSafe(|| {
             runtime.block_on(async {
                 self.0.timeline.start();
+                self.start_scheduler();
                 let output = timeout(limit, scenario).await;
                 self.0.timeline.stop();
                 output
@@ -158,7 +162,7 @@ impl SimWorld {
         let mut state = self.state();
         let pace = state.pace;
         let node = state.nodes.entry(name.to_owned()).or_insert_with(|| self.new_node());
-        let host = SimHost::new(name, node.rng.fork(), self.0.trace.clone(), pace);
+        let host = SimHost::new(name, node.rng.fork(), self.0.trace.clone(), self.0.scheduler.clone(), pace);
         node.life = Some(host.clone());
         Env::new(Parts {
             clock: Arc::new(node.clock.clone()),
@@ -229,6 +233,11 @@ impl SimWorld {
         self.0.net.end_life(name, death);
         host.kill();
         Some(host)
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the scheduler is what runs tasks of nodes")]
+    fn start_scheduler(&self) {
+        drop(tokio::spawn(self.0.scheduler.clone().drive()));
     }
 
     fn new_node(&self) -> Node {

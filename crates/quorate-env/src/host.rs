@@ -36,8 +36,9 @@ pub trait Host: Send + Sync + fmt::Debug {
     /// Runs a call that may block.
     fn run_blocking(&self, call: Box<dyn FnOnce() + Send>);
 
-    /// Whether a task that could go on is put off for once. The simulator answers at random, to explore other orders.
-    fn postpones(&self) -> bool {
+    /// Whether a task that could go on is put off; the host then wakes it by its waker. The simulator puts off all, and
+    /// lets them go on in an order that follows from its seed alone.
+    fn postpones(&self, _task: &Waker) -> bool {
         false
     }
 

@@ -66,8 +66,7 @@ impl<F: Future> Future for Scoped<F> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.get_mut();
-        if this.env.host().postpones() {
-            cx.waker().wake_by_ref();
+        if this.env.host().postpones(cx.waker()) {
             return Poll::Pending;
         }
         this.env.enter(|| this.future.as_mut().poll(cx))

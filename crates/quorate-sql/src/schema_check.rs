@@ -109,7 +109,7 @@ fn check_object(conn: &Connection, object: &Object, schema: &Schema) -> rusqlite
     let is_virtual =
         sql.get(.."CREATE VIRTUAL".len()).is_some_and(|start| start.eq_ignore_ascii_case("CREATE VIRTUAL"));
     if is_virtual && stands_on_insides(&sql.to_ascii_lowercase(), schema) {
-        let text = "a virtual table can't stand on tables of SQLite, or on the insides of another";
+        let text = "a virtual table can't stand on tables of SQLite or of the store, or on the insides of another";
         return Ok(refuse(format!("{}: {text}", object.name)));
     }
     if object.kind != "table" && object.kind != "view" || is_virtual {
@@ -127,7 +127,7 @@ fn check_object(conn: &Connection, object: &Object, schema: &Schema) -> rusqlite
 /// Whether the text of a virtual table names what commands may not read: the content of an FTS5 table is read by statements
 /// of its own, which the authorizer can't tell from others.
 fn stands_on_insides(sql: &str, schema: &Schema) -> bool {
-    sql.contains("sqlite_") || schema.shadows.iter().any(|shadow| sql.contains(shadow.as_str()))
+    sql.contains("sqlite_") || sql.contains(RESERVED) || schema.shadows.iter().any(|shadow| sql.contains(shadow.as_str()))
 }
 
 /// Refuses columns of which SQLite may have named one at random: more than [`EQUAL_COLUMNS_MAX`] of one name, not counting

@@ -101,7 +101,8 @@ impl Client {
         let proposal = Proposal::new(None, vec![Command::CloseSession(session)]);
         let Ok(bytes) = codec::encode_proposal(&proposal) else { return };
         let deadline = Instant::now() + END_MAX;
-        let _ = self.runtime.run(timeout_at(deadline, self.transport.propose(bytes.into(), deadline))).await;
+        let ending = async { timeout_at(deadline, self.transport.propose(bytes.into(), deadline)).await };
+        let _ = self.runtime.run(ending).await;
     }
 
     /// Proposes until the outcome is known. `None` when the session has expired and nothing was done.

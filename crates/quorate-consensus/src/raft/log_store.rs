@@ -62,6 +62,11 @@ impl LogStore {
     }
 }
 
+/// The index after the last of some entries.
+fn behind(entries: &[RaftEntry]) -> Option<u64> {
+    entries.last().map(|entry| entry.log_id.index.saturating_add(1))
+}
+
 impl RaftLogReader<TypeConfig> for LogStore {
     async fn entries_stream<RB>(&mut self, range: RB) -> impl Stream<Item = Result<RaftEntry, io::Error>> + OptionalSend
     where
@@ -74,10 +79,7 @@ impl RaftLogReader<TypeConfig> for LogStore {
             let page = (next < end).then(|| store.read(next, end, APPLY_BYTES_MAX));
             async move {
                 let page = page?;
-                let next = match &page {
-                    Ok(entries) if !entries.is_empty() => next.saturating_add(entries.len() as u64),
-                    _ => end,
-                };
+                let next = page.as_ref().ok().and_then(|entries| behind(entries)).unwrap_or(end);
                 Some((page, next))
             }
         });
@@ -98,10 +100,8 @@ impl RaftLogReader<TypeConfig> for LogStore {
         let mut all = Vec::new();
         while next < end {
             let page = self.read(next, end, APPLY_BYTES_MAX)?;
-            if page.is_empty() {
-                break;
-            }
-            next = next.saturating_add(page.len() as u64);
+            let Some(behind) = behind(&page) else { break };
+            next = behind;
             all.extend(page);
         }
         Ok(all)

@@ -84,6 +84,52 @@ fn nothing_of_a_killed_node_runs_or_is_left() {
 }
 
 #[test]
+fn a_paused_node_does_nothing_until_it_goes_on() {
+    each_seed(async |world| {
+        let env = world.node("a");
+        let (steps, _, _handle) = count(&env, Step::WaitFor(Duration::from_millis(10)));
+        sleep(Duration::from_secs(1)).await;
+        let host = world.host("a").unwrap();
+        host.pause();
+        let at_pause = steps.load(Ordering::Relaxed);
+        sleep(Duration::from_secs(10)).await;
+        assert_eq!(steps.load(Ordering::Relaxed), at_pause);
+        host.resume();
+        sleep(Duration::from_secs(1)).await;
+        assert!(steps.load(Ordering::Relaxed) > at_pause + 10);
+    });
+}
+
+/// Which of several waiters for one event goes on first, in the order in which they do.
+fn order_of_waiters(seed: u64) -> Vec<usize> {
+    let world = SimWorld::new(seed);
+    let story = async {
+        let env = world.node("a");
+        let event = tokio::sync::watch::Sender::new(false);
+        let order = Arc::new(Mutex::new(Vec::new()));
+        for number in 0..8 {
+            let (mut seen, order) = (event.subscribe(), Arc::clone(&order));
+            env.spawn(async move {
+                seen.wait_for(|happened| *happened).await.unwrap();
+                order.lock().unwrap().push(number);
+            });
+        }
+        sleep(Duration::from_secs(1)).await;
+        event.send_replace(true);
+        sleep(Duration::from_secs(1)).await;
+        order.lock().unwrap().clone()
+    };
+    world.run(story).unwrap()
+}
+
+#[test]
+fn the_order_of_tasks_follows_from_the_seed_even_where_tokio_draws_lots() {
+    let orders: Vec<_> = (0..20).map(order_of_waiters).collect();
+    assert!((0..20).all(|seed| orders.get(seed) == Some(&order_of_waiters(u64::try_from(seed).unwrap()))));
+    assert!(orders.iter().any(|order| Some(order) != orders.first()), "seeds differ");
+}
+
+#[test]
 fn a_task_knows_its_world() {
     each_seed(async |world| {
         let name = |env: Env| format!("{:?}", env.host());

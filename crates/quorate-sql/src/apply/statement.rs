@@ -48,7 +48,8 @@ impl Applier {
             Ended::Failed(failure) => failure.into(),
             Ended::Sqlite(error) => {
                 let write_failed = vfs::failed_writes() != failed_writes;
-                classify(&error, Context { write_failed, refusal: self.gate.take_refusal() })
+                let refusal = self.gate.take_refusal().or_else(|| vacuum_refused(&error));
+                classify(&error, Context { write_failed, refusal })
             }
         });
         self.staged.effects.add(effects);
@@ -119,6 +120,13 @@ impl Applier {
         let (changes, last_insert_rowid) = (counters.changes(conn), counters.last_insert_rowid(conn));
         Ok(StatementResult { changes, last_insert_rowid, columns, rows })
     }
+}
+
+/// SQLite asks no authorizer about VACUUM, but refuses it by itself inside a transaction.
+fn vacuum_refused(error: &rusqlite::Error) -> Option<String> {
+    let text = "VACUUM is a command of its own, and VACUUM INTO is not allowed: it writes a file on one node";
+    matches!(error, rusqlite::Error::SqliteFailure(_, Some(message)) if message.starts_with("cannot VACUUM"))
+        .then(|| text.to_owned())
 }
 
 /// Gives the parameters their values, by number or by name; each must have exactly one.

@@ -183,7 +183,9 @@ fn read(access: &Access<'_>, mode: Mode, seen: &Seen) -> Result<(), Refusal> {
 }
 
 fn write(access: &Access<'_>, mode: Mode, seen: &Seen) -> Result<(), Refusal> {
-    if access.database.is_some_and(|name| name.eq_ignore_ascii_case("temp")) {
+    // ALTER looks for what it renames in the temporary schema too.
+    let renames = seen.drops && access.first.is_some_and(is_schema);
+    if access.database.is_some_and(|name| name.eq_ignore_ascii_case("temp")) && !renames {
         return refuse("temporary objects live on one node only; use an ordinary table");
     }
     for name in [access.first, access.second].into_iter().flatten() {

@@ -40,7 +40,7 @@ fn a_reader_reads_everything_and_writes_nothing() {
         ("INSERT INTO t VALUES (1)", "can't write"),
         ("INSERT INTO f VALUES ('one')", "can't write"),
         ("DROP TABLE t", "can't write"),
-        ("CREATE TEMP TABLE x (a)", "one node"),
+        ("CREATE TEMP TABLE x (a)", "can't write"),
         ("BEGIN", "batch"),
         ("ATTACH '/tmp/x' AS x", "not replicated"),
         ("PRAGMA user_version = 1", "not allowed"),

@@ -91,9 +91,8 @@ impl Transport for Arc<Cluster> {
                 self.state().late.push(proposal.clone());
                 return Err(Attempt::InDoubt("lost on the way, but not for ever".to_owned()));
             }
-            if self.happens(0.1)
-                && let Some(late) = self.state().late.pop()
-            {
+            let late = if self.happens(0.1) { self.state().late.pop() } else { None };
+            if let Some(late) = late {
                 drop(self.state().apply(&late));
             }
             if self.happens(0.02) {

@@ -83,8 +83,9 @@ impl Reader {
     /// Fails if a key is left that was not asked for.
     pub(super) fn finish(self) -> Result<(), ConfigError> {
         let Some(key) = self.table.keys().next() else { return Ok(()) };
-        let nearest = self.known.iter().min_by_key(|known| distance(key, known)).map(|key| (*key).to_owned());
-        Err(ConfigError::UnknownKey { key: format!("{}{key}", self.path), nearest: nearest.unwrap_or_default() })
+        let nearest = self.known.iter().min_by_key(|known| distance(key, known)).copied().unwrap_or_default();
+        let path = &self.path;
+        Err(ConfigError::UnknownKey { key: format!("{path}{key}"), nearest: format!("{path}{nearest}") })
     }
 
     fn take(&mut self, key: &'static str) -> Option<Value> {

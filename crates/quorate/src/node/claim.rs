@@ -10,6 +10,7 @@ use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::task::Waker;
 use std::time::Duration;
 
 use quorate_env::disk::DirLock;
@@ -110,8 +111,8 @@ impl Host for ClaimedHost {
         }));
     }
 
-    fn postpones(&self) -> bool {
-        self.host.postpones()
+    fn postpones(&self, task: &Waker) -> bool {
+        self.host.postpones(task)
     }
 
     fn started(&self, task: AbortHandle) {

@@ -144,12 +144,12 @@ fn an_idle_session_ends_whether_or_not_it_was_cleared_away() {
 fn sessions_are_bounded_and_the_longest_idle_gives_way() {
     let mut node = Node::with(&["CREATE TABLE t (a)"]);
     let open = Proposal::new(None, vec![Command::OpenSession]);
-    let end = 2 + SESSIONS_MAX as u64;
-    let entries: Vec<_> = (2..end).map(|index| stamped(index, START + index, &open)).collect();
+    let (end, later) = (2 + SESSIONS_MAX as u64, START + 7200 * SECOND);
+    let entries: Vec<_> = (2..end).map(|index| stamped(index, later + index, &open)).collect();
     for batch in entries.chunks(4096) {
         node.apply(batch);
     }
-    let at_end = |index, proposal: &Proposal| stamped(index, START + end, proposal);
+    let at_end = |index, proposal: &Proposal| stamped(index, later + end, proposal);
     let requests = [request(2, 1, 0), open, request(2, 2, 0), request(3, 1, 0)];
     let entries: Vec<_> = (end..).zip(&requests).map(|(index, proposal)| at_end(index, proposal)).collect();
     let outcomes = node.apply(&entries);

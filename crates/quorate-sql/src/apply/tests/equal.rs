@@ -167,7 +167,7 @@ proptest! {
             all.push(entry(next, proposal));
             next += 1;
         };
-        [&open, &open, &open, &vacuum].map(|proposal| push(proposal, &mut all));
+        [&open, &open, &open, &vacuum].into_iter().for_each(|proposal| push(proposal, &mut all));
         for (number, statements) in program.iter().enumerate() {
             let commands = statements.iter().cloned().map(Command::Statement).collect();
             push(&Proposal::new(origin(number), commands), &mut all);
