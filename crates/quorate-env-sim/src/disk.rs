@@ -114,6 +114,12 @@ impl SimDisk {
         self.raw().set_capacity(bytes);
     }
 
+    /// From now on a power failure may also destroy whole pages of 4 KiB in which anything was unsynced, with what was
+    /// synced in them: what a device may do that rewrites pages. SQLite does not protect itself against this.
+    pub fn scramble_pages(&self, scrambles: bool) {
+        self.raw().scramble_pages(scrambles);
+    }
+
     /// From now on the boot id can't be read, or can again.
     pub fn hide_boot_id(&self, hidden: bool) {
         self.raw().hide_boot_id(hidden);

@@ -12,6 +12,8 @@ pub(super) const SECTOR: usize = 512;
 /// A sector and its length as a file offset.
 type Sector = [u8; SECTOR];
 const STEP: u64 = SECTOR as u64;
+/// What a flash device rewrites as a whole.
+const SECTORS_PER_PAGE: u64 = 8;
 const ZERO: Sector = [0; SECTOR];
 
 #[derive(Debug, Default)]
@@ -95,11 +97,16 @@ impl Inode {
         }
     }
 
-    /// The power fails: what was not synced survives, vanishes or tears.
-    pub(super) fn lose_power(&mut self, rng: &Rng, fate: Fate) {
+    /// The power fails: what was not synced survives, vanishes or tears. With `scrambles`, it may also take the page with
+    /// it in which it lies, synced or not.
+    pub(super) fn lose_power(&mut self, rng: &Rng, fate: Fate, scrambles: bool) {
         let mut lost = std::mem::take(&mut self.ghosts);
         lost.append(&mut self.unsynced);
         for (number, before) in lost {
+            if scrambles && fate.scrambles(rng) {
+                self.scramble_page(number, rng);
+                continue;
+            }
             let cut = fate.surviving_bytes(rng);
             let mut after = self.sector(number);
             if let (Some(target), Some(old)) = (after.get_mut(cut..), before.get(cut..)) {
@@ -126,6 +133,15 @@ impl Inode {
         self.store(number, sector);
         if let Some(old) = self.unsynced.get_mut(&number) {
             turn(old);
+        }
+    }
+
+    fn scramble_page(&mut self, number: u64, rng: &Rng) {
+        let first = number - number % SECTORS_PER_PAGE;
+        for number in first..first + SECTORS_PER_PAGE {
+            let mut sector = ZERO;
+            rng.fill(&mut sector);
+            self.store(number, sector);
         }
     }
 
@@ -188,6 +204,11 @@ impl Fate {
             Self::Kept => true,
             Self::Mixed => rng.below(2) == 0,
         }
+    }
+
+    /// Whether a page is destroyed while it is written.
+    fn scrambles(self, rng: &Rng) -> bool {
+        matches!(self, Self::Mixed) && rng.below(32) == 0
     }
 
     /// How many bytes of a sector, from its start, survive.

@@ -29,6 +29,7 @@ pub(super) struct Medium {
     fail_sync_at: Option<u64>,
     reads_until_failure: Option<u64>,
     capacity: Option<u64>,
+    scrambles_pages: bool,
 }
 
 /// What becomes of an operation that was let through.
@@ -65,6 +66,7 @@ impl Medium {
             fail_sync_at: None,
             reads_until_failure: None,
             capacity: None,
+            scrambles_pages: false,
         }
     }
 
@@ -91,7 +93,7 @@ impl Medium {
             }
         }
         for file in files {
-            lock(&file).lose_power(&self.rng, fate);
+            lock(&file).lose_power(&self.rng, fate, self.scrambles_pages);
         }
         self.boots += 1;
         self.end_life();
@@ -145,6 +147,10 @@ impl Medium {
 
     pub(super) fn set_capacity(&mut self, bytes: Option<u64>) {
         self.capacity = bytes;
+    }
+
+    pub(super) fn scramble_pages(&mut self, scrambles: bool) {
+        self.scrambles_pages = scrambles;
     }
 
     pub(super) fn hide_boot_id(&mut self, hidden: bool) {

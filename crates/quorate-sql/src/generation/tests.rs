@@ -225,6 +225,10 @@ fn outsider() {
     let conn = Connection::open(path).unwrap();
     let rows: i64 = conn.query_row("SELECT count(*) FROM t", [], |row| row.get(0)).unwrap();
     assert!(rows > 0);
+    // It may do so only if it believes itself alone. Closing (in SQLite up to 3.40) deletes the `-wal` then, too.
+    conn.busy_timeout(std::time::Duration::ZERO).unwrap();
+    let mode = conn.query_row("PRAGMA journal_mode = DELETE", [], |row| row.get::<_, String>(0));
+    assert!(mode.as_ref().is_err_and(|error| error.to_string().contains("locked")), "{mode:?}");
 }
 
 #[test]

@@ -70,6 +70,7 @@ pub struct World {
 impl World {
     pub fn new(seed: u64, options: WalOptions) -> Result<Self, Failure> {
         let disk = SimDisk::new(seed);
+        disk.scramble_pages(true);
         disk.create_dir_all(Path::new(DIR).parent().ok_or("no parent")?).map_err(text)?;
         disk.sync_dir(Path::new("/")).map_err(text)?;
         let log = open(&disk, &options).map_err(text)?;
