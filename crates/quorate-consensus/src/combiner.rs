@@ -127,9 +127,9 @@ fn answer_all(taken: &mut Vec<Waiting>, error: &ProposeError) {
 
 fn refused(peers: &Peers, error: ClientWriteError<TypeConfig>) -> ProposeError {
     match error {
-        ClientWriteError::ForwardToLeader(to) => ProposeError::NotLeader {
-            leader: to.leader_id.and_then(|id| peers.leader_member(id, to.leader_node)),
-        },
+        ClientWriteError::ForwardToLeader(to) => {
+            ProposeError::NotLeader { leader: to.leader_id.and_then(|id| peers.leader_member(id, to.leader_node)) }
+        }
         ClientWriteError::LogEntryDiscarded(discarded) => ProposeError::Unknown(format!("{discarded}")),
         other => ProposeError::Unknown(other.to_string()),
     }

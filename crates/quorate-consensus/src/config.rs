@@ -23,6 +23,8 @@ pub struct ConsensusConfig {
     pub timing: Timing,
     /// Bytes of applied and durable log kept for followers that lag; more is purged.
     pub keep_log_bytes: u64,
+    /// Bytes of one file of the log, and of the newest entries that are kept in memory.
+    pub log_segment_bytes: u64,
 }
 
 /// Intervals and deadlines of consensus.
@@ -54,3 +56,6 @@ impl Default for Timing {
 
 /// Bytes of log kept by default.
 pub const KEEP_LOG_BYTES: u64 = 64 << 20;
+
+/// Bytes of one file of the log by default.
+pub const LOG_SEGMENT_BYTES: u64 = 64 << 20;

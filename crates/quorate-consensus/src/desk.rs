@@ -98,7 +98,8 @@ impl Desk {
             }
             method::PRE_VOTE => {
                 let ask: VoteAsk = understood(body)?;
-                let response = self.core_for(&peer)?.raft.pre_vote(ask.into()).await.map_err(|error| internal(&error))?;
+                let response =
+                    self.core_for(&peer)?.raft.pre_vote(ask.into()).await.map_err(|error| internal(&error))?;
                 Ok(encode(&VoteAnswer::from(&response)))
             }
             method::HEARTBEAT => self.heartbeat(&peer, understood(body)?).await,
@@ -220,7 +221,13 @@ impl quorate_wire::Handler for Handler {
         Box::pin(Arc::clone(&self.0).answer(peer.clone(), method, body))
     }
 
-    fn stream(&self, peer: &PeerInfo, method: u16, sender: StreamSender, receiver: StreamReceiver) -> BoxFuture<'static, ()> {
+    fn stream(
+        &self,
+        peer: &PeerInfo,
+        method: u16,
+        sender: StreamSender,
+        receiver: StreamReceiver,
+    ) -> BoxFuture<'static, ()> {
         let (desk, peer) = (Arc::clone(&self.0), peer.clone());
         Box::pin(async move {
             match (method, peer.role, peer.purpose) {

@@ -18,10 +18,10 @@ use quorate_wire::{ConnectError, StreamError, StreamReceiver};
 use crate::link::Link;
 use crate::peer::messages::{ImageHead, decode, encode, id_bytes, method};
 use crate::peers::lock;
+use crate::raft::Raft;
 use crate::raft::codec::{self, VoteBytes};
 use crate::raft::machine::{Image, Snapshot};
 use crate::raft::types::{RaftVote, SnapshotMeta, StoredMembership, to_raft};
-use crate::raft::Raft;
 
 /// The other end must take or give a piece within this time.
 const PIECE_MAX: Duration = Duration::from_secs(30);

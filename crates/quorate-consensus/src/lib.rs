@@ -37,7 +37,7 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-pub use config::{ConsensusConfig, KEEP_LOG_BYTES, Timing};
+pub use config::{ConsensusConfig, KEEP_LOG_BYTES, LOG_SEGMENT_BYTES, Timing};
 pub use desk::{SERVICE_METHODS, Service};
 pub use error::{Ended, MembershipError, ProposeError, ReadPositionError, StartError};
 pub use identity::ClusterId;

@@ -15,7 +15,8 @@ use std::time::Duration;
 use openraft::ChangeMembers;
 use openraft::rt::WatchReceiver;
 use quorate_env::{Instant, sleep, timeout};
-use quorate_model::NodeId;
+use quorate_model::{NodeId, Store};
+use quorate_wal::Wal;
 use quorate_wire::Purpose;
 
 use crate::Member;
@@ -125,13 +126,28 @@ pub(crate) async fn remove(raft: &Raft, name: &str) -> Result<(), MembershipErro
     if left.is_empty() { Ok(()) } else { change(raft, ChangeMembers::RemoveNodes(left)).await }
 }
 
+/// Hands leadership over, again and again, as long as this node leads with a full disk or with a store that applies
+/// nothing for another reason. The others have disks of their own.
+pub(crate) async fn step_aside(raft: Raft, wal: Wal, store: Arc<dyn Store>, every: Duration) {
+    loop {
+        sleep(every).await;
+        let why = match store.fault() {
+            Some(fault) => fault.to_string(),
+            None if wal.is_disk_full() => "no space left for the log".to_owned(),
+            None => continue,
+        };
+        if raft.is_leader() {
+            let taken_over = transfer(&raft, None).await.is_ok();
+            tracing::warn!(why, taken_over, "this node should not lead");
+        }
+    }
+}
+
 async fn change(raft: &Raft, change: ChangeMembers<u64, Member>) -> Result<(), MembershipError> {
     confirmed(timeout(CHANGE_MAX, raft.change_membership(change, false)).await.map(|result| result.map(drop)))
 }
 
-fn confirmed<E: std::fmt::Display>(
-    result: Result<Result<(), E>, quorate_env::Elapsed>,
-) -> Result<(), MembershipError> {
+fn confirmed<E: std::fmt::Display>(result: Result<Result<(), E>, quorate_env::Elapsed>) -> Result<(), MembershipError> {
     match result {
         Ok(Ok(())) => Ok(()),
         Ok(Err(error)) => Err(MembershipError::Unconfirmed(error.to_string())),

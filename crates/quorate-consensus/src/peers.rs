@@ -165,7 +165,13 @@ impl Peers {
         let own = *raft.node_id();
         let fresh = self.config.timing.status.saturating_mul(4).saturating_add(STATUS_MAX);
         raft.voter_ids()
-            .filter_map(|id| if id == own { Some(0) } else { self.seen(id).filter(|seen| seen.at.elapsed() < fresh).map(|seen| seen.clock_offset) })
+            .filter_map(|id| {
+                if id == own {
+                    Some(0)
+                } else {
+                    self.seen(id).filter(|seen| seen.at.elapsed() < fresh).map(|seen| seen.clock_offset)
+                }
+            })
             .collect()
     }
 }

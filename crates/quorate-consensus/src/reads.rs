@@ -78,8 +78,7 @@ async fn round(raft: &Raft, peers: &Peers) -> Answer {
         .call_member(leader, method::READ_POSITION, bytes::Bytes::new(), ROUND_MAX)
         .await
         .map_err(|error| ReadPositionError::Unavailable(error.to_string()))?;
-    let reply: ReadPositionReply =
-        decode(body).map_err(|error| ReadPositionError::Unavailable(error.to_string()))?;
+    let reply: ReadPositionReply = decode(body).map_err(|error| ReadPositionError::Unavailable(error.to_string()))?;
     reply.index.ok_or_else(|| ReadPositionError::Unavailable("the leader has just changed".to_owned()))
 }
 

@@ -69,8 +69,7 @@ impl Consensus {
         let listen = |error| StartError::Listen { addr: config.listen.clone(), error };
         let listener = env.net().listen(&config.listen).await.map_err(listen)?;
         let addr = listener.local_addr();
-        let own =
-            Member { name: config.name.clone(), addr: config.advertise.clone().unwrap_or_else(|| addr.clone()) };
+        let own = Member { name: config.name.clone(), addr: config.advertise.clone().unwrap_or_else(|| addr.clone()) };
         let peers = Arc::new(Peers::new(env.clone(), config.clone(), home.wire_identity().clone()));
         let desk = Arc::new(Desk {
             home: home.clone(),
@@ -98,7 +97,7 @@ impl Consensus {
             env: env.clone(),
             raft: raft.clone(),
             wal: home.wal.clone(),
-            store,
+            store: Arc::clone(&store),
             images,
             keep_bytes: config.keep_log_bytes,
         };
@@ -108,6 +107,7 @@ impl Consensus {
             task(env, purger.run()),
             task(env, Arc::clone(&peers).watch()),
             task(env, follow_members(raft.clone(), Arc::clone(&peers))),
+            task(env, membership::step_aside(raft.clone(), home.wal.clone(), store, config.timing.status)),
             task(env, membership::ask(raft, peers, config, own)),
         ];
         let inner = Inner {
@@ -144,7 +144,11 @@ fn check(config: &ConsensusConfig) -> Result<(), StartError> {
 
 /// Opens the log, or a new one beside a damaged one, and reads or draws the identity.
 async fn open_home(env: &Env, config: &ConsensusConfig, dir: &Path) -> Result<Home, StartError> {
-    let options = || WalOptions::new(env.rng().next_u64());
+    let options = || WalOptions {
+        segment_bytes: config.log_segment_bytes,
+        tail_bytes: usize::try_from(config.log_segment_bytes).unwrap_or(usize::MAX),
+        ..WalOptions::new(env.rng().next_u64())
+    };
     let (disk, path) = (Arc::clone(env.disk()), dir.to_path_buf());
     let opened = match Wal::open(Arc::clone(&disk), &path, options()) {
         Err(OpenError::Corrupt { path: segment, offset, what }) => {
@@ -176,9 +180,7 @@ fn put_aside(env: &Env, dir: &Path) -> Result<(), StartError> {
     aside.push(format!(".damaged-{}", env.unix_nanos()));
     let moved = env.disk().rename(dir, Path::new(&aside));
     let synced = moved.and_then(|()| env.disk().sync_dir(dir.parent().unwrap_or(dir)));
-    synced.map_err(|source| {
-        StartError::Log(OpenError::Io { action: "put aside", path: dir.to_path_buf(), source })
-    })
+    synced.map_err(|source| StartError::Log(OpenError::Io { action: "put aside", path: dir.to_path_buf(), source }))
 }
 
 fn run_workers(env: &Env, opened: Opened) -> Result<Wal, StartError> {

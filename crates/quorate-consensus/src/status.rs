@@ -68,7 +68,11 @@ pub(crate) fn cluster_status(desk: &Desk, running: &Running) -> ClusterStatus {
             addr: member.addr.clone(),
             voter: voters.contains(id),
             silent_for: if own { Duration::ZERO } else { desk.peers.silence(*id) },
-            applied_index: if own { applied_index } else { desk.peers.seen(*id).map_or(0, |seen| seen.status.applied_index) },
+            applied_index: if own {
+                applied_index
+            } else {
+                desk.peers.seen(*id).map_or(0, |seen| seen.status.applied_index)
+            },
         }
     });
     ClusterStatus {

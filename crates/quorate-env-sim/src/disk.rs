@@ -125,6 +125,11 @@ impl SimDisk {
         self.raw().hide_boot_id(hidden);
     }
 
+    /// From now on the disk says that this registered SQLite VFS keeps its bytes on it.
+    pub fn set_sqlite_vfs(&self, name: &str) {
+        self.raw().sqlite_vfs = Some(name.to_owned());
+    }
+
     /// Damages a file: turns the bit `bit % 8` of the byte at `offset` around, on the medium too.
     pub fn flip_bit(&self, path: &Path, offset: u64, bit: u32) -> io::Result<()> {
         let inode = self.raw().names.file(path)?;
@@ -241,6 +246,10 @@ impl Disk for SimDisk {
 
     fn boot_id(&self) -> Option<String> {
         self.raw().boot_id()
+    }
+
+    fn sqlite_vfs(&self) -> Option<String> {
+        self.raw().sqlite_vfs.clone()
     }
 }
 

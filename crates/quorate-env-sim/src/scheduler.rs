@@ -46,8 +46,8 @@ impl Scheduler {
         Self(Arc::new(Inner { rng, state: Mutex::default() }))
     }
 
-    /// Whether the running task goes on in this round. If not, it is woken in a later one: not while `pause` is set, and
-    /// put off further with the probability `postpone`.
+    /// Whether the running task goes on in this round. If not, it is woken in a later one: not while `pause` is set,
+    /// and put off further with the probability `postpone`.
     pub(crate) fn admits(&self, task: &Waker, pause: &Arc<AtomicBool>, postpone: f64) -> bool {
         // Outside of tasks there is the scenario alone.
         let Some(id) = tokio::task::try_id() else { return true };

@@ -1,7 +1,7 @@
 //! What happened in a simulated world: a running hash of every event, and the last of them in words.
 //!
-//! Invariant: two runs with equal seeds and equal scenarios have equal hashes. Where they don't, something in them comes
-//! from outside of the world: a real clock, an unseeded hash map, an unbiased `select!`.
+//! Invariant: two runs with equal seeds and equal scenarios have equal hashes. Where they don't, something in them
+//! comes from outside of the world: a real clock, an unseeded hash map, an unbiased `select!`.
 
 use std::collections::VecDeque;
 use std::fmt;

@@ -14,6 +14,7 @@ pub struct Rng(Arc<Mutex<StdRng>>);
 
 impl Rng {
     /// Seeded by the operating system.
+    #[expect(clippy::disallowed_methods, reason = "the one place that draws from the operating system")]
     pub fn from_os() -> Self {
         Self(Arc::new(Mutex::new(rand::make_rng())))
     }

@@ -67,6 +67,9 @@ pub trait Store: Send + Sync + 'static {
     /// The latest state known to survive power loss without the log: the log may be purged up to it.
     fn durable(&self) -> Applied;
 
+    /// Why nothing is applied at the moment, if so. A node with such a fault must not lead.
+    fn fault(&self) -> Option<StoreFault>;
+
     /// Begins an image of the present state. Blocks.
     fn send_image(&self) -> Result<Box<dyn ImageSource>, StoreFault>;
 

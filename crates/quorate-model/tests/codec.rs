@@ -1,5 +1,10 @@
 //! Encodings: what goes in comes out, no bytes make a decoder panic, and the bytes of level 1 never change.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test that fails may panic, and reads its files")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::indexing_slicing,
+    reason = "a test may panic, and reads its files"
+)]
 
 use std::path::PathBuf;
 
@@ -84,11 +89,11 @@ proptest! {
     }
 
     #[test]
-    fn damaged_proposals_are_read_as_written_or_refused(proposal in any_proposal(), at in any::<prop::sample::Index>(), bit in 0..8) {
+    fn damaged_proposals_are_read_as_written_or_refused(proposal in any_proposal(), at in any::<prop::sample::Index>(), bit in 0_u32..8) {
         let mut bytes = codec::encode_proposal(&proposal).unwrap();
         prop_assume!(!bytes.is_empty());
         let at = at.index(bytes.len());
-        bytes[at] ^= 1 << bit;
+        bytes[at] ^= 1_u8 << bit;
         if let Ok(read) = codec::decode_proposal(&bytes) {
             // Whatever it is now, encoding it again gives the same length: nothing was skipped.
             prop_assert_eq!(codec::encode_proposal(&read).unwrap().len(), bytes.len());
@@ -112,13 +117,8 @@ fn a_later_level_is_named() {
 
 /// One of everything that level 1 can say.
 fn golden_proposal() -> Proposal {
-    let values = vec![
-        Value::Null,
-        Value::Integer(-1),
-        Value::Real(0.5),
-        Value::Text("é".to_owned()),
-        Value::Blob(vec![0, 255]),
-    ];
+    let values =
+        vec![Value::Null, Value::Integer(-1), Value::Real(0.5), Value::Text("é".to_owned()), Value::Blob(vec![0, 255])];
     let named = Statement {
         sql: "UPDATE t SET a = :a".to_owned(),
         params: vec![Value::Integer(1)],
@@ -143,8 +143,7 @@ fn golden_outcomes() -> [Outcome; 2] {
         columns: vec!["a".to_owned(), "b".to_owned()],
         rows: vec![vec![Value::Integer(1), Value::Null], vec![Value::Text("x".to_owned()), Value::Real(1.5)]],
     };
-    let results =
-        vec![CommandResult::Statement(statement), CommandResult::Done, CommandResult::Session(SessionId(4))];
+    let results = vec![CommandResult::Statement(statement), CommandResult::Done, CommandResult::Session(SessionId(4))];
     let failure = Failure {
         kind: FailureKind::Constraint,
         sqlite_code: 2067,

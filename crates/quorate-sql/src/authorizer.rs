@@ -65,14 +65,25 @@ pub struct Effects {
     pub statistics: bool,
     /// SQLite may run statements of its own inside it.
     pub nested: bool,
+    /// It writes rows itself, not only by its triggers.
+    pub writes: bool,
+    /// It inserts rows itself.
+    pub inserts: bool,
 }
 
 impl Effects {
+    /// Whether SQLite counts the rows that it changes. What it writes into tables of its own, it does not count.
+    pub fn counts(self) -> bool {
+        self.writes && !self.schema && !self.statistics
+    }
+
     /// Adds those of another statement.
     pub fn add(&mut self, other: Self) {
         self.schema |= other.schema;
         self.statistics |= other.statistics;
         self.nested |= other.nested;
+        self.writes |= other.writes;
+        self.inserts |= other.inserts;
     }
 }
 

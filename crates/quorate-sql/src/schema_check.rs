@@ -127,7 +127,9 @@ fn check_object(conn: &Connection, object: &Object, schema: &Schema) -> rusqlite
 /// Whether the text of a virtual table names what commands may not read: the content of an FTS5 table is read by statements
 /// of its own, which the authorizer can't tell from others.
 fn stands_on_insides(sql: &str, schema: &Schema) -> bool {
-    sql.contains("sqlite_") || sql.contains(RESERVED) || schema.shadows.iter().any(|shadow| sql.contains(shadow.as_str()))
+    sql.contains("sqlite_")
+        || sql.contains(RESERVED)
+        || schema.shadows.iter().any(|shadow| sql.contains(shadow.as_str()))
 }
 
 /// Refuses columns of which SQLite may have named one at random: more than [`EQUAL_COLUMNS_MAX`] of one name, not counting

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 
 use crate::checkpoint::Checkpointer;
 use crate::error::OpenError;
-use crate::generation::Generations;
+use crate::generation::{Generation, Generations};
 use crate::image;
 use crate::options::StoreOptions;
 use crate::readers::Readers;
@@ -122,6 +122,11 @@ impl SqlStore {
         &self.shared().validator
     }
 
+    /// The generation in force. Whoever keeps it keeps its files.
+    pub fn generation(&self) -> Arc<Generation> {
+        self.shared().generations.current()
+    }
+
     /// How it was opened.
     pub fn options(&self) -> &StoreOptions {
         &self.shared().options
@@ -136,11 +141,6 @@ impl SqlStore {
     /// space again; other faults go when an image is installed. A node with a fault must not lead.
     pub fn watch_fault(&self) -> watch::Receiver<Option<StoreFault>> {
         self.shared().fault.subscribe()
-    }
-
-    /// The fault at this moment.
-    pub fn fault(&self) -> Option<StoreFault> {
-        self.shared().fault.borrow().clone()
     }
 
     /// Waits until the entry of this index is applied.
@@ -181,6 +181,10 @@ impl Store for SqlStore {
 
     fn durable(&self) -> Applied {
         self.shared().durable()
+    }
+
+    fn fault(&self) -> Option<StoreFault> {
+        self.shared().fault.borrow().clone()
     }
 
     fn send_image(&self) -> Result<Box<dyn ImageSource>, StoreFault> {

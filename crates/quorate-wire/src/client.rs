@@ -94,8 +94,8 @@ impl Client {
 
     /// Calls a method and waits for the reply, until `deadline` at most.
     ///
-    /// Waits first while the connection has as much on the way as its [`Limits`](crate::Limits) allow. The server is told the
-    /// deadline too and gives up at it.
+    /// Waits first while the connection has as much on the way as its [`Limits`](crate::Limits) allow. The server is
+    /// told the deadline too and gives up at it.
     pub async fn call(&self, method: u16, body: Bytes, deadline: Instant) -> Result<Bytes, CallError> {
         let core = &self.core;
         let limits = &core.peer.limits;
@@ -243,4 +243,3 @@ async fn run(core: Arc<Core>, mut reader: Reader, mut sink: Sink) {
     drop(waiting);
     core.streams.end_all(None);
 }
-

@@ -115,7 +115,8 @@ impl Dialer {
         let Inner { env, config, .. } = &*self.0;
         let addr = || config.addr.clone();
         let connected = env.net().connect(&config.addr).await;
-        let stream = connected.map_err(|error| ConnectError::Unreachable { addr: addr(), reason: error.to_string() })?;
+        let stream =
+            connected.map_err(|error| ConnectError::Unreachable { addr: addr(), reason: error.to_string() })?;
         let (mut reader, mut sink) = link::split(stream);
         let me = Introduction {
             identity: config.identity.clone(),

@@ -27,9 +27,7 @@ mod proof;
 mod words;
 
 use proof::Transcript;
-use words::{
-    Challenge, HELLO, Hello, Nonce, PROOF, Proof, REFUSED, Refusal, VERDICT, Verdict, VerdictCode, CHALLENGE,
-};
+use words::{CHALLENGE, Challenge, HELLO, Hello, Nonce, PROOF, Proof, REFUSED, Refusal, VERDICT, Verdict, VerdictCode};
 
 /// What the dialing end brings.
 #[derive(Clone, Debug)]

@@ -8,7 +8,8 @@
 //! - A call that was given up before its turn is never written; one that was taken for writing may have arrived.
 
 use std::collections::VecDeque;
-use std::io::IoSlice;
+use std::future::Future;
+use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -159,16 +160,20 @@ pub(crate) async fn write_all<W: AsyncWrite + Unpin>(outbox: &Outbox, sink: &mut
         }
         batch.seal();
         while batch.has_remaining() {
-            let written = timeout(WRITE_STALL_MAX, sink.write_buf(&mut batch)).await.map_err(|_| LinkError::Stalled)??;
+            let written = in_time(sink.write_buf(&mut batch)).await?;
             if written == 0 {
-                return Err(LinkError::Io(std::io::ErrorKind::WriteZero.into()));
+                return Err(LinkError::Io(io::ErrorKind::WriteZero.into()));
             }
         }
         batch.rooms.clear();
-        timeout(WRITE_STALL_MAX, sink.flush()).await.map_err(|_| LinkError::Stalled)??;
+        in_time(sink.flush()).await?;
     }
-    timeout(WRITE_STALL_MAX, sink.shutdown()).await.map_err(|_| LinkError::Stalled)??;
-    Ok(())
+    in_time(sink.shutdown()).await
+}
+
+/// One step of writing, which must not take long.
+async fn in_time<T>(step: impl Future<Output = io::Result<T>>) -> Result<T, LinkError> {
+    timeout(WRITE_STALL_MAX, step).await.map_err(|_| LinkError::Stalled)?.map_err(LinkError::Io)
 }
 
 /// Frames on their way into one write.

@@ -212,11 +212,8 @@ impl Door {
         sink: &mut Sink,
         from: &str,
     ) -> Result<(PeerInfo, OwnedSemaphorePermit), HandshakeError> {
-        let gate = Gate {
-            identity: self.config.identity.clone(),
-            keys: self.config.keys.clone(),
-            binding: Bytes::new(),
-        };
+        let gate =
+            Gate { identity: self.config.identity.clone(), keys: self.config.keys.clone(), binding: Bytes::new() };
         let admit = |role| {
             let places = if role == Role::Peer { &self.peers } else { &self.clients };
             Arc::clone(places).try_acquire_owned().ok()

@@ -65,7 +65,11 @@ impl Streams {
     }
 
     /// Opens a stream from this end. `keep` lives as long as one of its halves.
-    pub(crate) fn open<K>(self: &Arc<Self>, method: u16, keep: &K) -> Result<(StreamSender, StreamReceiver), StreamError>
+    pub(crate) fn open<K>(
+        self: &Arc<Self>,
+        method: u16,
+        keep: &K,
+    ) -> Result<(StreamSender, StreamReceiver), StreamError>
     where
         K: Clone + Send + Sync + 'static,
     {

@@ -1,5 +1,5 @@
 //! Calls: many at once, deadlines, limits, and what their errors mean.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
 
 mod common;
 
@@ -98,9 +98,9 @@ fn what_waits_for_its_turn_was_not_sent() {
         let client = connect(&world.node("caller"), Purpose::Heartbeat).await;
         let most = Limits::of(Purpose::Heartbeat).calls;
         let caller = client.clone();
-        let first = world.node("other").spawn(async move {
-            join_all((0..most).map(|_| caller.call(0, for_seconds(9), in_seconds(99)))).await
-        });
+        let first = world
+            .node("other")
+            .spawn(async move { join_all((0..most).map(|_| caller.call(0, for_seconds(9), in_seconds(99)))).await });
         sleep(seconds(1)).await;
         let error = client.call(0, for_seconds(0), in_seconds(2)).await.unwrap_err();
         assert!(error == CallError::NotSent(NotSent::TimedOut) && error.is_retryable());

@@ -1,5 +1,5 @@
 //! Calls while servers die and networks fail: what callers are told is compared with what was done.
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
 
 mod common;
 
@@ -86,7 +86,11 @@ async fn break_something(world: &SimWorld, server: &mut Option<quorate_wire::Ser
         2 => world.net().cut_way("server", caller),
         3 => world.net().reset(caller, "server"),
         4 => {
-            if rng.chance(0.5) { world.kill("server").await } else { world.crash("server").await }
+            if rng.chance(0.5) {
+                world.kill("server").await
+            } else {
+                world.crash("server").await
+            }
             sleep(Duration::from_millis(rng.below(300))).await;
             *server = Some(serve(&world.node("server"), done).await);
         }
@@ -149,13 +153,13 @@ fn check(done: &BTreeMap<u64, u32>, told: &BTreeMap<u64, Result<(), CallError>>)
 #[test]
 fn callers_are_told_the_truth() {
     let mut ends = [0; 4];
-    for seed in 0..100 {
+    for seed in 0..60 {
         let (_, more) = run(seed);
         for (sum, count) in ends.iter_mut().zip(more) {
             *sum += count;
         }
     }
-    assert!(ends.iter().all(|count| *count > 20), "every end happens: {ends:?}");
+    assert!(ends.iter().all(|count| *count > 10), "every end happens: {ends:?}");
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! Who gets in, and what the others are told.
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod common;
 

@@ -1,5 +1,5 @@
 //! Streams: order, windows, ends.
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod common;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use quorate_consensus::{ConsensusConfig, KEEP_LOG_BYTES, Member};
+use quorate_consensus::{ConsensusConfig, KEEP_LOG_BYTES, LOG_SEGMENT_BYTES, Member};
 use quorate_env::Env;
 use quorate_env::disk::read_file;
 use quorate_sql::readers::ReaderOptions;
@@ -192,6 +192,7 @@ impl Config {
             secret,
             timing: self.timing,
             keep_log_bytes: self.keep_log_bytes,
+            log_segment_bytes: LOG_SEGMENT_BYTES,
         }
     }
 }

@@ -53,6 +53,7 @@ mod protocol;
 mod remote;
 mod results;
 mod runtime;
+mod seams;
 mod sql;
 mod status;
 
@@ -68,5 +69,6 @@ pub use quorate_model::{
 pub use quorate_sql::query::{FromRow, FromRowOwned, FromValue, RowError, RowRef, Rows};
 pub use remote::{ConnectError, RemoteConfig, RemoteSql};
 pub use results::{BatchResult, Executed, Returned};
+pub use seams::{Seams, TuneStore, WatchStore};
 pub use sql::Sql;
 pub use status::Status;

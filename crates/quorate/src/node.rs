@@ -11,7 +11,6 @@ use futures_util::FutureExt;
 use futures_util::future::{Either, select};
 use quorate_consensus::{Consensus, OpenStore};
 use quorate_env::Env;
-use quorate_model::Store;
 use quorate_sql::options::{StoreIdentity, StoreOptions};
 use quorate_sql::readers::ReaderOptions;
 use quorate_sql::store::SqlStore;
@@ -22,6 +21,7 @@ use crate::config::Config;
 use crate::error::StartError;
 use crate::level::Level;
 use crate::runtime::{Doors, Runtime};
+use crate::seams::Seams;
 use crate::sql::Sql;
 use crate::status::Status;
 
@@ -79,12 +79,21 @@ impl Node {
     ///
     /// Those of [`Node::start`].
     pub async fn start_in(env: Env, config: Config) -> Result<Self, StartError> {
+        Self::start_with(env, config, Seams::default()).await
+    }
+
+    /// [`Node::start_in`] with parts that a simulation has changed.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Node::start`].
+    pub async fn start_with(env: Env, config: Config, seams: Seams) -> Result<Self, StartError> {
         config.check()?;
         let (started, starting) = oneshot::channel();
         let (stop, stopping) = oneshot::channel();
         let (end, ended) = oneshot::channel();
         let deadline = config.deadline;
-        let root = root(env.clone(), config, started, stopping);
+        let root = root(env.clone(), config, seams, started, stopping);
         let thread = env.start_runtime("quorate", async move {
             root.await;
             drop(end);
@@ -141,10 +150,11 @@ impl fmt::Debug for Node {
 async fn root(
     env: Env,
     config: Config,
+    seams: Seams,
     mut started: oneshot::Sender<Result<Started, StartError>>,
     stopping: oneshot::Receiver<()>,
 ) {
-    let opening = open(&env, config);
+    let opening = open(&env, config, seams);
     let opened = match select(opening.boxed(), started.closed().boxed()).await {
         Either::Left((opened, _)) => opened,
         // Nobody waits for the node any more.
@@ -167,14 +177,18 @@ async fn root(
     drop(claim);
 }
 
-async fn open(env: &Env, config: Config) -> Result<(Claim, Arc<Gateway>, Runtime, Doors), StartError> {
+async fn open(
+    env: &Env,
+    config: Config,
+    seams: Seams,
+) -> Result<(Claim, Arc<Gateway>, Runtime, Doors), StartError> {
     let (claim, env) = Claim::take(env, &config.data_dir).await?;
     let secret = config.secret.resolve(&env, &config.data_dir)?;
     let desk = Desk::default();
-    let (open_store, opened) = store_opener(&env, &config);
+    let (open_store, opened) = store_opener(&env, &config, seams.clone());
     let log = config.data_dir.join(LOG_DIR);
     let service = Arc::new(desk.clone());
-    let consensus = Consensus::start(&env, config.consensus(secret), &log, open_store, service).await?;
+    let consensus = Consensus::start(&env, seams.consensus(config.consensus(secret)), &log, open_store, service).await?;
     let store = opened.get().cloned().ok_or(StartError::Died)?;
     let gateway = Arc::new(Gateway { env: env.clone(), consensus, store });
     desk.open(&gateway);
@@ -183,7 +197,7 @@ async fn open(env: &Env, config: Config) -> Result<(Claim, Arc<Gateway>, Runtime
 }
 
 /// What opens the store once the cluster is known, and where it is then.
-fn store_opener(env: &Env, config: &Config) -> (OpenStore, Arc<OnceLock<SqlStore>>) {
+fn store_opener(env: &Env, config: &Config, seams: Seams) -> (OpenStore, Arc<OnceLock<SqlStore>>) {
     let (env, dir, sql) = (env.clone(), config.data_dir.join(DATABASE_DIR), config.sql);
     let opened = Arc::new(OnceLock::new());
     let here = Arc::clone(&opened);
@@ -197,10 +211,10 @@ fn store_opener(env: &Env, config: &Config) -> (OpenStore, Arc<OnceLock<SqlStore
             readers,
             ..StoreOptions::new(identity)
         };
-        let store = SqlStore::open(&env, &dir, options)?;
+        let store = SqlStore::open(&env, &dir, seams.options(options))?;
         // Opened once.
         let _ = here.set(store.clone());
-        Ok(Arc::new(store) as Arc<dyn Store>)
+        Ok(seams.store(store))
     };
     (Box::new(open), opened)
 }

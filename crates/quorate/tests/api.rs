@@ -59,10 +59,10 @@ fn writes_return_rows() {
     on_both(async |sql| {
         users(&sql).await?;
         let returned = sql
-            .execute_returning("INSERT INTO users (name, born) VALUES (?, ?) RETURNING id, name, born", ("ann", "1970"))
+            .execute_returning("INSERT INTO users (name, born) VALUES (?, ?) RETURNING id, name, born", ("ann", "1970-01-01"))
             .await?;
         // The value's own class counts, not the declared type of its column.
-        assert_eq!(returned.rows.one::<(i64, String, Value)>().unwrap(), (1, "ann".to_owned(), "1970".into()));
+        assert_eq!(returned.rows.one::<(i64, String, Value)>().unwrap(), (1, "ann".to_owned(), "1970-01-01".into()));
         assert_eq!(returned.rows.columns().as_ref(), ["id", "name", "born"]);
         Ok(())
     });

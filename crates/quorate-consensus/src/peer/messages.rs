@@ -224,10 +224,10 @@ impl From<VoteAnswer> for VoteResponse<TypeConfig> {
 
 impl From<&AppendEntriesRequest<TypeConfig>> for Append {
     fn from(request: &AppendEntriesRequest<TypeConfig>) -> Self {
-        let entries = request.entries.iter().map(|entry| EntryBytes {
-            id: from_raft(&entry.log_id).into(),
-            payload: codec::payload_bytes(entry),
-        });
+        let entries = request
+            .entries
+            .iter()
+            .map(|entry| EntryBytes { id: from_raft(&entry.log_id).into(), payload: codec::payload_bytes(entry) });
         Self {
             vote: (&request.vote).into(),
             previous: id_bytes(request.prev_log_id.as_ref()),

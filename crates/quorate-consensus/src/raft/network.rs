@@ -8,6 +8,7 @@
 
 use std::future::Future;
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,7 +49,12 @@ pub(crate) struct Network {
 
 impl Network {
     fn channel(&self, id: u64, member: &Member, purpose: Purpose) -> Channel {
-        Channel { link: self.peers.link(&member.addr, id, purpose), images: Arc::clone(&self.images), target: id, purpose }
+        Channel {
+            link: self.peers.link(&member.addr, id, purpose),
+            images: Arc::clone(&self.images),
+            target: id,
+            purpose,
+        }
     }
 }
 
@@ -79,7 +85,12 @@ pub(crate) struct Channel {
 type RpcError = RPCError<TypeConfig>;
 
 impl Channel {
-    async fn call<A: Message + Default>(&self, method: u16, ask: &impl Message, limit: Duration) -> Result<A, RpcError> {
+    async fn call<A: Message + Default>(
+        &self,
+        method: u16,
+        ask: &impl Message,
+        limit: Duration,
+    ) -> Result<A, RpcError> {
         let body = self.link.call(method, encode(ask), limit).await.map_err(|error| unreachable(&error))?;
         decode(body).map_err(|error| network(&error))
     }
@@ -114,9 +125,12 @@ impl RaftNetworkV2<TypeConfig> for Channel {
             return stream_append_sequential(self, input, option);
         }
         Box::pin(async move {
+            // openraft pauses between attempts inside of this stream: whoever does not ask it first never pauses, and a
+            // refused connection would be tried again without end and without yielding.
+            let mut input = input.peekable();
+            let _ = Pin::new(&mut input).peek().await;
             let client = self.link.0.client().await.map_err(|error| unreachable(&error))?;
-            let (sender, receiver) =
-                client.open_stream(method::APPEND).map_err(|error| unreachable(&error))?;
+            let (sender, receiver) = client.open_stream(method::APPEND).map_err(|error| unreachable(&error))?;
             let state = Appending { input, sender, receiver, in_flight: 0, more: true };
             Ok(unfold(Some(state), |state| async move { state?.next().await }).boxed())
         })
@@ -161,8 +175,12 @@ impl RaftNetworkV2<TypeConfig> for Channel {
         req: TransferLeaderRequest<TypeConfig>,
         option: RPCOption,
     ) -> Result<TransferLeaderResponse<TypeConfig>, RpcError> {
-        let transfer = Transfer { from: req.from_leader().into(), to: *req.to_node_id(), last: id_bytes(req.last_log_id()) };
-        self.link.call(method::TRANSFER, encode(&transfer), option.hard_ttl()).await.map_err(|error| unreachable(&error))?;
+        let transfer =
+            Transfer { from: req.from_leader().into(), to: *req.to_node_id(), last: id_bytes(req.last_log_id()) };
+        self.link
+            .call(method::TRANSFER, encode(&transfer), option.hard_ttl())
+            .await
+            .map_err(|error| unreachable(&error))?;
         Ok(Ok(()))
     }
 }

@@ -13,7 +13,7 @@ use quorate_model::Store;
 use quorate_wire::{CallFailure, FailureKind, PeerInfo, Secret};
 
 use super::store::MemStore;
-use crate::{Consensus, ConsensusConfig, KEEP_LOG_BYTES, Member, ProposeError, Service, Timing};
+use crate::{Consensus, ConsensusConfig, KEEP_LOG_BYTES, LOG_SEGMENT_BYTES, Member, ProposeError, Service, Timing};
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
@@ -39,12 +39,7 @@ struct Cluster {
 impl Cluster {
     fn new(world: &SimWorld) -> Self {
         let stores = NAMES.into_iter().map(|name| (name, MemStore::default())).collect();
-        Self {
-            world: world.clone(),
-            stores: Mutex::new(stores),
-            nodes: Arc::default(),
-            acknowledged: Mutex::default(),
-        }
+        Self { world: world.clone(), stores: Mutex::new(stores), nodes: Arc::default(), acknowledged: Mutex::default() }
     }
 
     fn start(&self, name: &'static str) {
@@ -53,7 +48,8 @@ impl Cluster {
         let (nodes, inside) = (Arc::clone(&self.nodes), env.clone());
         let up = async move {
             let open = Box::new(move |_| Ok(store));
-            let started = Consensus::start(&inside, config(name), Path::new("/data/log"), open, Arc::new(Nothing)).await;
+            let started =
+                Consensus::start(&inside, config(name), Path::new("/data/log"), open, Arc::new(Nothing)).await;
             nodes.lock().unwrap().insert(name, started.unwrap());
             std::future::pending::<()>().await;
         };
@@ -144,6 +140,7 @@ fn config(name: &str) -> ConsensusConfig {
         secret: Secret::new("a secret of some length").unwrap(),
         timing: Timing { silence: Duration::from_secs(3), ..Timing::default() },
         keep_log_bytes: KEEP_LOG_BYTES,
+        log_segment_bytes: LOG_SEGMENT_BYTES,
     }
 }
 

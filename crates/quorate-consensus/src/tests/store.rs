@@ -40,6 +40,10 @@ impl Store for MemStore {
         self.applied()
     }
 
+    fn fault(&self) -> Option<StoreFault> {
+        None
+    }
+
     fn send_image(&self) -> Result<Box<dyn ImageSource>, StoreFault> {
         Ok(Box::new(Source(Some(self.kept()))))
     }

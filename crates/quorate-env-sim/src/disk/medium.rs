@@ -17,6 +17,7 @@ const UNLIMITED: u64 = 1 << 40;
 #[derive(Debug)]
 pub(super) struct Medium {
     pub(super) names: Names,
+    pub(super) sqlite_vfs: Option<String>,
     rng: Rng,
     life: u64,
     boots: u64,
@@ -54,6 +55,7 @@ impl Medium {
     pub(super) fn new(rng: Rng) -> Self {
         Self {
             names: Names::default(),
+            sqlite_vfs: None,
             rng,
             life: 0,
             boots: 0,

@@ -116,7 +116,11 @@ fn a_death_ends_streams_breaks_them_or_is_not_heard_of() {
         });
         sleep(Duration::from_millis(5)).await;
         let power = world.rng().chance(0.5);
-        if power { world.crash("b").await } else { world.kill("b").await }
+        if power {
+            world.crash("b").await
+        } else {
+            world.kill("b").await
+        }
         let (_, end) = read_on(&mut near).await;
         seen.borrow_mut().insert((power, end));
         let again = timeout(Duration::from_secs(1), a.net().connect(ADDR)).await;

@@ -134,7 +134,8 @@ fn a_task_knows_its_world() {
     each_seed(async |world| {
         let name = |env: Env| format!("{:?}", env.host());
         let (a, b) = (world.node("a"), world.node("b"));
-        let nested = a.spawn(async move { Env::current().unwrap().spawn(async move { name(Env::current().unwrap()) }).await });
+        let nested =
+            a.spawn(async move { Env::current().unwrap().spawn(async move { name(Env::current().unwrap()) }).await });
         assert_eq!(nested.await.unwrap().unwrap(), name(a));
         assert_eq!(b.blocking(|| 5).await, Some(5));
         assert!(Env::current().is_none());

@@ -63,17 +63,20 @@ impl Applier {
     pub(super) fn batch(&mut self, entries: &[Entry]) -> Result<Vec<Outcome>, StoreFault> {
         let mut outcomes = Vec::with_capacity(entries.len());
         let mut items = Vec::with_capacity(entries.len());
-        let mut last = self.row.applied.index();
+        // The first entry of a log has the index 0.
+        let mut last = self.row.applied.log_id.map(|id| id.index);
         for entry in entries {
             let index = entry.log_id.index;
-            if index > last {
+            if last.is_none_or(|last| index > last) {
                 items.push(Item::decode(entry)?);
-                last = index;
+                last = Some(index);
                 continue;
             }
             match self.answered.iter().find(|(answered, _)| *answered == index && items.is_empty()) {
                 Some((_, outcome)) => outcomes.push(outcome.clone()),
-                None => return Err(StoreFault::Io(format!("entry {index} came after entry {last}"))),
+                None => {
+                    return Err(StoreFault::Io(format!("entry {index} came after entry {}", last.unwrap_or_default())));
+                }
             }
         }
         let answered_before = outcomes.len();

@@ -114,7 +114,9 @@ impl Applier {
             Err(Trouble::Failure(failure)) if !self.db.connection().is_autocommit() => {
                 self.own(ROLLBACK_TO)?;
                 self.own(RELEASE)?;
-                let undone = std::mem::take(&mut self.staged.effects);
+                // Once the schema has changed in a transaction, SQLite forgets it at every ROLLBACK TO, so the effects stay.
+                let mut undone = self.staged.effects;
+                undone.schema |= before.schema;
                 self.settle(undone)?;
                 Err(Trouble::Failure(failure))
             }

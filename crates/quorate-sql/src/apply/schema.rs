@@ -21,6 +21,7 @@ impl Applier {
         if effects.statistics {
             // SQLite keeps statistics until it loads the schema again, whatever happens to the rows.
             RELOAD.into_iter().try_for_each(|sql| self.own(sql))?;
+            self.staged.effects.schema = true;
         }
         self.db.flush();
         self.load_schema().map_err(|error| classify::own(&error))

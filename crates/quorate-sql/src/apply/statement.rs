@@ -67,6 +67,7 @@ impl Applier {
     ) -> Result<StatementResult, Ended> {
         if !self.db.holds(&statement.sql) {
             check_single(&statement.sql)?;
+            self.schema.connect(self.db.connection());
             self.gate.enter(Mode::Command);
             let gate = &self.gate;
             self.db.prepare(&statement.sql, |prepared| {
@@ -83,17 +84,16 @@ impl Applier {
         *effects = *prepared.note();
         bind(&mut prepared, statement)?;
         self.gate.enter(Mode::Running { schema: effects.schema });
-        let nested = effects.nested || !self.schema.virtual_tables.is_empty();
-        self.run_prepared(&statement.sql, nested, returned)
+        self.run_prepared(&statement.sql, *effects, returned)
     }
 
-    fn run_prepared(&mut self, sql: &str, nested: bool, returned: &mut usize) -> Result<StatementResult, Ended> {
-        self.determinism.counters().watch(self.db.connection());
+    fn run_prepared(&mut self, sql: &str, effects: Effects, returned: &mut usize) -> Result<StatementResult, Ended> {
+        self.determinism.counters().watch();
         let Some(mut prepared) = self.db.get(sql) else {
             return Err(Failure::new(FailureKind::Sql, "the text holds no statement").into());
         };
         prepared.forget_steps();
-        self.determinism.budget.start(nested);
+        self.determinism.budget.start(effects.nested || !self.schema.virtual_tables.is_empty());
         let rows = read_rows(&mut prepared, returned);
         let within = self.determinism.budget.finish(prepared.steps());
         let columns = if rows.is_ok() { prepared.columns() } else { Vec::new() };
@@ -117,7 +117,9 @@ impl Applier {
             return Err(Failure::new(FailureKind::RowidExhausted, text).into());
         }
         let conn = self.db.connection();
-        let (changes, last_insert_rowid) = (counters.changes(conn), counters.last_insert_rowid(conn));
+        let changes = if effects.counts() { conn.changes() } else { 0 };
+        let inserted = effects.inserts && changes > 0 && counters.inserted();
+        let last_insert_rowid = if inserted { conn.last_insert_rowid() } else { 0 };
         Ok(StatementResult { changes, last_insert_rowid, columns, rows })
     }
 }

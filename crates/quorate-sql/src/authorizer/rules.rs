@@ -85,7 +85,15 @@ pub(super) fn note(access: &Access<'_>, seen: &mut Seen) {
             effects.statistics |= statistics;
         }
         ffi::SQLITE_ANALYZE => effects.statistics = true,
-        ffi::SQLITE_DELETE => effects.statistics |= statistics,
+        ffi::SQLITE_INSERT if !access.inner => {
+            effects.writes = true;
+            effects.inserts = true;
+        }
+        ffi::SQLITE_UPDATE if !access.inner => effects.writes = true,
+        ffi::SQLITE_DELETE => {
+            effects.statistics |= statistics;
+            effects.writes |= !access.inner;
+        }
         ffi::SQLITE_READ => effects.nested |= access.first.is_some_and(|name| pragma_table(name).is_some()),
         _ => {}
     }

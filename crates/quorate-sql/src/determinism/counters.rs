@@ -15,8 +15,6 @@ use crate::ffi::hooks;
 pub struct Counters {
     /// `total_changes()` when the entry began.
     base: AtomicU64,
-    /// The same when the statement began.
-    before: AtomicU64,
     inserted: AtomicBool,
     exhausted: AtomicBool,
 }
@@ -47,8 +45,7 @@ impl Counters {
     }
 
     /// Begins a statement.
-    pub fn watch(&self, conn: &Connection) {
-        self.before.store(conn.total_changes(), Ordering::Relaxed);
+    pub fn watch(&self) {
         self.inserted.store(false, Ordering::Relaxed);
         self.exhausted.store(false, Ordering::Relaxed);
     }
@@ -58,14 +55,8 @@ impl Counters {
         self.exhausted.load(Ordering::Relaxed)
     }
 
-    /// Rows that the statement itself changed, without those that its triggers changed.
-    pub fn changes(&self, conn: &Connection) -> u64 {
-        // A statement that changes nothing at all may leave the count of the one before it.
-        if conn.total_changes() == self.before.load(Ordering::Relaxed) { 0 } else { conn.changes() }
-    }
-
-    /// The rowid that the statement inserted last, or 0.
-    pub fn last_insert_rowid(&self, conn: &Connection) -> i64 {
-        if self.inserted.load(Ordering::Relaxed) { conn.last_insert_rowid() } else { 0 }
+    /// Whether the statement inserted a row, itself or by what it led to.
+    pub fn inserted(&self) -> bool {
+        self.inserted.load(Ordering::Relaxed)
     }
 }

@@ -22,6 +22,8 @@ pub(crate) struct Access<'a> {
     pub second: Option<&'a str>,
     /// The schema: `main` or `temp`.
     pub database: Option<&'a str>,
+    /// Whether a trigger or a view asks, and not the statement itself.
+    pub inner: bool,
 }
 
 /// An authorizer's answer.
@@ -46,14 +48,16 @@ where
         first: *const c_char,
         second: *const c_char,
         database: *const c_char,
-        _accessor: *const c_char,
+        accessor: *const c_char,
     ) -> c_int {
         // SAFETY: `decide` was given below and lives as long as the connection; the texts are null or end with NUL, and
         // live as long as this call.
         let (decide, first, second, database) =
             unsafe { (&*decide.cast::<F>(), text(first), text(second), text(database)) };
         let access = match (first, second, database) {
-            (Ok(first), Ok(second), Ok(database)) => Some(Access { action, first, second, database }),
+            (Ok(first), Ok(second), Ok(database)) => {
+                Some(Access { action, first, second, database, inner: !accessor.is_null() })
+            }
             _ => None,
         };
         match decide(access) {

@@ -53,7 +53,10 @@ proptest! {
     }
 
     #[test]
-    fn a_flipped_bit_never_passes(body in prop::collection::vec(any::<u8>(), 0..200), bit in any::<prop::sample::Index>()) {
+    fn a_flipped_bit_never_passes(
+        body in prop::collection::vec(any::<u8>(), 0..200),
+        bit in any::<prop::sample::Index>(),
+    ) {
         let mut bytes = whole_frame(7, &body);
         let bit = bit.index(bytes.len() * 8);
         bytes[bit / 8] ^= 1 << (bit % 8);

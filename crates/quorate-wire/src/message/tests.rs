@@ -62,7 +62,10 @@ proptest! {
     }
 
     #[test]
-    fn any_content_is_a_message_or_an_error(kind in any::<u8>(), content in prop::collection::vec(any::<u8>(), 0..600)) {
+    fn any_content_is_a_message_or_an_error(
+        kind in any::<u8>(),
+        content in prop::collection::vec(any::<u8>(), 0..600),
+    ) {
         if let Ok(message) = Message::decode(kind, Bytes::from(content.clone())) {
             // Lost in the text of a failure: what is no UTF-8, and unknown kinds.
             if !matches!(message, Message::Failure { .. } | Message::Abort { .. }) {

@@ -45,6 +45,14 @@ struct Running {
     streams: BTreeMap<u64, AbortHandle>,
 }
 
+impl Running {
+    fn remove(&mut self, id: u64) -> Option<AbortHandle> {
+        let (task, cost) = self.calls.remove(&id)?;
+        self.call_bytes = self.call_bytes.saturating_sub(cost);
+        Some(task)
+    }
+}
+
 /// Serves a connection until it breaks, or the server stops.
 pub(super) async fn serve(
     env: &Env,
@@ -132,7 +140,7 @@ impl Connection {
         }
         let cost = body.len();
         let ending = CallEnding { connection: Arc::clone(self), id };
-        // The handler is called outside of the lock, and its task can't look for itself in the table before it is there.
+        // The handler is called outside of the lock. Its task can't look for itself in the table before it is there.
         drop(running);
         let answer = self.handler.call(&self.peer, method, body);
         let mut running = self.running();
@@ -144,7 +152,8 @@ impl Connection {
 
     fn has_room(&self, running: &Running, len: usize) -> bool {
         let limits = &self.peer.limits;
-        let fits = u64::try_from(running.call_bytes.saturating_add(len)).unwrap_or(u64::MAX) <= limits.call_bytes.into();
+        let fits =
+            u64::try_from(running.call_bytes.saturating_add(len)).unwrap_or(u64::MAX) <= limits.call_bytes.into();
         let calls = u32::try_from(running.calls.len()).unwrap_or(u32::MAX);
         calls < limits.calls && (fits || running.call_bytes == 0)
     }
@@ -155,15 +164,26 @@ impl Connection {
         }
     }
 
-    /// Takes a call out of the table.
-    fn call_over(&self, id: u64) -> Option<AbortHandle> {
+    /// Queues the answer to a call that is still wanted. Its place is given back first, because who has the answer may
+    /// make the next call; and under the same lock, because a server that stops closes the queue after the last call.
+    fn conclude(&self, id: u64, answer: Item) {
         let mut running = self.running();
-        let (task, cost) = running.calls.remove(&id)?;
-        running.call_bytes = running.call_bytes.saturating_sub(cost);
+        if running.remove(id).is_some() {
+            self.outbox.push(answer);
+        }
         if running.calls.is_empty() {
             self.idle.wake();
         }
-        Some(task)
+    }
+
+    /// Takes a call out of the table.
+    fn call_over(&self, id: u64) -> Option<AbortHandle> {
+        let mut running = self.running();
+        let task = running.remove(id);
+        if running.calls.is_empty() {
+            self.idle.wake();
+        }
+        task
     }
 
     fn begin_stream(self: &Arc<Self>, id: u64, method: u16) -> Result<(), LinkError> {
@@ -210,11 +230,7 @@ impl Drop for CallEnding {
 }
 
 /// Waits for the handler and queues what it answers. Beyond the deadline nobody waits for an answer.
-async fn answer_call(
-    ending: CallEnding,
-    answer: impl Future<Output = Result<Bytes, CallFailure>>,
-    limit: Duration,
-) {
+async fn answer_call(ending: CallEnding, answer: impl Future<Output = Result<Bytes, CallFailure>>, limit: Duration) {
     let (connection, id) = (&ending.connection, ending.id);
     let Ok(answer) = timeout(limit, answer).await else { return };
     let max = connection.peer.limits.body_max();
@@ -228,8 +244,5 @@ async fn answer_call(
     };
     let cost = u32::try_from(message.body_len().min(REPLY_QUEUE_BYTES)).unwrap_or(0);
     let Ok(room) = Arc::clone(&connection.reply_room).acquire_many_owned(cost).await else { return };
-    // First the place, then the answer: who has the answer may make the next call.
-    let outbox = Arc::clone(&connection.outbox);
-    drop(ending);
-    outbox.push(Item::reply(message, room));
+    connection.conclude(id, Item::reply(message, room));
 }

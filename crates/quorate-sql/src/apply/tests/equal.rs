@@ -178,7 +178,12 @@ proptest! {
         };
         let singly = run(&[(1, false)]);
         for split in &splits {
-            prop_assert_eq!(run(split), singly.clone());
+            let (outcomes, hashes, tables) = run(split);
+            for (entry, (outcome, expected)) in all.iter().zip(outcomes.iter().zip(&singly.0)) {
+                prop_assert_eq!(outcome, expected, "{:?}", entry);
+            }
+            prop_assert_eq!(tables, singly.2.clone());
+            prop_assert_eq!(hashes, singly.1);
         }
     }
 }

@@ -208,7 +208,11 @@ fn virtual_tables_hide_their_insides() {
         fails(&mut node, "CREATE TABLE c (a REFERENCES f_data)", refused);
         fails(&mut node, "CREATE VIRTUAL TABLE g USING fts5(block, content='f_data', content_rowid='id')", refused);
         fails(&mut node, "CREATE VIRTUAL TABLE g USING fts5(rootpage, content='sqlite_master')", refused);
-        fails(&mut node, "CREATE VIRTUAL TABLE g USING fts5(now, content='_Quorate_applied', content_rowid='id')", refused);
+        fails(
+            &mut node,
+            "CREATE VIRTUAL TABLE g USING fts5(now, content='_Quorate_applied', content_rowid='id')",
+            refused,
+        );
     }
 }
 

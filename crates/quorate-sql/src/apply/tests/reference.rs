@@ -50,7 +50,6 @@ impl Plain {
 }
 
 fn one(conn: &Connection, statement: &Statement) -> rusqlite::Result<(u64, i64, Vec<Vec<Value>>)> {
-    let before = conn.total_changes();
     let mut prepared = conn.prepare(&statement.sql)?;
     let columns = prepared.column_count();
     let params: Vec<_> = statement
@@ -66,9 +65,10 @@ fn one(conn: &Connection, statement: &Statement) -> rusqlite::Result<(u64, i64, 
     while let Some(row) = rows.next()? {
         seen.push((0..columns).map(|column| value(row.get_ref(column).unwrap())).collect());
     }
-    let changed = conn.total_changes() != before;
-    let inserts = statement.sql.starts_with("INSERT") || statement.sql.starts_with("REPLACE");
-    let changes = if changed { conn.changes() } else { 0 };
+    let is = |verbs: &[&str]| verbs.iter().any(|verb| statement.sql.starts_with(verb));
+    let writes = is(&["INSERT", "REPLACE", "UPDATE", "DELETE"]);
+    let changes = if writes { conn.changes() } else { 0 };
+    let inserts = is(&["INSERT", "REPLACE"]);
     Ok((changes, if changes > 0 && inserts { conn.last_insert_rowid() } else { 0 }, seen))
 }
 

@@ -1,0 +1,306 @@
+//! Three whole nodes and their lives.
+//!
+//! Invariant: everything of a node's life is dropped before its next life begins.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use quorate::{Config, Node, SecretSource, Seams, Sql, SqlOptions, Status, Timing};
+use quorate_env::{Env, Instant, sleep};
+use quorate_env_sim::SimWorld;
+use quorate_model::GroupId;
+use quorate_sql::applied_row::AppliedRow;
+use quorate_sql::store::SqlStore;
+use quorate_sql::{connection, logical_hash};
+use quorate_wal::{Wal, WalOptions};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::history::{History, State};
+use crate::vfs::{self, Slot};
+
+/// The nodes.
+pub const NAMES: [&str; 3] = ["node-1", "node-2", "node-3"];
+
+/// The directory of a node on its disk.
+const DATA_DIR: &str = "/data";
+
+/// Sizes that make rare things happen often.
+const SEGMENT_BYTES: u64 = 64 << 10;
+const KEEP_LOG_BYTES: u64 = 24 << 10;
+const CHECKPOINT_BYTES: u64 = 96 << 10;
+const BATCH_ENTRIES_MAX: usize = 24;
+const IDLE_AFTER: Duration = Duration::from_millis(700);
+const CACHE_BYTES: u32 = 256 << 10;
+
+/// How long a member must have been silent before a wiped directory may take its place.
+const SILENCE: Duration = Duration::from_secs(3);
+
+/// How often something that is waited for is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(25);
+
+/// Clones are the same cluster.
+#[derive(Clone)]
+pub struct Cluster {
+    world: SimWorld,
+    history: History,
+    lives: Arc<Mutex<Lives>>,
+}
+
+#[derive(Default)]
+struct Lives {
+    now: BTreeMap<&'static str, Life>,
+    /// Lives so far, by node.
+    counts: BTreeMap<&'static str, u64>,
+}
+
+/// The present life of a node.
+struct Life {
+    who: String,
+    node: Option<Arc<Node>>,
+    store: Option<SqlStore>,
+    // Dropped last: the VFS of this life.
+    slot: Slot,
+}
+
+/// How a node's life ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Its process is killed.
+    Kill,
+    /// Its power fails.
+    Power,
+    /// Its power fails, and its disk is lost.
+    Wipe,
+}
+
+impl Cluster {
+    /// Three nodes that have not started.
+    pub fn new(world: &SimWorld, history: &History) -> Self {
+        Self { world: world.clone(), history: history.clone(), lives: Arc::default() }
+    }
+
+    /// What is known of all that was applied.
+    pub fn history(&self) -> &History {
+        &self.history
+    }
+
+    /// The world that it lives in.
+    pub fn world(&self) -> &SimWorld {
+        &self.world
+    }
+
+    /// Where clients reach the nodes.
+    pub fn addrs() -> impl Iterator<Item = String> {
+        NAMES.into_iter().map(addr)
+    }
+
+    /// What all nodes and clients know.
+    pub fn secret() -> SecretSource {
+        SecretSource::Inline("a secret that every node knows".to_owned())
+    }
+
+    /// Begins a node's next life.
+    pub fn start(&self, name: &'static str) {
+        let env = self.world.node(name);
+        let clock = Arc::new(self.world.clock(name));
+        let slot = match vfs::bind(&self.world.disk(name), clock, self.world.rng().fork()) {
+            Ok(slot) => slot,
+            Err(error) => return self.history.violation(error.to_string()),
+        };
+        // An operator made the directory.
+        let disk = env.disk();
+        let made = disk.create_dir_all(Path::new(DATA_DIR)).and_then(|()| disk.sync_dir(Path::new("/")));
+        if let Err(error) = made {
+            return self.history.violation(format!("{name} has no directory: {error}"));
+        }
+        let mut lives = self.lives();
+        let count = lives.counts.entry(name).or_default();
+        *count += 1;
+        let who = format!("{name}.{count}");
+        lives.now.insert(name, Life { who: who.clone(), node: None, store: None, slot });
+        drop(lives);
+        let cluster = self.clone();
+        let inside = env.clone();
+        drop(env.spawn(async move { cluster.run(name, who, inside).await }));
+    }
+
+    async fn run(&self, name: &'static str, who: String, env: Env) {
+        let seams = self.seams(name, &who, &env);
+        match Node::start_with(env, config(name), seams).await {
+            Ok(node) => {
+                self.world.trace().add(&who, format_args!("serves"));
+                self.with_life(name, |life| life.node = Some(Arc::new(node)));
+            }
+            Err(error) => self.history.violation(format!("{who} did not start: {error}")),
+        }
+    }
+
+    fn seams(&self, name: &'static str, who: &str, env: &Env) -> Seams {
+        let (rng, cluster, who) = (env.rng().fork(), self.clone(), who.to_owned());
+        Seams {
+            log_segment_bytes: Some(SEGMENT_BYTES),
+            tune: Some(Arc::new(move |options| {
+                options.checkpoint_bytes = CHECKPOINT_BYTES;
+                options.batch_entries_max = BATCH_ENTRIES_MAX;
+                options.shuffle_batches = Some(rng.fork());
+                options.idle_after = IDLE_AFTER;
+            })),
+            watch: Some(Arc::new(move |store| {
+                cluster.with_life(name, |life| life.store = Some(store.clone()));
+                cluster.history.watch(who.clone(), store)
+            })),
+        }
+    }
+
+    /// Ends a node's life.
+    pub async fn end(&self, name: &'static str, end: End) {
+        let life = self.lives().now.remove(name);
+        let Some(Life { who, node, store, slot }) = life else { return };
+        self.world.trace().add(&who, format_args!("{end:?}"));
+        drop((node, store));
+        match end {
+            End::Kill => self.world.kill(name).await,
+            End::Power => self.world.crash(name).await,
+            End::Wipe => self.world.wipe(name).await,
+        }
+        drop(slot);
+    }
+
+    /// Whether a node has a life.
+    pub fn is_alive(&self, name: &'static str) -> bool {
+        self.lives().now.contains_key(name)
+    }
+
+    /// The handle of a node that serves.
+    pub fn sql(&self, name: &'static str) -> Option<Sql> {
+        self.node(name).map(|node| node.sql())
+    }
+
+    /// The node that leads, as far as it knows: of several that one in the highest term.
+    pub fn leader(&self) -> Option<&'static str> {
+        let leads = |name: &&'static str| {
+            let node = self.node(name)?;
+            node.is_leader().then(|| (node.status().term, *name))
+        };
+        NAMES.iter().filter_map(leads).max().map(|(_, name)| name)
+    }
+
+    /// Whether all nodes serve, are the three voters, and have applied all that is committed.
+    pub fn is_whole(&self) -> bool {
+        let statuses: Vec<Status> = NAMES.iter().filter_map(|name| Some(self.node(name)?.status())).collect();
+        let Some(leader) = self.leader().and_then(|name| Some(self.node(name)?.status())) else { return false };
+        let is_voter = |status: &Status| {
+            let own = leader.members.iter().find(|member| member.id == status.node);
+            own.is_some_and(|own| own.voter) && status.leader == Some(leader.node)
+        };
+        statuses.len() == NAMES.len()
+            && leader.members.len() == NAMES.len()
+            && statuses.iter().all(|status| is_voter(status) && status.applied.index >= leader.committed_index)
+    }
+
+    /// Waits until something holds; says whether it came in time.
+    pub async fn until(&self, limit: Duration, holds: impl Fn(&Self) -> bool) -> bool {
+        let deadline = Instant::now() + limit;
+        while !holds(self) {
+            if Instant::now() >= deadline {
+                return false;
+            }
+            sleep(LOOK_EVERY).await;
+        }
+        true
+    }
+
+    /// Looks at who leads and whether anybody has given up.
+    pub fn look(&self) {
+        for name in NAMES {
+            let Some(node) = self.node(name) else { continue };
+            let Some(who) = self.with_life(name, |life| life.who.clone()) else { continue };
+            let status = node.status();
+            if node.is_leader() {
+                self.history.leads(&who, status.term);
+            }
+            if let Some(reason) = status.stopped {
+                self.history.violation(format!("{who} has stopped: {reason}"));
+            }
+            let fault = self.with_life(name, |life| life.store.as_ref().and_then(SqlStore::fault)).flatten();
+            if let Some(fault) = fault {
+                self.history.violation(format!("the store of {who} has a fault: {fault}"));
+            }
+        }
+    }
+
+    /// Compares the states of all nodes that are alive with what is known of their indexes.
+    pub fn sample(&self) {
+        for name in NAMES {
+            let store = self.with_life(name, |life| Some((life.who.clone(), life.store.clone()?))).flatten();
+            let Some((who, store)) = store else { continue };
+            match state(&store) {
+                Ok(Some((index, state))) => self.history.state(&who, index, state),
+                Ok(None) => {}
+                Err(error) => self.history.violation(format!("the database of {who} can't be read: {error}")),
+            }
+        }
+    }
+
+    /// What a node that is down has in its log: the hash of each entry, by index.
+    pub fn log(&self, name: &'static str) -> Result<BTreeMap<u64, String>, String> {
+        let options = WalOptions { segment_bytes: SEGMENT_BYTES, ..WalOptions::new(1) };
+        let dir = Path::new(DATA_DIR).join("log");
+        let opened = Wal::open(Arc::new(self.world.disk(name)), &dir, options).map_err(|error| error.to_string())?;
+        let first = opened.wal.purged(GroupId::MAIN).map_or(1, |id| id.index + 1);
+        let last = opened.wal.last_log_id(GroupId::MAIN).map_or(0, |id| id.index);
+        let entries = opened.wal.entries(GroupId::MAIN, first..last + 1, usize::MAX);
+        let hash = |(id, bytes): (quorate_model::LogId, bytes::Bytes)| (id.index, format!("{id} {:x}", xxh3_64(&bytes)));
+        Ok(entries.map_err(|error| error.to_string())?.into_iter().map(hash).collect())
+    }
+
+    fn node(&self, name: &'static str) -> Option<Arc<Node>> {
+        self.lives().now.get(name)?.node.clone()
+    }
+
+    fn with_life<T>(&self, name: &'static str, f: impl FnOnce(&mut Life) -> T) -> Option<T> {
+        self.lives().now.get_mut(name).map(f)
+    }
+
+    fn lives(&self) -> MutexGuard<'_, Lives> {
+        self.lives.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn addr(name: &str) -> String {
+    format!("{name}:7000")
+}
+
+fn config(name: &str) -> Config {
+    Config {
+        name: name.to_owned(),
+        members: NAMES.into_iter().map(|name| (name.to_owned(), addr(name))).collect(),
+        secret: Cluster::secret(),
+        timing: Timing { silence: SILENCE, ..Timing::default() },
+        keep_log_bytes: KEEP_LOG_BYTES,
+        sql: SqlOptions {
+            readers: 4,
+            reader_cache_bytes: CACHE_BYTES,
+            writer_cache_bytes: CACHE_BYTES,
+            ..SqlOptions::default()
+        },
+        ..Config::single(DATA_DIR)
+    }
+}
+
+/// The index that a database stands at, and its hashes there; `None` before the first entry.
+fn state(store: &SqlStore) -> Result<Option<(u64, State)>, String> {
+    let conn = connection::open_reader(&store.generation(), CACHE_BYTES).map_err(|error| error.to_string())?;
+    let read = || {
+        conn.execute_batch("BEGIN").map_err(|error| error.to_string())?;
+        let row = AppliedRow::read(&conn).map_err(|error| error.to_string())?;
+        let Some(row) = row.filter(|row| row.applied.log_id.is_some()) else { return Ok(None) };
+        let hash = |result: rusqlite::Result<u128>| result.map_err(|error| error.to_string());
+        let user = hash(logical_hash::user(&conn))?;
+        let reserved = hash(logical_hash::reserved(&conn))?;
+        Ok(Some((row.applied.index(), State { outcomes: row.outcome_hash, user, reserved })))
+    };
+    read()
+}

@@ -1,0 +1,244 @@
+//! What all nodes, in all their lives, have applied: the memory against which each of them is held.
+//!
+//! Invariants that it checks: an index has one log id, one payload and one outcome, whoever applies it and however
+//! often; a state that belongs to an index has one hash; a term has one leader, in one life.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use quorate_env_sim::Trace;
+use quorate_model::{Applied, Entry, ImageSink, ImageSource, LogId, Outcome, Payload, Store, StoreFault};
+use quorate_sql::outcome_hash::OutcomeHash;
+use quorate_sql::store::SqlStore;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Violations that are kept in words.
+const TOLD_MAX: usize = 20;
+
+/// See the module. Clones are the same history.
+#[derive(Clone)]
+pub struct History(Arc<Inner>);
+
+struct Inner {
+    trace: Trace,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    entries: BTreeMap<u64, EntryKnown>,
+    states: BTreeMap<u64, (State, String)>,
+    leaders: BTreeMap<u64, String>,
+    installs: u64,
+    compared: u64,
+    violations: Vec<String>,
+}
+
+/// What is known of an index.
+struct EntryKnown {
+    log_id: LogId,
+    payload: u64,
+    outcome: Option<u64>,
+    by: String,
+}
+
+/// The hashes of a database at an index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct State {
+    /// The running hash of outcomes.
+    pub outcomes: u64,
+    /// The logical hash of what users see.
+    pub user: u128,
+    /// The logical hash of the store's own tables.
+    pub reserved: u128,
+}
+
+impl History {
+    /// An empty one that tells `trace` what it is told.
+    pub fn new(trace: &Trace) -> Self {
+        Self(Arc::new(Inner { trace: trace.clone(), known: Mutex::default() }))
+    }
+
+    /// What consensus is to take for the store of a node's life (`who`).
+    pub fn watch(&self, who: String, store: SqlStore) -> Arc<dyn Store> {
+        Arc::new(Watched { who, store, history: self.clone() })
+    }
+
+    /// Something that must not happen has happened.
+    pub fn violation(&self, what: String) {
+        self.0.trace.add("oracle", format_args!("{what}"));
+        let mut known = self.known();
+        if known.violations.len() < TOLD_MAX {
+            known.violations.push(what);
+        }
+    }
+
+    /// What must not have happened and did.
+    pub fn violations(&self) -> Vec<String> {
+        self.known().violations.clone()
+    }
+
+    /// Images that were installed.
+    pub fn installs(&self) -> u64 {
+        self.known().installs
+    }
+
+    /// States that were compared with that of another node.
+    pub fn compared(&self) -> u64 {
+        self.known().compared
+    }
+
+    /// The last index that anybody applied.
+    pub fn last_index(&self) -> u64 {
+        self.known().entries.last_key_value().map_or(0, |(index, _)| *index)
+    }
+
+    /// A node (`who`, with its life) leads in a term.
+    pub fn leads(&self, who: &str, term: u64) {
+        let before = self.known().leaders.entry(term).or_insert_with(|| who.to_owned()).clone();
+        if before != who {
+            self.violation(format!("{before} and {who} both lead in term {term}"));
+        }
+    }
+
+    /// A node has this state at an index.
+    pub fn state(&self, who: &str, index: u64, state: State) {
+        self.0.trace.add(who, format_args!("state {index} {:016x} {:032x}", state.outcomes, state.user));
+        let mut known = self.known();
+        let Some((before, by)) = known.states.get(&index).cloned() else {
+            known.states.insert(index, (state, who.to_owned()));
+            return;
+        };
+        known.compared += u64::from(by != who);
+        drop(known);
+        if before != state {
+            self.violation(format!("at {index} {by} has {before:x?} and {who} {state:x?}"));
+        }
+    }
+
+    fn applied(&self, who: &str, entries: &[(LogId, u64, bool)], outcomes: &[Outcome]) {
+        for (&(log_id, payload, is_proposal), outcome) in entries.iter().zip(outcomes) {
+            // An entry that was applied before, by an earlier life, is answered with nothing.
+            let is_fresh = !is_proposal || !matches!(outcome, Ok(reply) if reply.results.is_empty());
+            let outcome = is_fresh.then(|| hash_of(log_id.index, outcome, is_proposal));
+            self.0.trace.add(who, format_args!("applied {log_id} {payload:016x} {:016x}", outcome.unwrap_or(0)));
+            self.one_applied(who, log_id, payload, outcome);
+        }
+    }
+
+    fn one_applied(&self, who: &str, log_id: LogId, payload: u64, outcome: Option<u64>) {
+        let mut known = self.known();
+        let new = || EntryKnown { log_id, payload, outcome, by: who.to_owned() };
+        let before = known.entries.entry(log_id.index).or_insert_with(new);
+        let same = (before.log_id, before.payload) == (log_id, payload)
+            && before.outcome.is_none_or(|before| outcome.is_none_or(|outcome| before == outcome));
+        if same {
+            before.outcome = before.outcome.or(outcome);
+            return;
+        }
+        let EntryKnown { log_id: other_id, payload: other_payload, outcome: other_outcome, by } = before;
+        let text = format!(
+            "entry {log_id}: {who} applied {payload:x} with {outcome:x?}, but {by} {other_id}, {other_payload:x} with \
+             {other_outcome:x?}"
+        );
+        drop(known);
+        self.violation(text);
+    }
+
+    fn installed(&self, who: &str, result: &Result<Applied, StoreFault>) {
+        let Ok(applied) = result else { return self.0.trace.add(who, format_args!("image refused: {result:?}")) };
+        let index = applied.index();
+        self.0.trace.add(who, format_args!("image installed at {index}"));
+        let mut known = self.known();
+        known.installs += 1;
+        let expected = known.entries.get(&index).map(|entry| entry.log_id);
+        drop(known);
+        if expected.is_some() && expected != applied.log_id {
+            self.violation(format!("{who} installed an image at {:?}, where others have {expected:?}", applied.log_id));
+        }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn hash_of(index: u64, outcome: &Outcome, is_proposal: bool) -> u64 {
+    let mut hash = OutcomeHash::default();
+    hash.update(index, is_proposal.then_some(outcome));
+    hash.value()
+}
+
+fn payload_hash(payload: &Payload) -> u64 {
+    match payload {
+        Payload::Blank => 0,
+        Payload::Proposal(stamp, bytes) => xxh3_64(bytes) ^ stamp.now.rotate_left(17) ^ stamp.seed,
+        Payload::Membership(bytes) => xxh3_64(bytes).rotate_left(1),
+    }
+}
+
+/// A store that tells what passes.
+struct Watched {
+    who: String,
+    store: SqlStore,
+    history: History,
+}
+
+impl Store for Watched {
+    fn applied(&self) -> Applied {
+        self.store.applied()
+    }
+
+    fn apply(&self, entries: Vec<Entry>, done: quorate_model::ApplyDone) {
+        let told: Vec<_> = entries
+            .iter()
+            .map(|entry| {
+                let is_proposal = matches!(entry.payload, Payload::Proposal(..));
+                (entry.log_id, payload_hash(&entry.payload), is_proposal)
+            })
+            .collect();
+        let (who, history) = (self.who.clone(), self.history.clone());
+        let tell = move |result: Result<Vec<Outcome>, StoreFault>| {
+            match &result {
+                Ok(outcomes) => history.applied(&who, &told, outcomes),
+                Err(fault) => history.0.trace.add(&who, format_args!("did not apply: {fault}")),
+            }
+            done(result);
+        };
+        self.store.apply(entries, Box::new(tell));
+    }
+
+    fn durable(&self) -> Applied {
+        self.store.durable()
+    }
+
+    fn send_image(&self) -> Result<Box<dyn ImageSource>, StoreFault> {
+        self.store.send_image()
+    }
+
+    fn receive_image(&self) -> Result<Box<dyn ImageSink>, StoreFault> {
+        let sink = self.store.receive_image()?;
+        Ok(Box::new(WatchedSink { who: self.who.clone(), sink, history: self.history.clone() }))
+    }
+}
+
+/// An image on its way in, counted when it is installed.
+struct WatchedSink {
+    who: String,
+    sink: Box<dyn ImageSink>,
+    history: History,
+}
+
+impl ImageSink for WatchedSink {
+    fn write(&mut self, piece: Bytes) -> Result<(), StoreFault> {
+        self.sink.write(piece)
+    }
+
+    fn install(self: Box<Self>) -> Result<Applied, StoreFault> {
+        let Self { who, sink, history } = *self;
+        let result = sink.install();
+        history.installed(&who, &result);
+        result
+    }
+}

@@ -1,0 +1,164 @@
+//! What clients tried to write and what they were told: checked against what the cluster holds in the end.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::history::History;
+
+/// A write: its client and its number there.
+pub type Key = (i64, i64);
+
+/// What a client asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A row of `events`.
+    Insert,
+    /// A row of `events` and a step of the client's counter, in one batch.
+    Batch,
+    /// A step of the client's other counter.
+    Move,
+    /// A row that breaks a rule, together with one that does not.
+    Broken,
+}
+
+/// How a write ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Acknowledged; with the random number that the database drew for the row, if it made one.
+    Acknowledged(Option<i64>),
+    /// It may have been done.
+    Unknown,
+    /// It was not done.
+    NotDone,
+}
+
+/// Clones are the same ledger.
+#[derive(Clone, Default)]
+pub struct Ledger(Arc<Mutex<Inner>>);
+
+#[derive(Default)]
+struct Inner {
+    writes: BTreeMap<Key, (Kind, End)>,
+    positions: BTreeSet<u64>,
+    counts: Counts,
+}
+
+/// How many writes ended how.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    /// Acknowledged.
+    pub acknowledged: u64,
+    /// Of these, those that made a row.
+    pub rows: u64,
+    /// In doubt.
+    pub unknown: u64,
+    /// Not done.
+    pub not_done: u64,
+    /// Reads that were compared with what had been acknowledged before.
+    pub reads: u64,
+}
+
+/// What the cluster holds: the random numbers of each row, and both counters of each client.
+pub struct Held {
+    /// By key.
+    pub rows: BTreeMap<Key, Vec<i64>>,
+    /// By client: batches, moves.
+    pub counters: BTreeMap<i64, (u64, u64)>,
+}
+
+impl Ledger {
+    /// A write begins. Until it ends it is in doubt.
+    pub fn begin(&self, key: Key, kind: Kind) {
+        self.inner().writes.insert(key, (kind, End::Unknown));
+    }
+
+    /// A write was acknowledged at an index; `false` if another was at the same.
+    #[must_use]
+    pub fn acknowledged(&self, key: Key, kind: Kind, drawn: Option<i64>, index: u64) -> bool {
+        let mut inner = self.inner();
+        inner.writes.insert(key, (kind, End::Acknowledged(drawn)));
+        inner.counts.acknowledged += 1;
+        inner.counts.rows += u64::from(makes_row(kind));
+        inner.positions.insert(index)
+    }
+
+    /// A write ended otherwise.
+    pub fn ended(&self, key: Key, kind: Kind, end: End) {
+        let mut inner = self.inner();
+        match end {
+            End::Unknown => inner.counts.unknown += 1,
+            _ => inner.counts.not_done += 1,
+        }
+        inner.writes.insert(key, (kind, end));
+    }
+
+    /// A read was compared.
+    pub fn read(&self) {
+        self.inner().counts.reads += 1;
+    }
+
+    /// How many writes ended how.
+    pub fn counts(&self) -> Counts {
+        self.inner().counts
+    }
+
+    /// Compares with what the cluster holds, and tells what is lost, doubled or made up.
+    pub fn check(&self, mut held: Held, history: &History) {
+        let inner = self.inner();
+        let mut expected: BTreeMap<i64, [(u64, u64); 2]> = BTreeMap::new();
+        for (key, (kind, end)) in &inner.writes {
+            let rows = held.rows.remove(key).unwrap_or_default();
+            if let Some(wrong) = wrong_rows(*kind, *end, &rows) {
+                history.violation(format!("{kind:?} {key:?} ended as {end:?}, but {wrong}"));
+            }
+            let [batches, moves] = expected.entry(key.0).or_default();
+            match (kind, end) {
+                // What a batch's counter must be follows from its rows: both or none.
+                (Kind::Batch, _) => {
+                    let count = u64::try_from(rows.len()).unwrap_or(u64::MAX);
+                    *batches = (batches.0 + count, batches.1 + count);
+                }
+                (Kind::Move, End::Acknowledged(_)) => *moves = (moves.0 + 1, moves.1 + 1),
+                (Kind::Move, End::Unknown) => moves.1 += 1,
+                _ => {}
+            }
+        }
+        if let Some((key, _)) = held.rows.first_key_value() {
+            history.violation(format!("there are {} rows that nobody wrote; {key:?} is one", held.rows.len()));
+        }
+        for (client, [batches, moves]) in expected {
+            let (found_batches, found_moves) = held.counters.get(&client).copied().unwrap_or_default();
+            for (what, found, (least, most)) in [("batches", found_batches, batches), ("moves", found_moves, moves)] {
+                if !(least..=most).contains(&found) {
+                    history.violation(format!("client {client} has {found} {what}, not {least} to {most}"));
+                }
+            }
+        }
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn makes_row(kind: Kind) -> bool {
+    matches!(kind, Kind::Insert | Kind::Batch)
+}
+
+/// What is wrong with the rows of a write.
+fn wrong_rows(kind: Kind, end: End, rows: &[i64]) -> Option<String> {
+    let (least, most) = match (makes_row(kind), end) {
+        (false, _) | (true, End::NotDone) => (0, 0),
+        (true, End::Unknown) => (0, 1),
+        (true, End::Acknowledged(_)) => (1, 1),
+    };
+    if !(least..=most).contains(&rows.len()) {
+        return Some(format!("it is there {} times", rows.len()));
+    }
+    match (end, rows.first()) {
+        (End::Acknowledged(Some(told)), Some(held)) if told != *held => {
+            Some(format!("its row holds {held} where the client was told {told}"))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,306 @@
+//! Clients that write and check what they read.
+//!
+//! Some come over the network and ride out every failover, some use the handles of the nodes themselves. Each writer
+//! waits for one write to end before the next, so that it also knows the order of its own.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::Duration;
+
+use quorate::{Error, FailureKind, Level, Position, RemoteConfig, RemoteSql, Sql, Value, params};
+use quorate_env::{Env, JoinHandle, Rng, sleep};
+
+use crate::cluster::{Cluster, NAMES};
+use crate::ledger::{End, Held, Kind, Ledger};
+
+/// Clients over the network.
+const CLIENTS: i64 = 3;
+
+/// Writers of each of them, which share its session.
+const WRITERS: i64 = 3;
+
+/// Writers that use the handles of nodes.
+const INSIDE: i64 = 3;
+
+/// The number of the client that they are.
+const INSIDE_CLIENT: i64 = 0;
+
+/// How long a write may try.
+const WRITE_LIMIT: Duration = Duration::from_secs(8);
+
+/// How long a read may try.
+const READ_LIMIT: Duration = Duration::from_secs(3);
+
+/// The longest pause between two writes of a writer, in milliseconds.
+const PAUSE_MILLIS: u64 = 320;
+
+/// The tables: one without a key, so that what was applied twice shows; and all that draws numbers and asks for the
+/// time.
+const SCHEMA: [&str; 6] = [
+    "CREATE TABLE events (client INTEGER NOT NULL, number INTEGER NOT NULL, draw INTEGER NOT NULL DEFAULT (random()),
+        at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP, body TEXT CHECK (body IS NULL OR body <> 'broken'))",
+    "CREATE INDEX events_by_number ON events (client, number)",
+    "CREATE TABLE totals (client INTEGER PRIMARY KEY, batches INTEGER NOT NULL DEFAULT 0,
+        moves INTEGER NOT NULL DEFAULT 0, moved REAL)",
+    "CREATE TABLE echoes (id INTEGER PRIMARY KEY AUTOINCREMENT, event INTEGER, noise BLOB, at TEXT)",
+    "CREATE TRIGGER echo AFTER INSERT ON events WHEN new.number % 3 = 0 BEGIN
+        INSERT INTO echoes (event, noise, at) VALUES (new.rowid, randomblob(8), datetime('now', '+1 day')); END",
+    "CREATE VIRTUAL TABLE words USING fts5 (body)",
+];
+
+/// The running clients.
+pub struct Load {
+    stop: Arc<AtomicBool>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+/// One writer.
+struct Writer {
+    cluster: Cluster,
+    ledger: Ledger,
+    client: i64,
+    numbers: Arc<AtomicI64>,
+    /// The handle over the network; `None` for those inside.
+    remote: Option<Sql>,
+    rng: Rng,
+    stop: Arc<AtomicBool>,
+    last: Option<Position>,
+}
+
+/// Makes the tables.
+pub async fn prepare(sql: &Sql) -> Result<(), Error> {
+    sql.batch(SCHEMA.map(|statement| (statement, params![]))).await?;
+    let rows = (0..=CLIENTS).map(|client| ("INSERT INTO totals (client) VALUES (?)", params![client]));
+    sql.batch(rows).await.map(drop)
+}
+
+/// What the cluster holds, as a handle reads it.
+pub async fn held(sql: &Sql) -> Result<Held, Error> {
+    let mut held = Held { rows: Default::default(), counters: Default::default() };
+    let rows: Vec<(i64, i64, i64)> = sql.query_as("SELECT client, number, draw FROM events", ()).await?;
+    for (client, number, draw) in rows {
+        held.rows.entry((client, number)).or_insert_with(Vec::new).push(draw);
+    }
+    let counters: Vec<(i64, i64, i64)> = sql.query_as("SELECT client, batches, moves FROM totals", ()).await?;
+    let count = |number: i64| u64::try_from(number).unwrap_or(0);
+    held.counters = counters.into_iter().map(|(client, batches, moves)| (client, (count(batches), count(moves)))).collect();
+    Ok(held)
+}
+
+impl Load {
+    /// Starts all clients.
+    pub fn start(cluster: &Cluster, ledger: &Ledger) -> Self {
+        let mut load = Self { stop: Arc::default(), tasks: Vec::new() };
+        for client in 1..=CLIENTS {
+            let env = cluster.world().node(&format!("client-{client}"));
+            let writers = load.writers(cluster, ledger, client, WRITERS);
+            load.tasks.push(env.spawn(over_the_network(env.clone(), writers)));
+        }
+        let env = cluster.world().node("client-0");
+        for writer in load.writers(cluster, ledger, INSIDE_CLIENT, INSIDE) {
+            load.tasks.push(env.spawn(writer.run()));
+        }
+        load
+    }
+
+    /// Lets writes under way end, and waits for that.
+    pub async fn end(self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for task in self.tasks {
+            // A client that panicked has failed the run.
+            let _ = task.await;
+        }
+    }
+
+    fn writers(&self, cluster: &Cluster, ledger: &Ledger, client: i64, count: i64) -> Vec<Writer> {
+        let numbers = Arc::new(AtomicI64::new(0));
+        let writer = |_| Writer {
+            cluster: cluster.clone(),
+            ledger: ledger.clone(),
+            client,
+            numbers: Arc::clone(&numbers),
+            remote: None,
+            rng: cluster.world().rng().fork(),
+            stop: Arc::clone(&self.stop),
+            last: None,
+        };
+        (0..count).map(writer).collect()
+    }
+}
+
+/// A client's process: connects, then runs its writers.
+async fn over_the_network(env: Env, writers: Vec<Writer>) {
+    let config = RemoteConfig::new(Cluster::addrs(), Cluster::secret());
+    let remote = loop {
+        match RemoteSql::connect_in(env.clone(), config.clone()).await {
+            Ok(remote) => break remote,
+            Err(error) if error.is_retryable() => {}
+            Err(error) => {
+                let Some(writer) = writers.first() else { return };
+                return writer.cluster.history().violation(format!("a client was refused: {error}"));
+            }
+        }
+    };
+    let run = |writer: Writer| env.spawn(Writer { remote: Some((*remote).clone()), ..writer }.run());
+    let tasks: Vec<_> = writers.into_iter().map(run).collect();
+    for task in tasks {
+        let _ = task.await;
+    }
+}
+
+impl Writer {
+    async fn run(mut self) {
+        while !self.stop.load(Ordering::Relaxed) {
+            sleep(Duration::from_millis(self.rng.below(PAUSE_MILLIS))).await;
+            if let Some(sql) = self.handle() {
+                self.step(&sql.with_deadline(WRITE_LIMIT)).await;
+            }
+        }
+    }
+
+    /// The handle for the next write.
+    fn handle(&self) -> Option<Sql> {
+        self.remote.clone().or_else(|| self.some_node())
+    }
+
+    /// The handle of a node that serves, if the one that was drawn does.
+    fn some_node(&self) -> Option<Sql> {
+        let name = NAMES.get(usize::try_from(self.rng.below(3)).unwrap_or(0))?;
+        self.cluster.sql(name)
+    }
+
+    /// One write, and perhaps a read that must see it.
+    async fn step(&mut self, sql: &Sql) {
+        let kind = match self.rng.below(20) {
+            0..11 => Kind::Insert,
+            11..16 => Kind::Batch,
+            16..19 => Kind::Move,
+            _ => Kind::Broken,
+        };
+        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
+        let key = (self.client, number);
+        self.ledger.begin(key, kind);
+        let result = self.write(sql, kind, number).await;
+        self.cluster.world().trace().add("client", format_args!("{key:?} {kind:?} {result:?}"));
+        match result {
+            Ok((position, drawn)) => {
+                self.acknowledged(kind, number, position, drawn);
+                match self.rng.below(6) {
+                    0 | 1 => self.read_own(kind, number, position).await,
+                    2 => self.read_all().await,
+                    _ => {}
+                }
+            }
+            Err(Error::Failed(failure)) if kind == Kind::Broken && failure.kind == FailureKind::Constraint => {
+                self.ledger.ended(key, kind, End::NotDone);
+            }
+            Err(Error::Unknown(_)) => self.ledger.ended(key, kind, End::Unknown),
+            Err(error @ (Error::Failed(_) | Error::Forbidden(_) | Error::Row(_))) => {
+                self.violation(format!("{kind:?} {key:?} failed: {error}"));
+            }
+            Err(_) => self.ledger.ended(key, kind, End::NotDone),
+        }
+    }
+
+    async fn write(&self, sql: &Sql, kind: Kind, number: i64) -> Result<(Position, Option<i64>), Error> {
+        let insert = "INSERT INTO events (client, number, body) VALUES (?, ?, ?)";
+        let body = self.body();
+        match kind {
+            Kind::Insert => {
+                let returning = format!("{insert} RETURNING draw");
+                let returned = sql.execute_returning(returning, (self.client, number, body)).await?;
+                let draw = returned.rows.one::<i64>()?;
+                Ok((returned.position, Some(draw)))
+            }
+            Kind::Batch => {
+                let count = "UPDATE totals SET batches = batches + 1 WHERE client = ?";
+                let words = "INSERT INTO words VALUES (?)";
+                let batch = [
+                    (insert, params![self.client, number, body]),
+                    (count, params![self.client]),
+                    (words, params![format!("word{number} client{}", self.client)]),
+                ];
+                Ok((sql.batch(batch).await?.position, None))
+            }
+            Kind::Move => {
+                let update = "UPDATE totals SET moves = moves + 1, moved = julianday('now') WHERE client = ?";
+                Ok((sql.execute(update, (self.client,)).await?.position, None))
+            }
+            Kind::Broken => {
+                let batch = [
+                    (insert, params![self.client, number, body]),
+                    (insert, params![self.client, number, "broken"]),
+                ];
+                Ok((sql.batch(batch).await?.position, None))
+            }
+        }
+    }
+
+    /// Mostly little, sometimes a lot.
+    fn body(&self) -> Value {
+        let len = match self.rng.below(12) {
+            0 => self.rng.below(6_000),
+            1..8 => self.rng.below(120),
+            _ => return Value::Null,
+        };
+        // Not all the same, so that it does not compress to nothing.
+        let letter = |_| char::from(b'a'.saturating_add(u8::try_from(self.rng.below(26)).unwrap_or(0)));
+        Value::Text((0..len).map(letter).collect())
+    }
+
+    fn acknowledged(&mut self, kind: Kind, number: i64, position: Position, drawn: Option<i64>) {
+        let key = (self.client, number);
+        if kind == Kind::Broken {
+            self.violation(format!("{key:?} breaks a rule, and was acknowledged at {position}"));
+        }
+        if !self.ledger.acknowledged(key, kind, drawn, position.index) {
+            self.violation(format!("{key:?} was acknowledged at {position}, and so was another"));
+        }
+        if self.last.is_some_and(|last| last >= position) {
+            self.violation(format!("{key:?} was acknowledged at {position}, and one before it at {:?}", self.last));
+        }
+        self.last = Some(position);
+    }
+
+    /// Any node must show the row at its position.
+    async fn read_own(&self, kind: Kind, number: i64, position: Position) {
+        let Some(sql) = self.some_node().filter(|_| matches!(kind, Kind::Insert | Kind::Batch)) else { return };
+        let sql = sql.at(Level::AtLeast(position)).with_deadline(READ_LIMIT);
+        let count = "SELECT count(*) FROM events WHERE client = ? AND number = ?";
+        self.judge(sql.query_one::<i64>(count, (self.client, number)).await, |found| match found {
+            1 => None,
+            found => Some(format!("({}, {number}) is there {found} times at {position}", self.client)),
+        });
+    }
+
+    /// A linearizable read must show everything that was acknowledged before it.
+    async fn read_all(&self) {
+        let before = self.ledger.counts().rows;
+        let Some(sql) = self.remote.clone().or_else(|| self.some_node()) else { return };
+        let sql = sql.at(Level::Linearizable).with_deadline(READ_LIMIT);
+        self.judge(sql.query_one::<i64>("SELECT count(*) FROM events", ()).await, |found| {
+            let found = u64::try_from(found).unwrap_or(0);
+            (found < before).then(|| format!("a linearizable read shows {found} of {before} rows"))
+        });
+    }
+
+    fn judge(&self, result: Result<i64, Error>, wrong: impl FnOnce(i64) -> Option<String>) {
+        match result {
+            Ok(found) => {
+                self.ledger.read();
+                if let Some(wrong) = wrong(found) {
+                    self.violation(wrong);
+                }
+            }
+            Err(error @ (Error::Failed(_) | Error::Forbidden(_) | Error::Row(_))) => {
+                self.violation(format!("a read failed: {error}"));
+            }
+            // The node was killed or cut off.
+            Err(_) => {}
+        }
+    }
+
+    fn violation(&self, what: String) {
+        self.cluster.history().violation(what);
+    }
+}

@@ -1,0 +1,132 @@
+//! One open file, as SQLite uses it. All answers are SQLite's result codes.
+
+use std::ffi::{c_int, c_void};
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use quorate_env::disk::File;
+use rusqlite::ffi;
+
+use super::life::Life;
+use super::locks::Locks;
+use super::shm::{Hold, Shm};
+
+/// What all handles of a file have in common.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    locks: Mutex<Locks>,
+    shm: Mutex<Shm>,
+}
+
+/// See the module. Dropped, it gives back its locks.
+pub(super) struct OpenFile {
+    id: u64,
+    life: Arc<Life>,
+    path: PathBuf,
+    file: Arc<dyn File>,
+    shared: Arc<Shared>,
+    hold: Hold,
+    /// The next sync makes its name durable too.
+    name_unsynced: bool,
+    temporary: bool,
+}
+
+impl OpenFile {
+    pub(super) fn new(
+        id: u64,
+        life: Arc<Life>,
+        path: PathBuf,
+        file: Arc<dyn File>,
+        shared: Arc<Shared>,
+        name_unsynced: bool,
+        temporary: bool,
+    ) -> Self {
+        Self { id, life, path, file, shared, hold: Hold::default(), name_unsynced, temporary }
+    }
+
+    /// Fills `out`; what lies beyond the end of the file is zero.
+    pub(super) fn read(&self, out: &mut [u8], at: u64) -> c_int {
+        match self.file.read_at(out, at) {
+            Ok(count) if count == out.len() => ffi::SQLITE_OK,
+            Ok(count) => {
+                out.get_mut(count..).unwrap_or_default().fill(0);
+                ffi::SQLITE_IOERR_SHORT_READ
+            }
+            Err(_) => {
+                out.fill(0);
+                ffi::SQLITE_IOERR_READ
+            }
+        }
+    }
+
+    pub(super) fn write(&self, bytes: &[u8], at: u64) -> c_int {
+        code(self.file.write_at(bytes, at), ffi::SQLITE_IOERR_WRITE)
+    }
+
+    pub(super) fn truncate(&self, len: u64) -> c_int {
+        code(self.file.set_len(len), ffi::SQLITE_IOERR_TRUNCATE)
+    }
+
+    pub(super) fn sync(&mut self) -> c_int {
+        if self.file.sync_data().is_err() {
+            return ffi::SQLITE_IOERR_FSYNC;
+        }
+        if std::mem::take(&mut self.name_unsynced) { self.life.sync_dir(&self.path) } else { ffi::SQLITE_OK }
+    }
+
+    pub(super) fn len(&self) -> Result<u64, c_int> {
+        self.file.len().map_err(|_| ffi::SQLITE_IOERR_FSTAT)
+    }
+
+    pub(super) fn lock(&self, level: c_int) -> c_int {
+        self.locks().lock(self.id, level)
+    }
+
+    pub(super) fn unlock(&self, level: c_int) {
+        self.locks().unlock(self.id, level);
+    }
+
+    pub(super) fn is_reserved(&self) -> bool {
+        self.locks().is_reserved()
+    }
+
+    pub(super) fn shm_map(&mut self, region: usize, bytes: usize, extend: bool) -> *mut c_void {
+        lock(&self.shared.shm).map(&mut self.hold, region, bytes, extend)
+    }
+
+    pub(super) fn shm_lock(&mut self, first: usize, count: usize, flags: c_int) -> c_int {
+        lock(&self.shared.shm).lock(&mut self.hold, first, count, flags)
+    }
+
+    pub(super) fn shm_unmap(&mut self) {
+        lock(&self.shared.shm).unmap(&mut self.hold);
+    }
+
+    fn locks(&self) -> MutexGuard<'_, Locks> {
+        lock(&self.shared.locks)
+    }
+}
+
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        self.shm_unmap();
+        self.unlock(ffi::SQLITE_LOCK_NONE);
+        if self.temporary {
+            // It may be gone already, with its life.
+            let _ = self.life.delete(&self.path, false);
+        }
+    }
+}
+
+fn code(result: io::Result<()>, other: c_int) -> c_int {
+    match result {
+        Ok(()) => ffi::SQLITE_OK,
+        Err(error) if error.kind() == io::ErrorKind::StorageFull => ffi::SQLITE_FULL,
+        Err(_) => other,
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

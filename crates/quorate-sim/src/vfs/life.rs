@@ -1,0 +1,101 @@
+//! What one life of a node lets SQLite see: files by their path, the clock, randomness.
+
+use std::collections::BTreeMap;
+use std::ffi::c_int;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use quorate_env::disk::{Disk, OpenMode};
+use quorate_env::{Rng, WallClock};
+use rusqlite::ffi;
+
+use super::file::{OpenFile, Shared};
+
+/// Milliseconds from the beginning of SQLite's calendar (noon of 24 November 4714 BC) to 1970.
+const JULIAN_MILLIS: i64 = 210_866_760_000_000;
+
+/// Files whose names SQLite makes durable together with their first bytes.
+const JOURNALS: c_int = ffi::SQLITE_OPEN_MAIN_JOURNAL | ffi::SQLITE_OPEN_SUPER_JOURNAL | ffi::SQLITE_OPEN_WAL;
+
+/// See the module.
+pub(super) struct Life {
+    disk: Arc<dyn Disk>,
+    clock: Arc<dyn WallClock>,
+    rng: Rng,
+    /// What the handles of a file have in common, as long as there are any.
+    shared: Mutex<BTreeMap<PathBuf, Weak<Shared>>>,
+    opened: AtomicU64,
+}
+
+impl Life {
+    pub(super) fn new(disk: Arc<dyn Disk>, clock: Arc<dyn WallClock>, rng: Rng) -> Self {
+        Self { disk, clock, rng, shared: Mutex::default(), opened: AtomicU64::new(0) }
+    }
+
+    /// Opens a file; one without a name is temporary.
+    pub(super) fn open(self: Arc<Self>, name: Option<&str>, flags: c_int) -> Result<OpenFile, c_int> {
+        let id = self.opened.fetch_add(1, Ordering::Relaxed);
+        let path = name.map_or_else(|| PathBuf::from(format!("/sqlite-temporary-{id}")), PathBuf::from);
+        let cant_open = |_: io::Error| ffi::SQLITE_CANTOPEN;
+        let creates = flags & ffi::SQLITE_OPEN_CREATE != 0;
+        let mode = match (creates, flags & ffi::SQLITE_OPEN_READWRITE != 0) {
+            (true, _) if flags & ffi::SQLITE_OPEN_EXCLUSIVE != 0 => OpenMode::CreateNew,
+            (true, _) => OpenMode::Create,
+            (false, true) => OpenMode::ReadWrite,
+            (false, false) => OpenMode::Read,
+        };
+        let is_new = creates && !self.disk.exists(&path).map_err(cant_open)?;
+        let file = self.disk.open(&path, mode).map_err(cant_open)?;
+        let shared = self.shared(&path);
+        let name_unsynced = is_new && flags & JOURNALS != 0;
+        let temporary = name.is_none() || flags & ffi::SQLITE_OPEN_DELETEONCLOSE != 0;
+        Ok(OpenFile::new(id, self, path, file, shared, name_unsynced, temporary))
+    }
+
+    /// Removes a file, and makes that durable if told so.
+    pub(super) fn delete(&self, path: &Path, sync_dir: bool) -> c_int {
+        match self.disk.remove_file(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => ffi::SQLITE_IOERR_DELETE_NOENT,
+            Err(_) => ffi::SQLITE_IOERR_DELETE,
+            Ok(()) if sync_dir => self.sync_dir(path),
+            Ok(()) => ffi::SQLITE_OK,
+        }
+    }
+
+    /// Makes the name of a file durable.
+    pub(super) fn sync_dir(&self, path: &Path) -> c_int {
+        match self.disk.sync_dir(path.parent().unwrap_or(path)) {
+            Ok(()) => ffi::SQLITE_OK,
+            Err(_) => ffi::SQLITE_IOERR_DIR_FSYNC,
+        }
+    }
+
+    /// Whether a file may be used; as SQLite's own VFS does it, an empty one does not exist.
+    pub(super) fn access(&self, path: &Path, how: c_int) -> bool {
+        let file = self.disk.open(path, OpenMode::Read);
+        file.is_ok_and(|file| how != ffi::SQLITE_ACCESS_EXISTS || file.len().is_ok_and(|len| len > 0))
+    }
+
+    pub(super) fn randomness(&self, bytes: &mut [u8]) {
+        self.rng.fill(bytes);
+    }
+
+    /// Milliseconds of SQLite's calendar.
+    pub(super) fn julian_millis(&self) -> i64 {
+        let millis = i64::try_from(self.clock.unix_nanos() / 1_000_000).unwrap_or(i64::MAX);
+        JULIAN_MILLIS.saturating_add(millis)
+    }
+
+    fn shared(&self, path: &Path) -> Arc<Shared> {
+        let mut all = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|_, shared| shared.strong_count() > 0);
+        if let Some(shared) = all.get(path).and_then(Weak::upgrade) {
+            return shared;
+        }
+        let shared = Arc::new(Shared::default());
+        all.insert(path.to_path_buf(), Arc::downgrade(&shared));
+        shared
+    }
+}

@@ -1,0 +1,57 @@
+//! How long applying takes: single-row inserts, in batches, without and with a session.
+//!
+//! `cargo run --release -p quorate-sql --example apply_rate [ENTRIES]`
+
+#![allow(clippy::disallowed_methods, clippy::print_stdout, clippy::unwrap_used, reason = "a measuring tool")]
+
+use std::time::Instant;
+
+use quorate_env::Env;
+use quorate_model::codec::encode_proposal;
+use quorate_model::{Command, Entry, LogId, NodeId, Origin, Payload, Proposal, SessionId, Stamp, Statement, Value};
+use quorate_sql::apply::Applier;
+use quorate_sql::connection::open_writer;
+use quorate_sql::generation::Generations;
+use quorate_sql::options::StoreIdentity;
+
+fn entry(index: u64, proposal: &Proposal) -> Entry {
+    let log_id = LogId { term: 1, node: NodeId(1), index };
+    let stamp = Stamp { now: 1_700_000_000_000_000_000 + index * 1_000_000, seed: index };
+    Entry { log_id, payload: Payload::Proposal(stamp, encode_proposal(proposal).unwrap().into()) }
+}
+
+fn statement(sql: &str, params: Vec<Value>) -> Command {
+    Command::Statement(Statement { sql: sql.to_owned(), params, names: vec![] })
+}
+
+fn insert(number: u64, session: Option<SessionId>) -> Proposal {
+    let origin = session.map(|session| Origin { session, sequence: number, floor: number.saturating_sub(32) });
+    let values = vec![Value::Integer(number.cast_signed()), format!("name of {number}").into(), Value::Real(0.5)];
+    Proposal::new(origin, vec![statement("INSERT INTO t (a, b, c) VALUES (?1, ?2, ?3)", values)])
+}
+
+fn main() {
+    let entries: u64 = std::env::args().nth(1).map_or(200_000, |text| text.parse().unwrap());
+    let dir = tempfile::tempdir().unwrap();
+    let generations = Generations::open(Env::real().disk(), dir.path(), 4096).unwrap();
+    let conn = open_writer(&generations.current(), 32 << 20).unwrap();
+    let mut applier = Applier::open(conn, &StoreIdentity::default()).unwrap();
+    let table = statement("CREATE TABLE t (id INTEGER PRIMARY KEY, a, b, c)", vec![]);
+    let session = SessionId(1);
+    let setup = Proposal::new(None, vec![Command::OpenSession, table]);
+    applier.apply_batch(&[entry(1, &setup)]).unwrap();
+    let mut next = 2;
+    for batch in [1, 64, 1024] {
+        for session in [None, Some(session)] {
+            let work: Vec<Entry> = (next..next + entries).map(|index| entry(index, &insert(index, session))).collect();
+            next += entries;
+            let begun = Instant::now();
+            for batch in work.chunks(batch) {
+                assert!(applier.apply_batch(batch).unwrap().iter().all(Result::is_ok));
+            }
+            let micros = begun.elapsed().as_secs_f64() * 1e6 / work.len() as f64;
+            let with = if session.is_some() { "with a session" } else { "without" };
+            println!("batches of {batch:4}, {with:14}: {micros:5.2} us an entry");
+        }
+    }
+}

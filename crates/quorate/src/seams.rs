@@ -1,0 +1,55 @@
+//! What a simulation reaches into: sizes that nobody else has a reason to choose, and the place between consensus and
+//! the store, where it watches what is applied.
+//!
+//! Invariant: the default changes nothing.
+
+use std::fmt;
+use std::sync::Arc;
+
+use quorate_consensus::ConsensusConfig;
+use quorate_model::Store;
+use quorate_sql::options::StoreOptions;
+use quorate_sql::store::SqlStore;
+
+/// Changes how a store is opened.
+pub type TuneStore = Arc<dyn Fn(&mut StoreOptions) + Send + Sync>;
+
+/// Gives what consensus is to take for the store.
+pub type WatchStore = Arc<dyn Fn(SqlStore) -> Arc<dyn Store> + Send + Sync>;
+
+/// See the module.
+#[derive(Clone, Default)]
+pub struct Seams {
+    /// Bytes of one file of the log.
+    pub log_segment_bytes: Option<u64>,
+    /// Changes how the store is opened.
+    pub tune: Option<TuneStore>,
+    /// Watches the store.
+    pub watch: Option<WatchStore>,
+}
+
+impl Seams {
+    pub(crate) fn consensus(&self, config: ConsensusConfig) -> ConsensusConfig {
+        ConsensusConfig { log_segment_bytes: self.log_segment_bytes.unwrap_or(config.log_segment_bytes), ..config }
+    }
+
+    pub(crate) fn options(&self, mut options: StoreOptions) -> StoreOptions {
+        if let Some(tune) = &self.tune {
+            tune(&mut options);
+        }
+        options
+    }
+
+    pub(crate) fn store(&self, store: SqlStore) -> Arc<dyn Store> {
+        match &self.watch {
+            Some(watch) => watch(store),
+            None => Arc::new(store),
+        }
+    }
+}
+
+impl fmt::Debug for Seams {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Seams").field("log_segment_bytes", &self.log_segment_bytes).finish_non_exhaustive()
+    }
+}
