@@ -10,7 +10,7 @@ use std::time::Duration;
 use quorate::{Config, Node, SecretSource, Seams, Sql, SqlOptions, Status, Timing};
 use quorate_env::{Env, Instant, sleep};
 use quorate_env_sim::SimWorld;
-use quorate_model::GroupId;
+use quorate_model::{GroupId, Store as _};
 use quorate_sql::applied_row::AppliedRow;
 use quorate_sql::store::SqlStore;
 use quorate_sql::{connection, logical_hash};
@@ -200,6 +200,13 @@ impl Cluster {
             && statuses.iter().all(|status| is_voter(status) && status.applied.index >= leader.committed_index)
     }
 
+    /// Whether all nodes serve and have applied equally much.
+    pub fn indexes_are_equal(&self) -> bool {
+        let index = |name: &&'static str| self.node(name).map(|node| node.status().applied.index);
+        let indexes: Vec<Option<u64>> = NAMES.iter().map(index).collect();
+        indexes.iter().all(|index| index.is_some() && Some(index) == indexes.first())
+    }
+
     /// Waits until something holds; says whether it came in time.
     pub async fn until(&self, limit: Duration, holds: impl Fn(&Self) -> bool) -> bool {
         let deadline = Instant::now() + limit;
@@ -224,7 +231,7 @@ impl Cluster {
             if let Some(reason) = status.stopped {
                 self.history.violation(format!("{who} has stopped: {reason}"));
             }
-            let fault = self.with_life(name, |life| life.store.as_ref().and_then(SqlStore::fault)).flatten();
+            let fault = self.with_life(name, |life| life.store.as_ref().and_then(|store| store.fault())).flatten();
             if let Some(fault) = fault {
                 self.history.violation(format!("the store of {who} has a fault: {fault}"));
             }

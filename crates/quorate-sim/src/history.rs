@@ -213,6 +213,10 @@ impl Store for Watched {
         self.store.durable()
     }
 
+    fn fault(&self) -> Option<StoreFault> {
+        self.store.fault()
+    }
+
     fn send_image(&self) -> Result<Box<dyn ImageSource>, StoreFault> {
         self.store.send_image()
     }

@@ -172,7 +172,7 @@ impl<T> Prepared<'_, T> {
     }
 
     pub(crate) fn columns(&self) -> Vec<String> {
-        self.kept.statement.column_names().into_iter().map(str::to_owned).collect()
+        self.kept.statement.column_names().map(str::to_owned).collect()
     }
 
     pub(crate) fn column_count(&self) -> usize {

@@ -1,0 +1,231 @@
+//! One seed: a cluster is born, works through hard times, is mended, and is compared with what its clients know.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use quorate::{Level, Sql};
+use quorate_env::{Instant, sleep};
+use quorate_env_sim::SimWorld;
+
+use crate::cluster::{Cluster, End, NAMES};
+use crate::faults::{Crashes, Faults};
+use crate::history::History;
+use crate::ledger::{Counts, Ledger};
+use crate::load::{self, Load};
+use crate::vfs;
+
+/// How long birth may take, and how long until a mended cluster is whole and serves.
+const SETTLE_MAX: Duration = Duration::from_secs(60);
+
+/// A run is given up after this many times the time that it should take.
+const OVERTIME: u32 = 4;
+
+/// Events that a failure tells.
+const TOLD_EVENTS: usize = 40;
+
+/// How much a seed must go through.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// Virtual time from the birth of the cluster to the last fault.
+    pub time: Duration,
+    /// Lives that end.
+    pub crashes: u32,
+    /// Acknowledged writes.
+    pub writes: u64,
+}
+
+impl Plan {
+    /// What a release must pass.
+    pub const FULL: Self = Self { time: Duration::from_secs(60), crashes: 5, writes: 1_000 };
+    /// For the tests of every day.
+    pub const SHORT: Self = Self { time: Duration::from_secs(12), crashes: 2, writes: 100 };
+}
+
+/// What a seed went through.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The seed.
+    pub seed: u64,
+    /// Virtual time of the whole.
+    pub time: Duration,
+    /// Lives that ended.
+    pub crashes: Crashes,
+    /// How the writes ended.
+    pub counts: Counts,
+    /// Images that were installed.
+    pub installs: u64,
+    /// The last index of the log.
+    pub last_index: u64,
+    /// States of two nodes that were compared.
+    pub compared: u64,
+    /// How long it took from the last repair to a whole cluster that serves.
+    pub settled: Duration,
+    /// Events, and the hash of all of them.
+    pub events: u64,
+    /// See `events`.
+    pub trace_hash: u64,
+}
+
+/// A seed that failed.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("seed {seed} failed:\n{}\nthe last events were\n{tail}", violations.join("\n"))]
+pub struct Failure {
+    /// The seed.
+    pub seed: u64,
+    /// What must not happen and did.
+    pub violations: Vec<String>,
+    /// The last events.
+    pub tail: String,
+}
+
+impl Failure {
+    /// Never: the seed gives the same again.
+    pub fn is_retryable(&self) -> bool {
+        false
+    }
+}
+
+/// Runs a seed. One at a time in a process: SQLite's own randomness is shared by all of its users.
+pub fn run(seed: u64, plan: &Plan) -> Result<Report, Box<Failure>> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    vfs::seed_randomness(seed);
+    let world = SimWorld::new(seed);
+    let history = History::new(world.trace());
+    let limit = plan.time * (OVERTIME + 1) + SETTLE_MAX * 4;
+    let ran = world.run_within(limit, live(&world, &history, plan));
+    let mut violations = history.violations();
+    match ran {
+        Ok(Some(report)) if violations.is_empty() => {
+            return Ok(Report { events: world.trace().count(), trace_hash: world.trace().hash(), ..report });
+        }
+        Ok(_) => {}
+        Err(error) => violations.push(error.to_string()),
+    }
+    Err(Box::new(Failure { seed, violations, tail: world.trace().tail(TOLD_EVENTS) }))
+}
+
+/// `None` where it could not go on; the history says why.
+async fn live(world: &SimWorld, history: &History, plan: &Plan) -> Option<Report> {
+    let cluster = Cluster::new(world, history);
+    let ledger = Ledger::default();
+    let mut faults = Faults::new(&cluster);
+    born(&cluster).await?;
+    let load = Load::start(&cluster, &ledger);
+    hard_times(&cluster, &ledger, &mut faults, plan).await?;
+    faults.mend().await;
+    let mended = Instant::now();
+    serves(&cluster).await?;
+    let settled = mended.elapsed();
+    load.end().await;
+    compare(&cluster, &ledger).await?;
+    logs(&cluster).await;
+    Some(Report {
+        seed: world.seed(),
+        time: world.elapsed(),
+        crashes: faults.crashes(),
+        counts: ledger.counts(),
+        installs: history.installs(),
+        last_index: history.last_index(),
+        compared: history.compared(),
+        settled,
+        events: 0,
+        trace_hash: 0,
+    })
+}
+
+async fn born(cluster: &Cluster) -> Option<()> {
+    NAMES.into_iter().for_each(|name| cluster.start(name));
+    if !cluster.until(SETTLE_MAX, Cluster::is_whole).await {
+        cluster.history().violation("the cluster was not born in time".to_owned());
+        return None;
+    }
+    let sql = any(cluster)?;
+    load::prepare(&sql).await.map_err(|error| cluster.history().violation(format!("no tables: {error}"))).ok()
+}
+
+async fn hard_times(cluster: &Cluster, ledger: &Ledger, faults: &mut Faults, plan: &Plan) -> Option<()> {
+    let begun = Instant::now();
+    let is_done = |faults: &Faults| {
+        begun.elapsed() >= plan.time
+            && faults.crashes().total() >= plan.crashes
+            && ledger.counts().acknowledged >= plan.writes
+    };
+    while !is_done(faults) {
+        if !cluster.history().violations().is_empty() {
+            return None;
+        }
+        if begun.elapsed() > plan.time * OVERTIME {
+            let counts = ledger.counts();
+            cluster.history().violation(format!("there is too little progress: {counts:?}, {:?}", faults.crashes()));
+            return None;
+        }
+        faults.round().await;
+    }
+    Some(())
+}
+
+/// A mended cluster becomes whole, and each node writes.
+async fn serves(cluster: &Cluster) -> Option<()> {
+    let deadline = Instant::now() + SETTLE_MAX;
+    if !cluster.until(SETTLE_MAX, Cluster::is_whole).await {
+        cluster.history().violation("the mended cluster is not whole in time".to_owned());
+        return None;
+    }
+    for name in NAMES {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let sql = cluster.sql(name)?.with_deadline(left);
+        let written = sql.execute("UPDATE totals SET moved = 0 WHERE client = 0", ()).await;
+        if let Err(error) = written {
+            cluster.history().violation(format!("{name} does not serve after the repair: {error}"));
+        }
+    }
+    Some(())
+}
+
+/// All nodes are at one index with one state, and hold what the clients know.
+async fn compare(cluster: &Cluster, ledger: &Ledger) -> Option<()> {
+    if !cluster.until(SETTLE_MAX, |cluster| cluster.is_whole() && cluster.indexes_are_equal()).await {
+        cluster.history().violation("the nodes do not come to one index".to_owned());
+        return None;
+    }
+    cluster.look();
+    cluster.sample();
+    let sql = any(cluster)?.at(Level::Linearizable);
+    match load::held(&sql).await {
+        Ok(held) => ledger.check(held, cluster.history()),
+        Err(error) => cluster.history().violation(format!("the tables can't be read: {error}")),
+    }
+    Some(())
+}
+
+/// Where the logs of the nodes overlap, they hold the same.
+async fn logs(cluster: &Cluster) {
+    let mut logs = Vec::new();
+    for name in NAMES {
+        cluster.end(name, End::Kill).await;
+        match cluster.log(name) {
+            Ok(log) => logs.push((name, log)),
+            Err(error) => cluster.history().violation(format!("the log of {name} can't be read: {error}")),
+        }
+    }
+    for (name, log) in logs.iter().skip(1) {
+        let Some((first_name, first)) = logs.first() else { return };
+        for (index, entry) in log {
+            if let Some(other) = first.get(index).filter(|other| *other != entry) {
+                let text = format!("at {index} the log of {name} has {entry}, that of {first_name} has {other}");
+                cluster.history().violation(text);
+            }
+        }
+    }
+    // Clients that still have something to say may do so.
+    sleep(Duration::from_millis(1)).await;
+}
+
+fn any(cluster: &Cluster) -> Option<Sql> {
+    let sql = NAMES.into_iter().find_map(|name| cluster.sql(name));
+    if sql.is_none() {
+        cluster.history().violation("no node serves".to_owned());
+    }
+    sql
+}
