@@ -32,8 +32,10 @@ impl Cluster {
         let path = self.data_dir.join("cluster.json");
         let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         let json: Value = serde_json::from_str(&text)?;
-        let nodes: Option<Vec<Node>> =
-            json.get("nodes").and_then(Value::as_array).map_or(Some(Vec::new()), |n| n.iter().map(|json| self.node(json)).collect());
+        let nodes: Option<Vec<Node>> = json
+            .get("nodes")
+            .and_then(Value::as_array)
+            .map_or(Some(Vec::new()), |n| n.iter().map(|json| self.node(json)).collect());
         nodes.filter(|nodes| !nodes.is_empty()).ok_or_else(|| format!("{} names no nodes", path.display()).into())
     }
 

@@ -32,7 +32,8 @@ impl Remote {
     /// Inserts rows: one by a single statement, more by one atomic batch.
     pub async fn insert(&self, table: &Table, rows: Vec<Row>) -> Result<()> {
         let sql = table.insert();
-        let statements = rows.into_iter().map(|row| (sql.as_str(), row.into_iter().map(replicated).collect::<Vec<_>>()));
+        let statements =
+            rows.into_iter().map(|row| (sql.as_str(), row.into_iter().map(replicated).collect::<Vec<_>>()));
         self.0.batch(statements).await?;
         Ok(())
     }

@@ -14,17 +14,14 @@ mod harness;
 
 use std::time::{Duration, Instant};
 
-use harness::cluster::Cluster;
+use harness::cluster::{Cluster, Member};
 use harness::figures::ms;
 use harness::load::Load;
 use harness::options::Options;
 use harness::{Result, until};
-use serde_json::Value;
 
 /// How long a node may take to come back, beside the silence.
 const RESEED_MAX: Duration = Duration::from_secs(600);
-/// Entries that a member may lag and count as caught up while others write on.
-const LAG_MAX: u64 = 10_000;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
@@ -46,7 +43,8 @@ async fn main() -> Result<()> {
 
     let leader = cluster.settled().await?;
     let victim = cluster.nodes()?.into_iter().find(|node| node.id != leader.id).ok_or("there is no follower")?;
-    let former = raft_id(&cluster.status().await?, victim.id).ok_or("the follower is no member")?;
+    let former = cluster.status().await?.members.into_iter().find(|member| member.id == victim.id);
+    let former = former.ok_or("the follower is no member")?.raft_id;
     let before = load.acknowledged();
     load.take_longest();
     let start = Instant::now();
@@ -54,12 +52,9 @@ async fn main() -> Result<()> {
     std::fs::remove_dir_all(&victim.data_dir)?;
     cluster.restart(victim.id).await?;
     until("the node to come back", RESEED_MAX + Duration::from_secs(silence), async || {
-        let status = cluster.status().await.ok()?;
-        let is_back = |member: &Value| {
-            let is_new = member["id"] == victim.id && member["raft_id"] != former.as_str();
-            is_new && member["voter"] == true && member["lag"].as_u64().is_some_and(|lag| lag < LAG_MAX)
-        };
-        members(&status).any(is_back).then_some(())
+        let members = cluster.status().await.ok()?.members;
+        let is_back = |member: &Member| member.id == victim.id && member.raft_id != former && member.is_caught_up();
+        members.iter().any(is_back).then_some(())
     })
     .await?;
     let took = start.elapsed();
@@ -80,12 +75,4 @@ async fn main() -> Result<()> {
         ms(with.saturating_sub(without))
     );
     cluster.stop().await
-}
-
-fn members(status: &Value) -> impl Iterator<Item = &Value> {
-    status["members"].as_array().into_iter().flatten()
-}
-
-fn raft_id(status: &Value, id: u64) -> Option<String> {
-    members(status).find(|member| member["id"] == id)?["raft_id"].as_str().map(str::to_owned)
 }

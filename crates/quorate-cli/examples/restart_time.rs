@@ -1,8 +1,8 @@
 //! How long a killed node takes to serve again.
 //!
 //! Three nodes with a large database and writes at full speed; when the victim's `-wal` is near the size at which it is
-//! checkpointed, the victim gets SIGKILL, the leader and a follower in turn. It is started again at once. Printed is the
-//! time from asking for the process to the first linearizable read that this very node answers.
+//! checkpointed, the victim gets SIGKILL, the leader and a follower in turn. It is started again at once. Printed is
+//! the time from asking for the process to the first linearizable read that this very node answers.
 //!
 //! `cargo run --release -p quorate-cli --example restart_time -- [--size-mib 1024] [--kills 10] [--in-flight 64]
 //! [--wal-mib 26] [--dir DIR] [--quorate FILE]`

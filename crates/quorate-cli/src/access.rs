@@ -1,7 +1,7 @@
 //! Which addresses a command talks to, and the secret that it proves to know.
 //!
-//! The secret is, in this order: that of `--secret-file`; of the variable `QUORATE_SECRET`; of the data directory, if its
-//! cluster has the node; of the cluster on this machine that `quorate dev` registered for the address.
+//! The secret is, in this order: that of `--secret-file`; of the variable `QUORATE_SECRET`; of the data directory, if
+//! its cluster has the node; of the cluster on this machine that `quorate dev` registered for the address.
 
 use std::path::Path;
 

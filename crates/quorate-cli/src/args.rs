@@ -45,6 +45,9 @@ pub struct DevArgs {
     /// Start node N of the running cluster again
     #[arg(long, value_name = "N", conflicts_with = "nodes")]
     pub restart: Option<u64>,
+    /// Stop when the standard input ends: with whoever holds its other end
+    #[arg(long, hide = true)]
+    pub until_stdin_closes: bool,
 }
 
 /// How to reach a cluster.

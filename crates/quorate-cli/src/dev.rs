@@ -8,7 +8,6 @@ mod control;
 mod layout;
 pub mod registry;
 mod say;
-pub mod signals;
 mod supervisor;
 
 use std::time::Instant;
@@ -17,11 +16,11 @@ use quorate::SecretSource;
 
 use self::control::Control;
 use self::layout::Layout;
-use self::signals::Signals;
 use self::supervisor::Supervisor;
 use crate::args::DevArgs;
 use crate::client;
 use crate::error::Result;
+use crate::stop::Stop;
 
 pub use self::layout::secret_file;
 
@@ -36,7 +35,7 @@ pub async fn run(args: &DevArgs) -> Result<()> {
 async fn run_cluster(args: &DevArgs) -> Result<()> {
     let begin = Instant::now();
     // Before anything is started, so that no signal finds nodes without a keeper.
-    let mut signals = Signals::take()?;
+    let mut stop = Stop::take(args.until_stdin_closes)?;
     let layout = Layout::open(&args.data_dir, args.nodes)?;
     let control = Control::listen(layout.dir())?;
     let secret = SecretSource::File(secret_file(layout.dir()));
@@ -51,18 +50,18 @@ async fn run_cluster(args: &DevArgs) -> Result<()> {
     let mut supervisor = Supervisor::start(layout, secret.clone())?;
     let ready = tokio::select! {
         ready = supervisor.ready() => Some(ready),
-        () = signals.next() => None,
+        () = stop.asked() => None,
     };
     let outcome = match ready {
         Some(Ok(cluster)) => {
             let leader = client::leader(&cluster.addrs(), &secret).await;
             say::ready(supervisor.layout().dir(), &cluster, leader, begin.elapsed());
-            supervisor.serve(&control, &mut signals).await;
+            supervisor.serve(&control, &mut stop).await;
             Ok(())
         }
         Some(Err(error)) => Err(error),
         None => Ok(()),
     };
     say::line("stopping");
-    supervisor.stop(&mut signals).await.and(outcome)
+    supervisor.stop(&mut stop).await.and(outcome)
 }

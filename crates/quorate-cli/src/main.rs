@@ -1,7 +1,7 @@
 //! The `quorate` binary: a cluster to try things out (`dev`), SQL (`sql`), how a cluster does (`status`).
 //!
-//! It parses, calls the library and prints. An error goes to the standard error with exit code 1; what was typed wrongly,
-//! with exit code 2.
+//! It parses, calls the library and prints. An error goes to the standard error with exit code 1; what was typed
+//! wrongly, with exit code 2.
 
 #![forbid(unsafe_code)]
 #![allow(
@@ -24,6 +24,7 @@ mod serve;
 mod sql;
 mod statements;
 mod status;
+mod stop;
 
 use std::process::ExitCode;
 

@@ -1,40 +1,39 @@
-//! `quorate serve`: one node in this process, until a signal, or the end of the standard input where that was asked for.
-
-use std::io::Read as _;
+//! `quorate serve`: one node in this process, until it is asked to stop.
 
 use quorate::{Config, Node};
-use tokio::sync::oneshot;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::args::ServeArgs;
-use crate::dev::signals::Signals;
 use crate::error::{Result, Told as _};
+use crate::stop::Stop;
+
+/// The variable with the level of what is told: `error`, `warn`, `info`, `debug`, `trace` or `off`.
+const LEVEL_VARIABLE: &str = "QUORATE_LOG";
 
 /// Runs the command.
 pub async fn run(args: &ServeArgs) -> Result<()> {
-    let mut signals = Signals::take()?;
+    tell_on_standard_error()?;
+    let mut stop = Stop::take(args.until_stdin_closes)?;
     let config = Config::load(&args.config).told(|| "the configuration")?;
-    let node = Node::start(config).await.told(|| "the node can't start")?;
-    let mut input = end_of_input(args.until_stdin_closes);
-    tokio::select! {
-        () = signals.next() => {}
-        // The sender never goes before the input has ended.
-        _ = &mut input.1 => {}
-    }
+    // The first start may wait for the other nodes.
+    let node = tokio::select! {
+        started = Node::start(config) => started.told(|| "the node can't start")?,
+        () = stop.asked() => return Ok(()),
+    };
+    stop.asked().await;
     node.stop().await;
     Ok(())
 }
 
-/// Resolves when the standard input ends; never, where that is not `watched`. Keep both parts.
-fn end_of_input(watched: bool) -> (Option<oneshot::Sender<()>>, oneshot::Receiver<()>) {
-    let (ended, wait) = oneshot::channel();
-    if !watched {
-        return (Some(ended), wait);
-    }
-    // A thread of its own, which dies with the process: a read of the standard input can't be given up.
-    std::thread::spawn(move || {
-        let mut buffer = [0; 256];
-        while !matches!(std::io::stdin().read(&mut buffer), Ok(0) | Err(_)) {}
-        drop(ended);
-    });
-    (None, wait)
+/// Events of our own at the level that is asked for, those of dependencies where they warn.
+fn tell_on_standard_error() -> Result<()> {
+    let level = match std::env::var(LEVEL_VARIABLE) {
+        Ok(level) => level.parse().told(|| LEVEL_VARIABLE)?,
+        Err(_) => LevelFilter::INFO,
+    };
+    let events = Targets::new().with_default(LevelFilter::WARN.min(level)).with_target("quorate", level);
+    let lines = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(std::io::stderr);
+    tracing_subscriber::registry().with(lines).with(events).try_init().told(|| "cannot log")
 }

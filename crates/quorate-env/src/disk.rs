@@ -80,7 +80,8 @@ pub trait Disk: Send + Sync + fmt::Debug + 'static {
     /// Makes the names in a directory durable.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
 
-    /// Claims a directory for this process by a lock on `dir/LOCK`; an error of kind `WouldBlock` when another holds it.
+    /// Claims a directory for this process by a lock on `dir/LOCK`; an error of kind `WouldBlock` when another holds
+    /// it.
     fn lock_dir(&self, dir: &Path) -> io::Result<Box<dyn DirLock>>;
 
     /// Size of the file system below `path`, and what is left of it.

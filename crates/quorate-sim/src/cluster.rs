@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use quorate::{Config, Node, SecretSource, Seams, Sql, SqlOptions, Status, Timing};
+use quorate::{Config, Node, Seams, SecretSource, Sql, SqlOptions, Status, Timing};
 use quorate_env::{Env, Instant, sleep};
 use quorate_env_sim::SimWorld;
 use quorate_model::{GroupId, Store as _};
@@ -259,7 +259,8 @@ impl Cluster {
         let first = opened.wal.purged(GroupId::MAIN).map_or(1, |id| id.index + 1);
         let last = opened.wal.last_log_id(GroupId::MAIN).map_or(0, |id| id.index);
         let entries = opened.wal.entries(GroupId::MAIN, first..last + 1, usize::MAX);
-        let hash = |(id, bytes): (quorate_model::LogId, bytes::Bytes)| (id.index, format!("{id} {:x}", xxh3_64(&bytes)));
+        let hash =
+            |(id, bytes): (quorate_model::LogId, bytes::Bytes)| (id.index, format!("{id} {:x}", xxh3_64(&bytes)));
         Ok(entries.map_err(|error| error.to_string())?.into_iter().map(hash).collect())
     }
 

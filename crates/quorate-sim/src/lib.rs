@@ -1,15 +1,18 @@
 //! Whole clusters of Quorate in one seeded thread.
 //!
-//! [`run`] takes three whole nodes through one seed: their logs and their SQLite databases lie on simulated disks, their
+//! [`run`] takes three whole nodes through one seed: their logs and their SQLite databases lie on simulated disks,
+//! their
 //! connections on a simulated net, and time is virtual. Power fails, processes are killed, disks are lost, links are
 //! cut, clocks are hours apart, batches end where the seed wants them to. Clients write all the while, and in the end
 //! everything that they were told is compared with what the nodes hold.
 //!
 //! # What is checked
 //!
-//! - Every acknowledged write is there exactly once, with what the client was told of it; one in doubt at most once; one
+//! - Every acknowledged write is there exactly once, with what the client was told of it; one in doubt at most once;
+//!   one
 //!   that failed not at all. An atomic batch is there as a whole or not at all.
-//! - A linearizable read shows all that was acknowledged before it; a read at a position shows the write of that position,
+//! - A linearizable read shows all that was acknowledged before it; a read at a position shows the write of that
+//!   position,
 //!   on every node.
 //! - An index has one log id, one payload and one outcome on all nodes and in all their lives; equal indexes have equal
 //!   states; the logs hold the same bytes where they overlap; a term has one leader in one life.

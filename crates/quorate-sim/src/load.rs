@@ -83,7 +83,8 @@ pub async fn held(sql: &Sql) -> Result<Held, Error> {
     }
     let counters: Vec<(i64, i64, i64)> = sql.query_as("SELECT client, batches, moves FROM totals", ()).await?;
     let count = |number: i64| u64::try_from(number).unwrap_or(0);
-    held.counters = counters.into_iter().map(|(client, batches, moves)| (client, (count(batches), count(moves)))).collect();
+    held.counters =
+        counters.into_iter().map(|(client, batches, moves)| (client, (count(batches), count(moves)))).collect();
     Ok(held)
 }
 
@@ -227,10 +228,8 @@ impl Writer {
                 Ok((sql.execute(update, (self.client,)).await?.position, None))
             }
             Kind::Broken => {
-                let batch = [
-                    (insert, params![self.client, number, body]),
-                    (insert, params![self.client, number, "broken"]),
-                ];
+                let batch =
+                    [(insert, params![self.client, number, body]), (insert, params![self.client, number, "broken"])];
                 Ok((sql.batch(batch).await?.position, None))
             }
         }

@@ -6,7 +6,8 @@
 //!
 //! # Invariants
 //!
-//! - A VFS serves one life at a time. When that has ended nothing can be opened; what was open before fails, because the
+//! - A VFS serves one life at a time. When that has ended nothing can be opened; what was open before fails, because
+//!   the
 //!   life's view of the disk has ended, and never touches a later life's files.
 //! - A VFS is bound again only after the last file of the life before was closed.
 //! - Time, waiting and randomness come from the world: waiting passes no time.

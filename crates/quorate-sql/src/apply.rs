@@ -1,8 +1,9 @@
 //! Applies committed entries: many to one transaction of SQLite, each as if it had one of its own.
 //!
-//! An entry runs in a SAVEPOINT ([`entry`]), so a failed one leaves nothing behind. Some failures end the whole transaction
-//! (`ON CONFLICT ROLLBACK`, an exceeded budget, and so on): then the batch is done again from its start, one entry a
-//! transaction ([`batch`]). The last stamp, the outcome hash and the sessions are staged and adopted at COMMIT.
+//! An entry runs in a SAVEPOINT ([`entry`]), so a failed one leaves nothing behind. Some failures end the whole
+//! transaction (`ON CONFLICT ROLLBACK`, an exceeded budget, and so on): then the batch is done again from its start,
+//! one entry a transaction ([`batch`]). The last stamp, the outcome hash and the sessions are staged and adopted at
+//! COMMIT.
 //!
 //! # Invariants
 //!
@@ -72,8 +73,8 @@ impl Applier {
     ///
     /// # Errors
     ///
-    /// A fault if the database can't be read or written, if it is of a newer layout ([`StoreFault::Unsupported`]), or if it
-    /// holds the data of another cluster, epoch or group.
+    /// A fault if the database can't be read or written, if it is of a newer layout ([`StoreFault::Unsupported`]), or
+    /// if it holds the data of another cluster, epoch or group.
     pub fn open(conn: Connection, identity: &StoreIdentity) -> Result<Self, StoreFault> {
         let own = |error: rusqlite::Error| classify::own(&error);
         let row = match AppliedRow::read(&conn)? {
@@ -105,8 +106,8 @@ impl Applier {
         Ok(applier)
     }
 
-    /// Applies entries in order, each as if alone, and returns their outcomes; an entry that is no proposal has an empty
-    /// reply.
+    /// Applies entries in order, each as if alone, and returns their outcomes; an entry that is no proposal has an
+    /// empty reply.
     ///
     /// # Errors
     ///
@@ -133,8 +134,8 @@ impl Applier {
         self.row.outcome_hash
     }
 
-    /// The running hash of outcomes after the entry at `index`, if that is among the last [`HASHES_KEPT`] that were applied
-    /// since the start.
+    /// The running hash of outcomes after the entry at `index`, if that is among the last [`HASHES_KEPT`] that were
+    /// applied since the start.
     pub fn outcome_hash_at(&self, index: u64) -> Option<u64> {
         let place = self.hashes.binary_search_by_key(&index, |(index, _)| *index).ok()?;
         self.hashes.get(place).map(|(_, hash)| *hash)

@@ -4,8 +4,8 @@
 //! [`Gate::enter`] whose statement comes next. [`rules`] holds what is denied; what SQLite does not ask about (the new
 //! name of a table, what a foreign key refers to) is for [`schema_check`](crate::schema_check).
 //!
-//! Invariant: the answer depends only on the statement, the schema and the mode, so that a statement that SQLite prepares
-//! again by itself gets the same one.
+//! Invariant: the answer depends only on the statement, the schema and the mode, so that a statement that SQLite
+//! prepares again by itself gets the same one.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -24,8 +24,8 @@ pub enum Mode {
     Own,
     /// A command of an entry is being prepared.
     Command,
-    /// A command runs; what asks now are the statements that virtual tables prepare inside it. `schema` tells whether it
-    /// changes the schema.
+    /// A command runs; what asks now are the statements that virtual tables prepare inside it. `schema` tells whether
+    /// it changes the schema.
     Running {
         /// Whether the command changes the schema.
         schema: bool,

@@ -1,4 +1,5 @@
-//! Whose trouble an error of SQLite is: the statement's, so that it is an outcome and equal on all nodes, or the node's.
+//! Whose trouble an error of SQLite is: the statement's, so that it is an outcome and equal on all nodes, or the
+//! node's.
 //!
 //! The extended code decides, with two exceptions: what left marks of its own ([`Context`]) is known better than by its
 //! code, and `SQLITE_FULL` stands for a full disk as well as for a table without free rowids, told apart by whether a

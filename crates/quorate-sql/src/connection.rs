@@ -1,4 +1,5 @@
-//! Opens connections to a generation's database, each for one purpose and with everything set that this store relies on.
+//! Opens connections to a generation's database, each for one purpose and with everything set that this store relies
+//! on.
 //!
 //! Invariants, for every connection: no automatic checkpoint and none on close, since a checkpoint outside of the gate
 //! could destroy an image; no STAT4 and a stable planner, since plans must not depend on this node; SQLite's defensive
@@ -61,9 +62,7 @@ impl DerefMut for Attached {
 pub fn open_writer(generation: &Generation, cache_bytes: u32) -> Result<Connection, OpenError> {
     let path = generation.path();
     let conn = open(generation.vfs(), &path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-    let mode: String = conn
-        .query_row("PRAGMA journal_mode", [], |row| row.get(0))
-        .map_err(OpenError::sqlite(&path))?;
+    let mode: String = conn.query_row("PRAGMA journal_mode", [], |row| row.get(0)).map_err(OpenError::sqlite(&path))?;
     if mode != "wal" {
         return Err(OpenError::layout(&path, format!("its journal mode is {mode}, not wal; an outsider changed it")));
     }
@@ -85,7 +84,8 @@ pub fn open_checkpointer(generation: &Arc<Generation>) -> Result<Attached, OpenE
     Ok(Attached { conn, generation: Arc::clone(generation) })
 }
 
-/// Opens a database file that nobody writes, without its `-wal` and without locks: what an image holds. It must be closed
+/// Opens a database file that nobody writes, without its `-wal` and without locks: what an image holds. It must be
+/// closed
 /// before anybody writes the file.
 pub(crate) fn open_immutable(vfs: &str, path: &Path) -> Result<Connection, OpenError> {
     let uri = format!("file:{}?immutable=1", escaped(path)?);

@@ -1,9 +1,10 @@
-//! Makes the write connection deterministic: what a command computes is a function of the data and of its entry's stamp.
+//! Makes the write connection deterministic: what a command computes is a function of the data and of its entry's
+//! stamp.
 //!
-//! The clock is the VFS's ([`clock`](crate::vfs::clock)). Here are the rest: `random()` and `randomblob()` draw from the
-//! entry's seed ([`random`]); `changes()`, `total_changes()` and `last_insert_rowid()` start anew at each entry
-//! ([`counters`]); a rowid at the maximum is noticed, after which SQLite would draw rowids at random ([`counters`]); and
-//! the work of an entry is bounded by counting, not by time ([`budget`]).
+//! The clock is the VFS's ([`clock`](crate::vfs::clock)). Here are the rest: `random()` and `randomblob()` draw from
+//! the entry's seed ([`random`]); `changes()`, `total_changes()` and `last_insert_rowid()` start anew at each entry
+//! ([`counters`]); a rowid at the maximum is noticed, after which SQLite would draw rowids at random ([`counters`]);
+//! and the work of an entry is bounded by counting, not by time ([`budget`]).
 //!
 //! Invariant: [`Determinism::begin`] makes everything here as on a connection that was just opened.
 

@@ -7,7 +7,8 @@
 //!
 //! Invariants:
 //! - The main file of a generation is opened once by our own code, before the first connection, and closed after the
-//!   last: every connection holds its [`Generation`]. Closing any other handle in this process would drop SQLite's POSIX
+//!   last: every connection holds its [`Generation`]. Closing any other handle in this process would drop SQLite's
+//!   POSIX
 //!   locks, and an outside `sqlite3` could then delete the live `-wal`.
 //! - A generation that is no longer in force is removed with its last holder.
 

@@ -1,7 +1,7 @@
 //! A hash of what a database says, not of its pages: equal on all nodes that have applied the same entries.
 //!
-//! Tables are taken by name, rows by rowid or primary key, columns in their order. Tables inside virtual tables are left
-//! out: what they hold depends on where transactions ended. The store's own tables have a hash of their own.
+//! Tables are taken by name, rows by rowid or primary key, columns in their order. Tables inside virtual tables are
+//! left out: what they hold depends on where transactions ended. The store's own tables have a hash of their own.
 
 use rusqlite::Connection;
 use rusqlite::types::ValueRef;
@@ -26,8 +26,8 @@ pub fn user(conn: &Connection) -> rusqlite::Result<u128> {
     Ok(combined(by_table(conn)?.into_iter().filter(|(name, _)| !is_reserved(name))))
 }
 
-/// The hash of the store's own tables but the applied row: sessions and what is kept for them. Texts of kept failures are
-/// part of it, and these may differ between versions of SQLite.
+/// The hash of the store's own tables but the applied row: sessions and what is kept for them. Texts of kept failures
+/// are part of it, and these may differ between versions of SQLite.
 pub fn reserved(conn: &Connection) -> rusqlite::Result<u128> {
     let own = |name: &str| is_reserved(name) && name != "_quorate_applied";
     Ok(combined(by_table(conn)?.into_iter().filter(|(name, _)| own(name))))

@@ -1,11 +1,11 @@
 //! The running hash of outcomes: nodes that hold the same value at the same index have answered alike ever since the
 //! cluster was born.
 //!
-//! For each entry, the XXH3 (64 bits, seeded with the value before) of these bytes, numbers in little-endian order:
-//! the index (8); then 0 for an entry that is no proposal; or 1, the kind (4), SQLite's code (4) and the number of the
-//! command plus one (8) of a failure; or 2 and the results of the commands. A result is 3 where there is nothing to tell,
-//! 4 and the session (8), or 5, changes (8), last rowid (8), rows (8), columns (8) and the values. A value is its class,
-//! 6 to 10 (NULL, integer, real, text, blob), then 8 bytes, or a length (8) and that many bytes.
+//! For each entry, the XXH3 (64 bits, seeded with the value before) of these bytes, numbers in little-endian order: the
+//! index (8); then 0 for an entry that is no proposal; or 1, the kind (4), SQLite's code (4) and the number of the
+//! command plus one (8) of a failure; or 2 and the results of the commands. A result is 3 where there is nothing to
+//! tell, 4 and the session (8), or 5, changes (8), last rowid (8), rows (8), columns (8) and the values. A value is its
+//! class, 6 to 10 (NULL, integer, real, text, blob), then 8 bytes, or a length (8) and that many bytes.
 //!
 //! Texts for people (messages, names of columns) are left out: they may change with SQLite's version.
 

@@ -1,8 +1,11 @@
 //! Reads, on the threads of their callers.
 //!
-//! [`Readers`] keeps a pool of read-only connections. A query first runs where it was asked for, for about a millisecond:
-//! a point query costs what SQLite costs, without a change of threads. What takes longer is interrupted and run again on
-//! a thread for blocking work. [`Snapshot`] runs many reads in one transaction, [`RowStream`] returns results of any size
+//! [`Readers`] keeps a pool of read-only connections. A query first runs where it was asked for, for about a
+//! millisecond:
+//! a point query costs what SQLite costs, without a change of threads. What takes longer is interrupted and run again
+//! on
+//! a thread for blocking work. [`Snapshot`] runs many reads in one transaction, [`RowStream`] returns results of any
+//! size
 //! in pieces.
 //!
 //! # Invariants
@@ -11,7 +14,8 @@
 //!   reading.
 //! - Every read is bounded: in rows, bytes and time, in how long it waits for a reader, and in how long its transaction
 //!   may keep the store from checkpointing.
-//! - A reader belongs to one generation and closes before it. After a switch new reads use the new generation; what began
+//! - A reader belongs to one generation and closes before it. After a switch new reads use the new generation; what
+//!   began
 //!   before ends on the old one.
 
 use std::sync::{Arc, PoisonError, RwLock};

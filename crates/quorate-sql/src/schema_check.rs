@@ -124,16 +124,16 @@ fn check_object(conn: &Connection, object: &Object, schema: &Schema) -> rusqlite
     Ok(check_columns(names.iter().map(String::as_str)))
 }
 
-/// Whether the text of a virtual table names what commands may not read: the content of an FTS5 table is read by statements
-/// of its own, which the authorizer can't tell from others.
+/// Whether the text of a virtual table names what commands may not read: the content of an FTS5 table is read by
+/// statements of its own, which the authorizer can't tell from others.
 fn stands_on_insides(sql: &str, schema: &Schema) -> bool {
     sql.contains("sqlite_")
         || sql.contains(RESERVED)
         || schema.shadows.iter().any(|shadow| sql.contains(shadow.as_str()))
 }
 
-/// Refuses columns of which SQLite may have named one at random: more than [`EQUAL_COLUMNS_MAX`] of one name, not counting
-/// the endings (`:1`) by which it tells them apart.
+/// Refuses columns of which SQLite may have named one at random: more than [`EQUAL_COLUMNS_MAX`] of one name, not
+/// counting the endings (`:1`) by which it tells them apart.
 pub fn check_columns<'a>(names: impl Iterator<Item = &'a str>) -> Result<(), Failure> {
     let mut counts = BTreeMap::new();
     let mut numbered = BTreeSet::new();

@@ -1,8 +1,8 @@
 //! Exactly-once retries: who asked what, and what came of it.
 //!
-//! Sessions live in `_quorate_sessions`, the outcomes above a session's floor in `_quorate_outcomes`. Both change in the
-//! same transaction as the data, so a retry finds either its outcome or no trace of the first attempt. A copy of the
-//! sessions, but not of outcomes, is in memory; what a batch changes in it is undone unless the batch commits.
+//! Sessions live in `_quorate_sessions`, the outcomes above a session's floor in `_quorate_outcomes`. Both change in
+//! the same transaction as the data, so a retry finds either its outcome or no trace of the first attempt. A copy of
+//! the sessions, but not of outcomes, is in memory; what a batch changes in it is undone unless the batch commits.
 //!
 //! # Invariants
 //!

@@ -1,10 +1,10 @@
 //! The model check of the log, as long as asked for.
 //!
-//! `cargo run --release -p quorate-wal --example l0 -- --cases 1000000 [--first PROGRAM]` prints how many cases ran, how
-//! fast, and how often each kind of end, fault and verdict occurred. It fails when a promise is broken or when a kind
-//! never occurred. A broken case names its program: `--first PROGRAM --cases 1` runs it again.
+//! `cargo run --release -p quorate-wal --example l0 -- --cases 1000000 [--first PROGRAM]` prints how many cases ran,
+//! how fast, and how often each kind of end, fault and verdict occurred. It fails when a promise is broken or when a
+//! kind never occurred. A broken case names its program: `--first PROGRAM --cases 1` runs it again.
 
-#![allow(clippy::print_stdout, clippy::disallowed_methods, reason = "a program for people")]
+#![allow(clippy::print_stdout, clippy::disallowed_methods, clippy::expect_used, reason = "a program for people")]
 
 use std::process::ExitCode;
 use std::sync::Mutex;

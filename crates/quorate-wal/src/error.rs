@@ -13,7 +13,7 @@ use thiserror::Error;
 pub enum OpenError {
     /// Something that was acknowledged is damaged or missing. The node must come back as a new member with an empty
     /// directory, never under its old Raft id: it has promised what it no longer holds.
-    #[error("the log in {} is damaged at byte {offset}: {what}; rejoin as a new member with an empty directory", path.display())]
+    #[error("{} is damaged at byte {offset}: {what}; rejoin as a new member, with an empty directory", path.display())]
     Corrupt {
         /// The segment, or the directory.
         path: PathBuf,
@@ -98,7 +98,7 @@ pub enum WalError {
     #[error("the log is closed")]
     Closed,
     /// More is waiting to be written than may: admission let too much in.
-    #[error("{pending} bytes wait to be written, the limit is {limit}; the log takes no more records, restart the node")]
+    #[error("{pending} bytes wait to be written, more than {limit}; the log takes no more records, restart the node")]
     Overrun {
         /// What waits, in bytes.
         pending: usize,

@@ -1,7 +1,7 @@
 //! Frames: batches of records, written by one call and checked as a whole.
 //!
-//! A frame is a header of 64 bytes and a body, plain or LZ4. Its CRC32C covers both and begins with the segment's epoch,
-//! so that what an earlier life of a recycled segment left behind can never be taken for a frame of this one.
+//! A frame is a header of 64 bytes and a body, plain or LZ4. Its CRC32C covers both and begins with the segment's
+//! epoch, so that what an earlier life of a recycled segment left behind can never be taken for a frame of this one.
 
 use bytes::{Buf, BufMut, Bytes};
 

@@ -222,9 +222,8 @@ impl Wal {
 
     /// The highest index after which entries of at least `bytes` bytes follow: purging up to it keeps that much.
     pub fn index_at_bytes_before_end(&self, group: GroupId, bytes: u64) -> Option<u64> {
-        self.with(group, |group| group.index.index_before_end(bytes)).filter(|index| {
-            self.purged(group).is_none_or(|floor| floor.index < *index)
-        })
+        self.with(group, |group| group.index.index_before_end(bytes))
+            .filter(|index| self.purged(group).is_none_or(|floor| floor.index < *index))
     }
 
     /// Bytes of the entries after `index`.

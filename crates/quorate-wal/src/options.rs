@@ -72,13 +72,7 @@ pub struct WalOptions {
 impl WalOptions {
     /// Segments of 64 MiB.
     pub fn new(seed: u64) -> Self {
-        Self {
-            segment_bytes: 64 << 20,
-            tail_bytes: 64 << 20,
-            batch_bytes: 1 << 20,
-            pending_limit: 1 << 30,
-            seed,
-        }
+        Self { segment_bytes: 64 << 20, tail_bytes: 64 << 20, batch_bytes: 1 << 20, pending_limit: 1 << 30, seed }
     }
 
     /// For small machines: segments of 8 MiB, 8 MiB of entries in memory.

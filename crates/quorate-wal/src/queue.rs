@@ -141,7 +141,8 @@ impl Queue {
         self.urgent -= taken.iter().filter(|item| item.need > Need::Lazy).count();
         if self.items.front().is_none_or(Item::stands_alone) {
             let committed = std::mem::take(&mut self.committed).into_iter();
-            taken.extend(committed.map(|(group, id)| Item::record(Kind::Committed, group, id, Bytes::new(), Need::Lazy)));
+            let record = |(group, id)| Item::record(Kind::Committed, group, id, Bytes::new(), Need::Lazy);
+            taken.extend(committed.map(record));
         }
         taken
     }

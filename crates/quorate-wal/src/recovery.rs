@@ -17,8 +17,8 @@ use crate::error::OpenError;
 use crate::header::{HEADER_FIXED, NoHeader, Preamble, SegmentHeader};
 use crate::segment::{Name, Segment, Spare};
 
-pub(crate) mod replay;
 pub(crate) mod reopen;
+pub(crate) mod replay;
 mod scan;
 
 use replay::Replay;
@@ -81,8 +81,11 @@ pub(crate) fn read_dir(disk: &dyn Disk, dir: &Path, segment_bytes: u64) -> Resul
     Ok(findings)
 }
 
+/// A segment in use, its header, and where its frames begin.
+type Used = (Candidate, SegmentHeader, u64);
+
 /// Tells the segments in use from those without a valid header, in order.
-fn sort_out(candidates: Vec<Candidate>) -> Result<(Vec<(Candidate, SegmentHeader, u64)>, Vec<Candidate>), OpenError> {
+fn sort_out(candidates: Vec<Candidate>) -> Result<(Vec<Used>, Vec<Candidate>), OpenError> {
     let (mut used, mut unused) = (Vec::new(), Vec::new());
     for candidate in candidates {
         match read_header(&candidate)? {
@@ -110,7 +113,7 @@ fn read_header(candidate: &Candidate) -> Result<Option<(SegmentHeader, u64)>, Op
 }
 
 /// Replays the segments in use.
-fn read_segments(used: Vec<(Candidate, SegmentHeader, u64)>) -> Result<Findings, OpenError> {
+fn read_segments(used: Vec<Used>) -> Result<Findings, OpenError> {
     let mut replay = Replay::default();
     let (mut cut, mut bytes_read) = (None, 0);
     let last = used.len().saturating_sub(1);

@@ -94,8 +94,7 @@ impl LogState {
             if let Some(vote) = &state.vote {
                 put(Record::bytes(Kind::Vote, *group, vote));
             }
-            for (kind, id) in
-                [(Kind::Purge, state.floor), (Kind::Last, state.last), (Kind::Committed, state.committed)]
+            for (kind, id) in [(Kind::Purge, state.floor), (Kind::Last, state.last), (Kind::Committed, state.committed)]
             {
                 id.into_iter().for_each(|id| put(Record::plain(kind, *group, id)));
             }

@@ -1,8 +1,8 @@
 //! The format does not change unnoticed: logs of format 1 open, and are written as they always were.
 //!
 //! `tests/golden/mixed` holds a log with every kind of record, packed frames and frames that were not synced;
-//! `tests/golden/plain` one without packed frames, whose bytes do not depend on a compressor. To write them anew after a
-//! deliberate change, run with `QUORATE_BLESS=1`.
+//! `tests/golden/plain` one without packed frames, whose bytes do not depend on a compressor. To write them anew after
+//! a deliberate change, run with `QUORATE_BLESS=1`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
 #![allow(clippy::disallowed_methods, reason = "golden files are real files")]

@@ -82,7 +82,7 @@ impl Client {
             let deadline = Instant::now() + limit;
             let mut backoff = None;
             loop {
-                let error = match self.transport.read(read.clone(), deadline).await {
+                let error = match self.transport.read(&read, deadline).await {
                     Err(error @ (Error::Unavailable(_) | Error::Overloaded(_))) => error,
                     result => return result,
                 };

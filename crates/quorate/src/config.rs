@@ -168,7 +168,10 @@ impl Config {
             return invalid("the nodes of a cluster must share a secret: set 'secret_file' on each of them".to_owned());
         }
         if !self.sql.page_size.is_power_of_two() || !(4096..=65536).contains(&self.sql.page_size) {
-            return invalid(format!("'sql.page_size' is {}: not a power of two from 4096 to 65536", self.sql.page_size));
+            return invalid(format!(
+                "'sql.page_size' is {}: not a power of two from 4096 to 65536",
+                self.sql.page_size
+            ));
         }
         if self.sql.readers == 0 {
             return invalid("'sql.readers' is 0: nothing could be read".to_owned());

@@ -177,18 +177,15 @@ async fn root(
     drop(claim);
 }
 
-async fn open(
-    env: &Env,
-    config: Config,
-    seams: Seams,
-) -> Result<(Claim, Arc<Gateway>, Runtime, Doors), StartError> {
+async fn open(env: &Env, config: Config, seams: Seams) -> Result<(Claim, Arc<Gateway>, Runtime, Doors), StartError> {
     let (claim, env) = Claim::take(env, &config.data_dir).await?;
     let secret = config.secret.resolve(&env, &config.data_dir)?;
     let desk = Desk::default();
     let (open_store, opened) = store_opener(&env, &config, seams.clone());
     let log = config.data_dir.join(LOG_DIR);
     let service = Arc::new(desk.clone());
-    let consensus = Consensus::start(&env, seams.consensus(config.consensus(secret)), &log, open_store, service).await?;
+    let consensus =
+        Consensus::start(&env, seams.consensus(config.consensus(secret)), &log, open_store, service).await?;
     let store = opened.get().cloned().ok_or(StartError::Died)?;
     let gateway = Arc::new(Gateway { env: env.clone(), consensus, store });
     desk.open(&gateway);
@@ -202,8 +199,7 @@ fn store_opener(env: &Env, config: &Config, seams: Seams) -> (OpenStore, Arc<Onc
     let opened = Arc::new(OnceLock::new());
     let here = Arc::clone(&opened);
     let open = move |identity: quorate_consensus::StoreIdentity| {
-        let identity =
-            StoreIdentity { cluster: identity.cluster.0, epoch: identity.epoch, group: identity.group };
+        let identity = StoreIdentity { cluster: identity.cluster.0, epoch: identity.epoch, group: identity.group };
         let readers = ReaderOptions { readers: sql.readers, cache_bytes: sql.reader_cache_bytes, ..Default::default() };
         let options = StoreOptions {
             page_size: sql.page_size,

@@ -113,7 +113,11 @@ impl Sql {
     }
 
     /// Runs a query that returns exactly one row: as one value, or as a tuple of them.
-    pub async fn query_one<T: FromRowOwned>(&self, sql: impl Into<String>, params: impl IntoParams) -> Result<T, Error> {
+    pub async fn query_one<T: FromRowOwned>(
+        &self,
+        sql: impl Into<String>,
+        params: impl IntoParams,
+    ) -> Result<T, Error> {
         Ok(self.query(sql, params).await?.one()?)
     }
 

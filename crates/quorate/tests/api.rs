@@ -59,7 +59,10 @@ fn writes_return_rows() {
     on_both(async |sql| {
         users(&sql).await?;
         let returned = sql
-            .execute_returning("INSERT INTO users (name, born) VALUES (?, ?) RETURNING id, name, born", ("ann", "1970-01-01"))
+            .execute_returning(
+                "INSERT INTO users (name, born) VALUES (?, ?) RETURNING id, name, born",
+                ("ann", "1970-01-01"),
+            )
             .await?;
         // The value's own class counts, not the declared type of its column.
         assert_eq!(returned.rows.one::<(i64, String, Value)>().unwrap(), (1, "ann".to_owned(), "1970-01-01".into()));
@@ -79,10 +82,18 @@ fn queries_come_as_rows_values_and_tuples() {
         .await?;
         let rows = sql.query("SELECT * FROM users ORDER BY id", ()).await?;
         assert_eq!((rows.len(), rows.columns().as_ref()), (2, &["id", "name", "born"].map(str::to_owned)[..]));
-        assert_eq!(sql.query_as::<(i64, String)>("SELECT id, name FROM users WHERE id > ?", (1,)).await?, [(2, "bob".to_owned())]);
-        assert_eq!(sql.query_one::<Option<f64>>("SELECT born FROM users WHERE name = @n", named! { "@n": "ann" }).await?, Some(1.5));
+        assert_eq!(
+            sql.query_as::<(i64, String)>("SELECT id, name FROM users WHERE id > ?", (1,)).await?,
+            [(2, "bob".to_owned())]
+        );
+        assert_eq!(
+            sql.query_one::<Option<f64>>("SELECT born FROM users WHERE name = @n", named! { "@n": "ann" }).await?,
+            Some(1.5)
+        );
         assert_eq!(sql.query_optional::<String>("SELECT name FROM users WHERE id = 9", ()).await?, None);
-        for wrong in ["SELECT id FROM users", "SELECT id FROM users WHERE id = 9", "SELECT name FROM users WHERE id = 1"] {
+        for wrong in
+            ["SELECT id FROM users", "SELECT id FROM users WHERE id = 9", "SELECT name FROM users WHERE id = 1"]
+        {
             let result = sql.query_one::<i64>(wrong, ()).await;
             assert!(matches!(result, Err(Error::Row(_))), "{result:?}");
         }
@@ -129,7 +140,11 @@ fn bad_statements_are_refused_and_nothing_is_lost() {
             ("INSERT INTO users (name) VALUES (?)".into(), params![], &[FailureKind::Sql]),
             ("INSERT INTO users (name) VALUES (?)".into(), params![1, 2], &[FailureKind::Sql]),
             ("INSERT INTO users (name) VALUES (:a)".into(), named! { b: 1 }, &[FailureKind::Sql]),
-            (format!("INSERT INTO users (name) VALUES ('{}')", "x".repeat(100 << 20)), params![], &[FailureKind::TooBig]),
+            (
+                format!("INSERT INTO users (name) VALUES ('{}')", "x".repeat(100 << 20)),
+                params![],
+                &[FailureKind::TooBig],
+            ),
             ("INSERT INTO users (name) VALUES (?)".into(), params!["x".repeat(17 << 20)], &[FailureKind::TooBig]),
             ("BEGIN".into(), params![], &[FailureKind::Refused]),
             ("ATTACH ':memory:' AS x".into(), params![], &[FailureKind::Refused]),
@@ -157,7 +172,9 @@ fn bad_statements_are_refused_and_nothing_is_lost() {
 fn bad_queries_are_refused() {
     on_both(async |sql| {
         users(&sql).await?;
-        for write in ["DELETE FROM users", "DROP TABLE users", "BEGIN", "PRAGMA journal_mode=DELETE", "SELECT 1; SELECT 2"] {
+        for write in
+            ["DELETE FROM users", "DROP TABLE users", "BEGIN", "PRAGMA journal_mode=DELETE", "SELECT 1; SELECT 2"]
+        {
             assert_eq!(kind(sql.query(write, ()).await), Some(FailureKind::Refused), "{write}");
         }
         let endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n";

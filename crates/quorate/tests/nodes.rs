@@ -49,7 +49,8 @@ fn any_executor_will_do() {
         let remote = RemoteSql::connect(RemoteConfig::new([node.local_addr()], secret)).await.unwrap();
         remote.execute("INSERT INTO t VALUES (1)", ()).await.unwrap();
         assert_eq!(node.sql().query_one::<i64>("SELECT x FROM t", ()).await.unwrap(), 1);
-        let slow = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n LIMIT 300000) SELECT count(*) FROM n";
+        let slow =
+            "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n LIMIT 300000) SELECT count(*) FROM n";
         assert_eq!(node.sql().query_one::<i64>(slow, ()).await.unwrap(), 300_000);
         node.stop().await;
     });

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use quorate::{RemoteConfig, RemoteSql, SecretSource};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
-use serde_json::Value;
 use tokio::process::{Child, Command};
 
 use super::options::Options;
@@ -15,6 +14,8 @@ use super::{Result, until};
 
 /// How long a cluster may take to be ready, or to stop.
 const READY_MAX: Duration = Duration::from_secs(120);
+/// Nodes of a cluster.
+const NODES: usize = 3;
 /// Bytes of a MiB.
 const MIB: u64 = 1 << 20;
 
@@ -41,9 +42,35 @@ struct ClusterFile {
     nodes: Vec<Node>,
 }
 
+/// What `quorate status --json` says.
+#[derive(Deserialize)]
+pub struct Status {
+    pub leader: Option<u64>,
+    pub members: Vec<Member>,
+}
+
+/// What it says of a member.
+#[derive(Deserialize)]
+pub struct Member {
+    pub id: u64,
+    pub raft_id: String,
+    pub voter: bool,
+    pub reachable: bool,
+    lag: Option<u64>,
+}
+
+impl Member {
+    /// Whether it is a voter that lags by no more than a few entries of what is being written.
+    pub fn is_caught_up(&self) -> bool {
+        /// Entries.
+        const LAG_MAX: u64 = 10_000;
+        self.voter && self.reachable && self.lag.is_some_and(|lag| lag < LAG_MAX)
+    }
+}
+
 impl Cluster {
-    /// Starts three nodes in a new directory: under `--dir`, or where temporary files go. `timing` holds lines of TOML for
-    /// every node's section of that name.
+    /// Starts three nodes in a new directory: under `--dir`, or where temporary files go. `timing` holds lines of TOML
+    /// for every node's section of that name.
     pub async fn start(options: &mut Options, timing: &[String]) -> Result<Self> {
         let program = match options.path("quorate") {
             Some(program) => program,
@@ -59,7 +86,7 @@ impl Cluster {
         cluster.ready().await?;
         if !timing.is_empty() {
             cluster.stop().await?;
-            for id in 1..=3 {
+            for id in 1..=NODES {
                 let path = cluster.dir.join(format!("node-{id}.toml"));
                 let config = std::fs::read_to_string(&path)?;
                 std::fs::write(&path, format!("{config}\n[timing]\n{}\n", timing.join("\n")))?;
@@ -85,7 +112,10 @@ impl Cluster {
     pub async fn stop(&mut self) -> Result<()> {
         if let Some(pid) = self.dev.id() {
             signal(i32::try_from(pid)?, Signal::INT)?;
-            tokio::time::timeout(READY_MAX, self.dev.wait()).await??;
+            let ended = tokio::time::timeout(READY_MAX, self.dev.wait()).await??;
+            if !ended.success() {
+                return Err(format!("quorate dev: {ended}").into());
+            }
         }
         Ok(())
     }
@@ -115,22 +145,18 @@ impl Cluster {
     }
 
     /// What `quorate status --json` says.
-    pub async fn status(&self) -> Result<Value> {
+    pub async fn status(&self) -> Result<Status> {
         let output = self.quorate(&["status", "--json"]).await?;
         Ok(serde_json::from_slice(&output.stdout)?)
     }
 
-    /// Waits until a leader is there and each node answers and lags by less than a few entries of what is being written.
+    /// Waits until all nodes have caught up and one of them leads, which it gives back.
     pub async fn settled(&self) -> Result<Node> {
-        const LAG_MAX: u64 = 10_000;
-        let caught_up =
-            |member: &Value| member["reachable"] == true && member["lag"].as_u64().is_some_and(|lag| lag < LAG_MAX);
-        let id = until("all nodes to catch up", READY_MAX, async || {
-            let status = self.status().await.ok()?;
-            let members = status["members"].as_array()?;
-            (members.len() == 3 && members.iter().all(caught_up)).then(|| status["leader"].as_u64())?
+        let leader = until("all nodes to catch up", READY_MAX, async || {
+            let Status { leader, members } = self.status().await.ok()?;
+            leader.filter(|_| members.len() == NODES && members.iter().all(Member::is_caught_up))
         });
-        self.node(id.await?)
+        self.node(leader.await?)
     }
 
     /// Sends SIGKILL. Gives back the moment before.
@@ -190,7 +216,9 @@ async fn build() -> Result<PathBuf> {
 fn dev(program: &Path, dir: &Path) -> Result<Child> {
     let log = std::fs::File::create(dir.join("dev.log"))?;
     let mut command = Command::new(program);
-    command.arg("dev").arg("--data-dir").arg(dir).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+    // It ends with this process, however that ends: its standard input is our pipe.
+    command.args(["dev", "--until-stdin-closes", "--data-dir"]).arg(dir);
+    command.stdin(Stdio::piped()).stdout(log.try_clone()?).stderr(log);
     Ok(command.kill_on_drop(true).spawn()?)
 }
 

@@ -41,9 +41,9 @@ pub fn print_conditions(dir: &Path) -> Result<()> {
     let syncs = fdatasync_times(dir)?;
     println!("durability: fsync on a majority before each acknowledgment");
     println!(
-        "fdatasync of {SYNC_BYTES} bytes here: p50 {}, p99 {} ({SYNCS} times, nothing else running)",
-        ms(syncs.percentile(50)),
-        ms(syncs.percentile(99))
+        "fdatasync of {SYNC_BYTES} bytes here: p50 {} us, p99 {} us ({SYNCS} times, before the nodes start)",
+        syncs.percentile(50).as_micros(),
+        syncs.percentile(99).as_micros()
     );
     Ok(())
 }

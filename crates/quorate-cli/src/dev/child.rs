@@ -1,8 +1,8 @@
 //! One node's process, as a child of `quorate dev`.
 //!
 //! The child's standard input is a pipe whose other end lives here: when it closes, by a request to stop or by the
-//! death of this process however it comes, the node stops by itself. The child is in a process group of its own, so that
-//! a Ctrl-C at the terminal reaches only `quorate dev`, which then stops the nodes in order.
+//! death of this process however it comes, the node stops by itself. The child is in a process group of its own, so
+//! that a Ctrl-C at the terminal reaches only `quorate dev`, which then stops the nodes in order.
 
 use std::fs::OpenOptions;
 use std::os::unix::process::ExitStatusExt as _;

@@ -22,8 +22,8 @@ const FIRST: u64 = 1;
 const NODES_DEFAULT: u16 = 3;
 /// Random bytes of a secret.
 const SECRET_BYTES: usize = 32;
-/// Where ports are drawn from: below those that the system gives to outgoing connections, so that nothing takes the port
-/// of a node while that is down.
+/// Where ports are drawn from: below those that the system gives to outgoing connections, so that nothing takes the
+/// port of a node while that is down.
 const PORTS: std::ops::Range<u16> = 20_000..32_000;
 /// Ports that are tried before giving up.
 const PORT_ATTEMPTS_MAX: usize = 256;

@@ -13,10 +13,10 @@ use super::child::{Child, Ended};
 use super::control::{Control, Request};
 use super::layout::Layout;
 use super::say;
-use super::signals::Signals;
 use crate::client;
 use crate::cluster_file::{ClusterFile, NodeProcess};
 use crate::error::{Error, Result, Told as _};
+use crate::stop::Stop;
 
 /// Lines of a node's log that are shown when it ends before the cluster is ready.
 const LOG_LINES_SHOWN: usize = 10;
@@ -72,8 +72,8 @@ impl Supervisor {
         &self.layout
     }
 
-    /// Waits until the cluster answers linearizable reads, then writes `cluster.json`. A node that ends before that is an
-    /// error.
+    /// Waits until the cluster answers linearizable reads, then writes `cluster.json`. A node that ends before that is
+    /// an error.
     pub async fn ready(&mut self) -> Result<ClusterFile> {
         tokio::select! {
             answered = all_answer(self.layout.addrs(), &self.secret) => answered?,
@@ -103,10 +103,10 @@ impl Supervisor {
     }
 
     /// Serves until a signal comes.
-    pub async fn serve(&mut self, control: &Control, signals: &mut Signals) {
+    pub async fn serve(&mut self, control: &Control, stop: &mut Stop) {
         loop {
             tokio::select! {
-                () = signals.next() => return,
+                () = stop.asked() => return,
                 Some(end) = self.ends.recv() => self.tell(&end),
                 request = control.next() => self.restart(request).await,
             }
@@ -164,7 +164,7 @@ impl Supervisor {
     }
 
     /// Stops all nodes at once. A second signal kills what has not stopped yet.
-    pub async fn stop(mut self, signals: &mut Signals) -> Result<()> {
+    pub async fn stop(mut self, stop: &mut Stop) -> Result<()> {
         let ends: Vec<_> = self
             .children
             .iter_mut()
@@ -175,7 +175,7 @@ impl Supervisor {
             .collect();
         tokio::select! {
             _ = join_all(ends.into_iter().map(async |mut ended| ended.wait().await)) => {}
-            () = signals.next() => {}
+            () = stop.asked() => {}
         }
         ClusterFile::remove(self.layout.dir())
     }

@@ -1,5 +1,5 @@
-//! Comma-separated values, as RFC 4180 has them but for single line feeds: a header line, then a line for each row. NULL
-//! is an empty field, an empty text is `""`, a blob is `x'..'`.
+//! Comma-separated values, as RFC 4180 has them but for single line feeds: a header line, then a line for each row.
+//! NULL is an empty field, an empty text is `""`, a blob is `x'..'`.
 
 use quorate::Value;
 

@@ -31,10 +31,11 @@ impl Dev {
     pub fn start_in(dir: TempDir, options: &[&str]) -> Self {
         let log = std::fs::File::create(dir.path().join("dev.log")).unwrap();
         let process = Command::new("sh")
-            .args(["-c", "trap '' INT; exec \"$0\" dev --data-dir \"$@\"", QUORATE])
+            .args(["-c", "trap '' INT; exec \"$0\" dev --until-stdin-closes --data-dir \"$@\"", QUORATE])
             .arg(dir.path())
             .args(options)
-            .stdin(Stdio::null())
+            // It ends with the test, however that ends: its standard input is the test's pipe.
+            .stdin(Stdio::piped())
             .stdout(log.try_clone().unwrap())
             .stderr(log)
             .spawn()

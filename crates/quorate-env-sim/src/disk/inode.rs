@@ -97,8 +97,8 @@ impl Inode {
         }
     }
 
-    /// The power fails: what was not synced survives, vanishes or tears. With `scrambles`, it may also take the page with
-    /// it in which it lies, synced or not.
+    /// The power fails: what was not synced survives, vanishes or tears. With `scrambles`, it may also take the page
+    /// with it in which it lies, synced or not.
     pub(super) fn lose_power(&mut self, rng: &Rng, fate: Fate, scrambles: bool) {
         let mut lost = std::mem::take(&mut self.ghosts);
         lost.append(&mut self.unsynced);

@@ -180,7 +180,8 @@ impl Names {
         }
         let dirs: Vec<PathBuf> =
             self.durable.iter().filter(|(_, node)| matches!(node, Node::Dir)).map(|(path, _)| path.clone()).collect();
-        let reachable = |path: &Path| path.ancestors().skip(1).all(|up| is_root(up) || dirs.iter().any(|dir| dir == up));
+        let is_known = |dir: &Path| is_root(dir) || dirs.iter().any(|known| known == dir);
+        let reachable = |path: &Path| path.ancestors().skip(1).all(is_known);
         self.durable.retain(|path, _| reachable(path));
         self.live.clone_from(&self.durable);
     }

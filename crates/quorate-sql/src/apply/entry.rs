@@ -114,7 +114,8 @@ impl Applier {
             Err(Trouble::Failure(failure)) if !self.db.connection().is_autocommit() => {
                 self.own(ROLLBACK_TO)?;
                 self.own(RELEASE)?;
-                // Once the schema has changed in a transaction, SQLite forgets it at every ROLLBACK TO, so the effects stay.
+                // Once the schema has changed in a transaction, SQLite forgets it at every ROLLBACK TO, so the effects
+                // stay.
                 let mut undone = self.staged.effects;
                 undone.schema |= before.schema;
                 self.settle(undone)?;
@@ -185,8 +186,8 @@ impl Applier {
         Ok(())
     }
 
-    /// Runs VACUUM, which needs to be outside of all transactions. Doing it twice changes nothing more, so it matters not
-    /// that it is not in the transaction of its entry.
+    /// Runs VACUUM, which needs to be outside of all transactions. Doing it twice changes nothing more, so it matters
+    /// not that it is not in the transaction of its entry.
     fn vacuum(&mut self) -> Result<Outcome, StoreFault> {
         self.own(COMMIT)?;
         let failed_writes = vfs::failed_writes();

@@ -17,6 +17,7 @@ use crate::{connection, logical_hash};
 mod budget;
 mod dedup;
 mod equal;
+mod faults;
 mod poison;
 mod reference;
 mod schema;

@@ -167,8 +167,8 @@ fn read(access: &Access<'_>, mode: Mode, seen: &Seen) -> Result<(), Refusal> {
         return reserved(table);
     }
     if is_schema(table) && access.second.is_some_and(|column| column.eq_ignore_ascii_case("rootpage")) {
-        // SQLite itself reads it while it drops, and when it has changed the schema; no SELECT can come with that, but for
-        // FTS5 tables over the schema, which the schema check refuses.
+        // SQLite itself reads it while it drops, and when it has changed the schema; no SELECT can come with that, but
+        // for FTS5 tables over the schema, which the schema check refuses.
         if !seen.drops && !matches!(mode, Mode::Running { schema: true }) {
             return refuse(format!("{table}.rootpage differs between nodes; name the columns that you need"));
         }

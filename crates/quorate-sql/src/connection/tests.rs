@@ -157,7 +157,9 @@ fn a_full_disk_is_told_from_a_full_table() {
     let db = db();
     let writer = db.writer();
     writer
-        .execute_batch("CREATE TABLE t (a INTEGER PRIMARY KEY AUTOINCREMENT); INSERT INTO t VALUES (9223372036854775807)")
+        .execute_batch(
+            "CREATE TABLE t (a INTEGER PRIMARY KEY AUTOINCREMENT); INSERT INTO t VALUES (9223372036854775807)",
+        )
         .unwrap();
     let counts = || (vfs::failed_writes(), vfs::full_writes());
     let (before, full) = (counts(), rusqlite::ffi::SQLITE_FULL);

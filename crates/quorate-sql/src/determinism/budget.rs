@@ -1,11 +1,11 @@
 //! Bounds the work of an entry by counting steps of SQLite's virtual machine.
 //!
-//! All nodes must agree whether an entry is within its budget, so the verdict rests on the step counter of the statement
-//! alone, set to zero before each run: it is equal for a statement that was kept, was just prepared or is run again.
-//! SQLite's progress handler, called after every [`STRIDE`] steps, only stops what would not end.
+//! All nodes must agree whether an entry is within its budget, so the verdict rests on the step counter of the
+//! statement alone, set to zero before each run: it is equal for a statement that was kept, was just prepared or is run
+//! again. SQLite's progress handler, called after every [`STRIDE`] steps, only stops what would not end.
 //!
-//! The handler also ticks for statements that SQLite runs inside a statement: to read the schema, for FTS5. How many those
-//! are depends on the node, so they are not in the verdict, and where they can occur the handler waits for
+//! The handler also ticks for statements that SQLite runs inside a statement: to read the schema, for FTS5. How many
+//! those are depends on the node, so they are not in the verdict, and where they can occur the handler waits for
 //! [`NESTED_STEPS_MAX`] more steps. Hence the verdict is exact, but for a statement whose own and nested steps together
 //! exceed the budget by that much while its own alone do not.
 
@@ -53,8 +53,8 @@ impl Budget {
         self.stop.store(self.left.load(Ordering::Relaxed).saturating_add(slack), Ordering::Relaxed);
     }
 
-    /// Ends a statement that its own counter, which wraps at 2^32, says took `steps`. Returns whether the entry is still
-    /// within its budget.
+    /// Ends a statement that its own counter, which wraps at 2^32, says took `steps`. Returns whether the entry is
+    /// still within its budget.
     pub fn finish(&self, steps: u32) -> bool {
         self.stop.store(u64::MAX, Ordering::Relaxed);
         let left = self.left.load(Ordering::Relaxed);
@@ -73,7 +73,8 @@ impl Budget {
     }
 }
 
-/// All steps, from those modulo 2^32 and a count that is too large by less than 2^31 and too small by less than a stride.
+/// All steps, from those modulo 2^32 and a count that is too large by less than 2^31 and too small by less than a
+/// stride.
 fn unwrap_steps(low: u32, ticked: u64) -> u64 {
     let wraps = (ticked + (1 << 31)).saturating_sub(low.into()) >> 32;
     (wraps << 32) + u64::from(low)

@@ -1,8 +1,8 @@
 //! `random()` and `randomblob()`, drawn from the seed of the entry.
 //!
 //! The generator is SplitMix64 (Steele, Lea, Flood 2014): the state grows by 0x9e3779b97f4a7c15 for each draw, and is
-//! mixed by two rounds of shift and multiply. It is part of the log's meaning: replicas of all versions must draw the same
-//! numbers, so it never changes. A blob takes one draw for each 8 bytes begun, in little-endian order.
+//! mixed by two rounds of shift and multiply. It is part of the log's meaning: replicas of all versions must draw the
+//! same numbers, so it never changes. A blob takes one draw for each 8 bytes begun, in little-endian order.
 //!
 //! The functions answer as SQLite's own: `random()` is never the smallest integer, and `randomblob(n)` has at least one
 //! byte. They are innocuous, so defaults and triggers may use them, and not deterministic, so indices may not.

@@ -42,7 +42,8 @@ fn random_blobs_have_the_length_that_sqlite_gives_them() {
 fn defaults_and_triggers_may_draw_even_if_the_schema_is_not_trusted() {
     let (conn, determinism) = connection();
     conn.execute_batch(
-        "PRAGMA trusted_schema = OFF; CREATE TABLE t (a DEFAULT (random()), b DEFAULT (hex(randomblob(4)))); CREATE TABLE l (r);
+        "PRAGMA trusted_schema = OFF; CREATE TABLE t (a DEFAULT (random()), b DEFAULT (hex(randomblob(4))));
+         CREATE TABLE l (r);
          CREATE TRIGGER g AFTER INSERT ON t BEGIN INSERT INTO l VALUES (RANDOM() + total_changes() * 0); END",
     )
     .unwrap();

@@ -1,17 +1,17 @@
 //! The write connection together with the statements prepared on it, in one value that can be sent to another thread.
 //!
 //! Invariants:
-//! - The connection lives on the heap at one place from [`Database::new`] to the end of the drop, and every statement is
-//!   dropped before it.
+//! - The connection lives on the heap at one place from [`Database::new`] to the end of the drop, and every statement
+//!   is dropped before it.
 //! - No statement leaves: callers get borrows that end before the next call with `&mut self`.
 //! - At most [`STATEMENTS_MAX`] statements of users are kept; the least recently used one makes room.
 
 use std::collections::HashMap;
 use std::ptr::NonNull;
 
+use crate::validate::text_hash::TextHash;
 use rusqlite::types::ToSql;
 use rusqlite::{Connection, Params, PrepFlags, Row, Rows, Statement, StatementStatus};
-use crate::validate::text_hash::TextHash;
 
 /// Statements of users that are kept prepared.
 pub(crate) const STATEMENTS_MAX: usize = 256;
@@ -166,7 +166,8 @@ impl<T> Prepared<'_, T> {
         self.kept.statement.clear_bindings();
     }
 
-    /// Runs the statement from where it stands: its start, or the row at which rows were forgotten. Dropping the rows resets it.
+    /// Runs the statement from where it stands: its start, or the row at which rows were forgotten. Dropping the rows
+    /// resets it.
     pub(crate) fn rows(&mut self) -> Rows<'_> {
         self.kept.statement.raw_query()
     }

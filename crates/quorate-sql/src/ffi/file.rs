@@ -72,7 +72,8 @@ pub(super) unsafe extern "C" fn open(
         });
         let base = base_of(file);
         (*base).pMethods = std::ptr::null();
-        let code = (*shim.base).xOpen.map_or(ffi::SQLITE_CANTOPEN, |open| open(shim.base, name, base, flags, out_flags));
+        let code =
+            (*shim.base).xOpen.map_or(ffi::SQLITE_CANTOPEN, |open| open(shim.base, name, base, flags, out_flags));
         if (*base).pMethods.is_null() {
             forget_watched(ours);
         } else {

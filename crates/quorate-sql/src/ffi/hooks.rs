@@ -37,11 +37,13 @@ pub(crate) enum Answer {
     Skip,
 }
 
-/// Lets `decide` say whether a statement that is being prepared may do something; it gets `None` for text that is not UTF-8.
+/// Lets `decide` say whether a statement that is being prepared may do something; it gets `None` for text that is not
+/// UTF-8.
 pub(crate) fn set_authorizer<F>(conn: &Connection, decide: F) -> rusqlite::Result<()>
 where
     F: Fn(Option<Access<'_>>) -> Answer + Send + 'static,
 {
+    // SAFETY: only SQLite calls it, with the `F` that is given below.
     unsafe extern "C" fn call<F: Fn(Option<Access<'_>>) -> Answer>(
         decide: *mut c_void,
         action: c_int,
@@ -73,6 +75,7 @@ where
 
 /// Tells `watch` the rowid of each row that is written, and whether it is a new row.
 pub(crate) fn set_update_hook<F: Fn(bool, i64) + Send + 'static>(conn: &Connection, watch: F) -> rusqlite::Result<()> {
+    // SAFETY: only SQLite calls it, with the `F` that is given below.
     unsafe extern "C" fn call<F: Fn(bool, i64)>(
         watch: *mut c_void,
         action: c_int,
@@ -97,6 +100,7 @@ pub(crate) fn set_progress_handler<F>(conn: &Connection, stride: u16, tick: F) -
 where
     F: Fn() -> bool + Send + 'static,
 {
+    // SAFETY: only SQLite calls it, with the `F` that is given below.
     unsafe extern "C" fn call<F: Fn() -> bool>(tick: *mut c_void) -> c_int {
         // SAFETY: `tick` was given below and lives as long as the connection.
         c_int::from(unsafe { &*tick.cast::<F>() }())
@@ -131,12 +135,14 @@ pub(crate) fn total_changes(context: &Context<'_>) -> rusqlite::Result<u64> {
 
 /// Gives `value` to the connection, which drops it when it is closed or gets another of this name.
 fn keep<V: Send + 'static>(conn: &Connection, name: &CStr, value: V) -> rusqlite::Result<*mut c_void> {
+    // SAFETY: only SQLite calls it, once, with the `V` that is given below.
     unsafe extern "C" fn release<V>(value: *mut c_void) {
         // SAFETY: SQLite calls this once, with the pointer given below.
         drop(unsafe { Box::from_raw(value.cast::<V>()) });
     }
     let value = Box::into_raw(Box::new(value)).cast::<c_void>();
-    // SAFETY: the handle is open, the name ends with NUL, and `release` fits the pointer. On failure SQLite releases it.
+    // SAFETY: the handle is open, the name ends with NUL, and `release` fits the pointer. On failure SQLite releases
+    // it.
     check(unsafe { ffi::sqlite3_set_clientdata(conn.handle(), name.as_ptr(), value, Some(release::<V>)) })?;
     Ok(value)
 }

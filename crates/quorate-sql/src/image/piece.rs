@@ -194,7 +194,8 @@ mod tests {
         assert_eq!(hex(&pieces[0]), include_str!("../../tests/golden/image-start.hex").trim());
         assert_eq!(hex(&pieces[2]), include_str!("../../tests/golden/image-end.hex").trim());
         let golden = include_str!("../../tests/golden/image-blocks.hex").trim();
-        let bytes: Vec<u8> = (0..golden.len()).step_by(2).map(|at| u8::from_str_radix(&golden[at..at + 2], 16).unwrap()).collect();
+        let bytes: Vec<u8> =
+            (0..golden.len()).step_by(2).map(|at| u8::from_str_radix(&golden[at..at + 2], 16).unwrap()).collect();
         assert_eq!(Piece::decode(&bytes).unwrap(), pieces[1]);
     }
 

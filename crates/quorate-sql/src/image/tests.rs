@@ -121,6 +121,9 @@ fn transfer(from: &SqlStore, to: &SqlStore, pause: Duration) -> Result<u64, Stor
 fn under_work<T>(store: &SqlStore, seed: u64, test: impl FnOnce(&Mutex<Ledger>) -> T) -> T {
     let ledger = Mutex::new(Ledger::new(seed));
     apply(store, vec![create_table()]).unwrap();
+    // Enough that a transfer takes a while.
+    let first: Vec<Entry> = (0..3_000).map(|_| ledger.lock().unwrap().next()).collect();
+    apply(store, first).unwrap();
     let over = AtomicBool::new(false);
     let (over, ledger_ref) = (&over, &ledger);
     std::thread::scope(|scope| {
@@ -134,7 +137,7 @@ fn under_work<T>(store: &SqlStore, seed: u64, test: impl FnOnce(&Mutex<Ledger>) 
                 apply(store, batch).unwrap();
             }
         });
-        for lasts in [0, 1, 40] {
+        for lasts in [0, 1, 40, 150] {
             scope.spawn(move || {
                 let reader = connection::open_reader(&store.shared().generations.current(), 1 << 20).unwrap();
                 while !over.load(Ordering::Acquire) {
@@ -244,8 +247,7 @@ fn an_incomplete_or_foreign_image_is_refused_and_leaves_no_trace() {
     piece[30] ^= 1;
     damaged[2] = piece.into();
     assert!(matches!(take(&damaged), Err(StoreFault::ImageLost(_))));
-    let (_foreign_home, _foreign, foreign) =
-        imaged(StoreOptions::new(StoreIdentity { cluster: 99, ..IDENTITY }));
+    let (_foreign_home, _foreign, foreign) = imaged(StoreOptions::new(StoreIdentity { cluster: 99, ..IDENTITY }));
     assert!(matches!(take(&foreign), Err(StoreFault::ImageLost(_))));
     assert_eq!(generations(), before);
     assert_eq!((other.fault(), rows(&other)), (None, 1));
@@ -332,4 +334,26 @@ fn writes_hardly_wait_for_an_image() {
     assert!(image.join().unwrap() > 100_000);
     // The bound is loose: other tests use the same disk.
     assert!(longest < Duration::from_secs(2), "a write waited {longest:?}");
+}
+
+#[test]
+fn no_image_is_made_while_a_reader_keeps_the_file_behind() {
+    let (_home, store, _) = imaged(options());
+    let generation = store.shared().generations.current();
+    let reader = connection::open_reader(&generation, 1 << 20).unwrap();
+    reader.execute_batch("BEGIN; SELECT count(*) FROM t").unwrap();
+    apply(&store, vec![insert(600, 5_000), insert(601, 5_000)]).unwrap();
+    let mut source = store.send_image().unwrap();
+    let mut sink =
+        |times: usize| (0..times).filter(|_| source.next().unwrap().is_some_and(|piece| piece.is_empty())).count();
+    assert!(sink(12) > 3, "the hold waits for the reader");
+    assert!(store.shared().gate.try_enter().is_some(), "others may run checkpoints meanwhile");
+    reader.execute_batch("COMMIT").unwrap();
+    let home = home();
+    let other = open(&home.dir, options());
+    let mut sink = other.receive_image().unwrap();
+    // The pieces before went nowhere: another image.
+    drop(source);
+    pieces(store.send_image().unwrap().as_mut()).into_iter().for_each(|piece| sink.write(piece).unwrap());
+    assert_eq!(sink.install().unwrap().index(), 601);
 }

@@ -11,7 +11,8 @@ use super::held::Held;
 use super::limits::{Cancel, CancelOnDrop, ReadLimits};
 use crate::query::Rows;
 
-/// A state of the store, fixed while this exists, but no longer than a read transaction may last. Its clones are the same
+/// A state of the store, fixed while this exists, but no longer than a read transaction may last. Its clones are the
+/// same
 /// snapshot; they are used one at a time.
 #[derive(Clone)]
 pub struct Snapshot {

@@ -1,7 +1,7 @@
 //! What the handle, the writer, the checkpointer and images of one store share.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use quorate_env::Env;
 use quorate_env::signal::Signal;

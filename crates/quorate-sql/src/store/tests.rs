@@ -65,7 +65,11 @@ pub(crate) fn create_table() -> Entry {
 /// An entry that writes its index and `bytes` bytes.
 pub(crate) fn insert(index: u64, bytes: usize) -> Entry {
     let blob = vec![u8::try_from(index % 251).unwrap(); bytes];
-    entry(index, "INSERT INTO t VALUES (?1, ?2)", vec![Value::Integer(i64::try_from(index).unwrap()), Value::Blob(blob)])
+    entry(
+        index,
+        "INSERT INTO t VALUES (?1, ?2)",
+        vec![Value::Integer(i64::try_from(index).unwrap()), Value::Blob(blob)],
+    )
 }
 
 pub(crate) type Answer = Result<Vec<Outcome>, StoreFault>;

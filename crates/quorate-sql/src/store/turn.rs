@@ -1,7 +1,8 @@
 //! Whose turn it is to use the write connection.
 //!
 //! The writer uses it from batch to batch; between two batches others may visit it: a checkpoint, an image's last step,
-//! an install. Invariant: a visitor waits for at most one batch, since the writer begins no other while a visitor waits.
+//! an install. Invariant: a visitor waits for at most one batch, since the writer begins no other while a visitor
+//! waits.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};

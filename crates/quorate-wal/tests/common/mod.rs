@@ -41,7 +41,9 @@ pub fn entries(term: u64, from: u64, to: u64) -> Vec<(LogId, Bytes)> {
 
 /// What completions were told, in order.
 #[derive(Clone, Default)]
-pub struct Told(Arc<Mutex<Vec<(u32, Result<(), WalError>)>>>);
+pub struct Told(Arc<Mutex<Vec<Answer>>>);
+
+type Answer = (u32, Result<(), WalError>);
 
 impl Told {
     pub fn by(&self, number: u32) -> Completion {

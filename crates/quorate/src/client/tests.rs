@@ -1,4 +1,5 @@
-//! The retries against a cluster that loses, delays, doubles and forgets: each acknowledged write took effect once, each
+//! The retries against a cluster that loses, delays, doubles and forgets: each acknowledged write took effect once,
+//! each
 //! that failed with anything but "unknown" never did.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests stop at the first surprise")]
@@ -105,7 +106,7 @@ impl Transport for Arc<Cluster> {
         .boxed()
     }
 
-    fn read(&self, _: Read, _: Instant) -> BoxFuture<'_, Result<Rows, Error>> {
+    fn read(&self, _: &Read, _: Instant) -> BoxFuture<'_, Result<Rows, Error>> {
         async { Err(Error::Closed) }.boxed()
     }
 }
@@ -157,7 +158,10 @@ fn without_trouble_every_write_is_known() {
         join_all((1..100).map(|write| client.write(insert(write), Duration::from_secs(5)))).await
     });
     for (write, result) in (1..).zip(results) {
-        assert_eq!(result.err().map(|error| error.failure().map(|f| f.kind)), (write % 7 == 0).then_some(Some(FailureKind::Constraint)));
+        assert_eq!(
+            result.err().map(|error| error.failure().map(|f| f.kind)),
+            (write % 7 == 0).then_some(Some(FailureKind::Constraint))
+        );
     }
     assert_eq!(cluster.state().sessions.len(), 1, "all share one session");
 }
@@ -186,7 +190,7 @@ impl Transport for Hopeless {
         async { Err(self.0.clone()) }.boxed()
     }
 
-    fn read(&self, _: Read, _: Instant) -> BoxFuture<'_, Result<Rows, Error>> {
+    fn read(&self, _: &Read, _: Instant) -> BoxFuture<'_, Result<Rows, Error>> {
         async { Err(Error::Unavailable("nobody".to_owned())) }.boxed()
     }
 }
@@ -230,7 +234,7 @@ fn a_node_that_goes_away_leaves_what_was_sent_in_doubt() {
             }
             .boxed()
         }
-        fn read(&self, _: Read, _: Instant) -> BoxFuture<'_, Result<Rows, Error>> {
+        fn read(&self, _: &Read, _: Instant) -> BoxFuture<'_, Result<Rows, Error>> {
             async { Err(Error::Closed) }.boxed()
         }
     }

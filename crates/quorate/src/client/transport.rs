@@ -19,7 +19,7 @@ pub(crate) trait Transport: Send + Sync + 'static {
     fn propose(&self, proposal: Bytes, deadline: Instant) -> BoxFuture<'_, Result<(Position, Outcome), Attempt>>;
 
     /// Reads once.
-    fn read(&self, read: Read, deadline: Instant) -> BoxFuture<'_, Result<Rows, Error>>;
+    fn read<'a>(&'a self, read: &'a Read, deadline: Instant) -> BoxFuture<'a, Result<Rows, Error>>;
 }
 
 /// Why an attempt to propose has no outcome.

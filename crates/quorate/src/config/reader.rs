@@ -134,7 +134,8 @@ mod tests {
 
     #[test]
     fn distances_between_words() {
-        for (a, b, expected) in [("", "", 0), ("", "ab", 2), ("lisen", "listen", 1), ("nmae", "name", 2), ("a", "b", 1)] {
+        for (a, b, expected) in [("", "", 0), ("", "ab", 2), ("lisen", "listen", 1), ("nmae", "name", 2), ("a", "b", 1)]
+        {
             assert_eq!(distance(a, b), expected, "{a} {b}");
             assert_eq!(distance(b, a), expected, "{b} {a}");
         }

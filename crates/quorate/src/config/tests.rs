@@ -64,7 +64,10 @@ fn a_data_directory_is_enough() {
 fn what_is_wrong_is_named() {
     let cases = [
         ("lisen = \"x\"", "the key 'lisen' is not known; did you mean 'listen'?"),
-        ("[timing]\nheart_beat = \"1 s\"", "the key 'timing.heart_beat' is not known; did you mean 'timing.heartbeat'?"),
+        (
+            "[timing]\nheart_beat = \"1 s\"",
+            "the key 'timing.heart_beat' is not known; did you mean 'timing.heartbeat'?",
+        ),
         ("name = 5", "'name' must be a text in quotes, not integer"),
         ("[members]\nb = 1", "'members.b' must be a text in quotes, not integer"),
         ("deadline = \"soon\"", "'deadline' must be a time such as \"80 ms\", not string"),

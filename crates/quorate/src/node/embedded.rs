@@ -30,7 +30,7 @@ impl Transport for Embedded {
         .boxed()
     }
 
-    fn read(&self, read: Read, deadline: Instant) -> BoxFuture<'_, Result<Rows, Error>> {
-        async move { self.0.upgrade().ok_or(Error::Closed)?.read(&read, deadline).await }.boxed()
+    fn read<'a>(&'a self, read: &'a Read, deadline: Instant) -> BoxFuture<'a, Result<Rows, Error>> {
+        async move { self.0.upgrade().ok_or(Error::Closed)?.read(read, deadline).await }.boxed()
     }
 }

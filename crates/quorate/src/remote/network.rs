@@ -77,7 +77,7 @@ impl Transport for Network {
         self.propose_once(proposal, deadline).boxed()
     }
 
-    fn read(&self, read: Read, deadline: Instant) -> BoxFuture<'_, Result<Rows, Error>> {
-        self.read_once(read, deadline).boxed()
+    fn read<'a>(&'a self, read: &'a Read, deadline: Instant) -> BoxFuture<'a, Result<Rows, Error>> {
+        self.read_once(read.clone(), deadline).boxed()
     }
 }

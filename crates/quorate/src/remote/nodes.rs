@@ -146,8 +146,11 @@ impl Nodes {
                 Ok((reached, status)) => return Ok((self.learn(reached, &status).await, status)),
                 Err(error) => {
                     self.put_last(&addr);
-                    // That a secret is wrong says more than that another node is down.
-                    if last_error.is_retryable() {
+                    // Before any node has answered, a wrong secret says more than that another node is down. After
+                    // that,
+                    // those that are down may come back.
+                    let known = self.identity.cluster() != 0;
+                    if last_error.is_retryable() != known || error.is_retryable() == known {
                         last_error = error;
                     }
                 }

@@ -49,7 +49,7 @@ const STATEMENTS: &[&str] = &[
     "INSERT INTO f (f) SELECT 'optimize' WHERE ?1 > 0",
     "INSERT INTO implicit SELECT ?1 % 3 UNION ALL SELECT random() % 4",
     "DELETE FROM implicit WHERE a = ?1",
-    "SELECT changes(), last_insert_rowid(), random(), CURRENT_TIMESTAMP, julianday('now'), ?1",
+    "SELECT changes(), total_changes(), last_insert_rowid(), random(), CURRENT_TIMESTAMP, julianday('now'), ?1",
     "SELECT a, count(*) FROM implicit GROUP BY a HAVING a > ?1",
     "INSERT INTO nowhere VALUES (?1)",
     "SELECT ?1 FROM t ORDER BY random() LIMIT 2",

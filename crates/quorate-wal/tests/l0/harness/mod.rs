@@ -1,7 +1,8 @@
 //! The model check of the log, L0: random programs on a simulated disk, stopped at every point, against a model.
 //!
-//! A program is a seed. It is run once to count its I/O operations, then once more for every one of them, stopped there;
-//! then with faults and with damage at random places. After each end the log is opened again, judged, and goes on.
+//! A program is a seed. It is run once to count its I/O operations, then once more for every one of them, stopped
+//! there; then with faults and with damage at random places. After each end the log is opened again, judged, and goes
+//! on.
 
 #![allow(dead_code, reason = "the test and the example use different parts")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
@@ -112,9 +113,9 @@ fn prepare(world: &mut World, trouble: Trouble, fate: &Rng) {
 /// Small segments, so that they change often and are used again.
 fn options(program: u64) -> WalOptions {
     WalOptions {
-        segment_bytes: if program % 3 == 0 { 32 << 10 } else { 16 << 10 },
-        tail_bytes: if program % 2 == 0 { 300 } else { 100_000 },
-        batch_bytes: if program % 5 == 0 { 600 } else { 100_000 },
+        segment_bytes: if program.is_multiple_of(3) { 32 << 10 } else { 16 << 10 },
+        tail_bytes: if program.is_multiple_of(2) { 300 } else { 100_000 },
+        batch_bytes: if program.is_multiple_of(5) { 600 } else { 100_000 },
         ..WalOptions::small(program)
     }
 }

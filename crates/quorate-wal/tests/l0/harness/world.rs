@@ -269,7 +269,10 @@ impl World {
         let kept = match self.model.explain(safe, &found) {
             Some(kept) => kept,
             None => self.explain_damage(power, flip, &found).ok_or_else(|| {
-                format!("{found:?} is not what {safe} or more records lead to: {:?} {flip:?} {:?}", self.model, self.runs)
+                format!(
+                    "{found:?} is not what {safe} or more records lead to: {:?} {flip:?} {:?}",
+                    self.model, self.runs
+                )
             })?,
         };
         let submitted = self.model.len();
@@ -333,7 +336,10 @@ impl World {
             self.tally.count("verdict: restart told");
         }
         if !fits && flip.is_none() {
-            return Err(format!("{told:?} was told, but accepted: {accepted}, closed: {}, power: {power}", self.closed));
+            return Err(format!(
+                "{told:?} was told, but accepted: {accepted}, closed: {}, power: {power}",
+                self.closed
+            ));
         }
         (self.must_tell, self.may_accept, self.closing) = (told == Restart::Rebooted, false, false);
         Ok(())

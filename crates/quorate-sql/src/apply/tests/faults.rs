@@ -1,0 +1,89 @@
+//! The node's own trouble is no outcome: nothing is lost, nothing is done twice, and the same entries may come again.
+
+use std::sync::atomic::Ordering;
+
+use rusqlite::ffi;
+use rusqlite::functions::FunctionFlags;
+
+use super::*;
+
+const SETUP: &[&str] = &["CREATE TABLE t (a)", "CREATE TABLE once (a UNIQUE ON CONFLICT ROLLBACK)"];
+
+/// Entries after [`SETUP`], one for each text.
+fn entries(statements: &[&str]) -> Vec<Entry> {
+    let proposal = |sql: &&str| match *sql {
+        "VACUUM" => Proposal::new(None, vec![Command::Vacuum]),
+        sql => Proposal::new(None, vec![Command::Statement(statement(sql, vec![]))]),
+    };
+    (3..).zip(statements.iter().map(proposal)).map(|(index, proposal)| entry(index, &proposal)).collect()
+}
+
+impl Node {
+    /// From now on each write to the `-wal` fails so; 0 heals it.
+    fn break_disk(&self, code: i32) {
+        self.generations.current().watched().faults.wal_writes.store(code, Ordering::Release);
+    }
+
+    /// Makes `break_disk()` a function that statements may call; it answers 7.
+    fn offer_to_break(&self, code: i32) {
+        let generation = self.generations.current();
+        let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_INNOCUOUS;
+        let break_disk = move |_: &rusqlite::functions::Context<'_>| {
+            generation.watched().faults.wal_writes.store(code, Ordering::Release);
+            Ok(7)
+        };
+        self.conn().create_scalar_function("break_disk", 0, flags, break_disk).unwrap();
+    }
+}
+
+/// Applies `statements`, of which one may break the disk; heals it and applies them again; compares with a node whose
+/// disk never breaks.
+fn survives(statements: &[&str], breaks_at_once: bool, code: i32) {
+    let entries = entries(statements);
+    let (mut healthy, mut node) = (Node::with(SETUP), Node::with(SETUP));
+    healthy.offer_to_break(0);
+    node.offer_to_break(code);
+    let expected = healthy.apply(&entries);
+    node.break_disk(if breaks_at_once { code } else { 0 });
+    let fault = node.applier().apply_batch(&entries).unwrap_err();
+    assert_eq!(fault.is_retryable(), code == ffi::SQLITE_FULL, "{fault}");
+    assert!(node.conn().is_autocommit());
+    if code == ffi::SQLITE_FULL {
+        assert!(matches!(node.applier().apply_batch(&entries), Err(StoreFault::Full(_))), "still full");
+    }
+    node.offer_to_break(0);
+    node.break_disk(0);
+    assert_eq!(node.apply(&entries), expected);
+    assert_eq!(node.hashes(), healthy.hashes());
+}
+
+#[test]
+fn a_broken_disk_leaves_the_batch_undone() {
+    for code in [ffi::SQLITE_FULL, ffi::SQLITE_IOERR_WRITE] {
+        survives(&["INSERT INTO t VALUES (1)", "CREATE TABLE u (a)", "INSERT INTO u VALUES (2)"], true, code);
+        survives(&["INSERT INTO t VALUES (1)", "INSERT INTO t VALUES (break_disk())"], false, code);
+    }
+}
+
+#[test]
+fn what_was_committed_alone_is_answered_and_not_done_again() {
+    let full = ffi::SQLITE_FULL;
+    let killer = "INSERT INTO once VALUES (1), (1)";
+    survives(&["INSERT INTO t VALUES (random())", killer, "INSERT INTO t VALUES (break_disk())", killer], false, full);
+    survives(&["INSERT INTO t VALUES (1)", "VACUUM", "INSERT INTO t VALUES (break_disk())"], false, full);
+}
+
+#[test]
+fn after_a_restart_the_log_goes_on_where_the_row_says() {
+    let killer = "INSERT INTO once VALUES (1), (1)";
+    let entries = entries(&["INSERT INTO t VALUES (1)", killer, "INSERT INTO t VALUES (break_disk())"]);
+    let mut node = Node::with(SETUP);
+    node.offer_to_break(ffi::SQLITE_FULL);
+    node.applier().apply_batch(&entries).unwrap_err();
+    node.break_disk(0);
+    node.restart();
+    node.offer_to_break(0);
+    assert_eq!(node.applier().applied().index(), 4);
+    node.apply(&entries[2..]);
+    assert_eq!(node.value("SELECT group_concat(a) FROM t"), "1,7".into());
+}
