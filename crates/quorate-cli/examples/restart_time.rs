@@ -59,8 +59,8 @@ async fn main() -> Result<()> {
     let written = load.stop().await?;
     written.check(&remote).await?;
     println!(
-        "{kills} kills, database {size_mib} MiB, {in_flight} writes in flight, fsync: from the start of the process to its \
-         first linearizable read p50 {}, max {}",
+        "{kills} kills, database {size_mib} MiB, {in_flight} writes in flight, fsync: from the start of the process to \
+         its first linearizable read p50 {}, max {}",
         ms(times.percentile(50)),
         ms(times.longest())
     );

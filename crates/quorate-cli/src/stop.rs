@@ -43,8 +43,10 @@ impl Stop {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
             _ = self.hang_up.recv() => {}
-            () = input => self.input = None,
+            () = input => {}
         }
+        // After the first request the end of the input asks for nothing more.
+        self.input = None;
     }
 }
 

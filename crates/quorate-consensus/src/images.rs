@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use prost::Message;
-use quorate_env::{Elapsed, Env, Instant, timeout};
+use quorate_env::{Elapsed, Env, Instant, sleep, timeout};
 use quorate_model::{ImageSource, LogId, Store, StoreFault};
 use quorate_wire::{ConnectError, StreamError, StreamReceiver};
 
@@ -25,6 +25,9 @@ use crate::raft::types::{RaftVote, SnapshotMeta, StoredMembership, to_raft};
 
 /// The other end must take or give a piece within this time.
 const PIECE_MAX: Duration = Duration::from_secs(30);
+
+/// How long to wait after an empty piece.
+const EMPTY_PAUSE: Duration = Duration::from_millis(10);
 
 /// Verifying and installing a received image may take this long.
 const INSTALL_MAX: Duration = Duration::from_secs(600);
@@ -96,7 +99,10 @@ impl ImageSender {
             let (back, piece) = off(&self.env, move || next_piece(source)).await?;
             source = back;
             let Some(piece) = piece else { break };
-            if !piece.is_empty() {
+            if piece.is_empty() {
+                // The store waits for a moment without readers that hold the file back.
+                sleep(EMPTY_PAUSE).await;
+            } else {
                 timeout(PIECE_MAX, sender.send(piece)).await??;
             }
         }

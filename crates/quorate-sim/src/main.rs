@@ -30,6 +30,9 @@ struct Arguments {
     /// Runs less of each seed, as the tests do.
     #[arg(long)]
     short: bool,
+    /// How many of its last events a seed that failed tells; 4,000 are kept.
+    #[arg(long, default_value_t = 40)]
+    events: usize,
 }
 
 fn main() -> ExitCode {
@@ -40,15 +43,16 @@ fn main() -> ExitCode {
         (None, None) => 0..100,
     };
     let plan = if arguments.short { Plan::SHORT } else { Plan::FULL };
+    let plan = Plan { told_events: arguments.events, ..plan };
     let count = seeds.end.saturating_sub(seeds.start);
     let begun = Instant::now();
-    let failed: Vec<u64> = seeds.filter(|seed| !passes(*seed, &plan, &arguments.twice)).collect();
+    let failed: Vec<u64> = seeds.filter(|seed| !passes(*seed, &plan, arguments.twice)).collect();
     println!("{count} seeds, {} failed, {:.1} s", failed.len(), begun.elapsed().as_secs_f64());
     if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Runs a seed and prints how that went.
-fn passes(seed: u64, plan: &Plan, twice: &bool) -> bool {
+fn passes(seed: u64, plan: &Plan, twice: bool) -> bool {
     let begun = Instant::now();
     let report = match run(seed, plan) {
         Ok(report) => report,
@@ -58,7 +62,7 @@ fn passes(seed: u64, plan: &Plan, twice: &bool) -> bool {
         }
     };
     println!("{} wall_ms={}", line(&report), begun.elapsed().as_millis());
-    if *twice {
+    if twice {
         let second = run(seed, plan).map(|report| report.trace_hash);
         if !matches!(second, Ok(hash) if hash == report.trace_hash) {
             eprintln!("seed {seed} gives other events the second time\nrun it again: {} --twice", again(seed, plan));

@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use quorate::{Level, Sql};
-use quorate_env::{Instant, sleep};
+use quorate_env::Instant;
 use quorate_env_sim::SimWorld;
 
 use crate::cluster::{Cluster, End, NAMES};
@@ -20,9 +20,6 @@ const SETTLE_MAX: Duration = Duration::from_secs(60);
 /// A run is given up after this many times the time that it should take.
 const OVERTIME: u32 = 4;
 
-/// Events that a failure tells.
-const TOLD_EVENTS: usize = 40;
-
 /// How much a seed must go through.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
@@ -32,13 +29,15 @@ pub struct Plan {
     pub crashes: u32,
     /// Acknowledged writes.
     pub writes: u64,
+    /// Events that a failure tells.
+    pub told_events: usize,
 }
 
 impl Plan {
     /// What a release must pass.
-    pub const FULL: Self = Self { time: Duration::from_secs(60), crashes: 5, writes: 1_000 };
+    pub const FULL: Self = Self { time: Duration::from_secs(60), crashes: 5, writes: 1_000, told_events: 40 };
     /// For the tests of every day.
-    pub const SHORT: Self = Self { time: Duration::from_secs(12), crashes: 2, writes: 100 };
+    pub const SHORT: Self = Self { time: Duration::from_secs(12), crashes: 2, writes: 100, told_events: 40 };
 }
 
 /// What a seed went through.
@@ -102,7 +101,7 @@ pub fn run(seed: u64, plan: &Plan) -> Result<Report, Box<Failure>> {
         Ok(_) => {}
         Err(error) => violations.push(error.to_string()),
     }
-    Err(Box::new(Failure { seed, violations, tail: world.trace().tail(TOLD_EVENTS) }))
+    Err(Box::new(Failure { seed, violations, tail: world.trace().tail(plan.told_events) }))
 }
 
 /// `None` where it could not go on; the history says why.
@@ -218,8 +217,6 @@ async fn logs(cluster: &Cluster) {
             }
         }
     }
-    // Clients that still have something to say may do so.
-    sleep(Duration::from_millis(1)).await;
 }
 
 fn any(cluster: &Cluster) -> Option<Sql> {

@@ -16,7 +16,7 @@ use quorate_env::Instant;
 use quorate_env::signal::Signal;
 use quorate_env::worker::{Step, Worker};
 use quorate_model::{Applied, StoreFault};
-use rusqlite::{Connection, ffi};
+use rusqlite::ffi;
 
 use crate::connection::{self, Attached};
 use crate::ffi::control::{self, Checkpointed};

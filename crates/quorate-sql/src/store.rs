@@ -84,6 +84,9 @@ impl SqlStore {
     pub fn open(env: &Env, dir: &Path, options: StoreOptions) -> Result<Self, OpenError> {
         let disk = env.disk();
         disk.create_dir_all(dir).map_err(OpenError::disk(dir))?;
+        // Also when it was there: an earlier life may have ended before its name was durable.
+        let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        disk.sync_dir(parent).map_err(OpenError::disk(parent))?;
         let generations = Generations::open(disk, dir, options.page_size)?;
         let core = Core::open(generations.current(), &options)?;
         let shared = Shared::new(env, options, generations, core);

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use futures_util::FutureExt;
 use futures_util::future::{Either, select};
-use quorate_consensus::{Consensus, OpenStore};
+use quorate_consensus::{Consensus, Ended, OpenStore};
 use quorate_env::Env;
 use quorate_sql::options::{StoreIdentity, StoreOptions};
 use quorate_sql::readers::ReaderOptions;
@@ -123,6 +123,12 @@ impl Node {
     /// Whether this node leads the cluster.
     pub fn is_leader(&self) -> bool {
         self.gateway.consensus.is_leader()
+    }
+
+    /// Waits until the node has ended by itself, and says why: its log or its database failed. The process should say
+    /// so too, and start anew.
+    pub async fn ended(&self) -> Ended {
+        self.gateway.consensus.ended().await
     }
 
     /// Stops in good order: hands leadership over first, answers what is under way, closes the log and the database.

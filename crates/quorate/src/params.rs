@@ -113,7 +113,7 @@ macro_rules! named {
     (@name $name:ident) => { ::std::stringify!($name) };
     (@name $name:literal) => { $name };
     ($($name:tt : $value:expr),* $(,)?) => {
-        $crate::Params::named([$(($crate::named!(@name $name), $crate::Value::from($value))),*] as [(&str, $crate::Value); _])
+        $crate::Params::named::<&str>([$(($crate::named!(@name $name), $crate::Value::from($value))),*])
     };
 }
 

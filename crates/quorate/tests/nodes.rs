@@ -113,6 +113,24 @@ fn a_wrong_secret_lets_nobody_in() {
 }
 
 #[test]
+fn a_client_never_strays_into_another_cluster() {
+    run(async {
+        let (ours, other) = (Single::start().await, Single::start().await);
+        for single in [&ours, &other] {
+            single.node.sql().execute("CREATE TABLE t (x)", ()).await.unwrap();
+        }
+        let addrs = [ours.node.local_addr(), other.node.local_addr()];
+        let remote = RemoteSql::connect(RemoteConfig::new(addrs, secret())).await.unwrap();
+        remote.execute("INSERT INTO t VALUES (1)", ()).await.unwrap();
+        drop(ours.node);
+        let written = remote.with_deadline(Duration::from_millis(300)).execute("INSERT INTO t VALUES (2)", ()).await;
+        // The connection may have taken it just before it broke.
+        assert!(matches!(written, Err(Error::Unavailable(_) | Error::Unknown(_))), "{written:?}");
+        assert_eq!(other.node.sql().query_one::<i64>("SELECT count(*) FROM t", ()).await, Ok(0));
+    });
+}
+
+#[test]
 fn a_client_that_may_only_read_can_not_write() {
     run(async {
         let single = Single::start().await;

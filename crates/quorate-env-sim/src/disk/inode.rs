@@ -152,7 +152,8 @@ impl Inode {
     /// Changes a sector and remembers what the medium holds of it.
     fn put(&mut self, number: u64, sector: Sector) {
         let before = self.sector(number);
-        if before == sector {
+        // A sector that a failed sync left behind is dirty again even if the bytes are the same: the next sync writes it.
+        if before == sector && !self.ghosts.contains_key(&number) {
             return;
         }
         if !self.unsynced.contains_key(&number) {

@@ -80,7 +80,8 @@ proptest! {
     #[test]
     fn cutting_into_rows_keeps_every_whole_row(width in 1_usize..5, count in 0_usize..20, extra in 0_usize..5) {
         let names: Vec<String> = (0..width).map(|number| number.to_string()).collect();
-        let values: Vec<Value> = (0..width * count + extra.min(width - 1)).map(|number| Value::from(number as i64)).collect();
+        let numbers = 0..(width * count + extra.min(width - 1));
+        let values: Vec<Value> = numbers.map(|number| Value::from(number as i64)).collect();
         let rows = Rows::new(names.into(), values.clone());
         prop_assert_eq!(rows.len(), count);
         let back: Vec<Value> = rows.iter().flat_map(|row| row.values().to_vec()).collect();

@@ -1,6 +1,7 @@
 //! Readers against a database that a plain write connection fills.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests stop at the first surprise")]
+#![allow(clippy::disallowed_methods, reason = "tests run threads and measure time of their own")]
 
 use std::sync::Arc;
 use std::time::Duration;

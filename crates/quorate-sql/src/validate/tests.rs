@@ -1,6 +1,7 @@
 //! What may be proposed, and what never.
 
 #![allow(clippy::unwrap_used, reason = "tests stop at the first surprise")]
+#![allow(clippy::disallowed_methods, reason = "a test measures time")]
 
 use std::time::Instant;
 

@@ -1,6 +1,5 @@
 //! The retries against a cluster that loses, delays, doubles and forgets: each acknowledged write took effect once,
-//! each
-//! that failed with anything but "unknown" never did.
+//! each that failed with anything but "unknown" never did.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests stop at the first surprise")]
 

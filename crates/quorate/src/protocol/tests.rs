@@ -2,15 +2,19 @@
 
 #![allow(clippy::unwrap_used, reason = "tests stop at the first surprise")]
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use proptest::prelude::*;
-use quorate_model::{Epoch, Failure, FailureKind as Kind, GroupId, Position, Reply, Statement, Value};
+use quorate_consensus::{ClusterId, MemberStatus};
+use quorate_model::{Epoch, Failure, FailureKind as Kind, GroupId, NodeId, Position, Reply, Statement, Value};
 use quorate_sql::query::Rows;
 
 use super::*;
 use crate::client::{Attempt, Limits, NotDone, Read};
 use crate::error::Error;
 use crate::level::Level;
+use crate::status::Status;
 
 const POSITION: Position = Position { epoch: Epoch(2), group: GroupId(1), index: 77 };
 
@@ -88,8 +92,71 @@ proptest! {
             let _ = Result::<Rows, Error>::from(answer);
         }
         if let Ok(status) = decode::<StatusReply>(bytes.clone()) {
-            let _ = crate::Status::from(status);
+            let _ = Status::from(status);
         }
         let _ = decode::<Execute>(bytes);
     }
+}
+
+/// One of each message, as version 1 writes it.
+fn samples() -> Vec<(&'static str, Bytes)> {
+    let statement = Statement { sql: "SELECT :a".to_owned(), params: vec![7.into()], names: vec![":a".to_owned()] };
+    let read = |level| Read { statement: statement.clone(), level, limits: Limits { rows: 10, bytes: 1000 } };
+    let query = |level| encode(&Query::new(read(level), 30_000));
+    let executed = |result, leader: Option<&str>| encode(&Executed::new(result, leader.map(str::to_owned)));
+    let text = || "why".to_owned();
+    let failed = Error::Failed(Failure { sqlite_code: 1, ..Failure::new(Kind::Sql, "no such table: t") });
+    let rows = Rows::new(vec!["a".to_owned()].into(), vec![1.into(), Value::Null]);
+    let member = MemberStatus {
+        id: NodeId(5),
+        name: "a".to_owned(),
+        addr: "h:1".to_owned(),
+        voter: true,
+        silent_for: Duration::from_millis(9),
+        applied_index: 76,
+    };
+    let status = Status {
+        cluster: ClusterId(0x0102),
+        node: NodeId(5),
+        name: "a".to_owned(),
+        leader: Some(NodeId(6)),
+        term: 3,
+        last_index: 79,
+        committed_index: 78,
+        applied: POSITION,
+        durable_index: 70,
+        log_bytes: 4096,
+        database_bytes: 8192,
+        members: vec![member],
+        stopped: Some(text()),
+    };
+    vec![
+        ("execute", encode(&Execute { proposal: Bytes::from_static(b"proposal") })),
+        ("executed-written", executed(Ok((POSITION, Ok(Reply::default()))), None)),
+        ("executed-overloaded", executed(Err(Attempt::NotDone(NotDone::Overloaded(text()))), None)),
+        ("executed-no-leader", executed(Err(Attempt::NotDone(NotDone::NoLeader(text()))), Some("h:1"))),
+        ("executed-in-doubt", executed(Err(Attempt::InDoubt(text())), None)),
+        ("executed-refused", executed(Err(Attempt::Refused(failed.clone())), None)),
+        ("query-local", query(Level::Local)),
+        ("query-at-least", query(Level::AtLeast(POSITION))),
+        ("query-linearizable", query(Level::Linearizable)),
+        ("answer-rows", encode(&Answer::from(Ok(rows)))),
+        ("answer-refused", encode(&Answer::from(Err(failed)))),
+        ("answer-timed-out", encode(&Answer::from(Err(Error::TimedOut(text()))))),
+        ("status", encode(&StatusReply::from(status))),
+    ]
+}
+
+#[test]
+fn the_bytes_are_those_of_the_golden_file() {
+    let hex = |bytes: &Bytes| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let lines: String = samples().iter().map(|(name, bytes)| format!("{name} {}\n", hex(bytes))).collect();
+    assert_eq!(lines, include_str!("../../tests/golden/client-methods-v1.txt"), "\n{lines}");
+}
+
+#[test]
+fn a_status_arrives_as_it_was() {
+    let (_, bytes) = samples().pop().unwrap();
+    let reply: StatusReply = decode(bytes).unwrap();
+    assert_eq!(StatusReply::from(Status::from(reply.clone())), reply);
 }

@@ -139,24 +139,22 @@ impl Nodes {
     /// called from then on.
     async fn search(&self) -> Result<(Reached, Status), ConnectError> {
         let addrs = self.state().addrs.clone();
-        let mut last_error = ConnectError::TimedOut { addr: addrs.join(", ") };
+        // Before any node has answered, a wrong secret says more than that another node is down. After that, those that
+        // are down may come back.
+        let known = self.identity.cluster() != 0;
+        let mut telling: Option<ConnectError> = None;
         for addr in addrs {
             let addr: Arc<str> = addr.into();
             match self.ask(Arc::clone(&addr)).await {
                 Ok((reached, status)) => return Ok((self.learn(reached, &status).await, status)),
                 Err(error) => {
                     self.put_last(&addr);
-                    // Before any node has answered, a wrong secret says more than that another node is down. After
-                    // that,
-                    // those that are down may come back.
-                    let known = self.identity.cluster() != 0;
-                    if last_error.is_retryable() != known || error.is_retryable() == known {
-                        last_error = error;
-                    }
+                    telling = Some(telling.filter(|told| told.is_retryable() == known).unwrap_or(error));
                 }
             }
         }
-        Err(last_error)
+        let nobody = || ConnectError::Unreachable { addr: String::new(), reason: "no node is known".to_owned() };
+        Err(telling.unwrap_or_else(nobody))
     }
 
     async fn ask(&self, addr: Arc<str>) -> Result<(Reached, Status), ConnectError> {

@@ -1,6 +1,5 @@
 //! A session against a model of the cluster's table: whatever is lost, doubled, late or reordered on the way, each
-//! write
-//! takes effect once, and none that is still waited for is refused.
+//! write takes effect once, and none that is still waited for is refused.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests stop at the first surprise")]
 
