@@ -1,8 +1,7 @@
 //! What goes wrong, drawn from the seed.
 //!
 //! Invariant (the atlas): what is acknowledged stays on the disks of a majority. Power may fail anywhere and
-//! everywhere,
-//! because disks keep what was synced; but no disk is lost while another lost one is not yet made good.
+//! everywhere, because disks keep what was synced; but no disk is lost while another lost one is not yet made good.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

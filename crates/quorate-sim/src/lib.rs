@@ -1,10 +1,9 @@
 //! Whole clusters of Quorate in one seeded thread.
 //!
 //! [`run`] takes three whole nodes through one seed: their logs and their SQLite databases lie on simulated disks,
-//! their
-//! connections on a simulated net, and time is virtual. Power fails, processes are killed, disks are lost, links are
-//! cut, clocks are hours apart, batches end where the seed wants them to. Clients write all the while, and in the end
-//! everything that they were told is compared with what the nodes hold.
+//! their connections on a simulated net, and time is virtual. Power fails, processes are killed, disks are lost, links
+//! are cut, clocks are hours apart, batches end where the seed wants them to. Clients write all the while, and in the
+//! end everything that they were told is compared with what the nodes hold.
 //!
 //! # What is checked
 //!

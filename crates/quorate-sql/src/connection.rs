@@ -85,8 +85,7 @@ pub fn open_checkpointer(generation: &Arc<Generation>) -> Result<Attached, OpenE
 }
 
 /// Opens a database file that nobody writes, without its `-wal` and without locks: what an image holds. It must be
-/// closed
-/// before anybody writes the file.
+/// closed before anybody writes the file.
 pub(crate) fn open_immutable(vfs: &str, path: &Path) -> Result<Connection, OpenError> {
     let uri = format!("file:{}?immutable=1", escaped(path)?);
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;

@@ -2,9 +2,8 @@
 //!
 //! [`SqlStore`] implements [`quorate_model::Store`]. One writer applies committed entries ([`apply`]); readers run on
 //! the threads of their callers ([`readers`]); checkpoints ([`checkpoint`]) are ours alone; an [`image`] is the
-//! database
-//! file itself, sent while work goes on; a [`generation`] is the directory that holds one database, replaced as a whole
-//! when an image is installed.
+//! database file itself, sent while work goes on; a [`generation`] is the directory that holds one database, replaced
+//! as a whole when an image is installed.
 //!
 //! # Invariants
 //!

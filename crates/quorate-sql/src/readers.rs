@@ -3,10 +3,8 @@
 //! [`Readers`] keeps a pool of read-only connections. A query first runs where it was asked for, for about a
 //! millisecond:
 //! a point query costs what SQLite costs, without a change of threads. What takes longer is interrupted and run again
-//! on
-//! a thread for blocking work. [`Snapshot`] runs many reads in one transaction, [`RowStream`] returns results of any
-//! size
-//! in pieces.
+//! on a thread for blocking work. [`Snapshot`] runs many reads in one transaction, [`RowStream`] returns results of any
+//! size in pieces.
 //!
 //! # Invariants
 //!

@@ -171,8 +171,7 @@ fn explain(error: &Error, refusal: Option<String>) -> Result<Known, Failure> {
 }
 
 /// Whether a text is wrong whatever the schema. SQLite has one code for all errors of a text, so its words decide:
-/// words
-/// that a later version changes make the statement fail at apply instead.
+/// words that a later version changes make the statement fail at apply instead.
 fn is_hopeless(error: &Error, failure: &Failure) -> bool {
     const BEGINNINGS: [&str; 4] =
         ["unrecognized token", "variable number must be", "too many SQL variables", "Expression tree is too large"];

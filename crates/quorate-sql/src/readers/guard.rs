@@ -2,9 +2,8 @@
 //!
 //! SQLite calls [`Guard::tick`] every [`TICK_STEPS`] steps. Point queries never get there, so arming a guard reads no
 //! clock: a query's time runs from its first tick. Ticks count as well: the first try of a query, on its caller's
-//! thread,
-//! may have only so many, whatever the clock says, so that the simulator, whose clock stands still meanwhile, sees the
-//! same as everyone.
+//! thread, may have only so many, whatever the clock says, so that the simulator, whose clock stands still meanwhile,
+//! sees the same as everyone.
 //!
 //! A single step may take long (a sort, a function of a large value): limits are kept to within that.
 

@@ -12,8 +12,7 @@ use super::limits::{Cancel, CancelOnDrop, ReadLimits};
 use crate::query::Rows;
 
 /// A state of the store, fixed while this exists, but no longer than a read transaction may last. Its clones are the
-/// same
-/// snapshot; they are used one at a time.
+/// same snapshot; they are used one at a time.
 #[derive(Clone)]
 pub struct Snapshot {
     held: Arc<Held<()>>,
