@@ -79,7 +79,7 @@ pub async fn held(sql: &Sql) -> Result<Held, Error> {
     let mut held = Held { rows: Default::default(), counters: Default::default() };
     let rows: Vec<(i64, i64, i64)> = sql.query_as("SELECT client, number, draw FROM events", ()).await?;
     for (client, number, draw) in rows {
-        held.rows.entry((client, number)).or_insert_with(Vec::new).push(draw);
+        held.rows.entry((client, number)).or_default().push(draw);
     }
     let counters: Vec<(i64, i64, i64)> = sql.query_as("SELECT client, batches, moves FROM totals", ()).await?;
     let count = |number: i64| u64::try_from(number).unwrap_or(0);

@@ -1,6 +1,12 @@
 //! What connections promise: plans, clock, limits and locks.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "a test may panic, and has threads of its own"
+)]
 
 use std::path::PathBuf;
 

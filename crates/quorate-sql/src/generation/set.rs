@@ -161,7 +161,10 @@ fn found_or_made(disk: &Arc<dyn Disk>, dir: &Path, page_size: u32) -> Result<u64
         }
         [only] => *only,
         _ => {
-            return Err(OpenError::layout(&db, "holds several generations, but CURRENT, which says which one, is gone"));
+            return Err(OpenError::layout(
+                &db,
+                "holds several generations, but CURRENT, which says which one, is gone",
+            ));
         }
     };
     pointer::write(disk.as_ref(), dir, number).map_err(OpenError::disk(dir))?;

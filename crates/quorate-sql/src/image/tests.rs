@@ -297,7 +297,7 @@ fn a_hold_ends_when_the_wal_grows_too_long_and_checkpoints_go_on() {
 fn a_dropped_image_gives_everything_back() {
     let (_home, store, _) = imaged(options());
     for stop_after in [0, 1, 3] {
-        let mut sources = vec![store.send_image().unwrap(), store.send_image().unwrap()];
+        let mut sources = [store.send_image().unwrap(), store.send_image().unwrap()];
         assert!(matches!(store.send_image().err(), Some(StoreFault::ImageLost(_))));
         sources.iter_mut().for_each(|source| (0..stop_after).for_each(|_| drop(source.next().unwrap())));
     }

@@ -87,7 +87,7 @@ impl Shared {
             fault: watch::Sender::new(None),
             durable: Mutex::default(),
             stop: AtomicU8::new(Stop::Running as u8),
-            readers: Readers::new(Arc::clone(&generations), options.readers.clone()),
+            readers: Readers::new(Arc::clone(&generations), options.readers),
             validator: Validator::new(Arc::clone(&generations)),
             turn: Turn::new(Some(core), writer.clone()),
             writer,
