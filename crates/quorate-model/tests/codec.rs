@@ -89,7 +89,11 @@ proptest! {
     }
 
     #[test]
-    fn damaged_proposals_are_read_as_written_or_refused(proposal in any_proposal(), at in any::<prop::sample::Index>(), bit in 0_u32..8) {
+    fn damaged_proposals_are_read_as_written_or_refused(
+        proposal in any_proposal(),
+        at in any::<prop::sample::Index>(),
+        bit in 0_u32..8,
+    ) {
         let mut bytes = codec::encode_proposal(&proposal).unwrap();
         prop_assume!(!bytes.is_empty());
         let at = at.index(bytes.len());

@@ -32,7 +32,7 @@ const WRITE_LIMIT: Duration = Duration::from_secs(8);
 const READ_LIMIT: Duration = Duration::from_secs(3);
 
 /// The longest pause between two writes of a writer, in milliseconds.
-const PAUSE_MILLIS: u64 = 320;
+const PAUSE_MILLIS: u64 = 640;
 
 /// The tables: one without a key, so that what was applied twice shows; and all that draws numbers and asks for the
 /// time.

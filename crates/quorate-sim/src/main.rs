@@ -9,7 +9,7 @@
 )]
 
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::Parser;
 use quorate_sim::{Plan, Report, run};
@@ -33,6 +33,9 @@ struct Arguments {
     /// How many of its last events a seed that failed tells; 4,000 are kept.
     #[arg(long, default_value_t = 40)]
     events: usize,
+    /// Gives each seed up at this virtual second, and tells its last events.
+    #[arg(long, value_name = "SECONDS")]
+    until: Option<f64>,
 }
 
 fn main() -> ExitCode {
@@ -43,7 +46,7 @@ fn main() -> ExitCode {
         (None, None) => 0..100,
     };
     let plan = if arguments.short { Plan::SHORT } else { Plan::FULL };
-    let plan = Plan { told_events: arguments.events, ..plan };
+    let plan = Plan { told_events: arguments.events, until: arguments.until.map(Duration::from_secs_f64), ..plan };
     let count = seeds.end.saturating_sub(seeds.start);
     let begun = Instant::now();
     let failed: Vec<u64> = seeds.filter(|seed| !passes(*seed, &plan, arguments.twice)).collect();
@@ -75,7 +78,8 @@ fn passes(seed: u64, plan: &Plan, twice: bool) -> bool {
 fn line(report: &Report) -> String {
     let Report { seed, time, crashes, counts, installs, last_index, compared, settled, events, trace_hash } = report;
     format!(
-        "seed={seed} virtual_s={:.1} power={} kill={} wipe={} acked={} unknown={} not_done={} reads={} entries={last_index} \
+        "seed={seed} virtual_s={:.1} power={} kill={} wipe={} acked={} unknown={} not_done={} reads={} \
+         entries={last_index} \
          installs={installs} states_compared={compared} settled_s={:.2} events={events} trace={trace_hash:016x}",
         time.as_secs_f64(),
         crashes.power,

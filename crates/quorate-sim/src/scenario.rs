@@ -31,13 +31,17 @@ pub struct Plan {
     pub writes: u64,
     /// Events that a failure tells.
     pub told_events: usize,
+    /// Virtual time at which the run is given up; to look at the events until then.
+    pub until: Option<Duration>,
 }
 
 impl Plan {
     /// What a release must pass.
-    pub const FULL: Self = Self { time: Duration::from_secs(60), crashes: 5, writes: 1_000, told_events: 40 };
+    pub const FULL: Self =
+        Self { time: Duration::from_secs(60), crashes: 5, writes: 1_000, told_events: 40, until: None };
     /// For the tests of every day.
-    pub const SHORT: Self = Self { time: Duration::from_secs(12), crashes: 2, writes: 100, told_events: 40 };
+    pub const SHORT: Self =
+        Self { time: Duration::from_secs(12), crashes: 2, writes: 100, told_events: 40, until: None };
 }
 
 /// What a seed went through.
@@ -67,12 +71,14 @@ pub struct Report {
 
 /// A seed that failed.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("seed {seed} failed:\n{}\nthe last events were\n{tail}", violations.join("\n"))]
+#[error("seed {seed} failed, trace {trace_hash:016x}:\n{}\nthe last events were\n{tail}", violations.join("\n"))]
 pub struct Failure {
     /// The seed.
     pub seed: u64,
     /// What must not happen and did.
     pub violations: Vec<String>,
+    /// The hash of all events.
+    pub trace_hash: u64,
     /// The last events.
     pub tail: String,
 }
@@ -91,7 +97,7 @@ pub fn run(seed: u64, plan: &Plan) -> Result<Report, Box<Failure>> {
     vfs::seed_randomness(seed);
     let world = SimWorld::new(seed);
     let history = History::new(world.trace());
-    let limit = plan.time * (OVERTIME + 1) + SETTLE_MAX * 4;
+    let limit = plan.until.unwrap_or(plan.time * (OVERTIME + 1) + SETTLE_MAX * 4);
     let ran = world.run_within(limit, live(&world, &history, plan));
     let mut violations = history.violations();
     match ran {
@@ -101,7 +107,8 @@ pub fn run(seed: u64, plan: &Plan) -> Result<Report, Box<Failure>> {
         Ok(_) => {}
         Err(error) => violations.push(error.to_string()),
     }
-    Err(Box::new(Failure { seed, violations, tail: world.trace().tail(plan.told_events) }))
+    let (trace_hash, tail) = (world.trace().hash(), world.trace().tail(plan.told_events));
+    Err(Box::new(Failure { seed, violations, trace_hash, tail }))
 }
 
 /// `None` where it could not go on; the history says why.

@@ -1,9 +1,9 @@
 //! What a query returns, and how its rows become values of Rust.
 //!
 //! [`Rows`] keeps all values in one piece of memory; a [`RowRef`] is a view of one row. Values are read by their
-//! storage class, never by a column's declared type: [`FromValue`] says what a type accepts, and [`FromRow`] makes tuples and
-//! single values from whole rows. Nothing is converted silently: an integer that does not fit, or a text where a number
-//! is asked for, is a [`RowError`] that names the column.
+//! storage class, never by a column's declared type: [`FromValue`] says what a type accepts, and [`FromRow`] makes
+//! tuples and single values from whole rows. Nothing is converted silently: an integer that does not fit, or a text
+//! where a number is asked for, is a [`RowError`] that names the column.
 
 use std::fmt;
 use std::sync::Arc;

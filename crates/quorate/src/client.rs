@@ -33,6 +33,9 @@ pub(crate) use transport::{Attempt, Limits, NotDone, Read, Transport};
 /// How long the first attempt of a write may take; each one after it may take twice as long as the one before.
 const FIRST_ATTEMPT: Duration = Duration::from_secs(4);
 
+/// The longest that an attempt may take.
+const ATTEMPT_MAX: Duration = Duration::from_secs(64);
+
 /// How long ending a session may take.
 const END_MAX: Duration = Duration::from_millis(250);
 
@@ -112,7 +115,7 @@ impl Client {
         let mut attempt_limit = FIRST_ATTEMPT;
         loop {
             let attempt_deadline = deadline.min(Instant::now() + attempt_limit);
-            attempt_limit = attempt_limit.saturating_mul(2);
+            attempt_limit = attempt_limit.saturating_mul(2).min(ATTEMPT_MAX);
             let why = match self.attempt(bytes.clone(), attempt_deadline).await {
                 Ok((position, Ok(reply))) => return Ok(Some(Written { position, reply })),
                 Ok((_, Err(failure))) => match (failure.kind, doubt) {

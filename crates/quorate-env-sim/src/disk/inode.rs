@@ -152,7 +152,7 @@ impl Inode {
     /// Changes a sector and remembers what the medium holds of it.
     fn put(&mut self, number: u64, sector: Sector) {
         let before = self.sector(number);
-        // A sector that a failed sync left behind is dirty again even if the bytes are the same: the next sync writes it.
+        // A sector that a failed sync left behind is dirty again, even if the bytes are the same: it is synced next.
         if before == sector && !self.ghosts.contains_key(&number) {
             return;
         }

@@ -176,7 +176,8 @@ proptest! {
                 let ledger = ledger.lock().unwrap();
                 assert_eq!(hash_of_store(&other), ledger.hashes[usize::try_from(index).unwrap()]);
             }
-            Ledger { rng: Rng::from_seed(0), model: Model::new(), ..std::mem::replace(&mut *ledger.lock().unwrap(), Ledger::new(0)) }
+            let told = std::mem::replace(&mut *ledger.lock().unwrap(), Ledger::new(0));
+            Ledger { rng: Rng::from_seed(0), model: Model::new(), ..told }
         });
         // The log goes on from there, and the two stores end equal.
         let rest = ledger.entries[usize::try_from(other.applied().index()).unwrap()..].to_vec();
