@@ -3,10 +3,11 @@
 //! Invariant: nothing of a node runs after [`SimHost::kill`], not even one more step of a worker.
 
 use std::fmt;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::Waker;
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use quorate_env::signal::Signal;
@@ -191,13 +192,16 @@ impl Host for SimHost {
 
     #[expect(clippy::disallowed_methods, reason = "this is what stands behind `Env::blocking`")]
     fn run_blocking(&self, call: Box<dyn FnOnce() + Send>) {
-        let host = self.clone();
-        let task = tokio::spawn(async move {
+        let (host, scheduled) = (self.clone(), self.clone());
+        let mut work = Box::pin(async move {
             host.pass_time().await;
             if !host.is_killed() {
                 call();
             }
         });
+        let task = tokio::spawn(poll_fn(move |cx| {
+            if scheduled.postpones(cx.waker()) { Poll::Pending } else { work.as_mut().poll(cx) }
+        }));
         self.started(task.abort_handle());
     }
 
