@@ -199,9 +199,12 @@ impl Host for SimHost {
                 call();
             }
         });
-        let task = tokio::spawn(poll_fn(move |cx| {
-            if scheduled.postpones(cx.waker()) { Poll::Pending } else { work.as_mut().poll(cx) }
-        }));
+        let task =
+            tokio::spawn(poll_fn(
+                move |cx| {
+                    if scheduled.postpones(cx.waker()) { Poll::Pending } else { work.as_mut().poll(cx) }
+                },
+            ));
         self.started(task.abort_handle());
     }
 
