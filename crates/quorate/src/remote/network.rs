@@ -59,6 +59,7 @@ impl Network {
         let reply = reply.map_err(|error| match Attempt::of_call(error, &reached.addr) {
             Attempt::Refused(error) => error,
             Attempt::NotDone(why) => why.into(),
+            Attempt::InDoubt(text) if Instant::now() >= deadline => Error::TimedOut(text),
             // A read may be done twice.
             Attempt::InDoubt(text) => Error::Unavailable(text),
         })?;
