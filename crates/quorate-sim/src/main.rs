@@ -1,6 +1,6 @@
 //! Runs seeds, a line each, and says how to run one again that failed.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 #![allow(
     clippy::disallowed_methods,
     clippy::print_stdout,
