@@ -94,7 +94,10 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
             None => HEADER_LEN,
         };
         let missing = missing.saturating_sub(self.buffer.len());
-        self.buffer.reserve(missing.min(self.buffer.len()).max(READ_CHUNK));
+        // Only when it is nearly full: growing may double it.
+        if self.buffer.capacity() - self.buffer.len() < missing.clamp(1, READ_CHUNK) {
+            self.buffer.reserve(missing.min(self.buffer.len()).max(READ_CHUNK));
+        }
         if self.source.read_buf(&mut self.buffer).await? > 0 {
             return Ok(true);
         }

@@ -69,11 +69,21 @@ proptest! {
         bytes in prop::collection::vec(any::<u8>(), 0..100_000),
         piece in 1..40_000_usize,
     ) {
-        let bytes = [&len.to_le_bytes()[..], &bytes].concat();
-        let mut reader = in_pieces(&bytes, piece);
-        while let Ok(Some(_)) = next(&mut reader) {}
-        prop_assert!(reader.capacity() <= 2 * (bytes.len() + READ_CHUNK), "{}", reader.capacity());
+        take_no_more_memory_than_twice_themselves(len, &bytes, piece)?;
     }
+}
+
+#[test]
+fn a_buffer_is_not_doubled_for_its_last_bytes() {
+    take_no_more_memory_than_twice_themselves(131_064, &[1; 95_935], 20_146).unwrap();
+}
+
+fn take_no_more_memory_than_twice_themselves(len: u32, bytes: &[u8], piece: usize) -> Result<(), TestCaseError> {
+    let bytes = [&len.to_le_bytes()[..], bytes].concat();
+    let mut reader = in_pieces(&bytes, piece);
+    while let Ok(Some(_)) = next(&mut reader) {}
+    prop_assert!(reader.capacity() <= 2 * (bytes.len() + READ_CHUNK), "{}", reader.capacity());
+    Ok(())
 }
 
 #[test]
