@@ -2,7 +2,9 @@
 //!
 //! tokio runs tasks in the order in which they were woken, and that is not always a function of the seed: its `watch`
 //! channels wake their waiters in a random order, for one. So every task of a node that could go on is put off first.
-//! Once all that can are known, they go on in an order drawn from the seed, and some of them a round later.
+//! Once all that can are known, they go on in an order drawn from the seed, and some of them a round later. All are known
+//! when none came while everything else had its turn: a task that is aborted is dropped in its turn, and what it drops
+//! may wake others.
 //!
 //! Invariant: which tasks go on, and in which order, follows from which were woken since the last round, not from the
 //! order in which they were.
@@ -12,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use quorate_env::Rng;
+use quorate_env::{Rng, yield_now};
 use tokio::task::Id;
 
 /// The scheduler of a world. Clones are the same one.
@@ -29,6 +31,8 @@ struct Inner {
 struct State {
     /// Tasks that could go on, by their age.
     ready: BTreeMap<Id, Ready>,
+    /// How often a task was put off.
+    arrivals: u64,
     /// Tasks that go on in this round.
     admitted: BTreeSet<Id>,
     driver: Option<Waker>,
@@ -56,6 +60,7 @@ impl Scheduler {
             return true;
         }
         state.ready.insert(id, Ready { task: task.clone(), pause: Arc::clone(pause), postpone });
+        state.arrivals += 1;
         state.wake_driver();
         false
     }
@@ -67,13 +72,44 @@ impl Scheduler {
 
     /// Drives the rounds of one run.
     pub(crate) async fn drive(self) {
-        std::future::poll_fn(|cx| self.round(cx)).await
+        loop {
+            self.all_came().await;
+            if !self.round() {
+                self.call().await;
+            }
+        }
     }
 
-    /// Lets tasks go on. By now all that were woken before have come to be put off: the driver was woken after them.
-    fn round(&self, cx: &mut Context<'_>) -> Poll<()> {
+    /// Waits until no further task comes to be put off. What yields goes on when all others have had their turn; twice,
+    /// because two that yield come in the order in which they did.
+    async fn all_came(&self) {
+        let mut before = None;
+        loop {
+            let arrivals = self.state().arrivals;
+            if before.replace(arrivals) == Some(arrivals) {
+                return;
+            }
+            yield_now().await;
+            yield_now().await;
+        }
+    }
+
+    /// Waits for a task that comes, or for one whose pause is over.
+    async fn call(&self) {
+        let mut is_called = false;
+        let wait = |cx: &mut Context<'_>| {
+            if std::mem::replace(&mut is_called, true) {
+                return Poll::Ready(());
+            }
+            self.state().driver = Some(cx.waker().clone());
+            Poll::Pending
+        };
+        std::future::poll_fn(wait).await;
+    }
+
+    /// Lets tasks go on. Whether some are put off for the next round although nothing holds them.
+    fn round(&self) -> bool {
         let mut state = self.state();
-        state.driver = Some(cx.waker().clone());
         // What was admitted before and did not come was dropped.
         state.admitted.clear();
         let mut chosen = Vec::new();
@@ -92,10 +128,7 @@ impl Scheduler {
         drop(state);
         self.shuffle(&mut chosen);
         chosen.into_iter().for_each(Waker::wake);
-        if is_any_late {
-            cx.waker().wake_by_ref();
-        }
-        Poll::Pending
+        is_any_late
     }
 
     fn shuffle(&self, tasks: &mut [Waker]) {
