@@ -6,7 +6,7 @@
 //!
 //! Invariants:
 //! - A name has one voter. Its old id goes only when nothing was heard of it for [`Timing::silence`](crate::Timing).
-//! - One change at a time.
+//! - One change at a time. One that a leader left half done is finished by the next ([`finish`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use quorate_wal::Wal;
 use quorate_wire::Purpose;
 
 use crate::Member;
-use crate::config::ConsensusConfig;
+use crate::config::{ConsensusConfig, Timing};
 use crate::error::MembershipError;
 use crate::peer::messages::{Join, Joined, MemberInfo, decode, encode, method};
 use crate::peers::Peers;
@@ -124,6 +124,32 @@ pub(crate) async fn remove(raft: &Raft, name: &str) -> Result<(), MembershipErro
     change(raft, ChangeMembers::ReplaceAllVoters(voters)).await?;
     let left: BTreeSet<u64> = self::membership(raft).learner_ids().filter(|id| ids.contains(id)).collect();
     if left.is_empty() { Ok(()) } else { change(raft, ChangeMembers::RemoveNodes(left)).await }
+}
+
+/// Finishes what a leader that died had begun: a joint membership, and the removal of ids whose name has a new voter.
+/// Who joined is a voter by then, and asks no more.
+pub(crate) async fn finish(raft: Raft, peers: Arc<Peers>, timing: Timing) {
+    loop {
+        sleep(timing.status).await;
+        if !raft.is_leader() {
+            continue;
+        }
+        let Some(rest) = unfinished(&membership(&raft), |id| peers.silence(id) >= timing.silence) else { continue };
+        if let Err(error) = change(&raft, rest).await {
+            tracing::info!(%error, "an unfinished change of the members has to wait");
+        }
+    }
+}
+
+fn unfinished(membership: &RaftMembership, is_silent: impl Fn(u64) -> bool) -> Option<ChangeMembers<u64, Member>> {
+    if let [_, .., last] = membership.get_joint_config().as_slice() {
+        return Some(ChangeMembers::ReplaceAllVoters(last.clone()));
+    }
+    let name = |id: &u64| membership.get_node(id).map(|member| &member.name);
+    let voters: BTreeSet<&String> = membership.voter_ids().filter_map(|id| name(&id)).collect();
+    let is_stale = |id: &u64| name(id).is_some_and(|name| voters.contains(name)) && is_silent(*id);
+    let stale: BTreeSet<u64> = membership.learner_ids().filter(is_stale).collect();
+    (!stale.is_empty()).then_some(ChangeMembers::RemoveNodes(stale))
 }
 
 /// Hands leadership over, again and again, as long as this node leads with a full disk or with a store that applies
