@@ -89,7 +89,7 @@ async fn restart(cluster: &Cluster, victim: &Node) -> Result<Duration> {
 fn live_wal(data_dir: &Path) -> Option<u64> {
     const HEADER: u64 = 32;
     const FRAME_HEADER: u64 = 24;
-    let generation = std::fs::read_dir(data_dir.join("db/db")).ok()?.flatten().find(|item| item.path().is_dir())?;
+    let generation = std::fs::read_dir(data_dir.join("db")).ok()?.flatten().find(|item| item.path().is_dir())?;
     let wal = std::fs::read_dir(generation.path())
         .ok()?
         .flatten()

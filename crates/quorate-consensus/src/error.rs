@@ -36,6 +36,18 @@ pub enum StartError {
         /// What the system said.
         error: std::io::Error,
     },
+    /// The log ends before what the database holds: its end was lost, and with it what this node has promised.
+    /// [`put_log_aside`](crate::put_log_aside) lets it come back as a new member, if there are others.
+    #[error(
+        "the log ends at entry {log}, but the database holds entry {database}: the end of the log was lost; other \
+         members bring this node back, alone it needs a backup"
+    )]
+    LogCut {
+        /// The last entry of the log.
+        log: u64,
+        /// The last entry that was applied.
+        database: u64,
+    },
     /// The store could not be opened.
     #[error("the database can't be opened: {0}")]
     Store(Box<dyn std::error::Error + Send + Sync>),

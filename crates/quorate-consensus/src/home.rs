@@ -16,15 +16,17 @@ use crate::peers::lock;
 pub(crate) struct Home {
     pub(crate) env: Env,
     pub(crate) wal: Wal,
+    /// Whether all that was ever written to the log must be in it: it is not new, and the machine has run on since.
+    pub(crate) is_complete: bool,
     identity: Arc<Mutex<Identity>>,
     wire: quorate_wire::Identity,
     saving: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Home {
-    pub(crate) fn new(env: Env, wal: Wal, identity: Identity) -> Self {
+    pub(crate) fn new(env: Env, wal: Wal, identity: Identity, is_complete: bool) -> Self {
         let wire = quorate_wire::Identity::new(identity.cluster().0, identity.id);
-        Self { env, wal, identity: Arc::new(Mutex::new(identity)), wire, saving: Arc::default() }
+        Self { env, wal, is_complete, identity: Arc::new(Mutex::new(identity)), wire, saving: Arc::default() }
     }
 
     pub(crate) fn identity(&self) -> Identity {

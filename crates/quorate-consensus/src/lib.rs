@@ -43,5 +43,5 @@ pub use error::{Ended, MembershipError, ProposeError, ReadPositionError, StartEr
 pub use identity::ClusterId;
 pub use node::Consensus;
 pub use raft::types::Member;
-pub use start::{OpenStore, StoreIdentity};
+pub use start::{OpenStore, StoreIdentity, put_log_aside};
 pub use status::{ClusterStatus, MemberStatus};

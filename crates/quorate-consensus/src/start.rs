@@ -12,8 +12,9 @@ use openraft::{SnapshotPolicy, rt::WatchReceiver};
 use quorate_env::Env;
 use quorate_env::worker::Signal;
 use quorate_model::{Epoch, GroupId, Store};
-use quorate_wal::{OpenError, Opened, Wal, WalOptions};
+use quorate_wal::{OpenError, Opened, Restart, Wal, WalError, WalOptions};
 use quorate_wire::{Keys, ServerConfig, serve};
+use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
 use crate::birth;
@@ -57,6 +58,7 @@ impl Consensus {
     /// ([`Env::start_runtime`]).
     ///
     /// `dir` holds the log and nothing else. A damaged log is put aside, and the node comes back under a new Raft id.
+    /// That the end of the log is missing shows only once the store is open: [`StartError::LogCut`].
     pub async fn start(
         env: &Env,
         config: ConsensusConfig,
@@ -85,6 +87,7 @@ impl Consensus {
         let founding = birth::settle(&home, &config, &peers, &own).await?;
         peers.hang_up();
         let store = open(env, &home, open_store).await?;
+        check_end(&home, &*store)?;
         let images = Arc::new(ImageSender::new(env.clone(), Arc::clone(&store)));
         let raft = start_core(&home, &config, &peers, &images, &store, founding).await?;
         let running = Running { raft: raft.clone(), store: Arc::clone(&store) };
@@ -108,6 +111,7 @@ impl Consensus {
             task(env, Arc::clone(&peers).watch()),
             task(env, follow_members(raft.clone(), Arc::clone(&peers))),
             task(env, membership::step_aside(raft.clone(), home.wal.clone(), store, config.timing.status)),
+            task(env, membership::finish(raft.clone(), Arc::clone(&peers), config.timing)),
             task(env, membership::ask(raft, peers, config, own)),
         ];
         let inner = Inner {
@@ -156,14 +160,19 @@ async fn open_home(env: &Env, config: &ConsensusConfig, dir: &Path) -> Result<Ho
                 segment = %segment.display(), offset, what,
                 "the log is damaged: this node comes back as a new member"
             );
-            put_aside(env, dir)?;
+            put_log_aside(env, dir)?;
             Wal::open(disk, &path, options())?
         }
         opened => opened?,
     };
+    let restart = opened.recovery.restart;
     let wal = run_workers(env, opened)?;
+    if restart == Restart::Rebooted {
+        // Whatever was acknowledged was synced.
+        accept_reboot(&wal).await?;
+    }
     let Some(bytes) = wal.identity() else {
-        let home = Home::new(env.clone(), wal, Identity::new(env.rng().next_u64().max(1), &config.name));
+        let home = Home::new(env.clone(), wal, Identity::new(env.rng().next_u64().max(1), &config.name), false);
         home.change(|_| Ok::<(), ()>(())).await?.unwrap_or_default();
         return Ok(home);
     };
@@ -171,16 +180,22 @@ async fn open_home(env: &Env, config: &ConsensusConfig, dir: &Path) -> Result<Ho
     if identity.name != config.name {
         return Err(StartError::Name { expected: config.name.clone(), found: identity.name });
     }
-    Ok(Home::new(env.clone(), wal, identity))
+    Ok(Home::new(env.clone(), wal, identity, restart != Restart::Rebooted))
 }
 
-/// Moves a damaged log out of the way, for people to look at.
-fn put_aside(env: &Env, dir: &Path) -> Result<(), StartError> {
+/// Moves a damaged log out of the way, for people to look at. The next start draws a new Raft id.
+pub fn put_log_aside(env: &Env, dir: &Path) -> Result<(), StartError> {
     let mut aside = dir.as_os_str().to_owned();
     aside.push(format!(".damaged-{}", env.unix_nanos()));
     let moved = env.disk().rename(dir, Path::new(&aside));
     let synced = moved.and_then(|()| env.disk().sync_dir(dir.parent().unwrap_or(dir)));
     synced.map_err(|source| StartError::Log(OpenError::Io { action: "put aside", path: dir.to_path_buf(), source }))
+}
+
+async fn accept_reboot(wal: &Wal) -> Result<(), StartError> {
+    let (sender, receiver) = oneshot::channel();
+    wal.accept_reboot(Box::new(move |result| drop(sender.send(result))))?;
+    Ok(receiver.await.unwrap_or(Err(WalError::Closed))?)
 }
 
 fn run_workers(env: &Env, opened: Opened) -> Result<Wal, StartError> {
@@ -199,6 +214,16 @@ async fn open(env: &Env, home: &Home, open_store: OpenStore) -> Result<Arc<dyn S
         Some(opened) => opened.map_err(StartError::Store),
         None => Err(StartError::Core("the machine is going down".to_owned())),
     }
+}
+
+/// A log that ends before the store's state has lost entries that this node acknowledged, and perhaps more than those.
+///
+/// Not so when the machine was restarted: a leader may have applied what its own log had not synced and others had. And
+/// a new member may have the store of an earlier one: what was applied was committed, whoever applied it.
+fn check_end(home: &Home, store: &dyn Store) -> Result<(), StartError> {
+    let log = home.wal.last_log_id(GroupId::MAIN).map_or(0, |id| id.index);
+    let database = store.applied().index();
+    if log >= database || !home.is_complete { Ok(()) } else { Err(StartError::LogCut { log, database }) }
 }
 
 async fn start_core(

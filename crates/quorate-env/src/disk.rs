@@ -131,6 +131,14 @@ pub trait File: Send + Sync + fmt::Debug {
     }
 }
 
+/// Makes a directory, if there is none, whose name survives power loss.
+pub fn make_dir(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+    disk.create_dir_all(dir)?;
+    // Also when it was there: an earlier life may have ended before its name was durable.
+    let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    disk.sync_dir(parent)
+}
+
 /// Replaces the small file `path` by `bytes` so that after power loss it holds the old content or the new one, whole.
 ///
 /// The bytes are written beside it, synced, renamed over it, and the directory synced.

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use quorate::{Config, Node, Seams, SecretSource, Sql, SqlOptions, Status, Timing};
@@ -17,7 +17,7 @@ use quorate_sql::{connection, logical_hash};
 use quorate_wal::{Wal, WalOptions};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::history::{History, State};
+use crate::history::{History, State, Watched};
 use crate::vfs::{self, Slot};
 
 /// The nodes.
@@ -59,7 +59,8 @@ struct Lives {
 struct Life {
     who: String,
     node: Option<Arc<Node>>,
-    store: Option<SqlStore>,
+    /// Its own: whoever holds a store keeps its files from the next one.
+    store: Weak<Watched>,
     // Dropped last: the VFS of this life.
     slot: Slot,
 }
@@ -119,7 +120,7 @@ impl Cluster {
         let count = lives.counts.entry(name).or_default();
         *count += 1;
         let who = format!("{name}.{count}");
-        lives.now.insert(name, Life { who: who.clone(), node: None, store: None, slot });
+        lives.now.insert(name, Life { who: who.clone(), node: None, store: Weak::new(), slot });
         drop(lives);
         let cluster = self.clone();
         let inside = env.clone();
@@ -148,8 +149,9 @@ impl Cluster {
                 options.idle_after = IDLE_AFTER;
             })),
             watch: Some(Arc::new(move |store| {
-                cluster.with_life(name, |life| life.store = Some(store.clone()));
-                cluster.history.watch(who.clone(), store)
+                let watched = cluster.history.watch(who.clone(), store);
+                cluster.with_life(name, |life| life.store = Arc::downgrade(&watched));
+                watched
             })),
         }
     }
@@ -157,9 +159,9 @@ impl Cluster {
     /// Ends a node's life.
     pub async fn end(&self, name: &'static str, end: End) {
         let life = self.lives().now.remove(name);
-        let Some(Life { who, node, store, slot }) = life else { return };
+        let Some(Life { who, node, slot, .. }) = life else { return };
         self.world.trace().add(&who, format_args!("{end:?}"));
-        drop((node, store));
+        drop(node);
         match end {
             End::Kill => self.world.kill(name).await,
             End::Power => self.world.crash(name).await,
@@ -187,9 +189,14 @@ impl Cluster {
         NAMES.iter().filter_map(leads).max().map(|(_, name)| name)
     }
 
+    /// What the nodes that serve say.
+    pub fn statuses(&self) -> Vec<Status> {
+        NAMES.iter().filter_map(|name| Some(self.node(name)?.status())).collect()
+    }
+
     /// Whether all nodes serve, are the three voters, and have applied all that is committed.
     pub fn is_whole(&self) -> bool {
-        let statuses: Vec<Status> = NAMES.iter().filter_map(|name| Some(self.node(name)?.status())).collect();
+        let statuses = self.statuses();
         let Some(leader) = self.leader().and_then(|name| Some(self.node(name)?.status())) else { return false };
         let is_voter = |status: &Status| {
             let own = leader.members.iter().find(|member| member.id == status.node);
@@ -231,7 +238,7 @@ impl Cluster {
             if let Some(reason) = status.stopped {
                 self.history.violation(format!("{who} has stopped: {reason}"));
             }
-            let fault = self.with_life(name, |life| life.store.as_ref().and_then(|store| store.fault())).flatten();
+            let fault = self.with_life(name, |life| life.store.upgrade().and_then(|store| store.fault())).flatten();
             if let Some(fault) = fault {
                 self.history.violation(format!("the store of {who} has a fault: {fault}"));
             }
@@ -241,9 +248,9 @@ impl Cluster {
     /// Compares the states of all nodes that are alive with what is known of their indexes.
     pub fn sample(&self) {
         for name in NAMES {
-            let store = self.with_life(name, |life| Some((life.who.clone(), life.store.clone()?))).flatten();
+            let store = self.with_life(name, |life| Some((life.who.clone(), life.store.upgrade()?))).flatten();
             let Some((who, store)) = store else { continue };
-            match state(&store) {
+            match state(store.store()) {
                 Ok(Some((index, state))) => self.history.state(&who, index, state),
                 Ok(None) => {}
                 Err(error) => self.history.violation(format!("the database of {who} can't be read: {error}")),

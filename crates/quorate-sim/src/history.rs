@@ -61,7 +61,7 @@ impl History {
     }
 
     /// What consensus is to take for the store of a node's life (`who`).
-    pub fn watch(&self, who: String, store: SqlStore) -> Arc<dyn Store> {
+    pub fn watch(&self, who: String, store: SqlStore) -> Arc<Watched> {
         Arc::new(Watched { who, store, history: self.clone() })
     }
 
@@ -179,10 +179,17 @@ fn payload_hash(payload: &Payload) -> u64 {
 }
 
 /// A store that tells what passes.
-struct Watched {
+pub struct Watched {
     who: String,
     store: SqlStore,
     history: History,
+}
+
+impl Watched {
+    /// The store itself.
+    pub fn store(&self) -> &SqlStore {
+        &self.store
+    }
 }
 
 impl Store for Watched {

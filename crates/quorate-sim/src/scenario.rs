@@ -175,7 +175,8 @@ async fn hard_times(cluster: &Cluster, ledger: &Ledger, faults: &mut Faults, pla
 async fn serves(cluster: &Cluster) -> Option<()> {
     let deadline = Instant::now() + SETTLE_MAX;
     if !cluster.until(SETTLE_MAX, Cluster::is_whole).await {
-        cluster.history().violation("the mended cluster is not whole in time".to_owned());
+        let statuses = cluster.statuses();
+        cluster.history().violation(format!("the mended cluster is not whole in time: {statuses:#?}"));
         return None;
     }
     for name in NAMES {

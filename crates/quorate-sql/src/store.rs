@@ -9,6 +9,7 @@ use std::future::Future;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use quorate_env::disk::make_dir;
 use quorate_env::worker::WorkerHandle;
 use quorate_env::{Env, Instant, timeout_at};
 use quorate_model::{Applied, ApplyDone, Entry, ImageSink, ImageSource, Store, StoreFault};
@@ -83,10 +84,7 @@ impl SqlStore {
     /// needs to look through the `-wal`, some 0.3 s per GB of it, whatever the size of the database.
     pub fn open(env: &Env, dir: &Path, options: StoreOptions) -> Result<Self, OpenError> {
         let disk = env.disk();
-        disk.create_dir_all(dir).map_err(OpenError::disk(dir))?;
-        // Also when it was there: an earlier life may have ended before its name was durable.
-        let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        disk.sync_dir(parent).map_err(OpenError::disk(parent))?;
+        make_dir(&**disk, dir).map_err(OpenError::disk(dir))?;
         let generations = Generations::open(disk, dir, options.page_size)?;
         let core = Core::open(generations.current(), &options)?;
         let shared = Shared::new(env, options, generations, core);

@@ -35,9 +35,8 @@ use embedded::Embedded;
 use gateway::Gateway;
 use service::Desk;
 
-/// Where the log and the database are in a data directory.
+/// Where the log is in a data directory. The database is beside it, as its store lays it out.
 const LOG_DIR: &str = "log";
-const DATABASE_DIR: &str = "db";
 
 /// A running node. Dropped, it ends at once, as if its process were killed: nothing acknowledged is lost, but the
 /// others have to find a new leader by themselves. [`Node::stop`] is kinder.
@@ -160,7 +159,7 @@ async fn root(
     mut started: oneshot::Sender<Result<Started, StartError>>,
     stopping: oneshot::Receiver<()>,
 ) {
-    let opening = open(&env, config, seams);
+    let opening = open_or_heal(&env, &config, seams);
     let opened = match select(opening.boxed(), started.closed().boxed()).await {
         Either::Left((opened, _)) => opened,
         // Nobody waits for the node any more.
@@ -183,11 +182,32 @@ async fn root(
     drop(claim);
 }
 
-async fn open(env: &Env, config: Config, seams: Seams) -> Result<(Claim, Arc<Gateway>, Runtime, Doors), StartError> {
+/// A running node's parts.
+type Opened = (Claim, Arc<Gateway>, Runtime, Doors);
+
+/// Opens the node. Where the end of its log is missing it comes back as a new member, if there are others to take it
+/// back.
+async fn open_or_heal(env: &Env, config: &Config, seams: Seams) -> Result<Opened, StartError> {
+    match open(env, config, seams.clone()).await {
+        Err(StartError::Consensus(error @ quorate_consensus::StartError::LogCut { .. }))
+            if config.members.len() > 1 =>
+        {
+            tracing::error!(%error, "the log is damaged: this node comes back as a new member");
+            // Waits for the end of the log's workers.
+            let (claim, env) = Claim::take(env, &config.data_dir).await?;
+            quorate_consensus::put_log_aside(&env, &config.data_dir.join(LOG_DIR))?;
+            drop((claim, env));
+        }
+        opened => return opened,
+    }
+    open(env, config, seams).await
+}
+
+async fn open(env: &Env, config: &Config, seams: Seams) -> Result<Opened, StartError> {
     let (claim, env) = Claim::take(env, &config.data_dir).await?;
     let secret = config.secret.resolve(&env, &config.data_dir)?;
     let desk = Desk::default();
-    let (open_store, opened) = store_opener(&env, &config, seams.clone());
+    let (open_store, opened) = store_opener(&env, config, seams.clone());
     let log = config.data_dir.join(LOG_DIR);
     let service = Arc::new(desk.clone());
     let consensus =
@@ -201,7 +221,7 @@ async fn open(env: &Env, config: Config, seams: Seams) -> Result<(Claim, Arc<Gat
 
 /// What opens the store once the cluster is known, and where it is then.
 fn store_opener(env: &Env, config: &Config, seams: Seams) -> (OpenStore, Arc<OnceLock<SqlStore>>) {
-    let (env, dir, sql) = (env.clone(), config.data_dir.join(DATABASE_DIR), config.sql);
+    let (env, dir, sql) = (env.clone(), config.data_dir.clone(), config.sql);
     let opened = Arc::new(OnceLock::new());
     let here = Arc::clone(&opened);
     let open = move |identity: quorate_consensus::StoreIdentity| {

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::Waker;
 use std::time::Duration;
 
-use quorate_env::disk::DirLock;
+use quorate_env::disk::{DirLock, make_dir};
 use quorate_env::worker::{Ended, Signal, Step, Worker};
 use quorate_env::{AbortHandle, BoxTask, Env, Host, Instant, sleep};
 
@@ -60,7 +60,7 @@ impl Claim {
     /// Claims a directory, made if there is none, and gives the world in which all that touches it must run.
     pub(super) async fn take(env: &Env, dir: &Path) -> Result<(Self, Env), StartError> {
         let disk = |error| StartError::Disk { path: dir.display().to_string(), error };
-        env.disk().create_dir_all(dir).map_err(disk)?;
+        make_dir(&**env.disk(), dir).map_err(disk)?;
         let deadline = Instant::now() + CLAIM_WAIT;
         let lock = loop {
             match env.disk().lock_dir(dir) {
