@@ -35,6 +35,7 @@ pub mod classify;
 pub mod determinism;
 pub mod logical_hash;
 pub mod outcome_hash;
+pub mod plain;
 pub mod schema_check;
 pub mod session;
 

@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -11,6 +11,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 const QUORATE: &str = env!("CARGO_BIN_EXE_quorate");
+/// A script that becomes `quorate dev`.
+const START: &str = "trap '' INT; exec \"$0\" dev --until-stdin-closes --data-dir \"$@\"";
 /// How long any state may take to come.
 const DEADLINE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
@@ -29,9 +31,26 @@ impl Dev {
 
     /// The same in a directory that may hold a cluster already.
     pub fn start_in(dir: TempDir, options: &[&str]) -> Self {
+        Self::start_as(dir, Command::new("sh").args(["-c", START, QUORATE]), options)
+    }
+
+    /// Three nodes, each with a file system of its own of `mib` MiB; `None` where nobody may mount one.
+    pub fn start_on_small_disks(mib: u64) -> Option<Self> {
+        let namespace = ["--user", "--map-root-user", "--mount"];
+        if !Command::new("unshare").args(namespace).arg("true").status().is_ok_and(|status| status.success()) {
+            return None;
+        }
+        let mount = format!(
+            "for id in 1 2 3; do mkdir \"$1/node-$id\"; mount -t tmpfs -o size={mib}m none \"$1/node-$id\"; done; {START}"
+        );
+        let dir = tempfile::tempdir().unwrap();
+        let command = ["sh", "-ec", mount.as_str(), QUORATE];
+        Some(Self::start_as(dir, Command::new("unshare").args(namespace).args(command), &[]))
+    }
+
+    fn start_as(dir: TempDir, command: &mut Command, options: &[&str]) -> Self {
         let log = std::fs::File::create(dir.path().join("dev.log")).unwrap();
-        let process = Command::new("sh")
-            .args(["-c", "trap '' INT; exec \"$0\" dev --until-stdin-closes --data-dir \"$@\"", QUORATE])
+        let process = command
             .arg(dir.path())
             .args(options)
             // It ends with the test, however that ends: its standard input is the test's pipe.
@@ -52,6 +71,39 @@ impl Dev {
     /// What it printed so far.
     pub fn said(&self) -> String {
         std::fs::read_to_string(self.dir.path().join("dev.log")).unwrap_or_default()
+    }
+
+    /// What a node printed so far.
+    pub fn node_said(&self, id: u64) -> String {
+        std::fs::read_to_string(self.dir.path().join(format!("node-{id}.log"))).unwrap_or_default()
+    }
+
+    /// A node's directory, as its process sees it.
+    pub fn node_dir(&self, id: u64) -> PathBuf {
+        let seen = self.dir.path().strip_prefix("/").unwrap();
+        Path::new("/proc").join(self.pid(id).to_string()).join("root").join(seen).join(format!("node-{id}"))
+    }
+
+    /// Stops the cluster, adds lines to the configuration of all nodes, and starts it again.
+    pub fn configured(self, lines: &str) -> Self {
+        let ids: Vec<u64> = self.ids();
+        let (_, dir) = self.end(Signal::INT);
+        for id in ids {
+            let path = dir.path().join(format!("node-{id}.toml"));
+            let config = std::fs::read_to_string(&path).unwrap();
+            std::fs::write(&path, format!("{config}\n{lines}\n")).unwrap();
+        }
+        Self::start_in(dir, &[])
+    }
+
+    pub fn ids(&self) -> Vec<u64> {
+        self.nodes().iter().map(|node| node["id"].as_u64().unwrap()).collect()
+    }
+
+    /// What `quorate status` says of a member, once the cluster answers.
+    pub fn member(&self, id: u64) -> Value {
+        let status = self.status();
+        status["members"].as_array().unwrap().iter().find(|member| member["id"] == id).cloned().unwrap_or_default()
     }
 
     /// The nodes of `cluster.json`.

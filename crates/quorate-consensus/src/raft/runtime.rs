@@ -35,13 +35,18 @@ pub(crate) enum RaftSleep {
 }
 
 impl RaftSleep {
-    fn until(deadline: quorate_env::Instant) -> Self {
-        let left = deadline.saturating_duration_since(quorate_env::Instant::now());
-        if left < SHORTEST_SLEEP {
+    /// May end too early: only for who does not look at the clock.
+    fn for_time(time: Duration) -> Self {
+        if time < SHORTEST_SLEEP {
             Self::Turn { taken: false }
         } else {
-            Self::Timer(Box::pin(quorate_env::sleep_until(deadline)))
+            Self::Timer(Box::pin(quorate_env::sleep(time)))
         }
+    }
+
+    /// Never ends too early: openraft's tick asks again for an instant that has not come, and would spin until then.
+    fn until(deadline: quorate_env::Instant) -> Self {
+        Self::Timer(Box::pin(quorate_env::sleep_until(deadline)))
     }
 }
 
@@ -133,7 +138,7 @@ impl AsyncRuntime for RaftRuntime {
     }
 
     fn sleep(duration: Duration) -> RaftSleep {
-        RaftSleep::until(quorate_env::Instant::now() + duration)
+        RaftSleep::for_time(duration)
     }
 
     fn sleep_until(deadline: RaftInstant) -> RaftSleep {

@@ -19,7 +19,6 @@ mod dedup;
 mod equal;
 mod faults;
 mod poison;
-mod reference;
 mod schema;
 
 pub(super) const SECOND: u64 = 1_000_000_000;

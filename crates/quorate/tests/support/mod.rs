@@ -15,7 +15,8 @@ use std::future::Future;
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-use quorate::{Config, Node, RemoteConfig, RemoteSql, SecretSource, Sql};
+use quorate::{Config, Node, RemoteConfig, RemoteSql, Seams, SecretSource, Sql};
+use quorate_env::Env;
 use tempfile::TempDir;
 
 pub const SECRET: &str = "a secret for tests only";
@@ -69,15 +70,24 @@ pub struct Cluster {
     dir: TempDir,
     members: BTreeMap<String, String>,
     nodes: BTreeMap<String, Node>,
+    world: World,
 }
+
+/// The world of a node, and what of its configuration is different from the others'.
+pub type World = Box<dyn Fn(&str, &mut Config) -> (Env, Seams)>;
 
 impl Cluster {
     /// Founds a cluster of three.
     pub async fn start() -> Self {
+        Self::start_in(Box::new(|_, _| (Env::real(), Seams::default()))).await
+    }
+
+    /// The same where the nodes see the world differently.
+    pub async fn start_in(world: World) -> Self {
         let listeners = ["a", "b", "c"].map(|name| (name.to_owned(), TcpListener::bind("127.0.0.1:0").unwrap()));
         let members = listeners.iter().map(|(name, l)| (name.clone(), l.local_addr().unwrap().to_string())).collect();
         drop(listeners);
-        let mut cluster = Self { dir: TempDir::new().unwrap(), members, nodes: BTreeMap::new() };
+        let mut cluster = Self { dir: TempDir::new().unwrap(), members, nodes: BTreeMap::new(), world };
         cluster.start_all().await;
         cluster
     }
@@ -91,11 +101,17 @@ impl Cluster {
     /// Starts those that do not run.
     pub async fn start_all(&mut self) {
         let absent: Vec<String> = self.members.keys().filter(|name| !self.nodes.contains_key(*name)).cloned().collect();
-        let starts = absent.iter().map(|name| Node::start(self.config(name)));
+        let starts = absent.iter().map(|name| self.start_node(name));
         let started = futures_util::future::join_all(starts).await;
         for (name, node) in absent.into_iter().zip(started) {
-            self.nodes.insert(name, node.unwrap());
+            self.nodes.insert(name, node);
         }
+    }
+
+    async fn start_node(&self, name: &str) -> Node {
+        let mut config = self.config(name);
+        let (env, seams) = (self.world)(name, &mut config);
+        Node::start_with(env, config, seams).await.unwrap()
     }
 
     pub fn nodes(&self) -> impl Iterator<Item = &Node> {
@@ -138,7 +154,12 @@ impl Cluster {
     }
 
     pub async fn restart(&mut self, name: &str) {
-        let node = Node::start(self.config(name)).await.unwrap();
+        let node = self.start_node(name).await;
         self.nodes.insert(name.to_owned(), node);
+    }
+
+    /// Takes away the directory of a node that does not run.
+    pub fn wipe(&self, name: &str) {
+        std::fs::remove_dir_all(self.config(name).data_dir).unwrap();
     }
 }

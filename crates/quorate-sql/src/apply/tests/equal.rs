@@ -3,8 +3,8 @@
 
 use proptest::prelude::*;
 
-use super::reference::{Plain, seen};
 use super::*;
+use crate::plain::{Plain, seen};
 
 const SETUP: &[&str] = &[
     "CREATE TABLE t (id INTEGER PRIMARY KEY, a UNIQUE, at DEFAULT CURRENT_TIMESTAMP, r DEFAULT (random()),
@@ -108,11 +108,6 @@ fn entries(program: &[Vec<Statement>], origin: impl Fn(usize) -> Option<Origin>)
     (first..).zip(program.iter().enumerate().map(proposal)).map(|(index, proposal)| entry(index, &proposal)).collect()
 }
 
-fn stamp_of(entry: &Entry) -> Stamp {
-    let Payload::Proposal(stamp, _) = &entry.payload else { panic!("{entry:?}") };
-    *stamp
-}
-
 /// Writes what a connection says that a plan would say.
 fn database_hashes(conn: &rusqlite::Connection) -> Vec<(String, u128)> {
     let mut hashes = logical_hash::by_table(conn).unwrap();
@@ -134,16 +129,20 @@ proptest! {
     #[test]
     fn batches_do_as_plain_sqlite_does(program in a_program(), split in a_split()) {
         let mut node = Node::with(SETUP);
-        let plain = Plain::new();
-        let setup = |sql: &&str| plain.run(Stamp { now: START, seed: 0 }, &[statement(sql, vec![])]);
-        prop_assert!(SETUP.iter().map(setup).all(|seen| seen.is_ok()));
+        let dir = tempfile::tempdir().unwrap();
+        let plain = Plain::at(dir.path().join("db"));
+        for sql in SETUP {
+            prop_assert!(plain.connect().unwrap().execute_batch(sql).is_ok());
+        }
         let entries = entries(&program, |_| None);
         let outcomes = apply_split(&mut node, &entries, &split);
-        for ((entry, statements), outcome) in entries.iter().zip(&program).zip(&outcomes) {
-            let expected = plain.run(stamp_of(entry), statements);
-            prop_assert_eq!(seen(outcome), expected, "{:?}: {:?}", statements, outcome);
+        for (entry, outcome) in entries.iter().zip(&outcomes) {
+            let Payload::Proposal(stamp, bytes) = &entry.payload else { panic!("{entry:?}") };
+            let proposal = quorate_model::codec::decode_proposal(bytes).unwrap();
+            let expected = plain.run(*stamp, &proposal).unwrap();
+            prop_assert_eq!(seen(outcome), expected, "{:?}: {:?}", proposal, outcome);
         }
-        prop_assert_eq!(database_hashes(node.conn()), database_hashes(&plain.connect()));
+        prop_assert_eq!(database_hashes(node.conn()), database_hashes(&plain.connect().unwrap()));
     }
 
     #[test]

@@ -1,0 +1,198 @@
+//! What must not shake a cluster of real processes: full disks, damaged logs, noise on its ports, strangers.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    clippy::print_stderr,
+    reason = "tests run real processes and stop at the first surprise"
+)]
+
+mod support;
+
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{Shutdown, TcpStream};
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use quorate_env::Rng;
+use rustix::process::Signal;
+use support::{Dev, is_alive, quorate, succeeded, wait_until};
+
+/// A row that is larger than what a page of a full disk has left.
+const INSERT: &str = "INSERT INTO kept VALUES (zeroblob(100000))";
+const COUNT: &str = "SELECT count(*) FROM kept";
+
+#[test]
+fn a_full_disk_of_each_node_in_turn_loses_nothing_and_heals() {
+    let Some(dev) = Dev::start_on_small_disks(224) else {
+        eprintln!("not run: this machine gives nobody a mount namespace");
+        return;
+    };
+    succeeded(&dev.sql(&[], "CREATE TABLE kept (value BLOB)"));
+    let mut rows = 0;
+    let mut write = |many: usize| {
+        for _ in 0..many {
+            succeeded(&dev.sql(&[], INSERT));
+            rows += 1;
+        }
+        rows.to_string()
+    };
+    let leader = dev.leader();
+    let followers_first = dev.ids().into_iter().filter(|id| *id != leader).chain([leader]);
+    for id in followers_first {
+        write(1);
+        let ballast = dev.node_dir(id).join("ballast");
+        fill_disk(&ballast);
+        write(10);
+        wait_until("the node's word that its disk is full", || dev.node_said(id).contains("no space left"));
+        wait_until("a leader with a disk", || dev.status()["leader"].as_u64().is_some_and(|leader| leader != id));
+        let expected = write(2);
+
+        std::fs::remove_file(&ballast).unwrap();
+        wait_until("the node to catch up", || dev.value(Some(id), COUNT) == expected);
+        assert!(is_alive(dev.pid(id)));
+    }
+    let expected = write(1);
+    for id in dev.ids() {
+        wait_until("all rows on every node", || dev.value(Some(id), COUNT) == expected);
+        assert!(!dev.node_said(id).contains("panicked"), "{}", dev.node_said(id));
+    }
+}
+
+/// Writes zeros until no byte more is to be had.
+fn fill_disk(ballast: &Path) {
+    let mut file = File::create(ballast).unwrap();
+    for len in [1 << 20, 4096, 1] {
+        let zeros = vec![0; len];
+        let error = std::iter::repeat_with(|| file.write_all(&zeros)).find_map(Result::err).unwrap();
+        assert_eq!(error.kind(), ErrorKind::StorageFull);
+    }
+}
+
+#[test]
+fn a_node_with_a_damaged_log_never_votes_as_its_old_self_and_heals() {
+    let dev = Dev::start(3).configured("[timing]\nsilence = \"2 s\"");
+    succeeded(&dev.sql(&[], "CREATE TABLE kept (value BLOB)"));
+    for damage in [flip_a_bit, cut_the_tail] {
+        for _ in 0..20 {
+            succeeded(&dev.sql(&[], INSERT));
+        }
+        let leader = dev.leader();
+        let victim = dev.ids().into_iter().find(|id| *id != leader).unwrap();
+        let expected = dev.value(Some(leader), COUNT);
+        wait_until("the victim to catch up", || dev.value(Some(victim), COUNT) == expected);
+        let before = dev.member(victim)["raft_id"].clone();
+        let said = dev.node_said(victim).len();
+        dev.kill(victim);
+        wait_until("its end", || !is_alive(dev.pid(victim)));
+        damage(&dev.dir.path().join(format!("node-{victim}/log")));
+
+        succeeded(&dev.restart(victim));
+        wait_until("the return as a new member", || {
+            let member = dev.member(victim);
+            member["voter"] == true && member["reachable"] == true && member["raft_id"] != before
+        });
+        let told = dev.node_said(victim)[said..].to_owned();
+        assert!(told.contains("the log is damaged: this node comes back as a new member"), "{told}");
+        wait_until("its rows", || dev.value(Some(victim), COUNT) == expected);
+    }
+    assert_eq!(dev.value(None, COUNT), "40");
+}
+
+fn flip_a_bit(log: &Path) {
+    let (path, bytes, used) = newest_segment(log);
+    // Not in the padding, which nobody reads.
+    let at = (used / 2..used).find(|at| bytes[*at] != 0).unwrap();
+    let file = OpenOptions::new().write(true).open(path).unwrap();
+    file.write_all_at(&[bytes[at] ^ 4], at as u64).unwrap();
+}
+
+fn cut_the_tail(log: &Path) {
+    let (path, _, used) = newest_segment(log);
+    OpenOptions::new().write(true).open(path).unwrap().set_len((used / 2) as u64).unwrap();
+}
+
+/// The last segment in use, its bytes, and how many of them are not the zeros it was made of.
+fn newest_segment(log: &Path) -> (PathBuf, Vec<u8>, usize) {
+    let files = std::fs::read_dir(log).unwrap().map(|item| item.unwrap().path());
+    let segments = files.filter(|path| path.extension().is_some_and(|extension| extension == "wal"));
+    let path = segments.max().unwrap();
+    let bytes = std::fs::read(&path).unwrap();
+    let used = bytes.iter().rposition(|byte| *byte != 0).unwrap() + 1;
+    (path, bytes, used)
+}
+
+#[test]
+fn random_bytes_on_every_port_disturb_nobody() {
+    /// Connections to each node.
+    const CONNECTIONS: usize = 60;
+    /// A node must have hung up by then.
+    const PATIENCE: Duration = Duration::from_secs(30);
+    let rng = Rng::from_seed(7);
+    let dev = Dev::start(3);
+    succeeded(&dev.sql(&[], "CREATE TABLE kept (value INTEGER)"));
+    let pids: Vec<i32> = dev.ids().into_iter().map(|id| dev.pid(id)).collect();
+    let mut open = Vec::new();
+    for id in dev.ids() {
+        for _ in 0..CONNECTIONS {
+            let mut noise = vec![0; usize::try_from(1 + rng.below(20_000)).unwrap()];
+            rng.fill(&mut noise);
+            let mut stream = TcpStream::connect(dev.addr(id)).unwrap();
+            // The node may hang up before it has read all of it.
+            let _ = stream.write_all(&noise);
+            if rng.chance(0.5) {
+                let _ = stream.shutdown(Shutdown::Write);
+            }
+            open.push(stream);
+        }
+    }
+    succeeded(&dev.sql(&[], "INSERT INTO kept VALUES (1)"));
+    for mut stream in open {
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        match stream.read_to_end(&mut Vec::new()) {
+            Ok(_) => {}
+            Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset),
+        }
+    }
+    for (id, pid) in dev.ids().into_iter().zip(pids) {
+        assert!(is_alive(pid));
+        assert_eq!(dev.value(Some(id), "SELECT sum(value) FROM kept"), "1");
+        assert!(!dev.node_said(id).contains("panicked"), "{}", dev.node_said(id));
+    }
+}
+
+#[test]
+fn a_node_of_another_cluster_is_kept_out() {
+    let other = Dev::start(3);
+    succeeded(&other.sql(&[], "CREATE TABLE theirs (value INTEGER)"));
+    let (_, other) = other.end(Signal::INT);
+    let dev = Dev::start(3);
+    succeeded(&dev.sql(&[], "CREATE TABLE kept (value INTEGER)"));
+    let leader = dev.leader();
+    let id = dev.ids().into_iter().find(|id| *id != leader).unwrap();
+    dev.kill(id);
+    wait_until("its end", || !is_alive(dev.pid(id)));
+
+    // Under the name, the address and with the secret of the killed node, but with the other cluster's data.
+    let home = dev.dir.path().join(format!("node-{id}"));
+    let aside = dev.dir.path().join("aside");
+    std::fs::rename(&home, &aside).unwrap();
+    std::fs::rename(other.path().join(format!("node-{id}")), &home).unwrap();
+    succeeded(&dev.restart(id));
+    succeeded(&dev.sql(&[], "INSERT INTO kept VALUES (1)"));
+    let words = "it belongs to cluster";
+    wait_until("its word that it is a stranger", || dev.node_said(id).contains(words));
+
+    dev.kill(id);
+    wait_until("its end", || !is_alive(dev.pid(id)));
+    std::fs::remove_dir_all(&home).unwrap();
+    std::fs::rename(&aside, &home).unwrap();
+    succeeded(&dev.restart(id));
+    wait_until("its rows", || dev.value(Some(id), "SELECT sum(value) FROM kept") == "1");
+    let status = quorate(&["status", "--data-dir", dev.path()]);
+    assert!(succeeded(&status).contains("leads"));
+}

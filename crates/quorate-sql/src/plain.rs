@@ -1,0 +1,119 @@
+//! What plain SQLite does with an entry: the measure of apply, for tests and simulations.
+//!
+//! Invariant: each entry has a connection of its own and one transaction, and shares with apply only what an entry
+//! carries: the clock that the stamp sets and the numbers that the seed gives.
+
+use std::path::PathBuf;
+
+use quorate_model::{Command, CommandResult, Outcome, Proposal, Row, Stamp, Statement, Value};
+use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::{Connection, OpenFlags, params_from_iter};
+
+use crate::OpenError;
+use crate::determinism::Determinism;
+use crate::ffi::control;
+use crate::vfs::{self, clock};
+
+/// A database file that plain SQLite works on.
+#[derive(Debug)]
+pub struct Plain {
+    path: PathBuf,
+}
+
+/// What one statement did: the changes, the last rowid, the rows.
+pub type Step = (u64, i64, Vec<Row>);
+
+/// What an entry did: the steps of its statements, or SQLite's primary error code.
+pub type Seen = Result<Vec<Step>, i32>;
+
+impl Plain {
+    /// The database at this path, which is made when needed.
+    pub fn at(path: PathBuf) -> Self {
+        Self { path }
+    }
+
+    /// A connection to it, as apply's is but for the entry.
+    pub fn connect(&self) -> Result<Connection, OpenError> {
+        let vfs = vfs::over(None)?;
+        let opened = Connection::open_with_flags_and_vfs(&self.path, OpenFlags::default(), vfs.as_str());
+        let conn = opened.map_err(OpenError::sqlite(&self.path))?;
+        let set = conn.execute_batch("PRAGMA foreign_keys = ON; PRAGMA synchronous = OFF");
+        set.map_err(OpenError::sqlite(&self.path))?;
+        control::disable_stat4(&conn);
+        Ok(conn)
+    }
+
+    /// Runs an entry. Commands that are no statements are left out.
+    pub fn run(&self, stamp: Stamp, proposal: &Proposal) -> Result<Seen, OpenError> {
+        let mut conn = self.connect()?;
+        let determinism = Determinism::install(&conn).map_err(OpenError::sqlite(&self.path))?;
+        determinism.begin(&conn, stamp.seed, proposal.budget);
+        clock::set(Some(stamp.now));
+        let done = transaction(&mut conn, proposal);
+        clock::set(None);
+        Ok(done.map_err(|error| {
+            error.sqlite_error().map_or(rusqlite::ffi::SQLITE_ERROR, |code| code.extended_code & 0xff)
+        }))
+    }
+}
+
+fn transaction(conn: &mut Connection, proposal: &Proposal) -> rusqlite::Result<Vec<Step>> {
+    // Ended by hand: a statement may have rolled it back already.
+    conn.execute_batch("BEGIN")?;
+    let statements = proposal.commands.iter().filter_map(|command| match command {
+        Command::Statement(statement) => Some(statement),
+        _ => None,
+    });
+    let done: rusqlite::Result<Vec<Step>> = statements.map(|statement| step(conn, statement)).collect();
+    let done = done.and_then(|steps| conn.execute_batch("COMMIT").map(|()| steps));
+    if !conn.is_autocommit() {
+        conn.execute_batch("ROLLBACK")?;
+    }
+    done
+}
+
+fn step(conn: &Connection, statement: &Statement) -> rusqlite::Result<Step> {
+    let mut prepared = conn.prepare(&statement.sql)?;
+    let columns = prepared.column_count();
+    let params = statement.params.iter().map(|value| ToSqlOutput::Borrowed(borrowed(value)));
+    let mut rows = prepared.query(params_from_iter(params))?;
+    let mut seen = Vec::new();
+    while let Some(row) = rows.next()? {
+        seen.push((0..columns).map(|column| row.get_ref(column).map(owned)).collect::<Result<_, _>>()?);
+    }
+    let is = |verbs: &[&str]| verbs.iter().any(|verb| statement.sql.starts_with(verb));
+    let writes = is(&["INSERT", "REPLACE", "UPDATE", "DELETE"]);
+    let changes = if writes { conn.changes() } else { 0 };
+    let inserts = is(&["INSERT", "REPLACE"]);
+    Ok((changes, if changes > 0 && inserts { conn.last_insert_rowid() } else { 0 }, seen))
+}
+
+fn borrowed(value: &Value) -> ValueRef<'_> {
+    match value {
+        Value::Null => ValueRef::Null,
+        Value::Integer(value) => ValueRef::Integer(*value),
+        Value::Real(value) => ValueRef::Real(*value),
+        Value::Text(text) => ValueRef::Text(text.as_bytes()),
+        Value::Blob(bytes) => ValueRef::Blob(bytes),
+    }
+}
+
+fn owned(value: ValueRef<'_>) -> Value {
+    match value {
+        ValueRef::Null => Value::Null,
+        ValueRef::Integer(value) => value.into(),
+        ValueRef::Real(value) => value.into(),
+        ValueRef::Text(text) => String::from_utf8_lossy(text).as_ref().into(),
+        ValueRef::Blob(bytes) => bytes.into(),
+    }
+}
+
+/// An outcome of apply in the same form. Results of commands that are no statements are left out.
+pub fn seen(outcome: &Outcome) -> Seen {
+    let reply = outcome.as_ref().map_err(|failure| failure.sqlite_code & 0xff)?;
+    let step = |result: &CommandResult| match result {
+        CommandResult::Statement(result) => Some((result.changes, result.last_insert_rowid, result.rows.clone())),
+        _ => None,
+    };
+    Ok(reply.results.iter().filter_map(step).collect())
+}

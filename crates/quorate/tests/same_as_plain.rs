@@ -1,0 +1,244 @@
+//! Three nodes whose clocks are hours apart, one of them re-seeded half-way, do what plain SQLite does with the same
+//! stamps and seeds and one transaction for each entry.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "tests stop at the first surprise"
+)]
+
+mod support;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use quorate::{Config, Error, Seams, Sql, Timing};
+use quorate_env::{Env, Parts, Rng, WallClock};
+use quorate_model::codec::decode_proposal;
+use quorate_model::{Applied, ApplyDone, Entry, ImageSink, ImageSource, Outcome, Payload, Stamp, Store, StoreFault};
+use quorate_sql::plain::{Plain, seen};
+use quorate_sql::{SqlStore, connection, logical_hash};
+use rusqlite::Connection;
+use support::{Cluster, run, until};
+
+const SETUP: &[&str] = &[
+    "CREATE TABLE t (id INTEGER PRIMARY KEY, a UNIQUE, at DEFAULT CURRENT_TIMESTAMP, r DEFAULT (random()),
+        b DEFAULT (randomblob(8)))",
+    "CREATE TABLE log (what, at, r)",
+    "CREATE TRIGGER t_insert AFTER INSERT ON t BEGIN
+        INSERT INTO log VALUES (NEW.a, datetime('now'), random()); END",
+    "CREATE TABLE parent (id INTEGER PRIMARY KEY)",
+    "CREATE TABLE child (p REFERENCES parent (id) DEFERRABLE INITIALLY DEFERRED)",
+    "CREATE TABLE once (a UNIQUE ON CONFLICT ROLLBACK)",
+    "CREATE VIRTUAL TABLE f USING fts5(body)",
+];
+
+/// Statements with one parameter, a small number; some fail now and then.
+const STATEMENTS: &[&str] = &[
+    "INSERT INTO t (a) VALUES (?1) RETURNING id, at, r, hex(b)",
+    "UPDATE t SET at = CURRENT_TIMESTAMP, r = random() WHERE a > ?1 RETURNING at, r",
+    "DELETE FROM t WHERE a = ?1",
+    "INSERT INTO log VALUES (?1, strftime('%Y-%m-%d %H:%M:%f', 'now'), hex(randomblob(8)))",
+    "INSERT INTO parent VALUES (?1)",
+    "DELETE FROM parent WHERE id = ?1",
+    "INSERT INTO child VALUES (?1)",
+    "DELETE FROM child WHERE p = ?1",
+    "INSERT INTO once VALUES (?1)",
+    "DELETE FROM once WHERE a = ?1",
+    "INSERT INTO f SELECT 'word' || ?1 || ' and ' || hex(randomblob(20))",
+    "DELETE FROM f WHERE rowid = ?1",
+];
+
+/// Batches that each writer writes before and after the loss of a node.
+const BATCHES: usize = 150;
+
+#[test]
+fn clocks_and_lost_directories_change_nothing() {
+    run(async {
+        let records = Records::default();
+        let mut cluster = Cluster::start_in(Box::new(world(&records))).await;
+        for sql in SETUP {
+            cluster.sql("a").execute(*sql, ()).await.unwrap();
+        }
+        write(&cluster, &["a", "b", "c"]).await;
+
+        cluster.stop("c").await;
+        cluster.wipe("c");
+        write(&cluster, &["a", "b"]).await;
+        cluster.restart("c").await;
+        write(&cluster, &["a", "b", "c"]).await;
+
+        until("the same index on all nodes", || {
+            let indexes: BTreeSet<u64> = cluster.nodes().map(|node| node.status().applied.index).collect();
+            indexes.len() == 1
+        })
+        .await;
+        cluster.stop_all().await;
+        compare(&records);
+    });
+}
+
+/// Each node's record of its lives, by the node's name.
+type Records = Arc<Mutex<Vec<(String, Arc<Record>)>>>;
+
+/// What one life of a node applied, and where it keeps its state.
+struct Record {
+    store: SqlStore,
+    applied: Mutex<BTreeMap<u64, (Payload, Outcome)>>,
+}
+
+fn world(records: &Records) -> impl Fn(&str, &mut Config) -> (Env, Seams) + use<> {
+    let records = Arc::clone(records);
+    move |name, config| {
+        let hours = match name {
+            "a" => -3,
+            "b" => 0,
+            _ => 5,
+        };
+        config.timing =
+            Timing { silence: Duration::from_secs(1), status: Duration::from_millis(100), ..Timing::default() };
+        // So little that the wiped node gets an image, not the log.
+        config.keep_log_bytes = 8 << 10;
+        let real = Env::real();
+        let env = Env::new(Parts {
+            clock: Arc::new(Wrong { hours }),
+            disk: Arc::clone(real.disk()),
+            net: Arc::clone(real.net()),
+            rng: real.rng().clone(),
+            host: Arc::clone(real.host()),
+        });
+        let (name, records) = (name.to_owned(), Arc::clone(&records));
+        let seams = Seams {
+            log_segment_bytes: Some(64 << 10),
+            tune: Some(Arc::new(move |options| {
+                options.checkpoint_bytes = 64 << 10;
+                options.batch_entries_max = 8;
+                options.shuffle_batches = Some(Rng::from_seed(1));
+            })),
+            watch: Some(Arc::new(move |store| {
+                let record = Arc::new(Record { store, applied: Mutex::default() });
+                records.lock().unwrap().push((name.clone(), Arc::clone(&record)));
+                Arc::new(Recorder(record))
+            })),
+        };
+        (env, seams)
+    }
+}
+
+/// A wall clock that is off.
+#[derive(Debug)]
+struct Wrong {
+    hours: i64,
+}
+
+impl WallClock for Wrong {
+    fn unix_nanos(&self) -> u64 {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        u64::try_from(now.as_nanos()).unwrap().saturating_add_signed(self.hours * 3600 * 1_000_000_000)
+    }
+}
+
+/// A store that writes down what passes.
+struct Recorder(Arc<Record>);
+
+impl Store for Recorder {
+    fn applied(&self) -> Applied {
+        self.0.store.applied()
+    }
+
+    fn apply(&self, entries: Vec<Entry>, done: ApplyDone) {
+        let (record, told) = (Arc::clone(&self.0), entries.clone());
+        let before = self.applied().index();
+        let done = Box::new(move |result: Result<Vec<Outcome>, StoreFault>| {
+            let outcomes = result.iter().flatten().cloned();
+            let applied = told.into_iter().zip(outcomes);
+            // What an image held already gives no outcome.
+            let new = applied.filter(|(entry, _)| entry.log_id.index > before);
+            let applied = new.map(|(entry, outcome)| (entry.log_id.index, (entry.payload, outcome)));
+            record.applied.lock().unwrap().extend(applied);
+            done(result);
+        });
+        self.0.store.apply(entries, done);
+    }
+
+    fn durable(&self) -> Applied {
+        self.0.store.durable()
+    }
+
+    fn fault(&self) -> Option<StoreFault> {
+        self.0.store.fault()
+    }
+
+    fn send_image(&self) -> Result<Box<dyn ImageSource>, StoreFault> {
+        self.0.store.send_image()
+    }
+
+    fn receive_image(&self) -> Result<Box<dyn ImageSink>, StoreFault> {
+        self.0.store.receive_image()
+    }
+}
+
+/// A writer on each of these nodes, all at the same time.
+async fn write(cluster: &Cluster, names: &[&str]) {
+    let writers = (1..).zip(names).map(|(seed, name)| write_some(cluster.sql(name), Rng::from_seed(seed)));
+    futures_util::future::join_all(writers).await;
+}
+
+async fn write_some(sql: Sql, rng: Rng) {
+    let below = |bound: usize| usize::try_from(rng.below(bound as u64)).unwrap();
+    for _ in 0..BATCHES {
+        let statement = |_| (STATEMENTS[below(STATEMENTS.len())], (i64::try_from(below(12)).unwrap(),));
+        let statements: Vec<_> = (0..1 + below(3)).map(statement).collect();
+        match sql.batch(statements).await {
+            Ok(_) | Err(Error::Failed(_)) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+fn compare(records: &Records) {
+    let records = std::mem::take(&mut *records.lock().unwrap());
+    let mut all: BTreeMap<u64, (Payload, Outcome)> = BTreeMap::new();
+    for (name, record) in &records {
+        for (index, applied) in record.applied.lock().unwrap().iter() {
+            let known = all.entry(*index).or_insert_with(|| applied.clone());
+            assert_eq!(known, applied, "entry {index} on node {name}");
+        }
+    }
+    let first = |record: &Record| record.applied.lock().unwrap().keys().next().copied();
+    let [_, _, _, (name, reborn)] = records.as_slice() else { panic!("{} lives", records.len()) };
+    assert_eq!(name, "c");
+    assert!(first(reborn) > Some(BATCHES as u64), "the log was sent, not an image: {:?}", first(reborn));
+
+    let dir = tempfile::tempdir().unwrap();
+    let plain = Plain::at(dir.path().join("db"));
+    let (mut now, mut requests, mut failed) = (0, BTreeSet::new(), 0);
+    for (index, (payload, outcome)) in &all {
+        let Payload::Proposal(stamp, bytes) = payload else { continue };
+        now = stamp.now.max(now);
+        let proposal = decode_proposal(bytes).unwrap();
+        let is_new = proposal.origin.is_none_or(|origin| requests.insert((origin.session, origin.sequence)));
+        if is_new {
+            let expected = plain.run(Stamp { now, ..*stamp }, &proposal).unwrap();
+            assert_eq!(seen(outcome), expected, "entry {index}: {proposal:?}");
+            failed += usize::from(expected.is_err());
+        }
+    }
+    // What is compared is worth it.
+    assert!(requests.len() > 7 * BATCHES && failed > BATCHES / 2, "{} requests, {failed} failed", requests.len());
+    let expected = tables(&plain.connect().unwrap());
+    for (name, record) in records.iter().filter(|(name, record)| name != "c" || Arc::ptr_eq(record, reborn)) {
+        let conn = connection::open_reader(&record.store.generation(), 1 << 20).unwrap();
+        assert_eq!(tables(&conn), expected, "the tables of {name}");
+    }
+}
+
+/// The hash of each table of users.
+fn tables(conn: &Connection) -> BTreeMap<String, u128> {
+    let all = logical_hash::by_table(conn).unwrap();
+    all.into_iter().filter(|(name, _)| !name.starts_with("_quorate_")).collect()
+}
