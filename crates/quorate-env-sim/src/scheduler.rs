@@ -2,9 +2,9 @@
 //!
 //! tokio runs tasks in the order in which they were woken, and that is not always a function of the seed: its `watch`
 //! channels wake their waiters in a random order, for one. So every task of a node that could go on is put off first.
-//! Once all that can are known, they go on in an order drawn from the seed, and some of them a round later. All are known
-//! when none came while everything else had its turn: a task that is aborted is dropped in its turn, and what it drops
-//! may wake others.
+//! Once all that can are known, they go on in an order drawn from the seed, and some of them a round later. All are
+//! known when none came while everything else had its turn: a task that is aborted is dropped in its turn, and what it
+//! drops may wake others.
 //!
 //! Invariant: which tasks go on, and in which order, follows from which were woken since the last round, not from the
 //! order in which they were.

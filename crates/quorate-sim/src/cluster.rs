@@ -233,7 +233,7 @@ impl Cluster {
             let Some(who) = self.with_life(name, |life| life.who.clone()) else { continue };
             let status = node.status();
             if node.is_leader() {
-                self.history.leads(&who, status.term);
+                self.history.leads(&who, status.term, status.node);
             }
             if let Some(reason) = status.stopped {
                 self.history.violation(format!("{who} has stopped: {reason}"));

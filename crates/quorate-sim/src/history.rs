@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use quorate_env_sim::Trace;
-use quorate_model::{Applied, Entry, ImageSink, ImageSource, LogId, Outcome, Payload, Store, StoreFault};
+use quorate_model::{Applied, Entry, ImageSink, ImageSource, LogId, NodeId, Outcome, Payload, Store, StoreFault};
 use quorate_sql::outcome_hash::OutcomeHash;
 use quorate_sql::store::SqlStore;
 use xxhash_rust::xxh3::xxh3_64;
@@ -29,7 +29,7 @@ struct Inner {
 struct Known {
     entries: BTreeMap<u64, EntryKnown>,
     states: BTreeMap<u64, (State, String)>,
-    leaders: BTreeMap<u64, String>,
+    leaders: BTreeMap<(u64, NodeId), String>,
     installs: u64,
     compared: u64,
     violations: Vec<String>,
@@ -94,11 +94,12 @@ impl History {
         self.known().entries.last_key_value().map_or(0, |(index, _)| *index)
     }
 
-    /// A node (`who`, with its life) leads in a term.
-    pub fn leads(&self, who: &str, term: u64) {
-        let before = self.known().leaders.entry(term).or_insert_with(|| who.to_owned()).clone();
+    /// A node (`who`, with its life) leads in a term. A leader is named by its term and its id: a node of a higher id
+    /// may take the same term over.
+    pub fn leads(&self, who: &str, term: u64, id: NodeId) {
+        let before = self.known().leaders.entry((term, id)).or_insert_with(|| who.to_owned()).clone();
         if before != who {
-            self.violation(format!("{before} and {who} both lead in term {term}"));
+            self.violation(format!("{before} and {who} both lead as {id} in term {term}"));
         }
     }
 

@@ -84,6 +84,18 @@ pub fn open_checkpointer(generation: &Arc<Generation>) -> Result<Attached, OpenE
     Ok(Attached { conn, generation: Arc::clone(generation) })
 }
 
+/// Opens a database of which no store knows, with nothing of a store's but what an outcome depends on: for
+/// [`plain`](crate::plain).
+pub(crate) fn open_plain(vfs: &str, path: &Path) -> Result<Connection, OpenError> {
+    let open = || {
+        let conn = Connection::open_with_flags_and_vfs(path, OpenFlags::default(), vfs)?;
+        conn.execute_batch("PRAGMA foreign_keys = ON; PRAGMA synchronous = OFF")?;
+        control::disable_stat4(&conn);
+        Ok(conn)
+    };
+    open().map_err(OpenError::sqlite(path))
+}
+
 /// Opens a database file that nobody writes, without its `-wal` and without locks: what an image holds. It must be
 /// closed before anybody writes the file.
 pub(crate) fn open_immutable(vfs: &str, path: &Path) -> Result<Connection, OpenError> {

@@ -7,11 +7,11 @@ use std::path::PathBuf;
 
 use quorate_model::{Command, CommandResult, Outcome, Proposal, Row, Stamp, Statement, Value};
 use rusqlite::types::{ToSqlOutput, ValueRef};
-use rusqlite::{Connection, OpenFlags, params_from_iter};
+use rusqlite::{Connection, params_from_iter};
 
 use crate::OpenError;
+use crate::connection;
 use crate::determinism::Determinism;
-use crate::ffi::control;
 use crate::vfs::{self, clock};
 
 /// A database file that plain SQLite works on.
@@ -34,13 +34,7 @@ impl Plain {
 
     /// A connection to it, as apply's is but for the entry.
     pub fn connect(&self) -> Result<Connection, OpenError> {
-        let vfs = vfs::over(None)?;
-        let opened = Connection::open_with_flags_and_vfs(&self.path, OpenFlags::default(), vfs.as_str());
-        let conn = opened.map_err(OpenError::sqlite(&self.path))?;
-        let set = conn.execute_batch("PRAGMA foreign_keys = ON; PRAGMA synchronous = OFF");
-        set.map_err(OpenError::sqlite(&self.path))?;
-        control::disable_stat4(&conn);
-        Ok(conn)
+        connection::open_plain(&vfs::over(None)?, &self.path)
     }
 
     /// Runs an entry. Commands that are no statements are left out.

@@ -40,9 +40,8 @@ impl Dev {
         if !Command::new("unshare").args(namespace).arg("true").status().is_ok_and(|status| status.success()) {
             return None;
         }
-        let mount = format!(
-            "for id in 1 2 3; do mkdir \"$1/node-$id\"; mount -t tmpfs -o size={mib}m none \"$1/node-$id\"; done; {START}"
-        );
+        let mount = format!("mkdir \"$1/node-$id\"; mount -t tmpfs -o size={mib}m none \"$1/node-$id\"");
+        let mount = format!("for id in 1 2 3; do {mount}; done; {START}");
         let dir = tempfile::tempdir().unwrap();
         let command = ["sh", "-ec", mount.as_str(), QUORATE];
         Some(Self::start_as(dir, Command::new("unshare").args(namespace).args(command), &[]))
