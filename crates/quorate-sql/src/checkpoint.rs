@@ -4,6 +4,9 @@
 //! short turn on the write connection, so that no write waits long. When nothing was applied for a while the `-wal` is
 //! emptied. Every checkpoint first syncs the whole `-wal`: what was applied before is then durable without the log.
 //!
+//! Both files are synced every few MiB: a disk does one thing after another, and a sync of much would stand in the way
+//! of every log on the same disk.
+//!
 //! Invariants:
 //! - Who runs a checkpoint, or relies on none being run, has the pass of the [`Gate`]; there is one.
 //! - Nobody waits for readers but for a bounded time, and nothing blocks new ones.
@@ -167,6 +170,10 @@ impl Checkpointer {
         self.beside = self.beside.take().filter(|conn| conn.generation().number() == generation.number());
         if self.is_due(&generation) {
             return self.space(&generation);
+        }
+        if generation.wal_unsynced_bytes() >= self.shared.options.sync_bytes() {
+            sync(&self.shared)?;
+            return Ok(Step::Again);
         }
         let shared = Arc::clone(&self.shared);
         if self.is_idle()

@@ -15,7 +15,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use quorate_env::disk::{Disk, File, OpenMode};
 
@@ -41,6 +41,8 @@ pub struct Generation {
     vfs: String,
     main: Arc<dyn File>,
     watched: Arc<Watched>,
+    /// Bytes of the `-wal` in use when it was last synced.
+    wal_synced: AtomicU64,
     /// Whether the name of the `-wal` is known to survive power loss.
     wal_name_durable: AtomicBool,
     obsolete: AtomicBool,
@@ -59,6 +61,7 @@ impl Generation {
             vfs,
             main,
             watched,
+            wal_synced: AtomicU64::new(0),
             wal_name_durable: AtomicBool::new(false),
             obsolete: AtomicBool::new(false),
         };
@@ -111,6 +114,7 @@ impl Generation {
 
     /// Makes what was written to the database file durable.
     pub(crate) fn sync_main(&self) -> io::Result<()> {
+        self.watched.syncs(Role::Main);
         self.main.sync_data()
     }
 
@@ -118,6 +122,7 @@ impl Generation {
     /// and may be opened at will.
     pub(crate) fn sync_wal(&self) -> io::Result<()> {
         let path = self.dir.join(format!("{DATABASE_FILE}-wal"));
+        let end = self.wal_bytes();
         match self.disk.open(&path, OpenMode::ReadWrite) {
             Ok(wal) => wal.sync_data()?,
             // Nothing was written yet: the main file, durable when it was made, holds everything.
@@ -128,7 +133,14 @@ impl Generation {
             self.disk.sync_dir(&self.dir)?;
             self.wal_name_durable.store(true, Ordering::Release);
         }
+        self.wal_synced.store(end, Ordering::Release);
         Ok(())
+    }
+
+    /// Bytes of the `-wal` that were written since it was last synced, as far as is known: its restart may hide some.
+    pub(crate) fn wal_unsynced_bytes(&self) -> u64 {
+        let (end, synced) = (self.wal_bytes(), self.wal_synced.load(Ordering::Acquire));
+        if end < synced { end } else { end - synced }
     }
 
     /// Marks of what is written to the database file from now on.

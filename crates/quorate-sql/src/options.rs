@@ -59,6 +59,11 @@ pub struct StoreOptions {
 }
 
 impl StoreOptions {
+    /// Bytes of the `-wal` after which it is synced.
+    pub(crate) fn sync_bytes(&self) -> u64 {
+        self.checkpoint_bytes / 8
+    }
+
     /// The defaults, for the data of `identity`.
     pub fn new(identity: StoreIdentity) -> Self {
         Self {

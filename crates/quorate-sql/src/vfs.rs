@@ -18,6 +18,7 @@ pub mod marks;
 pub(crate) mod watch;
 pub(crate) mod writes;
 
+pub(crate) use watch::UNSYNCED_MAX;
 pub use writes::{failed_writes, full_writes};
 
 /// What the layer over SQLite's default VFS is called.

@@ -5,6 +5,7 @@ use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
 use quorate::{RemoteConfig, RemoteSql, SecretSource};
+use quorate_env::Rng;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
 use tokio::process::{Child, Command};
@@ -171,17 +172,20 @@ impl Cluster {
         self.quorate(&["dev", "--restart", &id.to_string()]).await.map(drop)
     }
 
-    /// Fills a table until the database has about this size. The bytes are drawn on each node, from one seed.
+    /// Fills a table until the database has about this size. The bytes go through the log, which forgets most of them.
     pub async fn fill(&self, mib: u64) -> Result<()> {
-        /// What one statement adds.
-        const STEP_MIB: u64 = 4;
+        /// Bytes of a row: a page holds one.
+        const ROW_BYTES: usize = 4000;
         let remote = self.remote().await?;
         remote.execute("CREATE TABLE filler (data BLOB)", ()).await?;
-        let add = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
-                   INSERT INTO filler SELECT randomblob(4000) FROM n";
-        let rows = i64::try_from(STEP_MIB * MIB / 4096)?;
-        for _ in 0..mib.div_ceil(STEP_MIB) {
-            remote.execute(add, (rows,)).await?;
+        let rng = Rng::from_seed(1);
+        let row = || {
+            let mut bytes = vec![0; ROW_BYTES];
+            rng.fill(&mut bytes);
+            ("INSERT INTO filler VALUES (?)", (bytes,))
+        };
+        for _ in 0..mib {
+            remote.batch((0..MIB / 4096).map(|_| row())).await?;
         }
         self.settled().await?;
         Ok(())

@@ -186,7 +186,12 @@ unsafe extern "C" fn write(file: *mut ffi::sqlite3_file, bytes: *const c_void, l
     }
     // Marked after the write, failed or not, so that whoever clears a mark and then reads sees the new bytes.
     if let Some((watched, role)) = watched {
-        watched.wrote(role, u64::try_from(at).unwrap_or(0), u64::try_from(len).unwrap_or(0));
+        let len = u64::try_from(len).unwrap_or(0);
+        watched.wrote(role, u64::try_from(at).unwrap_or(0), len);
+        if code == ffi::SQLITE_OK && watched.wants_sync(role, len) {
+            // SAFETY: the file is still open.
+            return unsafe { sync(file, ffi::SQLITE_SYNC_NORMAL | ffi::SQLITE_SYNC_DATAONLY) };
+        }
     }
     code
 }
@@ -201,6 +206,10 @@ unsafe extern "C" fn truncate(file: *mut ffi::sqlite3_file, size: i64) -> c_int 
 }
 
 unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, flags: c_int) -> c_int {
+    // SAFETY: SQLite calls with an open file, and the reference does not outlive this call.
+    if let Some((watched, role)) = unsafe { watched(file) } {
+        watched.syncs(role);
+    }
     base!(file, xSync(flags), ffi::SQLITE_IOERR_FSYNC)
 }
 

@@ -17,6 +17,7 @@ use crate::error::OpenError;
 use crate::generation::Staged;
 use crate::store::core::Core;
 use crate::store::shared::{Shared, Slot};
+use crate::vfs::UNSYNCED_MAX;
 use crate::vfs::marks::BLOCK;
 
 /// Takes the pieces of an image.
@@ -26,6 +27,8 @@ pub(crate) struct Receiver {
     file: Arc<dyn File>,
     staged: Staged,
     hashes: Hashes,
+    /// Bytes written since the last sync.
+    unsynced: u64,
     begun: bool,
     end: Option<End>,
     _slot: Slot,
@@ -37,7 +40,7 @@ impl Receiver {
         let staged = shared.generations.stage().map_err(fault_of)?;
         let file = shared.env.disk().open(&staged.path(), OpenMode::ReadWrite).map_err(io_fault)?;
         let hashes = Hashes::default();
-        Ok(Self { shared: Arc::clone(shared), file, staged, hashes, begun: false, end: None, _slot: slot })
+        Ok(Self { shared: Arc::clone(shared), file, staged, hashes, unsynced: 0, begun: false, end: None, _slot: slot })
     }
 
     fn take(&mut self, piece: Piece) -> Result<(), StoreFault> {
@@ -74,6 +77,11 @@ impl Receiver {
             for (number, block) in (*first..).zip(bytes.chunks(usize::try_from(BLOCK).unwrap_or(usize::MAX))) {
                 self.hashes.set(number, block);
             }
+        }
+        self.unsynced = self.unsynced.saturating_add(runs.bytes.len() as u64);
+        if self.unsynced >= UNSYNCED_MAX {
+            self.file.sync_data().map_err(io_fault)?;
+            self.unsynced = 0;
         }
         Ok(())
     }

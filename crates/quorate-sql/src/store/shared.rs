@@ -132,7 +132,9 @@ impl Shared {
     /// Tells everybody where the store stands. To be called in the turn that brought it there.
     pub(crate) fn publish(&self, core: &Core) {
         self.applied.send_replace(core.applied().clone());
-        if core.generation().wal_bytes() >= self.options.checkpoint_bytes {
+        let generation = core.generation();
+        let is_long = generation.wal_bytes() >= self.options.checkpoint_bytes;
+        if is_long || generation.wal_unsynced_bytes() >= self.options.sync_bytes() {
             self.checkpointer.wake();
         }
     }

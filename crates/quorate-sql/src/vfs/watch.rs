@@ -12,6 +12,9 @@ use super::VfsError;
 use super::marks::Marks;
 use crate::ffi;
 
+/// Bytes that are written to a file at most before they are synced.
+pub(crate) const UNSYNCED_MAX: u64 = 4 << 20;
+
 /// Which file of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
@@ -26,6 +29,8 @@ pub(crate) enum Role {
 pub(crate) struct Watched {
     /// Bytes of the `-wal` in use.
     wal_end: AtomicU64,
+    /// Bytes written to the main file since it was last synced.
+    main_unsynced: AtomicU64,
     /// Who wants to know of writes to the main file.
     marks: Mutex<Vec<Weak<Marks>>>,
     /// Tests make writes fail.
@@ -82,6 +87,24 @@ impl Watched {
         match role {
             Role::Wal => self.wal_end.store(at.saturating_add(len), Ordering::Release),
             Role::Main => self.each_marks(|marks| marks.add(at, len)),
+        }
+    }
+
+    /// Told after a write: whether the file should be synced now, so that no later sync has much to write at once. A
+    /// disk does one thing after another, and what a checkpoint syncs stands in the way of every log on the same disk.
+    pub(crate) fn wants_sync(&self, role: Role, len: u64) -> bool {
+        if role == Role::Wal {
+            // Its syncs are not the writer's to wait for.
+            return false;
+        }
+        let before = self.main_unsynced.fetch_add(len, Ordering::AcqRel);
+        before.saturating_add(len) >= UNSYNCED_MAX
+    }
+
+    /// Told before a file is synced.
+    pub(crate) fn syncs(&self, role: Role) {
+        if role == Role::Main {
+            self.main_unsynced.store(0, Ordering::Release);
         }
     }
 
