@@ -27,13 +27,15 @@ pub async fn run(args: &ServeArgs) -> Result<()> {
     Ok(())
 }
 
-/// Events of our own at the level that is asked for, those of dependencies where they warn.
+/// Events of our own at the level that is asked for, those of dependencies where they warn. openraft warns of every
+/// heartbeat that a lost node does not answer.
 fn tell_on_standard_error() -> Result<()> {
     let level = match std::env::var(LEVEL_VARIABLE) {
         Ok(level) => level.parse().told(|| LEVEL_VARIABLE)?,
         Err(_) => LevelFilter::INFO,
     };
     let events = Targets::new().with_default(LevelFilter::WARN.min(level)).with_target("quorate", level);
+    let events = events.with_target("openraft", LevelFilter::ERROR.min(level));
     let lines = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(std::io::stderr);
     tracing_subscriber::registry().with(lines).with(events).try_init().told(|| "cannot log")
 }

@@ -26,6 +26,9 @@ use crate::link::{self, Reader, Sink};
 use crate::stream::{StreamReceiver, StreamSender};
 
 mod connection;
+mod refusals;
+
+use refusals::Refusals;
 
 /// What a server does with calls. Each future is a task of its own; it is dropped when its caller went away, when the
 /// call's deadline passed and when the connection broke: work that must not end half-way belongs into another task.
@@ -101,6 +104,7 @@ pub fn serve(env: &Env, listener: Arc<dyn Listener>, config: ServerConfig, handl
         unproven: Arc::new(Semaphore::new(config.unproven_max.min(Semaphore::MAX_PERMITS))),
         peers: Arc::new(Semaphore::new(config.peers_max.min(Semaphore::MAX_PERMITS))),
         clients: Arc::new(Semaphore::new(config.clients_max.min(Semaphore::MAX_PERMITS))),
+        refusals: Refusals::default(),
         config,
         handler,
     };
@@ -149,6 +153,7 @@ struct Door {
     unproven: Arc<Semaphore>,
     peers: Arc<Semaphore>,
     clients: Arc<Semaphore>,
+    refusals: Refusals,
 }
 
 impl fmt::Debug for Door {
@@ -201,7 +206,7 @@ impl Door {
                 connection::serve(&self.env, peer, &self.handler, reader, sink, order).await;
                 drop(place);
             }
-            Err(error) => tracing::info!(from, %error, "a connection was refused"),
+            Err(error) => self.refusals.tell(from, &error),
         }
     }
 

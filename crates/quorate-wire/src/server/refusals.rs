@@ -1,0 +1,49 @@
+//! Tells of connections that were refused, but not without end: a peer that may not come in tries again and again.
+//!
+//! Invariant: of each reason there is at most one line in [`TOLD_EVERY`], and none is left uncounted.
+
+use std::mem::{Discriminant, discriminant};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use quorate_env::Instant;
+
+use crate::error::HandshakeError;
+
+/// How often one reason is told.
+const TOLD_EVERY: Duration = Duration::from_secs(10);
+
+/// What was told, by reason: there are few of them.
+#[derive(Debug, Default)]
+pub(super) struct Refusals(Mutex<Vec<Told>>);
+
+#[derive(Debug)]
+struct Told {
+    reason: Discriminant<HandshakeError>,
+    at: Instant,
+    untold: u64,
+}
+
+impl Refusals {
+    /// A connection was refused.
+    pub(super) fn tell(&self, from: &str, error: &HandshakeError) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (reason, now) = (discriminant(error), Instant::now());
+        let untold = match all.iter_mut().find(|told| told.reason == reason) {
+            None => {
+                all.push(Told { reason, at: now, untold: 0 });
+                0
+            }
+            Some(told) if now.saturating_duration_since(told.at) < TOLD_EVERY => {
+                told.untold = told.untold.saturating_add(1);
+                return;
+            }
+            Some(told) => {
+                told.at = now;
+                std::mem::take(&mut told.untold)
+            }
+        };
+        drop(all);
+        tracing::info!(from, %error, as_many_before = untold, "a connection was refused");
+    }
+}
