@@ -6,7 +6,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::args::ServeArgs;
-use crate::error::{Result, Told as _};
+use crate::error::{Error, Result, Told as _};
 use crate::stop::Stop;
 
 /// The variable with the level of what is told: `error`, `warn`, `info`, `debug`, `trace` or `off`.
@@ -22,9 +22,12 @@ pub async fn run(args: &ServeArgs) -> Result<()> {
         started = Node::start(config) => started.told(|| "the node can't start")?,
         () = stop.asked() => return Ok(()),
     };
-    stop.asked().await;
+    let ended = tokio::select! {
+        ended = node.ended() => Err(Error::new(format!("the node has ended: {ended}"))),
+        () = stop.asked() => Ok(()),
+    };
     node.stop().await;
-    Ok(())
+    ended
 }
 
 /// Events of our own at the level that is asked for, those of dependencies where they warn. openraft warns of every

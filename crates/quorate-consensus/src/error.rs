@@ -39,8 +39,8 @@ pub enum StartError {
     /// The log ends before what the database holds: its end was lost, and with it what this node has promised.
     /// [`put_log_aside`](crate::put_log_aside) lets it come back as a new member, if there are others.
     #[error(
-        "the log ends at entry {log}, but the database holds entry {database}: the end of the log was lost; other \
-         members bring this node back, alone it needs a backup"
+        "the log is damaged: it ends at entry {log}, but the database holds entry {database}; other members bring this \
+         node back, alone it needs a backup"
     )]
     LogCut {
         /// The last entry of the log.

@@ -158,7 +158,7 @@ async fn open_home(env: &Env, config: &ConsensusConfig, dir: &Path) -> Result<Ho
         Err(OpenError::Corrupt { path: segment, offset, what }) => {
             tracing::error!(
                 segment = %segment.display(), offset, what,
-                "the log is damaged: this node comes back as a new member"
+                "the log is damaged; this node comes back as a new member"
             );
             put_log_aside(env, dir)?;
             Wal::open(disk, &path, options())?

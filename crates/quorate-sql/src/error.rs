@@ -67,6 +67,16 @@ impl OpenError {
         }
     }
 
+    /// Whether the data are damaged: only a copy from another node, or a backup, brings them back.
+    pub fn is_damage(&self) -> bool {
+        use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
+        match self {
+            Self::Layout { .. } | Self::Fault(StoreFault::Damaged(_)) => true,
+            Self::Sqlite { source, .. } => matches!(source.sqlite_error_code(), Some(DatabaseCorrupt | NotADatabase)),
+            _ => false,
+        }
+    }
+
     pub(crate) fn disk(path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_path_buf();
         |source| Self::Disk { path, source }

@@ -24,9 +24,11 @@ use crate::vfs;
 use crate::vfs::marks::Marks;
 use crate::vfs::watch::{self, Role, Watched};
 
+mod damage;
 mod pointer;
 mod set;
 
+pub use damage::put_aside;
 pub use set::{Generations, Staged};
 
 /// The name of a database file.

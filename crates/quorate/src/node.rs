@@ -185,22 +185,33 @@ async fn root(
 /// A running node's parts.
 type Opened = (Claim, Arc<Gateway>, Runtime, Doors);
 
-/// Opens the node. Where the end of its log is missing it comes back as a new member, if there are others to take it
-/// back.
+/// Opens the node. Where its data are damaged it comes back as a new member, if there are others to take it back.
 async fn open_or_heal(env: &Env, config: &Config, seams: Seams) -> Result<Opened, StartError> {
-    match open(env, config, seams.clone()).await {
-        Err(StartError::Consensus(error @ quorate_consensus::StartError::LogCut { .. }))
-            if config.members.len() > 1 =>
-        {
-            tracing::error!(%error, "the log is damaged: this node comes back as a new member");
-            // Waits for the end of the log's workers.
-            let (claim, env) = Claim::take(env, &config.data_dir).await?;
-            quorate_consensus::put_log_aside(&env, &config.data_dir.join(LOG_DIR))?;
-            drop((claim, env));
-        }
+    let error = match open(env, config, seams.clone()).await {
+        Err(StartError::Consensus(error)) if config.members.len() > 1 => error,
         opened => return opened,
+    };
+    let is_log_cut = matches!(error, quorate_consensus::StartError::LogCut { .. });
+    let is_database_damaged = is_damage(&error);
+    if !is_log_cut && !is_database_damaged {
+        return Err(error.into());
     }
+    tracing::error!(%error, "this node comes back as a new member");
+    // Waits for the end of those who used the directory.
+    let (claim, inside) = Claim::take(env, &config.data_dir).await?;
+    quorate_consensus::put_log_aside(&inside, &config.data_dir.join(LOG_DIR))?;
+    if is_database_damaged {
+        let aside = quorate_sql::generation::put_aside(&**inside.disk(), &config.data_dir, inside.unix_nanos());
+        aside.map_err(|error| quorate_consensus::StartError::Store(Box::new(error)))?;
+    }
+    drop((claim, inside));
     open(env, config, seams).await
+}
+
+/// Whether a start failed because the database is damaged.
+fn is_damage(error: &quorate_consensus::StartError) -> bool {
+    let quorate_consensus::StartError::Store(error) = error else { return false };
+    error.downcast_ref::<quorate_sql::OpenError>().is_some_and(quorate_sql::OpenError::is_damage)
 }
 
 async fn open(env: &Env, config: &Config, seams: Seams) -> Result<Opened, StartError> {

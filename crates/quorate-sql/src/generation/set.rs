@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use quorate_env::disk::{DirLock, Disk, OpenMode};
 
-use super::{DATABASE_FILE, Generation, pointer};
+use super::{DATABASE_FILE, Generation, damage, pointer};
 use crate::connection;
 use crate::error::OpenError;
 use crate::vfs;
 
 /// The directory of generations.
-const DB_DIR: &str = "db";
+pub(super) const DB_DIR: &str = "db";
 
 /// What the directory of a generation under construction ends with.
 const STAGED_SUFFIX: &str = ".new";
@@ -38,6 +38,7 @@ impl Generations {
             std::io::ErrorKind::WouldBlock => OpenError::InUse(db.clone()),
             _ => OpenError::disk(&db)(error),
         })?;
+        damage::check(disk.as_ref(), dir)?;
         let number = match pointer::read(disk.as_ref(), dir)? {
             Some(number) => number,
             None => found_or_made(disk, dir, page_size)?,
@@ -68,6 +69,11 @@ impl Generations {
         self.number.load(Ordering::Acquire)
     }
 
+    /// Notes that the generation in force is damaged, so that the next start does not open it.
+    pub fn note_damage(&self, what: &str) {
+        damage::note(self.disk.as_ref(), &self.dir, what);
+    }
+
     /// Begins the next generation with an empty database file. One at a time: beginning another takes the place of the
     /// first.
     pub fn stage(&self) -> Result<Staged, OpenError> {
@@ -82,6 +88,7 @@ impl Generations {
         let number = staged.number;
         let home = staged.publish()?;
         pointer::write(self.disk.as_ref(), &self.dir, number).map_err(OpenError::disk(&self.dir))?;
+        damage::forget(self.disk.as_ref(), &self.dir).map_err(OpenError::disk(&self.dir))?;
         let next = Generation::open(&self.disk, home, number)?;
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         current.retire();

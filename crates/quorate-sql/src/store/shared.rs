@@ -168,6 +168,9 @@ impl Shared {
             }
             is_new
         });
+        if let StoreFault::Damaged(what) = fault {
+            self.generations.note_damage(what);
+        }
     }
 
     /// The disk is no longer full.

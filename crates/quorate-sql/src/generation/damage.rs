@@ -1,0 +1,62 @@
+//! A database that is known to be damaged.
+//!
+//! Whoever finds the damage leaves the file `DAMAGED` with what was found. Invariant: as long as it is there no store
+//! opens the database, since damage that was seen once may hide the next time.
+
+use std::path::Path;
+
+use quorate_env::disk::{self, Disk};
+use quorate_model::StoreFault;
+
+use super::pointer;
+use super::set::DB_DIR;
+use crate::error::OpenError;
+
+/// Its name.
+const FILE: &str = "DAMAGED";
+
+const BYTES_MAX: u64 = 64 << 10;
+
+/// Notes what is damaged, for the next start.
+pub(super) fn note(disk: &dyn Disk, dir: &Path, what: &str) {
+    if let Err(error) = disk::replace_file(disk, &dir.join(FILE), what.as_bytes()) {
+        tracing::error!(%error, "that the database is damaged can't be noted; it will be found again");
+    }
+}
+
+/// Forgets what was noted of a database that is replaced.
+pub(super) fn forget(disk: &dyn Disk, dir: &Path) -> std::io::Result<()> {
+    let path = dir.join(FILE);
+    if disk.exists(&path)? { disk.remove_file(&path) } else { Ok(()) }
+}
+
+/// Refuses a database of which damage is noted.
+pub(super) fn check(disk: &dyn Disk, dir: &Path) -> Result<(), OpenError> {
+    let path = dir.join(FILE);
+    match disk::read_file(disk, &path, BYTES_MAX) {
+        Ok(what) => Err(OpenError::Fault(StoreFault::Damaged(String::from_utf8_lossy(&what).into_owned()))),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(OpenError::disk(&path)(error)),
+    }
+}
+
+/// Moves the database below `dir` out of the way, for people to look at: the next opening makes an empty one. `mark`
+/// tells it from others.
+pub fn put_aside(disk: &dyn Disk, dir: &Path, mark: u64) -> Result<(), OpenError> {
+    let failed = OpenError::disk(dir);
+    let move_away = || {
+        let db = dir.join(DB_DIR);
+        if disk.exists(&db)? {
+            disk.rename(&db, &dir.join(format!("{DB_DIR}.damaged-{mark}")))?;
+            disk.sync_dir(dir)?;
+        }
+        // The note goes last: whatever happens in between, this is done again.
+        let pointer = dir.join(pointer::FILE);
+        if disk.exists(&pointer)? {
+            disk.remove_file(&pointer)?;
+            disk.sync_dir(dir)?;
+        }
+        forget(disk, dir)
+    };
+    move_away().map_err(failed)
+}
