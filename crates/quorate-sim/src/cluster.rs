@@ -17,6 +17,7 @@ use quorate_sql::{connection, logical_hash};
 use quorate_wal::{Wal, WalOptions};
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::damage;
 use crate::history::{History, State, Watched};
 use crate::vfs::{self, Slot};
 
@@ -74,6 +75,10 @@ pub enum End {
     Power,
     /// Its power fails, and its disk is lost.
     Wipe,
+    /// Its process is killed, and a bit of its log changes.
+    BadLog,
+    /// Its process is killed, and the header of its database is overwritten.
+    BadDatabase,
 }
 
 impl Cluster {
@@ -163,11 +168,20 @@ impl Cluster {
         self.world.trace().add(&who, format_args!("{end:?}"));
         drop(node);
         match end {
-            End::Kill => self.world.kill(name).await,
+            End::Kill | End::BadLog | End::BadDatabase => self.world.kill(name).await,
             End::Power => self.world.crash(name).await,
             End::Wipe => self.world.wipe(name).await,
         }
         drop(slot);
+        let (disk, dir) = (self.world.disk(name), Path::new(DATA_DIR));
+        let damaged = match end {
+            End::BadLog => damage::flip_log_bit(&disk, &dir.join("log"), self.world.rng()),
+            End::BadDatabase => damage::overwrite_database_header(&disk, dir),
+            End::Kill | End::Power | End::Wipe => Ok(()),
+        };
+        if let Err(error) = damaged {
+            self.history.violation(format!("{who} can't be damaged: {error}"));
+        }
     }
 
     /// Whether a node has a life.

@@ -29,12 +29,14 @@ pub struct Crashes {
     pub kill: u32,
     /// Together with the disk.
     pub wipe: u32,
+    /// Together with a part of what the disk held.
+    pub damage: u32,
 }
 
 impl Crashes {
     /// All.
     pub fn total(self) -> u32 {
-        self.power + self.kill + self.wipe
+        self.power + self.kill + self.wipe + self.damage
     }
 }
 
@@ -43,8 +45,8 @@ pub struct Faults {
     cluster: Cluster,
     rng: Rng,
     crashes: Crashes,
-    /// The node whose disk was lost and is not yet made good.
-    wiped: Option<&'static str>,
+    /// The node whose disk was lost, or a part of it, and is not yet made good.
+    lost: Option<&'static str>,
     paused: BTreeSet<&'static str>,
     sampled: Option<Instant>,
 }
@@ -71,7 +73,7 @@ enum Whom {
 }
 
 /// What may go wrong, each with how often.
-const ATLAS: [(u64, Fault); 17] = [
+const ATLAS: [(u64, Fault); 19] = [
     (3, Fault::End(End::Power, Whom::One)),
     (3, Fault::End(End::Power, Whom::Leader)),
     (2, Fault::End(End::Power, Whom::Two)),
@@ -81,6 +83,8 @@ const ATLAS: [(u64, Fault); 17] = [
     (1, Fault::End(End::Kill, Whom::All)),
     (2, Fault::End(End::Wipe, Whom::One)),
     (1, Fault::End(End::Wipe, Whom::Leader)),
+    (1, Fault::End(End::BadLog, Whom::One)),
+    (1, Fault::End(End::BadDatabase, Whom::One)),
     (2, Fault::Isolate(Whom::One)),
     (2, Fault::Isolate(Whom::Leader)),
     (2, Fault::Cut),
@@ -98,7 +102,7 @@ impl Faults {
             cluster: cluster.clone(),
             rng: cluster.world().rng().fork(),
             crashes: Crashes::default(),
-            wiped: None,
+            lost: None,
             paused: BTreeSet::new(),
             sampled: None,
         }
@@ -163,7 +167,7 @@ impl Faults {
 
     fn draw(&mut self) -> Fault {
         if self.cluster.is_whole() {
-            self.wiped = None;
+            self.lost = None;
         }
         loop {
             let mut left = self.rng.below(ATLAS.iter().map(|(weight, _)| weight).sum());
@@ -175,7 +179,8 @@ impl Faults {
                 None => true,
             });
             match drawn {
-                Some((_, Fault::End(End::Wipe, _))) if self.wiped.is_some() || !self.cluster.is_whole() => {}
+                Some((_, Fault::End(End::Wipe | End::BadLog | End::BadDatabase, _)))
+                    if self.lost.is_some() || !self.cluster.is_whole() => {}
                 Some((_, fault)) => return *fault,
                 None => {}
             }
@@ -220,10 +225,11 @@ impl Faults {
             match end {
                 End::Power => self.crashes.power += 1,
                 End::Kill => self.crashes.kill += 1,
-                End::Wipe => {
-                    self.crashes.wipe += 1;
-                    self.wiped = Some(name);
-                }
+                End::Wipe => self.crashes.wipe += 1,
+                End::BadLog | End::BadDatabase => self.crashes.damage += 1,
+            }
+            if !matches!(end, End::Power | End::Kill) {
+                self.lost = Some(name);
             }
             self.paused.remove(name);
             self.cluster.end(name, end).await;

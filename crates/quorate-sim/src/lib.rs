@@ -25,6 +25,7 @@
 #![deny(unsafe_code)]
 
 mod cluster;
+mod damage;
 mod faults;
 mod history;
 mod ledger;

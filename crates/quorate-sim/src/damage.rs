@@ -1,0 +1,50 @@
+//! What a disk may do to the files of a node that is down, and the node must notice.
+//!
+//! Invariant: only frames of the log are damaged of which later ones tell that they were synced. Damage of the last
+//! frames can't be told from a torn end (docs/wal-format.md), so nobody could be asked to notice.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use quorate_env::Rng;
+use quorate_env::disk::{Disk as _, OpenMode};
+use quorate_env_sim::SimDisk;
+
+/// Bytes of a database file's header.
+const HEADER_BYTES: usize = 100;
+
+/// Flips a bit in a segment of the log that has a later one, if there is such a segment.
+pub fn flip_log_bit(disk: &SimDisk, log: &Path, rng: &Rng) -> io::Result<()> {
+    let mut used = Vec::new();
+    for item in disk.list(log)?.iter().filter(|item| item.name.ends_with(".wal")) {
+        let path = log.join(&item.name);
+        let mut bytes = vec![0; usize::try_from(item.len).unwrap_or(0)];
+        disk.open(&path, OpenMode::Read)?.read_exact_at(&mut bytes, 0)?;
+        let written: Vec<u64> = (0..).zip(&bytes).filter(|(_, byte)| **byte != 0).map(|(at, _)| at).collect();
+        used.push((path, written));
+    }
+    used.retain(|(_, written)| !written.is_empty());
+    used.pop();
+    if let Some((path, written)) = used.get(below(rng, used.len()))
+        && let Some(at) = written.get(below(rng, written.len()))
+    {
+        disk.flip_bit(path, *at, u32::try_from(rng.below(8)).unwrap_or(0))?;
+    }
+    Ok(())
+}
+
+/// Overwrites the header of the database.
+pub fn overwrite_database_header(disk: &SimDisk, data_dir: &Path) -> io::Result<()> {
+    let generations = data_dir.join("db");
+    let file = |name: &str| -> PathBuf { generations.join(name).join("quorate.db") };
+    for item in disk.list(&generations)?.iter().filter(|item| item.is_dir && !item.name.ends_with(".new")) {
+        let file = disk.open(&file(&item.name), OpenMode::ReadWrite)?;
+        file.write_at(&[0xa5; HEADER_BYTES], 0)?;
+        file.sync_data()?;
+    }
+    Ok(())
+}
+
+fn below(rng: &Rng, bound: usize) -> usize {
+    usize::try_from(rng.below(u64::try_from(bound).unwrap_or(0))).unwrap_or(0)
+}
