@@ -133,12 +133,17 @@ impl Env {
         task::spawn(self, future)
     }
 
-    /// Runs `future` on a thread and a runtime of its own (in the simulator: as a task beside the others).
+    /// Runs `future` on a thread and a runtime of its own (in the simulator: as a task beside the others). What it
+    /// returns is dropped last, after all the tasks that it left behind.
     pub fn start_runtime<F>(&self, name: &str, future: F) -> io::Result<()>
     where
-        F: Future<Output = ()> + Send + 'static,
+        F: Future<Output: Send + 'static> + Send + 'static,
     {
-        self.0.host.run_task(self, name, Box::pin(future))
+        let task = async move {
+            let last: Box<dyn Send> = Box::new(future.await);
+            last
+        };
+        self.0.host.run_task(self, name, Box::pin(task))
     }
 
     /// Runs a worker on a thread of its own until it is [`Done`](crate::worker::Step::Done).

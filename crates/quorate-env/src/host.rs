@@ -15,12 +15,13 @@ use crate::signal::Signal;
 use crate::task;
 use crate::worker::{Ended, Step, Worker};
 
-/// A task without a result.
-pub type BoxTask = Pin<Box<dyn Future<Output = ()> + Send>>;
+/// A task whose result is only ever dropped.
+pub type BoxTask = Pin<Box<dyn Future<Output = Box<dyn Send>> + Send>>;
 
 /// Runs the parts of a node.
 pub trait Host: Send + Sync + fmt::Debug {
-    /// Runs a task beside everything else, on a runtime of its own where there are threads.
+    /// Runs a task beside everything else, on a runtime of its own where there are threads; there its result is dropped
+    /// after all that the task left behind on the runtime.
     fn run_task(&self, env: &Env, name: &str, task: BoxTask) -> io::Result<()>;
 
     /// Runs a worker until it is done; then drops first the worker, then `ended`.
@@ -54,7 +55,11 @@ impl Host for RealHost {
     fn run_task(&self, env: &Env, name: &str, task: BoxTask) -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let env = env.clone();
-        start_thread(name, move || runtime.block_on(task::Scoped::new(&env, task)))
+        start_thread(name, move || {
+            let last = runtime.block_on(task::Scoped::new(&env, task));
+            drop(runtime);
+            drop(last);
+        })
     }
 
     fn run_worker(

@@ -53,6 +53,13 @@ struct Root {
     ended: oneshot::Receiver<()>,
 }
 
+/// What of a node is dropped last, when its tasks are gone: they may still hold its log and its store.
+struct Last {
+    _claim: Option<Claim>,
+    // After the claim: whoever waits for it may then start the node again.
+    _end: oneshot::Sender<()>,
+}
+
 /// What the task gives to who started it.
 struct Started {
     gateway: Arc<Gateway>,
@@ -93,10 +100,7 @@ impl Node {
         let (end, ended) = oneshot::channel();
         let deadline = config.deadline;
         let root = root(env.clone(), config, seams, started, stopping);
-        let thread = env.start_runtime("quorate", async move {
-            root.await;
-            drop(end);
-        });
+        let thread = env.start_runtime("quorate", async move { Last { _claim: root.await, _end: end } });
         thread.map_err(quorate_consensus::StartError::Thread)?;
         let Started { gateway, runtime } = starting.await.unwrap_or(Err(StartError::Died))?;
         let client = Client::new(runtime, Box::new(Embedded(Arc::downgrade(&gateway))));
@@ -151,23 +155,27 @@ impl fmt::Debug for Node {
     }
 }
 
-/// The node: from the claim on its directory to the release of it.
+/// The node: from the claim on its directory to the end of all that uses it. Returns the claim.
 async fn root(
     env: Env,
     config: Config,
     seams: Seams,
     mut started: oneshot::Sender<Result<Started, StartError>>,
     stopping: oneshot::Receiver<()>,
-) {
+) -> Option<Claim> {
     let opening = open_or_heal(&env, &config, seams);
     let opened = match select(opening.boxed(), started.closed().boxed()).await {
         Either::Left((opened, _)) => opened,
         // Nobody waits for the node any more.
-        Either::Right(_) => return,
+        Either::Right(_) => return None,
     };
     let (claim, gateway, runtime, doors) = match opened {
         Ok(opened) => opened,
-        Err(error) => return drop(started.send(Err(error))),
+        Err(error) => {
+            // An error means that nobody waits for it.
+            let _ = started.send(Err(error));
+            return None;
+        }
     };
     let told = Started { gateway: Arc::clone(&gateway), runtime };
     let orderly = started.send(Ok(told)).is_ok() && stopping.await.is_ok();
@@ -178,8 +186,7 @@ async fn root(
     if orderly {
         gateway.store.close().await;
     }
-    drop(gateway);
-    drop(claim);
+    Some(claim)
 }
 
 /// A running node's parts.

@@ -1,6 +1,7 @@
 //! The way from a handle to a cluster over the network.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -16,6 +17,9 @@ use super::nodes::{Nodes, Reached, unreachable};
 use crate::client::{Attempt, NotDone, Read, Transport};
 use crate::error::Error;
 use crate::protocol::{self, Answer, Execute, Executed, Query, method};
+
+/// Deadlines travel in whole milliseconds, so a node may give a read up this much before its caller does.
+const ROUNDING: Duration = Duration::from_millis(2);
 
 /// See the module. The client's runtime ends with it.
 pub(super) struct Network {
@@ -59,7 +63,7 @@ impl Network {
         let reply = reply.map_err(|error| match Attempt::of_call(error, &reached.addr) {
             Attempt::Refused(error) => error,
             Attempt::NotDone(why) => why.into(),
-            Attempt::InDoubt(text) if Instant::now() >= deadline => Error::TimedOut(text),
+            Attempt::InDoubt(text) if Instant::now() + ROUNDING >= deadline => Error::TimedOut(text),
             // A read may be done twice.
             Attempt::InDoubt(text) => Error::Unavailable(text),
         })?;
