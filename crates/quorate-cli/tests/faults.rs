@@ -8,18 +8,13 @@
     clippy::print_stderr,
     reason = "tests run real processes and stop at the first surprise"
 )]
-#![allow(
-    clippy::cast_precision_loss,
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "parts of small files"
-)]
 
 mod support;
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
+use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -137,7 +132,7 @@ fn a_node_with_a_damaged_database_is_given_another() {
     let mut dev = Dev::start(3).configured("[timing]\nsilence = \"2 s\"");
     succeeded(&dev.sql(&[], "CREATE TABLE kept (value BLOB)"));
     // The header is read when the database is opened; the rest only when a statement comes upon it.
-    for damaged in [0.0..0.1, 0.5..1.0] {
+    for tenths in [0..1, 5..10] {
         for _ in 0..20 {
             succeeded(&dev.sql(&[], INSERT));
         }
@@ -145,9 +140,9 @@ fn a_node_with_a_damaged_database_is_given_another() {
         let victim = dev.ids().into_iter().find(|id| *id != leader).unwrap();
         let before = dev.member(victim)["raft_id"].clone();
         let (_, dir) = dev.end(Signal::INT);
-        overwrite(&dir.path().join(format!("node-{victim}/db")), damaged.clone());
+        overwrite(&dir.path().join(format!("node-{victim}/db")), &tenths);
         dev = Dev::start_in(dir, &[]);
-        if damaged.start > 0.0 {
+        if tenths.start > 0 {
             let pid = dev.pid(victim);
             succeeded(&dev.sql(&[], "DELETE FROM kept"));
             wait_until("the damaged node's end", || !is_alive(pid));
@@ -165,12 +160,12 @@ fn a_node_with_a_damaged_database_is_given_another() {
     }
 }
 
-/// Overwrites a part of the one database file below a directory, which has no `-wal` to hide that.
-fn overwrite(db: &Path, part: std::ops::Range<f64>) {
+/// Overwrites some tenths of the one database file below a directory, which has no `-wal` to hide that.
+fn overwrite(db: &Path, tenths: &Range<u64>) {
     let generation = std::fs::read_dir(db).unwrap().map(|item| item.unwrap().path()).find(|path| path.is_dir());
     let file = OpenOptions::new().write(true).open(generation.unwrap().join("quorate.db")).unwrap();
-    let len = file.metadata().unwrap().len() as f64;
-    let (start, end) = ((len * part.start) as u64, (len * part.end) as u64);
+    let tenth = file.metadata().unwrap().len() / 10;
+    let (start, end) = (tenth * tenths.start, tenth * tenths.end);
     file.write_all_at(&vec![0xa5; usize::try_from(end - start).unwrap()], start).unwrap();
 }
 

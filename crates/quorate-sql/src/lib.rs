@@ -26,6 +26,7 @@ pub mod generation;
 pub mod image;
 pub mod options;
 pub mod store;
+mod value;
 pub mod vfs;
 
 pub mod applied_row;

@@ -5,13 +5,13 @@
 
 use std::path::PathBuf;
 
-use quorate_model::{Command, CommandResult, Outcome, Proposal, Row, Stamp, Statement, Value};
-use rusqlite::types::{ToSqlOutput, ValueRef};
+use quorate_model::{Command, CommandResult, Outcome, Proposal, Row, Stamp, Statement};
 use rusqlite::{Connection, params_from_iter};
 
 use crate::OpenError;
 use crate::connection;
 use crate::determinism::Determinism;
+use crate::value::{Bound, owned};
 use crate::vfs::{self, clock};
 
 /// A database file that plain SQLite works on.
@@ -69,7 +69,7 @@ fn transaction(conn: &mut Connection, proposal: &Proposal) -> rusqlite::Result<V
 fn step(conn: &Connection, statement: &Statement) -> rusqlite::Result<Step> {
     let mut prepared = conn.prepare(&statement.sql)?;
     let columns = prepared.column_count();
-    let params = statement.params.iter().map(|value| ToSqlOutput::Borrowed(borrowed(value)));
+    let params = statement.params.iter().map(Bound);
     let mut rows = prepared.query(params_from_iter(params))?;
     let mut seen = Vec::new();
     while let Some(row) = rows.next()? {
@@ -80,26 +80,6 @@ fn step(conn: &Connection, statement: &Statement) -> rusqlite::Result<Step> {
     let changes = if writes { conn.changes() } else { 0 };
     let inserts = is(&["INSERT", "REPLACE"]);
     Ok((changes, if changes > 0 && inserts { conn.last_insert_rowid() } else { 0 }, seen))
-}
-
-fn borrowed(value: &Value) -> ValueRef<'_> {
-    match value {
-        Value::Null => ValueRef::Null,
-        Value::Integer(value) => ValueRef::Integer(*value),
-        Value::Real(value) => ValueRef::Real(*value),
-        Value::Text(text) => ValueRef::Text(text.as_bytes()),
-        Value::Blob(bytes) => ValueRef::Blob(bytes),
-    }
-}
-
-fn owned(value: ValueRef<'_>) -> Value {
-    match value {
-        ValueRef::Null => Value::Null,
-        ValueRef::Integer(value) => value.into(),
-        ValueRef::Real(value) => value.into(),
-        ValueRef::Text(text) => String::from_utf8_lossy(text).as_ref().into(),
-        ValueRef::Blob(bytes) => bytes.into(),
-    }
 }
 
 /// An outcome of apply in the same form. Results of commands that are no statements are left out.

@@ -1,8 +1,7 @@
 //! One statement: prepared or found, bound, run within the budget, and its result read by storage class.
 
 use quorate_model::limits::RETURNED_BYTES_MAX;
-use quorate_model::{Failure, FailureKind, Row, Statement, StatementResult, Value};
-use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
+use quorate_model::{Failure, FailureKind, Row, Statement, StatementResult};
 
 use super::Applier;
 use crate::authorizer::{Effects, Mode};
@@ -10,6 +9,7 @@ use crate::classify::{Context, Trouble, classify};
 use crate::ffi::database::Prepared;
 use crate::schema_check::check_columns;
 use crate::validate::text::check_single;
+use crate::value::{Bound, owned};
 use crate::vfs;
 
 /// What a value in a result counts for besides its bytes.
@@ -156,21 +156,6 @@ fn bind(prepared: &mut Prepared<'_, Effects>, statement: &Statement) -> Result<(
     Ok(())
 }
 
-/// A value that SQLite copies.
-struct Bound<'a>(&'a Value);
-
-impl ToSql for Bound<'_> {
-    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
-        Ok(ToSqlOutput::Borrowed(match self.0 {
-            Value::Null => ValueRef::Null,
-            Value::Integer(value) => ValueRef::Integer(*value),
-            Value::Real(value) => ValueRef::Real(*value),
-            Value::Text(text) => ValueRef::Text(text.as_bytes()),
-            Value::Blob(bytes) => ValueRef::Blob(bytes),
-        }))
-    }
-}
-
 fn read_rows(prepared: &mut Prepared<'_, Effects>, returned: &mut usize) -> Result<Vec<Row>, Ended> {
     let width = prepared.column_count();
     let mut result = Vec::new();
@@ -178,7 +163,7 @@ fn read_rows(prepared: &mut Prepared<'_, Effects>, returned: &mut usize) -> Resu
     while let Some(row) = rows.next()? {
         let mut values = Vec::with_capacity(width);
         for column in 0..width {
-            let value = value(row.get_ref(column)?);
+            let value = owned(row.get_ref(column)?);
             *returned = returned.saturating_add(value.size()).saturating_add(VALUE_OVERHEAD);
             values.push(value);
         }
@@ -190,15 +175,4 @@ fn read_rows(prepared: &mut Prepared<'_, Effects>, returned: &mut usize) -> Resu
         result.push(values);
     }
     Ok(result)
-}
-
-/// A value by its storage class. Text that is not UTF-8 gets replacement characters.
-fn value(value: ValueRef<'_>) -> Value {
-    match value {
-        ValueRef::Null => Value::Null,
-        ValueRef::Integer(value) => Value::Integer(value),
-        ValueRef::Real(value) => Value::Real(value),
-        ValueRef::Text(text) => Value::Text(String::from_utf8_lossy(text).into_owned()),
-        ValueRef::Blob(bytes) => Value::Blob(bytes.to_vec()),
-    }
 }

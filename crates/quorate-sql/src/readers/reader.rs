@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use quorate_model::{Failure, FailureKind, Statement, Value};
-use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::types::ValueRef;
 
 use super::error::ReadError;
 use super::guard::{Allowance, Guard, TICK_STEPS, Trip};
@@ -19,6 +19,7 @@ use crate::generation::Generation;
 use crate::query::Rows;
 use crate::validate::parameters::Parameters;
 use crate::validate::text;
+use crate::value::{Bound, owned};
 
 /// The applied index, as [`AppliedRow`](crate::applied_row::AppliedRow) keeps it.
 const APPLIED_INDEX: &str = "SELECT \"index\" FROM _quorate_applied WHERE id = 1";
@@ -160,7 +161,7 @@ impl Reader {
         let parameters = Arc::clone(&prepared.note().parameters);
         parameters.check(statement)?;
         for (number, value) in parameters.numbers(statement).zip(&statement.params) {
-            prepared.bind(number, ToSqlOutput::Borrowed(borrowed(value)))?;
+            prepared.bind(number, Bound(value))?;
         }
         Ok(prepared)
     }
@@ -198,16 +199,6 @@ fn columns(prepared: &mut Prepared<'_, Known>) -> Arc<[String]> {
     let columns: Arc<[String]> = statement.column_names().map(str::to_owned).collect();
     prepared.note_mut().columns = Arc::clone(&columns);
     columns
-}
-
-fn borrowed(value: &Value) -> ValueRef<'_> {
-    match value {
-        Value::Null => ValueRef::Null,
-        Value::Integer(value) => ValueRef::Integer(*value),
-        Value::Real(value) => ValueRef::Real(*value),
-        Value::Text(text) => ValueRef::Text(text.as_bytes()),
-        Value::Blob(bytes) => ValueRef::Blob(bytes),
-    }
 }
 
 /// Takes rows until a limit.
@@ -256,16 +247,5 @@ fn bytes(value: ValueRef<'_>) -> usize {
     match value {
         ValueRef::Text(bytes) | ValueRef::Blob(bytes) => bytes.len(),
         ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) => 8,
-    }
-}
-
-/// Text that is not UTF-8, which SQL can make of blobs, is shown with replacement characters.
-fn owned(value: ValueRef<'_>) -> Value {
-    match value {
-        ValueRef::Null => Value::Null,
-        ValueRef::Integer(value) => Value::Integer(value),
-        ValueRef::Real(value) => Value::Real(value),
-        ValueRef::Text(bytes) => Value::Text(String::from_utf8_lossy(bytes).into_owned()),
-        ValueRef::Blob(bytes) => Value::Blob(bytes.to_vec()),
     }
 }

@@ -1,0 +1,30 @@
+//! Values on their way into SQLite and out of it: by storage class, never by declared type.
+
+use quorate_model::Value;
+use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
+
+/// A value that SQLite copies.
+pub(crate) struct Bound<'a>(pub(crate) &'a Value);
+
+impl ToSql for Bound<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(match self.0 {
+            Value::Null => ValueRef::Null,
+            Value::Integer(value) => ValueRef::Integer(*value),
+            Value::Real(value) => ValueRef::Real(*value),
+            Value::Text(text) => ValueRef::Text(text.as_bytes()),
+            Value::Blob(bytes) => ValueRef::Blob(bytes),
+        }))
+    }
+}
+
+/// A copy of what SQLite returns. Text that is not UTF-8, which SQL can make of blobs, gets replacement characters.
+pub(crate) fn owned(value: ValueRef<'_>) -> Value {
+    match value {
+        ValueRef::Null => Value::Null,
+        ValueRef::Integer(value) => Value::Integer(value),
+        ValueRef::Real(value) => Value::Real(value),
+        ValueRef::Text(text) => Value::Text(String::from_utf8_lossy(text).into_owned()),
+        ValueRef::Blob(bytes) => Value::Blob(bytes.to_vec()),
+    }
+}
