@@ -1,7 +1,8 @@
 //! Which addresses a command talks to, and the secret that it proves to know.
 //!
-//! The secret is, in this order: that of `--secret-file`; of the variable `QUORATE_SECRET`; of the data directory, if
-//! its cluster has the node; of the cluster on this machine that `quorate dev` registered for the address.
+//! The secret is, in this order: that of `--secret-file`; of `--config`; of the variable `QUORATE_SECRET`; of the data
+//! directory, if its cluster has the node; of the cluster on this machine that `quorate dev` registered for the
+//! address.
 
 use std::path::Path;
 
@@ -9,8 +10,9 @@ use quorate::SecretSource;
 
 use crate::args::AccessArgs;
 use crate::cluster_file::ClusterFile;
-use crate::dev::{registry, secret_file};
+use crate::dev::registry;
 use crate::error::{Error, Result};
+use crate::settings::{self, secret_file};
 
 /// The environment variable that may hold the secret.
 const VARIABLE: &str = "QUORATE_SECRET";
@@ -29,6 +31,9 @@ pub struct Access {
 impl Access {
     /// Finds the cluster that the options mean.
     pub fn find(args: &AccessArgs) -> Result<Self> {
+        if let Some(file) = &args.config {
+            return Self::configured(file, args);
+        }
         let given = given_secret(args);
         if let Some(node) = &args.node {
             let secret = given.map_or_else(|| secret_of(node, &args.data_dir), Ok)?;
@@ -42,6 +47,26 @@ impl Access {
         };
         let secret = given.unwrap_or_else(|| SecretSource::File(secret_file(&args.data_dir)));
         Ok(Self { addrs: file.addrs(), secret, pinned: false })
+    }
+
+    /// The cluster of a configured node.
+    fn configured(file: &Path, args: &AccessArgs) -> Result<Self> {
+        let config = settings::load(file)?.node;
+        let secret = match (args.secret_file.clone(), config.secret) {
+            (Some(file), _) => SecretSource::File(file),
+            (None, SecretSource::Kept) => SecretSource::File(secret_file(&config.data_dir)),
+            (None, secret) => secret,
+        };
+        if let Some(node) = &args.node {
+            return Ok(Self { addrs: vec![node.clone()], secret, pinned: true });
+        }
+        let own = config.advertise.or(config.listen);
+        let addrs: Vec<String> = config.members.into_values().chain(own).collect();
+        if addrs.is_empty() {
+            let file = file.display();
+            return Err(Error::new(format!("{file} says not where the node listens: name it with --node")));
+        }
+        Ok(Self { addrs, secret, pinned: false })
     }
 }
 

@@ -4,6 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::init::InitArgs;
+use crate::serve::ServeArgs;
+
 /// Where `quorate dev` keeps its cluster, and where the other commands look for one, unless told otherwise.
 pub const DATA_DIR: &str = "quorate-data";
 
@@ -28,9 +31,10 @@ pub enum Command {
     Sql(SqlArgs),
     /// Show the members of a cluster: who leads, who lags, how large log and database are
     Status(StatusArgs),
-    /// Run one node until it is told to stop
-    #[command(hide = true)]
+    /// Run one node of a cluster until it is told to stop
     Serve(ServeArgs),
+    /// Write commented configurations and a secret for the nodes of a new cluster
+    Init(InitArgs),
 }
 
 /// Options of `quorate dev`.
@@ -59,7 +63,10 @@ pub struct AccessArgs {
     /// The data directory of `quorate dev`
     #[arg(long, value_name = "DIR", default_value = DATA_DIR)]
     pub data_dir: PathBuf,
-    /// A file with the cluster's secret; without it QUORATE_SECRET, or what `quorate dev` made
+    /// The configuration of one of the cluster's nodes: it names all members, and the secret
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// A file with the cluster's secret; without it that of --config, QUORATE_SECRET, or what `quorate dev` made
     #[arg(long, value_name = "FILE")]
     pub secret_file: Option<PathBuf>,
 }
@@ -90,17 +97,6 @@ pub struct StatusArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-}
-
-/// Options of `quorate serve`.
-#[derive(Args, Debug)]
-pub struct ServeArgs {
-    /// The node's configuration
-    #[arg(long, value_name = "FILE")]
-    pub config: PathBuf,
-    /// Stop when the standard input ends: with whoever holds its other end
-    #[arg(long)]
-    pub until_stdin_closes: bool,
 }
 
 /// How results are printed.

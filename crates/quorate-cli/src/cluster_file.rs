@@ -30,6 +30,9 @@ pub struct NodeProcess {
     pub pid: u32,
     /// Where peers and clients reach it.
     pub peer_addr: String,
+    /// Where it serves HTTP, if it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http_addr: Option<String>,
     /// Its own directory.
     pub data_dir: PathBuf,
 }
@@ -85,13 +88,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(ClusterFile::read(dir.path()).unwrap(), None);
 
-        let node = NodeProcess { id: 1, pid: 7, peer_addr: "127.0.0.1:1".into(), data_dir: "node-1".into() };
+        let node =
+            NodeProcess { id: 1, pid: 7, peer_addr: "127.0.0.1:1".into(), http_addr: None, data_dir: "node-1".into() };
         let file = ClusterFile { nodes: vec![node] };
         file.write(dir.path()).unwrap();
         assert_eq!(ClusterFile::read(dir.path()).unwrap(), Some(file.clone()));
 
-        let text =
-            r#"{"nodes":[{"id":1,"pid":7,"peer_addr":"127.0.0.1:1","data_dir":"node-1","http_addr":"x"}],"y":2}"#;
+        let text = r#"{"nodes":[{"id":1,"pid":7,"peer_addr":"127.0.0.1:1","data_dir":"node-1","x":"y"}],"y":2}"#;
         fs::write(dir.path().join(NAME), text).unwrap();
         assert_eq!(ClusterFile::read(dir.path()).unwrap(), Some(file));
 

@@ -20,9 +20,8 @@ use self::supervisor::Supervisor;
 use crate::args::DevArgs;
 use crate::client;
 use crate::error::Result;
+use crate::settings::secret_file;
 use crate::stop::Stop;
-
-pub use self::layout::secret_file;
 
 /// Runs the command.
 pub async fn run(args: &DevArgs) -> Result<()> {

@@ -1,4 +1,5 @@
-//! The `quorate` binary: a cluster to try things out (`dev`), SQL (`sql`), how a cluster does (`status`).
+//! The `quorate` binary: a cluster to try things out (`dev`), a server (`serve`, `init`), SQL (`sql`), how a cluster
+//! does (`status`).
 //!
 //! It parses, calls the library and prints. An error goes to the standard error with exit code 1; what was typed
 //! wrongly, with exit code 2.
@@ -18,9 +19,12 @@ mod cluster_file;
 mod dev;
 mod error;
 mod format;
+mod init;
+mod log;
 mod output;
 mod prompt;
 mod serve;
+mod settings;
 mod sql;
 mod statements;
 mod status;
@@ -39,6 +43,7 @@ async fn main() -> ExitCode {
         Command::Sql(args) => sql::run(args).await,
         Command::Status(args) => status::run(args).await,
         Command::Serve(args) => serve::run(args).await,
+        Command::Init(args) => init::run(args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

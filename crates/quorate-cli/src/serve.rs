@@ -1,25 +1,49 @@
 //! `quorate serve`: one node in this process, until it is asked to stop.
 
-use quorate::{Config, Node};
-use tracing_subscriber::filter::{LevelFilter, Targets};
-use tracing_subscriber::layer::SubscriberExt as _;
-use tracing_subscriber::util::SubscriberInitExt as _;
+use std::path::PathBuf;
 
-use crate::args::ServeArgs;
+use clap::Args;
+use quorate::Node;
+use quorate::config;
+use quorate_server::ServerConfig;
+
 use crate::error::{Error, Result, Told as _};
+use crate::output::print;
 use crate::stop::Stop;
+use crate::{log, settings};
 
-/// The variable with the level of what is told: `error`, `warn`, `info`, `debug`, `trace` or `off`.
-const LEVEL_VARIABLE: &str = "QUORATE_LOG";
+/// Options of `quorate serve`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  quorate serve --config cluster/a.toml
+  quorate serve --config cluster/a.toml --print-config   # what is in force, and what gave each value
+  QUORATE_DATA_DIR=data quorate serve                    # a node alone, without a file
+
+SIGTERM or Ctrl-C stops it in good order: it hands leadership over first. docs/configuration.md has all keys.")]
+pub struct ServeArgs {
+    /// The configuration; variables QUORATE_* override it, or replace it
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Print the configuration that is in force, and stop
+    #[arg(long)]
+    pub print_config: bool,
+    /// Stop when the standard input ends: with whoever holds its other end
+    #[arg(long, hide = true)]
+    pub until_stdin_closes: bool,
+}
 
 /// Runs the command.
 pub async fn run(args: &ServeArgs) -> Result<()> {
-    tell_on_standard_error()?;
+    let sources = settings::sources(args.config.as_deref())?;
+    let config: ServerConfig = sources.read().told(|| "the configuration")?;
+    if args.print_config {
+        return print(&config::print(&config, |key| sources.origin(key)));
+    }
+    log::begin(config.log)?;
     let mut stop = Stop::take(args.until_stdin_closes)?;
-    let config = Config::load(&args.config).told(|| "the configuration")?;
     // The first start may wait for the other nodes.
     let node = tokio::select! {
-        started = Node::start(config) => started.told(|| "the node can't start")?,
+        started = Node::start(config.node) => started.told(|| "the node can't start")?,
         () = stop.asked() => return Ok(()),
     };
     let ended = tokio::select! {
@@ -28,17 +52,4 @@ pub async fn run(args: &ServeArgs) -> Result<()> {
     };
     node.stop().await;
     ended
-}
-
-/// Events of our own at the level that is asked for, those of dependencies where they warn. openraft warns of every
-/// heartbeat that a lost node does not answer.
-fn tell_on_standard_error() -> Result<()> {
-    let level = match std::env::var(LEVEL_VARIABLE) {
-        Ok(level) => level.parse().told(|| LEVEL_VARIABLE)?,
-        Err(_) => LevelFilter::INFO,
-    };
-    let events = Targets::new().with_default(LevelFilter::WARN.min(level)).with_target("quorate", level);
-    let events = events.with_target("openraft", LevelFilter::ERROR.min(level));
-    let lines = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(std::io::stderr);
-    tracing_subscriber::registry().with(lines).with(events).try_init().told(|| "cannot log")
 }

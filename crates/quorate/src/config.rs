@@ -1,32 +1,38 @@
-//! What a node is told: in code, or from TOML ([`Config::load`]).
+//! What a node is told: in code, from TOML ([`Config::load`]), or from TOML and the environment ([`Sources`]).
+//!
+//! A program that is told more than a node has a [`Schema`] of its own, of which the keys of [`Config`] are a part.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use quorate_consensus::{ConsensusConfig, KEEP_LOG_BYTES, LOG_SEGMENT_BYTES, Member};
-use quorate_env::Env;
-use quorate_env::disk::read_file;
 use quorate_sql::readers::ReaderOptions;
 use quorate_wire::Secret;
 
 mod error;
-mod file;
-mod reader;
+mod keys;
+mod nearest;
+mod print;
+mod schema;
 mod secret;
+mod sources;
+mod value;
 
 pub use error::ConfigError;
+pub use nearest::nearest;
+pub use print::{print, template};
 pub use quorate_consensus::Timing;
+pub use schema::{Key, Schema, Shown, Wrong};
 pub use secret::SecretSource;
+pub use sources::Sources;
+pub use value::{Given, addresses, size, time};
 
 /// How long a call tries by default.
 pub const DEADLINE_DEFAULT: Duration = Duration::from_secs(30);
 
 /// Where a node that runs alone listens if it is not told: on a free port that only this machine reaches.
 const LISTEN_ALONE: &str = "127.0.0.1:0";
-
-/// Bytes of a configuration file.
-const CONFIG_FILE_MAX: u64 = 1 << 20;
 
 /// What a node is told.
 ///
@@ -134,24 +140,12 @@ impl Config {
 
     /// Reads a text of TOML; `docs/configuration.md` lists its keys. Paths in it count from the working directory.
     pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
-        let config = file::read(text)?;
-        config.check()?;
-        Ok(config)
+        Sources::new().text(text)?.read()
     }
 
     /// Reads a file of TOML, as [`Config::from_toml`]. Paths in it count from the file's directory.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, ConfigError> {
-        let path = path.as_ref();
-        let failed = |reason: String| ConfigError::File { path: path.to_owned(), reason };
-        let bytes = read_file(Env::real().disk().as_ref(), path, CONFIG_FILE_MAX).map_err(|e| failed(e.to_string()))?;
-        let text = String::from_utf8(bytes).map_err(|_| failed("it is not text".to_owned()))?;
-        let mut config = Self::from_toml(&text)?;
-        let base = path.parent().unwrap_or(Path::new(""));
-        config.data_dir = base.join(config.data_dir);
-        if let SecretSource::File(file) = &mut config.secret {
-            *file = base.join(&*file);
-        }
-        Ok(config)
+        Sources::new().file(path)?.read()
     }
 
     /// Fails where the parts do not fit together. [`Node::start`](crate::Node::start) does this too.

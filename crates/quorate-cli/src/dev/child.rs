@@ -15,6 +15,7 @@ use tokio::sync::{oneshot, watch};
 
 use super::layout::Layout;
 use crate::error::{Error, Result, Told as _};
+use crate::settings::VARIABLES;
 
 /// How long a node may take to stop before it is killed.
 const STOP_MAX: Duration = Duration::from_secs(10);
@@ -38,7 +39,12 @@ impl Child {
         let said = OpenOptions::new().append(true).create(true).open(&log);
         let said = said.told(|| format!("cannot write {}", log.display()))?;
         let said_too = said.try_clone().told(|| format!("cannot write {}", log.display()))?;
-        let child = Command::new(program)
+        let mut command = Command::new(program);
+        // The nodes are configured by their files alone.
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with(VARIABLES)) {
+            command.env_remove(name);
+        }
+        let child = command
             .args(["serve", "--until-stdin-closes", "--config"])
             .arg(layout.config(id))
             .stdin(Stdio::piped())

@@ -6,22 +6,19 @@
 //! - The number of nodes and their addresses are chosen once; later starts take up what is there.
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
-use std::io::Write as _;
 use std::net::{Ipv4Addr, TcpListener};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
-use quorate::Config;
 use quorate_env::Rng;
 
 use crate::error::{Error, Result, Told as _};
+use crate::settings::{self, NewNode};
 
 /// The id of the first node.
 const FIRST: u64 = 1;
 /// Nodes of a new cluster where nobody says how many.
 const NODES_DEFAULT: u16 = 3;
-/// Random bytes of a secret.
-const SECRET_BYTES: usize = 32;
 /// Where ports are drawn from: below those that the system gives to outgoing connections, so that nothing takes the
 /// port of a node while that is down.
 const PORTS: std::ops::Range<u16> = 20_000..32_000;
@@ -34,6 +31,8 @@ pub struct Layout {
     dir: PathBuf,
     /// The address of each node, by id from 1.
     addrs: Vec<String>,
+    /// Where each serves HTTP, if it does.
+    http: Vec<Option<String>>,
     /// Whether there was a cluster in it before.
     resumed: bool,
     /// Held for as long as the process uses the directory.
@@ -50,19 +49,20 @@ impl Layout {
             .told(|| format!("cannot make the data directory {}", dir.display()))?;
         let dir = dir.canonicalize().told(|| format!("cannot enter {}", dir.display()))?;
         let lock = lock(&dir)?;
-        let found = read_nodes(&dir)?;
-        let resumed = found.is_some();
-        let addrs = match (found, nodes) {
-            (Some(addrs), Some(nodes)) if addrs.len() != usize::from(nodes) => {
-                let (dir, found) = (dir.display(), addrs.len());
-                return Err(Error::new(format!(
-                    "{dir} holds a cluster of {found} nodes: leave out --nodes, or take another --data-dir"
-                )));
-            }
-            (Some(addrs), _) => addrs,
-            (None, nodes) => create(&dir, nodes.unwrap_or(NODES_DEFAULT))?,
-        };
-        Ok(Self { dir, addrs, resumed, _lock: lock })
+        let resumed = settings::file_of(&dir, &stem(FIRST)).exists();
+        if !resumed {
+            settings::found(&dir, &new_nodes(nodes.unwrap_or(NODES_DEFAULT))?, |name| format!("node-{name}"))?;
+        }
+        let addrs = read_addrs(&dir)?;
+        if nodes.is_some_and(|nodes| usize::from(nodes) != addrs.len()) {
+            let (dir, found) = (dir.display(), addrs.len());
+            return Err(Error::new(format!(
+                "{dir} holds a cluster of {found} nodes: leave out --nodes, or take another --data-dir"
+            )));
+        }
+        let http = (FIRST..).zip(&addrs).map(|(id, _)| settings::load(&settings::file_of(&dir, &stem(id))));
+        let http = http.map(|server| server.map(|server| server.http_listen)).collect::<Result<_>>()?;
+        Ok(Self { dir, addrs, http, resumed, _lock: lock })
     }
 
     /// The directory, absolute.
@@ -80,6 +80,11 @@ impl Layout {
         &self.addrs
     }
 
+    /// Where a node serves HTTP, if it does.
+    pub fn http(&self, id: u64) -> Option<String> {
+        self.http.get(usize::try_from(id.checked_sub(FIRST)?).ok()?).cloned().flatten()
+    }
+
     /// Whether there was a cluster in the directory before.
     pub fn resumed(&self) -> bool {
         self.resumed
@@ -87,12 +92,12 @@ impl Layout {
 
     /// Where a node keeps its data.
     pub fn node_dir(&self, id: u64) -> PathBuf {
-        self.dir.join(format!("node-{id}"))
+        self.dir.join(stem(id))
     }
 
     /// The configuration of a node.
     pub fn config(&self, id: u64) -> PathBuf {
-        config(&self.dir, id)
+        settings::file_of(&self.dir, &stem(id))
     }
 
     /// What a node says.
@@ -101,18 +106,14 @@ impl Layout {
     }
 }
 
-/// The file of the secret in a data directory.
-pub fn secret_file(dir: &Path) -> PathBuf {
-    dir.join("secret")
-}
-
 /// The socket on which the running `quorate dev` takes requests.
 pub fn control_socket(dir: &Path) -> PathBuf {
     dir.join("dev.sock")
 }
 
-fn config(dir: &Path, id: u64) -> PathBuf {
-    dir.join(format!("node-{id}.toml"))
+/// What the names of a node's files begin with.
+fn stem(id: u64) -> String {
+    format!("node-{id}")
 }
 
 fn lock(dir: &Path) -> Result<File> {
@@ -129,48 +130,31 @@ fn lock(dir: &Path) -> Result<File> {
     }
 }
 
-/// The addresses of the nodes by id; `None` if there is no cluster yet.
-fn read_nodes(dir: &Path) -> Result<Option<Vec<String>>> {
-    let path = config(dir, FIRST);
-    if !path.exists() {
-        return Ok(None);
-    }
-    let mut members = Config::load(&path).told(|| format!("cannot read {}", path.display()))?.members;
+/// The addresses of the nodes by id.
+fn read_addrs(dir: &Path) -> Result<Vec<String>> {
+    let path = settings::file_of(dir, &stem(FIRST));
+    let mut members = settings::load(&path)?.node.members;
     let addrs: Vec<String> = (FIRST..).map_while(|id| members.remove(&id.to_string())).collect();
     if addrs.is_empty() || !members.is_empty() {
         let path = path.display();
         return Err(Error::new(format!("{path} was not made by `quorate dev`: its members are not called 1, 2, 3")));
     }
-    Ok(Some(addrs))
-}
-
-fn create(dir: &Path, nodes: u16) -> Result<Vec<String>> {
-    let rng = Rng::from_os();
-    let mut secret = [0; SECRET_BYTES];
-    rng.fill(&mut secret);
-    let secret: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
-    write_private(&secret_file(dir), &secret)?;
-
-    let addrs = free_addrs(&rng, nodes)?;
-    // The first comes last: it stands for a whole directory.
-    for id in (FIRST..=u64::from(nodes)).rev() {
-        write_private(&config(dir, id), &config_text(id, &addrs))?;
-    }
     Ok(addrs)
 }
 
-fn config_text(id: u64, addrs: &[String]) -> String {
-    let members: String = (FIRST..).zip(addrs).map(|(id, addr)| format!("{id} = \"{addr}\"\n")).collect();
-    format!("data_dir = \"node-{id}\"\nname = \"{id}\"\nsecret_file = \"secret\"\n\n[members]\n{members}")
+fn new_nodes(nodes: u16) -> Result<Vec<NewNode>> {
+    let addrs = free_addrs(&Rng::from_os(), usize::from(nodes).saturating_mul(2))?;
+    let (addrs, http) = addrs.split_at(usize::from(nodes));
+    let new = |(id, (addr, http)): (u64, (&String, &String))| NewNode {
+        name: id.to_string(),
+        addr: addr.clone(),
+        http: http.clone(),
+        data_dir: stem(id).into(),
+    };
+    Ok((FIRST..).zip(addrs.iter().zip(http)).map(new).collect())
 }
 
-fn write_private(path: &Path, text: &str) -> Result<()> {
-    let mut options = OpenOptions::new();
-    let file = options.write(true).create(true).truncate(true).mode(0o600).open(path);
-    file.and_then(|mut file| writeln!(file, "{text}")).told(|| format!("cannot write {}", path.display()))
-}
-
-fn free_addrs(rng: &Rng, nodes: u16) -> Result<Vec<String>> {
+fn free_addrs(rng: &Rng, count: usize) -> Result<Vec<String>> {
     // All are held until all are found, so that no port is taken twice.
     let mut held = Vec::new();
     let mut addrs = Vec::new();
@@ -181,9 +165,9 @@ fn free_addrs(rng: &Rng, nodes: u16) -> Result<Vec<String>> {
             held.push(listener);
             addrs.push(format!("{}:{port}", Ipv4Addr::LOCALHOST));
         }
-        if addrs.len() == usize::from(nodes) {
+        if addrs.len() == count {
             return Ok(addrs);
         }
     }
-    Err(Error::new(format!("found no {nodes} free ports between {} and {}", PORTS.start, PORTS.end)))
+    Err(Error::new(format!("found no {count} free ports between {} and {}", PORTS.start, PORTS.end)))
 }

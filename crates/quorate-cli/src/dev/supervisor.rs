@@ -95,6 +95,7 @@ impl Supervisor {
             id,
             pid: child.pid(),
             peer_addr: addr.to_owned(),
+            http_addr: self.layout.http(id),
             data_dir: self.layout.node_dir(id),
         });
         let file = ClusterFile { nodes: nodes.collect() };

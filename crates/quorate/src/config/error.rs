@@ -30,6 +30,14 @@ pub enum ConfigError {
         /// The known key that is spelled most alike.
         nearest: String,
     },
+    /// A variable of the environment is not known.
+    #[error("the variable {name} is not known; did you mean {nearest}?")]
+    UnknownVariable {
+        /// The variable.
+        name: String,
+        /// The known variable that is spelled most alike.
+        nearest: String,
+    },
     /// A key has a value of another kind.
     #[error("'{key}' must be {expected}, not {found}")]
     Value {

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests stop at the first surprise")]
 
+use quorate_env::Env;
+
 use super::*;
 
 const FULL: &str = r#"
@@ -69,11 +71,11 @@ fn what_is_wrong_is_named() {
             "the key 'timing.heart_beat' is not known; did you mean 'timing.heartbeat'?",
         ),
         ("name = 5", "'name' must be a text in quotes, not integer"),
-        ("[members]\nb = 1", "'members.b' must be a text in quotes, not integer"),
+        ("[members]\nb = 1", "'members' needs a text in quotes for 'b', not integer"),
         ("deadline = \"soon\"", "'deadline' must be a time such as \"80 ms\", not string"),
         ("timing = 3", "'timing' must be a table, not integer"),
         ("durability = \"none\"", "'durability' is 'none': it can only be 'fsync'"),
-        ("secret = \"a\"\nsecret_env = \"B\"", "set one of 'secret', 'secret_file' and 'secret_env'"),
+        ("secret = \"a\"\nsecret_env = \"B\"", "set one of 'secret_env' and 'secret'"),
         ("[members]\nb = \"x:1\"", "this node's name, 'node', is none of the members: b"),
         ("[members]\nnode = \"x:1\"\nb = \"x:2\"", "the nodes of a cluster must share a secret"),
         ("[sql]\npage_size = 1000", "'sql.page_size' is 1000"),
@@ -131,4 +133,83 @@ fn a_secret_comes_from_a_file_without_its_line_end() {
     }
     assert!(SecretSource::File(dir.path().join("none")).resolve(&env, dir.path()).is_err());
     assert!(SecretSource::Variable("QUORATE_NO_SUCH_VARIABLE".to_owned()).resolve(&env, dir.path()).is_err());
+}
+
+fn variables(pairs: &[(&str, &str)]) -> Sources {
+    Sources::new().variables(pairs.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())))
+}
+
+#[test]
+fn the_environment_overrides_the_file() {
+    let given = [
+        ("QUORATE_NAME", "b"),
+        ("QUORATE_MEMBERS", "b=x:1,c=x:2"),
+        ("QUORATE_SECRET_FILE", "/run/secret"),
+        ("QUORATE_SQL_PAGE_SIZE", "16 KiB"),
+        ("QUORATE_TIMING_SILENCE", "5 s"),
+        ("HOME", "/root"),
+    ];
+    let config: Config = variables(&given).text(FULL).unwrap().read().unwrap();
+    assert_eq!((config.name.as_str(), config.members.len()), ("b", 2));
+    assert_eq!(config.secret, SecretSource::File("/run/secret".into()));
+    assert_eq!((config.sql.page_size, config.sql.readers), (16384, 4));
+    assert_eq!(config.timing.silence, Duration::from_secs(5));
+}
+
+#[test]
+fn the_environment_is_enough() {
+    let config: Config = variables(&[("QUORATE_DATA_DIR", "x")]).read().unwrap();
+    assert_eq!(config, Config::single("x"));
+}
+
+#[test]
+fn unknown_variables_are_named_but_those_of_kubernetes() {
+    let error = variables(&[("QUORATE_DATADIR", "x")]).read::<Config>().unwrap_err().to_string();
+    assert_eq!(error, "the variable QUORATE_DATADIR is not known; did you mean QUORATE_DATA_DIR?");
+    let links = ["QUORATE_SERVICE_HOST", "QUORATE_SERVICE_PORT_HTTP", "QUORATE_PORT", "QUORATE_PORT_7001_TCP_ADDR"];
+    let links = links.map(|name| (name, "10.0.0.1")).to_vec();
+    assert!(variables(&[links, vec![("QUORATE_DATA_DIR", "x")]].concat()).read::<Config>().is_ok());
+    let error = variables(&[("QUORATE_SQL_READERS", "few")]).read::<Config>().unwrap_err().to_string();
+    assert_eq!(error, "'QUORATE_SQL_READERS' must be a whole number, not what the variable holds");
+}
+
+#[test]
+fn the_name_of_the_machine_can_be_the_name_of_the_node() {
+    let config = Config::from_toml("data_dir = \"x\"\nname_from_hostname = true").unwrap();
+    assert_eq!(config.name, quorate_env::host_name().unwrap());
+    let both = Config::from_toml("data_dir = \"x\"\nname = \"a\"\nname_from_hostname = true").unwrap_err();
+    assert_eq!(both, ConfigError::Invalid("set one of 'name' and 'name_from_hostname'".to_owned()));
+}
+
+#[test]
+fn what_is_printed_is_in_force_and_says_why() {
+    let sources = variables(&[("QUORATE_KEEP_LOG", "2 GiB")]).text(FULL).unwrap();
+    let config: Config = sources.read().unwrap();
+    let printed = print(&config, |key| sources.origin(key));
+    for line in ["keep_log = \"2 GiB\"  # QUORATE_KEEP_LOG", "name = \"a\"  # file", "# secret: set, not shown  # file"]
+    {
+        assert!(printed.lines().any(|printed| printed == line), "{line}\n{printed}");
+    }
+    assert!(!printed.contains("0123456789abcdef"), "{printed}");
+    let again = Config::from_toml(&format!("secret = \"0123456789abcdef\"\n{printed}")).unwrap();
+    assert_eq!(again, config);
+}
+
+#[test]
+fn a_commented_file_reads_as_what_it_was_made_of() {
+    let mut config = Config::from_toml(FULL).unwrap();
+    config.secret = SecretSource::File("secret".into());
+    for config in [config, Config::single("data")] {
+        let text = template(&config);
+        assert_eq!(Config::from_toml(&text).unwrap(), config, "{text}");
+        let uncommented: String = text
+            .lines()
+            .map(|line| line.strip_prefix("# ").unwrap_or(line))
+            .fold(String::new(), |all, line| all + line + "\n");
+        for key in Config::keys() {
+            let name = key.path;
+            let is_there = |line: &str| line.starts_with(&format!("{name} = ")) || line == format!("[{name}]");
+            assert!(uncommented.lines().any(is_there), "{name}\n{text}");
+        }
+    }
 }

@@ -1,0 +1,29 @@
+//! What a server says while it runs: events, on the standard error.
+
+use quorate_server::{LogConfig, LogFormat, LogLevel};
+use tracing_subscriber::Layer as _;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+
+use crate::error::{Result, Told as _};
+
+/// Says events of our own at the level that is asked for, those of dependencies where they warn. openraft warns of
+/// every heartbeat that a lost node does not answer.
+pub fn begin(config: LogConfig) -> Result<()> {
+    let level = match config.level {
+        LogLevel::Off => LevelFilter::OFF,
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+    };
+    let events = Targets::new().with_default(LevelFilter::WARN.min(level)).with_target("quorate", level);
+    let events = events.with_target("openraft", LevelFilter::ERROR.min(level));
+    let lines = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(std::io::stderr);
+    let lines = match config.format {
+        LogFormat::Text => lines.boxed(),
+        LogFormat::Json => lines.json().flatten_event(true).boxed(),
+    };
+    tracing_subscriber::registry().with(lines).with(events).try_init().told(|| "cannot log")
+}

@@ -1,0 +1,111 @@
+//! The configuration of a server: read from its file and the environment, and written for new clusters.
+
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use quorate::config::{Sources, template};
+use quorate::{Config, SecretSource};
+use quorate_env::Rng;
+use quorate_server::ServerConfig;
+
+use crate::error::{Error, Result, Told as _};
+
+/// Random bytes of a secret.
+const SECRET_BYTES: usize = 32;
+/// The name of the secret's file beside the configurations.
+const SECRET: &str = "secret";
+/// What the names of variables begin with that are read as a configuration.
+pub const VARIABLES: &str = "QUORATE_";
+
+/// What a file, if there is one, and the environment say.
+pub fn sources(file: Option<&Path>) -> Result<Sources> {
+    let sources = file.map_or_else(|| Ok(Sources::new()), |file| Sources::new().file(file));
+    let sources = sources.told(|| "the configuration")?;
+    // A variable that is no text can't be one of ours.
+    Ok(sources.variables(std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)))))
+}
+
+/// What the file of a server says, whatever the environment.
+pub fn load(file: &Path) -> Result<ServerConfig> {
+    let read = Sources::new().file(file).and_then(|sources| sources.read());
+    read.told(|| format!("the configuration {}", file.display()))
+}
+
+/// A node of a new cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewNode {
+    /// Its name.
+    pub name: String,
+    /// Where peers and clients reach it.
+    pub addr: String,
+    /// Where it serves HTTP.
+    pub http: String,
+    /// Its data directory, from the directory of its configuration.
+    pub data_dir: PathBuf,
+}
+
+/// The file with the configuration of a node.
+pub fn file_of(dir: &Path, stem: &str) -> PathBuf {
+    dir.join(format!("{stem}.toml"))
+}
+
+/// The file with the secret.
+pub fn secret_file(dir: &Path) -> PathBuf {
+    dir.join(SECRET)
+}
+
+/// Makes a secret and a commented configuration for each node, `stem` of its name being the file's name. The file of
+/// the first node comes last: it stands for all of them. Nothing that is there is overwritten.
+pub fn found(dir: &Path, nodes: &[NewNode], stem: impl Fn(&str) -> String) -> Result<Vec<PathBuf>> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
+    made.told(|| format!("cannot make the directory {}", dir.display()))?;
+    let files: Vec<PathBuf> = nodes.iter().map(|node| file_of(dir, &stem(&node.name))).collect();
+    if let Some(there) = files.iter().find(|file| file.exists()) {
+        return Err(exists(there));
+    }
+    draw_secret(&secret_file(dir))?;
+    for (node, file) in nodes.iter().zip(&files).rev() {
+        let mut text = template(&server(node, nodes));
+        text.insert_str(
+            0,
+            &format!("# Node {} of {}. `quorate serve --config` this file.\n\n", node.name, nodes.len()),
+        );
+        write_new(file, &text)?;
+    }
+    Ok(files)
+}
+
+fn server(node: &NewNode, nodes: &[NewNode]) -> ServerConfig {
+    let node_config = Config {
+        name: node.name.clone(),
+        members: nodes.iter().map(|node| (node.name.clone(), node.addr.clone())).collect(),
+        secret: SecretSource::File(SECRET.into()),
+        ..Config::single(&node.data_dir)
+    };
+    ServerConfig { node: node_config, http_listen: Some(node.http.clone()), ..ServerConfig::default() }
+}
+
+/// A secret that is there already is kept: the first try to write the other files may have failed.
+fn draw_secret(file: &Path) -> Result<()> {
+    if file.exists() {
+        return Ok(());
+    }
+    let mut secret = [0; SECRET_BYTES];
+    Rng::from_os().fill(&mut secret);
+    let secret: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
+    write_new(file, &format!("{secret}\n"))
+}
+
+fn write_new(path: &Path, text: &str) -> Result<()> {
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    match file.and_then(|mut file| file.write_all(text.as_bytes())) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(exists(path)),
+        written => written.told(|| format!("cannot write {}", path.display())),
+    }
+}
+
+fn exists(path: &Path) -> Error {
+    Error::new(format!("{} is there already: name another directory, or remove it if it is not needed", path.display()))
+}

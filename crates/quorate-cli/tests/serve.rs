@@ -1,0 +1,149 @@
+//! `quorate serve` and `quorate init`: servers as an operator starts them, and what they say when they can't start.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    clippy::print_stderr,
+    reason = "tests run real processes and stop at the first surprise"
+)]
+
+mod support;
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::Command;
+
+use rustix::process::Signal;
+use support::servers::{Servers, free_ports};
+use support::{failed, quorate, succeeded, wait_until};
+
+#[test]
+fn what_init_writes_is_a_cluster() {
+    let mut servers = Servers::start(3);
+    assert_eq!(servers.value("SELECT 6 * 7"), "42");
+    servers.value("CREATE TABLE t (x)");
+    // One after the other: the cluster serves on.
+    for name in ["a", "b", "c"] {
+        assert_eq!(servers.stop(name, Signal::TERM).code(), Some(0), "{}", servers.said(name));
+        servers.value(&format!("INSERT INTO t VALUES ('{name}')"));
+        servers.serve(name);
+    }
+    assert_eq!(servers.value("SELECT group_concat(x, '') FROM t"), "abc");
+}
+
+#[test]
+fn nothing_that_is_there_is_overwritten() {
+    let servers = Servers::init(2);
+    let secret = || std::fs::read_to_string(servers.dir.path().join("secret")).unwrap();
+    let before = secret();
+    let again = failed(&quorate(&["init", servers.dir.path().to_str().unwrap(), "--members", "a=x:1,b=x:2"]));
+    assert!(again.contains("a.toml is there already"), "{again}");
+    assert_eq!(secret(), before);
+    let twice = failed(&quorate(&["init", servers.dir.path().to_str().unwrap(), "--members", "a=x:1,a=x:2"]));
+    assert!(twice.contains("two members are called 'a'"), "{twice}");
+}
+
+#[test]
+fn the_configuration_in_force_is_printed_without_the_secret() {
+    let servers = Servers::init(1);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
+    command.args(["serve", "--print-config", "--config"]).arg(servers.config("a"));
+    command.env("QUORATE_SECRET", "not to be printed").env("QUORATE_KEEP_LOG", "5 MiB");
+    let printed = succeeded(&command.output().unwrap());
+    assert!(printed.contains("keep_log = \"5 MiB\"  # QUORATE_KEEP_LOG"), "{printed}");
+    assert!(printed.contains("# secret: set, not shown  # QUORATE_SECRET"), "{printed}");
+    assert!(!printed.contains("not to be printed"), "{printed}");
+
+    let unknown = command.env("QUORATE_SECRETS", "x").output().unwrap();
+    let unknown = failed(&unknown);
+    assert!(unknown.contains("QUORATE_SECRETS is not known; did you mean QUORATE_SECRET?"), "{unknown}");
+}
+
+#[test]
+fn what_is_typed_wrongly_is_told_with_exit_code_2() {
+    for wrong in [&["serve", "--confg", "x"][..], &["serve", "x"], &["init"], &["init", "x", "--members", "a"]] {
+        let output = quorate(wrong);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("--help"), "{output:?}");
+    }
+}
+
+/// Starts a node whose configuration was changed, and returns what it says at its end.
+fn refused(change: impl FnOnce(&Servers)) -> String {
+    let mut servers = Servers::init(1);
+    change(&servers);
+    servers.serve("a");
+    servers.failed("a")
+}
+
+#[test]
+fn a_server_that_cannot_start_says_why_and_what_to_do() {
+    let missing = failed(&quorate(&["serve", "--config", "no-such.toml"]));
+    assert!(missing.contains("no-such.toml: No such file"), "{missing}");
+    let nothing = failed(&quorate(&["serve"]));
+    assert!(nothing.contains("'data_dir' is missing"), "{nothing}");
+    let misspelt = refused(|servers| {
+        let text = std::fs::read_to_string(servers.config("a")).unwrap();
+        std::fs::write(servers.config("a"), text.replace("data_dir", "datadir")).unwrap();
+    });
+    assert!(misspelt.contains("'datadir' is not known; did you mean 'data_dir'?"), "{misspelt}");
+    let no_secret = refused(|servers| servers.configure("a", "secret_file", "\"elsewhere\""));
+    assert!(no_secret.contains("elsewhere: No such file"), "{no_secret}");
+
+    let port = free_ports(1)[0];
+    let taken = TcpListener::bind(("127.0.0.1", port)).unwrap();
+    let occupied = refused(|servers| servers.configure("a", "listen", &format!("\"127.0.0.1:{port}\"")));
+    assert!(occupied.contains(&format!("127.0.0.1:{port}")) && occupied.contains("in use"), "{occupied}");
+    drop(taken);
+}
+
+#[test]
+fn a_directory_of_another_node_or_of_a_newer_version_is_refused_and_kept() {
+    let mut servers = Servers::start(1);
+    servers.value("CREATE TABLE t (x)");
+
+    // The directory belongs to a running node.
+    let second = failed(&quorate(&["serve", "--config", servers.config("a").to_str().unwrap()]));
+    assert!(second.contains("is in use by another node"), "{second}");
+    assert_eq!(servers.stop("a", Signal::TERM).code(), Some(0));
+
+    // Another node's: the name in it is not this node's.
+    let config = std::fs::read_to_string(servers.config("a")).unwrap();
+    std::fs::write(servers.config("a"), config.replace("name = \"a\"", "name = \"z\"").replace("\na = ", "\nz = "))
+        .unwrap();
+    servers.serve("a");
+    let foreign = servers.failed("a");
+    assert!(foreign.contains("'a'") && foreign.contains("'z'"), "{foreign}");
+    std::fs::write(servers.config("a"), &config).unwrap();
+
+    // A newer version's: all segments of the log say format 2.
+    let log = servers.dir.path().join("a/log");
+    set_format(&log, 2);
+    servers.serve("a");
+    wait_until("the node to refuse", || servers.said("a").contains("has format 2"));
+    let newer = servers.failed("a");
+    assert!(newer.contains("run the version that wrote it"), "{newer}");
+
+    set_format(&log, 1);
+    servers.serve("a");
+    assert_eq!(servers.value("SELECT count(*) FROM t"), "0");
+}
+
+/// Rewrites the headers of a log's segments, as docs/wal-format.md has them.
+fn set_format(log: &Path, format: u16) {
+    for segment in std::fs::read_dir(log).unwrap().map(|entry| entry.unwrap().path()) {
+        if segment.extension().is_none_or(|extension| extension != "wal") {
+            continue;
+        }
+        let mut bytes = std::fs::read(&segment).unwrap();
+        bytes[8..10].copy_from_slice(&format.to_le_bytes());
+        let state = u32::from_le_bytes(bytes[20..24].try_into().unwrap());
+        let state_end = 64 + usize::try_from(state).unwrap();
+        let checked = [&bytes[12..20], &bytes[..60], &bytes[64..state_end]].concat();
+        let sum = crc32c::crc32c(&checked).to_le_bytes();
+        bytes[60..64].copy_from_slice(&sum);
+        std::fs::write(&segment, bytes).unwrap();
+    }
+}

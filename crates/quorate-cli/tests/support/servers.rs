@@ -1,0 +1,142 @@
+//! Nodes that are started one by one, as an operator does: `quorate init`, then `quorate serve` for each.
+
+use std::fs::File;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+use super::{QUORATE, quorate, signal, succeeded, wait_until};
+
+/// Directories and processes of a cluster.
+pub struct Servers {
+    pub dir: TempDir,
+    names: Vec<String>,
+    processes: Vec<Option<Child>>,
+}
+
+impl Servers {
+    /// Writes the configurations of so many nodes, named `a`, `b`, ..., on free ports. Starts nothing.
+    pub fn init(nodes: usize) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let names: Vec<String> = ('a'..).take(nodes).map(String::from).collect();
+        let members: Vec<String> =
+            names.iter().zip(free_ports(nodes)).map(|(n, p)| format!("{n}=127.0.0.1:{p}")).collect();
+        let path = dir.path().to_str().unwrap();
+        succeeded(&quorate(&["init", path, "--members", &members.join(",")]));
+        let servers = Self { dir, processes: names.iter().map(|_| None).collect(), names };
+        for (name, port) in servers.names.iter().zip(free_ports(nodes)) {
+            servers.configure(name, "http.listen", &format!("\"127.0.0.1:{port}\""));
+        }
+        servers
+    }
+
+    /// The same with all of them started.
+    pub fn start(nodes: usize) -> Self {
+        let mut servers = Self::init(nodes);
+        servers.names.clone().iter().for_each(|name| servers.serve(name));
+        servers
+    }
+
+    /// The configuration of a node.
+    pub fn config(&self, name: &str) -> PathBuf {
+        self.dir.path().join(format!("{name}.toml"))
+    }
+
+    /// Sets a key in the configuration of a node, at its line.
+    pub fn configure(&self, name: &str, key: &str, value: &str) {
+        let text = std::fs::read_to_string(self.config(name)).unwrap();
+        let is_key = |line: &&str| line.trim_start_matches("# ").starts_with(&format!("{key} = "));
+        assert_eq!(text.lines().filter(is_key).count(), 1, "{key}\n{text}");
+        let lines =
+            text.lines().map(|line| if is_key(&line) { format!("{key} = {value}\n") } else { format!("{line}\n") });
+        std::fs::write(self.config(name), lines.collect::<String>()).unwrap();
+    }
+
+    /// Starts a node. What it says goes to a file.
+    pub fn serve(&mut self, name: &str) {
+        let log = File::options().append(true).create(true).open(self.log(name)).unwrap();
+        let mut command = Command::new(QUORATE);
+        // It ends with the test, however that ends: its standard input is the test's pipe.
+        command.args(["serve", "--until-stdin-closes", "--config"]).arg(self.config(name)).stdin(Stdio::piped());
+        let process = command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap();
+        let at = self.at(name);
+        self.processes[at] = Some(process);
+    }
+
+    /// Asks a node to stop with a signal and waits until it has.
+    pub fn stop(&mut self, name: &str, with: Signal) -> ExitStatus {
+        let at = self.at(name);
+        let mut process = self.processes[at].take().unwrap();
+        signal(process.id().try_into().unwrap(), with);
+        let mut ended = None;
+        wait_until("the end of a node", || {
+            ended = process.try_wait().unwrap();
+            ended.is_some()
+        });
+        ended.unwrap()
+    }
+
+    /// Waits until a node ends by itself; returns what it said.
+    pub fn failed(&mut self, name: &str) -> String {
+        let at = self.at(name);
+        let mut process = self.processes[at].take().unwrap();
+        let mut ended = None;
+        wait_until("the end of a node", || {
+            ended = process.try_wait().unwrap();
+            ended.is_some()
+        });
+        assert_eq!(ended.unwrap().code(), Some(1));
+        self.said(name)
+    }
+
+    /// What a node said so far.
+    pub fn said(&self, name: &str) -> String {
+        std::fs::read_to_string(self.log(name)).unwrap_or_default()
+    }
+
+    /// The last line of what a query prints as CSV.
+    pub fn value(&self, query: &str) -> String {
+        let config = self.config("a");
+        let output = quorate(&["sql", "--config", config.to_str().unwrap(), "--format", "csv", query]);
+        succeeded(&output).lines().last().unwrap_or_default().to_owned()
+    }
+
+    fn log(&self, name: &str) -> PathBuf {
+        self.dir.path().join(format!("{name}.log"))
+    }
+
+    fn at(&self, name: &str) -> usize {
+        self.names.iter().position(|known| known == name).unwrap()
+    }
+}
+
+impl Drop for Servers {
+    fn drop(&mut self) {
+        for (name, process) in self.names.iter().zip(&mut self.processes) {
+            if std::thread::panicking() {
+                let said = std::fs::read_to_string(self.dir.path().join(format!("{name}.log")));
+                eprintln!("{name} said:\n{}", said.unwrap_or_default());
+            }
+            if let Some(process) = process {
+                let _ = process.kill();
+                let _ = process.wait();
+            }
+        }
+    }
+}
+
+/// Ports that nobody listens on, below those that the system gives to outgoing connections.
+pub fn free_ports(count: usize) -> Vec<u16> {
+    let own = u16::try_from(std::process::id() % 12_000).unwrap();
+    let mut held = Vec::new();
+    let ports = (0..12_000_u16).map(|step| 20_000 + (own + step) % 12_000);
+    let free = ports.filter(|port| {
+        let listener = TcpListener::bind(("127.0.0.1", *port));
+        // All are held until all are found, so that no port is taken twice.
+        listener.map(|listener| held.push(listener)).is_ok()
+    });
+    free.take(count).collect()
+}

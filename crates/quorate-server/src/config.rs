@@ -1,0 +1,153 @@
+//! What a server is told: what its node is told, and which doors it opens, and how it logs.
+//!
+//! ```
+//! use quorate::config::Sources;
+//! use quorate_server::ServerConfig;
+//!
+//! let variables = [("QUORATE_HTTP_LISTEN".to_owned(), "127.0.0.1:8001".to_owned())];
+//! let config: ServerConfig = Sources::new().text("data_dir = \"data\"")?.variables(variables).read()?;
+//! assert_eq!(config.http_listen.as_deref(), Some("127.0.0.1:8001"));
+//! # Ok::<(), quorate::ConfigError>(())
+//! ```
+
+use quorate::config::{Given, Key, Schema, Wrong};
+use quorate::{Config, ConfigError};
+
+/// What a server is told.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ServerConfig {
+    /// Its node.
+    pub node: Config,
+    /// `host:port` to serve HTTP on; none without it.
+    pub http_listen: Option<String>,
+    /// What it says while it runs.
+    pub log: LogConfig,
+}
+
+/// What a server says while it runs, on its standard error.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogConfig {
+    /// How much.
+    pub level: LogLevel,
+    /// In which form.
+    pub format: LogFormat,
+}
+
+/// How much is said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogLevel {
+    /// Nothing.
+    Off,
+    /// What needs a person.
+    Error,
+    /// And what may soon.
+    Warn,
+    /// And what an operator must know: who joined, left, leads, lags, or was sent an image.
+    #[default]
+    Info,
+    /// And what helps to find a fault.
+    Debug,
+}
+
+/// In which form it is said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// A line of words.
+    #[default]
+    Text,
+    /// A line of JSON.
+    Json,
+}
+
+impl LogLevel {
+    const NAMES: [(&'static str, Self); 5] = [
+        ("off", Self::Off),
+        ("error", Self::Error),
+        ("warn", Self::Warn),
+        ("info", Self::Info),
+        ("debug", Self::Debug),
+    ];
+}
+
+impl LogFormat {
+    const NAMES: [(&'static str, Self); 2] = [("text", Self::Text), ("json", Self::Json)];
+}
+
+impl Schema for ServerConfig {
+    fn keys() -> Vec<Key<Self>> {
+        let node =
+            Config::keys().into_iter().map(|key| key.within(|server: &Self| &server.node, |server| &mut server.node));
+        node.chain([
+            Key::new(
+                "http.listen",
+                "host:port to serve HTTP on: /health, /ready, /status, /metrics. Without it there is no HTTP.",
+                |server: &mut Self, given| given.text().map(|addr| server.http_listen = Some(addr)),
+                |server| server.http_listen.clone().into(),
+            )
+            .example("\"127.0.0.1:8001\""),
+            Key::new(
+                "log.level",
+                "How much is said on the standard error: off, error, warn, info or debug.",
+                |server: &mut Self, given| named(given, &LogLevel::NAMES).map(|level| server.log.level = level),
+                |server| name_of(server.log.level, &LogLevel::NAMES).into(),
+            ),
+            Key::new(
+                "log.format",
+                "In which form: text, or json with an object on each line.",
+                |server: &mut Self, given| named(given, &LogFormat::NAMES).map(|format| server.log.format = format),
+                |server| name_of(server.log.format, &LogFormat::NAMES).into(),
+            ),
+        ])
+        .collect()
+    }
+
+    fn check(&self) -> Result<(), ConfigError> {
+        self.node.check()
+    }
+}
+
+fn named<T: Copy>(given: Given<'_>, names: &[(&'static str, T)]) -> Result<T, Wrong> {
+    let text = given.text()?;
+    let found = names.iter().find(|(name, _)| *name == text);
+    found.map(|(_, value)| *value).ok_or_else(|| {
+        let names: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
+        Wrong::Invalid(format!("is '{text}': it can be {}", names.join(", ")))
+    })
+}
+
+fn name_of<T: PartialEq>(value: T, names: &[(&'static str, T)]) -> &'static str {
+    names.iter().find(|(_, named)| *named == value).map_or("", |(name, _)| *name)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests stop at the first surprise")]
+
+    use quorate::config::{Sources, template};
+
+    use super::*;
+
+    fn read(text: &str) -> Result<ServerConfig, ConfigError> {
+        Sources::new().text(text)?.read()
+    }
+
+    #[test]
+    fn a_server_is_told_more_than_its_node() {
+        let server =
+            read("data_dir = \"d\"\n[http]\nlisten = \"x:1\"\n[log]\nlevel = \"warn\"\nformat = \"json\"").unwrap();
+        assert_eq!(server.node, Config::single("d"));
+        assert_eq!(server.http_listen.as_deref(), Some("x:1"));
+        assert_eq!(server.log, LogConfig { level: LogLevel::Warn, format: LogFormat::Json });
+        let wrong = read("data_dir = \"d\"\n[log]\nlevel = \"loud\"").unwrap_err().to_string();
+        assert_eq!(wrong, "'log.level' is 'loud': it can be off, error, warn, info, debug");
+        let wrong = read("data_dir = \"d\"\nhtpp.listen = \"x\"").unwrap_err().to_string();
+        assert_eq!(wrong, "the key 'htpp.listen' is not known; did you mean 'http.listen'?");
+    }
+
+    #[test]
+    fn the_documentation_shows_the_commented_file() {
+        let docs = include_str!("../../../docs/configuration.md");
+        let shown = template(&ServerConfig::default());
+        assert!(docs.contains(&format!("```toml\n{shown}```")), "docs/configuration.md should show this:\n{shown}");
+    }
+}

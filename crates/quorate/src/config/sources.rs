@@ -1,0 +1,192 @@
+//! Where a configuration comes from: a file of TOML, then variables of the environment, which override the file.
+//!
+//! Invariant: nothing that is given is passed over. A key or a variable that no schema knows is an error that names
+//! the nearest known one.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use quorate_env::Env;
+use quorate_env::disk::read_file;
+use toml::{Table, Value};
+
+use super::ConfigError;
+use super::nearest::nearest;
+use super::schema::{Key, PREFIX, Schema, Wrong};
+use super::value::Given;
+
+/// Bytes of a configuration file.
+const CONFIG_FILE_MAX: u64 = 1 << 20;
+
+/// What is given to a program.
+#[derive(Clone, Default)]
+pub struct Sources {
+    table: Table,
+    /// From where relative paths in the file count.
+    base: PathBuf,
+    variables: Vec<(String, String)>,
+}
+
+impl Sources {
+    /// Nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes a text of TOML. Relative paths in it count from the working directory.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::Syntax`].
+    pub fn text(mut self, text: &str) -> Result<Self, ConfigError> {
+        self.table = text.parse::<Table>().map_err(|error| {
+            // The error's own text would quote the line, which may hold the secret.
+            let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+            let line = before.matches('\n').count().saturating_add(1);
+            ConfigError::Syntax { line, message: error.message().to_owned() }
+        })?;
+        Ok(self)
+    }
+
+    /// Takes a file of TOML. Relative paths in it count from its directory.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::File`] and [`ConfigError::Syntax`].
+    pub fn file(mut self, path: impl AsRef<Path>) -> Result<Self, ConfigError> {
+        let path = path.as_ref();
+        let failed = |reason: String| ConfigError::File { path: path.to_owned(), reason };
+        let bytes = read_file(Env::real().disk().as_ref(), path, CONFIG_FILE_MAX).map_err(|e| failed(e.to_string()))?;
+        let text = String::from_utf8(bytes).map_err(|_| failed("it is not text".to_owned()))?;
+        path.parent().unwrap_or(Path::new("")).clone_into(&mut self.base);
+        self.text(&text)
+    }
+
+    /// Takes those variables whose names begin with `QUORATE_`, but for those that Kubernetes makes of services.
+    #[must_use]
+    pub fn variables(mut self, variables: impl IntoIterator<Item = (String, String)>) -> Self {
+        let ours = |(name, _): &(String, String)| name.starts_with(PREFIX) && !is_service_link(name);
+        self.variables = variables.into_iter().filter(ours).collect();
+        self
+    }
+
+    /// What all of it says.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] says what to change.
+    pub fn read<C: Schema + 'static>(&self) -> Result<C, ConfigError> {
+        let keys = C::keys();
+        let mut config = C::default();
+        let in_file = self.apply_file(&keys, &mut config)?;
+        let in_variables = self.apply_variables(&keys, &mut config)?;
+        let is_given = |key: &Key<C>| in_file.contains(key.path) || in_variables.contains(key.path);
+        if let Some(key) = keys.iter().find(|key| key.is_required && !is_given(key)) {
+            return Err(ConfigError::Missing(key.path));
+        }
+        config.check()?;
+        Ok(config)
+    }
+
+    /// What gave a key its value, if anything did.
+    pub fn origin<C: 'static>(&self, key: &Key<C>) -> Option<String> {
+        let variable = key.variable();
+        if self.variables.iter().any(|(name, _)| *name == variable) {
+            return Some(variable);
+        }
+        take(&mut self.table.clone(), key.path).ok().flatten().map(|_| "file".to_owned())
+    }
+
+    fn apply_file<C: 'static>(&self, keys: &[Key<C>], config: &mut C) -> Result<BTreeSet<&'static str>, ConfigError> {
+        let mut table = self.table.clone();
+        let mut given = BTreeSet::new();
+        for key in keys {
+            let Some(value) = take(&mut table, key.path)? else { continue };
+            alone(key, &given)?;
+            given.insert(key.path);
+            set(key, config, key.path, Given::File(&value, &self.base))?;
+        }
+        match first_path(&table) {
+            None => Ok(given),
+            Some(path) => {
+                let known = nearest(&path, keys.iter().map(|key| key.path));
+                Err(ConfigError::UnknownKey { key: path, nearest: known.unwrap_or_default().to_owned() })
+            }
+        }
+    }
+
+    fn apply_variables<C: 'static>(
+        &self,
+        keys: &[Key<C>],
+        config: &mut C,
+    ) -> Result<BTreeSet<&'static str>, ConfigError> {
+        let mut given = BTreeSet::new();
+        let mut left = self.variables.clone();
+        for key in keys {
+            let name = key.variable();
+            let Some(at) = left.iter().position(|(variable, _)| *variable == name) else { continue };
+            let (_, text) = left.swap_remove(at);
+            alone(key, &given)?;
+            given.insert(key.path);
+            set(key, config, &name, Given::Variable(&text))?;
+        }
+        match left.into_iter().next() {
+            None => Ok(given),
+            Some((name, _)) => {
+                let known: Vec<String> = keys.iter().map(Key::variable).collect();
+                let nearest = nearest(&name, known.iter().map(String::as_str)).unwrap_or_default().to_owned();
+                Err(ConfigError::UnknownVariable { name, nearest })
+            }
+        }
+    }
+}
+
+/// A variable that Kubernetes sets in each pod for a service whose name begins with `quorate`.
+fn is_service_link(name: &str) -> bool {
+    let is_port = |rest: &str| rest.is_empty() || rest.starts_with('_');
+    name.ends_with("_SERVICE_HOST")
+        || name.contains("_SERVICE_PORT")
+        || name.match_indices("_PORT").any(|(at, found)| is_port(name.get(at + found.len()..).unwrap_or_default()))
+}
+
+fn alone<C>(key: &Key<C>, given: &BTreeSet<&'static str>) -> Result<(), ConfigError> {
+    match key.instead_of.iter().find(|other| given.contains(**other)) {
+        None => Ok(()),
+        Some(other) => Err(ConfigError::Invalid(format!("set one of '{other}' and '{}'", key.path))),
+    }
+}
+
+fn set<C>(key: &Key<C>, config: &mut C, name: &str, given: Given<'_>) -> Result<(), ConfigError> {
+    (key.set)(config, given).map_err(|wrong| match wrong {
+        Wrong::Kind(expected) => ConfigError::Value { key: name.to_owned(), expected, found: given.kind() },
+        Wrong::Invalid(text) => ConfigError::Invalid(format!("'{name}' {text}")),
+    })
+}
+
+/// Takes the value at a path out of a table.
+fn take(table: &mut Table, path: &'static str) -> Result<Option<Value>, ConfigError> {
+    let Some((outer, inner)) = path.split_once('.') else { return Ok(table.remove(path)) };
+    match table.get_mut(outer) {
+        None => Ok(None),
+        Some(Value::Table(inside)) => {
+            let value = inside.remove(inner);
+            if inside.is_empty() {
+                table.remove(outer);
+            }
+            Ok(value)
+        }
+        Some(other) => {
+            let found = other.type_str();
+            Err(ConfigError::Value { key: outer.to_owned(), expected: "a table", found })
+        }
+    }
+}
+
+/// The path of the first value in a table.
+fn first_path(table: &Table) -> Option<String> {
+    let (key, value) = table.iter().next()?;
+    match value.as_table().and_then(first_path) {
+        Some(inner) => Some(format!("{key}.{inner}")),
+        None => Some(key.clone()),
+    }
+}
