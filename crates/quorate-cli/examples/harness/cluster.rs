@@ -203,7 +203,7 @@ impl Cluster {
 }
 
 /// Builds the binary as this program was built, and says where it is.
-async fn build() -> Result<PathBuf> {
+pub async fn build() -> Result<PathBuf> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(["build", "--quiet", "-p", "quorate-cli", "--bin", "quorate"]);
     if !cfg!(debug_assertions) {

@@ -6,6 +6,7 @@ pub mod cluster;
 pub mod figures;
 pub mod load;
 pub mod options;
+pub mod servers;
 
 /// Any error ends a measurement.
 pub type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
