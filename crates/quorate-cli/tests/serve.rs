@@ -147,3 +147,35 @@ fn set_format(log: &Path, format: u16) {
         std::fs::write(&segment, bytes).unwrap();
     }
 }
+
+/// What the manifests of Kubernetes and the Dockerfile set is read by the binary as it is meant.
+#[test]
+fn what_is_shipped_to_deploy_is_a_configuration() {
+    let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy");
+    let manifests = std::fs::read_to_string(deploy.join("kubernetes.yaml")).unwrap();
+    let lines: Vec<&str> = manifests.lines().map(str::trim).collect();
+    let pairs = lines.windows(2).filter_map(|pair| {
+        let name = pair[0].strip_prefix("- name: ").filter(|name| name.starts_with("QUORATE_"))?;
+        Some((name, pair[1].strip_prefix("value: ").unwrap().trim_matches('"')))
+    });
+    let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
+    // This machine is none of the members.
+    let pairs = pairs.map(|(name, value)| if value == "true" { ("QUORATE_NAME", "quorate-2") } else { (name, value) });
+    let printed = succeeded(&command.args(["serve", "--print-config"]).envs(pairs).output().unwrap());
+    for line in [
+        "name = \"quorate-2\"  # QUORATE_NAME",
+        "data_dir = \"/data\"  # QUORATE_DATA_DIR",
+        "http.listen = \"0.0.0.0:8001\"  # QUORATE_HTTP_LISTEN",
+        "log.format = \"json\"  # QUORATE_LOG_FORMAT",
+        "quorate-1 = \"quorate-1.quorate-peers:7001\"",
+    ] {
+        assert!(printed.lines().any(|printed| printed == line), "{line}\n{printed}");
+    }
+
+    let dockerfile = std::fs::read_to_string(deploy.join("Dockerfile")).unwrap();
+    let words = dockerfile.split([' ', '\n']).filter(|word| word.starts_with("QUORATE_") && !word.ends_with("..."));
+    let pairs = words.filter_map(|word| word.split_once('='));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
+    let printed = succeeded(&command.args(["serve", "--print-config"]).envs(pairs).output().unwrap());
+    assert!(printed.contains("listen = \"0.0.0.0:7001\"  # QUORATE_LISTEN"), "{printed}");
+}
