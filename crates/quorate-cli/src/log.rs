@@ -16,7 +16,6 @@ pub fn begin(config: LogConfig) -> Result<()> {
         LogLevel::Error => LevelFilter::ERROR,
         LogLevel::Warn => LevelFilter::WARN,
         LogLevel::Info => LevelFilter::INFO,
-        LogLevel::Debug => LevelFilter::DEBUG,
     };
     let events = Targets::new().with_default(LevelFilter::WARN.min(level)).with_target("quorate", level);
     let events = events.with_target("openraft", LevelFilter::ERROR.min(level));

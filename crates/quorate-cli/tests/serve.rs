@@ -2,6 +2,7 @@
 
 #![allow(
     clippy::unwrap_used,
+    clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
     clippy::disallowed_methods,
@@ -31,6 +32,35 @@ fn what_init_writes_is_a_cluster() {
         servers.serve(name);
     }
     assert_eq!(servers.value("SELECT group_concat(x, '') FROM t"), "abc");
+}
+
+/// The events in the log of a node that logs JSON, as `event member`.
+fn events(servers: &Servers, name: &str) -> Vec<String> {
+    let said = servers.said(name);
+    let lines = said.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).expect(line));
+    let events = lines.filter_map(|line| {
+        let event = line["event"].as_str()?;
+        Some(format!("{event} {}", line["member"].as_str().unwrap_or_default()).trim().to_owned())
+    });
+    events.collect()
+}
+
+#[test]
+fn what_an_operator_must_know_is_told_once() {
+    let mut servers = Servers::init(3);
+    for name in ["a", "b", "c"] {
+        servers.configure(name, "log.format", "\"json\"");
+        servers.serve(name);
+    }
+    servers.value("CREATE TABLE t (x)");
+    wait_until("a leader to be told", || events(&servers, "a").iter().any(|event| event.starts_with("leader ")));
+    servers.stop("c", Signal::KILL);
+    let told = |event: &str| ["a", "b"].map(|name| events(&servers, name).iter().filter(|told| *told == event).count());
+    wait_until("the silence to be told", || told("silent c") == [1, 1]);
+    servers.serve("c");
+    let told = |event: &str| ["a", "b"].map(|name| events(&servers, name).iter().filter(|told| *told == event).count());
+    wait_until("the return to be told", || told("heard c") == [1, 1]);
+    assert_eq!(told("silent c"), [1, 1]);
 }
 
 #[test]

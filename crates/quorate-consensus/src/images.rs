@@ -150,7 +150,8 @@ pub(crate) async fn receive(
     let head = timeout(PIECE_MAX, pieces.recv()).await??.ok_or(ImageError::Cut)?;
     let head: ImageHead = decode(head).map_err(|error| refused(&error))?;
     let meta = meta_of(&head).map_err(|error| refused(&error))?;
-    tracing::info!(index = meta.last_log_id.as_ref().map(|id| id.index), "receiving an image");
+    let index = meta.last_log_id.as_ref().map(|id| id.index);
+    tracing::info!(event = "reseeding", index, "this node is too far behind for the log: it is sent the database");
     let store = Arc::clone(store);
     let mut sink = off(env, move || store.receive_image()).await?;
     while let Some(piece) = timeout(PIECE_MAX, pieces.recv()).await?? {
@@ -158,7 +159,7 @@ pub(crate) async fn receive(
     }
     let snapshot = Snapshot { meta, snapshot: Image::Received(sink) };
     let response = raft.install_full_snapshot(head.vote.into(), snapshot).await.map_err(|error| refused(&error))?;
-    tracing::info!("installed an image");
+    tracing::info!(event = "reseeded", index, "this node has the database that it was sent");
     Ok(codec::encode_vote(&response.vote))
 }
 

@@ -20,6 +20,7 @@ mod combiner;
 mod config;
 mod desk;
 mod error;
+mod events;
 mod home;
 mod identity;
 mod images;

@@ -22,6 +22,7 @@ use crate::combiner::combiner;
 use crate::config::{ConsensusConfig, Timing};
 use crate::desk::{Desk, Handler, Running, Service};
 use crate::error::StartError;
+use crate::events;
 use crate::home::Home;
 use crate::identity::{ClusterId, Identity};
 use crate::images::ImageSender;
@@ -111,6 +112,7 @@ impl Consensus {
             task(env, Arc::clone(&peers).watch()),
             task(env, follow_members(raft.clone(), Arc::clone(&peers))),
             task(env, membership::step_aside(raft.clone(), home.wal.clone(), store, config.timing.status)),
+            task(env, events::watch(env.clone(), Arc::clone(&desk), running.clone(), dir.to_owned())),
             task(env, membership::finish(raft.clone(), Arc::clone(&peers), config.timing)),
             task(env, membership::ask(raft, peers, config, own)),
         ];

@@ -45,8 +45,6 @@ pub enum LogLevel {
     /// And what an operator must know: who joined, left, leads, lags, or was sent an image.
     #[default]
     Info,
-    /// And what helps to find a fault.
-    Debug,
 }
 
 /// In which form it is said.
@@ -60,13 +58,8 @@ pub enum LogFormat {
 }
 
 impl LogLevel {
-    const NAMES: [(&'static str, Self); 5] = [
-        ("off", Self::Off),
-        ("error", Self::Error),
-        ("warn", Self::Warn),
-        ("info", Self::Info),
-        ("debug", Self::Debug),
-    ];
+    const NAMES: [(&'static str, Self); 4] =
+        [("off", Self::Off), ("error", Self::Error), ("warn", Self::Warn), ("info", Self::Info)];
 }
 
 impl LogFormat {
@@ -87,7 +80,7 @@ impl Schema for ServerConfig {
             .example("\"127.0.0.1:8001\""),
             Key::new(
                 "log.level",
-                "How much is said on the standard error: off, error, warn, info or debug.",
+                "How much is said on the standard error: off, error, warn or info.",
                 |server: &mut Self, given| named(given, &LogLevel::NAMES).map(|level| server.log.level = level),
                 |server| name_of(server.log.level, &LogLevel::NAMES).into(),
             ),
@@ -139,7 +132,7 @@ mod tests {
         assert_eq!(server.http_listen.as_deref(), Some("x:1"));
         assert_eq!(server.log, LogConfig { level: LogLevel::Warn, format: LogFormat::Json });
         let wrong = read("data_dir = \"d\"\n[log]\nlevel = \"loud\"").unwrap_err().to_string();
-        assert_eq!(wrong, "'log.level' is 'loud': it can be off, error, warn, info, debug");
+        assert_eq!(wrong, "'log.level' is 'loud': it can be off, error, warn, info");
         let wrong = read("data_dir = \"d\"\nhtpp.listen = \"x\"").unwrap_err().to_string();
         assert_eq!(wrong, "the key 'htpp.listen' is not known; did you mean 'http.listen'?");
     }

@@ -1,0 +1,219 @@
+//! What an operator must know of a cluster, told in one line each: who leads, who joined, left, went silent, lags,
+//! whose clock is off, and that the disk is nearly full.
+//!
+//! Invariants:
+//! - A line tells a change of a state against what was last told of it, and never the same twice.
+//! - Of one thing there is at most one line in [`QUIET`]; what it has come to by then is told.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use quorate_env::disk::Space;
+use quorate_env::{Env, Instant, sleep};
+
+use crate::desk::{Desk, Running};
+use crate::status::{ClusterStatus, cluster_status};
+
+/// How long nothing more is told of a thing.
+const QUIET: Duration = Duration::from_secs(10);
+
+/// A follower lags that lacks so many entries, until it lacks fewer than the second.
+const LAG: (u64, u64) = (50_000, 1_000);
+
+/// A clock is off by so much, until it is off by less than the second. Stamps bear a second.
+const CLOCK_OFF: (Duration, Duration) = (Duration::from_millis(500), Duration::from_millis(250));
+
+/// A disk is nearly full with a smaller share left than one in this many, until it has twice that.
+const SPACE_SHARE: u64 = 20;
+
+/// And not as long as it has so much left.
+const SPACE_ENOUGH: u64 = 16 << 30;
+
+/// A thing that has a state.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Topic {
+    Leader,
+    Disk,
+    Member(String),
+    Silence(String),
+    Lag(String),
+    Clock(String),
+}
+
+/// A state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum State {
+    /// All is well.
+    Calm,
+    /// It is not; the figure that says so, which may change without being told.
+    Alarm,
+    /// The leader and its term.
+    Leads(String, u64),
+    /// A member that does not vote yet.
+    Learner,
+    /// A member that votes.
+    Voter,
+    /// No member.
+    Gone,
+}
+
+/// What was seen of a topic: its state, and the figure behind that.
+type Seen = (Topic, State, String);
+
+/// Looks again and again, for ever.
+pub(crate) async fn watch(env: Env, desk: Arc<Desk>, running: Running, dir: PathBuf) {
+    let mut teller = Teller::default();
+    loop {
+        let status = cluster_status(&desk, &running);
+        let clocks = status.members.iter().filter_map(|member| {
+            let seen = desk.peers.seen(member.id.0)?;
+            Some((member.name.clone(), Duration::from_nanos(seen.clock_offset.unsigned_abs())))
+        });
+        let clocks: BTreeMap<String, Duration> = clocks.collect();
+        let (disk, path) = (Arc::clone(env.disk()), dir.clone());
+        let space = env.blocking(move || disk.space(&path)).await.and_then(Result::ok);
+        let silent_after = desk.config.timing.status.saturating_mul(4);
+        let seen = teller.observe(&status, &clocks, space, silent_after);
+        for (topic, state, figure) in teller.news(seen, Instant::now()) {
+            tell(&topic, &state, &figure);
+        }
+        sleep(desk.config.timing.status).await;
+    }
+}
+
+/// What was told.
+#[derive(Default)]
+struct Teller {
+    told: BTreeMap<Topic, (State, Option<Instant>)>,
+}
+
+impl Teller {
+    /// What is to be seen now.
+    fn observe(
+        &self,
+        status: &ClusterStatus,
+        clocks: &BTreeMap<String, Duration>,
+        space: Option<Space>,
+        silent_after: Duration,
+    ) -> Vec<Seen> {
+        let leader = status.members.iter().find(|member| Some(member.id) == status.leader);
+        let leads = leader.map_or(State::Gone, |leader| State::Leads(leader.name.clone(), status.term));
+        let mut seen = vec![(Topic::Leader, leads, String::new())];
+        seen.extend(space.map(|space| self.disk(space)));
+        let committed = status.committed.map_or(0, |id| id.index);
+        for member in &status.members {
+            let name = &member.name;
+            let role = if member.voter { State::Voter } else { State::Learner };
+            seen.push((Topic::Member(name.clone()), role, member.addr.clone()));
+            let silent = alarm(member.silent_for > silent_after);
+            seen.push((Topic::Silence(name.clone()), silent, format!("{:.1} s", member.silent_for.as_secs_f64())));
+            if status.leader == Some(status.node) && member.silent_for <= silent_after {
+                let lag = committed.saturating_sub(member.applied_index);
+                seen.push(self.above(Topic::Lag(name.clone()), lag, LAG, format!("{lag} entries")));
+            }
+            if let Some(offset) = clocks.get(name) {
+                let figure = format!("{} ms", offset.as_millis());
+                seen.push(self.above(Topic::Clock(name.clone()), *offset, CLOCK_OFF, figure));
+            }
+        }
+        let present: BTreeSet<&String> = status.members.iter().map(|member| &member.name).collect();
+        let gone = self.told.keys().filter_map(|topic| match topic {
+            Topic::Member(name) if !present.contains(name) => Some((topic.clone(), State::Gone, String::new())),
+            _ => None,
+        });
+        seen.extend(gone);
+        seen
+    }
+
+    fn disk(&self, space: Space) -> Seen {
+        let factor = if self.is_alarm(&Topic::Disk) { 2 } else { 1 };
+        let share = space.total.checked_div(SPACE_SHARE).unwrap_or(0);
+        let is_low = space.available < share.min(SPACE_ENOUGH).saturating_mul(factor);
+        (Topic::Disk, alarm(is_low), format!("{} MiB of {}", space.available >> 20, space.total >> 20))
+    }
+
+    /// An alarm that begins above one limit and ends below another.
+    fn above<T: PartialOrd>(&self, topic: Topic, value: T, (begin, end): (T, T), figure: String) -> Seen {
+        let limit = if self.is_alarm(&topic) { end } else { begin };
+        (topic, alarm(value > limit), figure)
+    }
+
+    fn is_alarm(&self, topic: &Topic) -> bool {
+        self.told.get(topic).is_some_and(|(state, _)| *state == State::Alarm)
+    }
+
+    /// What of it is to be told.
+    fn news(&mut self, seen: Vec<Seen>, now: Instant) -> Vec<Seen> {
+        let is_first = self.told.is_empty();
+        seen.into_iter().filter(|(topic, state, _)| self.is_news(topic, state, is_first, now)).collect()
+    }
+
+    fn is_news(&mut self, topic: &Topic, state: &State, is_first: bool, now: Instant) -> bool {
+        let is_member = matches!(state, State::Voter | State::Learner);
+        match self.told.get(topic) {
+            Some((told, _)) if told == state => false,
+            Some((_, Some(at))) if now.saturating_duration_since(*at) < QUIET => false,
+            // Well from the beginning, or a member since before this node looked.
+            None if *state == State::Calm || (is_first && is_member) => {
+                self.told.insert(topic.clone(), (state.clone(), None));
+                false
+            }
+            _ => {
+                self.told.insert(topic.clone(), (state.clone(), Some(now)));
+                true
+            }
+        }
+    }
+}
+
+fn alarm(is_alarm: bool) -> State {
+    if is_alarm { State::Alarm } else { State::Calm }
+}
+
+fn tell(topic: &Topic, state: &State, figure: &str) {
+    let is_calm = *state == State::Calm;
+    match (topic, state) {
+        (Topic::Leader, State::Leads(name, term)) => {
+            tracing::info!(event = "leader", member = name, term, "{name} leads")
+        }
+        (Topic::Leader, _) => tracing::warn!(event = "no_leader", "no leader is known"),
+        (Topic::Disk, _) if is_calm => tracing::info!(event = "disk_space", left = figure, "the disk has space again"),
+        (Topic::Disk, _) => {
+            tracing::warn!(
+                event = "disk_nearly_full",
+                left = figure,
+                "the disk is nearly full; free some, or move the node"
+            );
+        }
+        (Topic::Member(name), State::Voter) => {
+            tracing::info!(event = "voter", member = name, addr = figure, "{name} is a voting member now");
+        }
+        (Topic::Member(name), State::Learner) => {
+            tracing::info!(
+                event = "joined",
+                member = name,
+                addr = figure,
+                "{name} joined and is being brought up to date"
+            );
+        }
+        (Topic::Member(name), _) => tracing::warn!(event = "left", member = name, "{name} is no member any more"),
+        (Topic::Silence(name), _) if is_calm => tracing::info!(event = "heard", member = name, "{name} is heard again"),
+        (Topic::Silence(name), _) => {
+            tracing::warn!(event = "silent", member = name, silent = figure, "nothing is heard of {name}");
+        }
+        (Topic::Lag(name), _) if is_calm => tracing::info!(event = "caught_up", member = name, "{name} has caught up"),
+        (Topic::Lag(name), _) => tracing::warn!(event = "lagging", member = name, lag = figure, "{name} lags behind"),
+        (Topic::Clock(name), _) if is_calm => {
+            tracing::info!(event = "clock_agrees", member = name, "the clock of {name} agrees with this node's again");
+        }
+        (Topic::Clock(name), _) => {
+            let text = "differs from this node's; check time synchronisation on both";
+            tracing::warn!(event = "clock_off", member = name, offset = figure, "the clock of {name} {text}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,126 @@
+//! What is told of a cluster whose states come and go.
+
+use quorate_model::{Epoch, GroupId, NodeId, Position};
+
+use super::*;
+use crate::MemberStatus;
+use crate::identity::ClusterId;
+
+const SILENT_AFTER: Duration = Duration::from_secs(4);
+
+/// A cluster as node `a` sees it, and the clock by which it looks.
+struct Story {
+    teller: Teller,
+    now: Instant,
+    status: ClusterStatus,
+    clocks: BTreeMap<String, Duration>,
+    space: Space,
+}
+
+impl Story {
+    fn new() -> Self {
+        let status = ClusterStatus {
+            cluster: ClusterId(1),
+            node: NodeId(1),
+            name: "a".to_owned(),
+            leader: Some(NodeId(1)),
+            term: 1,
+            last: None,
+            committed: None,
+            applied: Position { epoch: Epoch(1), group: GroupId::MAIN, index: 0 },
+            log_bytes: 0,
+            members: [("a", 1), ("b", 2), ("c", 3)].map(|(name, id)| member(name, id)).into(),
+            stopped: None,
+        };
+        let space = Space { total: 100 << 30, available: 50 << 30 };
+        Self { teller: Teller::default(), now: Instant::now(), status, clocks: BTreeMap::new(), space }
+    }
+
+    fn member(&mut self, name: &str) -> &mut MemberStatus {
+        self.status.members.iter_mut().find(|member| member.name == name).unwrap()
+    }
+
+    /// What is told after so many seconds.
+    fn told_after(&mut self, seconds: u64) -> Vec<(Topic, State)> {
+        self.now += Duration::from_secs(seconds);
+        let seen = self.teller.observe(&self.status, &self.clocks, Some(self.space), SILENT_AFTER);
+        self.teller.news(seen, self.now).into_iter().map(|(topic, state, _)| (topic, state)).collect()
+    }
+}
+
+fn member(name: &str, id: u64) -> MemberStatus {
+    MemberStatus {
+        id: NodeId(id),
+        name: name.to_owned(),
+        addr: format!("{name}:1"),
+        voter: true,
+        silent_for: Duration::ZERO,
+        applied_index: 0,
+    }
+}
+
+fn leads(name: &str, term: u64) -> (Topic, State) {
+    (Topic::Leader, State::Leads(name.to_owned(), term))
+}
+
+#[test]
+fn only_changes_are_told() {
+    let mut story = Story::new();
+    assert_eq!(story.told_after(0), [leads("a", 1)], "members that were there before are no news");
+    assert_eq!(story.told_after(100), []);
+    story.status.leader = Some(NodeId(2));
+    story.status.term = 2;
+    assert_eq!(story.told_after(1), [leads("b", 2)]);
+
+    let (d, role) = (Topic::Member("d".to_owned()), |state| state);
+    story.status.members.push(MemberStatus { voter: false, ..member("d", 4) });
+    assert_eq!(story.told_after(1), [(d.clone(), role(State::Learner))]);
+    story.member("d").voter = true;
+    assert_eq!(story.told_after(60), [(d.clone(), role(State::Voter))]);
+    story.status.members.pop();
+    assert_eq!(story.told_after(60), [(d, role(State::Gone))]);
+    assert_eq!(story.told_after(60), []);
+}
+
+#[test]
+fn what_flaps_is_told_once_in_a_while_and_what_it_came_to() {
+    let mut story = Story::new();
+    story.told_after(0);
+    let silence = Topic::Silence("b".to_owned());
+    let mut lines = Vec::new();
+    for second in 0..100_u64 {
+        story.member("b").silent_for = if second % 2 == 0 { SILENT_AFTER * 2 } else { Duration::ZERO };
+        lines.extend(story.told_after(1));
+    }
+    assert!(lines.len() <= 11, "{} lines", lines.len());
+    story.member("b").silent_for = Duration::ZERO;
+    lines.extend(story.told_after(60));
+    assert_eq!(lines.last(), Some(&(silence, State::Calm)));
+    assert!(lines.windows(2).all(|pair| pair[0] != pair[1]), "never the same twice");
+}
+
+#[test]
+fn alarms_begin_above_one_limit_and_end_below_another() {
+    let mut story = Story::new();
+    story.told_after(0);
+    story.status.committed = Some(quorate_model::LogId { index: LAG.0 + 1, ..Default::default() });
+    story.member("a").applied_index = LAG.0 + 1;
+    story.member("b").applied_index = LAG.0;
+    assert_eq!(story.told_after(20), [(Topic::Lag("c".to_owned()), State::Alarm)]);
+    story.member("c").applied_index = LAG.0 - LAG.1 - 1;
+    assert_eq!(story.told_after(20), [], "still more than the lower limit");
+    story.member("c").applied_index = LAG.0;
+    assert_eq!(story.told_after(20), [(Topic::Lag("c".to_owned()), State::Calm)]);
+
+    story.clocks.insert("c".to_owned(), CLOCK_OFF.0 + Duration::from_millis(1));
+    assert_eq!(story.told_after(20), [(Topic::Clock("c".to_owned()), State::Alarm)]);
+    story.clocks.insert("c".to_owned(), CLOCK_OFF.1);
+    assert_eq!(story.told_after(20), [(Topic::Clock("c".to_owned()), State::Calm)]);
+
+    story.space.available = 4 << 30;
+    assert_eq!(story.told_after(20), [(Topic::Disk, State::Alarm)]);
+    story.space.available = 6 << 30;
+    assert_eq!(story.told_after(20), []);
+    story.space.available = 11 << 30;
+    assert_eq!(story.told_after(20), [(Topic::Disk, State::Calm)]);
+}
