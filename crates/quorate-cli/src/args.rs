@@ -39,6 +39,10 @@ pub enum Command {
 
 /// Options of `quorate dev`.
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  quorate dev                                  # three nodes; what to type next is printed
+  kill -KILL $(quorate dev --pid leader)       # in another terminal: lose the leader
+  quorate dev --restart                        # start it again")]
 pub struct DevArgs {
     /// How many nodes; a cluster that is already in the data directory keeps its number [default: 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=NODES_MAX))]
@@ -46,12 +50,35 @@ pub struct DevArgs {
     /// Where the cluster lives; what is there is taken up again
     #[arg(long, value_name = "DIR", default_value = DATA_DIR)]
     pub data_dir: PathBuf,
-    /// Start node N of the running cluster again
-    #[arg(long, value_name = "N", conflicts_with = "nodes")]
-    pub restart: Option<u64>,
+    /// Start node N of the running cluster again; without N all whose process has ended
+    #[arg(long, value_name = "N", conflicts_with = "nodes", num_args = 0..=1)]
+    pub restart: Option<Option<u64>>,
+    /// Print the process id of node N of the running cluster, or of the one that leads
+    #[arg(long, value_name = "N|leader", conflicts_with_all = ["nodes", "restart"])]
+    pub pid: Option<Which>,
     /// Stop when the standard input ends: with whoever holds its other end
     #[arg(long, hide = true)]
     pub until_stdin_closes: bool,
+}
+
+/// A node of `quorate dev`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// By its number.
+    Node(u64),
+    /// The one that leads.
+    Leader,
+}
+
+impl std::str::FromStr for Which {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "leader" => Ok(Self::Leader),
+            number => number.parse().map(Self::Node).map_err(|_| "write the number of a node, or leader"),
+        }
+    }
 }
 
 /// How to reach a cluster.
@@ -73,6 +100,10 @@ pub struct AccessArgs {
 
 /// Options of `quorate sql`.
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  quorate sql                                  # a prompt
+  quorate sql 'SELECT * FROM notes' --format json
+  quorate sql --config cluster/a.toml < changes.sql")]
 pub struct SqlArgs {
     /// How to reach the cluster.
     #[command(flatten)]
@@ -90,6 +121,9 @@ pub struct SqlArgs {
 
 /// Options of `quorate status`.
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  quorate status
+  quorate status --json --config cluster/a.toml")]
 pub struct StatusArgs {
     /// How to reach the cluster.
     #[command(flatten)]

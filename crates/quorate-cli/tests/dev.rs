@@ -23,13 +23,15 @@ fn a_killed_leader_comes_back_and_nothing_is_lost() {
 
     let leader = dev.leader();
     let pid = dev.pid(leader);
+    let printed = succeeded(&quorate(&["dev", "--pid", "leader", "--data-dir", dev.path()]));
+    assert_eq!(printed.trim().parse(), Ok(pid));
     dev.kill(leader);
     succeeded(&dev.sql(&[], "INSERT INTO kept VALUES (2)"));
     let survivor = ids.iter().copied().find(|id| *id != leader).unwrap();
     assert_eq!(dev.value(Some(survivor), "SELECT count(*) FROM kept"), "2");
     wait_until("the report of the killed node", || dev.said().contains(&format!("node {leader} (pid {pid}) ended")));
 
-    succeeded(&dev.restart(leader));
+    succeeded(&quorate(&["dev", "--restart", "--data-dir", dev.path()]));
     assert_ne!(dev.pid(leader), pid);
     assert_eq!(dev.value(Some(leader), "SELECT count(*) FROM kept"), "2");
     let status = dev.status();

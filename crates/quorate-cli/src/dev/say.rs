@@ -24,13 +24,11 @@ pub fn ready(dir: &Path, cluster: &ClusterFile, leader: Option<u64>, took: Durat
         let leads = if leader == Some(node.id) { "  leads" } else { "" };
         line(&format!("  node {}  {}  pid {}{leads}", node.id, node.peer_addr, node.pid));
     }
-    let victim = cluster.nodes.iter().find(|node| Some(node.id) == leader).or(cluster.nodes.first());
-    let (id, pid) = victim.map_or((1, 0), |node| (node.id, node.pid));
     line("\nIn another terminal:\n");
     line(&format!("  {}", command("sql", dir)));
     line(&format!("  {}", command("status", dir)));
-    line(&format!("  kill -KILL {pid}    # lose a node, and write on"));
-    line(&format!("  {}", restart_command(id, dir)));
+    line(&format!("  kill -KILL $({})    # lose a node, and write on", command("dev --pid leader", dir)));
+    line(&format!("  {}    # start it again", command("dev --restart", dir)));
     line("\nCtrl-C stops all nodes; what they hold stays.");
 }
 
