@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::backup::BackupArgs;
+
 /// Where `quorate dev` keeps its cluster, and where the other commands look for one, unless told otherwise.
 pub const DATA_DIR: &str = "quorate-data";
 
@@ -28,6 +30,8 @@ pub enum Command {
     Sql(SqlArgs),
     /// Show the members of a cluster: who leads, who lags, how large log and database are
     Status(StatusArgs),
+    /// Keep a copy of the live database as a plain SQLite file
+    Backup(BackupArgs),
     /// Run one node until it is told to stop
     #[command(hide = true)]
     Serve(ServeArgs),
@@ -121,6 +125,15 @@ pub enum Level {
     Local,
     /// All that was acknowledged before
     Linearizable,
+}
+
+impl From<Level> for quorate::Level {
+    fn from(level: Level) -> Self {
+        match level {
+            Level::Local => Self::Local,
+            Level::Linearizable => Self::Linearizable,
+        }
+    }
 }
 
 #[cfg(test)]

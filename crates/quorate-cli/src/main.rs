@@ -1,4 +1,5 @@
-//! The `quorate` binary: a cluster to try things out (`dev`), SQL (`sql`), how a cluster does (`status`).
+//! The `quorate` binary: a cluster to try things out (`dev`), SQL (`sql`), how a cluster does (`status`), copies of its
+//! database (`backup`).
 //!
 //! It parses, calls the library and prints. An error goes to the standard error with exit code 1; what was typed
 //! wrongly, with exit code 2.
@@ -13,6 +14,7 @@
 
 mod access;
 mod args;
+mod backup;
 mod client;
 mod cluster_file;
 mod dev;
@@ -38,6 +40,7 @@ async fn main() -> ExitCode {
         Command::Dev(args) => dev::run(args).await,
         Command::Sql(args) => sql::run(args).await,
         Command::Status(args) => status::run(args).await,
+        Command::Backup(args) => backup::run(args).await,
         Command::Serve(args) => serve::run(args).await,
     };
     match outcome {
