@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::backup::BackupArgs;
 use crate::init::InitArgs;
 use crate::serve::ServeArgs;
 
@@ -31,6 +32,8 @@ pub enum Command {
     Sql(SqlArgs),
     /// Show the members of a cluster: who leads, who lags, how large log and database are
     Status(StatusArgs),
+    /// Keep a copy of the live database as a plain SQLite file
+    Backup(BackupArgs),
     /// Run one node of a cluster until it is told to stop
     Serve(ServeArgs),
     /// Write commented configurations and a secret for the nodes of a new cluster
@@ -151,6 +154,15 @@ pub enum Level {
     Local,
     /// All that was acknowledged before
     Linearizable,
+}
+
+impl From<Level> for quorate::Level {
+    fn from(level: Level) -> Self {
+        match level {
+            Level::Local => Self::Local,
+            Level::Linearizable => Self::Linearizable,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorate::{Error as SqlError, FailureKind, Level as ReadLevel, RemoteConfig, RemoteSql, SecretSource, Sql, Status};
+use quorate::{Error as SqlError, FailureKind, RemoteConfig, RemoteSql, SecretSource, Sql, Status};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::access::Access;
@@ -41,11 +41,7 @@ impl Client {
 
     /// Runs a statement: as a query, or, if it turns out that it is none, as a write.
     pub async fn run(&self, statement: &str, level: Level) -> Result<Answer> {
-        let level = match level {
-            Level::Local => ReadLevel::Local,
-            Level::Linearizable => ReadLevel::Linearizable,
-        };
-        match self.sql.at(level).query(statement, ()).await {
+        match self.sql.at(level.into()).query(statement, ()).await {
             Ok(rows) => Ok(Answer {
                 columns: rows.columns().to_vec(),
                 rows: rows.iter().map(|row| row.values().to_vec()).collect(),

@@ -1,5 +1,5 @@
-//! The `quorate` binary: a cluster to try things out (`dev`), a server (`serve`, `init`), SQL (`sql`), how a cluster
-//! does (`status`).
+//! The `quorate` binary: a cluster to try things out (`dev`), a server (`init`, `serve`), and what people do with a
+//! cluster; each command has a module of its name.
 //!
 //! It parses, calls the library and prints. An error goes to the standard error with exit code 1; what was typed
 //! wrongly, with exit code 2.
@@ -14,6 +14,7 @@
 
 mod access;
 mod args;
+mod backup;
 mod client;
 mod cluster_file;
 mod dev;
@@ -42,6 +43,7 @@ async fn main() -> ExitCode {
         Command::Dev(args) => dev::run(args).await,
         Command::Sql(args) => sql::run(args).await,
         Command::Status(args) => status::run(args).await,
+        Command::Backup(args) => backup::run(args).await,
         Command::Serve(args) => serve::run(args).await,
         Command::Init(args) => init::run(args),
     };

@@ -40,6 +40,15 @@ pub const SERVICE_METHODS: u16 = method::SERVICE;
 pub trait Service: Send + Sync + 'static {
     /// Answers a call of a method from 64 on.
     fn call(&self, peer: &PeerInfo, method: u16, body: Bytes) -> BoxFuture<'static, Result<Bytes, CallFailure>>;
+
+    /// Serves a stream of a method from 64 on.
+    fn stream(
+        &self,
+        peer: &PeerInfo,
+        method: u16,
+        sender: StreamSender,
+        receiver: StreamReceiver,
+    ) -> BoxFuture<'static, ()>;
 }
 
 /// The core and its store, once they run.
@@ -228,6 +237,9 @@ impl quorate_wire::Handler for Handler {
         sender: StreamSender,
         receiver: StreamReceiver,
     ) -> BoxFuture<'static, ()> {
+        if method >= method::SERVICE {
+            return self.0.service.stream(peer, method, sender, receiver);
+        }
         let (desk, peer) = (Arc::clone(&self.0), peer.clone());
         Box::pin(async move {
             match (method, peer.role, peer.purpose) {

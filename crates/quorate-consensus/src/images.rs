@@ -1,4 +1,5 @@
-//! Images on their way between nodes: streams of opaque pieces, with deadlines of ours.
+//! Images on their way between nodes, and to those who keep one as a backup: streams of opaque pieces, with our own
+//! deadlines.
 //!
 //! Invariants:
 //! - While an image is on its way, and until its receiver appends again, nothing beyond the announced position is
@@ -13,7 +14,7 @@ use bytes::Bytes;
 use prost::Message;
 use quorate_env::{Elapsed, Env, Instant, sleep, timeout};
 use quorate_model::{ImageSource, LogId, Store, StoreFault};
-use quorate_wire::{ConnectError, StreamError, StreamReceiver};
+use quorate_wire::{ConnectError, StreamError, StreamReceiver, StreamSender};
 
 use crate::link::Link;
 use crate::peer::messages::{ImageHead, decode, encode, id_bytes, method};
@@ -37,19 +38,94 @@ const HOLD_AFTER: Duration = Duration::from_secs(60);
 
 /// Why an image did not arrive.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ImageError {
+#[non_exhaustive]
+pub enum ImageError {
+    /// There is no connection.
     #[error(transparent)]
     Connect(#[from] ConnectError),
+    /// The stream broke, or the other end ended it.
     #[error(transparent)]
     Stream(#[from] StreamError),
+    /// The store at this end gave it up.
     #[error(transparent)]
     Store(#[from] StoreFault),
+    /// The other end took or gave nothing.
     #[error("the other end was silent for too long")]
     Silent(#[from] Elapsed),
+    /// The other end ended the stream too early.
     #[error("the other end stopped in the middle")]
     Cut,
+    /// It is not wanted, or can't be understood.
     #[error("{0}")]
     Refused(String),
+}
+
+impl ImageError {
+    /// Whether another image may arrive.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Connect(error) => error.is_retryable(),
+            Self::Stream(error) => error.is_retryable(),
+            Self::Store(fault) => fault.is_retryable(),
+            Self::Silent(_) | Self::Cut => true,
+            Self::Refused(_) => false,
+        }
+    }
+}
+
+/// An image of a store, piece by piece. Dropped, it is given up.
+pub struct ImagePieces {
+    env: Env,
+    source: Option<Box<dyn ImageSource>>,
+}
+
+impl ImagePieces {
+    pub(crate) async fn begin(env: &Env, store: &Arc<dyn Store>) -> Result<Self, StoreFault> {
+        let store = Arc::clone(store);
+        let source = off(env, move || store.send_image()).await?;
+        Ok(Self { env: env.clone(), source: Some(source) })
+    }
+
+    /// The next piece, which is never empty; `None` after the last. Waits while the store has to wait for a moment
+    /// without readers that hold the file back. To be called in the runtime of the node.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, StoreFault> {
+        loop {
+            let mut source = self.source.take().ok_or(StoreFault::Closed)?;
+            let (source, piece) = off(&self.env, move || source.next().map(|piece| (source, piece))).await?;
+            self.source = Some(source);
+            match piece {
+                Some(piece) if piece.is_empty() => sleep(EMPTY_PAUSE).await,
+                piece => return Ok(piece),
+            }
+        }
+    }
+
+    /// Sends all pieces. The end of the stream is the caller's to send.
+    pub async fn send(mut self, to: &mut StreamSender) -> Result<(), ImageError> {
+        while let Some(piece) = self.next().await? {
+            timeout(PIECE_MAX, to.send(piece)).await??;
+        }
+        Ok(())
+    }
+}
+
+/// Hands the pieces of a stream to `write`, which may block, together with what they are written to.
+pub async fn take_image<S, E>(
+    env: &Env,
+    pieces: &mut StreamReceiver,
+    mut sink: S,
+    write: impl Fn(&mut S, Bytes) -> Result<(), E> + Copy + Send + 'static,
+) -> Result<S, E>
+where
+    S: Send + 'static,
+    E: From<ImageError> + Send + 'static,
+{
+    loop {
+        let next = timeout(PIECE_MAX, pieces.recv()).await.map_err(ImageError::from)?.map_err(ImageError::from)?;
+        let Some(piece) = next else { return Ok(sink) };
+        let written = env.blocking(move || write(&mut sink, piece).map(|()| sink)).await;
+        sink = written.unwrap_or_else(|| Err(ImageError::from(StoreFault::Closed).into()))?;
+    }
 }
 
 /// Sends images of the store, and remembers up to where receivers will want the log.
@@ -90,22 +166,11 @@ impl ImageSender {
     }
 
     async fn send_pieces(&self, link: &Link, vote: &RaftVote, meta: &SnapshotMeta) -> Result<RaftVote, ImageError> {
-        let store = Arc::clone(&self.store);
-        let mut source = off(&self.env, move || store.send_image()).await?;
+        let image = ImagePieces::begin(&self.env, &self.store).await?;
         let client = link.0.client().await?;
         let (mut sender, mut receiver) = client.open_stream(method::IMAGE)?;
         timeout(PIECE_MAX, sender.send(head(vote, meta))).await??;
-        loop {
-            let (back, piece) = off(&self.env, move || next_piece(source)).await?;
-            source = back;
-            let Some(piece) = piece else { break };
-            if piece.is_empty() {
-                // The store waits for a moment without readers that hold the file back.
-                sleep(EMPTY_PAUSE).await;
-            } else {
-                timeout(PIECE_MAX, sender.send(piece)).await??;
-            }
-        }
+        image.send(&mut sender).await?;
         sender.finish();
         let answer = timeout(INSTALL_MAX, receiver.recv()).await??.ok_or(ImageError::Cut)?;
         VoteBytes::decode(answer).map(Into::into).map_err(|error| ImageError::Refused(error.to_string()))
@@ -121,13 +186,6 @@ impl ImageSender {
         });
         holds.values().map(|hold| hold.index).min().unwrap_or(u64::MAX)
     }
-}
-
-type Piece = (Box<dyn ImageSource>, Option<Bytes>);
-
-fn next_piece(mut source: Box<dyn ImageSource>) -> Result<Piece, StoreFault> {
-    let piece = source.next()?;
-    Ok((source, piece))
 }
 
 fn head(vote: &RaftVote, meta: &SnapshotMeta) -> Bytes {
@@ -153,10 +211,8 @@ pub(crate) async fn receive(
     let index = meta.last_log_id.as_ref().map(|id| id.index);
     tracing::info!(event = "reseeding", index, "this node is too far behind for the log: it is sent the database");
     let store = Arc::clone(store);
-    let mut sink = off(env, move || store.receive_image()).await?;
-    while let Some(piece) = timeout(PIECE_MAX, pieces.recv()).await?? {
-        sink = off(env, move || sink.write(piece).map(|()| sink)).await?;
-    }
+    let sink = off(env, move || store.receive_image()).await?;
+    let sink = take_image(env, pieces, sink, |sink, piece| Ok::<_, ImageError>(sink.write(piece)?)).await?;
     let snapshot = Snapshot { meta, snapshot: Image::Received(sink) };
     let response = raft.install_full_snapshot(head.vote.into(), snapshot).await.map_err(|error| refused(&error))?;
     tracing::info!(event = "reseeded", index, "this node has the database that it was sent");
@@ -166,8 +222,8 @@ pub(crate) async fn receive(
 async fn off<T: Send + 'static>(
     env: &Env,
     f: impl FnOnce() -> Result<T, StoreFault> + Send + 'static,
-) -> Result<T, ImageError> {
-    Ok(env.blocking(f).await.unwrap_or(Err(StoreFault::Closed))?)
+) -> Result<T, StoreFault> {
+    env.blocking(f).await.unwrap_or(Err(StoreFault::Closed))
 }
 
 fn meta_of(head: &ImageHead) -> Result<SnapshotMeta, quorate_model::DecodeError> {

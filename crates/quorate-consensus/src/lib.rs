@@ -42,6 +42,7 @@ pub use config::{ConsensusConfig, KEEP_LOG_BYTES, LOG_SEGMENT_BYTES, Timing};
 pub use desk::{SERVICE_METHODS, Service};
 pub use error::{Ended, MembershipError, ProposeError, ReadPositionError, StartError};
 pub use identity::ClusterId;
+pub use images::{ImageError, ImagePieces, take_image};
 pub use node::Consensus;
 pub use raft::types::Member;
 pub use start::{OpenStore, StoreIdentity, put_log_aside};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use openraft::rt::WatchReceiver;
 use quorate_env::{Instant, timeout, timeout_at};
-use quorate_model::{GroupId, NodeId, Outcome, Position};
+use quorate_model::{GroupId, NodeId, Outcome, Position, StoreFault};
 use quorate_wire::{CallError, Server};
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
@@ -15,6 +15,7 @@ use crate::Member;
 use crate::combiner::Combiner;
 use crate::desk::{Desk, Running};
 use crate::error::{Ended, MembershipError, ProposeError, ReadPositionError};
+use crate::images::ImagePieces;
 use crate::membership;
 use crate::peers::lock;
 use crate::reads::ReadPositions;
@@ -101,6 +102,12 @@ impl Consensus {
         let call = self.on_core(async move { peers.call_member(id.0, method, body, limit).await });
         // A call that ended with its runtime may have been sent.
         call.await.unwrap_or(Err(CallError::Broken))
+    }
+
+    /// An image of the store's present state: a copy for others than the members, whose logs need not wait for it. To
+    /// be called in the runtime of the node.
+    pub async fn image(&self) -> Result<ImagePieces, StoreFault> {
+        ImagePieces::begin(&self.0.desk.home.env, &self.0.running.store).await
     }
 
     /// The address that this node listens on.

@@ -106,6 +106,17 @@ pub(crate) fn open_immutable(vfs: &str, path: &Path) -> Result<Connection, OpenE
     Ok(conn)
 }
 
+/// Changes how a database that nobody else has open keeps its journal. Nothing lies beside the file then, but for a
+/// `-wal` without content where `mode` is `wal`.
+pub(crate) fn set_journal_mode(vfs: &str, path: &Path, mode: &str) -> Result<(), OpenError> {
+    let conn = open(vfs, path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    let set = conn.pragma_update_and_check(None, "journal_mode", mode, |row| row.get::<_, String>(0));
+    match set.map_err(OpenError::sqlite(path))?.as_str() {
+        found if found == mode => Ok(()),
+        found => Err(OpenError::layout(path, format!("its journal mode stays {found}; somebody else has it open"))),
+    }
+}
+
 /// Makes an empty database in the empty file `path`: its page size, encoding and vacuum mode are fixed from here on.
 pub(crate) fn create_database(vfs: &str, path: &Path, page_size: u32) -> Result<(), OpenError> {
     let conn = open(vfs, path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;

@@ -12,6 +12,7 @@
 //! - An image in the making never touches the generation in force.
 
 mod hashes;
+mod intake;
 mod piece;
 mod receiver;
 mod sender;
@@ -19,6 +20,7 @@ mod sender;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use intake::{Intake, quick_check, verify};
 pub(crate) use receiver::Receiver;
 pub(crate) use sender::Sender;
 

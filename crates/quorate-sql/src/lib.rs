@@ -3,7 +3,7 @@
 //! [`SqlStore`] implements [`quorate_model::Store`]. One writer applies committed entries ([`apply`]); readers run on
 //! the threads of their callers ([`readers`]); checkpoints ([`checkpoint`]) are ours alone; an [`image`] is the
 //! database file itself, sent while work goes on; a [`generation`] is the directory that holds one database, replaced
-//! as a whole when an image is installed.
+//! as a whole when an image is installed; a [`backup`] is an image kept as a file of its own.
 //!
 //! # Invariants
 //!
@@ -19,6 +19,7 @@
 
 mod ffi;
 
+pub mod backup;
 pub mod checkpoint;
 pub mod connection;
 pub mod error;

@@ -43,6 +43,7 @@
 
 #![forbid(unsafe_code)]
 
+mod backup;
 mod client;
 pub mod config;
 mod error;
@@ -57,17 +58,19 @@ mod seams;
 mod sql;
 mod status;
 
+pub use backup::{BackupError, BackupInfo, BackupOptions, BackupProgress, TellProgress};
 pub use config::{Config, ConfigError, Durability, SecretSource, SqlOptions, Timing};
 pub use error::{Error, StartError};
 pub use level::Level;
 pub use node::Node;
 pub use params::{IntoParams, IntoStatement, Params};
-pub use quorate_consensus::{ClusterId, Ended, MemberStatus};
+pub use quorate_consensus::{ClusterId, Ended, ImageError, MemberStatus};
 pub use quorate_model::{
     Epoch, Failure, FailureKind, GroupId, NodeId, Position, Statement, StatementResult, StoreFault, Value, limits,
 };
+pub use quorate_sql::backup::FileError;
 pub use quorate_sql::query::{FromRow, FromRowOwned, FromValue, RowError, RowRef, Rows};
-pub use remote::{ConnectError, RemoteConfig, RemoteSql};
+pub use remote::{ConnectError, RemoteConfig, RemoteSql, backup, backup_in};
 pub use results::{BatchResult, Executed, Returned};
 pub use seams::{Seams, TuneStore, WatchStore};
 pub use sql::Sql;

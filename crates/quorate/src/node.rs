@@ -5,6 +5,7 @@
 //! talk to it.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use futures_util::FutureExt;
@@ -14,17 +15,19 @@ use quorate_env::Env;
 use quorate_sql::options::{StoreIdentity, StoreOptions};
 use quorate_sql::readers::ReaderOptions;
 use quorate_sql::store::SqlStore;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 
+use crate::backup::{BackupError, BackupInfo, BackupOptions};
 use crate::client::Client;
 use crate::config::Config;
-use crate::error::StartError;
+use crate::error::{Error, StartError};
 use crate::level::Level;
 use crate::runtime::{Doors, Runtime};
 use crate::seams::Seams;
 use crate::sql::Sql;
 use crate::status::Status;
 
+mod backup;
 mod claim;
 mod embedded;
 mod gateway;
@@ -42,6 +45,7 @@ const LOG_DIR: &str = "log";
 /// others have to find a new leader by themselves. [`Node::stop`] is kinder.
 pub struct Node {
     gateway: Arc<Gateway>,
+    runtime: Runtime,
     sql: Sql,
     root: Root,
 }
@@ -103,9 +107,9 @@ impl Node {
         let thread = env.start_runtime("quorate", async move { Last { _claim: root.await, _end: end } });
         thread.map_err(quorate_consensus::StartError::Thread)?;
         let Started { gateway, runtime } = starting.await.unwrap_or(Err(StartError::Died))?;
-        let client = Client::new(runtime, Box::new(Embedded(Arc::downgrade(&gateway))));
+        let client = Client::new(runtime.clone(), Box::new(Embedded(Arc::downgrade(&gateway))));
         let sql = Sql::new(Arc::new(client), Level::Local, deadline);
-        Ok(Self { gateway, sql, root: Root { stop: Mutex::new(Some(stop)), ended } })
+        Ok(Self { gateway, runtime, sql, root: Root { stop: Mutex::new(Some(stop)), ended } })
     }
 
     /// The handle to the database. It reads [`Level::Local`] unless told otherwise.
@@ -116,6 +120,18 @@ impl Node {
     /// How the node and its cluster stand, as the node sees it.
     pub fn status(&self) -> Status {
         self.gateway.status()
+    }
+
+    /// Keeps a copy of this node's database as the plain SQLite file `file`, while work goes on; see
+    /// [`backup`](crate::backup()).
+    ///
+    /// # Errors
+    ///
+    /// After [`BackupError`] there is no file of that name, or the one that was there before.
+    pub async fn backup(&self, file: impl AsRef<Path>, options: &BackupOptions) -> Result<BackupInfo, BackupError> {
+        let deadline = self.sql.deadline();
+        let backup = backup::keep(&self.gateway, file.as_ref(), options, deadline);
+        self.runtime.run(backup).await.unwrap_or(Err(BackupError::Cluster(Error::Closed)))
     }
 
     /// The address that the node listens on.
@@ -137,9 +153,9 @@ impl Node {
     /// Stops in good order: hands leadership over first, answers what is under way, closes the log and the database.
     /// The data directory can be opened again when this returns.
     pub async fn stop(self) {
-        let Self { gateway, sql, root } = self;
+        let Self { gateway, runtime, sql, root } = self;
         sql.end_session().await;
-        drop((gateway, sql));
+        drop((gateway, runtime, sql));
         let stop = root.stop.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(stop) = stop {
             let _ = stop.send(());
@@ -231,7 +247,8 @@ async fn open(env: &Env, config: &Config, seams: Seams) -> Result<Opened, StartE
     let consensus =
         Consensus::start(&env, seams.consensus(config.consensus(secret)), &log, open_store, service).await?;
     let store = opened.get().cloned().ok_or(StartError::Died)?;
-    let gateway = Arc::new(Gateway { env: env.clone(), consensus, store });
+    let gateway =
+        Arc::new(Gateway { env: env.clone(), consensus, store, backups: Semaphore::new(backup::BACKUPS_MAX) });
     desk.open(&gateway);
     let (runtime, doors) = Runtime::here(&env);
     Ok((claim, gateway, runtime, doors))

@@ -18,6 +18,8 @@ pub(crate) mod method {
     pub(crate) const QUERY: u16 = 65;
     /// Tells how the node and its cluster stand.
     pub(crate) const STATUS: u16 = 66;
+    /// Sends an image of the database, as a stream.
+    pub(crate) const BACKUP: u16 = 67;
 }
 
 /// Asks to propose.
@@ -109,6 +111,17 @@ pub(crate) enum LevelKind {
 
 #[derive(Clone, Copy, PartialEq, Message)]
 pub(crate) struct Empty {}
+
+/// Asks for an image: the first and only item that the asking end sends.
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(crate) struct Backup {
+    /// What the image must hold, as in [`Query`].
+    #[prost(oneof = "LevelKind", tags = "4, 5, 6")]
+    pub level: Option<LevelKind>,
+    /// How long the node may wait for that.
+    #[prost(uint64, tag = "9")]
+    pub millis: u64,
+}
 
 /// Answers [`Query`].
 #[derive(Clone, PartialEq, Message)]

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorate_env::Env;
+use quorate_wire::{Role, Secret};
 use tokio::sync::oneshot;
 
 use crate::client::Client;
@@ -17,9 +18,11 @@ use crate::runtime::Runtime;
 use crate::sql::Sql;
 use crate::status::Status;
 
+mod backup;
 mod network;
 mod nodes;
 
+pub use backup::{backup, backup_in};
 use network::Network;
 use nodes::Nodes;
 
@@ -115,15 +118,10 @@ impl RemoteSql {
     ///
     /// Those of [`RemoteSql::connect`].
     pub async fn connect_in(env: Env, config: RemoteConfig) -> Result<Self, ConnectError> {
-        if config.addrs.is_empty() {
-            return Err(ConfigError::Missing("addrs").into());
-        }
-        if config.secret == SecretSource::Kept {
-            return Err(ConfigError::Secret("a client has none of its own: name a file, or a variable".into()).into());
-        }
-        let secret = config.secret.resolve(&env, Path::new(""))?;
+        let secret = secret_of(&env, &config)?;
         let (runtime, alive) = start_runtime(&env).await?;
-        let nodes = Arc::new(Nodes::new(&env, &config, secret));
+        let role = if config.read_only { Role::ReadOnly } else { Role::ReadWrite };
+        let nodes = Arc::new(Nodes::new(&env, &config, role, secret));
         let client = Client::new(runtime.clone(), Box::new(Network::new(Arc::clone(&nodes), alive)));
         let sql = Sql::new(Arc::new(client), Level::Linearizable, config.deadline);
         let remote = Self { sql, runtime, nodes };
@@ -161,6 +159,17 @@ impl fmt::Debug for RemoteSql {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("RemoteSql").field(&self.nodes).finish()
     }
+}
+
+/// What a client proves to know, if its configuration can be used.
+fn secret_of(env: &Env, config: &RemoteConfig) -> Result<Secret, ConfigError> {
+    if config.addrs.is_empty() {
+        return Err(ConfigError::Missing("addrs"));
+    }
+    if config.secret == SecretSource::Kept {
+        return Err(ConfigError::Secret("a client has none of its own: name a file, or a variable".into()));
+    }
+    config.secret.resolve(env, Path::new(""))
 }
 
 /// Starts a runtime that lives until the sender is dropped.

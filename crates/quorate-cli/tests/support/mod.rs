@@ -206,6 +206,16 @@ pub fn failed(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
+/// What a SQLite that is not ours says of a file, as lines with `|` between values; `None` where there is none.
+pub fn plain_sqlite(file: &str, sql: &str) -> Option<String> {
+    const PYTHON: &str = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1])
+for s in sys.argv[2].split(';'):
+    for row in c.execute(s): print('|'.join(str(v) for v in row))";
+    let sqlite = Command::new("sqlite3").args([file, sql]).output();
+    let found = sqlite.or_else(|_| Command::new("python3").args(["-c", PYTHON, file, sql]).output()).ok()?;
+    Some(succeeded(&found))
+}
+
 pub fn signal(pid: i32, signal: Signal) {
     kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
 }

@@ -10,7 +10,7 @@ use futures_util::future::BoxFuture;
 use quorate_env::{Env, Instant, sleep, timeout};
 use quorate_env_sim::SimWorld;
 use quorate_model::Store;
-use quorate_wire::{CallFailure, FailureKind, PeerInfo, Secret};
+use quorate_wire::{CallFailure, FailureKind, PeerInfo, Secret, StreamReceiver, StreamSender};
 
 use super::store::MemStore;
 use crate::{Consensus, ConsensusConfig, KEEP_LOG_BYTES, LOG_SEGMENT_BYTES, Member, ProposeError, Service, Timing};
@@ -25,6 +25,11 @@ struct Nothing;
 impl Service for Nothing {
     fn call(&self, _: &PeerInfo, method: u16, _: Bytes) -> BoxFuture<'static, Result<Bytes, CallFailure>> {
         Box::pin(async move { Err(CallFailure::new(FailureKind::UnknownMethod, format!("{method}"))) })
+    }
+
+    fn stream(&self, _: &PeerInfo, method: u16, sender: StreamSender, _: StreamReceiver) -> BoxFuture<'static, ()> {
+        sender.fail(CallFailure::new(FailureKind::UnknownMethod, format!("{method}")));
+        Box::pin(std::future::ready(()))
     }
 }
 

@@ -11,6 +11,7 @@ use quorate_sql::query::Rows;
 use quorate_sql::readers::ReadLimits;
 use quorate_sql::store::SqlStore;
 use quorate_sql::validate::StatementKind;
+use tokio::sync::Semaphore;
 
 use crate::client::{Attempt, NotDone, Read};
 use crate::error::Error;
@@ -23,6 +24,8 @@ pub(crate) struct Gateway {
     pub(crate) env: Env,
     pub(crate) consensus: Consensus,
     pub(crate) store: SqlStore,
+    /// Places for backups that are sent at the same time.
+    pub(super) backups: Semaphore,
 }
 
 impl Gateway {
@@ -88,7 +91,7 @@ impl Gateway {
     }
 
     /// Waits until this node has applied what a level asks for.
-    async fn reach(&self, level: Level, deadline: Instant) -> Result<(), Error> {
+    pub(super) async fn reach(&self, level: Level, deadline: Instant) -> Result<(), Error> {
         let position = match level {
             Level::Local => return Ok(()),
             Level::AtLeast(position) => self.comparable(position)?,

@@ -8,8 +8,9 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use quorate_consensus::Service;
 use quorate_model::{Command, Failure, codec};
-use quorate_wire::{CallFailure, FailureKind as CallFailureKind, PeerInfo, Role};
+use quorate_wire::{CallFailure, FailureKind as CallFailureKind, PeerInfo, Role, StreamReceiver, StreamSender};
 
+use super::backup;
 use super::gateway::{Gateway, served_until};
 use crate::client::{Attempt, Read};
 use crate::error::Error;
@@ -55,6 +56,28 @@ impl Desk {
 impl Service for Desk {
     fn call(&self, peer: &PeerInfo, method: u16, body: Bytes) -> BoxFuture<'static, Reply> {
         self.clone().answer(peer.role, method, body).boxed()
+    }
+
+    fn stream(
+        &self,
+        peer: &PeerInfo,
+        method: u16,
+        mut sender: StreamSender,
+        mut receiver: StreamReceiver,
+    ) -> BoxFuture<'static, ()> {
+        let (desk, role) = (self.clone(), peer.role);
+        let serve = async move {
+            let served = match (desk.gateway(), method) {
+                (Err(failure), _) => Err(failure),
+                (Ok(gateway), method::BACKUP) => backup::serve(&gateway, role, &mut sender, &mut receiver).await,
+                (Ok(_), _) => Err(CallFailure::new(CallFailureKind::UnknownMethod, format!("stream {method}"))),
+            };
+            match served {
+                Ok(()) => sender.finish(),
+                Err(failure) => sender.fail(failure),
+            }
+        };
+        serve.boxed()
     }
 }
 

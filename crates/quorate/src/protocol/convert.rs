@@ -6,8 +6,8 @@ use quorate_sql::query::Rows;
 use quorate_wire::CallFailure;
 
 use super::{
-    Answer, AnswerKind, Empty, Executed, ExecutedKind, LevelKind, Query, Refusal, WirePosition, WireRows, Written,
-    malformed,
+    Answer, AnswerKind, Backup, Empty, Executed, ExecutedKind, LevelKind, Query, Refusal, WirePosition, WireRows,
+    Written, malformed,
 };
 use crate::client::{Attempt, Limits, NotDone, Read};
 use crate::error::Error;
@@ -73,16 +73,11 @@ impl Query {
     /// The message of a read that may take so long.
     pub(crate) fn new(read: Read, millis: u64) -> Self {
         let Read { statement, level, limits } = read;
-        let level = match level {
-            Level::Local => LevelKind::Local(Empty {}),
-            Level::AtLeast(position) => LevelKind::AtLeast(position.into()),
-            Level::Linearizable => LevelKind::Linearizable(Empty {}),
-        };
         Self {
             params: codec::encode_row(&statement.params).into(),
             sql: statement.sql,
             names: statement.names,
-            level: Some(level),
+            level: Some(level.into()),
             rows_max: u64::try_from(limits.rows).unwrap_or(u64::MAX),
             bytes_max: u64::try_from(limits.bytes).unwrap_or(u64::MAX),
             millis,
@@ -91,17 +86,43 @@ impl Query {
 
     /// The read that it asks for.
     pub(crate) fn read(self) -> Result<Read, CallFailure> {
-        let level = match self.level.ok_or_else(|| malformed("the level of the read is not known"))? {
-            LevelKind::Local(_) => Level::Local,
-            LevelKind::AtLeast(position) => Level::AtLeast(position.into()),
-            LevelKind::Linearizable(_) => Level::Linearizable,
-        };
+        let level = level_of(self.level)?;
         let params = codec::decode_row(&self.params).map_err(malformed)?;
         let rows = usize::try_from(self.rows_max).unwrap_or(usize::MAX);
         let bytes = usize::try_from(self.bytes_max).unwrap_or(usize::MAX);
         let statement = Statement { sql: self.sql, params, names: self.names };
         Ok(Read { statement, level, limits: Limits { rows, bytes } })
     }
+}
+
+impl Backup {
+    /// The message for an image of a level that the node may wait so long for.
+    pub(crate) fn new(level: Level, millis: u64) -> Self {
+        Self { level: Some(level.into()), millis }
+    }
+
+    /// The level that it asks for.
+    pub(crate) fn level(self) -> Result<Level, CallFailure> {
+        level_of(self.level)
+    }
+}
+
+impl From<Level> for LevelKind {
+    fn from(level: Level) -> Self {
+        match level {
+            Level::Local => Self::Local(Empty {}),
+            Level::AtLeast(position) => Self::AtLeast(position.into()),
+            Level::Linearizable => Self::Linearizable(Empty {}),
+        }
+    }
+}
+
+fn level_of(kind: Option<LevelKind>) -> Result<Level, CallFailure> {
+    Ok(match kind.ok_or_else(|| malformed("the level of the read is not known"))? {
+        LevelKind::Local(_) => Level::Local,
+        LevelKind::AtLeast(position) => Level::AtLeast(position.into()),
+        LevelKind::Linearizable(_) => Level::Linearizable,
+    })
 }
 
 impl From<Result<Rows, Error>> for Answer {

@@ -94,6 +94,9 @@ proptest! {
         if let Ok(status) = decode::<StatusReply>(bytes.clone()) {
             let _ = Status::from(status);
         }
+        if let Ok(backup) = decode::<Backup>(bytes.clone()) {
+            let _ = backup.level();
+        }
         let _ = decode::<Execute>(bytes);
     }
 }
@@ -143,6 +146,7 @@ fn samples() -> Vec<(&'static str, Bytes)> {
         ("answer-rows", encode(&Answer::from(Ok(rows)))),
         ("answer-refused", encode(&Answer::from(Err(failed)))),
         ("answer-timed-out", encode(&Answer::from(Err(Error::TimedOut(text()))))),
+        ("backup", encode(&Backup::new(Level::AtLeast(POSITION), 30_000))),
         ("status", encode(&StatusReply::from(status))),
     ]
 }

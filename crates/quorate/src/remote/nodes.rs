@@ -36,6 +36,7 @@ pub(super) struct Nodes {
     secret: Secret,
     role: Role,
     identity: Identity,
+    /// Whether calls stay with the node that answered first.
     pinned: bool,
     state: Mutex<State>,
     searching: tokio::sync::Mutex<()>,
@@ -59,8 +60,7 @@ pub(super) struct Reached {
 }
 
 impl Nodes {
-    pub(super) fn new(env: &Env, config: &RemoteConfig, secret: Secret) -> Self {
-        let role = if config.read_only { Role::ReadOnly } else { Role::ReadWrite };
+    pub(super) fn new(env: &Env, config: &RemoteConfig, role: Role, secret: Secret) -> Self {
         let mut addrs = config.addrs.clone();
         if config.pinned {
             addrs.truncate(1);
@@ -74,6 +74,11 @@ impl Nodes {
             state: Mutex::new(State { addrs, ..State::default() }),
             searching: tokio::sync::Mutex::new(()),
         }
+    }
+
+    /// The same, but calls stay with the first node that answers, leader or not.
+    pub(super) fn staying(self) -> Self {
+        Self { pinned: true, ..self }
     }
 
     /// The node to call: the leader, as far as it is known.

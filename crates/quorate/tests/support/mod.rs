@@ -118,6 +118,10 @@ impl Cluster {
         self.nodes.values()
     }
 
+    pub fn node(&self, name: &str) -> &Node {
+        &self.nodes[name]
+    }
+
     pub fn sql(&self, name: &str) -> Sql {
         self.nodes[name].sql()
     }

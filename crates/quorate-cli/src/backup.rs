@@ -1,0 +1,95 @@
+//! `quorate backup`: a copy of the live database as one plain SQLite file.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use quorate::{BackupError, BackupOptions, BackupProgress, FileError, RemoteConfig, TellProgress};
+
+use crate::access::Access;
+use crate::args::{AccessArgs, Level};
+use crate::error::{Error, Result};
+use crate::output;
+use crate::status::size;
+
+/// How often a terminal is told how far it is.
+const TELL_EVERY: Duration = Duration::from_millis(200);
+
+const EXAMPLE: &str = "\
+Example:
+  quorate backup monday.db              from any node of the cluster in the data directory
+  quorate backup monday.db --node 10.0.0.2:7001 --secret-file secret
+  sqlite3 monday.db 'SELECT count(*) FROM users'
+
+The file holds everything that was acknowledged before, and is verified before it gets its name. `quorate restore`
+makes a cluster of it.";
+
+/// Options of `quorate backup`.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLE)]
+pub struct BackupArgs {
+    /// How to reach the cluster.
+    #[command(flatten)]
+    pub access: AccessArgs,
+    /// What the backup must hold; `local` needs no majority
+    #[arg(long, value_enum, default_value_t = Level::Linearizable)]
+    pub level: Level,
+    /// Replace FILE if there is one
+    #[arg(long)]
+    pub force: bool,
+    /// The file to make
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+}
+
+/// Runs the command.
+pub async fn run(args: &BackupArgs) -> Result<()> {
+    let begun = Instant::now();
+    let access = Access::find(&args.access)?;
+    let config = RemoteConfig { pinned: access.pinned, ..RemoteConfig::new(access.addrs, access.secret) };
+    let progress = std::io::stderr().is_terminal().then(teller);
+    let options = BackupOptions { replace: args.force, level: args.level.into(), progress };
+    let is_told = options.progress.is_some();
+    let made = quorate::backup(config, &args.file, &options).await;
+    if is_told {
+        erase_line();
+    }
+    let backup = made.map_err(|error| told(&error))?;
+    output::print(&format!(
+        "{}: {} up to position {} of cluster {}, verified, in {:.1} s\n",
+        backup.file.display(),
+        size(backup.bytes),
+        backup.position,
+        backup.cluster,
+        begun.elapsed().as_secs_f64()
+    ))
+}
+
+fn told(error: &BackupError) -> Error {
+    match error {
+        BackupError::File(FileError::Exists(path)) => {
+            Error::new(format!("{} exists: choose another name, or replace it with --force", path.display()))
+        }
+        error => Error::new(error.to_string()),
+    }
+}
+
+/// Tells the terminal now and then how far the backup is.
+fn teller() -> TellProgress {
+    let last = Mutex::new(None::<Instant>);
+    Arc::new(move |progress: BackupProgress| {
+        let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.is_none_or(|last| last.elapsed() >= TELL_EVERY) {
+            *last = Some(Instant::now());
+            eprint!("\r\x1b[K{} of about {}", size(progress.bytes), size(progress.expected));
+            // Nobody has to see it.
+            let _ = std::io::stderr().flush();
+        }
+    })
+}
+
+fn erase_line() {
+    eprint!("\r\x1b[K");
+}

@@ -1,0 +1,165 @@
+//! Backups: whole under their name or not there, and told from everything that is none.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "tests"
+)]
+
+use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
+
+use quorate_env::Env;
+use quorate_model::Store as _;
+use tempfile::TempDir;
+
+use super::*;
+use crate::store::SqlStore;
+use crate::store::tests::{Home, IDENTITY, apply, create_table, home, insert, open, options};
+
+const ROWS: u64 = 300;
+
+/// A store whose database has not all of its rows in the main file, and the pieces of its image.
+fn imaged() -> (Home, SqlStore, Vec<Bytes>) {
+    let home = home();
+    let store = open(&home.dir, options());
+    apply(&store, vec![create_table()]).unwrap();
+    apply(&store, (2..2 + ROWS).map(|index| insert(index, 3_000)).collect()).unwrap();
+    let mut source = store.send_image().unwrap();
+    let pieces = std::iter::from_fn(|| source.next().unwrap()).collect();
+    (home, store, pieces)
+}
+
+fn disk() -> Arc<dyn Disk> {
+    Arc::clone(Env::real().disk())
+}
+
+fn write(path: &Path, replaces: bool, pieces: &[Bytes]) -> Result<Backup, FileError> {
+    let mut file = BackupFile::create(&disk(), path, replaces)?;
+    pieces.iter().try_for_each(|piece| file.write(piece))?;
+    file.finish()
+}
+
+/// A directory with one good backup in it.
+fn backed_up() -> (TempDir, PathBuf, Backup) {
+    let (_home, _store, pieces) = imaged();
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("a.db");
+    let backup = write(&path, false, &pieces).unwrap();
+    (dir, path, backup)
+}
+
+fn names(dir: &Path) -> Vec<String> {
+    let mut names: Vec<String> =
+        std::fs::read_dir(dir).unwrap().map(|item| item.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_backup_is_one_plain_file_that_says_what_it_holds() {
+    let (dir, path, backup) = backed_up();
+    assert_eq!((backup.identity, backup.applied.index()), (IDENTITY, 1 + ROWS));
+    assert_eq!(backup.bytes, std::fs::metadata(&path).unwrap().len());
+    assert_eq!(inspect(disk().as_ref(), &path), Ok(backup));
+
+    // From a directory where nobody can write, as on another machine's medium.
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o500)).unwrap();
+    let conn = Connection::open_with_flags(&path, rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
+    let count = |sql: &str| conn.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap().cast_unsigned();
+    assert_eq!(count("SELECT count(*) FROM t"), ROWS);
+    assert_eq!(count("SELECT \"index\" FROM _quorate_applied"), 1 + ROWS);
+    assert_eq!(conn.query_row("PRAGMA journal_mode", [], |row| row.get(0)), Ok("delete".to_owned()));
+    drop(conn);
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
+    assert_eq!(names(dir.path()), ["a.db"]);
+}
+
+#[test]
+fn what_is_not_whole_gets_no_name_and_leaves_nothing() {
+    let (_home, _store, pieces) = imaged();
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("a.db");
+    for without in [0, pieces.len() - 2, pieces.len() - 1] {
+        let mut some = pieces.clone();
+        some.remove(without);
+        assert!(matches!(write(&path, false, &some), Err(FileError::Lost(_))), "without piece {without}");
+        assert_eq!(names(dir.path()), [""; 0]);
+    }
+    let mut file = BackupFile::create(&disk(), &path, false).unwrap();
+    pieces[..2].iter().for_each(|piece| file.write(piece).unwrap());
+    assert!(file.bytes() > 0);
+    assert_eq!(names(dir.path()), ["a.db.partial"]);
+    drop(file);
+    assert_eq!(names(dir.path()), [""; 0]);
+}
+
+#[test]
+fn nothing_is_overwritten_unasked() {
+    let (_home, _store, pieces) = imaged();
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("a.db");
+    std::fs::write(&path, "precious").unwrap();
+    assert_eq!(write(&path, false, &pieces), Err(FileError::Exists(path.clone())));
+    // A transfer that breaks off replaces nothing either.
+    assert!(write(&path, true, &pieces[..3]).is_err());
+    assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+    // What an earlier, killed one left is no obstacle.
+    for left in ["a.db.partial", "a.db.partial-journal", "a.db.partial-wal"] {
+        std::fs::write(dir.path().join(left), "left over").unwrap();
+    }
+    write(&path, true, &pieces).unwrap();
+    assert_eq!(names(dir.path()), ["a.db"]);
+    inspect(disk().as_ref(), &path).unwrap();
+}
+
+#[test]
+fn what_sqlite_would_read_into_it_is_an_obstacle() {
+    let (_home, _store, pieces) = imaged();
+    let (dir, path, _) = backed_up();
+    for name in ["a.db-wal", "a.db-journal"] {
+        let beside = dir.path().join(name);
+        std::fs::write(&beside, "of another database").unwrap();
+        assert_eq!(write(&path, true, &pieces), Err(FileError::Beside(beside.clone())));
+        assert_eq!(inspect(disk().as_ref(), &path), Err(FileError::Beside(beside.clone())));
+        std::fs::remove_file(beside).unwrap();
+    }
+    inspect(disk().as_ref(), &path).unwrap();
+}
+
+#[test]
+fn what_is_no_backup_is_named() {
+    let (dir, path, backup) = backed_up();
+    let kind = |path: &Path| match inspect(disk().as_ref(), path).unwrap_err() {
+        FileError::Foreign { .. } => "foreign",
+        FileError::Damaged { .. } => "damaged",
+        FileError::Newer { .. } => "newer",
+        FileError::Disk { .. } => "disk",
+        error => panic!("{error}"),
+    };
+    assert_eq!(kind(&dir.path().join("missing")), "disk");
+    let text = dir.path().join("text");
+    std::fs::write(&text, "no database at all, but long enough for a header of one hundred bytes".repeat(9)).unwrap();
+    assert_eq!(kind(&text), "foreign");
+    let plain = dir.path().join("plain");
+    Connection::open(&plain).unwrap().execute_batch("CREATE TABLE t (x)").unwrap();
+    assert_eq!(kind(&plain), "foreign");
+
+    let altered = dir.path().join("altered");
+    let alter = |change: &dyn Fn(&std::fs::File, &Path)| {
+        std::fs::copy(&path, &altered).unwrap();
+        change(&std::fs::OpenOptions::new().write(true).open(&altered).unwrap(), &altered);
+        kind(&altered)
+    };
+    let half = backup.bytes / 2;
+    assert_eq!(alter(&|file, _| file.set_len(half).unwrap()), "damaged");
+    assert_eq!(alter(&|file, _| file.write_all_at(&[0xa5; 40_000], half).unwrap()), "damaged");
+    let sql = |sql: &'static str| {
+        move |_: &std::fs::File, path: &Path| Connection::open(path).unwrap().execute_batch(sql).unwrap()
+    };
+    assert_eq!(alter(&sql("DELETE FROM _quorate_applied")), "damaged");
+    assert_eq!(alter(&sql("DROP TABLE _quorate_outcomes")), "damaged");
+    assert_eq!(alter(&sql("UPDATE _quorate_applied SET level = 99")), "newer");
+}

@@ -1,0 +1,141 @@
+//! The pieces of an image, written into a file: what a store that installs it and a backup have in common.
+//!
+//! Invariant: [`Intake::finish`] succeeds only if every byte of the file has the digest that its sender computed.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use quorate_env::disk::File;
+use quorate_model::{LogId, StoreFault};
+use rusqlite::Connection;
+
+use super::hashes::Hashes;
+use super::piece::{End, Piece, Runs};
+use super::sender::lost;
+use crate::applied_row::AppliedRow;
+use crate::connection;
+use crate::error::OpenError;
+use crate::options::StoreIdentity;
+use crate::vfs::UNSYNCED_MAX;
+use crate::vfs::marks::BLOCK;
+
+/// Takes the pieces of an image.
+pub(crate) struct Intake {
+    file: Arc<dyn File>,
+    hashes: Hashes,
+    /// Bytes of the file so far.
+    bytes: u64,
+    /// Bytes written since the last sync.
+    unsynced: u64,
+    identity: Option<StoreIdentity>,
+    end: Option<End>,
+}
+
+impl Intake {
+    /// Begins, with an empty file.
+    pub(crate) fn new(file: Arc<dyn File>) -> Self {
+        Self { file, hashes: Hashes::default(), bytes: 0, unsynced: 0, identity: None, end: None }
+    }
+
+    /// Takes the next piece; an empty one says that the sender has to wait.
+    pub(crate) fn write(&mut self, piece: &[u8]) -> Result<(), StoreFault> {
+        if piece.is_empty() {
+            return Ok(());
+        }
+        match Piece::decode(piece).map_err(lost)? {
+            _ if self.end.is_some() => Err(lost("a piece came after the last")),
+            Piece::Start(identity) => {
+                self.identity = Some(identity);
+                Ok(())
+            }
+            _ if self.identity.is_none() => Err(lost("the first piece is missing")),
+            Piece::Blocks(runs) => self.write_blocks(&runs),
+            Piece::End(end) => {
+                if self.hashes.digest(end.len) != Some(end.digest) {
+                    return Err(lost("its digest does not match"));
+                }
+                self.file.set_len(end.len).map_err(io_fault)?;
+                self.end = Some(end);
+                Ok(())
+            }
+        }
+    }
+
+    /// Whose data it is, once the first piece said so.
+    pub(crate) fn identity(&self) -> Option<StoreIdentity> {
+        self.identity
+    }
+
+    /// Bytes of the file so far.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// After the last piece: makes the file durable, closes it, and says what it must hold.
+    pub(crate) fn finish(self) -> Result<(StoreIdentity, Option<LogId>), StoreFault> {
+        let (Some(identity), Some(end)) = (self.identity, self.end) else {
+            return Err(lost("its last piece never came"));
+        };
+        self.file.sync_data().map_err(io_fault)?;
+        // The file is closed here, before SQLite opens it: a later close would drop SQLite's locks.
+        Ok((identity, end.log_id))
+    }
+
+    fn write_blocks(&mut self, runs: &Runs) -> Result<(), StoreFault> {
+        let mut rest = runs.bytes.as_slice();
+        for (first, count) in &runs.runs {
+            let len = usize::try_from(u64::from(*count).saturating_mul(BLOCK)).unwrap_or(usize::MAX);
+            let (bytes, more) = rest.split_at_checked(len).ok_or_else(|| lost("blocks are missing"))?;
+            rest = more;
+            let at = first.saturating_mul(BLOCK);
+            self.file.write_at(bytes, at).map_err(io_fault)?;
+            self.bytes = self.bytes.max(at.saturating_add(bytes.len() as u64));
+            for (number, block) in (*first..).zip(bytes.chunks(usize::try_from(BLOCK).unwrap_or(usize::MAX))) {
+                self.hashes.set(number, block);
+            }
+        }
+        self.unsynced = self.unsynced.saturating_add(runs.bytes.len() as u64);
+        if self.unsynced >= UNSYNCED_MAX {
+            self.file.sync_data().map_err(io_fault)?;
+            self.unsynced = 0;
+        }
+        Ok(())
+    }
+}
+
+/// Checks that the file is a sound database that stands where the image says.
+pub(crate) fn verify(
+    vfs: &str,
+    path: &Path,
+    identity: StoreIdentity,
+    log_id: Option<LogId>,
+) -> Result<AppliedRow, StoreFault> {
+    let conn = connection::open_immutable(vfs, path).map_err(fault_of)?;
+    let row = AppliedRow::read(&conn)?.ok_or_else(|| lost("it is no database of a store"))?;
+    if row.identity != identity || row.applied.log_id != log_id {
+        return Err(lost(format!("it says that it ends at {:?}, not at {log_id:?}", row.applied.log_id)));
+    }
+    let verdict = quick_check(&conn).map_err(|error| lost(error.to_string()))?;
+    if verdict == "ok" { Ok(row) } else { Err(lost(format!("it is damaged: {verdict}"))) }
+}
+
+/// SQLite's word on the structure of a database: `ok`, or the first thing that is wrong.
+pub(crate) fn quick_check(conn: &Connection) -> rusqlite::Result<String> {
+    conn.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
+}
+
+pub(super) fn fault_of(error: OpenError) -> StoreFault {
+    match error {
+        OpenError::Fault(fault) => fault,
+        OpenError::Disk { source, .. } => io_fault(source),
+        other => StoreFault::Io(other.to_string()),
+    }
+}
+
+pub(super) fn io_fault(error: io::Error) -> StoreFault {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => StoreFault::Full(error.to_string()),
+        _ => StoreFault::Io(error.to_string()),
+    }
+}

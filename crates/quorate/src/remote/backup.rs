@@ -1,0 +1,106 @@
+//! Fetches a backup from a node.
+
+use std::path::Path;
+use std::time::Duration;
+
+use quorate_consensus::take_image;
+use quorate_env::{Env, Instant};
+use quorate_wire::{Role, StreamError};
+
+use super::nodes::{Nodes, unreachable};
+use super::{ConnectError, RemoteConfig, secret_of, start_runtime};
+use crate::backup::{BackupError, BackupInfo, BackupOptions, Sink};
+use crate::client::Attempt;
+use crate::error::Error;
+use crate::protocol::{self, method};
+
+/// How long the node may take to reach the level that is asked for: less than a piece may take to come.
+const REACH_MAX: Duration = Duration::from_secs(20);
+
+/// Keeps a copy of a live database as the plain SQLite file `file`, which any `sqlite3` opens. The first node of
+/// `config` that answers sends it, leader or not, while work goes on; [`RemoteConfig::pinned`] names the node.
+///
+/// The file is written beside its name (`file.partial`), verified (digest, position, SQLite's `quick_check`), synced
+/// and renamed: under its name there is never half a backup. It needs no `-wal`. May be called from any executor.
+///
+/// ```no_run
+/// # async fn f() -> Result<(), Box<dyn std::error::Error>> {
+/// use quorate::{BackupOptions, RemoteConfig, SecretSource};
+///
+/// let config = RemoteConfig::new(["10.0.0.1:7001", "10.0.0.2:7001"], SecretSource::File("secret".into()));
+/// let backup = quorate::backup(config, "monday.db", &BackupOptions::default()).await?;
+/// println!("{} bytes, up to {}", backup.bytes, backup.position);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+///
+/// After [`BackupError`] there is no file of that name, or the one that was there before.
+pub async fn backup(
+    config: RemoteConfig,
+    file: impl AsRef<Path>,
+    options: &BackupOptions,
+) -> Result<BackupInfo, BackupError> {
+    backup_in(Env::real(), config, file, options).await
+}
+
+/// [`backup`] in another world: for simulations.
+///
+/// # Errors
+///
+/// Those of [`backup`].
+pub async fn backup_in(
+    env: Env,
+    config: RemoteConfig,
+    file: impl AsRef<Path>,
+    options: &BackupOptions,
+) -> Result<BackupInfo, BackupError> {
+    let secret = secret_of(&env, &config).map_err(ConnectError::from)?;
+    let (runtime, alive) = start_runtime(&env).await?;
+    let fetched = runtime.run(async {
+        let nodes = Nodes::new(&env, &config, Role::Admin, secret).staying();
+        let fetched = fetch(&env, &nodes, file.as_ref(), options, config.deadline).await;
+        nodes.close().await;
+        fetched
+    });
+    let fetched = fetched.await.unwrap_or(Err(BackupError::Cluster(Error::Closed)));
+    drop(alive);
+    fetched
+}
+
+async fn fetch(
+    env: &Env,
+    nodes: &Nodes,
+    file: &Path,
+    options: &BackupOptions,
+    limit: Duration,
+) -> Result<BackupInfo, BackupError> {
+    let deadline = Instant::now() + limit;
+    let expected = nodes.status(limit).await?.database_bytes;
+    let sink = Sink::create(env, file, options, expected).await?;
+    let reached = nodes.reach().await.map_err(|error| unreachable(&error))?;
+    let (mut sender, mut pieces) = reached.client.open_stream(method::BACKUP).map_err(|error| refused(error, ""))?;
+    let left = deadline.saturating_duration_since(Instant::now()).min(REACH_MAX);
+    let ask = protocol::Backup::new(options.level, u64::try_from(left.as_millis()).unwrap_or(u64::MAX));
+    sender.send(protocol::encode(&ask)).await.map_err(|error| refused(error, &reached.addr))?;
+    sender.finish();
+    let taken = take_image(env, &mut pieces, sink, |sink: &mut Sink, piece| sink.write(&piece)).await;
+    let sink = taken.map_err(|error| match error {
+        BackupError::Image(quorate_consensus::ImageError::Stream(error)) => refused(error, &reached.addr),
+        error => error,
+    })?;
+    sink.finish(env).await
+}
+
+/// Why a node sends no image: what it says itself, if it says something.
+fn refused(error: StreamError, addr: &str) -> BackupError {
+    match error {
+        StreamError::Failed(failure) => match Attempt::of_call(failure.into(), addr) {
+            Attempt::NotDone(why) => BackupError::Cluster(why.into()),
+            Attempt::Refused(error) => BackupError::Cluster(error),
+            Attempt::InDoubt(text) => BackupError::Cluster(Error::Unavailable(text)),
+        },
+        error => BackupError::Image(error.into()),
+    }
+}
