@@ -20,6 +20,7 @@
 pub mod disk;
 mod env;
 mod host;
+pub mod metrics;
 pub mod net;
 mod rng;
 pub mod signal;
@@ -27,6 +28,6 @@ mod task;
 pub mod worker;
 
 pub use env::{Env, Parts, WallClock};
-pub use host::{AbortHandle, BoxTask, Host, RealHost};
+pub use host::{AbortHandle, BoxTask, Host, RealHost, Usage};
 pub use rng::Rng;
 pub use task::{Elapsed, Instant, JoinHandle, Sleep, Timeout, sleep, sleep_until, timeout, timeout_at, yield_now};
