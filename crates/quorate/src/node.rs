@@ -5,6 +5,7 @@
 //! talk to it.
 
 use std::fmt;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use futures_util::FutureExt;
@@ -20,6 +21,7 @@ use crate::client::Client;
 use crate::config::Config;
 use crate::error::StartError;
 use crate::level::Level;
+use crate::metrics::Metrics;
 use crate::runtime::{Doors, Runtime};
 use crate::seams::Seams;
 use crate::sql::Sql;
@@ -28,11 +30,13 @@ use crate::status::Status;
 mod claim;
 mod embedded;
 mod gateway;
+mod observer;
 mod service;
 
 use claim::Claim;
 use embedded::Embedded;
 use gateway::Gateway;
+pub use observer::{Observer, WriteTraces};
 use service::Desk;
 
 /// Where the log is in a data directory. The database is beside it, as its store lays it out.
@@ -42,6 +46,7 @@ const LOG_DIR: &str = "log";
 /// others have to find a new leader by themselves. [`Node::stop`] is kinder.
 pub struct Node {
     gateway: Arc<Gateway>,
+    observer: Observer,
     sql: Sql,
     root: Root,
 }
@@ -103,9 +108,10 @@ impl Node {
         let thread = env.start_runtime("quorate", async move { Last { _claim: root.await, _end: end } });
         thread.map_err(quorate_consensus::StartError::Thread)?;
         let Started { gateway, runtime } = starting.await.unwrap_or(Err(StartError::Died))?;
+        let observer = Observer::new(&gateway, runtime.clone());
         let client = Client::new(runtime, Box::new(Embedded(Arc::downgrade(&gateway))));
         let sql = Sql::new(Arc::new(client), Level::Local, deadline);
-        Ok(Self { gateway, sql, root: Root { stop: Mutex::new(Some(stop)), ended } })
+        Ok(Self { gateway, observer, sql, root: Root { stop: Mutex::new(Some(stop)), ended } })
     }
 
     /// The handle to the database. It reads [`Level::Local`] unless told otherwise.
@@ -116,6 +122,16 @@ impl Node {
     /// How the node and its cluster stand, as the node sees it.
     pub fn status(&self) -> Status {
         self.gateway.status()
+    }
+
+    /// What the node measures.
+    pub fn metrics(&self) -> Metrics {
+        self.gateway.metrics()
+    }
+
+    /// Looks at the node without keeping it alive.
+    pub fn observer(&self) -> Observer {
+        self.observer.clone()
     }
 
     /// The address that the node listens on.
@@ -137,7 +153,8 @@ impl Node {
     /// Stops in good order: hands leadership over first, answers what is under way, closes the log and the database.
     /// The data directory can be opened again when this returns.
     pub async fn stop(self) {
-        let Self { gateway, sql, root } = self;
+        let Self { gateway, observer: _, sql, root } = self;
+        gateway.is_stopping.store(true, Ordering::Relaxed);
         sql.end_session().await;
         drop((gateway, sql));
         let stop = root.stop.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -231,7 +248,7 @@ async fn open(env: &Env, config: &Config, seams: Seams) -> Result<Opened, StartE
     let consensus =
         Consensus::start(&env, seams.consensus(config.consensus(secret)), &log, open_store, service).await?;
     let store = opened.get().cloned().ok_or(StartError::Died)?;
-    let gateway = Arc::new(Gateway { env: env.clone(), consensus, store });
+    let gateway = Arc::new(Gateway::new(env.clone(), config.data_dir.clone(), consensus, store));
     desk.open(&gateway);
     let (runtime, doors) = Runtime::here(&env);
     Ok((claim, gateway, runtime, doors))
