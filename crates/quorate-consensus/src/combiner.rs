@@ -13,13 +13,16 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use openraft::errors::ClientWriteError;
+use quorate_env::Instant;
 use quorate_model::{Outcome, codec};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use crate::error::ProposeError;
+use crate::metrics::ConsensusMetrics;
 use crate::peers::Peers;
 use crate::raft::Raft;
 use crate::raft::types::{Proposed, TypeConfig};
+use crate::stages::Stages;
 use crate::stamp::Stamper;
 
 /// Proposals that may wait.
@@ -39,6 +42,7 @@ pub(crate) type Proposal = Result<(u64, Outcome), ProposeError>;
 
 struct Waiting {
     bytes: Bytes,
+    arrived: Instant,
     answer: oneshot::Sender<Proposal>,
     _room: OwnedSemaphorePermit,
 }
@@ -48,36 +52,46 @@ struct Waiting {
 pub(crate) struct Combiner {
     queue: mpsc::Sender<Waiting>,
     room: Arc<Semaphore>,
+    metrics: Arc<ConsensusMetrics>,
 }
 
 /// The other end: what the core's thread runs.
 pub(crate) struct Gatherer {
     queue: mpsc::Receiver<Waiting>,
+    metrics: Arc<ConsensusMetrics>,
 }
 
 /// A new queue, empty.
-pub(crate) fn combiner() -> (Combiner, Gatherer) {
+pub(crate) fn combiner(metrics: &Arc<ConsensusMetrics>) -> (Combiner, Gatherer) {
     let (sender, receiver) = mpsc::channel(WAITING_MAX);
-    (Combiner { queue: sender, room: Arc::new(Semaphore::new(WAITING_BYTES_MAX)) }, Gatherer { queue: receiver })
+    let room = Arc::new(Semaphore::new(WAITING_BYTES_MAX));
+    let combiner = Combiner { queue: sender, room, metrics: Arc::clone(metrics) };
+    (combiner, Gatherer { queue: receiver, metrics: Arc::clone(metrics) })
 }
 
 impl Combiner {
     /// Proposes an encoded proposal and waits for its outcome.
     pub(crate) async fn propose(&self, bytes: Bytes) -> Proposal {
+        let answer = self.enqueue(bytes).inspect_err(|error| self.metrics.writes.count_error(error))?;
+        answer.await.unwrap_or_else(|_| Err(ProposeError::Unknown("the node went down".to_owned())))
+    }
+
+    fn enqueue(&self, bytes: Bytes) -> Result<oneshot::Receiver<Proposal>, ProposeError> {
         let size = u32::try_from(bytes.len()).map_err(|_| ProposeError::Overloaded)?;
         let room = Arc::clone(&self.room).try_acquire_many_owned(size).map_err(|_| ProposeError::Overloaded)?;
         let (sender, receiver) = oneshot::channel();
-        self.queue.try_send(Waiting { bytes, answer: sender, _room: room }).map_err(|error| match error {
+        let waiting = Waiting { bytes, arrived: Instant::now(), answer: sender, _room: room };
+        self.queue.try_send(waiting).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => ProposeError::Overloaded,
             mpsc::error::TrySendError::Closed(_) => ProposeError::Stopped("it is going down".to_owned()),
         })?;
-        receiver.await.unwrap_or_else(|_| Err(ProposeError::Unknown("the node went down".to_owned())))
+        Ok(receiver)
     }
 }
 
 impl Gatherer {
     /// Proposes batch after batch until the queue's senders are gone.
-    pub(crate) async fn run(mut self, raft: Raft, peers: Arc<Peers>, mut stamper: Stamper) {
+    pub(crate) async fn run(mut self, raft: Raft, peers: Arc<Peers>, stages: Arc<Stages>, mut stamper: Stamper) {
         let mut taken = Vec::new();
         while let Some(first) = self.queue.recv().await {
             let mut bytes = first.bytes.len();
@@ -89,40 +103,51 @@ impl Gatherer {
             }
             taken.retain(|waiting| !waiting.answer.is_closed());
             if !taken.is_empty() {
-                propose(&raft, &peers, &mut stamper, &mut taken).await;
+                let arrived: Vec<Instant> = taken.iter().map(|waiting| waiting.arrived).collect();
+                let proposed = stages.begin();
+                let outcomes = self.propose(&raft, &peers, &mut stamper, &mut taken).await;
+                stages.end(proposed, if outcomes == arrived.len() { &arrived } else { &[] });
             }
         }
     }
-}
 
-async fn propose(raft: &Raft, peers: &Peers, stamper: &mut Stamper, taken: &mut Vec<Waiting>) {
-    let mut offsets = peers.voter_clock_offsets(raft);
-    let stamped: Vec<Proposed> = taken
-        .iter()
-        .map(|waiting| Proposed(codec::entry::encode_proposal(stamper.stamp(&mut offsets), &waiting.bytes)))
-        .collect();
-    let mut results = match raft.client_write_many(stamped).await {
-        Ok(results) => results,
-        Err(fatal) => return answer_all(taken, &ProposeError::Unknown(fatal.to_string())),
-    };
-    let mut waiting = taken.drain(..);
-    while let Some(result) = results.next().await {
-        let Some(Waiting { answer, .. }) = waiting.next() else { return };
-        let proposal = match result {
-            Ok(Ok(written)) => Ok((written.log_id.index, written.response.0)),
-            Ok(Err(error)) => Err(refused(peers, error)),
-            Err(fatal) => Err(ProposeError::Unknown(fatal.to_string())),
+    /// Proposes a batch, answers it, and returns how many outcomes there were.
+    async fn propose(&self, raft: &Raft, peers: &Peers, stamper: &mut Stamper, taken: &mut Vec<Waiting>) -> usize {
+        let mut offsets = peers.voter_clock_offsets(raft);
+        let stamped: Vec<Proposed> = taken
+            .iter()
+            .map(|waiting| Proposed(codec::entry::encode_proposal(stamper.stamp(&mut offsets), &waiting.bytes)))
+            .collect();
+        let mut results = match raft.client_write_many(stamped).await {
+            Ok(results) => results,
+            Err(fatal) => {
+                taken.drain(..).for_each(|waiting| self.answer(waiting, Err(unknown(&fatal))));
+                return 0;
+            }
         };
-        // The caller may have gone away; then nobody wants the outcome.
-        let _ = answer.send(proposal);
+        let mut outcomes = 0_usize;
+        for waiting in taken.drain(..) {
+            let proposal = match results.next().await {
+                Some(Ok(Ok(written))) => Ok((written.log_id.index, written.response.0)),
+                Some(Ok(Err(error))) => Err(refused(peers, error)),
+                Some(Err(fatal)) => Err(unknown(&fatal)),
+                None => Err(unknown(&"the node went down")),
+            };
+            outcomes = outcomes.saturating_add(usize::from(proposal.is_ok()));
+            self.answer(waiting, proposal);
+        }
+        outcomes
     }
-    // A stream that ended early leaves the rest unanswered; their dropped senders say "unknown".
+
+    fn answer(&self, waiting: Waiting, proposal: Proposal) {
+        self.metrics.writes.count(&proposal);
+        // The caller may have gone away; then nobody wants the outcome.
+        let _ = waiting.answer.send(proposal);
+    }
 }
 
-fn answer_all(taken: &mut Vec<Waiting>, error: &ProposeError) {
-    for waiting in taken.drain(..) {
-        let _ = waiting.answer.send(Err(error.clone()));
-    }
+fn unknown(why: &dyn std::fmt::Display) -> ProposeError {
+    ProposeError::Unknown(why.to_string())
 }
 
 fn refused(peers: &Peers, error: ClientWriteError<TypeConfig>) -> ProposeError {
@@ -130,7 +155,7 @@ fn refused(peers: &Peers, error: ClientWriteError<TypeConfig>) -> ProposeError {
         ClientWriteError::ForwardToLeader(to) => {
             ProposeError::NotLeader { leader: to.leader_id.and_then(|id| peers.leader_member(id, to.leader_node)) }
         }
-        ClientWriteError::LogEntryDiscarded(discarded) => ProposeError::Unknown(format!("{discarded}")),
-        other => ProposeError::Unknown(other.to_string()),
+        ClientWriteError::LogEntryDiscarded(discarded) => unknown(&discarded),
+        other => unknown(&other),
     }
 }

@@ -21,6 +21,7 @@ use crate::config::ConsensusConfig;
 use crate::home::Home;
 use crate::images;
 use crate::membership;
+use crate::metrics::ConsensusMetrics;
 use crate::peer::messages::{
     Append, Appended, Join, MemberInfo, Promise, Promised, ReadPositionReply, StatusReply, Transfer, VoteAnswer,
     VoteAsk, decode, encode, method,
@@ -63,6 +64,7 @@ pub(crate) struct Desk {
     pub(crate) home: Home,
     pub(crate) config: ConsensusConfig,
     pub(crate) peers: Arc<Peers>,
+    pub(crate) metrics: Arc<ConsensusMetrics>,
     pub(crate) running: OnceLock<Running>,
     pub(crate) service: Arc<dyn Service>,
 }
@@ -70,6 +72,18 @@ pub(crate) struct Desk {
 type Answer = Result<Bytes, CallFailure>;
 
 impl Desk {
+    pub(crate) fn new(
+        home: &Home,
+        config: &ConsensusConfig,
+        peers: &Arc<Peers>,
+        metrics: &Arc<ConsensusMetrics>,
+        service: Arc<dyn Service>,
+    ) -> Arc<Self> {
+        let (peers, metrics) = (Arc::clone(peers), Arc::clone(metrics));
+        let (home, config, running) = (home.clone(), config.clone(), OnceLock::new());
+        Arc::new(Self { home, config, peers, metrics, running, service })
+    }
+
     fn running(&self) -> Result<&Running, CallFailure> {
         self.running.get().ok_or_else(|| CallFailure::new(FailureKind::Unavailable, "the node is starting"))
     }
@@ -210,11 +224,13 @@ impl Desk {
         };
         match images::receive(&self.home.env, &running.store, &running.raft, &mut receiver).await {
             Ok(vote) => {
+                self.metrics.images_received.inc();
                 // The sender may have given up; the image is installed all the same.
                 let _ = sender.send(vote).await;
                 sender.finish();
             }
             Err(error) => {
+                self.metrics.images_not_received.inc();
                 tracing::warn!(%error, "an image was not received");
                 sender.fail(CallFailure::new(FailureKind::Internal, error.to_string()));
             }

@@ -17,6 +17,7 @@ use quorate_model::{ImageSource, LogId, Store, StoreFault};
 use quorate_wire::{ConnectError, StreamError, StreamReceiver, StreamSender};
 
 use crate::link::Link;
+use crate::metrics::ConsensusMetrics;
 use crate::peer::messages::{ImageHead, decode, encode, id_bytes, method};
 use crate::peers::lock;
 use crate::raft::Raft;
@@ -132,6 +133,7 @@ where
 pub(crate) struct ImageSender {
     env: Env,
     store: Arc<dyn Store>,
+    metrics: Arc<ConsensusMetrics>,
     holds: Mutex<BTreeMap<u64, Hold>>,
 }
 
@@ -142,8 +144,8 @@ struct Hold {
 }
 
 impl ImageSender {
-    pub(crate) fn new(env: Env, store: Arc<dyn Store>) -> Self {
-        Self { env, store, holds: Mutex::default() }
+    pub(crate) fn new(env: Env, store: Arc<dyn Store>, metrics: Arc<ConsensusMetrics>) -> Self {
+        Self { env, store, metrics, holds: Mutex::default() }
     }
 
     /// Sends the store's present state to a node, and returns the vote that it answered with.
@@ -159,8 +161,12 @@ impl ImageSender {
         tracing::info!(target_id = format_args!("{target:016x}"), index, "sending an image");
         let sent = self.send_pieces(link, vote, meta).await;
         lock(&self.holds).insert(target, Hold { index, ended: Some(Instant::now()) });
-        if let Err(error) = &sent {
-            tracing::warn!(target_id = format_args!("{target:016x}"), index, %error, "an image was not delivered");
+        match &sent {
+            Ok(_) => self.metrics.images_sent.inc(),
+            Err(error) => {
+                self.metrics.images_not_sent.inc();
+                tracing::warn!(target_id = format_args!("{target:016x}"), index, %error, "an image was not delivered");
+            }
         }
         sent
     }

@@ -7,8 +7,9 @@ use bytes::Bytes;
 use openraft::rt::WatchReceiver;
 use quorate_env::{Instant, timeout, timeout_at};
 use quorate_model::{GroupId, NodeId, Outcome, Position, StoreFault};
-use quorate_wire::{CallError, Server};
-use tokio::sync::oneshot;
+use quorate_wal::{WalMetrics, WalStats};
+use quorate_wire::{CallError, Connections, Server};
+use tokio::sync::{oneshot, watch};
 use tokio::task::AbortHandle;
 
 use crate::Member;
@@ -17,8 +18,10 @@ use crate::desk::{Desk, Running};
 use crate::error::{Ended, MembershipError, ProposeError, ReadPositionError};
 use crate::images::ImagePieces;
 use crate::membership;
+use crate::metrics::ConsensusMetrics;
 use crate::peers::lock;
 use crate::reads::ReadPositions;
+use crate::stages::{Stages, WriteTrace};
 use crate::status::{ClusterStatus, cluster_status};
 
 /// Calls that are under way get this long when the node stops.
@@ -34,6 +37,7 @@ pub(crate) struct Inner {
     pub(crate) desk: Arc<Desk>,
     pub(crate) running: Running,
     pub(crate) combiner: Combiner,
+    pub(crate) stages: Arc<Stages>,
     pub(crate) reads: ReadPositions,
     pub(crate) runtime: tokio::runtime::Handle,
     pub(crate) addr: String,
@@ -115,9 +119,41 @@ impl Consensus {
         &self.0.addr
     }
 
-    /// The log's files, in bytes.
-    pub fn log_bytes(&self) -> u64 {
-        self.0.desk.home.wal.disk_bytes()
+    /// What was measured so far.
+    pub fn metrics(&self) -> ConsensusMetrics {
+        ConsensusMetrics::clone(&self.0.desk.metrics)
+    }
+
+    /// What was measured of the log so far.
+    pub fn log_metrics(&self) -> (WalStats, WalMetrics) {
+        let wal = &self.0.desk.home.wal;
+        (wal.stats(), wal.metrics())
+    }
+
+    /// Whether the log waits for space on the disk.
+    pub fn is_log_full(&self) -> bool {
+        self.0.desk.home.wal.is_disk_full()
+    }
+
+    /// The connections to this node at the moment; none once it stops.
+    pub fn connections(&self) -> Connections {
+        lock(&self.0.server).as_ref().map(Server::connections).unwrap_or_default()
+    }
+
+    /// A member of which nothing was heard for longer than this counts as unreachable.
+    pub fn silence_max(&self) -> Duration {
+        self.0.desk.peers.silence_max()
+    }
+
+    /// The clocks of the others that can be reached, minus this node's, in nanoseconds.
+    pub fn clock_offsets(&self) -> Vec<(NodeId, i64)> {
+        self.0.desk.peers.clock_offsets()
+    }
+
+    /// The traces of writes, as they come: of each batch the write that waited longest. Traces are made while somebody
+    /// has a receiver.
+    pub fn write_traces(&self) -> watch::Receiver<Option<WriteTrace>> {
+        self.0.stages.traces()
     }
 
     /// Waits until the node's part in consensus has ended by itself, and says why.

@@ -163,16 +163,22 @@ impl Peers {
     /// The voters' clocks minus this node's, its own among them. Of voters that are silent nothing is known.
     pub(crate) fn voter_clock_offsets(&self, raft: &Raft) -> Vec<i64> {
         let own = *raft.node_id();
-        let fresh = self.config.timing.status.saturating_mul(4).saturating_add(STATUS_MAX);
-        raft.voter_ids()
-            .filter_map(|id| {
-                if id == own {
-                    Some(0)
-                } else {
-                    self.seen(id).filter(|seen| seen.at.elapsed() < fresh).map(|seen| seen.clock_offset)
-                }
-            })
-            .collect()
+        raft.voter_ids().filter_map(|id| if id == own { Some(0) } else { self.clock_offset(id) }).collect()
+    }
+
+    /// The clocks of the other members that can be reached, minus this node's.
+    pub(crate) fn clock_offsets(&self) -> Vec<(NodeId, i64)> {
+        let members: Vec<u64> = lock(&self.members).keys().copied().collect();
+        members.into_iter().filter_map(|id| Some((NodeId(id), self.clock_offset(id)?))).collect()
+    }
+
+    fn clock_offset(&self, id: u64) -> Option<i64> {
+        self.seen(id).filter(|seen| seen.at.elapsed() < self.silence_max()).map(|seen| seen.clock_offset)
+    }
+
+    /// The longest silence of a node that is still taken for reachable.
+    pub(crate) fn silence_max(&self) -> Duration {
+        self.config.timing.status.saturating_mul(4).saturating_add(STATUS_MAX)
     }
 }
 

@@ -9,10 +9,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use openraft::ReadPolicy;
-use quorate_env::timeout;
+use quorate_env::{Instant, timeout};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::error::ReadPositionError;
+use crate::metrics::ConsensusMetrics;
 use crate::peer::messages::{ReadPositionReply, decode, method};
 use crate::peers::Peers;
 use crate::raft::Raft;
@@ -52,13 +53,18 @@ impl ReadPositions {
 
 impl Rounds {
     /// Runs round after round until all who could ask are gone.
-    pub(crate) async fn run(mut self, raft: Raft, peers: Arc<Peers>) {
+    pub(crate) async fn run(mut self, raft: Raft, peers: Arc<Peers>, metrics: Arc<ConsensusMetrics>) {
         let mut waiting = Vec::new();
         while self.0.recv_many(&mut waiting, WAITING_MAX).await > 0 {
+            let begun = Instant::now();
             let answer = match timeout(ROUND_MAX, round(&raft, &peers)).await {
                 Ok(answer) => answer,
                 Err(_) => Err(ReadPositionError::Unavailable("no answer in time".to_owned())),
             };
+            match &answer {
+                Ok(_) => metrics.read_rounds.observe(begun.elapsed()),
+                Err(_) => metrics.read_rounds_failed.inc(),
+            }
             for reader in waiting.drain(..) {
                 // The reader may have gone away.
                 let _ = reader.send(answer.clone());

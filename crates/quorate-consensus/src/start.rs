@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::path::Path;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 
 use openraft::{SnapshotPolicy, rt::WatchReceiver};
 use quorate_env::Env;
@@ -27,6 +27,7 @@ use crate::home::Home;
 use crate::identity::{ClusterId, Identity};
 use crate::images::ImageSender;
 use crate::membership;
+use crate::metrics::{ConsensusMetrics, watch_leaders};
 use crate::node::{Consensus, Inner};
 use crate::peers::Peers;
 use crate::purge::Purger;
@@ -36,6 +37,7 @@ use crate::raft::machine::Machine;
 use crate::raft::network::Network;
 use crate::raft::types::Member;
 use crate::reads::read_positions;
+use crate::stages::Stages;
 use crate::stamp::Stamper;
 
 /// What a store must be told to open itself.
@@ -73,14 +75,9 @@ impl Consensus {
         let listener = env.net().listen(&config.listen).await.map_err(listen)?;
         let addr = listener.local_addr();
         let own = Member { name: config.name.clone(), addr: config.advertise.clone().unwrap_or_else(|| addr.clone()) };
+        let metrics = Arc::new(ConsensusMetrics::default());
         let peers = Arc::new(Peers::new(env.clone(), config.clone(), home.wire_identity().clone()));
-        let desk = Arc::new(Desk {
-            home: home.clone(),
-            config: config.clone(),
-            peers: Arc::clone(&peers),
-            running: OnceLock::new(),
-            service,
-        });
+        let desk = Desk::new(&home, &config, &peers, &metrics, service);
         let keys = Keys::shared(config.secret.clone());
         let server_config = ServerConfig::new(home.wire_identity().clone(), keys);
         let server = serve(env, listener, server_config, Arc::new(Handler(Arc::clone(&desk))));
@@ -89,13 +86,16 @@ impl Consensus {
         peers.hang_up();
         let store = open(env, &home, open_store).await?;
         check_end(&home, &*store)?;
-        let images = Arc::new(ImageSender::new(env.clone(), Arc::clone(&store)));
-        let raft = start_core(&home, &config, &peers, &images, &store, founding).await?;
+        let images = Arc::new(ImageSender::new(env.clone(), Arc::clone(&store), Arc::clone(&metrics)));
+        let stages = Stages::new(env.clone(), home.identity().node(), Arc::clone(&metrics));
+        let log = LogStore::new(home.wal.clone(), GroupId::MAIN, Arc::clone(&stages));
+        let network = Network { peers: Arc::clone(&peers), images: Arc::clone(&images) };
+        let raft = start_core(&home, config.timing, network, log, &store, founding).await?;
         let running = Running { raft: raft.clone(), store: Arc::clone(&store) };
         // Nobody else sets it.
         let _ = desk.running.set(running.clone());
 
-        let (combiner, gatherer) = combiner();
+        let (combiner, gatherer) = combiner(&metrics);
         let (reads, rounds) = read_positions();
         let purger = Purger {
             env: env.clone(),
@@ -106,11 +106,12 @@ impl Consensus {
             keep_bytes: config.keep_log_bytes,
         };
         let tasks = vec![
-            task(env, gatherer.run(raft.clone(), Arc::clone(&peers), Stamper::new(env.clone()))),
-            task(env, rounds.run(raft.clone(), Arc::clone(&peers))),
+            task(env, gatherer.run(raft.clone(), Arc::clone(&peers), Arc::clone(&stages), Stamper::new(env.clone()))),
+            task(env, rounds.run(raft.clone(), Arc::clone(&peers), Arc::clone(&metrics))),
             task(env, purger.run()),
             task(env, Arc::clone(&peers).watch()),
             task(env, follow_members(raft.clone(), Arc::clone(&peers))),
+            task(env, watch_leaders(raft.clone(), metrics)),
             task(env, membership::step_aside(raft.clone(), home.wal.clone(), store, config.timing.status)),
             task(env, events::watch(env.clone(), Arc::clone(&desk), running.clone(), dir.to_owned())),
             task(env, membership::finish(raft.clone(), Arc::clone(&peers), config.timing)),
@@ -120,6 +121,7 @@ impl Consensus {
             desk,
             running,
             combiner,
+            stages,
             reads,
             runtime: tokio::runtime::Handle::current(),
             addr,
@@ -230,16 +232,14 @@ fn check_end(home: &Home, store: &dyn Store) -> Result<(), StartError> {
 
 async fn start_core(
     home: &Home,
-    config: &ConsensusConfig,
-    peers: &Arc<Peers>,
-    images: &Arc<ImageSender>,
+    timing: Timing,
+    network: Network,
+    log: LogStore,
     store: &Arc<dyn Store>,
     founding: Option<BTreeMap<u64, Member>>,
 ) -> Result<Raft, StartError> {
     let core = |error: &dyn std::fmt::Display| StartError::Core(error.to_string());
-    let raft_config = raft_config(config.timing).map_err(|error| core(&error))?;
-    let network = Network { peers: Arc::clone(peers), images: Arc::clone(images) };
-    let log = LogStore::new(home.wal.clone(), GroupId::MAIN);
+    let raft_config = raft_config(timing).map_err(|error| core(&error))?;
     let machine = Machine::new(home.env.clone(), Arc::clone(store));
     let id = home.identity().id;
     let raft = Raft::new(id, Arc::new(raft_config), network, log, machine).await.map_err(|error| core(&error))?;

@@ -8,5 +8,6 @@
 )]
 
 mod cluster;
+mod metrics;
 mod store;
 mod suite;

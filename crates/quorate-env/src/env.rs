@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::oneshot;
 
 use crate::disk::{Disk, RealDisk};
-use crate::host::{Host, RealHost};
+use crate::host::{Host, RealHost, Usage};
 use crate::net::{Net, RealNet};
 use crate::rng::Rng;
 use crate::signal::Signal;
@@ -117,6 +117,11 @@ impl Env {
     /// What runs workers and tasks.
     pub fn host(&self) -> &Arc<dyn Host> {
         &self.0.host
+    }
+
+    /// What this process has used of its machine, where there is one.
+    pub fn usage(&self) -> Option<Usage> {
+        self.0.host.usage()
     }
 
     /// Starts a task on the runtime of the calling task or thread, with this world as its own.

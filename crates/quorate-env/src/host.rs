@@ -7,7 +7,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Wake, Waker};
 use std::thread::{self, Thread};
+use std::time::Duration;
 
+use rustix::time::{ClockId, clock_gettime};
 pub use tokio::task::AbortHandle;
 
 use crate::env::Env;
@@ -17,6 +19,15 @@ use crate::worker::{Ended, Step, Worker};
 
 /// A task whose result is only ever dropped.
 pub type BoxTask = Pin<Box<dyn Future<Output = Box<dyn Send>> + Send>>;
+
+/// What this process has used of its machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// Time of processors, of all threads together, since the process began.
+    pub cpu: Duration,
+    /// Memory in use, in bytes; only Linux tells.
+    pub resident_bytes: Option<u64>,
+}
 
 /// Runs the parts of a node.
 pub trait Host: Send + Sync + fmt::Debug {
@@ -45,7 +56,15 @@ pub trait Host: Send + Sync + fmt::Debug {
 
     /// Told of each task that starts. The simulator ends them all when it kills the node.
     fn started(&self, _task: AbortHandle) {}
+
+    /// What the process has used; `None` where there is none of its own, as in the simulator.
+    fn usage(&self) -> Option<Usage> {
+        None
+    }
 }
+
+/// Where Linux tells about the memory of this process.
+const STATUS: &str = "/proc/self/status";
 
 /// Threads of this machine.
 #[derive(Clone, Copy, Debug, Default)]
@@ -82,6 +101,19 @@ impl Host for RealHost {
     fn run_blocking(&self, call: Box<dyn FnOnce() + Send>) {
         drop(tokio::task::spawn_blocking(call));
     }
+
+    fn usage(&self) -> Option<Usage> {
+        let used = clock_gettime(ClockId::ProcessCPUTime);
+        let (seconds, nanos) = (u64::try_from(used.tv_sec).ok()?, u32::try_from(used.tv_nsec).ok()?);
+        Some(Usage { cpu: Duration::new(seconds, nanos), resident_bytes: resident_bytes() })
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the one place that asks how much memory this process has")]
+fn resident_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string(STATUS).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
 #[expect(clippy::disallowed_methods, reason = "the one place that starts threads")]

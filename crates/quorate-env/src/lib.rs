@@ -21,6 +21,7 @@ pub mod disk;
 mod env;
 mod host;
 mod machine;
+pub mod metrics;
 pub mod net;
 mod rng;
 pub mod signal;
@@ -28,7 +29,7 @@ mod task;
 pub mod worker;
 
 pub use env::{Env, Parts, WallClock};
-pub use host::{AbortHandle, BoxTask, Host, RealHost};
+pub use host::{AbortHandle, BoxTask, Host, RealHost, Usage};
 pub use machine::host_name;
 pub use rng::Rng;
 pub use task::{Elapsed, Instant, JoinHandle, Sleep, Timeout, sleep, sleep_until, timeout, timeout_at, yield_now};

@@ -54,6 +54,24 @@ impl FailureKind {
         self as u32
     }
 
+    /// What the kind is called in metrics and the like.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sql => "sql",
+            Self::Constraint => "constraint",
+            Self::Refused => "refused",
+            Self::TooBig => "too_big",
+            Self::Budget => "budget",
+            Self::ForeignKey => "foreign_key",
+            Self::RowidExhausted => "rowid_exhausted",
+            Self::SessionExpired => "session_expired",
+            Self::OutcomeForgotten => "outcome_forgotten",
+            Self::WindowExceeded => "window_exceeded",
+            Self::Unsupported => "unsupported",
+            Self::OutcomeTooBig => "outcome_too_big",
+        }
+    }
+
     /// The kind of a number.
     pub fn from_number(number: u32) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.number() == number)

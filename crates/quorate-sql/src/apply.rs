@@ -141,6 +141,11 @@ impl Applier {
         self.hashes.get(place).map(|(_, hash)| *hash)
     }
 
+    /// How many sessions the database holds.
+    pub fn sessions(&self) -> u64 {
+        self.sessions.count()
+    }
+
     /// The write connection, for checkpoints and the like between batches.
     pub fn connection(&self) -> &Connection {
         self.db.connection()

@@ -98,6 +98,7 @@ pub(crate) fn sync(shared: &Shared) -> Result<(), StoreFault> {
 
 /// A checkpoint for space: beside the writer, then a short one in its turn. Says whether it came to the end.
 pub(crate) fn space(shared: &Shared, _pass: &Pass, beside: &Attached) -> Result<bool, StoreFault> {
+    let begun = Instant::now();
     let generation = beside.generation();
     for _ in 0..ROUNDS_MAX {
         let before = generation.wal_bytes();
@@ -111,7 +112,9 @@ pub(crate) fn space(shared: &Shared, _pass: &Pass, beside: &Attached) -> Result<
     // Waiting for readers a little gives them less room to starve checkpoints for ever.
     let is_behind = generation.wal_bytes() >= shared.options.checkpoint_bytes.saturating_mul(2);
     let mode = if is_behind { ffi::SQLITE_CHECKPOINT_FULL } else { ffi::SQLITE_CHECKPOINT_PASSIVE };
-    in_turn(shared, generation, mode, FULL_WAIT).map(|result| result.is_some_and(|(done, _)| done.is_complete()))
+    let result = in_turn(shared, generation, mode, FULL_WAIT)?;
+    shared.metrics.checkpoints.observe(begun.elapsed());
+    Ok(result.is_some_and(|(done, _)| done.is_complete()))
 }
 
 /// Empties the `-wal` if nobody reads from it, without waiting for anyone.
@@ -128,8 +131,11 @@ pub(crate) fn in_turn(
     wait: Duration,
 ) -> Result<Option<(Checkpointed, Applied)>, StoreFault> {
     let visited = shared.turn.visit(|core| {
-        let core = core.as_ref().filter(|core| core.generation().number() == generation.number());
-        core.map(|core| core.checkpoint(mode, wait).map(|done| (done, core.applied().clone())))
+        let core = core.as_ref().filter(|core| core.generation().number() == generation.number())?;
+        let begun = Instant::now();
+        let done = core.checkpoint(mode, wait);
+        shared.metrics.checkpoint_turns.observe(begun.elapsed());
+        Some(done.map(|done| (done, core.applied().clone())))
     });
     let Some((done, applied)) = visited.transpose()? else { return Ok(None) };
     done.verdict()?;

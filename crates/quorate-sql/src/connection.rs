@@ -23,6 +23,11 @@ use crate::generation::Generation;
 /// a reader for one that recovers.
 pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// The version of the SQLite that is built in.
+pub fn sqlite_version() -> &'static str {
+    rusqlite::version()
+}
+
 /// A connection together with the generation that it reads.
 #[derive(Debug)]
 pub struct Attached {

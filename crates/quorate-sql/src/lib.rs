@@ -25,6 +25,7 @@ pub mod connection;
 pub mod error;
 pub mod generation;
 pub mod image;
+pub mod metrics;
 pub mod options;
 pub mod store;
 mod value;

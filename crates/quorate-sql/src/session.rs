@@ -102,6 +102,11 @@ impl Sessions {
         Ok(sessions)
     }
 
+    /// How many there are.
+    pub(crate) fn count(&self) -> u64 {
+        self.all.len() as u64
+    }
+
     /// Begins an entry.
     pub(crate) fn begin(&mut self, now: u64) {
         self.given_up.clear();

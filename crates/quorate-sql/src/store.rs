@@ -19,6 +19,7 @@ use crate::checkpoint::Checkpointer;
 use crate::error::OpenError;
 use crate::generation::{Generation, Generations};
 use crate::image;
+use crate::metrics::StoreMetrics;
 use crate::options::StoreOptions;
 use crate::readers::Readers;
 use crate::validate::Validator;
@@ -163,6 +164,11 @@ impl SqlStore {
             wal_file: generation.wal_file_bytes().unwrap_or(0),
             queued: self.shared().queue.bytes() as u64,
         }
+    }
+
+    /// What the store has measured so far.
+    pub fn metrics(&self) -> StoreMetrics {
+        self.shared().metrics.clone()
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use quorate_env::metrics::Histogram;
 use quorate_model::{GroupId, LogId};
 
 use crate::error::{ReadError, WalError};
@@ -49,6 +50,13 @@ pub struct WalStats {
     pub segments_begun: u64,
     /// Segments used again since the log was opened.
     pub segments_recycled: u64,
+}
+
+/// What the writer measures.
+#[derive(Clone, Debug, Default)]
+pub struct WalMetrics {
+    /// How long each `fdatasync` of frames took.
+    pub fsync: Histogram,
 }
 
 impl Wal {
@@ -270,6 +278,11 @@ impl Wal {
             segments_begun: counters.segments_begun,
             segments_recycled: counters.segments_recycled,
         }
+    }
+
+    /// What the writer has measured so far.
+    pub fn metrics(&self) -> WalMetrics {
+        self.0.metrics.clone()
     }
 
     fn with<T>(&self, group: GroupId, look: impl FnOnce(&Group) -> Option<T>) -> Option<T> {

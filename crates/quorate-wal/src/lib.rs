@@ -41,7 +41,7 @@ mod state;
 mod writer;
 
 pub use error::{OpenError, ReadError, WalError};
-pub use handle::{Completion, Wal, WalStats};
+pub use handle::{Completion, Wal, WalMetrics, WalStats};
 pub use keeper::SegmentKeeper;
 pub use open::{GroupRecovery, Opened, Recovery, Restart};
 pub use options::{Durability, MAX_ENTRY_BYTES, MAX_STATE_BYTES, WalOptions};

@@ -14,6 +14,7 @@ use quorate_model::GroupId;
 use crate::batch::Batch;
 use crate::error::WalError;
 use crate::group::Group;
+use crate::handle::WalMetrics;
 use crate::options::WalOptions;
 use crate::queue::{Item, Queue};
 use crate::read::FrameCache;
@@ -29,6 +30,7 @@ pub(crate) struct Shared {
     pub(crate) writer_bell: Signal,
     pub(crate) keeper_bell: Signal,
     pub(crate) cache: FrameCache,
+    pub(crate) metrics: WalMetrics,
     state: Mutex<State>,
     _lock: Box<dyn DirLock>,
 }
@@ -107,6 +109,7 @@ impl Shared {
             writer_bell: Signal::new(),
             keeper_bell: Signal::new(),
             cache: FrameCache::default(),
+            metrics: WalMetrics::default(),
             state: Mutex::new(state),
             _lock: lock,
         }

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use quorate_env::Instant;
 use quorate_env::worker::{Signal, Step, Worker};
 use quorate_model::GroupId;
 
@@ -208,7 +209,9 @@ impl WalWriter {
         if self.unsynced == 0 {
             return Ok(());
         }
+        let begun = Instant::now();
         self.active.file.sync_data().map_err(WalError::io("sync", &self.active.path))?;
+        self.shared.metrics.fsync.observe(begun.elapsed());
         (self.unsynced, self.durable) = (0, self.sequence);
         self.offset = self.offset.next_multiple_of(PAGE);
         let mut state = self.shared.lock();

@@ -36,7 +36,7 @@ pub use error::{
 };
 pub use identity::{Identity, Keys, PeerInfo, Purpose, Role, SECRET_BYTES_MIN, Secret};
 pub use limits::{BINDING_MAX, FAILURE_TEXT_MAX, KEEPALIVE, Limits, SILENCES_MAX, VERSION, WRITE_STALL_MAX};
-pub use server::{Handler, Server, ServerConfig, serve};
+pub use server::{Connections, Handler, Server, ServerConfig, serve};
 pub use stream::{StreamReceiver, StreamSender};
 
 #[cfg(test)]

@@ -93,6 +93,18 @@ enum Order {
 pub struct Server {
     addr: String,
     orders: watch::Sender<Order>,
+    door: Arc<Door>,
+}
+
+/// How many connections a server has, and how many it did not let in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Connections {
+    /// Of nodes.
+    pub peers: usize,
+    /// Of clients.
+    pub clients: usize,
+    /// Those that were refused since the server began: no room, no or another secret, another cluster or version.
+    pub refused: u64,
 }
 
 /// Starts to serve the connections that come to a listener, in tasks of `env`.
@@ -101,21 +113,28 @@ pub fn serve(env: &Env, listener: Arc<dyn Listener>, config: ServerConfig, handl
     let addr = listener.local_addr();
     let door = Door {
         env: env.clone(),
-        unproven: Arc::new(Semaphore::new(config.unproven_max.min(Semaphore::MAX_PERMITS))),
-        peers: Arc::new(Semaphore::new(config.peers_max.min(Semaphore::MAX_PERMITS))),
-        clients: Arc::new(Semaphore::new(config.clients_max.min(Semaphore::MAX_PERMITS))),
+        unproven: Places::new(config.unproven_max),
+        peers: Places::new(config.peers_max),
+        clients: Places::new(config.clients_max),
         refusals: Refusals::default(),
         config,
         handler,
     };
-    env.spawn(accept(Arc::new(door), listener, order));
-    Server { addr, orders }
+    let door = Arc::new(door);
+    env.spawn(accept(Arc::clone(&door), listener, order));
+    Server { addr, orders, door }
 }
 
 impl Server {
     /// The address that it listens on.
     pub fn local_addr(&self) -> &str {
         &self.addr
+    }
+
+    /// Its connections at the moment.
+    pub fn connections(&self) -> Connections {
+        let Door { peers, clients, refusals, .. } = &*self.door;
+        Connections { peers: peers.taken(), clients: clients.taken(), refused: refusals.count() }
     }
 
     /// Stops in good order: accepts nothing more, answers the calls that it has begun, fails streams, and closes. What
@@ -150,10 +169,31 @@ struct Door {
     env: Env,
     config: ServerConfig,
     handler: Arc<dyn Handler>,
-    unproven: Arc<Semaphore>,
-    peers: Arc<Semaphore>,
-    clients: Arc<Semaphore>,
+    unproven: Places,
+    peers: Places,
+    clients: Places,
     refusals: Refusals,
+}
+
+/// Places for connections of one kind.
+struct Places {
+    free: Arc<Semaphore>,
+    max: usize,
+}
+
+impl Places {
+    fn new(max: usize) -> Self {
+        let max = max.min(Semaphore::MAX_PERMITS);
+        Self { free: Arc::new(Semaphore::new(max)), max }
+    }
+
+    fn take(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.free).try_acquire_owned().ok()
+    }
+
+    fn taken(&self) -> usize {
+        self.max.saturating_sub(self.free.available_permits())
+    }
 }
 
 impl fmt::Debug for Door {
@@ -178,7 +218,8 @@ async fn accept(door: Arc<Door>, listener: Arc<dyn Listener>, mut order: watch::
 impl Door {
     /// Takes a new connection if there is a place for one more that has not proved itself.
     fn knock(self: &Arc<Self>, mut stream: BoxStream, from: String, order: watch::Receiver<Order>) {
-        let Ok(place) = Arc::clone(&self.unproven).try_acquire_owned() else {
+        let Some(place) = self.unproven.take() else {
+            self.refusals.busy();
             // A fresh connection takes a few bytes at once or never will.
             let _ = stream.write_all(&handshake::busy_frame()).now_or_never();
             return;
@@ -221,7 +262,7 @@ impl Door {
             Gate { identity: self.config.identity.clone(), keys: self.config.keys.clone(), binding: Bytes::new() };
         let admit = |role| {
             let places = if role == Role::Peer { &self.peers } else { &self.clients };
-            Arc::clone(places).try_acquire_owned().ok()
+            places.take()
         };
         let handshake = handshake::accept(reader, sink, &gate, self.env.rng(), from, admit);
         timeout(self.config.handshake_limit, handshake).await.map_err(|_| HandshakeError::TimedOut)?

@@ -89,8 +89,8 @@ impl Client {
                     Err(error @ (Error::Unavailable(_) | Error::Overloaded(_))) => error,
                     result => return result,
                 };
-                let pause = backoff.get_or_insert_with(|| self.backoff()).pause();
-                if !pause_until(pause, deadline).await {
+                let backoff = backoff.get_or_insert_with(|| self.backoff());
+                if !self.pause(backoff, deadline).await {
                     return Err(error);
                 }
             }
@@ -138,7 +138,7 @@ impl Client {
                     NotDone::NoLeader(text)
                 }
             };
-            if !pause_until(backoff.pause(), deadline).await {
+            if !self.pause(&mut backoff, deadline).await {
                 return Err(doubt.map_or_else(|| why.into(), Error::Unknown));
             }
         }
@@ -187,10 +187,21 @@ impl Client {
                 Err(Attempt::NotDone(why)) => why,
                 Err(Attempt::InDoubt(text)) => NotDone::NoLeader(text),
             };
-            if !pause_until(backoff.pause(), deadline).await {
+            if !self.pause(&mut backoff, deadline).await {
                 return Err(why.into());
             }
         }
+    }
+
+    /// Pauses before another attempt; `false` at once if the deadline would come first.
+    async fn pause(&self, backoff: &mut Backoff, deadline: Instant) -> bool {
+        let pause = backoff.pause();
+        if Instant::now() + pause >= deadline {
+            return false;
+        }
+        sleep(pause).await;
+        self.transport.note_retry();
+        true
     }
 
     fn backoff(&self) -> Backoff {
@@ -236,14 +247,4 @@ impl From<NotDone> for Error {
 
 fn gone(sent: &AtomicBool) -> Error {
     if sent.load(Ordering::Relaxed) { Error::Unknown("the node was stopped".to_owned()) } else { Error::Closed }
-}
-
-/// Pauses; `false` at once if the deadline would come first.
-async fn pause_until(pause: Duration, deadline: Instant) -> bool {
-    let end = Instant::now() + pause;
-    if end >= deadline {
-        return false;
-    }
-    sleep(pause).await;
-    true
 }

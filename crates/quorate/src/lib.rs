@@ -48,9 +48,11 @@ mod client;
 pub mod config;
 mod error;
 mod level;
+pub mod metrics;
 mod node;
 mod params;
 mod protocol;
+mod readiness;
 mod remote;
 mod results;
 mod runtime;
@@ -62,14 +64,16 @@ pub use backup::{BackupError, BackupInfo, BackupOptions, BackupProgress, TellPro
 pub use config::{Config, ConfigError, Durability, SecretSource, SqlOptions, Timing};
 pub use error::{Error, StartError};
 pub use level::Level;
-pub use node::Node;
+pub use metrics::Metrics;
+pub use node::{Node, Observer, WriteTraces};
 pub use params::{IntoParams, IntoStatement, Params};
-pub use quorate_consensus::{ClusterId, Ended, ImageError, MemberStatus};
+pub use quorate_consensus::{ClusterId, Ended, ImageError, MemberStatus, WriteTrace};
 pub use quorate_model::{
     Epoch, Failure, FailureKind, GroupId, NodeId, Position, Statement, StatementResult, StoreFault, Value, limits,
 };
 pub use quorate_sql::backup::FileError;
 pub use quorate_sql::query::{FromRow, FromRowOwned, FromValue, RowError, RowRef, Rows};
+pub use readiness::{BEHIND_MAX, NotReady};
 pub use remote::{ConnectError, RemoteConfig, RemoteSql, backup, backup_in};
 pub use results::{BatchResult, Executed, Returned};
 pub use seams::{Seams, TuneStore, WatchStore};

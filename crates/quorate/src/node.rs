@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use futures_util::FutureExt;
@@ -15,13 +16,14 @@ use quorate_env::Env;
 use quorate_sql::options::{StoreIdentity, StoreOptions};
 use quorate_sql::readers::ReaderOptions;
 use quorate_sql::store::SqlStore;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 
 use crate::backup::{BackupError, BackupInfo, BackupOptions};
 use crate::client::Client;
 use crate::config::Config;
 use crate::error::{Error, StartError};
 use crate::level::Level;
+use crate::metrics::Metrics;
 use crate::runtime::{Doors, Runtime};
 use crate::seams::Seams;
 use crate::sql::Sql;
@@ -31,11 +33,13 @@ mod backup;
 mod claim;
 mod embedded;
 mod gateway;
+mod observer;
 mod service;
 
 use claim::Claim;
 use embedded::Embedded;
 use gateway::Gateway;
+pub use observer::{Observer, WriteTraces};
 use service::Desk;
 
 /// Where the log is in a data directory. The database is beside it, as its store lays it out.
@@ -45,6 +49,7 @@ const LOG_DIR: &str = "log";
 /// others have to find a new leader by themselves. [`Node::stop`] is kinder.
 pub struct Node {
     gateway: Arc<Gateway>,
+    observer: Observer,
     runtime: Runtime,
     sql: Sql,
     root: Root,
@@ -107,9 +112,10 @@ impl Node {
         let thread = env.start_runtime("quorate", async move { Last { _claim: root.await, _end: end } });
         thread.map_err(quorate_consensus::StartError::Thread)?;
         let Started { gateway, runtime } = starting.await.unwrap_or(Err(StartError::Died))?;
+        let observer = Observer::new(&gateway, runtime.clone());
         let client = Client::new(runtime.clone(), Box::new(Embedded(Arc::downgrade(&gateway))));
         let sql = Sql::new(Arc::new(client), Level::Local, deadline);
-        Ok(Self { gateway, runtime, sql, root: Root { stop: Mutex::new(Some(stop)), ended } })
+        Ok(Self { gateway, observer, runtime, sql, root: Root { stop: Mutex::new(Some(stop)), ended } })
     }
 
     /// The handle to the database. It reads [`Level::Local`] unless told otherwise.
@@ -134,6 +140,16 @@ impl Node {
         self.runtime.run(backup).await.unwrap_or(Err(BackupError::Cluster(Error::Closed)))
     }
 
+    /// What the node measures.
+    pub fn metrics(&self) -> Metrics {
+        self.gateway.metrics()
+    }
+
+    /// Looks at the node without keeping it alive.
+    pub fn observer(&self) -> Observer {
+        self.observer.clone()
+    }
+
     /// The address that the node listens on.
     pub fn local_addr(&self) -> &str {
         self.gateway.consensus.local_addr()
@@ -153,7 +169,8 @@ impl Node {
     /// Stops in good order: hands leadership over first, answers what is under way, closes the log and the database.
     /// The data directory can be opened again when this returns.
     pub async fn stop(self) {
-        let Self { gateway, runtime, sql, root } = self;
+        let Self { gateway, observer: _, runtime, sql, root } = self;
+        gateway.is_stopping.store(true, Ordering::Relaxed);
         sql.end_session().await;
         drop((gateway, runtime, sql));
         let stop = root.stop.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -247,8 +264,7 @@ async fn open(env: &Env, config: &Config, seams: Seams) -> Result<Opened, StartE
     let consensus =
         Consensus::start(&env, seams.consensus(config.consensus(secret)), &log, open_store, service).await?;
     let store = opened.get().cloned().ok_or(StartError::Died)?;
-    let gateway =
-        Arc::new(Gateway { env: env.clone(), consensus, store, backups: Semaphore::new(backup::BACKUPS_MAX) });
+    let gateway = Arc::new(Gateway::new(env.clone(), config.data_dir.clone(), consensus, store));
     desk.open(&gateway);
     let (runtime, doors) = Runtime::here(&env);
     Ok((claim, gateway, runtime, doors))

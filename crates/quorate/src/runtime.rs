@@ -55,13 +55,19 @@ impl Runtime {
         &self.env
     }
 
+    /// Runs something short inside of this runtime, on the calling thread.
+    pub(crate) fn inside<T>(&self, f: impl FnOnce() -> T) -> Result<T, Gone> {
+        let Some(_open) = self.open.upgrade() else { return Err(Gone) };
+        let _inside = self.handle.enter();
+        Ok(self.env.enter(f))
+    }
+
     /// Runs a future on the calling task, inside of this runtime. Only what happens during its polls is inside.
     pub(crate) async fn run<T>(&self, future: impl Future<Output = T>) -> Result<T, Gone> {
         let mut future = pin!(future);
-        poll_fn(|cx| {
-            let Some(_open) = self.open.upgrade() else { return Poll::Ready(Err(Gone)) };
-            let _inside = self.handle.enter();
-            self.env.enter(|| future.as_mut().poll(cx)).map(Ok)
+        poll_fn(|cx| match self.inside(|| future.as_mut().poll(cx)) {
+            Ok(poll) => poll.map(Ok),
+            Err(gone) => Poll::Ready(Err(gone)),
         })
         .await
     }

@@ -1,5 +1,7 @@
 //! How a node and its cluster stand.
 
+use std::time::Duration;
+
 use quorate_consensus::{ClusterId, ClusterStatus, MemberStatus};
 use quorate_model::{NodeId, Position};
 
@@ -38,6 +40,13 @@ impl Status {
     /// Committed entries that the node has not applied yet.
     pub fn lag(&self) -> u64 {
         self.committed_index.saturating_sub(self.applied.index)
+    }
+
+    /// How many voters can be reached, and how many there are. One of which nothing was heard for longer than
+    /// `silence_max` can't be.
+    pub fn reachable_voters(&self, silence_max: Duration) -> (usize, usize) {
+        let voters = || self.members.iter().filter(|member| member.voter);
+        (voters().filter(|voter| voter.silent_for <= silence_max).count(), voters().count())
     }
 
     /// The leader, if the node knows one.

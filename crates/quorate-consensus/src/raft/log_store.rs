@@ -7,16 +7,18 @@
 use std::fmt::Debug;
 use std::io;
 use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
 
 use futures_util::stream::{Stream, StreamExt, iter, unfold};
 use openraft::storage::{IOFlushed, LogState, RaftLogStorage};
-use openraft::{OptionalSend, RaftLogReader};
+use openraft::{EntryPayload, OptionalSend, RaftLogReader};
 use quorate_model::GroupId;
 use quorate_wal::Wal;
 use tokio::sync::oneshot;
 
 use super::codec;
 use super::types::{RaftEntry, RaftLogId, RaftVote, TypeConfig, from_raft, to_raft};
+use crate::stages::Stages;
 
 /// Bytes of entries in one message to a follower, but for a single larger entry.
 const MESSAGE_BYTES_MAX: usize = 4 << 20;
@@ -25,15 +27,16 @@ const MESSAGE_BYTES_MAX: usize = 4 << 20;
 const APPLY_BYTES_MAX: usize = 8 << 20;
 
 /// The log of one group.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct LogStore {
     wal: Wal,
     group: GroupId,
+    stages: Arc<Stages>,
 }
 
 impl LogStore {
-    pub(crate) fn new(wal: Wal, group: GroupId) -> Self {
-        Self { wal, group }
+    pub(crate) fn new(wal: Wal, group: GroupId, stages: Arc<Stages>) -> Self {
+        Self { wal, group, stages }
     }
 
     /// The entries from `start` to before `end` that fit into `bytes`: at least one, if there is one.
@@ -141,7 +144,9 @@ impl RaftLogStorage<TypeConfig> for LogStore {
     }
 
     async fn save_committed(&mut self, committed: Option<RaftLogId>) -> Result<(), io::Error> {
-        committed.map_or(Ok(()), |id| self.wal.save_committed(self.group, from_raft(&id))).map_err(io::Error::other)
+        let Some(committed) = committed else { return Ok(()) };
+        self.stages.committed(committed.index);
+        self.wal.save_committed(self.group, from_raft(&committed)).map_err(io::Error::other)
     }
 
     async fn read_committed(&mut self) -> Result<Option<RaftLogId>, io::Error> {
@@ -153,9 +158,17 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         I: IntoIterator<Item = RaftEntry> + OptionalSend,
         I::IntoIter: OptionalSend,
     {
-        let entries =
-            entries.into_iter().map(|entry| (from_raft(&entry.log_id), codec::payload_bytes(&entry))).collect();
+        let mut writes = 0_u64;
+        let encoded = entries.into_iter().map(|entry| {
+            writes = writes.saturating_add(u64::from(matches!(entry.payload, EntryPayload::Normal(_))));
+            (from_raft(&entry.log_id), codec::payload_bytes(&entry))
+        });
+        let entries: Vec<_> = encoded.collect();
+        let handed = entries.last().and_then(|(last, _)| self.stages.handed(*last, writes));
         let done = Box::new(move |result: Result<(), quorate_wal::WalError>| {
+            if let (Some(handed), Ok(())) = (handed, &result) {
+                handed.durable();
+            }
             callback.io_completed(result.map_err(io::Error::other));
         });
         self.wal.append(self.group, entries, done).map_err(io::Error::other)

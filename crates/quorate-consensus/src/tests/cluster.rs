@@ -18,7 +18,7 @@ use crate::{Consensus, ConsensusConfig, KEEP_LOG_BYTES, LOG_SEGMENT_BYTES, Membe
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
 /// Virtual time in which whatever is waited for must have happened.
-const SOON: Duration = Duration::from_secs(60);
+pub(super) const SOON: Duration = Duration::from_secs(60);
 
 struct Nothing;
 
@@ -34,7 +34,7 @@ impl Service for Nothing {
 }
 
 /// Three nodes, their stores, and what was acknowledged.
-struct Cluster {
+pub(super) struct Cluster {
     world: SimWorld,
     stores: Mutex<BTreeMap<&'static str, MemStore>>,
     nodes: Arc<Mutex<BTreeMap<&'static str, Consensus>>>,
@@ -76,12 +76,17 @@ impl Cluster {
         self.nodes.lock().unwrap().get(name).cloned()
     }
 
-    fn leader(&self) -> Option<(&'static str, Consensus)> {
+    pub(super) fn leader(&self) -> Option<(&'static str, Consensus)> {
         let nodes = self.nodes.lock().unwrap();
         nodes.iter().find(|(_, node)| node.is_leader()).map(|(name, node)| (*name, node.clone()))
     }
 
-    async fn until(&self, what: &str, happened: impl Fn() -> bool) {
+    /// The nodes but for one.
+    pub(super) fn others(&self, name: &str) -> Vec<Consensus> {
+        NAMES.into_iter().filter(|other| *other != name).filter_map(|other| self.node(other)).collect()
+    }
+
+    pub(super) async fn until(&self, what: &str, happened: impl Fn() -> bool) {
         let waiting = async {
             while !happened() {
                 sleep(Duration::from_millis(20)).await;
@@ -91,7 +96,7 @@ impl Cluster {
     }
 
     /// Writes through whoever leads until it is acknowledged. Every attempt is a proposal of its own.
-    async fn write(&self, text: &str) {
+    pub(super) async fn write(&self, text: &str) {
         let deadline = Instant::now() + SOON;
         for attempt in 0.. {
             assert!(Instant::now() < deadline, "{text} was never acknowledged");
@@ -149,7 +154,7 @@ fn config(name: &str) -> ConsensusConfig {
     }
 }
 
-async fn born(world: &SimWorld) -> Cluster {
+pub(super) async fn born(world: &SimWorld) -> Cluster {
     let cluster = Cluster::new(world);
     NAMES.into_iter().for_each(|name| cluster.start(name));
     cluster.until("a leader", || cluster.leader().is_some()).await;

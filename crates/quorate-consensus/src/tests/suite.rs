@@ -1,16 +1,20 @@
 //! openraft's storage suite on our log, real files underneath.
 
+use std::sync::Arc;
+
 use openraft::StorageError;
 use openraft::testing::log::{StoreBuilder, Suite};
 use quorate_env::Env;
-use quorate_model::GroupId;
+use quorate_model::{GroupId, NodeId};
 use quorate_wal::{Opened, Wal, WalOptions};
 
 use super::store::MemStore;
+use crate::metrics::ConsensusMetrics;
 use crate::raft::log_store::LogStore;
 use crate::raft::machine::Machine;
 use crate::raft::runtime::RaftRuntime;
 use crate::raft::types::TypeConfig;
+use crate::stages::Stages;
 
 struct Builder;
 
@@ -36,8 +40,9 @@ impl StoreBuilder<TypeConfig, LogStore, Machine, Guard> for Builder {
         let (writer_bell, keeper_bell) = (writer.signal().clone(), keeper.signal().clone());
         env.start_worker("log", writer, &writer_bell).unwrap();
         env.start_worker("segments", keeper, &keeper_bell).unwrap();
-        let machine = Machine::new(env, std::sync::Arc::new(MemStore::default()));
-        Ok((Guard { wal: wal.clone(), _dir: dir }, LogStore::new(wal, GroupId::MAIN), machine))
+        let stages = Stages::new(env.clone(), NodeId(1), Arc::new(ConsensusMetrics::default()));
+        let machine = Machine::new(env, Arc::new(MemStore::default()));
+        Ok((Guard { wal: wal.clone(), _dir: dir }, LogStore::new(wal, GroupId::MAIN, stages), machine))
     }
 }
 

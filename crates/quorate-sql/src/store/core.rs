@@ -35,6 +35,11 @@ impl Core {
         self.applier.applied()
     }
 
+    /// How many sessions the database holds.
+    pub(crate) fn sessions(&self) -> u64 {
+        self.applier.sessions()
+    }
+
     pub(crate) fn generation(&self) -> &Arc<Generation> {
         &self.generation
     }

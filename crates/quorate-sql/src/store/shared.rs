@@ -13,6 +13,7 @@ use super::queue::Queue;
 use super::turn::Turn;
 use crate::checkpoint::Gate;
 use crate::generation::Generations;
+use crate::metrics::StoreMetrics;
 use crate::options::StoreOptions;
 use crate::readers::Readers;
 use crate::validate::Validator;
@@ -63,6 +64,7 @@ pub(crate) struct Shared {
     pub(crate) checkpointer: Signal,
     pub(crate) applied: watch::Sender<Applied>,
     pub(crate) fault: watch::Sender<Option<StoreFault>>,
+    pub(crate) metrics: StoreMetrics,
     durable: Mutex<Applied>,
     stop: AtomicU8,
     // Connections go before the generations and the lock on their directory.
@@ -77,6 +79,8 @@ impl Shared {
         let generations = Arc::new(generations);
         let writer = Signal::new();
         let checkpointer = Signal::new();
+        let metrics = StoreMetrics::default();
+        metrics.sessions.set(core.sessions());
         Arc::new(Self {
             env: env.clone(),
             queue: Queue::default(),
@@ -85,6 +89,7 @@ impl Shared {
             receivers: Slots::default(),
             applied: watch::Sender::new(core.applied().clone()),
             fault: watch::Sender::new(None),
+            metrics,
             durable: Mutex::default(),
             stop: AtomicU8::new(Stop::Running as u8),
             readers: Readers::new(Arc::clone(&generations), options.readers),
@@ -132,6 +137,7 @@ impl Shared {
     /// Tells everybody where the store stands. To be called in the turn that brought it there.
     pub(crate) fn publish(&self, core: &Core) {
         self.applied.send_replace(core.applied().clone());
+        self.metrics.sessions.set(core.sessions());
         let generation = core.generation();
         let is_long = generation.wal_bytes() >= self.options.checkpoint_bytes;
         if is_long || generation.wal_unsynced_bytes() >= self.options.sync_bytes() {

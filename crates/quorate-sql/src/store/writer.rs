@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use quorate_env::Instant;
 use quorate_env::worker::{Step, Worker};
 use quorate_model::StoreFault;
 
@@ -34,6 +35,7 @@ impl Writer {
         }
         let max = self.batch_max();
         let Some(mut core) = self.shared.turn.of_writer() else { return Step::Wait };
+        let begun = Instant::now();
         let result = match core.as_mut() {
             None => Err(StoreFault::Closed),
             Some(core) => core.apply(self.backlog.batch(max)).inspect(|_| self.shared.publish(core)),
@@ -41,6 +43,8 @@ impl Writer {
         drop(core);
         match result {
             Ok(outcomes) => {
+                self.shared.metrics.batches.observe(begun.elapsed());
+                self.shared.metrics.entries.add(outcomes.len() as u64);
                 self.backlog.answer(&self.shared.queue, outcomes);
                 self.shared.applied_again();
                 Step::Again

@@ -1,4 +1,5 @@
-//! Tells of connections that were refused, but not without end: a peer that may not come in tries again and again.
+//! Counts the connections that were refused and tells of them, but not without end: a peer that may not come in tries
+//! again and again.
 //!
 //! Invariant: of each reason there is at most one line in [`TOLD_EVERY`], and none is left uncounted.
 
@@ -7,15 +8,20 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use quorate_env::Instant;
+use quorate_env::metrics::Counter;
 
 use crate::error::HandshakeError;
 
 /// How often one reason is told.
 const TOLD_EVERY: Duration = Duration::from_secs(10);
 
-/// What was told, by reason: there are few of them.
+/// See the module.
 #[derive(Debug, Default)]
-pub(super) struct Refusals(Mutex<Vec<Told>>);
+pub(super) struct Refusals {
+    count: Counter,
+    /// What was told, by reason: there are few of them.
+    told: Mutex<Vec<Told>>,
+}
 
 #[derive(Debug)]
 struct Told {
@@ -25,9 +31,20 @@ struct Told {
 }
 
 impl Refusals {
+    /// How many there were.
+    pub(super) fn count(&self) -> u64 {
+        self.count.get()
+    }
+
+    /// A connection was refused unheard, because there are too many.
+    pub(super) fn busy(&self) {
+        self.count.inc();
+    }
+
     /// A connection was refused.
     pub(super) fn tell(&self, from: &str, error: &HandshakeError) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        self.count.inc();
+        let mut all = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         let (reason, now) = (discriminant(error), Instant::now());
         let untold = match all.iter_mut().find(|told| told.reason == reason) {
             None => {

@@ -15,6 +15,9 @@ pub(crate) trait Transport: Send + Sync + 'static {
     /// Says whether a statement may be proposed, as far as this end can tell.
     fn check(&self, statement: &Statement) -> Result<(), Failure>;
 
+    /// Told of each attempt after the first.
+    fn note_retry(&self) {}
+
     /// Proposes once. May be dropped at any time, which leaves the outcome in doubt.
     fn propose(&self, proposal: Bytes, deadline: Instant) -> BoxFuture<'_, Result<(Position, Outcome), Attempt>>;
 

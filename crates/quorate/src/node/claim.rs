@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use quorate_env::disk::{DirLock, make_dir};
 use quorate_env::worker::{Ended, Signal, Step, Worker};
-use quorate_env::{AbortHandle, BoxTask, Env, Host, Instant, sleep};
+use quorate_env::{AbortHandle, BoxTask, Env, Host, Instant, Usage, sleep};
 
 use crate::error::StartError;
 
@@ -117,6 +117,10 @@ impl Host for ClaimedHost {
 
     fn started(&self, task: AbortHandle) {
         self.host.started(task);
+    }
+
+    fn usage(&self) -> Option<Usage> {
+        self.host.usage()
     }
 }
 

@@ -22,6 +22,12 @@ impl Transport for Embedded {
         self.0.upgrade().map_or(Ok(()), |gateway| gateway.check(statement))
     }
 
+    fn note_retry(&self) {
+        if let Some(gateway) = self.0.upgrade() {
+            gateway.metrics.retries.inc();
+        }
+    }
+
     fn propose(&self, proposal: Bytes, deadline: Instant) -> BoxFuture<'_, Result<(Position, Outcome), Attempt>> {
         async move {
             let gateway = self.0.upgrade().ok_or(Attempt::Refused(Error::Closed))?;

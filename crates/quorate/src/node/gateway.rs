@@ -1,12 +1,15 @@
 //! What a running node does for its own handle and for callers from elsewhere: proposes, here or at the leader, and
 //! reads what it has applied.
 
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_consensus::{Consensus, Member, ProposeError, ReadPositionError};
 use quorate_env::{Env, Instant, timeout_at};
 use quorate_model::{Failure, FailureKind, GroupId, NodeId, Outcome, Position, Statement, Store};
+use quorate_sql::connection::sqlite_version;
 use quorate_sql::query::Rows;
 use quorate_sql::readers::ReadLimits;
 use quorate_sql::store::SqlStore;
@@ -16,7 +19,9 @@ use tokio::sync::Semaphore;
 use crate::client::{Attempt, NotDone, Read};
 use crate::error::Error;
 use crate::level::Level;
+use crate::metrics::{Metrics, NodeMetrics};
 use crate::protocol::{self, Execute, method};
+use crate::readiness::{NotReady, not_ready};
 use crate::status::Status;
 
 /// A running node.
@@ -26,9 +31,20 @@ pub(crate) struct Gateway {
     pub(crate) store: SqlStore,
     /// Places for backups that are sent at the same time.
     pub(super) backups: Semaphore,
+    pub(crate) metrics: NodeMetrics,
+    /// Set when it is told to stop.
+    pub(crate) is_stopping: AtomicBool,
+    data_dir: PathBuf,
+    since: Instant,
 }
 
 impl Gateway {
+    pub(crate) fn new(env: Env, data_dir: PathBuf, consensus: Consensus, store: SqlStore) -> Self {
+        let (metrics, is_stopping, since) = (NodeMetrics::default(), AtomicBool::new(false), Instant::now());
+        let backups = Semaphore::new(super::backup::BACKUPS_MAX);
+        Self { env, consensus, store, backups, metrics, is_stopping, data_dir, since }
+    }
+
     /// Proposes here if this node leads, else at the leader.
     pub(crate) async fn propose(&self, proposal: Bytes, deadline: Instant) -> Result<(Position, Outcome), Attempt> {
         match self.consensus.propose(proposal.clone()).await {
@@ -62,6 +78,10 @@ impl Gateway {
 
     /// Fails if a statement can never be applied, or only reads.
     pub(crate) fn check(&self, statement: &Statement) -> Result<(), Failure> {
+        self.metrics.validated(|| self.validate(statement))
+    }
+
+    fn validate(&self, statement: &Statement) -> Result<(), Failure> {
         match self.store.validator().check(statement)? {
             StatementKind::Read => {
                 let text = "this statement only reads, so there is nothing to replicate; use `query` for it";
@@ -76,6 +96,12 @@ impl Gateway {
 
     /// Runs a query on the calling thread if it is short, else beside it.
     pub(crate) async fn read(&self, read: &Read, deadline: Instant) -> Result<Rows, Error> {
+        let result = self.read_here(read, deadline).await;
+        self.metrics.reads.count(read.level, &result);
+        result
+    }
+
+    async fn read_here(&self, read: &Read, deadline: Instant) -> Result<Rows, Error> {
         self.reach(read.level, deadline).await?;
         let limits = ReadLimits { rows: read.limits.rows, bytes: read.limits.bytes, ..ReadLimits::default() };
         Ok(self.store.readers().query(&self.env, &read.statement, &limits).await?)
@@ -83,6 +109,13 @@ impl Gateway {
 
     /// Runs a query beside the calling thread, which has other things to do.
     pub(crate) async fn read_aside(&self, read: Read, deadline: Instant) -> Result<Rows, Error> {
+        let level = read.level;
+        let result = self.read_blocking(read, deadline).await;
+        self.metrics.reads.count(level, &result);
+        result
+    }
+
+    async fn read_blocking(&self, read: Read, deadline: Instant) -> Result<Rows, Error> {
         self.reach(read.level, deadline).await?;
         let readers = self.store.readers().clone();
         let limits = ReadLimits { rows: read.limits.rows, bytes: read.limits.bytes, ..ReadLimits::default() };
@@ -119,6 +152,48 @@ impl Gateway {
         let sizes = self.store.sizes();
         let bytes = sizes.database.saturating_add(sizes.wal_file);
         Status::new(self.consensus.status(), self.store.durable().index(), bytes)
+    }
+
+    /// What this node measures.
+    pub(crate) fn metrics(&self) -> Metrics {
+        let (log_stats, log) = self.consensus.log_metrics();
+        let status = self.status();
+        Metrics {
+            version: env!("CARGO_PKG_VERSION"),
+            sqlite_version: sqlite_version(),
+            not_ready: self.reasons(&status),
+            status,
+            fault: self.store.fault(),
+            silence_max: self.consensus.silence_max(),
+            clock_offsets: self.consensus.clock_offsets(),
+            node: self.metrics.clone(),
+            consensus: self.consensus.metrics(),
+            log,
+            log_stats,
+            store: self.store.metrics(),
+            sizes: self.store.sizes(),
+            connections: self.consensus.connections(),
+            space: self.env.disk().space(&self.data_dir).ok(),
+            usage: self.env.usage(),
+            uptime: self.since.elapsed(),
+        }
+    }
+
+    /// Why this node can't serve.
+    pub(crate) fn not_ready(&self) -> Vec<NotReady> {
+        self.reasons(&self.status())
+    }
+
+    fn reasons(&self, status: &Status) -> Vec<NotReady> {
+        let mut reasons = not_ready(status, self.consensus.silence_max());
+        reasons.extend(self.store.fault().map(NotReady::Store));
+        if self.consensus.is_log_full() {
+            reasons.push(NotReady::LogFull);
+        }
+        if self.is_stopping.load(Ordering::Relaxed) {
+            reasons.insert(0, NotReady::Stopping);
+        }
+        reasons
     }
 
     /// Where the leader listens, if it is another node and known.

@@ -1,0 +1,176 @@
+//! Whether a node can serve, and why not.
+
+use std::time::Duration;
+
+use quorate_model::StoreFault;
+
+use crate::status::Status;
+
+/// Entries that a node may be behind what it has heard of and still serve: about a second of the fastest load.
+pub const BEHIND_MAX: u64 = 50_000;
+
+/// Why a node can't serve at the moment. Each says what an operator wants to know.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotReady {
+    /// It was told to stop.
+    #[error("the node is stopping")]
+    Stopping,
+    /// It has stopped, or ended by itself.
+    #[error("the node has ended: {0}")]
+    Ended(String),
+    /// The cluster has not made it a member yet.
+    #[error("the node is not a member of the cluster yet")]
+    NotMember,
+    /// There is none, or it can't be heard of.
+    #[error("no leader is known")]
+    NoLeader,
+    /// There was one.
+    #[error("the leader, '{name}', was not heard of for {} s", .silence.as_secs())]
+    LeaderSilent {
+        /// Its name.
+        name: String,
+        /// How long nothing was heard of it.
+        silence: Duration,
+    },
+    /// It leads, but can do nothing.
+    #[error("only {reachable} of {voters} voters can be reached: without a majority nothing can be written")]
+    NoMajority {
+        /// Voters that can be reached, this node among them.
+        reachable: usize,
+        /// All voters.
+        voters: usize,
+    },
+    /// The database has a fault.
+    #[error("{0}")]
+    Store(StoreFault),
+    /// The log waits for space.
+    #[error("no space left for the log; free some, the node goes on by itself")]
+    LogFull,
+    /// It has to catch up first.
+    #[error("the database is {entries} entries behind; the node is catching up")]
+    Behind {
+        /// Entries that it lacks.
+        entries: u64,
+    },
+}
+
+/// What keeps a node from serving, as far as its status tells.
+pub(crate) fn not_ready(status: &Status, silence_max: Duration) -> Vec<NotReady> {
+    if let Some(why) = &status.stopped {
+        return vec![NotReady::Ended(why.clone())];
+    }
+    if !status.members.iter().any(|member| member.id == status.node) {
+        return vec![NotReady::NotMember];
+    }
+    let mut reasons: Vec<NotReady> = no_leader(status, silence_max).into_iter().collect();
+    let heard = status.members.iter().filter(|member| member.silent_for <= silence_max);
+    let furthest = heard.map(|member| member.applied_index).max().unwrap_or(0).max(status.committed_index);
+    let entries = furthest.saturating_sub(status.applied.index);
+    if entries > BEHIND_MAX {
+        reasons.push(NotReady::Behind { entries });
+    }
+    reasons
+}
+
+fn no_leader(status: &Status, silence_max: Duration) -> Option<NotReady> {
+    let Some(leader) = status.leader() else { return Some(NotReady::NoLeader) };
+    if leader.id == status.node {
+        let (reachable, voters) = status.reachable_voters(silence_max);
+        return (reachable <= voters / 2).then_some(NotReady::NoMajority { reachable, voters });
+    }
+    let silence = leader.silent_for;
+    (silence > silence_max).then(|| NotReady::LeaderSilent { name: leader.name.clone(), silence })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::indexing_slicing, reason = "tests stop at the first surprise")]
+
+    use quorate_consensus::{ClusterId, MemberStatus};
+    use quorate_model::{NodeId, Position};
+
+    use super::*;
+
+    const SILENCE_MAX: Duration = Duration::from_secs(5);
+    const LONG: Duration = Duration::from_secs(60);
+
+    /// Node 1 of three, led by node 2, all up to date.
+    fn healthy() -> Status {
+        let members = [1, 2, 3].map(|id| MemberStatus {
+            id: NodeId(id),
+            name: format!("n{id}"),
+            addr: format!("n{id}:1"),
+            voter: true,
+            silent_for: if id == 1 { Duration::ZERO } else { Duration::from_millis(900) },
+            applied_index: 1_000_000,
+        });
+        Status {
+            cluster: ClusterId(1),
+            node: NodeId(1),
+            name: "n1".to_owned(),
+            leader: Some(NodeId(2)),
+            term: 3,
+            last_index: 1_000_000,
+            committed_index: 1_000_000,
+            applied: Position { index: 1_000_000, ..Position::default() },
+            durable_index: 0,
+            log_bytes: 0,
+            database_bytes: 0,
+            members: members.into(),
+            stopped: None,
+        }
+    }
+
+    fn reasons(change: impl FnOnce(&mut Status)) -> Vec<NotReady> {
+        let mut status = healthy();
+        change(&mut status);
+        not_ready(&status, SILENCE_MAX)
+    }
+
+    #[test]
+    fn a_healthy_node_is_ready() {
+        assert_eq!(reasons(|_| {}), []);
+        assert_eq!(reasons(|status| status.members[2].silent_for = LONG), [], "one of three may be gone");
+        assert_eq!(reasons(|status| status.members[0].voter = false), [], "a learner serves too");
+        assert_eq!(reasons(|status| status.applied.index -= BEHIND_MAX), []);
+    }
+
+    #[test]
+    fn a_follower_needs_a_leader_that_is_heard() {
+        assert_eq!(reasons(|status| status.leader = None), [NotReady::NoLeader]);
+        let silent = NotReady::LeaderSilent { name: "n2".to_owned(), silence: LONG };
+        assert_eq!(reasons(|status| status.members[1].silent_for = LONG), [silent]);
+    }
+
+    #[test]
+    fn a_leader_needs_a_majority() {
+        let lead = |silent: usize| {
+            reasons(|status| {
+                status.leader = Some(NodeId(1));
+                status.members.iter_mut().skip(1).take(silent).for_each(|member| member.silent_for = LONG);
+            })
+        };
+        assert_eq!((lead(0), lead(1)), (vec![], vec![]));
+        assert_eq!(lead(2), [NotReady::NoMajority { reachable: 1, voters: 3 }]);
+    }
+
+    #[test]
+    fn a_node_that_lags_is_not_ready() {
+        let behind = [NotReady::Behind { entries: BEHIND_MAX + 1 }];
+        assert_eq!(reasons(|status| status.applied.index -= BEHIND_MAX + 1), behind);
+        // Its log ends where its database does, but it has heard that others are further on.
+        let lags = |status: &mut Status| {
+            status.applied.index -= BEHIND_MAX + 1;
+            status.committed_index = status.applied.index;
+        };
+        assert_eq!(reasons(lags), behind);
+    }
+
+    #[test]
+    fn a_node_that_has_ended_or_never_was_a_member_says_so_alone() {
+        assert_eq!(reasons(|status| drop(status.members.remove(0))), [NotReady::NotMember]);
+        let ended = |status: &mut Status| (status.stopped, status.leader) = (Some("disk".to_owned()), None);
+        assert_eq!(reasons(ended), [NotReady::Ended("disk".to_owned())]);
+    }
+}
