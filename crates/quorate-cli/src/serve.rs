@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use quorate::Node;
 use quorate::config;
-use quorate_server::ServerConfig;
+use quorate_server::{ServerConfig, http};
 
 use crate::error::{Error, Result, Told as _};
 use crate::output::print;
@@ -41,15 +41,25 @@ pub async fn run(args: &ServeArgs) -> Result<()> {
     }
     log::begin(config.log)?;
     let mut stop = Stop::take(args.until_stdin_closes)?;
+    let http = match &config.http_listen {
+        Some(addr) => Some(http::serve(addr).await.told(|| "the server can't start")?),
+        None => None,
+    };
     // The first start may wait for the other nodes.
     let node = tokio::select! {
         started = Node::start(config.node) => started.told(|| "the node can't start")?,
         () = stop.asked() => return Ok(()),
     };
+    if let Some(http) = &http {
+        http.show(&node);
+    }
     let ended = tokio::select! {
         ended = node.ended() => Err(Error::new(format!("the node has ended: {ended}"))),
         () = stop.asked() => Ok(()),
     };
     node.stop().await;
+    if let Some(http) = http {
+        http.stop().await;
+    }
     ended
 }

@@ -1,15 +1,33 @@
-//! Quorate as a server: a [`quorate::Node`] and what stands around it.
+//! Quorate as a server: what it is told ([`ServerConfig`], from a file, the environment, or in code), and the front
+//! doors of its running node beside the one for SQL: what operators and their tools look at.
 //!
-//! # Principal types
+//! [`http::serve`] opens an HTTP port that answers `/health`, `/ready`, `/status` and `/metrics` (`docs/http.md`); the
+//! shapes of the JSON are in [`status`], the names of the metrics in `docs/metrics.md`.
 //!
-//! - [`ServerConfig`]: what a server is told, by a file, the environment, or in code.
+//! ```no_run
+//! # async fn f(config: quorate::Config) -> Result<(), Box<dyn std::error::Error>> {
+//! // The port is open before the node is: the first start may have to wait for other nodes.
+//! let server = quorate_server::http::serve("0.0.0.0:7002").await?;
+//! let node = quorate::Node::start(config).await?;
+//! server.show(&node);
+//! // ...
+//! node.stop().await;
+//! server.stop().await;
+//! # Ok(())
+//! # }
+//! ```
 //!
 //! # Invariants
 //!
-//! - Holds no state of its own: whatever is lost with the process, the node's directory has.
+//! - Nothing here holds state: what is shown is read from the node when it is asked for.
+//! - Nothing here keeps a node alive, or can keep it from working: it runs on a thread of its own.
+//! - Whoever can connect may read all of this. It holds no data of the database and no secrets.
 
 #![forbid(unsafe_code)]
 
 pub mod config;
+pub mod http;
+mod metrics;
+pub mod status;
 
 pub use config::{LogConfig, LogFormat, LogLevel, ServerConfig};

@@ -1,0 +1,62 @@
+//! One HTTP connection.
+
+use std::convert::Infallible;
+use std::pin::pin;
+
+use futures_util::FutureExt;
+use futures_util::future::{Either, select};
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use quorate_env::net::BoxStream;
+use quorate_env::{sleep, timeout};
+use tokio::io::AsyncWriteExt;
+use tokio::sync::watch;
+
+use super::answers::Page;
+use super::stream::{EnvTimer, HttpStream};
+use super::{
+    CONNECTION_TIME_MAX, Door, HEAD_BYTES_MAX, HEAD_TIME_MAX, HEADERS_MAX, Order, STOP_TIME_MAX, WRITE_STALL_MAX,
+};
+
+/// What a connection beyond the limit is told.
+const BUSY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+
+/// Turns a connection away.
+pub(super) fn refuse(mut stream: BoxStream) {
+    // A fresh connection takes a few bytes at once or never will.
+    let _ = stream.write_all(BUSY).now_or_never();
+}
+
+/// Serves a connection until it breaks, its time is over, or the port is closed.
+pub(super) async fn serve(door: &Door, stream: BoxStream, mut order: watch::Receiver<Order>) {
+    let service = service_fn(|request: Request<Incoming>| {
+        let page = Page::of(&request);
+        async move { Ok::<_, Infallible>(page.answer(door).await) }
+    });
+    let mut http = http1::Builder::new();
+    http.timer(EnvTimer)
+        .header_read_timeout(HEAD_TIME_MAX)
+        .max_headers(HEADERS_MAX)
+        .max_header_size(HEAD_BYTES_MAX)
+        .max_buf_size(HEAD_BYTES_MAX)
+        // Who has said all still gets an answer.
+        .half_close(true)
+        // The date would be read from the machine's clock, past the `Env`.
+        .auto_date_header(false);
+    let mut connection = pin!(http.serve_connection(HttpStream::new(stream, WRITE_STALL_MAX), service));
+    {
+        let told = pin!(order.wait_for(|order| *order != Order::Serve));
+        let over = pin!(sleep(CONNECTION_TIME_MAX));
+        match select(&mut connection, select(told, over)).await {
+            Either::Left(_) => return,
+            // Nobody is left to tell it anything: the port was dropped.
+            Either::Right((Either::Left((Err(_), _)), _)) => return,
+            Either::Right(_) => {}
+        }
+    }
+    connection.as_mut().graceful_shutdown();
+    let dropped = pin!(async { while order.changed().await.is_ok() {} });
+    let _ = timeout(STOP_TIME_MAX, select(connection, dropped)).await;
+}

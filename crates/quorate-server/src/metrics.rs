@@ -1,0 +1,98 @@
+//! What a node measures, under the names of `docs/metrics.md`.
+//!
+//! Invariant: names, labels and meanings are written once, in [`families`](mod@families).
+
+use quorate_env::metrics::Histogram;
+
+mod families;
+mod prometheus;
+
+pub(crate) use families::families;
+pub(crate) use prometheus::prometheus;
+
+/// A metric: all that is measured under one name.
+#[derive(Clone, Debug)]
+pub(crate) struct Family {
+    pub(crate) name: &'static str,
+    pub(crate) help: &'static str,
+    pub(crate) kind: Kind,
+    pub(crate) samples: Vec<Sample>,
+}
+
+/// What can be done with the numbers of a metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+/// One measurement under its labels.
+#[derive(Clone, Debug)]
+pub(crate) struct Sample {
+    pub(crate) labels: Vec<(&'static str, String)>,
+    pub(crate) value: Value,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Value {
+    Count(u64),
+    Number(f64),
+    Times(Histogram),
+}
+
+impl Family {
+    fn new(name: &'static str, help: &'static str, kind: Kind) -> Self {
+        Self { name, help, kind, samples: Vec::new() }
+    }
+
+    /// With one more sample.
+    fn with(mut self, labels: &[(&'static str, &str)], value: impl Into<Value>) -> Self {
+        let labels = labels.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+        self.samples.push(Sample { labels, value: value.into() });
+        self
+    }
+
+    /// With more samples that differ in one label beside the given ones.
+    fn with_each<V: Into<Value>>(
+        self,
+        labels: &[(&'static str, &str)],
+        label: &'static str,
+        samples: impl IntoIterator<Item = (impl AsRef<str>, V)>,
+    ) -> Self {
+        samples.into_iter().fold(self, |family, (value, sample)| {
+            let labels: Vec<_> = labels.iter().copied().chain([(label, value.as_ref())]).collect();
+            family.with(&labels, sample)
+        })
+    }
+}
+
+impl From<u64> for Value {
+    fn from(value: u64) -> Self {
+        Self::Count(value)
+    }
+}
+
+impl From<usize> for Value {
+    fn from(value: usize) -> Self {
+        Self::Count(value as u64)
+    }
+}
+
+impl From<bool> for Value {
+    fn from(value: bool) -> Self {
+        Self::Count(value.into())
+    }
+}
+
+impl From<f64> for Value {
+    fn from(value: f64) -> Self {
+        Self::Number(value)
+    }
+}
+
+impl From<&Histogram> for Value {
+    fn from(value: &Histogram) -> Self {
+        Self::Times(value.clone())
+    }
+}

@@ -1,0 +1,202 @@
+//! Every metric with its name, its meaning in one line, and where it comes from. `docs/metrics.md` says more of each.
+
+use quorate::Metrics;
+use quorate::metrics::WriteMetrics;
+
+use super::{Family, Kind};
+
+/// The only group yet.
+const MAIN: &[(&str, &str)] = &[("group", "main")];
+const NONE: &[(&str, &str)] = &[];
+
+const NANOS_PER_SECOND: f64 = 1e9;
+
+/// All metrics of a node.
+pub(crate) fn families(metrics: &Metrics) -> Vec<Family> {
+    let parts = [process, cluster, members, leaders, writes, stages, reads, log, database, doors];
+    parts.into_iter().flat_map(|part| part(metrics)).collect()
+}
+
+fn counter(name: &'static str, help: &'static str) -> Family {
+    Family::new(name, help, Kind::Counter)
+}
+
+fn gauge(name: &'static str, help: &'static str) -> Family {
+    Family::new(name, help, Kind::Gauge)
+}
+
+fn histogram(name: &'static str, help: &'static str) -> Family {
+    Family::new(name, help, Kind::Histogram)
+}
+
+fn process(metrics: &Metrics) -> Vec<Family> {
+    let build = [("version", metrics.version), ("sqlite_version", metrics.sqlite_version)];
+    let mut found = vec![
+        gauge("quorate_build_info", "1, under the versions that run.").with(&build, true),
+        gauge("quorate_uptime_seconds", "Time since the node's start.").with(NONE, metrics.uptime.as_secs_f64()),
+    ];
+    if let Some(usage) = metrics.usage {
+        let help = "Time of processors that the process has used.";
+        found.push(counter("quorate_process_cpu_seconds_total", help).with(NONE, usage.cpu.as_secs_f64()));
+        let help = "Memory of the process.";
+        let resident = gauge("quorate_process_resident_memory_bytes", help);
+        found.extend(usage.resident_bytes.map(|bytes| resident.with(NONE, bytes)));
+    }
+    if let Some(space) = metrics.space {
+        let available = "Bytes that can still be written to the file system of the data directory.";
+        found.push(gauge("quorate_disk_available_bytes", available).with(NONE, space.available));
+        let total = "Size of the file system of the data directory.";
+        found.push(gauge("quorate_disk_total_bytes", total).with(NONE, space.total));
+    }
+    found
+}
+
+fn cluster(metrics: &Metrics) -> Vec<Family> {
+    let status = &metrics.status;
+    let is_voter = status.members.iter().any(|member| member.id == status.node && member.voter);
+    let (reachable, voters) = status.reachable_voters(metrics.silence_max);
+    vec![
+        gauge("quorate_ready", "1 if the node can serve: what /ready says.").with(MAIN, metrics.not_ready.is_empty()),
+        gauge("quorate_is_leader", "1 if the node leads.").with(MAIN, status.leader == Some(status.node)),
+        gauge("quorate_is_voter", "1 if the node votes; 0 for a learner.").with(MAIN, is_voter),
+        gauge("quorate_term", "The present term.").with(MAIN, status.term),
+        gauge("quorate_last_index", "The last index of the node's log.").with(MAIN, status.last_index),
+        gauge("quorate_committed_index", "The last index known to be committed.").with(MAIN, status.committed_index),
+        gauge("quorate_applied_index", "The last index in the database.").with(MAIN, status.applied.index),
+        gauge("quorate_durable_index", "The last index that the database holds without the log.")
+            .with(MAIN, status.durable_index),
+        gauge("quorate_apply_lag_entries", "Committed entries that the database lacks.").with(MAIN, status.lag()),
+        gauge("quorate_members", "Members, learners too.").with(MAIN, status.members.len()),
+        gauge("quorate_voters", "Members that vote.").with(MAIN, voters),
+        gauge("quorate_voters_reachable", "Voters heard of lately, the node itself too.").with(MAIN, reachable),
+    ]
+}
+
+/// What is known of the other members.
+fn members(metrics: &Metrics) -> Vec<Family> {
+    let status = &metrics.status;
+    let others = || status.members.iter().filter(|member| member.id != status.node);
+    let lags = others().map(|member| (&member.name, status.committed_index.saturating_sub(member.applied_index)));
+    let silences = others().map(|member| (&member.name, member.silent_for.as_secs_f64()));
+    let name = |id| status.members.iter().find(|member| member.id == id).map(|member| &member.name);
+    let offsets = metrics.clock_offsets.iter().filter_map(|(id, nanos)| {
+        #[expect(clippy::cast_precision_loss, reason = "an offset beyond 2^53 ns is months off anyway")]
+        let seconds = *nanos as f64 / NANOS_PER_SECOND;
+        Some((name(*id)?, seconds))
+    });
+    vec![
+        gauge(
+            "quorate_member_lag_entries",
+            "Committed entries that another member had not applied when last heard of.",
+        )
+        .with_each(MAIN, "member", lags),
+        gauge("quorate_member_silence_seconds", "Time since another member was last heard of.")
+            .with_each(MAIN, "member", silences),
+        gauge("quorate_clock_offset_seconds", "Another member's wall clock minus this node's.")
+            .with_each(NONE, "member", offsets),
+    ]
+}
+
+fn leaders(metrics: &Metrics) -> Vec<Family> {
+    let consensus = &metrics.consensus;
+    let failures = [("send", consensus.images_not_sent.get()), ("receive", consensus.images_not_received.get())];
+    vec![
+        counter("quorate_elections_total", "Terms that began.").with(MAIN, consensus.terms.get()),
+        counter("quorate_leader_changes_total", "Times that another node came to lead.")
+            .with(MAIN, consensus.leader_changes.get()),
+        counter("quorate_images_sent_total", "Images delivered to other nodes.")
+            .with(MAIN, consensus.images_sent.get()),
+        counter("quorate_images_received_total", "Images received and installed.")
+            .with(MAIN, consensus.images_received.get()),
+        counter("quorate_image_failures_total", "Images that did not arrive.").with_each(MAIN, "direction", failures),
+    ]
+}
+
+fn writes(metrics: &Metrics) -> Vec<Family> {
+    let (writes, node) = (&metrics.consensus.writes, &metrics.node);
+    let refusals = [
+        ("invalid", node.invalid.get()),
+        ("not_leader", writes.not_leader.get()),
+        ("overloaded", writes.overloaded.get()),
+        ("stopped", writes.stopped.get()),
+    ];
+    let failures = writes.failed.iter().map(|(kind, count)| (kind.name(), count));
+    vec![
+        counter("quorate_writes_total", "Writes that took effect, proposed by this node as the leader.")
+            .with(MAIN, writes.done.get()),
+        counter("quorate_write_failures_total", "Writes whose outcome is a failure.").with_each(MAIN, "kind", failures),
+        counter("quorate_write_refusals_total", "Writes that were not proposed.").with_each(MAIN, "reason", refusals),
+        counter("quorate_write_unknowns_total", "Writes that were proposed and have no known outcome.")
+            .with(MAIN, writes.unknown.get()),
+        counter("quorate_retries_total", "Attempts of this node's own handles after the first.")
+            .with(MAIN, node.retries.get()),
+    ]
+}
+
+fn stages(metrics: &Metrics) -> Vec<Family> {
+    let WriteMetrics { total, queue, append, fsync, replicate, apply, .. } = &metrics.consensus.writes;
+    let stages = [
+        ("validate", &metrics.node.validate),
+        ("queue", queue),
+        ("append", append),
+        ("fsync", fsync),
+        ("replicate", replicate),
+        ("apply", apply),
+    ];
+    vec![
+        histogram("quorate_write_seconds", "From a write's arrival at the leader to its outcome.").with(MAIN, total),
+        histogram("quorate_write_stage_seconds", "Where writes spend their time.").with_each(MAIN, "stage", stages),
+    ]
+}
+
+fn reads(metrics: &Metrics) -> Vec<Family> {
+    let (reads, consensus) = (&metrics.node.reads, &metrics.consensus);
+    let levels =
+        [("local", reads.local.get()), ("at_least", reads.at_least.get()), ("linearizable", reads.linearizable.get())];
+    let failures = [("overloaded", reads.overloaded.get()), ("other", reads.failed.get())];
+    vec![
+        counter("quorate_reads_total", "Reads that the node was asked for.").with_each(MAIN, "level", levels),
+        counter("quorate_read_failures_total", "Reads that failed.").with_each(MAIN, "kind", failures),
+        histogram("quorate_read_round_seconds", "Rounds to a majority that confirmed a linearizable read position.")
+            .with(MAIN, &consensus.read_rounds),
+        counter("quorate_read_round_failures_total", "Rounds that confirmed none.")
+            .with(MAIN, consensus.read_rounds_failed.get()),
+    ]
+}
+
+fn log(metrics: &Metrics) -> Vec<Family> {
+    let stats = &metrics.log_stats;
+    vec![
+        histogram("quorate_log_fsync_seconds", "Syncs of the log.").with(NONE, &metrics.log.fsync),
+        counter("quorate_log_frames_total", "Frames written to the log.").with(NONE, stats.frames),
+        counter("quorate_log_written_bytes_total", "Bytes written to the log.").with(NONE, stats.bytes_written),
+        gauge("quorate_log_bytes", "Bytes of the log's files.").with(NONE, metrics.status.log_bytes),
+    ]
+}
+
+fn database(metrics: &Metrics) -> Vec<Family> {
+    let (store, sizes) = (&metrics.store, &metrics.sizes);
+    vec![
+        histogram("quorate_apply_batch_seconds", "Batches of entries, applied and committed.")
+            .with(MAIN, &store.batches),
+        counter("quorate_applied_entries_total", "Entries applied.").with(MAIN, store.entries.get()),
+        gauge("quorate_apply_queue_bytes", "Bytes of entries that wait to be applied.").with(MAIN, sizes.queued),
+        gauge("quorate_store_fault", "1 if the database has a fault and applies nothing.")
+            .with(MAIN, metrics.fault.is_some()),
+        gauge("quorate_sessions", "Sessions that the database holds.").with(MAIN, store.sessions.get()),
+        gauge("quorate_database_bytes", "Bytes of the database file.").with(NONE, sizes.database),
+        gauge("quorate_database_wal_bytes", "Bytes of the database's -wal file.").with(NONE, sizes.wal_file),
+        histogram("quorate_checkpoint_seconds", "Checkpoints, their syncs included.").with(NONE, &store.checkpoints),
+        histogram("quorate_checkpoint_turn_seconds", "How long checkpoints kept the writer from applying.")
+            .with(NONE, &store.checkpoint_turns),
+    ]
+}
+
+fn doors(metrics: &Metrics) -> Vec<Family> {
+    let connections = [("node", metrics.connections.peers), ("client", metrics.connections.clients)];
+    vec![
+        gauge("quorate_connections", "Connections to the node's port.").with_each(NONE, "role", connections),
+        counter("quorate_connections_refused_total", "Connections that were not let in.")
+            .with(NONE, metrics.connections.refused),
+    ]
+}

@@ -1,0 +1,97 @@
+//! A plain client of the HTTP port, and what it reads there.
+
+#![allow(dead_code, reason = "each test file uses its part of it")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "tests stop at the first surprise"
+)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
+use quorate::Node;
+use quorate_server::http::{HttpServer, serve};
+
+use crate::support::PATIENCE;
+
+/// Opens a port for a node.
+pub async fn show(node: &Node) -> HttpServer {
+    let server = serve("127.0.0.1:0").await.unwrap();
+    server.show(node);
+    server
+}
+
+/// Asks for a page: its status code and its body.
+pub fn get(server: &HttpServer, path: &str) -> (u16, String) {
+    let answer = exchange(server, format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").as_bytes());
+    let (head, body) = answer.split_once("\r\n\r\n").expect("an answer");
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+}
+
+/// Sends bytes on a connection of their own, and reads until its end.
+pub fn exchange(server: &HttpServer, request: &[u8]) -> String {
+    let mut stream = TcpStream::connect(server.local_addr()).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    // The port may close before it has heard all.
+    let _ = stream.write_all(request);
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    String::from_utf8(answer).unwrap()
+}
+
+/// The page of metrics, taken apart.
+#[derive(Debug)]
+pub struct Page {
+    pub text: String,
+    /// By name: the type that it says it has.
+    pub types: BTreeMap<String, String>,
+    /// By name with labels.
+    pub samples: BTreeMap<String, f64>,
+}
+
+impl Page {
+    pub fn of(server: &HttpServer) -> Self {
+        let (code, text) = get(server, "/metrics");
+        assert_eq!(code, 200, "{text}");
+        let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
+        let types = types.map(|(name, kind)| (name.to_owned(), kind.to_owned())).collect();
+        let samples = text.lines().filter(|line| !line.starts_with('#')).map(|line| {
+            let (name, value) = line.rsplit_once(' ').expect("a value");
+            (name.to_owned(), value.parse().unwrap_or_else(|_| panic!("{line}")))
+        });
+        Self { types, samples: samples.collect(), text }
+    }
+
+    /// A sample by its name, with `group="main"` and the labels that follow it.
+    pub fn main(&self, name: &str, labels: &str) -> f64 {
+        self.sample(&format!("{name}{{group=\"main\"{labels}}}"))
+    }
+
+    pub fn sample(&self, name: &str) -> f64 {
+        *self.samples.get(name).unwrap_or_else(|| panic!("there is no {name} in\n{}", self.text))
+    }
+
+    /// All names of samples, without labels: a histogram has three.
+    pub fn names(&self) -> BTreeSet<&str> {
+        self.samples.keys().map(|key| key.split('{').next().unwrap()).collect()
+    }
+
+    /// The names of the labels of a metric, but for `le`.
+    pub fn labels(&self, name: &str) -> BTreeSet<&str> {
+        let of_name = |key: &&String| {
+            let found = key.split('{').next().unwrap();
+            ["", "_bucket", "_sum", "_count"].iter().any(|suffix| found.strip_suffix(suffix) == Some(name))
+        };
+        let keys = self.samples.keys().filter(of_name);
+        let labels = keys.filter_map(|key| key.split_once('{')?.1.strip_suffix('}'));
+        labels
+            .flat_map(|labels| labels.split(',').filter_map(|label| Some(label.split_once('=')?.0)))
+            .filter(|label| *label != "le")
+            .collect()
+    }
+}

@@ -1,0 +1,173 @@
+//! Real nodes behind a real port: what it says of them while they live, lose each other and end.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "tests stop at the first surprise"
+)]
+
+mod common;
+#[path = "../../quorate/tests/support/mod.rs"]
+mod support;
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use common::{exchange, get, show};
+use quorate::Seams;
+use quorate_env::Env;
+use quorate_server::http::{CONNECTIONS_MAX, HttpServer, serve};
+use serde_json::{Value, json};
+use support::{Cluster, Single, run, until};
+
+/// A page of JSON.
+fn json_of(server: &HttpServer, path: &str) -> (u16, Value) {
+    let (code, body) = get(server, path);
+    (code, serde_json::from_str(&body).unwrap_or_else(|_| panic!("{body}")))
+}
+
+fn is_ready(server: &HttpServer) -> bool {
+    json_of(server, "/ready") == (200, json!({ "ready": true }))
+}
+
+/// Why a node is not ready, in one text.
+fn reasons(server: &HttpServer) -> String {
+    let (code, body) = json_of(server, "/ready");
+    assert_eq!((code, &body["ready"]), (503, &json!(false)));
+    body["reasons"].as_array().unwrap().iter().map(|reason| reason.as_str().unwrap()).collect::<Vec<_>>().join("; ")
+}
+
+#[test]
+fn a_port_follows_the_life_of_its_node() {
+    run(async {
+        let server = serve("127.0.0.1:0").await.unwrap();
+        assert_eq!(get(&server, "/health"), (200, "ok\n".to_owned()));
+        assert_eq!(reasons(&server), "the node is starting");
+        assert_eq!(get(&server, "/metrics").0, 503);
+        assert_eq!(json_of(&server, "/status"), (503, json!({ "error": "the node is starting" })));
+
+        let Single { dir, node } = Single::start().await;
+        server.show(&node);
+        until("readiness", || is_ready(&server)).await;
+        node.sql().execute("CREATE TABLE t (x)", ()).await.unwrap();
+        let (code, status) = json_of(&server, "/status");
+        let shown = node.status();
+        assert_eq!((code, &status["name"], &status["id"]), (200, &json!("node"), &json!(1)));
+        assert_eq!((&status["leader"], &status["cluster"]), (&json!(1), &json!(shown.cluster.to_string())));
+        assert_eq!((&status["applied"], &status["lag"]), (&json!(shown.applied.index), &json!(0)));
+        assert_eq!(status["members"].as_array().unwrap().len(), 1);
+        assert_eq!(status["members"][0]["addr"], json!(node.local_addr()));
+
+        node.stop().await;
+        assert_eq!(reasons(&server), "the node has ended: it was stopped");
+        assert_eq!(json_of(&server, "/status"), (503, json!({ "error": "the node has ended" })));
+        assert_eq!(get(&server, "/health").0, 200);
+
+        // The port did not keep anything of the node: its directory can be opened again.
+        let again = quorate::Node::start(Single::config(&dir)).await.unwrap();
+        server.show(&again);
+        until("readiness", || is_ready(&server)).await;
+        server.stop().await;
+        again.stop().await;
+    });
+}
+
+#[test]
+fn a_port_that_is_taken_is_an_error() {
+    run(async {
+        let server = serve("127.0.0.1:0").await.unwrap();
+        let error = serve(server.local_addr()).await.unwrap_err();
+        assert!(error.is_retryable() && error.to_string().contains(server.local_addr()), "{error}");
+    });
+}
+
+#[test]
+fn a_node_without_a_majority_is_not_ready_and_says_why() {
+    run(async {
+        // Nodes ask each other more often, so that silence shows sooner.
+        let mut cluster = Cluster::start_in(Box::new(|_, config| {
+            config.timing.status = Duration::from_millis(100);
+            (Env::real(), Seams::default())
+        }))
+        .await;
+        cluster.sql("a").execute("CREATE TABLE t (x)", ()).await.unwrap();
+        for survivor in ["a", &cluster.leader().await] {
+            let node = cluster.nodes().find(|node| node.status().name == survivor).unwrap();
+            let server = show(node).await;
+            until("readiness", || is_ready(&server)).await;
+            let others: Vec<&str> = ["a", "b", "c"].into_iter().filter(|name| *name != survivor).collect();
+            cluster.kill(others[0]);
+            // One of three may be gone for as long as it likes.
+            until("silence", || json_of(&server, "/status").1["members"].to_string().contains("\"reachable\":false"))
+                .await;
+            until("another leader", || is_ready(&server)).await;
+
+            cluster.kill(others[1]);
+            until("the loss to be noticed", || !is_ready(&server)).await;
+            let why = reasons(&server);
+            let known = ["was not heard of for", "without a majority", "no leader is known"];
+            assert!(known.iter().any(|known| why.contains(known)), "{why}");
+            assert_eq!(get(&server, "/health").0, 200, "it should not be restarted");
+
+            cluster.restart(others[0]).await;
+            until("a majority", || is_ready(&server)).await;
+            cluster.restart(others[1]).await;
+            until("all", || {
+                json_of(&server, "/status").1["members"].to_string().matches("\"reachable\":true").count() == 3
+            })
+            .await;
+        }
+        cluster.stop_all().await;
+    });
+}
+
+#[test]
+fn clients_that_misbehave_cost_nobody_anything() {
+    run(async {
+        let Single { dir: _dir, node } = Single::start().await;
+        let server = show(&node).await;
+        for garbage in [&b"\0\xff\0\xff\r\n\r\n"[..], b"GET /metrics\r\n\r\n", &[b'a'; 1 << 20]] {
+            let answer = exchange(&server, garbage);
+            assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 4"), "{answer}");
+        }
+        // Connections that are opened, and left in the middle of a request.
+        let connect = |_| TcpStream::connect(server.local_addr()).unwrap();
+        let mut left: Vec<TcpStream> = (0..CONNECTIONS_MAX / 2).map(connect).collect();
+        left.iter_mut().for_each(|stream| stream.write_all(b"GET /metr").unwrap());
+        assert_eq!(get(&server, "/metrics").0, 200);
+        // Dropped ones give their places back.
+        for _ in 0..3 {
+            drop((0..CONNECTIONS_MAX / 2).map(connect).collect::<Vec<_>>());
+        }
+        until("places", || exchange(&server, b"GET /health HTTP/1.0\r\n\r\n").ends_with("ok\n")).await;
+        drop(left);
+        assert!(node.sql().query_one::<i64>("SELECT 1", ()).await.is_ok());
+        node.stop().await;
+    });
+}
+
+#[test]
+fn many_clients_at_once_are_all_answered() {
+    run(async {
+        let Single { dir: _dir, node } = Single::start().await;
+        let server = show(&node).await;
+        std::thread::scope(|scope| {
+            for _ in 0..CONNECTIONS_MAX / 2 {
+                scope.spawn(|| {
+                    let mut stream = TcpStream::connect(server.local_addr()).unwrap();
+                    for _ in 0..20 {
+                        stream.write_all(b"GET /status HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+                        let mut answer = [0; 1024];
+                        let count = stream.read(&mut answer).unwrap();
+                        assert!(answer[..count].starts_with(b"HTTP/1.1 200"));
+                    }
+                });
+            }
+        });
+        node.stop().await;
+    });
+}

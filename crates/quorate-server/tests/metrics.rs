@@ -1,0 +1,273 @@
+//! Metrics are what was done, they are documented, and the dashboard shows nothing else.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "tests stop at the first surprise"
+)]
+
+mod common;
+#[path = "../../quorate/tests/support/mod.rs"]
+mod support;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use common::{Page, show};
+use quorate::{Level, Seams};
+use quorate_env::Env;
+use quorate_server::http::HttpServer;
+use serde_json::Value;
+use support::{Cluster, Single, run, until};
+
+const DOCUMENT: &str = include_str!("../../../docs/metrics.md");
+const DASHBOARD: &str = include_str!("../../../deploy/grafana/quorate.json");
+
+const STAGES: [&str; 6] = ["validate", "queue", "append", "fsync", "replicate", "apply"];
+
+fn stage(page: &Page, stage: &str, of: &str) -> f64 {
+    page.main(&format!("quorate_write_stage_seconds_{of}"), &format!(",stage=\"{stage}\""))
+}
+
+#[test]
+fn a_node_counts_what_it_did() {
+    run(async {
+        let Single { dir: _dir, node } = Single::start().await;
+        let (sql, server) = (node.sql(), show(&node).await);
+        sql.execute("CREATE TABLE t (x INTEGER PRIMARY KEY)", ()).await.unwrap();
+        let before = Page::of(&server);
+        for x in 0..40 {
+            sql.execute("INSERT INTO t VALUES (?)", (x,)).await.unwrap();
+        }
+        for _ in 0..3 {
+            sql.execute("INSERT INTO t VALUES (1)", ()).await.unwrap_err();
+        }
+        sql.execute("INSERT INTO missing VALUES (1)", ()).await.unwrap_err();
+        sql.execute("no SQL at all", ()).await.unwrap_err();
+        for (level, times) in [(Level::Local, 5), (Level::Linearizable, 2)] {
+            for _ in 0..times {
+                sql.at(level).query("SELECT * FROM t", ()).await.unwrap();
+            }
+        }
+        sql.query("SELECT * FROM missing", ()).await.unwrap_err();
+
+        let after = Page::of(&server);
+        let grown = |name: &str, labels: &str| after.main(name, labels) - before.main(name, labels);
+        assert_eq!(grown("quorate_writes_total", ""), 40.0);
+        assert_eq!(grown("quorate_write_failures_total", ",kind=\"constraint\""), 3.0);
+        assert_eq!(grown("quorate_write_failures_total", ",kind=\"sql\""), 1.0);
+        assert_eq!(grown("quorate_write_refusals_total", ",reason=\"invalid\""), 1.0);
+        assert_eq!(grown("quorate_reads_total", ",level=\"local\""), 6.0);
+        assert_eq!(grown("quorate_reads_total", ",level=\"linearizable\""), 2.0);
+        assert_eq!(grown("quorate_read_failures_total", ",kind=\"other\""), 1.0);
+        assert_eq!(grown("quorate_read_round_seconds_count", ""), 2.0);
+        assert_eq!(grown("quorate_write_seconds_count", ""), 44.0, "failed writes take time too");
+        assert_eq!(grown("quorate_applied_entries_total", ""), 44.0);
+        assert_eq!(grown("quorate_applied_index", ""), 44.0);
+        assert_eq!(after.main("quorate_sessions", ""), 1.0);
+        assert!(
+            after.sample("quorate_log_fsync_seconds_count") >= before.sample("quorate_log_fsync_seconds_count") + 44.0
+        );
+        node.stop().await;
+    });
+}
+
+#[test]
+fn the_stages_of_writes_make_up_their_time() {
+    run(async {
+        let Single { dir: _dir, node } = Single::start().await;
+        let (sql, server) = (node.sql(), show(&node).await);
+        sql.execute("CREATE TABLE t (x)", ()).await.unwrap();
+        let writers = (0..8).map(|_| {
+            let sql = sql.clone();
+            tokio::spawn(async move {
+                for x in 0..25 {
+                    sql.execute("INSERT INTO t VALUES (?)", (x,)).await.unwrap();
+                }
+            })
+        });
+        for writer in writers.collect::<Vec<_>>() {
+            writer.await.unwrap();
+        }
+        let page = Page::of(&server);
+        let (count, sum) = (page.main("quorate_write_seconds_count", ""), page.main("quorate_write_seconds_sum", ""));
+        assert!(count >= 200.0);
+        let parts = ["queue", "append", "replicate", "apply"];
+        assert!(parts.iter().all(|part| stage(&page, part, "count") == count));
+        let parts: f64 = parts.iter().map(|part| stage(&page, part, "sum")).sum();
+        assert!((parts - sum).abs() < 1e-6, "{parts} {sum}");
+        // Alone, a node waits for nothing but its own disk.
+        assert!(stage(&page, "fsync", "sum") <= stage(&page, "replicate", "sum"));
+        assert!(stage(&page, "fsync", "sum") > 0.0 && page.sample("quorate_log_fsync_seconds_sum") > 0.0);
+        assert!(stage(&page, "validate", "count") >= 200.0 / 16.0);
+        let infinite = page.main("quorate_write_seconds_bucket", ",le=\"+Inf\"");
+        assert_eq!(infinite, count, "the last bucket holds all");
+        node.stop().await;
+    });
+}
+
+#[test]
+fn a_cluster_counts_leaders_members_and_forwarded_writes() {
+    run(async {
+        let mut cluster = Cluster::start().await;
+        let leader = cluster.leader().await;
+        let follower = ["a", "b", "c"].into_iter().find(|name| *name != leader).unwrap();
+        let mut servers = BTreeMap::new();
+        for node in cluster.nodes() {
+            servers.insert(node.status().name, show(node).await);
+        }
+        let page = |name: &str| Page::of(&servers[name]);
+        cluster.sql(follower).execute("CREATE TABLE t (x)", ()).await.unwrap();
+        for _ in 0..10 {
+            cluster.sql(follower).execute("INSERT INTO t VALUES (1)", ()).await.unwrap();
+        }
+        let led = page(&leader);
+        assert!(led.main("quorate_writes_total", "") >= 11.0 && led.main("quorate_is_leader", "") == 1.0);
+        assert_eq!((led.main("quorate_members", ""), led.main("quorate_voters_reachable", "")), (3.0, 3.0));
+        let followed = page(follower);
+        assert_eq!((followed.main("quorate_writes_total", ""), followed.main("quorate_is_leader", "")), (0.0, 0.0));
+        assert!(followed.main("quorate_write_refusals_total", ",reason=\"not_leader\"") >= 11.0);
+        assert!(STAGES[1..].iter().all(|name| stage(&followed, name, "count") == 0.0));
+        assert!(followed.sample("quorate_connections{role=\"node\"}") > 0.0);
+        let clocks = format!("quorate_clock_offset_seconds{{member=\"{leader}\"}}");
+        until("clocks", || page(follower).samples.contains_key(&clocks)).await;
+
+        let changes = page(follower).main("quorate_leader_changes_total", "");
+        let elections = page(follower).main("quorate_elections_total", "");
+        cluster.kill(&leader);
+        until("a new leader", || page(follower).main("quorate_leader_changes_total", "") > changes).await;
+        assert!(page(follower).main("quorate_elections_total", "") > elections);
+        drop(servers);
+        cluster.stop_all().await;
+    });
+}
+
+#[test]
+fn an_image_is_counted_at_both_ends() {
+    run(async {
+        let mut cluster = Cluster::start_in(Box::new(|_, config| {
+            config.keep_log_bytes = 1 << 20;
+            config.timing.silence = Duration::from_secs(1);
+            (Env::real(), Seams { log_segment_bytes: Some(1 << 20), ..Seams::default() })
+        }))
+        .await;
+        let sql = cluster.sql("a");
+        sql.execute("CREATE TABLE t (x)", ()).await.unwrap();
+        let leader = cluster.leader().await;
+        let victim = ["b", "c"].into_iter().find(|name| *name != leader).unwrap();
+        cluster.kill(victim);
+        cluster.wipe(victim);
+        let led = show(cluster.nodes().find(|node| node.is_leader()).unwrap()).await;
+        // The log forgets its beginning, so that only the database can be sent.
+        let rng = Env::real().rng().clone();
+        for _ in 0..24 {
+            let blob: Vec<u8> = (0..62_500).flat_map(|_| rng.next_u64().to_le_bytes()).collect();
+            sql.execute("INSERT INTO t VALUES (?)", (blob,)).await.unwrap();
+        }
+        let is_purged = |page: Page| {
+            let (kept, written) = (page.sample("quorate_log_bytes"), page.sample("quorate_log_written_bytes_total"));
+            written > 12e6 && kept < written / 2.0
+        };
+        until("the purge", || is_purged(Page::of(&led))).await;
+        cluster.restart(victim).await;
+        let back = show(cluster.nodes().find(|node| node.status().name == victim).unwrap()).await;
+        until("the image", || Page::of(&back).main("quorate_images_received_total", "") >= 1.0).await;
+        until("its end", || Page::of(&led).main("quorate_images_sent_total", "") >= 1.0).await;
+        cluster.stop_all().await;
+    });
+}
+
+/// A leader that has others and has heard of them: it shows everything there is.
+async fn leading() -> (Cluster, HttpServer) {
+    let cluster = Cluster::start().await;
+    let leader = cluster.leader().await;
+    cluster.sql(&leader).execute("CREATE TABLE t (x)", ()).await.unwrap();
+    let server = show(cluster.nodes().find(|node| node.is_leader()).unwrap()).await;
+    until("news of the others", || Page::of(&server).names().contains("quorate_clock_offset_seconds")).await;
+    (cluster, server)
+}
+
+/// A row of the document: type, unit and labels of a metric.
+type Row<'a> = (&'a str, &'a str, BTreeSet<&'a str>);
+
+fn documented() -> BTreeMap<&'static str, Row<'static>> {
+    let rows = DOCUMENT.lines().filter(|line| line.starts_with("| `quorate_") && line.matches('|').count() == 6);
+    let rows = rows.map(|row| {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let labels = cells[4].split(", ").map(|label| label.trim_matches('`')).filter(|label| !label.is_empty());
+        (cells[1].trim_matches('`'), (cells[2], cells[3], labels.collect()))
+    });
+    rows.collect()
+}
+
+#[test]
+fn every_metric_is_documented_and_every_documented_one_exists() {
+    run(async {
+        let (mut cluster, server) = leading().await;
+        let page = Page::of(&server);
+        let documented = documented();
+        let shown: BTreeSet<&str> = page.types.keys().map(String::as_str).collect();
+        assert_eq!(documented.keys().copied().collect::<BTreeSet<_>>(), shown);
+        for (name, (kind, unit, labels)) in documented {
+            assert_eq!(page.types[name], kind, "{name}");
+            assert_eq!(page.labels(name), labels, "{name}");
+            assert!(name.starts_with("quorate_") && name.ends_with("_total") == (kind == "counter"), "{name}");
+            for said in ["seconds", "bytes", "entries"] {
+                let ends = name.strip_suffix("_total").unwrap_or(name).ends_with(&format!("_{said}"));
+                assert_eq!(ends, unit == said, "{name}");
+            }
+        }
+        cluster.stop_all().await;
+    });
+}
+
+/// Every expression of every panel.
+fn expressions(panel: &Value) -> Vec<&str> {
+    let own = panel["targets"].as_array().into_iter().flatten().map(|target| target["expr"].as_str().unwrap());
+    own.chain(panel["panels"].as_array().into_iter().flatten().flat_map(expressions)).collect()
+}
+
+/// What of a text is the name of a metric of ours.
+fn metric_names(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|word| word.starts_with("quorate_"))
+}
+
+#[test]
+fn the_dashboard_shows_what_exists() {
+    run(async {
+        let (mut cluster, server) = leading().await;
+        let page = Page::of(&server);
+        let names = page.names();
+        let dashboard: Value = serde_json::from_str(DASHBOARD).unwrap();
+        let panels = expressions(&dashboard);
+        assert!(panels.len() > 40);
+        let variables = dashboard["templating"]["list"].as_array().unwrap();
+        let queries = variables.iter().map(|variable| variable["query"].as_str().unwrap());
+        let used: BTreeSet<&str> = panels.into_iter().chain(queries).flat_map(metric_names).collect();
+        let unknown: Vec<_> = used.difference(&names).collect();
+        assert!(unknown.is_empty(), "the dashboard asks for {unknown:?}");
+        let base = |name: &'static str| {
+            ["_bucket", "_sum", "_count"].iter().find_map(|suffix| name.strip_suffix(suffix)).unwrap_or(name)
+        };
+        let shown: BTreeSet<&str> = metric_names(DASHBOARD).map(base).collect();
+        let missing: Vec<_> = page.types.keys().filter(|name| !shown.contains(name.as_str())).collect();
+        assert!(missing.is_empty(), "the dashboard leaves out {missing:?}");
+        cluster.stop_all().await;
+    });
+}
+
+#[test]
+fn alerts_are_about_what_exists() {
+    run(async {
+        let (mut cluster, server) = leading().await;
+        let page = Page::of(&server);
+        let names = page.names();
+        let (_, alerts) = DOCUMENT.split_once("## What to alert on").unwrap();
+        let unknown: Vec<_> = metric_names(alerts).filter(|name| !names.contains(name)).collect();
+        assert!(unknown.is_empty(), "{unknown:?}");
+        cluster.stop_all().await;
+    });
+}
