@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::backup::BackupArgs;
+use crate::restore::RestoreArgs;
 
 /// Where `quorate dev` keeps its cluster, and where the other commands look for one, unless told otherwise.
 pub const DATA_DIR: &str = "quorate-data";
@@ -32,6 +33,8 @@ pub enum Command {
     Status(StatusArgs),
     /// Keep a copy of the live database as a plain SQLite file
     Backup(BackupArgs),
+    /// Make a cluster of a backup
+    Restore(RestoreArgs),
     /// Run one node until it is told to stop
     #[command(hide = true)]
     Serve(ServeArgs),

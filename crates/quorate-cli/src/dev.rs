@@ -15,14 +15,13 @@ use std::time::Instant;
 use quorate::SecretSource;
 
 use self::control::Control;
-use self::layout::Layout;
 use self::supervisor::Supervisor;
 use crate::args::DevArgs;
 use crate::client;
 use crate::error::Result;
 use crate::stop::Stop;
 
-pub use self::layout::secret_file;
+pub use self::layout::{Layout, secret_file};
 
 /// Runs the command.
 pub async fn run(args: &DevArgs) -> Result<()> {

@@ -1,5 +1,5 @@
 //! The `quorate` binary: a cluster to try things out (`dev`), SQL (`sql`), how a cluster does (`status`), copies of its
-//! database (`backup`).
+//! database (`backup`) and clusters made of them (`restore`).
 //!
 //! It parses, calls the library and prints. An error goes to the standard error with exit code 1; what was typed
 //! wrongly, with exit code 2.
@@ -22,6 +22,7 @@ mod error;
 mod format;
 mod output;
 mod prompt;
+mod restore;
 mod serve;
 mod sql;
 mod statements;
@@ -41,6 +42,7 @@ async fn main() -> ExitCode {
         Command::Sql(args) => sql::run(args).await,
         Command::Status(args) => status::run(args).await,
         Command::Backup(args) => backup::run(args).await,
+        Command::Restore(args) => restore::run(args).await,
         Command::Serve(args) => serve::run(args).await,
     };
     match outcome {

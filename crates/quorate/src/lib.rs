@@ -33,6 +33,7 @@
 //! - [`Config`], in code or from TOML, and [`Node`], which runs it.
 //! - [`Sql`]: [`execute`](Sql::execute), [`query`](Sql::query), atomic [`batch`](Sql::batch); [`Level`] says how fresh
 //!   a read must be. [`RemoteSql`] is the same handle for a process that is not a member.
+//! - [`backup`](backup()) and [`restore`](restore()): a live database as a plain SQLite file, and back.
 //! - [`Error`]: all but [`Error::Unknown`] mean that a write had no effect.
 //!
 //! # Invariants
@@ -52,6 +53,7 @@ mod node;
 mod params;
 mod protocol;
 mod remote;
+mod restore;
 mod results;
 mod runtime;
 mod seams;
@@ -64,13 +66,14 @@ pub use error::{Error, StartError};
 pub use level::Level;
 pub use node::Node;
 pub use params::{IntoParams, IntoStatement, Params};
-pub use quorate_consensus::{ClusterId, Ended, ImageError, MemberStatus};
+pub use quorate_consensus::{ClusterId, Ended, ImageError, Living, MemberStatus};
 pub use quorate_model::{
     Epoch, Failure, FailureKind, GroupId, NodeId, Position, Statement, StatementResult, StoreFault, Value, limits,
 };
 pub use quorate_sql::backup::FileError;
 pub use quorate_sql::query::{FromRow, FromRowOwned, FromValue, RowError, RowRef, Rows};
 pub use remote::{ConnectError, RemoteConfig, RemoteSql, backup, backup_in};
+pub use restore::{Restoration, RestoreError, RestoreOptions, restore, restore_in};
 pub use results::{BatchResult, Executed, Returned};
 pub use seams::{Seams, TuneStore, WatchStore};
 pub use sql::Sql;
