@@ -6,6 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::backup::BackupArgs;
 use crate::init::InitArgs;
+use crate::restore::RestoreArgs;
 use crate::serve::ServeArgs;
 
 /// Where `quorate dev` keeps its cluster, and where the other commands look for one, unless told otherwise.
@@ -34,6 +35,8 @@ pub enum Command {
     Status(StatusArgs),
     /// Keep a copy of the live database as a plain SQLite file
     Backup(BackupArgs),
+    /// Make a cluster of a backup
+    Restore(RestoreArgs),
     /// Run one node of a cluster until it is told to stop
     Serve(ServeArgs),
     /// Write commented configurations and a secret for the nodes of a new cluster

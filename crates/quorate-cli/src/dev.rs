@@ -17,7 +17,6 @@ use quorate::SecretSource;
 use rustix::process::{Pid, test_kill_process};
 
 use self::control::Control;
-use self::layout::Layout;
 use self::supervisor::Supervisor;
 use crate::args::{DevArgs, Which};
 use crate::client;
@@ -26,6 +25,8 @@ use crate::error::{Error, Result};
 use crate::output::print;
 use crate::settings::secret_file;
 use crate::stop::Stop;
+
+pub use self::layout::Layout;
 
 /// Runs the command.
 pub async fn run(args: &DevArgs) -> Result<()> {

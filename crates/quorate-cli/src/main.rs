@@ -24,6 +24,7 @@ mod init;
 mod log;
 mod output;
 mod prompt;
+mod restore;
 mod serve;
 mod settings;
 mod sql;
@@ -44,6 +45,7 @@ async fn main() -> ExitCode {
         Command::Sql(args) => sql::run(args).await,
         Command::Status(args) => status::run(args).await,
         Command::Backup(args) => backup::run(args).await,
+        Command::Restore(args) => restore::run(args).await,
         Command::Serve(args) => serve::run(args).await,
         Command::Init(args) => init::run(args),
     };

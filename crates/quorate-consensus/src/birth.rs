@@ -116,7 +116,8 @@ async fn found(
     let highest = answers.values().map(|status| status.attempt).chain([promised_attempt(home)]).max().unwrap_or(0);
     let mut members = vec![info(identity.id, &own.name, &own.addr)];
     members.extend(answers.iter().map(|(addr, status)| info(status.id, &status.name, addr)));
-    let promise = Promise { attempt: highest.saturating_add(1), cluster: draw_cluster(home).to_bytes(), members };
+    let promise =
+        Promise { attempt: highest.saturating_add(1), cluster: ClusterId::draw(&home.env).to_bytes(), members };
     if let Err(why) = keep(home, promise.clone()).await? {
         return Ok(Attempt::Waiting(why));
     }
@@ -166,12 +167,6 @@ pub(crate) async fn keep(home: &Home, promise: Promise) -> Result<Result<(), Str
 /// The attempt that this node promised itself to, or 0.
 pub(crate) fn promised_attempt(home: &Home) -> u64 {
     home.identity().promise.map_or(0, |promise| promise.attempt)
-}
-
-fn draw_cluster(home: &Home) -> ClusterId {
-    let rng = home.env.rng();
-    let id = (u128::from(rng.next_u64()) << 64) | u128::from(rng.next_u64());
-    ClusterId(id.max(1))
 }
 
 fn info(id: u64, name: &str, addr: &str) -> MemberInfo {

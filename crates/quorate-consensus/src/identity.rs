@@ -7,18 +7,25 @@
 
 use bytes::Bytes;
 use prost::Message;
+use quorate_env::Env;
 use quorate_model::{Epoch, NodeId};
 
 use crate::error::StartError;
 use crate::peer::messages::Promise;
 
-/// The name of a cluster, drawn when it is founded.
+/// The name of a cluster, drawn when it is founded, and anew when it is restored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClusterId(pub u128);
 
 impl ClusterId {
     /// The id of no cluster: what a node names before it belongs to one.
     pub const NONE: Self = Self(0);
+
+    /// One that was never used.
+    pub(crate) fn draw(env: &Env) -> Self {
+        let id = (u128::from(env.rng().next_u64()) << 64) | u128::from(env.rng().next_u64());
+        Self(id.max(1))
+    }
 
     pub(crate) fn to_bytes(self) -> Bytes {
         Bytes::copy_from_slice(&self.0.to_le_bytes())

@@ -152,11 +152,7 @@ fn check(config: &ConsensusConfig) -> Result<(), StartError> {
 
 /// Opens the log, or a new one beside a damaged one, and reads or draws the identity.
 async fn open_home(env: &Env, config: &ConsensusConfig, dir: &Path) -> Result<Home, StartError> {
-    let options = || WalOptions {
-        segment_bytes: config.log_segment_bytes,
-        tail_bytes: usize::try_from(config.log_segment_bytes).unwrap_or(usize::MAX),
-        ..WalOptions::new(env.rng().next_u64())
-    };
+    let options = || log_options(env, config);
     let (disk, path) = (Arc::clone(env.disk()), dir.to_path_buf());
     let opened = match Wal::open(Arc::clone(&disk), &path, options()) {
         Err(OpenError::Corrupt { path: segment, offset, what }) => {
@@ -187,6 +183,15 @@ async fn open_home(env: &Env, config: &ConsensusConfig, dir: &Path) -> Result<Ho
     Ok(Home::new(env.clone(), wal, identity, restart != Restart::Rebooted))
 }
 
+/// How the log is opened.
+pub(crate) fn log_options(env: &Env, config: &ConsensusConfig) -> WalOptions {
+    WalOptions {
+        segment_bytes: config.log_segment_bytes,
+        tail_bytes: usize::try_from(config.log_segment_bytes).unwrap_or(usize::MAX),
+        ..WalOptions::new(env.rng().next_u64())
+    }
+}
+
 /// Moves a damaged log out of the way, for people to look at. The next start draws a new Raft id.
 pub fn put_log_aside(env: &Env, dir: &Path) -> Result<(), StartError> {
     let mut aside = dir.as_os_str().to_owned();
@@ -202,7 +207,7 @@ async fn accept_reboot(wal: &Wal) -> Result<(), StartError> {
     Ok(receiver.await.unwrap_or(Err(WalError::Closed))?)
 }
 
-fn run_workers(env: &Env, opened: Opened) -> Result<Wal, StartError> {
+pub(crate) fn run_workers(env: &Env, opened: Opened) -> Result<Wal, StartError> {
     let Opened { wal, writer, keeper, .. } = opened;
     let (writer_bell, keeper_bell): (Signal, Signal) = (writer.signal().clone(), keeper.signal().clone());
     env.start_worker("quorate-log", writer, &writer_bell).map_err(StartError::Thread)?;

@@ -159,7 +159,7 @@ impl std::fmt::Debug for Applier {
 }
 
 /// Makes the store's own tables.
-fn create(conn: &Connection, identity: StoreIdentity) -> rusqlite::Result<AppliedRow> {
+pub(crate) fn create(conn: &Connection, identity: StoreIdentity) -> rusqlite::Result<AppliedRow> {
     let row = AppliedRow::new(identity);
     let transaction = conn.unchecked_transaction()?;
     for table in [applied_row::TABLE].iter().chain(&session::TABLES) {

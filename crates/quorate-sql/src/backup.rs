@@ -1,4 +1,4 @@
-//! A backup: an image kept as a plain SQLite file, for any `sqlite3` and for a restore.
+//! A backup: an image kept as a plain SQLite file, for any `sqlite3` and for a [`restore`].
 //!
 //! Invariants:
 //! - A file under its final name is whole, verified and durable: it is built under another name and renamed last.
@@ -11,10 +11,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use quorate_env::disk::{Disk, OpenMode};
-use quorate_model::{Applied, StoreFault};
-use rusqlite::Connection;
+use quorate_model::{Applied, GroupId, StoreFault};
+use rusqlite::{Connection, ErrorCode};
 
 use crate::applied_row::AppliedRow;
+use crate::authorizer::rules::is_reserved;
 use crate::connection;
 use crate::error::OpenError;
 use crate::image::{self, Intake};
@@ -22,14 +23,20 @@ use crate::options::StoreIdentity;
 use crate::session;
 use crate::vfs;
 
+mod restore;
 #[cfg(test)]
 mod tests;
+
+pub use restore::{epoch_of, restore};
 
 /// What the name of a backup under construction ends with. One that a killed process left is replaced by the next.
 pub const PARTIAL_SUFFIX: &str = ".partial";
 
 /// What SQLite keeps beside a database, by the ends of the names.
 const BESIDE: [&str; 2] = ["-journal", "-wal"];
+
+/// Bytes of the smallest pages that a store works with: those of an image's blocks.
+const PAGE_SIZE_MIN: i64 = 4096;
 
 /// What a backup holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,7 +125,10 @@ impl FileError {
         |error| match error {
             OpenError::Fault(fault) => Self::fault(&path)(fault),
             OpenError::Disk { path, source } => Self::Disk { path, what: source.to_string() },
-            OpenError::Sqlite { path, source } if is_corrupt(&source) => {
+            OpenError::Sqlite { path, source } if is(&source, ErrorCode::NotADatabase) => {
+                Self::Foreign { path, what: "it is no SQLite database".to_owned() }
+            }
+            OpenError::Sqlite { path, source } if is(&source, ErrorCode::DatabaseCorrupt) => {
                 Self::Damaged { path, what: source.to_string() }
             }
             OpenError::Sqlite { path, source } => Self::Disk { path, what: source.to_string() },
@@ -165,7 +175,9 @@ impl BackupFile {
         let finish = || {
             let (identity, log_id) = intake.finish().map_err(FileError::fault(&partial))?;
             let vfs = vfs_of(disk.as_ref(), &partial)?;
-            connection::set_journal_mode(&vfs, &partial, "delete").map_err(FileError::open(&partial))?;
+            let conn = connection::open_alone(&vfs, &partial).map_err(FileError::open(&partial))?;
+            connection::set_journal_mode(&conn, &partial, "delete").map_err(FileError::open(&partial))?;
+            drop(conn);
             let row = image::verify(&vfs, &partial, identity, log_id).map_err(FileError::fault(&partial))?;
             let file = disk.open(&partial, OpenMode::ReadWrite).map_err(FileError::disk(&partial))?;
             file.sync_data().map_err(FileError::disk(&partial))?;
@@ -191,49 +203,93 @@ impl Drop for BackupFile {
 
 /// Says what a backup holds, after a look at all of it. Blocks, as long as reading the file takes.
 pub fn inspect(disk: &dyn Disk, path: &Path) -> Result<Backup, FileError> {
-    for beside in BESIDE.map(|suffix| with_suffix(path, suffix)) {
-        if disk.exists(&beside).map_err(FileError::disk(&beside))? {
-            return Err(FileError::Beside(beside));
-        }
-    }
-    let bytes = disk.open(path, OpenMode::Read).and_then(|file| file.len()).map_err(FileError::disk(path))?;
-    let foreign = |what: &str| FileError::Foreign { path: path.to_path_buf(), what: what.to_owned() };
-    let damaged = |what: String| FileError::Damaged { path: path.to_path_buf(), what };
-    let conn = match connection::open_immutable(&vfs_of(disk, path)?, path) {
-        Err(OpenError::Sqlite { source, .. }) if is_no_database(&source) => {
-            return Err(foreign("it is no SQLite database"));
-        }
-        opened => opened.map_err(FileError::open(path))?,
-    };
-    let row = match AppliedRow::read(&conn) {
-        Ok(row) => row.ok_or_else(|| foreign("it is a SQLite database of another origin"))?,
-        Err(fault) => return Err(explained(&conn, fault, path)),
-    };
-    let verdict = image::quick_check(&conn).map_err(|error| damaged(error.to_string()))?;
-    if verdict != "ok" {
-        return Err(damaged(verdict));
-    }
-    session::check_tables(&conn).map_err(|error| damaged(error.to_string()))?;
-    Ok(Backup { identity: row.identity, applied: row.applied, bytes })
+    let found = Found::open(disk, path)?;
+    let row = found.row()?.ok_or_else(|| found.foreign("it is a SQLite database of another origin"))?;
+    found.check()?;
+    session::check_tables(&found.conn).map_err(|error| found.damaged(error.to_string()))?;
+    Ok(Backup { identity: row.identity, applied: row.applied, bytes: found.bytes })
 }
 
-/// Tells a damaged database from a file that is none: the header decides, which SQLite reads with the first page.
-fn explained(conn: &Connection, fault: StoreFault, path: &Path) -> FileError {
-    let opened: rusqlite::Result<i64> = conn.query_row("PRAGMA schema_version", [], |row| row.get(0));
-    match opened {
-        Err(error) if is_no_database(&error) => {
-            FileError::Foreign { path: path.to_path_buf(), what: "it is no SQLite database".to_owned() }
+/// Says whether a SQLite database of another origin can be restored as if it were a backup, of an epoch 0 in which
+/// nothing was applied. Blocks, as long as reading the file takes.
+pub fn inspect_plain(disk: &dyn Disk, path: &Path) -> Result<Backup, FileError> {
+    let found = Found::open(disk, path)?;
+    if found.row()?.is_some() {
+        return Err(found.foreign("it is no plain database: it is a backup of Quorate"));
+    }
+    found.check()?;
+    let unsuitable = unsuitable(&found.conn).map_err(|error| found.damaged(error.to_string()))?;
+    unsuitable.map_or(Ok(()), |what| Err(found.foreign(&what)))?;
+    let identity = StoreIdentity { group: GroupId::MAIN, ..StoreIdentity::default() };
+    Ok(Backup { identity, applied: Applied::default(), bytes: found.bytes })
+}
+
+/// What of a plain database a store can't work with.
+fn unsuitable(conn: &Connection) -> rusqlite::Result<Option<String>> {
+    let encoding: String = conn.query_row("PRAGMA encoding", [], |row| row.get(0))?;
+    if encoding != "UTF-8" {
+        return Ok(Some(format!("its encoding is {encoding}; copy its tables into a database of UTF-8")));
+    }
+    let page_size: i64 = conn.query_row("PRAGMA page_size", [], |row| row.get(0))?;
+    if page_size < PAGE_SIZE_MIN {
+        let text = format!("its pages have {page_size} bytes; run PRAGMA page_size = {PAGE_SIZE_MIN} and VACUUM on it");
+        return Ok(Some(text));
+    }
+    let mut statement = conn.prepare("SELECT name FROM sqlite_schema")?;
+    let names = statement.query_map([], |row| row.get::<_, String>(0))?.collect::<rusqlite::Result<Vec<_>>>()?;
+    let reserved = names.into_iter().find(|name| is_reserved(name));
+    Ok(reserved.map(|name| format!("'{name}' in it is a name of Quorate's; rename it")))
+}
+
+/// A file that is looked at: nobody writes it meanwhile.
+struct Found {
+    path: PathBuf,
+    conn: Connection,
+    bytes: u64,
+}
+
+impl Found {
+    fn open(disk: &dyn Disk, path: &Path) -> Result<Self, FileError> {
+        for beside in BESIDE.map(|suffix| with_suffix(path, suffix)) {
+            if disk.exists(&beside).map_err(FileError::disk(&beside))? {
+                return Err(FileError::Beside(beside));
+            }
         }
-        _ => FileError::fault(path)(fault),
+        let bytes = disk.open(path, OpenMode::Read).and_then(|file| file.len()).map_err(FileError::disk(path))?;
+        let vfs = vfs_of(disk, path)?;
+        let conn = connection::open_immutable(&vfs, path).map_err(FileError::open(path))?;
+        Ok(Self { path: path.to_path_buf(), conn, bytes })
+    }
+
+    /// The applied row, if it is a store's database.
+    fn row(&self) -> Result<Option<AppliedRow>, FileError> {
+        AppliedRow::read(&self.conn).map_err(|fault| {
+            // A damaged database, or a file that is none: the first page decides.
+            let opened: rusqlite::Result<i64> = self.conn.query_row("PRAGMA schema_version", [], |row| row.get(0));
+            let is_none = opened.is_err_and(|error| is(&error, ErrorCode::NotADatabase));
+            if is_none { self.foreign("it is no SQLite database") } else { FileError::fault(&self.path)(fault) }
+        })
+    }
+
+    fn check(&self) -> Result<(), FileError> {
+        match image::quick_check(&self.conn) {
+            Ok(verdict) if verdict == "ok" => Ok(()),
+            Ok(verdict) => Err(self.damaged(verdict)),
+            Err(error) => Err(self.damaged(error.to_string())),
+        }
+    }
+
+    fn foreign(&self, what: &str) -> FileError {
+        FileError::Foreign { path: self.path.clone(), what: what.to_owned() }
+    }
+
+    fn damaged(&self, what: String) -> FileError {
+        FileError::Damaged { path: self.path.clone(), what }
     }
 }
 
-fn is_corrupt(error: &rusqlite::Error) -> bool {
-    error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseCorrupt)
-}
-
-fn is_no_database(error: &rusqlite::Error) -> bool {
-    error.sqlite_error_code() == Some(rusqlite::ErrorCode::NotADatabase)
+fn is(error: &rusqlite::Error, code: ErrorCode) -> bool {
+    error.sqlite_error_code() == Some(code)
 }
 
 /// Fails where a backup of this name can't be made.

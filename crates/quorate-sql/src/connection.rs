@@ -111,10 +111,14 @@ pub(crate) fn open_immutable(vfs: &str, path: &Path) -> Result<Connection, OpenE
     Ok(conn)
 }
 
-/// Changes how a database that nobody else has open keeps its journal. Nothing lies beside the file then, but for a
-/// `-wal` without content where `mode` is `wal`.
-pub(crate) fn set_journal_mode(vfs: &str, path: &Path, mode: &str) -> Result<(), OpenError> {
-    let conn = open(vfs, path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+/// Opens a database that nobody else has open and that is in no generation in force, to change it.
+pub(crate) fn open_alone(vfs: &str, path: &Path) -> Result<Connection, OpenError> {
+    open(vfs, path, OpenFlags::SQLITE_OPEN_READ_WRITE)
+}
+
+/// Changes how a database that nobody else has open keeps its journal. Once the connection is closed nothing with
+/// content lies beside the file.
+pub(crate) fn set_journal_mode(conn: &Connection, path: &Path, mode: &str) -> Result<(), OpenError> {
     let set = conn.pragma_update_and_check(None, "journal_mode", mode, |row| row.get::<_, String>(0));
     match set.map_err(OpenError::sqlite(path))?.as_str() {
         found if found == mode => Ok(()),

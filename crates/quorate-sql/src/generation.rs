@@ -29,7 +29,11 @@ mod pointer;
 mod set;
 
 pub use damage::put_aside;
-pub use set::{Generations, Staged};
+pub(crate) use set::database_in_force;
+pub use set::{Generations, Staged, make_first};
+
+/// All that a store keeps in its directory.
+pub const ITEMS: [&str; 3] = [set::DB_DIR, pointer::FILE, damage::FILE];
 
 /// The name of a database file.
 pub const DATABASE_FILE: &str = "quorate.db";

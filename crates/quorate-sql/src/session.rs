@@ -43,6 +43,7 @@ pub(crate) const TABLES: [&str; 2] = [
 const ALL: &str = "SELECT session, used, floor, highest FROM _quorate_sessions";
 const PUT: &str = "REPLACE INTO _quorate_sessions (session, used, floor, highest) VALUES (?1, ?2, ?3, ?4)";
 const REMOVE: &str = "DELETE FROM _quorate_sessions WHERE session = ?1";
+const END_ALL: [&str; 2] = ["DELETE FROM _quorate_sessions", "DELETE FROM _quorate_outcomes"];
 const ANY_OUTCOME: &str = "SELECT session, sequence, outcome FROM _quorate_outcomes LIMIT 0";
 const OUTCOME: &str = "SELECT outcome FROM _quorate_outcomes WHERE session = ?1 AND sequence = ?2";
 const KEEP: &str = "INSERT INTO _quorate_outcomes (session, sequence, outcome) VALUES (?1, ?2, ?3)";
@@ -51,6 +52,11 @@ const FORGET: &str = "DELETE FROM _quorate_outcomes WHERE session = ?1 AND seque
 /// Fails where the tables are not there, or not as this version keeps them.
 pub(crate) fn check_tables(conn: &Connection) -> rusqlite::Result<()> {
     [ALL, ANY_OUTCOME].iter().try_for_each(|sql| conn.prepare(sql).map(drop))
+}
+
+/// Ends all sessions.
+pub(crate) fn end_all(conn: &Connection) -> rusqlite::Result<()> {
+    END_ALL.iter().try_for_each(|sql| conn.execute(sql, []).map(drop))
 }
 
 /// The largest sequence: what SQLite's integers hold.

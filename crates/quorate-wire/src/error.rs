@@ -56,7 +56,10 @@ pub enum HandshakeError {
     #[error("the secrets differ: give both ends the same one")]
     WrongSecret,
     /// Both ends know the secret, but belong to different clusters.
-    #[error("it belongs to cluster {theirs:032x}, this is {ours:032x}: check the address")]
+    #[error(
+        "it belongs to cluster {theirs:032x}, this is {ours:032x}: check the address; if one was restored from a \
+         backup, the other's nodes join it with empty data directories, and its clients connect anew"
+    )]
     OtherCluster {
         /// The other end's cluster.
         theirs: u128,

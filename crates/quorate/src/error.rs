@@ -103,6 +103,9 @@ pub enum StartError {
         /// What the system says.
         error: std::io::Error,
     },
+    /// A restore into the data directory did not come to its end.
+    #[error("a restore into {0} did not come to its end; run it again")]
+    Unfinished(String),
     /// The node could not take its part in the cluster.
     #[error(transparent)]
     Consensus(#[from] quorate_consensus::StartError),
@@ -118,7 +121,7 @@ impl StartError {
             Self::Config(error) => error.is_retryable(),
             Self::InUse(_) | Self::Disk { .. } => true,
             Self::Consensus(error) => error.is_retryable(),
-            Self::Died => false,
+            Self::Unfinished(_) | Self::Died => false,
         }
     }
 }

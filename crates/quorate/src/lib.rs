@@ -33,6 +33,7 @@
 //! - [`Config`], in code or from TOML, and [`Node`], which runs it.
 //! - [`Sql`]: [`execute`](Sql::execute), [`query`](Sql::query), atomic [`batch`](Sql::batch); [`Level`] says how fresh
 //!   a read must be. [`RemoteSql`] is the same handle for a process that is not a member.
+//! - [`backup`](backup()) and [`restore`](restore()): a live database as a plain SQLite file, and back.
 //! - [`Error`]: all but [`Error::Unknown`] mean that a write had no effect.
 //!
 //! # Invariants
@@ -54,6 +55,7 @@ mod params;
 mod protocol;
 mod readiness;
 mod remote;
+mod restore;
 mod results;
 mod runtime;
 mod seams;
@@ -67,7 +69,7 @@ pub use level::Level;
 pub use metrics::Metrics;
 pub use node::{Node, Observer, WriteTraces};
 pub use params::{IntoParams, IntoStatement, Params};
-pub use quorate_consensus::{ClusterId, Ended, ImageError, MemberStatus, WriteTrace};
+pub use quorate_consensus::{ClusterId, Ended, ImageError, Living, MemberStatus, WriteTrace};
 pub use quorate_model::{
     Epoch, Failure, FailureKind, GroupId, NodeId, Position, Statement, StatementResult, StoreFault, Value, limits,
 };
@@ -75,6 +77,7 @@ pub use quorate_sql::backup::FileError;
 pub use quorate_sql::query::{FromRow, FromRowOwned, FromValue, RowError, RowRef, Rows};
 pub use readiness::{BEHIND_MAX, NotReady};
 pub use remote::{ConnectError, RemoteConfig, RemoteSql, backup, backup_in};
+pub use restore::{Restoration, RestoreError, RestoreOptions, restore, restore_in};
 pub use results::{BatchResult, Executed, Returned};
 pub use seams::{Seams, TuneStore, WatchStore};
 pub use sql::Sql;

@@ -24,6 +24,7 @@ use crate::config::Config;
 use crate::error::{Error, StartError};
 use crate::level::Level;
 use crate::metrics::Metrics;
+use crate::restore;
 use crate::runtime::{Doors, Runtime};
 use crate::seams::Seams;
 use crate::sql::Sql;
@@ -36,14 +37,14 @@ mod gateway;
 mod observer;
 mod service;
 
-use claim::Claim;
+pub(crate) use claim::Claim;
 use embedded::Embedded;
 use gateway::Gateway;
 pub use observer::{Observer, WriteTraces};
 use service::Desk;
 
 /// Where the log is in a data directory. The database is beside it, as its store lays it out.
-const LOG_DIR: &str = "log";
+pub(crate) const LOG_DIR: &str = "log";
 
 /// A running node. Dropped, it ends at once, as if its process were killed: nothing acknowledged is lost, but the
 /// others have to find a new leader by themselves. [`Node::stop`] is kinder.
@@ -256,6 +257,7 @@ fn is_damage(error: &quorate_consensus::StartError) -> bool {
 
 async fn open(env: &Env, config: &Config, seams: Seams) -> Result<Opened, StartError> {
     let (claim, env) = Claim::take(env, &config.data_dir).await?;
+    restore::check_finished(env.disk().as_ref(), &config.data_dir)?;
     let secret = config.secret.resolve(&env, &config.data_dir)?;
     let desk = Desk::default();
     let (open_store, opened) = store_opener(&env, config, seams.clone());

@@ -115,6 +115,12 @@ pub(crate) fn encode_membership(membership: &RaftMembership) -> Bytes {
     MembershipBytes { voters: voters.collect(), members: members.collect() }.encode_to_vec().into()
 }
 
+/// The membership of a cluster of one.
+pub(crate) fn encode_sole_voter(id: u64, member: &Member) -> Bytes {
+    let members = vec![MemberBytes { id, name: member.name.clone(), addr: member.addr.clone() }];
+    MembershipBytes { voters: vec![VoterSet { ids: vec![id] }], members }.encode_to_vec().into()
+}
+
 pub(crate) fn decode_membership(bytes: &[u8]) -> Result<RaftMembership, DecodeError> {
     let message = MembershipBytes::decode(bytes).map_err(malformed)?;
     let voters: Vec<BTreeSet<u64>> = message.voters.into_iter().map(|set| set.ids.into_iter().collect()).collect();

@@ -13,7 +13,7 @@ use super::set::DB_DIR;
 use crate::error::OpenError;
 
 /// Its name.
-const FILE: &str = "DAMAGED";
+pub(super) const FILE: &str = "DAMAGED";
 
 const BYTES_MAX: u64 = 64 << 10;
 

@@ -14,6 +14,9 @@ use crate::vfs;
 /// The directory of generations.
 pub(super) const DB_DIR: &str = "db";
 
+/// The number of a store's first generation.
+const FIRST: u64 = 1;
+
 /// What the directory of a generation under construction ends with.
 const STAGED_SUFFIX: &str = ".new";
 
@@ -160,11 +163,8 @@ fn found_or_made(disk: &Arc<dyn Disk>, dir: &Path, page_size: u32) -> Result<u64
     let found: Vec<u64> = items.iter().filter(|item| item.is_dir).filter_map(|item| item.name.parse().ok()).collect();
     let number = match found.as_slice() {
         [] => {
-            let staged = stage(disk, dir, 1)?;
-            connection::create_database(&vfs::over(disk.sqlite_vfs().as_deref())?, &staged.path(), page_size)?;
-            sync_file(disk.as_ref(), &staged.path())?;
-            staged.publish()?;
-            1
+            build(disk, dir, FIRST, |vfs, path| connection::create_database(vfs, path, page_size))?;
+            FIRST
         }
         [only] => *only,
         _ => {
@@ -176,6 +176,43 @@ fn found_or_made(disk: &Arc<dyn Disk>, dir: &Path, page_size: u32) -> Result<u64
     };
     pointer::write(disk.as_ref(), dir, number).map_err(OpenError::disk(dir))?;
     Ok(number)
+}
+
+/// Makes the first generation of the store in `dir` and puts it in force. `fill` is given the VFS and the empty file,
+/// and leaves a database in WAL mode that needs no `-wal`, with no connection open.
+pub fn make_first(
+    disk: &Arc<dyn Disk>,
+    dir: &Path,
+    fill: impl FnOnce(&str, &Path) -> Result<(), OpenError>,
+) -> Result<(), OpenError> {
+    let db = dir.join(DB_DIR);
+    disk.create_dir_all(&db).map_err(OpenError::disk(&db))?;
+    disk.sync_dir(dir).map_err(OpenError::disk(dir))?;
+    let is_taken = disk.list(&db).map_err(OpenError::disk(&db))?.iter().any(|item| item.is_dir);
+    if is_taken || pointer::read(disk.as_ref(), dir)?.is_some() {
+        return Err(OpenError::layout(&db, "holds a database already; choose an empty directory"));
+    }
+    build(disk, dir, FIRST, fill)?;
+    pointer::write(disk.as_ref(), dir, FIRST).map_err(OpenError::disk(dir))
+}
+
+/// The database file of the generation in force, of a store that is not open; `None` if there never was one.
+pub(crate) fn database_in_force(disk: &dyn Disk, dir: &Path) -> Result<Option<PathBuf>, OpenError> {
+    let number = pointer::read(disk, dir)?;
+    Ok(number.map(|number| dir.join(DB_DIR).join(name(number)).join(DATABASE_FILE)))
+}
+
+/// Makes a generation durable, but does not put it in force.
+fn build(
+    disk: &Arc<dyn Disk>,
+    dir: &Path,
+    number: u64,
+    fill: impl FnOnce(&str, &Path) -> Result<(), OpenError>,
+) -> Result<(), OpenError> {
+    let staged = stage(disk, dir, number)?;
+    fill(&vfs::over(disk.sqlite_vfs().as_deref())?, &staged.path())?;
+    sync_file(disk.as_ref(), &staged.path())?;
+    staged.publish().map(drop)
 }
 
 /// Syncs a file that nobody else has open.

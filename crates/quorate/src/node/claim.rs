@@ -27,7 +27,7 @@ const CLAIM_RETRY: Duration = Duration::from_millis(10);
 
 /// The claim of a running node. When it is dropped, the workers that are left end.
 #[derive(Debug)]
-pub(super) struct Claim {
+pub(crate) struct Claim {
     #[expect(dead_code, reason = "held, so that the directory stays locked")]
     lock: Arc<dyn DirLock>,
     ending: Arc<Ending>,
@@ -58,7 +58,7 @@ struct ClaimedWorker {
 
 impl Claim {
     /// Claims a directory, made if there is none, and gives the world in which all that touches it must run.
-    pub(super) async fn take(env: &Env, dir: &Path) -> Result<(Self, Env), StartError> {
+    pub(crate) async fn take(env: &Env, dir: &Path) -> Result<(Self, Env), StartError> {
         let disk = |error| StartError::Disk { path: dir.display().to_string(), error };
         make_dir(&**env.disk(), dir).map_err(disk)?;
         let deadline = Instant::now() + CLAIM_WAIT;

@@ -10,6 +10,8 @@
     reason = "tests stop at the first surprise"
 )]
 
+pub mod dying;
+
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::net::TcpListener;
@@ -84,12 +86,21 @@ impl Cluster {
 
     /// The same where the nodes see the world differently.
     pub async fn start_in(world: World) -> Self {
+        let mut cluster = Self::prepare_in(world);
+        cluster.start_all().await;
+        cluster
+    }
+
+    /// Three configurations with empty directories.
+    pub fn prepare() -> Self {
+        Self::prepare_in(Box::new(|_, _| (Env::real(), Seams::default())))
+    }
+
+    fn prepare_in(world: World) -> Self {
         let listeners = ["a", "b", "c"].map(|name| (name.to_owned(), TcpListener::bind("127.0.0.1:0").unwrap()));
         let members = listeners.iter().map(|(name, l)| (name.clone(), l.local_addr().unwrap().to_string())).collect();
         drop(listeners);
-        let mut cluster = Self { dir: TempDir::new().unwrap(), members, nodes: BTreeMap::new(), world };
-        cluster.start_all().await;
-        cluster
+        Self { dir: TempDir::new().unwrap(), members, nodes: BTreeMap::new(), world }
     }
 
     pub fn config(&self, name: &str) -> Config {

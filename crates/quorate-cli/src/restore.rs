@@ -1,0 +1,122 @@
+//! `quorate restore`: a backup becomes the database of a new cluster, or of one that is stopped.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use clap::Args;
+use quorate::{Config, Restoration, RestoreError, RestoreOptions};
+
+use crate::args::DATA_DIR;
+use crate::dev::Layout;
+use crate::error::{Error, Result};
+use crate::status::size;
+use crate::{output, settings};
+
+const EXAMPLE: &str = "\
+Example:
+  quorate restore monday.db                      into the stopped or new cluster of `quorate dev`
+  quorate restore monday.db --config node.toml   into the data directory of that configuration
+
+The node is then the first voter of a new epoch. The other members of its configuration join it when they are started
+with empty data directories; `quorate dev` takes care of that by itself. No cluster may be running at the addresses of
+the configuration.";
+
+/// Options of `quorate restore`.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLE)]
+pub struct RestoreArgs {
+    /// The configuration of the one node to restore into
+    #[arg(long, value_name = "FILE", conflicts_with = "data_dir")]
+    pub config: Option<PathBuf>,
+    /// The data directory of `quorate dev`: all of its nodes begin anew
+    #[arg(long, value_name = "DIR", default_value = DATA_DIR)]
+    pub data_dir: PathBuf,
+    /// Move what the data directories hold aside, into `replaced-...` in each of them
+    #[arg(long)]
+    pub replace: bool,
+    /// FILE is a SQLite database of another origin
+    #[arg(long)]
+    pub plain: bool,
+    /// The backup
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+}
+
+/// Runs the command.
+pub async fn run(args: &RestoreArgs) -> Result<()> {
+    let begun = Instant::now();
+    let place = match &args.config {
+        Some(path) => Place::of_node(path)?,
+        None => Place::of_dev(&args.data_dir)?,
+    };
+    let options = RestoreOptions { replace: args.replace, others: place.others.clone(), plain: args.plain };
+    let restored = quorate::restore(&args.file, &place.config, &options).await;
+    let restored = restored.map_err(|error| told(error, args.plain))?;
+    output::print(&place.text(&restored, begun.elapsed().as_secs_f64()))
+}
+
+/// Where a backup goes.
+struct Place {
+    config: Config,
+    others: Vec<PathBuf>,
+    /// How the node is started, or all of them.
+    start: String,
+    /// Held until the end: nobody starts a `quorate dev` meanwhile.
+    dev: Option<Layout>,
+}
+
+impl Place {
+    fn of_node(path: &Path) -> Result<Self> {
+        let config = settings::load(path)?.node;
+        let start = format!("quorate serve --config {}", path.display());
+        Ok(Self { config, others: Vec::new(), start, dev: None })
+    }
+
+    fn of_dev(dir: &Path) -> Result<Self> {
+        let layout = Layout::open(dir, None)?;
+        let ids: Vec<u64> = layout.nodes().map(|(id, _)| id).collect();
+        let (first, rest) = ids.split_first().ok_or_else(|| Error::new(format!("{} has no nodes", dir.display())))?;
+        let config = settings::load(&layout.config(*first))?.node;
+        let others = rest.iter().map(|id| layout.node_dir(*id)).collect();
+        let start = match dir == Path::new(DATA_DIR) {
+            true => "quorate dev".to_owned(),
+            false => format!("quorate dev --data-dir {}", dir.display()),
+        };
+        Ok(Self { config, others, start, dev: Some(layout) })
+    }
+
+    fn text(&self, restored: &Restoration, seconds: f64) -> String {
+        let Restoration { cluster, position, from, bytes, aside } = restored;
+        let from =
+            from.map_or_else(String::new, |(cluster, position)| format!(" from position {position} of {cluster}"));
+        let mut text = format!(
+            "epoch {} of the new cluster {cluster} begins at position {position}: {}{from}, in {seconds:.1} s\n",
+            position.epoch.0,
+            size(*bytes)
+        );
+        for path in aside {
+            text.push_str(&format!("what was there is in {}\n", path.display()));
+        }
+        text.push_str(&format!("start it: {}\n", self.start));
+        let others: Vec<&str> = self.config.members.keys().map(String::as_str).collect();
+        let others: Vec<&str> = others.into_iter().filter(|name| *name != self.config.name).collect();
+        if self.dev.is_none() && !others.is_empty() {
+            text.push_str(&format!(
+                "then start {} with empty data directories: move away what they hold, it is of another cluster now\n",
+                others.join(", ")
+            ));
+        }
+        text
+    }
+}
+
+fn told(error: RestoreError, plain: bool) -> Error {
+    let hint = match &error {
+        RestoreError::Holds(_) => " (--replace)",
+        RestoreError::File(quorate::FileError::Foreign { .. }) if !plain => {
+            " (--plain takes a SQLite database of another origin)"
+        }
+        _ => "",
+    };
+    Error::new(format!("{error}{hint}"))
+}

@@ -1,0 +1,186 @@
+//! How a restored database begins its life: as that of the one voter of a new epoch, whose log is empty.
+//!
+//! Nothing of the former life can get in, or be taken for something of the new one:
+//!
+//! - The cluster has a new id, so no node and no client of before gets past a handshake.
+//! - The log begins [`INDEX_GAP`] behind the last entry of the backup. A session's id is the index of an entry, so one
+//!   that was opened after the backup has an id that never comes again.
+//! - The log holds no entry and is purged up to the applied one, so a new member gets an image, never entries for an
+//!   empty database.
+
+use std::path::Path;
+use std::time::Duration;
+
+use bytes::Bytes;
+use prost::Message;
+use quorate_env::{Env, Instant, timeout};
+use quorate_model::{Applied, Epoch, GroupId, LogId, NodeId};
+use quorate_wal::{Completion, Wal, WalError};
+use quorate_wire::{ConnectError, Dialer, DialerConfig, Identity as WireIdentity, Purpose, Role};
+use tokio::sync::oneshot;
+
+use crate::config::ConsensusConfig;
+use crate::error::StartError;
+use crate::identity::{ClusterId, Identity};
+use crate::link::CONNECT_MAX;
+use crate::peer::messages::{StatusReply, decode, method};
+use crate::peers::STATUS_MAX;
+use crate::raft::codec::{self, VoteBytes};
+use crate::raft::types::Member;
+use crate::start::{log_options, run_workers};
+
+/// How far behind the last entry of a backup the restored history goes on: more entries than a life has.
+pub const INDEX_GAP: u64 = 1_000_000_000_000;
+
+/// How long the log may take to write what it was given.
+const WRITE_MAX: Duration = Duration::from_secs(60);
+
+/// A node that is to be the one voter of a restored cluster.
+#[derive(Clone, Debug)]
+pub struct Restored {
+    identity: Identity,
+    applied: LogId,
+    membership: Bytes,
+}
+
+/// Why a cluster can't be restored as it is configured: it lives, or may.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Living {
+    /// A node answers as a member of a cluster.
+    #[error(
+        "'{name}' at {addr} is running, a member of the living cluster {cluster}; a restore takes the place of a \
+         cluster: stop all of its nodes first"
+    )]
+    Member {
+        /// The node.
+        name: String,
+        /// Where it answered.
+        addr: String,
+        /// Its cluster.
+        cluster: ClusterId,
+    },
+    /// Something is there that does not tell what it is.
+    #[error(
+        "something answers at {addr}, where '{name}' is expected, and does not say whether it belongs to a living \
+         cluster: {reason}; stop it first, or mend the configuration"
+    )]
+    Unclear {
+        /// The member that is expected there.
+        name: String,
+        /// Where it answered.
+        addr: String,
+        /// What happened.
+        reason: String,
+    },
+}
+
+impl Living {
+    /// Whether the same call may succeed later: once someone has stopped what lives.
+    pub fn is_retryable(&self) -> bool {
+        false
+    }
+}
+
+impl Restored {
+    /// Draws the identities of a new life, whose epoch is given, after the last entry of the one before.
+    pub fn draw(env: &Env, config: &ConsensusConfig, epoch: Epoch, last: Option<LogId>) -> Self {
+        let id = env.rng().next_u64().max(1);
+        let cluster = ClusterId::draw(env).to_bytes();
+        let identity = Identity { cluster, epoch: epoch.0, ..Identity::new(id, &config.name) };
+        let applied = LogId {
+            term: last.map_or(0, |last| last.term).saturating_add(1),
+            node: NodeId(id),
+            index: last.map_or(0, |last| last.index.saturating_add(INDEX_GAP)),
+        };
+        let addr = config.advertise.clone().unwrap_or_else(|| config.listen.clone());
+        let membership = codec::encode_sole_voter(id, &Member { name: config.name.clone(), addr });
+        Self { identity, applied, membership }
+    }
+
+    /// The new cluster.
+    pub fn cluster(&self) -> ClusterId {
+        self.identity.cluster()
+    }
+
+    /// What the restored store must say of itself.
+    pub fn applied(&self) -> Applied {
+        Applied { log_id: Some(self.applied), membership: Some((self.applied, self.membership.clone())) }
+    }
+
+    /// Writes the log of the new life into `dir`, where there must be none. A node that starts with it is a member that
+    /// was stopped: it founds nothing and asks nobody.
+    pub async fn write_log(&self, env: &Env, config: &ConsensusConfig, dir: &Path) -> Result<(), StartError> {
+        let opened = Wal::open(env.disk().clone(), dir, log_options(env, config))?;
+        let wal = run_workers(env, opened)?;
+        let group = GroupId::MAIN;
+        if wal.identity().is_some() || wal.last_log_id(group).is_some() {
+            return Err(StartError::Config(format!("{} holds a log already", dir.display())));
+        }
+        wal.purge(group, self.applied)?;
+        // As after the last entry of a term that this node led: the next term is its own to win.
+        let vote = VoteBytes { term: self.applied.term, node: self.identity.id, committed: true };
+        written(|done| wal.save_vote(group, vote.encode_to_vec().into(), done)).await?;
+        wal.save_committed(group, self.applied)?;
+        written(|done| wal.save_identity(self.identity.encode_to_vec().into(), done)).await?;
+        written(|done| wal.close_clean(done)).await
+    }
+}
+
+/// Hands something to the log and waits until it is durable.
+async fn written(write: impl FnOnce(Completion) -> Result<(), WalError>) -> Result<(), StartError> {
+    let (sender, receiver) = oneshot::channel();
+    write(Box::new(move |result| drop(sender.send(result))))?;
+    let result = timeout(WRITE_MAX, receiver).await;
+    Ok(result.ok().and_then(Result::ok).unwrap_or(Err(WalError::Closed))?)
+}
+
+/// Fails if any of the configured members, this node's own address among them, answers as a member of a cluster, or
+/// not clearly as none. Nodes that wait for a cluster are no obstacle.
+pub async fn check_nobody_lives(env: &Env, config: &ConsensusConfig) -> Result<(), Living> {
+    let own = Member { name: config.name.clone(), addr: config.listen.clone() };
+    let asked = if config.members.is_empty() { std::slice::from_ref(&own) } else { config.members.as_slice() };
+    // The port 0 stands for any that is free: nobody can be there.
+    for member in asked.iter().filter(|member| !member.addr.ends_with(":0")) {
+        ask(env, config, member).await?;
+    }
+    Ok(())
+}
+
+async fn ask(env: &Env, config: &ConsensusConfig, member: &Member) -> Result<(), Living> {
+    let Member { name, addr } = member;
+    let unclear = |reason: &dyn std::fmt::Display| Living::Unclear {
+        name: name.clone(),
+        addr: addr.clone(),
+        reason: reason.to_string(),
+    };
+    let dialer = Dialer::new(
+        env,
+        DialerConfig {
+            addr: addr.clone(),
+            identity: WireIdentity::default(),
+            secret: config.secret.clone(),
+            role: Role::Peer,
+            purpose: Purpose::Heartbeat,
+            expected: None,
+            connect_limit: CONNECT_MAX,
+        },
+    );
+    let client = match dialer.connect().await {
+        Ok(client) => client,
+        Err(ConnectError::Unreachable { .. }) => return Ok(()),
+        // A machine that is off, or a process that is stopped and will go on.
+        Err(error @ ConnectError::TimedOut { .. }) => {
+            let connected = timeout(CONNECT_MAX, env.net().connect(addr)).await;
+            return if matches!(connected, Ok(Ok(_))) { Err(unclear(&error)) } else { Ok(()) };
+        }
+        Err(error @ ConnectError::Handshake { .. }) => return Err(unclear(&error)),
+    };
+    let answer = client.call(method::STATUS, Bytes::new(), Instant::now() + STATUS_MAX).await;
+    let status: StatusReply = decode(answer.map_err(|error| unclear(&error))?).map_err(|error| unclear(&error))?;
+    if !status.member {
+        return Ok(());
+    }
+    let cluster = ClusterId::from_bytes(&status.cluster).unwrap_or_default();
+    Err(Living::Member { name: status.name, addr: addr.clone(), cluster })
+}

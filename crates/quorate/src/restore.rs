@@ -1,0 +1,326 @@
+//! Restores: a backup becomes the database of a new epoch, with one node as its first voter.
+//!
+//! One data directory is prepared; started with its usual configuration, the node is the leader of a cluster of one,
+//! which the other members join as new ones. Invariants:
+//!
+//! - Nothing is touched before the backup was read, the directories were claimed, and no configured member answered as
+//!   a living cluster.
+//! - Nothing is removed: what was in a directory is moved aside.
+//! - A directory in which a restore did not come to its end starts no node ([`check_finished`]).
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use quorate_consensus::{ClusterId, ConsensusConfig, Living, Restored, check_nobody_lives};
+use quorate_env::Env;
+use quorate_env::disk::{Disk, read_file, replace_file};
+use quorate_model::{Epoch, GroupId, Position};
+use quorate_sql::backup::{self, Backup, FileError};
+use quorate_sql::generation;
+use quorate_sql::options::StoreIdentity;
+use tokio::sync::oneshot;
+
+use crate::config::{Config, ConfigError};
+use crate::error::StartError;
+use crate::node::{Claim, LOG_DIR};
+
+/// The file that is in a data directory while it is prepared.
+const UNFINISHED: &str = "RESTORING";
+
+/// What the line with the epoch in it begins with.
+const MARK_EPOCH: &str = "epoch ";
+
+/// Bytes of it.
+const MARK_BYTES_MAX: u64 = 1024;
+
+/// What the directory is called into which a node is moved aside; a number follows.
+const ASIDE: &str = "replaced-";
+
+/// How a backup is restored.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RestoreOptions {
+    /// Whether what data directories hold may be moved aside, into `replaced-<number>` in each of them.
+    pub replace: bool,
+    /// The data directories of other members that are on this machine. They are left empty, so that their nodes join
+    /// the restored one.
+    pub others: Vec<PathBuf>,
+    /// Takes a SQLite database of another origin for the backup of an epoch 0.
+    pub plain: bool,
+}
+
+/// What was restored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Restoration {
+    /// The new cluster.
+    pub cluster: ClusterId,
+    /// Where its history begins.
+    pub position: Position,
+    /// The cluster that the backup comes from, and up to where its history is in it; `None` for a plain database.
+    pub from: Option<(ClusterId, Position)>,
+    /// Bytes of the database.
+    pub bytes: u64,
+    /// Where the nodes are that the directories held before.
+    pub aside: Vec<PathBuf>,
+}
+
+/// Why nothing was restored.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RestoreError {
+    /// The configuration can't be used.
+    #[error("the configuration: {0}")]
+    Config(#[from] ConfigError),
+    /// The backup can't be used, or the database can't be made of it.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The cluster lives, or may.
+    #[error(transparent)]
+    Living(#[from] Living),
+    /// A data directory holds a node.
+    #[error("{} holds a node; choose an empty directory, or have that node moved aside", .0.display())]
+    Holds(PathBuf),
+    /// A data directory is in use or can't be, or the log can't be made.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The system refused something.
+    #[error("{}: {what}", path.display())]
+    Disk {
+        /// The directory.
+        path: PathBuf,
+        /// What it said.
+        what: String,
+    },
+}
+
+impl RestoreError {
+    /// Whether the same call may succeed later without help.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Config(error) => error.is_retryable(),
+            Self::File(error) => error.is_retryable(),
+            Self::Living(living) => living.is_retryable(),
+            Self::Holds(_) => false,
+            Self::Start(error) => error.is_retryable(),
+            Self::Disk { .. } => true,
+        }
+    }
+
+    fn disk(path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.to_path_buf();
+        move |error| Self::Disk { path, what: error.to_string() }
+    }
+}
+
+/// Prepares the data directory of one node, so that, started with this configuration, it is the first voter of a new
+/// epoch whose database is the backup `file`. The other members of the configuration join it by themselves when they
+/// are started with empty data directories.
+///
+/// The new epoch is the one after those of the backup and of what the directories held. It has a new cluster id, so
+/// nodes of before can't mix with it, and no sessions: handles of before have to be made anew, and positions of before
+/// are refused. `docs/decisions/0006-restore.md` has the reasons.
+///
+/// ```no_run
+/// # async fn f() -> Result<(), Box<dyn std::error::Error>> {
+/// use quorate::{Config, Node, RestoreOptions};
+///
+/// let config = Config::load("node.toml")?;
+/// quorate::restore("monday.db", &config, &RestoreOptions::default()).await?;
+/// let node = Node::start(config).await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+///
+/// After [`RestoreError::Disk`], and after errors of the disk in the others, the directory may be half prepared: no
+/// node starts in it until a restore into it succeeds. After all other errors nothing was changed.
+pub async fn restore(
+    file: impl AsRef<Path>,
+    config: &Config,
+    options: &RestoreOptions,
+) -> Result<Restoration, RestoreError> {
+    restore_in(Env::real(), file, config, options).await
+}
+
+/// [`restore`] in another world: for simulations.
+///
+/// # Errors
+///
+/// Those of [`restore`].
+pub async fn restore_in(
+    env: Env,
+    file: impl AsRef<Path>,
+    config: &Config,
+    options: &RestoreOptions,
+) -> Result<Restoration, RestoreError> {
+    config.check()?;
+    let (sender, receiver) = oneshot::channel();
+    let (inside, file, config, options) = (env.clone(), file.as_ref().to_owned(), config.clone(), options.clone());
+    let root = async move {
+        // An error means that nobody waits for it any more.
+        let _ = sender.send(run(&inside, &file, &config, &options).await);
+    };
+    env.start_runtime("quorate-restore", root).map_err(thread)?;
+    receiver.await.unwrap_or(Err(StartError::Died.into()))
+}
+
+/// Fails if a restore into this directory did not come to its end.
+pub(crate) fn check_finished(disk: &dyn Disk, dir: &Path) -> Result<(), StartError> {
+    let failed = |error| StartError::Disk { path: dir.display().to_string(), error };
+    if disk.exists(&dir.join(UNFINISHED)).map_err(failed)? {
+        return Err(StartError::Unfinished(dir.display().to_string()));
+    }
+    Ok(())
+}
+
+async fn run(env: &Env, file: &Path, config: &Config, options: &RestoreOptions) -> Result<Restoration, RestoreError> {
+    let backup = {
+        let (disk, file, plain) = (Arc::clone(env.disk()), file.to_owned(), options.plain);
+        let inspect = if plain { backup::inspect_plain } else { backup::inspect };
+        blocking(env, move || Ok(inspect(disk.as_ref(), &file)?)).await?
+    };
+    let (_claim, inside) = Claim::take(env, &config.data_dir).await?;
+    let mut claims = Vec::new();
+    for other in &options.others {
+        claims.push(Claim::take(env, other).await?);
+    }
+    let consensus = config.consensus(config.secret.resolve(&inside, &config.data_dir)?);
+    check_nobody_lives(&inside, &consensus).await?;
+    let site = Site { env: inside, dir: config.data_dir.clone(), others: options.others.clone() };
+    site.check(options.replace)?;
+    prepare(site, file.to_owned(), backup, consensus).await
+}
+
+/// Changes the directories. From the first change to the last no node starts in that of this one.
+async fn prepare(
+    site: Site,
+    file: PathBuf,
+    backup: Backup,
+    consensus: ConsensusConfig,
+) -> Result<Restoration, RestoreError> {
+    let (env, dir) = (site.env.clone(), site.dir.clone());
+    let epoch = Epoch(site.last_epoch().max(backup.identity.epoch).0.saturating_add(1));
+    let restored = Restored::draw(&env, &consensus, epoch, backup.applied.log_id);
+    let identity = StoreIdentity { cluster: restored.cluster().0, epoch, group: GroupId::MAIN };
+    let applied = restored.applied();
+    let position = Position { epoch, group: identity.group, index: applied.index() };
+
+    let aside = blocking(&env, move || {
+        site.mark(epoch)?;
+        let aside = site.move_aside()?;
+        backup::restore(site.env.disk(), &site.dir, &file, identity, &applied)?;
+        Ok(aside)
+    })
+    .await?;
+    restored.write_log(&env, &consensus, &dir.join(LOG_DIR)).await.map_err(StartError::from)?;
+    let disk = Arc::clone(env.disk());
+    blocking(&env, move || unmark(disk.as_ref(), &dir)).await?;
+
+    let Backup { identity, applied, bytes } = backup;
+    let end = Position { epoch: identity.epoch, group: identity.group, index: applied.index() };
+    let from = (identity.cluster != 0).then_some((ClusterId(identity.cluster), end));
+    Ok(Restoration { cluster: restored.cluster(), position, from, bytes, aside })
+}
+
+/// The directories on this machine, claimed.
+struct Site {
+    env: Env,
+    /// Of the node that is restored.
+    dir: PathBuf,
+    /// Of nodes that are to join it.
+    others: Vec<PathBuf>,
+}
+
+impl Site {
+    /// Fails if a directory holds a node that may not be moved aside. What an unfinished restore left may.
+    fn check(&self, replace: bool) -> Result<(), RestoreError> {
+        let disk = self.env.disk();
+        let marked = self.dir.join(UNFINISHED);
+        if replace || disk.exists(&marked).map_err(RestoreError::disk(&marked))? {
+            return Ok(());
+        }
+        for dir in self.dirs() {
+            if !self.held(dir)?.is_empty() {
+                return Err(RestoreError::Holds(dir.to_path_buf()));
+            }
+        }
+        Ok(())
+    }
+
+    /// The highest epoch of what the directories hold, as far as it can be read, and of a restore that did not end.
+    fn last_epoch(&self) -> Epoch {
+        let epochs = self.dirs().filter_map(|dir| backup::epoch_of(self.env.disk(), dir));
+        epochs.chain(self.marked()).max().unwrap_or_default()
+    }
+
+    fn marked(&self) -> Option<Epoch> {
+        let bytes = read_file(self.env.disk().as_ref(), &self.dir.join(UNFINISHED), MARK_BYTES_MAX).ok()?;
+        let text = String::from_utf8(bytes).ok()?;
+        text.lines().find_map(|line| line.strip_prefix(MARK_EPOCH)?.parse().ok()).map(Epoch)
+    }
+
+    fn dirs(&self) -> impl Iterator<Item = &Path> {
+        self.others.iter().chain([&self.dir]).map(PathBuf::as_path)
+    }
+
+    /// What of a node is in a directory. The log first: without it nobody takes the rest for a node.
+    fn held(&self, dir: &Path) -> Result<Vec<&'static str>, RestoreError> {
+        let mut held = Vec::new();
+        for item in [LOG_DIR].into_iter().chain(generation::ITEMS) {
+            let path = dir.join(item);
+            if self.env.disk().exists(&path).map_err(RestoreError::disk(&path))? {
+                held.push(item);
+            }
+        }
+        Ok(held)
+    }
+
+    /// Says that a restore has begun. What it moves aside is out of sight for the next one, so its epoch is noted.
+    fn mark(&self, epoch: Epoch) -> Result<(), RestoreError> {
+        let text =
+            format!("A restore into this directory has begun and not ended. Run it again.\n{MARK_EPOCH}{}\n", epoch.0);
+        let path = self.dir.join(UNFINISHED);
+        replace_file(self.env.disk().as_ref(), &path, text.as_bytes()).map_err(RestoreError::disk(&path))
+    }
+
+    /// Moves everything aside that is part of a node; says where to.
+    fn move_aside(&self) -> Result<Vec<PathBuf>, RestoreError> {
+        let disk = self.env.disk();
+        let mut moved = Vec::new();
+        for dir in self.dirs() {
+            let held = self.held(dir)?;
+            if held.is_empty() {
+                continue;
+            }
+            let aside = dir.join(format!("{ASIDE}{}", self.env.unix_nanos()));
+            let rename = || {
+                disk.create_dir_all(&aside)?;
+                for item in held {
+                    disk.rename(&dir.join(item), &aside.join(item))?;
+                }
+                disk.sync_dir(&aside)?;
+                disk.sync_dir(dir)
+            };
+            rename().map_err(RestoreError::disk(&aside))?;
+            moved.push(aside);
+        }
+        Ok(moved)
+    }
+}
+
+/// Says that a restore has come to its end.
+fn unmark(disk: &dyn Disk, dir: &Path) -> Result<(), RestoreError> {
+    let path = dir.join(UNFINISHED);
+    disk.remove_file(&path).and_then(|()| disk.sync_dir(dir)).map_err(RestoreError::disk(&path))
+}
+
+async fn blocking<T: Send + 'static>(
+    env: &Env,
+    f: impl FnOnce() -> Result<T, RestoreError> + Send + 'static,
+) -> Result<T, RestoreError> {
+    env.blocking(f).await.unwrap_or(Err(RestoreError::Start(StartError::Died)))
+}
+
+fn thread(error: std::io::Error) -> StartError {
+    quorate_consensus::StartError::Thread(error).into()
+}

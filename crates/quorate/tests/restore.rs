@@ -1,0 +1,370 @@
+//! Restores: what a backup holds is the database of a new epoch, and nothing of the former life gets into it.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "tests stop at the first surprise"
+)]
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bytes::Bytes;
+use prost::Message;
+use quorate::{
+    BackupOptions, Config, Epoch, Error, FailureKind, FileError, Level, Living, Node, Position, RestoreError,
+    RestoreOptions, SecretSource, Sql, StartError, restore, restore_in,
+};
+use quorate_env::{Env, Instant};
+use quorate_model::{Command, CommandResult, Origin, Outcome, Proposal, SessionId, codec};
+use quorate_sql::logical_hash;
+use quorate_wire::{Dialer, DialerConfig, Identity, Purpose, Role, Secret};
+use support::dying::DyingDisk;
+use support::{Cluster, SECRET, run, until};
+use tempfile::TempDir;
+
+const NAMES: [&str; 3] = ["a", "b", "c"];
+
+/// Writes rows with the numbers from `from` to before `to`.
+async fn write(sql: &Sql, from: i64, to: i64) -> Position {
+    let rows = (from..to).map(|number| ("INSERT INTO t VALUES (?, randomblob(500))", (number,)));
+    sql.batch(rows).await.unwrap().position
+}
+
+async fn make_table(sql: &Sql) {
+    sql.execute("CREATE TABLE t (number, noise)", ()).await.unwrap();
+}
+
+async fn numbers(sql: &Sql) -> Vec<i64> {
+    sql.query_as("SELECT number FROM t ORDER BY number", ()).await.unwrap()
+}
+
+async fn back_up(node: &Node, dir: &TempDir) -> PathBuf {
+    let file = dir.path().join("backup.db");
+    node.backup(&file, &BackupOptions::default()).await.unwrap();
+    file
+}
+
+fn replacing() -> RestoreOptions {
+    RestoreOptions { replace: true, ..RestoreOptions::default() }
+}
+
+/// Waits until all nodes vote.
+async fn all_vote(cluster: &Cluster) {
+    let vote = |node: &Node| node.status().members.iter().filter(|member| member.voter).count() == NAMES.len();
+    until("all members vote", || cluster.nodes().all(vote)).await;
+}
+
+/// The logical hashes of all nodes' databases: of the users' tables, and of the store's own.
+async fn hashes(cluster: &Cluster, dir: &TempDir) -> BTreeSet<(u128, u128)> {
+    let mut hashes = BTreeSet::new();
+    for name in NAMES {
+        let file = dir.path().join(format!("{name}-compared.db"));
+        cluster.node(name).backup(&file, &BackupOptions::default()).await.unwrap();
+        let conn = rusqlite::Connection::open(&file).unwrap();
+        hashes.insert((logical_hash::user(&conn).unwrap(), logical_hash::reserved(&conn).unwrap()));
+    }
+    hashes
+}
+
+/// What a node answers to a proposal, word for word.
+async fn propose(addr: &str, proposal: &Proposal) -> Outcome {
+    #[derive(Clone, PartialEq, Message)]
+    struct Execute {
+        #[prost(bytes = "bytes", tag = "1")]
+        proposal: Bytes,
+    }
+    #[derive(Clone, PartialEq, Message)]
+    struct Executed {
+        #[prost(message, required, tag = "1")]
+        written: Written,
+    }
+    #[derive(Clone, PartialEq, Message)]
+    struct Written {
+        #[prost(bytes = "bytes", tag = "2")]
+        outcome: Bytes,
+    }
+    let config = DialerConfig {
+        addr: addr.to_owned(),
+        identity: Identity::default(),
+        secret: Secret::new(SECRET).unwrap(),
+        role: Role::ReadWrite,
+        purpose: Purpose::Client,
+        expected: None,
+        connect_limit: Duration::from_secs(5),
+    };
+    let client = Dialer::new(&Env::real(), config).connect().await.unwrap();
+    let execute = Execute { proposal: codec::encode_proposal(proposal).unwrap().into() };
+    let reply = client.call(64, execute.encode_to_vec().into(), Instant::now() + Duration::from_secs(30)).await;
+    codec::decode_outcome(&Executed::decode(reply.unwrap()).unwrap().written.outcome).unwrap()
+}
+
+async fn open_session(addr: &str) -> SessionId {
+    let reply = propose(addr, &Proposal::new(None, vec![Command::OpenSession])).await.unwrap();
+    let [CommandResult::Session(session)] = reply.results.as_slice() else { panic!("{reply:?}") };
+    *session
+}
+
+#[test]
+fn a_backup_founds_a_new_cluster_that_others_join() {
+    run(async {
+        let dir = TempDir::new().unwrap();
+        let mut cluster = Cluster::start().await;
+        make_table(&cluster.sql("a")).await;
+        let end = write(&cluster.sql("a"), 0, 400).await;
+        let before = open_session(&cluster.addrs()[0]).await;
+        let file = back_up(cluster.node("c"), &dir).await;
+        let after = open_session(&cluster.addrs()[0]).await;
+        cluster.stop_all().await;
+
+        // Into new directories, of a node that is not the one that would found.
+        let mut cluster = Cluster::prepare();
+        let restored = restore(&file, &cluster.config("b"), &RestoreOptions::default()).await.unwrap();
+        let (_, from) = restored.from.unwrap();
+        assert!(from >= end && from.epoch == Epoch(1));
+        assert!(restored.position.epoch == Epoch(2) && restored.position.index > from.index, "{restored:?}");
+        cluster.start_all().await;
+        all_vote(&cluster).await;
+
+        for (name, count) in NAMES.into_iter().zip(1..) {
+            let sql = cluster.sql(name);
+            assert_eq!(cluster.node(name).status().cluster, restored.cluster);
+            let written = write(&sql, 399 + count, 400 + count).await;
+            assert!(written.epoch == Epoch(2) && written > restored.position);
+            let read = sql.at(Level::AtLeast(written));
+            assert_eq!(numbers(&read).await, (0..400 + count).collect::<Vec<_>>());
+            let old = numbers_at(&sql, end).await.unwrap_err();
+            assert!(old.to_string().contains("another history"), "{old}");
+        }
+        assert_eq!(hashes(&cluster, &dir).await.len(), 1, "the nodes have equal databases");
+
+        // Sessions of the former life are not known, whether the backup holds them or not, and never will be others'.
+        for session in [before, after] {
+            let mut retry = Proposal::new(None, vec![Command::CloseSession(session)]);
+            retry.origin = Some(Origin { session, sequence: 1, floor: 0 });
+            let refused = propose(&cluster.addrs()[0], &retry).await.unwrap_err();
+            assert_eq!(refused.kind, FailureKind::SessionExpired);
+        }
+        assert!(open_session(&cluster.addrs()[0]).await.0 > restored.position.index);
+        cluster.stop_all().await;
+    });
+}
+
+async fn numbers_at(sql: &Sql, position: Position) -> Result<Vec<i64>, Error> {
+    sql.at(Level::AtLeast(position)).query_as("SELECT number FROM t", ()).await
+}
+
+#[test]
+fn a_stopped_cluster_goes_back_to_its_backup_and_keeps_what_it_had_aside() {
+    run(async {
+        let dir = TempDir::new().unwrap();
+        let mut cluster = Cluster::start().await;
+        make_table(&cluster.sql("a")).await;
+        write(&cluster.sql("a"), 0, 100).await;
+        let file = back_up(cluster.node("a"), &dir).await;
+        write(&cluster.sql("b"), 100, 150).await;
+        let handle = cluster.remote().await;
+        write(&handle, 150, 160).await;
+        cluster.stop_all().await;
+
+        let others = ["b", "c"].map(|name| cluster.config(name).data_dir).into();
+        let options = RestoreOptions { others, ..replacing() };
+        let restored = restore(&file, &cluster.config("a"), &options).await.unwrap();
+        assert_eq!(restored.aside.len(), 3);
+        assert!(restored.aside.iter().all(|aside| aside.join("log").is_dir() && aside.join("CURRENT").is_file()));
+        cluster.start_all().await;
+        all_vote(&cluster).await;
+        assert_eq!(numbers(&cluster.sql("c").at(Level::Linearizable)).await, (0..100).collect::<Vec<_>>());
+
+        // A handle that was in the middle of the former life can't go on, and says why.
+        let refused = handle.with_deadline(Duration::from_secs(5)).execute("DELETE FROM t", ()).await.unwrap_err();
+        assert!(matches!(&refused, Error::Forbidden(why) if why.contains("restored from a backup")), "{refused:?}");
+        write(&*cluster.remote().await, 100, 101).await;
+
+        // Once more, from the same file: the epochs of all lives differ.
+        cluster.stop_all().await;
+        let again = restore(&file, &cluster.config("a"), &options).await.unwrap();
+        assert_eq!((restored.position.epoch, again.position.epoch), (Epoch(2), Epoch(3)));
+        assert_ne!(restored.cluster, again.cluster);
+        cluster.start_all().await;
+        all_vote(&cluster).await;
+        assert_eq!(numbers(&cluster.sql("b").at(Level::Linearizable)).await.len(), 100);
+        cluster.stop_all().await;
+    });
+}
+
+#[test]
+fn a_node_of_the_former_life_stays_outside_until_its_directory_is_empty() {
+    run(async {
+        let dir = TempDir::new().unwrap();
+        let mut cluster = Cluster::start().await;
+        make_table(&cluster.sql("a")).await;
+        let file = back_up(cluster.node("a"), &dir).await;
+        write(&cluster.sql("a"), 0, 10).await;
+        cluster.stop_all().await;
+        let restored = restore(&file, &cluster.config("a"), &replacing()).await.unwrap();
+        cluster.restart("a").await;
+        cluster.restart("c").await;
+        write(&cluster.sql("a"), 10, 12).await;
+        until("both have looked around", || {
+            cluster.node("c").status().members.iter().any(|member| !member.silent_for.is_zero())
+        })
+        .await;
+        let here = cluster.node("a").status();
+        assert_eq!((here.cluster, here.members.len()), (restored.cluster, 1));
+        assert_ne!(cluster.node("c").status().cluster, restored.cluster);
+        assert_eq!(numbers(&cluster.sql("c")).await, (0..10).collect::<Vec<_>>());
+
+        cluster.stop("c").await;
+        cluster.wipe("c");
+        cluster.restart("c").await;
+        let joined = |node: &Node| node.status().members.iter().filter(|member| member.voter).count() == 2;
+        until("it has joined", || joined(cluster.node("c"))).await;
+        assert_eq!(numbers(&cluster.sql("c").at(Level::Linearizable)).await, [10, 11]);
+        cluster.stop_all().await;
+    });
+}
+
+/// Everything below a directory, with its bytes.
+fn content(dir: &Path) -> BTreeSet<(PathBuf, Vec<u8>)> {
+    let mut found = BTreeSet::new();
+    for item in std::fs::read_dir(dir).unwrap().map(|item| item.unwrap().path()) {
+        match item.is_dir() {
+            true => found.append(&mut content(&item)),
+            false => drop(found.insert((item.clone(), std::fs::read(&item).unwrap()))),
+        }
+    }
+    found
+}
+
+#[test]
+fn what_would_destroy_something_is_refused_and_changes_nothing() {
+    run(async {
+        let dir = TempDir::new().unwrap();
+        let mut cluster = Cluster::start().await;
+        make_table(&cluster.sql("a")).await;
+        let file = back_up(cluster.node("a"), &dir).await;
+
+        let refused = async |file: &Path, config: &Config, options: &RestoreOptions| {
+            restore(file, config, options).await.expect_err("it was restored")
+        };
+        // A node that runs in the directory.
+        let error = refused(&file, &cluster.config("a"), &replacing()).await;
+        assert!(matches!(error, RestoreError::Start(StartError::InUse(_))), "{error}");
+        // Members that answer: one is enough, and this node's own address counts.
+        let elsewhere = Config { data_dir: dir.path().join("elsewhere"), ..cluster.config("a") };
+        let error = refused(&file, &elsewhere, &replacing()).await;
+        assert!(matches!(&error, RestoreError::Living(Living::Member { .. })), "{error}");
+        cluster.stop("a").await;
+        cluster.stop("b").await;
+        let error = refused(&file, &cluster.config("a"), &replacing()).await;
+        assert!(matches!(&error, RestoreError::Living(Living::Member { name, .. }) if name == "c"), "{error}");
+        assert!(error.to_string().contains("stop all of its nodes first"), "{error}");
+        // Members that let nobody ask.
+        let secret = SecretSource::Inline("another secret of enough bytes".to_owned());
+        let error = refused(&file, &Config { secret, ..cluster.config("a") }, &replacing()).await;
+        assert!(matches!(&error, RestoreError::Living(Living::Unclear { name, .. }) if name == "c"), "{error}");
+        cluster.stop("c").await;
+
+        // A directory that holds a node, also that of another one.
+        let config = cluster.config("a");
+        let before = content(&config.data_dir);
+        let error = refused(&file, &config, &RestoreOptions::default()).await;
+        assert!(matches!(&error, RestoreError::Holds(held) if *held == config.data_dir), "{error}");
+        let others = RestoreOptions { others: vec![config.data_dir.clone()], ..RestoreOptions::default() };
+        let error = refused(&file, &elsewhere, &others).await;
+        assert!(matches!(&error, RestoreError::Holds(held) if *held == config.data_dir), "{error}");
+        // Files that are no sound backup.
+        let text = dir.path().join("text");
+        std::fs::write(&text, "no database").unwrap();
+        let error = refused(&text, &config, &replacing()).await;
+        assert!(matches!(error, RestoreError::File(FileError::Foreign { .. })), "{error}");
+        let damaged = dir.path().join("damaged");
+        let mut bytes = std::fs::read(&file).unwrap();
+        bytes.truncate(bytes.len() / 2);
+        std::fs::write(&damaged, bytes).unwrap();
+        let error = refused(&damaged, &config, &replacing()).await;
+        assert!(matches!(error, RestoreError::File(FileError::Damaged { .. })), "{error}");
+        assert_eq!(content(&config.data_dir), before);
+
+        cluster.start_all().await;
+        assert_eq!(numbers(&cluster.sql("b").at(Level::Linearizable)).await, [0; 0]);
+        cluster.stop_all().await;
+    });
+}
+
+#[test]
+fn a_plain_database_becomes_a_cluster() {
+    run(async {
+        let dir = TempDir::new().unwrap();
+        let file = dir.path().join("plain.db");
+        let conn = rusqlite::Connection::open(&file).unwrap();
+        conn.execute_batch(
+            "PRAGMA journal_mode = wal; CREATE TABLE t (number, noise); INSERT INTO t VALUES (7, x'00')",
+        )
+        .unwrap();
+        let open = dir.path().join("data");
+        let config = Config { data_dir: open, secret: support::secret(), ..Config::default() };
+        let plain = RestoreOptions { plain: true, ..RestoreOptions::default() };
+        let beside = restore(&file, &config, &plain).await.unwrap_err();
+        assert!(matches!(beside, RestoreError::File(FileError::Beside(_))), "{beside}");
+        drop(conn);
+        let not_asked = restore(&file, &config, &RestoreOptions::default()).await.unwrap_err();
+        assert!(matches!(not_asked, RestoreError::File(FileError::Foreign { .. })), "{not_asked}");
+        let restored = restore(&file, &config, &plain).await.unwrap();
+        assert_eq!((restored.from, restored.position.epoch, restored.position.index), (None, Epoch(1), 0));
+        let node = Node::start(config).await.unwrap();
+        write(&node.sql(), 8, 9).await;
+        assert_eq!(numbers(&node.sql()).await, [7, 8]);
+        node.stop().await;
+    });
+}
+
+#[test]
+fn however_far_a_restore_came_no_half_made_node_starts_and_the_next_one_succeeds() {
+    run(async {
+        let (dir, data) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+        let config = Config { secret: support::secret(), ..Config::single(data.path()) };
+        let node = Node::start(config.clone()).await.unwrap();
+        make_table(&node.sql()).await;
+        write(&node.sql(), 0, 20).await;
+        let file = back_up(&node, &dir).await;
+        write(&node.sql(), 20, 30).await;
+        node.stop().await;
+
+        let (mut epoch, mut unfinished) = (Epoch(1), 0);
+        for changes in 0.. {
+            let died = restore_in(DyingDisk::after(changes).env(), &file, &config, &replacing()).await;
+            match Node::start(config.clone()).await {
+                Err(StartError::Unfinished(_)) => {
+                    assert!(died.is_err());
+                    unfinished += 1;
+                    // Unasked: what is there may go aside.
+                    let again = restore(&file, &config, &RestoreOptions::default()).await.unwrap();
+                    assert!(again.position.epoch > epoch);
+                    epoch = again.position.epoch;
+                }
+                started => {
+                    // As it was before, or as it is to be.
+                    let node = started.unwrap();
+                    let found = node.status().applied.epoch;
+                    assert!(if died.is_ok() { found > epoch } else { found >= epoch });
+                    let count = if found > Epoch(1) { 20 } else { 30 };
+                    assert_eq!(numbers(&node.sql()).await, (0..count).collect::<Vec<_>>());
+                    epoch = found;
+                    node.stop().await;
+                }
+            }
+            if died.is_ok() {
+                break;
+            }
+        }
+        assert!(unfinished > 10, "{unfinished}");
+    });
+}
