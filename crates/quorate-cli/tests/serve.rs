@@ -135,7 +135,9 @@ fn a_directory_of_another_node_or_of_a_newer_version_is_refused_and_kept() {
     servers.value("CREATE TABLE t (x)");
 
     // The directory belongs to a running node.
-    let second = failed(&quorate(&["serve", "--config", servers.config("a").to_str().unwrap()]));
+    let mut second = Command::new(env!("CARGO_BIN_EXE_quorate"));
+    second.args(["serve", "--config"]).arg(servers.config("a")).env("QUORATE_HTTP_LISTEN", "127.0.0.1:0");
+    let second = failed(&second.output().unwrap());
     assert!(second.contains("is in use by another node"), "{second}");
     assert_eq!(servers.stop("a", Signal::TERM).code(), Some(0));
 

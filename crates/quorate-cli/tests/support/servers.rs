@@ -4,6 +4,7 @@ use std::fs::File;
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::process::Signal;
 use tempfile::TempDir;
@@ -128,15 +129,12 @@ impl Drop for Servers {
     }
 }
 
-/// Ports that nobody listens on, below those that the system gives to outgoing connections.
+/// Ports that nobody listens on, below those that the system gives to outgoing connections. None is given out twice, so
+/// that a node which is down keeps its port.
 pub fn free_ports(count: usize) -> Vec<u16> {
-    let own = u16::try_from(std::process::id() % 12_000).unwrap();
-    let mut held = Vec::new();
-    let ports = (0..12_000_u16).map(|step| 20_000 + (own + step) % 12_000);
-    let free = ports.filter(|port| {
-        let listener = TcpListener::bind(("127.0.0.1", *port));
-        // All are held until all are found, so that no port is taken twice.
-        listener.map(|listener| held.push(listener)).is_ok()
-    });
-    free.take(count).collect()
+    const PORTS: u32 = 12_000;
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let ports = std::iter::repeat_with(|| (std::process::id() + NEXT.fetch_add(1, Ordering::Relaxed)) % PORTS);
+    let ports = ports.take(PORTS as usize).map(|step| 20_000 + u16::try_from(step).unwrap());
+    ports.filter(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).take(count).collect()
 }

@@ -1,0 +1,68 @@
+//! The first page of the README, typed as it stands by somebody who has nothing else.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    clippy::print_stderr,
+    reason = "tests run real processes and stop at the first surprise"
+)]
+
+mod support;
+
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use support::Dev;
+
+/// The line with which the block of commands begins.
+const FIRST: &str = "quorate=target/release/quorate";
+
+/// A `sqlite3` for machines without one: the same SQLite, asked by Python.
+const SQLITE3: &str = "#!/usr/bin/env python3
+import sqlite3, sys
+for row in sqlite3.connect(sys.argv[1]).execute(sys.argv[2]):
+    print(*row, sep='|')
+";
+
+/// The commands of the block, without the first line.
+fn commands() -> String {
+    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
+    let text = std::fs::read_to_string(readme).unwrap();
+    let block = text.split("```sh\n").find_map(|block| block.strip_prefix(FIRST)).unwrap();
+    block.split("```").next().unwrap().trim().to_owned()
+}
+
+fn has_sqlite3() -> bool {
+    Command::new("sqlite3").arg("-version").stdout(Stdio::null()).status().is_ok_and(|status| status.success())
+}
+
+#[test]
+fn the_commands_of_the_readme_work() {
+    let dev = Dev::start(3);
+    let here = tempfile::tempdir().unwrap();
+    symlink(dev.dir.path(), here.path().join("quorate-data")).unwrap();
+    symlink(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples"), here.path().join("examples")).unwrap();
+    let mut path = std::env::var("PATH").unwrap();
+    if !has_sqlite3() {
+        let program = here.path().join("sqlite3");
+        std::fs::write(&program, SQLITE3).unwrap();
+        Command::new("chmod").arg("+x").arg(&program).status().unwrap();
+        path = format!("{}:{path}", here.path().display());
+    }
+
+    let commands = commands();
+    let mut said = String::new();
+    for command in commands.lines() {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", command]).current_dir(here.path()).env("PATH", &path);
+        let output = shell.env("quorate", env!("CARGO_BIN_EXE_quorate")).stdin(Stdio::null()).output().unwrap();
+        assert!(output.status.success(), "{command}\n{output:?}\n{said}");
+        said.push_str(&format!("$ {command}\n{}", String::from_utf8_lossy(&output.stdout)));
+    }
+    // Saturn has 274 moons in the file. One was added while a node was dead, and the backup has it.
+    assert!(said.contains("274"), "{said}");
+    assert!(said.lines().any(|line| line == "275"), "{said}");
+}
