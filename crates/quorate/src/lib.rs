@@ -61,10 +61,11 @@ pub use config::{Config, ConfigError, Durability, SecretSource, SqlOptions, Timi
 pub use error::{Error, StartError};
 pub use level::Level;
 pub use node::Node;
-pub use params::{IntoParams, IntoStatement, Params};
+pub use params::{BatchStep, IntoParams, IntoStatement, Params};
 pub use quorate_consensus::{ClusterId, Ended, MemberStatus};
 pub use quorate_model::{
-    Epoch, Failure, FailureKind, GroupId, NodeId, Position, Statement, StatementResult, StoreFault, Value, limits,
+    Bulk, Epoch, Failure, FailureKind, GroupId, NodeId, PackedRows, Position, RowPacker, Statement, StatementResult,
+    StoreFault, Value, ValueRef, limits,
 };
 pub use quorate_sql::query::{FromRow, FromRowOwned, FromValue, RowError, RowRef, Rows};
 pub use remote::{ConnectError, RemoteConfig, RemoteSql};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use quorate_consensus::{Consensus, Member, ProposeError, ReadPositionError};
 use quorate_env::{Env, Instant, timeout_at};
-use quorate_model::{Failure, FailureKind, GroupId, NodeId, Outcome, Position, Statement, Store};
+use quorate_model::{Command, Failure, FailureKind, GroupId, NodeId, Outcome, Position, Store};
 use quorate_sql::query::Rows;
 use quorate_sql::readers::ReadLimits;
 use quorate_sql::store::SqlStore;
@@ -57,9 +57,14 @@ impl Gateway {
         executed.result()
     }
 
-    /// Fails if a statement can never be applied, or only reads.
-    pub(crate) fn check(&self, statement: &Statement) -> Result<(), Failure> {
-        match self.store.validator().check(statement)? {
+    /// Fails if a command can never be applied, or only reads.
+    pub(crate) fn check(&self, command: &Command) -> Result<(), Failure> {
+        let kind = match command {
+            Command::Statement(statement) => self.store.validator().check(statement)?,
+            Command::Bulk(bulk) => self.store.validator().check_bulk(bulk)?,
+            Command::OpenSession | Command::CloseSession(_) | Command::Vacuum => return Ok(()),
+        };
+        match kind {
             StatementKind::Read => {
                 let text = "this statement only reads, so there is nothing to replicate; use `query` for it";
                 Err(Failure::new(FailureKind::Refused, text))
