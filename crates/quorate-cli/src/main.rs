@@ -1,7 +1,7 @@
-//! The `quorate` binary: a cluster to try things out (`dev`), SQL (`sql`), how a cluster does (`status`).
+//! The `quorate` binary: a cluster to try things out (`dev`), SQL (`sql`), files into tables (`import`), how a cluster does (`status`).
 //!
 //! It parses, calls the library and prints. An error goes to the standard error with exit code 1; what was typed
-//! wrongly, with exit code 2.
+//! wrongly, with exit code 2; an import that left lines out, with exit code 3.
 
 #![forbid(unsafe_code)]
 #![allow(
@@ -18,6 +18,7 @@ mod cluster_file;
 mod dev;
 mod error;
 mod format;
+mod import;
 mod output;
 mod prompt;
 mod serve;
@@ -37,6 +38,10 @@ async fn main() -> ExitCode {
     let outcome = match &Arguments::parse().command {
         Command::Dev(args) => dev::run(args).await,
         Command::Sql(args) => sql::run(args).await,
+        Command::Import(args) => match import::command(args).await {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
         Command::Status(args) => status::run(args).await,
         Command::Serve(args) => serve::run(args).await,
     };
