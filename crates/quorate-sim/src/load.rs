@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
-use quorate::{BatchStep, 
-    Bulk, Error, FailureKind, Level, Position, RemoteConfig, RemoteSql, RowPacker, Sql, Value, ValueRef, params,
+use quorate::{
+    BatchStep, Bulk, Error, FailureKind, Level, Position, RemoteConfig, RemoteSql, RowPacker, Sql, Value, ValueRef,
+    params,
 };
 use quorate_env::{Env, JoinHandle, Rng, sleep};
 
