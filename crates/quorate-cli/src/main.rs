@@ -1,4 +1,5 @@
-//! The `quorate` binary: a cluster to try things out (`dev`), SQL (`sql`), files into tables (`import`), how a cluster does (`status`).
+//! The `quorate` binary: a cluster to try things out (`dev`), SQL (`sql`), files into tables (`import`), how a cluster
+//! does (`status`).
 //!
 //! It parses, calls the library and prints. An error goes to the standard error with exit code 1; what was typed
 //! wrongly, with exit code 2; an import that left lines out, with exit code 3.

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use quorate::{
-    Bulk, Error, FailureKind, Level, Position, RemoteConfig, RemoteSql, RowPacker, Sql, Value, ValueRef, params,
+    BatchStep, Bulk, Error, FailureKind, Level, Position, RemoteConfig, RemoteSql, RowPacker, Sql, Value, ValueRef,
+    params,
 };
 use quorate_env::{Env, JoinHandle, Rng, sleep};
 
@@ -217,7 +218,7 @@ impl Writer {
             }
             Kind::Batch => {
                 let count = "UPDATE totals SET batches = batches + 1 WHERE client = ?";
-                let batch = [
+                let batch: [BatchStep; 3] = [
                     (insert, params![self.client, number, body]).into(),
                     (count, params![self.client]).into(),
                     self.words(number).into(),
