@@ -27,7 +27,8 @@ Examples:
   quorate import old.db users                            a table of a SQLite file, with types and primary key
   zcat a.csv.gz | quorate import --format csv - t        the standard input; can't go on after an interruption
 
-Exit code: 0 all lines are in the table; 1 it stopped (run it again to go on); 3 it came to the end, but lines were bad.";
+Exit code: 0 all lines are in the table; 1 it stopped, and goes on when it is run again; 3 it came to its end, but some
+lines were bad.";
 
 /// SQLite you can kill: SQL replicated over a few nodes.
 #[derive(Debug, Parser)]

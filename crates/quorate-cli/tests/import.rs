@@ -76,7 +76,9 @@ impl Case {
 
 /// A CSV of `count` rows that can be told apart: a number, a text, and an empty field now and then.
 fn numbered(count: usize) -> String {
-    let row = |n: usize| format!("{n},\"text, {n}\",{}\n", if n % 3 == 0 { String::new() } else { format!("{n}.5") });
+    let row = |n: usize| {
+        format!("{n},\"text, {n}\",{}\n", if n.is_multiple_of(3) { String::new() } else { format!("{n}.5") })
+    };
     std::iter::once("id,name,x\n".to_owned()).chain((0..count).map(row)).collect()
 }
 
@@ -218,12 +220,15 @@ fn ndjson_keeps_types_and_nested_values() {
 fn a_sqlite_table_comes_over_as_it_is() {
     let case = Case::new();
     let source = Connection::open(case.path("old.db")).unwrap();
-    source.execute_batch(
-        "CREATE TABLE users (id INTEGER PRIMARY KEY, a, b VARCHAR(10), c REAL, twice GENERATED ALWAYS AS (id * 2));
-        INSERT INTO users VALUES (3, x'00ff', 'é', 1.5), (1, 7, NULL, 2), (2, 'seven', 8, 'text'), (9, NULL, CAST(x'ff' AS TEXT), 0);
+    source
+        .execute_batch(
+            "CREATE TABLE users (id INTEGER PRIMARY KEY, a, b VARCHAR(10), c REAL, twice GENERATED ALWAYS AS (id * 2));
+        INSERT INTO users VALUES (3, x'00ff', 'é', 1.5), (1, 7, NULL, 2), (2, 'seven', 8, 'text'),
+            (9, NULL, CAST(x'ff' AS TEXT), 0);
         CREATE TABLE keyed (a TEXT, b INT, c, PRIMARY KEY (b, a)) WITHOUT ROWID;
         INSERT INTO keyed VALUES ('x', 2, 1), ('y', 1, 2);",
-    ).unwrap();
+        )
+        .unwrap();
     let output = case.import("old.db", "users", &[]);
     assert_eq!(output.status.code(), Some(3), "{output:?}");
     let quoted = "SELECT group_concat(id || quote(a) || quote(b) || quote(c), ';' ORDER BY id) FROM users";

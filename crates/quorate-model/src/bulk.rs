@@ -12,8 +12,8 @@
 //! | 4..=12 | an integer of tag - 4 bytes, the fewest that hold it in two's complement; of none: 0 |
 //! | 16..=255 | a text of tag - 16 bytes |
 //!
-//! Invariant: what [`PackedRows`] holds is well-formed, so reading it never fails and applying it never meets bytes that
-//! another version would read in another way.
+//! Invariant: what [`PackedRows`] holds is well-formed, so reading it never fails and applying it never meets bytes
+//! that another version would read in another way.
 
 use std::fmt;
 
@@ -241,8 +241,8 @@ impl<'a> RawValue<'a> {
     }
 }
 
-/// The first value of bytes, and the bytes after it; `None` if they do not begin with the shortest encoding of one. That
-/// a text is UTF-8 remains to be seen.
+/// The first value of bytes, and the bytes after it; `None` if they do not begin with the shortest encoding of one.
+/// That a text is UTF-8 remains to be seen.
 #[inline]
 fn split_value(bytes: &[u8]) -> Option<(RawValue<'_>, &[u8])> {
     let (&tag, rest) = bytes.split_first()?;

@@ -115,8 +115,8 @@ impl Sql {
     ///
     /// # Errors
     ///
-    /// Those of [`Sql::execute`]; a [`Failure`] names the row that failed. [`FailureKind::Refused`] for a statement that
-    /// returns rows or changes the schema, for parameters by name, and where there is no row.
+    /// Those of [`Sql::execute`]; a [`Failure`] names the row that failed. [`FailureKind::Refused`] for a statement
+    /// that returns rows or changes the schema, for parameters by name, and where there is no row.
     pub async fn execute_many<P: IntoParams>(
         &self,
         sql: impl Into<String>,

@@ -1,7 +1,7 @@
 //! The file that bad lines are told in: for each a line with its number, a reason, and how it begins, between tabs.
 //!
-//! It is written anew by each run, and a run that goes on after an interruption tells those of the earlier one again, so
-//! that in the end it is complete.
+//! It is written anew by each run, and a run that goes on after an interruption tells those of the earlier one again,
+//! so that in the end it is complete.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write as _};

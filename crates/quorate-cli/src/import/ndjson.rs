@@ -59,8 +59,8 @@ impl Ndjson {
         }
     }
 
-    /// Hands the members of each line to `see` until it says that it has seen enough; lines that are no objects are left
-    /// out. For samples.
+    /// Hands the members of each line to `see` until it says that it has seen enough; lines that are no objects are
+    /// left out. For samples.
     pub fn sample(mut self, mut see: impl FnMut(Members<'_>) -> bool) -> io::Result<()> {
         loop {
             match self.next_line(|line| Members::parse(line).map_or(true, &mut see))? {

@@ -1,6 +1,7 @@
 //! Texts that SQLite would take for numbers.
 //!
-//! A column with a numeric affinity makes numbers of such texts. That loses nothing of `17` and `-2.5`, but the zeros of
+//! A column with a numeric affinity makes numbers of such texts. That loses nothing of `17` and `-2.5`, but the zeros
+//! of
 //! `007`, and digits of what is too long for a float. Types are chosen, and later values judged, by the difference.
 
 /// Decimal digits that a float keeps, whatever they are.

@@ -31,8 +31,8 @@ pub struct ImportOptions {
     /// The first line is a row already: fields go to the columns of the table in their order
     #[arg(long)]
     pub no_header: bool,
-    /// CSV: the columns that the fields go to, in their order, in place of the header line (an empty name leaves a field
-    /// out). NDJSON and SQLite: the only keys or columns to take
+    /// CSV: the columns that the fields go to, in their order, in place of the header line (an empty name leaves a
+    /// field out). NDJSON and SQLite: the only keys or columns to take
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     pub columns: Vec<String>,
     /// CSV: the unquoted field that stands for NULL
@@ -57,8 +57,8 @@ pub struct ImportOptions {
     #[arg(long, value_name = "KIB", default_value_t = BATCH_KIB,
         value_parser = clap::value_parser!(u32).range(1..=BATCH_KIB_MAX))]
     pub batch_kib: u32,
-    /// Forget that an earlier import of this file was interrupted, and begin anew: a table that it made is dropped, rows
-    /// that it put into a table that was there before stay
+    /// Forget that an earlier import of this file was interrupted, and begin anew: a table that it made is dropped,
+    /// rows that it put into a table that was there before stay
     #[arg(long)]
     pub restart: bool,
     /// Show the CREATE TABLE and the INSERT, and write nothing

@@ -1,11 +1,11 @@
 //! How far an import is, kept in the database that it writes to.
 //!
 //! `quorate_imports` has a row for each import that is not complete, `quorate_import_chunks` one for each chunk of it
-//! that is written. The row of a chunk is inserted by the entry that inserts its rows, before them: so a chunk is written
-//! whole or not at all, and never twice, whatever is tried again and whoever else imports the same file; and not at all
-//! once its import is complete or begun anew, because then the row that it refers to is gone. When an import is complete
-//! its rows go, and with the last import the tables. Until then, also if all was written, the same import can be run
-//! again and writes only what is missing.
+//! that is written. The row of a chunk is inserted by the entry that inserts its rows, before them: so a chunk is
+//! written whole or not at all, and never twice, whatever is tried again and whoever else imports the same file; and
+//! not at all once its import is complete or begun anew, because then the row that it refers to is gone. When an
+//! import is complete its rows go, and with the last import the tables. Until then, also if all was written, the same
+//! import can be run again and writes only what is missing.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! Where rows come from, whatever the file is.
 //!
-//! The beginning of a source is looked at first, for names and types; then it is read from its start, a row at a time, on
-//! a thread that does nothing else.
+//! The beginning of a source is looked at first, for names and types; then it is read from its start, a row at a time,
+//! on a thread that does nothing else.
 
 use std::fs::File;
 use std::io::{self, Cursor, Read as _};

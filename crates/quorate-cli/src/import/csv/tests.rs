@@ -57,7 +57,10 @@ proptest! {
 
     /// Whatever the bytes are, each line that is not empty is in a record or told.
     #[test]
-    fn no_bytes_stop_it(bytes in prop::collection::vec(prop::sample::select(&b"a,\"\r\n\xff"[..]), 0..60), block in 3..20_usize) {
+    fn no_bytes_stop_it(
+        bytes in prop::collection::vec(prop::sample::select(&b"a,\"\r\n\xff"[..]), 0..60),
+        block in 3..20_usize,
+    ) {
         let found = read(bytes, 2, block);
         prop_assert!(found.windows(2).all(|pair| pair.first().unwrap().0 < pair.last().unwrap().0));
     }
@@ -75,7 +78,7 @@ fn quotes_tell_an_empty_text_from_null() {
 fn bad_lines_are_told_and_the_next_ones_read() {
     let found = read(b"a,b\nc\n\"d\"e,f\ng,\xff\n1,2,3\nh,\"open\ni,j\n".as_slice(), 2, 7);
     let told: Vec<(u64, Result<Vec<Value>, &str>)> =
-        found.iter().map(|(line, row)| (*line, row.as_ref().map(Clone::clone).map_err(String::as_str))).collect();
+        found.iter().map(|(line, row)| (*line, row.as_ref().map_err(String::as_str).cloned())).collect();
     let good = |values: &[&str]| texts(values).map_err(|_| "");
     let expected = [
         (1, good(&["a", "b"])),
