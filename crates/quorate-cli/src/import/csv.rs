@@ -9,7 +9,10 @@ use quorate::{RowPacker, ValueRef};
 
 use super::columns::Rule;
 use super::source::{Read, bad_line};
-use super::window::Window;
+use super::window::{RECORD_BYTES_MAX, Window};
+
+/// What is said of a record over [`RECORD_BYTES_MAX`].
+const TOO_LARGE: &str = "larger than a record may be, 16 MiB";
 
 /// Bytes that a file may begin with to say that it is UTF-8.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -115,6 +118,8 @@ impl Csv {
                     let bad = |reason| Some(Read::Bad(bad_line(line, reason, record)));
                     let done = match std::str::from_utf8(record) {
                         _ if is_empty => None,
+                        // The window may hold a little more, depending on where its blocks end.
+                        _ if bytes > RECORD_BYTES_MAX => bad(TOO_LARGE.to_owned()),
                         Ok(text) => match read(Fields { text, fields: self.fields.iter() }) {
                             Ok(()) => Some(Read::Row(line)),
                             Err(reason) => bad(reason),
@@ -129,7 +134,7 @@ impl Csv {
                 Found::AfterQuote => {
                     return self.skip_line("something stands between a closing quote and the next field");
                 }
-                Found::More if self.window.is_full() => return self.skip_line("larger than a record may be, 16 MiB"),
+                Found::More if self.window.is_full() => return self.skip_line(TOO_LARGE),
                 Found::More if self.window.is_ended() => {
                     return self.skip_line("a quoted field that is open at the end of the file");
                 }

@@ -1,0 +1,185 @@
+//! What can be typed.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+/// What is measured.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Measure {
+    /// Single-row INSERTs, each acknowledged by itself.
+    SqlInsert(Options),
+    /// INSERTs in atomic batches (`--batch` rows each).
+    SqlBatch(Options),
+    /// Point SELECTs by primary key of the node's own, applied state.
+    SqlSelect(Options),
+    /// Point SELECTs with single-row INSERTs between them (`--writes` percent).
+    Mixed(Options),
+    /// SIGKILL after a load; how long until the same node answers reads again.
+    Restart(Options),
+    /// SIGKILL of the leader under load; how long until a write is acknowledged again.
+    Failover(Options),
+    /// Bytes on disk, and bytes written, for single-row INSERTs.
+    Disk(Options),
+    /// A process with nodes in it, started by one of the above.
+    #[command(hide = true)]
+    Host {
+        /// Whose nodes.
+        #[arg(long)]
+        system: SystemName,
+        /// A `HostSpec` as JSON.
+        spec: String,
+    },
+}
+
+/// How it is measured.
+#[derive(Args, Clone, Debug)]
+pub struct Options {
+    /// What is measured.
+    #[arg(long, value_enum, default_value = "quorate")]
+    pub system: SystemName,
+    /// Nodes of the cluster.
+    #[arg(long, default_value_t = 3, value_parser = nodes)]
+    pub nodes: usize,
+    /// All nodes in one process, or one process a node; the default is `one`, but `many` for restart and failover.
+    #[arg(long, value_enum)]
+    pub process: Option<Processes>,
+    /// Client tasks; each waits for an answer before it asks again.
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=16_384))]
+    pub concurrency: u64,
+    /// Rows to write or read in the measured part.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    pub rows: Option<u64>,
+    /// Seconds of the measured part; 5 if neither this nor `--rows` is given (`disk`: 300,000 rows). Given both, the
+    /// first to be reached ends it.
+    #[arg(long, value_parser = seconds)]
+    pub seconds: Option<f64>,
+    /// Seconds of the same load before it.
+    #[arg(long, default_value_t = 1.0, value_parser = seconds)]
+    pub warm_up: f64,
+    /// When a write is acknowledged: `fsync` when it is synced to the disks of a majority, `os` when the operating
+    /// systems of a majority have it. hiqlite's default is `os`; Quorate has only `fsync`.
+    #[arg(long, value_enum, default_value = "fsync")]
+    pub durability: Durability,
+    /// MiB that the database holds before anything is measured.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=65_536))]
+    pub db_size: u64,
+    /// Rows of a batch (`sql-batch`).
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    pub batch: u64,
+    /// How many of a hundred operations write (`mixed`).
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(0..=100))]
+    pub writes: u64,
+    /// How often to kill (`restart`, `failover`).
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    pub kills: u64,
+    /// Where the data go, on the disk to be measured; the default is beside this program. Removed at the end.
+    #[arg(long)]
+    pub dir: Option<PathBuf>,
+    /// Print one line of JSON, the last one.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What can be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SystemName {
+    /// This project.
+    Quorate,
+    /// The peer hiqlite: another program, built when it is asked for.
+    Hiqlite,
+    /// Plain SQLite in this process, without replication: what the machine gives.
+    Rusqlite,
+}
+
+/// Where the nodes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Processes {
+    /// All in one process.
+    One,
+    /// One process each.
+    Many,
+}
+
+/// When a write is acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Durability {
+    /// When it would survive the loss of power.
+    Fsync,
+    /// When it would survive the end of the process.
+    Os,
+}
+
+impl Measure {
+    /// The subcommand, as typed.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::SqlInsert(_) => "sql-insert",
+            Self::SqlBatch(_) => "sql-batch",
+            Self::SqlSelect(_) => "sql-select",
+            Self::Mixed(_) => "mixed",
+            Self::Restart(_) => "restart",
+            Self::Failover(_) => "failover",
+            Self::Disk(_) => "disk",
+            Self::Host { .. } => "host",
+        }
+    }
+
+    /// Its options; a host has none.
+    pub fn options(&self) -> Option<&Options> {
+        match self {
+            Self::SqlInsert(options)
+            | Self::SqlBatch(options)
+            | Self::SqlSelect(options)
+            | Self::Mixed(options)
+            | Self::Restart(options)
+            | Self::Failover(options)
+            | Self::Disk(options) => Some(options),
+            Self::Host { .. } => None,
+        }
+    }
+
+    /// Whose nodes.
+    pub fn system(&self) -> SystemName {
+        match self {
+            Self::Host { system, .. } => *system,
+            _ => self.options().map_or(SystemName::Quorate, |options| options.system),
+        }
+    }
+
+    /// Where the nodes are.
+    pub fn processes(&self) -> Processes {
+        let default = match self {
+            Self::Restart(_) | Self::Failover(_) => Processes::Many,
+            _ => Processes::One,
+        };
+        self.options().and_then(|options| options.process).unwrap_or(default)
+    }
+}
+
+impl SystemName {
+    /// As typed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Quorate => "quorate",
+            Self::Hiqlite => "hiqlite",
+            Self::Rusqlite => "rusqlite",
+        }
+    }
+}
+
+fn nodes(text: &str) -> Result<usize, String> {
+    match text {
+        "1" => Ok(1),
+        "3" => Ok(3),
+        _ => Err("1 or 3".to_owned()),
+    }
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    /// Longest part of a run.
+    const SECONDS_MAX: f64 = 3600.0;
+    let seconds: f64 = text.parse().map_err(|error| format!("{error}"))?;
+    if (0.0..=SECONDS_MAX).contains(&seconds) { Ok(seconds) } else { Err(format!("from 0 to {SECONDS_MAX}")) }
+}

@@ -1,0 +1,176 @@
+//! A process with nodes in it: starts them, then does what the driver asks.
+//!
+//! Invariant: it ends with its driver, however that ends: its standard input closes then.
+
+use std::io::{BufRead as _, Write as _};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use serde_json::Value;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use crate::load;
+use crate::protocol::{ANSWER, Answer, HostSpec, Request};
+use crate::system::{COUNT, INSERT, INSERT_FILLER, Level, Row, System, TABLES};
+use crate::{Result, machine::MIB};
+
+/// How long to ask again for what should come true.
+const WAIT_MAX: Duration = Duration::from_secs(120);
+/// How long to wait before asking again.
+const WAIT_STEP: Duration = Duration::from_millis(1);
+/// Rows of a batch that fills a table; one with filler holds less than a MiB.
+const FILL_ROWS: u64 = 1000;
+const FILLER_ROWS: u64 = MIB / 4096 / 2;
+
+/// The nodes of this process.
+struct Host<S>(Vec<Arc<S>>);
+
+/// Is a host until the driver ends.
+pub fn run<S: System>(spec: &str) -> Result<()> {
+    let spec: HostSpec = serde_json::from_str(spec)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(serve::<S>(spec))
+}
+
+async fn serve<S: System>(spec: HostSpec) -> Result<()> {
+    let mut requests = requests();
+    let started = tokio::select! {
+        started = Host::<S>::start(spec) => started,
+        // A host that is still starting is asked nothing.
+        _ = requests.recv() => return Ok(()),
+    };
+    match started {
+        Err(error) => answer(Err(error.to_string())),
+        Ok(host) => {
+            answer(Ok(Value::Null))?;
+            while let Some(line) = requests.recv().await {
+                answer(host.handle(&line).await.map_err(|error| error.to_string()))?;
+            }
+            Ok(())
+        }
+    }
+}
+
+/// The lines of standard input. When it ends, so does the process: nodes need not be stopped in good order.
+fn requests() -> mpsc::Receiver<String> {
+    let (sender, receiver) = mpsc::channel(1);
+    std::thread::spawn(move || {
+        let lines = std::io::stdin().lock().lines().map_while(Result::ok);
+        lines.take_while(|line| sender.blocking_send(line.clone()).is_ok()).for_each(drop);
+        std::process::exit(0);
+    });
+    receiver
+}
+
+fn answer(answer: Answer) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{ANSWER}{}", serde_json::to_string(&answer)?)?;
+    Ok(out.flush()?)
+}
+
+impl<S: System> Host<S> {
+    async fn start(spec: HostSpec) -> Result<Self> {
+        let mut starts = JoinSet::new();
+        for node in spec.nodes {
+            starts.spawn(async move { (node.id, S::start(node).await) });
+        }
+        let mut nodes = Vec::new();
+        while let Some(started) = starts.join_next().await {
+            let (id, node) = started?;
+            nodes.push((id, Arc::new(node?)));
+        }
+        nodes.sort_by_key(|(id, _)| *id);
+        Ok(Self(nodes.into_iter().map(|(_, node)| node).collect()))
+    }
+
+    async fn handle(&self, line: &str) -> Result<Value> {
+        match serde_json::from_str(line)? {
+            Request::Leads => value(self.leader().await.is_some()),
+            Request::CreateTables => value(self.create_tables().await?),
+            Request::Fill { rows, mib } => value(self.fill(rows, mib).await?),
+            Request::Counts => value(self.counts().await?),
+            Request::Ready { id } => value(self.ready(id).await?),
+            Request::Run(load) => value(load::run(self.writer().await?, load).await?),
+            Request::Failover { load, pid } => {
+                let node = self.0.first().ok_or("this process has no node")?;
+                value(load::failover(node, load, pid).await?)
+            }
+        }
+    }
+
+    async fn leader(&self) -> Option<&Arc<S>> {
+        for node in &self.0 {
+            if node.leads().await {
+                return Some(node);
+            }
+        }
+        None
+    }
+
+    /// The leader if it is here, else any node.
+    async fn writer(&self) -> Result<&Arc<S>> {
+        Ok(self.leader().await.or(self.0.first()).ok_or("this process has no node")?)
+    }
+
+    async fn create_tables(&self) -> Result<()> {
+        for sql in TABLES {
+            self.writer().await?.execute(sql).await?;
+        }
+        Ok(())
+    }
+
+    async fn fill(&self, rows: u64, mib: u64) -> Result<()> {
+        let node = self.writer().await?;
+        for first in (1..=rows).step_by(usize::try_from(FILL_ROWS)?) {
+            let ids = first..=rows.min(first + FILL_ROWS - 1);
+            node.insert_all(INSERT, ids.map(|id| Row::new(id as i64)).collect()).await?;
+        }
+        for batch in 0..mib * MIB / 4096 / FILLER_ROWS {
+            let ids = (1 + batch * FILLER_ROWS)..=((batch + 1) * FILLER_ROWS);
+            node.insert_all(INSERT_FILLER, ids.map(|id| Row::filler(id as i64)).collect()).await?;
+        }
+        Ok(())
+    }
+
+    async fn counts(&self) -> Result<Vec<u64>> {
+        let mut counts = Vec::new();
+        for node in &self.0 {
+            // A node that was just started may not have the table yet.
+            counts.push(until("a count", async || node.number(COUNT).await).await?);
+        }
+        Ok(counts)
+    }
+
+    async fn ready(&self, id: i64) -> Result<()> {
+        for node in &self.0 {
+            for level in [Level::Linearizable, Level::Local] {
+                until("a read", async || match node.select(id, level).await? {
+                    Some(row) => Ok(row),
+                    None => Err(format!("row {id} is not there, read at {level:?}").into()),
+                })
+                .await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn value(value: impl Serialize) -> Result<Value> {
+    Ok(serde_json::to_value(value)?)
+}
+
+/// Asks again until there is an answer.
+async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Result<T>) -> Result<T> {
+    let limit = Instant::now() + WAIT_MAX;
+    loop {
+        match ask().await {
+            Ok(found) => return Ok(found),
+            Err(error) if Instant::now() > limit => {
+                return Err(format!("waited {WAIT_MAX:?} in vain for {what}: {error}").into());
+            }
+            Err(_) => tokio::time::sleep(WAIT_STEP).await,
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! The load: client tasks that each wait for an answer before they ask again.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde::{Deserialize, Serialize};
+use tokio::task::JoinSet;
+
+use crate::histogram::{Histogram, Summary};
+use crate::system::{INSERT, Level, Row, System};
+use crate::{Error, Result};
+
+/// A load without an end of its own ends after this.
+const RUN_MAX: Duration = Duration::from_secs(600);
+/// How long the last operations may take once a load ends.
+pub(crate) const END_MAX: Duration = Duration::from_secs(150);
+/// A load with more failures gives up.
+const FAILURES_MAX: u64 = 100_000;
+/// How long a client waits after a failure.
+const AFTER_FAILURE: Duration = Duration::from_millis(1);
+/// How long a load runs before the leader is killed, and on after the first write that is acknowledged again.
+const AROUND_KILL: Duration = Duration::from_secs(1);
+/// How long writes may stand still.
+pub(crate) const FAILOVER_MAX: Duration = Duration::from_secs(120);
+
+/// A load.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Load {
+    /// What a client does each time.
+    pub work: Work,
+    /// Clients.
+    pub concurrency: u64,
+    /// Ends it, in rows written or read.
+    pub rows: Option<u64>,
+    /// Ends it.
+    pub seconds: Option<f64>,
+    /// The first key to insert.
+    pub first_id: i64,
+}
+
+/// What a client does each time.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub enum Work {
+    /// Inserts a row.
+    Insert,
+    /// Inserts rows in one batch.
+    Batch {
+        /// How many.
+        rows: u64,
+    },
+    /// Selects a row with a key from 1 to `ids`, or inserts one.
+    Mixed {
+        /// Rows to select from.
+        ids: u64,
+        /// How many of a hundred insert.
+        writes: u64,
+    },
+}
+
+/// What came of a load.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Loaded {
+    /// From the start to the last answer.
+    pub seconds: f64,
+    /// Rows that were inserted and acknowledged.
+    pub inserted: u64,
+    /// Rows whose insert failed: they may be there or not.
+    pub unsure: u64,
+    /// The first key that was not used.
+    pub next_id: i64,
+    /// Times of acknowledged inserts, or of batches.
+    pub writes: Summary,
+    /// Times of selects.
+    pub reads: Summary,
+    /// Operations that failed, and the first reason.
+    pub failed: Option<(u64, String)>,
+    /// Whether it came to the end that was asked for.
+    pub finished: bool,
+}
+
+/// What came of a failover.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Recovered {
+    /// From the kill to the first acknowledgement of an insert that began after it.
+    pub gap_ms: f64,
+    /// The whole load.
+    pub loaded: Loaded,
+}
+
+/// What the clients of a load share.
+struct Shared {
+    load: Load,
+    begin: Instant,
+    stop: AtomicBool,
+    next_id: AtomicI64,
+    rows_left: AtomicI64,
+    failures: AtomicU64,
+    /// Nanoseconds from `begin`: operations that begin later are waited for.
+    killed: AtomicU64,
+    /// When the first of them was acknowledged.
+    recovered: AtomicU64,
+}
+
+/// What a client did.
+#[derive(Default)]
+struct Tally {
+    inserted: u64,
+    unsure: u64,
+    writes: Histogram,
+    reads: Histogram,
+    failed: u64,
+    failure: Option<String>,
+}
+
+/// Runs a load against a node.
+pub async fn run<S: System>(node: &Arc<S>, load: Load) -> Result<Loaded> {
+    let shared = Shared::new(load);
+    let mut clients = start(node, &shared);
+    let end = tokio::time::sleep(shared.load.seconds.map_or(RUN_MAX, Duration::from_secs_f64));
+    let mut tally = Tally::default();
+    let in_time = tokio::select! {
+        all = all(&mut clients, &mut tally) => all.map(|()| true)?,
+        () = end => false,
+    };
+    let finished = in_time || shared.load.seconds.is_some();
+    stop(&shared, &mut clients, &mut tally).await?;
+    Ok(shared.loaded(tally, finished))
+}
+
+/// Runs inserts, kills a process meanwhile, and waits until inserts are acknowledged again.
+pub async fn failover<S: System>(node: &Arc<S>, load: Load, pid: i32) -> Result<Recovered> {
+    let pid = Pid::from_raw(pid).ok_or("not a process id")?;
+    let shared = Shared::new(Load { rows: None, seconds: None, ..load });
+    let mut clients = start(node, &shared);
+    tokio::time::sleep(AROUND_KILL).await;
+    let killed = shared.nanos();
+    kill_process(pid, Signal::KILL)?;
+    shared.killed.store(killed, Relaxed);
+    let limit = Instant::now() + FAILOVER_MAX;
+    while shared.recovered.load(Relaxed) == u64::MAX && Instant::now() < limit {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    tokio::time::sleep(AROUND_KILL).await;
+    let recovered = shared.recovered.load(Relaxed);
+    let mut tally = Tally::default();
+    stop(&shared, &mut clients, &mut tally).await?;
+    if recovered == u64::MAX {
+        let failure = tally.failure.unwrap_or_else(|| "no call failed".to_owned());
+        return Err(format!("no write was acknowledged within {FAILOVER_MAX:?} after the kill; {failure}").into());
+    }
+    let gap_ms = (recovered - killed) as f64 / 1e6;
+    Ok(Recovered { gap_ms, loaded: shared.loaded(tally, true) })
+}
+
+fn start<S: System>(node: &Arc<S>, shared: &Arc<Shared>) -> JoinSet<Tally> {
+    let client = |number| client(Arc::clone(node), Arc::clone(shared), number);
+    (0..shared.load.concurrency).map(client).collect()
+}
+
+async fn all(clients: &mut JoinSet<Tally>, tally: &mut Tally) -> Result<()> {
+    while let Some(ended) = clients.join_next().await {
+        tally.add(ended?);
+    }
+    Ok(())
+}
+
+async fn stop(shared: &Shared, clients: &mut JoinSet<Tally>, tally: &mut Tally) -> Result<()> {
+    shared.stop.store(true, Relaxed);
+    let ended = tokio::time::timeout(END_MAX, all(clients, tally)).await;
+    ended.map_err(|_| format!("did not finish: calls without an answer {END_MAX:?} after the end of the load"))?
+}
+
+async fn client<S: System>(node: Arc<S>, shared: Arc<Shared>, number: u64) -> Tally {
+    let mut tally = Tally::default();
+    // Splitmix: any sequence will do that is not the same for two clients.
+    let mut random = number;
+    while shared.goes_on() {
+        random = random.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let drawn = mix(random);
+        let begin = shared.nanos();
+        let (rows, outcome) = match shared.load.work {
+            Work::Mixed { ids, writes } if drawn % 100 >= writes => {
+                let outcome = select(&*node, 1 + (drawn >> 8) % ids.max(1)).await;
+                tally.read(shared.nanos() - begin, outcome.is_ok());
+                (0, outcome)
+            }
+            Work::Batch { rows } => (rows, insert_all(&*node, shared.take(rows), rows).await),
+            Work::Insert | Work::Mixed { .. } => (1, node.insert(Row::new(shared.take(1))).await),
+        };
+        match outcome {
+            Ok(()) => tally.wrote(rows, shared.acknowledged(begin)),
+            Err(error) => {
+                tally.fail(rows, &error);
+                shared.failures.fetch_add(1, Relaxed);
+                tokio::time::sleep(AFTER_FAILURE).await;
+            }
+        }
+    }
+    tally
+}
+
+async fn select<S: System>(node: &S, id: u64) -> Result<()> {
+    let id = i64::try_from(id)?;
+    match node.select(id, Level::Local).await? {
+        Some(row) if row.id == id && row.value == Row::value_of(id) => Ok(()),
+        other => Err(format!("row {id} is not what was inserted: {other:?}").into()),
+    }
+}
+
+async fn insert_all<S: System>(node: &S, first: i64, rows: u64) -> Result<()> {
+    node.insert_all(INSERT, (first..).take(usize::try_from(rows)?).map(Row::new).collect()).await
+}
+
+fn mix(random: u64) -> u64 {
+    let random = (random ^ (random >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let random = (random ^ (random >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    random ^ (random >> 31)
+}
+
+impl Shared {
+    fn new(load: Load) -> Arc<Self> {
+        let rows = load.rows.and_then(|rows| i64::try_from(rows).ok()).unwrap_or(i64::MAX);
+        Arc::new(Self {
+            begin: Instant::now(),
+            stop: AtomicBool::new(false),
+            next_id: AtomicI64::new(load.first_id),
+            rows_left: AtomicI64::new(rows),
+            failures: AtomicU64::new(0),
+            killed: AtomicU64::new(u64::MAX),
+            recovered: AtomicU64::new(u64::MAX),
+            load,
+        })
+    }
+
+    /// Whether there is one more operation to do, which is then taken.
+    fn goes_on(&self) -> bool {
+        let rows = if let Work::Batch { rows } = self.load.work { rows } else { 1 };
+        !self.stop.load(Relaxed)
+            && self.failures.load(Relaxed) < FAILURES_MAX
+            && (self.load.rows.is_none() || self.rows_left.fetch_sub(rows as i64, Relaxed) > 0)
+    }
+
+    /// The first of so many keys that nobody else gets.
+    fn take(&self, rows: u64) -> i64 {
+        self.next_id.fetch_add(rows as i64, Relaxed)
+    }
+
+    fn nanos(&self) -> u64 {
+        self.begin.elapsed().as_nanos() as u64
+    }
+
+    /// Notes the acknowledgement of an operation; gives how long it took.
+    fn acknowledged(&self, begin: u64) -> u64 {
+        let now = self.nanos();
+        if begin >= self.killed.load(Relaxed) {
+            self.recovered.fetch_min(now, Relaxed);
+        }
+        now - begin
+    }
+
+    fn loaded(&self, tally: Tally, finished: bool) -> Loaded {
+        Loaded {
+            seconds: self.begin.elapsed().as_secs_f64(),
+            inserted: tally.inserted,
+            unsure: tally.unsure,
+            next_id: self.next_id.load(Relaxed),
+            writes: tally.writes.summary(),
+            reads: tally.reads.summary(),
+            failed: tally.failure.map(|failure| (tally.failed, failure)),
+            finished: finished && self.failures.load(Relaxed) < FAILURES_MAX,
+        }
+    }
+}
+
+impl Tally {
+    fn read(&mut self, nanos: u64, answered: bool) {
+        if answered {
+            self.reads.record(Duration::from_nanos(nanos));
+        }
+    }
+
+    /// Counts an acknowledged write; of no rows it was none.
+    fn wrote(&mut self, rows: u64, nanos: u64) {
+        if rows > 0 {
+            self.inserted += rows;
+            self.writes.record(Duration::from_nanos(nanos));
+        }
+    }
+
+    fn fail(&mut self, rows: u64, error: &Error) {
+        self.unsure += rows;
+        self.failed += 1;
+        self.failure.get_or_insert_with(|| error.to_string());
+    }
+
+    fn add(&mut self, other: Self) {
+        self.inserted += other.inserted;
+        self.unsure += other.unsure;
+        self.writes.add(&other.writes);
+        self.reads.add(&other.reads);
+        self.failed += other.failed;
+        self.failure = self.failure.take().or(other.failure);
+    }
+}

@@ -1,0 +1,174 @@
+//! What the machine tells: what an `fdatasync` costs, what a process used, what a directory takes.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{Seek as _, Write as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::Result;
+use crate::histogram::{Histogram, Summary};
+
+/// Bytes of a MiB.
+pub const MIB: u64 = 1 << 20;
+
+/// How often the disk is asked, and how many bytes each time.
+const SYNCS: usize = 200;
+const SYNC_BYTES: usize = 4096;
+
+/// A disk as it was found right before a measurement.
+#[derive(Clone, Copy, Debug)]
+pub struct Disk {
+    /// What writing and `fdatasync` of 4 KiB cost.
+    pub sync: Summary,
+    /// Whether its files are in memory only, where a sync costs nothing.
+    pub in_memory: bool,
+}
+
+impl Disk {
+    /// Writes pages over a file of its full length, as a preallocated log does, and syncs each.
+    ///
+    /// # Errors
+    ///
+    /// Those of the files.
+    pub fn probe(dir: &Path) -> Result<Self> {
+        /// The file system types tmpfs and ramfs.
+        const IN_MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6];
+        let path = dir.join("fdatasync.probe");
+        let mut file = File::create(&path)?;
+        file.write_all(&vec![0; SYNCS * SYNC_BYTES])?;
+        file.sync_all()?;
+        file.rewind()?;
+        let mut times = Histogram::default();
+        for _ in 0..SYNCS {
+            let start = Instant::now();
+            file.write_all(&[7; SYNC_BYTES])?;
+            file.sync_data()?;
+            times.record(start.elapsed());
+        }
+        fs::remove_file(path)?;
+        let in_memory = IN_MEMORY.contains(&(rustix::fs::statfs(dir)?.f_type as i64));
+        Ok(Self { sync: times.summary(), in_memory })
+    }
+}
+
+/// What processes used so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Usage {
+    /// Time on processors, in user mode and in the kernel.
+    pub cpu: Duration,
+    /// The same of everything else on the machine, since it started.
+    pub others_cpu: Duration,
+    /// The sum of the largest resident sizes, in bytes; pages of mapped files count.
+    pub peak_memory: u64,
+    /// Bytes that they caused to be written to disks.
+    pub written: u64,
+}
+
+/// What the kernel counts processor time in, on every machine that Linux runs on today.
+const TICK: Duration = Duration::from_millis(10);
+
+/// Processor time that anybody on this machine used so far.
+fn cpu_of_all() -> Result<Duration> {
+    let stat = fs::read_to_string("/proc/stat")?;
+    // The first line: cpu user nice system idle iowait irq softirq steal.
+    let line = stat.lines().next().unwrap_or_default();
+    let fields = line.split_whitespace().skip(1).take(8).map(str::parse).collect::<Result<Vec<u64>, _>>()?;
+    let [user, nice, system, _idle, _iowait, irq, softirq, steal] = fields.as_slice() else {
+        return Err("/proc/stat is not as expected".into());
+    };
+    Ok(TICK * u32::try_from(user + nice + system + irq + softirq + steal)?)
+}
+
+impl Usage {
+    /// Of a running process.
+    fn of(pid: u32) -> Result<Self> {
+        let read = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}"));
+        let stat = read("stat")?;
+        // The name of the process, in parentheses, may contain spaces; user and system time are fields 14 and 15.
+        let (_, fields) = stat.rsplit_once(')').ok_or("/proc/PID/stat is not as expected")?;
+        let ticks = fields.split_whitespace().skip(11).take(2).map(str::parse::<u32>).sum::<Result<u32, _>>()?;
+        let (status, io) = (read("status")?, read("io")?);
+        let peak_memory = field(&status, "VmHWM:")? * 1024;
+        let written = field(&io, "write_bytes:")?;
+        Ok(Self { cpu: TICK * ticks, others_cpu: Duration::ZERO, peak_memory, written })
+    }
+
+    /// Of all these processes.
+    pub fn of_all(pids: impl Iterator<Item = Result<u32>>) -> Result<Self> {
+        let sum =
+            pids.map(|pid| Self::of(pid?)).try_fold(Self::default(), |sum, usage| usage.map(|one| sum.plus(one)))?;
+        Ok(Self { others_cpu: cpu_of_all()?.saturating_sub(sum.cpu), ..sum })
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self {
+            cpu: self.cpu + other.cpu,
+            others_cpu: Duration::ZERO,
+            peak_memory: self.peak_memory + other.peak_memory,
+            written: self.written + other.written,
+        }
+    }
+}
+
+/// The number after a name, in a file of lines that each begin with one.
+fn field(text: &str, name: &str) -> Result<u64> {
+    let value = text.lines().find_map(|line| line.strip_prefix(name)).ok_or_else(|| format!("no {name} in /proc"))?;
+    let number = value.split_whitespace().next().ok_or_else(|| format!("{name} is empty in /proc"))?;
+    Ok(number.parse()?)
+}
+
+/// Bytes on disk below a directory, by the first part of the path. What vanishes meanwhile does not count.
+pub(crate) fn bytes_by_part(dir: &Path) -> BTreeMap<String, u64> {
+    let items = fs::read_dir(dir).into_iter().flatten().flatten();
+    items.map(|item| (item.file_name().to_string_lossy().into_owned(), bytes_on_disk(&item.path()))).collect()
+}
+
+fn bytes_on_disk(path: &Path) -> u64 {
+    /// The unit of `st_blocks`.
+    const BLOCK: u64 = 512;
+    let Ok(metadata) = fs::symlink_metadata(path) else { return 0 };
+    let below = match metadata.is_dir() {
+        true => bytes_by_part(path).values().sum(),
+        false => 0,
+    };
+    below + metadata.blocks() * BLOCK
+}
+
+/// A new directory on the disk to be measured: below `dir`, or beside this program.
+///
+/// # Errors
+///
+/// If it can't be made.
+pub fn data_dir(dir: Option<&Path>) -> Result<tempfile::TempDir> {
+    let beside = || -> Result<PathBuf> { Ok(std::env::current_exe()?.with_file_name("quorate-bench-data")) };
+    let base = dir.map_or_else(beside, |dir| Ok(dir.to_owned()))?;
+    fs::create_dir_all(&base)?;
+    Ok(tempfile::tempdir_in(base)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_used_something() -> Result<()> {
+        let usage = Usage::of_all([Ok(std::process::id())].into_iter())?;
+        assert!(usage.peak_memory > MIB && usage.others_cpu > Duration::ZERO);
+        Ok(())
+    }
+
+    #[test]
+    fn the_disk_is_asked_and_left_clean() -> Result<()> {
+        let dir = data_dir(None)?;
+        fs::create_dir(dir.path().join("node"))?;
+        fs::write(dir.path().join("node/file"), [1; 10_000])?;
+        let disk = Disk::probe(dir.path())?;
+        assert_eq!(disk.sync.count, SYNCS as u64);
+        let parts = bytes_by_part(dir.path());
+        assert_eq!(parts.keys().collect::<Vec<_>>(), ["node"]);
+        assert!(parts.values().sum::<u64>() >= 10_000);
+        Ok(())
+    }
+}

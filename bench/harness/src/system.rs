@@ -1,0 +1,134 @@
+//! What a system has to offer to be measured, and the tables and statements that all of them get.
+
+use std::future::Future;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Durability, Result};
+
+/// The table that is measured, and one that makes the database large. The benchmark of hiqlite itself inserts into a
+/// table of this kind.
+pub(crate) const TABLES: [&str; 2] = [
+    "CREATE TABLE bench (id INTEGER PRIMARY KEY, name TEXT NOT NULL, value INTEGER NOT NULL)",
+    "CREATE TABLE filler (id INTEGER PRIMARY KEY, name TEXT NOT NULL, value INTEGER NOT NULL)",
+];
+
+/// Inserts a [`Row`]; its parameters are `id`, `name`, `value`.
+pub const INSERT: &str = "INSERT INTO bench (id, name, value) VALUES (?1, ?2, ?3)";
+
+/// Inserts a [`Row`] that makes the database larger.
+pub const INSERT_FILLER: &str = "INSERT INTO filler (id, name, value) VALUES (?1, ?2, ?3)";
+
+/// Gives the [`Row`] with the `id` that is the only parameter; its columns are `id`, `name`, `value`.
+pub const SELECT: &str = "SELECT id, name, value FROM bench WHERE id = ?1";
+
+/// How many rows there are, in one column `rows`.
+pub(crate) const COUNT: &str = "SELECT count(*) AS rows FROM bench";
+
+/// What a system is, and what it does when it is asked for a durability.
+#[derive(Clone, Debug)]
+pub struct About {
+    /// Its version.
+    pub version: String,
+    /// The version of its SQLite.
+    pub sqlite: String,
+    /// When a write is acknowledged, in words that can stand beside a figure.
+    pub acknowledged: String,
+    /// What was chosen for it other than its defaults.
+    pub configuration: String,
+}
+
+/// One node to start.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct NodeSpec {
+    /// From 1.
+    pub id: u64,
+    /// Its directory, which exists.
+    pub dir: PathBuf,
+    /// All members in the order of their ids, each with two addresses `127.0.0.1:port` that it may listen on.
+    pub members: Vec<[String; 2]>,
+    /// When a write is acknowledged.
+    pub durability: Durability,
+}
+
+/// A row of the table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// The primary key.
+    pub id: i64,
+    /// Some text.
+    pub name: String,
+    /// A number that follows from the key.
+    pub value: i64,
+}
+
+impl Row {
+    /// The row that belongs to a key.
+    pub fn new(id: i64) -> Self {
+        Self { id, name: format!("name of the row {id:012}"), value: Self::value_of(id) }
+    }
+
+    /// A row that takes about a page.
+    pub(crate) fn filler(id: i64) -> Self {
+        /// Bytes of its text.
+        const FILLER_BYTES: usize = 4000;
+        Self { name: format!("{id:012}").repeat(FILLER_BYTES / 12), ..Self::new(id) }
+    }
+
+    pub(crate) fn value_of(id: i64) -> i64 {
+        id.wrapping_mul(7)
+    }
+
+    /// Bytes of its values: what an application asked to keep.
+    pub(crate) fn bytes(&self) -> u64 {
+        (self.name.len() + 16) as u64
+    }
+}
+
+/// How fresh a read must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// What this node has applied.
+    Local,
+    /// Everything that was acknowledged, by the system's own means.
+    Linearizable,
+}
+
+/// A node of a system, embedded in this process.
+pub trait System: Sized + Send + Sync + 'static {
+    /// What the system says of itself.
+    ///
+    /// # Errors
+    ///
+    /// If it does not have that durability or cannot run that many nodes.
+    fn about(durability: Durability, nodes: usize) -> Result<About>;
+
+    /// Starts a node; returns when it serves. All nodes of a cluster are started at the same time.
+    fn start(spec: NodeSpec) -> impl Future<Output = Result<Self>> + Send;
+
+    /// Whether this node leads.
+    fn leads(&self) -> impl Future<Output = bool> + Send;
+
+    /// Runs a statement that writes and has no parameters.
+    fn execute(&self, sql: &'static str) -> impl Future<Output = Result<()>> + Send;
+
+    /// Inserts a row by a statement of its own.
+    fn insert(&self, row: Row) -> impl Future<Output = Result<()>> + Send;
+
+    /// Inserts rows by this statement, all of them or none.
+    fn insert_all(&self, sql: &'static str, rows: Vec<Row>) -> impl Future<Output = Result<()>> + Send;
+
+    /// The row with this key.
+    fn select(&self, id: i64, level: Level) -> impl Future<Output = Result<Option<Row>>> + Send;
+
+    /// Runs a query that gives one number, in a column `rows`, on the local state.
+    fn number(&self, sql: &'static str) -> impl Future<Output = Result<u64>> + Send;
+}
+
+/// The version of a package in the text of a lock file.
+pub fn locked_version(lock: &str, name: &str) -> String {
+    let named = format!("name = \"{name}\"\nversion = \"");
+    let version = lock.split_once(&named).and_then(|(_, rest)| rest.split_once('"'));
+    version.map_or_else(|| "unknown".to_owned(), |(version, _)| version.to_owned())
+}

@@ -1,0 +1,71 @@
+//! Quorate, embedded, with its defaults.
+
+use quorate::{Config, Level as QuorateLevel, Node, SecretSource, Sql};
+use quorate_bench_harness::{About, Durability, INSERT, Level, NodeSpec, Result, Row, SELECT, System, locked_version};
+
+/// A node.
+pub struct QuorateNode {
+    node: Node,
+    sql: Sql,
+}
+
+impl System for QuorateNode {
+    fn about(durability: Durability, nodes: usize) -> Result<About> {
+        if durability == Durability::Os {
+            return Err("Quorate acknowledges no write before it is synced: --durability fsync".into());
+        }
+        Ok(About {
+            version: locked_version(include_str!("../Cargo.lock"), "quorate"),
+            sqlite: rusqlite::version().to_owned(),
+            acknowledged: match nodes {
+                1 => "after an fdatasync".to_owned(),
+                _ => "after an fdatasync on a majority of nodes".to_owned(),
+            },
+            configuration: "defaults".to_owned(),
+        })
+    }
+
+    async fn start(spec: NodeSpec) -> Result<Self> {
+        let name = |id: usize| format!("node-{id}");
+        let mut config = Config::single(&spec.dir);
+        if spec.members.len() > 1 {
+            config.name = name(usize::try_from(spec.id)?);
+            let members = spec.members.iter().zip(1..);
+            config.members = members.map(|([address, _], id)| (name(id), address.clone())).collect();
+            config.secret = SecretSource::Inline("known to everybody".to_owned());
+        }
+        let node = Node::start(config).await?;
+        Ok(Self { sql: node.sql(), node })
+    }
+
+    async fn leads(&self) -> bool {
+        self.node.is_leader()
+    }
+
+    async fn execute(&self, sql: &'static str) -> Result<()> {
+        self.sql.execute(sql, ()).await?;
+        Ok(())
+    }
+
+    async fn insert(&self, row: Row) -> Result<()> {
+        self.sql.execute(INSERT, (row.id, row.name, row.value)).await?;
+        Ok(())
+    }
+
+    async fn insert_all(&self, sql: &'static str, rows: Vec<Row>) -> Result<()> {
+        self.sql.batch(rows.into_iter().map(|row| (sql, (row.id, row.name, row.value)))).await?;
+        Ok(())
+    }
+
+    async fn select(&self, id: i64, level: Level) -> Result<Option<Row>> {
+        let row = match level {
+            Level::Local => self.sql.query_optional(SELECT, (id,)).await?,
+            Level::Linearizable => self.sql.at(QuorateLevel::Linearizable).query_optional(SELECT, (id,)).await?,
+        };
+        Ok(row.map(|(id, name, value)| Row { id, name, value }))
+    }
+
+    async fn number(&self, sql: &'static str) -> Result<u64> {
+        Ok(u64::try_from(self.sql.query_one::<i64>(sql, ()).await?)?)
+    }
+}
