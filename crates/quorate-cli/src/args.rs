@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::backup::BackupArgs;
+use crate::import::ImportOptions;
 use crate::init::InitArgs;
 use crate::restore::RestoreArgs;
 use crate::serve::ServeArgs;
@@ -14,6 +15,20 @@ pub const DATA_DIR: &str = "quorate-data";
 
 /// Nodes that `quorate dev` starts at most: more on one machine only cost time.
 const NODES_MAX: i64 = 9;
+
+/// What `quorate import --help` ends with.
+const IMPORT_EXAMPLES: &str = "\
+Examples:
+  quorate import flights.csv flights                     types from the file, or from the table if there is one
+  quorate import --dry-run flights.csv flights           show what would be done
+  quorate import --no-header --columns id,,name a.csv t  name the fields; leave the second out
+  quorate import --null NA --on-conflict ignore a.tsv t  NA is NULL; rows that are there already stay
+  quorate import events.ndjson events                    an object on each line
+  quorate import old.db users                            a table of a SQLite file, with types and primary key
+  zcat a.csv.gz | quorate import --format csv - t        the standard input; can't go on after an interruption
+
+Exit code: 0 all lines are in the table; 1 it stopped, and goes on when it is run again; 3 it came to its end, but some
+lines were bad.";
 
 /// SQLite you can kill: SQL replicated over a few nodes.
 #[derive(Debug, Parser)]
@@ -31,6 +46,9 @@ pub enum Command {
     Dev(DevArgs),
     /// Run SQL, or open a prompt where no SQL is given
     Sql(SqlArgs),
+    /// Load a file of CSV, TSV, NDJSON or SQLite into a table; interrupted and run again, it goes on where it stopped
+    #[command(after_help = IMPORT_EXAMPLES)]
+    Import(ImportArgs),
     /// Show the members of a cluster: who leads, who lags, how large log and database are
     Status(StatusArgs),
     /// Keep a copy of the live database as a plain SQLite file
@@ -123,6 +141,17 @@ pub struct SqlArgs {
     /// Statements, separated by semicolons
     #[arg(value_name = "QUERY")]
     pub query: Option<String>,
+}
+
+/// Options of `quorate import`.
+#[derive(Args, Debug)]
+pub struct ImportArgs {
+    /// How to reach the cluster.
+    #[command(flatten)]
+    pub access: AccessArgs,
+    /// What to import.
+    #[command(flatten)]
+    pub options: ImportOptions,
 }
 
 /// Options of `quorate status`.

@@ -64,6 +64,11 @@ impl Client {
         Ok(Answer { columns: result.columns, rows: result.rows, written: Some(written) })
     }
 
+    /// The handle, for many statements.
+    pub fn sql(&self) -> &Sql {
+        &self.sql
+    }
+
     /// Leaves in good order.
     pub async fn close(self) {
         self.remote.close().await;

@@ -2,7 +2,7 @@
 //! cluster; each command has a module of its name.
 //!
 //! It parses, calls the library and prints. An error goes to the standard error with exit code 1; what was typed
-//! wrongly, with exit code 2.
+//! wrongly, with exit code 2; an import that left lines out, with exit code 3.
 
 #![forbid(unsafe_code)]
 #![allow(
@@ -20,6 +20,7 @@ mod cluster_file;
 mod dev;
 mod error;
 mod format;
+mod import;
 mod init;
 mod log;
 mod output;
@@ -43,6 +44,10 @@ async fn main() -> ExitCode {
     let outcome = match &Arguments::parse().command {
         Command::Dev(args) => dev::run(args).await,
         Command::Sql(args) => sql::run(args).await,
+        Command::Import(args) => match import::command(args).await {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
         Command::Status(args) => status::run(args).await,
         Command::Backup(args) => backup::run(args).await,
         Command::Restore(args) => restore::run(args).await,

@@ -44,6 +44,7 @@ fn the_commands_of_the_readme_work() {
     let dev = Dev::start(3);
     let here = tempfile::tempdir().unwrap();
     symlink(dev.dir.path(), here.path().join("quorate-data")).unwrap();
+    symlink(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples"), here.path().join("examples")).unwrap();
     let mut path = std::env::var("PATH").unwrap();
     if !has_sqlite3() {
         let program = here.path().join("sqlite3");
@@ -61,7 +62,7 @@ fn the_commands_of_the_readme_work() {
         assert!(output.status.success(), "{command}\n{output:?}\n{said}");
         said.push_str(&format!("$ {command}\n{}", String::from_utf8_lossy(&output.stdout)));
     }
-    // Saturn has 274 moons at first. One was added while a node was dead, and the backup has it.
+    // Saturn has 274 moons in the file. One was added while a node was dead, and the backup has it.
     assert!(said.contains("274"), "{said}");
     assert!(said.lines().any(|line| line == "275"), "{said}");
 }

@@ -119,6 +119,11 @@ impl Consensus {
         &self.0.addr
     }
 
+    /// The log's files, in bytes.
+    pub fn log_bytes(&self) -> u64 {
+        self.0.desk.home.wal.disk_bytes()
+    }
+
     /// What was measured so far.
     pub fn metrics(&self) -> ConsensusMetrics {
         ConsensusMetrics::clone(&self.0.desk.metrics)

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use prost::Message;
-use quorate_env::{Env, Instant, timeout};
+use quorate_env::{Env, Instant, sleep, timeout};
 use quorate_model::{Applied, Epoch, GroupId, LogId, NodeId};
 use quorate_wal::{Completion, Wal, WalError};
 use quorate_wire::{ConnectError, Dialer, DialerConfig, Identity as WireIdentity, Purpose, Role};
@@ -34,6 +34,10 @@ pub const INDEX_GAP: u64 = 1_000_000_000_000;
 
 /// How long the log may take to write what it was given.
 const WRITE_MAX: Duration = Duration::from_secs(60);
+
+/// How often a member that answers unclearly is asked, and how long after.
+const ASKS_MAX: u32 = 3;
+const ASK_AGAIN: Duration = Duration::from_millis(200);
 
 /// A node that is to be the one voter of a restored cluster.
 #[derive(Clone, Debug)]
@@ -142,7 +146,16 @@ pub async fn check_nobody_lives(env: &Env, config: &ConsensusConfig) -> Result<(
     let asked = if config.members.is_empty() { std::slice::from_ref(&own) } else { config.members.as_slice() };
     // The port 0 stands for any that is free: nobody can be there.
     for member in asked.iter().filter(|member| !member.addr.ends_with(":0")) {
-        ask(env, config, member).await?;
+        let mut answer = ask(env, config, member).await;
+        for _ in 1..ASKS_MAX {
+            // A process that is just ending still has its port.
+            if !matches!(answer, Err(Living::Unclear { .. })) {
+                break;
+            }
+            sleep(ASK_AGAIN).await;
+            answer = ask(env, config, member).await;
+        }
+        answer?;
     }
     Ok(())
 }

@@ -87,6 +87,8 @@ pub struct Failure {
     pub sqlite_code: i32,
     /// The number of the command that failed, from 0, where there is one to name.
     pub command: Option<u32>,
+    /// The number of the row that failed, from 0, of a command that has many.
+    pub row: Option<u32>,
     /// For people. Not part of the replicated state: it may differ between nodes.
     pub message: String,
 }
@@ -94,7 +96,7 @@ pub struct Failure {
 impl Failure {
     /// A failure without a code of SQLite.
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
-        Self { kind, sqlite_code: 0, command: None, message: message.into() }
+        Self { kind, sqlite_code: 0, command: None, row: None, message: message.into() }
     }
 
     /// The same failure, of the command with this number.
@@ -111,10 +113,13 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.command {
-            Some(number) if number > 0 => write!(f, "statement {}: {}", number.saturating_add(1), self.message),
-            _ => f.write_str(&self.message),
+        if let Some(number) = self.command.filter(|number| *number > 0) {
+            write!(f, "statement {}: ", number.saturating_add(1))?;
         }
+        if let Some(number) = self.row {
+            write!(f, "row {}: ", u64::from(number).saturating_add(1))?;
+        }
+        f.write_str(&self.message)
     }
 }
 

@@ -16,6 +16,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bulk;
 pub mod codec;
 mod entry;
 mod failure;
@@ -26,6 +27,7 @@ mod proposal;
 mod store;
 mod value;
 
+pub use bulk::{Bulk, PackedRows, RawValue, RawValues, RowPacker, ValueRef};
 pub use codec::DecodeError;
 pub use entry::{Entry, Payload};
 pub use failure::{Failure, FailureKind};

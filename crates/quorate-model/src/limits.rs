@@ -10,6 +10,9 @@ pub const VALUE_BYTES_MAX: usize = 16 << 20;
 /// Parameters of one statement: SQLite's default.
 pub const PARAMETERS_MAX: usize = 32_766;
 
+/// Rows of parameters of one bulk statement.
+pub const BULK_ROWS_MAX: usize = 1 << 20;
+
 /// Commands of one proposal.
 pub const COMMANDS_MAX: usize = 65_536;
 

@@ -3,7 +3,7 @@
 use crate::limits::{
     BUDGET_DEFAULT, BUDGET_MAX, COMMANDS_MAX, FORMAT_LEVEL, PARAMETERS_MAX, SQL_BYTES_MAX, VALUE_BYTES_MAX,
 };
-use crate::{Failure, FailureKind, Value};
+use crate::{Bulk, Failure, FailureKind, Value};
 
 /// A client's identity for exactly-once retries: the index of the entry that opened the session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -42,6 +42,8 @@ pub enum Command {
     CloseSession(SessionId),
     /// Rewrites the database without free pages; alone in its entry.
     Vacuum,
+    /// Runs a statement that writes once for each of many rows of parameters.
+    Bulk(Bulk),
 }
 
 /// A request to change the state, as a client encodes it once.
@@ -73,9 +75,12 @@ impl Proposal {
             return Err(Failure::new(FailureKind::Refused, "VACUUM can't be combined with other statements"));
         }
         for (number, command) in self.commands.iter().enumerate() {
-            if let Command::Statement(statement) = command {
-                statement.check_limits().map_err(|failure| failure.at(number))?;
-            }
+            let checked = match command {
+                Command::Statement(statement) => statement.check_limits(),
+                Command::Bulk(bulk) => bulk.check_limits(),
+                Command::OpenSession | Command::CloseSession(_) | Command::Vacuum => Ok(()),
+            };
+            checked.map_err(|failure| failure.at(number))?;
         }
         Ok(())
     }
@@ -84,7 +89,7 @@ impl Proposal {
 impl Statement {
     /// Checks the limits on the text, the parameters and their names.
     pub fn check_limits(&self) -> Result<(), Failure> {
-        limit("bytes of a statement", self.sql.len(), SQL_BYTES_MAX)?;
+        check_text(&self.sql)?;
         limit("parameters of a statement", self.params.len(), PARAMETERS_MAX)?;
         if !self.names.is_empty() && self.names.len() != self.params.len() {
             let text = format!("{} parameters but {} names", self.params.len(), self.names.len());
@@ -94,7 +99,11 @@ impl Statement {
     }
 }
 
-fn limit(what: &str, found: usize, max: usize) -> Result<(), Failure> {
+pub(crate) fn check_text(sql: &str) -> Result<(), Failure> {
+    limit("bytes of a statement", sql.len(), SQL_BYTES_MAX)
+}
+
+pub(crate) fn limit(what: &str, found: usize, max: usize) -> Result<(), Failure> {
     if found <= max {
         return Ok(());
     }

@@ -2,6 +2,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,
+    clippy::panic,
     clippy::indexing_slicing,
     reason = "a test may panic, and reads its files"
 )]
@@ -13,8 +14,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use quorate_model::codec;
 use quorate_model::{
-    Command, CommandResult, DecodeError, Failure, FailureKind, Origin, Outcome, Payload, Proposal, Reply, SessionId,
-    Stamp, Statement, StatementResult, Value,
+    Bulk, Command, CommandResult, DecodeError, Failure, FailureKind, Origin, Outcome, PackedRows, Payload, Proposal,
+    Reply, RowPacker, SessionId, Stamp, Statement, StatementResult, Value,
 };
 
 fn any_value() -> impl Strategy<Value = Value> {
@@ -27,6 +28,26 @@ fn any_value() -> impl Strategy<Value = Value> {
     ]
 }
 
+/// Values of each length that an encoding has a border at.
+fn any_packed_value() -> impl Strategy<Value = Value> {
+    let power = (0..64_u32, -1..=1_i64).prop_map(|(bits, off)| Value::Integer((1_i64 << bits).wrapping_add(off)));
+    let long = (230..250_usize).prop_map(|len| Value::Text("x".repeat(len)));
+    prop_oneof![4 => any_value(), 2 => power, 1 => long]
+}
+
+fn any_rows() -> impl Strategy<Value = (usize, Vec<Vec<Value>>)> {
+    (1..5_usize).prop_flat_map(|width| (Just(width), vec(vec(any_packed_value(), width), 0..6)))
+}
+
+fn packed(width: usize, rows: &[Vec<Value>]) -> PackedRows {
+    let mut packer = RowPacker::new(width);
+    for row in rows {
+        row.iter().for_each(|value| packer.push(value.into()));
+        packer.end_row().unwrap();
+    }
+    packer.finish()
+}
+
 fn any_command() -> impl Strategy<Value = Command> {
     let statement = (".{0,30}", vec(any_value(), 0..4), vec(":[a-z]{1,5}", 0..4));
     prop_oneof![
@@ -34,6 +55,8 @@ fn any_command() -> impl Strategy<Value = Command> {
         Just(Command::OpenSession),
         any::<u64>().prop_map(|id| Command::CloseSession(SessionId(id))),
         Just(Command::Vacuum),
+        (".{0,30}", any_rows())
+            .prop_map(|(sql, (width, rows))| Command::Bulk(Bulk { sql, rows: packed(width, &rows) })),
     ]
 }
 
@@ -56,11 +79,13 @@ fn any_outcome() -> impl Strategy<Value = Outcome> {
             CommandResult::Statement(StatementResult { changes, last_insert_rowid, columns, rows })
         }),
     ];
-    let failure = (0..FailureKind::ALL.len(), any::<i32>(), proptest::option::of(any::<u32>()), ".{0,20}").prop_map(
-        |(kind, sqlite_code, command, message)| Failure {
+    let number = || proptest::option::of(any::<u32>());
+    let failure = (0..FailureKind::ALL.len(), any::<i32>(), number(), number(), ".{0,20}").prop_map(
+        |(kind, sqlite_code, command, row, message)| Failure {
             kind: FailureKind::ALL.into_iter().nth(kind).unwrap(),
             sqlite_code,
             command,
+            row,
             message,
         },
     );
@@ -72,6 +97,32 @@ proptest! {
     fn a_proposal_comes_back(proposal in any_proposal()) {
         let bytes = codec::encode_proposal(&proposal).unwrap();
         prop_assert_eq!(codec::decode_proposal(&bytes).unwrap(), proposal);
+    }
+
+    #[test]
+    fn packed_rows_hold_what_was_packed((width, rows) in any_rows(), left_out in vec(any::<bool>(), 6)) {
+        let whole = packed(width, &rows);
+        let values = |rows: &PackedRows| rows.values().map(Value::from).collect::<Vec<_>>();
+        prop_assert_eq!(values(&whole), rows.concat());
+        prop_assert_eq!((whole.len(), whole.width()), (rows.len(), width));
+
+        let numbers: Vec<u32> = (0..).zip(&left_out).filter(|(_, out)| **out).map(|(number, _)| number).collect();
+        let kept: Vec<_> = rows.iter().zip(&left_out).filter(|(_, out)| !**out).map(|(row, _)| row.clone()).collect();
+        prop_assert_eq!(whole.without(&numbers), packed(width, &kept));
+    }
+
+    /// Whatever bytes stand where rows should: either they are refused, or packing what was read gives them again.
+    #[test]
+    fn rows_have_one_encoding(width in 0..4_u8, bytes in vec(prop_oneof![0..16_u8, any::<u8>()], 0..12)) {
+        let bulk = [&[0x10, width, 0x1a, u8::try_from(bytes.len()).unwrap()], bytes.as_slice()].concat();
+        let command = [&[0x2a, u8::try_from(bulk.len()).unwrap()], bulk.as_slice()].concat();
+        let proposal = [&[0x08, 1, 0x22, u8::try_from(command.len()).unwrap()], command.as_slice()].concat();
+        if let Ok(read) = codec::decode_proposal(&proposal) {
+            let [Command::Bulk(Bulk { rows, .. })] = read.commands.as_slice() else { panic!("{read:?}") };
+            let values: Vec<_> = rows.values().map(Value::from).collect();
+            let again = packed(rows.width(), &values.chunks(rows.width()).map(<[_]>::to_vec).collect::<Vec<_>>());
+            prop_assert_eq!(again.bytes().as_ref(), bytes);
+        }
     }
 
     #[test]
@@ -140,6 +191,25 @@ fn golden_proposal() -> Proposal {
     Proposal { budget: 1_000, ..Proposal::new(Some(origin), commands) }
 }
 
+/// One value of each tag's kind, and integers of each length.
+fn golden_bulk() -> Proposal {
+    let integers = (0..=8_u32).map(|bytes| Value::Integer(if bytes == 0 { 0 } else { i64::MIN >> (64 - bytes * 8) }));
+    let others = [
+        Value::Null,
+        Value::Real(-0.5),
+        Value::Text("é".to_owned()),
+        Value::Text("long".repeat(60)),
+        Value::Blob(vec![0, 255]),
+        Value::Integer(i64::MAX),
+        Value::Integer(127),
+        Value::Integer(128),
+        Value::Text(String::new()),
+    ];
+    let values: Vec<Value> = integers.chain(others).collect();
+    let rows = packed(9, &values.chunks(9).map(<[_]>::to_vec).collect::<Vec<_>>());
+    Proposal::new(None, vec![Command::Bulk(Bulk { sql: "INSERT INTO t VALUES (?,?)".to_owned(), rows })])
+}
+
 fn golden_outcomes() -> [Outcome; 2] {
     let statement = StatementResult {
         changes: 2,
@@ -152,6 +222,7 @@ fn golden_outcomes() -> [Outcome; 2] {
         kind: FailureKind::Constraint,
         sqlite_code: 2067,
         command: Some(1),
+        row: None,
         message: "UNIQUE constraint failed: t.a".to_owned(),
     };
     [Ok(Reply { results }), Err(failure)]
@@ -172,8 +243,11 @@ fn golden(name: &str, bytes: &[u8]) {
 fn the_bytes_of_level_1_never_change() {
     golden("proposal-1.hex", &codec::encode_proposal(&golden_proposal()).unwrap());
     let [reply, failure] = golden_outcomes();
+    golden("proposal-bulk-1.hex", &codec::encode_proposal(&golden_bulk()).unwrap());
     golden("reply-1.hex", &codec::encode_outcome(&reply));
     golden("failure-1.hex", &codec::encode_outcome(&failure));
+    let of_a_row = failure.map_err(|failure| Failure { row: Some(7), ..failure });
+    golden("failure-row-1.hex", &codec::encode_outcome(&of_a_row));
     let stamp = Stamp { now: 1_700_000_000_000_000_000, seed: 0xfeed };
     let payload = Payload::Proposal(stamp, Bytes::from_static(b"proposal"));
     golden("entry-proposal-1.hex", &codec::entry::encode(&payload));

@@ -19,7 +19,7 @@ use tokio::sync::{Semaphore, oneshot, watch};
 
 mod answers;
 mod connection;
-mod stream;
+pub(crate) mod stream;
 
 #[cfg(test)]
 mod tests;
@@ -44,6 +44,9 @@ pub const CONNECTION_TIME_MAX: Duration = Duration::from_secs(600);
 
 /// Time for the node to tell how it is: its disk may hang.
 pub const ANSWER_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// Questions to the node at once, of all connections: where its disk hangs, so many threads wait for it and no more.
+pub const ASKS_MAX: usize = 4;
 
 /// Time for requests under way when the server stops.
 pub const STOP_TIME_MAX: Duration = Duration::from_secs(2);
@@ -124,7 +127,8 @@ pub async fn serve_in(env: &Env, listen: &str) -> Result<HttpServer, ServeError>
     let (orders, order) = watch::channel(Order::Serve);
     let (started, starting) = oneshot::channel();
     let (end, ended) = oneshot::channel::<()>();
-    let door = Door { env: env.clone(), shown: Arc::clone(&shown), places: Arc::new(places()) };
+    let (places, asks) = (Arc::new(places()), Arc::new(Semaphore::new(ASKS_MAX)));
+    let door = Door { env: env.clone(), shown: Arc::clone(&shown), places, asks };
     let addr = listen.to_owned();
     let root = async move {
         match door.env.net().listen(&addr).await {
@@ -172,6 +176,7 @@ struct Door {
     env: Env,
     shown: Arc<Shown>,
     places: Arc<Semaphore>,
+    asks: Arc<Semaphore>,
 }
 
 impl Door {

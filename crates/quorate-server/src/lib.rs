@@ -2,7 +2,8 @@
 //! doors of its running node beside the one for SQL: what operators and their tools look at.
 //!
 //! [`http::serve`] opens an HTTP port that answers `/health`, `/ready`, `/status` and `/metrics` (`docs/http.md`); the
-//! shapes of the JSON are in [`status`], the names of the metrics in `docs/metrics.md`.
+//! shapes of the JSON are in [`status`], the names of the metrics in `docs/metrics.md`. With the feature `otlp`, the
+//! module of that name sends the same metrics, and traces of writes, to an OpenTelemetry collector.
 //!
 //! ```no_run
 //! # async fn f(config: quorate::Config) -> Result<(), Box<dyn std::error::Error>> {
@@ -28,6 +29,8 @@
 pub mod config;
 pub mod http;
 mod metrics;
+#[cfg(feature = "otlp")]
+pub mod otlp;
 pub mod status;
 
 pub use config::{LogConfig, LogFormat, LogLevel, ServerConfig};

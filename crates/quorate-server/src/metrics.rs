@@ -1,8 +1,11 @@
 //! What a node measures, under the names of `docs/metrics.md`.
 //!
-//! Invariant: names, labels and meanings are written once, in [`families`](mod@families).
+//! Invariant: names, labels and meanings are written once, in [`families`](mod@families); Prometheus' text and OTLP are
+//! two ways to write the same list down.
 
-use quorate_env::metrics::Histogram;
+use std::time::Duration;
+
+use quorate_env::metrics::{BOUNDS_MICROS, Histogram};
 
 mod families;
 mod prometheus;
@@ -25,6 +28,11 @@ pub(crate) enum Kind {
     Counter,
     Gauge,
     Histogram,
+}
+
+/// The bounds of histograms, in seconds.
+pub(crate) fn bounds() -> [f64; BOUNDS_MICROS.len()] {
+    BOUNDS_MICROS.map(|micros| Duration::from_micros(micros).as_secs_f64())
 }
 
 /// One measurement under its labels.

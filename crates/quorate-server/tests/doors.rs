@@ -13,14 +13,17 @@ mod common;
 #[path = "../../quorate/tests/support/mod.rs"]
 mod support;
 
-use std::io::{Read as _, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::{exchange, get, show};
 use quorate::Seams;
-use quorate_env::Env;
-use quorate_server::http::{CONNECTIONS_MAX, HttpServer, serve};
+use quorate_env::signal::Signal;
+use quorate_env::worker::{Ended, Worker};
+use quorate_env::{BoxTask, Env, Host, RealHost};
+use quorate_server::http::{ASKS_MAX, CONNECTIONS_MAX, HttpServer, serve, serve_in};
 use serde_json::{Value, json};
 use support::{Cluster, Single, run, until};
 
@@ -168,6 +171,49 @@ fn many_clients_at_once_are_all_answered() {
                 });
             }
         });
+        node.stop().await;
+    });
+}
+
+/// A machine on which everything that may block does so for ever.
+#[derive(Default)]
+struct Hanging(Mutex<Vec<Box<dyn FnOnce() + Send>>>);
+
+impl Host for Hanging {
+    fn run_task(&self, env: &Env, name: &str, task: BoxTask) -> io::Result<()> {
+        RealHost.run_task(env, name, task)
+    }
+
+    fn run_worker(&self, env: &Env, name: &str, worker: Box<dyn Worker>, bell: Signal, end: Ended) -> io::Result<()> {
+        RealHost.run_worker(env, name, worker, bell, end)
+    }
+
+    fn run_blocking(&self, call: Box<dyn FnOnce() + Send>) {
+        self.0.lock().unwrap().push(call);
+    }
+}
+
+impl std::fmt::Debug for Hanging {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Hanging")
+    }
+}
+
+#[test]
+fn a_node_whose_disk_hangs_is_alive_but_not_ready() {
+    run(async {
+        let Single { dir: _dir, node } = Single::start().await;
+        let hanging = Arc::new(Hanging::default());
+        let host: Arc<dyn Host> = Arc::clone(&hanging) as _;
+        let server = serve_in(&Env::real().with_host(host), "127.0.0.1:0").await.unwrap();
+        server.show(&node);
+        std::thread::scope(|scope| {
+            for _ in 0..ASKS_MAX * 3 {
+                scope.spawn(|| assert!(reasons(&server).contains("its disk may hang")));
+            }
+            assert_eq!(get(&server, "/health").0, 200);
+        });
+        assert!(hanging.0.lock().unwrap().len() <= ASKS_MAX, "no more than so many wait for the disk");
         node.stop().await;
     });
 }

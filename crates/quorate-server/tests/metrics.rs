@@ -38,6 +38,9 @@ fn a_node_counts_what_it_did() {
         let Single { dir: _dir, node } = Single::start().await;
         let (sql, server) = (node.sql(), show(&node).await);
         sql.execute("CREATE TABLE t (x INTEGER PRIMARY KEY)", ()).await.unwrap();
+        let settled =
+            |page: &Page| page.main("quorate_writes_total", "") == page.main("quorate_write_seconds_count", "");
+        until("the first batches", || settled(&Page::of(&server))).await;
         let before = Page::of(&server);
         for x in 0..40 {
             sql.execute("INSERT INTO t VALUES (?)", (x,)).await.unwrap();
@@ -54,6 +57,9 @@ fn a_node_counts_what_it_did() {
         }
         sql.query("SELECT * FROM missing", ()).await.unwrap_err();
 
+        // Callers have their answers a moment before a batch is written down.
+        let measured = |page: &Page| page.main("quorate_write_seconds_count", "");
+        until("the last batch", || measured(&Page::of(&server)) >= measured(&before) + 44.0).await;
         let after = Page::of(&server);
         let grown = |name: &str, labels: &str| after.main(name, labels) - before.main(name, labels);
         assert_eq!(grown("quorate_writes_total", ""), 40.0);
@@ -92,6 +98,9 @@ fn the_stages_of_writes_make_up_their_time() {
         for writer in writers.collect::<Vec<_>>() {
             writer.await.unwrap();
         }
+        let measured =
+            |page: &Page| page.main("quorate_writes_total", "") == page.main("quorate_write_seconds_count", "");
+        until("the last batch", || measured(&Page::of(&server))).await;
         let page = Page::of(&server);
         let (count, sum) = (page.main("quorate_write_seconds_count", ""), page.main("quorate_write_seconds_sum", ""));
         assert!(count >= 200.0);

@@ -7,7 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
-use quorate::{Error, FailureKind, Level, Position, RemoteConfig, RemoteSql, Sql, Value, params};
+use quorate::{
+    BatchStep, Bulk, Error, FailureKind, Level, Position, RemoteConfig, RemoteSql, RowPacker, Sql, Value, ValueRef,
+    params,
+};
 use quorate_env::{Env, JoinHandle, Rng, sleep};
 
 use crate::cluster::{Cluster, NAMES};
@@ -215,11 +218,10 @@ impl Writer {
             }
             Kind::Batch => {
                 let count = "UPDATE totals SET batches = batches + 1 WHERE client = ?";
-                let words = "INSERT INTO words VALUES (?)";
-                let batch = [
-                    (insert, params![self.client, number, body]),
-                    (count, params![self.client]),
-                    (words, params![format!("word{number} client{}", self.client)]),
+                let batch: [BatchStep; 3] = [
+                    (insert, params![self.client, number, body]).into(),
+                    (count, params![self.client]).into(),
+                    self.words(number).into(),
                 ];
                 Ok((sql.batch(batch).await?.position, None))
             }
@@ -228,11 +230,24 @@ impl Writer {
                 Ok((sql.execute(update, (self.client,)).await?.position, None))
             }
             Kind::Broken => {
-                let batch =
-                    [(insert, params![self.client, number, body]), (insert, params![self.client, number, "broken"])];
-                Ok((sql.batch(batch).await?.position, None))
+                let rows = [body, "broken".into()].map(|body| (self.client, number, body));
+                if number % 2 == 0 {
+                    return Ok((sql.execute_many(insert, rows).await?.position, None));
+                }
+                Ok((sql.batch(rows.map(|row| (insert, row))).await?.position, None))
             }
         }
+    }
+
+    /// Some rows of words, by one bulk statement.
+    fn words(&self, number: i64) -> Bulk {
+        let mut rows = RowPacker::new(1);
+        for word in 0..=self.rng.below(20) {
+            rows.push(ValueRef::Text(&format!("word{number} client{} {word}", self.client)));
+            // Each has its one value.
+            let _ = rows.end_row();
+        }
+        Bulk { sql: "INSERT INTO words SELECT ?1 || ' ' || hex(randomblob(4))".to_owned(), rows: rows.finish() }
     }
 
     /// Mostly little, sometimes a lot.

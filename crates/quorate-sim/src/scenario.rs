@@ -193,7 +193,9 @@ async fn serves(cluster: &Cluster) -> Option<()> {
 /// All nodes are at one index with one state, and hold what the clients know.
 async fn compare(cluster: &Cluster, ledger: &Ledger) -> Option<()> {
     if !cluster.until(SETTLE_MAX, |cluster| cluster.is_whole() && cluster.indexes_are_equal()).await {
-        cluster.history().violation("the nodes do not come to one index".to_owned());
+        cluster.look();
+        let statuses = cluster.statuses();
+        cluster.history().violation(format!("the nodes do not come to one index: {statuses:#?}"));
         return None;
     }
     cluster.look();

@@ -1,4 +1,5 @@
-//! How long applying takes: single-row inserts, in batches, without and with a session.
+//! How long applying takes: single-row inserts, in batches, without and with a session; then rows of 19 columns, many
+//! to a bulk statement.
 //!
 //! `cargo run --release -p quorate-sql --example apply_rate [ENTRIES]`
 
@@ -8,7 +9,10 @@ use std::time::Instant;
 
 use quorate_env::Env;
 use quorate_model::codec::encode_proposal;
-use quorate_model::{Command, Entry, LogId, NodeId, Origin, Payload, Proposal, SessionId, Stamp, Statement, Value};
+use quorate_model::{
+    Bulk, Command, Entry, LogId, NodeId, Origin, Payload, Proposal, RowPacker, SessionId, Stamp, Statement, Value,
+    ValueRef,
+};
 use quorate_sql::apply::Applier;
 use quorate_sql::connection::open_writer;
 use quorate_sql::generation::Generations;
@@ -30,7 +34,30 @@ fn insert(number: u64, session: Option<SessionId>) -> Proposal {
     Proposal::new(origin, vec![statement("INSERT INTO t (a, b, c) VALUES (?1, ?2, ?3)", values)])
 }
 
+/// Columns of the rows of a bulk statement, of which every fourth is a short text.
+const COLUMNS: i64 = 19;
+
+fn bulk(rows: i64) -> Proposal {
+    let mut packer = RowPacker::new(COLUMNS as usize);
+    for row in 0..rows {
+        for column in 0..COLUMNS {
+            packer.push(if column % 4 == 3 {
+                ValueRef::Text("N14228")
+            } else {
+                ValueRef::Integer(row * column % 3000)
+            });
+        }
+        packer.end_row().unwrap();
+    }
+    let places = vec!["?"; COLUMNS as usize].join(",");
+    Proposal::new(
+        None,
+        vec![Command::Bulk(Bulk { sql: format!("INSERT INTO wide VALUES ({places})"), rows: packer.finish() })],
+    )
+}
+
 fn main() {
+    let names: Vec<String> = (0..COLUMNS).map(|column| format!("c{column}")).collect();
     let entries: u64 = std::env::args().nth(1).map_or(200_000, |text| text.parse().unwrap());
     let dir = tempfile::tempdir().unwrap();
     let generations = Generations::open(Env::real().disk(), dir.path(), 4096).unwrap();
@@ -38,7 +65,8 @@ fn main() {
     let mut applier = Applier::open(conn, &StoreIdentity::default()).unwrap();
     let table = statement("CREATE TABLE t (id INTEGER PRIMARY KEY, a, b, c)", vec![]);
     let session = SessionId(1);
-    let setup = Proposal::new(None, vec![Command::OpenSession, table]);
+    let wide = statement(&format!("CREATE TABLE wide ({})", names.join(",")), vec![]);
+    let setup = Proposal::new(None, vec![Command::OpenSession, table, wide]);
     applier.apply_batch(&[entry(1, &setup)]).unwrap();
     let mut next = 2;
     for batch in [1, 64, 1024] {
@@ -53,5 +81,16 @@ fn main() {
             let with = if session.is_some() { "with a session" } else { "without" };
             println!("batches of {batch:4}, {with:14}: {micros:5.2} us an entry");
         }
+    }
+    for rows in [100, 10_000] {
+        let count = entries.div_ceil(rows);
+        let work: Vec<Entry> = (next..next + count).map(|index| entry(index, &bulk(rows as i64))).collect();
+        next += count;
+        let begun = Instant::now();
+        for batch in work.chunks(8) {
+            assert!(applier.apply_batch(batch).unwrap().iter().all(Result::is_ok));
+        }
+        let micros = begun.elapsed().as_secs_f64() * 1e6 / (count * rows) as f64;
+        println!("bulk statements of {rows:5} rows of {COLUMNS} columns: {micros:5.2} us a row");
     }
 }

@@ -29,6 +29,7 @@ use crate::schema_check::{Reserved, Schema};
 use crate::session::{self, Sessions};
 
 mod batch;
+mod bulk;
 mod entry;
 mod schema;
 mod statement;

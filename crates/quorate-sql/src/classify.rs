@@ -20,6 +20,17 @@ pub enum Trouble {
     Fault(StoreFault),
 }
 
+impl Trouble {
+    /// The same with the failure, if it is one, made another.
+    #[must_use]
+    pub fn with_failure(self, change: impl FnOnce(Failure) -> Failure) -> Self {
+        match self {
+            Self::Failure(failure) => Self::Failure(change(failure)),
+            fault @ Self::Fault(_) => fault,
+        }
+    }
+}
+
 impl From<Failure> for Trouble {
     fn from(failure: Failure) -> Self {
         Self::Failure(failure)
@@ -51,7 +62,7 @@ pub fn classify(error: &Error, context: Context) -> Trouble {
         Some(refusal) => (FailureKind::Refused, refusal),
         None => (kind(code), message),
     };
-    Trouble::Failure(Failure { kind, sqlite_code: code, command: None, message: shortened(message) })
+    Trouble::Failure(Failure { sqlite_code: code, ..Failure::new(kind, shortened(message)) })
 }
 
 /// An error of the store's own statements, or of a COMMIT: always the node's.

@@ -2,10 +2,11 @@
 //! cluster was born.
 //!
 //! For each entry, the XXH3 (64 bits, seeded with the value before) of these bytes, numbers in little-endian order: the
-//! index (8); then 0 for an entry that is no proposal; or 1, the kind (4), SQLite's code (4) and the number of the
-//! command plus one (8) of a failure; or 2 and the results of the commands. A result is 3 where there is nothing to
-//! tell, 4 and the session (8), or 5, changes (8), last rowid (8), rows (8), columns (8) and the values. A value is its
-//! class, 6 to 10 (NULL, integer, real, text, blob), then 8 bytes, or a length (8) and that many bytes.
+//! index (8); then 0 for an entry that is no proposal; or 1, the kind (4), SQLite's code (4), the number of the command
+//! plus one (8) and that of the row (8), if there is one, of a failure; or 2 and the results of the commands. A result
+//! is 3 where there is nothing to tell, 4 and the session (8), or 5, changes (8), last rowid (8), rows (8), columns (8)
+//! and the values. A value is its class, 6 to 10 (NULL, integer, real, text, blob), then 8 bytes, or a length (8) and
+//! that many bytes.
 //!
 //! Texts for people (messages, names of columns) are left out: they may change with SQLite's version.
 
@@ -41,6 +42,9 @@ impl OutcomeHash {
                 self.bytes.extend_from_slice(&failure.kind.number().to_le_bytes());
                 self.bytes.extend_from_slice(&failure.sqlite_code.to_le_bytes());
                 self.number(failure.command.map_or(0, |command| u64::from(command) + 1));
+                if let Some(row) = failure.row {
+                    self.number(row.into());
+                }
             }
             Some(Ok(reply)) => {
                 self.bytes.push(2);
@@ -134,6 +138,9 @@ mod tests {
         let failure = |message: &str, command| Some(Err(Failure::new(FailureKind::Sql, message).at(command)));
         assert_eq!(of(&[failure("a", 0)]), of(&[failure("b", 0)]));
         assert_ne!(of(&[failure("a", 0)]), of(&[failure("a", 1)]));
+        let of_row = |row| Some(Err(Failure { row, ..Failure::new(FailureKind::Sql, "a") }));
+        assert_ne!(of(&[of_row(None)]), of(&[of_row(Some(0))]));
+        assert_ne!(of(&[of_row(Some(1))]), of(&[of_row(Some(0))]));
         assert_ne!(of(&[rows(vec!["ab".into(), "c".into()])]), of(&[rows(vec!["a".into(), "bc".into()])]));
         assert_ne!(of(&[rows(vec![1.into()])]), of(&[rows(vec![1.0.into()])]));
         assert_ne!(of(&[None]), of(&[None, None]));

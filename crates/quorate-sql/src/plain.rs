@@ -5,13 +5,14 @@
 
 use std::path::PathBuf;
 
-use quorate_model::{Command, CommandResult, Outcome, Proposal, Row, Stamp, Statement};
+use quorate_model::{Bulk, Command, CommandResult, Outcome, Proposal, Row, Stamp, Statement};
+use rusqlite::types::ToSql;
 use rusqlite::{Connection, params_from_iter};
 
 use crate::OpenError;
 use crate::connection;
 use crate::determinism::Determinism;
-use crate::value::{Bound, owned};
+use crate::value::{Bound, BoundRaw, owned};
 use crate::vfs::{self, clock};
 
 /// A database file that plain SQLite works on.
@@ -54,11 +55,12 @@ impl Plain {
 fn transaction(conn: &mut Connection, proposal: &Proposal) -> rusqlite::Result<Vec<Step>> {
     // Ended by hand: a statement may have rolled it back already.
     conn.execute_batch("BEGIN")?;
-    let statements = proposal.commands.iter().filter_map(|command| match command {
-        Command::Statement(statement) => Some(statement),
-        _ => None,
+    let steps = proposal.commands.iter().filter_map(|command| match command {
+        Command::Statement(statement) => Some(step(conn, statement)),
+        Command::Bulk(bulk) => Some(many_steps(conn, bulk)),
+        Command::OpenSession | Command::CloseSession(_) | Command::Vacuum => None,
     });
-    let done: rusqlite::Result<Vec<Step>> = statements.map(|statement| step(conn, statement)).collect();
+    let done: rusqlite::Result<Vec<Step>> = steps.collect();
     let done = done.and_then(|steps| conn.execute_batch("COMMIT").map(|()| steps));
     if !conn.is_autocommit() {
         conn.execute_batch("ROLLBACK")?;
@@ -66,16 +68,33 @@ fn transaction(conn: &mut Connection, proposal: &Proposal) -> rusqlite::Result<V
     done
 }
 
+/// The rows of a bulk statement, each by a statement of its own.
+fn many_steps(conn: &Connection, bulk: &Bulk) -> rusqlite::Result<Step> {
+    // Without rows it must be a statement all the same.
+    conn.prepare(&bulk.sql)?;
+    let mut values = bulk.rows.raw_values();
+    let (mut changes, mut last_rowid) = (0, 0);
+    for _ in 0..bulk.rows.len() {
+        let (changed, rowid, _) = run(conn, &bulk.sql, values.by_ref().take(bulk.rows.width()).map(BoundRaw))?;
+        changes += changed;
+        last_rowid = if changed == 0 { last_rowid } else { rowid };
+    }
+    Ok((changes, last_rowid, Vec::new()))
+}
+
 fn step(conn: &Connection, statement: &Statement) -> rusqlite::Result<Step> {
-    let mut prepared = conn.prepare(&statement.sql)?;
+    run(conn, &statement.sql, statement.params.iter().map(Bound))
+}
+
+fn run<P: ToSql>(conn: &Connection, sql: &str, params: impl Iterator<Item = P>) -> rusqlite::Result<Step> {
+    let mut prepared = conn.prepare(sql)?;
     let columns = prepared.column_count();
-    let params = statement.params.iter().map(Bound);
     let mut rows = prepared.query(params_from_iter(params))?;
     let mut seen = Vec::new();
     while let Some(row) = rows.next()? {
         seen.push((0..columns).map(|column| row.get_ref(column).map(owned)).collect::<Result<_, _>>()?);
     }
-    let is = |verbs: &[&str]| verbs.iter().any(|verb| statement.sql.starts_with(verb));
+    let is = |verbs: &[&str]| verbs.iter().any(|verb| sql.starts_with(verb));
     let writes = is(&["INSERT", "REPLACE", "UPDATE", "DELETE"]);
     let changes = if writes { conn.changes() } else { 0 };
     let inserts = is(&["INSERT", "REPLACE"]);

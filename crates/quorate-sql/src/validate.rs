@@ -8,7 +8,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use quorate_model::{Failure, FailureKind, Statement};
+use quorate_model::{Bulk, Failure, FailureKind, Statement};
 use rusqlite::{Error, ffi};
 
 use crate::authorizer::{Gate, Mode};
@@ -78,6 +78,16 @@ impl Validator {
         let known = self.known(&statement.sql)?;
         if known.kind != StatementKind::Unknown {
             known.parameters.check(statement)?;
+        }
+        Ok(known.kind)
+    }
+
+    /// The same of a bulk statement.
+    pub fn check_bulk(&self, bulk: &Bulk) -> Result<StatementKind, Failure> {
+        bulk.check_limits()?;
+        let known = self.known(&bulk.sql)?;
+        if known.kind == StatementKind::Write {
+            known.parameters.check_count(bulk.rows.width())?;
         }
         Ok(known.kind)
     }

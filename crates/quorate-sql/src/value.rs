@@ -1,6 +1,6 @@
 //! Values on their way into SQLite and out of it: by storage class, never by declared type.
 
-use quorate_model::Value;
+use quorate_model::{RawValue, Value};
 use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
 
 /// A value that SQLite copies.
@@ -14,6 +14,21 @@ impl ToSql for Bound<'_> {
             Value::Real(value) => ValueRef::Real(*value),
             Value::Text(text) => ValueRef::Text(text.as_bytes()),
             Value::Blob(bytes) => ValueRef::Blob(bytes),
+        }))
+    }
+}
+
+/// A value of packed rows, which SQLite copies.
+pub(crate) struct BoundRaw<'a>(pub(crate) RawValue<'a>);
+
+impl ToSql for BoundRaw<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(match self.0 {
+            RawValue::Null => ValueRef::Null,
+            RawValue::Integer(value) => ValueRef::Integer(value),
+            RawValue::Real(value) => ValueRef::Real(value),
+            RawValue::Text(text) => ValueRef::Text(text),
+            RawValue::Blob(bytes) => ValueRef::Blob(bytes),
         }))
     }
 }

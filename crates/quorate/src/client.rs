@@ -58,9 +58,7 @@ impl Client {
         let mut proposal = Proposal::new(None, commands);
         proposal.check_limits()?;
         for (number, command) in proposal.commands.iter().enumerate() {
-            if let Command::Statement(statement) = command {
-                self.transport.check(statement).map_err(|failure| failure.at(number))?;
-            }
+            self.transport.check(command).map_err(|failure| failure.at(number))?;
         }
         let sent = AtomicBool::new(false);
         let written = self.runtime.run(async {

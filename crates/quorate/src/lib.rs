@@ -68,10 +68,11 @@ pub use error::{Error, StartError};
 pub use level::Level;
 pub use metrics::Metrics;
 pub use node::{Node, Observer, WriteTraces};
-pub use params::{IntoParams, IntoStatement, Params};
+pub use params::{BatchStep, IntoParams, IntoStatement, Params};
 pub use quorate_consensus::{ClusterId, Ended, ImageError, Living, MemberStatus, WriteTrace};
 pub use quorate_model::{
-    Epoch, Failure, FailureKind, GroupId, NodeId, Position, Statement, StatementResult, StoreFault, Value, limits,
+    Bulk, Epoch, Failure, FailureKind, GroupId, NodeId, PackedRows, Position, RowPacker, Statement, StatementResult,
+    StoreFault, Value, ValueRef, limits,
 };
 pub use quorate_sql::backup::FileError;
 pub use quorate_sql::query::{FromRow, FromRowOwned, FromValue, RowError, RowRef, Rows};

@@ -1,6 +1,7 @@
 //! Parameters of statements, by position or by name.
 
-use quorate_model::{Statement, Value};
+use quorate_model::{Bulk, Command, Failure, FailureKind, PackedRows, RowPacker, Statement, Value};
+use quorate_sql::validate::is_vacuum;
 
 /// The parameters of one statement. Usually made from a tuple or by [`params!`](crate::params) or
 /// [`named!`](crate::named).
@@ -146,6 +147,40 @@ impl<S: Into<String>, P: IntoParams> IntoStatement for (S, P) {
         let Params { values, names } = self.1.into_params();
         Statement { sql: self.0.into(), params: values, names }
     }
+}
+
+/// What a batch does at one step: a statement, or a [`Bulk`] of one statement with many rows of parameters.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BatchStep(pub(crate) Command);
+
+impl<S: IntoStatement> From<S> for BatchStep {
+    fn from(statement: S) -> Self {
+        let statement = statement.into_statement();
+        Self(if is_vacuum(&statement.sql) { Command::Vacuum } else { Command::Statement(statement) })
+    }
+}
+
+impl From<Bulk> for BatchStep {
+    fn from(bulk: Bulk) -> Self {
+        Self(Command::Bulk(bulk))
+    }
+}
+
+/// Packs rows of parameters, which must be given by position.
+pub(crate) fn pack<P: IntoParams>(rows: impl IntoIterator<Item = P>) -> Result<PackedRows, Failure> {
+    let mut packer = None;
+    for (number, row) in (0..).zip(rows) {
+        let of_row = |failure| Failure { row: Some(number), ..failure };
+        let Params { values, names } = row.into_params();
+        if !names.is_empty() || values.is_empty() {
+            let text = "the parameters of many rows are given by position, at least one for each row";
+            return Err(of_row(Failure::new(FailureKind::Refused, text)));
+        }
+        let packer = packer.get_or_insert_with(|| RowPacker::new(values.len()));
+        values.iter().for_each(|value| packer.push(value.into()));
+        packer.end_row().map_err(of_row)?;
+    }
+    packer.map(RowPacker::finish).ok_or_else(|| Failure::new(FailureKind::Refused, "there is no row of parameters"))
 }
 
 #[cfg(test)]

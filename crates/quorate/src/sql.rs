@@ -5,15 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorate_model::limits::COMMANDS_MAX;
-use quorate_model::{Command, Failure, FailureKind, Statement};
+use quorate_model::{Bulk, Command, Failure, FailureKind};
 use quorate_sql::query::{FromRowOwned, RowError, Rows};
 use quorate_sql::readers::{BYTES_DEFAULT, ROWS_DEFAULT};
-use quorate_sql::validate::is_vacuum;
 
 use crate::client::{Client, Limits, Read};
 use crate::error::Error;
 use crate::level::Level;
-use crate::params::{IntoParams, IntoStatement};
+use crate::params::{BatchStep, IntoParams, IntoStatement, pack};
 use crate::results::{BatchResult, Executed, Returned, Written};
 
 /// The handle to a database: of a node in this process ([`Node::sql`](crate::Node::sql)), or of a cluster elsewhere
@@ -62,7 +61,7 @@ impl Sql {
     ///
     /// Every error but [`Error::Unknown`] means that nothing was done.
     pub async fn execute(&self, sql: impl Into<String>, params: impl IntoParams) -> Result<Executed, Error> {
-        self.write((sql, params).into_statement()).await.map(Into::into)
+        self.write((sql, params)).await.map(Into::into)
     }
 
     /// Runs a statement that writes and returns rows (`RETURNING`), at most 16 MiB of them.
@@ -71,7 +70,7 @@ impl Sql {
     ///
     /// Those of [`Sql::execute`].
     pub async fn execute_returning(&self, sql: impl Into<String>, params: impl IntoParams) -> Result<Returned, Error> {
-        self.write((sql, params).into_statement()).await.map(Into::into)
+        self.write((sql, params)).await.map(Into::into)
     }
 
     /// Runs statements that write, in their order, all of them or none.
@@ -92,14 +91,38 @@ impl Sql {
     /// # Errors
     ///
     /// Those of [`Sql::execute`]; a [`Failure`] names the statement that failed.
-    pub async fn batch<S: IntoStatement>(&self, statements: impl IntoIterator<Item = S>) -> Result<BatchResult, Error> {
+    pub async fn batch<S: Into<BatchStep>>(&self, steps: impl IntoIterator<Item = S>) -> Result<BatchResult, Error> {
         // One more than allowed is enough to be refused.
-        let statements = statements.into_iter().take(COMMANDS_MAX.saturating_add(1));
-        let commands: Vec<Command> = statements.map(|statement| command(statement.into_statement())).collect();
+        let steps = steps.into_iter().take(COMMANDS_MAX.saturating_add(1));
+        let commands: Vec<Command> = steps.map(|step| step.into().0).collect();
         if commands.is_empty() {
             return Err(Failure::new(FailureKind::Refused, "the batch holds no statement").into());
         }
         self.client.write(commands, self.deadline).await.map(Into::into)
+    }
+
+    /// Runs a statement that writes once for each row of parameters, in their order, all of them or none: at a fraction
+    /// of what a batch of as many statements costs. The result is that of all runs together. For more than some ten
+    /// thousand rows, or some MiB, call it several times: nobody else's writes take effect while one call's do.
+    ///
+    /// ```
+    /// # async fn f(sql: quorate::Sql) -> Result<(), quorate::Error> {
+    /// let words = ["one", "two", "three"];
+    /// sql.execute_many("INSERT INTO words (number, word) VALUES (?, ?)", (1..).zip(words)).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Sql::execute`]; a [`Failure`] names the row that failed. [`FailureKind::Refused`] for a statement
+    /// that returns rows or changes the schema, for parameters by name, and where there is no row.
+    pub async fn execute_many<P: IntoParams>(
+        &self,
+        sql: impl Into<String>,
+        rows: impl IntoIterator<Item = P>,
+    ) -> Result<Executed, Error> {
+        self.write(Bulk { sql: sql.into(), rows: pack(rows)? }).await.map(Into::into)
     }
 
     /// Runs a query and returns its rows.
@@ -153,13 +176,9 @@ impl Sql {
         self.client.end_session().await;
     }
 
-    async fn write(&self, statement: Statement) -> Result<Written, Error> {
-        self.client.write(vec![command(statement)], self.deadline).await
+    async fn write(&self, step: impl Into<BatchStep>) -> Result<Written, Error> {
+        self.client.write(vec![step.into().0], self.deadline).await
     }
-}
-
-fn command(statement: Statement) -> Command {
-    if is_vacuum(&statement.sql) { Command::Vacuum } else { Command::Statement(statement) }
 }
 
 impl fmt::Debug for Sql {

@@ -37,7 +37,7 @@ const SETUP: &[&str] = &[
     "CREATE VIRTUAL TABLE f USING fts5(body)",
 ];
 
-/// Statements with one parameter, a small number; some fail now and then.
+/// Statements with one parameter, a small number; some fail now and then. The first two return rows.
 const STATEMENTS: &[&str] = &[
     "INSERT INTO t (a) VALUES (?1) RETURNING id, at, r, hex(b)",
     "UPDATE t SET at = CURRENT_TIMESTAMP, r = random() WHERE a > ?1 RETURNING at, r",
@@ -191,10 +191,17 @@ async fn write(cluster: &Cluster, names: &[&str]) {
 async fn write_some(sql: Sql, rng: Rng) {
     let below = |bound: usize| usize::try_from(rng.below(bound as u64)).unwrap();
     for _ in 0..BATCHES {
-        let statement = |_| (STATEMENTS[below(STATEMENTS.len())], (i64::try_from(below(12)).unwrap(),));
-        let statements: Vec<_> = (0..1 + below(3)).map(statement).collect();
-        match sql.batch(statements).await {
-            Ok(_) | Err(Error::Failed(_)) => {}
+        let number = |_: usize| (i64::try_from(below(12)).unwrap(),);
+        let statement = |_| (STATEMENTS[below(STATEMENTS.len())], number(0));
+        let written = if below(5) == 0 {
+            let rows: Vec<_> = (0..1 + below(4)).map(number).collect();
+            sql.execute_many(STATEMENTS[2 + below(STATEMENTS.len() - 2)], rows).await.map(drop)
+        } else {
+            let statements: Vec<_> = (0..1 + below(3)).map(statement).collect();
+            sql.batch(statements).await.map(drop)
+        };
+        match written {
+            Ok(()) | Err(Error::Failed(_)) => {}
             Err(error) => panic!("{error}"),
         }
     }

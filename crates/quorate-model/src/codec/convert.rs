@@ -2,8 +2,8 @@
 
 use super::{DecodeError, wire};
 use crate::{
-    Command, CommandResult, Failure, FailureKind, Origin, Outcome, Proposal, Reply, SessionId, Statement,
-    StatementResult, Value,
+    Bulk, Command, CommandResult, Failure, FailureKind, Origin, Outcome, PackedRows, Proposal, Reply, SessionId,
+    Statement, StatementResult, Value,
 };
 
 impl From<&Proposal> for wire::Proposal {
@@ -41,6 +41,7 @@ impl From<&Command> for wire::Command {
             Command::OpenSession => wire::CommandKind::OpenSession(wire::Empty {}),
             Command::CloseSession(session) => wire::CommandKind::CloseSession(session.0),
             Command::Vacuum => wire::CommandKind::Vacuum(wire::Empty {}),
+            Command::Bulk(bulk) => wire::CommandKind::Bulk(bulk.into()),
         };
         Self { kind: Some(kind) }
     }
@@ -55,6 +56,7 @@ impl TryFrom<wire::Command> for Command {
             wire::CommandKind::OpenSession(_) => Self::OpenSession,
             wire::CommandKind::CloseSession(session) => Self::CloseSession(SessionId(session)),
             wire::CommandKind::Vacuum(_) => Self::Vacuum,
+            wire::CommandKind::Bulk(bulk) => Self::Bulk(bulk.try_into()?),
         })
     }
 }
@@ -71,6 +73,21 @@ impl TryFrom<wire::Statement> for Statement {
 
     fn try_from(message: wire::Statement) -> Result<Self, DecodeError> {
         Ok(Self { sql: message.sql, params: values(message.params)?, names: message.names })
+    }
+}
+
+impl From<&Bulk> for wire::Bulk {
+    fn from(bulk: &Bulk) -> Self {
+        let width = u32::try_from(bulk.rows.width()).unwrap_or(u32::MAX);
+        Self { sql: bulk.sql.clone(), width, rows: bulk.rows.bytes().clone() }
+    }
+}
+
+impl TryFrom<wire::Bulk> for Bulk {
+    type Error = DecodeError;
+
+    fn try_from(message: wire::Bulk) -> Result<Self, DecodeError> {
+        Ok(Self { sql: message.sql, rows: PackedRows::decode(message.width, message.rows)? })
     }
 }
 
@@ -187,6 +204,7 @@ impl From<&Failure> for wire::Failure {
             sqlite_code: failure.sqlite_code,
             command: failure.command,
             message: failure.message.clone(),
+            row: failure.row,
         }
     }
 }
@@ -196,6 +214,7 @@ impl TryFrom<wire::Failure> for Failure {
 
     fn try_from(message: wire::Failure) -> Result<Self, DecodeError> {
         let kind = FailureKind::from_number(message.kind).ok_or(DecodeError::Unknown)?;
-        Ok(Self { kind, sqlite_code: message.sqlite_code, command: message.command, message: message.message })
+        let wire::Failure { sqlite_code, command, message, row, .. } = message;
+        Ok(Self { kind, sqlite_code, command, row, message })
     }
 }

@@ -1,5 +1,6 @@
 //! The messages, with their tags. Never reuse or renumber a tag: logs and sessions on disk hold them.
 
+use bytes::Bytes;
 use prost::{Message, Oneof};
 
 /// Reads the level of a [`Proposal`], whatever else a newer version put into it.
@@ -33,7 +34,7 @@ pub(super) struct Origin {
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Command {
-    #[prost(oneof = "CommandKind", tags = "1, 2, 3, 4")]
+    #[prost(oneof = "CommandKind", tags = "1, 2, 3, 4, 5")]
     pub kind: Option<CommandKind>,
 }
 
@@ -47,6 +48,8 @@ pub(super) enum CommandKind {
     CloseSession(u64),
     #[prost(message, tag = "4")]
     Vacuum(Empty),
+    #[prost(message, tag = "5")]
+    Bulk(Bulk),
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
@@ -60,6 +63,17 @@ pub(super) struct Statement {
     pub params: Vec<Value>,
     #[prost(string, repeated, tag = "3")]
     pub names: Vec<String>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Bulk {
+    #[prost(string, tag = "1")]
+    pub sql: String,
+    #[prost(uint32, tag = "2")]
+    pub width: u32,
+    /// As [`crate::bulk`] has them.
+    #[prost(bytes = "bytes", tag = "3")]
+    pub rows: Bytes,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -144,4 +158,6 @@ pub(super) struct Failure {
     pub command: Option<u32>,
     #[prost(string, tag = "4")]
     pub message: String,
+    #[prost(uint32, optional, tag = "5")]
+    pub row: Option<u32>,
 }

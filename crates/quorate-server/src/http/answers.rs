@@ -1,5 +1,7 @@
 //! What is answered to which request (`docs/http.md`).
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
@@ -103,8 +105,13 @@ async fn ask<T: Send + 'static>(
     ask: impl FnOnce(&Observer) -> T + Send + 'static,
 ) -> Result<T, &'static str> {
     let observer = door.shown.get().ok_or(STARTING)?;
-    let asked = timeout(ANSWER_TIME_MAX, door.env.blocking(move || ask(&observer))).await;
-    asked.map_err(|_| SLOW)?.ok_or(ENDED)
+    let asks = Arc::clone(&door.asks);
+    let asking = async {
+        let asked = asks.acquire_owned().await.ok()?;
+        let answer = door.env.blocking(move || (ask(&observer), asked)).await;
+        answer.map(|(answer, _)| answer)
+    };
+    timeout(ANSWER_TIME_MAX, asking).await.map_err(|_| SLOW)?.ok_or(ENDED)
 }
 
 fn text(code: StatusCode, body: &'static str) -> Answer {

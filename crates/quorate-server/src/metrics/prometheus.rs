@@ -2,11 +2,9 @@
 
 use std::fmt::{Display, Write as _};
 
-use quorate_env::metrics::{BOUNDS_MICROS, Histogram};
+use quorate_env::metrics::Histogram;
 
-use super::{Family, Kind, Sample, Value};
-
-const MICROS_PER_SECOND: f64 = 1e6;
+use super::{Family, Kind, Sample, Value, bounds};
 
 /// Writes metrics down.
 pub(crate) fn prometheus(families: &[Family]) -> String {
@@ -39,9 +37,7 @@ impl Page {
     /// Buckets count everything up to their bound.
     fn histogram(&mut self, name: &str, labels: &[String], times: &Histogram) {
         let mut sum = 0_u64;
-        #[expect(clippy::cast_precision_loss, reason = "the bounds are small")]
-        let bounds = BOUNDS_MICROS.iter().map(|micros| (*micros as f64 / MICROS_PER_SECOND).to_string());
-        for (bound, count) in bounds.chain(["+Inf".to_owned()]).zip(times.counts()) {
+        for (bound, count) in bounds().iter().map(f64::to_string).chain(["+Inf".to_owned()]).zip(times.counts()) {
             sum = sum.saturating_add(count);
             let labels = [labels, &[label("le", &bound)]].concat();
             self.sample(name, "_bucket", &labels, &sum);

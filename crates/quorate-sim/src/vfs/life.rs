@@ -37,7 +37,9 @@ impl Life {
     /// Opens a file; one without a name is temporary.
     pub(super) fn open(self: Arc<Self>, name: Option<&str>, flags: c_int) -> Result<OpenFile, c_int> {
         let id = self.opened.fetch_add(1, Ordering::Relaxed);
-        let path = name.map_or_else(|| PathBuf::from(format!("/sqlite-temporary-{id}")), PathBuf::from);
+        // Drawn, as SQLite draws it: a life that was killed leaves its temporary files behind.
+        let temporary_name = || PathBuf::from(format!("/sqlite-temporary-{:016x}", self.rng.next_u64()));
+        let path = name.map_or_else(temporary_name, PathBuf::from);
         let cant_open = |_: io::Error| ffi::SQLITE_CANTOPEN;
         let creates = flags & ffi::SQLITE_OPEN_CREATE != 0;
         let mode = match (creates, flags & ffi::SQLITE_OPEN_READWRITE != 0) {

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use quorate_env::Rng;
 use quorate_env::disk::Disk;
 use quorate_env_sim::{SimDisk, SimWorld};
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, ffi};
 
+use super::life::Life;
 use super::{Slot, bind};
 
 const PATH: &str = "/data/test.db";
@@ -85,4 +86,15 @@ fn an_ended_life_opens_nothing() {
     let next = disk.kill();
     let _next = life(&next);
     assert_ne!(next.sqlite_vfs().unwrap(), name, "a file of the former life is open");
+}
+
+#[test]
+fn a_killed_life_leaves_no_temporary_file_in_the_way() {
+    let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1));
+    let life =
+        |seed| Arc::new(Life::new(Arc::clone(&disk), Arc::new(SimWorld::new(1).clock("node")), Rng::from_seed(seed)));
+    let flags = ffi::SQLITE_OPEN_READWRITE | ffi::SQLITE_OPEN_CREATE;
+    let flags = flags | ffi::SQLITE_OPEN_EXCLUSIVE | ffi::SQLITE_OPEN_DELETEONCLOSE;
+    std::mem::forget(life(1).open(None, flags).map_err(|code| assert_eq!(code, 0)));
+    assert!(life(2).open(None, flags).is_ok());
 }

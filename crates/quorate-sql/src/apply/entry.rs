@@ -140,14 +140,12 @@ impl Applier {
         let mut returned = 0;
         let mut results = Vec::with_capacity(proposal.commands.len());
         for (number, command) in proposal.commands.iter().enumerate() {
+            let named = |trouble: Trouble| trouble.with_failure(|failure| failure.at(number));
             results.push(match command {
                 Command::Statement(statement) => {
-                    let result = self.statement(statement, &mut returned).map_err(|trouble| match trouble {
-                        Trouble::Failure(failure) => Trouble::Failure(failure.at(number)),
-                        fault @ Trouble::Fault(_) => fault,
-                    })?;
-                    CommandResult::Statement(result)
+                    CommandResult::Statement(self.statement(statement, &mut returned).map_err(named)?)
                 }
+                Command::Bulk(bulk) => CommandResult::Statement(self.bulk(bulk).map_err(named)?),
                 Command::OpenSession => {
                     changes.opens = true;
                     CommandResult::Session(SessionId(index))

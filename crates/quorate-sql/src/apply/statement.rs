@@ -16,7 +16,7 @@ use crate::vfs;
 const VALUE_OVERHEAD: usize = 8;
 
 /// A statement that did not end well: SQLite's error, or a failure of ours.
-enum Ended {
+pub(super) enum Ended {
     Sqlite(rusqlite::Error),
     Failed(Failure),
 }
@@ -40,9 +40,17 @@ impl Applier {
         statement: &Statement,
         returned: &mut usize,
     ) -> Result<StatementResult, Trouble> {
+        self.guarded(|applier, effects| applier.try_statement(statement, returned, effects))
+    }
+
+    /// Runs a command of SQL: tells failures from the node's trouble, and makes caches know of its effects.
+    pub(super) fn guarded(
+        &mut self,
+        run: impl FnOnce(&mut Self, &mut Effects) -> Result<StatementResult, Ended>,
+    ) -> Result<StatementResult, Trouble> {
         let failed_writes = vfs::failed_writes();
         let mut effects = Effects::default();
-        let done = self.try_statement(statement, returned, &mut effects);
+        let done = run(self, &mut effects);
         self.gate.enter(Mode::Own);
         let done = done.map_err(|ended| match ended {
             Ended::Failed(failure) => failure.into(),
@@ -65,33 +73,35 @@ impl Applier {
         returned: &mut usize,
         effects: &mut Effects,
     ) -> Result<StatementResult, Ended> {
-        if !self.db.holds(&statement.sql) {
-            check_single(&statement.sql)?;
-            self.schema.connect(self.db.connection());
-            self.gate.enter(Mode::Command);
-            let gate = &self.gate;
-            self.db.prepare(&statement.sql, |prepared| {
-                if prepared.is_explain() != 0 {
-                    let text = "EXPLAIN tells of this node; run it as a query";
-                    return Err(Ended::Failed(Failure::new(FailureKind::Refused, text)));
-                }
-                Ok(gate.effects())
-            })?;
-        }
-        let Some(mut prepared) = self.db.get(&statement.sql) else {
-            return Err(Failure::new(FailureKind::Sql, "the text holds no statement").into());
-        };
+        self.prepare(&statement.sql)?;
+        let mut prepared = self.db.get(&statement.sql).ok_or_else(no_statement)?;
         *effects = *prepared.note();
         bind(&mut prepared, statement)?;
         self.gate.enter(Mode::Running { schema: effects.schema });
         self.run_prepared(&statement.sql, *effects, returned)
     }
 
+    /// Sees to it that a statement is kept prepared.
+    pub(super) fn prepare(&mut self, sql: &str) -> Result<(), Ended> {
+        if self.db.holds(sql) {
+            return Ok(());
+        }
+        check_single(sql)?;
+        self.schema.connect(self.db.connection());
+        self.gate.enter(Mode::Command);
+        let gate = &self.gate;
+        self.db.prepare(sql, |prepared| {
+            if prepared.is_explain() != 0 {
+                let text = "EXPLAIN tells of this node; run it as a query";
+                return Err(Ended::Failed(Failure::new(FailureKind::Refused, text)));
+            }
+            Ok(gate.effects())
+        })
+    }
+
     fn run_prepared(&mut self, sql: &str, effects: Effects, returned: &mut usize) -> Result<StatementResult, Ended> {
         self.determinism.counters().watch();
-        let Some(mut prepared) = self.db.get(sql) else {
-            return Err(Failure::new(FailureKind::Sql, "the text holds no statement").into());
-        };
+        let mut prepared = self.db.get(sql).ok_or_else(no_statement)?;
         prepared.forget_steps();
         self.determinism.budget.start(effects.nested || !self.schema.virtual_tables.is_empty());
         let rows = read_rows(&mut prepared, returned);
@@ -99,12 +109,7 @@ impl Applier {
         let columns = if rows.is_ok() { prepared.columns() } else { Vec::new() };
         prepared.clear_bindings();
         if !within {
-            let text = "the entry needs more steps than its budget has; do less at once, or ask for a larger budget";
-            return Err(Failure {
-                sqlite_code: rusqlite::ffi::SQLITE_INTERRUPT,
-                ..Failure::new(FailureKind::Budget, text)
-            }
-            .into());
+            return Err(out_of_budget().into());
         }
         let rows = rows?;
         if columns.len() > crate::schema_check::EQUAL_COLUMNS_MAX {
@@ -112,9 +117,7 @@ impl Applier {
         }
         let counters = self.determinism.counters();
         if counters.exhausted() {
-            let text =
-                "a row has the largest rowid, after which SQLite would choose rowids at random; use a smaller one";
-            return Err(Failure::new(FailureKind::RowidExhausted, text).into());
+            return Err(rowid_exhausted().into());
         }
         let conn = self.db.connection();
         let changes = if effects.counts() { conn.changes() } else { 0 };
@@ -122,6 +125,20 @@ impl Applier {
         let last_insert_rowid = if inserted { conn.last_insert_rowid() } else { 0 };
         Ok(StatementResult { changes, last_insert_rowid, columns, rows })
     }
+}
+
+pub(super) fn no_statement() -> Failure {
+    Failure::new(FailureKind::Sql, "the text holds no statement")
+}
+
+pub(super) fn out_of_budget() -> Failure {
+    let text = "the entry needs more steps than its budget has; do less at once, or ask for a larger budget";
+    Failure { sqlite_code: rusqlite::ffi::SQLITE_INTERRUPT, ..Failure::new(FailureKind::Budget, text) }
+}
+
+pub(super) fn rowid_exhausted() -> Failure {
+    let text = "a row has the largest rowid, after which SQLite would choose rowids at random; use a smaller one";
+    Failure::new(FailureKind::RowidExhausted, text)
 }
 
 /// SQLite asks no authorizer about VACUUM, but refuses it by itself inside a transaction.

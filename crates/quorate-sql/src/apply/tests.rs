@@ -15,6 +15,7 @@ use crate::options::StoreIdentity;
 use crate::{connection, logical_hash};
 
 mod budget;
+mod bulk;
 mod dedup;
 mod equal;
 mod faults;

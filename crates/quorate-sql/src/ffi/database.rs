@@ -172,6 +172,11 @@ impl<T> Prepared<'_, T> {
         self.kept.statement.raw_query()
     }
 
+    /// Runs the statement, which returns no rows, and says how many it changed.
+    pub(crate) fn execute(&mut self) -> rusqlite::Result<u64> {
+        self.kept.statement.raw_execute().map(|changes| changes as u64)
+    }
+
     pub(crate) fn columns(&self) -> Vec<String> {
         self.kept.statement.column_names().map(str::to_owned).collect()
     }

@@ -23,14 +23,20 @@ impl Parameters {
 
     /// Fails unless exactly what the text asks for is given.
     pub fn check(&self, statement: &Statement) -> Result<(), Failure> {
-        if statement.params.len() != self.count {
-            let text = format!("the statement has {} parameters, {} are given", self.count, statement.params.len());
-            return Err(Failure::new(FailureKind::Sql, text));
-        }
+        self.check_count(statement.params.len())?;
         if !statement.names.is_empty() {
             self.check_names(&statement.names)?;
         }
         Ok(())
+    }
+
+    /// Fails unless so many are given as the text asks for.
+    pub fn check_count(&self, given: usize) -> Result<(), Failure> {
+        if given == self.count {
+            return Ok(());
+        }
+        let text = format!("the statement has {} parameters, {given} are given", self.count);
+        Err(Failure::new(FailureKind::Sql, text))
     }
 
     /// The number, from 1, of each given parameter. The statement must have passed [`Parameters::check`].

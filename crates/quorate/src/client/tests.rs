@@ -77,7 +77,7 @@ impl State {
 }
 
 impl Transport for Arc<Cluster> {
-    fn check(&self, _: &Statement) -> Result<(), Failure> {
+    fn check(&self, _: &Command) -> Result<(), Failure> {
         Ok(())
     }
 
@@ -181,7 +181,7 @@ fn more_writes_than_the_window_wait_for_their_turn() {
 struct Hopeless(Attempt);
 
 impl Transport for Hopeless {
-    fn check(&self, _: &Statement) -> Result<(), Failure> {
+    fn check(&self, _: &Command) -> Result<(), Failure> {
         Ok(())
     }
 
@@ -218,7 +218,7 @@ fn deadlines_hold_and_say_why() {
 fn a_node_that_goes_away_leaves_what_was_sent_in_doubt() {
     struct Silent;
     impl Transport for Silent {
-        fn check(&self, _: &Statement) -> Result<(), Failure> {
+        fn check(&self, _: &Command) -> Result<(), Failure> {
             Ok(())
         }
         fn propose(&self, bytes: Bytes, _: Instant) -> BoxFuture<'_, Result<(Position, Outcome), Attempt>> {

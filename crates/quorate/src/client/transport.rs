@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use quorate_env::Instant;
-use quorate_model::{Failure, FailureKind, Outcome, Position, Statement};
+use quorate_model::{Command, Failure, FailureKind, Outcome, Position, Statement};
 use quorate_sql::query::Rows;
 use quorate_wire::{CallError, FailureKind as CallFailureKind, NotSent};
 
@@ -12,8 +12,8 @@ use crate::level::Level;
 
 /// How a handle reaches the cluster. Each call is one attempt; the retries are the handle's.
 pub(crate) trait Transport: Send + Sync + 'static {
-    /// Says whether a statement may be proposed, as far as this end can tell.
-    fn check(&self, statement: &Statement) -> Result<(), Failure>;
+    /// Says whether a command may be proposed, as far as this end can tell.
+    fn check(&self, command: &Command) -> Result<(), Failure>;
 
     /// Told of each attempt after the first.
     fn note_retry(&self) {}

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use quorate_env::Instant;
-use quorate_model::{Failure, Outcome, Position, Statement};
+use quorate_model::{Command, Failure, Outcome, Position};
 use quorate_sql::query::Rows;
 
 use super::gateway::Gateway;
@@ -17,9 +17,9 @@ use crate::error::Error;
 pub(super) struct Embedded(pub(super) Weak<Gateway>);
 
 impl Transport for Embedded {
-    fn check(&self, statement: &Statement) -> Result<(), Failure> {
+    fn check(&self, command: &Command) -> Result<(), Failure> {
         // Without a node there is nothing to check it against, and nobody to propose it to.
-        self.0.upgrade().map_or(Ok(()), |gateway| gateway.check(statement))
+        self.0.upgrade().map_or(Ok(()), |gateway| gateway.check(command))
     }
 
     fn note_retry(&self) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use quorate_consensus::{Consensus, Member, ProposeError, ReadPositionError};
 use quorate_env::{Env, Instant, timeout_at};
-use quorate_model::{Failure, FailureKind, GroupId, NodeId, Outcome, Position, Statement, Store};
+use quorate_model::{Command, Failure, FailureKind, GroupId, NodeId, Outcome, Position, Store};
 use quorate_sql::connection::sqlite_version;
 use quorate_sql::query::Rows;
 use quorate_sql::readers::ReadLimits;
@@ -76,13 +76,18 @@ impl Gateway {
         executed.result()
     }
 
-    /// Fails if a statement can never be applied, or only reads.
-    pub(crate) fn check(&self, statement: &Statement) -> Result<(), Failure> {
-        self.metrics.validated(|| self.validate(statement))
+    /// Fails if a command can never be applied, or only reads.
+    pub(crate) fn check(&self, command: &Command) -> Result<(), Failure> {
+        self.metrics.validated(|| self.validate(command))
     }
 
-    fn validate(&self, statement: &Statement) -> Result<(), Failure> {
-        match self.store.validator().check(statement)? {
+    fn validate(&self, command: &Command) -> Result<(), Failure> {
+        let kind = match command {
+            Command::Statement(statement) => self.store.validator().check(statement)?,
+            Command::Bulk(bulk) => self.store.validator().check_bulk(bulk)?,
+            Command::OpenSession | Command::CloseSession(_) | Command::Vacuum => return Ok(()),
+        };
+        match kind {
             StatementKind::Read => {
                 let text = "this statement only reads, so there is nothing to replicate; use `query` for it";
                 Err(Failure::new(FailureKind::Refused, text))

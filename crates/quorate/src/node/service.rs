@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use quorate_consensus::Service;
-use quorate_model::{Command, Failure, codec};
+use quorate_model::{Failure, codec};
 use quorate_wire::{CallFailure, FailureKind as CallFailureKind, PeerInfo, Role, StreamReceiver, StreamSender};
 
 use super::backup;
@@ -101,11 +101,8 @@ fn check(gateway: &Gateway, proposal: &[u8]) -> Result<Result<(), Failure>, Call
     if let Err(failure) = proposal.check_limits() {
         return Ok(Err(failure));
     }
-    let mut statements = proposal.commands.iter().enumerate();
-    Ok(statements.try_for_each(|(number, command)| match command {
-        Command::Statement(statement) => gateway.check(statement).map_err(|failure| failure.at(number)),
-        Command::OpenSession | Command::CloseSession(_) | Command::Vacuum => Ok(()),
-    }))
+    let mut commands = proposal.commands.iter().enumerate();
+    Ok(commands.try_for_each(|(number, command)| gateway.check(command).map_err(|failure| failure.at(number))))
 }
 
 async fn query(gateway: &Gateway, query: Query) -> Reply {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use quorate_env::Instant;
-use quorate_model::{Failure, FailureKind, Outcome, Position, Statement};
+use quorate_model::{Command, Failure, FailureKind, Outcome, Position};
 use quorate_sql::query::Rows;
 use quorate_sql::validate::text::check_single;
 use quorate_wire::CallError;
@@ -73,9 +73,14 @@ impl Network {
 }
 
 impl Transport for Network {
-    fn check(&self, statement: &Statement) -> Result<(), Failure> {
+    fn check(&self, command: &Command) -> Result<(), Failure> {
+        let sql = match command {
+            Command::Statement(statement) => &statement.sql,
+            Command::Bulk(bulk) => &bulk.sql,
+            Command::OpenSession | Command::CloseSession(_) | Command::Vacuum => return Ok(()),
+        };
         // The rest takes a database.
-        check_single(&statement.sql).map_err(|failure| Failure { kind: FailureKind::Refused, ..failure })
+        check_single(sql).map_err(|failure| Failure { kind: FailureKind::Refused, ..failure })
     }
 
     fn propose(&self, proposal: Bytes, deadline: Instant) -> BoxFuture<'_, Result<(Position, Outcome), Attempt>> {

@@ -3,6 +3,7 @@
 
 use proptest::prelude::*;
 
+use super::bulk::bulk;
 use super::*;
 use crate::plain::{Plain, seen};
 
@@ -74,8 +75,32 @@ fn a_statement() -> impl Strategy<Value = Statement> {
     prop_oneof![9 => usual, 1 => rare]
 }
 
-fn a_program() -> impl Strategy<Value = Vec<Vec<Statement>>> {
-    prop::collection::vec(prop::collection::vec(a_statement(), 1..4), 1..60)
+/// Statements that return nothing, with one parameter.
+const BULKS: &[&str] = &[
+    "INSERT INTO t (a) VALUES (?1)",
+    "INSERT OR IGNORE INTO t (a) VALUES (?1)",
+    "INSERT OR ROLLBACK INTO t (a) VALUES (?1)",
+    "INSERT OR FAIL INTO t (a) VALUES (?1 + 30), (?1)",
+    "REPLACE INTO t (a, at) VALUES (?1, datetime('now', '-1 day'))",
+    "UPDATE t SET r = random(), at = strftime('%f', 'now') WHERE a > ?1",
+    "DELETE FROM t WHERE a = ?1",
+    "INSERT INTO child VALUES (?1)",
+    "INSERT INTO parent VALUES (?1)",
+    "INSERT INTO once VALUES (?1)",
+    "INSERT INTO s (a) VALUES (?1), (random())",
+    "INSERT INTO f SELECT 'word' || ?1 || ' and ' || hex(randomblob(2))",
+    "INSERT INTO log VALUES (changes() + ?1, total_changes(), last_insert_rowid())",
+    "INSERT INTO nowhere VALUES (?1)",
+];
+
+fn a_command() -> impl Strategy<Value = Command> {
+    let many = (prop::sample::select(BULKS), prop::collection::vec(0..8_i64, 0..5))
+        .prop_map(|(sql, rows)| bulk(sql, &rows.into_iter().map(|n| vec![n.into()]).collect::<Vec<_>>()));
+    prop_oneof![4 => a_statement().prop_map(Command::Statement), 1 => many]
+}
+
+fn a_program() -> impl Strategy<Value = Vec<Vec<Command>>> {
+    prop::collection::vec(prop::collection::vec(a_command(), 1..4), 1..60)
 }
 
 /// Where batches end, and after which the node restarts.
@@ -100,11 +125,9 @@ fn apply_split(node: &mut Node, mut entries: &[Entry], split: &[(usize, bool)]) 
     outcomes
 }
 
-fn entries(program: &[Vec<Statement>], origin: impl Fn(usize) -> Option<Origin>) -> Vec<Entry> {
+fn entries(program: &[Vec<Command>], origin: impl Fn(usize) -> Option<Origin>) -> Vec<Entry> {
     let first = SETUP.len() as u64 + 1;
-    let proposal = |(number, statements): (usize, &Vec<Statement>)| {
-        Proposal::new(origin(number), statements.iter().cloned().map(Command::Statement).collect())
-    };
+    let proposal = |(number, commands): (usize, &Vec<Command>)| Proposal::new(origin(number), commands.clone());
     (first..).zip(program.iter().enumerate().map(proposal)).map(|(index, proposal)| entry(index, &proposal)).collect()
 }
 
@@ -167,9 +190,8 @@ proptest! {
             next += 1;
         };
         [&open, &open, &open, &vacuum].into_iter().for_each(|proposal| push(proposal, &mut all));
-        for (number, statements) in program.iter().enumerate() {
-            let commands = statements.iter().cloned().map(Command::Statement).collect();
-            push(&Proposal::new(origin(number), commands), &mut all);
+        for (number, commands) in program.iter().enumerate() {
+            push(&Proposal::new(origin(number), commands.clone()), &mut all);
         }
         let run = |split: &[(usize, bool)]| {
             let mut node = Node::with(SETUP);

@@ -1,0 +1,138 @@
+//! The columns that the beginning of a file suggests.
+//!
+//! A type is only chosen if it changes nothing of what was seen: a column with one `007` or one integer of 20 digits is
+//! TEXT, and so is one without any value. Dates are TEXT.
+
+use quorate::limits::PARAMETERS_MAX;
+
+use super::columns::{Column, check_names};
+use super::csv::Csv;
+use super::ndjson::{Members, Ndjson};
+use super::number::{self, Shape};
+use super::options::ImportOptions;
+use super::source::SAMPLE_ROWS;
+use super::window::Window;
+use crate::error::{Error, Result, Told as _};
+
+/// What was seen of a column's values.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    integers: bool,
+    reals: bool,
+    /// Integers that no float holds.
+    long: bool,
+    texts: bool,
+}
+
+impl Seen {
+    fn text(&mut self, text: &str) {
+        match Shape::of(text) {
+            Shape::Text | Shape::Odd => self.texts = true,
+            shape => self.number(shape),
+        }
+    }
+
+    fn number(&mut self, shape: Shape) {
+        self.integers |= matches!(shape, Shape::Integer(_));
+        self.reals |= matches!(shape, Shape::Real);
+        self.long |= shape.is_lost_as_real();
+    }
+
+    /// The type of a column whose values all come as texts.
+    fn of_texts(self) -> &'static str {
+        match self {
+            Self { texts: false, reals: true, long: false, .. } => "REAL",
+            Self { texts: false, reals: false, integers: true, .. } => "INTEGER",
+            _ => "TEXT",
+        }
+    }
+
+    /// The type of a column whose values come with types of their own: none where they differ.
+    fn of_values(self) -> &'static str {
+        if self.texts && (self.integers || self.reals) { "" } else { self.of_texts() }
+    }
+}
+
+/// The fields of CSV, and whether their names are made up. `whole` says that what is read ends where the file does.
+pub fn of_csv(mut csv: Csv, whole: bool, options: &ImportOptions) -> Result<(Vec<Column>, bool)> {
+    let told = || format!("cannot read {}", options.file.display());
+    let header = if options.no_header { None } else { csv.texts("").told(told)? };
+    let header = header.transpose().told(|| "the header line")?;
+    let mut seen = vec![Seen::default(); header.as_ref().map_or(0, Vec::len)];
+    for _ in 0..SAMPLE_ROWS {
+        match csv.texts(&options.null).told(told)? {
+            None => break,
+            // Perhaps it is only the sample that ends there.
+            Some(Err(_)) if !whole && csv.is_ended() => break,
+            Some(Err(_)) => {}
+            Some(Ok(fields)) => {
+                if seen.is_empty() {
+                    seen.resize(fields.len(), Seen::default());
+                }
+                if fields.len() == seen.len() {
+                    fields
+                        .iter()
+                        .zip(&mut seen)
+                        .for_each(|(field, seen)| field.iter().for_each(|text| seen.text(text)));
+                }
+            }
+        }
+    }
+    let count = seen.len();
+    if count == 0 {
+        return Err(Error::new(format!("{} holds neither a header nor a row", options.file.display())));
+    }
+    if count > PARAMETERS_MAX {
+        return Err(Error::new(format!("{count} fields in a line: the limit is {PARAMETERS_MAX}")));
+    }
+    let nameless = options.columns.is_empty() && header.is_none();
+    let names: Vec<String> = match header {
+        _ if !options.columns.is_empty() => options.columns.clone(),
+        Some(header) => header.into_iter().map(|name| name.unwrap_or_default().trim().to_owned()).collect(),
+        None => (1..=count).map(|number| format!("c{number}")).collect(),
+    };
+    if names.len() != count {
+        return Err(Error::new(format!("--columns names {} columns, the lines have {count} fields", names.len())));
+    }
+    let wanted: Vec<String> = names.iter().filter(|name| !name.is_empty()).cloned().collect();
+    check_names(if options.columns.is_empty() { &names } else { &wanted })?;
+    let columns = names.into_iter().zip(seen).map(|(name, seen)| Column::new(name, seen.of_texts()));
+    Ok((columns.collect(), nameless))
+}
+
+/// The keys of NDJSON, in the order in which they come up; only the wanted ones, if any are named.
+pub fn of_ndjson(window: Window, wanted: &[String]) -> Vec<Column> {
+    let mut keys: Vec<(String, Seen)> = wanted.iter().map(|name| (name.clone(), Seen::default())).collect();
+    let mut lines = 0_usize;
+    let sampled = Ndjson::new(window).sample(|Members(members)| {
+        for (key, value) in members {
+            let known = keys.iter().position(|(name, _)| name.eq_ignore_ascii_case(&key));
+            if known.is_none() && wanted.is_empty() && keys.len() < PARAMETERS_MAX {
+                keys.push((key.into_owned(), Seen::default()));
+            }
+            let place = known.unwrap_or(keys.len().saturating_sub(1));
+            if let Some((_, seen)) = keys.get_mut(place).filter(|_| known.is_some() || wanted.is_empty()) {
+                see_json(seen, value.get());
+            }
+        }
+        lines = lines.saturating_add(1);
+        lines < SAMPLE_ROWS
+    });
+    // The sample is in memory: reading it does not fail.
+    drop(sampled);
+    keys.into_iter().map(|(name, seen)| Column::new(name, seen.of_values())).collect()
+}
+
+fn see_json(seen: &mut Seen, text: &str) {
+    match text.as_bytes().first() {
+        Some(b'n') => {}
+        Some(b't' | b'f') => seen.integers = true,
+        Some(b'"' | b'{' | b'[') => seen.texts = true,
+        _ => match number::integer(text) {
+            Some(integer) => seen.number(Shape::Integer(integer)),
+            None if text.contains(['.', 'e', 'E']) => seen.reals = true,
+            // An integer that is too long.
+            None => (seen.texts, seen.reals) = (true, true),
+        },
+    }
+}

@@ -1,0 +1,168 @@
+//! Where rows come from, whatever the file is.
+//!
+//! The beginning of a source is looked at first, for names and types; then it is read from its start, a row at a time,
+//! on a thread that does nothing else.
+
+use std::fs::File;
+use std::io::{self, Cursor, Read as _};
+
+use super::chunk::Chunker;
+use super::columns::{Column, Rule};
+use super::csv::Csv;
+use super::ndjson::{Bound, Ndjson};
+use super::options::{Format, ImportOptions};
+use super::sqlite::Sqlite;
+use super::window::Window;
+use super::{infer, sqlite};
+use crate::error::{Error, Result, Told as _};
+
+/// Bytes at the beginning of a file that types are inferred from.
+const SAMPLE_BYTES: u64 = 4 << 20;
+
+/// Rows at the beginning of a file that types are inferred from.
+pub const SAMPLE_ROWS: usize = 20_000;
+
+/// Bytes of a bad line that are told.
+const SHOWN_BYTES_MAX: usize = 4 << 10;
+
+/// What reading a row came to.
+#[derive(Debug)]
+pub enum Read {
+    /// A row, of the line with this number.
+    Row(u64),
+    /// A line that is no row. What it left in the row is to be dropped.
+    Bad(BadLine),
+    /// There are no more.
+    End,
+}
+
+/// A line that was not imported.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadLine {
+    /// Its number, from 1; of a SQLite file that of the row.
+    pub line: u64,
+    /// What is wrong with it.
+    pub reason: String,
+    /// How it begins.
+    pub text: Vec<u8>,
+}
+
+/// A line that is no row.
+pub fn bad_line(line: u64, reason: String, text: &[u8]) -> BadLine {
+    let text = text.get(..SHOWN_BYTES_MAX).unwrap_or(text).to_vec();
+    BadLine { line, reason, text }
+}
+
+/// A source of which the beginning was looked at.
+pub struct Source {
+    /// Its fields in their order, with the types that its beginning suggests; of CSV without a header the names stand
+    /// for places.
+    pub fields: Vec<Column>,
+    /// Whether the names of the fields are only made up.
+    pub nameless: bool,
+    /// Bytes or rows that are to be read, if that is known.
+    pub total: Option<u64>,
+    body: Body,
+}
+
+enum Body {
+    Csv { csv: Csv, null: String },
+    Ndjson { ndjson: Ndjson, only_these: bool },
+    Sqlite(Sqlite),
+}
+
+impl Source {
+    /// Opens what the options name.
+    pub fn open(options: &ImportOptions, format: Format) -> Result<Self> {
+        if format == Format::Sqlite {
+            let (sqlite, fields) = sqlite::open(options)?;
+            return Ok(Self { fields, nameless: false, total: Some(sqlite.rows()), body: Body::Sqlite(sqlite) });
+        }
+        let told = || format!("cannot read {}", options.file.display());
+        let mut input: Box<dyn io::Read + Send> =
+            if options.is_stdin() { Box::new(io::stdin()) } else { Box::new(File::open(&options.file).told(told)?) };
+        let total = if options.is_stdin() { None } else { options.file.metadata().ok().map(|meta| meta.len()) };
+        let mut sample = Vec::new();
+        input.by_ref().take(SAMPLE_BYTES).read_to_end(&mut sample).told(told)?;
+        if let [0xff, 0xfe, ..] | [0xfe, 0xff, ..] = sample.as_slice() {
+            let text = format!("{} is UTF-16; convert it to UTF-8 first, as iconv does", options.file.display());
+            return Err(Error::new(text));
+        }
+        let whole = sample.len() < usize::try_from(SAMPLE_BYTES).unwrap_or(usize::MAX);
+        let lines = sample.iter().rposition(|byte| *byte == b'\n').filter(|_| !whole);
+        let lines = lines.and_then(|end| sample.get(..=end)).unwrap_or(&sample);
+        let look = Window::new(Cursor::new(lines.to_vec()));
+        let (fields, nameless) = match format {
+            Format::Ndjson => (infer::of_ndjson(look, &options.columns), false),
+            _ => infer::of_csv(Csv::new(look, delimiter(options, format)).told(told)?, whole, options)?,
+        };
+        let window = Window::new(Cursor::new(sample).chain(input));
+        let body = match format {
+            Format::Ndjson => Body::Ndjson { ndjson: Ndjson::new(window), only_these: !options.columns.is_empty() },
+            _ => {
+                let mut csv = Csv::new(window, delimiter(options, format)).told(told)?;
+                if !options.no_header {
+                    csv.texts("").told(told)?;
+                }
+                Body::Csv { csv, null: options.null.clone() }
+            }
+        };
+        Ok(Self { fields, nameless, total, body })
+    }
+
+    /// Says which columns the rows are for, and how values go into them: one rule for each field; those of fields that
+    /// are left out are `None`.
+    pub fn bind(self, columns: &[Column], rules: Vec<Option<Rule>>) -> Rows {
+        match self.body {
+            Body::Csv { csv, null } => Rows::Csv { csv, null, rules },
+            Body::Ndjson { ndjson, only_these } => {
+                let names = columns.iter().map(|column| column.name.clone()).collect();
+                Rows::Ndjson(ndjson.bind(names, rules.into_iter().flatten().collect(), only_these))
+            }
+            Body::Sqlite(sqlite) => Rows::Sqlite(sqlite, self.fields.into_iter().map(|field| field.name).collect()),
+        }
+    }
+}
+
+fn delimiter(options: &ImportOptions, format: Format) -> u8 {
+    options.delimiter.unwrap_or(if format == Format::Tsv { b'\t' } else { b',' })
+}
+
+/// The rows of a source.
+pub enum Rows {
+    /// Of CSV.
+    Csv {
+        /// The reader.
+        csv: Csv,
+        /// What stands for NULL.
+        null: String,
+        /// For each field.
+        rules: Vec<Option<Rule>>,
+    },
+    /// Of NDJSON.
+    Ndjson(Bound),
+    /// Of a SQLite file, with the columns to read.
+    Sqlite(Sqlite, Vec<String>),
+}
+
+impl Rows {
+    /// Reads all rows into chunks, until nobody wants more.
+    pub fn read(self, chunker: &mut Chunker) -> Result<()> {
+        let told = || "cannot read the file";
+        match self {
+            Self::Csv { mut csv, null, rules } => loop {
+                let read = csv.next(&rules, &null, chunker.row()).told(told)?;
+                if chunker.take(read, csv.taken()).is_break() {
+                    return Ok(());
+                }
+            },
+            Self::Ndjson(mut ndjson) => loop {
+                let read = ndjson.next(chunker.row()).told(told)?;
+                if chunker.take(read, ndjson.taken()).is_break() {
+                    return Ok(());
+                }
+            },
+            Self::Sqlite(sqlite, names) => sqlite.read(&names, chunker),
+        }
+    }
+}

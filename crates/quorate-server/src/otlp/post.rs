@@ -1,0 +1,114 @@
+//! One request to the collector at a time, each on a connection of its own: there are few.
+
+use std::fmt;
+use std::pin::pin;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::{Either, select};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::header::{CONTENT_TYPE, HOST};
+use hyper::{Request, StatusCode, Uri};
+use quorate_env::{Env, timeout};
+use serde_json::Value;
+
+use super::OtlpError;
+use crate::http::stream::HttpStream;
+
+/// Where collectors listen for OTLP over HTTP.
+const PORT_DEFAULT: u16 = 4318;
+
+/// Time for one request, connecting included.
+const POST_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// Bytes of an answer that are looked at.
+const ANSWER_BYTES_MAX: usize = 64 << 10;
+
+/// A collector.
+pub(super) struct Collector {
+    env: Env,
+    addr: String,
+    /// Before the paths of OTLP.
+    path: String,
+}
+
+/// Why something was not delivered.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PostError {
+    #[error("it can't be reached: {0}")]
+    Connect(#[from] std::io::Error),
+    #[error("it speaks no HTTP: {0}")]
+    Http(#[from] hyper::Error),
+    #[error("it does not answer in time")]
+    Slow(#[from] quorate_env::Elapsed),
+    #[error("it answers {0}")]
+    Refused(StatusCode),
+    #[error("the request can't be made: {0}")]
+    Request(#[from] hyper::http::Error),
+}
+
+impl Collector {
+    pub(super) fn new(env: &Env, endpoint: &str) -> Result<Self, OtlpError> {
+        let wrong = |why| OtlpError::Endpoint { endpoint: endpoint.to_owned(), why };
+        let uri: Uri = endpoint.parse().map_err(|_| wrong("it is no URL"))?;
+        if uri.scheme_str() != Some("http") {
+            return Err(wrong("only http is spoken"));
+        }
+        let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(|| wrong("it names no host"))?;
+        let addr = format!("{host}:{}", uri.port_u16().unwrap_or(PORT_DEFAULT));
+        Ok(Self { env: env.clone(), addr, path: uri.path().trim_end_matches('/').to_owned() })
+    }
+
+    /// Delivers a message to one of the paths of OTLP.
+    pub(super) async fn post(&self, path: &str, message: Value) -> Result<(), PostError> {
+        let request = Request::post(format!("{}{path}", self.path))
+            .header(HOST, &self.addr)
+            .header(CONTENT_TYPE, "application/json")
+            .body(Full::new(Bytes::from(message.to_string())))?;
+        let code = timeout(POST_TIME_MAX, self.exchange(request)).await??;
+        if code.is_success() { Ok(()) } else { Err(PostError::Refused(code)) }
+    }
+
+    async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<StatusCode, PostError> {
+        let stream = self.env.net().connect(&self.addr).await?;
+        let stream = HttpStream::new(stream, POST_TIME_MAX);
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(stream).await?;
+        let answered = async {
+            let answer = sender.send_request(request).await?;
+            let code = answer.status();
+            // What it says more is of no use; a longer answer than it may be is none of our business either.
+            let _ = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
+            Ok(code)
+        };
+        match select(pin!(answered), pin!(connection)).await {
+            Either::Left((code, _)) => code,
+            // The connection has ended; the answer may have come before.
+            Either::Right((_, answered)) => answered.await,
+        }
+    }
+}
+
+impl fmt::Display for Collector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "http://{}{}", self.addr, self.path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests stop at the first surprise")]
+
+    use super::*;
+
+    #[test]
+    fn endpoints_name_a_host_and_perhaps_a_port_and_a_path() {
+        let shown = |endpoint| Collector::new(&Env::real(), endpoint).map(|collector| collector.to_string());
+        assert_eq!(shown("http://collector").unwrap(), "http://collector:4318");
+        assert_eq!(shown("http://10.0.0.1:9/otlp/").unwrap(), "http://10.0.0.1:9/otlp");
+        assert_eq!(shown("http://[::1]:9").unwrap(), "http://[::1]:9");
+        for wrong in ["", "collector:4318", "https://collector:4318", "http://", "http:///v1", "a b"] {
+            let error = shown(wrong).unwrap_err();
+            assert!(error.to_string().contains("http://host:port") && !error.is_retryable(), "{error}");
+        }
+    }
+}
