@@ -26,6 +26,7 @@ use crate::peer::messages::{
     VoteAsk, decode, encode, method,
 };
 use crate::peers::Peers;
+use crate::permits::Permits;
 use crate::raft::Raft;
 use crate::raft::types::to_raft;
 use crate::reads;
@@ -56,6 +57,9 @@ pub(crate) struct Desk {
     pub(crate) peers: Arc<Peers>,
     pub(crate) running: OnceLock<Running>,
     pub(crate) service: Arc<dyn Service>,
+    pub(crate) permits: Permits,
+    /// Why this node answers nobody any more: it was removed.
+    pub(crate) removed: OnceLock<String>,
 }
 
 type Answer = Result<Bytes, CallFailure>;
@@ -75,6 +79,9 @@ impl Desk {
     }
 
     async fn answer(self: Arc<Self>, peer: PeerInfo, method: u16, body: Bytes) -> Answer {
+        if let Some(why) = self.removed.get() {
+            return Err(CallFailure::new(FailureKind::Unavailable, why));
+        }
         if method >= method::SERVICE {
             return self.service.call(&peer, method, body).await;
         }
@@ -88,8 +95,7 @@ impl Desk {
             method::PROMISE => self.promise(understood(body)?).await,
             method::JOIN => {
                 let join: Join = understood(body)?;
-                let raft = &self.core_for(&peer)?.raft;
-                Ok(encode(&membership::admit(raft, &self.peers, &self.config, &join.member).await))
+                Ok(encode(&membership::admit(&self, self.core_for(&peer)?, &join).await))
             }
             method::VOTE => {
                 let ask: VoteAsk = understood(body)?;

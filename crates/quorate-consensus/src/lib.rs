@@ -2,8 +2,8 @@
 //!
 //! [`Consensus::start`] opens the node's log, finds or founds its cluster, opens the store and runs the core. Then
 //! [`Consensus::propose`] replicates an encoded proposal and returns its outcome, [`Consensus::read_position`] tells up
-//! to where a linearizable read must see the state, and [`Consensus::status`] who the members are. Floors above answer
-//! their own methods through a [`Service`].
+//! to where a linearizable read must see the state, and [`Consensus::status`] who the members are, which
+//! [`Consensus::admit`] and [`Consensus::remove`] change. Floors above answer their own methods through a [`Service`].
 //!
 //! # Invariants
 //!
@@ -15,6 +15,7 @@
 
 #![forbid(unsafe_code)]
 
+mod belong;
 mod birth;
 mod combiner;
 mod config;
@@ -28,6 +29,7 @@ mod membership;
 mod node;
 mod peer;
 mod peers;
+mod permits;
 mod purge;
 mod raft;
 mod reads;
@@ -42,6 +44,7 @@ pub use desk::{SERVICE_METHODS, Service};
 pub use error::{Ended, MembershipError, ProposeError, ReadPositionError, StartError};
 pub use identity::ClusterId;
 pub use node::Consensus;
+pub use permits::{Admission, Admitted};
 pub use raft::types::Member;
 pub use start::{OpenStore, StoreIdentity, put_log_aside};
 pub use status::{ClusterStatus, MemberStatus};

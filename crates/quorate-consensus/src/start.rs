@@ -17,6 +17,7 @@ use quorate_wire::{Keys, ServerConfig, serve};
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
+use crate::belong;
 use crate::birth;
 use crate::combiner::combiner;
 use crate::config::{ConsensusConfig, Timing};
@@ -28,6 +29,7 @@ use crate::images::ImageSender;
 use crate::membership;
 use crate::node::{Consensus, Inner};
 use crate::peers::Peers;
+use crate::permits::Permits;
 use crate::purge::Purger;
 use crate::raft::Raft;
 use crate::raft::log_store::LogStore;
@@ -79,6 +81,8 @@ impl Consensus {
             peers: Arc::clone(&peers),
             running: OnceLock::new(),
             service,
+            permits: Permits::default(),
+            removed: OnceLock::new(),
         });
         let keys = Keys::shared(config.secret.clone());
         let server_config = ServerConfig::new(home.wire_identity().clone(), keys);
@@ -110,9 +114,9 @@ impl Consensus {
             task(env, purger.run()),
             task(env, Arc::clone(&peers).watch()),
             task(env, follow_members(raft.clone(), Arc::clone(&peers))),
-            task(env, membership::step_aside(raft.clone(), home.wal.clone(), store, config.timing.status)),
-            task(env, membership::finish(raft.clone(), Arc::clone(&peers), config.timing)),
-            task(env, membership::ask(raft, peers, config, own)),
+            task(env, membership::step_aside(Arc::clone(&desk), running.clone())),
+            task(env, membership::finish(Arc::clone(&desk), raft)),
+            task(env, belong::belong(Arc::clone(&desk), running.clone(), own)),
         ];
         let inner = Inner {
             desk,
@@ -179,6 +183,9 @@ async fn open_home(env: &Env, config: &ConsensusConfig, dir: &Path) -> Result<Ho
     let identity = Identity::read(&bytes)?;
     if identity.name != config.name {
         return Err(StartError::Name { expected: config.name.clone(), found: identity.name });
+    }
+    if identity.removed {
+        return Err(StartError::Removed(belong::refusal(&identity.name, identity.node())));
     }
     Ok(Home::new(env.clone(), wal, identity, restart != Restart::Rebooted))
 }

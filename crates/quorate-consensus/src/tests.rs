@@ -8,5 +8,6 @@
 )]
 
 mod cluster;
+mod members;
 mod store;
 mod suite;
