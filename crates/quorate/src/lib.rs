@@ -33,6 +33,7 @@
 //! - [`Config`], in code or from TOML, and [`Node`], which runs it.
 //! - [`Sql`]: [`execute`](Sql::execute), [`query`](Sql::query), atomic [`batch`](Sql::batch); [`Level`] says how fresh
 //!   a read must be. [`RemoteSql`] is the same handle for a process that is not a member.
+//! - [`Admin`]: the members of a cluster, looked at and changed.
 //! - [`Error`]: all but [`Error::Unknown`] mean that a write had no effect.
 //!
 //! # Invariants
@@ -43,6 +44,7 @@
 
 #![forbid(unsafe_code)]
 
+mod admin;
 mod client;
 pub mod config;
 mod error;
@@ -57,12 +59,13 @@ mod seams;
 mod sql;
 mod status;
 
+pub use admin::{Admin, AdminError, Probed};
 pub use config::{Config, ConfigError, Durability, SecretSource, SqlOptions, Timing};
 pub use error::{Error, StartError};
 pub use level::Level;
 pub use node::Node;
 pub use params::{IntoParams, IntoStatement, Params};
-pub use quorate_consensus::{ClusterId, Ended, MemberStatus};
+pub use quorate_consensus::{Admission, Admitted, ClusterId, Ended, MemberStatus};
 pub use quorate_model::{
     Epoch, Failure, FailureKind, GroupId, NodeId, Position, Statement, StatementResult, StoreFault, Value, limits,
 };

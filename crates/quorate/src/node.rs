@@ -28,6 +28,7 @@ use crate::status::Status;
 mod claim;
 mod embedded;
 mod gateway;
+mod operate;
 mod service;
 
 use claim::Claim;
@@ -128,8 +129,8 @@ impl Node {
         self.gateway.consensus.is_leader()
     }
 
-    /// Waits until the node has ended by itself, and says why: its log or its database failed. The process should say
-    /// so too, and start anew.
+    /// Waits until the node has ended by itself, and says why: its log or its database failed, and the process should
+    /// say so too and start anew; or the node was removed from its cluster.
     pub async fn ended(&self) -> Ended {
         self.gateway.consensus.ended().await
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorate_env::Env;
+use quorate_wire::{Role, Secret};
 use tokio::sync::oneshot;
 
 use crate::client::Client;
@@ -18,7 +19,7 @@ use crate::sql::Sql;
 use crate::status::Status;
 
 mod network;
-mod nodes;
+pub(crate) mod nodes;
 
 use network::Network;
 use nodes::Nodes;
@@ -48,6 +49,17 @@ impl RemoteConfig {
     /// A client of this one node.
     pub fn pinned(addr: impl Into<String>, secret: SecretSource) -> Self {
         Self { pinned: true, ..Self::new([addr], secret) }
+    }
+
+    /// The secret, if the rest can be used too. Blocks.
+    pub(crate) fn resolve(&self, env: &Env) -> Result<Secret, ConfigError> {
+        if self.addrs.is_empty() {
+            return Err(ConfigError::Missing("addrs"));
+        }
+        if self.secret == SecretSource::Kept {
+            return Err(ConfigError::Secret("a client has none of its own: name a file, or a variable".to_owned()));
+        }
+        self.secret.resolve(env, Path::new(""))
     }
 }
 
@@ -115,15 +127,10 @@ impl RemoteSql {
     ///
     /// Those of [`RemoteSql::connect`].
     pub async fn connect_in(env: Env, config: RemoteConfig) -> Result<Self, ConnectError> {
-        if config.addrs.is_empty() {
-            return Err(ConfigError::Missing("addrs").into());
-        }
-        if config.secret == SecretSource::Kept {
-            return Err(ConfigError::Secret("a client has none of its own: name a file, or a variable".into()).into());
-        }
-        let secret = config.secret.resolve(&env, Path::new(""))?;
+        let secret = config.resolve(&env)?;
         let (runtime, alive) = start_runtime(&env).await?;
-        let nodes = Arc::new(Nodes::new(&env, &config, secret));
+        let role = if config.read_only { Role::ReadOnly } else { Role::ReadWrite };
+        let nodes = Arc::new(Nodes::new(&env, &config, role, secret));
         let client = Client::new(runtime.clone(), Box::new(Network::new(Arc::clone(&nodes), alive)));
         let sql = Sql::new(Arc::new(client), Level::Linearizable, config.deadline);
         let remote = Self { sql, runtime, nodes };
@@ -164,7 +171,7 @@ impl fmt::Debug for RemoteSql {
 }
 
 /// Starts a runtime that lives until the sender is dropped.
-async fn start_runtime(env: &Env) -> Result<(Runtime, oneshot::Sender<()>), ConnectError> {
+pub(crate) async fn start_runtime(env: &Env) -> Result<(Runtime, oneshot::Sender<()>), ConnectError> {
     let (started, starting) = oneshot::channel();
     let (alive, mut dropped) = oneshot::channel::<()>();
     let inside = env.clone();

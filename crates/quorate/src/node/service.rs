@@ -11,6 +11,7 @@ use quorate_model::{Command, Failure, codec};
 use quorate_wire::{CallFailure, FailureKind as CallFailureKind, PeerInfo, Role};
 
 use super::gateway::{Gateway, served_until};
+use super::operate;
 use crate::client::{Attempt, Read};
 use crate::error::Error;
 use crate::protocol::{self, Answer, Execute, Executed, Query, StatusReply, malformed, method};
@@ -47,6 +48,7 @@ impl Desk {
             method::EXECUTE => execute(&gateway, role, protocol::decode(body)?).await,
             method::QUERY => query(&gateway, protocol::decode(body)?).await,
             method::STATUS => Ok(protocol::encode(&StatusReply::from(gateway.status()))),
+            method::ADMIT..=method::PROBE => operate::answer(&gateway, role, method, body).await,
             _ => Err(CallFailure::new(CallFailureKind::UnknownMethod, format!("method {method}"))),
         }
     }
