@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::members::MembersArgs;
+
 /// Where `quorate dev` keeps its cluster, and where the other commands look for one, unless told otherwise.
 pub const DATA_DIR: &str = "quorate-data";
 
@@ -28,6 +30,8 @@ pub enum Command {
     Sql(SqlArgs),
     /// Show the members of a cluster: who leads, who lags, how large log and database are
     Status(StatusArgs),
+    /// Look at the members of a cluster and change them: list, add, remove, replace, transfer
+    Members(MembersArgs),
     /// Run one node until it is told to stop
     #[command(hide = true)]
     Serve(ServeArgs),

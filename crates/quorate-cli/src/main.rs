@@ -1,4 +1,5 @@
-//! The `quorate` binary: a cluster to try things out (`dev`), SQL (`sql`), how a cluster does (`status`).
+//! The `quorate` binary: a cluster to try things out (`dev`), SQL (`sql`), how a cluster does (`status`), what an
+//! operator needs (`members`).
 //!
 //! It parses, calls the library and prints. An error goes to the standard error with exit code 1; what was typed
 //! wrongly, with exit code 2.
@@ -18,6 +19,7 @@ mod cluster_file;
 mod dev;
 mod error;
 mod format;
+mod members;
 mod output;
 mod prompt;
 mod serve;
@@ -38,6 +40,7 @@ async fn main() -> ExitCode {
         Command::Dev(args) => dev::run(args).await,
         Command::Sql(args) => sql::run(args).await,
         Command::Status(args) => status::run(args).await,
+        Command::Members(args) => members::run(args).await,
         Command::Serve(args) => serve::run(args).await,
     };
     match outcome {
