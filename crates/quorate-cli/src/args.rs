@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::doctor::DoctorArgs;
 use crate::members::MembersArgs;
 
 /// Where `quorate dev` keeps its cluster, and where the other commands look for one, unless told otherwise.
@@ -32,6 +33,8 @@ pub enum Command {
     Status(StatusArgs),
     /// Look at the members of a cluster and change them: list, add, remove, replace, transfer
     Members(MembersArgs),
+    /// Measure what a node and its cluster depend on, and explain it: disk, clocks, network, limits, members
+    Doctor(DoctorArgs),
     /// Run one node until it is told to stop
     #[command(hide = true)]
     Serve(ServeArgs),

@@ -1,5 +1,5 @@
 //! The `quorate` binary: a cluster to try things out (`dev`), SQL (`sql`), how a cluster does (`status`), what an
-//! operator needs (`members`).
+//! operator needs (`members`, `doctor`).
 //!
 //! It parses, calls the library and prints. An error goes to the standard error with exit code 1; what was typed
 //! wrongly, with exit code 2.
@@ -17,6 +17,7 @@ mod args;
 mod client;
 mod cluster_file;
 mod dev;
+mod doctor;
 mod error;
 mod format;
 mod members;
@@ -41,6 +42,7 @@ async fn main() -> ExitCode {
         Command::Sql(args) => sql::run(args).await,
         Command::Status(args) => status::run(args).await,
         Command::Members(args) => members::run(args).await,
+        Command::Doctor(args) => doctor::run(args).await,
         Command::Serve(args) => serve::run(args).await,
     };
     match outcome {
