@@ -6,6 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::doctor::DoctorArgs;
 use crate::members::MembersArgs;
+use crate::wal_inspect::WalArgs;
 
 /// Where `quorate dev` keeps its cluster, and where the other commands look for one, unless told otherwise.
 pub const DATA_DIR: &str = "quorate-data";
@@ -35,6 +36,8 @@ pub enum Command {
     Members(MembersArgs),
     /// Measure what a node and its cluster depend on, and explain it: disk, clocks, network, limits, members
     Doctor(DoctorArgs),
+    /// Look into the log of a node
+    Wal(WalArgs),
     /// Run one node until it is told to stop
     #[command(hide = true)]
     Serve(ServeArgs),

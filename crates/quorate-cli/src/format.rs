@@ -46,6 +46,11 @@ pub fn aligned(header: &[&str], rows: &[Vec<String>]) -> String {
     table::aligned(header, rows)
 }
 
+/// A text on one line, fit for a terminal.
+pub fn one_line(text: &str) -> String {
+    table::visible(text)
+}
+
 /// Bytes for people.
 pub fn size(bytes: u64) -> String {
     const UNITS: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];

@@ -1,5 +1,5 @@
 //! The `quorate` binary: a cluster to try things out (`dev`), SQL (`sql`), how a cluster does (`status`), what an
-//! operator needs (`members`, `doctor`).
+//! operator needs (`members`, `doctor`, `wal`).
 //!
 //! It parses, calls the library and prints. An error goes to the standard error with exit code 1; what was typed
 //! wrongly, with exit code 2.
@@ -28,6 +28,8 @@ mod sql;
 mod statements;
 mod status;
 mod stop;
+mod utc;
+mod wal_inspect;
 
 use std::process::ExitCode;
 
@@ -43,6 +45,7 @@ async fn main() -> ExitCode {
         Command::Status(args) => status::run(args).await,
         Command::Members(args) => members::run(args).await,
         Command::Doctor(args) => doctor::run(args).await,
+        Command::Wal(args) => wal_inspect::run(args),
         Command::Serve(args) => serve::run(args).await,
     };
     match outcome {

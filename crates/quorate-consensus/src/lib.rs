@@ -4,6 +4,7 @@
 //! [`Consensus::propose`] replicates an encoded proposal and returns its outcome, [`Consensus::read_position`] tells up
 //! to where a linearizable read must see the state, and [`Consensus::status`] who the members are, which
 //! [`Consensus::admit`] and [`Consensus::remove`] change. Floors above answer their own methods through a [`Service`].
+//! [`inspect`] explains what is in a log.
 //!
 //! # Invariants
 //!
@@ -24,6 +25,7 @@ mod error;
 mod home;
 mod identity;
 mod images;
+pub mod inspect;
 mod link;
 mod membership;
 mod node;

@@ -65,6 +65,7 @@ pub use error::{Error, StartError};
 pub use level::Level;
 pub use node::Node;
 pub use params::{IntoParams, IntoStatement, Params};
+pub use quorate_consensus::inspect;
 pub use quorate_consensus::{Admission, Admitted, ClusterId, Ended, MemberStatus};
 pub use quorate_model::{
     Epoch, Failure, FailureKind, GroupId, NodeId, Position, Statement, StatementResult, StoreFault, Value, limits,
