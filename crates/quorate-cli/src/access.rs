@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use quorate::SecretSource;
+use quorate::{Config, SecretSource};
 
 use crate::args::AccessArgs;
 use crate::cluster_file::ClusterFile;
@@ -51,22 +51,27 @@ impl Access {
 
     /// The cluster of a configured node.
     fn configured(file: &Path, args: &AccessArgs) -> Result<Self> {
-        let config = settings::load(file)?.node;
-        let secret = match (args.secret_file.clone(), config.secret) {
-            (Some(file), _) => SecretSource::File(file),
-            (None, SecretSource::Kept) => SecretSource::File(secret_file(&config.data_dir)),
-            (None, secret) => secret,
-        };
+        let access = Self::of_config(&settings::load(file)?.node, args.secret_file.as_deref());
         if let Some(node) = &args.node {
-            return Ok(Self { addrs: vec![node.clone()], secret, pinned: true });
+            return Ok(Self { addrs: vec![node.clone()], pinned: true, ..access });
         }
-        let own = config.advertise.or(config.listen);
-        let addrs: Vec<String> = config.members.into_values().chain(own).collect();
-        if addrs.is_empty() {
+        if access.addrs.is_empty() {
             let file = file.display();
             return Err(Error::new(format!("{file} says not where the node listens: name it with --node")));
         }
-        Ok(Self { addrs, secret, pinned: false })
+        Ok(access)
+    }
+
+    /// All of the cluster that a configured node belongs to; no address if the configuration names none.
+    pub fn of_config(config: &Config, given: Option<&Path>) -> Self {
+        let secret = match (given, &config.secret) {
+            (Some(file), _) => SecretSource::File(file.to_owned()),
+            (None, SecretSource::Kept) => SecretSource::File(secret_file(&config.data_dir)),
+            (None, secret) => secret.clone(),
+        };
+        let own = config.advertise.as_ref().or(config.listen.as_ref());
+        let addrs = config.members.values().chain(own).cloned().collect();
+        Self { addrs, secret, pinned: false }
     }
 }
 

@@ -5,10 +5,13 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::backup::BackupArgs;
+use crate::doctor::DoctorArgs;
 use crate::import::ImportOptions;
 use crate::init::InitArgs;
+use crate::members::MembersArgs;
 use crate::restore::RestoreArgs;
 use crate::serve::ServeArgs;
+use crate::wal_inspect::WalArgs;
 
 /// Where `quorate dev` keeps its cluster, and where the other commands look for one, unless told otherwise.
 pub const DATA_DIR: &str = "quorate-data";
@@ -55,6 +58,12 @@ pub enum Command {
     Backup(BackupArgs),
     /// Make a cluster of a backup
     Restore(RestoreArgs),
+    /// Look at the members of a cluster and change them: list, add, remove, replace, transfer
+    Members(MembersArgs),
+    /// Measure what a node and its cluster depend on, and explain it: disk, clocks, network, limits, members
+    Doctor(DoctorArgs),
+    /// Look into the log of a node
+    Wal(WalArgs),
     /// Run one node of a cluster until it is told to stop
     Serve(ServeArgs),
     /// Write commented configurations and a secret for the nodes of a new cluster

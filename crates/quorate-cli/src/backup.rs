@@ -11,8 +11,8 @@ use quorate::{BackupError, BackupOptions, BackupProgress, FileError, RemoteConfi
 use crate::access::Access;
 use crate::args::{AccessArgs, Level};
 use crate::error::{Error, Result};
+use crate::format::size;
 use crate::output;
-use crate::status::size;
 
 /// How often a terminal is told how far it is.
 const TELL_EVERY: Duration = Duration::from_millis(200);

@@ -46,6 +46,23 @@ pub fn aligned(header: &[&str], rows: &[Vec<String>]) -> String {
     table::aligned(header, rows)
 }
 
+/// A text on one line, fit for a terminal.
+pub fn one_line(text: &str) -> String {
+    table::visible(text)
+}
+
+/// Bytes for people.
+pub fn size(bytes: u64) -> String {
+    const UNITS: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+    match UNITS.into_iter().find(|(_, unit)| bytes >= *unit) {
+        Some((name, unit)) => {
+            let tenths = bytes.saturating_mul(10) / unit;
+            format!("{}.{} {name}", tenths / 10, tenths % 10)
+        }
+        None => format!("{bytes} B"),
+    }
+}
+
 /// How many columns the terminal has that is the standard output; `None` if it is none.
 pub fn terminal_width() -> Option<usize> {
     rustix::termios::tcgetwinsize(std::io::stdout())

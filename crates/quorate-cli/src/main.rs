@@ -18,11 +18,13 @@ mod backup;
 mod client;
 mod cluster_file;
 mod dev;
+mod doctor;
 mod error;
 mod format;
 mod import;
 mod init;
 mod log;
+mod members;
 mod output;
 mod prompt;
 mod restore;
@@ -32,6 +34,8 @@ mod sql;
 mod statements;
 mod status;
 mod stop;
+mod utc;
+mod wal_inspect;
 
 use std::process::ExitCode;
 
@@ -51,6 +55,9 @@ async fn main() -> ExitCode {
         Command::Status(args) => status::run(args).await,
         Command::Backup(args) => backup::run(args).await,
         Command::Restore(args) => restore::run(args).await,
+        Command::Members(args) => members::run(args).await,
+        Command::Doctor(args) => doctor::run(args).await,
+        Command::Wal(args) => wal_inspect::run(args),
         Command::Serve(args) => serve::run(args).await,
         Command::Init(args) => init::run(args),
     };

@@ -9,7 +9,7 @@ use quorate::{Config, Restoration, RestoreError, RestoreOptions};
 use crate::args::DATA_DIR;
 use crate::dev::Layout;
 use crate::error::{Error, Result};
-use crate::status::size;
+use crate::format::size;
 use crate::{output, settings};
 
 const EXAMPLE: &str = "\

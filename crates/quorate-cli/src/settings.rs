@@ -6,7 +6,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use quorate::config::{Sources, template};
-use quorate::{Config, SecretSource};
+use quorate::{Config, ConfigError, SecretSource};
 use quorate_env::Rng;
 use quorate_server::ServerConfig;
 
@@ -29,8 +29,12 @@ pub fn sources(file: Option<&Path>) -> Result<Sources> {
 
 /// What the file of a server says, whatever the environment.
 pub fn load(file: &Path) -> Result<ServerConfig> {
-    let read = Sources::new().file(file).and_then(|sources| sources.read());
-    read.told(|| format!("the configuration {}", file.display()))
+    read(file).told(|| format!("the configuration {}", file.display()))
+}
+
+/// The same, with the error as it is.
+pub fn read(file: &Path) -> Result<ServerConfig, ConfigError> {
+    Sources::new().file(file).and_then(|sources| sources.read())
 }
 
 /// A node of a new cluster.

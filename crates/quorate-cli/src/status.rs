@@ -77,21 +77,9 @@ fn row(member: &Member<Answer>) -> Vec<String> {
     let mut row = vec![member.name.clone(), member.addr.clone(), role.to_owned()];
     if let Some(at) = &member.told.positions {
         row.extend([at.term, at.applied, at.committed, at.last, at.lag].map(|number| number.to_string()));
-        row.extend([at.log_bytes, at.database_bytes].map(size));
+        row.extend([at.log_bytes, at.database_bytes].map(format::size));
     }
     row
-}
-
-/// Bytes for people.
-pub fn size(bytes: u64) -> String {
-    const UNITS: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
-    match UNITS.into_iter().find(|(_, unit)| bytes >= *unit) {
-        Some((name, unit)) => {
-            let tenths = bytes.saturating_mul(10) / unit;
-            format!("{}.{} {name}", tenths / 10, tenths % 10)
-        }
-        None => format!("{bytes} B"),
-    }
 }
 
 #[cfg(test)]
@@ -158,11 +146,5 @@ node  address          role         term  applied  committed  last  lag  log    
 2: connection refused
 ";
         assert_eq!(text(&status), expected);
-    }
-
-    #[test]
-    fn sizes_are_for_people() {
-        let shown = [0, 1023, 1024, 1536, 5 << 20, (3 << 30) + (1 << 29)].map(size);
-        assert_eq!(shown, ["0 B", "1023 B", "1.0 KiB", "1.5 KiB", "5.0 MiB", "3.5 GiB"]);
     }
 }

@@ -27,6 +27,7 @@ use crate::peer::messages::{
     VoteAsk, decode, encode, method,
 };
 use crate::peers::Peers;
+use crate::permits::Permits;
 use crate::raft::Raft;
 use crate::raft::types::to_raft;
 use crate::reads;
@@ -67,6 +68,9 @@ pub(crate) struct Desk {
     pub(crate) metrics: Arc<ConsensusMetrics>,
     pub(crate) running: OnceLock<Running>,
     pub(crate) service: Arc<dyn Service>,
+    pub(crate) permits: Permits,
+    /// Why this node answers nobody any more: it was removed.
+    pub(crate) removed: OnceLock<String>,
 }
 
 type Answer = Result<Bytes, CallFailure>;
@@ -81,7 +85,8 @@ impl Desk {
     ) -> Arc<Self> {
         let (peers, metrics) = (Arc::clone(peers), Arc::clone(metrics));
         let (home, config, running) = (home.clone(), config.clone(), OnceLock::new());
-        Arc::new(Self { home, config, peers, metrics, running, service })
+        let (permits, removed) = (Permits::default(), OnceLock::new());
+        Arc::new(Self { home, config, peers, metrics, running, service, permits, removed })
     }
 
     fn running(&self) -> Result<&Running, CallFailure> {
@@ -98,6 +103,9 @@ impl Desk {
     }
 
     async fn answer(self: Arc<Self>, peer: PeerInfo, method: u16, body: Bytes) -> Answer {
+        if let Some(why) = self.removed.get() {
+            return Err(CallFailure::new(FailureKind::Unavailable, why));
+        }
         if method >= method::SERVICE {
             return self.service.call(&peer, method, body).await;
         }
@@ -111,8 +119,7 @@ impl Desk {
             method::PROMISE => self.promise(understood(body)?).await,
             method::JOIN => {
                 let join: Join = understood(body)?;
-                let raft = &self.core_for(&peer)?.raft;
-                Ok(encode(&membership::admit(raft, &self.peers, &self.config, &join.member).await))
+                Ok(encode(&membership::admit(&self, self.core_for(&peer)?, &join).await))
             }
             method::VOTE => {
                 let ask: VoteAsk = understood(body)?;

@@ -36,6 +36,9 @@ pub enum StartError {
         /// What the system said.
         error: std::io::Error,
     },
+    /// This node was removed from its cluster, and a removed id never comes back.
+    #[error("{0}")]
+    Removed(String),
     /// The log ends before what the database holds: its end was lost, and with it what this node has promised.
     /// [`put_log_aside`](crate::put_log_aside) lets it come back as a new member, if there are others.
     #[error(
@@ -71,10 +74,7 @@ impl StartError {
 #[non_exhaustive]
 pub enum ProposeError {
     /// This node does not lead. Nothing was proposed.
-    #[error("this node does not lead the cluster; {}", .leader.as_ref().map_or_else(
-        || "no leader is known".to_owned(),
-        |(_, member)| format!("the leader is {} at {}", member.name, member.addr)
-    ))]
+    #[error("this node does not lead the cluster; {}", leader_text(.leader.as_ref()))]
     NotLeader {
         /// Who does, if it is known.
         leader: Option<(NodeId, Member)>,
@@ -120,6 +120,12 @@ impl ReadPositionError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MembershipError {
+    /// This node does not lead. Nothing was done.
+    #[error("this node does not lead the cluster; {}", leader_text(.leader.as_ref()))]
+    NotLeader {
+        /// Who does, if it is known.
+        leader: Option<(NodeId, Member)>,
+    },
     /// The request can't be done as the cluster stands.
     #[error("{0}")]
     Refused(String),
@@ -131,8 +137,13 @@ pub enum MembershipError {
 impl MembershipError {
     /// Whether the same call may succeed later without help.
     pub fn is_retryable(&self) -> bool {
-        matches!(self, Self::Unconfirmed(_))
+        !matches!(self, Self::Refused(_))
     }
+}
+
+fn leader_text(leader: Option<&(NodeId, Member)>) -> String {
+    let none = || "no leader is known".to_owned();
+    leader.map_or_else(none, |(_, member)| format!("the leader is {} at {}", member.name, member.addr))
 }
 
 /// What ended a node's part in consensus.
@@ -142,6 +153,9 @@ pub enum Ended {
     /// It was asked to.
     #[error("stopped")]
     Stopped,
+    /// It was removed from its cluster.
+    #[error("{0}")]
+    Removed(String),
     /// Its store failed.
     #[error("the database failed: {0}")]
     Store(StoreFault),

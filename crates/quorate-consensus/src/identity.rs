@@ -3,7 +3,8 @@
 //! Invariants:
 //! - A Raft id is drawn for a data directory and never used with another: a directory that was lost or damaged comes
 //!   back under a new id, so it never votes as its former self.
-//! - A node belongs to the cluster in this record or to none; the record changes only while the log is empty.
+//! - A node belongs to the cluster in this record or to none; that changes only while the log is empty.
+//! - What the record says of voting and of removal only ever comes to be, and never passes.
 
 use bytes::Bytes;
 use prost::Message;
@@ -57,6 +58,12 @@ pub(crate) struct Identity {
     /// What the node promised before the cluster was founded. Its founder founds it with just this set.
     #[prost(message, optional, tag = "5")]
     pub promise: Option<Promise>,
+    /// The index of a committed membership in which this node is a voter.
+    #[prost(uint64, optional, tag = "6")]
+    pub voter_since: Option<u64>,
+    /// This node was removed from its cluster.
+    #[prost(bool, tag = "7")]
+    pub removed: bool,
 }
 
 impl Identity {

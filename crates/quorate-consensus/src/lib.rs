@@ -2,8 +2,9 @@
 //!
 //! [`Consensus::start`] opens the node's log, finds or founds its cluster, opens the store and runs the core. Then
 //! [`Consensus::propose`] replicates an encoded proposal and returns its outcome, [`Consensus::read_position`] tells up
-//! to where a linearizable read must see the state, and [`Consensus::status`] who the members are. Floors above answer
-//! their own methods through a [`Service`].
+//! to where a linearizable read must see the state, and [`Consensus::status`] who the members are, which
+//! [`Consensus::admit`] and [`Consensus::remove`] change. Floors above answer their own methods through a [`Service`].
+//! [`inspect`] explains what is in a log.
 //!
 //! # Invariants
 //!
@@ -15,6 +16,7 @@
 
 #![forbid(unsafe_code)]
 
+mod belong;
 mod birth;
 mod combiner;
 mod config;
@@ -24,12 +26,14 @@ mod events;
 mod home;
 mod identity;
 mod images;
+pub mod inspect;
 mod link;
 mod membership;
 mod metrics;
 mod node;
 mod peer;
 mod peers;
+mod permits;
 mod purge;
 mod raft;
 mod reads;
@@ -48,6 +52,7 @@ pub use identity::ClusterId;
 pub use images::{ImageError, ImagePieces, take_image};
 pub use metrics::{ConsensusMetrics, FailureCounts, WriteMetrics};
 pub use node::Consensus;
+pub use permits::{Admission, Admitted};
 pub use quorate_wal::{WalMetrics, WalStats};
 pub use raft::types::Member;
 pub use restore::{INDEX_GAP, Living, Restored, check_nobody_lives};

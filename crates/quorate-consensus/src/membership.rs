@@ -1,141 +1,213 @@
-//! Changes of the members: joining, taking over the name of a lost directory, removing, handing leadership over.
+//! Changes of the members, as the leader makes them: joining, taking over the name of a lost directory, removing,
+//! handing leadership over.
 //!
-//! Joining is an idempotent question that a new node repeats until it is a voter ([`ask`]); the leader answers each
-//! time with the next step that is possible ([`admit`]): learner, caught up, then one joint change in which it
-//! replaces the member that had its name.
+//! Joining is an idempotent question that a new node repeats until it is a voter ([`belong`](crate::belong)); the
+//! leader answers each time with the next step that is possible ([`admit`]): learner, caught up, then one joint change
+//! in which it replaces the member that had its name, or that an operator named ([`permits`](crate::permits)).
 //!
 //! Invariants:
-//! - A name has one voter. Its old id goes only when nothing was heard of it for [`Timing::silence`](crate::Timing).
-//! - One change at a time. One that a leader left half done is finished by the next ([`finish`]).
+//! - A name has one voter. Its old id goes only when nothing was heard of it for [`Timing::silence`](crate::Timing),
+//!   or when an operator says so.
+//! - One change at a time, each made for the members as they are ([`change`]). One that a leader left half done is
+//!   finished by the next ([`finish`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use openraft::ChangeMembers;
 use openraft::rt::WatchReceiver;
+use openraft::{ChangeMembers, Precondition};
 use quorate_env::{Instant, sleep, timeout};
-use quorate_model::{NodeId, Store};
-use quorate_wal::Wal;
-use quorate_wire::Purpose;
+use quorate_model::NodeId;
 
 use crate::Member;
-use crate::config::{ConsensusConfig, Timing};
+use crate::belong;
+use crate::desk::{Desk, Running};
 use crate::error::MembershipError;
-use crate::peer::messages::{Join, Joined, MemberInfo, decode, encode, method};
+use crate::peer::messages::{Join, Joined, MemberInfo};
 use crate::peers::Peers;
 use crate::raft::Raft;
-use crate::raft::types::RaftMembership;
+use crate::raft::types::{RaftMembership, StoredMembership};
 
 /// A learner is caught up when it lacks at most this many entries.
 const CAUGHT_UP: u64 = 1_024;
 
 /// A change must be committed within this time, or it is looked at again later.
-const CHANGE_MAX: Duration = Duration::from_secs(5);
+pub(crate) const CHANGE_MAX: Duration = Duration::from_secs(5);
 
 /// Another node must take over the leadership within this time.
 const TRANSFER_MAX: Duration = Duration::from_secs(3);
 
-/// Asks to become a member, until this node is a voter.
-pub(crate) async fn ask(raft: Raft, peers: Arc<Peers>, config: ConsensusConfig, own: Member) {
-    let id = *raft.node_id();
-    let mut said = String::new();
-    while !raft.voter_ids().any(|voter| voter == id) {
-        let member = MemberInfo { id, name: own.name.clone(), addr: own.addr.clone(), voter: false };
-        let join = encode(&Join { member });
-        for addr in peers.addrs() {
-            let answer = peers.link(&addr, 0, Purpose::Heartbeat).call(method::JOIN, join.clone(), CHANGE_MAX).await;
-            let Ok(Ok(joined)) = answer.map(decode::<Joined>) else { continue };
-            if !joined.done && !joined.why.is_empty() && joined.why != said {
-                tracing::info!(node = own.name, "waiting to become a voter: {}", joined.why);
-                said = joined.why;
-            }
+/// Answers a node that asks to become a member: whether it may never, or the next step that is possible. Only the
+/// leader takes steps; that an id was removed any node can tell.
+pub(crate) async fn admit(desk: &Desk, running: &Running, join: &Join) -> Joined {
+    if belong::is_removed(&running.store.applied(), join.member.id, join.voter_since) {
+        let why = belong::refusal(&join.member.name, NodeId(join.member.id));
+        return Joined { removed: true, why, ..Joined::default() };
+    }
+    match step(desk, &running.raft, &join.member).await {
+        Ok(()) => Joined { done: true, ..Joined::default() },
+        Err(why) => {
+            desk.permits.tell(join.member.id, &why);
+            Joined { why, ..Joined::default() }
         }
-        sleep(config.timing.status).await;
     }
 }
 
-/// Takes the next step in making a node a member; only the leader can.
-pub(crate) async fn admit(raft: &Raft, peers: &Peers, config: &ConsensusConfig, new: &MemberInfo) -> Joined {
-    match step(raft, peers, config, new).await {
-        Ok(()) => Joined { done: true, why: String::new() },
-        Err(why) => Joined { done: false, why },
-    }
-}
-
-async fn step(raft: &Raft, peers: &Peers, config: &ConsensusConfig, new: &MemberInfo) -> Result<(), String> {
+async fn step(desk: &Desk, raft: &Raft, new: &MemberInfo) -> Result<(), String> {
     if !raft.is_leader() {
         return Err(String::new());
     }
-    let membership = membership(raft);
+    let now = current(raft);
+    let membership = now.membership();
     if membership.voter_ids().any(|id| id == new.id) {
         return Ok(());
     }
-    let namesakes: BTreeSet<u64> =
-        membership.nodes().filter(|(id, node)| node.name == new.name && **id != new.id).map(|(id, _)| *id).collect();
-    if namesakes.is_empty() && !config.members.iter().any(|member| member.name == new.name) {
-        return Err(format!("'{}' is not in the list of members", new.name));
+    let permit = desk.permits.of(new.id, &new.name);
+    let mut namesakes = ids_named(membership, &new.name);
+    namesakes.remove(&new.id);
+    let is_listed = desk.config.members.iter().any(|member| member.name == new.name);
+    if namesakes.is_empty() && !is_listed && permit.is_none() {
+        return Err(format!("'{}' is not in the list of members; it waits until it is added", new.name));
     }
+    settled(&now).map_err(|error| error.to_string())?;
     if membership.get_node(&new.id).is_none() {
         let member = Member { name: new.name.clone(), addr: new.addr.clone() };
-        let added = timeout(CHANGE_MAX, raft.add_learner(new.id, member, false)).await;
-        confirmed(added.map(|result| result.map(drop))).map_err(|error| error.to_string())?;
+        let nodes = ChangeMembers::AddNodes(BTreeMap::from([(new.id, member)]));
+        change(raft, &now, nodes).await.map_err(|error| error.to_string())?;
         return Err("it is a learner now and catches up".to_owned());
     }
-    let metrics = raft.metrics().borrow_watched().clone();
-    let matched = metrics.replication.as_ref().and_then(|all| all.get(&new.id).copied().flatten());
-    let last = metrics.last_log_index.unwrap_or(0);
-    if matched.is_none_or(|id| id.index.saturating_add(CAUGHT_UP) < last) {
-        return Err(format!("it catches up: {} of {last}", matched.map_or(0, |id| id.index)));
+    let Progress { matched, last } = progress(raft, new.id);
+    if matched.is_none_or(|index| index.saturating_add(CAUGHT_UP) < last) {
+        return Err(format!("it catches up: {} of {last}", matched.unwrap_or(0)));
     }
-    if let Some(alive) = namesakes.iter().find(|id| peers.silence(**id) < config.timing.silence) {
-        let left = config.timing.silence.saturating_sub(peers.silence(*alive));
-        return Err(format!("the node that had the name '{}' must be silent for {left:?} more", new.name));
-    }
-    replace(raft, &membership, &namesakes, new.id).await.map_err(|error| error.to_string())
+    let old = match permit.as_ref().and_then(|permit| Some((permit, permit.replaces.as_deref()?))) {
+        Some((permit, leaving)) => {
+            let mut old = ids_named(membership, leaving);
+            old.remove(&new.id);
+            may_leave(desk, membership, &old, new.id, permit.force)?;
+            if leaving != new.name {
+                are_silent(desk, &namesakes, &new.name)?;
+            }
+            old.into_iter().chain(namesakes).collect()
+        }
+        None => {
+            are_silent(desk, &namesakes, &new.name)?;
+            namesakes
+        }
+    };
+    replace(raft, &now, &old, new.id).await.map_err(|error| error.to_string())
 }
 
-/// One joint change: the new id in, the old ones out, of the voters and of the list of nodes.
-async fn replace(
-    raft: &Raft,
+/// Fails as long as one of the ids that have a name may still be alive.
+fn are_silent(desk: &Desk, ids: &BTreeSet<u64>, name: &str) -> Result<(), String> {
+    let silence = desk.config.timing.silence;
+    let Some(alive) = ids.iter().find(|id| desk.peers.silence(**id) < silence) else { return Ok(()) };
+    let left = silence.saturating_sub(desk.peers.silence(*alive));
+    Err(format!("the node that had the name '{name}' must be silent for {left:?} more"))
+}
+
+/// Fails if the members that an operator wants gone can't go in the change that makes `new` a voter.
+fn may_leave(
+    desk: &Desk,
     membership: &RaftMembership,
     old: &BTreeSet<u64>,
     new: u64,
-) -> Result<(), MembershipError> {
-    let mut voters: BTreeSet<u64> = membership.voter_ids().filter(|id| !old.contains(id)).collect();
-    voters.insert(new);
-    tracing::info!(new = format_args!("{new:016x}"), replaced = old.len(), "a new member becomes a voter");
-    change(raft, ChangeMembers::ReplaceAllVoters(voters)).await?;
-    let stale: BTreeSet<u64> = self::membership(raft).learner_ids().filter(|id| old.contains(id)).collect();
-    if stale.is_empty() { Ok(()) } else { change(raft, ChangeMembers::RemoveNodes(stale)).await }
+    force: bool,
+) -> Result<(), String> {
+    if old.contains(&desk.home.identity().id) {
+        return Err("the member that it replaces must hand leadership over first".to_owned());
+    }
+    if force { Ok(()) } else { enough(desk, membership, &voters_without(membership, old), Some(new)) }
 }
 
-/// Removes a member by its name.
-pub(crate) async fn remove(raft: &Raft, name: &str) -> Result<(), MembershipError> {
-    let membership = membership(raft);
-    let ids: BTreeSet<u64> = membership.nodes().filter(|(_, node)| node.name == name).map(|(id, _)| *id).collect();
+/// How far a follower is, as the leader knows it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Progress {
+    pub(crate) matched: Option<u64>,
+    pub(crate) last: u64,
+}
+
+pub(crate) fn progress(raft: &Raft, id: u64) -> Progress {
+    let metrics = raft.metrics();
+    let metrics = metrics.borrow_watched();
+    let matched = metrics.replication.as_ref().and_then(|all| all.get(&id).copied().flatten());
+    Progress { matched: matched.map(|id| id.index), last: metrics.last_log_index.unwrap_or(0) }
+}
+
+/// One joint change: the new id in, the old ones out, of the voters and of the list of nodes.
+async fn replace(raft: &Raft, now: &Current, old: &BTreeSet<u64>, new: u64) -> Result<(), MembershipError> {
+    let mut voters = voters_without(now.membership(), old);
+    voters.insert(new);
+    tracing::info!(new = format_args!("{new:016x}"), replaced = old.len(), "a new member becomes a voter");
+    change(raft, now, ChangeMembers::ReplaceAllVoters(voters)).await?;
+    remove_learners(raft, old).await
+}
+
+/// Removes a member by its name, with all the ids that have it. Of the leader itself it only moves leadership away,
+/// and names who took it.
+pub(crate) async fn remove(desk: &Desk, raft: &Raft, name: &str, force: bool) -> Result<(), MembershipError> {
+    let now = leading(desk, raft)?;
+    let membership = now.membership();
+    let ids = ids_named(membership, name);
     if ids.is_empty() {
-        return Err(MembershipError::Refused(format!("there is no member '{name}'")));
+        return Err(no_such(membership, name));
     }
-    let voters: BTreeSet<u64> = membership.voter_ids().filter(|id| !ids.contains(id)).collect();
+    let voters = voters_without(membership, &ids);
     if voters.is_empty() {
         return Err(MembershipError::Refused("the last voter can't be removed".to_owned()));
     }
-    change(raft, ChangeMembers::ReplaceAllVoters(voters)).await?;
-    let left: BTreeSet<u64> = self::membership(raft).learner_ids().filter(|id| ids.contains(id)).collect();
-    if left.is_empty() { Ok(()) } else { change(raft, ChangeMembers::RemoveNodes(left)).await }
+    settled(&now)?;
+    if !force {
+        enough(desk, membership, &voters, None).map_err(MembershipError::Refused)?;
+    }
+    if ids.contains(raft.node_id()) {
+        return Err(give_way(desk, raft, |id| voters.contains(&id)).await);
+    }
+    tracing::info!(name, ids = ids.len(), "a member is removed");
+    if membership.voter_ids().any(|id| ids.contains(&id)) {
+        change(raft, &now, ChangeMembers::ReplaceAllVoters(voters)).await?;
+    }
+    remove_learners(raft, &ids).await
+}
+
+async fn remove_learners(raft: &Raft, ids: &BTreeSet<u64>) -> Result<(), MembershipError> {
+    let now = current(raft);
+    let left: BTreeSet<u64> = now.membership().learner_ids().filter(|id| ids.contains(id)).collect();
+    if left.is_empty() { Ok(()) } else { change(raft, &now, ChangeMembers::RemoveNodes(left)).await }
+}
+
+/// Fails if voters would be left of whom no majority was heard of lately. `joins` is one that was heard of just now.
+fn enough(desk: &Desk, membership: &RaftMembership, left: &BTreeSet<u64>, joins: Option<u64>) -> Result<(), String> {
+    let own = desk.home.identity().id;
+    let voters: BTreeSet<u64> = left.iter().copied().chain(joins).collect();
+    let is_there = |id: &u64| *id == own || Some(*id) == joins || desk.peers.is_heard(*id);
+    let there = voters.iter().filter(|id| is_there(id)).count();
+    if there > voters.len() / 2 {
+        return Ok(());
+    }
+    let name = |id: &u64| membership.get_node(id).map_or_else(|| NodeId(*id).to_string(), |node| node.name.clone());
+    let silent: Vec<String> = voters.iter().filter(|id| !is_there(id)).map(name).collect();
+    let (count, silent) = (voters.len(), silent.join(", "));
+    Err(format!(
+        "only {there} of the {count} voters that would be left can be reached: nothing could be written until {silent} \
+         can be reached again; see to that first, or force it"
+    ))
 }
 
 /// Finishes what a leader that died had begun: a joint membership, and the removal of ids whose name has a new voter.
 /// Who joined is a voter by then, and asks no more.
-pub(crate) async fn finish(raft: Raft, peers: Arc<Peers>, timing: Timing) {
+pub(crate) async fn finish(desk: Arc<Desk>, raft: Raft) {
+    let timing = desk.config.timing;
     loop {
         sleep(timing.status).await;
         if !raft.is_leader() {
             continue;
         }
-        let Some(rest) = unfinished(&membership(&raft), |id| peers.silence(id) >= timing.silence) else { continue };
-        if let Err(error) = change(&raft, rest).await {
+        let now = current(&raft);
+        let is_silent = |id| desk.peers.silence(id) >= timing.silence;
+        let Some(rest) = unfinished(now.membership(), is_silent) else { continue };
+        if let Err(error) = change(&raft, &now, rest).await {
             tracing::info!(%error, "an unfinished change of the members has to wait");
         }
     }
@@ -154,54 +226,113 @@ fn unfinished(membership: &RaftMembership, is_silent: impl Fn(u64) -> bool) -> O
 
 /// Hands leadership over, again and again, as long as this node leads with a full disk or with a store that applies
 /// nothing for another reason. The others have disks of their own.
-pub(crate) async fn step_aside(raft: Raft, wal: Wal, store: Arc<dyn Store>, every: Duration) {
+pub(crate) async fn step_aside(desk: Arc<Desk>, Running { raft, store }: Running) {
     loop {
-        sleep(every).await;
+        sleep(desk.config.timing.status).await;
         let why = match store.fault() {
             Some(fault) => fault.to_string(),
-            None if wal.is_disk_full() => "no space left for the log".to_owned(),
+            None if desk.home.wal.is_disk_full() => "no space left for the log".to_owned(),
             None => continue,
         };
         if raft.is_leader() {
-            let taken_over = transfer(&raft, None).await.is_ok();
+            let taken_over = transfer(&raft, &desk.peers, |_| true).await.is_ok();
             tracing::warn!(why, taken_over, "this node should not lead");
         }
     }
 }
 
-async fn change(raft: &Raft, change: ChangeMembers<u64, Member>) -> Result<(), MembershipError> {
-    confirmed(timeout(CHANGE_MAX, raft.change_membership(change, false)).await.map(|result| result.map(drop)))
-}
-
-fn confirmed<E: std::fmt::Display>(result: Result<Result<(), E>, quorate_env::Elapsed>) -> Result<(), MembershipError> {
-    match result {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(error)) => Err(MembershipError::Unconfirmed(error.to_string())),
-        Err(_) => Err(MembershipError::Unconfirmed("it took too long".to_owned())),
+/// A change, unless the members are no longer those that it was made for.
+async fn change(raft: &Raft, now: &Current, change: ChangeMembers<u64, Member>) -> Result<(), MembershipError> {
+    let unchanged = Precondition::LastMembershipLogId { last_membership_log_id: *now.log_id() };
+    let failed = |error: &dyn std::fmt::Display| MembershipError::Unconfirmed(error.to_string());
+    match timeout(CHANGE_MAX, raft.change_membership_if(change, false, [unchanged])).await {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(error)) => Err(failed(&error)),
+        Err(_) => Err(failed(&"it took too long")),
     }
 }
+
+/// A membership and the entry that set it.
+pub(crate) type Current = Arc<StoredMembership>;
 
 /// The membership in force.
-pub(crate) fn membership(raft: &Raft) -> RaftMembership {
-    raft.metrics().borrow_watched().membership_config.membership().clone()
+pub(crate) fn current(raft: &Raft) -> Current {
+    Arc::clone(&raft.metrics().borrow_watched().membership_config)
 }
 
-/// Hands leadership to a voter, or to the one that has most of the log, and waits until another node leads.
-pub(crate) async fn transfer(raft: &Raft, to: Option<NodeId>) -> Result<NodeId, MembershipError> {
+/// The membership in force, if this node leads.
+pub(crate) fn leading(desk: &Desk, raft: &Raft) -> Result<Current, MembershipError> {
+    if raft.is_leader() {
+        return Ok(current(raft));
+    }
+    let leader = raft.metrics().borrow_watched().current_leader.filter(|leader| leader != raft.node_id());
+    Err(MembershipError::NotLeader { leader: leader.and_then(|leader| desk.peers.leader_member(leader, None)) })
+}
+
+/// Fails while a change is under way, or was left half done: what another one would be made for is not certain.
+pub(crate) fn settled(now: &Current) -> Result<(), MembershipError> {
+    if now.membership().get_joint_config().len() <= 1 {
+        return Ok(());
+    }
+    Err(MembershipError::Unconfirmed("another change of the members is under way".to_owned()))
+}
+
+/// The ids of the members with a name: of its present directory, and of former ones that are not removed yet.
+pub(crate) fn ids_named(membership: &RaftMembership, name: &str) -> BTreeSet<u64> {
+    membership.nodes().filter(|(_, node)| node.name == name).map(|(id, _)| *id).collect()
+}
+
+fn voters_without(membership: &RaftMembership, ids: &BTreeSet<u64>) -> BTreeSet<u64> {
+    membership.voter_ids().filter(|id| !ids.contains(id)).collect()
+}
+
+pub(crate) fn no_such(membership: &RaftMembership, name: &str) -> MembershipError {
+    let names: BTreeSet<&str> = membership.nodes().map(|(_, node)| node.name.as_str()).collect();
+    let names = names.into_iter().collect::<Vec<_>>().join(", ");
+    MembershipError::Refused(format!("there is no member '{name}': the members are {names}"))
+}
+
+/// Hands leadership to the voter of this name, or to the best one, and returns who leads then.
+pub(crate) async fn transfer_to(desk: &Desk, raft: &Raft, name: Option<&str>) -> Result<NodeId, MembershipError> {
+    let now = leading(desk, raft)?;
+    let Some(name) = name else { return transfer(raft, &desk.peers, |_| true).await };
+    let ids = ids_named(now.membership(), name);
+    if ids.is_empty() {
+        return Err(no_such(now.membership(), name));
+    }
+    if ids.contains(raft.node_id()) {
+        return Ok(NodeId(*raft.node_id()));
+    }
+    if !now.membership().voter_ids().any(|id| ids.contains(&id)) {
+        return Err(MembershipError::Refused(format!("'{name}' is a learner: only a voter can lead")));
+    }
+    let leads = transfer(raft, &desk.peers, |id| ids.contains(&id)).await?;
+    if ids.contains(&leads.0) {
+        return Ok(leads);
+    }
+    Err(MembershipError::Unconfirmed(format!("another node, {leads}, took the leadership over")))
+}
+
+/// Hands leadership away for the sake of a change that this node must not lead through. Always an error: the one that
+/// sends the caller to the new leader, or says why there is none.
+pub(crate) async fn give_way(desk: &Desk, raft: &Raft, may: impl Fn(u64) -> bool) -> MembershipError {
+    match transfer(raft, &desk.peers, may).await {
+        Ok(leader) => MembershipError::NotLeader { leader: desk.peers.leader_member(leader.0, None) },
+        Err(error) => error,
+    }
+}
+
+/// Hands leadership to one of the voters that may have it, best to one that is there and has most of the log, and
+/// waits until another node leads.
+pub(crate) async fn transfer(raft: &Raft, peers: &Peers, may: impl Fn(u64) -> bool) -> Result<NodeId, MembershipError> {
     let own = *raft.node_id();
     if !raft.is_leader() {
-        return Err(MembershipError::Refused("this node does not lead".to_owned()));
+        return Err(MembershipError::NotLeader { leader: None });
     }
-    let metrics = raft.metrics().borrow_watched().clone();
-    let matched: BTreeMap<u64, u64> = metrics
-        .replication
-        .iter()
-        .flatten()
-        .filter_map(|(id, matched)| matched.map(|matched| (*id, matched.index)))
-        .collect();
-    let best = raft.voter_ids().filter(|id| *id != own).max_by_key(|id| matched.get(id).copied());
-    let Some(target) = to.map(|id| id.0).or(best) else {
-        return Err(MembershipError::Refused("there is no other voter".to_owned()));
+    let others = raft.voter_ids().filter(|id| *id != own && may(*id));
+    let best = others.max_by_key(|id| (peers.is_heard(*id), progress(raft, *id).matched));
+    let Some(target) = best else {
+        return Err(MembershipError::Refused("there is no other voter that could lead".to_owned()));
     };
     let failed = |error: &dyn std::fmt::Display| MembershipError::Unconfirmed(error.to_string());
     raft.trigger().transfer_leader(target).await.map_err(|error| failed(&error))?;

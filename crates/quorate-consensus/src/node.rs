@@ -14,12 +14,15 @@ use tokio::task::AbortHandle;
 
 use crate::Member;
 use crate::combiner::Combiner;
+use crate::config::Timing;
 use crate::desk::{Desk, Running};
 use crate::error::{Ended, MembershipError, ProposeError, ReadPositionError};
 use crate::images::ImagePieces;
 use crate::membership;
 use crate::metrics::ConsensusMetrics;
 use crate::peers::lock;
+use crate::permits::{self, Admission, Admitted};
+use crate::raft::Raft;
 use crate::reads::ReadPositions;
 use crate::stages::{Stages, WriteTrace};
 use crate::status::{ClusterStatus, cluster_status};
@@ -49,6 +52,9 @@ impl Consensus {
     /// Replicates a proposal ([`quorate_model::codec::encode_proposal`]) and returns where it stands in the history
     /// and what it produced. Only the leader can.
     pub async fn propose(&self, proposal: Bytes) -> Result<(Position, Outcome), ProposeError> {
+        if let Some(why) = self.removed() {
+            return Err(ProposeError::Stopped(why.to_owned()));
+        }
         let (index, outcome) = self.0.combiner.propose(proposal).await?;
         Ok((self.position(index), outcome))
     }
@@ -56,6 +62,9 @@ impl Consensus {
     /// The position up to which a linearizable read that begins now must see the state. Any node can tell; the reader
     /// waits until its store has applied that much.
     pub async fn read_position(&self) -> Result<Position, ReadPositionError> {
+        if self.removed().is_some() {
+            return Err(ReadPositionError::Stopped);
+        }
         self.0.reads.get().await.map(|index| self.position(index))
     }
 
@@ -86,18 +95,39 @@ impl Consensus {
         }
     }
 
-    /// Hands leadership to a voter, or to the one that has most of the log, and returns who took it.
-    pub async fn transfer_leadership(&self, to: Option<NodeId>) -> Result<NodeId, MembershipError> {
-        let raft = self.0.running.raft.clone();
-        let transfer = self.on_core(async move { membership::transfer(&raft, to).await });
-        transfer.await.unwrap_or_else(|| Err(MembershipError::Unconfirmed("the node went down".to_owned())))
+    /// Hands leadership to the voter of a name, or to the best one, and returns who leads then. Only the leader can.
+    pub async fn transfer_leadership(&self, to: Option<&str>) -> Result<NodeId, MembershipError> {
+        let to = to.map(str::to_owned);
+        let transfer =
+            |desk: Arc<Desk>, raft: Raft| async move { membership::transfer_to(&desk, &raft, to.as_deref()).await };
+        self.change(transfer).await
     }
 
-    /// Removes a member by its name. Only the leader can.
-    pub async fn remove(&self, name: &str) -> Result<(), MembershipError> {
-        let (raft, name) = (self.0.running.raft.clone(), name.to_owned());
-        let remove = self.on_core(async move { membership::remove(&raft, &name).await });
-        remove.await.unwrap_or_else(|| Err(MembershipError::Unconfirmed("the node went down".to_owned())))
+    /// Removes a member by its name, for good: the ids that it has never come back. Only the leader can; of itself it
+    /// only hands leadership over and names who leads then ([`MembershipError::NotLeader`]).
+    ///
+    /// Refuses to leave voters of whom no majority can be reached, unless forced.
+    pub async fn remove(&self, name: &str, force: bool) -> Result<(), MembershipError> {
+        let name = name.to_owned();
+        let remove = |desk: Arc<Desk>, raft: Raft| async move { membership::remove(&desk, &raft, &name, force).await };
+        self.change(remove).await
+    }
+
+    /// Permits a node to become a member and tells how far that is. The permit lasts for some seconds: call this about
+    /// once a second, of whoever leads, until the node is a voter. Only the leader can.
+    pub async fn admit(&self, admission: Admission) -> Result<Admitted, MembershipError> {
+        let admit = |desk: Arc<Desk>, raft: Raft| async move { permits::permit(&desk, &raft, &admission).await };
+        self.change(admit).await
+    }
+
+    /// Why this node takes no part any more: it was removed from its cluster.
+    pub fn removed(&self) -> Option<&str> {
+        self.0.desk.removed.get().map(String::as_str)
+    }
+
+    /// The intervals and deadlines that it runs with.
+    pub fn timing(&self) -> Timing {
+        self.0.desk.config.timing
     }
 
     /// Calls a method of the floors above on a member.
@@ -166,9 +196,10 @@ impl Consensus {
         let mut metrics = self.0.running.raft.metrics();
         loop {
             if let Err(fatal) = &metrics.borrow_watched().running_state {
-                return match fatal {
-                    openraft::errors::Fatal::Stopped => Ended::Stopped,
-                    other => Ended::Core(other.to_string()),
+                return match (fatal, self.removed()) {
+                    (_, Some(why)) => Ended::Removed(why.to_owned()),
+                    (openraft::errors::Fatal::Stopped, None) => Ended::Stopped,
+                    (other, None) => Ended::Core(other.to_string()),
                 };
             }
             if metrics.changed().await.is_err() {
@@ -182,7 +213,7 @@ impl Consensus {
     pub async fn stop(&self) {
         if self.is_leader() {
             // Without another voter there is nobody to take over.
-            let _ = membership::transfer(&self.0.running.raft, None).await;
+            let _ = membership::transfer(&self.0.running.raft, &self.0.desk.peers, |_| true).await;
         }
         let server = lock(&self.0.server).take();
         if let Some(server) = server {
@@ -198,6 +229,16 @@ impl Consensus {
         if self.0.desk.home.wal.close_clean(done).is_ok() {
             let _ = timeout(STOP_MAX, receiver).await;
         }
+    }
+
+    /// Runs a change of the members to its end, whether the caller waits for it or not.
+    async fn change<T, F>(&self, change: impl FnOnce(Arc<Desk>, Raft) -> F) -> Result<T, MembershipError>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, MembershipError>> + Send + 'static,
+    {
+        let done = self.on_core(change(Arc::clone(&self.0.desk), self.0.running.raft.clone()));
+        done.await.unwrap_or_else(|| Err(MembershipError::Unconfirmed("the node went down".to_owned())))
     }
 
     /// Runs something on the core's runtime, where its connections and timers live.

@@ -79,19 +79,21 @@ impl Peers {
     /// The connection to a node for a purpose; made when it is first used. `id` 0 stands for whoever is there.
     pub(crate) fn link(&self, addr: &str, id: u64, purpose: Purpose) -> Link {
         let key = (addr.to_owned(), id, purpose);
-        let make = || {
-            let config = DialerConfig {
-                addr: addr.to_owned(),
-                identity: self.identity.clone(),
-                secret: self.config.secret.clone(),
-                role: Role::Peer,
-                purpose,
-                expected: (id != 0).then_some(id),
-                connect_limit: CONNECT_MAX,
-            };
-            Link(Dialer::new(&self.env, config))
+        lock(&self.links).entry(key).or_insert_with(|| self.dial(addr, id, purpose)).clone()
+    }
+
+    /// A connection of the caller's own, which nobody else knows of.
+    pub(crate) fn dial(&self, addr: &str, id: u64, purpose: Purpose) -> Link {
+        let config = DialerConfig {
+            addr: addr.to_owned(),
+            identity: self.identity.clone(),
+            secret: self.config.secret.clone(),
+            role: Role::Peer,
+            purpose,
+            expected: (id != 0).then_some(id),
+            connect_limit: CONNECT_MAX,
         };
-        lock(&self.links).entry(key).or_insert_with(make).clone()
+        Link(Dialer::new(&self.env, config))
     }
 
     /// Forgets all connections: those that exist were made under an identity that this node no longer has.
@@ -160,6 +162,24 @@ impl Peers {
         lock(&self.seen).values().filter(|seen| seen.status.id == id).max_by_key(|seen| seen.at).cloned()
     }
 
+    /// Whether something was heard of a Raft id lately.
+    pub(crate) fn is_heard(&self, id: u64) -> bool {
+        self.seen(id).is_some_and(|seen| self.is_fresh(&seen))
+    }
+
+    /// Whether a node that was heard of lately knows the members, and does not count this id among them.
+    pub(crate) fn leave_out(&self, id: u64) -> bool {
+        let seen = lock(&self.seen);
+        seen.values().any(|seen| {
+            let members = &seen.status.members;
+            self.is_fresh(seen) && !members.is_empty() && members.iter().all(|member| member.id != id)
+        })
+    }
+
+    fn is_fresh(&self, seen: &Seen) -> bool {
+        seen.at.elapsed() < self.silence_max()
+    }
+
     /// The voters' clocks minus this node's, its own among them. Of voters that are silent nothing is known.
     pub(crate) fn voter_clock_offsets(&self, raft: &Raft) -> Vec<i64> {
         let own = *raft.node_id();
@@ -173,7 +193,7 @@ impl Peers {
     }
 
     fn clock_offset(&self, id: u64) -> Option<i64> {
-        self.seen(id).filter(|seen| seen.at.elapsed() < self.silence_max()).map(|seen| seen.clock_offset)
+        self.seen(id).filter(|seen| self.is_fresh(seen)).map(|seen| seen.clock_offset)
     }
 
     /// The longest silence of a node that is still taken for reachable.

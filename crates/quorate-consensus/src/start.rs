@@ -17,6 +17,7 @@ use quorate_wire::{Keys, ServerConfig, serve};
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
+use crate::belong;
 use crate::birth;
 use crate::combiner::combiner;
 use crate::config::{ConsensusConfig, Timing};
@@ -112,10 +113,10 @@ impl Consensus {
             task(env, Arc::clone(&peers).watch()),
             task(env, follow_members(raft.clone(), Arc::clone(&peers))),
             task(env, watch_leaders(raft.clone(), metrics)),
-            task(env, membership::step_aside(raft.clone(), home.wal.clone(), store, config.timing.status)),
             task(env, events::watch(env.clone(), Arc::clone(&desk), running.clone(), dir.to_owned())),
-            task(env, membership::finish(raft.clone(), Arc::clone(&peers), config.timing)),
-            task(env, membership::ask(raft, peers, config, own)),
+            task(env, membership::step_aside(Arc::clone(&desk), running.clone())),
+            task(env, membership::finish(Arc::clone(&desk), raft)),
+            task(env, belong::belong(Arc::clone(&desk), running.clone(), own)),
         ];
         let inner = Inner {
             desk,
@@ -179,6 +180,9 @@ async fn open_home(env: &Env, config: &ConsensusConfig, dir: &Path) -> Result<Ho
     let identity = Identity::read(&bytes)?;
     if identity.name != config.name {
         return Err(StartError::Name { expected: config.name.clone(), found: identity.name });
+    }
+    if identity.removed {
+        return Err(StartError::Removed(belong::refusal(&identity.name, identity.node())));
     }
     Ok(Home::new(env.clone(), wal, identity, restart != Restart::Rebooted))
 }

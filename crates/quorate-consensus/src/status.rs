@@ -86,6 +86,6 @@ pub(crate) fn cluster_status(desk: &Desk, running: &Running) -> ClusterStatus {
         applied: Position { epoch: Epoch(identity.epoch), group: GroupId::MAIN, index: applied_index },
         log_bytes: desk.home.wal.disk_bytes(),
         members: members.collect(),
-        stopped: metrics.running_state.as_ref().err().map(ToString::to_string),
+        stopped: desk.removed.get().cloned().or(metrics.running_state.as_ref().err().map(ToString::to_string)),
     }
 }

@@ -8,6 +8,7 @@
 )]
 
 mod cluster;
+mod members;
 mod metrics;
 mod store;
 mod suite;

@@ -7,7 +7,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use quorate::{Config, Node, Seams, SecretSource, Sql, SqlOptions, Status, Timing};
+use quorate::{
+    Admin, AdminError, Config, Node, NodeId, RemoteConfig, Seams, SecretSource, Sql, SqlOptions, Status, Timing,
+};
 use quorate_env::{Env, Instant, sleep};
 use quorate_env_sim::SimWorld;
 use quorate_model::{GroupId, Store as _};
@@ -37,6 +39,9 @@ const CACHE_BYTES: u32 = 256 << 10;
 
 /// How long a member must have been silent before a wiped directory may take its place.
 const SILENCE: Duration = Duration::from_secs(3);
+
+/// How long an operator's request may try.
+const OPERATOR_LIMIT: Duration = Duration::from_secs(10);
 
 /// How often something that is waited for is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(25);
@@ -192,6 +197,28 @@ impl Cluster {
     /// The handle of a node that serves.
     pub fn sql(&self, name: &'static str) -> Option<Sql> {
         self.node(name).map(|node| node.sql())
+    }
+
+    /// An operator removes a node.
+    pub async fn remove(&self, name: &str) -> Result<(), AdminError> {
+        let admin = self.admin().await?;
+        let removed = admin.remove(name, false).await;
+        admin.close().await;
+        removed
+    }
+
+    /// An operator hands leadership to a node.
+    pub async fn transfer(&self, name: &str) -> Result<NodeId, AdminError> {
+        let admin = self.admin().await?;
+        let leads = admin.transfer(Some(name)).await;
+        admin.close().await;
+        leads
+    }
+
+    async fn admin(&self) -> Result<Admin, AdminError> {
+        let config = RemoteConfig { deadline: OPERATOR_LIMIT, ..RemoteConfig::new(Self::addrs(), Self::secret()) };
+        let connected = Admin::connect_in(self.world.node("operator"), config).await;
+        connected.map_err(|error| AdminError::Unavailable(error.to_string()))
     }
 
     /// The node that leads, as far as it knows: of several that one in the highest term.

@@ -31,12 +31,14 @@ pub struct Crashes {
     pub wipe: u32,
     /// Together with a part of what the disk held.
     pub damage: u32,
+    /// By removal from the cluster; a new directory takes its place.
+    pub removal: u32,
 }
 
 impl Crashes {
     /// All.
     pub fn total(self) -> u32 {
-        self.power + self.kill + self.wipe + self.damage
+        self.power + self.kill + self.wipe + self.damage + self.removal
     }
 }
 
@@ -55,6 +57,8 @@ pub struct Faults {
 #[derive(Clone, Copy, Debug)]
 enum Fault {
     End(End, Whom),
+    Remove(Whom),
+    Transfer,
     Isolate(Whom),
     Cut,
     CutWay,
@@ -73,7 +77,7 @@ enum Whom {
 }
 
 /// What may go wrong, each with how often.
-const ATLAS: [(u64, Fault); 19] = [
+const ATLAS: [(u64, Fault); 22] = [
     (3, Fault::End(End::Power, Whom::One)),
     (3, Fault::End(End::Power, Whom::Leader)),
     (2, Fault::End(End::Power, Whom::Two)),
@@ -85,6 +89,9 @@ const ATLAS: [(u64, Fault); 19] = [
     (1, Fault::End(End::Wipe, Whom::Leader)),
     (1, Fault::End(End::BadLog, Whom::One)),
     (1, Fault::End(End::BadDatabase, Whom::One)),
+    (1, Fault::Remove(Whom::One)),
+    (1, Fault::Remove(Whom::Leader)),
+    (2, Fault::Transfer),
     (2, Fault::Isolate(Whom::One)),
     (2, Fault::Isolate(Whom::Leader)),
     (2, Fault::Cut),
@@ -179,7 +186,7 @@ impl Faults {
                 None => true,
             });
             match drawn {
-                Some((_, Fault::End(End::Wipe | End::BadLog | End::BadDatabase, _)))
+                Some((_, Fault::End(End::Wipe | End::BadLog | End::BadDatabase, _) | Fault::Remove(_)))
                     if self.lost.is_some() || !self.cluster.is_whole() => {}
                 Some((_, fault)) => return *fault,
                 None => {}
@@ -193,6 +200,9 @@ impl Faults {
         let (one, other) = self.pair();
         match fault {
             Fault::End(end, whom) => self.end(end, whom).await,
+            Fault::Remove(whom) => self.remove(whom).await,
+            // Whether it succeeds is no matter: leadership may be in doubt for a while.
+            Fault::Transfer => drop(self.cluster.transfer(one).await),
             Fault::Isolate(whom) => self.some(whom).into_iter().for_each(|name| world.net().isolate(name)),
             Fault::Cut => world.net().cut(one, other),
             Fault::CutWay => world.net().cut_way(one, other),
@@ -233,6 +243,21 @@ impl Faults {
             }
             self.paused.remove(name);
             self.cluster.end(name, end).await;
+        }
+    }
+
+    /// An operator removes a node and gives its name to an empty directory, which joins when the node starts.
+    ///
+    /// Where the removal is in doubt, or was refused, this is a lost disk.
+    async fn remove(&mut self, whom: Whom) {
+        for name in self.some(whom) {
+            let removed = self.cluster.remove(name).await;
+            self.cluster.world().trace().add("faults", format_args!("removal of {name}: {removed:?}"));
+            self.crashes.removal += u32::from(removed.is_ok());
+            self.crashes.wipe += u32::from(removed.is_err());
+            self.lost = Some(name);
+            self.paused.remove(name);
+            self.cluster.end(name, End::Wipe).await;
         }
     }
 

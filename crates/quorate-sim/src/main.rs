@@ -78,14 +78,15 @@ fn passes(seed: u64, plan: &Plan, twice: bool) -> bool {
 fn line(report: &Report) -> String {
     let Report { seed, time, crashes, counts, installs, last_index, compared, settled, events, trace_hash } = report;
     format!(
-        "seed={seed} virtual_s={:.1} power={} kill={} wipe={} damage={} acked={} unknown={} not_done={} reads={} \
-         entries={last_index} \
+        "seed={seed} virtual_s={:.1} power={} kill={} wipe={} damage={} removed={} acked={} unknown={} not_done={} \
+         reads={} entries={last_index} \
          installs={installs} states_compared={compared} settled_s={:.2} events={events} trace={trace_hash:016x}",
         time.as_secs_f64(),
         crashes.power,
         crashes.kill,
         crashes.wipe,
         crashes.damage,
+        crashes.removal,
         counts.acknowledged,
         counts.unknown,
         counts.not_done,

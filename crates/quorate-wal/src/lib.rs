@@ -6,6 +6,8 @@
 //! and the [`SegmentKeeper`], which prepares segments ahead and recycles those that are no longer needed. The two
 //! active parts are [`Worker`](quorate_env::worker::Worker)s: a thread each, or the simulator's tasks.
 //!
+//! [`inspect`] reads a log without opening it.
+//!
 //! The format is described byte by byte in `docs/wal-format.md`.
 //!
 //! # Invariants
@@ -28,6 +30,7 @@ mod group;
 mod handle;
 mod header;
 mod index;
+pub mod inspect;
 mod keeper;
 mod open;
 mod options;

@@ -53,7 +53,7 @@ pub(crate) fn entries(
         let same = |at: &Place| (at.ordinal, at.frame) == (place.ordinal, place.frame);
         let body = match frame.take().filter(|(at, _)| same(at)) {
             Some((_, body)) => body,
-            None => read_frame(shared, &segment, place.frame)?,
+            None => read_frame_cached(shared, &segment, place.frame)?,
         };
         let bytes = slice(&body, place).ok_or_else(|| damaged(&segment.path, place.frame))?;
         entries.push((id, bytes));
@@ -112,11 +112,7 @@ impl Room {
 }
 
 /// The verified, unpacked body of a frame.
-fn read_frame(shared: &Shared, segment: &Segment, frame: u32) -> Result<Bytes, ReadError> {
-    let ordinal = segment.epoch.ordinal;
-    if let Some(body) = shared.cache.get(ordinal, frame) {
-        return Ok(body);
-    }
+pub(crate) fn read_frame(segment: &Segment, frame: u32) -> Result<Bytes, ReadError> {
     let read = |bytes: &mut [u8]| match segment.file.read_at(bytes, frame.into()) {
         Ok(len) if len == bytes.len() => Ok(()),
         Ok(_) => Err(damaged(&segment.path, frame)),
@@ -129,20 +125,29 @@ fn read_frame(shared: &Shared, segment: &Segment, frame: u32) -> Result<Bytes, R
         .ok_or_else(|| damaged(&segment.path, frame))?;
     let mut bytes = vec![0; header.len()];
     read(&mut bytes)?;
-    let body = Frame::verify(&bytes.into())
+    Frame::verify(&bytes.into())
         .filter(|frame| frame.header == header)
         .and_then(|frame| frame.body())
-        .ok_or_else(|| damaged(&segment.path, frame))?;
+        .ok_or_else(|| damaged(&segment.path, frame))
+}
+
+/// The same, kept for who reads on.
+fn read_frame_cached(shared: &Shared, segment: &Segment, frame: u32) -> Result<Bytes, ReadError> {
+    let ordinal = segment.epoch.ordinal;
+    if let Some(body) = shared.cache.get(ordinal, frame) {
+        return Ok(body);
+    }
+    let body = read_frame(segment, frame)?;
     shared.cache.put(ordinal, frame, body.clone());
     Ok(body)
 }
 
-fn slice(body: &Bytes, place: Place) -> Option<Bytes> {
+pub(crate) fn slice(body: &Bytes, place: Place) -> Option<Bytes> {
     let at = usize::try_from(place.at).ok()?;
     let end = at.checked_add(usize::try_from(place.len).ok()?)?;
     (end <= body.len()).then(|| body.slice(at..end))
 }
 
-fn damaged(path: &Path, frame: u32) -> ReadError {
+pub(crate) fn damaged(path: &Path, frame: u32) -> ReadError {
     ReadError::Damaged { path: path.to_path_buf(), offset: frame.into() }
 }

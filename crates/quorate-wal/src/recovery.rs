@@ -34,9 +34,11 @@ struct Candidate {
 }
 
 /// What a directory holds, read and judged.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Findings {
     pub(crate) replay: Replay,
+    /// The segments in use, oldest first.
+    pub(crate) segments: Vec<SegmentFound>,
     /// Where a torn tail begins, if there is one.
     pub(crate) cut: Option<(PathBuf, u64)>,
     pub(crate) spares: Vec<Spare>,
@@ -47,38 +49,81 @@ pub(crate) struct Findings {
     pub(crate) bytes_read: u64,
 }
 
-/// Reads a log directory.
+/// A segment in use, and how far its frames were read.
+#[derive(Debug)]
+pub(crate) struct SegmentFound {
+    pub(crate) path: PathBuf,
+    pub(crate) len: u64,
+    pub(crate) header: SegmentHeader,
+    pub(crate) frames: u64,
+    /// Behind the last frame that was read.
+    pub(crate) end: u64,
+}
+
+/// Reads a log directory to open the log.
 pub(crate) fn read_dir(disk: &dyn Disk, dir: &Path, segment_bytes: u64) -> Result<Findings, OpenError> {
-    let mut candidates = Vec::new();
-    let (mut spares, mut useless, mut next_spare) = (Vec::new(), Vec::new(), 0);
+    let (mut findings, judgement) = survey(disk, dir, OpenMode::ReadWrite)?;
+    judgement?;
+    let (spares, other) = findings.spares.into_iter().partition(|spare| spare.len == segment_bytes);
+    findings.spares = spares;
+    findings.useless.extend(other.into_iter().map(|spare| spare.path));
+    Ok(findings)
+}
+
+/// Reads a log directory. Where the log is refused, or reading ends for another reason, the findings are those from
+/// before.
+pub(crate) fn survey(
+    disk: &dyn Disk,
+    dir: &Path,
+    mode: OpenMode,
+) -> Result<(Findings, Result<(), OpenError>), OpenError> {
+    let (mut findings, mut candidates) = (Findings::default(), Vec::new());
     for item in disk.list(dir).map_err(OpenError::io("list", dir))? {
         let path = dir.join(&item.name);
         match Name::parse(&item.name) {
             Name::Segment(ordinal) => {
-                let file = disk.open(&path, OpenMode::ReadWrite).map_err(OpenError::io("open", &path))?;
+                let file = disk.open(&path, mode).map_err(OpenError::io("open", &path))?;
                 candidates.push(Candidate { ordinal, path, len: item.len, file });
             }
             Name::Spare(number) => {
-                next_spare = next_spare.max(number.saturating_add(1));
-                match item.len == segment_bytes {
-                    true => spares.push(Spare { path, len: item.len }),
-                    false => useless.push(path),
-                }
+                findings.next_spare = findings.next_spare.max(number.saturating_add(1));
+                findings.spares.push(Spare { path, len: item.len });
             }
-            Name::Fill => useless.push(path),
+            Name::Fill => findings.useless.push(path),
             Name::Other => {}
         }
     }
-    let had_spares = next_spare > 0;
+    let judgement = judge(dir, candidates, &mut findings);
+    Ok((findings, judgement))
+}
+
+/// Whether the newest segment has one more frame by now. An error is none.
+pub(crate) fn has_grown(findings: &Findings) -> bool {
+    let Some((found, (_, live))) = findings.segments.last().zip(findings.replay.segments.last_key_value()) else {
+        return false;
+    };
+    let next = findings.replay.sequence().saturating_add(1);
+    let mut window = Window::new(Arc::clone(&live.segment.file), live.segment.len);
+    let frame = window.next_frame(found.end, found.header.epoch, next);
+    live.segment.epoch == found.header.epoch && frame.is_ok_and(|frame| frame.is_some())
+}
+
+fn judge(dir: &Path, candidates: Vec<Candidate>, findings: &mut Findings) -> Result<(), OpenError> {
     let (used, unused) = sort_out(candidates)?;
-    if used.is_empty() && (had_spares || unused.iter().any(|candidate| candidate.ordinal > 1)) {
+    if used.is_empty() && (findings.next_spare > 0 || unused.iter().any(|candidate| candidate.ordinal > 1)) {
         return Err(OpenError::corrupt(dir, 0, "no segment has a header, yet there were segments"));
     }
-    let mut findings = read_segments(used)?;
+    findings.segments.extend(used.iter().map(|(candidate, header, start)| SegmentFound {
+        path: candidate.path.clone(),
+        len: candidate.len,
+        header: header.clone(),
+        frames: 0,
+        end: *start,
+    }));
+    read_segments(used, findings)?;
     check_unused(&unused, &findings.replay)?;
-    useless.extend(unused.into_iter().map(|candidate| candidate.path));
-    (findings.spares, findings.next_spare, findings.useless) = (spares, next_spare, useless);
-    Ok(findings)
+    findings.useless.extend(unused.into_iter().map(|candidate| candidate.path));
+    Ok(())
 }
 
 /// A segment in use, its header, and where its frames begin.
@@ -113,11 +158,10 @@ fn read_header(candidate: &Candidate) -> Result<Option<(SegmentHeader, u64)>, Op
 }
 
 /// Replays the segments in use.
-fn read_segments(used: Vec<Used>) -> Result<Findings, OpenError> {
-    let mut replay = Replay::default();
-    let (mut cut, mut bytes_read) = (None, 0);
+fn read_segments(used: Vec<Used>, findings: &mut Findings) -> Result<(), OpenError> {
+    let Findings { replay, segments, cut, bytes_read, .. } = findings;
     let last = used.len().saturating_sub(1);
-    for (number, (candidate, header, start)) in used.into_iter().enumerate() {
+    for (number, ((candidate, header, start), found)) in used.into_iter().zip(segments).enumerate() {
         let Candidate { path, file, len, .. } = candidate;
         let epoch = header.epoch;
         replay.begin_segment(Segment { epoch, path: path.clone(), file: Arc::clone(&file), len }, &header)?;
@@ -129,19 +173,19 @@ fn read_segments(used: Vec<Used>) -> Result<Findings, OpenError> {
         {
             offset = at.saturating_add(frame.header.len() as u64);
             replay.frame(at, frame)?;
+            (found.frames, found.end) = (found.frames.saturating_add(1), offset);
         }
-        bytes_read += offset;
+        *bytes_read += offset;
         replay.end_segment(&header, offset)?;
         if number == last {
             let tail = window.tail(offset, epoch.ordinal, Some(epoch.nonce)).map_err(OpenError::io("read", &path))?;
             if tail.max_durable > replay.sequence() {
                 return Err(damaged(&path, offset, replay.sequence()));
             }
-            cut = tail.has_remains.then_some((path, offset));
+            *cut = tail.has_remains.then_some((path, offset));
         }
     }
-    let (spares, useless) = (Vec::new(), Vec::new());
-    Ok(Findings { replay, cut, spares, next_spare: 0, useless, bytes_read })
+    Ok(())
 }
 
 /// Makes sure that the files without a header hold nothing that counts.

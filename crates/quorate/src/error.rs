@@ -41,6 +41,9 @@ pub enum Error {
     /// The server refuses this client: a wrong secret, a role that may not do this, another cluster or version.
     #[error("refused: {0}")]
     Forbidden(String),
+    /// This node was removed from its cluster and serves nothing any more.
+    #[error("{0}")]
+    Removed(String),
     /// The node, or the handle, was closed.
     #[error("closed: the node was stopped")]
     Closed,
@@ -57,6 +60,7 @@ impl Error {
             | Self::TooLarge(_)
             | Self::Row(_)
             | Self::Forbidden(_)
+            | Self::Removed(_)
             | Self::Closed => false,
         }
     }

@@ -34,6 +34,7 @@
 //! - [`Sql`]: [`execute`](Sql::execute), [`query`](Sql::query), atomic [`batch`](Sql::batch); [`Level`] says how fresh
 //!   a read must be. [`RemoteSql`] is the same handle for a process that is not a member.
 //! - [`backup`](backup()) and [`restore`](restore()): a live database as a plain SQLite file, and back.
+//! - [`Admin`]: the members of a cluster, looked at and changed.
 //! - [`Error`]: all but [`Error::Unknown`] mean that a write had no effect.
 //!
 //! # Invariants
@@ -44,6 +45,7 @@
 
 #![forbid(unsafe_code)]
 
+mod admin;
 mod backup;
 mod client;
 pub mod config;
@@ -62,6 +64,7 @@ mod seams;
 mod sql;
 mod status;
 
+pub use admin::{Admin, AdminError, Probed};
 pub use backup::{BackupError, BackupInfo, BackupOptions, BackupProgress, TellProgress};
 pub use config::{Config, ConfigError, Durability, SecretSource, SqlOptions, Timing};
 pub use error::{Error, StartError};
@@ -69,7 +72,8 @@ pub use level::Level;
 pub use metrics::Metrics;
 pub use node::{Node, Observer, WriteTraces};
 pub use params::{BatchStep, IntoParams, IntoStatement, Params};
-pub use quorate_consensus::{ClusterId, Ended, ImageError, Living, MemberStatus, WriteTrace};
+pub use quorate_consensus::inspect;
+pub use quorate_consensus::{Admission, Admitted, ClusterId, Ended, ImageError, Living, MemberStatus, WriteTrace};
 pub use quorate_model::{
     Bulk, Epoch, Failure, FailureKind, GroupId, NodeId, PackedRows, Position, RowPacker, Statement, StatementResult,
     StoreFault, Value, ValueRef, limits,

@@ -35,6 +35,7 @@ mod claim;
 mod embedded;
 mod gateway;
 mod observer;
+mod operate;
 mod service;
 
 pub(crate) use claim::Claim;
@@ -161,8 +162,8 @@ impl Node {
         self.gateway.consensus.is_leader()
     }
 
-    /// Waits until the node has ended by itself, and says why: its log or its database failed. The process should say
-    /// so too, and start anew.
+    /// Waits until the node has ended by itself, and says why: its log or its database failed, and the process should
+    /// say so too and start anew; or the node was removed from its cluster.
     pub async fn ended(&self) -> Ended {
         self.gateway.consensus.ended().await
     }

@@ -5,6 +5,7 @@ use bytes::Bytes;
 use prost::{Message, Oneof};
 use quorate_wire::{CallFailure, FailureKind};
 
+pub(crate) mod admin;
 mod convert;
 mod status;
 
@@ -20,6 +21,14 @@ pub(crate) mod method {
     pub(crate) const STATUS: u16 = 66;
     /// Sends an image of the database, as a stream.
     pub(crate) const BACKUP: u16 = 67;
+    /// Permits a node to become a member, and tells how far that is.
+    pub(crate) const ADMIT: u16 = 70;
+    /// Removes a member.
+    pub(crate) const REMOVE: u16 = 71;
+    /// Hands leadership over.
+    pub(crate) const TRANSFER: u16 = 72;
+    /// Tells the node's time, version and timing.
+    pub(crate) const PROBE: u16 = 73;
 }
 
 /// Asks to propose.

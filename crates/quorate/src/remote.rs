@@ -20,7 +20,7 @@ use crate::status::Status;
 
 mod backup;
 mod network;
-mod nodes;
+pub(crate) mod nodes;
 
 pub use backup::{backup, backup_in};
 use network::Network;
@@ -51,6 +51,17 @@ impl RemoteConfig {
     /// A client of this one node.
     pub fn pinned(addr: impl Into<String>, secret: SecretSource) -> Self {
         Self { pinned: true, ..Self::new([addr], secret) }
+    }
+
+    /// The secret, if the rest can be used too. Blocks.
+    pub(crate) fn resolve(&self, env: &Env) -> Result<Secret, ConfigError> {
+        if self.addrs.is_empty() {
+            return Err(ConfigError::Missing("addrs"));
+        }
+        if self.secret == SecretSource::Kept {
+            return Err(ConfigError::Secret("a client has none of its own: name a file, or a variable".to_owned()));
+        }
+        self.secret.resolve(env, Path::new(""))
     }
 }
 
@@ -118,7 +129,7 @@ impl RemoteSql {
     ///
     /// Those of [`RemoteSql::connect`].
     pub async fn connect_in(env: Env, config: RemoteConfig) -> Result<Self, ConnectError> {
-        let secret = secret_of(&env, &config)?;
+        let secret = config.resolve(&env)?;
         let (runtime, alive) = start_runtime(&env).await?;
         let role = if config.read_only { Role::ReadOnly } else { Role::ReadWrite };
         let nodes = Arc::new(Nodes::new(&env, &config, role, secret));
@@ -161,19 +172,8 @@ impl fmt::Debug for RemoteSql {
     }
 }
 
-/// What a client proves to know, if its configuration can be used.
-fn secret_of(env: &Env, config: &RemoteConfig) -> Result<Secret, ConfigError> {
-    if config.addrs.is_empty() {
-        return Err(ConfigError::Missing("addrs"));
-    }
-    if config.secret == SecretSource::Kept {
-        return Err(ConfigError::Secret("a client has none of its own: name a file, or a variable".into()));
-    }
-    config.secret.resolve(env, Path::new(""))
-}
-
 /// Starts a runtime that lives until the sender is dropped.
-async fn start_runtime(env: &Env) -> Result<(Runtime, oneshot::Sender<()>), ConnectError> {
+pub(crate) async fn start_runtime(env: &Env) -> Result<(Runtime, oneshot::Sender<()>), ConnectError> {
     let (started, starting) = oneshot::channel();
     let (alive, mut dropped) = oneshot::channel::<()>();
     let inside = env.clone();

@@ -59,7 +59,7 @@ fn cell(value: &Value) -> Cell {
 }
 
 /// The text on one line: line breaks and other control characters as escapes.
-fn visible(text: &str) -> String {
+pub fn visible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
         if c.is_control() { shown.extend(c.escape_default()) } else { shown.push(c) }

@@ -62,3 +62,9 @@ fn a_table_fits_the_terminal_if_it_can() {
     }
     assert!(text(&answer, Format::Table, Some(20)).contains('…'));
 }
+
+#[test]
+fn sizes_are_for_people() {
+    let shown = [0, 1023, 1024, 1536, 5 << 20, (3 << 30) + (1 << 29)].map(size);
+    assert_eq!(shown, ["0 B", "1023 B", "1.0 KiB", "1.5 KiB", "5.0 MiB", "3.5 GiB"]);
+}

@@ -169,6 +169,9 @@ pub(crate) struct Promised {
 pub(crate) struct Join {
     #[prost(message, required, tag = "1")]
     pub member: MemberInfo,
+    /// The index of a committed membership in which it is a voter, if there is one.
+    #[prost(uint64, optional, tag = "2")]
+    pub voter_since: Option<u64>,
 }
 
 /// Answers [`Join`].
@@ -179,6 +182,9 @@ pub(crate) struct Joined {
     /// What the cluster waits for.
     #[prost(string, tag = "2")]
     pub why: String,
+    /// It was removed, and never comes back; `why` says so.
+    #[prost(bool, tag = "3")]
+    pub removed: bool,
 }
 
 /// A read position, or nothing from a node that does not lead.

@@ -13,9 +13,11 @@ use quorate_model::Store;
 use quorate_wire::{CallFailure, FailureKind, PeerInfo, Secret, StreamReceiver, StreamSender};
 
 use super::store::MemStore;
-use crate::{Consensus, ConsensusConfig, KEEP_LOG_BYTES, LOG_SEGMENT_BYTES, Member, ProposeError, Service, Timing};
+use crate::{
+    Consensus, ConsensusConfig, KEEP_LOG_BYTES, LOG_SEGMENT_BYTES, Member, ProposeError, Service, StartError, Timing,
+};
 
-const NAMES: [&str; 3] = ["a", "b", "c"];
+pub(super) const NAMES: [&str; 3] = ["a", "b", "c"];
 
 /// Virtual time in which whatever is waited for must have happened.
 pub(super) const SOON: Duration = Duration::from_secs(60);
@@ -36,43 +38,52 @@ impl Service for Nothing {
 /// Three nodes, their stores, and what was acknowledged.
 pub(super) struct Cluster {
     world: SimWorld,
-    stores: Mutex<BTreeMap<&'static str, MemStore>>,
+    pub(super) stores: Mutex<BTreeMap<&'static str, MemStore>>,
     nodes: Arc<Mutex<BTreeMap<&'static str, Consensus>>>,
+    /// How starts failed, in their order.
+    pub(super) failed: Arc<Mutex<Vec<StartError>>>,
     acknowledged: Mutex<Vec<Bytes>>,
 }
 
 impl Cluster {
     fn new(world: &SimWorld) -> Self {
         let stores = NAMES.into_iter().map(|name| (name, MemStore::default())).collect();
-        Self { world: world.clone(), stores: Mutex::new(stores), nodes: Arc::default(), acknowledged: Mutex::default() }
+        Self {
+            world: world.clone(),
+            stores: Mutex::new(stores),
+            nodes: Arc::default(),
+            failed: Arc::default(),
+            acknowledged: Mutex::default(),
+        }
     }
 
-    fn start(&self, name: &'static str) {
+    pub(super) fn start(&self, name: &'static str) {
         let env = data_dir(self.world.node(name));
-        let store: Arc<dyn Store> = Arc::new(self.stores.lock().unwrap()[name].clone());
-        let (nodes, inside) = (Arc::clone(&self.nodes), env.clone());
+        let store: Arc<dyn Store> = Arc::new(self.stores.lock().unwrap().entry(name).or_default().clone());
+        let (nodes, failed, inside) = (Arc::clone(&self.nodes), Arc::clone(&self.failed), env.clone());
         let up = async move {
             let open = Box::new(move |_| Ok(store));
-            let started =
-                Consensus::start(&inside, config(name), Path::new("/data/log"), open, Arc::new(Nothing)).await;
-            nodes.lock().unwrap().insert(name, started.unwrap());
+            match Consensus::start(&inside, config(name), Path::new("/data/log"), open, Arc::new(Nothing)).await {
+                Ok(node) => drop(nodes.lock().unwrap().insert(name, node)),
+                Err(error) => failed.lock().unwrap().push(error),
+            }
             std::future::pending::<()>().await;
         };
         env.start_runtime(name, up).unwrap();
     }
 
-    async fn crash(&self, name: &'static str) {
+    pub(super) async fn crash(&self, name: &'static str) {
         self.nodes.lock().unwrap().remove(name);
         self.world.crash(name).await;
     }
 
-    async fn wipe(&self, name: &'static str) {
+    pub(super) async fn wipe(&self, name: &'static str) {
         self.nodes.lock().unwrap().remove(name);
         self.world.wipe(name).await;
         self.stores.lock().unwrap().insert(name, MemStore::default());
     }
 
-    fn node(&self, name: &str) -> Option<Consensus> {
+    pub(super) fn node(&self, name: &str) -> Option<Consensus> {
         self.nodes.lock().unwrap().get(name).cloned()
     }
 
@@ -116,7 +127,7 @@ impl Cluster {
     }
 
     /// All nodes hold the same history, and all that was acknowledged just once.
-    async fn check(&self) {
+    pub(super) async fn check(&self) {
         let stores = self.stores.lock().unwrap().clone();
         let applied = |store: &MemStore| store.kept().applied.index();
         let equal = || {
@@ -140,13 +151,15 @@ fn data_dir(env: Env) -> Env {
     env
 }
 
+/// The list has the three, and the node itself where it is none of them.
 fn config(name: &str) -> ConsensusConfig {
-    let members = NAMES.map(|name| Member { name: name.to_owned(), addr: format!("{name}:1") });
+    let listed = NAMES.into_iter().chain([name].into_iter().filter(|name| !NAMES.contains(name)));
+    let members = listed.map(|name| Member { name: name.to_owned(), addr: format!("{name}:1") });
     ConsensusConfig {
         name: name.to_owned(),
         listen: format!("{name}:1"),
         advertise: None,
-        members: members.to_vec(),
+        members: members.collect(),
         secret: Secret::new("a secret of some length").unwrap(),
         timing: Timing { silence: Duration::from_secs(3), ..Timing::default() },
         keep_log_bytes: KEEP_LOG_BYTES,

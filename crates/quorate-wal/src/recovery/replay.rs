@@ -171,8 +171,23 @@ impl Replay {
         }
     }
 
+    /// Applies what is pending where it lies, as if it were proven, and finishes. Also where that fails, the groups are
+    /// as they can be known.
+    pub(crate) fn finish_in_place(&mut self, dir: &Path) -> Result<(), OpenError> {
+        let mut pending = std::mem::take(&mut self.pending).into_iter();
+        let applied = pending.try_for_each(|Pending { ordinal, offset, frame }| self.apply(ordinal, offset, &frame));
+        self.adopt_states();
+        applied.and(self.check_missing(dir))
+    }
+
     /// Checks that no entry is missing that is not purged, and forgets those that are.
     pub(crate) fn finish(&mut self, dir: &Path) -> Result<(), OpenError> {
+        self.check_missing(dir)?;
+        self.adopt_states();
+        Ok(())
+    }
+
+    fn check_missing(&self, dir: &Path) -> Result<(), OpenError> {
         for (group, missing) in &self.missing {
             let floor = self.logged.groups.get(group).and_then(|state| state.floor);
             if floor.is_none_or(|floor| floor.index < *missing) {
@@ -180,6 +195,10 @@ impl Replay {
                 return Err(OpenError::corrupt(dir, 0, what));
             }
         }
+        Ok(())
+    }
+
+    fn adopt_states(&mut self) {
         for (id, state) in &self.logged.groups {
             let group = self.groups.entry(*id).or_default();
             group.state = state.clone();
@@ -187,7 +206,6 @@ impl Replay {
             group.state.committed = state.committed.min_by_index(state.last);
             while !group.trim() {}
         }
-        Ok(())
     }
 
     fn path(&self, ordinal: u32) -> PathBuf {

@@ -47,6 +47,7 @@ impl Gateway {
 
     /// Proposes here if this node leads, else at the leader.
     pub(crate) async fn propose(&self, proposal: Bytes, deadline: Instant) -> Result<(Position, Outcome), Attempt> {
+        self.serves().map_err(Attempt::Refused)?;
         match self.consensus.propose(proposal.clone()).await {
             Err(ProposeError::NotLeader { leader: Some((leader, member)) }) => {
                 self.forward(leader, &member, proposal, deadline).await
@@ -128,8 +129,14 @@ impl Gateway {
         Ok(self.env.blocking(query).await.ok_or(Error::Closed)??)
     }
 
+    /// Fails if this node was removed from its cluster: what it holds is of the past.
+    fn serves(&self) -> Result<(), Error> {
+        self.consensus.removed().map_or(Ok(()), |why| Err(Error::Removed(why.to_owned())))
+    }
+
     /// Waits until this node has applied what a level asks for.
     pub(super) async fn reach(&self, level: Level, deadline: Instant) -> Result<(), Error> {
+        self.serves()?;
         let position = match level {
             Level::Local => return Ok(()),
             Level::AtLeast(position) => self.comparable(position)?,

@@ -12,6 +12,7 @@ use quorate_wire::{CallFailure, FailureKind as CallFailureKind, PeerInfo, Role, 
 
 use super::backup;
 use super::gateway::{Gateway, served_until};
+use super::operate;
 use crate::client::{Attempt, Read};
 use crate::error::Error;
 use crate::protocol::{self, Answer, Execute, Executed, Query, StatusReply, malformed, method};
@@ -48,6 +49,7 @@ impl Desk {
             method::EXECUTE => execute(&gateway, role, protocol::decode(body)?).await,
             method::QUERY => query(&gateway, protocol::decode(body)?).await,
             method::STATUS => Ok(protocol::encode(&StatusReply::from(gateway.status()))),
+            method::ADMIT..=method::PROBE => operate::answer(&gateway, role, method, body).await,
             _ => Err(CallFailure::new(CallFailureKind::UnknownMethod, format!("method {method}"))),
         }
     }

@@ -166,7 +166,9 @@ impl From<&Error> for Refusal {
             Error::SnapshotTooOld => (refusal::SNAPSHOT_TOO_OLD, String::new()),
             Error::Forbidden(text) => (refusal::FORBIDDEN, text.clone()),
             Error::Store(fault) => (refusal::STORE, fault.to_string()),
-            Error::Unknown(_) | Error::Row(_) | Error::Closed => (refusal::UNAVAILABLE, error.to_string()),
+            Error::Unknown(_) | Error::Row(_) | Error::Removed(_) | Error::Closed => {
+                (refusal::UNAVAILABLE, error.to_string())
+            }
         };
         Self { kind, text, failure: Bytes::new() }
     }

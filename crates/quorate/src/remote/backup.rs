@@ -8,7 +8,7 @@ use quorate_env::{Env, Instant};
 use quorate_wire::{Role, StreamError};
 
 use super::nodes::{Nodes, unreachable};
-use super::{ConnectError, RemoteConfig, secret_of, start_runtime};
+use super::{ConnectError, RemoteConfig, start_runtime};
 use crate::backup::{BackupError, BackupInfo, BackupOptions, Sink};
 use crate::client::Attempt;
 use crate::error::Error;
@@ -56,7 +56,7 @@ pub async fn backup_in(
     file: impl AsRef<Path>,
     options: &BackupOptions,
 ) -> Result<BackupInfo, BackupError> {
-    let secret = secret_of(&env, &config).map_err(ConnectError::from)?;
+    let secret = config.resolve(&env).map_err(ConnectError::from)?;
     let (runtime, alive) = start_runtime(&env).await?;
     let fetched = runtime.run(async {
         let nodes = Nodes::new(&env, &config, Role::Admin, secret).staying();

@@ -31,7 +31,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 const ADDRS_MAX: usize = 64;
 
 /// See the module.
-pub(super) struct Nodes {
+pub(crate) struct Nodes {
     env: Env,
     secret: Secret,
     role: Role,
@@ -54,13 +54,13 @@ struct State {
 }
 
 /// A node that takes calls.
-pub(super) struct Reached {
-    pub(super) client: Client,
-    pub(super) addr: Arc<str>,
+pub(crate) struct Reached {
+    pub(crate) client: Client,
+    pub(crate) addr: Arc<str>,
 }
 
 impl Nodes {
-    pub(super) fn new(env: &Env, config: &RemoteConfig, role: Role, secret: Secret) -> Self {
+    pub(crate) fn new(env: &Env, config: &RemoteConfig, role: Role, secret: Secret) -> Self {
         let mut addrs = config.addrs.clone();
         if config.pinned {
             addrs.truncate(1);
@@ -82,7 +82,7 @@ impl Nodes {
     }
 
     /// The node to call: the leader, as far as it is known.
-    pub(super) async fn reach(&self) -> Result<Reached, ConnectError> {
+    pub(crate) async fn reach(&self) -> Result<Reached, ConnectError> {
         if let Some(addr) = self.target() {
             return self.connect(addr).await;
         }
@@ -95,7 +95,7 @@ impl Nodes {
     }
 
     /// How the cluster stands. Tries until somebody answers, or nobody ever will.
-    pub(super) async fn status(&self, limit: Duration) -> Result<Status, Error> {
+    pub(crate) async fn status(&self, limit: Duration) -> Result<Status, Error> {
         let deadline = Instant::now() + limit;
         loop {
             let searching = self.searching.lock().await;
@@ -112,14 +112,14 @@ impl Nodes {
     }
 
     /// Says that a call to a node failed without a reply.
-    pub(super) fn failed(&self, addr: &Arc<str>) {
+    pub(crate) fn failed(&self, addr: &Arc<str>) {
         let mut state = self.state();
         state.suspect = Some(Arc::clone(addr));
         state.target.take_if(|target| target == addr);
     }
 
     /// Says that a node was called in vain, or names another one as the leader.
-    pub(super) fn redirect(&self, leader: &str) {
+    pub(crate) fn redirect(&self, leader: &str) {
         if self.pinned || leader.is_empty() {
             return;
         }
@@ -130,12 +130,12 @@ impl Nodes {
     }
 
     /// Says that a node answered.
-    pub(super) fn answered(&self, addr: &Arc<str>) {
+    pub(crate) fn answered(&self, addr: &Arc<str>) {
         self.state().suspect.take_if(|suspect| suspect == addr);
     }
 
     /// Closes all connections.
-    pub(super) async fn close(&self) {
+    pub(crate) async fn close(&self) {
         let state = std::mem::take(&mut *self.state());
         state.dialers.values().for_each(Dialer::hang_up);
     }
@@ -243,7 +243,7 @@ impl Nodes {
 }
 
 /// What it means for a call that no node can be reached.
-pub(super) fn unreachable(error: &ConnectError) -> Error {
+pub(crate) fn unreachable(error: &ConnectError) -> Error {
     if error.is_retryable() { Error::Unavailable(error.to_string()) } else { Error::Forbidden(error.to_string()) }
 }
 

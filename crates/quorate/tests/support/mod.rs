@@ -17,8 +17,10 @@ use std::future::Future;
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use quorate::{Config, Node, RemoteConfig, RemoteSql, Seams, SecretSource, Sql};
 use quorate_env::Env;
+use quorate_wire::{CallError, Dialer, DialerConfig, Identity, Purpose, Role, Secret};
 use tempfile::TempDir;
 
 pub const SECRET: &str = "a secret for tests only";
@@ -28,6 +30,21 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub fn secret() -> SecretSource {
     SecretSource::Inline(SECRET.to_owned())
+}
+
+/// Calls a method with an empty body, in a role.
+pub async fn call(addr: &str, role: Role, method: u16) -> Result<Bytes, CallError> {
+    let config = DialerConfig {
+        addr: addr.to_owned(),
+        identity: Identity::default(),
+        secret: Secret::new(SECRET).unwrap(),
+        role,
+        purpose: Purpose::Client,
+        expected: None,
+        connect_limit: PATIENCE,
+    };
+    let client = Dialer::new(&Env::real(), config).client().await.unwrap();
+    client.call(method, Bytes::new(), quorate_env::Instant::now() + PATIENCE).await
 }
 
 /// Runs a test on a runtime of its own.

@@ -1,0 +1,104 @@
+//! The clocks of the nodes, against each other.
+
+use std::time::Duration;
+
+use super::disk::millis;
+use super::finding::Finding;
+
+const CHECK: &str = "clocks";
+
+/// Clocks that differ by more move the time that statements see.
+const NOTE_FROM: Duration = Duration::from_millis(250);
+
+/// Stamps are at most this much ahead of the median of the voters' clocks.
+const AHEAD_MAX: Duration = Duration::from_secs(1);
+
+/// A node's clock minus that of this machine.
+#[derive(Clone, Debug)]
+pub struct Clock {
+    /// The node's name.
+    pub name: String,
+    /// In nanoseconds.
+    pub offset: i64,
+    /// How wrong that may be: half of the round trip.
+    pub error: Duration,
+}
+
+/// Whether they agree, and what it means where they do not.
+pub fn check(clocks: &[Clock]) -> Vec<Finding> {
+    let Some((first, last)) =
+        clocks.iter().min_by_key(|clock| clock.offset).zip(clocks.iter().max_by_key(|clock| clock.offset))
+    else {
+        return Vec::new();
+    };
+    let mut findings = vec![between(first, last, clocks.len())];
+    let here = clocks.iter().map(|clock| clock.offset).max_by_key(|offset| offset.unsigned_abs()).unwrap_or(0);
+    let away = Duration::from_nanos(here.unsigned_abs());
+    if away > NOTE_FROM {
+        let what = format!("this machine's clock is up to {} away from the nodes'", millis(away));
+        findings.push(Finding::note(CHECK, what, "That is no matter to the cluster, unless a node runs here."));
+    }
+    findings
+}
+
+fn between(first: &Clock, last: &Clock, count: usize) -> Finding {
+    let apart = Duration::from_nanos(last.offset.abs_diff(first.offset));
+    let error = first.error.saturating_add(last.error);
+    if count < 2 {
+        let what =
+            format!("that of '{}' is {} from this machine's (± {})", first.name, signed(first.offset), millis(error));
+        return Finding::ok(CHECK, what, "");
+    }
+    let what =
+        format!("at most {} apart (± {}): '{}' is ahead of '{}'", millis(apart), millis(error), last.name, first.name);
+    let stamps = "The time that statements see is that of the leader, at most 1 s ahead of the median of the voters' \
+                  clocks, and never runs back.";
+    if apart.saturating_sub(error) > AHEAD_MAX {
+        let means = format!(
+            "{stamps} With clocks so far apart it stands still, or jumps, when leadership moves, and the clock that is \
+             wrong may expire sessions early. Let NTP or chrony set all of them."
+        );
+        Finding::problem(CHECK, what, means)
+    } else if apart.saturating_sub(error) > NOTE_FROM {
+        Finding::note(CHECK, what, format!("{stamps} It may stand still for that long when leadership moves."))
+    } else {
+        Finding::ok(CHECK, what, stamps)
+    }
+}
+
+fn signed(nanos: i64) -> String {
+    let sign = if nanos < 0 { "-" } else { "+" };
+    format!("{sign}{}", millis(Duration::from_nanos(nanos.unsigned_abs())))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::indexing_slicing, reason = "tests")]
+
+    use super::super::finding::Level::{self, Note, Ok, Problem};
+    use super::*;
+
+    fn levels(offsets: &[i64]) -> Vec<Level> {
+        let clock = |(number, millis): (usize, &i64)| Clock {
+            name: number.to_string(),
+            offset: millis * 1_000_000,
+            error: Duration::from_millis(1),
+        };
+        let clocks: Vec<Clock> = offsets.iter().enumerate().map(clock).collect();
+        check(&clocks).iter().map(|finding| finding.level).collect()
+    }
+
+    #[test]
+    fn clocks_are_held_against_each_other() {
+        assert_eq!(levels(&[]), []);
+        assert_eq!(levels(&[3]), [Ok]);
+        assert_eq!(levels(&[-20, 0, 15]), [Ok]);
+        assert_eq!(levels(&[-200, 0, 200]), [Note]);
+        assert_eq!(levels(&[0, 0, 2_000]), [Problem, Note]);
+        // All agree, and this machine does not.
+        assert_eq!(levels(&[5_000, 5_001, 5_002]), [Ok, Note]);
+        // What can't be measured well enough is not blamed.
+        let clock = |offset| Clock { name: String::new(), offset, error: Duration::from_secs(1) };
+        assert_eq!(check(&[clock(0), clock(1_500_000_000)])[0].level, Ok);
+    }
+}

@@ -1,0 +1,321 @@
+//! A cluster from outside: who of its members answers, how far they are, how fast, and what time it is there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use quorate::{Admin, AdminError, Config, Probed, RemoteConfig, Status};
+
+use super::clocks::{self, Clock};
+use super::config::check_count;
+use super::finding::Finding;
+use super::network::{self, Trips};
+use crate::access::Access;
+
+/// How long a node may take to let this client in and to answer.
+const ANSWER_MAX: Duration = Duration::from_secs(3);
+
+/// Round trips that are measured to each node.
+const PROBES: usize = 20;
+
+/// Entries that a member may lack and be called up to date.
+const LAG_MAX: u64 = 1_024;
+
+/// What is known of a cluster.
+#[derive(Clone, Debug)]
+struct Facts {
+    /// As the leader says, or who answered.
+    status: Status,
+    nodes: Vec<Node>,
+}
+
+/// A member, asked by itself.
+#[derive(Clone, Debug)]
+struct Node {
+    name: String,
+    addr: String,
+    voter: bool,
+    answer: Result<Answer, String>,
+}
+
+#[derive(Clone, Debug)]
+struct Answer {
+    status: Status,
+    probes: Vec<Probed>,
+}
+
+/// Looks at the cluster. Where nobody answers that is a problem only if a node was `named`.
+pub async fn look(access: &Access, config: Option<&Config>, named: bool) -> Vec<Finding> {
+    const CHECK: &str = "cluster";
+    match Facts::gather(access).await {
+        Ok(facts) => check(&facts, config),
+        Err(why) if named => vec![Finding::problem(CHECK, why, "")],
+        Err(why) => vec![Finding::note(CHECK, why, "Only this machine was looked at.")],
+    }
+}
+
+impl Facts {
+    async fn gather(access: &Access) -> Result<Self, String> {
+        let config = RemoteConfig {
+            pinned: access.pinned,
+            deadline: ANSWER_MAX,
+            ..RemoteConfig::new(access.addrs.clone(), access.secret.clone())
+        };
+        let admin = Admin::connect(config).await.map_err(|error| error.to_string())?;
+        let status = admin.members().await.map_err(|error| error.to_string())?;
+        let nodes = status.members.iter().map(async |member| Node {
+            name: member.name.clone(),
+            addr: member.addr.clone(),
+            voter: member.voter,
+            answer: ask(access, &member.addr).await.and_then(|answer| match answer.status.node == member.id {
+                true => Ok(answer),
+                false => Err(format!("another node, '{}', answers at its address", answer.status.name)),
+            }),
+        });
+        let mut nodes = join_all(nodes).await;
+        nodes.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(Self { nodes, status })
+    }
+}
+
+async fn ask(access: &Access, addr: &str) -> Result<Answer, String> {
+    let config = RemoteConfig { deadline: ANSWER_MAX, ..RemoteConfig::pinned(addr, access.secret.clone()) };
+    let admin = Admin::connect(config).await.map_err(|error| error.to_string())?;
+    let told = |error: AdminError| error.to_string();
+    let mut probes = Vec::new();
+    for _ in 0..PROBES {
+        probes.push(admin.probe().await.map_err(told)?);
+    }
+    Ok(Answer { status: admin.members().await.map_err(told)?, probes })
+}
+
+/// Whether the cluster can lose what it should be able to lose, and agrees with itself.
+fn check(facts: &Facts, config: Option<&Config>) -> Vec<Finding> {
+    let mut findings = check_members(facts);
+    findings.extend(config.and_then(|config| check_listed(facts, config)));
+    findings.extend(check_nodes(facts));
+    findings.extend(check_versions(facts));
+    let answers: Vec<(&Node, &Answer)> =
+        facts.nodes.iter().filter_map(|node| Some((node, node.answer.as_ref().ok()?))).collect();
+    let clocks: Vec<Clock> = answers.iter().filter_map(|(node, answer)| clock(node, answer)).collect();
+    findings.extend(clocks::check(&clocks));
+    let trips: Vec<Trips> = answers.iter().filter_map(|(node, answer)| trips(node, answer)).collect();
+    findings.extend(network::check(&trips));
+    findings
+}
+
+/// The measurement with the shortest round trip errs least.
+fn clock(node: &Node, answer: &Answer) -> Option<Clock> {
+    let best = answer.probes.iter().min_by_key(|probe| probe.round_trip)?;
+    Some(Clock { name: node.name.clone(), offset: best.clock_offset, error: best.round_trip / 2 })
+}
+
+fn trips(node: &Node, answer: &Answer) -> Option<Trips> {
+    let mut took: Vec<Duration> = answer.probes.iter().map(|probe| probe.round_trip).collect();
+    took.sort_unstable();
+    let Probed { heartbeat, election_min, .. } = *answer.probes.first()?;
+    Some(Trips { name: node.name.clone(), took, heartbeat, election_min })
+}
+
+fn check_members(facts: &Facts) -> Vec<Finding> {
+    const CHECK: &str = "members";
+    let voters: Vec<&Node> = facts.nodes.iter().filter(|node| node.voter).collect();
+    let there = voters.iter().filter(|node| node.answer.is_ok()).count();
+    let majority = voters.len() / 2 + 1;
+    let what = format!("{there} of {} voters answer", voters.len());
+    let mut findings = vec![match there.checked_sub(majority) {
+        None => Finding::problem(CHECK, what, "That is no majority: nothing can be written."),
+        Some(0) if voters.len() > 2 => {
+            Finding::problem(CHECK, what, "If one more is lost, nothing can be written until one is back.")
+        }
+        Some(0) => Finding::note(CHECK, what, "If one is lost, nothing can be written: that takes three voters."),
+        Some(1) => Finding::ok(CHECK, what, "One of them may be lost at any moment."),
+        Some(spare) => Finding::ok(CHECK, what, format!("{spare} of them may be lost at any moment.")),
+    }];
+    findings.extend(check_count(voters.len()).filter(|_| voters.len() > 2));
+    match facts.status.leader() {
+        Some(leader) => findings.push(Finding::ok("leader", format!("'{}' at {}", leader.name, leader.addr), "")),
+        None => findings.push(Finding::problem("leader", "none is known", "Nothing can be written.")),
+    }
+    let mut names: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for node in &facts.nodes {
+        names.entry(&node.addr).or_default().insert(&node.name);
+    }
+    for (addr, names) in names.into_iter().filter(|(_, names)| names.len() > 1) {
+        let names = names.into_iter().collect::<Vec<_>>().join(" and ");
+        let what = format!("{names} have the address {addr}");
+        findings.push(Finding::problem(CHECK, what, "Only one can be there: remove the other."));
+    }
+    findings
+}
+
+fn check_listed(facts: &Facts, config: &Config) -> Option<Finding> {
+    let members: BTreeSet<&str> = facts.nodes.iter().map(|node| node.name.as_str()).collect();
+    let listed: BTreeSet<&str> = config.members.keys().map(String::as_str).collect();
+    let differ: Vec<&str> = members.symmetric_difference(&listed).copied().collect();
+    if listed.is_empty() || differ.is_empty() {
+        return None;
+    }
+    let what = format!("the configuration and the cluster differ in {}", differ.join(", "));
+    let means = "What the cluster says counts. A name that is listed may join with a new data directory; a node that \
+                 finds none of those that it lists finds no cluster.";
+    Some(Finding::note("members", what, means))
+}
+
+fn check_nodes(facts: &Facts) -> Vec<Finding> {
+    let answers = || facts.nodes.iter().filter_map(|node| node.answer.as_ref().ok());
+    let committed = answers().map(|answer| answer.status.committed_index).max().unwrap_or(0);
+    let mut findings = Vec::new();
+    for node in &facts.nodes {
+        let (name, addr) = (&node.name, &node.addr);
+        let what = format!("'{name}' at {addr}");
+        let answer = match &node.answer {
+            Ok(answer) => answer,
+            Err(why) if node.voter => {
+                findings.push(Finding::problem("node", format!("{what} does not answer: {why}"), ""));
+                continue;
+            }
+            Err(why) => {
+                findings.push(Finding::note("node", format!("{what}, a learner, does not answer: {why}"), ""));
+                continue;
+            }
+        };
+        let lag = committed.saturating_sub(answer.status.applied.index);
+        let role = if node.voter { "a voter" } else { "a learner" };
+        findings.push(match &answer.status.stopped {
+            Some(why) => Finding::problem("node", format!("{what} takes no part any more: {why}"), "Start it again."),
+            None if lag > LAG_MAX => Finding::note(
+                "node",
+                format!("{what}, {role}, lacks {lag} entries"),
+                "It catches up, or is too slow for what is written: compare its disk with the others'.",
+            ),
+            None => Finding::ok("node", format!("{what}, {role}, lacks {lag} entries"), ""),
+        });
+    }
+    findings
+}
+
+fn check_versions(facts: &Facts) -> Option<Finding> {
+    const CHECK: &str = "versions";
+    let mut versions: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for node in &facts.nodes {
+        if let Some(probe) = node.answer.as_ref().ok().and_then(|answer| answer.probes.first()) {
+            versions.entry(&probe.version).or_default().push(&node.name);
+        }
+    }
+    let told = |(version, names): (&&str, &Vec<&str>)| format!("{version} on {}", names.join(", "));
+    let what = versions.iter().map(told).collect::<Vec<_>>().join("; ");
+    match versions.len() {
+        0 => None,
+        1 => Some(Finding::ok(CHECK, what, "")),
+        _ => Some(Finding::note(CHECK, what, "All nodes should run the same, but for the time of an upgrade.")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use quorate::{ClusterId, Epoch, GroupId, MemberStatus, NodeId, Position};
+
+    use super::super::finding::Level::{Note, Ok as Fine, Problem};
+    use super::*;
+
+    fn status(node: u64, applied: u64) -> Status {
+        let member = |id: u64| MemberStatus {
+            id: NodeId(id),
+            name: id.to_string(),
+            addr: format!("h:{id}"),
+            voter: true,
+            silent_for: Duration::ZERO,
+            applied_index: applied,
+        };
+        Status {
+            cluster: ClusterId(1),
+            node: NodeId(node),
+            name: node.to_string(),
+            leader: Some(NodeId(1)),
+            term: 1,
+            last_index: applied,
+            committed_index: applied,
+            applied: Position { epoch: Epoch(1), group: GroupId::MAIN, index: applied },
+            durable_index: 0,
+            log_bytes: 0,
+            database_bytes: 0,
+            members: [1, 2, 3].map(member).into(),
+            stopped: None,
+        }
+    }
+
+    fn node(id: u64, applied: u64) -> Node {
+        let probe = Probed {
+            round_trip: Duration::from_micros(200),
+            clock_offset: 1_000,
+            version: "0.1.0".to_owned(),
+            heartbeat: Duration::from_millis(80),
+            election_min: Duration::from_millis(300),
+            election_max: Duration::from_millis(600),
+        };
+        let answer = Ok(Answer { status: status(id, applied), probes: vec![probe; 3] });
+        Node { name: id.to_string(), addr: format!("h:{id}"), voter: true, answer }
+    }
+
+    fn whole() -> Facts {
+        Facts { status: status(1, 100), nodes: [1, 2, 3].map(|id| node(id, 100)).into() }
+    }
+
+    /// The findings that are not as they should be.
+    fn told(facts: &Facts) -> Vec<String> {
+        let found = check(facts, None).into_iter().filter(|finding| finding.level != Fine);
+        found.map(|finding| format!("{:?} {} {}", finding.level, finding.what, finding.means)).collect()
+    }
+
+    #[test]
+    fn a_whole_cluster_is_fine() {
+        assert_eq!(told(&whole()), [""; 0]);
+        let checks: BTreeSet<&str> = check(&whole(), None).iter().map(|finding| finding.check).collect();
+        assert_eq!(checks.into_iter().collect::<Vec<_>>().join(" "), "clocks leader members node round trips versions");
+    }
+
+    #[test]
+    fn what_is_lost_and_what_may_still_be_is_told() {
+        let mut facts = whole();
+        facts.nodes[2].answer = Err("refused".to_owned());
+        let told_one = told(&facts);
+        assert!(told_one[0].contains("2 of 3 voters answer If one more is lost"), "{told_one:?}");
+        assert!(told_one[1].contains("'3' at h:3 does not answer: refused"), "{told_one:?}");
+        facts.nodes[1].answer = Err("refused".to_owned());
+        assert!(told(&facts)[0].contains("no majority"));
+        facts.status.leader = None;
+        assert!(told(&facts).iter().any(|text| text.contains("none is known")));
+    }
+
+    #[test]
+    fn members_that_differ_stand_out() {
+        let mut facts = whole();
+        facts.nodes[1] = Node { addr: "h:1".to_owned(), ..node(2, 0) };
+        facts.nodes[0] = node(1, 5_000);
+        facts.nodes[2].answer.as_mut().unwrap().probes.iter_mut().for_each(|p| p.version = "0.2.0".to_owned());
+        facts.nodes.push(node(4, 5_000));
+        let told = told(&facts).join("\n");
+        for expected in
+            ["Problem 1 and 2 have the address h:1", "lacks 5000 entries", "0.1.0 on 1, 2, 4; 0.2.0 on 3", "4 voters"]
+        {
+            assert!(told.contains(expected), "{expected}: {told}");
+        }
+    }
+
+    #[test]
+    fn the_configuration_is_held_against_the_members() {
+        let facts = whole();
+        let listing = |names: &[&str]| Config {
+            members: names.iter().map(|name| ((*name).to_owned(), format!("h:{name}"))).collect(),
+            ..Config::default()
+        };
+        assert_eq!(check_listed(&facts, &listing(&["1", "2", "3"])), None);
+        assert_eq!(check_listed(&facts, &listing(&[])), None);
+        let found = check_listed(&facts, &listing(&["1", "2", "9"])).unwrap();
+        assert!(found.level == Note && found.what.contains("3, 9"), "{found:?}");
+        assert!(check(&facts, Some(&listing(&["1"]))).iter().all(|finding| finding.level != Problem));
+    }
+}

@@ -1,0 +1,358 @@
+//! `quorate members`: who belongs to a cluster, and changes of that.
+//!
+//! The cluster does the work: each request goes to the leader, wherever that is, and may be sent again. Adding is a
+//! question that is asked about once a second until the node is a voter; the answers are shown as they change.
+
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use quorate::{Admin, AdminError, Admission, Admitted, MemberStatus, RemoteConfig, Status};
+use serde::Serialize;
+use tokio::time::{Instant, sleep};
+
+use crate::access::Access;
+use crate::args::AccessArgs;
+use crate::error::{Error, Result, Told as _};
+use crate::format;
+use crate::output;
+
+/// How long nodes may take to let this client in.
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+
+/// How long a change may take, with a change of the leader and some patience.
+const CHANGE_MAX: Duration = Duration::from_secs(30);
+
+/// How often a node that is being added is asked for.
+const ASK_EVERY: Duration = Duration::from_secs(1);
+
+/// Seconds that a new node has to become a voter.
+const WAIT_DEFAULT: u64 = 600;
+
+/// Options of `quorate members`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  quorate members list
+  quorate members add d 10.0.0.4:7001      after `quorate serve` was started there with a configuration whose
+                                           [members] lists the cluster and d itself
+  quorate members replace c d 10.0.0.4:7001
+  quorate members remove c
+  quorate members transfer a
+  quorate members list --node 10.0.0.1:7001 --secret-file secret --json")]
+pub struct MembersArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: MembersCommand,
+}
+
+/// What to do with the members.
+#[derive(Debug, Subcommand)]
+pub enum MembersCommand {
+    /// Show who belongs to the cluster, as its leader knows it
+    List(ListArgs),
+    /// Let a node in that has been started and waits, and wait until it is a voter
+    ///
+    /// The node is started first, with a configuration of its own that lists the cluster and itself. It waits, because
+    /// the others' lists do not name it. This command permits it to join, for as long as it runs: the node becomes a
+    /// learner, catches up, and then votes.
+    #[command(after_help = "\
+Example, on the new machine d:
+  quorate serve --config d.toml &
+  quorate members add d 10.0.0.4:7001 --node 10.0.0.1:7001 --secret-file secret")]
+    Add(AddArgs),
+    /// Remove a member for good
+    ///
+    /// Its data directory never comes back: the node notices that it was removed, says so and ends. A new directory
+    /// under a name that the nodes' configurations list may join again; take the name out of them to keep it out.
+    /// A leader hands its leadership over first.
+    #[command(after_help = "Example:\n  quorate members remove c --node 10.0.0.1:7001 --secret-file secret")]
+    Remove(RemoveArgs),
+    /// Let a node in, in the place of another one, by one change
+    ///
+    /// As `add`, but the old member goes out in the same change that makes the new one a voter: the number of voters
+    /// never changes.
+    #[command(after_help = "Example:\n  quorate members replace c d 10.0.0.4:7001")]
+    Replace(ReplaceArgs),
+    /// Hand the leadership to a voter, or to the best one, and show who leads
+    #[command(after_help = "Examples:\n  quorate members transfer\n  quorate members transfer a")]
+    Transfer(TransferArgs),
+}
+
+/// Options of `quorate members list`.
+#[derive(Args, Debug)]
+pub struct ListArgs {
+    /// How to reach the cluster.
+    #[command(flatten)]
+    pub access: AccessArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `quorate members add`.
+#[derive(Args, Debug)]
+pub struct AddArgs {
+    /// How to reach the cluster.
+    #[command(flatten)]
+    pub access: AccessArgs,
+    /// The node's name, as its configuration says
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// host:port where it listens
+    #[arg(value_name = "ADDR")]
+    pub addr: String,
+    /// How long to wait, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = WAIT_DEFAULT)]
+    pub wait: u64,
+}
+
+/// Options of `quorate members remove`.
+#[derive(Args, Debug)]
+pub struct RemoveArgs {
+    /// How to reach the cluster.
+    #[command(flatten)]
+    pub access: AccessArgs,
+    /// The member's name
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// Also where no majority of the voters that are left can be reached: then nothing is written until it can
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// Options of `quorate members replace`.
+#[derive(Args, Debug)]
+pub struct ReplaceArgs {
+    /// How to reach the cluster.
+    #[command(flatten)]
+    pub access: AccessArgs,
+    /// The name of the member that goes
+    #[arg(value_name = "OLD")]
+    pub old: String,
+    /// The name of the node that comes, as its configuration says
+    #[arg(value_name = "NEW")]
+    pub new: String,
+    /// host:port where the new one listens
+    #[arg(value_name = "ADDR")]
+    pub addr: String,
+    /// How long to wait, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = WAIT_DEFAULT)]
+    pub wait: u64,
+    /// Also where no majority of the voters that are left can be reached: then nothing is written until it can
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// Options of `quorate members transfer`.
+#[derive(Args, Debug)]
+pub struct TransferArgs {
+    /// How to reach the cluster.
+    #[command(flatten)]
+    pub access: AccessArgs,
+    /// Who is to lead; without it, whoever has most of the log
+    #[arg(value_name = "NAME")]
+    pub name: Option<String>,
+}
+
+/// Runs the command.
+pub async fn run(args: &MembersArgs) -> Result<()> {
+    match &args.command {
+        MembersCommand::List(args) => list(args).await,
+        MembersCommand::Add(AddArgs { access, name, addr, wait }) => {
+            let admission = Admission { name: name.clone(), addr: addr.clone(), ..Admission::default() };
+            admit(access, &admission, Duration::from_secs(*wait)).await
+        }
+        MembersCommand::Replace(ReplaceArgs { access, old, new, addr, wait, force }) => {
+            let (name, addr, replaces) = (new.clone(), addr.clone(), Some(old.clone()));
+            let admission = Admission { name, addr, replaces, force: *force };
+            admit(access, &admission, Duration::from_secs(*wait)).await
+        }
+        MembersCommand::Remove(args) => remove(args).await,
+        MembersCommand::Transfer(args) => transfer(args).await,
+    }
+}
+
+async fn connect(access: &AccessArgs) -> Result<Admin> {
+    let Access { addrs, secret, pinned } = Access::find(access)?;
+    let config = RemoteConfig { pinned, deadline: CONNECT_MAX, ..RemoteConfig::new(addrs, secret) };
+    let admin = Admin::connect(config).await.map_err(|error| Error::new(error.to_string()))?;
+    Ok(admin.with_deadline(CHANGE_MAX))
+}
+
+async fn list(args: &ListArgs) -> Result<()> {
+    let status = connect(&args.access).await?.members().await.told(|| "the members")?;
+    let members = Members::of(&status);
+    if args.json {
+        let text = serde_json::to_string_pretty(&members).map_err(|error| Error::new(error.to_string()))?;
+        return output::print(&(text + "\n"));
+    }
+    output::print(&members.text())
+}
+
+async fn remove(args: &RemoveArgs) -> Result<()> {
+    let admin = connect(&args.access).await?;
+    let name = &args.name;
+    admin.remove(name, args.force).await.map_err(|error| {
+        let hint = if matches!(error, AdminError::Refused(_)) { "" } else { "; look with `quorate members list`" };
+        Error::new(format!("'{name}' was not removed: {error}{hint}"))
+    })?;
+    output::print(&format!("'{name}' is removed; its data directory never comes back\n"))
+}
+
+async fn transfer(args: &TransferArgs) -> Result<()> {
+    let admin = connect(&args.access).await?;
+    let leads = admin.transfer(args.name.as_deref()).await.told(|| "the leadership was not handed over")?;
+    let members = admin.members().await.map(|status| status.members).unwrap_or_default();
+    let leader = members.into_iter().find(|member| member.id == leads);
+    let leader = leader.map_or_else(|| leads.to_string(), |member| format!("'{}' at {}", member.name, member.addr));
+    output::print(&format!("{leader} leads\n"))
+}
+
+/// Asks until the node is a voter, and shows how far it is.
+async fn admit(access: &AccessArgs, admission: &Admission, wait: Duration) -> Result<()> {
+    let admin = connect(access).await?;
+    let (deadline, name) = (Instant::now() + wait, &admission.name);
+    let mut said = String::new();
+    loop {
+        let now = match admin.admit(admission.clone()).await {
+            Ok(Admitted::Voter) => return output::print(&format!("'{name}' is a voter\n")),
+            Ok(admitted) => progress(&admitted),
+            Err(error) if error.is_retryable() => error.to_string(),
+            Err(error) => return Err(error).told(|| format!("'{name}' was not let in")),
+        };
+        if now != said {
+            output::print(&format!("{name}: {now}\n"))?;
+            said = now;
+        }
+        if Instant::now() + ASK_EVERY >= deadline {
+            return Err(Error::new(format!(
+                "'{name}' is no voter after {} s: {said}; the permission to join ends now, run the same command again \
+                 to go on, or `quorate members remove {name}` to forget a learner",
+                wait.as_secs()
+            )));
+        }
+        sleep(ASK_EVERY).await;
+    }
+}
+
+fn progress(admitted: &Admitted) -> String {
+    match admitted {
+        Admitted::Learner { matched, last, why } if why.is_empty() => {
+            format!("a learner, has {matched} of {last} entries")
+        }
+        Admitted::Learner { matched, last, why } => format!("a learner, has {matched} of {last} entries: {why}"),
+        Admitted::Waiting(why) => why.clone(),
+        other => format!("{other:?}"),
+    }
+}
+
+/// The members, as the JSON has them.
+#[derive(Debug, Serialize)]
+struct Members {
+    /// The name of the leader; none if none is known.
+    leader: Option<String>,
+    /// The cluster's own id, in hexadecimal.
+    cluster: String,
+    members: Vec<Member>,
+}
+
+/// One member.
+#[derive(Debug, Serialize)]
+struct Member {
+    name: String,
+    /// The id of its data directory in the cluster, in hexadecimal.
+    raft_id: String,
+    addr: String,
+    voter: bool,
+    leader: bool,
+    /// Committed entries that it had not applied when it was last heard of.
+    lag: u64,
+    /// Since when nothing was heard of it, in milliseconds.
+    silent_ms: u64,
+}
+
+impl Members {
+    fn of(status: &Status) -> Self {
+        let member = |member: &MemberStatus| Member {
+            name: member.name.clone(),
+            raft_id: member.id.to_string(),
+            addr: member.addr.clone(),
+            voter: member.voter,
+            leader: status.leader == Some(member.id),
+            lag: status.committed_index.saturating_sub(member.applied_index),
+            silent_ms: u64::try_from(member.silent_for.as_millis()).unwrap_or(u64::MAX),
+        };
+        let mut members: Vec<Member> = status.members.iter().map(member).collect();
+        members.sort_by(|a, b| (&a.name, &a.raft_id).cmp(&(&b.name, &b.raft_id)));
+        let leader = members.iter().find(|member| member.leader).map(|member| member.name.clone());
+        Self { leader, cluster: status.cluster.to_string(), members }
+    }
+
+    fn text(&self) -> String {
+        let leader =
+            self.leader.as_ref().map_or_else(|| "no leader is known".to_owned(), |name| format!("{name} leads"));
+        let rows: Vec<Vec<String>> = self.members.iter().map(Member::row).collect();
+        let table = format::aligned(&["name", "id", "address", "role", "lag", "silent"], &rows);
+        format!("cluster {}: {leader}\n\n{table}", self.cluster)
+    }
+}
+
+impl Member {
+    fn row(&self) -> Vec<String> {
+        /// Members ask each other about once a second how they are.
+        const SILENT_FROM_MS: u64 = 5_000;
+        let role = match (self.leader, self.voter) {
+            (true, _) => "leader",
+            (_, true) => "voter",
+            (_, false) => "learner",
+        };
+        let silent = self.silent_ms >= SILENT_FROM_MS;
+        let silent = if silent { format!("{} s", self.silent_ms / 1000) } else { "no".to_owned() };
+        let lag = self.lag.to_string();
+        vec![self.name.clone(), self.raft_id.clone(), self.addr.clone(), role.to_owned(), lag, silent]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quorate::{ClusterId, Epoch, GroupId, NodeId, Position};
+
+    use super::*;
+
+    #[test]
+    fn the_members_are_shown_as_their_leader_knows_them() {
+        let member = |id: u64, name: &str, silent: u64| MemberStatus {
+            id: NodeId(id),
+            name: name.to_owned(),
+            addr: format!("10.0.0.{id}:7001"),
+            voter: name != "d",
+            silent_for: Duration::from_secs(silent),
+            applied_index: 100 - id,
+        };
+        let status = Status {
+            cluster: ClusterId(0xc0ffee),
+            node: NodeId(2),
+            name: "b".to_owned(),
+            leader: Some(NodeId(2)),
+            term: 3,
+            last_index: 100,
+            committed_index: 99,
+            applied: Position { epoch: Epoch(1), group: GroupId::MAIN, index: 98 },
+            durable_index: 0,
+            log_bytes: 0,
+            database_bytes: 0,
+            members: vec![member(1, "b", 0), member(2, "a", 0), member(4, "d", 72)],
+            stopped: None,
+        };
+        let expected = "\
+cluster 00000000000000000000000000c0ffee: a leads
+
+name  id                address        role     lag  silent
+────  ────────────────  ─────────────  ───────  ───  ──────
+a     0000000000000002  10.0.0.2:7001  leader     1  no
+b     0000000000000001  10.0.0.1:7001  voter      0  no
+d     0000000000000004  10.0.0.4:7001  learner    3    72 s
+";
+        assert_eq!(Members::of(&status).text(), expected);
+    }
+}

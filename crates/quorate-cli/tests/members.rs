@@ -1,0 +1,168 @@
+//! `quorate members` on real processes: a node comes, another goes, leadership moves, all while somebody writes.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    clippy::print_stderr,
+    reason = "tests run real processes and stop at the first surprise"
+)]
+
+mod support;
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::Value;
+use support::{Dev, failed, is_alive, quorate, succeeded, wait_until};
+
+/// A node beside those of `quorate dev`, with a configuration that lists them and itself.
+struct Serve {
+    config: PathBuf,
+    log: PathBuf,
+    addr: String,
+    process: Child,
+}
+
+impl Serve {
+    fn start(dev: &Dev, name: &str) -> Self {
+        let dir = dev.dir.path();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let addr = listener.local_addr().unwrap().to_string();
+        drop(listener);
+        let listed = std::fs::read_to_string(dir.join("node-1.toml")).unwrap();
+        let members = listed.split_once("[members]\n").unwrap().1;
+        let own = format!("data_dir = \"node-{name}\"\nname = \"{name}\"\nsecret_file = \"secret\"\n");
+        let (config, log) = (dir.join(format!("node-{name}.toml")), dir.join(format!("node-{name}.log")));
+        std::fs::write(&config, format!("{own}[members]\n{members}{name} = \"{addr}\"\n")).unwrap();
+        let process = Self::spawn(&config, &log);
+        Self { config, log, addr, process }
+    }
+
+    fn spawn(config: &PathBuf, log: &PathBuf) -> Child {
+        let said = std::fs::File::options().create(true).append(true).open(log).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
+        command.args(["serve", "--until-stdin-closes", "--config"]).arg(config);
+        command.stdin(Stdio::piped()).stdout(said.try_clone().unwrap()).stderr(said).spawn().unwrap()
+    }
+
+    fn said(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Waits for its end, and says whether that was a success.
+    fn ended(&mut self) -> bool {
+        let mut ended = None;
+        wait_until("the end of the node", || {
+            ended = self.process.try_wait().unwrap();
+            ended.is_some()
+        });
+        ended.unwrap().success()
+    }
+}
+
+impl Drop for Serve {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}", self.said());
+        }
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn members(dev: &Dev, command: &[&str]) -> std::process::Output {
+    quorate(&[&["members"], command, &["--data-dir", dev.path()]].concat())
+}
+
+/// The names of the voters, and who leads.
+fn listed(dev: &Dev) -> (Vec<String>, String) {
+    let list: Value = serde_json::from_str(&succeeded(&members(dev, &["list", "--json"]))).unwrap();
+    let voters = list["members"].as_array().unwrap().iter().filter(|member| member["voter"] == true);
+    let names = voters.map(|member| member["name"].as_str().unwrap().to_owned()).collect();
+    (names, list["leader"].as_str().unwrap_or_default().to_owned())
+}
+
+/// Writes rows one after the other until told to stop; the number of those that were acknowledged.
+fn write(dev: &Dev, stop: &AtomicBool) -> u64 {
+    let mut acknowledged = 0;
+    while !stop.load(Ordering::Relaxed) {
+        succeeded(&dev.sql(&[], "INSERT INTO kept VALUES (1)"));
+        acknowledged += 1;
+    }
+    acknowledged
+}
+
+#[test]
+fn nodes_come_and_go_under_writes_and_none_is_lost() {
+    let dev = Dev::start(3);
+    succeeded(&dev.sql(&[], "CREATE TABLE kept (value INTEGER)"));
+    let stop = AtomicBool::new(false);
+    let mut serve = Serve::start(&dev, "d");
+    let acknowledged = std::thread::scope(|scope| {
+        let writing = scope.spawn(|| write(&dev, &stop));
+        let waits = "'d' is not in the list of members";
+        wait_until("its word that it waits", || serve.said().contains(waits));
+        assert_eq!(listed(&dev).0, ["1", "2", "3"]);
+
+        let added = succeeded(&members(&dev, &["add", "d", &serve.addr]));
+        assert!(added.ends_with("'d' is a voter\n"), "{added}");
+        assert_eq!(listed(&dev).0, ["1", "2", "3", "d"]);
+
+        let transferred = succeeded(&members(&dev, &["transfer", "d"]));
+        assert!(transferred.contains("'d' at") && transferred.contains("leads"), "{transferred}");
+        assert_eq!(listed(&dev).1, "d");
+
+        // The leader hands over, and a member goes of those that every configuration lists.
+        succeeded(&members(&dev, &["transfer", "2"]));
+        let removed = succeeded(&members(&dev, &["remove", "2"]));
+        assert!(removed.contains("'2' is removed"), "{removed}");
+        let (voters, leader) = listed(&dev);
+        assert_eq!(voters, ["1", "3", "d"]);
+        assert_ne!(leader, "2");
+        stop.store(true, Ordering::Relaxed);
+        writing.join().unwrap()
+    });
+
+    // It says so once, ends, and is not let in again.
+    wait_until("the end of the removed node", || !is_alive(dev.pid(2)));
+    let said = dev.node_said(2);
+    assert_eq!(said.matches("ERROR").count(), 1, "{said}");
+    assert!(said.contains("the node '2'") && said.contains("was removed from the cluster"), "{said}");
+    let again = failed(&dev.restart(2));
+    assert!(again.contains("did not start"), "{again}");
+    assert!(dev.node_said(2).contains("a removed id never comes back"));
+    assert_eq!(listed(&dev).0, ["1", "3", "d"]);
+
+    let count = dev.value(None, "SELECT count(*) FROM kept");
+    assert_eq!(count, acknowledged.to_string());
+    for id in [1, 3] {
+        wait_until("all rows", || dev.value(Some(id), "SELECT count(*) FROM kept") == count);
+    }
+
+    // And out again: what it has learned of itself outlives its process.
+    succeeded(&members(&dev, &["remove", "d"]));
+    assert!(!serve.ended());
+    serve.process = Serve::spawn(&serve.config, &serve.log);
+    assert!(!serve.ended());
+    assert!(serve.said().contains("the node can't start: the node 'd'"), "{}", serve.said());
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_in_words() {
+    let dev = Dev::start(1);
+    for (command, expected) in [
+        (["remove", "x"].as_slice(), "there is no member 'x': the members are 1"),
+        (&["remove", "1"], "the last voter can't be removed"),
+        (&["transfer"], "no other voter"),
+        (&["add", "x", "127.0.0.1:1"], "no node answers at 127.0.0.1:1"),
+        (&["replace", "1", "x", &dev.addr(1)], "is called '1', not 'x'"),
+    ] {
+        let error = failed(&members(&dev, command));
+        assert!(error.contains(expected), "{command:?}: {error}");
+    }
+    let list = succeeded(&members(&dev, &["list"]));
+    assert!(list.contains("1 leads") && list.contains("leader"), "{list}");
+}

@@ -1,0 +1,119 @@
+//! Whether this node belongs to its cluster: it asks to become a voter until it is one, and notices when it was
+//! removed.
+//!
+//! A member that is removed is told nothing more, least of all that. So a node that its peers do not count among the
+//! members asks them to take it in, like a new one; who knows that it was removed says so.
+//!
+//! Invariants:
+//! - A removed id never comes back. A node keeps in its log since which entry it is a voter; whoever has applied a
+//!   later membership that does not name it can tell that it was removed, now and for ever ([`is_removed`]).
+//! - A node that learned of its removal keeps that in its log, and takes no further part, in this life or another.
+
+use std::sync::Arc;
+
+use quorate_env::sleep;
+use quorate_model::{Applied, NodeId};
+use quorate_wire::Purpose;
+
+use crate::Member;
+use crate::desk::{Desk, Running};
+use crate::membership::CHANGE_MAX;
+use crate::peer::messages::{Join, Joined, MemberInfo, decode, encode, method};
+use crate::raft::codec;
+use crate::raft::types::RaftMembership;
+
+/// Asks to become a voter as long as this node is none, and asks again when others do not know it as a member. Ends
+/// when it was removed.
+pub(crate) async fn belong(desk: Arc<Desk>, running: Running, own: Member) {
+    let id = *running.raft.node_id();
+    let mut said = String::new();
+    loop {
+        remember_voting(&desk, &running, id).await;
+        let is_voter = running.raft.voter_ids().any(|voter| voter == id);
+        let removed = if is_removed(&running.store.applied(), id, desk.home.identity().voter_since) {
+            Some(refusal(&own.name, NodeId(id)))
+        } else if !is_voter || desk.peers.leave_out(id) {
+            ask(&desk, &own, &mut said).await
+        } else {
+            None
+        };
+        if let Some(why) = removed {
+            return leave(&desk, &running, why).await;
+        }
+        sleep(desk.config.timing.status).await;
+    }
+}
+
+/// Keeps in the log that this node is a voter, once that is committed: it can't be undone by anything but its removal.
+async fn remember_voting(desk: &Desk, running: &Running, id: u64) {
+    if desk.home.identity().voter_since.is_some() {
+        return;
+    }
+    let Some((index, membership)) = applied_membership(&running.store.applied()) else { return };
+    if membership.voter_ids().any(|voter| voter == id) {
+        let kept = desk.home.change(|identity| {
+            identity.voter_since = Some(index);
+            Ok::<(), ()>(())
+        });
+        if let Err(error) = kept.await {
+            tracing::warn!(%error, "that this node is a voter could not be kept");
+        }
+    }
+}
+
+/// Asks all others once; the answer of one that knows of this node's removal.
+async fn ask(desk: &Desk, own: &Member, said: &mut String) -> Option<String> {
+    let identity = desk.home.identity();
+    let member = MemberInfo { id: identity.id, name: own.name.clone(), addr: own.addr.clone(), voter: false };
+    let join = encode(&Join { member, voter_since: identity.voter_since });
+    for addr in desk.peers.addrs() {
+        let link = desk.peers.link(&addr, 0, Purpose::Heartbeat);
+        let answer = link.call(method::JOIN, join.clone(), CHANGE_MAX).await;
+        let Ok(Ok(joined)) = answer.map(decode::<Joined>) else { continue };
+        if joined.removed {
+            return Some(joined.why);
+        }
+        if !joined.done && !joined.why.is_empty() && joined.why != *said {
+            tracing::info!(node = own.name, "waiting to become a voter: {}", joined.why);
+            *said = joined.why;
+        }
+    }
+    None
+}
+
+/// Takes no part any more.
+async fn leave(desk: &Desk, running: &Running, why: String) {
+    tracing::error!("{why}");
+    let kept = desk.home.change(|identity| {
+        identity.removed = true;
+        Ok::<(), ()>(())
+    });
+    if let Err(error) = kept.await {
+        tracing::warn!(%error, "that this node was removed could not be kept: its next start will learn it again");
+    }
+    // Nobody else sets it.
+    let _ = desk.removed.set(why);
+    // An error means that the core has ended already.
+    let _ = running.raft.shutdown().await;
+}
+
+/// Whether an id that is a voter since `voter_since`, by the entry's index, was removed, as far as what was applied
+/// tells.
+pub(crate) fn is_removed(applied: &Applied, id: u64, voter_since: Option<u64>) -> bool {
+    let (Some(since), Some((index, membership))) = (voter_since, applied_membership(applied)) else { return false };
+    index > since && membership.get_node(&id).is_none()
+}
+
+/// What a removed node is told, and tells.
+pub(crate) fn refusal(name: &str, id: NodeId) -> String {
+    format!(
+        "the node '{name}' with the id {id} was removed from the cluster, and a removed id never comes back; move its \
+         data directory away to start '{name}' as a new member"
+    )
+}
+
+/// The membership that was applied last, with the index of its entry.
+fn applied_membership(applied: &Applied) -> Option<(u64, RaftMembership)> {
+    let (id, bytes) = applied.membership.as_ref()?;
+    Some((id.index, codec::decode_membership(bytes).ok()?))
+}

@@ -1,0 +1,98 @@
+//! What a node does for operators: changes of the members, at the leader wherever that is, and telling of itself.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use quorate_consensus::{Admitted, Consensus, Member, MembershipError};
+use quorate_model::NodeId;
+use quorate_wire::{CallFailure, FailureKind as CallFailureKind, Role};
+
+use super::gateway::Gateway;
+use crate::client::{Attempt, NotDone};
+use crate::protocol::admin::{Admit, Change, Changed, NoChange, Probe, Remove, Transfer};
+use crate::protocol::{self, method};
+
+/// How long a request may take at the leader: handing leadership over, and a joint change.
+const FORWARD_MAX: Duration = Duration::from_secs(20);
+
+/// Answers an admin method.
+pub(super) async fn answer(gateway: &Gateway, role: Role, method: u16, body: Bytes) -> Result<Bytes, CallFailure> {
+    if !matches!(role, Role::Peer | Role::Admin) {
+        return Err(CallFailure::new(CallFailureKind::Forbidden, "only an administrator may ask for this"));
+    }
+    if method == method::PROBE {
+        return Ok(protocol::encode(&probe(gateway)));
+    }
+    let request = Request::read(method, body.clone())?;
+    let result = match request.run(&gateway.consensus).await {
+        Err(MembershipError::NotLeader { leader: Some(leader) }) if role == Role::Admin => {
+            forward(&gateway.consensus, leader, method, body).await
+        }
+        result => result.map_err(NoChange::from),
+    };
+    Ok(protocol::encode(&Changed::new(result, gateway.leader_elsewhere())))
+}
+
+/// A change of the members.
+enum Request {
+    Admit(Admit),
+    Remove(Remove),
+    Transfer(Transfer),
+}
+
+impl Request {
+    fn read(method: u16, body: Bytes) -> Result<Self, CallFailure> {
+        match method {
+            method::ADMIT => protocol::decode(body).map(Self::Admit),
+            method::REMOVE => protocol::decode(body).map(Self::Remove),
+            method::TRANSFER => protocol::decode(body).map(Self::Transfer),
+            _ => Err(CallFailure::new(CallFailureKind::UnknownMethod, format!("method {method}"))),
+        }
+    }
+
+    async fn run(self, consensus: &Consensus) -> Result<Change, MembershipError> {
+        match self {
+            Self::Admit(admit) => consensus.admit(admit.into()).await.map(|admitted| match admitted {
+                Admitted::Voter => Change::Done(None),
+                other => Change::Waiting(other),
+            }),
+            Self::Remove(Remove { name, force }) => consensus.remove(&name, force).await.map(|()| Change::Done(None)),
+            Self::Transfer(Transfer { name }) => {
+                let name = Some(name.as_str()).filter(|name| !name.is_empty());
+                consensus.transfer_leadership(name).await.map(|leads| Change::Done(Some(leads)))
+            }
+        }
+    }
+}
+
+/// Asks the leader, which does it itself or not at all: where it gives its leadership away for that, the caller asks
+/// again.
+async fn forward(
+    consensus: &Consensus,
+    (leader, member): (NodeId, Member),
+    method: u16,
+    body: Bytes,
+) -> Result<Change, NoChange> {
+    let reply = consensus.call_member(leader, method, body, FORWARD_MAX).await;
+    match reply.map_err(|error| Attempt::of_call(error, &format!("{} at {}", member.name, member.addr))) {
+        Ok(reply) => {
+            let changed: Changed = protocol::decode(reply).map_err(|failure| NoChange::Unconfirmed(failure.text))?;
+            changed.result()
+        }
+        Err(Attempt::NotDone(NotDone::NoLeader(why) | NotDone::Overloaded(why))) => Err(NoChange::NoLeader(why)),
+        Err(Attempt::InDoubt(why)) => Err(NoChange::Unconfirmed(why)),
+        Err(Attempt::Refused(error)) => Err(NoChange::Refused(error.to_string())),
+    }
+}
+
+fn probe(gateway: &Gateway) -> Probe {
+    let timing = gateway.consensus.timing();
+    let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    Probe {
+        now: gateway.env.unix_nanos(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        heartbeat_millis: millis(timing.heartbeat),
+        election_min_millis: millis(timing.election_min),
+        election_max_millis: millis(timing.election_max),
+    }
+}

@@ -1,0 +1,186 @@
+//! What operators ask of a cluster, on the wire (`docs/wire-format.md`, "Admin methods").
+
+use prost::{Message, Oneof};
+use quorate_consensus::{Admission, Admitted, MembershipError};
+use quorate_model::NodeId;
+
+/// Asks to permit a node to become a member, and how far it is.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Admit {
+    #[prost(string, tag = "1")]
+    pub name: String,
+    #[prost(string, tag = "2")]
+    pub addr: String,
+    /// Empty: nobody.
+    #[prost(string, tag = "3")]
+    pub replaces: String,
+    #[prost(bool, tag = "4")]
+    pub force: bool,
+}
+
+/// Asks to remove a member.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Remove {
+    #[prost(string, tag = "1")]
+    pub name: String,
+    #[prost(bool, tag = "2")]
+    pub force: bool,
+}
+
+/// Asks to hand leadership over.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Transfer {
+    /// Empty: to the best.
+    #[prost(string, tag = "1")]
+    pub name: String,
+}
+
+/// Answers [`Admit`], [`Remove`] and [`Transfer`].
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Changed {
+    #[prost(oneof = "ChangedKind", tags = "1, 2, 3, 4, 5")]
+    pub kind: Option<ChangedKind>,
+    /// Where to ask next, if not the node that answers.
+    #[prost(string, tag = "6")]
+    pub leader: String,
+}
+
+#[derive(Clone, PartialEq, Oneof)]
+pub(crate) enum ChangedKind {
+    /// It is as was asked.
+    #[prost(message, tag = "1")]
+    Done(Done),
+    /// Of [`Admit`] alone: not yet.
+    #[prost(message, tag = "2")]
+    Waiting(Waiting),
+    /// Nothing was done, nor would it be elsewhere.
+    #[prost(string, tag = "3")]
+    Refused(String),
+    /// Nothing was done: no leader is known, or it can't be reached.
+    #[prost(string, tag = "4")]
+    NoLeader(String),
+    /// It may have been done.
+    #[prost(string, tag = "5")]
+    Unconfirmed(String),
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(crate) struct Done {
+    /// Of [`Transfer`]: who leads.
+    #[prost(fixed64, tag = "1")]
+    pub leads: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Waiting {
+    #[prost(bool, tag = "1")]
+    pub learner: bool,
+    #[prost(uint64, tag = "2")]
+    pub matched: u64,
+    #[prost(uint64, tag = "3")]
+    pub last: u64,
+    #[prost(string, tag = "4")]
+    pub why: String,
+}
+
+/// What a node tells of itself to who measures it.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Probe {
+    /// Nanoseconds since 1970-01-01 UTC by its clock.
+    #[prost(fixed64, tag = "1")]
+    pub now: u64,
+    #[prost(string, tag = "2")]
+    pub version: String,
+    #[prost(uint64, tag = "3")]
+    pub heartbeat_millis: u64,
+    #[prost(uint64, tag = "4")]
+    pub election_min_millis: u64,
+    #[prost(uint64, tag = "5")]
+    pub election_max_millis: u64,
+}
+
+/// What came of a change.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Change {
+    /// It is as was asked; of a transfer, who leads.
+    Done(Option<NodeId>),
+    /// A node is on its way to become a member.
+    Waiting(Admitted),
+}
+
+/// Why there was no change.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum NoChange {
+    Refused(String),
+    NoLeader(String),
+    Unconfirmed(String),
+}
+
+impl Changed {
+    /// The answer, and whom to ask next time.
+    pub(crate) fn new(result: Result<Change, NoChange>, leader: Option<String>) -> Self {
+        let kind = match result {
+            Ok(Change::Done(leads)) => ChangedKind::Done(Done { leads: leads.map_or(0, |id| id.0) }),
+            Ok(Change::Waiting(admitted)) => admitted.into(),
+            Err(NoChange::Refused(why)) => ChangedKind::Refused(why),
+            Err(NoChange::NoLeader(why)) => ChangedKind::NoLeader(why),
+            Err(NoChange::Unconfirmed(why)) => ChangedKind::Unconfirmed(why),
+        };
+        Self { kind: Some(kind), leader: leader.unwrap_or_default() }
+    }
+
+    /// What it says.
+    pub(crate) fn result(self) -> Result<Change, NoChange> {
+        match self.kind {
+            Some(ChangedKind::Done(done)) => Ok(Change::Done((done.leads != 0).then_some(NodeId(done.leads)))),
+            Some(ChangedKind::Waiting(Waiting { learner: true, matched, last, why })) => {
+                Ok(Change::Waiting(Admitted::Learner { matched, last, why }))
+            }
+            Some(ChangedKind::Waiting(waiting)) => Ok(Change::Waiting(Admitted::Waiting(waiting.why))),
+            Some(ChangedKind::Refused(why)) => Err(NoChange::Refused(why)),
+            Some(ChangedKind::NoLeader(why)) => Err(NoChange::NoLeader(why)),
+            Some(ChangedKind::Unconfirmed(why)) => Err(NoChange::Unconfirmed(why)),
+            None => Err(NoChange::Unconfirmed("a newer version answered what this one can't read".to_owned())),
+        }
+    }
+}
+
+impl From<Admitted> for ChangedKind {
+    fn from(admitted: Admitted) -> Self {
+        match admitted {
+            Admitted::Voter => Self::Done(Done { leads: 0 }),
+            Admitted::Waiting(why) => Self::Waiting(Waiting { why, ..Waiting::default() }),
+            Admitted::Learner { matched, last, why } => Self::Waiting(Waiting { learner: true, matched, last, why }),
+            // Stages that later versions add are told as such by their text alone.
+            other => Self::Waiting(Waiting { why: format!("{other:?}"), ..Waiting::default() }),
+        }
+    }
+}
+
+impl From<MembershipError> for NoChange {
+    fn from(error: MembershipError) -> Self {
+        let why = error.to_string();
+        match error {
+            MembershipError::Refused(why) => Self::Refused(why),
+            MembershipError::NotLeader { .. } => Self::NoLeader(why),
+            _ => Self::Unconfirmed(why),
+        }
+    }
+}
+
+impl From<Admission> for Admit {
+    fn from(admission: Admission) -> Self {
+        let Admission { name, addr, replaces, force } = admission;
+        Self { name, addr, replaces: replaces.unwrap_or_default(), force }
+    }
+}
+
+impl From<Admit> for Admission {
+    fn from(message: Admit) -> Self {
+        let Admit { name, addr, replaces, force } = message;
+        Self { name, addr, replaces: Some(replaces).filter(|name| !name.is_empty()), force }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,180 @@
+//! An operator changes the members of a cluster that works: three nodes in one process, a fourth beside them.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "tests stop at the first surprise"
+)]
+
+mod support;
+
+use std::net::TcpListener;
+use std::time::Duration;
+
+use quorate::{
+    Admin, AdminError, Admission, Admitted, Config, Ended, Error, Level, Node, RemoteConfig, SecretSource, StartError,
+};
+use support::{Cluster, run, secret};
+use tempfile::TempDir;
+
+/// A node that lists the cluster and itself, and where it listens.
+struct Fourth {
+    config: Config,
+    addr: String,
+    _dir: TempDir,
+}
+
+impl Fourth {
+    fn of(cluster: &Cluster) -> Self {
+        let (dir, listener) = (TempDir::new().unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
+        let addr = listener.local_addr().unwrap().to_string();
+        let mut config = Config { name: "d".to_owned(), ..cluster.config("a") };
+        config.data_dir = dir.path().join("d");
+        config.members.insert("d".to_owned(), addr.clone());
+        Self { config, addr, _dir: dir }
+    }
+
+    fn admission(&self) -> Admission {
+        Admission { name: "d".to_owned(), addr: self.addr.clone(), ..Admission::default() }
+    }
+}
+
+async fn admin(cluster: &Cluster) -> Admin {
+    Admin::connect(RemoteConfig::new(cluster.addrs(), secret())).await.unwrap()
+}
+
+/// Asks until the node is a voter; says through what stages it went.
+async fn admit(admin: &Admin, admission: &Admission) -> Vec<&'static str> {
+    let mut stages = Vec::new();
+    loop {
+        let stage = match admin.admit(admission.clone()).await.unwrap() {
+            Admitted::Waiting(_) => "waiting",
+            Admitted::Learner { .. } => "learner",
+            _ => "voter",
+        };
+        if stages.last() != Some(&stage) {
+            stages.push(stage);
+        }
+        if stage == "voter" {
+            return stages;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[test]
+fn a_fourth_node_comes_the_leader_goes_and_no_write_is_lost() {
+    run(async {
+        let mut cluster = Cluster::start().await;
+        let remote = cluster.remote().await;
+        remote.execute("CREATE TABLE t (x INTEGER PRIMARY KEY)", ()).await.unwrap();
+        let (stop, stopped) = tokio::sync::watch::channel(false);
+        let writing = tokio::spawn({
+            let sql = (*remote).clone();
+            async move {
+                let mut written = 0_i64;
+                while !*stopped.borrow() {
+                    sql.execute("INSERT INTO t VALUES (?)", (written,)).await.unwrap();
+                    written += 1;
+                }
+                written
+            }
+        });
+        let admin = admin(&cluster).await;
+        let fourth = Fourth::of(&cluster);
+        let node = Node::start(fourth.config.clone()).await.unwrap();
+        assert_eq!(admit(&admin, &fourth.admission()).await.last(), Some(&"voter"));
+
+        let leads = admin.transfer(Some("d")).await.unwrap();
+        assert_eq!(leads, node.status().node);
+        admin.remove("d", false).await.unwrap();
+        let Ended::Removed(why) = node.ended().await else { panic!("the node ended otherwise") };
+        assert!(why.contains("'d'") && why.contains("removed"), "{why}");
+        let read = node.sql().query("SELECT count(*) FROM t", ()).await;
+        assert_eq!(read, Err(Error::Removed(why.clone())), "it serves no reads of the past");
+        let written = node.sql().execute("INSERT INTO t VALUES (-1)", ()).await;
+        assert_eq!(written.map(drop), Err(Error::Removed(why)));
+        node.stop().await;
+        let again = Node::start(fourth.config.clone()).await;
+        let is_removed =
+            matches!(&again, Err(StartError::Consensus(error)) if error.to_string().contains("was removed"));
+        assert!(is_removed, "{again:?}");
+
+        let old = cluster.leader().await;
+        admin.remove(&old, false).await.unwrap();
+        stop.send_replace(true);
+        let written = writing.await.unwrap();
+        let count: i64 = remote.query_one("SELECT count(*) FROM t", ()).await.unwrap();
+        assert_eq!(count, written, "every write was acknowledged and is there once");
+        let names: Vec<String> = admin.members().await.unwrap().members.into_iter().map(|member| member.name).collect();
+        assert!(names.len() == 2 && !names.contains(&old), "{names:?}");
+        cluster.kill(&old);
+        for name in names {
+            let sql = cluster.sql(&name).at(Level::Linearizable);
+            assert_eq!(sql.query_one::<i64>("SELECT count(*) FROM t", ()).await, Ok(written));
+        }
+    });
+}
+
+#[test]
+fn one_node_takes_the_place_of_another() {
+    run(async {
+        let mut cluster = Cluster::start().await;
+        cluster.sql("a").execute("CREATE TABLE t (x)", ()).await.unwrap();
+        let admin = admin(&cluster).await;
+        let (fourth, old) = (Fourth::of(&cluster), cluster.leader().await);
+        let node = Node::start(fourth.config.clone()).await.unwrap();
+        let admission = Admission { replaces: Some(old.clone()), ..fourth.admission() };
+        assert_eq!(admit(&admin, &admission).await.last(), Some(&"voter"));
+        let status = admin.members().await.unwrap();
+        let mut voters: Vec<&str> = status.members.iter().filter(|m| m.voter).map(|m| m.name.as_str()).collect();
+        voters.sort_unstable();
+        let expected: Vec<&str> = ["a", "b", "c", "d"].into_iter().filter(|name| *name != old).collect();
+        assert_eq!(voters, expected);
+        cluster.kill(&old);
+        let sql = node.sql().at(Level::Linearizable);
+        assert_eq!(sql.query_one::<i64>("SELECT count(*) FROM t", ()).await, Ok(0));
+        node.stop().await;
+    });
+}
+
+#[test]
+fn requests_that_make_no_sense_are_refused_with_the_reason() {
+    run(async {
+        let cluster = Cluster::start().await;
+        cluster.sql("a").execute("CREATE TABLE t (x)", ()).await.unwrap();
+        for addr in cluster.addrs() {
+            // Whichever node is asked, the leader decides.
+            let admin = Admin::connect(RemoteConfig::pinned(addr, secret())).await.unwrap();
+            let refusal = |error: Option<AdminError>| match error {
+                Some(AdminError::Refused(why)) => why,
+                other => panic!("not refused: {other:?}"),
+            };
+            assert!(refusal(admin.remove("x", false).await.err()).contains("no member 'x'"));
+            assert!(refusal(admin.transfer(Some("x")).await.err()).contains("no member 'x'"));
+            let nobody = Admission { name: "x".to_owned(), addr: "127.0.0.1:1".to_owned(), ..Admission::default() };
+            assert!(refusal(admin.admit(nobody).await.err()).contains("no node answers at 127.0.0.1:1"));
+            let probed = admin.probe().await.unwrap();
+            assert_eq!(probed.version, env!("CARGO_PKG_VERSION"));
+            assert!(probed.clock_offset.unsigned_abs() <= u64::try_from(probed.round_trip.as_nanos()).unwrap());
+        }
+    });
+}
+
+#[test]
+fn only_administrators_change_the_members() {
+    run(async {
+        let cluster = Cluster::start().await;
+        let wrong = SecretSource::Inline("another secret for tests".to_owned());
+        assert!(Admin::connect(RemoteConfig::new(cluster.addrs(), wrong)).await.is_err());
+        for role in [quorate_wire::Role::ReadWrite, quorate_wire::Role::ReadOnly] {
+            for method in 70..=73 {
+                let failure = support::call(&cluster.addrs()[0], role, method).await.unwrap_err();
+                assert!(failure.to_string().contains("administrator"), "{failure}");
+            }
+        }
+    });
+}
