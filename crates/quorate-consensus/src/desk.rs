@@ -40,6 +40,22 @@ pub const SERVICE_METHODS: u16 = method::SERVICE;
 pub trait Service: Send + Sync + 'static {
     /// Answers a call of a method from 64 on.
     fn call(&self, peer: &PeerInfo, method: u16, body: Bytes) -> BoxFuture<'static, Result<Bytes, CallFailure>>;
+
+    /// Serves a stream of a method from 64 on until both halves are finished. The default refuses.
+    fn stream(
+        &self,
+        _peer: &PeerInfo,
+        method: u16,
+        sender: StreamSender,
+        _receiver: StreamReceiver,
+    ) -> BoxFuture<'static, ()> {
+        sender.fail(unknown_stream(method));
+        Box::pin(std::future::ready(()))
+    }
+}
+
+fn unknown_stream(method: u16) -> CallFailure {
+    CallFailure::new(FailureKind::UnknownMethod, format!("stream {method}"))
 }
 
 /// The core and its store, once they run.
@@ -228,12 +244,15 @@ impl quorate_wire::Handler for Handler {
         sender: StreamSender,
         receiver: StreamReceiver,
     ) -> BoxFuture<'static, ()> {
+        if method >= method::SERVICE {
+            return self.0.service.stream(peer, method, sender, receiver);
+        }
         let (desk, peer) = (Arc::clone(&self.0), peer.clone());
         Box::pin(async move {
             match (method, peer.role, peer.purpose) {
                 (method::APPEND, Role::Peer, Purpose::Data) => desk.append_stream(&peer, sender, receiver).await,
                 (method::IMAGE, Role::Peer, Purpose::Image) => desk.image_stream(&peer, sender, receiver).await,
-                _ => sender.fail(CallFailure::new(FailureKind::UnknownMethod, format!("stream {method}"))),
+                _ => sender.fail(unknown_stream(method)),
             }
         })
     }

@@ -32,7 +32,8 @@
 //!
 //! - [`Config`], in code or from TOML, and [`Node`], which runs it.
 //! - [`Sql`]: [`execute`](Sql::execute), [`query`](Sql::query), atomic [`batch`](Sql::batch); [`Level`] says how fresh
-//!   a read must be. [`RemoteSql`] is the same handle for a process that is not a member.
+//!   a read must be. [`RemoteSql`] is the same handle for a process that is not a member; it also keeps a
+//!   [`Snapshot`] for many reads.
 //! - [`Error`]: all but [`Error::Unknown`] mean that a write had no effect.
 //!
 //! # Invariants
@@ -67,7 +68,7 @@ pub use quorate_model::{
     Epoch, Failure, FailureKind, GroupId, NodeId, Position, Statement, StatementResult, StoreFault, Value, limits,
 };
 pub use quorate_sql::query::{FromRow, FromRowOwned, FromValue, RowError, RowRef, Rows};
-pub use remote::{ConnectError, RemoteConfig, RemoteSql};
+pub use remote::{ConnectError, RemoteConfig, RemoteSql, RowStream, Snapshot};
 pub use results::{BatchResult, Executed, Returned};
 pub use seams::{Seams, TuneStore, WatchStore};
 pub use sql::Sql;

@@ -29,6 +29,7 @@ mod claim;
 mod embedded;
 mod gateway;
 mod service;
+mod snapshots;
 
 use claim::Claim;
 use embedded::Embedded;
@@ -231,7 +232,7 @@ async fn open(env: &Env, config: &Config, seams: Seams) -> Result<Opened, StartE
     let consensus =
         Consensus::start(&env, seams.consensus(config.consensus(secret)), &log, open_store, service).await?;
     let store = opened.get().cloned().ok_or(StartError::Died)?;
-    let gateway = Arc::new(Gateway { env: env.clone(), consensus, store });
+    let gateway = Arc::new(Gateway::new(env.clone(), consensus, store));
     desk.open(&gateway);
     let (runtime, doors) = Runtime::here(&env);
     Ok((claim, gateway, runtime, doors))

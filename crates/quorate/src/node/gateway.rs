@@ -1,6 +1,7 @@
 //! What a running node does for its own handle and for callers from elsewhere: proposes, here or at the leader, and
 //! reads what it has applied.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -8,9 +9,10 @@ use quorate_consensus::{Consensus, Member, ProposeError, ReadPositionError};
 use quorate_env::{Env, Instant, timeout_at};
 use quorate_model::{Failure, FailureKind, GroupId, NodeId, Outcome, Position, Statement, Store};
 use quorate_sql::query::Rows;
-use quorate_sql::readers::ReadLimits;
+use quorate_sql::readers::{ReadLimits, Snapshot};
 use quorate_sql::store::SqlStore;
 use quorate_sql::validate::StatementKind;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::client::{Attempt, NotDone, Read};
 use crate::error::Error;
@@ -18,14 +20,35 @@ use crate::level::Level;
 use crate::protocol::{self, Execute, method};
 use crate::status::Status;
 
+/// How long a snapshot may last. One that is older than reads commonly become ends sooner where the database's files
+/// grow too much, or another node needs an image of them.
+pub(crate) const SNAPSHOT_MAX: Duration = Duration::from_secs(600);
+
+/// Snapshots at once: for each so many readers, so that other reads find some.
+const READERS_PER_SNAPSHOT: usize = 2;
+
 /// A running node.
 pub(crate) struct Gateway {
     pub(crate) env: Env,
     pub(crate) consensus: Consensus,
     pub(crate) store: SqlStore,
+    snapshots: Arc<Semaphore>,
+}
+
+/// A state that is kept for many reads.
+pub(crate) struct Kept {
+    pub(crate) snapshot: Snapshot,
+    pub(crate) position: Position,
+    _place: OwnedSemaphorePermit,
 }
 
 impl Gateway {
+    pub(crate) fn new(env: Env, consensus: Consensus, store: SqlStore) -> Self {
+        let snapshots = store.options().readers.readers.div_ceil(READERS_PER_SNAPSHOT);
+        let snapshots = Arc::new(Semaphore::new(snapshots.min(Semaphore::MAX_PERMITS)));
+        Self { env, consensus, store, snapshots }
+    }
+
     /// Proposes here if this node leads, else at the leader.
     pub(crate) async fn propose(&self, proposal: Bytes, deadline: Instant) -> Result<(Position, Outcome), Attempt> {
         match self.consensus.propose(proposal.clone()).await {
@@ -78,13 +101,22 @@ impl Gateway {
         Ok(self.store.readers().query(&self.env, &read.statement, &limits).await?)
     }
 
-    /// Runs a query beside the calling thread, which has other things to do.
+    /// Runs a query beside the calling thread, which has other things to do. Dropped, it ends the query.
     pub(crate) async fn read_aside(&self, read: Read, deadline: Instant) -> Result<Rows, Error> {
         self.reach(read.level, deadline).await?;
-        let readers = self.store.readers().clone();
         let limits = ReadLimits { rows: read.limits.rows, bytes: read.limits.bytes, ..ReadLimits::default() };
-        let query = move || readers.query_blocking(&read.statement, &limits);
-        Ok(self.env.blocking(query).await.ok_or(Error::Closed)??)
+        Ok(self.store.readers().query_aside(&self.env, &read.statement, &limits).await?)
+    }
+
+    /// Keeps the state that a level asks for.
+    pub(crate) async fn snapshot(&self, level: Level, deadline: Instant) -> Result<Kept, Error> {
+        let place = Arc::clone(&self.snapshots).try_acquire_owned();
+        let place = place.map_err(|_| Error::Overloaded("too many snapshots are open on this node".to_owned()))?;
+        self.reach(level, deadline).await?;
+        let snapshot = self.store.readers().snapshot(&self.env, SNAPSHOT_MAX).await?;
+        let epoch = self.store.options().identity.epoch;
+        let position = Position { epoch, group: GroupId::MAIN, index: snapshot.applied_index() };
+        Ok(Kept { snapshot, position, _place: place })
     }
 
     /// Waits until this node has applied what a level asks for.

@@ -8,9 +8,10 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use quorate_consensus::Service;
 use quorate_model::{Command, Failure, codec};
-use quorate_wire::{CallFailure, FailureKind as CallFailureKind, PeerInfo, Role};
+use quorate_wire::{CallFailure, FailureKind as CallFailureKind, PeerInfo, Role, StreamReceiver, StreamSender};
 
 use super::gateway::{Gateway, served_until};
+use super::snapshots;
 use crate::client::{Attempt, Read};
 use crate::error::Error;
 use crate::protocol::{self, Answer, Execute, Executed, Query, StatusReply, malformed, method};
@@ -55,6 +56,24 @@ impl Desk {
 impl Service for Desk {
     fn call(&self, peer: &PeerInfo, method: u16, body: Bytes) -> BoxFuture<'static, Reply> {
         self.clone().answer(peer.role, method, body).boxed()
+    }
+
+    fn stream(
+        &self,
+        _peer: &PeerInfo,
+        method: u16,
+        sender: StreamSender,
+        receiver: StreamReceiver,
+    ) -> BoxFuture<'static, ()> {
+        let desk = self.clone();
+        async move {
+            match desk.gateway() {
+                Ok(gateway) if method == method::SNAPSHOT => snapshots::serve(&gateway, sender, receiver).await,
+                Ok(_) => sender.fail(CallFailure::new(CallFailureKind::UnknownMethod, format!("stream {method}"))),
+                Err(failure) => sender.fail(failure),
+            }
+        }
+        .boxed()
     }
 }
 
