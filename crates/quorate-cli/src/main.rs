@@ -1,7 +1,7 @@
 //! The `quorate` binary: a cluster to try things out (`dev`), SQL (`sql`), how a cluster does (`status`).
 //!
 //! It parses, calls the library and prints. An error goes to the standard error with exit code 1; what was typed
-//! wrongly, with exit code 2.
+//! wrongly, with exit code 2; `sql` ends with 3 where the cluster can't be reached.
 
 #![forbid(unsafe_code)]
 #![allow(
@@ -18,11 +18,11 @@ mod cluster_file;
 mod dev;
 mod error;
 mod format;
+mod keywords;
 mod output;
-mod prompt;
 mod serve;
+mod shell;
 mod sql;
-mod statements;
 mod status;
 mod stop;
 
@@ -44,7 +44,7 @@ async fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("quorate: {error}");
-            ExitCode::FAILURE
+            ExitCode::from(error.exit_code())
         }
     }
 }

@@ -88,6 +88,11 @@ pub async fn run(args: &StatusArgs) -> Result<()> {
 /// What each address answered.
 type Answers = BTreeMap<String, Result<Status>>;
 
+/// What the members say of themselves, as a text.
+pub async fn text(access: &Access) -> Result<String> {
+    Ok(ClusterStatus::gather(access).await?.text())
+}
+
 impl ClusterStatus {
     async fn gather(access: &Access) -> Result<Self> {
         let mut answers = ask(access, access.addrs.clone()).await;

@@ -212,7 +212,7 @@ fn refused(reason: String) -> ReadError {
 }
 
 fn known(statement: &rusqlite::Statement<'_>) -> Result<Known, ReadError> {
-    if !statement.readonly() {
+    if !statement.readonly() && statement.is_explain() == 0 {
         return Err(ReadError::Writes);
     }
     Ok(Known { parameters: Arc::new(Parameters::of(statement)), columns: Arc::default() })
