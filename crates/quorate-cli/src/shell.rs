@@ -11,6 +11,7 @@ mod catalog;
 mod command;
 mod complete;
 mod dump;
+mod hint;
 mod import;
 mod kind;
 mod names;
@@ -31,6 +32,7 @@ use crate::args::{Level, SqlArgs};
 use crate::client::Client;
 use crate::error::{Error, Result};
 use crate::format::{Style, plural};
+use crate::output::print;
 use crate::status;
 use command::Command;
 use output::Output;
@@ -54,6 +56,8 @@ pub struct Shell {
     /// Whether a script goes on after an error.
     keep_going: bool,
     output: Output,
+    /// Whether a person sits at a prompt.
+    is_prompt: bool,
     transaction: Option<Transaction>,
     /// Whether a write was sent whose outcome has not come.
     is_writing: bool,
@@ -79,6 +83,7 @@ impl Shell {
             plans: false,
             keep_going: args.keep_going,
             output: Output::default(),
+            is_prompt: false,
             transaction: None,
             is_writing: false,
         }
@@ -136,7 +141,7 @@ impl Shell {
                 let begun = Instant::now();
                 self.statement(statement, place).await?;
                 if self.timer {
-                    println!("Time: {:.1} ms", begun.elapsed().as_secs_f64() * 1000.0);
+                    print(&format!("Time: {:.1} ms\n", begun.elapsed().as_secs_f64() * 1000.0))?;
                 }
                 Ok(Next::GoOn)
             }
@@ -160,7 +165,7 @@ impl Shell {
             Command::Dump(tables) => self.dump(&tables).await?,
             Command::Explain(query) => self.explain(&query).await?,
             Command::Help(of) => self.output.write(&command::help(of))?,
-            Command::Import { file, table } => import::run(&self.client, &file, &table).await?,
+            Command::Import { file, table } => import::run(&self.access, &file, &table).await?,
             Command::Indexes(table) => self.indexes(table.as_deref()).await?,
             Command::Schema(table) => self.schema(table.as_deref()).await?,
             Command::Status => self.output.write(&status::text(&self.access).await?)?,

@@ -10,7 +10,8 @@ use crate::readers::ReaderOptions;
 /// Bytes of the `-wal` from which a checkpoint for space is run.
 pub const CHECKPOINT_BYTES: u64 = 32 << 20;
 
-/// Bytes of the `-wal` at which an image gives its hold up, and a snapshot that is older than reads commonly become ends.
+/// Bytes of the `-wal` at which an image gives its hold up, and a snapshot ends that is older than reads commonly
+/// become.
 pub const HOLD_BYTES_MAX: u64 = 256 << 20;
 
 /// Entries of one SQLite transaction.

@@ -19,7 +19,7 @@ pub(crate) mod method {
     /// Tells how the node and its cluster stand.
     pub(crate) const STATUS: u16 = 66;
     /// A stream: reads one state as often as asked, in pieces.
-    pub(crate) const SNAPSHOT: u16 = 72;
+    pub(crate) const SNAPSHOT: u16 = 80;
 }
 
 /// Asks to propose.

@@ -45,7 +45,8 @@ pub const MODES: &[(&str, &str)] = &[
 impl Mode {
     /// The mode of a name, as it is typed.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let (name, table) = text.trim().split_once(|c: char| c.is_whitespace() || c == '=').unwrap_or((text.trim(), ""));
+        let (name, table) =
+            text.trim().split_once(|c: char| c.is_whitespace() || c == '=').unwrap_or((text.trim(), ""));
         let table = table.trim();
         let mode = match name.to_ascii_lowercase().as_str() {
             // As sqlite3 calls its tables.

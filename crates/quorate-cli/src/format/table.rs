@@ -166,7 +166,8 @@ pub fn side_by_side(names: &[String], width: Option<usize>) -> String {
     let across = width.map_or(1, |width| width.saturating_add(GAP.len()) / widest).max(1);
     let down = names.len().div_ceil(across);
     let line = |number: usize| {
-        let line: String = names.iter().skip(number).step_by(down.max(1)).map(|name| padded(name, widest, false)).collect();
+        let line: String =
+            names.iter().skip(number).step_by(down.max(1)).map(|name| padded(name, widest, false)).collect();
         format!("{}\n", line.trim_end())
     };
     (0..down).map(line).collect()

@@ -53,11 +53,12 @@ fn lines_have_one_value_each() {
 #[test]
 fn csv_and_tsv_have_a_header_and_tell_null_from_an_empty_text() {
     let blob = "07".repeat(40);
-    let expected =
-        format!("id,name,x,data\n1,Ada,2.5,X'00FF'\n-20,\"a \"\"b\"\",\nc\",Inf,\n3,\"\",1e300,X''\n4,NULL,,X'{blob}'\n");
+    let expected = format!(
+        "id,name,x,data\n1,Ada,2.5,X'00FF'\n-20,\"a \"\"b\"\",\nc\",Inf,\n3,\"\",1e300,X''\n4,NULL,,X'{blob}'\n"
+    );
     assert_eq!(in_mode(Mode::Csv), expected);
-    let expected =
-        format!("id\tname\tx\tdata\n1\tAda\t2.5\tX'00FF'\n-20\ta \"b\",\\nc\tInf\t\\N\n3\t\t1e300\tX''\n4\tNULL\t\\N\tX'{blob}'\n");
+    let rows = ["id\tname\tx\tdata", "1\tAda\t2.5\tX'00FF'", "-20\ta \"b\",\\nc\tInf\t\\N", "3\t\t1e300\tX''"];
+    let expected = format!("{}\n4\tNULL\t\\N\tX'{blob}'\n", rows.join("\n"));
     assert_eq!(in_mode(Mode::Tsv), expected);
     let style = Style { mode: Mode::Csv, headers: false, null: Some("NULL".into()), ..Style::default() };
     let texts = [vec![Value::Null, "NULL".into(), "".into()]];

@@ -41,8 +41,9 @@ impl Shell {
             Some(_) => r"(name LIKE ?1 ESCAPE '\' OR tbl_name LIKE ?1 ESCAPE '\')".to_owned(),
             None => format!("tbl_name LIKE ?1 AND tbl_name NOT IN ({SHADOWS})"),
         };
-        let sql =
-            format!("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND {NOT_INTERNAL} AND {which} ORDER BY rowid");
+        let sql = format!(
+            "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND {NOT_INTERNAL} AND {which} ORDER BY rowid"
+        );
         let mut snapshot = self.client.snapshot(self.level).await?;
         let made = texts(&mut snapshot, &sql, name.unwrap_or("%")).await?;
         if let Some(name) = name.filter(|_| made.is_empty()) {
@@ -61,5 +62,5 @@ pub(super) fn terminated(sql: &str) -> String {
 
 async fn texts(snapshot: &mut Snapshot, sql: &str, pattern: &str) -> Result<Vec<String>> {
     let rows = snapshot.query(sql, (pattern,)).await?;
-    Ok(rows.all().map_err(|error| Error::new(error.to_string()))?)
+    rows.all().map_err(|error| Error::new(error.to_string()))
 }

@@ -17,7 +17,10 @@ pub enum Command {
     Explain(String),
     Headers(Option<bool>),
     Help(Option<&'static Spec>),
-    Import { file: PathBuf, table: String },
+    Import {
+        file: PathBuf,
+        table: String,
+    },
     Indexes(Option<String>),
     Level(Option<Level>),
     Mode(Option<Mode>),
@@ -172,7 +175,9 @@ fn command(spec: &'static Spec, rest: &str) -> Result<Command, String> {
         ".level" => Command::Level(one()?.map(|word| level(&word)).transpose()?),
         ".mode" => Command::Mode((!words.is_empty()).then(|| Mode::parse(&words.join(" "))).transpose()?),
         ".nullvalue" => Command::NullValue(one()?),
-        ".output" => Command::Output(one()?.filter(|file| !matches!(file.as_str(), "off" | "stdout")).map(PathBuf::from)),
+        ".output" => {
+            Command::Output(one()?.filter(|file| !matches!(file.as_str(), "off" | "stdout")).map(PathBuf::from))
+        }
         ".read" => Command::Read(needed(one()?)?.into()),
         ".schema" => Command::Schema(one()?),
         ".tables" => Command::Tables(one()?),

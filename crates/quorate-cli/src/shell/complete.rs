@@ -98,7 +98,7 @@ fn wanted_by_command(before: &str, trimmed: &str) -> Wanted {
         return words(before.len() - trimmed.len(), &mut COMMANDS.iter().map(|spec| spec.name));
     };
     let start = before.rfind(char::is_whitespace).map_or(0, |at| at.saturating_add(1));
-    let is_first = rest.trim_start().split_whitespace().count() <= usize::from(!rest.ends_with(char::is_whitespace));
+    let is_first = rest.split_whitespace().count() <= usize::from(!rest.ends_with(char::is_whitespace));
     let Some(spec) = COMMANDS.iter().find(|spec| spec.name == name) else { return Wanted::Nothing };
     match spec.completes {
         Takes::Query => wanted(rest, true).moved(before.len() - rest.len()),
@@ -216,7 +216,10 @@ mod tests {
     fn words_of_sql() {
         assert_eq!(complete("sel"), ["select"]);
         assert_eq!(complete("SELECT * FR"), ["SELECT * FROM"]);
-        assert_eq!(complete("SELECT * FROM us"), ["SELECT * FROM user_id", "SELECT * FROM users", "SELECT * FROM using"]);
+        assert_eq!(
+            complete("SELECT * FROM us"),
+            ["SELECT * FROM user_id", "SELECT * FROM users", "SELECT * FROM using"]
+        );
         assert_eq!(complete("SELECT users.na"), ["SELECT users.name"]);
         assert_eq!(complete("SELECT u.user"), ["SELECT u.user_id"]);
         assert_eq!(complete("SELECT \"Ü"), ["SELECT \"Über uns\""]);

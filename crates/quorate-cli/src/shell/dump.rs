@@ -58,7 +58,8 @@ struct Dump<'a> {
 impl Dump<'_> {
     async fn all(&mut self, is_whole: bool) -> Result<()> {
         let (schema, position) = (self.schema, self.snapshot.position());
-        self.out.put(&format!("-- quorate dump, position {position}\nPRAGMA foreign_keys=OFF;\nBEGIN TRANSACTION;\n"))?;
+        self.out
+            .put(&format!("-- quorate dump, position {position}\nPRAGMA foreign_keys=OFF;\nBEGIN TRANSACTION;\n"))?;
         for table in schema.tables() {
             self.out.put(&terminated(&table.sql))?;
             self.rows(table).await?;

@@ -9,11 +9,13 @@ use rustyline::{Config, Editor};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::complete::Completion;
+use super::hint::hint;
 use super::kind::Kind;
 use super::names::KnownNames;
 use super::script::{Item, Items};
 use super::{Next, Shell};
 use crate::error::{Error, Result, Told as _};
+use crate::format::visible;
 use crate::output;
 
 /// The file in the home directory that keeps what was typed.
@@ -36,6 +38,7 @@ enum Typed {
 
 /// Reads and runs until the end of the input or `.quit`. Errors are told and forgotten.
 pub async fn run(shell: &mut Shell) -> Result<()> {
+    shell.is_prompt = true;
     output::print(HELLO)?;
     let names = KnownNames::new(shell.client.clone());
     let mut keyboard = Keyboard::open(names.clone())?;
@@ -91,12 +94,23 @@ async fn run_typed(shell: &mut Shell, typed: &mut Pending, names: &KnownNames, i
             Ok(Next::Leave) => return Next::Leave,
             Ok(_) => {}
             Err(error) => {
-                eprintln!("error: {error}");
+                tell(&error, names).await;
                 *typed = Pending::default();
             }
         }
     }
     Next::GoOn
+}
+
+/// Tells an error, and what to do about it if that is known.
+async fn tell(error: &Error, names: &KnownNames) {
+    eprintln!("error: {error}");
+    let (text, names) = (error.to_string(), names.clone());
+    // Whoever asks for names waits, and not on this thread.
+    let asked = tokio::task::spawn_blocking(move || hint(&text, || names.get()));
+    if let Ok(Some(hint)) = asked.await {
+        eprintln!("hint: {}", visible::one_line(&hint));
+    }
 }
 
 async fn run_item(shell: &mut Shell, item: &Item) -> Result<Next> {
@@ -129,7 +143,10 @@ impl Pending {
 
     /// The text, once it is complete.
     fn finished(&mut self) -> Option<String> {
-        self.items.is_between().then(|| std::mem::take(&mut self.text).trim().to_owned()).filter(|text| !text.is_empty())
+        self.items
+            .is_between()
+            .then(|| std::mem::take(&mut self.text).trim().to_owned())
+            .filter(|text| !text.is_empty())
     }
 
     fn is_empty(&self) -> bool {

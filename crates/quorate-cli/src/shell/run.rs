@@ -8,7 +8,8 @@ use super::script::Place;
 use super::transaction::Transaction;
 use super::{Shell, placed};
 use crate::error::{Error, Result};
-use crate::format::{self, Mode, Printer, Written, visible};
+use crate::format::{self, Mode, Printer, Written, plural, visible};
+use crate::output::print;
 
 const BEGUN: &str = "BEGIN: statements are gathered; COMMIT sends them as one, ROLLBACK forgets them\n";
 
@@ -26,7 +27,8 @@ impl Shell {
             (Kind::Commit, true) => self.commit().await,
             (Kind::Rollback, true) => {
                 let count = self.transaction.take().map_or(0, |transaction| transaction.len());
-                self.remark(&format!("ROLLBACK: {count} statements forgotten\n"))
+                let statements = plural(count.try_into().unwrap_or(u64::MAX), "statement");
+                self.remark(&format!("ROLLBACK: {count} {statements} forgotten\n"))
             }
             (Kind::Savepoint, _) => {
                 Err(Error::new("savepoints are not supported: a transaction is done whole, or not at all"))
@@ -42,13 +44,15 @@ impl Shell {
     }
 
     /// Something for people only.
-    fn remark(&mut self, text: &str) -> Result<()> {
-        if matches!(self.style.mode, Mode::Table | Mode::Line) { self.output.write(text) } else { Ok(()) }
+    fn remark(&self, text: &str) -> Result<()> {
+        let is_read_by_people = self.is_prompt || matches!(self.style.mode, Mode::Table | Mode::Line);
+        if is_read_by_people { print(text) } else { Ok(()) }
     }
 
     fn gather(&mut self, kind: Kind, statement: &str, place: Option<&Place>) -> Result<()> {
         if matches!(kind, Kind::Read | Kind::Explain) {
-            let text = "a transaction only gathers writes, it can't read; COMMIT or ROLLBACK first, or read before BEGIN";
+            let text =
+                "a transaction only gathers writes, it can't read; COMMIT or ROLLBACK first, or read before BEGIN";
             return Err(Error::new(text));
         }
         match &mut self.transaction {
@@ -113,7 +117,8 @@ impl Shell {
             }
             Err(error) => return Err(error.into()),
         };
-        let mut plan = Plan::of_columns(rows.columns()).filter(|_| self.style.mode == Mode::Table && kind == Kind::Explain);
+        let mut plan =
+            Plan::of_columns(rows.columns()).filter(|_| self.style.mode == Mode::Table && kind == Kind::Explain);
         let (mut printer, head) = Printer::new(&self.style, self.output.width(), rows.columns());
         if plan.is_none() {
             self.output.write(&head)?;

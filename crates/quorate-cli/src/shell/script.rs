@@ -158,7 +158,8 @@ impl Script {
             self.has_ended = true;
             return Ok(());
         }
-        let line = String::from_utf8(line).map_err(|_| self.failed("this is not UTF-8; convert the file".to_owned()))?;
+        let line =
+            String::from_utf8(line).map_err(|_| self.failed("this is not UTF-8; convert the file".to_owned()))?;
         self.items.push(&line);
         Ok(())
     }

@@ -40,7 +40,9 @@ impl Transaction {
         let bytes = self.bytes.saturating_add(statement.len()).saturating_add(STATEMENT_OVERHEAD);
         if self.statements.len() >= COMMANDS_MAX || bytes > PROPOSAL_BYTES_MAX {
             let limits = format!("{COMMANDS_MAX} statements and {} MiB", PROPOSAL_BYTES_MAX >> 20);
-            return Err(Error::new(format!("a transaction may have {limits}; COMMIT what it holds, and begin another")));
+            return Err(Error::new(format!(
+                "a transaction may have {limits}; COMMIT what it holds, and begin another"
+            )));
         }
         self.bytes = bytes;
         self.statements.push((statement.to_owned(), place));

@@ -12,8 +12,8 @@ use super::limits::{Cancel, CancelOnDrop, ReadLimits};
 use super::stream::{Lasts, RowStream};
 use crate::query::Rows;
 
-/// A state of the store, fixed while this exists, but no longer than it may last. Its clones are the same snapshot; they
-/// are used one at a time.
+/// A state of the store, fixed while this exists, but no longer than it may last. Its clones are the same snapshot;
+/// they are used one at a time.
 #[derive(Clone)]
 pub struct Snapshot {
     held: Arc<Held>,

@@ -20,7 +20,8 @@ use crate::protocol::{self, OpenSnapshot, Query, SnapshotItem, method};
 use crate::runtime::Runtime;
 
 /// One state of the database, as one node keeps it for many reads: at most ten minutes, and less where many writes make
-/// it costly to keep; then reads fail with [`Error::SnapshotTooOld`]. Results come in pieces, so they may have any size.
+/// it costly to keep; then reads fail with [`Error::SnapshotTooOld`]. Results come in pieces, so they may have any
+/// size.
 ///
 /// ```no_run
 /// # async fn f(sql: quorate::RemoteSql) -> Result<(), quorate::Error> {
@@ -80,8 +81,8 @@ impl Snapshot {
     ///
     /// # Errors
     ///
-    /// [`Error::Failed`] for a statement that fails, or writes; [`Error::TimedOut`] for a piece that takes too long. The
-    /// snapshot can be read on after these, not after any other.
+    /// [`Error::Failed`] for a statement that fails, or writes; [`Error::TimedOut`] for a piece that takes too long.
+    /// The snapshot can be read on after these, not after any other.
     pub async fn stream(&mut self, sql: impl Into<String>, params: impl IntoParams) -> Result<RowStream<'_>, Error> {
         let deadline = Instant::now() + self.limit;
         let statement = (sql, params).into_statement();

@@ -33,8 +33,24 @@ fn any_real() -> impl Strategy<Value = f64> {
 fn numbers_at_the_edges_are_exact() {
     let conn = Connection::open_in_memory().unwrap();
     for number in [
-        0.0, -0.0, 1.0, -1.5, 0.1 + 0.2, 1e15, 1e16, 123_456_789_012_345_680.0, 5e-324, f64::MIN_POSITIVE, f64::MAX,
-        f64::MIN, f64::EPSILON, f64::INFINITY, f64::NEG_INFINITY, 9_007_199_254_740_993.0, 1.0 / 3.0, 2.5e-5,
+        0.0,
+        -0.0,
+        1.0,
+        -1.5,
+        0.1 + 0.2,
+        1e15,
+        1e16,
+        123_456_789_012_345_680.0,
+        5e-324,
+        f64::MIN_POSITIVE,
+        f64::MAX,
+        f64::MIN,
+        f64::EPSILON,
+        f64::INFINITY,
+        f64::NEG_INFINITY,
+        9_007_199_254_740_993.0,
+        1.0 / 3.0,
+        2.5e-5,
     ] {
         let expected = ("real".to_owned(), number.to_bits().to_be_bytes().to_vec());
         assert_eq!(read(&conn, &real(number)), expected, "{number:?} as {}", real(number));
@@ -86,5 +102,8 @@ fn keywords_are_quoted_where_names_are_meant() {
         let table = name(&keyword.to_lowercase());
         conn.execute_batch(&format!("CREATE TABLE {table} ({table}); DROP TABLE {table}")).unwrap();
     }
-    assert_eq!((name("users"), name("order"), name("a b"), name("\"")), ("users".into(), "\"order\"".into(), "\"a b\"".into(), "\"\"\"\"".into()));
+    assert_eq!(
+        (name("users"), name("order"), name("a b"), name("\"")),
+        ("users".into(), "\"order\"".into(), "\"a b\"".into(), "\"\"\"\"".into())
+    );
 }

@@ -235,7 +235,8 @@ mod tests {
 
     #[test]
     fn options_are_found_among_columns() {
-        let option = |arguments: &str| fts_option(&format!("CREATE VIRTUAL TABLE a USING fts5({arguments})"), "content");
+        let option =
+            |arguments: &str| fts_option(&format!("CREATE VIRTUAL TABLE a USING fts5({arguments})"), "content");
         for (arguments, expected) in [
             ("a, b", None),
             ("a, content=''", Some("")),

@@ -98,8 +98,26 @@ fn words_outside_of_literals_know_their_depth() {
 
 /// Pieces of which many sequences hold quotes, comments and triggers next to semicolons.
 const PIECES: [&str; 20] = [
-    ";", ";", "\n", "\n", "SELECT 1", "'", "\"", "`", "[", "]", "--", "/*", "*/", "EXPLAIN ", "CREATE TRIGGER t ",
-    "BEGIN", "END", " é", "x", "-",
+    ";",
+    ";",
+    "\n",
+    "\n",
+    "SELECT 1",
+    "'",
+    "\"",
+    "`",
+    "[",
+    "]",
+    "--",
+    "/*",
+    "*/",
+    "EXPLAIN ",
+    "CREATE TRIGGER t ",
+    "BEGIN",
+    "END",
+    " é",
+    "x",
+    "-",
 ];
 
 proptest! {
