@@ -6,6 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::backup::BackupArgs;
 use crate::doctor::DoctorArgs;
+use crate::format::Mode;
 use crate::import::ImportOptions;
 use crate::init::InitArgs;
 use crate::members::MembersArgs;
@@ -131,23 +132,40 @@ pub struct AccessArgs {
     pub secret_file: Option<PathBuf>,
 }
 
+/// What `quorate sql --help` ends with.
+const SQL_EXAMPLES: &str = "\
+Examples:
+  quorate sql                                             a prompt; .help lists what it knows
+  quorate sql 'SELECT count(*) FROM users'                one statement, or several with semicolons
+  quorate sql < schema.sql                                a script; it stops at the first error
+  quorate sql -f schema.sql -f data.sql --keep-going      scripts, errors only told
+  quorate sql --format csv 'SELECT * FROM users' > u.csv  results of any size
+  quorate sql .dump > backup.sql                          all as SQL, at one position
+  quorate sql --node 10.0.0.2:7001 --level local .status  what one node has
+
+Exit code: 0 done; 1 a statement failed; 2 typed wrongly; 3 the cluster can't be reached, lets nobody in or did not
+answer in time (a message says if a write may have been done).";
+
 /// Options of `quorate sql`.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
-  quorate sql                                  # a prompt
-  quorate sql 'SELECT * FROM notes' --format json
-  quorate sql --config cluster/a.toml < changes.sql")]
+#[command(after_help = SQL_EXAMPLES)]
 pub struct SqlArgs {
     /// How to reach the cluster.
     #[command(flatten)]
     pub access: AccessArgs,
-    /// How results are printed
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    pub format: Format,
+    /// How results are printed: table, line, csv, tsv, json, ndjson, markdown, list, quote, or insert=TABLE
+    #[arg(long, visible_alias = "mode", value_name = "MODE", default_value = "table", value_parser = Mode::parse)]
+    pub format: Mode,
     /// What a read promises
     #[arg(long, value_enum, default_value_t = Level::Linearizable)]
     pub level: Level,
-    /// Statements, separated by semicolons
+    /// Run what a file holds; `-` is the standard input. May be given several times
+    #[arg(short, long = "file", value_name = "FILE", conflicts_with = "query")]
+    pub files: Vec<PathBuf>,
+    /// Go on after a statement that fails, and end with 1
+    #[arg(long)]
+    pub keep_going: bool,
+    /// Statements, separated by semicolons, or a command that starts with a dot
     #[arg(value_name = "QUERY")]
     pub query: Option<String>,
 }
@@ -175,17 +193,6 @@ pub struct StatusArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-}
-
-/// How results are printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// For people, cut to the width of the terminal
-    Table,
-    /// An array of objects
-    Json,
-    /// A header line, then a line for each row
-    Csv,
 }
 
 /// What a read promises.

@@ -2,13 +2,16 @@
 
 use std::time::Duration;
 
-use quorate::{Error as SqlError, FailureKind, RemoteConfig, RemoteSql, SecretSource, Sql, Status};
+use quorate::{
+    BatchResult, Error as SqlError, Level as ReadLevel, RemoteConfig, RemoteSql, Rows, SecretSource, Snapshot, Sql,
+    Status,
+};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::access::Access;
 use crate::args::Level;
 use crate::error::{Error, Result};
-use crate::format::{Answer, Written};
+use crate::format::visible;
 
 /// How long nodes may take to let this client in.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
@@ -21,7 +24,8 @@ const START_MAX: Duration = Duration::from_secs(120);
 /// How often one that starts is asked.
 const START_POLL: Duration = Duration::from_millis(20);
 
-/// Runs statements.
+/// Runs statements. Cheap to clone.
+#[derive(Clone)]
 pub struct Client {
     sql: Sql,
     remote: RemoteSql,
@@ -35,33 +39,23 @@ impl Client {
             deadline: CONNECT_MAX,
             ..RemoteConfig::new(access.addrs.clone(), access.secret.clone())
         };
-        let remote = RemoteSql::connect(config).await.map_err(|error| Error::new(error.to_string()))?;
+        let remote = RemoteSql::connect(config).await.map_err(|error| Error::new(error.to_string()).of_connection())?;
         Ok(Self { sql: remote.with_deadline(STATEMENT_MAX), remote })
     }
 
-    /// Runs a statement: as a query, or, if it turns out that it is none, as a write.
-    pub async fn run(&self, statement: &str, level: Level) -> Result<Answer> {
-        match self.sql.at(level.into()).query(statement, ()).await {
-            Ok(rows) => Ok(Answer {
-                columns: rows.columns().to_vec(),
-                rows: rows.iter().map(|row| row.values().to_vec()).collect(),
-                written: None,
-            }),
-            // What is no query is refused as one. What is not allowed at all is refused again.
-            Err(SqlError::Failed(failure)) if failure.kind == FailureKind::Refused => self.write(statement).await,
-            Err(error) => Err(Error::new(error.to_string())),
-        }
+    /// Keeps a state to read from.
+    pub async fn snapshot(&self, level: Level) -> Result<Snapshot> {
+        Ok(self.remote.snapshot(level.into(), STATEMENT_MAX).await?)
     }
 
-    async fn write(&self, statement: &str) -> Result<Answer> {
-        let batch = self.sql.batch([statement]).await.map_err(|error| Error::new(error.to_string()))?;
-        let result = batch.results.into_iter().next().unwrap_or_default();
-        let written = Written {
-            changes: result.changes,
-            last_insert_rowid: result.last_insert_rowid,
-            position: batch.position.to_string(),
-        };
-        Ok(Answer { columns: result.columns, rows: result.rows, written: Some(written) })
+    /// Runs a query for ourselves, of whatever the node that answers has.
+    pub async fn look(&self, query: &str, limit: Duration) -> Result<Rows> {
+        Ok(self.sql.at(ReadLevel::Local).with_deadline(limit).query(query, ()).await?)
+    }
+
+    /// Runs statements that write, all of them or none.
+    pub async fn write(&self, statements: Vec<String>) -> Result<BatchResult, SqlError> {
+        self.sql.batch(statements).await
     }
 
     /// The handle, for many statements.
@@ -72,6 +66,17 @@ impl Client {
     /// Leaves in good order.
     pub async fn close(self) {
         self.remote.close().await;
+    }
+}
+
+/// An error of the library, with text of the database made harmless for terminals.
+impl From<SqlError> for Error {
+    fn from(error: SqlError) -> Self {
+        let told = Self::new(visible::lines(&error.to_string()));
+        match error {
+            SqlError::Failed(_) | SqlError::TimedOut(_) | SqlError::TooLarge(_) | SqlError::SnapshotTooOld => told,
+            _ => told.of_connection(),
+        }
     }
 }
 

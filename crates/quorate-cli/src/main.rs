@@ -2,7 +2,8 @@
 //! cluster; each command has a module of its name.
 //!
 //! It parses, calls the library and prints. An error goes to the standard error with exit code 1; what was typed
-//! wrongly, with exit code 2; an import that left lines out, with exit code 3.
+//! wrongly, with exit code 2; an import that left lines out, and `sql` where the cluster can't be reached, with exit
+//! code 3.
 
 #![forbid(unsafe_code)]
 #![allow(
@@ -23,15 +24,15 @@ mod error;
 mod format;
 mod import;
 mod init;
+mod keywords;
 mod log;
 mod members;
 mod output;
-mod prompt;
 mod restore;
 mod serve;
 mod settings;
+mod shell;
 mod sql;
-mod statements;
 mod status;
 mod stop;
 mod utc;
@@ -65,7 +66,7 @@ async fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("quorate: {error}");
-            ExitCode::FAILURE
+            ExitCode::from(error.exit_code())
         }
     }
 }

@@ -1,60 +1,35 @@
-//! `quorate sql`: runs statements one after the other, or opens a prompt.
+//! `quorate sql`: runs scripts, or opens a prompt where there is none and somebody sits at the terminal.
 
-use std::io::{IsTerminal as _, Read as _};
-
-use quorate::Value;
+use std::io::{IsTerminal as _, stdin, stdout};
 
 use crate::access::Access;
-use crate::args::{Format, Level, SqlArgs};
+use crate::args::SqlArgs;
 use crate::client::Client;
-use crate::error::{Result, Told as _};
-use crate::format;
-use crate::output;
-use crate::prompt;
-use crate::statements::Split;
-
-/// Bytes of a script on the standard input.
-const SCRIPT_BYTES_MAX: u64 = 64 << 20;
+use crate::error::{Error, Result};
+use crate::shell::{Script, Shell, prompt};
 
 /// Runs the command.
 pub async fn run(args: &SqlArgs) -> Result<()> {
-    let access = Access::find(&args.access)?;
-    let runner = Runner { client: Client::connect(&access).await?, format: args.format, level: args.level };
-    let outcome = match &args.query {
-        Some(query) => runner.run(query).await,
-        None if std::io::stdin().is_terminal() => prompt::run(&runner).await,
-        None => runner.run(&script()?).await,
+    let scripts = scripts(args)?;
+    let access = Access::find(&args.access).map_err(Error::of_connection)?;
+    let client = Client::connect(&access).await?;
+    let mut shell = Shell::new(client.clone(), access, args);
+    let outcome = match scripts {
+        Some(scripts) => shell.run_scripts(scripts).await,
+        None => prompt::run(&mut shell).await,
     };
-    runner.client.close().await;
+    client.close().await;
     outcome
 }
 
-fn script() -> Result<String> {
-    let mut script = String::new();
-    let read = std::io::stdin().take(SCRIPT_BYTES_MAX).read_to_string(&mut script);
-    read.told(|| "cannot read the standard input")?;
-    Ok(script)
-}
-
-/// Runs statements and prints what they give.
-pub struct Runner {
-    client: Client,
-    format: Format,
-    level: Level,
-}
-
-impl Runner {
-    /// Runs statements in their order, each by itself, up to the first that fails.
-    pub async fn run(&self, text: &str) -> Result<()> {
-        for statement in Split::of(text).all() {
-            let answer = self.client.run(statement, self.level).await?;
-            output::print(&format::text(&answer, self.format, format::terminal_width()))?;
-        }
-        Ok(())
+/// What to run, opened before anything is run; `None` for a prompt.
+fn scripts(args: &SqlArgs) -> Result<Option<Vec<Script>>> {
+    if let Some(query) = &args.query {
+        return Ok(Some(vec![Script::text(query)]));
     }
-
-    /// The rows of one statement, unprinted.
-    pub async fn rows(&self, statement: &str) -> Result<Vec<Vec<Value>>> {
-        Ok(self.client.run(statement, self.level).await?.rows)
+    if !args.files.is_empty() {
+        return args.files.iter().map(|file| Script::open(file)).collect::<Result<_>>().map(Some);
     }
+    let is_prompt = stdin().is_terminal() && stdout().is_terminal();
+    Ok((!is_prompt).then(|| vec![Script::stdin()]))
 }

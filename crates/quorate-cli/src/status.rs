@@ -22,11 +22,16 @@ pub async fn run(args: &StatusArgs) -> Result<()> {
         let text = serde_json::to_string_pretty(&status).map_err(|error| Error::new(error.to_string()))?;
         return output::print(&(text + "\n"));
     }
-    output::print(&text(&status))
+    output::print(&table(&status))
 }
 
 /// What each address answered.
 type Answers = BTreeMap<String, Result<Status>>;
+
+/// What the members say of themselves, as a text.
+pub async fn text(access: &Access) -> Result<String> {
+    Ok(table(&gather(access).await?))
+}
 
 async fn gather(access: &Access) -> Result<ClusterStatus> {
     let mut answers = ask(access, access.addrs.clone()).await;
@@ -51,7 +56,7 @@ async fn ask(access: &Access, addrs: Vec<String>) -> Answers {
     join_all(answers).await.into_iter().collect()
 }
 
-fn text(status: &ClusterStatus) -> String {
+fn table(status: &ClusterStatus) -> String {
     let leader = match status.leader {
         Some(id) => format!("node {id} leads"),
         None => "no node leads".to_owned(),
@@ -145,6 +150,6 @@ node  address          role         term  applied  committed  last  lag  log    
    3  127.0.0.1:20003  leader          5      100        100   101    0  1.0 MiB   4.0 KiB
 2: connection refused
 ";
-        assert_eq!(text(&status), expected);
+        assert_eq!(table(&status), expected);
     }
 }

@@ -418,7 +418,7 @@ impl Entry {
         }
         text += "\n";
         for what in &self.what {
-            text += &format!("    {}\n", format::one_line(what));
+            text += &format!("    {}\n", format::visible::one_line(what));
         }
         let hex = self.hex.as_deref().unwrap_or_default();
         for (line, digits) in (0..).zip(hex.as_bytes().chunks(HEX_LINE * 2)) {

@@ -12,7 +12,7 @@
 mod support;
 
 use rustix::process::Signal;
-use support::{Dev, failed, is_alive, quorate, quorate_in, succeeded, wait_until};
+use support::{Dev, ended_with, failed, is_alive, quorate, quorate_in, succeeded, wait_until};
 
 #[test]
 fn a_killed_leader_comes_back_and_nothing_is_lost() {
@@ -87,9 +87,9 @@ fn a_node_is_found_by_its_address_alone() {
 #[test]
 fn what_cannot_be_reached_is_named() {
     let elsewhere = tempfile::tempdir().unwrap();
-    let no_cluster = failed(&quorate_in(elsewhere.path(), &["sql", "SELECT 1"]));
+    let no_cluster = ended_with(3, &quorate_in(elsewhere.path(), &["sql", "SELECT 1"]));
     assert!(no_cluster.contains("no cluster runs in quorate-data"), "{no_cluster}");
-    let no_secret = failed(&quorate_in(elsewhere.path(), &["sql", "--node", "127.0.0.1:1", "SELECT 1"]));
+    let no_secret = ended_with(3, &quorate_in(elsewhere.path(), &["sql", "--node", "127.0.0.1:1", "SELECT 1"]));
     assert!(no_secret.contains("the secret of 127.0.0.1:1 is not known"), "{no_secret}");
 
     let dev = Dev::start(1);
@@ -99,9 +99,9 @@ fn what_cannot_be_reached_is_named() {
 
     let wrong = elsewhere.path().join("wrong");
     std::fs::write(&wrong, "another secret of enough bytes").unwrap();
-    for command in [["status", "--json"].as_slice(), &["sql", "SELECT 1"]] {
+    for (command, code) in [(["status", "--json"].as_slice(), 1), (&["sql", "SELECT 1"], 3)] {
         let options = ["--node", &dev.addr(1), "--secret-file", wrong.to_str().unwrap()];
-        let refused = failed(&quorate(&[command, &options].concat()));
+        let refused = ended_with(code, &quorate(&[command, &options].concat()));
         assert!(refused.contains("secret"), "{refused}");
     }
 }

@@ -26,12 +26,12 @@ fn results_print_in_each_format() {
     let table = "\
 id  name           data
 ──  ─────────────  ───────
- 1  Ada            x'00ff'
+ 1  Ada            X'00FF'
  2  with, \"comma\"  NULL
 (2 rows)
 ";
     assert_eq!(succeeded(&dev.sql(&[], all)), table);
-    let csv = "id,name,data\n1,Ada,x'00ff'\n2,\"with, \"\"comma\"\"\",\n";
+    let csv = "id,name,data\n1,Ada,X'00FF'\n2,\"with, \"\"comma\"\"\",\n";
     assert_eq!(succeeded(&dev.sql(&["--format", "csv"], all)), csv);
     let json = r#"[{"id":1,"name":"Ada","data":{"hex":"00ff"}},
 {"id":2,"name":"with, \"comma\"","data":null}]
@@ -52,7 +52,7 @@ fn a_failed_statement_says_why_and_ends_the_script() {
         ("SELEC 1", "syntax error"),
         ("SELECT * FROM missing", "no such table: missing"),
         ("INSERT INTO t VALUES (1), (1)", "UNIQUE constraint failed: t.id"),
-        ("BEGIN", "BEGIN"),
+        ("BEGIN", "not committed"),
         ("ATTACH 'x' AS y", "ATTACH"),
         ("SELECT 1 WHERE ?", "parameter"),
     ] {

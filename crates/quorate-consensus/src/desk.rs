@@ -43,14 +43,21 @@ pub trait Service: Send + Sync + 'static {
     /// Answers a call of a method from 64 on.
     fn call(&self, peer: &PeerInfo, method: u16, body: Bytes) -> BoxFuture<'static, Result<Bytes, CallFailure>>;
 
-    /// Serves a stream of a method from 64 on.
+    /// Serves a stream of a method from 64 on until both halves are finished. The default refuses.
     fn stream(
         &self,
-        peer: &PeerInfo,
+        _peer: &PeerInfo,
         method: u16,
         sender: StreamSender,
-        receiver: StreamReceiver,
-    ) -> BoxFuture<'static, ()>;
+        _receiver: StreamReceiver,
+    ) -> BoxFuture<'static, ()> {
+        sender.fail(unknown_stream(method));
+        Box::pin(std::future::ready(()))
+    }
+}
+
+fn unknown_stream(method: u16) -> CallFailure {
+    CallFailure::new(FailureKind::UnknownMethod, format!("stream {method}"))
 }
 
 /// The core and its store, once they run.
@@ -268,7 +275,7 @@ impl quorate_wire::Handler for Handler {
             match (method, peer.role, peer.purpose) {
                 (method::APPEND, Role::Peer, Purpose::Data) => desk.append_stream(&peer, sender, receiver).await,
                 (method::IMAGE, Role::Peer, Purpose::Image) => desk.image_stream(&peer, sender, receiver).await,
-                _ => sender.fail(CallFailure::new(FailureKind::UnknownMethod, format!("stream {method}"))),
+                _ => sender.fail(unknown_stream(method)),
             }
         })
     }

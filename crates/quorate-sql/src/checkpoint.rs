@@ -109,8 +109,9 @@ pub(crate) fn space(shared: &Shared, _pass: &Pass, beside: &Attached) -> Result<
             break;
         }
     }
-    // Waiting for readers a little gives them less room to starve checkpoints for ever.
+    // Waiting for readers a little gives them less room to starve checkpoints for ever. An old snapshot will not go.
     let is_behind = generation.wal_bytes() >= shared.options.checkpoint_bytes.saturating_mul(2);
+    let is_behind = is_behind && !shared.readers.keeps_old();
     let mode = if is_behind { ffi::SQLITE_CHECKPOINT_FULL } else { ffi::SQLITE_CHECKPOINT_PASSIVE };
     let result = in_turn(shared, generation, mode, FULL_WAIT)?;
     shared.metrics.checkpoints.observe(begun.elapsed());
@@ -173,6 +174,9 @@ impl Checkpointer {
             self.synced_once = true;
         }
         let generation = self.shared.generations.current();
+        if generation.wal_bytes() >= self.shared.options.hold_bytes_max {
+            self.shared.readers.end_old();
+        }
         self.beside = self.beside.take().filter(|conn| conn.generation().number() == generation.number());
         if self.is_due(&generation) {
             return self.space(&generation);
@@ -214,7 +218,7 @@ impl Checkpointer {
         let beside = self.beside(generation)?;
         let is_complete = space(&shared, &pass, beside)?;
         self.done_at = is_complete.then(|| (generation.number(), generation.wal_bytes()));
-        Ok(Step::WaitFor(RETRY))
+        Ok(Step::WaitFor(if !is_complete && shared.readers.keeps_old() { TICK } else { RETRY }))
     }
 
     /// The connection beside the writer, to the generation in force; one to an earlier is gone already.

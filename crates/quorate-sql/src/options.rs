@@ -10,7 +10,8 @@ use crate::readers::ReaderOptions;
 /// Bytes of the `-wal` from which a checkpoint for space is run.
 pub const CHECKPOINT_BYTES: u64 = 32 << 20;
 
-/// Bytes of the `-wal` at which an image gives its hold up.
+/// Bytes of the `-wal` at which an image gives its hold up, and a snapshot ends that is older than reads commonly
+/// become.
 pub const HOLD_BYTES_MAX: u64 = 256 << 20;
 
 /// Entries of one SQLite transaction.
@@ -47,7 +48,7 @@ pub struct StoreOptions {
     pub readers: ReaderOptions,
     /// Bytes of the `-wal` from which a checkpoint for space is run.
     pub checkpoint_bytes: u64,
-    /// Bytes of the `-wal` at which an image gives its hold up.
+    /// Bytes of the `-wal` at which an image gives its hold up, and an old snapshot ends.
     pub hold_bytes_max: u64,
     /// Entries of one SQLite transaction.
     pub batch_entries_max: usize,

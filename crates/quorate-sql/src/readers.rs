@@ -17,6 +17,7 @@
 //!   before ends on the old one.
 
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use quorate_env::{Env, Instant, timeout_at};
 use quorate_model::{Statement, StoreFault};
@@ -44,9 +45,10 @@ pub use stream::RowStream;
 use crate::generation::Generations;
 use crate::query::Rows;
 use guard::Allowance;
-use held::{Ends, Held};
+use held::{Age, Held};
 use limits::CancelOnDrop;
 use pool::{Lease, Pool, block_until};
+use stream::Lasts;
 
 /// Reads a store. Cheap to clone; all clones share their connections.
 #[derive(Clone)]
@@ -92,9 +94,14 @@ impl Readers {
 
     /// Runs a query: on the calling thread if it is short, else beside it.
     pub async fn query(&self, env: &Env, statement: &Statement, limits: &ReadLimits) -> Result<Rows, ReadError> {
-        if let Some(result) = self.try_query_inline(statement, limits) {
-            return result;
+        match self.try_query_inline(statement, limits) {
+            Some(result) => result,
+            None => self.query_aside(env, statement, limits).await,
         }
+    }
+
+    /// Runs a query beside the calling thread, which has other things to do. Dropped, it ends the query.
+    pub async fn query_aside(&self, env: &Env, statement: &Statement, limits: &ReadLimits) -> Result<Rows, ReadError> {
         let mut lease = self.lease().await?;
         let gone = CancelOnDrop(Cancel::new());
         let mut allowance = self.allowance(limits);
@@ -104,19 +111,20 @@ impl Readers {
         env.blocking(run).await.unwrap_or(Err(StoreFault::Closed.into()))
     }
 
-    /// Fixes the present state for many reads.
-    pub async fn snapshot(&self, env: &Env) -> Result<Snapshot, ReadError> {
+    /// Fixes the present state for many reads, for at most `max_age`. Beyond the age that read transactions commonly
+    /// may have, it lasts only until [`Readers::end_old`].
+    pub async fn snapshot(&self, env: &Env, max_age: Duration) -> Result<Snapshot, ReadError> {
         let lease = self.lease().await?;
         if lease.is_open() {
-            return self.snapshot_of(lease);
+            return self.snapshot_of(lease, max_age);
         }
         let readers = self.clone();
-        env.blocking(move || readers.snapshot_of(lease)).await.unwrap_or(Err(StoreFault::Closed.into()))
+        env.blocking(move || readers.snapshot_of(lease, max_age)).await.unwrap_or(Err(StoreFault::Closed.into()))
     }
 
-    /// [`Readers::snapshot`] on the calling thread; waits for a reader if none is free.
+    /// [`Readers::snapshot`] on the calling thread, for the common age; waits for a reader if none is free.
     pub fn snapshot_blocking(&self) -> Result<Snapshot, ReadError> {
-        self.snapshot_of(self.lease_blocking()?)
+        self.snapshot_of(self.lease_blocking()?, self.0.options.transaction)
     }
 
     /// Runs a query whose result is taken piece by piece. The first piece, too, is made when it is asked for.
@@ -129,16 +137,32 @@ impl Readers {
         Ok(self.stream_of(self.lease_blocking()?, statement, limits))
     }
 
-    /// Ends every read transaction that has lasted as long as one may, also of snapshots and streams that nobody uses,
+    /// Ends every read transaction that has lasted as long as it may, also of snapshots and streams that nobody uses,
     /// and says how many. To be called now and then by who checkpoints.
     pub fn expire(&self) -> usize {
-        Instant::now().checked_sub(self.0.options.transaction).map_or(0, |time| self.end_begun_before(time))
+        let now = Instant::now();
+        self.pool().end_if(|age| age.is_reached(now))
+    }
+
+    /// Ends every read transaction that has lasted as long as one commonly may, those that were given more time among
+    /// them, and says how many.
+    pub fn end_old(&self) -> usize {
+        self.old_since().map_or(0, |time| self.end_begun_before(time))
+    }
+
+    /// Whether there is a snapshot older than read transactions commonly become.
+    pub fn keeps_old(&self) -> bool {
+        self.old_since().is_some_and(|time| self.pool().holds(|age| age.begun < time))
+    }
+
+    fn old_since(&self) -> Option<Instant> {
+        Instant::now().checked_sub(self.0.options.transaction)
     }
 
     /// Ends every read transaction of the generation in force that began before `time`, where its beginning is known,
     /// and says how many: they fail with [`ReadError::SnapshotTooOld`].
     pub fn end_begun_before(&self, time: Instant) -> usize {
-        self.pool().end_begun_before(time)
+        self.pool().end_if(|age| age.begun < time)
     }
 
     fn pool(&self) -> Arc<Pool> {
@@ -185,23 +209,23 @@ impl Readers {
         }
     }
 
-    fn snapshot_of(&self, mut lease: Lease) -> Result<Snapshot, ReadError> {
+    fn snapshot_of(&self, mut lease: Lease, max_age: Duration) -> Result<Snapshot, ReadError> {
         let begun = Instant::now();
         let applied_index = lease.reader()?.begin()?;
-        Ok(Snapshot::new(self.hold(begun, lease), applied_index))
+        Ok(Snapshot::new(hold(begun, max_age, lease), applied_index))
     }
 
     fn stream_of(&self, lease: Lease, statement: Statement, limits: ReadLimits) -> RowStream {
-        RowStream::new(self.hold(Instant::now(), lease), statement, limits)
+        let held = hold(Instant::now(), self.0.options.transaction, lease);
+        RowStream::new(held, statement, limits, Lasts::AsLong)
     }
+}
 
-    fn hold<T: Default + Send + 'static>(&self, begun: Instant, lease: Lease) -> Arc<Held<T>> {
-        let pool = Arc::clone(lease.pool());
-        let held = Arc::new(Held::new(begun, self.0.options.transaction, lease, T::default()));
-        let weak: std::sync::Weak<dyn Ends> = Arc::downgrade(&held) as _;
-        pool.hold(weak);
-        held
-    }
+fn hold(begun: Instant, max_age: Duration, lease: Lease) -> Arc<Held> {
+    let pool = Arc::clone(lease.pool());
+    let held = Arc::new(Held::new(Age { begun, max: max_age }, lease));
+    pool.hold(Arc::downgrade(&held));
+    held
 }
 
 fn run(lease: &mut Lease, statement: &Statement, limits: &ReadLimits, allowance: Allowance) -> Result<Rows, ReadError> {

@@ -10,6 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use quorate_env::{Instant, sleep, timeout_at};
 use quorate_model::{Command, CommandResult, FailureKind, Outcome, Position, Proposal, SessionId, codec};
 use quorate_sql::query::Rows;
@@ -79,11 +80,20 @@ impl Client {
 
     /// Runs a query at its level.
     pub(crate) async fn read(&self, read: Read, limit: Duration) -> Result<Rows, Error> {
-        let reading = self.runtime.run(async {
+        self.until_served(limit, |deadline| self.transport.read(&read, deadline)).await
+    }
+
+    /// Tries what has no effect until somebody serves it.
+    pub(crate) async fn until_served<'a, T>(
+        &'a self,
+        limit: Duration,
+        attempt: impl Fn(Instant) -> BoxFuture<'a, Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let trying = self.runtime.run(async {
             let deadline = Instant::now() + limit;
             let mut backoff = None;
             loop {
-                let error = match self.transport.read(&read, deadline).await {
+                let error = match attempt(deadline).await {
                     Err(error @ (Error::Unavailable(_) | Error::Overloaded(_))) => error,
                     result => return result,
                 };
@@ -93,7 +103,7 @@ impl Client {
                 }
             }
         });
-        reading.await.unwrap_or(Err(Error::Closed))
+        trying.await.unwrap_or(Err(Error::Closed))
     }
 
     /// Tells the cluster that the session is not needed any more. Nothing is lost if that fails.

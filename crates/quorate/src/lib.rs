@@ -32,7 +32,8 @@
 //!
 //! - [`Config`], in code or from TOML, and [`Node`], which runs it.
 //! - [`Sql`]: [`execute`](Sql::execute), [`query`](Sql::query), atomic [`batch`](Sql::batch); [`Level`] says how fresh
-//!   a read must be. [`RemoteSql`] is the same handle for a process that is not a member.
+//!   a read must be. [`RemoteSql`] is the same handle for a process that is not a member; it also keeps a
+//!   [`Snapshot`] for many reads.
 //! - [`backup`](backup()) and [`restore`](restore()): a live database as a plain SQLite file, and back.
 //! - [`Admin`]: the members of a cluster, looked at and changed.
 //! - [`Error`]: all but [`Error::Unknown`] mean that a write had no effect.
@@ -81,7 +82,7 @@ pub use quorate_model::{
 pub use quorate_sql::backup::FileError;
 pub use quorate_sql::query::{FromRow, FromRowOwned, FromValue, RowError, RowRef, Rows};
 pub use readiness::{BEHIND_MAX, NotReady};
-pub use remote::{ConnectError, RemoteConfig, RemoteSql, backup, backup_in};
+pub use remote::{ConnectError, RemoteConfig, RemoteSql, RowStream, Snapshot, backup, backup_in};
 pub use restore::{Restoration, RestoreError, RestoreOptions, restore, restore_in};
 pub use results::{BatchResult, Executed, Returned};
 pub use seams::{Seams, TuneStore, WatchStore};

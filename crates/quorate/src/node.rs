@@ -37,6 +37,7 @@ mod gateway;
 mod observer;
 mod operate;
 mod service;
+mod snapshots;
 
 pub(crate) use claim::Claim;
 use embedded::Embedded;

@@ -29,6 +29,8 @@ pub(crate) mod method {
     pub(crate) const TRANSFER: u16 = 72;
     /// Tells the node's time, version and timing.
     pub(crate) const PROBE: u16 = 73;
+    /// A stream: reads one state as often as asked, in pieces.
+    pub(crate) const SNAPSHOT: u16 = 80;
 }
 
 /// Asks to propose.
@@ -145,6 +147,41 @@ pub(crate) enum AnswerKind {
     Rows(WireRows),
     #[prost(message, tag = "2")]
     Refused(Refusal),
+}
+
+/// Opens a snapshot: the first item of its stream. The items after it are [`Query`]s whose level says nothing; each
+/// ends the one before.
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(crate) struct OpenSnapshot {
+    /// What the snapshot must hold.
+    #[prost(oneof = "LevelKind", tags = "4, 5, 6")]
+    pub level: Option<LevelKind>,
+    /// How long the node may try.
+    #[prost(uint64, tag = "9")]
+    pub millis: u64,
+}
+
+/// An item that answers on the stream of a snapshot.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct SnapshotItem {
+    #[prost(oneof = "SnapshotItemKind", tags = "1, 2, 3, 4")]
+    pub kind: Option<SnapshotItemKind>,
+}
+
+#[derive(Clone, PartialEq, Oneof)]
+pub(crate) enum SnapshotItemKind {
+    /// Answers [`OpenSnapshot`].
+    #[prost(message, tag = "1")]
+    Opened(WirePosition),
+    /// Ends a query, or answers [`OpenSnapshot`].
+    #[prost(message, tag = "2")]
+    Refused(Refusal),
+    /// A piece of a query's result. The first always comes.
+    #[prost(message, tag = "3")]
+    Rows(WireRows),
+    /// Ends a query.
+    #[prost(message, tag = "4")]
+    End(Empty),
 }
 
 /// Rows.

@@ -166,6 +166,10 @@ impl Sql {
         Ok(self.query(sql, params).await?.all()?)
     }
 
+    pub(crate) fn client(&self) -> &Arc<Client> {
+        &self.client
+    }
+
     pub(crate) fn deadline(&self) -> Duration {
         self.deadline
     }

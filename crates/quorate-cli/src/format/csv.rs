@@ -1,32 +1,54 @@
-//! Comma-separated values, as RFC 4180 has them but for single line feeds: a header line, then a line for each row.
-//! NULL is an empty field, an empty text is `""`, a blob is `x'..'`.
+//! Comma-separated values, as RFC 4180 has them but for single line feeds. NULL is an empty field unless told
+//! otherwise, an empty text is `""`, a blob is `X'..'`.
 
 use quorate::Value;
 
-use super::Answer;
+use super::{Layout, literal, visible};
 
-pub fn text(answer: &Answer) -> String {
-    if answer.columns.is_empty() {
-        return String::new();
-    }
-    let header = answer.columns.iter().map(|name| quoted(name));
-    let rows = answer.rows.iter().map(|row| line(row.iter().map(field)));
-    std::iter::once(line(header)).chain(rows).collect()
+pub struct Csv {
+    headers: bool,
+    null: String,
 }
 
-fn line(fields: impl Iterator<Item = String>) -> String {
-    fields.collect::<Vec<_>>().join(",") + "\n"
+impl Csv {
+    pub fn new(headers: bool, null: String) -> Self {
+        Self { headers, null }
+    }
+
+    fn field(&self, value: &Value) -> String {
+        match value {
+            Value::Null => self.null.clone(),
+            Value::Integer(value) => value.to_string(),
+            Value::Real(value) => visible::real(*value),
+            Value::Text(text) if *text == self.null => in_quotes(text),
+            Value::Text(text) => quoted(text),
+            Value::Blob(bytes) => literal::blob(bytes),
+        }
+    }
 }
 
-fn field(value: &Value) -> String {
-    match value {
-        Value::Null => String::new(),
-        Value::Text(text) => quoted(text),
-        other => other.to_string(),
+impl Layout for Csv {
+    fn begin(&mut self, columns: &[String], out: &mut String) {
+        if self.headers && !columns.is_empty() {
+            put(columns.iter().map(|name| quoted(name)), out);
+        }
     }
+
+    fn row(&mut self, row: &[Value], out: &mut String) {
+        put(row.iter().map(|value| self.field(value)), out);
+    }
+}
+
+fn put(fields: impl Iterator<Item = String>, out: &mut String) {
+    out.push_str(&fields.collect::<Vec<_>>().join(","));
+    out.push('\n');
 }
 
 fn quoted(text: &str) -> String {
     let plain = !text.is_empty() && !text.contains([',', '"', '\n', '\r']);
-    if plain { text.to_owned() } else { format!("\"{}\"", text.replace('"', "\"\"")) }
+    if plain { text.to_owned() } else { in_quotes(text) }
+}
+
+fn in_quotes(text: &str) -> String {
+    format!("\"{}\"", text.replace('"', "\"\""))
 }

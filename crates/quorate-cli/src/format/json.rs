@@ -1,30 +1,59 @@
-//! JSON: an array with an object for each row, in the order of the columns; of a write that returns no rows, one object
-//! that says what it changed. A blob is `{"hex":".."}`, an infinite number `1e999`, as SQLite writes it.
+//! JSON: an object for each row, in the order of the columns; in one array, or one a line. A blob is `{"hex":".."}`, an
+//! infinite number `1e999`, as SQLite writes it.
 
 use quorate::Value;
 
-use super::{Answer, Written};
+use super::{Layout, literal};
 
-pub fn text(answer: &Answer) -> String {
-    match &answer.written {
-        Some(written) if answer.columns.is_empty() => written_object(written),
-        _ => rows_array(answer),
+/// One array.
+#[derive(Default)]
+pub struct Json {
+    columns: Vec<String>,
+    has_rows: bool,
+}
+
+/// One object a line.
+#[derive(Default)]
+pub struct Ndjson {
+    columns: Vec<String>,
+}
+
+impl Layout for Json {
+    fn begin(&mut self, columns: &[String], out: &mut String) {
+        self.columns = keys(columns);
+        out.push('[');
+    }
+
+    fn row(&mut self, row: &[Value], out: &mut String) {
+        if std::mem::replace(&mut self.has_rows, true) {
+            out.push_str(",\n");
+        }
+        object(&self.columns, row, out);
+    }
+
+    fn end(&mut self, out: &mut String) {
+        out.push_str("]\n");
     }
 }
 
-fn written_object(written: &Written) -> String {
-    let Written { changes, last_insert_rowid, position } = written;
-    let position = string(position);
-    format!("{{\"changes\":{changes},\"last_insert_rowid\":{last_insert_rowid},\"position\":{position}}}\n")
+impl Layout for Ndjson {
+    fn begin(&mut self, columns: &[String], _out: &mut String) {
+        self.columns = keys(columns);
+    }
+
+    fn row(&mut self, row: &[Value], out: &mut String) {
+        object(&self.columns, row, out);
+        out.push('\n');
+    }
 }
 
-fn rows_array(answer: &Answer) -> String {
-    let object = |row: &Vec<Value>| {
-        let members = answer.columns.iter().zip(row).map(|(name, value)| format!("{}:{}", string(name), item(value)));
-        format!("{{{}}}", members.collect::<Vec<_>>().join(","))
-    };
-    let objects: Vec<String> = answer.rows.iter().map(object).collect();
-    format!("[{}]\n", objects.join(",\n"))
+fn keys(columns: &[String]) -> Vec<String> {
+    columns.iter().map(|name| string(name)).collect()
+}
+
+fn object(keys: &[String], row: &[Value], out: &mut String) {
+    let members = keys.iter().zip(row).map(|(key, value)| format!("{key}:{}", item(value)));
+    out.push_str(&format!("{{{}}}", members.collect::<Vec<_>>().join(",")));
 }
 
 fn item(value: &Value) -> String {
@@ -35,13 +64,11 @@ fn item(value: &Value) -> String {
         Value::Real(value) if value.is_nan() => "null".to_owned(),
         Value::Real(value) => format!("{value:?}"),
         Value::Text(text) => string(text),
-        Value::Blob(bytes) => {
-            let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-            format!("{{\"hex\":\"{hex}\"}}")
-        }
+        Value::Blob(bytes) => format!("{{\"hex\":\"{}\"}}", literal::hex(bytes).to_lowercase()),
     }
 }
 
-fn string(text: &str) -> String {
+/// A text as JSON has it.
+pub fn string(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

@@ -4,6 +4,7 @@
 
 pub mod servers;
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -12,7 +13,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-const QUORATE: &str = env!("CARGO_BIN_EXE_quorate");
+pub mod terminal;
+
+pub const QUORATE: &str = env!("CARGO_BIN_EXE_quorate");
 /// A script that becomes `quorate dev`.
 const START: &str = "trap '' INT; exec \"$0\" dev --until-stdin-closes --data-dir \"$@\"";
 /// How long any state may take to come.
@@ -123,7 +126,17 @@ impl Dev {
 
     /// Runs `quorate sql` on any node.
     pub fn sql(&self, options: &[&str], query: &str) -> Output {
-        quorate(&[&["sql", "--data-dir", self.path()], options, &[query]].concat())
+        quorate(&self.sql_options(&[options, &[query]].concat()))
+    }
+
+    /// The arguments of `quorate sql` on any node.
+    pub fn sql_options<'a>(&'a self, options: &[&'a str]) -> Vec<&'a str> {
+        [&["sql", "--data-dir", self.path()], options].concat()
+    }
+
+    /// Runs `quorate sql` with a script on its standard input.
+    pub fn script(&self, options: &[&str], script: &str) -> Output {
+        quorate_reads(&self.sql_options(options), script)
     }
 
     /// The last line of what a query prints as CSV, from this very node if one is named.
@@ -189,6 +202,20 @@ pub fn quorate(args: &[&str]) -> Output {
     quorate_in(Path::new("."), args)
 }
 
+/// The same, with a text on the standard input.
+pub fn quorate_reads(args: &[&str], input: &str) -> Output {
+    let command = &mut Command::new(QUORATE);
+    let piped = command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut process = piped.spawn().unwrap();
+    let mut stdin = process.stdin.take().unwrap();
+    let input = input.to_owned();
+    // The process may end before it has read all.
+    let writing = std::thread::spawn(move || drop(stdin.write_all(input.as_bytes())));
+    let output = process.wait_with_output().unwrap();
+    writing.join().unwrap();
+    output
+}
+
 /// The same, in another working directory.
 pub fn quorate_in(dir: &Path, args: &[&str]) -> Output {
     Command::new(QUORATE).args(args).current_dir(dir).stdin(Stdio::null()).output().unwrap()
@@ -200,9 +227,14 @@ pub fn succeeded(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// The standard error of what failed with exit code 1 and printed no result.
+/// The standard error of what failed with exit code 1.
 pub fn failed(output: &Output) -> String {
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    ended_with(1, output)
+}
+
+/// The standard error of what ended with this exit code.
+pub fn ended_with(code: i32, output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(code), "{output:?}");
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 

@@ -126,6 +126,9 @@ pub(super) fn decide(access: &Access<'_>, mode: Mode, seen: &Seen) -> Result<(),
         ffi::SQLITE_FUNCTION => function(access, mode),
         ffi::SQLITE_SELECT | ffi::SQLITE_RECURSIVE => Ok(()),
         ffi::SQLITE_READ => read(access, mode, seen),
+        // Virtual tables prepare writes when they are connected to, and a plan may be one of a write. None of them can
+        // run: the reader refuses a statement that does not only read, and its connection can't write.
+        ffi::SQLITE_INSERT | ffi::SQLITE_UPDATE | ffi::SQLITE_DELETE if mode == Mode::Query => Ok(()),
         _ if mode == Mode::Query => refuse(WRITE_IN_QUERY),
         _ => write(access, mode, seen),
     }

@@ -15,7 +15,7 @@ fn reader() -> (Connection, Arc<Gate>) {
 }
 
 #[test]
-fn a_reader_reads_everything_and_writes_nothing() {
+fn a_reader_reads_everything_and_changes_no_schema() {
     let (conn, gate) = reader();
     let run = |sql: &str| {
         gate.enter(Mode::Query);
@@ -37,10 +37,8 @@ fn a_reader_reads_everything_and_writes_nothing() {
         run(sql).unwrap();
     }
     for (sql, reason) in [
-        ("INSERT INTO t VALUES (1)", "can't write"),
-        ("INSERT INTO f VALUES ('one')", "can't write"),
         ("DROP TABLE t", "can't write"),
-        ("CREATE TEMP TABLE x (a)", "can't write"),
+        ("CREATE TEMP TABLE x (a)", "temporary objects"),
         ("BEGIN", "batch"),
         ("ATTACH '/tmp/x' AS x", "not replicated"),
         ("PRAGMA user_version = 1", "not allowed"),

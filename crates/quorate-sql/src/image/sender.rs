@@ -97,7 +97,7 @@ impl Sender {
             drop(pass);
             return self.gather();
         }
-        self.shared.readers.expire();
+        self.shared.readers.end_old();
         let generation = self.beside.generation();
         let result = checkpoint::in_turn(&self.shared, generation, ffi::SQLITE_CHECKPOINT_FULL, FULL_WAIT)?;
         let (done, applied) = result.ok_or_else(|| lost("the database was replaced"))?;

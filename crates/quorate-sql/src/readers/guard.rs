@@ -13,6 +13,7 @@ use std::time::Duration;
 use quorate_env::Instant;
 
 use super::error::ReadError;
+use super::held::Age;
 use super::limits::{Cancel, ReadLimits};
 
 /// Steps of SQLite between two ticks.
@@ -67,6 +68,11 @@ impl Allowance {
         let cancel = [limits.cancel.clone(), None];
         Self { inline: false, timeout: limits.timeout, transaction, begun: None, cancel }
     }
+
+    /// That of a query in a transaction that has begun.
+    pub(super) fn within(limits: &ReadLimits, age: Age) -> Self {
+        Self { begun: Some(age.begun), ..Self::new(limits, age.max) }
+    }
 }
 
 /// The guard of one connection. Shared with SQLite's progress handler, and with who ends old readers.
@@ -112,13 +118,14 @@ impl Guard {
         state.trip.is_some()
     }
 
-    /// Ends the running query if its transaction began before `time`.
-    pub(super) fn end_if_begun_before(&self, time: Instant) -> bool {
+    /// Ends the running query if its transaction is over.
+    pub(super) fn end_if(&self, is_over: impl FnOnce(Age) -> bool) -> bool {
         let mut state = self.state();
         let begun = state.allowance.begun.or(state.started);
-        let old = state.armed && begun.is_some_and(|begun| begun < time);
-        state.ended |= old;
-        old
+        let max = state.allowance.transaction;
+        let over = state.armed && begun.is_some_and(|begun| is_over(Age { begun, max }));
+        state.ended |= over;
+        over
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

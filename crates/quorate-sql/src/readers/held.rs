@@ -11,41 +11,30 @@ use quorate_env::Instant;
 use super::error::ReadError;
 use super::pool::{Lease, lock};
 
-/// Something that can be ended for its age.
-pub(super) trait Ends: Send + Sync {
-    /// Ends it if it began before `time` and is not in use just now; what is in use its guard ends.
-    fn end_if_begun_before(&self, time: Instant) -> bool;
+/// A lease that outlives a call.
+pub(super) struct Held {
+    age: Age,
+    slot: Mutex<Option<Lease>>,
 }
 
-/// A lease with the state of its holder.
-pub(super) struct Held<T> {
-    begun: Instant,
-    max_age: Duration,
-    slot: Mutex<Option<(Lease, T)>>,
-}
-
-impl<T> Held<T> {
-    pub(super) fn new(begun: Instant, max_age: Duration, lease: Lease, state: T) -> Self {
-        Self { begun, max_age, slot: Mutex::new(Some((lease, state))) }
+impl Held {
+    pub(super) fn new(age: Age, lease: Lease) -> Self {
+        Self { age, slot: Mutex::new(Some(lease)) }
     }
 
-    pub(super) fn begun(&self) -> Instant {
-        self.begun
-    }
-
-    pub(super) fn max_age(&self) -> Duration {
-        self.max_age
+    pub(super) fn age(&self) -> Age {
+        self.age
     }
 
     /// Uses the lease, after waiting for others who do.
-    pub(super) fn with<R>(&self, f: impl FnOnce(&mut Lease, &mut T) -> Result<R, ReadError>) -> Result<R, ReadError> {
+    pub(super) fn with<R>(&self, f: impl FnOnce(&mut Lease) -> Result<R, ReadError>) -> Result<R, ReadError> {
         self.run(&mut lock(&self.slot), f)
     }
 
     /// Uses the lease if nobody else does.
     pub(super) fn try_with<R>(
         &self,
-        f: impl FnOnce(&mut Lease, &mut T) -> Result<Option<R>, ReadError>,
+        f: impl FnOnce(&mut Lease) -> Result<Option<R>, ReadError>,
     ) -> Result<Option<R>, ReadError> {
         match self.slot.try_lock() {
             Ok(mut slot) => self.run(&mut slot, f),
@@ -61,22 +50,35 @@ impl<T> Held<T> {
 
     fn run<R>(
         &self,
-        slot: &mut Option<(Lease, T)>,
-        f: impl FnOnce(&mut Lease, &mut T) -> Result<R, ReadError>,
+        slot: &mut Option<Lease>,
+        f: impl FnOnce(&mut Lease) -> Result<R, ReadError>,
     ) -> Result<R, ReadError> {
-        if Instant::now().saturating_duration_since(self.begun) >= self.max_age {
+        if self.age.is_reached(Instant::now()) {
             *slot = None;
         }
-        let (lease, state) = slot.as_mut().ok_or(ReadError::SnapshotTooOld)?;
-        f(lease, state)
+        f(slot.as_mut().ok_or(ReadError::SnapshotTooOld)?)
+    }
+
+    /// Whether it is of this age, and still has its reader.
+    pub(super) fn is(&self, is_meant: impl FnOnce(Age) -> bool) -> bool {
+        is_meant(self.age) && self.slot.try_lock().map_or(true, |slot| slot.is_some())
+    }
+
+    /// Ends it if it is over and not in use just now; what is in use its guard ends.
+    pub(super) fn end_if(&self, is_over: impl FnOnce(Age) -> bool) -> bool {
+        is_over(self.age) && self.slot.try_lock().is_ok_and(|mut slot| slot.take().is_some())
     }
 }
 
-impl<T: Send> Ends for Held<T> {
-    fn end_if_begun_before(&self, time: Instant) -> bool {
-        if self.begun >= time {
-            return false;
-        }
-        self.slot.try_lock().is_ok_and(|mut slot| slot.take().is_some())
+/// When a read transaction began, and how old it may become.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Age {
+    pub(super) begun: Instant,
+    pub(super) max: Duration,
+}
+
+impl Age {
+    pub(super) fn is_reached(self, now: Instant) -> bool {
+        now.saturating_duration_since(self.begun) >= self.max
     }
 }

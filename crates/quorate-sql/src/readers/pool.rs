@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 
 use super::error::ReadError;
 use super::guard::Guard;
-use super::held::Ends;
+use super::held::{Age, Held};
 use super::limits::ReaderOptions;
 use super::reader::Reader;
 use crate::generation::Generation;
@@ -24,7 +24,7 @@ pub(super) struct Pool {
     idle: Mutex<Option<Vec<Reader>>>,
     pub(super) permits: Semaphore,
     guards: Mutex<Vec<Weak<Guard>>>,
-    held: Mutex<Vec<Weak<dyn Ends>>>,
+    held: Mutex<Vec<Weak<Held>>>,
     cache_bytes: u32,
     generation: Arc<Generation>,
 }
@@ -65,18 +65,23 @@ impl Pool {
     }
 
     /// Registers what holds a transaction between calls.
-    pub(super) fn hold(&self, held: Weak<dyn Ends>) {
+    pub(super) fn hold(&self, held: Weak<Held>) {
         let mut all = lock(&self.held);
         all.retain(|held| held.strong_count() > 0);
         all.push(held);
     }
 
-    /// Ends every transaction that began before `time`, and says how many.
-    pub(super) fn end_begun_before(&self, time: Instant) -> usize {
+    /// Whether a transaction of this age is kept open between calls.
+    pub(super) fn holds(&self, is_meant: impl Fn(Age) -> bool) -> bool {
+        lock(&self.held).iter().filter_map(Weak::upgrade).any(|held| held.is(&is_meant))
+    }
+
+    /// Ends every transaction that is over, and says how many.
+    pub(super) fn end_if(&self, is_over: impl Fn(Age) -> bool) -> usize {
         let held: Vec<_> = lock(&self.held).iter().filter_map(Weak::upgrade).collect();
         let guards: Vec<_> = lock(&self.guards).iter().filter_map(Weak::upgrade).collect();
-        let idle = held.iter().filter(|held| held.end_if_begun_before(time)).count();
-        let running = guards.iter().filter(|guard| guard.end_if_begun_before(time)).count();
+        let idle = held.iter().filter(|held| held.end_if(&is_over)).count();
+        let running = guards.iter().filter(|guard| guard.end_if(&is_over)).count();
         idle + running
     }
 

@@ -30,8 +30,15 @@ pub(super) struct Reader {
     _generation: Arc<Generation>,
     guard: Arc<Guard>,
     gate: Arc<Gate>,
-    /// The statement that stands at a row, waiting to go on.
-    paused: Option<String>,
+    paused: Option<Paused>,
+    /// Streams that were begun.
+    streams: u64,
+}
+
+/// The statement of a stream that stands at a row, waiting to go on. Any other statement ends it.
+struct Paused {
+    stream: u64,
+    sql: String,
 }
 
 /// What is known of a prepared statement.
@@ -41,10 +48,21 @@ struct Known {
 }
 
 /// What a stream has returned so far.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Progress {
     rows: usize,
     bytes: usize,
+    /// Which of its reader's streams it is, once it has begun.
+    stream: Option<u64>,
+}
+
+/// The next piece of a stream.
+pub(super) struct Chunk {
+    /// `None` where no row was left, but for the first piece.
+    pub(super) rows: Option<Rows>,
+    pub(super) progress: Progress,
+    /// Whether there may be more.
+    pub(super) more: bool,
 }
 
 impl Reader {
@@ -54,7 +72,7 @@ impl Reader {
         let ticked = Arc::clone(&guard);
         hooks::set_progress_handler(&connection, TICK_STEPS, move || ticked.tick())?;
         let gate = authorizer::install_reader(&connection)?;
-        Ok(Self { database: Database::new(connection), _generation: generation, guard, gate, paused: None })
+        Ok(Self { database: Database::new(connection), _generation: generation, guard, gate, paused: None, streams: 0 })
     }
 
     pub(super) fn guard(&self) -> &Arc<Guard> {
@@ -78,20 +96,24 @@ impl Reader {
         })
     }
 
-    /// Runs a query up to the end of its next piece. `None` for a piece means that it has ended.
+    /// Runs a query up to the end of its next piece.
     pub(super) fn next_chunk(
         &mut self,
         statement: &Statement,
         limits: &ReadLimits,
         allowance: Allowance,
-        progress: &mut Progress,
-    ) -> Result<Option<Rows>, ReadError> {
+        progress: Progress,
+    ) -> Result<Chunk, ReadError> {
         let chunk = self.guarded(allowance, |reader| {
-            let mut prepared = match reader.paused.take() {
-                Some(sql) => reader.database.get(&sql).ok_or(ReadError::Cancelled)?,
-                None => reader.start(statement)?,
+            let is_first = progress.stream.is_none();
+            let stream = progress.stream.unwrap_or(reader.streams);
+            let mut prepared = if is_first {
+                reader.streams = reader.streams.wrapping_add(1);
+                reader.start(statement)?
+            } else {
+                reader.resume(stream)?
             };
-            let mut sink = Sink::new(limits, std::mem::take(progress));
+            let mut sink = Sink::new(limits, progress);
             let mut rows = prepared.rows();
             let ended = sink.fill(&mut rows, CHUNK_ROWS)?;
             if ended {
@@ -101,17 +123,13 @@ impl Reader {
                 // Dropped rows would reset the statement: it stays at its row, and `paused` says so.
                 std::mem::forget(rows);
             }
-            *progress = sink.progress;
-            let chunk = Rows::new(columns(&mut prepared), sink.values);
-            reader.paused = (!ended).then(|| statement.sql.clone());
-            Ok((chunk, ended))
+            let progress = Progress { stream: Some(stream), ..sink.progress };
+            let rows = Rows::new(columns(&mut prepared), sink.values);
+            reader.paused = (!ended).then(|| Paused { stream, sql: statement.sql.clone() });
+            Ok(Chunk { rows: (is_first || !rows.is_empty()).then_some(rows), progress, more: !ended })
         })?;
-        Ok(chunk.and_then(|(rows, ended)| (!ended || !rows.is_empty()).then_some(rows)))
-    }
-
-    /// Whether a stream has more to come.
-    pub(super) fn is_paused(&self) -> bool {
-        self.paused.is_some()
+        // Without a first try there is always an answer.
+        chunk.ok_or(ReadError::Busy)
     }
 
     /// Opens a read transaction, fixes its snapshot, and returns the applied index in it.
@@ -125,11 +143,21 @@ impl Reader {
 
     /// Ends whatever is going on; `false` where that failed and the reader can't be used again.
     pub(super) fn settle(&mut self) -> bool {
-        if let Some(mut prepared) = self.paused.take().and_then(|sql| self.database.get(&sql)) {
+        self.end_paused();
+        self.database.connection().is_autocommit() || self.own(|database| database.execute("ROLLBACK", [])).is_ok()
+    }
+
+    fn end_paused(&mut self) {
+        if let Some(mut prepared) = self.paused.take().and_then(|paused| self.database.get(&paused.sql)) {
             drop(prepared.rows());
             prepared.clear_bindings();
         }
-        self.database.connection().is_autocommit() || self.own(|database| database.execute("ROLLBACK", [])).is_ok()
+    }
+
+    /// The statement of a stream, at the row where it stands.
+    fn resume(&mut self, stream: u64) -> Result<Prepared<'_, Known>, ReadError> {
+        let paused = self.paused.take_if(|paused| paused.stream == stream);
+        paused.and_then(|paused| self.database.get(&paused.sql)).ok_or(ReadError::Cancelled)
     }
 
     /// Runs `f` under the guard and the gate, and explains what those two did.
@@ -151,6 +179,7 @@ impl Reader {
 
     /// Prepares and binds a caller's statement.
     fn start(&mut self, statement: &Statement) -> Result<Prepared<'_, Known>, ReadError> {
+        self.end_paused();
         let sql = statement.sql.as_str();
         if !self.database.holds(sql) {
             text::check_single(sql)?;
@@ -183,7 +212,7 @@ fn refused(reason: String) -> ReadError {
 }
 
 fn known(statement: &rusqlite::Statement<'_>) -> Result<Known, ReadError> {
-    if !statement.readonly() {
+    if !statement.readonly() && statement.is_explain() == 0 {
         return Err(ReadError::Writes);
     }
     Ok(Known { parameters: Arc::new(Parameters::of(statement)), columns: Arc::default() })

@@ -9,18 +9,19 @@ use super::error::ReadError;
 use super::guard::Allowance;
 use super::held::Held;
 use super::limits::{Cancel, CancelOnDrop, ReadLimits};
+use super::stream::{Lasts, RowStream};
 use crate::query::Rows;
 
-/// A state of the store, fixed while this exists, but no longer than a read transaction may last. Its clones are the
-/// same snapshot; they are used one at a time.
+/// A state of the store, fixed while this exists, but no longer than it may last. Its clones are the same snapshot;
+/// they are used one at a time.
 #[derive(Clone)]
 pub struct Snapshot {
-    held: Arc<Held<()>>,
+    held: Arc<Held>,
     applied_index: u64,
 }
 
 impl Snapshot {
-    pub(super) fn new(held: Arc<Held<()>>, applied_index: u64) -> Self {
+    pub(super) fn new(held: Arc<Held>, applied_index: u64) -> Self {
         Self { held, applied_index }
     }
 
@@ -33,7 +34,7 @@ impl Snapshot {
     /// millisecond: then `None`, and [`Snapshot::query_blocking`] is to be called.
     pub fn try_query_inline(&self, statement: &Statement, limits: &ReadLimits) -> Option<Result<Rows, ReadError>> {
         let allowance = Allowance { inline: true, ..self.allowance(limits) };
-        self.held.try_with(|lease, ()| lease.reader()?.query(statement, limits, allowance)).transpose()
+        self.held.try_with(|lease| lease.reader()?.query(statement, limits, allowance)).transpose()
     }
 
     /// Runs a query on the calling thread, however long it takes within its limits.
@@ -54,12 +55,17 @@ impl Snapshot {
         env.blocking(run).await.unwrap_or(Err(StoreFault::Closed.into()))
     }
 
+    /// Runs a query whose result is taken piece by piece. Another read of the same snapshot ends it.
+    pub fn stream(&self, statement: Statement, limits: ReadLimits) -> RowStream {
+        RowStream::new(Arc::clone(&self.held), statement, limits, Lasts::Beyond)
+    }
+
     fn blocking(&self, statement: &Statement, limits: &ReadLimits, allowance: Allowance) -> Result<Rows, ReadError> {
-        let rows = self.held.with(|lease, ()| lease.reader()?.query(statement, limits, allowance))?;
+        let rows = self.held.with(|lease| lease.reader()?.query(statement, limits, allowance))?;
         rows.ok_or(ReadError::Busy)
     }
 
     fn allowance(&self, limits: &ReadLimits) -> Allowance {
-        Allowance { begun: Some(self.held.begun()), ..Allowance::new(limits, self.held.max_age()) }
+        Allowance::within(limits, self.held.age())
     }
 }

@@ -11,16 +11,28 @@ use super::error::ReadError;
 use super::guard::Allowance;
 use super::held::Held;
 use super::limits::{Cancel, CancelOnDrop, ReadLimits};
-use super::reader::Progress;
+use super::reader::{Chunk, Progress};
 use crate::query::Rows;
 
-/// The rows of a query, in pieces of some hundred KiB. It holds a read transaction, so it lasts no longer than one may:
-/// who takes pieces too slowly gets [`ReadError::SnapshotTooOld`]. The limits on rows and bytes are for all pieces
-/// together, the one on time is for each.
+/// The rows of a query, in pieces of some hundred KiB; the first always comes, if only with the names of the columns.
+/// It holds a read transaction, so it lasts no longer than one may: who takes pieces too slowly gets
+/// [`ReadError::SnapshotTooOld`]. The limits on rows and bytes are for all pieces together, the one on time is for
+/// each.
 pub struct RowStream {
-    held: Arc<Held<Progress>>,
+    held: Arc<Held>,
     query: Arc<(Statement, ReadLimits)>,
+    progress: Progress,
+    lasts: Lasts,
     end: Option<End>,
+}
+
+/// How long the read transaction of a stream is needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lasts {
+    /// Until the stream ends.
+    AsLong,
+    /// Beyond: it is that of a snapshot.
+    Beyond,
 }
 
 /// How a stream ended.
@@ -31,15 +43,15 @@ enum End {
 }
 
 impl RowStream {
-    pub(super) fn new(held: Arc<Held<Progress>>, statement: Statement, limits: ReadLimits) -> Self {
-        Self { held, query: Arc::new((statement, limits)), end: None }
+    pub(super) fn new(held: Arc<Held>, statement: Statement, limits: ReadLimits, lasts: Lasts) -> Self {
+        Self { held, query: Arc::new((statement, limits)), progress: Progress::default(), lasts, end: None }
     }
 
     /// The next piece, `None` after the last; runs on the calling thread. After an error it gives the same error.
     pub fn next_blocking(&mut self) -> Result<Option<Rows>, ReadError> {
         match &self.end {
             None => {
-                let chunk = chunk(&self.held, &self.query, None);
+                let chunk = chunk(&self.held, &self.query, self.progress, None);
                 self.note(chunk)
             }
             Some(End::Complete) => Ok(None),
@@ -55,46 +67,36 @@ impl RowStream {
         }
         self.end = Some(End::Failed(ReadError::Cancelled));
         let gone = CancelOnDrop(Cancel::new());
-        let (held, query, cancel) = (Arc::clone(&self.held), Arc::clone(&self.query), gone.0.clone());
-        let chunk = env.blocking(move || chunk(&held, &query, Some(cancel))).await;
+        let (held, query, progress) = (Arc::clone(&self.held), Arc::clone(&self.query), self.progress);
+        let cancel = Some(gone.0.clone());
+        let chunk = env.blocking(move || chunk(&held, &query, progress, cancel)).await;
         self.end = None;
         self.note(chunk.unwrap_or(Err(StoreFault::Closed.into())))
     }
 
     fn note(&mut self, chunk: Result<Chunk, ReadError>) -> Result<Option<Rows>, ReadError> {
-        match chunk {
-            Ok(Chunk { rows, more }) => {
-                self.end = (!more).then_some(End::Complete);
-                Ok(rows)
+        let (rows, end) = match chunk {
+            Ok(Chunk { rows, progress, more }) => {
+                self.progress = progress;
+                (Ok(rows), (!more).then_some(End::Complete))
             }
-            Err(error) => {
-                self.held.end();
-                self.end = Some(End::Failed(error.clone()));
-                Err(error)
-            }
+            Err(error) => (Err(error.clone()), Some(End::Failed(error))),
+        };
+        if end.is_some() && self.lasts == Lasts::AsLong {
+            self.held.end();
         }
+        self.end = end;
+        rows
     }
-}
-
-struct Chunk {
-    rows: Option<Rows>,
-    more: bool,
 }
 
 fn chunk(
-    held: &Held<Progress>,
+    held: &Held,
     (statement, limits): &(Statement, ReadLimits),
+    progress: Progress,
     gone: Option<Cancel>,
 ) -> Result<Chunk, ReadError> {
-    let mut allowance = Allowance { begun: Some(held.begun()), ..Allowance::new(limits, held.max_age()) };
+    let mut allowance = Allowance::within(limits, held.age());
     allowance.cancel[1] = gone;
-    let chunk = held.with(|lease, progress| {
-        let reader = lease.reader()?;
-        let rows = reader.next_chunk(statement, limits, allowance, progress)?;
-        Ok(Chunk { rows, more: reader.is_paused() })
-    })?;
-    if !chunk.more {
-        held.end();
-    }
-    Ok(chunk)
+    held.with(|lease| lease.reader()?.next_chunk(statement, limits, allowance, progress))
 }

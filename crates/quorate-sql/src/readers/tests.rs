@@ -54,10 +54,14 @@ fn fixture_with(options: ReaderOptions) -> Fixture {
 fn fill(writer: &Connection, rows: i64) {
     writer.execute_batch(applied_row::TABLE).unwrap();
     writer.execute_batch("CREATE TABLE t (id INTEGER PRIMARY KEY, name TEXT)").unwrap();
+    fill_names(writer, rows);
+    set_applied(writer, 1);
+}
+
+fn fill_names(writer: &Connection, rows: i64) {
     let names =
         "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < ?) SELECT i, 'name ' || i FROM n";
     writer.execute(&format!("INSERT INTO t {names}"), [rows]).unwrap();
-    set_applied(writer, 1);
 }
 
 fn set_applied(writer: &Connection, index: u64) {

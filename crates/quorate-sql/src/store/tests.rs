@@ -22,6 +22,7 @@ use rusqlite::ffi;
 
 use super::*;
 use crate::options::StoreIdentity;
+use crate::readers::{ReadError, ReadLimits, ReaderOptions};
 
 /// How long anything may take before a test gives up.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -256,6 +257,29 @@ fn checkpoints_bound_the_wal_and_make_durable() {
     }
     let sizes = store.sizes();
     assert!(sizes.wal_file < 12 * MIB, "{sizes:?}");
+}
+
+/// However much time a snapshot was given, the `-wal` that it keeps from being checkpointed is bounded.
+#[test]
+fn an_old_snapshot_ends_when_the_wal_grows_too_long() {
+    let home = home();
+    let readers = ReaderOptions { transaction: Duration::ZERO, ..ReaderOptions::default() };
+    let limits = StoreOptions { checkpoint_bytes: 64 << 10, hold_bytes_max: 256 << 10, readers, ..options() };
+    let store = open(&home.dir, limits);
+    apply(&store, vec![create_table()]).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let snapshot = runtime.block_on(store.readers().snapshot(&Env::real(), PATIENCE)).unwrap();
+    let count = Statement { sql: "SELECT count(*) FROM t".to_owned(), ..Statement::default() };
+    let read = || snapshot.query_blocking(&count, &ReadLimits::default());
+    assert_eq!(read().unwrap().one::<i64>(), Ok(0));
+    let (mut index, mut largest) = (1, 0);
+    until("the end of the snapshot", || {
+        index += 1;
+        apply(&store, vec![insert(index, 4096)]).unwrap();
+        largest = store.sizes().wal.max(largest);
+        read() == Err(ReadError::SnapshotTooOld)
+    });
+    assert!(largest >= 256 << 10, "it lasted until then");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! reads what it has applied.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -11,10 +12,10 @@ use quorate_env::{Env, Instant, timeout_at};
 use quorate_model::{Command, Failure, FailureKind, GroupId, NodeId, Outcome, Position, Store};
 use quorate_sql::connection::sqlite_version;
 use quorate_sql::query::Rows;
-use quorate_sql::readers::ReadLimits;
+use quorate_sql::readers::{ReadLimits, Snapshot};
 use quorate_sql::store::SqlStore;
 use quorate_sql::validate::StatementKind;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::client::{Attempt, NotDone, Read};
 use crate::error::Error;
@@ -24,6 +25,13 @@ use crate::protocol::{self, Execute, method};
 use crate::readiness::{NotReady, not_ready};
 use crate::status::Status;
 
+/// How long a snapshot may last. One that is older than reads commonly become ends sooner where the database's files
+/// grow too much, or another node needs an image of them.
+pub(crate) const SNAPSHOT_MAX: Duration = Duration::from_secs(600);
+
+/// Snapshots at once: for each so many readers, so that other reads find some.
+const READERS_PER_SNAPSHOT: usize = 2;
+
 /// A running node.
 pub(crate) struct Gateway {
     pub(crate) env: Env,
@@ -31,6 +39,7 @@ pub(crate) struct Gateway {
     pub(crate) store: SqlStore,
     /// Places for backups that are sent at the same time.
     pub(super) backups: Semaphore,
+    snapshots: Arc<Semaphore>,
     pub(crate) metrics: NodeMetrics,
     /// Set when it is told to stop.
     pub(crate) is_stopping: AtomicBool,
@@ -38,11 +47,20 @@ pub(crate) struct Gateway {
     since: Instant,
 }
 
+/// A state that is kept for many reads.
+pub(crate) struct Kept {
+    pub(crate) snapshot: Snapshot,
+    pub(crate) position: Position,
+    _place: OwnedSemaphorePermit,
+}
+
 impl Gateway {
     pub(crate) fn new(env: Env, data_dir: PathBuf, consensus: Consensus, store: SqlStore) -> Self {
         let (metrics, is_stopping, since) = (NodeMetrics::default(), AtomicBool::new(false), Instant::now());
         let backups = Semaphore::new(super::backup::BACKUPS_MAX);
-        Self { env, consensus, store, backups, metrics, is_stopping, data_dir, since }
+        let snapshots = store.options().readers.readers.div_ceil(READERS_PER_SNAPSHOT);
+        let snapshots = Arc::new(Semaphore::new(snapshots.min(Semaphore::MAX_PERMITS)));
+        Self { env, consensus, store, backups, snapshots, metrics, is_stopping, data_dir, since }
     }
 
     /// Proposes here if this node leads, else at the leader.
@@ -113,7 +131,7 @@ impl Gateway {
         Ok(self.store.readers().query(&self.env, &read.statement, &limits).await?)
     }
 
-    /// Runs a query beside the calling thread, which has other things to do.
+    /// Runs a query beside the calling thread, which has other things to do. Dropped, it ends the query.
     pub(crate) async fn read_aside(&self, read: Read, deadline: Instant) -> Result<Rows, Error> {
         let level = read.level;
         let result = self.read_blocking(read, deadline).await;
@@ -123,10 +141,19 @@ impl Gateway {
 
     async fn read_blocking(&self, read: Read, deadline: Instant) -> Result<Rows, Error> {
         self.reach(read.level, deadline).await?;
-        let readers = self.store.readers().clone();
         let limits = ReadLimits { rows: read.limits.rows, bytes: read.limits.bytes, ..ReadLimits::default() };
-        let query = move || readers.query_blocking(&read.statement, &limits);
-        Ok(self.env.blocking(query).await.ok_or(Error::Closed)??)
+        Ok(self.store.readers().query_aside(&self.env, &read.statement, &limits).await?)
+    }
+
+    /// Keeps the state that a level asks for.
+    pub(crate) async fn snapshot(&self, level: Level, deadline: Instant) -> Result<Kept, Error> {
+        let place = Arc::clone(&self.snapshots).try_acquire_owned();
+        let place = place.map_err(|_| Error::Overloaded("too many snapshots are open on this node".to_owned()))?;
+        self.reach(level, deadline).await?;
+        let snapshot = self.store.readers().snapshot(&self.env, SNAPSHOT_MAX).await?;
+        let epoch = self.store.options().identity.epoch;
+        let position = Position { epoch, group: GroupId::MAIN, index: snapshot.applied_index() };
+        Ok(Kept { snapshot, position, _place: place })
     }
 
     /// Fails if this node was removed from its cluster: what it holds is of the past.

@@ -13,6 +13,7 @@ use quorate_wire::{CallFailure, FailureKind as CallFailureKind, PeerInfo, Role, 
 use super::backup;
 use super::gateway::{Gateway, served_until};
 use super::operate;
+use super::snapshots;
 use crate::client::{Attempt, Read};
 use crate::error::Error;
 use crate::protocol::{self, Answer, Execute, Executed, Query, StatusReply, malformed, method};
@@ -72,6 +73,7 @@ impl Service for Desk {
             let served = match (desk.gateway(), method) {
                 (Err(failure), _) => Err(failure),
                 (Ok(gateway), method::BACKUP) => backup::serve(&gateway, role, &mut sender, &mut receiver).await,
+                (Ok(gateway), method::SNAPSHOT) => snapshots::serve(&gateway, &mut sender, &mut receiver).await,
                 (Ok(_), _) => Err(CallFailure::new(CallFailureKind::UnknownMethod, format!("stream {method}"))),
             };
             match served {

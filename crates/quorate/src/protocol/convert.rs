@@ -6,8 +6,8 @@ use quorate_sql::query::Rows;
 use quorate_wire::CallFailure;
 
 use super::{
-    Answer, AnswerKind, Backup, Empty, Executed, ExecutedKind, LevelKind, Query, Refusal, WirePosition, WireRows,
-    Written, malformed,
+    Answer, AnswerKind, Backup, Empty, Executed, ExecutedKind, LevelKind, OpenSnapshot, Query, Refusal, SnapshotItem,
+    SnapshotItemKind, WirePosition, WireRows, Written, malformed,
 };
 use crate::client::{Attempt, Limits, NotDone, Read};
 use crate::error::Error;
@@ -117,21 +117,35 @@ impl From<Level> for LevelKind {
     }
 }
 
-fn level_of(kind: Option<LevelKind>) -> Result<Level, CallFailure> {
-    Ok(match kind.ok_or_else(|| malformed("the level of the read is not known"))? {
+/// The level that a message asks for.
+fn level_of(level: Option<LevelKind>) -> Result<Level, CallFailure> {
+    Ok(match level.ok_or_else(|| malformed("the level of the read is not known"))? {
         LevelKind::Local(_) => Level::Local,
         LevelKind::AtLeast(position) => Level::AtLeast(position.into()),
         LevelKind::Linearizable(_) => Level::Linearizable,
     })
 }
 
+impl From<Rows> for WireRows {
+    fn from(rows: Rows) -> Self {
+        Self { columns: rows.columns().to_vec(), values: codec::encode_row(&rows.into_values()).into() }
+    }
+}
+
+impl TryFrom<WireRows> for Rows {
+    type Error = Error;
+
+    fn try_from(rows: WireRows) -> Result<Self, Error> {
+        let unreadable = |error| Error::Unavailable(format!("the rows can't be read: {error}"));
+        let values = codec::decode_row(&rows.values).map_err(unreadable)?;
+        Ok(Self::new(rows.columns.into(), values))
+    }
+}
+
 impl From<Result<Rows, Error>> for Answer {
     fn from(result: Result<Rows, Error>) -> Self {
         let kind = match result {
-            Ok(rows) => AnswerKind::Rows(WireRows {
-                columns: rows.columns().to_vec(),
-                values: codec::encode_row(&rows.into_values()).into(),
-            }),
+            Ok(rows) => AnswerKind::Rows(rows.into()),
             Err(error) => AnswerKind::Refused((&error).into()),
         };
         Self { kind: Some(kind) }
@@ -141,13 +155,69 @@ impl From<Result<Rows, Error>> for Answer {
 impl From<Answer> for Result<Rows, Error> {
     fn from(answer: Answer) -> Self {
         match answer.kind {
-            Some(AnswerKind::Rows(rows)) => {
-                let unreadable = |error| Error::Unavailable(format!("the rows can't be read: {error}"));
-                let values = codec::decode_row(&rows.values).map_err(unreadable)?;
-                Ok(Rows::new(rows.columns.into(), values))
-            }
+            Some(AnswerKind::Rows(rows)) => rows.try_into(),
             Some(AnswerKind::Refused(refusal)) => Err(refusal.into()),
-            None => Err(Error::Forbidden("a newer version answered what this one can't read".to_owned())),
+            None => Err(newer()),
+        }
+    }
+}
+
+fn newer() -> Error {
+    Error::Forbidden("a newer version answered what this one can't read".to_owned())
+}
+
+impl OpenSnapshot {
+    /// The message of a read that may take so long to begin.
+    pub(crate) fn new(level: Level, millis: u64) -> Self {
+        Self { level: Some(level.into()), millis }
+    }
+
+    /// The level that it asks for.
+    pub(crate) fn level(&self) -> Result<Level, CallFailure> {
+        level_of(self.level)
+    }
+}
+
+/// The answer to an [`OpenSnapshot`].
+impl From<Result<Position, Error>> for SnapshotItem {
+    fn from(result: Result<Position, Error>) -> Self {
+        let kind = match result {
+            Ok(position) => SnapshotItemKind::Opened(position.into()),
+            Err(error) => SnapshotItemKind::Refused((&error).into()),
+        };
+        Self { kind: Some(kind) }
+    }
+}
+
+/// A piece of a result, its end, or why there is none.
+impl From<Result<Option<Rows>, Error>> for SnapshotItem {
+    fn from(result: Result<Option<Rows>, Error>) -> Self {
+        let kind = match result {
+            Ok(Some(rows)) => SnapshotItemKind::Rows(rows.into()),
+            Ok(None) => SnapshotItemKind::End(Empty {}),
+            Err(error) => SnapshotItemKind::Refused((&error).into()),
+        };
+        Self { kind: Some(kind) }
+    }
+}
+
+impl SnapshotItem {
+    /// What it says in answer to an [`OpenSnapshot`].
+    pub(crate) fn opened(self) -> Result<Position, Error> {
+        match self.kind {
+            Some(SnapshotItemKind::Opened(position)) => Ok(position.into()),
+            Some(SnapshotItemKind::Refused(refusal)) => Err(refusal.into()),
+            _ => Err(newer()),
+        }
+    }
+
+    /// What it says in answer to a query.
+    pub(crate) fn piece(self) -> Result<Option<Rows>, Error> {
+        match self.kind {
+            Some(SnapshotItemKind::Rows(rows)) => rows.try_into().map(Some),
+            Some(SnapshotItemKind::End(_)) => Ok(None),
+            Some(SnapshotItemKind::Refused(refusal)) => Err(refusal.into()),
+            Some(SnapshotItemKind::Opened(_)) | None => Err(newer()),
         }
     }
 }

@@ -78,6 +78,23 @@ fn rows_arrive_as_they_were() {
     }
 }
 
+#[test]
+fn items_of_snapshots_arrive_as_they_were() {
+    for level in [Level::Local, Level::AtLeast(POSITION), Level::Linearizable] {
+        let received: OpenSnapshot = decode(encode(&OpenSnapshot::new(level, 5))).unwrap();
+        assert_eq!((received.millis, received.level().unwrap()), (5, level));
+    }
+    for result in [Ok(POSITION), Err(Error::Overloaded("text".to_owned()))] {
+        let received: SnapshotItem = decode(encode(&SnapshotItem::from(result.clone()))).unwrap();
+        assert_eq!(received.opened(), result);
+    }
+    let rows = Rows::new(vec!["a".to_owned()].into(), vec![1.into(), Value::Null]);
+    for result in [Ok(Some(rows)), Ok(None), Err(Error::SnapshotTooOld)] {
+        let received: SnapshotItem = decode(encode(&SnapshotItem::from(result.clone()))).unwrap();
+        assert_eq!(received.piece(), result);
+    }
+}
+
 proptest! {
     #[test]
     fn no_bytes_make_a_decoder_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
@@ -90,6 +107,12 @@ proptest! {
         }
         if let Ok(answer) = decode::<Answer>(bytes.clone()) {
             let _ = Result::<Rows, Error>::from(answer);
+        }
+        if let Ok(open) = decode::<OpenSnapshot>(bytes.clone()) {
+            let _ = open.level();
+        }
+        if let Ok(item) = decode::<SnapshotItem>(bytes.clone()) {
+            let _ = (item.clone().opened(), item.piece());
         }
         if let Ok(status) = decode::<StatusReply>(bytes.clone()) {
             let _ = Status::from(status);
@@ -143,10 +166,15 @@ fn samples() -> Vec<(&'static str, Bytes)> {
         ("query-local", query(Level::Local)),
         ("query-at-least", query(Level::AtLeast(POSITION))),
         ("query-linearizable", query(Level::Linearizable)),
-        ("answer-rows", encode(&Answer::from(Ok(rows)))),
-        ("answer-refused", encode(&Answer::from(Err(failed)))),
+        ("answer-rows", encode(&Answer::from(Ok(rows.clone())))),
+        ("answer-refused", encode(&Answer::from(Err(failed.clone())))),
         ("answer-timed-out", encode(&Answer::from(Err(Error::TimedOut(text()))))),
         ("backup", encode(&Backup::new(Level::AtLeast(POSITION), 30_000))),
+        ("open-snapshot", encode(&OpenSnapshot::new(Level::AtLeast(POSITION), 30_000))),
+        ("snapshot-opened", encode(&SnapshotItem::from(Ok(POSITION)))),
+        ("snapshot-rows", encode(&SnapshotItem::from(Ok(Some(rows))))),
+        ("snapshot-end", encode(&SnapshotItem::from(Ok(None)))),
+        ("snapshot-refused", encode(&SnapshotItem::from(Err::<Position, _>(failed)))),
         ("status", encode(&StatusReply::from(status))),
     ]
 }

@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::protocol::{self, Answer, Execute, Executed, Query, method};
 
 /// Deadlines travel in whole milliseconds, so a node may give a read up this much before its caller does.
-const ROUNDING: Duration = Duration::from_millis(2);
+pub(super) const ROUNDING: Duration = Duration::from_millis(2);
 
 /// See the module. The client's runtime ends with it.
 pub(super) struct Network {

@@ -110,7 +110,7 @@ async fn a_caller_that_goes_away_ends_its_query() {
 async fn waiting_for_a_reader_is_bounded() {
     let fixture = fixture_with(one_reader());
     let env = Env::real();
-    let held = fixture.readers.snapshot(&env).await.unwrap();
+    let held = fixture.readers.snapshot(&env, PATIENCE).await.unwrap();
     let (one, limits) = (statement("SELECT 1"), ReadLimits::default());
     assert_eq!(fixture.readers.query(&env, &one, &limits).await, Err(ReadError::Busy));
     assert_eq!(fixture.readers.query_blocking(&one, &limits), Err(ReadError::Busy));

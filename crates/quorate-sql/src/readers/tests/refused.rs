@@ -14,8 +14,6 @@ fn writes_are_refused_as_such() {
         "DELETE FROM _quorate_applied",
         "WITH a AS (SELECT 1) INSERT INTO t (id) SELECT * FROM a",
         "CREATE TABLE u (a)",
-        "CREATE TEMP TABLE x (a)",
-        "CREATE TEMP VIEW x AS SELECT 1",
         "CREATE INDEX i ON t (name)",
         "CREATE VIEW v AS SELECT 1",
         "CREATE TRIGGER r AFTER INSERT ON t BEGIN DELETE FROM t; END",
@@ -25,7 +23,6 @@ fn writes_are_refused_as_such() {
         "ALTER TABLE t RENAME TO u",
         "ANALYZE",
         "VACUUM",
-        "EXPLAIN DELETE FROM t",
     ];
     for sql in writes {
         for _ in 0..2 {
@@ -40,6 +37,8 @@ fn writes_are_refused_as_such() {
 fn what_is_not_reading_is_refused_with_a_reason() {
     let fixture = fixture();
     let hostile = [
+        "CREATE TEMP TABLE x (a)",
+        "CREATE TEMP VIEW x AS SELECT 1",
         "ATTACH ':memory:' AS other",
         "DETACH main",
         "BEGIN",
@@ -87,8 +86,29 @@ fn count(snapshot: &Snapshot) -> i64 {
 #[test]
 fn looking_at_the_schema_and_at_plans_is_reading() {
     let fixture = fixture();
-    for sql in ["PRAGMA table_info(t)", "SELECT name FROM sqlite_schema", "EXPLAIN QUERY PLAN SELECT * FROM t"] {
+    for sql in [
+        "PRAGMA table_info(t)",
+        "SELECT name FROM sqlite_schema",
+        "EXPLAIN QUERY PLAN SELECT * FROM t",
+        "EXPLAIN QUERY PLAN DELETE FROM t WHERE id = 1",
+        "EXPLAIN INSERT INTO t (name) SELECT name FROM t RETURNING id",
+    ] {
         assert!(!fixture.try_query(sql, &ReadLimits::default()).unwrap().is_empty(), "{sql}");
+    }
+    assert_eq!(fixture.one::<i64>("SELECT count(*) FROM t"), 10);
+}
+
+/// Some modules prepare writes as soon as one of their tables is looked at.
+#[test]
+fn virtual_tables_of_every_module_are_read() {
+    let fixture = fixture();
+    for (table, module) in [("f", "fts5(a)"), ("r", "rtree(a, b, c)"), ("i", "rtree_i32(a, b, c)")] {
+        fixture.writer.execute_batch(&format!("CREATE VIRTUAL TABLE {table} USING {module}")).unwrap();
+        fixture.writer.execute_batch(&format!("INSERT INTO {table} (a) VALUES (1)")).unwrap();
+        assert_eq!(fixture.one::<i64>(&format!("SELECT a FROM {table}")), 1, "{module}");
+        for sql in [format!("INSERT INTO {table} (a) VALUES (2)"), format!("DELETE FROM {table}")] {
+            assert_eq!(fixture.try_query(&sql, &ReadLimits::default()), Err(ReadError::Writes), "{sql}");
+        }
     }
 }
 

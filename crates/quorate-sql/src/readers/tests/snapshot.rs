@@ -49,7 +49,7 @@ fn an_interrupted_query_leaves_the_snapshot_as_it_was() {
 async fn long_and_short_queries_of_tasks_share_a_snapshot() {
     let fixture = fixture();
     let env = Env::real();
-    let snapshot = fixture.readers.snapshot(&env).await.unwrap();
+    let snapshot = fixture.readers.snapshot(&env, PATIENCE).await.unwrap();
     let long =
         "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < 300000) SELECT max(i) FROM n";
     let (long, short, limits) = (statement(long), statement("SELECT count(*) FROM t"), ReadLimits::default());
@@ -74,6 +74,56 @@ fn an_idle_snapshot_is_ended_at_its_age() {
     let again = snapshot.query_blocking(&statement("SELECT 1"), &ReadLimits::default());
     assert_eq!(again, Err(ReadError::SnapshotTooOld));
     assert!(ReadError::SnapshotTooOld.is_retryable());
+}
+
+#[tokio::test]
+async fn a_snapshot_with_more_time_lasts_until_old_ones_are_to_end() {
+    let transaction = Duration::from_millis(20);
+    let fixture = fixture_with(ReaderOptions { transaction, ..ReaderOptions::default() });
+    let snapshot = fixture.readers.snapshot(&Env::real(), PATIENCE).await.unwrap();
+    assert!(!fixture.readers.keeps_old());
+    let start = Clock::now();
+    while !fixture.readers.keeps_old() {
+        assert!(start.elapsed() < PATIENCE);
+        std::thread::yield_now();
+    }
+    assert_eq!(fixture.readers.expire(), 0);
+    assert_eq!(name(&snapshot), "name 1");
+    assert_eq!(fixture.readers.end_old(), 1);
+    let gone = snapshot.query_blocking(&statement("SELECT 1"), &ReadLimits::default());
+    assert_eq!(gone, Err(ReadError::SnapshotTooOld));
+    fixture.assert_usable();
+}
+
+/// A stream of a snapshot shows the snapshot's state, leaves it open, and ends with the next read of it.
+#[test]
+fn a_snapshot_is_read_in_pieces() {
+    let fixture = fixture();
+    fixture.writer.execute_batch("DELETE FROM t").unwrap();
+    fill_names(&fixture.writer, 5000);
+    let snapshot = fixture.readers.snapshot_blocking().unwrap();
+    fixture.writer.execute_batch("DELETE FROM t").unwrap();
+    let all = || snapshot.stream(statement("SELECT id FROM t"), ReadLimits::default());
+    for _ in 0..2 {
+        let (mut stream, mut found) = (all(), 0);
+        while let Some(rows) = stream.next_blocking().unwrap() {
+            found += rows.len();
+        }
+        assert_eq!(found, 5000);
+    }
+    for other in ["SELECT id FROM t", "SELECT name FROM t WHERE id = 1"] {
+        let mut begun = all();
+        assert!(begun.next_blocking().unwrap().is_some());
+        snapshot.query_blocking(&statement(other), &ReadLimits::default()).unwrap();
+        assert_eq!(begun.next_blocking(), Err(ReadError::Cancelled), "{other}");
+    }
+    let (mut first, mut second) = (all(), all());
+    assert_eq!(first.next_blocking().unwrap().unwrap().get(0), second.next_blocking().unwrap().unwrap().get(0));
+    assert_eq!(first.next_blocking(), Err(ReadError::Cancelled));
+    assert!(second.next_blocking().unwrap().is_some());
+    drop(snapshot);
+    drop((first, second));
+    fixture.assert_usable();
 }
 
 #[test]

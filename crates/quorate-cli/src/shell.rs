@@ -1,0 +1,238 @@
+//! The shell of `quorate sql`: statements and dot commands, from scripts or from a prompt.
+//!
+//! [`Shell`] is one session: what it was told about output, the transaction that was begun, the connection. It runs one
+//! [`Item`] after the other, wherever that comes from.
+//!
+//! Invariants:
+//! - What comes from the database moves no cursor and changes no colour of a terminal ([`Output`], errors).
+//! - Every item may be dropped while it runs. What then may have been written is said, never guessed.
+
+mod catalog;
+mod command;
+mod complete;
+mod dump;
+mod hint;
+mod import;
+mod kind;
+mod names;
+mod nearest;
+mod output;
+mod plan;
+pub mod prompt;
+mod run;
+mod script;
+mod statements;
+mod transaction;
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use crate::access::Access;
+use crate::args::{Level, SqlArgs};
+use crate::client::Client;
+use crate::error::{Error, Result};
+use crate::format::{Style, plural};
+use crate::output::print;
+use crate::status;
+use command::Command;
+use output::Output;
+pub use script::Script;
+use script::{Item, Place};
+use transaction::Transaction;
+
+/// Scripts that `.read` each other.
+const SCRIPTS_MAX: usize = 16;
+
+/// A session.
+pub struct Shell {
+    client: Client,
+    access: Access,
+    style: Style,
+    level: Level,
+    /// Whether each statement's time is printed.
+    timer: bool,
+    /// Whether the plan is printed before each query.
+    plans: bool,
+    /// Whether a script goes on after an error.
+    keep_going: bool,
+    output: Output,
+    /// Whether a person sits at a prompt.
+    is_prompt: bool,
+    transaction: Option<Transaction>,
+    /// Whether a write was sent whose outcome has not come.
+    is_writing: bool,
+}
+
+/// What to do after an item.
+#[derive(Debug, PartialEq, Eq)]
+enum Next {
+    GoOn,
+    Read(PathBuf),
+    Leave,
+}
+
+impl Shell {
+    /// A session as the options say.
+    pub fn new(client: Client, access: Access, args: &SqlArgs) -> Self {
+        Self {
+            client,
+            access,
+            style: Style { mode: args.format.clone(), ..Style::default() },
+            level: args.level,
+            timer: false,
+            plans: false,
+            keep_going: args.keep_going,
+            output: Output::default(),
+            is_prompt: false,
+            transaction: None,
+            is_writing: false,
+        }
+    }
+
+    /// Runs scripts one after the other, up to the first error unless told to go on.
+    pub async fn run_scripts(&mut self, scripts: Vec<Script>) -> Result<()> {
+        let mut failed = 0;
+        for script in scripts {
+            if self.run_script(script, &mut failed).await? == Next::Leave {
+                break;
+            }
+        }
+        self.output.close()?;
+        if let Some(transaction) = self.transaction.take() {
+            let text = "a transaction was begun and not committed: nothing of it was written; end it with COMMIT";
+            return Err(placed(Error::new(text), transaction.begun()));
+        }
+        if failed > 0 { Err(Error::new(format!("{failed} {} failed", plural(failed, "statement")))) } else { Ok(()) }
+    }
+
+    /// Runs a script and those that it reads.
+    async fn run_script(&mut self, script: Script, failed: &mut u64) -> Result<Next> {
+        let mut scripts = vec![script];
+        while let Some(script) = scripts.last_mut() {
+            let Some((item, place)) = script.next()? else {
+                scripts.pop();
+                continue;
+            };
+            let outcome = match self.run(&item, place.as_ref()).await {
+                Ok(Next::Read(file)) if scripts.len() >= SCRIPTS_MAX => {
+                    let text = format!(".read: {}: scripts read each other {SCRIPTS_MAX} deep", file.display());
+                    Err(Error::new(text))
+                }
+                Ok(Next::Read(file)) => Script::open(&file).map(|script| scripts.push(script)),
+                Ok(Next::Leave) => return Ok(Next::Leave),
+                outcome => outcome.map(drop),
+            };
+            match outcome.map_err(|error| placed(error, place.as_ref())) {
+                // Nothing after it would fare better where the cluster is the trouble.
+                Err(error) if self.keep_going && !error.is_connection() => {
+                    *failed = failed.saturating_add(1);
+                    eprintln!("quorate: {error}");
+                }
+                outcome => outcome?,
+            }
+        }
+        Ok(Next::GoOn)
+    }
+
+    /// Runs an item. Errors know their places only where these are others than the item's.
+    async fn run(&mut self, item: &Item, place: Option<&Place>) -> Result<Next> {
+        match item {
+            Item::Statement(statement) => {
+                let begun = Instant::now();
+                self.statement(statement, place).await?;
+                if self.timer {
+                    print(&format!("Time: {:.1} ms\n", begun.elapsed().as_secs_f64() * 1000.0))?;
+                }
+                Ok(Next::GoOn)
+            }
+            Item::Command(line) => self.command(command::parse(line).map_err(Error::new)?).await,
+        }
+    }
+
+    /// Says what became of an item that was dropped while it ran.
+    fn cancelled(&mut self) -> &'static str {
+        if std::mem::take(&mut self.is_writing) {
+            "cancelled; the write may have been done, or may still be: look before you write it again"
+        } else {
+            "cancelled"
+        }
+    }
+
+    async fn command(&mut self, command: Command) -> Result<Next> {
+        match command {
+            Command::Exit => return Ok(Next::Leave),
+            Command::Read(file) => return Ok(Next::Read(file)),
+            Command::Dump(tables) => self.dump(&tables).await?,
+            Command::Explain(query) => self.explain(&query).await?,
+            Command::Help(of) => self.output.write(&command::help(of))?,
+            Command::Import { file, table } => import::run(&self.access, &file, &table).await?,
+            Command::Indexes(table) => self.indexes(table.as_deref()).await?,
+            Command::Schema(table) => self.schema(table.as_deref()).await?,
+            Command::Status => self.output.write(&status::text(&self.access).await?)?,
+            Command::Tables(pattern) => self.tables(pattern.as_deref()).await?,
+            setting => self.set(setting)?,
+        }
+        Ok(Next::GoOn)
+    }
+
+    /// Changes a setting, or prints it.
+    fn set(&mut self, setting: Command) -> Result<()> {
+        match setting {
+            Command::Eqp(Some(on)) => self.plans = on,
+            Command::Headers(Some(on)) => self.style.headers = on,
+            Command::Level(Some(level)) => self.level = level,
+            Command::Mode(Some(mode)) => self.style.mode = mode,
+            Command::NullValue(text) => self.style.null = text,
+            Command::Timer(Some(on)) => self.timer = on,
+            Command::Width(widths) => self.style.widths = widths,
+            Command::Output(file) => return self.output.send_to(file.as_deref()),
+            asked => {
+                let only = match asked {
+                    Command::Eqp(_) => "eqp",
+                    Command::Headers(_) => "headers",
+                    Command::Level(_) => "level",
+                    Command::Mode(_) => "mode",
+                    Command::Timer(_) => "timer",
+                    _ => "",
+                };
+                return self.output.write(&self.settings(only));
+            }
+        }
+        Ok(())
+    }
+
+    /// The settings, or only one.
+    fn settings(&self, only: &str) -> String {
+        let switch = |on| if on { "on" } else { "off" }.to_owned();
+        let level = match self.level {
+            Level::Local => "local",
+            Level::Linearizable => "linearizable",
+        };
+        let widths = self.style.widths.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+        let settings = [
+            ("eqp", switch(self.plans)),
+            ("headers", switch(self.style.headers)),
+            ("level", level.to_owned()),
+            ("mode", self.style.mode.to_string()),
+            ("nullvalue", self.style.null.clone().unwrap_or_else(|| "as the mode has it".to_owned())),
+            ("output", self.output.file().map_or("the terminal".to_owned(), |file| file.display().to_string())),
+            ("timer", switch(self.timer)),
+            ("width", if widths.is_empty() { "as needed".to_owned() } else { widths }),
+        ];
+        let settings = settings.into_iter().filter(|(name, _)| only.is_empty() || *name == only);
+        settings.map(|(name, value)| format!("{name}: {value}\n")).collect()
+    }
+}
+
+/// An error with its place, if that is worth telling.
+fn placed(error: Error, place: Option<&Place>) -> Error {
+    match place {
+        Some(place) => error.within(place),
+        None => error,
+    }
+}
+
+/// A file as a person names it.
+fn shown(file: &Path) -> String {
+    file.display().to_string()
+}

@@ -1,0 +1,66 @@
+//! What there is: tables, views, indexes, and how they were made.
+
+use quorate::Snapshot;
+
+use super::Shell;
+use crate::error::{Error, Result};
+use crate::format::side_by_side;
+
+/// Not what SQLite and Quorate keep for themselves.
+const NOT_INTERNAL: &str = r"name NOT LIKE 'sqlite\_%' ESCAPE '\' AND tbl_name NOT LIKE '\_quorate\_%' ESCAPE '\'";
+
+/// Tables that belong to virtual tables.
+const SHADOWS: &str = "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'shadow'";
+
+impl Shell {
+    /// Prints the names of tables and views.
+    pub(super) async fn tables(&mut self, pattern: Option<&str>) -> Result<()> {
+        let sql = format!(
+            r"SELECT name FROM sqlite_schema WHERE type IN ('table', 'view') AND {NOT_INTERNAL}
+                AND name NOT IN ({SHADOWS}) AND name LIKE ?1 ESCAPE '\' ORDER BY 1"
+        );
+        self.names(&sql, pattern).await
+    }
+
+    /// Prints the names of indexes.
+    pub(super) async fn indexes(&mut self, table: Option<&str>) -> Result<()> {
+        let sql = r"SELECT name FROM sqlite_schema WHERE type = 'index' AND tbl_name NOT LIKE '\_quorate\_%' ESCAPE '\'
+                    AND tbl_name LIKE ?1 ESCAPE '\' ORDER BY 1";
+        self.names(sql, table).await
+    }
+
+    async fn names(&mut self, sql: &str, pattern: Option<&str>) -> Result<()> {
+        let mut snapshot = self.client.snapshot(self.level).await?;
+        let names = texts(&mut snapshot, sql, pattern.unwrap_or("%")).await?;
+        self.output.write(&side_by_side(&names, self.output.width()))
+    }
+
+    /// Prints how all was made, or what belongs to one table, view, index or trigger.
+    pub(super) async fn schema(&mut self, name: Option<&str>) -> Result<()> {
+        let which = match name {
+            Some(_) => r"(name LIKE ?1 ESCAPE '\' OR tbl_name LIKE ?1 ESCAPE '\')".to_owned(),
+            None => format!("tbl_name LIKE ?1 AND tbl_name NOT IN ({SHADOWS})"),
+        };
+        let sql = format!(
+            "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND {NOT_INTERNAL} AND {which} ORDER BY rowid"
+        );
+        let mut snapshot = self.client.snapshot(self.level).await?;
+        let made = texts(&mut snapshot, &sql, name.unwrap_or("%")).await?;
+        if let Some(name) = name.filter(|_| made.is_empty()) {
+            return Err(Error::new(format!("there is nothing like {name}; .tables lists the tables and views")));
+        }
+        let text: String = made.iter().map(|sql| terminated(sql)).collect();
+        self.output.write(&text)
+    }
+}
+
+/// A statement with its semicolon, on a line of its own where a comment would swallow it.
+pub(super) fn terminated(sql: &str) -> String {
+    let last = sql.lines().last().unwrap_or_default();
+    if last.contains("--") { format!("{sql}\n;\n") } else { format!("{sql};\n") }
+}
+
+async fn texts(snapshot: &mut Snapshot, sql: &str, pattern: &str) -> Result<Vec<String>> {
+    let rows = snapshot.query(sql, (pattern,)).await?;
+    rows.all().map_err(|error| Error::new(error.to_string()))
+}

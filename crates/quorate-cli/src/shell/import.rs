@@ -1,0 +1,21 @@
+//! `.import`: `quorate import` with its defaults.
+
+use std::path::Path;
+
+use super::shown;
+use crate::access::Access;
+use crate::error::{Error, Result};
+use crate::import::{self, ImportOptions};
+
+/// Loads a file into a table, and prints what came of it. Cancelled, it goes on when it is asked for again.
+pub async fn run(access: &Access, file: &Path, table: &str) -> Result<()> {
+    let options = ImportOptions { file: file.to_owned(), table: table.to_owned(), ..ImportOptions::default() };
+    if options.is_stdin() {
+        return Err(Error::new(".import: name a file; `quorate import` reads the standard input"));
+    }
+    let summary = import::run(access, &options).await?;
+    match summary.bad {
+        0 => Ok(()),
+        bad => Err(Error::new(format!(".import: {bad} bad lines of {} were left out", shown(file)))),
+    }
+}

@@ -1,0 +1,173 @@
+//! Running statements: reads in pieces from one state, writes one by one, or together between BEGIN and COMMIT.
+
+use quorate::{BatchResult, Error as SqlError, Failure, FailureKind, Snapshot, Value};
+
+use super::kind::Kind;
+use super::plan::Plan;
+use super::script::Place;
+use super::transaction::Transaction;
+use super::{Shell, placed};
+use crate::error::{Error, Result};
+use crate::format::{self, Mode, Printer, Written, plural, visible};
+use crate::output::print;
+
+const BEGUN: &str = "BEGIN: statements are gathered; COMMIT sends them as one, ROLLBACK forgets them\n";
+
+impl Shell {
+    /// Runs a statement.
+    pub(super) async fn statement(&mut self, statement: &str, place: Option<&Place>) -> Result<()> {
+        let kind = Kind::of(statement);
+        match (kind, self.transaction.is_some()) {
+            (Kind::Begin, false) => {
+                self.transaction = Some(Transaction::begin(place.cloned()));
+                self.remark(BEGUN)
+            }
+            (Kind::Begin, true) => Err(Error::new("a transaction was begun already; COMMIT or ROLLBACK comes next")),
+            (Kind::Commit | Kind::Rollback, false) => Err(Error::new("no transaction was begun; BEGIN begins one")),
+            (Kind::Commit, true) => self.commit().await,
+            (Kind::Rollback, true) => {
+                let count = self.transaction.take().map_or(0, |transaction| transaction.len());
+                let statements = plural(count.try_into().unwrap_or(u64::MAX), "statement");
+                self.remark(&format!("ROLLBACK: {count} {statements} forgotten\n"))
+            }
+            (Kind::Savepoint, _) => {
+                Err(Error::new("savepoints are not supported: a transaction is done whole, or not at all"))
+            }
+            (Kind::ForeignKeys, _) => {
+                eprintln!("note: PRAGMA foreign_keys is left out: foreign keys are always enforced here");
+                Ok(())
+            }
+            (kind, true) => self.gather(kind, statement, place),
+            (Kind::Write, false) => self.write(statement).await,
+            (_, false) => self.read(kind, statement).await,
+        }
+    }
+
+    /// Something for people only.
+    fn remark(&self, text: &str) -> Result<()> {
+        let is_read_by_people = self.is_prompt || matches!(self.style.mode, Mode::Table | Mode::Line);
+        if is_read_by_people { print(text) } else { Ok(()) }
+    }
+
+    fn gather(&mut self, kind: Kind, statement: &str, place: Option<&Place>) -> Result<()> {
+        if matches!(kind, Kind::Read | Kind::Explain) {
+            let text =
+                "a transaction only gathers writes, it can't read; COMMIT or ROLLBACK first, or read before BEGIN";
+            return Err(Error::new(text));
+        }
+        match &mut self.transaction {
+            Some(transaction) => transaction.add(statement, place.cloned()),
+            None => Ok(()),
+        }
+    }
+
+    async fn commit(&mut self) -> Result<()> {
+        let Some(transaction) = self.transaction.take() else { return Ok(()) };
+        if transaction.len() == 0 {
+            return self.remark("COMMIT: the transaction was empty\n");
+        }
+        match self.send(transaction.statements()).await {
+            Ok(done) => self.print_written(done),
+            Err(SqlError::Failed(failure)) => Err(not_committed(&transaction, failure)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn write(&mut self, statement: &str) -> Result<()> {
+        let done = self.send(vec![statement.to_owned()]).await?;
+        self.print_written(done)
+    }
+
+    async fn send(&mut self, statements: Vec<String>) -> Result<BatchResult, SqlError> {
+        self.is_writing = true;
+        let done = self.client.write(statements).await;
+        self.is_writing = false;
+        done
+    }
+
+    fn print_written(&mut self, done: BatchResult) -> Result<()> {
+        let written = Written {
+            statements: done.results.len(),
+            changes: done.results.iter().map(|result| result.changes).sum(),
+            last_insert_rowid: done.results.last().map_or(0, |result| result.last_insert_rowid),
+            position: done.position.to_string(),
+        };
+        let mut has_rows = false;
+        for result in done.results.iter().filter(|result| !result.columns.is_empty()) {
+            let (mut printer, head) = Printer::new(&self.style, self.output.width(), &result.columns);
+            let body = printer.rows(result.rows.iter().map(Vec::as_slice));
+            self.output.write(&format!("{head}{body}{}", printer.end()))?;
+            has_rows = true;
+        }
+        if has_rows { Ok(()) } else { self.output.write(&format::written(&written, &self.style.mode)) }
+    }
+
+    /// Runs a statement as a query, or, if it turns out that it is none, as a write.
+    async fn read(&mut self, kind: Kind, statement: &str) -> Result<()> {
+        let mut snapshot = self.client.snapshot(self.level).await?;
+        if self.plans && kind == Kind::Read {
+            let plan = plan(&mut snapshot, statement).await?;
+            self.output.write(&plan.text())?;
+        }
+        let mut rows = match snapshot.stream(statement, ()).await {
+            Ok(rows) => rows,
+            Err(SqlError::Failed(failure)) if failure.kind == FailureKind::Refused => {
+                drop(snapshot);
+                return self.not_read(kind, statement, failure).await;
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let mut plan =
+            Plan::of_columns(rows.columns()).filter(|_| self.style.mode == Mode::Table && kind == Kind::Explain);
+        let (mut printer, head) = Printer::new(&self.style, self.output.width(), rows.columns());
+        if plan.is_none() {
+            self.output.write(&head)?;
+        }
+        while let Some(piece) = rows.next().await? {
+            match &mut plan {
+                Some(plan) => piece.iter().for_each(|row| plan.add(row.values())),
+                None => self.output.write(&printer.rows(piece.iter().map(|row| row.values())))?,
+            }
+            // So that Ctrl-C is heard also where rows never have to be waited for.
+            tokio::task::yield_now().await;
+        }
+        self.output.write(&plan.map_or_else(|| printer.end(), |plan| plan.text()))
+    }
+
+    /// What is no query is refused as one. What is not allowed at all is refused again.
+    async fn not_read(&mut self, kind: Kind, statement: &str, failure: Failure) -> Result<()> {
+        if kind == Kind::Explain { Err(not_explained(failure)) } else { self.write(statement).await }
+    }
+
+    /// Prints the plan of a query.
+    pub(super) async fn explain(&mut self, query: &str) -> Result<()> {
+        let mut snapshot = self.client.snapshot(self.level).await?;
+        let plan = plan(&mut snapshot, query).await?;
+        self.output.write(&plan.text())
+    }
+}
+
+async fn plan(snapshot: &mut Snapshot, query: &str) -> Result<Plan> {
+    let rows = match snapshot.query(format!("EXPLAIN QUERY PLAN {query}"), ()).await {
+        Err(SqlError::Failed(failure)) if failure.kind == FailureKind::Refused => return Err(not_explained(failure)),
+        rows => rows?,
+    };
+    let mut plan = Plan::default();
+    rows.iter().map(|row| row.values()).for_each(|row: &[Value]| plan.add(row));
+    Ok(plan)
+}
+
+fn not_explained(failure: Failure) -> Error {
+    Error::from(SqlError::Failed(failure)).within("EXPLAIN is a query; explain the SELECT that finds the rows instead")
+}
+
+/// Why a COMMIT failed, with the statement that did and its place.
+fn not_committed(transaction: &Transaction, failure: Failure) -> Error {
+    let described = failure.command.and_then(|number| transaction.describe(usize::try_from(number).ok()?));
+    let error = Error::from(SqlError::Failed(failure));
+    let error = match described {
+        Some((place, statement)) => placed(error.within(visible::one_line(&statement)), place),
+        None => error,
+    };
+    error.within("COMMIT: nothing was written")
+}

@@ -1,0 +1,99 @@
+//! The prompt of `quorate sql`, at a terminal: history, Tab, Ctrl-C and Ctrl-D.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    clippy::print_stderr,
+    reason = "tests run real processes and stop at the first surprise"
+)]
+
+mod support;
+
+use support::terminal::{CTRL_C, CTRL_D, Terminal, UP};
+use support::{Dev, succeeded};
+
+/// Never ends by itself.
+const ENDLESS: &str = "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n;";
+
+#[test]
+fn a_person_types_edits_and_comes_back() {
+    let dev = Dev::start(1);
+    succeeded(
+        &dev.sql(&[], "CREATE TABLE animals (zebra TEXT); INSERT INTO animals VALUES (char(27) || '[31mstripes')"),
+    );
+    let home = tempfile::tempdir().unwrap();
+    let mut terminal = Terminal::open(&dev, home.path(), &[]);
+    terminal.runs("SELECT 6 * 7 AS n;", "42");
+    terminal.types("SELECT\r");
+    terminal.wait_for("   ...> ");
+    terminal.types("'a;\r");
+    terminal.wait_for("  '...> ");
+    terminal.runs("b' AS two;", "a;\\nb");
+    terminal.types("SELECT zeb\t FROM anim\t;\r");
+    let shown = terminal.wait_for("(1 row)");
+    assert!(shown.contains("\\u{1b}[31mstripes") && !shown.contains("\x1b[31m"), "{shown:?}");
+    terminal.runs(".tab\t", "animals");
+    terminal.runs("BEGIN;", "COMMIT sends them as one");
+    terminal.runs("INSERT INTO animals VALUES ('x');", "quorate*");
+    terminal.runs("ROLLBACK;", "1 statement forgotten");
+    terminal.runs("SELECT wrong;", "error: no such column: wrong");
+    terminal.runs("SELECT * FROM anmials;", "hint: did you mean animals?");
+    terminal.runs("SELECT * FROM elsewhere;", "hint: .tables lists the tables");
+    terminal.runs(".tabels", "the nearest is .tables");
+    terminal.types(CTRL_D);
+    assert!(terminal.ends().success());
+
+    let mut again = Terminal::open(&dev, home.path(), &["--mode", "csv"]);
+    // The statement of three lines, as one.
+    again.types(&UP.repeat(11));
+    again.types("\r");
+    again.wait_for("two\r\n\"a;\r\nb\"");
+    again.runs("quit", "");
+    assert!(again.ends().success());
+}
+
+#[test]
+fn ctrl_c_ends_what_runs_and_not_the_shell() {
+    let dev = Dev::start(1);
+    let home = tempfile::tempdir().unwrap();
+    let mut terminal = Terminal::open(&dev, home.path(), &[]);
+    terminal.types(&format!("SELECT 'now' || ' it runs'; {ENDLESS} SELECT 'never' || ' seen';\r"));
+    terminal.wait_for("now it runs");
+    terminal.types(CTRL_C);
+    let seen = terminal.wait_for("error: cancelled\r\n");
+    assert!(!seen.contains("never seen"), "{seen:?}");
+    terminal.wait_for("quorate> ");
+    terminal.runs("SELECT 'still' || ' alive';", "still alive");
+    // What was typed is dropped, in the first line and in a later one.
+    terminal.types("SELECT 'never");
+    terminal.types(CTRL_C);
+    terminal.wait_for("quorate> ");
+    terminal.types("SELECT\r");
+    terminal.wait_for("   ...> ");
+    terminal.types(CTRL_C);
+    terminal.wait_for("quorate> ");
+    terminal.runs("SELECT 'and' || ' again';", "and again");
+    terminal.types(CTRL_C);
+    terminal.wait_for("Ctrl-D or .quit leaves");
+    terminal.wait_for("quorate> ");
+    terminal.types(CTRL_C);
+    assert!(terminal.ends().success());
+}
+
+#[test]
+fn a_cancelled_write_says_that_its_outcome_is_unknown() {
+    let dev = Dev::start(1);
+    let home = tempfile::tempdir().unwrap();
+    let mut terminal = Terminal::open(&dev, home.path(), &[]);
+    terminal.runs("CREATE TABLE t (a);", "OK");
+    let long = ENDLESS.replace("FROM n)", "FROM n WHERE i < 30000000)");
+    terminal.types(&format!("SELECT 'now' || ' it runs'; INSERT INTO t {long}\r"));
+    terminal.wait_for("now it runs");
+    terminal.types(CTRL_C);
+    terminal.wait_for("error: cancelled; the write may have been done");
+    terminal.wait_for("quorate> ");
+    terminal.types(CTRL_D);
+    assert!(terminal.ends().success());
+}

@@ -1,0 +1,93 @@
+//! Snapshots for clients: each is a stream, and lasts as long as that.
+//!
+//! Invariant: nothing of a snapshot is left when its stream has ended, whichever way it ends; a query that nobody waits
+//! for any more ends with the next step of SQLite that looks.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::{Either, select};
+use quorate_env::{timeout, timeout_at};
+use quorate_model::Position;
+use quorate_sql::query::Rows;
+use quorate_sql::readers::{ReadLimits, RowStream};
+use quorate_wire::{CallFailure, StreamError, StreamReceiver, StreamSender};
+
+use super::gateway::{Gateway, Kept, SNAPSHOT_MAX, served_until};
+use crate::error::Error;
+use crate::protocol::{self, OpenSnapshot, Query, SnapshotItem};
+
+/// How long a client may ask nothing.
+const IDLE_MAX: Duration = Duration::from_secs(30);
+
+/// Serves the stream until the client ends it, or a limit does.
+pub(super) async fn serve(
+    gateway: &Gateway,
+    sender: &mut StreamSender,
+    receiver: &mut StreamReceiver,
+) -> Result<(), CallFailure> {
+    let Some(item) = asked(receiver).await else { return Ok(()) };
+    let open: OpenSnapshot = protocol::decode(item)?;
+    let deadline = served_until(Duration::from_millis(open.millis));
+    let opened = timeout_at(deadline, gateway.snapshot(open.level()?, deadline)).await;
+    let opened = opened.unwrap_or_else(|_| Err(Error::TimedOut("the node was not ready in time".to_owned())));
+    let position: Result<Position, Error> = opened.as_ref().map(|kept| kept.position).map_err(Clone::clone);
+    let (Ok(()), Ok(kept)) = (send(sender, position).await, opened) else { return Ok(()) };
+    let mut next = asked(receiver).await;
+    while let Some(item) = next {
+        let mut rows = begin(&kept, protocol::decode(item)?)?;
+        next = match answer(gateway, &mut rows, sender, receiver).await {
+            Ok(Some(item)) => Some(item),
+            Ok(None) => asked(receiver).await,
+            Err(_) => None,
+        };
+    }
+    Ok(())
+}
+
+/// The next thing that is asked; `None` if the client has gone, or asks nothing.
+async fn asked(receiver: &mut StreamReceiver) -> Option<Bytes> {
+    timeout(IDLE_MAX, receiver.recv()).await.ok()?.ok()?
+}
+
+fn begin(kept: &Kept, query: Query) -> Result<RowStream, CallFailure> {
+    let piece_max = Duration::from_millis(query.millis);
+    let read = query.read()?;
+    let limits =
+        ReadLimits { rows: read.limits.rows, bytes: read.limits.bytes, timeout: piece_max, ..ReadLimits::default() };
+    Ok(kept.snapshot.stream(read.statement, limits))
+}
+
+/// Sends the pieces of a result up to its end, or until something else is asked, which is given back.
+async fn answer(
+    gateway: &Gateway,
+    rows: &mut RowStream,
+    sender: &mut StreamSender,
+    receiver: &mut StreamReceiver,
+) -> Result<Option<Bytes>, StreamError> {
+    loop {
+        let mut asked = None;
+        let piece: Result<Option<Rows>, Error> =
+            match select(pin!(rows.next(&gateway.env)), pin!(receiver.recv())).await {
+                Either::Left((piece, _)) => piece.map_err(Error::from),
+                Either::Right((item, _)) => {
+                    asked = item?;
+                    if asked.is_none() {
+                        return Err(StreamError::Stopped);
+                    }
+                    Ok(None)
+                }
+            };
+        let is_last = !matches!(piece, Ok(Some(_)));
+        send(sender, piece).await?;
+        if is_last {
+            return Ok(asked);
+        }
+    }
+}
+
+async fn send(sender: &mut StreamSender, item: impl Into<SnapshotItem>) -> Result<(), StreamError> {
+    let sending = sender.send(protocol::encode(&item.into()));
+    timeout(SNAPSHOT_MAX, sending).await.unwrap_or(Err(StreamError::Stopped))
+}
