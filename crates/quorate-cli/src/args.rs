@@ -6,6 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::backup::BackupArgs;
 use crate::restore::RestoreArgs;
+use crate::verify::VerifyArgs;
 
 /// Where `quorate dev` keeps its cluster, and where the other commands look for one, unless told otherwise.
 pub const DATA_DIR: &str = "quorate-data";
@@ -35,6 +36,8 @@ pub enum Command {
     Backup(BackupArgs),
     /// Make a cluster of a backup
     Restore(RestoreArgs),
+    /// Compare what all nodes hold, at one position and while work goes on
+    Verify(VerifyArgs),
     /// Run one node until it is told to stop
     #[command(hide = true)]
     Serve(ServeArgs),

@@ -1,5 +1,5 @@
 //! The `quorate` binary: a cluster to try things out (`dev`), SQL (`sql`), how a cluster does (`status`), copies of its
-//! database (`backup`) and clusters made of them (`restore`).
+//! database (`backup`) and clusters made of them (`restore`), whether all nodes hold the same (`verify`).
 //!
 //! It parses, calls the library and prints. An error goes to the standard error with exit code 1; what was typed
 //! wrongly, with exit code 2.
@@ -28,6 +28,7 @@ mod sql;
 mod statements;
 mod status;
 mod stop;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -43,6 +44,7 @@ async fn main() -> ExitCode {
         Command::Status(args) => status::run(args).await,
         Command::Backup(args) => backup::run(args).await,
         Command::Restore(args) => restore::run(args).await,
+        Command::Verify(args) => verify::run(args).await,
         Command::Serve(args) => serve::run(args).await,
     };
     match outcome {

@@ -33,4 +33,7 @@ pub const SESSION_WINDOW: u64 = 4_096;
 pub const KEPT_OUTCOME_BYTES_MAX: usize = 64 << 10;
 
 /// The highest format level that this build understands.
-pub const FORMAT_LEVEL: u32 = 1;
+pub const FORMAT_LEVEL: u32 = 2;
+
+/// The lowest format level there ever was.
+pub const FORMAT_LEVEL_MIN: u32 = 1;

@@ -1,7 +1,7 @@
 //! What a client asks for.
 
 use crate::limits::{
-    BUDGET_DEFAULT, BUDGET_MAX, COMMANDS_MAX, FORMAT_LEVEL, PARAMETERS_MAX, SQL_BYTES_MAX, VALUE_BYTES_MAX,
+    BUDGET_DEFAULT, BUDGET_MAX, COMMANDS_MAX, FORMAT_LEVEL_MIN, PARAMETERS_MAX, SQL_BYTES_MAX, VALUE_BYTES_MAX,
 };
 use crate::{Failure, FailureKind, Value};
 
@@ -42,6 +42,24 @@ pub enum Command {
     CloseSession(SessionId),
     /// Rewrites the database without free pages; alone in its entry.
     Vacuum,
+    /// Changes nothing: every node takes the logical hash of its database as it stands right behind this entry; alone
+    /// in its entry.
+    Verify,
+}
+
+impl Command {
+    /// Whether it must be the only one of its entry.
+    pub fn is_alone(&self) -> bool {
+        matches!(self, Self::Vacuum | Self::Verify)
+    }
+
+    /// The format level that its reader must understand.
+    fn level(&self) -> u32 {
+        match self {
+            Self::Statement(_) | Self::OpenSession | Self::CloseSession(_) | Self::Vacuum => 1,
+            Self::Verify => 2,
+        }
+    }
 }
 
 /// A request to change the state, as a client encodes it once.
@@ -58,9 +76,10 @@ pub struct Proposal {
 }
 
 impl Proposal {
-    /// A proposal of the present level with the default budget.
+    /// A proposal with the default budget, of the lowest level that has all of its commands.
     pub fn new(origin: Option<Origin>, commands: Vec<Command>) -> Self {
-        Self { level: FORMAT_LEVEL, origin, budget: BUDGET_DEFAULT, commands }
+        let level = commands.iter().map(Command::level).max().unwrap_or(FORMAT_LEVEL_MIN);
+        Self { level, origin, budget: BUDGET_DEFAULT, commands }
     }
 
     /// Checks every limit of [`limits`](crate::limits) but the encoded size, which encoding checks.
@@ -69,7 +88,7 @@ impl Proposal {
         if self.budget > BUDGET_MAX {
             return Err(Failure::new(FailureKind::TooBig, format!("a budget is at most {BUDGET_MAX} steps")));
         }
-        if self.commands.len() > 1 && self.commands.contains(&Command::Vacuum) {
+        if self.commands.len() > 1 && self.commands.iter().any(Command::is_alone) {
             return Err(Failure::new(FailureKind::Refused, "VACUUM can't be combined with other statements"));
         }
         for (number, command) in self.commands.iter().enumerate() {

@@ -34,6 +34,7 @@ fn any_command() -> impl Strategy<Value = Command> {
         Just(Command::OpenSession),
         any::<u64>().prop_map(|id| Command::CloseSession(SessionId(id))),
         Just(Command::Vacuum),
+        Just(Command::Verify),
     ]
 }
 
@@ -165,7 +166,14 @@ fn golden(name: &str, bytes: &[u8]) {
         std::fs::write(&path, hex + "\n").unwrap();
         return;
     }
-    assert_eq!(std::fs::read_to_string(&path).unwrap().trim(), hex, "{name}: the format of level 1 has changed");
+    assert_eq!(std::fs::read_to_string(&path).unwrap().trim(), hex, "{name}: the format has changed");
+}
+
+#[test]
+fn only_what_needs_level_2_asks_for_it() {
+    let level = |commands: Vec<Command>| Proposal::new(None, commands).level;
+    assert_eq!((level(vec![]), level(vec![Command::OpenSession]), level(vec![Command::Verify])), (1, 1, 2));
+    golden("proposal-2.hex", &codec::encode_proposal(&Proposal::new(None, vec![Command::Verify])).unwrap());
 }
 
 #[test]

@@ -34,6 +34,7 @@
 //! - [`Sql`]: [`execute`](Sql::execute), [`query`](Sql::query), atomic [`batch`](Sql::batch); [`Level`] says how fresh
 //!   a read must be. [`RemoteSql`] is the same handle for a process that is not a member.
 //! - [`backup`](backup()) and [`restore`](restore()): a live database as a plain SQLite file, and back.
+//!   [`verify`](verify()): do all nodes hold the same?
 //! - [`Error`]: all but [`Error::Unknown`] mean that a write had no effect.
 //!
 //! # Invariants
@@ -59,6 +60,7 @@ mod runtime;
 mod seams;
 mod sql;
 mod status;
+mod verify;
 
 pub use backup::{BackupError, BackupInfo, BackupOptions, BackupProgress, TellProgress};
 pub use config::{Config, ConfigError, Durability, SecretSource, SqlOptions, Timing};
@@ -72,12 +74,13 @@ pub use quorate_model::{
 };
 pub use quorate_sql::backup::FileError;
 pub use quorate_sql::query::{FromRow, FromRowOwned, FromValue, RowError, RowRef, Rows};
-pub use remote::{ConnectError, RemoteConfig, RemoteSql, backup, backup_in};
+pub use remote::{ConnectError, RemoteConfig, RemoteSql, backup, backup_in, verify, verify_in};
 pub use restore::{Restoration, RestoreError, RestoreOptions, restore, restore_in};
 pub use results::{BatchResult, Executed, Returned};
 pub use seams::{Seams, TuneStore, WatchStore};
 pub use sql::Sql;
 pub use status::Status;
+pub use verify::{Difference, Verification, VerifiedNode, VerifyError};
 
 /// The examples of the README compile.
 #[cfg(doctest)]

@@ -21,10 +21,12 @@ use crate::status::Status;
 mod backup;
 mod network;
 mod nodes;
+mod verify;
 
 pub use backup::{backup, backup_in};
 use network::Network;
 use nodes::Nodes;
+pub use verify::{verify, verify_in};
 
 /// How to reach a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]

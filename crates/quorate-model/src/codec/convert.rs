@@ -41,6 +41,7 @@ impl From<&Command> for wire::Command {
             Command::OpenSession => wire::CommandKind::OpenSession(wire::Empty {}),
             Command::CloseSession(session) => wire::CommandKind::CloseSession(session.0),
             Command::Vacuum => wire::CommandKind::Vacuum(wire::Empty {}),
+            Command::Verify => wire::CommandKind::Verify(wire::Empty {}),
         };
         Self { kind: Some(kind) }
     }
@@ -55,6 +56,7 @@ impl TryFrom<wire::Command> for Command {
             wire::CommandKind::OpenSession(_) => Self::OpenSession,
             wire::CommandKind::CloseSession(session) => Self::CloseSession(SessionId(session)),
             wire::CommandKind::Vacuum(_) => Self::Vacuum,
+            wire::CommandKind::Verify(_) => Self::Verify,
         })
     }
 }

@@ -33,7 +33,7 @@ pub(super) struct Origin {
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Command {
-    #[prost(oneof = "CommandKind", tags = "1, 2, 3, 4")]
+    #[prost(oneof = "CommandKind", tags = "1, 2, 3, 4, 5")]
     pub kind: Option<CommandKind>,
 }
 
@@ -47,6 +47,9 @@ pub(super) enum CommandKind {
     CloseSession(u64),
     #[prost(message, tag = "4")]
     Vacuum(Empty),
+    /// From level 2 on.
+    #[prost(message, tag = "5")]
+    Verify(Empty),
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]

@@ -9,7 +9,7 @@ use quorate_env::{Env, Instant, timeout_at};
 use quorate_model::{Failure, FailureKind, GroupId, NodeId, Outcome, Position, Statement, Store};
 use quorate_sql::query::Rows;
 use quorate_sql::readers::ReadLimits;
-use quorate_sql::store::SqlStore;
+use quorate_sql::store::{SqlStore, Verification};
 use quorate_sql::validate::StatementKind;
 use tokio::sync::Semaphore;
 
@@ -102,6 +102,16 @@ impl Gateway {
         };
         let reached = self.store.wait_applied(position.index, deadline).await;
         reached.map_err(|timeout| Error::TimedOut(timeout.to_string()))
+    }
+
+    /// What came of the verification at a position; waits for it until `deadline`.
+    pub(crate) async fn verification(
+        &self,
+        position: Position,
+        deadline: Instant,
+    ) -> Result<Option<Verification>, Error> {
+        self.reach(Level::AtLeast(position), deadline).await?;
+        Ok(self.store.verification(position.index, deadline).await)
     }
 
     /// A position that can be waited for: one of this history.
