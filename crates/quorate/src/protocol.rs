@@ -150,7 +150,8 @@ pub(crate) enum VerifiedKind {
     /// They are still being computed, or the entry is not applied yet.
     #[prost(message, tag = "2")]
     NotYet(Empty),
-    /// The node knows of no such verification: it has restarted since, or got the state as an image.
+    /// The node knows of no such verification: it has restarted since, got the state as an image, or was asked for a
+    /// later one before this was done.
     #[prost(message, tag = "3")]
     Unknown(Empty),
     /// The node gave it up.

@@ -150,9 +150,8 @@ fn a_verification_sees_the_state_behind_its_entry_wherever_batches_end() {
             assert_eq!(apply(&store, entries(35)).unwrap().len(), 35);
             match verification(&store, index) {
                 Some(Verification::Done(hashes)) => assert_eq!(*hashes, expected, "batches of {batch_entries_max}"),
-                // Computed one at a time, and the entries came at once.
-                Some(Verification::Failed(why)) => assert!(index > 10 && why.contains("another"), "{why}"),
-                other => panic!("{other:?}"),
+                // Dropped when the next came.
+                other => assert!(other.is_none() && index < 30, "{other:?}"),
             }
             assert_eq!(verification(&store, 11), None);
             assert_eq!(rows(&store), 35 - 1 - 3);

@@ -4,8 +4,8 @@
 //! computed beside it. Invariants:
 //!
 //! - What is hashed is the state behind that entry, on every node, wherever batches end.
-//! - One is computed at a time, for [`HASH_MAX`] at most, and it is given up when it keeps the `-wal` from being emptied
-//!   for too long: it is never a reason to stop applying.
+//! - The latest is computed, for [`HASH_MAX`] at most; one before it, which a node that catches up may meet, is dropped.
+//!   It is given up when it keeps the `-wal` from being emptied for too long. It is never a reason to stop applying.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -62,38 +62,42 @@ impl Verifications {
         self.0.borrow().get(&index).cloned()
     }
 
-    /// Notes one that begins; `false` if another is being computed.
-    fn begin(&self, index: u64) -> bool {
-        let is_free = !self.0.borrow().values().any(|known| *known == Verification::Running);
-        if is_free {
-            self.set(index, Verification::Running);
-        } else {
-            self.set(index, Verification::Failed("another one was being computed; try again".to_owned()));
-        }
-        is_free
-    }
-
-    fn set(&self, index: u64, verification: Verification) {
+    /// Notes one that begins, and drops the one that is being computed.
+    fn begin(&self, index: u64) {
         self.0.send_modify(|all| {
-            all.insert(index, verification);
+            all.retain(|_, known| *known != Verification::Running);
+            all.insert(index, Verification::Running);
             while all.len() > KEPT {
                 all.pop_first();
             }
+        });
+    }
+
+    fn is_running(&self, index: u64) -> bool {
+        self.0.borrow().get(&index) == Some(&Verification::Running)
+    }
+
+    /// Notes what came of one that was not dropped meanwhile.
+    fn end(&self, index: u64, verification: Verification) {
+        self.0.send_if_modified(|all| match all.get_mut(&index) {
+            Some(known @ Verification::Running) => {
+                *known = verification;
+                true
+            }
+            _ => false,
         });
     }
 }
 
 /// Begins to compute the hash of the present state. To be called in the writer's turn, between two transactions.
 pub(super) fn begin(shared: &Arc<Shared>, generation: &Arc<Generation>, index: u64) {
-    if !shared.verifications.begin(index) {
-        return;
-    }
+    shared.verifications.begin(index);
     let failed = |error: &dyn std::fmt::Display| {
         tracing::warn!(index, %error, "the database can't be verified");
-        shared.verifications.set(index, Verification::Failed(error.to_string()));
+        shared.verifications.end(index, Verification::Failed(error.to_string()));
     };
     let reason = Reason::default();
-    match snapshot(shared, generation, &reason) {
+    match snapshot(shared, generation, index, &reason) {
         Err(error) => failed(&error),
         Ok(conn) => {
             let hasher = Hasher { shared: Arc::clone(shared), index, conn: Some(conn), reason };
@@ -105,7 +109,12 @@ pub(super) fn begin(shared: &Arc<Shared>, generation: &Arc<Generation>, index: u
 }
 
 /// A connection that sees the present state until it is closed.
-fn snapshot(shared: &Arc<Shared>, generation: &Arc<Generation>, reason: &Reason) -> Result<Attached, OpenError> {
+fn snapshot(
+    shared: &Arc<Shared>,
+    generation: &Arc<Generation>,
+    index: u64,
+    reason: &Reason,
+) -> Result<Attached, OpenError> {
     let conn = connection::open_reader(generation, CACHE_BYTES)?;
     let sqlite = |error| OpenError::sqlite(&generation.path())(error);
     let (shared, inside, reason) = (Arc::clone(shared), Arc::clone(generation), reason.clone());
@@ -114,6 +123,8 @@ fn snapshot(shared: &Arc<Shared>, generation: &Arc<Generation>, reason: &Reason)
         let max = shared.options.hold_bytes_max;
         reason.give(if shared.stop() != Stop::Running {
             Some(STOPPING.to_owned())
+        } else if !shared.verifications.is_running(index) {
+            Some("a later one was asked for".to_owned())
         } else if inside.wal_bytes() > max {
             Some(format!("the -wal grew beyond {max} bytes meanwhile"))
         } else if Instant::now() > deadline {
@@ -160,7 +171,7 @@ impl Worker for Hasher {
             let hashed = logical_hash::by_table(&conn);
             // The state is let go before anybody hears of the result.
             drop(conn);
-            self.shared.verifications.set(
+            self.shared.verifications.end(
                 self.index,
                 match hashed {
                     Ok(hashes) => Verification::Done(Arc::new(hashes.into_iter().collect())),
@@ -176,7 +187,7 @@ impl Drop for Hasher {
     fn drop(&mut self) {
         // A worker that was ended before it began.
         if self.conn.take().is_some() {
-            self.shared.verifications.set(self.index, Verification::Failed(STOPPING.to_owned()));
+            self.shared.verifications.end(self.index, Verification::Failed(STOPPING.to_owned()));
         }
     }
 }

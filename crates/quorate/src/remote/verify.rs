@@ -19,7 +19,7 @@ use crate::protocol::{self, VerifiedKind, method};
 use crate::status::Status;
 use crate::verify::{Verification, VerifiedNode, VerifyError};
 
-/// How often it is tried again because a node knew of nothing: it had restarted, or got the state as an image.
+/// How often it is tried again because a node knew of nothing: it had restarted, got the state as an image, or was asked again.
 const ATTEMPTS_MAX: usize = 3;
 
 /// How long the nodes may take to compute their hashes.
@@ -100,7 +100,7 @@ impl Asker {
     async fn ask(&self, status: &Status, member: &MemberStatus, position: Position) -> (VerifiedNode, bool) {
         let (tables, is_known) = match self.hashes(status, member, position).await {
             Ok(Some(tables)) => (Ok(tables), true),
-            Ok(None) => (Err("it has restarted meanwhile, or was given the state as a whole".to_owned()), false),
+            Ok(None) => (Err("it dropped the verification: by a restart, an image, or a later verification".to_owned()), false),
             Err(why) => (Err(why), true),
         };
         let (name, addr) = (member.name.clone(), member.addr.clone());
