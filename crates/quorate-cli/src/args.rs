@@ -12,6 +12,7 @@ use crate::init::InitArgs;
 use crate::members::MembersArgs;
 use crate::restore::RestoreArgs;
 use crate::serve::ServeArgs;
+use crate::verify::VerifyArgs;
 use crate::wal_inspect::WalArgs;
 
 /// Where `quorate dev` keeps its cluster, and where the other commands look for one, unless told otherwise.
@@ -63,6 +64,8 @@ pub enum Command {
     Members(MembersArgs),
     /// Measure what a node and its cluster depend on, and explain it: disk, clocks, network, limits, members
     Doctor(DoctorArgs),
+    /// Compare what all nodes hold, at one position and while work goes on
+    Verify(VerifyArgs),
     /// Look into the log of a node
     Wal(WalArgs),
     /// Run one node of a cluster until it is told to stop

@@ -36,6 +36,7 @@ mod sql;
 mod status;
 mod stop;
 mod utc;
+mod verify;
 mod wal_inspect;
 
 use std::process::ExitCode;
@@ -58,6 +59,7 @@ async fn main() -> ExitCode {
         Command::Restore(args) => restore::run(args).await,
         Command::Members(args) => members::run(args).await,
         Command::Doctor(args) => doctor::run(args).await,
+        Command::Verify(args) => verify::run(args).await,
         Command::Wal(args) => wal_inspect::run(args),
         Command::Serve(args) => serve::run(args).await,
         Command::Init(args) => init::run(args),

@@ -91,6 +91,14 @@ fn any_sqlite_opens_it_and_nothing_is_overwritten_unasked() {
     assert!(refused.contains("--force"), "{refused}");
     succeeded(&quorate(&["backup", "--data-dir", dev.path(), "--force", "--level", "local", &path("1.db")]));
     assert_eq!(names(dir.path()).len(), 4);
+
+    let said = succeeded(&quorate(&["verify", "--data-dir", dev.path()]));
+    assert!(said.contains("all that answered hold the same") && said.matches(" tables").count() == 3, "{said}");
+    dev.kill(3);
+    wait_until("its end", || !is_alive(dev.pid(3)));
+    let verified = quorate(&["verify", "--data-dir", dev.path()]);
+    let said = String::from_utf8(verified.stdout).unwrap();
+    assert!(!verified.status.success() && said.contains("no answer") && said.matches(" tables").count() == 2, "{said}");
 }
 
 #[test]

@@ -44,6 +44,16 @@ pub enum Command {
     Vacuum,
     /// Runs a statement that writes once for each of many rows of parameters.
     Bulk(Bulk),
+    /// Changes nothing: every node takes the logical hash of its database as it stands right behind this entry; alone
+    /// in its entry.
+    Verify,
+}
+
+impl Command {
+    /// Whether it must be the only one of its entry.
+    pub fn is_alone(&self) -> bool {
+        matches!(self, Self::Vacuum | Self::Verify)
+    }
 }
 
 /// A request to change the state, as a client encodes it once.
@@ -71,14 +81,14 @@ impl Proposal {
         if self.budget > BUDGET_MAX {
             return Err(Failure::new(FailureKind::TooBig, format!("a budget is at most {BUDGET_MAX} steps")));
         }
-        if self.commands.len() > 1 && self.commands.contains(&Command::Vacuum) {
+        if self.commands.len() > 1 && self.commands.iter().any(Command::is_alone) {
             return Err(Failure::new(FailureKind::Refused, "VACUUM can't be combined with other statements"));
         }
         for (number, command) in self.commands.iter().enumerate() {
             let checked = match command {
                 Command::Statement(statement) => statement.check_limits(),
                 Command::Bulk(bulk) => bulk.check_limits(),
-                Command::OpenSession | Command::CloseSession(_) | Command::Vacuum => Ok(()),
+                Command::OpenSession | Command::CloseSession(_) | Command::Vacuum | Command::Verify => Ok(()),
             };
             checked.map_err(|failure| failure.at(number))?;
         }

@@ -57,6 +57,7 @@ fn any_command() -> impl Strategy<Value = Command> {
         Just(Command::Vacuum),
         (".{0,30}", any_rows())
             .prop_map(|(sql, (width, rows))| Command::Bulk(Bulk { sql, rows: packed(width, &rows) })),
+        Just(Command::Verify),
     ]
 }
 

@@ -55,6 +55,8 @@ pub struct Applier {
     answered: VecDeque<(u64, Outcome)>,
     /// The latest entries and the outcome hash after each, the oldest first.
     hashes: VecDeque<(u64, u64)>,
+    /// The entry that asks for a look at the state in which the latest batch ended.
+    verification: Option<u64>,
 }
 
 /// What the transaction at work has changed so far besides the database.
@@ -102,13 +104,14 @@ impl Applier {
             staged,
             answered: VecDeque::new(),
             hashes: VecDeque::new(),
+            verification: None,
         };
         applier.load_schema().map_err(own)?;
         Ok(applier)
     }
 
     /// Applies entries in order, each as if alone, and returns their outcomes; an entry that is no proposal has an
-    /// empty reply.
+    /// empty reply. Behind an entry that asks for a verification it stops: the rest has no outcomes yet.
     ///
     /// # Errors
     ///
@@ -145,6 +148,11 @@ impl Applier {
     /// How many sessions the database holds.
     pub fn sessions(&self) -> u64 {
         self.sessions.count()
+    }
+
+    /// The index of the entry that asks for a look at the present state. Told once.
+    pub fn take_verification(&mut self) -> Option<u64> {
+        self.verification.take()
     }
 
     /// The write connection, for checkpoints and the like between batches.

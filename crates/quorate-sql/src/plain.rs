@@ -58,7 +58,7 @@ fn transaction(conn: &mut Connection, proposal: &Proposal) -> rusqlite::Result<V
     let steps = proposal.commands.iter().filter_map(|command| match command {
         Command::Statement(statement) => Some(step(conn, statement)),
         Command::Bulk(bulk) => Some(many_steps(conn, bulk)),
-        Command::OpenSession | Command::CloseSession(_) | Command::Vacuum => None,
+        Command::OpenSession | Command::CloseSession(_) | Command::Vacuum | Command::Verify => None,
     });
     let done: rusqlite::Result<Vec<Step>> = steps.collect();
     let done = done.and_then(|steps| conn.execute_batch("COMMIT").map(|()| steps));

@@ -28,6 +28,7 @@ pub(crate) mod core;
 mod queue;
 pub(crate) mod shared;
 mod turn;
+mod verify;
 mod writer;
 
 #[cfg(test)]
@@ -35,6 +36,7 @@ pub(crate) mod tests;
 
 use self::core::Core;
 use shared::{Shared, Stop};
+pub use verify::Verification;
 use writer::Writer;
 
 /// A store in one SQLite file. Cheap to clone; all clones are the same store.
@@ -153,6 +155,13 @@ impl SqlStore {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(_)) | Err(_) => Err(WaitTimeout { index }),
         }
+    }
+
+    /// What came of the verification that the entry of this index asked for; waits for it until `deadline`. `None` if
+    /// none is known: the entry asks for none, was applied by an earlier process, came with an image, or another that
+    /// asks came after it before this one was done.
+    pub async fn verification(&self, index: u64, deadline: Instant) -> Option<Verification> {
+        self.shared().verifications.get(index, deadline).await
     }
 
     /// How large the store is; 0 for what can't be read.

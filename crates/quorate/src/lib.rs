@@ -35,6 +35,7 @@
 //!   a read must be. [`RemoteSql`] is the same handle for a process that is not a member; it also keeps a
 //!   [`Snapshot`] for many reads.
 //! - [`backup`](backup()) and [`restore`](restore()): a live database as a plain SQLite file, and back.
+//!   [`verify`](verify()): do all nodes hold the same?
 //! - [`Admin`]: the members of a cluster, looked at and changed.
 //! - [`Error`]: all but [`Error::Unknown`] mean that a write had no effect.
 //!
@@ -64,6 +65,7 @@ mod runtime;
 mod seams;
 mod sql;
 mod status;
+mod verify;
 
 pub use admin::{Admin, AdminError, Probed};
 pub use backup::{BackupError, BackupInfo, BackupOptions, BackupProgress, TellProgress};
@@ -82,12 +84,13 @@ pub use quorate_model::{
 pub use quorate_sql::backup::FileError;
 pub use quorate_sql::query::{FromRow, FromRowOwned, FromValue, RowError, RowRef, Rows};
 pub use readiness::{BEHIND_MAX, NotReady};
-pub use remote::{ConnectError, RemoteConfig, RemoteSql, RowStream, Snapshot, backup, backup_in};
+pub use remote::{ConnectError, RemoteConfig, RemoteSql, RowStream, Snapshot, backup, backup_in, verify, verify_in};
 pub use restore::{Restoration, RestoreError, RestoreOptions, restore, restore_in};
 pub use results::{BatchResult, Executed, Returned};
 pub use seams::{Seams, TuneStore, WatchStore};
 pub use sql::Sql;
 pub use status::Status;
+pub use verify::{Difference, Verification, VerifiedNode, VerifyError};
 
 /// The examples of the README compile.
 #[cfg(doctest)]

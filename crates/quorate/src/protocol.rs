@@ -21,6 +21,8 @@ pub(crate) mod method {
     pub(crate) const STATUS: u16 = 66;
     /// Sends an image of the database, as a stream.
     pub(crate) const BACKUP: u16 = 67;
+    /// Tells the logical hashes that an entry asked for.
+    pub(crate) const VERIFY: u16 = 68;
     /// Permits a node to become a member, and tells how far that is.
     pub(crate) const ADMIT: u16 = 70;
     /// Removes a member.
@@ -132,6 +134,56 @@ pub(crate) struct Backup {
     /// How long the node may wait for that.
     #[prost(uint64, tag = "9")]
     pub millis: u64,
+}
+
+/// Asks for the logical hashes of the state right behind an entry that asked for a verification.
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(crate) struct Verify {
+    /// The entry's.
+    #[prost(message, required, tag = "1")]
+    pub position: WirePosition,
+    /// How long the node may wait for them.
+    #[prost(uint64, tag = "2")]
+    pub millis: u64,
+}
+
+/// Answers [`Verify`].
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Verified {
+    #[prost(oneof = "VerifiedKind", tags = "1, 2, 3, 4")]
+    pub kind: Option<VerifiedKind>,
+}
+
+#[derive(Clone, PartialEq, Oneof)]
+pub(crate) enum VerifiedKind {
+    #[prost(message, tag = "1")]
+    Hashes(Hashes),
+    /// They are still being computed, or the entry is not applied yet.
+    #[prost(message, tag = "2")]
+    NotYet(Empty),
+    /// The node knows of no such verification: it has restarted since, got the state as an image, or was asked for a
+    /// later one before this was done.
+    #[prost(message, tag = "3")]
+    Unknown(Empty),
+    /// The node gave it up.
+    #[prost(string, tag = "4")]
+    Failed(String),
+}
+
+/// Hashes by table.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Hashes {
+    #[prost(message, repeated, tag = "1")]
+    pub tables: Vec<TableHash>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct TableHash {
+    #[prost(string, tag = "1")]
+    pub name: String,
+    /// 16 bytes, little-endian.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub hash: Bytes,
 }
 
 /// Answers [`Query`].

@@ -23,11 +23,13 @@ mod backup;
 mod network;
 pub(crate) mod nodes;
 mod snapshot;
+mod verify;
 
 pub use backup::{backup, backup_in};
 use network::Network;
 use nodes::Nodes;
 pub use snapshot::{RowStream, Snapshot};
+pub use verify::{verify, verify_in};
 
 /// How to reach a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -42,6 +42,7 @@ impl From<&Command> for wire::Command {
             Command::CloseSession(session) => wire::CommandKind::CloseSession(session.0),
             Command::Vacuum => wire::CommandKind::Vacuum(wire::Empty {}),
             Command::Bulk(bulk) => wire::CommandKind::Bulk(bulk.into()),
+            Command::Verify => wire::CommandKind::Verify(wire::Empty {}),
         };
         Self { kind: Some(kind) }
     }
@@ -57,6 +58,7 @@ impl TryFrom<wire::Command> for Command {
             wire::CommandKind::CloseSession(session) => Self::CloseSession(SessionId(session)),
             wire::CommandKind::Vacuum(_) => Self::Vacuum,
             wire::CommandKind::Bulk(bulk) => Self::Bulk(bulk.try_into()?),
+            wire::CommandKind::Verify(_) => Self::Verify,
         })
     }
 }

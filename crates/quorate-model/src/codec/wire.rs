@@ -34,7 +34,7 @@ pub(super) struct Origin {
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Command {
-    #[prost(oneof = "CommandKind", tags = "1, 2, 3, 4, 5")]
+    #[prost(oneof = "CommandKind", tags = "1, 2, 3, 4, 5, 6")]
     pub kind: Option<CommandKind>,
 }
 
@@ -50,6 +50,8 @@ pub(super) enum CommandKind {
     Vacuum(Empty),
     #[prost(message, tag = "5")]
     Bulk(Bulk),
+    #[prost(message, tag = "6")]
+    Verify(Empty),
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]

@@ -53,9 +53,14 @@ impl Item {
         Ok(Self { log_id: entry.log_id, work })
     }
 
-    /// VACUUM can't run inside a transaction with others.
-    fn is_vacuum(&self) -> bool {
-        matches!(&self.work, Work::Proposal(_, proposal) if proposal.commands.contains(&Command::Vacuum))
+    /// Whether it has a transaction of its own: VACUUM can't run inside one with others, and behind a verification the
+    /// state must be to be seen.
+    fn is_alone(&self) -> bool {
+        matches!(&self.work, Work::Proposal(_, proposal) if proposal.commands.iter().any(Command::is_alone))
+    }
+
+    fn is_verification(&self) -> bool {
+        matches!(&self.work, Work::Proposal(_, proposal) if proposal.commands == [Command::Verify])
     }
 }
 
@@ -80,11 +85,15 @@ impl Applier {
             }
         }
         let answered_before = outcomes.len();
-        for items in items.chunk_by(|a, b| !a.is_vacuum() && !b.is_vacuum()) {
+        for items in items.chunk_by(|a, b| !a.is_alone() && !b.is_alone()) {
             if let Err(fault) = self.segment(items, &mut outcomes) {
                 let indexes = entries.iter().map(|entry| entry.log_id.index);
                 self.answered.extend(indexes.zip(outcomes).skip(answered_before));
                 return Err(fault);
+            }
+            if let Some(item) = items.last().filter(|item| item.is_verification()) {
+                self.verification = Some(item.log_id.index);
+                break;
             }
         }
         self.answered.clear();

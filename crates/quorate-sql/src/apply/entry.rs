@@ -154,6 +154,7 @@ impl Applier {
                     changes.ends.push(*session);
                     CommandResult::Done
                 }
+                Command::Verify => CommandResult::Done,
                 Command::Vacuum => {
                     let failure = Failure::new(FailureKind::Refused, "VACUUM can't be combined with other statements");
                     return Err(failure.at(number).into());

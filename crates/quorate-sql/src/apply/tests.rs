@@ -4,6 +4,7 @@
 
 use quorate_env::Env;
 use quorate_model::codec::encode_proposal;
+use quorate_model::limits::FORMAT_LEVEL;
 use quorate_model::{
     Command, CommandResult, Entry, Epoch, Failure, FailureKind, GroupId, LogId, NodeId, Origin, Outcome, Payload,
     Proposal, Reply, SessionId, Stamp, Statement, StatementResult, StoreFault, Value,
@@ -179,7 +180,7 @@ fn entries_that_were_applied_are_not_applied_again() {
 #[test]
 fn what_can_not_be_decoded_stops_the_store() {
     let mut node = Node::new();
-    let unknown = Proposal { level: 2, ..Proposal::new(None, vec![]) };
+    let unknown = Proposal { level: FORMAT_LEVEL + 1, ..Proposal::new(None, vec![]) };
     for bytes in [encode_proposal(&unknown).unwrap(), vec![0xff], b"\xfa\x01\x00".to_vec()] {
         let entry = Entry { log_id: log_id(1), payload: Payload::Proposal(Stamp::default(), bytes.into()) };
         assert!(matches!(node.applier().apply_batch(&[entry]), Err(StoreFault::Unsupported(_))));

@@ -44,7 +44,8 @@ impl Core {
         &self.generation
     }
 
-    /// Applies entries that follow each other; those that were applied before give empty replies.
+    /// Applies entries that follow each other; those that were applied before give empty replies. Behind an entry that
+    /// asks for a verification it stops, and the rest has no outcomes yet.
     pub(crate) fn apply(&mut self, entries: &[Entry]) -> Result<Vec<Outcome>, StoreFault> {
         let last = self.applied().log_id.map(|id| id.index);
         let is_old = |entry: &&Entry| last.is_some_and(|last| entry.log_id.index <= last);
@@ -60,6 +61,11 @@ impl Core {
             outcomes.extend(self.applier.apply_batch(new)?);
         }
         Ok(outcomes)
+    }
+
+    /// The index of the entry that asks for a look at the present state. Told once.
+    pub(crate) fn take_verification(&mut self) -> Option<u64> {
+        self.applier.take_verification()
     }
 
     /// Runs a checkpoint between transactions, waiting at most `wait` where its mode waits.

@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use super::core::Core;
 use super::queue::Queue;
 use super::turn::Turn;
+use super::verify::Verifications;
 use crate::checkpoint::Gate;
 use crate::generation::Generations;
 use crate::metrics::StoreMetrics;
@@ -65,6 +66,7 @@ pub(crate) struct Shared {
     pub(crate) applied: watch::Sender<Applied>,
     pub(crate) fault: watch::Sender<Option<StoreFault>>,
     pub(crate) metrics: StoreMetrics,
+    pub(crate) verifications: Verifications,
     durable: Mutex<Applied>,
     stop: AtomicU8,
     // Connections go before the generations and the lock on their directory.
@@ -90,6 +92,7 @@ impl Shared {
             applied: watch::Sender::new(core.applied().clone()),
             fault: watch::Sender::new(None),
             metrics,
+            verifications: Verifications::default(),
             durable: Mutex::default(),
             stop: AtomicU8::new(Stop::Running as u8),
             readers: Readers::new(Arc::clone(&generations), options.readers),

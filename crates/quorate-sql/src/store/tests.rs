@@ -121,6 +121,45 @@ pub(crate) fn rows(store: &SqlStore) -> i64 {
     reader.query_row("SELECT count(*) FROM t", [], |row| row.get(0)).unwrap()
 }
 
+/// An entry that asks for a verification.
+fn verify(index: u64) -> Entry {
+    let bytes = codec::encode_proposal(&Proposal::new(None, vec![Command::Verify])).unwrap().into();
+    Entry { payload: Payload::Proposal(Stamp::default(), bytes), ..insert(index, 0) }
+}
+
+fn verification(store: &SqlStore, index: u64) -> Option<Verification> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(async { store.verification(index, quorate_env::Instant::now() + PATIENCE).await })
+}
+
+#[test]
+fn a_verification_sees_the_state_behind_its_entry_wherever_batches_end() {
+    let entries = |upto: u64| -> Vec<Entry> {
+        let kind = |index| if index % 10 == 0 { verify(index) } else { insert(index, 100) };
+        [create_table()].into_iter().chain((2..=upto).map(kind)).collect()
+    };
+    for index in [10, 30] {
+        let home = home();
+        let stopped = open(&home.dir, options());
+        apply(&stopped, entries(index)).unwrap();
+        let generation = stopped.shared().generations.current();
+        let reader = crate::connection::open_reader(&generation, 1 << 20).unwrap();
+        let expected = crate::logical_hash::by_table(&reader).unwrap().into_iter().collect();
+        for batch_entries_max in [1, 7, 4096] {
+            let home = self::home();
+            let store = open(&home.dir, StoreOptions { batch_entries_max, ..options() });
+            assert_eq!(apply(&store, entries(35)).unwrap().len(), 35);
+            match verification(&store, index) {
+                Some(Verification::Done(hashes)) => assert_eq!(*hashes, expected, "batches of {batch_entries_max}"),
+                // Dropped when the next came.
+                other => assert!(other.is_none() && index < 30, "{other:?}"),
+            }
+            assert_eq!(verification(&store, 11), None);
+            assert_eq!(rows(&store), 35 - 1 - 3);
+        }
+    }
+}
+
 fn close(store: &SqlStore) {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(store.close());

@@ -9,6 +9,7 @@ use quorate_model::StoreFault;
 
 use super::queue::Backlog;
 use super::shared::{Shared, Stop};
+use super::verify;
 use crate::checkpoint;
 
 /// How soon a batch is tried again that found the disk full.
@@ -38,7 +39,13 @@ impl Writer {
         let begun = Instant::now();
         let result = match core.as_mut() {
             None => Err(StoreFault::Closed),
-            Some(core) => core.apply(self.backlog.batch(max)).inspect(|_| self.shared.publish(core)),
+            Some(core) => core.apply(self.backlog.batch(max)).inspect(|_| {
+                // Before it is published that the entry was applied.
+                if let Some(index) = core.take_verification() {
+                    verify::begin(&self.shared, core.generation(), index);
+                }
+                self.shared.publish(core);
+            }),
         };
         drop(core);
         match result {

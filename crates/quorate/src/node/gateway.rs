@@ -13,7 +13,7 @@ use quorate_model::{Command, Failure, FailureKind, GroupId, NodeId, Outcome, Pos
 use quorate_sql::connection::sqlite_version;
 use quorate_sql::query::Rows;
 use quorate_sql::readers::{ReadLimits, Snapshot};
-use quorate_sql::store::SqlStore;
+use quorate_sql::store::{SqlStore, Verification};
 use quorate_sql::validate::StatementKind;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -104,7 +104,7 @@ impl Gateway {
         let kind = match command {
             Command::Statement(statement) => self.store.validator().check(statement)?,
             Command::Bulk(bulk) => self.store.validator().check_bulk(bulk)?,
-            Command::OpenSession | Command::CloseSession(_) | Command::Vacuum => return Ok(()),
+            Command::OpenSession | Command::CloseSession(_) | Command::Vacuum | Command::Verify => return Ok(()),
         };
         match kind {
             StatementKind::Read => {
@@ -174,6 +174,16 @@ impl Gateway {
         };
         let reached = self.store.wait_applied(position.index, deadline).await;
         reached.map_err(|timeout| Error::TimedOut(timeout.to_string()))
+    }
+
+    /// What came of the verification at a position; waits for it until `deadline`.
+    pub(crate) async fn verification(
+        &self,
+        position: Position,
+        deadline: Instant,
+    ) -> Result<Option<Verification>, Error> {
+        self.reach(Level::AtLeast(position), deadline).await?;
+        Ok(self.store.verification(position.index, deadline).await)
     }
 
     /// A position that can be waited for: one of this history.

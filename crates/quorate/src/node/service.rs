@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use quorate_consensus::Service;
-use quorate_model::{Failure, codec};
+use quorate_model::{Command, Failure, FailureKind, codec};
 use quorate_wire::{CallFailure, FailureKind as CallFailureKind, PeerInfo, Role, StreamReceiver, StreamSender};
 
 use super::backup;
@@ -16,7 +16,9 @@ use super::operate;
 use super::snapshots;
 use crate::client::{Attempt, Read};
 use crate::error::Error;
-use crate::protocol::{self, Answer, Execute, Executed, Query, StatusReply, malformed, method};
+use crate::protocol::{
+    self, Answer, Empty, Execute, Executed, Query, StatusReply, Verified, VerifiedKind, Verify, malformed, method,
+};
 
 /// How long a proposal may wait here for the leader; its caller gives up at its own deadline.
 const FORWARD_MAX: Duration = Duration::from_secs(60);
@@ -48,6 +50,10 @@ impl Desk {
                 Err(CallFailure::new(CallFailureKind::Forbidden, "this client may only read"))
             }
             method::EXECUTE => execute(&gateway, role, protocol::decode(body)?).await,
+            method::VERIFY if role != Role::Admin => {
+                Err(CallFailure::new(CallFailureKind::Forbidden, "only an administrator may verify"))
+            }
+            method::VERIFY => verify(&gateway, protocol::decode(body)?).await,
             method::QUERY => query(&gateway, protocol::decode(body)?).await,
             method::STATUS => Ok(protocol::encode(&StatusReply::from(gateway.status()))),
             method::ADMIT..=method::PROBE => operate::answer(&gateway, role, method, body).await,
@@ -91,7 +97,7 @@ async fn execute(gateway: &Gateway, role: Role, Execute { proposal }: Execute) -
     let result = if role == Role::Peer {
         gateway.propose_here(proposal).await
     } else {
-        match check(gateway, &proposal)? {
+        match check(gateway, role, &proposal)? {
             Ok(()) => gateway.propose(proposal, served_until(FORWARD_MAX)).await,
             Err(failure) => Err(Attempt::Refused(Error::Failed(failure))),
         }
@@ -100,13 +106,31 @@ async fn execute(gateway: &Gateway, role: Role, Execute { proposal }: Execute) -
 }
 
 /// Nothing gets into the log that can't be read there.
-fn check(gateway: &Gateway, proposal: &[u8]) -> Result<Result<(), Failure>, CallFailure> {
+fn check(gateway: &Gateway, role: Role, proposal: &[u8]) -> Result<Result<(), Failure>, CallFailure> {
     let proposal = codec::decode_proposal(proposal).map_err(malformed)?;
     if let Err(failure) = proposal.check_limits() {
         return Ok(Err(failure));
     }
     let mut commands = proposal.commands.iter().enumerate();
-    Ok(commands.try_for_each(|(number, command)| gateway.check(command).map_err(|failure| failure.at(number))))
+    Ok(commands.try_for_each(|(number, command)| {
+        let checked = match command {
+            Command::Verify if role != Role::Admin => {
+                Err(Failure::new(FailureKind::Refused, "only an administrator may verify"))
+            }
+            command => gateway.check(command),
+        };
+        checked.map_err(|failure| failure.at(number))
+    }))
+}
+
+async fn verify(gateway: &Gateway, Verify { position, millis }: Verify) -> Reply {
+    let deadline = served_until(Duration::from_millis(millis));
+    let verified = match gateway.verification(position.into(), deadline).await {
+        Ok(verification) => Verified::from(verification),
+        Err(Error::TimedOut(_)) => Verified { kind: Some(VerifiedKind::NotYet(Empty {})) },
+        Err(error) => Verified { kind: Some(VerifiedKind::Failed(error.to_string())) },
+    };
+    Ok(protocol::encode(&verified))
 }
 
 async fn query(gateway: &Gateway, query: Query) -> Reply {

@@ -1,13 +1,16 @@
 //! Between the messages and what they stand for.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use quorate_model::{Epoch, GroupId, Outcome, Position, Statement, StoreFault, codec};
 use quorate_sql::query::Rows;
+use quorate_sql::store::Verification;
 use quorate_wire::CallFailure;
 
 use super::{
-    Answer, AnswerKind, Backup, Empty, Executed, ExecutedKind, LevelKind, OpenSnapshot, Query, Refusal, SnapshotItem,
-    SnapshotItemKind, WirePosition, WireRows, Written, malformed,
+    Answer, AnswerKind, Backup, Empty, Executed, ExecutedKind, Hashes, LevelKind, OpenSnapshot, Query, Refusal,
+    SnapshotItem, SnapshotItemKind, TableHash, Verified, VerifiedKind, WirePosition, WireRows, Written, malformed,
 };
 use crate::client::{Attempt, Limits, NotDone, Read};
 use crate::error::Error;
@@ -219,6 +222,32 @@ impl SnapshotItem {
             Some(SnapshotItemKind::Refused(refusal)) => Err(refusal.into()),
             Some(SnapshotItemKind::Opened(_)) | None => Err(newer()),
         }
+    }
+}
+
+impl From<Option<Verification>> for Verified {
+    fn from(verification: Option<Verification>) -> Self {
+        let table = |(name, hash): (&String, &u128)| TableHash {
+            name: name.clone(),
+            hash: Bytes::copy_from_slice(&hash.to_le_bytes()),
+        };
+        let kind = match verification {
+            None => VerifiedKind::Unknown(Empty {}),
+            Some(Verification::Running) => VerifiedKind::NotYet(Empty {}),
+            Some(Verification::Failed(why)) => VerifiedKind::Failed(why),
+            Some(Verification::Done(hashes)) => {
+                VerifiedKind::Hashes(Hashes { tables: hashes.iter().map(table).collect() })
+            }
+        };
+        Self { kind: Some(kind) }
+    }
+}
+
+impl Hashes {
+    /// By the name of the table; `None` where a hash is none.
+    pub(crate) fn by_table(self) -> Option<BTreeMap<String, u128>> {
+        let hash = |bytes: Bytes| Some(u128::from_le_bytes(bytes.as_ref().try_into().ok()?));
+        self.tables.into_iter().map(|table| Some((table.name, hash(table.hash)?))).collect()
     }
 }
 

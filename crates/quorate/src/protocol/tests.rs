@@ -1,7 +1,8 @@
 //! The messages: what goes in comes out, and no bytes make a decoder panic.
 
-#![allow(clippy::unwrap_used, reason = "tests stop at the first surprise")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests stop at the first surprise")]
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,6 +10,7 @@ use proptest::prelude::*;
 use quorate_consensus::{ClusterId, MemberStatus};
 use quorate_model::{Epoch, Failure, FailureKind as Kind, GroupId, NodeId, Position, Reply, Statement, Value};
 use quorate_sql::query::Rows;
+use quorate_sql::store::Verification;
 
 use super::*;
 use crate::client::{Attempt, Limits, NotDone, Read};
@@ -95,6 +97,16 @@ fn items_of_snapshots_arrive_as_they_were() {
     }
 }
 
+#[test]
+fn hashes_arrive_as_they_were() {
+    let hashes = BTreeMap::from([("t".to_owned(), 7_u128), ("u".to_owned(), u128::MAX)]);
+    let sent = Verified::from(Some(Verification::Done(hashes.clone().into())));
+    let Verified { kind: Some(VerifiedKind::Hashes(received)) } = decode(encode(&sent)).unwrap() else { panic!() };
+    assert_eq!(received.by_table(), Some(hashes));
+    let short = Hashes { tables: vec![TableHash { name: "t".to_owned(), hash: Bytes::from_static(b"short") }] };
+    assert_eq!(short.by_table(), None);
+}
+
 proptest! {
     #[test]
     fn no_bytes_make_a_decoder_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
@@ -117,6 +129,9 @@ proptest! {
         if let Ok(status) = decode::<StatusReply>(bytes.clone()) {
             let _ = Status::from(status);
         }
+        if let Ok(Verified { kind: Some(VerifiedKind::Hashes(hashes)) }) = decode(bytes.clone()) {
+            let _ = hashes.by_table();
+        }
         if let Ok(backup) = decode::<Backup>(bytes.clone()) {
             let _ = backup.level();
         }
@@ -133,6 +148,7 @@ fn samples() -> Vec<(&'static str, Bytes)> {
     let text = || "why".to_owned();
     let failed = Error::Failed(Failure { sqlite_code: 1, ..Failure::new(Kind::Sql, "no such table: t") });
     let rows = Rows::new(vec!["a".to_owned()].into(), vec![1.into(), Value::Null]);
+    let hashes = BTreeMap::from([("t".to_owned(), 0x0102_u128), ("u".to_owned(), u128::MAX)]);
     let member = MemberStatus {
         id: NodeId(5),
         name: "a".to_owned(),
@@ -170,6 +186,11 @@ fn samples() -> Vec<(&'static str, Bytes)> {
         ("answer-refused", encode(&Answer::from(Err(failed.clone())))),
         ("answer-timed-out", encode(&Answer::from(Err(Error::TimedOut(text()))))),
         ("backup", encode(&Backup::new(Level::AtLeast(POSITION), 30_000))),
+        ("verify", encode(&Verify { position: POSITION.into(), millis: 5_000 })),
+        ("verified-hashes", encode(&Verified::from(Some(Verification::Done(hashes.into()))))),
+        ("verified-not-yet", encode(&Verified::from(Some(Verification::Running)))),
+        ("verified-unknown", encode(&Verified::from(None))),
+        ("verified-failed", encode(&Verified::from(Some(Verification::Failed(text()))))),
         ("open-snapshot", encode(&OpenSnapshot::new(Level::AtLeast(POSITION), 30_000))),
         ("snapshot-opened", encode(&SnapshotItem::from(Ok(POSITION)))),
         ("snapshot-rows", encode(&SnapshotItem::from(Ok(Some(rows))))),

@@ -1,0 +1,150 @@
+//! Asks all nodes of a cluster what they hold at one position.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use quorate_consensus::MemberStatus;
+use quorate_env::{Env, Instant};
+use quorate_model::{Command, Position};
+use quorate_wire::{Dialer, DialerConfig, Identity, Purpose, Role, Secret};
+
+use super::network::Network;
+use super::nodes::Nodes;
+use super::{ConnectError, RemoteConfig, start_runtime};
+use crate::client::Client;
+use crate::error::Error;
+use crate::protocol::{self, VerifiedKind, method};
+use crate::status::Status;
+use crate::verify::{Verification, VerifiedNode, VerifyError};
+
+/// How often it is tried again because a node knew of nothing: it had restarted, got the state as an image, or was asked again.
+const ATTEMPTS_MAX: usize = 3;
+
+/// How long the nodes may take to compute their hashes.
+const HASHES_MAX: Duration = Duration::from_secs(330);
+
+/// How long one call waits for them.
+const CALL_MAX: Duration = Duration::from_secs(5);
+
+/// Time for a connection with its handshake.
+const CONNECT_MAX: Duration = Duration::from_secs(2);
+
+/// Compares what all nodes of a cluster hold, at one position and while work goes on: a logical hash of each table, of
+/// the schema, and of what Quorate keeps for itself. An entry of the log names the position. Each node reads its whole
+/// database once, beside its work.
+///
+/// ```no_run
+/// # async fn f() -> Result<(), Box<dyn std::error::Error>> {
+/// use quorate::{RemoteConfig, SecretSource};
+///
+/// let verification = quorate::verify(RemoteConfig::new(["10.0.0.1:7001"], SecretSource::File("secret".into()))).await?;
+/// for difference in verification.differences() {
+///     println!("{} differs: {:?}", difference.table, difference.versions);
+/// }
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+///
+/// [`VerifyError`] where the cluster takes no entries. A node that can't be reached is part of the result.
+pub async fn verify(config: RemoteConfig) -> Result<Verification, VerifyError> {
+    verify_in(Env::real(), config).await
+}
+
+/// [`verify`] in another world: for simulations.
+///
+/// # Errors
+///
+/// Those of [`verify`].
+pub async fn verify_in(env: Env, config: RemoteConfig) -> Result<Verification, VerifyError> {
+    let secret = config.resolve(&env).map_err(ConnectError::from)?;
+    let (runtime, alive) = start_runtime(&env).await?;
+    let nodes = Arc::new(Nodes::new(&env, &config, Role::Admin, secret.clone()));
+    let client = Client::new(runtime.clone(), Box::new(Network::new(Arc::clone(&nodes), alive)));
+    let asker = Asker { env, secret, nodes, limit: config.deadline };
+    let verified = asker.verify(&client, &runtime).await;
+    client.end_session().await;
+    // The connections are lost if the runtime has ended.
+    let _ = runtime.run(asker.nodes.close()).await;
+    verified
+}
+
+struct Asker {
+    env: Env,
+    secret: Secret,
+    nodes: Arc<Nodes>,
+    limit: Duration,
+}
+
+impl Asker {
+    async fn verify(&self, client: &Client, runtime: &crate::runtime::Runtime) -> Result<Verification, VerifyError> {
+        for attempt in 1.. {
+            let position = client.write(vec![Command::Verify], self.limit).await?.position;
+            let asked = runtime.run(async {
+                let status = self.nodes.status(self.limit).await?;
+                Ok::<_, Error>(join_all(status.members.iter().map(|member| self.ask(&status, member, position))).await)
+            });
+            let answers = asked.await.unwrap_or(Err(Error::Closed))?;
+            let is_known = answers.iter().all(|(_, is_known)| *is_known);
+            if is_known || attempt >= ATTEMPTS_MAX {
+                return Ok(Verification { position, nodes: answers.into_iter().map(|(node, _)| node).collect() });
+            }
+        }
+        Err(Error::Closed.into())
+    }
+
+    /// What a node holds, and whether it knew of the verification at all.
+    async fn ask(&self, status: &Status, member: &MemberStatus, position: Position) -> (VerifiedNode, bool) {
+        let (tables, is_known) = match self.hashes(status, member, position).await {
+            Ok(Some(tables)) => (Ok(tables), true),
+            Ok(None) => {
+                (Err("it dropped the verification: by a restart, an image, or a later verification".to_owned()), false)
+            }
+            Err(why) => (Err(why), true),
+        };
+        let (name, addr) = (member.name.clone(), member.addr.clone());
+        (VerifiedNode { id: member.id, name, addr, tables }, is_known)
+    }
+
+    async fn hashes(
+        &self,
+        status: &Status,
+        member: &MemberStatus,
+        position: Position,
+    ) -> Result<Option<BTreeMap<String, u128>>, String> {
+        let dialer = Dialer::new(
+            &self.env,
+            DialerConfig {
+                addr: member.addr.clone(),
+                identity: Identity::new(status.cluster.0, 0),
+                secret: self.secret.clone(),
+                role: Role::Admin,
+                purpose: Purpose::Client,
+                expected: Some(member.id.0),
+                connect_limit: CONNECT_MAX,
+            },
+        );
+        let client = dialer.connect().await.map_err(|error| error.to_string())?;
+        let millis = u64::try_from(CALL_MAX.as_millis()).unwrap_or(u64::MAX);
+        let ask = protocol::encode(&protocol::Verify { position: position.into(), millis });
+        let end = Instant::now() + HASHES_MAX;
+        while Instant::now() < end {
+            let deadline = Instant::now() + CALL_MAX.saturating_mul(2);
+            let reply = client.call(method::VERIFY, ask.clone(), deadline).await.map_err(|error| error.to_string())?;
+            let reply: protocol::Verified = protocol::decode(reply).map_err(|error| error.to_string())?;
+            match reply.kind {
+                Some(VerifiedKind::Hashes(hashes)) => {
+                    return hashes.by_table().map(Some).ok_or_else(|| "its hashes can't be read".to_owned());
+                }
+                Some(VerifiedKind::NotYet(_)) => {}
+                Some(VerifiedKind::Unknown(_)) => return Ok(None),
+                Some(VerifiedKind::Failed(why)) => return Err(why),
+                None => return Err("a newer version answered what this one can't read".to_owned()),
+            }
+        }
+        Err("it took too long".to_owned())
+    }
+}
