@@ -218,12 +218,51 @@ impl From<Level> for quorate::Level {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
+    use clap::{Command, CommandFactory as _};
 
     use super::*;
 
     #[test]
     fn the_options_fit_together() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn the_help_of_every_command_has_examples_that_can_be_typed() {
+        let mut command = Arguments::command();
+        command.build();
+        let mut commands = vec![command];
+        while let Some(command) = commands.pop() {
+            commands.extend(command.get_subcommands().filter(|sub| sub.get_name() != "help").cloned());
+            if !command.has_subcommands() {
+                check_examples(&command);
+            }
+        }
+    }
+
+    fn check_examples(command: &Command) {
+        let name = command.get_bin_name().unwrap_or_default();
+        let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let examples = help.lines().filter_map(|line| match line.split_once("$(") {
+            Some((_, inner)) => inner.split(')').next(),
+            None => line.find("quorate ").map(|at| line.split_at(at).1),
+        });
+        let examples: Vec<&str> = examples.filter(|example| example.starts_with(name)).collect();
+        assert!(help.starts_with("Example") && !examples.is_empty(), "{name}: {help}");
+        for example in examples {
+            let parsed = Arguments::try_parse_from(words(example));
+            assert!(parsed.is_ok(), "{example}: {}", parsed.map_or_else(|error| error.to_string(), |_| String::new()));
+        }
+    }
+
+    /// The words of a line as a shell takes them, up to what is no part of the command: an explanation, a redirection.
+    fn words(line: &str) -> Vec<String> {
+        let command = line.split("  ").next().unwrap_or_default();
+        let quoted = command.split('\'').enumerate();
+        let words = quoted.flat_map(|(place, text)| match place % 2 {
+            0 => text.split_whitespace().map(str::to_owned).collect(),
+            _ => vec![text.to_owned()],
+        });
+        words.take_while(|word| !["<", ">", "|", "&"].contains(&word.as_str())).collect()
     }
 }

@@ -30,8 +30,8 @@ use crate::settings;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  quorate doctor --config node.toml          this machine, the configuration, and the cluster if it runs
-  quorate doctor --data-dir /var/lib/quorate this machine alone, or the cluster that `quorate dev` keeps there
+  quorate doctor --config node.toml           this machine, the configuration, and the cluster if it runs
+  quorate doctor --data-dir /var/lib/quorate  this machine alone, or the cluster that `quorate dev` keeps there
   quorate doctor --node 10.0.0.1:7001 --secret-file secret
   quorate doctor --config node.toml --json
 

@@ -49,6 +49,7 @@ pub struct MembersArgs {
 #[derive(Debug, Subcommand)]
 pub enum MembersCommand {
     /// Show who belongs to the cluster, as its leader knows it
+    #[command(after_help = "Examples:\n  quorate members list\n  quorate members list --config a.toml --json")]
     List(ListArgs),
     /// Let a node in that has been started and waits, and wait until it is a voter
     ///

@@ -153,7 +153,12 @@ fn commands_with_dots_tell_and_set() {
     assert_eq!(run("SELECT 1 AS a;\n.quit\nSELECT 2"), "a\n─\n1\n(1 row)\n");
     let error = failed(&dev.sql(&[], ".schema missing"));
     assert!(error.contains("nothing like missing; .tables lists"), "{error}");
-    assert!(failed(&dev.sql(&[], ".import a.csv users")).contains(".import: a.csv into users"));
+    let csv = dev.dir.path().join("moons.csv");
+    std::fs::write(&csv, "planet,moons\nMars,2\nSaturn,many,274\nVenus,0\n").unwrap();
+    let import = format!(".import {} moons", csv.display());
+    assert!(failed(&dev.sql(&[], &import)).contains("a bad line of"));
+    assert_eq!(run("SELECT * FROM moons"), "planet  moons\n──────  ─────\nMars        2\nVenus       0\n(2 rows)\n");
+    assert!(failed(&dev.sql(&[], ".import - users")).contains("`quorate import` reads the standard input"));
 
     let file = dev.dir.path().join("out.csv");
     let lines =

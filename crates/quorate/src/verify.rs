@@ -28,7 +28,8 @@ pub struct VerifiedNode {
     pub name: String,
     /// Its address.
     pub addr: String,
-    /// The logical hash of each of its tables, those of Quorate's own (`_quorate_...`) among them, or why there is none.
+    /// The logical hash of each of its tables, those of Quorate's own (`_quorate_...`) among them, or why there is
+    /// none.
     pub tables: Result<BTreeMap<String, u128>, String>,
 }
 

@@ -16,6 +16,7 @@ pub async fn run(access: &Access, file: &Path, table: &str) -> Result<()> {
     let summary = import::run(access, &options).await?;
     match summary.bad {
         0 => Ok(()),
+        1 => Err(Error::new(format!(".import: a bad line of {} was left out", shown(file)))),
         bad => Err(Error::new(format!(".import: {bad} bad lines of {} were left out", shown(file)))),
     }
 }

@@ -107,8 +107,8 @@ impl Splitter {
         self.start = at;
     }
 
-    /// The next token, and moves behind it. `None` at the end of what is there; a literal that is open goes on with what
-    /// comes next.
+    /// The next token, and moves behind it. `None` at the end of what is there; a literal that is open goes on with
+    /// what comes next.
     fn token(&mut self) -> Option<Token> {
         if let Some(open) = self.open {
             let rest = self.text.get(self.at..).unwrap_or_default();

@@ -4,8 +4,9 @@
 //! computed beside it. Invariants:
 //!
 //! - What is hashed is the state behind that entry, on every node, wherever batches end.
-//! - The latest is computed, for [`HASH_MAX`] at most; one before it, which a node that catches up may meet, is dropped.
-//!   It is given up when it keeps the `-wal` from being emptied for too long. It is never a reason to stop applying.
+//! - The latest is computed, for [`HASH_MAX`] at most; one before it, which a node that catches up may meet, is
+//!   dropped. It is given up when it keeps the `-wal` from being emptied for too long. It is never a reason to stop
+//!   applying.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

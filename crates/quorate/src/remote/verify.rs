@@ -19,7 +19,8 @@ use crate::protocol::{self, VerifiedKind, method};
 use crate::status::Status;
 use crate::verify::{Verification, VerifiedNode, VerifyError};
 
-/// How often it is tried again because a node knew of nothing: it had restarted, got the state as an image, or was asked again.
+/// How often it is tried again because a node knew of nothing: it had restarted, got the state as an image, or was
+/// asked again.
 const ATTEMPTS_MAX: usize = 3;
 
 /// How long the nodes may take to compute their hashes.
@@ -39,7 +40,8 @@ const CONNECT_MAX: Duration = Duration::from_secs(2);
 /// # async fn f() -> Result<(), Box<dyn std::error::Error>> {
 /// use quorate::{RemoteConfig, SecretSource};
 ///
-/// let verification = quorate::verify(RemoteConfig::new(["10.0.0.1:7001"], SecretSource::File("secret".into()))).await?;
+/// let secret = SecretSource::File("secret".into());
+/// let verification = quorate::verify(RemoteConfig::new(["10.0.0.1:7001"], secret)).await?;
 /// for difference in verification.differences() {
 ///     println!("{} differs: {:?}", difference.table, difference.versions);
 /// }
@@ -90,7 +92,9 @@ impl Asker {
             let answers = asked.await.unwrap_or(Err(Error::Closed))?;
             let is_known = answers.iter().all(|(_, is_known)| *is_known);
             if is_known || attempt >= ATTEMPTS_MAX {
-                return Ok(Verification { position, nodes: answers.into_iter().map(|(node, _)| node).collect() });
+                let mut nodes: Vec<VerifiedNode> = answers.into_iter().map(|(node, _)| node).collect();
+                nodes.sort_by(|a, b| a.name.cmp(&b.name));
+                return Ok(Verification { position, nodes });
             }
         }
         Err(Error::Closed.into())
