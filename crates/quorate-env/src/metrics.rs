@@ -154,8 +154,11 @@ mod tests {
         EDGES_MICROS.into_iter().map(Duration::from_micros).for_each(|time| histogram.observe(time));
         let found: Vec<(usize, u64)> = histogram.counts().into_iter().enumerate().filter(|(_, n)| *n > 0).collect();
         assert_eq!(found, [(0, 2), (1, 1), (18, 1), (19, 2)]);
-        assert_eq!(histogram.count(), 6);
-        assert_eq!(histogram.sum(), EDGES_MICROS.into_iter().map(Duration::from_micros).sum());
+        histogram.observe(Duration::from_nanos(10_001));
+        assert_eq!(histogram.counts()[1], 2, "a nanosecond counts");
+        assert_eq!(histogram.count(), 7);
+        let sum: Duration = EDGES_MICROS.into_iter().map(Duration::from_micros).sum();
+        assert_eq!(histogram.sum(), sum + Duration::from_nanos(10_001));
     }
 
     #[test]

@@ -17,6 +17,9 @@ use quorate_env::net::Listener;
 use quorate_env::{Env, sleep, timeout};
 use tokio::sync::{Semaphore, oneshot, watch};
 
+pub use crate::ask::ANSWER_TIME_MAX;
+use crate::ask::Asks;
+
 mod answers;
 mod connection;
 pub(crate) mod stream;
@@ -41,9 +44,6 @@ pub const WRITE_STALL_MAX: Duration = Duration::from_secs(10);
 
 /// Time for a connection from its beginning; then it is closed after the answer to the request under way.
 pub const CONNECTION_TIME_MAX: Duration = Duration::from_secs(600);
-
-/// Time for the node to tell how it is: its disk may hang.
-pub const ANSWER_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// Questions to the node at once, of all connections: where its disk hangs, so many threads wait for it and no more.
 pub const ASKS_MAX: usize = 4;
@@ -127,7 +127,7 @@ pub async fn serve_in(env: &Env, listen: &str) -> Result<HttpServer, ServeError>
     let (orders, order) = watch::channel(Order::Serve);
     let (started, starting) = oneshot::channel();
     let (end, ended) = oneshot::channel::<()>();
-    let (places, asks) = (Arc::new(places()), Arc::new(Semaphore::new(ASKS_MAX)));
+    let (places, asks) = (Arc::new(places()), Asks::new(env, ASKS_MAX));
     let door = Door { env: env.clone(), shown: Arc::clone(&shown), places, asks };
     let addr = listen.to_owned();
     let root = async move {
@@ -176,7 +176,7 @@ struct Door {
     env: Env,
     shown: Arc<Shown>,
     places: Arc<Semaphore>,
-    asks: Arc<Semaphore>,
+    asks: Asks,
 }
 
 impl Door {

@@ -26,6 +26,7 @@
 
 #![forbid(unsafe_code)]
 
+mod ask;
 pub mod config;
 pub mod http;
 mod metrics;

@@ -18,6 +18,7 @@ use quorate::{Node, Observer, WriteTrace, WriteTraces};
 use quorate_env::{Env, Instant, sleep_until};
 use tokio::sync::oneshot;
 
+use crate::ask::{Asks, Unanswered};
 use crate::metrics::families;
 
 mod encode;
@@ -87,7 +88,7 @@ pub struct Exporter {
 }
 
 impl Exporter {
-    /// Sends once more, and ends. Takes up to ten seconds if the collector hangs.
+    /// Sends once more, and ends. Takes up to 15 seconds if the collector or the disk hangs.
     pub async fn stop(self) {
         let _ = self.stop.send(());
         let _ = self.ended.await;
@@ -113,6 +114,7 @@ pub fn export_in(env: &Env, node: &Node, config: &OtlpConfig) -> Result<Exporter
     let observer = node.observer();
     let sender = Sender {
         env: env.clone(),
+        asks: Asks::new(env, 1),
         sampled: observer.write_traces(),
         observer,
         collector,
@@ -132,6 +134,7 @@ pub fn export_in(env: &Env, node: &Node, config: &OtlpConfig) -> Result<Exporter
 
 struct Sender {
     env: Env,
+    asks: Asks,
     observer: Observer,
     /// Where traces come from; none if the node had ended at once.
     sampled: Option<WriteTraces>,
@@ -186,8 +189,11 @@ impl Sender {
 
     /// Sends everything, and says whether the node is still there.
     async fn send(&mut self) -> bool {
-        let observer = self.observer.clone();
-        let Some(metrics) = self.env.blocking(move || observer.metrics()).await.flatten() else { return false };
+        let metrics = match self.asks.ask(self.observer.clone(), Observer::metrics).await {
+            Ok(Some(metrics)) => metrics,
+            Ok(None) | Err(Unanswered::Ended) => return false,
+            Err(Unanswered::Slow) => return true,
+        };
         let now = self.env.unix_nanos();
         let uptime = u64::try_from(metrics.uptime.as_nanos()).unwrap_or(u64::MAX);
         let began = *self.began_unix_nanos.get_or_insert(now.saturating_sub(uptime));

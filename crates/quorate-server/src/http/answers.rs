@@ -1,16 +1,16 @@
 //! What is answered to which request (`docs/http.md`).
 
-use std::sync::Arc;
+use std::borrow::Cow;
 
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use quorate::{NotReady, Observer};
-use quorate_env::timeout;
 use serde_json::json;
 
-use super::{ANSWER_TIME_MAX, Door};
+use super::Door;
+use crate::ask::Unanswered;
 use crate::metrics;
 use crate::status::NodeStatus;
 
@@ -22,10 +22,8 @@ const PROMETHEUS: HeaderValue = HeaderValue::from_static("text/plain; version=0.
 const READS: HeaderValue = HeaderValue::from_static("GET, HEAD");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
-/// Why there is nothing to show.
+/// Why there is nothing to show yet.
 const STARTING: &str = "the node is starting";
-const ENDED: &str = "the node has ended";
-const SLOW: &str = "the node does not tell how it is: its disk may hang";
 
 /// What can be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +72,7 @@ impl Page {
 async fn ready(door: &Door) -> Answer {
     let reasons = match ask(door, Observer::not_ready).await {
         Ok(reasons) => reasons.iter().map(NotReady::to_string).collect(),
-        Err(why) => vec![why.to_owned()],
+        Err(why) => vec![why.into_owned()],
     };
     if reasons.is_empty() {
         return json(StatusCode::OK, &json!({ "ready": true }));
@@ -84,7 +82,7 @@ async fn ready(door: &Door) -> Answer {
 
 /// How the node and its cluster stand.
 async fn status(door: &Door) -> Answer {
-    match ask(door, Observer::status).await.and_then(|status| status.ok_or(ENDED)) {
+    match ask(door, Observer::status).await.and_then(still_there) {
         Ok((status, silence_max)) => json(StatusCode::OK, &NodeStatus::of(&status, silence_max)),
         Err(why) => json(StatusCode::SERVICE_UNAVAILABLE, &json!({ "error": why })),
     }
@@ -93,25 +91,24 @@ async fn status(door: &Door) -> Answer {
 /// What the node measures.
 async fn metrics(door: &Door) -> Answer {
     let page = |observer: &Observer| observer.metrics().map(|found| metrics::prometheus(&metrics::families(&found)));
-    match ask(door, page).await.and_then(|page| page.ok_or(ENDED)) {
+    match ask(door, page).await.and_then(still_there) {
         Ok(page) => respond(StatusCode::OK, PROMETHEUS, page),
-        Err(why) => text(StatusCode::SERVICE_UNAVAILABLE, why),
+        Err(why) => respond(StatusCode::SERVICE_UNAVAILABLE, TEXT, why.into_owned() + "\n"),
     }
 }
 
-/// Asks the node beside this thread: it may have to ask its disk.
+/// What an observer tells, unless its node has ended.
+fn still_there<T>(told: Option<T>) -> Result<T, Cow<'static, str>> {
+    told.ok_or_else(|| Unanswered::Ended.to_string().into())
+}
+
+/// Asks the node, if there is one yet.
 async fn ask<T: Send + 'static>(
     door: &Door,
     ask: impl FnOnce(&Observer) -> T + Send + 'static,
-) -> Result<T, &'static str> {
+) -> Result<T, Cow<'static, str>> {
     let observer = door.shown.get().ok_or(STARTING)?;
-    let asks = Arc::clone(&door.asks);
-    let asking = async {
-        let asked = asks.acquire_owned().await.ok()?;
-        let answer = door.env.blocking(move || (ask(&observer), asked)).await;
-        answer.map(|(answer, _)| answer)
-    };
-    timeout(ANSWER_TIME_MAX, asking).await.map_err(|_| SLOW)?.ok_or(ENDED)
+    door.asks.ask(observer, ask).await.map_err(|error| error.to_string().into())
 }
 
 fn text(code: StatusCode, body: &'static str) -> Answer {
