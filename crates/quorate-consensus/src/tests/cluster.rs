@@ -14,7 +14,8 @@ use quorate_wire::{CallFailure, FailureKind, PeerInfo, Secret, StreamReceiver, S
 
 use super::store::MemStore;
 use crate::{
-    Consensus, ConsensusConfig, KEEP_LOG_BYTES, LOG_SEGMENT_BYTES, Member, ProposeError, Service, StartError, Timing,
+    Consensus, ConsensusConfig, Durability, KEEP_LOG_BYTES, LOG_SEGMENT_BYTES, Member, ProposeError, Service,
+    StartError, Timing,
 };
 
 pub(super) const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -162,6 +163,7 @@ fn config(name: &str) -> ConsensusConfig {
         members: members.collect(),
         secret: Secret::new("a secret of some length").unwrap(),
         timing: Timing { silence: Duration::from_secs(3), ..Timing::default() },
+        durability: Durability::default(),
         keep_log_bytes: KEEP_LOG_BYTES,
         log_segment_bytes: LOG_SEGMENT_BYTES,
     }
