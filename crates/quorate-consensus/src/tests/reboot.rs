@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use prost::Message as _;
 use quorate_env::disk::Disk as _;
 use quorate_env::{Instant, sleep};
 use quorate_env_sim::SimWorld;
@@ -12,6 +13,7 @@ use quorate_model::{NodeId, Store};
 
 use super::cluster::{Cluster, NAMES, Nothing, SOON, born_with, config, data_dir};
 use super::store::MemStore;
+use crate::identity::{Identity, durability_name, durability_number};
 use crate::{Consensus, ConsensusConfig, Durability, StartError};
 
 /// What lies in the nodes' directory.
@@ -302,4 +304,18 @@ fn another_durability_than_the_clusters_is_refused() {
         cluster.check().await;
     });
     done.unwrap();
+}
+
+#[test]
+fn records_keep_the_durability_and_those_without_are_of_fsync() {
+    // As every version before wrote it.
+    let before: [u8; 12] = [0x09, 1, 0, 0, 0, 0, 0, 0, 0, 0x12, 1, b'a'];
+    assert_eq!(Identity::new(1, "a").encode_to_vec(), before);
+    let read = Identity::decode(&before[..]).unwrap();
+    assert_eq!(durability_name(read.durability), "fsync");
+    let os = Identity { durability: durability_number(Durability::Os), ..read };
+    let bytes = os.encode_to_vec();
+    assert_eq!(bytes, [&before[..], &[0x40, 1]].concat());
+    assert_eq!(durability_name(Identity::decode(&bytes[..]).unwrap().durability), "os");
+    assert!(durability_name(2).contains("does not know"));
 }
