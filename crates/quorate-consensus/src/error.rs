@@ -46,10 +46,10 @@ pub enum StartError {
     /// The machine of a node that runs alone was restarted without a clean stop, or it can't be told that it was not,
     /// and with [`Durability::Os`] its log may have lost acknowledged entries. Nothing was changed.
     #[error(
-        "the machine was restarted while this node ran, or its boot id can't be read; with durability 'os', and without \
-         other members to bring the node up to date, acknowledged writes may be lost. Nothing was changed. Restore a \
-         backup, or what this node's own database holds ('When power fails' in docs/operate.md): 'quorate restore' \
-         begins a new history"
+        "the machine was restarted while this node ran, or its boot id can't be read: with durability 'os', and \
+         without other members to bring the node up to date, acknowledged writes may be lost. Nothing was changed. \
+         Restore a backup, or what this node's own database holds ('When power fails' in docs/operate.md): 'quorate \
+         restore' begins a new history; if the cluster has other members, list them in this node's configuration"
     )]
     Rebooted,
     /// The address to listen on is not to be had.

@@ -10,7 +10,8 @@
 //!
 //! - This is the only crate that sees openraft, and no type of it leaves. It knows nothing of SQL.
 //! - A Raft id belongs to one data directory for ever; a lost or damaged log comes back under a new id.
-//! - An acknowledged proposal is durable on a majority, by `fdatasync`, before its outcome is known.
+//! - An acknowledged proposal is durable on a majority, by `fdatasync`, before its outcome is known; with
+//!   [`Durability::Os`], in the operating systems of a majority.
 //! - The leader of a term is never restored after a restart: it would give log ids out again that a follower may hold
 //!   with other contents.
 

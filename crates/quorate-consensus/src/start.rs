@@ -62,8 +62,9 @@ impl Consensus {
     /// that waits for all of them the first time. Call it on the runtime that is to run the core: a thread of its own
     /// ([`Env::start_runtime`]).
     ///
-    /// `dir` holds the log and nothing else. A damaged log is put aside, and the node comes back under a new Raft id; so
-    /// is one that may have lost what it acknowledged, because the durability is `os` and the machine was restarted. That the end of the log is missing shows only once the store is open: [`StartError::LogCut`].
+    /// `dir` holds the log and nothing else. A damaged log is put aside, and the node comes back under a new Raft id.
+    /// So is one that may have lost what it acknowledged, because the durability is `os` and the machine was restarted.
+    /// That the end of the log is missing shows only once the store is open: [`StartError::LogCut`].
     pub async fn start(
         env: &Env,
         config: ConsensusConfig,

@@ -1,8 +1,8 @@
 //! What goes wrong, drawn from the seed.
 //!
 //! Invariant (the atlas): what is acknowledged stays on the disks of a majority. Power may fail anywhere and
-//! everywhere, because disks keep what was synced; but no disk is lost while another lost one is not yet made good. With
-//! durability `os` a loss of power counts as that of a disk.
+//! everywhere, because disks keep what was synced; but no disk is lost while another lost one is not yet made good.
+//! With durability `os` a loss of power counts as that of a disk.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

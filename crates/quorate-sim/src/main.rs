@@ -31,7 +31,7 @@ struct Arguments {
     /// Runs less of each seed, as the tests do.
     #[arg(long)]
     short: bool,
-    /// The cluster acknowledges when a majority's operating systems have a write; then one machine at a time loses power.
+    /// With durability `os`: then only one machine at a time loses power.
     #[arg(long)]
     os: bool,
     /// How many of its last events a seed that failed tells; 4,000 are kept.

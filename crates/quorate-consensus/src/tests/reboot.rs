@@ -268,8 +268,9 @@ fn a_node_alone_that_lost_power_says_so_and_changes_nothing() {
 fn another_durability_than_the_clusters_is_refused() {
     let world = SimWorld::new(36);
     let done = world.run(async {
-        let set =
-            |cluster: &Cluster, name, durability| drop(cluster.durability.lock().unwrap().insert(name, durability));
+        let set = |cluster: &Cluster, name, durability| {
+            cluster.durability.lock().unwrap().insert(name, durability);
+        };
         let cluster = Cluster::new(&world);
         set(&cluster, "b", Durability::Os);
         NAMES.into_iter().for_each(|name| cluster.start(name));

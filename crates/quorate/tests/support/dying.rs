@@ -1,5 +1,5 @@
-//! A disk that dies after a number of changes: the next one and everything after fail, as if the process were killed. Or
-//! one of a machine that was restarted.
+//! A disk that dies after a number of changes: the next one and everything after fail, as if the process were killed.
+//! Or one of a machine that was restarted.
 
 use std::io;
 use std::path::Path;
