@@ -217,6 +217,25 @@ fn nodes_that_all_lost_power_wait_and_found_nothing() {
     done.unwrap();
 }
 
+#[test]
+fn a_majority_that_lost_power_does_not_vote_as_its_former_self() {
+    let world = SimWorld::new(37);
+    let done = world.run(async {
+        let cluster = born_with(&world, Durability::Os).await;
+        cluster.until("three", || is_whole_with(&cluster, "a")).await;
+        cluster.write("before").await;
+        for name in ["a", "b"] {
+            cluster.crash(name).await;
+            cluster.start(name);
+        }
+        sleep(SOON).await;
+        assert!(cluster.leader().is_none(), "what only the two held may be lost");
+        let voters = |status: crate::ClusterStatus| status.members.into_iter().filter(|member| member.voter).count();
+        assert_eq!(voters(cluster.node("c").unwrap().status()), 3);
+    });
+    done.unwrap();
+}
+
 /// A node that is alone, up to the end of its start.
 async fn start_alone(world: &SimWorld, store: &MemStore, durability: Durability) -> Result<Consensus, StartError> {
     let env = data_dir(world.node("a"));
