@@ -11,23 +11,29 @@ pub struct QuorateNode {
 
 impl System for QuorateNode {
     fn about(durability: Durability, nodes: usize) -> Result<About> {
-        if durability == Durability::Os {
-            return Err("Quorate acknowledges no write before it is synced: --durability fsync".into());
-        }
         Ok(About {
             version: locked_version(include_str!("../Cargo.lock"), "quorate"),
             sqlite: rusqlite::version().to_owned(),
-            acknowledged: match nodes {
-                1 => "after an fdatasync".to_owned(),
-                _ => "after an fdatasync on a majority of nodes".to_owned(),
+            acknowledged: match (durability, nodes) {
+                (Durability::Fsync, 1) => "after an fdatasync".to_owned(),
+                (Durability::Fsync, _) => "after an fdatasync on a majority of nodes".to_owned(),
+                (Durability::Os, 1) => "when the operating system has it, before any sync".to_owned(),
+                (Durability::Os, _) => "when the operating systems of a majority have it, before any sync".to_owned(),
             },
-            configuration: "defaults".to_owned(),
+            configuration: match durability {
+                Durability::Fsync => "defaults".to_owned(),
+                Durability::Os => "defaults, but for durability".to_owned(),
+            },
         })
     }
 
     async fn start(spec: NodeSpec) -> Result<Self> {
         let name = |id: usize| format!("node-{id}");
         let mut config = Config::single(&spec.dir);
+        config.durability = match spec.durability {
+            Durability::Fsync => quorate::Durability::Fsync,
+            Durability::Os => quorate::Durability::Os,
+        };
         if spec.members.len() > 1 {
             config.name = name(usize::try_from(spec.id)?);
             let members = spec.members.iter().zip(1..);

@@ -6,7 +6,9 @@
 //!   one list, whoever lost a disk or a message on the way.
 //! - A node keeps at most one promise. It replaces it only by one of a higher attempt, and only while its log is
 //!   empty; the earlier set can then never be founded with it.
-//! - A node that can't tell waits, and says what for.
+//! - A node that belongs to a cluster founds no other one, be its log lost.
+//! - A node that can't tell waits, and says what for. One whose durability is not that of the others does not wait: it
+//!   ends with an error.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -69,17 +71,24 @@ async fn attempt(
     peers: &Arc<Peers>,
     own: &Member,
 ) -> Result<Attempt, StartError> {
-    let alone = config.members.iter().all(|member| member.name == config.name);
+    let alone = config.is_alone();
     let answers = if alone { BTreeMap::new() } else { peers.ask_all().await };
     if let Some(living) = answers.values().find(|status| status.member) {
         let Some(cluster) = ClusterId::from_bytes(&living.cluster) else {
             return Ok(Attempt::Waiting(format!("'{}' does not say which cluster it belongs to", living.name)));
         };
-        home.adopt(cluster, living.epoch).await?;
+        config.check_durability(&format!("'{}'", living.name), living.durability)?;
+        home.adopt(cluster, living.epoch, config.durability).await?;
         return Ok(Attempt::Settled(None));
     }
     if let Some(founding) = resume(home) {
         return Ok(Attempt::Settled(Some(founding)));
+    }
+    if !home.identity().cluster.is_empty() {
+        return Ok(Attempt::Waiting(forsaken(home)));
+    }
+    for status in answers.values() {
+        config.check_durability(&format!("'{}'", status.name), status.durability)?;
     }
     let founder = config.members.iter().map(|member| &member.name).min();
     if !alone && founder != Some(&config.name) {
@@ -95,7 +104,17 @@ async fn attempt(
     if !missing.is_empty() {
         return Ok(Attempt::Waiting(format!("no answer from {}", missing.join(", "))));
     }
-    found(home, peers, own, &answers).await
+    found(home, config, peers, own, &answers).await
+}
+
+/// What a node waits for that belongs to a cluster but has nothing of its log.
+fn forsaken(home: &Home) -> String {
+    format!(
+        "no living member of its cluster {} answers. If the log of every node is lost, as when all machines lose power \
+         with durability 'os', then restore a backup, or what one of the databases holds: 'When power fails' in \
+         docs/operate.md",
+        home.identity().cluster()
+    )
 }
 
 /// The founding that this node had begun when it went down: everyone has promised, and it had taken the name.
@@ -108,6 +127,7 @@ fn resume(home: &Home) -> Option<BTreeMap<u64, Member>> {
 
 async fn found(
     home: &Home,
+    config: &ConsensusConfig,
     peers: &Arc<Peers>,
     own: &Member,
     answers: &BTreeMap<String, StatusReply>,
@@ -133,7 +153,7 @@ async fn found(
         }
     }
     let cluster = ClusterId::from_bytes(&promise.cluster).unwrap_or(ClusterId::NONE);
-    home.adopt(cluster, FIRST_EPOCH).await?;
+    home.adopt(cluster, FIRST_EPOCH, config.durability).await?;
     tracing::info!(%cluster, members = promise.members.len(), "founding the cluster");
     Ok(Attempt::Settled(Some(members_of(&promise))))
 }

@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
+use quorate_wal::Durability;
 use quorate_wire::Secret;
 
+use crate::error::StartError;
+use crate::identity::{durability_name, durability_number};
 use crate::raft::types::Member;
 
 /// How a node takes part in consensus.
@@ -21,10 +24,28 @@ pub struct ConsensusConfig {
     pub secret: Secret,
     /// Intervals and deadlines.
     pub timing: Timing,
+    /// When a proposal is acknowledged: fixed when the cluster is founded, and the same on all nodes.
+    pub durability: Durability,
     /// Bytes of applied and durable log kept for followers that lag; more is purged.
     pub keep_log_bytes: u64,
     /// Bytes of one file of the log, and of the newest entries that are kept in memory.
     pub log_segment_bytes: u64,
+}
+
+impl ConsensusConfig {
+    /// Whether no other node is listed.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.members.iter().all(|member| member.name == self.name)
+    }
+
+    /// Fails if somebody has another durability, whose number is given.
+    pub(crate) fn check_durability(&self, whose: &str, number: u32) -> Result<(), StartError> {
+        if number == durability_number(self.durability) {
+            return Ok(());
+        }
+        let (configured, found) = (self.durability, durability_name(number));
+        Err(StartError::Durability { configured, whose: whose.to_owned(), found })
+    }
 }
 
 /// Intervals and deadlines of consensus.

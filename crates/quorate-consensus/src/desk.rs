@@ -19,6 +19,7 @@ use quorate_wire::{CallFailure, FailureKind, PeerInfo, Purpose, Role, StreamRece
 use crate::birth;
 use crate::config::ConsensusConfig;
 use crate::home::Home;
+use crate::identity::durability_number;
 use crate::images;
 use crate::membership;
 use crate::metrics::ConsensusMetrics;
@@ -188,6 +189,7 @@ impl Desk {
             now: self.home.env.unix_nanos(),
             last_index: self.home.wal.last_log_id(GroupId::MAIN).map_or(0, |id| id.index),
             log_bytes: self.home.wal.disk_bytes(),
+            durability: durability_number(self.config.durability),
             ..StatusReply::default()
         };
         if let Some(running) = self.running.get() {

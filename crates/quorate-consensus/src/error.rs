@@ -1,6 +1,7 @@
 //! What can go wrong in consensus.
 
 use quorate_model::{NodeId, StoreFault};
+use quorate_wal::Durability;
 
 use crate::Member;
 
@@ -28,6 +29,29 @@ pub enum StartError {
     /// The configuration does not fit together.
     #[error("the configuration can't be used: {0}")]
     Config(String),
+    /// The durability in the configuration is not that of the cluster.
+    #[error(
+        "'durability' is '{configured}' in this node's configuration, but that of {whose} is '{found}': it is the same \
+         on all nodes of a cluster, and fixed when that is founded; set it to the same on all of them, or restore a \
+         backup, which begins a new cluster"
+    )]
+    Durability {
+        /// What the configuration says.
+        configured: Durability,
+        /// Who says otherwise.
+        whose: String,
+        /// What that says.
+        found: String,
+    },
+    /// The machine of a node that runs alone was restarted without a clean stop, or it can't be told that it was not,
+    /// and with [`Durability::Os`] its log may have lost acknowledged entries. Nothing was changed.
+    #[error(
+        "the machine was restarted while this node ran, or its boot id can't be read: with durability 'os', and \
+         without other members to bring the node up to date, acknowledged writes may be lost. Nothing was changed. \
+         Restore a backup, or what this node's own database holds ('When power fails' in docs/operate.md): 'quorate \
+         restore' begins a new history; if the cluster has other members, list them in this node's configuration"
+    )]
+    Rebooted,
     /// The address to listen on is not to be had.
     #[error("can't listen on {addr}: {error}")]
     Listen {

@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex};
 use prost::Message;
 use quorate_env::Env;
 use quorate_model::GroupId;
-use quorate_wal::{Wal, WalError};
+use quorate_wal::{Durability, Wal, WalError};
 use tokio::sync::oneshot;
 
-use crate::identity::{ClusterId, Identity};
+use crate::identity::{ClusterId, Identity, durability_number};
 use crate::peers::lock;
 
 /// What a node owns before it belongs to a cluster. Cheap to clone.
@@ -16,7 +16,7 @@ use crate::peers::lock;
 pub(crate) struct Home {
     pub(crate) env: Env,
     pub(crate) wal: Wal,
-    /// Whether all that was ever written to the log must be in it: it is not new, and the machine has run on since.
+    /// Whether all that was ever written to the log must be in it: it was in use, and the machine has run on since.
     pub(crate) is_complete: bool,
     identity: Arc<Mutex<Identity>>,
     wire: quorate_wire::Identity,
@@ -58,10 +58,11 @@ impl Home {
     }
 
     /// Makes this node one of a cluster.
-    pub(crate) async fn adopt(&self, cluster: ClusterId, epoch: u64) -> Result<(), WalError> {
+    pub(crate) async fn adopt(&self, cluster: ClusterId, epoch: u64, durability: Durability) -> Result<(), WalError> {
         let adopted = self.change(|identity| {
             identity.cluster = cluster.to_bytes();
             identity.epoch = epoch;
+            identity.durability = durability_number(durability);
             Ok::<(), ()>(())
         });
         adopted.await.map(drop)

@@ -5,11 +5,13 @@
 //!   back under a new id, so it never votes as its former self.
 //! - A node belongs to the cluster in this record or to none; that changes only while the log is empty.
 //! - What the record says of voting and of removal only ever comes to be, and never passes.
+//! - It names the cluster's durability from the moment on at which it names the cluster.
 
 use bytes::Bytes;
 use prost::Message;
 use quorate_env::Env;
 use quorate_model::{Epoch, NodeId};
+use quorate_wal::Durability;
 
 use crate::error::StartError;
 use crate::peer::messages::Promise;
@@ -64,6 +66,23 @@ pub(crate) struct Identity {
     /// This node was removed from its cluster.
     #[prost(bool, tag = "7")]
     pub removed: bool,
+    /// That of the cluster ([`durability_number`]).
+    #[prost(uint32, tag = "8")]
+    pub durability: u32,
+}
+
+/// What records and messages say of a durability. What says nothing was written when there was only fsync: 0.
+pub(crate) fn durability_number(durability: Durability) -> u32 {
+    match durability {
+        Durability::Os => 1,
+        _ => 0,
+    }
+}
+
+/// The name behind a number of [`durability_number`], be it a later version's.
+pub(crate) fn durability_name(number: u32) -> String {
+    let known = Durability::ALL.into_iter().find(|known| durability_number(*known) == number);
+    known.map_or_else(|| format!("number {number}, which this version does not know"), |known| known.to_string())
 }
 
 impl Identity {

@@ -10,7 +10,8 @@
 //!
 //! - This is the only crate that sees openraft, and no type of it leaves. It knows nothing of SQL.
 //! - A Raft id belongs to one data directory for ever; a lost or damaged log comes back under a new id.
-//! - An acknowledged proposal is durable on a majority, by `fdatasync`, before its outcome is known.
+//! - An acknowledged proposal is durable on a majority, by `fdatasync`, before its outcome is known; with
+//!   [`Durability::Os`], in the operating systems of a majority.
 //! - The leader of a term is never restored after a restart: it would give log ids out again that a follower may hold
 //!   with other contents.
 
@@ -37,6 +38,7 @@ mod permits;
 mod purge;
 mod raft;
 mod reads;
+mod reboot;
 mod restore;
 mod stages;
 mod stamp;
@@ -53,7 +55,7 @@ pub use images::{ImageError, ImagePieces, take_image};
 pub use metrics::{ConsensusMetrics, FailureCounts, WriteMetrics};
 pub use node::Consensus;
 pub use permits::{Admission, Admitted};
-pub use quorate_wal::{WalMetrics, WalStats};
+pub use quorate_wal::{Durability, WalMetrics, WalStats};
 pub use raft::types::Member;
 pub use restore::{INDEX_GAP, Living, Restored, check_nobody_lives};
 pub use stages::WriteTrace;

@@ -21,7 +21,7 @@ use tokio::sync::oneshot;
 
 use crate::config::ConsensusConfig;
 use crate::error::StartError;
-use crate::identity::{ClusterId, Identity};
+use crate::identity::{ClusterId, Identity, durability_number};
 use crate::link::CONNECT_MAX;
 use crate::peer::messages::{StatusReply, decode, method};
 use crate::peers::STATUS_MAX;
@@ -91,7 +91,8 @@ impl Restored {
     pub fn draw(env: &Env, config: &ConsensusConfig, epoch: Epoch, last: Option<LogId>) -> Self {
         let id = env.rng().next_u64().max(1);
         let cluster = ClusterId::draw(env).to_bytes();
-        let identity = Identity { cluster, epoch: epoch.0, ..Identity::new(id, &config.name) };
+        let durability = durability_number(config.durability);
+        let identity = Identity { cluster, epoch: epoch.0, durability, ..Identity::new(id, &config.name) };
         let applied = LogId {
             term: last.map_or(0, |last| last.term).saturating_add(1),
             node: NodeId(id),
@@ -132,7 +133,7 @@ impl Restored {
 }
 
 /// Hands something to the log and waits until it is durable.
-async fn written(write: impl FnOnce(Completion) -> Result<(), WalError>) -> Result<(), StartError> {
+pub(crate) async fn written(write: impl FnOnce(Completion) -> Result<(), WalError>) -> Result<(), StartError> {
     let (sender, receiver) = oneshot::channel();
     write(Box::new(move |result| drop(sender.send(result))))?;
     let result = timeout(WRITE_MAX, receiver).await;

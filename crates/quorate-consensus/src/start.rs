@@ -12,7 +12,7 @@ use openraft::{SnapshotPolicy, rt::WatchReceiver};
 use quorate_env::Env;
 use quorate_env::worker::Signal;
 use quorate_model::{Epoch, GroupId, Store};
-use quorate_wal::{OpenError, Opened, Restart, Wal, WalError, WalOptions};
+use quorate_wal::{OpenError, Opened, Recovery, Restart, Wal, WalError, WalOptions};
 use quorate_wire::{Keys, ServerConfig, serve};
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
@@ -38,6 +38,7 @@ use crate::raft::machine::Machine;
 use crate::raft::network::Network;
 use crate::raft::types::Member;
 use crate::reads::read_positions;
+use crate::reboot;
 use crate::stages::Stages;
 use crate::stamp::Stamper;
 
@@ -62,6 +63,7 @@ impl Consensus {
     /// ([`Env::start_runtime`]).
     ///
     /// `dir` holds the log and nothing else. A damaged log is put aside, and the node comes back under a new Raft id.
+    /// So is one that may have lost what it acknowledged, because the durability is `os` and the machine was restarted.
     /// That the end of the log is missing shows only once the store is open: [`StartError::LogCut`].
     pub async fn start(
         env: &Env,
@@ -151,40 +153,70 @@ fn check(config: &ConsensusConfig) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Opens the log, or a new one beside a damaged one, and reads or draws the identity.
+/// Opens the log, or a new one beside one that can't be gone on with, and reads or draws the identity.
 async fn open_home(env: &Env, config: &ConsensusConfig, dir: &Path) -> Result<Home, StartError> {
-    let options = || log_options(env, config);
-    let (disk, path) = (Arc::clone(env.disk()), dir.to_path_buf());
-    let opened = match Wal::open(Arc::clone(&disk), &path, options()) {
+    reboot::finish(env, dir)?;
+    let mut opened = open_log(env, config, dir)?;
+    let mut known = known_identity(config, &opened.recovery)?;
+    if let Some(former) = known.as_ref().filter(|_| reboot::may_have_lost(config, &opened.recovery)) {
+        if config.is_alone() {
+            return Err(StartError::Rebooted);
+        }
+        tracing::error!(
+            event = "rebooted", former = %former.node(),
+            "the machine was restarted while this node ran, and with durability 'os' its log may have lost what it \
+             acknowledged; this node comes back as a new member"
+        );
+        drop(opened);
+        reboot::begin_anew(env, config, dir, former).await?;
+        opened = open_log(env, config, dir)?;
+        known = known_identity(config, &opened.recovery)?;
+    }
+    let (restart, was_in_use) = (opened.recovery.restart, reboot::was_in_use(&opened.recovery));
+    let wal = run_workers(env, opened)?;
+    wal.set_durability(GroupId::MAIN, config.durability);
+    if restart == Restart::Rebooted {
+        // Whatever was acknowledged was synced, or nothing was.
+        accept_reboot(&wal).await?;
+    }
+    let Some(identity) = known else {
+        let home = Home::new(env.clone(), wal, Identity::new(env.rng().next_u64().max(1), &config.name), false);
+        home.change(|_| Ok::<(), ()>(())).await?.unwrap_or_default();
+        return Ok(home);
+    };
+    Ok(Home::new(env.clone(), wal, identity, was_in_use && restart != Restart::Rebooted))
+}
+
+/// Opens the log, or a new one beside a damaged one.
+fn open_log(env: &Env, config: &ConsensusConfig, dir: &Path) -> Result<Opened, StartError> {
+    let open = || Wal::open(Arc::clone(env.disk()), dir, log_options(env, config));
+    match open() {
         Err(OpenError::Corrupt { path: segment, offset, what }) => {
             tracing::error!(
                 segment = %segment.display(), offset, what,
                 "the log is damaged; this node comes back as a new member"
             );
             put_log_aside(env, dir)?;
-            Wal::open(disk, &path, options())?
+            Ok(open()?)
         }
-        opened => opened?,
-    };
-    let restart = opened.recovery.restart;
-    let wal = run_workers(env, opened)?;
-    if restart == Restart::Rebooted {
-        // Whatever was acknowledged was synced.
-        accept_reboot(&wal).await?;
+        opened => Ok(opened?),
     }
-    let Some(bytes) = wal.identity() else {
-        let home = Home::new(env.clone(), wal, Identity::new(env.rng().next_u64().max(1), &config.name), false);
-        home.change(|_| Ok::<(), ()>(())).await?.unwrap_or_default();
-        return Ok(home);
-    };
-    let identity = Identity::read(&bytes)?;
+}
+
+/// The identity in the log, if it may be gone on with.
+fn known_identity(config: &ConsensusConfig, recovery: &Recovery) -> Result<Option<Identity>, StartError> {
+    let Some(bytes) = &recovery.identity else { return Ok(None) };
+    let identity = Identity::read(bytes)?;
     if identity.name != config.name {
         return Err(StartError::Name { expected: config.name.clone(), found: identity.name });
     }
     if identity.removed {
         return Err(StartError::Removed(belong::refusal(&identity.name, identity.node())));
     }
-    Ok(Home::new(env.clone(), wal, identity, restart != Restart::Rebooted))
+    if !identity.cluster.is_empty() {
+        config.check_durability("this data directory's cluster", identity.durability)?;
+    }
+    Ok(Some(identity))
 }
 
 /// How the log is opened.
@@ -200,9 +232,14 @@ pub(crate) fn log_options(env: &Env, config: &ConsensusConfig) -> WalOptions {
 pub fn put_log_aside(env: &Env, dir: &Path) -> Result<(), StartError> {
     let mut aside = dir.as_os_str().to_owned();
     aside.push(format!(".damaged-{}", env.unix_nanos()));
-    let moved = env.disk().rename(dir, Path::new(&aside));
-    let synced = moved.and_then(|()| env.disk().sync_dir(dir.parent().unwrap_or(dir)));
-    synced.map_err(|source| StartError::Log(OpenError::Io { action: "put aside", path: dir.to_path_buf(), source }))
+    move_log(env, dir, Path::new(&aside))
+}
+
+/// Gives the directory of a log another name beside the present one, durably.
+pub(crate) fn move_log(env: &Env, from: &Path, to: &Path) -> Result<(), StartError> {
+    let moved = env.disk().rename(from, to);
+    let synced = moved.and_then(|()| env.disk().sync_dir(from.parent().unwrap_or(from)));
+    synced.map_err(|source| StartError::Log(OpenError::Io { action: "move", path: from.to_path_buf(), source }))
 }
 
 async fn accept_reboot(wal: &Wal) -> Result<(), StartError> {

@@ -10,5 +10,6 @@
 mod cluster;
 mod members;
 mod metrics;
+mod reboot;
 mod store;
 mod suite;

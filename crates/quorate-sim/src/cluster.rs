@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use quorate::{
-    Admin, AdminError, Config, Node, NodeId, RemoteConfig, Seams, SecretSource, Sql, SqlOptions, Status, Timing,
+    Admin, AdminError, Config, Durability, Node, NodeId, RemoteConfig, Seams, SecretSource, Sql, SqlOptions, Status,
+    Timing,
 };
 use quorate_env::{Env, Instant, sleep};
 use quorate_env_sim::SimWorld;
@@ -51,6 +52,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(25);
 pub struct Cluster {
     world: SimWorld,
     history: History,
+    durability: Durability,
     lives: Arc<Mutex<Lives>>,
 }
 
@@ -88,8 +90,13 @@ pub enum End {
 
 impl Cluster {
     /// Three nodes that have not started.
-    pub fn new(world: &SimWorld, history: &History) -> Self {
-        Self { world: world.clone(), history: history.clone(), lives: Arc::default() }
+    pub fn new(world: &SimWorld, history: &History, durability: Durability) -> Self {
+        Self { world: world.clone(), history: history.clone(), durability, lives: Arc::default() }
+    }
+
+    /// Whether a node loses what it has promised when its power fails.
+    pub fn forgets_without_power(&self) -> bool {
+        self.durability != Durability::Fsync
     }
 
     /// What is known of all that was applied.
@@ -139,7 +146,8 @@ impl Cluster {
 
     async fn run(&self, name: &'static str, who: String, env: Env) {
         let seams = self.seams(name, &who, &env);
-        match Node::start_with(env, config(name), seams).await {
+        let config = Config { durability: self.durability, ..config(name) };
+        match Node::start_with(env, config, seams).await {
             Ok(node) => {
                 self.world.trace().add(&who, format_args!("serves"));
                 self.with_life(name, |life| life.node = Some(Arc::new(node)));

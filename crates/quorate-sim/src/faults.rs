@@ -2,6 +2,7 @@
 //!
 //! Invariant (the atlas): what is acknowledged stays on the disks of a majority. Power may fail anywhere and
 //! everywhere, because disks keep what was synced; but no disk is lost while another lost one is not yet made good.
+//! With durability `os` a loss of power counts as that of a disk.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -186,11 +187,29 @@ impl Faults {
                 None => true,
             });
             match drawn {
-                Some((_, Fault::End(End::Wipe | End::BadLog | End::BadDatabase, _) | Fault::Remove(_)))
-                    if self.lost.is_some() || !self.cluster.is_whole() => {}
-                Some((_, fault)) => return *fault,
-                None => {}
+                Some((_, fault)) if self.may(*fault) => return *fault,
+                _ => {}
             }
+        }
+    }
+
+    /// Whether what is acknowledged stays on a majority.
+    fn may(&self, fault: Fault) -> bool {
+        let is_only_one = matches!(fault, Fault::End(_, Whom::One | Whom::Leader) | Fault::Remove(_));
+        let is_loss = match fault {
+            Fault::End(end, _) => self.loses(end),
+            Fault::Remove(_) => true,
+            _ => false,
+        };
+        !is_loss || (is_only_one && self.lost.is_none() && self.cluster.is_whole())
+    }
+
+    /// Whether a node whose life ends so does not hold any more what it has promised.
+    fn loses(&self, end: End) -> bool {
+        match end {
+            End::Kill => false,
+            End::Power => self.cluster.forgets_without_power(),
+            End::Wipe | End::BadLog | End::BadDatabase => true,
         }
     }
 
@@ -238,7 +257,7 @@ impl Faults {
                 End::Wipe => self.crashes.wipe += 1,
                 End::BadLog | End::BadDatabase => self.crashes.damage += 1,
             }
-            if !matches!(end, End::Power | End::Kill) {
+            if self.loses(end) {
                 self.lost = Some(name);
             }
             self.paused.remove(name);

@@ -12,6 +12,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
+use quorate::Durability;
 use quorate_sim::{Plan, Report, run};
 
 /// Takes whole clusters through hard times, each seed another one.
@@ -30,6 +31,9 @@ struct Arguments {
     /// Runs less of each seed, as the tests do.
     #[arg(long)]
     short: bool,
+    /// With durability `os`: then only one machine at a time loses power.
+    #[arg(long)]
+    os: bool,
     /// How many of its last events a seed that failed tells; 4,000 are kept.
     #[arg(long, default_value_t = 40)]
     events: usize,
@@ -46,7 +50,9 @@ fn main() -> ExitCode {
         (None, None) => 0..100,
     };
     let plan = if arguments.short { Plan::SHORT } else { Plan::FULL };
-    let plan = Plan { told_events: arguments.events, until: arguments.until.map(Duration::from_secs_f64), ..plan };
+    let until = arguments.until.map(Duration::from_secs_f64);
+    let durability = if arguments.os { Durability::Os } else { Durability::Fsync };
+    let plan = Plan { told_events: arguments.events, durability, until, ..plan };
     let count = seeds.end.saturating_sub(seeds.start);
     let begun = Instant::now();
     let failed: Vec<u64> = seeds.filter(|seed| !passes(*seed, &plan, arguments.twice)).collect();
@@ -97,7 +103,8 @@ fn line(report: &Report) -> String {
 
 fn again(seed: u64, plan: &Plan) -> String {
     let short = if plan.writes == Plan::SHORT.writes { " --short" } else { "" };
-    format!("cargo run --release -p quorate-sim -- --seed {seed}{short}")
+    let os = if plan.durability == Durability::Os { " --os" } else { "" };
+    format!("cargo run --release -p quorate-sim -- --seed {seed}{short}{os}")
 }
 
 fn range(text: &str) -> Result<std::ops::Range<u64>, String> {

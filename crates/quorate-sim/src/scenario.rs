@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use quorate::{Level, Sql};
+use quorate::{Durability, Level, Sql};
 use quorate_env::Instant;
 use quorate_env_sim::SimWorld;
 
@@ -31,17 +31,24 @@ pub struct Plan {
     pub writes: u64,
     /// Events that a failure tells.
     pub told_events: usize,
+    /// That of the cluster. With `os` only one machine at a time loses power: what is acknowledged survives no more.
+    pub durability: Durability,
     /// Virtual time at which the run is given up; to look at the events until then.
     pub until: Option<Duration>,
 }
 
 impl Plan {
     /// What a release must pass.
-    pub const FULL: Self =
-        Self { time: Duration::from_secs(60), crashes: 5, writes: 1_000, told_events: 40, until: None };
+    pub const FULL: Self = Self {
+        time: Duration::from_secs(60),
+        crashes: 5,
+        writes: 1_000,
+        told_events: 40,
+        durability: Durability::Fsync,
+        until: None,
+    };
     /// For the tests of every day.
-    pub const SHORT: Self =
-        Self { time: Duration::from_secs(12), crashes: 2, writes: 100, told_events: 40, until: None };
+    pub const SHORT: Self = Self { time: Duration::from_secs(12), crashes: 2, writes: 100, ..Self::FULL };
 }
 
 /// What a seed went through.
@@ -113,7 +120,7 @@ pub fn run(seed: u64, plan: &Plan) -> Result<Report, Box<Failure>> {
 
 /// `None` where it could not go on; the history says why.
 async fn live(world: &SimWorld, history: &History, plan: &Plan) -> Option<Report> {
-    let cluster = Cluster::new(world, history);
+    let cluster = Cluster::new(world, history, plan.durability);
     let ledger = Ledger::default();
     let mut faults = Faults::new(&cluster);
     born(&cluster).await?;

@@ -2,12 +2,22 @@
 
 #![allow(clippy::unwrap_used, reason = "tests stop at the first surprise")]
 
+use quorate::Durability;
 use quorate_sim::{Plan, run};
 
 #[test]
 fn short_seeds_pass() {
     for seed in 0..3 {
         if let Err(failure) = run(seed, &Plan::SHORT) {
+            std::panic::panic_any(failure.to_string());
+        }
+    }
+}
+
+#[test]
+fn short_seeds_pass_with_durability_os() {
+    for seed in 0..3 {
+        if let Err(failure) = run(seed, &Plan { durability: Durability::Os, ..Plan::SHORT }) {
             std::panic::panic_any(failure.to_string());
         }
     }

@@ -45,13 +45,36 @@ pub(crate) const FILL_BYTES: usize = 512 << 10;
 pub(crate) const MAX_SPARES: usize = 2;
 
 /// When the completion of an append runs. Votes and identities are synced always.
+///
+/// Of a cluster: when a write counts as done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Durability {
-    /// When the entries survive power loss.
+    /// When it was synced, in a cluster on a majority: it survives the loss of power, everywhere at once too.
     #[default]
     Fsync,
-    /// When the operating system has them: they survive the end of the process, not of the machine.
+    /// When the operating system has it, in a cluster those of a majority: it survives the end of processes, not that
+    /// of a majority's machines.
     Os,
+}
+
+impl Durability {
+    /// All that there are.
+    pub const ALL: [Self; 2] = [Self::Fsync, Self::Os];
+
+    /// What configurations call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fsync => "fsync",
+            Self::Os => "os",
+        }
+    }
+}
+
+impl std::fmt::Display for Durability {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
 }
 
 /// What can be chosen when a log is opened. None of it is part of the format.

@@ -22,7 +22,7 @@ mod value;
 pub use error::ConfigError;
 pub use nearest::nearest;
 pub use print::{print, template};
-pub use quorate_consensus::Timing;
+pub use quorate_consensus::{Durability, Timing};
 pub use schema::{Key, Schema, Shown, Wrong};
 pub use secret::SecretSource;
 pub use sources::Sources;
@@ -70,7 +70,7 @@ pub struct Config {
     pub secret: SecretSource,
     /// Intervals and deadlines of consensus.
     pub timing: Timing,
-    /// When a write counts as done.
+    /// When a write counts as done: fixed when the cluster is founded, and the same on all nodes.
     pub durability: Durability,
     /// Bytes of applied and durable log kept for followers that lag; more is purged.
     pub keep_log_bytes: u64,
@@ -79,15 +79,6 @@ pub struct Config {
     pub deadline: Duration,
     /// The database.
     pub sql: SqlOptions,
-}
-
-/// When a write counts as done. Fixed when the cluster is founded.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Durability {
-    /// When it was synced to the disks of a majority: it survives the loss of power everywhere.
-    #[default]
-    Fsync,
 }
 
 /// The database of a node.
@@ -188,6 +179,7 @@ impl Config {
             members: self.members.iter().map(member).collect(),
             secret,
             timing: self.timing,
+            durability: self.durability,
             keep_log_bytes: self.keep_log_bytes,
             log_segment_bytes: LOG_SEGMENT_BYTES,
         }

@@ -129,6 +129,9 @@ pub(crate) struct StatusReply {
     pub log_bytes: u64,
     #[prost(uint64, tag = "14")]
     pub committed_index: u64,
+    /// The number of its durability.
+    #[prost(uint32, tag = "15")]
+    pub durability: u32,
 }
 
 /// A member of the cluster, as a node knows it.

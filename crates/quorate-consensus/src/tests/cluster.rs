@@ -14,7 +14,8 @@ use quorate_wire::{CallFailure, FailureKind, PeerInfo, Secret, StreamReceiver, S
 
 use super::store::MemStore;
 use crate::{
-    Consensus, ConsensusConfig, KEEP_LOG_BYTES, LOG_SEGMENT_BYTES, Member, ProposeError, Service, StartError, Timing,
+    Consensus, ConsensusConfig, Durability, KEEP_LOG_BYTES, LOG_SEGMENT_BYTES, Member, ProposeError, Service,
+    StartError, Timing,
 };
 
 pub(super) const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -22,7 +23,7 @@ pub(super) const NAMES: [&str; 3] = ["a", "b", "c"];
 /// Virtual time in which whatever is waited for must have happened.
 pub(super) const SOON: Duration = Duration::from_secs(60);
 
-struct Nothing;
+pub(super) struct Nothing;
 
 impl Service for Nothing {
     fn call(&self, _: &PeerInfo, method: u16, _: Bytes) -> BoxFuture<'static, Result<Bytes, CallFailure>> {
@@ -43,10 +44,12 @@ pub(super) struct Cluster {
     /// How starts failed, in their order.
     pub(super) failed: Arc<Mutex<Vec<StartError>>>,
     acknowledged: Mutex<Vec<Bytes>>,
+    /// What the configurations say; fsync of nodes that are not here.
+    pub(super) durability: Mutex<BTreeMap<&'static str, Durability>>,
 }
 
 impl Cluster {
-    fn new(world: &SimWorld) -> Self {
+    pub(super) fn new(world: &SimWorld) -> Self {
         let stores = NAMES.into_iter().map(|name| (name, MemStore::default())).collect();
         Self {
             world: world.clone(),
@@ -54,6 +57,7 @@ impl Cluster {
             nodes: Arc::default(),
             failed: Arc::default(),
             acknowledged: Mutex::default(),
+            durability: Mutex::default(),
         }
     }
 
@@ -61,9 +65,11 @@ impl Cluster {
         let env = data_dir(self.world.node(name));
         let store: Arc<dyn Store> = Arc::new(self.stores.lock().unwrap().entry(name).or_default().clone());
         let (nodes, failed, inside) = (Arc::clone(&self.nodes), Arc::clone(&self.failed), env.clone());
+        let durability = self.durability.lock().unwrap().get(name).copied().unwrap_or_default();
+        let config = ConsensusConfig { durability, ..config(name) };
         let up = async move {
             let open = Box::new(move |_| Ok(store));
-            match Consensus::start(&inside, config(name), Path::new("/data/log"), open, Arc::new(Nothing)).await {
+            match Consensus::start(&inside, config, Path::new("/data/log"), open, Arc::new(Nothing)).await {
                 Ok(node) => drop(nodes.lock().unwrap().insert(name, node)),
                 Err(error) => failed.lock().unwrap().push(error),
             }
@@ -75,6 +81,11 @@ impl Cluster {
     pub(super) async fn crash(&self, name: &'static str) {
         self.nodes.lock().unwrap().remove(name);
         self.world.crash(name).await;
+    }
+
+    pub(super) async fn kill(&self, name: &'static str) {
+        self.nodes.lock().unwrap().remove(name);
+        self.world.kill(name).await;
     }
 
     pub(super) async fn wipe(&self, name: &'static str) {
@@ -137,22 +148,28 @@ impl Cluster {
         self.until("agreement", equal).await;
         let histories: Vec<_> = stores.values().map(|store| store.kept().proposals).collect();
         assert!(histories.iter().all(|history| *history == histories[0]), "the nodes differ");
+        self.check_held(&stores["a"]);
+    }
+
+    /// A store holds all that was acknowledged, just once.
+    pub(super) fn check_held(&self, store: &MemStore) {
+        let history = store.kept().proposals;
         for bytes in self.acknowledged.lock().unwrap().iter() {
-            let count = histories[0].iter().filter(|(_, applied)| applied == bytes).count();
+            let count = history.iter().filter(|(_, applied)| applied == bytes).count();
             assert_eq!(count, 1, "{bytes:?} was applied {count} times");
         }
     }
 }
 
 /// The data directory exists durably before a node starts: an operator made it.
-fn data_dir(env: Env) -> Env {
+pub(super) fn data_dir(env: Env) -> Env {
     env.disk().create_dir_all(Path::new("/data")).unwrap();
     env.disk().sync_dir(Path::new("/")).unwrap();
     env
 }
 
 /// The list has the three, and the node itself where it is none of them.
-fn config(name: &str) -> ConsensusConfig {
+pub(super) fn config(name: &str) -> ConsensusConfig {
     let listed = NAMES.into_iter().chain([name].into_iter().filter(|name| !NAMES.contains(name)));
     let members = listed.map(|name| Member { name: name.to_owned(), addr: format!("{name}:1") });
     ConsensusConfig {
@@ -162,13 +179,19 @@ fn config(name: &str) -> ConsensusConfig {
         members: members.collect(),
         secret: Secret::new("a secret of some length").unwrap(),
         timing: Timing { silence: Duration::from_secs(3), ..Timing::default() },
+        durability: Durability::default(),
         keep_log_bytes: KEEP_LOG_BYTES,
         log_segment_bytes: LOG_SEGMENT_BYTES,
     }
 }
 
 pub(super) async fn born(world: &SimWorld) -> Cluster {
+    born_with(world, Durability::Fsync).await
+}
+
+pub(super) async fn born_with(world: &SimWorld, durability: Durability) -> Cluster {
     let cluster = Cluster::new(world);
+    cluster.durability.lock().unwrap().extend(NAMES.map(|name| (name, durability)));
     NAMES.into_iter().for_each(|name| cluster.start(name));
     cluster.until("a leader", || cluster.leader().is_some()).await;
     cluster

@@ -76,11 +76,11 @@ fn node() -> Vec<Key<Config>> {
         .example("\"10.0.0.1:7001\""),
         Key::new(
             "durability",
-            "When a write counts as done: \"fsync\", when it was synced to the disks of a majority.",
+            "When a write counts as done: \"fsync\", when it was synced to the disks of a majority; \"os\", when the \
+             operating systems of a majority have it: it survives the end of processes, but not a loss of power of \
+             most machines at once. Fixed when the cluster is founded, the same on all nodes.",
             |config: &mut Config, given| durability(given).map(|durability| config.durability = durability),
-            |config| match config.durability {
-                Durability::Fsync => "fsync".into(),
-            },
+            |config| config.durability.name().into(),
         ),
         Key::new(
             "keep_log",
@@ -98,10 +98,9 @@ fn node() -> Vec<Key<Config>> {
 }
 
 fn durability(given: Given<'_>) -> Result<Durability, Wrong> {
-    match given.text()?.as_str() {
-        "fsync" => Ok(Durability::Fsync),
-        other => Err(Wrong::Invalid(format!("is '{other}': it can only be 'fsync'"))),
-    }
+    let name = given.text()?;
+    let known = Durability::ALL.into_iter().find(|durability| durability.name() == name);
+    known.ok_or_else(|| Wrong::Invalid(format!("is '{name}': it can only be 'fsync' or 'os'")))
 }
 
 fn secret() -> [Key<Config>; 3] {

@@ -12,7 +12,7 @@ const FULL: &str = r#"
     listen = "0.0.0.0:7001"
     advertise = "a.example:7001"
     secret = "0123456789abcdef"
-    durability = "fsync"
+    durability = "os"
     keep_log = "1 GiB"
     deadline = "10 s"
     [members]
@@ -48,7 +48,7 @@ fn every_key_arrives() {
             silence: Duration::from_secs(60),
             status: Duration::from_secs(2),
         },
-        durability: Durability::Fsync,
+        durability: Durability::Os,
         keep_log_bytes: 1 << 30,
         deadline: Duration::from_secs(10),
         sql: SqlOptions { readers: 4, reader_cache_bytes: 1 << 20, writer_cache_bytes: 2 << 20, page_size: 8192 },
@@ -74,7 +74,7 @@ fn what_is_wrong_is_named() {
         ("[members]\nb = 1", "'members' needs a text in quotes for 'b', not integer"),
         ("deadline = \"soon\"", "'deadline' must be a time such as \"80 ms\", not string"),
         ("timing = 3", "'timing' must be a table, not integer"),
-        ("durability = \"none\"", "'durability' is 'none': it can only be 'fsync'"),
+        ("durability = \"none\"", "'durability' is 'none': it can only be 'fsync' or 'os'"),
         ("secret = \"a\"\nsecret_env = \"B\"", "set one of 'secret_env' and 'secret'"),
         ("[members]\nb = \"x:1\"", "this node's name, 'node', is none of the members: b"),
         ("[members]\nnode = \"x:1\"\nb = \"x:2\"", "the nodes of a cluster must share a secret"),

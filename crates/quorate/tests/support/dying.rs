@@ -1,4 +1,5 @@
 //! A disk that dies after a number of changes: the next one and everything after fail, as if the process were killed.
+//! Or one of a machine that was restarted.
 
 use std::io;
 use std::path::Path;
@@ -10,7 +11,10 @@ use quorate_env::{Env, Parts};
 
 /// See the module. Clones are the same disk.
 #[derive(Clone, Debug)]
-pub struct DyingDisk(Arc<AtomicI64>);
+pub struct DyingDisk {
+    left: Arc<AtomicI64>,
+    boot_id: Option<&'static str>,
+}
 
 #[derive(Debug)]
 struct DyingFile(Arc<dyn File>, DyingDisk);
@@ -18,7 +22,12 @@ struct DyingFile(Arc<dyn File>, DyingDisk);
 impl DyingDisk {
     /// A disk that takes so many changes.
     pub fn after(changes: i64) -> Self {
-        Self(Arc::new(AtomicI64::new(changes)))
+        Self { left: Arc::new(AtomicI64::new(changes)), boot_id: None }
+    }
+
+    /// A disk that lives, of a machine with this boot id.
+    pub fn booted(boot_id: &'static str) -> Self {
+        Self { boot_id: Some(boot_id), ..Self::after(i64::MAX) }
     }
 
     /// This machine, but for the disk.
@@ -34,7 +43,7 @@ impl DyingDisk {
     }
 
     fn change<T>(&self, change: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-        if self.0.fetch_sub(1, Ordering::AcqRel) > 0 { change() } else { Err(io::Error::other("dead")) }
+        if self.left.fetch_sub(1, Ordering::AcqRel) > 0 { change() } else { Err(io::Error::other("dead")) }
     }
 }
 
@@ -91,7 +100,7 @@ impl Disk for DyingDisk {
     }
 
     fn boot_id(&self) -> Option<String> {
-        RealDisk.boot_id()
+        self.boot_id.map(str::to_owned).or_else(|| RealDisk.boot_id())
     }
 }
 

@@ -1,0 +1,61 @@
+//! A node that runs alone with durability `os`, on a machine that is restarted.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "tests stop at the first surprise"
+)]
+
+mod support;
+
+use quorate::{Config, Durability, Node, RestoreOptions, StartError, restore};
+use support::dying::DyingDisk;
+use support::run;
+use tempfile::TempDir;
+
+async fn start(config: &Config, boot_id: &'static str) -> Result<Node, StartError> {
+    Node::start_in(DyingDisk::booted(boot_id).env(), config.clone()).await
+}
+
+async fn count(node: &Node) -> i64 {
+    node.sql().query_one("SELECT count(*) FROM t", ()).await.unwrap()
+}
+
+#[test]
+fn what_docs_operate_says_brings_a_node_back_that_refuses_to_start() {
+    run(async {
+        let dir = TempDir::new().unwrap();
+        let config = Config { durability: Durability::Os, ..Config::single(dir.path().join("data")) };
+        let node = start(&config, "first").await.unwrap();
+        node.sql().execute("CREATE TABLE t (number)", ()).await.unwrap();
+        node.sql().execute("INSERT INTO t VALUES (1), (2), (3)", ()).await.unwrap();
+        // The process ends, the machine runs on: nothing is lost.
+        drop(node);
+        let node = start(&config, "first").await.unwrap();
+        assert_eq!(count(&node).await, 3);
+        let former = node.status().applied;
+        drop(node);
+
+        let error = start(&config, "second").await.err().unwrap();
+        assert!(matches!(error, StartError::Consensus(quorate_consensus::StartError::Rebooted)), "{error}");
+        assert!(error.to_string().contains("docs/operate.md"), "{error}");
+
+        let saved = dir.path().join("saved.db");
+        let database = rusqlite::Connection::open(config.data_dir.join("db/00000001/quorate.db")).unwrap();
+        database.execute("VACUUM INTO ?", [saved.to_str().unwrap()]).unwrap();
+        drop(database);
+        let replacing = RestoreOptions { replace: true, ..RestoreOptions::default() };
+        let restored = restore(&saved, &config, &replacing).await.unwrap();
+        assert!(restored.position.epoch > former.epoch, "positions that were told are of another history");
+
+        let node = start(&config, "second").await.unwrap();
+        assert_eq!(count(&node).await, 3);
+        // A stop in good order: the restart that follows loses nothing.
+        node.stop().await;
+        let node = start(&config, "third").await.unwrap();
+        assert_eq!(count(&node).await, 3);
+        node.stop().await;
+    });
+}
