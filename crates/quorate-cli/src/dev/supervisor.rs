@@ -4,6 +4,7 @@
 //! Invariant: `cluster.json` exists only while the cluster is ready, and names the processes started last.
 
 use std::path::PathBuf;
+use std::pin::pin;
 
 use futures_util::future::join_all;
 use quorate::SecretSource;
@@ -105,11 +106,16 @@ impl Supervisor {
 
     /// Serves until a signal comes.
     pub async fn serve(&mut self, control: &Control, stop: &mut Stop) {
+        // Kept over what else happens: a request that has come half-way would be lost with it.
+        let mut next = pin!(control.next());
         loop {
             tokio::select! {
                 () = stop.asked() => return,
                 Some(end) = self.ends.recv() => self.tell(&end),
-                request = control.next() => self.restart(request).await,
+                request = &mut next => {
+                    self.restart(request).await;
+                    next.set(control.next());
+                }
             }
         }
     }
