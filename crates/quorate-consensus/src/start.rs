@@ -286,7 +286,7 @@ async fn start_core(
 ) -> Result<Raft, StartError> {
     let core = |error: &dyn std::fmt::Display| StartError::Core(error.to_string());
     let raft_config = raft_config(timing).map_err(|error| core(&error))?;
-    let machine = Machine::new(home.env.clone(), Arc::clone(store));
+    let machine = Machine::new(home.env.clone(), home.wal.clone(), Arc::clone(store));
     let id = home.identity().id;
     let raft = Raft::new(id, Arc::new(raft_config), network, log, machine).await.map_err(|error| core(&error))?;
     if let Some(members) = founding {

@@ -106,6 +106,12 @@ impl Group {
         }
     }
 
+    /// Whether an entry up to this index waits to be written.
+    pub(crate) fn has_unwritten(&self, upto: u64) -> bool {
+        let first = self.written.max(self.index.base());
+        first <= upto && first < self.index.next()
+    }
+
     /// Moves the floor up, in constant time. Where the whole log goes, its tail is handed out to be dropped.
     pub(crate) fn purge(&mut self, upto: LogId) -> VecDeque<Bytes> {
         let all = self.index.next() <= upto.index.saturating_add(1);

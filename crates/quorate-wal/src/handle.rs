@@ -12,7 +12,7 @@ use crate::error::{ReadError, WalError};
 use crate::group::Group;
 use crate::options::{Durability, MAX_ENTRY_BYTES, MAX_STATE_BYTES};
 pub use crate::queue::Completion;
-use crate::queue::{Item, Need, Task};
+use crate::queue::{Item, Need, Task, Waiter};
 use crate::read;
 use crate::record::{Kind, RECORD_HEADER};
 use crate::shared::Shared;
@@ -89,6 +89,19 @@ impl Wal {
             None => items.push(Item { task: Task::Barrier, need, done: Some(done) }),
         }
         items.into_iter().for_each(|item| self.0.submit(state, item));
+        Ok(())
+    }
+
+    /// Tells `done` when no entry up to `upto` waits to be written any more, here and now if none does: from then on the
+    /// end of this process takes none of them away. That says nothing about power loss.
+    pub fn when_written(&self, group: GroupId, upto: u64, done: Completion) -> Result<(), WalError> {
+        let mut state = self.0.lock_working()?;
+        if state.group(group).has_unwritten(upto) {
+            state.waiters.push(Waiter { group, upto, done });
+        } else {
+            drop(state);
+            done(Ok(()));
+        }
         Ok(())
     }
 

@@ -78,6 +78,19 @@ impl Item {
     }
 }
 
+/// Somebody who wants to know when no entry up to an index waits to be written any more.
+pub(crate) struct Waiter {
+    pub(crate) group: GroupId,
+    pub(crate) upto: u64,
+    pub(crate) done: Completion,
+}
+
+impl fmt::Debug for Waiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Waiter").field("group", &self.group).field("upto", &self.upto).finish_non_exhaustive()
+    }
+}
+
 impl fmt::Debug for Item {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Item").field("task", &self.task).field("need", &self.need).finish_non_exhaustive()

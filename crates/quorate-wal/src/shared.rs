@@ -16,7 +16,7 @@ use crate::error::WalError;
 use crate::group::Group;
 use crate::handle::WalMetrics;
 use crate::options::WalOptions;
-use crate::queue::{Item, Queue};
+use crate::queue::{Item, Queue, Waiter};
 use crate::read::FrameCache;
 use crate::record::Kind;
 use crate::segment::{Segment, Spare};
@@ -62,6 +62,7 @@ pub(crate) struct State {
     /// The machine was restarted without a clean stop, and nobody has dealt with that yet.
     pub(crate) rebooted: bool,
     pub(crate) queue: Queue,
+    pub(crate) waiters: Vec<Waiter>,
     /// Bytes on their way through the writer.
     pub(crate) in_flight: usize,
     /// By ordinal; the last is the active one.
@@ -193,6 +194,13 @@ impl State {
                 _ => {}
             }
         }
+    }
+
+    /// Takes out those who need not wait any more.
+    pub(crate) fn take_waiters(&mut self) -> Vec<Waiter> {
+        let groups = &self.groups;
+        let waits = |waiter: &Waiter| groups.get(&waiter.group).is_some_and(|group| group.has_unwritten(waiter.upto));
+        self.waiters.extract_if(.., |waiter| !waits(waiter)).collect()
     }
 
     /// Takes what is in memory beyond `limit` bytes off the largest tails.

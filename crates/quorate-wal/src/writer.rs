@@ -201,6 +201,9 @@ impl WalWriter {
             (state.wants_spare, state.sheds_spares) = (true, false);
             self.shared.keeper_bell.wake();
         }
+        let waiters = state.take_waiters();
+        drop(guard);
+        waiters.into_iter().for_each(|waiter| (waiter.done)(Ok(())));
         Ok(())
     }
 
@@ -265,11 +268,13 @@ impl WalWriter {
     /// Tells everyone who waits that the log has stopped.
     fn fail(&mut self, error: WalError) {
         self.shared.stop(error);
-        let (items, error) = {
+        let (items, waiters, error) = {
             let mut state = self.shared.lock();
             state.in_flight = 0;
-            (state.queue.take_all(), state.stopped.clone().unwrap_or(WalError::Closed))
+            let waiters = std::mem::take(&mut state.waiters);
+            (state.queue.take_all(), waiters, state.stopped.clone().unwrap_or(WalError::Closed))
         };
+        waiters.into_iter().for_each(|waiter| (waiter.done)(Err(error.clone())));
         if let Some(batch) = self.held.take() {
             batch.complete(&Err(error.clone()));
         }

@@ -30,6 +30,28 @@ fn a_group_commit_is_one_frame_one_sync_and_completions_in_order() {
 }
 
 #[test]
+fn who_waits_for_entries_to_be_written_is_told_once_none_is_left() {
+    let mut log = open(&SimDisk::new(1)).unwrap();
+    let told = Told::default();
+    log.wal.when_written(G, 9, told.by(0)).unwrap();
+    assert_eq!(told.numbers(), [0], "nothing waits to be written");
+    log.wal.append(G, entries(1, 0, 4), told.by(1)).unwrap();
+    log.wal.when_written(G, 3, told.by(2)).unwrap();
+    assert_eq!(told.numbers(), [0]);
+    run(&mut log.writer);
+    assert_eq!(told.numbers(), [0, 2, 1], "before it is synced");
+    log.wal.truncate_after(G, Some(1)).unwrap();
+    log.wal.when_written(G, 9, told.by(3)).unwrap();
+    log.wal.append(G, entries(2, 2, 4), told.by(4)).unwrap();
+    log.wal.when_written(G, 1, told.by(5)).unwrap();
+    assert_eq!(told.numbers(), [0, 2, 1, 3, 5], "what is gone, and what was written, is not waited for");
+    log.wal.when_written(G, 2, told.by(6)).unwrap();
+    drop(log.writer);
+    assert_eq!((told.numbers().len(), told.errors()), (5, 2));
+    assert!(log.wal.when_written(G, 9, told.by(7)).is_err());
+}
+
+#[test]
 fn truncation_and_purge_survive_together_with_what_replaced_the_tail() {
     let disk = SimDisk::new(2);
     let mut log = open(&disk).unwrap();

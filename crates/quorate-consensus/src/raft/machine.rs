@@ -4,6 +4,8 @@
 //! - Outcomes are answered from the runtime's thread, one batch at a time: answering singly from the store's thread
 //!   would wake callers one by one and destroy group commit.
 //! - What this reports as a snapshot for purging is what the store holds durably, never more.
+//! - Nothing is applied before it is written to this node's own log, be it committed by the others: a process that is
+//!   killed must never leave a store that is ahead of its log.
 //! - A fault of the store is never an outcome: it ends the core.
 
 use std::io;
@@ -13,7 +15,8 @@ use futures_util::{Stream, StreamExt};
 use openraft::storage::{EntryResponder, RaftStateMachine};
 use openraft::{OptionalSend, RaftSnapshotBuilder};
 use quorate_env::Env;
-use quorate_model::{Applied, Entry, ImageSink, Outcome, Store, StoreFault};
+use quorate_model::{Applied, Entry, GroupId, ImageSink, Outcome, Store, StoreFault};
+use quorate_wal::{Wal, WalError};
 use tokio::sync::oneshot;
 
 use super::codec;
@@ -35,12 +38,20 @@ pub(crate) type Snapshot = openraft::alias::SnapshotOf<TypeConfig, Image>;
 /// openraft's handle to the store.
 pub(crate) struct Machine {
     env: Env,
+    wal: Wal,
     store: Arc<dyn Store>,
 }
 
 impl Machine {
-    pub(crate) fn new(env: Env, store: Arc<dyn Store>) -> Self {
-        Self { env, store }
+    pub(crate) fn new(env: Env, wal: Wal, store: Arc<dyn Store>) -> Self {
+        Self { env, wal, store }
+    }
+
+    /// Waits until the log holds everything up to an index.
+    async fn written(&self, index: u64) -> Result<(), WalError> {
+        let (sender, receiver) = oneshot::channel();
+        self.wal.when_written(GroupId::MAIN, index, Box::new(move |result| drop(sender.send(result))))?;
+        receiver.await.unwrap_or(Err(WalError::Closed))
     }
 
     async fn apply_batch(&self, batch: Vec<Entry>) -> Result<Vec<Outcome>, StoreFault> {
@@ -75,9 +86,8 @@ impl RaftStateMachine<TypeConfig> for Machine {
                 batch.push(codec::to_model(&entry).map_err(io::Error::other)?);
                 responders.push(responder);
             }
-            if batch.is_empty() {
-                break;
-            }
+            let Some(last) = batch.last() else { break };
+            self.written(last.log_id.index).await.map_err(io::Error::other)?;
             let outcomes = self.apply_batch(batch).await.map_err(io::Error::other)?;
             for (responder, outcome) in responders.into_iter().zip(outcomes) {
                 if let Some(responder) = responder {

@@ -148,7 +148,7 @@ impl Cluster {
         self.until("agreement", equal).await;
         let histories: Vec<_> = stores.values().map(|store| store.kept().proposals).collect();
         assert!(histories.iter().all(|history| *history == histories[0]), "the nodes differ");
-        self.check_held(&stores["a"]);
+        stores.values().for_each(|store| self.check_held(store));
     }
 
     /// A store holds all that was acknowledged, just once.
