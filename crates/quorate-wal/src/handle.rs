@@ -92,8 +92,8 @@ impl Wal {
         Ok(())
     }
 
-    /// Tells `done` when no entry up to `upto` waits to be written any more, here and now if none does: from then on the
-    /// end of this process takes none of them away. That says nothing about power loss.
+    /// Tells `done` when no entry up to `upto` waits to be written any more, here and now if none does: from then on
+    /// the end of this process takes none of them away. That says nothing about power loss.
     pub fn when_written(&self, group: GroupId, upto: u64, done: Completion) -> Result<(), WalError> {
         let mut state = self.0.lock_working()?;
         if state.group(group).has_unwritten(upto) {
