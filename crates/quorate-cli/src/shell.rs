@@ -15,7 +15,6 @@ mod hint;
 mod import;
 mod kind;
 mod names;
-mod nearest;
 mod output;
 mod plan;
 pub mod prompt;

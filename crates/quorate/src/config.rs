@@ -20,7 +20,7 @@ mod sources;
 mod value;
 
 pub use error::ConfigError;
-pub use nearest::nearest;
+pub use nearest::{mistyped, nearest};
 pub use print::{print, template};
 pub use quorate_consensus::{Durability, Timing};
 pub use schema::{Key, Schema, Shown, Wrong};

@@ -1,5 +1,6 @@
 //! The columns that rows go to: those of the table that is there, or those of one that the file's beginning suggests.
 
+use quorate::config::nearest;
 use quorate::{RowPacker, Sql, ValueRef};
 
 use super::number::{self, Shape};
@@ -125,8 +126,8 @@ pub fn find<'a>(table: &str, columns: &'a [Column], name: &str) -> Result<&'a Co
     if let Some(column) = columns.iter().find(|column| column.name.eq_ignore_ascii_case(name)) {
         return Ok(column);
     }
-    let nearest = columns.iter().min_by_key(|column| distance(&column.name, name));
-    let nearest = nearest.map_or(String::new(), |column| format!("; the nearest is {:?}", column.name));
+    let nearest = nearest(name, columns.iter().map(|column| column.name.as_str()));
+    let nearest = nearest.map_or(String::new(), |nearest| format!("; the nearest is {nearest:?}"));
     Err(Error::new(format!("the table {table} has no column {name:?}{nearest}; --columns says where fields go")))
 }
 
@@ -173,22 +174,6 @@ pub fn insert(table: &str, columns: &[Column], on_conflict: OnConflict) -> Strin
 /// A name as SQL spells it.
 pub fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
-}
-
-/// How many letters have to be put in, left out or exchanged.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.to_lowercase().chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, a) in a.to_lowercase().chars().enumerate() {
-        let mut diagonal = std::mem::replace(row.first_mut().unwrap_or(&mut 0), i.saturating_add(1));
-        let mut left = i.saturating_add(1);
-        for (place, b) in row.iter_mut().skip(1).zip(&b) {
-            let cost = (diagonal + usize::from(a != *b)).min(left + 1).min(*place + 1);
-            diagonal = std::mem::replace(place, cost);
-            left = cost;
-        }
-    }
-    row.last().copied().unwrap_or_default()
 }
 
 #[cfg(test)]

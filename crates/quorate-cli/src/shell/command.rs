@@ -4,7 +4,8 @@
 
 use std::path::PathBuf;
 
-use super::nearest::nearest;
+use quorate::config::nearest;
+
 use crate::args::Level;
 use crate::format::{MODES, Mode};
 
@@ -97,7 +98,7 @@ pub const COMMANDS: &[Spec] = &[
     spec(".quit", "", "leave, as .exit and Ctrl-D do", "", Takes::Nothing),
     spec(".read", "FILE", "run what a file holds, up to the first error", "", Takes::File),
     spec(".schema", "[TABLE]", "how all, or one of them, were made", "TABLE may be a LIKE pattern.", Takes::Tables),
-    spec(".show", "", "the settings of this session", "", Takes::Nothing),
+    spec(".show", "", "all settings", "", Takes::Nothing),
     spec(".status", "", "how the members of the cluster do", "", Takes::Nothing),
     spec(".tables", "[PATTERN]", "the tables and views", "PATTERN is one of LIKE: %user% finds users.", Takes::Tables),
     spec(".timer", "on|off", "print how long each statement takes", "", Takes::Switch),

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use quorate::config::mistyped;
+
 use super::names::Names;
-use super::nearest::mistyped;
 
 /// The next step, if there is one to tell. Names are asked for only where they help.
 pub fn hint(error: &str, names: impl FnOnce() -> Arc<Names>) -> Option<String> {

@@ -1,24 +1,37 @@
-//! The known word that a misspelt one probably means.
+//! The known word that a misspelt one probably means: here for keys, and for other programs' names.
 
-/// The known word that is spelled most like this one.
-pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    known.into_iter().min_by_key(|known| distance(word, known))
+/// The candidate with the fewest letters to change, to add or to leave out; two swapped letters count as one.
+pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    candidates.into_iter().min_by_key(|candidate| distance(name, candidate))
 }
 
-/// How many letters have to be inserted, removed or replaced to make one word from the other.
+/// The nearest, if it is so near that it may have been mistyped.
+pub fn mistyped<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let letters = name.chars().count();
+    nearest(name, candidates).filter(|near| distance(name, near) <= letters.div_ceil(3).min(2))
+}
+
+/// Whether a letter is large or small does not count.
 fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, left) in a.chars().enumerate() {
-        let mut next = vec![i.saturating_add(1)];
-        for ((right, diagonal), above) in b.iter().zip(&row).zip(row.iter().skip(1)) {
-            let replaced = diagonal.saturating_add(usize::from(left != *right));
-            let inserted = next.last().copied().unwrap_or_default().min(*above).saturating_add(1);
-            next.push(replaced.min(inserted));
+    let letters = |text: &str| text.to_ascii_lowercase().chars().collect::<Vec<char>>();
+    let (a, b) = (letters(a), letters(b));
+    // Rows of the usual table: for each beginning of `a`, the distances to all beginnings of `b`.
+    let (mut before, mut last): (Vec<usize>, Vec<usize>) = (Vec::new(), (0..=b.len()).collect());
+    for (i, from) in a.iter().enumerate() {
+        let mut row = vec![i.saturating_add(1)];
+        for (j, to) in b.iter().enumerate() {
+            let at = |row: &[usize], j: usize| row.get(j).copied().unwrap_or(usize::MAX / 2);
+            let changed = at(&last, j).saturating_add(usize::from(from != to));
+            let left_out = at(&last, j.saturating_add(1)).saturating_add(1);
+            let added = at(&row, j).saturating_add(1);
+            let previous = |k: usize, of: &[char]| k.checked_sub(1).and_then(|k| of.get(k)).copied();
+            let is_swap = previous(i, &a) == Some(*to) && previous(j, &b) == Some(*from);
+            let swapped = if is_swap { at(&before, j.saturating_sub(1)).saturating_add(1) } else { usize::MAX };
+            row.push(changed.min(left_out).min(added).min(swapped));
         }
-        row = next;
+        before = std::mem::replace(&mut last, row);
     }
-    row.last().copied().unwrap_or_default()
+    last.last().copied().unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -26,11 +39,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn distances_between_words() {
-        for (a, b, expected) in [("", "", 0), ("", "ab", 2), ("lisen", "listen", 1), ("nmae", "name", 2), ("a", "b", 1)]
-        {
-            assert_eq!(distance(a, b), expected, "{a} {b}");
-            assert_eq!(distance(b, a), expected, "{b} {a}");
+    fn distances_count_what_was_mistyped() {
+        for (a, b, expected) in [
+            ("", "", 0),
+            ("abc", "", 3),
+            ("Tabels", "TABLES", 1),
+            ("abcd", "xbd", 2),
+            ("ab", "ba", 1),
+            ("lisen", "listen", 1),
+        ] {
+            assert_eq!((distance(a, b), distance(b, a)), (expected, expected), "{a} {b}");
         }
+        let names = || ["orders", "users", "uses"].into_iter();
+        assert_eq!(nearest("usres", names()), Some("users"));
+        assert_eq!((mistyped("usres", names()), mistyped("elsewhere", names())), (Some("users"), None));
     }
 }

@@ -33,7 +33,7 @@ fn lines_mean_what_they_say() {
         (".nullvalue ''", Command::NullValue(text(""))),
         (".width 5 -8 0", Command::Width(vec![5, -8, 0])),
         (".width", Command::Width(vec![])),
-        (".output /tmp/x", Command::Output(Some("/tmp/x".into()))),
+        (".output out/x", Command::Output(Some("out/x".into()))),
         (".output off", Command::Output(None)),
         (".output", Command::Output(None)),
         (".read 'a b.sql'", Command::Read("a b.sql".into())),
