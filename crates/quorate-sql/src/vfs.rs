@@ -49,6 +49,9 @@ pub fn over(base: Option<&str>) -> Result<String, VfsError> {
     if let Some(name) = layers.get(&base.map(str::to_owned)) {
         return Ok(name.clone());
     }
+    if layers.is_empty() {
+        ffi::control::disable_memory_statistics();
+    }
     let name = base.map_or_else(|| NAME.to_owned(), |base| format!("{NAME}-{base}"));
     let no_base = || VfsError::NoBase(base.unwrap_or("default").to_owned());
     ffi::vfs::register(&name, base).ok_or_else(no_base)?;

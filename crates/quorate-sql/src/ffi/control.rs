@@ -1,4 +1,4 @@
-//! Calls on connections that rusqlite does not offer: checkpoints, the optimizer's mask, the local-time hook.
+//! Calls that rusqlite does not offer: checkpoints, the optimizer's mask, the local-time hook, memory statistics.
 
 use std::ffi::{c_int, c_void};
 use std::sync::Once;
@@ -54,6 +54,15 @@ pub(crate) fn install_localtime_rule() {
         // SAFETY: mode 2 takes a callback of this type, which is never removed.
         unsafe { ffi::sqlite3_test_control(ffi::SQLITE_TESTCTRL_LOCALTIME_FAULT, 2 as c_int, hook) };
     });
+}
+
+/// Makes SQLite count no memory, in the whole process: to count, all connections take one lock for every allocation.
+/// Without effect where SQLite was used before, since it takes settings only until then.
+pub(crate) fn disable_memory_statistics() {
+    // SAFETY: this setting takes a number. SQLite keeps it in an integer of its own that it reads whenever it allocates;
+    // should another thread's first use of SQLite come at this very moment, some allocations are counted and others
+    // not, and nothing but the count depends on it.
+    unsafe { ffi::sqlite3_config(ffi::SQLITE_CONFIG_MEMSTATUS, 0 as c_int) };
 }
 
 unsafe extern "C" {
