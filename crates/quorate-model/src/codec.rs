@@ -48,13 +48,16 @@ pub fn encode_proposal(proposal: &Proposal) -> Result<Vec<u8>, Failure> {
     Ok(message.encode_to_vec())
 }
 
-/// Decodes a proposal. The level is checked before anything else.
+/// Decodes a proposal. Whatever else is wrong with one of an unknown level, the level is the error.
 pub fn decode_proposal(bytes: &[u8]) -> Result<Proposal, DecodeError> {
-    let level = wire::Level::decode(bytes).map_err(malformed)?.level;
-    if level > FORMAT_LEVEL {
-        return Err(DecodeError::Level(level));
+    let decoded = strictly::<wire::Proposal>(bytes).and_then(TryInto::try_into);
+    if decoded.as_ref().is_ok_and(|proposal: &Proposal| proposal.level <= FORMAT_LEVEL) {
+        return decoded;
     }
-    strictly::<wire::Proposal>(bytes)?.try_into()
+    match wire::Level::decode(bytes).map_err(malformed)?.level {
+        level if level > FORMAT_LEVEL => Err(DecodeError::Level(level)),
+        _ => decoded,
+    }
 }
 
 /// Encodes an outcome.
