@@ -1,7 +1,7 @@
 //! How long applying takes: single-row inserts, in batches, without and with a session; then rows of 19 columns, many
 //! to a bulk statement.
 //!
-//! `cargo run --release -p quorate-sql --example apply_rate [ENTRIES]`
+//! `cargo run --release -p quorate-sql --example apply_rate [ENTRIES [BATCH...]]`
 
 #![allow(clippy::disallowed_methods, clippy::print_stdout, clippy::unwrap_used, reason = "a measuring tool")]
 
@@ -58,7 +58,12 @@ fn bulk(rows: i64) -> Proposal {
 
 fn main() {
     let names: Vec<String> = (0..COLUMNS).map(|column| format!("c{column}")).collect();
-    let entries: u64 = std::env::args().nth(1).map_or(200_000, |text| text.parse().unwrap());
+    let mut numbers = std::env::args().skip(1).map(|text| text.parse().unwrap());
+    let entries: u64 = numbers.next().unwrap_or(200_000);
+    let mut batches: Vec<usize> = numbers.map(|number| number as usize).collect();
+    if batches.is_empty() {
+        batches.extend([1, 64, 1024]);
+    }
     let dir = tempfile::tempdir().unwrap();
     let generations = Generations::open(Env::real().disk(), dir.path(), 4096).unwrap();
     let conn = open_writer(&generations.current(), 32 << 20).unwrap();
@@ -69,7 +74,7 @@ fn main() {
     let setup = Proposal::new(None, vec![Command::OpenSession, table, wide]);
     applier.apply_batch(&[entry(1, &setup)]).unwrap();
     let mut next = 2;
-    for batch in [1, 64, 1024] {
+    for batch in batches {
         for session in [None, Some(session)] {
             let work: Vec<Entry> = (next..next + entries).map(|index| entry(index, &insert(index, session))).collect();
             next += entries;
