@@ -1,9 +1,9 @@
 //! Applies committed entries: many to one transaction of SQLite, each as if it had one of its own.
 //!
-//! An entry runs in a SAVEPOINT ([`entry`]), so a failed one leaves nothing behind. Some failures end the whole
-//! transaction (`ON CONFLICT ROLLBACK`, an exceeded budget, and so on): then the batch is done again from its start,
-//! one entry a transaction ([`batch`]). The last stamp, the outcome hash and the sessions are staged and adopted at
-//! COMMIT.
+//! An entry runs in a SAVEPOINT ([`entry`]), so a failed one leaves nothing behind; a plain statement that undoes itself
+//! needs none. Some failures end the whole transaction (`ON CONFLICT ROLLBACK`, an exceeded budget, and so on): then the
+//! batch is done again from its start, one entry a transaction ([`batch`]). The last stamp, the outcome hash and the
+//! sessions are staged and adopted at COMMIT.
 //!
 //! # Invariants
 //!
@@ -34,8 +34,17 @@ mod entry;
 mod schema;
 mod statement;
 
-/// The write connection with its prepared statements; each user's statement is kept with its effects.
-pub(crate) type Db = Database<Effects>;
+/// The write connection with its prepared statements; each user's statement is kept with what is known of it.
+pub(crate) type Db = Database<Note>;
+
+/// What is known of a statement since it was prepared, as long as the schema stays.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Note {
+    effects: Effects,
+    /// It writes rows and does nothing else; when it fails, either it leaves nothing behind or what it leaves was
+    /// counted; and it never asks what was counted before it.
+    is_plain: bool,
+}
 
 /// Entries whose outcome hash [`Applier::outcome_hash_at`] remembers.
 pub const HASHES_KEPT: usize = 8192;
@@ -85,12 +94,15 @@ impl Applier {
                 let text = format!("it belongs to {:?}, expected is {identity:?}; use another directory", row.identity);
                 return Err(StoreFault::Io(text));
             }
-            Some(row) => row,
+            Some(row) => {
+                session::upgrade(&conn).map_err(own)?;
+                row
+            }
             None => create(&conn, *identity).map_err(own)?,
         };
         let gate = Gate::install(&conn).map_err(own)?;
         let determinism = Determinism::install(&conn).map_err(own)?;
-        let sessions = Sessions::load(&conn).map_err(own)?;
+        let sessions = Sessions::load(&conn)?;
         let reserved = Reserved::read(&conn).map_err(own)?;
         let staged = Staged { hash: OutcomeHash::new(row.outcome_hash), row: row.clone(), ..Staged::default() };
         let mut applier = Self {

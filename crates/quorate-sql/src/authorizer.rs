@@ -77,6 +77,11 @@ impl Effects {
         self.writes && !self.schema && !self.statistics
     }
 
+    /// Whether it writes rows of tables and does nothing else.
+    pub fn only_write_rows(self) -> bool {
+        self.writes && !self.schema && !self.statistics && !self.nested
+    }
+
     /// Adds those of another statement.
     pub fn add(&mut self, other: Self) {
         self.schema |= other.schema;

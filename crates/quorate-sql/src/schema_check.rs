@@ -15,6 +15,7 @@ pub const EQUAL_COLUMNS_MAX: usize = 5;
 
 const TABLES: &str = "SELECT name, type FROM pragma_table_list WHERE schema = 'main'";
 const OBJECTS: &str = "SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY name, type";
+const TEXTS: &str = "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL";
 const KEYS: &str = "SELECT m.name, k.\"table\" FROM sqlite_schema m, pragma_foreign_key_list(m.name) k
     WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite!_%' ESCAPE '!'";
 const COLUMNS: &str = "SELECT name FROM pragma_table_xinfo(?1)";
@@ -26,6 +27,8 @@ pub struct Schema {
     pub virtual_tables: Vec<String>,
     /// Tables that belong to virtual tables, in lower case.
     pub shadows: BTreeSet<String>,
+    /// Whether all of its texts are plain ([`is_plain`]) and it has no virtual tables.
+    pub is_plain: bool,
 }
 
 impl Schema {
@@ -44,6 +47,12 @@ impl Schema {
                 _ => {}
             }
         }
+        let mut statement = conn.prepare(TEXTS)?;
+        let mut rows = statement.query([])?;
+        schema.is_plain = schema.virtual_tables.is_empty();
+        while let Some(row) = rows.next()? {
+            schema.is_plain &= is_plain(row.get_ref(0)?.as_str()?);
+        }
         Ok(schema)
     }
 
@@ -55,6 +64,13 @@ impl Schema {
             drop(conn.prepare(&format!("SELECT 1 FROM {}", quoted(table))));
         }
     }
+}
+
+/// Whether a text of SQL neither asks for `changes()` nor lets a statement fail half-way (`OR FAIL`, `RAISE(FAIL)`).
+/// It looks for the words alone, since SQL has no second spelling for them, and may take a text for worse than it is.
+pub(crate) fn is_plain(sql: &str) -> bool {
+    let names = |word: &[u8]| sql.as_bytes().windows(word.len()).any(|window| window.eq_ignore_ascii_case(word));
+    !names(b"changes") && !names(b"fail")
 }
 
 /// What the store's own part of the schema is: it must never change.

@@ -1,8 +1,9 @@
 //! Exactly-once retries: who asked what, and what came of it.
 //!
-//! Sessions live in `_quorate_sessions`, the outcomes above a session's floor in `_quorate_outcomes`. Both change in
-//! the same transaction as the data, so a retry finds either its outcome or no trace of the first attempt. A copy of
-//! the sessions, but not of outcomes, is in memory; what a batch changes in it is undone unless the batch commits.
+//! Sessions live in `_quorate_sessions`, each with the small outcomes above its floor ([`recent`]); the others lie in
+//! `_quorate_outcomes`. All change in the same transaction as the data, so a retry finds either its outcome or no trace
+//! of the first attempt. A copy of the sessions is in memory, without what lies in `_quorate_outcomes`; what a batch
+//! changes in it is undone unless the batch commits.
 //!
 //! # Invariants
 //!
@@ -11,15 +12,20 @@
 //!   or not.
 //! - The work per entry is bounded: at most [`EXPIRED_PER_ENTRY`] sessions end, each with [`SESSION_WINDOW`] outcomes.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use quorate_model::codec::{decode_outcome, encode_outcome};
 use quorate_model::limits::{KEPT_OUTCOME_BYTES_MAX, SESSION_WINDOW};
 use quorate_model::{Failure, FailureKind, Origin, Outcome, StoreFault};
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, Row, params};
 
 use crate::apply::Db;
 use crate::classify;
+
+mod recent;
+
+use recent::Recent;
 
 /// Nanoseconds, by stamps, after which an idle session ends: a day.
 pub const SESSION_IDLE_NANOS: u64 = 24 * 60 * 60 * 1_000_000_000;
@@ -30,18 +36,26 @@ pub const SESSIONS_MAX: usize = 65_536;
 /// Sessions that are cleared away per entry.
 pub const EXPIRED_PER_ENTRY: usize = 2;
 
+/// Small outcomes that all sessions together keep in their rows, and in memory.
+const SMALL_MAX: usize = 1 << 20;
+
 /// The tables.
 pub(crate) const TABLES: [&str; 2] = [
     "CREATE TABLE _quorate_sessions (
-    session INTEGER PRIMARY KEY, used INTEGER NOT NULL, floor INTEGER NOT NULL, highest INTEGER NOT NULL
+    session INTEGER PRIMARY KEY, used INTEGER NOT NULL, floor INTEGER NOT NULL, highest INTEGER NOT NULL, recent BLOB
 ) STRICT",
     "CREATE TABLE _quorate_outcomes (
     session INTEGER NOT NULL, sequence INTEGER NOT NULL, outcome BLOB, PRIMARY KEY (session, sequence)
 ) STRICT, WITHOUT ROWID",
 ];
 
-const ALL: &str = "SELECT session, used, floor, highest FROM _quorate_sessions";
-const PUT: &str = "REPLACE INTO _quorate_sessions (session, used, floor, highest) VALUES (?1, ?2, ?3, ?4)";
+/// What the first layout had not.
+const UPGRADE: &str = "ALTER TABLE _quorate_sessions ADD COLUMN recent BLOB";
+
+const ANY: &str = "SELECT session, used, floor, highest FROM _quorate_sessions LIMIT 0";
+const ALL: &str = "SELECT session, used, floor, highest, recent,
+    (SELECT max(sequence) FROM _quorate_outcomes o WHERE o.session = s.session) FROM _quorate_sessions s";
+const PUT: &str = "REPLACE INTO _quorate_sessions (session, used, floor, highest, recent) VALUES (?1, ?2, ?3, ?4, ?5)";
 const REMOVE: &str = "DELETE FROM _quorate_sessions WHERE session = ?1";
 const END_ALL: [&str; 2] = ["DELETE FROM _quorate_sessions", "DELETE FROM _quorate_outcomes"];
 const ANY_OUTCOME: &str = "SELECT session, sequence, outcome FROM _quorate_outcomes LIMIT 0";
@@ -49,9 +63,14 @@ const OUTCOME: &str = "SELECT outcome FROM _quorate_outcomes WHERE session = ?1 
 const KEEP: &str = "INSERT INTO _quorate_outcomes (session, sequence, outcome) VALUES (?1, ?2, ?3)";
 const FORGET: &str = "DELETE FROM _quorate_outcomes WHERE session = ?1 AND sequence <= ?2";
 
-/// Fails where the tables are not there, or not as this version keeps them.
+/// Brings the tables of an older layout up to this version's.
+pub(crate) fn upgrade(conn: &Connection) -> rusqlite::Result<()> {
+    if conn.prepare(ALL).is_ok() { Ok(()) } else { conn.execute(UPGRADE, []).map(drop) }
+}
+
+/// Fails where the tables are not there, or not as this version or one before keeps them.
 pub(crate) fn check_tables(conn: &Connection) -> rusqlite::Result<()> {
-    [ALL, ANY_OUTCOME].iter().try_for_each(|sql| conn.prepare(sql).map(drop))
+    [ANY, ANY_OUTCOME].iter().try_for_each(|sql| conn.prepare(sql).map(drop))
 }
 
 /// Ends all sessions.
@@ -62,7 +81,7 @@ pub(crate) fn end_all(conn: &Connection) -> rusqlite::Result<()> {
 /// The largest sequence: what SQLite's integers hold.
 const SEQUENCE_MAX: u64 = i64::MAX as u64;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Session {
     /// The stamp of its latest request.
     used: u64,
@@ -70,6 +89,10 @@ struct Session {
     floor: u64,
     /// No higher sequence was ever admitted.
     highest: u64,
+    /// Its small outcomes.
+    recent: Recent,
+    /// No higher sequence has an outcome in `_quorate_outcomes`; 0 where there is none above the floor.
+    apart: u64,
 }
 
 /// What a session says to a request.
@@ -87,24 +110,29 @@ pub(crate) struct Sessions {
     all: BTreeMap<u64, Session>,
     /// By last use, the longest idle first.
     by_use: BTreeSet<(u64, u64)>,
+    /// Small outcomes of all.
+    small: usize,
     /// What the present batch changed, as it was before.
     before: BTreeMap<u64, Option<Session>>,
-    /// Outcomes to be dropped when the present entry ends: of a session, up to a sequence.
-    given_up: Vec<(u64, u64)>,
+    /// Outcomes of `_quorate_outcomes` to be dropped when the present batch ends: of a session, up to a sequence.
+    given_up: BTreeMap<u64, u64>,
+    /// Outcomes of the present batch for `_quorate_outcomes`, by session and sequence; `None` for one that is too large
+    /// to be kept. They are written when the batch ends: by then some of them may be given up again.
+    fresh: BTreeMap<(u64, u64), Option<Vec<u8>>>,
 }
 
 impl Sessions {
     /// Reads them from the database.
-    pub(crate) fn load(conn: &Connection) -> rusqlite::Result<Self> {
+    pub(crate) fn load(conn: &Connection) -> Result<Self, StoreFault> {
+        let own = |error: rusqlite::Error| classify::own(&error);
         let mut sessions = Self::default();
-        let mut statement = conn.prepare(ALL)?;
-        let mut rows = statement.query([])?;
-        while let Some(row) = rows.next()? {
-            let number = |column| row.get::<_, i64>(column).map(i64::cast_unsigned);
-            let session = Session { used: number(1)?, floor: number(2)?, highest: number(3)? };
-            sessions.set(number(0)?, Some(session));
+        let mut statement = conn.prepare(ALL).map_err(own)?;
+        let mut rows = statement.query([]).map_err(own)?;
+        while let Some(row) = rows.next().map_err(own)? {
+            let (id, session) = Session::of(row).map_err(own)?;
+            let damaged = || StoreFault::Damaged(format!("what session {id} keeps can't be read"));
+            sessions.replace(id, Some(session.ok_or_else(damaged)?));
         }
-        sessions.before.clear();
         Ok(sessions)
     }
 
@@ -113,9 +141,14 @@ impl Sessions {
         self.all.len() as u64
     }
 
+    /// How many outcomes they keep in their rows.
+    #[cfg(test)]
+    pub(crate) fn small(&self) -> usize {
+        self.small
+    }
+
     /// Begins an entry.
     pub(crate) fn begin(&mut self, now: u64) {
-        self.given_up.clear();
         for _ in 0..EXPIRED_PER_ENTRY {
             match self.by_use.first() {
                 Some((used, id)) if expired(*used, now) => self.end(*id),
@@ -126,29 +159,50 @@ impl Sessions {
 
     /// Whether a request is to be done.
     pub(crate) fn admit(&mut self, db: &mut Db, origin: Origin, now: u64) -> Result<Admission, StoreFault> {
-        let id = origin.session.0;
-        let Some(session) = self.all.get(&id).copied().filter(|session| !expired(session.used, now)) else {
+        let (id, sequence) = (origin.session.0, origin.sequence);
+        if self.all.get(&id).is_none_or(|session| expired(session.used, now)) {
             return Ok(answered(FailureKind::SessionExpired, "the session is not known, or was idle for too long"));
-        };
-        let floor = session.floor.max(origin.floor.min(SEQUENCE_MAX));
-        if floor > session.floor && session.highest > session.floor {
-            self.given_up.push((id, floor));
         }
-        let mut session = Session { used: now, floor, ..session };
-        let admission = if origin.sequence <= floor {
-            answered(FailureKind::OutcomeForgotten, "the outcome was given up by the client")
-        } else if origin.sequence - floor > SESSION_WINDOW || origin.sequence > SEQUENCE_MAX {
+        self.use_and_raise(id, now, origin.floor.min(SEQUENCE_MAX));
+        let Some(session) = self.all.get_mut(&id) else { return Ok(Admission::Fresh) };
+        if sequence <= session.floor {
+            return Ok(answered(FailureKind::OutcomeForgotten, "the outcome was given up by the client"));
+        }
+        if sequence - session.floor > SESSION_WINDOW || sequence > SEQUENCE_MAX {
+            let floor = session.floor;
             let text =
                 format!("a session may have {SESSION_WINDOW} requests above its floor, {floor}; raise the floor");
-            answered(FailureKind::WindowExceeded, text)
-        } else if origin.sequence > session.highest {
-            session.highest = origin.sequence;
-            Admission::Fresh
-        } else {
-            kept(db, id, origin.sequence)?
-        };
-        self.set(id, Some(session));
-        Ok(admission)
+            return Ok(answered(FailureKind::WindowExceeded, text));
+        }
+        if sequence > session.highest {
+            session.highest = sequence;
+            return Ok(Admission::Fresh);
+        }
+        match session.recent.get(sequence) {
+            Some(bytes) => again(id, sequence, bytes),
+            None if sequence <= session.apart => self.apart(db, id, sequence),
+            None => Ok(Admission::Fresh),
+        }
+    }
+
+    /// Notes that a session is in use, and drops the outcomes that its client has given up.
+    fn use_and_raise(&mut self, id: u64, now: u64, floor: u64) {
+        self.remember(id);
+        let Some(session) = self.all.get_mut(&id) else { return };
+        self.by_use.remove(&(session.used, id));
+        self.by_use.insert((now, id));
+        session.used = now;
+        if floor <= session.floor {
+            return;
+        }
+        session.floor = floor;
+        self.small -= session.recent.len();
+        session.recent.forget(floor);
+        self.small += session.recent.len();
+        if session.apart > 0 {
+            session.apart = if session.apart > floor { session.apart } else { 0 };
+            self.give_up(id, floor);
+        }
     }
 
     /// Opens a session with the index of its entry.
@@ -158,41 +212,75 @@ impl Sessions {
         {
             self.end(oldest);
         }
-        self.set(id, Some(Session { used: now, floor: 0, highest: 0 }));
+        self.remember(id);
+        self.replace(id, Some(Session { used: now, ..Session::default() }));
     }
 
     /// Ends a session and gives up its outcomes; an unknown one is ended already.
     pub(crate) fn end(&mut self, id: u64) {
-        if self.all.contains_key(&id) {
-            self.set(id, None);
-            self.given_up.push((id, SEQUENCE_MAX));
+        if !self.all.contains_key(&id) {
+            return;
+        }
+        self.remember(id);
+        if self.replace(id, None).is_some_and(|session| session.apart > 0) {
+            self.give_up(id, SEQUENCE_MAX);
         }
     }
 
-    /// Ends an entry: writes what changed of the outcomes, and keeps the one of a fresh request.
-    pub(crate) fn finish(&mut self, db: &mut Db, fresh: Option<(Origin, &Outcome)>) -> rusqlite::Result<()> {
-        for (id, floor) in self.given_up.drain(..) {
-            db.execute(FORGET, params![id.cast_signed(), floor.cast_signed()])?;
+    /// Keeps the outcome of a fresh request, at the end of its entry.
+    pub(crate) fn keep(&mut self, origin: Origin, outcome: &Outcome) {
+        let (id, sequence) = (origin.session.0, origin.sequence);
+        // The entry may have ended its own session.
+        let Some(session) = self.all.get_mut(&id) else { return };
+        let bytes = encode_outcome(outcome);
+        if self.small < SMALL_MAX && session.recent.keep(sequence, &bytes) {
+            self.small += 1;
+        } else {
+            session.apart = session.apart.max(sequence);
+            self.fresh.insert((id, sequence), Some(bytes).filter(|bytes| bytes.len() <= KEPT_OUTCOME_BYTES_MAX));
         }
-        match fresh {
-            Some((origin, outcome)) if self.all.contains_key(&origin.session.0) => {
-                let bytes = Some(encode_outcome(outcome)).filter(|bytes| bytes.len() <= KEPT_OUTCOME_BYTES_MAX);
-                let key = (origin.session.0.cast_signed(), origin.sequence.cast_signed());
-                db.execute(KEEP, params![key.0, key.1, bytes]).map(|_| ())
+    }
+
+    fn give_up(&mut self, id: u64, upto: u64) {
+        let known = self.given_up.entry(id).or_default();
+        *known = upto.max(*known);
+    }
+
+    /// What `_quorate_outcomes` keeps of a request that may have been done.
+    fn apart(&self, db: &mut Db, id: u64, sequence: u64) -> Result<Admission, StoreFault> {
+        let key = params![id.cast_signed(), sequence.cast_signed()];
+        let found = match self.fresh.get(&(id, sequence)) {
+            Some(bytes) => Some(bytes.clone()),
+            None => db
+                .first_row(OUTCOME, key, |row| row.get::<_, Option<Vec<u8>>>(0))
+                .map_err(|error| classify::own(&error))?,
+        };
+        match found {
+            None => Ok(Admission::Fresh),
+            Some(None) => {
+                Ok(answered(FailureKind::OutcomeTooBig, "it was done, but its outcome was too large to be kept"))
             }
-            _ => Ok(()),
+            Some(Some(bytes)) => again(id, sequence, &bytes),
         }
     }
 
-    /// Writes the sessions that the batch changed; the caller commits.
+    /// Writes what the batch changed; the caller commits.
     pub(crate) fn write(&self, db: &mut Db) -> rusqlite::Result<()> {
+        for (id, upto) in &self.given_up {
+            db.execute(FORGET, params![id.cast_signed(), upto.cast_signed()])?;
+        }
+        for ((id, sequence), bytes) in &self.fresh {
+            if self.given_up.get(id).is_none_or(|upto| sequence > upto) {
+                db.execute(KEEP, params![id.cast_signed(), sequence.cast_signed(), bytes])?;
+            }
+        }
         for id in self.before.keys() {
             match self.all.get(id) {
                 None => db.execute(REMOVE, [id.cast_signed()])?,
                 Some(session) => {
-                    let Session { used, floor, highest } = *session;
-                    let values = [*id, used, floor, highest].map(u64::cast_signed);
-                    db.execute(PUT, values)?
+                    let [id, used, floor, highest] =
+                        [*id, session.used, session.floor, session.highest].map(u64::cast_signed);
+                    db.execute(PUT, params![id, used, floor, highest, session.recent.encode()])?
                 }
             };
         }
@@ -202,30 +290,55 @@ impl Sessions {
     /// The batch is committed.
     pub(crate) fn adopt(&mut self) {
         self.before.clear();
+        self.given_up.clear();
+        self.fresh.clear();
     }
 
     /// The batch is rolled back.
     pub(crate) fn undo(&mut self) {
         for (id, session) in std::mem::take(&mut self.before) {
-            self.set(id, session);
+            self.replace(id, session);
         }
-        self.before.clear();
-        self.given_up.clear();
+        self.adopt();
     }
 
-    /// The one place that changes the sessions in memory.
-    fn set(&mut self, id: u64, session: Option<Session>) {
+    /// Remembers what a session was before the batch; to be called before it changes.
+    fn remember(&mut self, id: u64) {
+        if let Entry::Vacant(place) = self.before.entry(id) {
+            place.insert(self.all.get(&id).cloned());
+        }
+    }
+
+    /// Puts another in the place of a session, which is returned.
+    fn replace(&mut self, id: u64, session: Option<Session>) -> Option<Session> {
+        if let Some(new) = &session {
+            self.by_use.insert((new.used, id));
+            self.small += new.recent.len();
+        }
+        let new_used = session.as_ref().map(|new| new.used);
         let old = match session {
             Some(session) => self.all.insert(id, session),
             None => self.all.remove(&id),
         };
-        if let Some(old) = old {
-            self.by_use.remove(&(old.used, id));
+        if let Some(old) = &old {
+            self.small -= old.recent.len();
+            if new_used != Some(old.used) {
+                self.by_use.remove(&(old.used, id));
+            }
         }
-        if let Some(session) = session {
-            self.by_use.insert((session.used, id));
-        }
-        self.before.entry(id).or_insert(old);
+        old
+    }
+}
+
+impl Session {
+    /// A row of [`ALL`]; no session where the bytes are not what a session keeps.
+    fn of(row: &Row<'_>) -> rusqlite::Result<(u64, Option<Self>)> {
+        let number = |column| row.get::<_, i64>(column).map(i64::cast_unsigned);
+        let apart = row.get::<_, Option<i64>>(5)?.map_or(0, i64::cast_unsigned);
+        let bytes = row.get_ref(4)?.as_blob_or_null()?.unwrap_or_default();
+        let (used, floor, highest) = (number(1)?, number(2)?, number(3)?);
+        let session = Recent::decode(bytes).map(|recent| Self { used, floor, highest, recent, apart });
+        Ok((number(0)?, session))
     }
 }
 
@@ -237,16 +350,8 @@ fn answered(kind: FailureKind, text: impl Into<String>) -> Admission {
     Admission::Answered(Err(Failure::new(kind, text)))
 }
 
-/// What is kept of a request that may have been done.
-fn kept(db: &mut Db, id: u64, sequence: u64) -> Result<Admission, StoreFault> {
-    let key = params![id.cast_signed(), sequence.cast_signed()];
-    let found = db.first_row(OUTCOME, key, |row| row.get::<_, Option<Vec<u8>>>(0));
-    match found.map_err(|error| classify::own(&error))? {
-        None => Ok(Admission::Fresh),
-        Some(None) => Ok(answered(FailureKind::OutcomeTooBig, "it was done, but its outcome was too large to be kept")),
-        Some(Some(bytes)) => match decode_outcome(&bytes) {
-            Ok(outcome) => Ok(Admission::Answered(outcome)),
-            Err(error) => Err(StoreFault::Unsupported(format!("outcome {sequence} of session {id}: {error}"))),
-        },
-    }
+/// The answer to a request whose outcome is kept as these bytes.
+fn again(id: u64, sequence: u64, bytes: &[u8]) -> Result<Admission, StoreFault> {
+    let unsupported = |error| StoreFault::Unsupported(format!("outcome {sequence} of session {id}: {error}"));
+    decode_outcome(bytes).map(Admission::Answered).map_err(unsupported)
 }

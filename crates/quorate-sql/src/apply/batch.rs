@@ -11,7 +11,7 @@ use crate::outcome_hash::OutcomeHash;
 
 pub(super) const BEGIN: &str = "BEGIN IMMEDIATE";
 pub(super) const COMMIT: &str = "COMMIT";
-const ROLLBACK: &str = "ROLLBACK";
+pub(super) const ROLLBACK: &str = "ROLLBACK";
 
 /// Why a transaction came to nothing.
 #[derive(Debug)]

@@ -5,8 +5,8 @@
 
 use quorate_model::{Bulk, Failure, FailureKind, StatementResult};
 
-use super::Applier;
 use super::statement::{Ended, no_statement, out_of_budget, rowid_exhausted};
+use super::{Applier, Note};
 use crate::authorizer::{Effects, Mode};
 use crate::classify::Trouble;
 use crate::determinism::counters::Counters;
@@ -30,7 +30,7 @@ impl Applier {
         self.prepare(&bulk.sql)?;
         let mut prepared = self.db.get(&bulk.sql).ok_or_else(no_statement)?;
         check(&prepared, bulk)?;
-        *effects = *prepared.note();
+        *effects = prepared.note().effects;
         self.gate.enter(Mode::Running { schema: false });
         prepared.forget_steps();
         self.determinism.budget.start(effects.nested || !self.schema.virtual_tables.is_empty());
@@ -50,8 +50,8 @@ impl Applier {
 }
 
 /// Whether a statement can be run so.
-fn check(prepared: &Prepared<'_, Effects>, bulk: &Bulk) -> Result<(), Failure> {
-    if !prepared.note().counts() || prepared.column_count() > 0 {
+fn check(prepared: &Prepared<'_, Note>, bulk: &Bulk) -> Result<(), Failure> {
+    if !prepared.note().effects.counts() || prepared.column_count() > 0 {
         let text = "only a statement that writes rows, and returns none, can be run for many rows of parameters";
         return Err(Failure::new(FailureKind::Refused, text));
     }
@@ -66,7 +66,7 @@ fn check(prepared: &Prepared<'_, Effects>, bulk: &Bulk) -> Result<(), Failure> {
 /// Runs the statement for each row: how many rows it changed, and whether it inserted any. `row` is the number of the
 /// row at work.
 fn run(
-    prepared: &mut Prepared<'_, Effects>,
+    prepared: &mut Prepared<'_, Note>,
     bulk: &Bulk,
     counters: &Counters,
     row: &mut Option<u32>,

@@ -1,11 +1,11 @@
-//! One entry: its session, its savepoint, its commands, and what must hold at its end.
+//! One entry: its session, its savepoint if it needs one, its commands, and what must hold at its end.
 
 use quorate_model::{
     Command, CommandResult, Failure, FailureKind, Outcome, Proposal, Reply, SessionId, Stamp, StoreFault,
 };
 
 use super::Applier;
-use super::batch::{COMMIT, Stop};
+use super::batch::{COMMIT, ROLLBACK, Stop};
 use crate::authorizer::Effects;
 use crate::classify::{self, Context, Trouble};
 use crate::ffi::hooks;
@@ -52,8 +52,9 @@ impl Applier {
                 (self.fresh(index, Stamp { now, ..stamp }, proposal, alone)?, proposal.origin)
             }
         };
-        let fresh = fresh.map(|origin| (origin, &outcome));
-        self.sessions.finish(&mut self.db, fresh).map_err(|error| classify::own(&error))?;
+        if let Some(origin) = fresh {
+            self.sessions.keep(origin, &outcome);
+        }
         Ok(outcome)
     }
 
@@ -66,7 +67,11 @@ impl Applier {
             return Ok(self.vacuum()?);
         }
         let mut changes = SessionChanges::default();
-        let done = self.in_savepoint(index, stamp, proposal, &mut changes);
+        let done = if !alone && self.is_plain(proposal) {
+            self.plainly(index, stamp, proposal, &mut changes)
+        } else {
+            self.in_savepoint(index, stamp, proposal, &mut changes)
+        };
         if self.db.connection().is_autocommit() {
             let failure = match done {
                 Err(Trouble::Fault(fault)) => return Err(fault.into()),
@@ -92,6 +97,35 @@ impl Applier {
             Err(Trouble::Failure(failure)) => Ok(Err(failure)),
             Err(Trouble::Fault(fault)) => Err(fault.into()),
         }
+    }
+
+    /// Whether a proposal is one statement that is kept prepared, and plain.
+    fn is_plain(&mut self, proposal: &Proposal) -> bool {
+        let [Command::Statement(statement)] = proposal.commands.as_slice() else { return false };
+        self.db.get(&statement.sql).is_some_and(|prepared| prepared.note().is_plain)
+    }
+
+    /// Runs a plain proposal without a savepoint, which would cost as much as its statement. A failure that leaves
+    /// something behind ends the transaction, so that the batch is done again.
+    fn plainly(
+        &mut self,
+        index: u64,
+        stamp: Stamp,
+        proposal: &Proposal,
+        changes: &mut SessionChanges,
+    ) -> Result<Vec<CommandResult>, Trouble> {
+        self.determinism.begin(self.db.connection(), stamp.seed, proposal.budget);
+        let done = self.commands(index, proposal, changes).and_then(|results| {
+            self.seal()?;
+            Ok(results)
+        });
+        if matches!(done, Err(Trouble::Failure(_)))
+            && !self.db.connection().is_autocommit()
+            && self.determinism.counters().counted(self.db.connection())
+        {
+            self.own(ROLLBACK)?;
+        }
+        done
     }
 
     /// Runs the commands of an entry; a failure leaves the transaction as it was before, if it leaves it.

@@ -3,11 +3,11 @@
 use quorate_model::limits::RETURNED_BYTES_MAX;
 use quorate_model::{Failure, FailureKind, Row, Statement, StatementResult};
 
-use super::Applier;
+use super::{Applier, Note};
 use crate::authorizer::{Effects, Mode};
 use crate::classify::{Context, Trouble, classify};
 use crate::ffi::database::Prepared;
-use crate::schema_check::check_columns;
+use crate::schema_check::{check_columns, is_plain};
 use crate::validate::text::check_single;
 use crate::value::{Bound, owned};
 use crate::vfs;
@@ -75,7 +75,7 @@ impl Applier {
     ) -> Result<StatementResult, Ended> {
         self.prepare(&statement.sql)?;
         let mut prepared = self.db.get(&statement.sql).ok_or_else(no_statement)?;
-        *effects = *prepared.note();
+        *effects = prepared.note().effects;
         bind(&mut prepared, statement)?;
         self.gate.enter(Mode::Running { schema: effects.schema });
         self.run_prepared(&statement.sql, *effects, returned)
@@ -89,13 +89,14 @@ impl Applier {
         check_single(sql)?;
         self.schema.connect(self.db.connection());
         self.gate.enter(Mode::Command);
-        let gate = &self.gate;
+        let (gate, schema) = (&self.gate, &self.schema);
         self.db.prepare(sql, |prepared| {
             if prepared.is_explain() != 0 {
                 let text = "EXPLAIN tells of this node; run it as a query";
                 return Err(Ended::Failed(Failure::new(FailureKind::Refused, text)));
             }
-            Ok(gate.effects())
+            let effects = gate.effects();
+            Ok(Note { effects, is_plain: effects.only_write_rows() && schema.is_plain && is_plain(sql) })
         })
     }
 
@@ -149,7 +150,7 @@ fn vacuum_refused(error: &rusqlite::Error) -> Option<String> {
 }
 
 /// Gives the parameters their values, by number or by name; each must have exactly one.
-fn bind(prepared: &mut Prepared<'_, Effects>, statement: &Statement) -> Result<(), Ended> {
+fn bind(prepared: &mut Prepared<'_, Note>, statement: &Statement) -> Result<(), Ended> {
     let (expected, given) = (prepared.parameter_count(), statement.params.len());
     if expected != given {
         let text = format!("the statement has {expected} parameters, {given} were given");
@@ -173,7 +174,7 @@ fn bind(prepared: &mut Prepared<'_, Effects>, statement: &Statement) -> Result<(
     Ok(())
 }
 
-fn read_rows(prepared: &mut Prepared<'_, Effects>, returned: &mut usize) -> Result<Vec<Row>, Ended> {
+fn read_rows(prepared: &mut Prepared<'_, Note>, returned: &mut usize) -> Result<Vec<Row>, Ended> {
     let width = prepared.column_count();
     let mut result = Vec::new();
     let mut rows = prepared.rows();

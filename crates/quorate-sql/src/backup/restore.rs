@@ -79,7 +79,10 @@ fn rewrite(vfs: &str, path: &Path, identity: StoreIdentity, applied: &Applied) -
     let before = AppliedRow::read(&conn)?;
     let run = || {
         let row = match before {
-            Some(row) => row,
+            Some(row) => {
+                session::upgrade(&conn)?;
+                row
+            }
             None => apply::create(&conn, identity)?,
         };
         let transaction = conn.unchecked_transaction()?;

@@ -44,6 +44,11 @@ impl Counters {
         self.base.store(conn.total_changes(), Ordering::Relaxed);
     }
 
+    /// Whether SQLite has counted a change since the entry began.
+    pub fn counted(&self, conn: &Connection) -> bool {
+        conn.total_changes() != self.base.load(Ordering::Relaxed)
+    }
+
     /// Begins a statement.
     pub fn watch(&self) {
         self.inserted.store(false, Ordering::Relaxed);

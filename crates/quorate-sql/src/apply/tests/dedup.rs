@@ -3,7 +3,7 @@
 use quorate_model::limits::{KEPT_OUTCOME_BYTES_MAX, SESSION_WINDOW};
 
 use super::*;
-use crate::session::{SESSION_IDLE_NANOS, SESSIONS_MAX};
+use crate::session::{SESSION_IDLE_NANOS, SESSIONS_MAX, Sessions};
 
 /// A request of a session that inserts a row.
 fn request(session: u64, sequence: u64, floor: u64) -> Proposal {
@@ -33,8 +33,14 @@ fn count(node: &mut Node) -> i64 {
     node.conn().query_row("SELECT count(*) FROM t", [], |row| row.get(0)).unwrap()
 }
 
-fn kept(node: &Node) -> i64 {
-    node.conn().query_row("SELECT count(*) FROM _quorate_outcomes", [], |row| row.get(0)).unwrap()
+/// Outcomes that the database keeps.
+fn kept(node: &Node) -> usize {
+    apart(node) + Sessions::load(node.conn()).unwrap().small()
+}
+
+/// Those of them that have a row of their own.
+fn apart(node: &Node) -> usize {
+    node.conn().query_row("SELECT count(*) FROM _quorate_outcomes", [], |row| row.get::<_, u32>(0)).unwrap() as usize
 }
 
 fn kind(outcome: Outcome) -> FailureKind {
@@ -56,6 +62,49 @@ fn a_retry_gets_the_same_outcome_and_does_nothing() {
     let next = node.next;
     let twice = node.apply(&[entry(next, &request(session, 4, 0)), entry(next + 1, &request(session, 4, 0))]);
     assert_eq!((twice[0].clone(), count(&mut node)), (twice[1].clone(), 4));
+}
+
+#[test]
+fn outcomes_of_all_sizes_and_any_number_are_kept_until_they_are_given_up() {
+    const MANY: u64 = 700;
+    let (mut node, session) = node();
+    let sql = |sequence: u64| match sequence % 50 {
+        0 => format!("INSERT INTO t VALUES ('{sequence}, and a text that makes the outcome large') RETURNING a"),
+        1 => "INSERT INTO nowhere VALUES (1)".to_owned(),
+        _ => "INSERT INTO t VALUES (1)".to_owned(),
+    };
+    let asked = |floor| (1..=MANY).map(move |sequence| asking(session, sequence, floor, &sql(sequence)));
+    let ask = |node: &mut Node, floor| {
+        let first = node.next;
+        let entries: Vec<_> = (first..).zip(asked(floor)).map(|(index, ask)| stamped(index, START, &ask)).collect();
+        entries.chunks(90).flat_map(|batch| node.apply(batch)).collect::<Vec<_>>()
+    };
+    let first = ask(&mut node, 0);
+    assert_eq!((kept(&node), apart(&node) > 150), (700, true));
+    node.restart();
+    assert_eq!(ask(&mut node, 0), first);
+    assert_eq!(ask(&mut node, 600)[600..], first[600..]);
+    assert_eq!(kept(&node), 100);
+    node.restart();
+    assert_eq!(ask(&mut node, 600)[600..], first[600..]);
+    let last = stamped(node.next, START, &request(session, MANY + 1, MANY));
+    node.apply(&[last]).remove(0).unwrap();
+    assert_eq!((kept(&node), apart(&node)), (1, 0));
+}
+
+#[test]
+fn sessions_of_the_first_layout_go_on() {
+    let (mut node, session) = node();
+    let first = node.propose(&request(session, 1, 0));
+    let bytes = quorate_model::codec::encode_outcome(&first);
+    let conn = node.conn();
+    conn.execute_batch("UPDATE _quorate_applied SET level = 1; ALTER TABLE _quorate_sessions DROP COLUMN recent")
+        .unwrap();
+    conn.execute("REPLACE INTO _quorate_outcomes VALUES (?1, 1, ?2)", (session.cast_signed(), bytes)).unwrap();
+    node.restart();
+    assert_eq!(node.propose(&request(session, 1, 0)), first);
+    node.propose(&request(session, 2, 1)).unwrap();
+    assert_eq!(kept(&node), 1);
 }
 
 #[test]

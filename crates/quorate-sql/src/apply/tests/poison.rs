@@ -229,3 +229,17 @@ fn trouble_inside_a_virtual_table_is_the_statements() {
     node.ok("INSERT INTO f (f) VALUES ('rebuild')");
     node.ok("DROP TABLE f");
 }
+
+#[test]
+fn a_statement_that_a_trigger_lets_fail_half_way_leaves_nothing_whether_it_is_kept_prepared_or_not() {
+    let mut node = Node::with(&[
+        "CREATE TABLE t (a)",
+        "CREATE TABLE u (a UNIQUE)",
+        "CREATE TRIGGER g BEFORE INSERT ON t BEGIN
+            INSERT OR FAIL INTO u SELECT value FROM json_each('[1, 2, 1]'); END",
+    ]);
+    for _ in 0..3 {
+        assert_eq!(node.fails("INSERT INTO t VALUES (1)").kind, FailureKind::Constraint);
+        assert_eq!(node.value("SELECT count(*) FROM u"), Value::Integer(0));
+    }
+}

@@ -1,0 +1,118 @@
+//! The small outcomes that a session keeps in its own row: those of nearly all writes.
+//!
+//! A row for each would cost as much as the write itself; these cost a row for all that a batch leaves behind.
+
+use std::collections::BTreeMap;
+
+/// Bytes of an encoded outcome that is small. That of an INSERT takes about 15.
+const SMALL_BYTES_MAX: usize = 31;
+
+/// Small outcomes of one session.
+const RECENT_MAX: usize = 512;
+
+/// Bytes of a sequence in a row.
+const SEQUENCE_BYTES: usize = 8;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Small {
+    len: u8,
+    bytes: [u8; SMALL_BYTES_MAX],
+}
+
+impl Small {
+    fn of(outcome: &[u8]) -> Option<Self> {
+        let mut small = Self { len: u8::try_from(outcome.len()).ok()?, bytes: [0; SMALL_BYTES_MAX] };
+        small.bytes.get_mut(..outcome.len())?.copy_from_slice(outcome);
+        Some(small)
+    }
+
+    fn outcome(&self) -> &[u8] {
+        self.bytes.get(..usize::from(self.len)).unwrap_or_default()
+    }
+}
+
+/// Encoded outcomes by sequence.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Recent(BTreeMap<u64, Small>);
+
+impl Recent {
+    /// Keeps an outcome, if it is small and there is room.
+    pub(super) fn keep(&mut self, sequence: u64, outcome: &[u8]) -> bool {
+        let small = Small::of(outcome).filter(|_| self.0.len() < RECENT_MAX);
+        small.is_some_and(|small| self.0.insert(sequence, small).is_none())
+    }
+
+    /// Drops the outcomes up to a sequence.
+    pub(super) fn forget(&mut self, upto: u64) {
+        while self.0.first_key_value().is_some_and(|(sequence, _)| *sequence <= upto) {
+            self.0.pop_first();
+        }
+    }
+
+    pub(super) fn get(&self, sequence: u64) -> Option<&[u8]> {
+        self.0.get(&sequence).map(Small::outcome)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// In the order of the sequences: each in 8 bytes, little-endian, the length in one, and the outcome.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.0.len() * (SEQUENCE_BYTES + 1 + SMALL_BYTES_MAX / 2));
+        for (sequence, small) in &self.0 {
+            bytes.extend_from_slice(&sequence.to_le_bytes());
+            bytes.push(small.len);
+            bytes.extend_from_slice(small.outcome());
+        }
+        bytes
+    }
+
+    /// `None` for what [`Self::encode`] never makes.
+    pub(super) fn decode(mut bytes: &[u8]) -> Option<Self> {
+        let mut recent = Self::default();
+        while let Some((sequence, rest)) = bytes.split_first_chunk::<SEQUENCE_BYTES>() {
+            let (len, rest) = rest.split_first()?;
+            let (outcome, rest) = rest.split_at_checked(usize::from(*len))?;
+            recent.keep(u64::from_le_bytes(*sequence), outcome).then_some(())?;
+            bytes = rest;
+        }
+        bytes.is_empty().then_some(recent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recent(lens: &[usize]) -> Recent {
+        let mut recent = Recent::default();
+        for (sequence, len) in (1..).zip(lens) {
+            assert!(recent.keep(sequence * 1000, &vec![7; *len]));
+        }
+        recent
+    }
+
+    #[test]
+    fn what_is_encoded_comes_back_and_nothing_else_does() {
+        let kept = recent(&[0, 1, SMALL_BYTES_MAX]);
+        let bytes = kept.encode();
+        assert_eq!(Recent::decode(&bytes), Some(kept));
+        assert_eq!(Recent::decode(&[]), Some(Recent::default()));
+        for end in 1..bytes.len() {
+            let whole = [9, 19].contains(&end);
+            assert_eq!(Recent::decode(&bytes[..end]).is_some(), whole, "{end}");
+        }
+        assert_eq!(Recent::decode(&[&bytes[..], &bytes[..]].concat()), None, "twice the same");
+        assert_eq!(Recent::decode(&[0, 0, 0, 0, 0, 0, 0, 0, 32]), None);
+    }
+
+    #[test]
+    fn there_is_room_for_so_many_small_ones() {
+        let mut kept = recent(&[3; RECENT_MAX]);
+        assert!(!kept.keep(1, b"one more"));
+        kept.forget(2000);
+        assert_eq!((kept.len(), kept.get(2000), kept.get(3000)), (RECENT_MAX - 2, None, Some(&[7; 3][..])));
+        assert!(kept.keep(1, b"one more") && !kept.keep(2, &[0; SMALL_BYTES_MAX + 1]));
+    }
+}
