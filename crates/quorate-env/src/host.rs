@@ -13,6 +13,7 @@ use rustix::time::{ClockId, clock_gettime};
 pub use tokio::task::AbortHandle;
 
 use crate::env::Env;
+use crate::priority::Priority;
 use crate::signal::Signal;
 use crate::task;
 use crate::worker::{Ended, Step, Worker};
@@ -72,9 +73,10 @@ pub struct RealHost;
 
 impl Host for RealHost {
     fn run_task(&self, env: &Env, name: &str, task: BoxTask) -> io::Result<()> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        let runtime = builder.enable_all().on_thread_start(|| Priority::Usual.take()).build()?;
         let env = env.clone();
-        start_thread(name, move || {
+        start_thread(name, Priority::Urgent, move || {
             let last = runtime.block_on(task::Scoped::new(&env, task));
             drop(runtime);
             drop(last);
@@ -90,7 +92,8 @@ impl Host for RealHost {
         ended: Ended,
     ) -> io::Result<()> {
         let env = env.clone();
-        start_thread(name, move || {
+        let priority = if worker.is_urgent() { Priority::Urgent } else { Priority::Usual };
+        start_thread(name, priority, move || {
             env.enter(|| drive(worker.as_mut(), &signal));
             drop(worker);
             drop(ended);
@@ -117,9 +120,14 @@ fn resident_bytes() -> Option<u64> {
 }
 
 #[expect(clippy::disallowed_methods, reason = "the one place that starts threads")]
-fn start_thread(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
+fn start_thread(name: &str, priority: Priority, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
     // Linux cuts names of threads at 15 bytes.
-    thread::Builder::new().name(name.to_owned()).spawn(body).map(drop)
+    let thread = thread::Builder::new().name(name.to_owned());
+    thread.spawn(move || {
+        priority.take();
+        body();
+    })?;
+    Ok(())
 }
 
 struct ThreadWaker(Thread);

@@ -23,6 +23,7 @@ mod host;
 mod machine;
 pub mod metrics;
 pub mod net;
+mod priority;
 mod rng;
 pub mod signal;
 mod task;

@@ -14,6 +14,11 @@ pub use crate::signal::Signal;
 pub trait Worker: Send + 'static {
     /// Does one bounded piece of work, which may block on the disk, and says when to be called again.
     fn run_once(&mut self) -> Step;
+
+    /// Whether others wait for all that it does: then its thread goes before others, where the process may choose.
+    fn is_urgent(&self) -> bool {
+        false
+    }
 }
 
 /// When a worker wants to run again.

@@ -289,6 +289,10 @@ impl Worker for WalWriter {
             Step::Done
         })
     }
+
+    fn is_urgent(&self) -> bool {
+        true
+    }
 }
 
 impl Drop for WalWriter {

@@ -129,6 +129,10 @@ impl Worker for ClaimedWorker {
         // Looked at before each step: the bell is rung after this is set.
         if self.ending.now.load(Ordering::Acquire) { Step::Done } else { self.worker.run_once() }
     }
+
+    fn is_urgent(&self) -> bool {
+        self.worker.is_urgent()
+    }
 }
 
 impl fmt::Debug for ClaimedWorker {
