@@ -9,10 +9,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{StreamExt, unfold};
-use openraft::raft::TransferLeaderRequest;
+use openraft::raft::{AppendEntriesRequest, TransferLeaderRequest};
 use openraft::rt::WatchReceiver;
 use prost::Message;
-use quorate_env::timeout;
+use quorate_env::{Instant, timeout};
 use quorate_model::{GroupId, LogId, Store};
 use quorate_wire::{CallFailure, FailureKind, PeerInfo, Purpose, Role, StreamReceiver, StreamSender};
 
@@ -30,11 +30,14 @@ use crate::peer::messages::{
 use crate::peers::Peers;
 use crate::permits::Permits;
 use crate::raft::Raft;
-use crate::raft::types::to_raft;
+use crate::raft::types::{RaftLogId, TypeConfig, to_raft};
 use crate::reads;
 
 /// A follower that hears nothing on a stream of entries for so long ends it; the leader makes a new one.
 const APPEND_IDLE_MAX: Duration = Duration::from_secs(60);
+
+/// How long a follower that gets new entries all the time may not hear that some of them are committed.
+const COMMIT_PAUSE: Duration = Duration::from_millis(5);
 
 /// Methods from this number on belong to the floors above.
 pub const SERVICE_METHODS: u16 = method::SERVICE;
@@ -218,10 +221,12 @@ impl Desk {
         let Ok(running) = self.core_for(peer) else {
             return sender.fail(CallFailure::new(FailureKind::Unavailable, "the node is starting"));
         };
-        let requests = unfold(receiver, |mut receiver| async move {
+        let requests = unfold((receiver, Laggard::default()), |(mut receiver, mut laggard)| async move {
             let item = timeout(APPEND_IDLE_MAX, receiver.recv()).await.ok()?.ok()??;
             let append: Append = decode(item).ok()?;
-            Some((append.try_into().ok()?, receiver))
+            let mut request: AppendEntriesRequest<TypeConfig> = append.try_into().ok()?;
+            laggard.hold_back(&mut request);
+            Some((request, (receiver, laggard)))
         });
         let mut results = std::pin::pin!(running.raft.stream_append(requests));
         while let Some(result) = results.next().await {
@@ -250,6 +255,28 @@ impl Desk {
                 tracing::warn!(%error, "an image was not received");
                 sender.fail(CallFailure::new(FailureKind::Internal, error.to_string()));
             }
+        }
+    }
+}
+
+/// Lets a follower apply in fewer and larger batches than the leader: with new entries it hears only now and then how
+/// far the log is committed. What a request without entries says is always heard, and the leader sends one when it has
+/// no more entries.
+#[derive(Default)]
+struct Laggard {
+    /// What it has heard of last, and when.
+    heard: Option<RaftLogId>,
+    at: Option<Instant>,
+}
+
+impl Laggard {
+    fn hold_back(&mut self, request: &mut AppendEntriesRequest<TypeConfig>) {
+        let now = Instant::now();
+        let early = self.at.is_some_and(|at| now.saturating_duration_since(at) < COMMIT_PAUSE);
+        if early && !request.entries.is_empty() && request.leader_commit >= self.heard {
+            request.leader_commit = self.heard;
+        } else {
+            (self.heard, self.at) = (request.leader_commit, Some(now));
         }
     }
 }
@@ -293,4 +320,45 @@ fn malformed(error: &dyn std::fmt::Display) -> CallFailure {
 
 fn internal(error: &dyn std::fmt::Display) -> CallFailure {
     CallFailure::new(FailureKind::Internal, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use openraft::EntryPayload;
+
+    use super::*;
+    use crate::raft::types::{RaftEntry, RaftLeaderId, RaftVote};
+
+    fn id(index: u64) -> RaftLogId {
+        RaftLogId::new(RaftLeaderId { term: 1, node_id: 1 }, index)
+    }
+
+    /// What a follower hears of a commit at `index`.
+    fn heard(laggard: &mut Laggard, index: u64, has_entries: bool) -> u64 {
+        let entry = RaftEntry { log_id: id(index + 1), payload: EntryPayload::Blank };
+        let mut request = AppendEntriesRequest {
+            vote: RaftVote { leader_id: RaftLeaderId { term: 1, node_id: 1 }, committed: true },
+            prev_log_id: Some(id(index)),
+            entries: if has_entries { vec![entry] } else { vec![] },
+            leader_commit: Some(id(index)),
+        };
+        laggard.hold_back(&mut request);
+        request.leader_commit.unwrap().index
+    }
+
+    #[test]
+    fn commits_are_heard_late_with_entries_and_at_once_without() {
+        let mut laggard = Laggard::default();
+        assert_eq!(heard(&mut laggard, 1, true), 1, "the first of a stream");
+        laggard.at = Some(Instant::now() + COMMIT_PAUSE);
+        assert_eq!(heard(&mut laggard, 2, true), 1);
+        assert_eq!(heard(&mut laggard, 3, false), 3);
+        laggard.at = Some(Instant::now() + COMMIT_PAUSE);
+        assert_eq!(heard(&mut laggard, 4, true), 3);
+        assert_eq!(heard(&mut laggard, 2, true), 2, "another leader may know less");
+        laggard.at = laggard.at.map(|at| at - COMMIT_PAUSE);
+        assert_eq!(heard(&mut laggard, 5, true), 5);
+    }
 }

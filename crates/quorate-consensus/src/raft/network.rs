@@ -23,11 +23,11 @@ use openraft::raft::{
     TransferLeaderResponse, VoteRequest, VoteResponse,
 };
 use prost::Message;
-use quorate_env::timeout;
+use quorate_env::{Instant, sleep_until, timeout};
 use quorate_wire::{Purpose, StreamReceiver, StreamSender};
 
 use super::machine::{Image, Snapshot};
-use super::types::{Member, RaftVote, TypeConfig};
+use super::types::{Member, RaftLogId, RaftVote, TypeConfig};
 use crate::images::ImageSender;
 use crate::link::Link;
 use crate::peer::messages::{
@@ -37,6 +37,10 @@ use crate::peers::Peers;
 
 /// Requests of entries under way to one follower.
 const IN_FLIGHT_MAX: usize = 2;
+
+/// How long the news that entries are committed waits for more entries to go with: alone they cost two messages, and
+/// wake up two nodes.
+const NEWS_DELAY: Duration = Duration::from_millis(2);
 
 /// A follower that acknowledges nothing for so long, while something is under way, is tried anew.
 const APPEND_SILENCE_MAX: Duration = Duration::from_secs(5);
@@ -131,7 +135,7 @@ impl RaftNetworkV2<TypeConfig> for Channel {
             let _ = Pin::new(&mut input).peek().await;
             let client = self.link.0.client().await.map_err(|error| unreachable(&error))?;
             let (sender, receiver) = client.open_stream(method::APPEND).map_err(|error| unreachable(&error))?;
-            let state = Appending { input, sender, receiver, in_flight: 0, more: true };
+            let state = Appending { input, sender, receiver, in_flight: 0, more: true, sent: None, news: None };
             Ok(unfold(Some(state), |state| async move { state?.next().await }).boxed())
         })
     }
@@ -193,6 +197,10 @@ struct Appending<S> {
     receiver: StreamReceiver,
     in_flight: usize,
     more: bool,
+    /// The last entry that was sent.
+    sent: Option<RaftLogId>,
+    /// What says no more than that entries are committed, and until when it waits.
+    news: Option<(AppendEntriesRequest<TypeConfig>, Instant)>,
 }
 
 impl<S: Stream<Item = AppendEntriesRequest<TypeConfig>> + Unpin> Appending<S> {
@@ -202,6 +210,7 @@ impl<S: Stream<Item = AppendEntriesRequest<TypeConfig>> + Unpin> Appending<S> {
                 return None;
             }
             let may_send = self.more && self.in_flight < IN_FLIGHT_MAX;
+            let news_due = self.news.as_ref().map(|(_, due)| *due);
             tokio::select! {
                 biased;
                 answer = timeout(APPEND_SILENCE_MAX, self.receiver.recv()), if self.in_flight > 0 => {
@@ -209,15 +218,39 @@ impl<S: Stream<Item = AppendEntriesRequest<TypeConfig>> + Unpin> Appending<S> {
                 }
                 request = self.input.next(), if may_send => match request {
                     None => self.more = false,
+                    Some(request) if self.is_news(&request) => {
+                        self.news = Some((request, news_due.unwrap_or_else(|| Instant::now() + NEWS_DELAY)));
+                    }
                     Some(request) => {
-                        if let Err(error) = self.sender.send(encode(&Append::from(&request))).await {
-                            return Some((Err(unreachable(&error)), None));
+                        if let Err(error) = self.send(&request).await {
+                            return Some((Err(error), None));
                         }
-                        self.in_flight = self.in_flight.saturating_add(1);
                     }
                 },
+                () = sleep_until(news_due.unwrap_or_else(Instant::now)), if may_send && news_due.is_some() => {
+                    if let Some((news, _)) = self.news.take()
+                        && let Err(error) = self.send(&news).await
+                    {
+                        return Some((Err(error), None));
+                    }
+                }
             }
         }
+    }
+
+    /// Whether a request says no more than that entries are committed which went this way. One without entries may
+    /// also ask where the follower's log ends, and that waits for nothing.
+    fn is_news(&self, request: &AppendEntriesRequest<TypeConfig>) -> bool {
+        request.entries.is_empty() && self.sent.is_some() && self.sent == request.prev_log_id
+    }
+
+    /// Sends a request, and with it all news.
+    async fn send(&mut self, request: &AppendEntriesRequest<TypeConfig>) -> Result<(), RpcError> {
+        self.news = None;
+        self.sender.send(encode(&Append::from(request))).await.map_err(|error| unreachable(&error))?;
+        self.sent = request.entries.last().map(|entry| entry.log_id).or(self.sent);
+        self.in_flight = self.in_flight.saturating_add(1);
+        Ok(())
     }
 
     fn answered(

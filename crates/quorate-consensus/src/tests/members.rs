@@ -149,6 +149,7 @@ fn one_change_brings_a_node_in_and_another_out() {
             let cluster = born(&world).await;
             cluster.write("before").await;
             cluster.start("d");
+            cluster.until("a start", || cluster.node("d").is_some()).await;
             let old = if is_leader { cluster.leader().unwrap().0 } else { follower(&cluster) };
             let replaces = Some(old.to_owned());
             admit(&cluster, &Admission { replaces, ..admission("d") }).await.unwrap();
