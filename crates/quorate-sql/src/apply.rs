@@ -1,9 +1,9 @@
 //! Applies committed entries: many to one transaction of SQLite, each as if it had one of its own.
 //!
-//! An entry runs in a SAVEPOINT ([`entry`]), so a failed one leaves nothing behind; a plain statement that undoes itself
-//! needs none. Some failures end the whole transaction (`ON CONFLICT ROLLBACK`, an exceeded budget, and so on): then the
-//! batch is done again from its start, one entry a transaction ([`batch`]). The last stamp, the outcome hash and the
-//! sessions are staged and adopted at COMMIT.
+//! An entry runs in a SAVEPOINT ([`entry`]), so a failed one leaves nothing behind; a plain statement that undoes
+//! itself needs none. Some failures end the whole transaction (`ON CONFLICT ROLLBACK`, an exceeded budget, and so on):
+//! then the batch is done again from its start, one entry a transaction ([`batch`]). The last stamp, the outcome hash
+//! and the sessions are staged and adopted at COMMIT.
 //!
 //! # Invariants
 //!

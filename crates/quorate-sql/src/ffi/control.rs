@@ -59,9 +59,9 @@ pub(crate) fn install_localtime_rule() {
 /// Makes SQLite count no memory, in the whole process: to count, all connections take one lock for every allocation.
 /// Without effect where SQLite was used before, since it takes settings only until then.
 pub(crate) fn disable_memory_statistics() {
-    // SAFETY: this setting takes a number. SQLite keeps it in an integer of its own that it reads whenever it allocates;
-    // should another thread's first use of SQLite come at this very moment, some allocations are counted and others
-    // not, and nothing but the count depends on it.
+    // SAFETY: this setting takes a number. SQLite keeps it in an integer of its own that it reads whenever it
+    // allocates; should another thread's first use of SQLite come at this very moment, some allocations are counted and
+    // others not, and nothing but the count depends on it.
     unsafe { ffi::sqlite3_config(ffi::SQLITE_CONFIG_MEMSTATUS, 0 as c_int) };
 }
 
