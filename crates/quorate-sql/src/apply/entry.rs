@@ -119,9 +119,10 @@ impl Applier {
             self.seal()?;
             Ok(results)
         });
-        if matches!(done, Err(Trouble::Failure(_)))
-            && !self.db.connection().is_autocommit()
-            && self.determinism.counters().counted(self.db.connection())
+        let conn = self.db.connection();
+        if let Err(Trouble::Failure(failure)) = &done
+            && !conn.is_autocommit()
+            && (!is_sqlites(failure) || self.determinism.counters().counted(conn))
         {
             self.own(ROLLBACK)?;
         }
@@ -243,4 +244,9 @@ impl Applier {
     pub(super) fn own(&mut self, sql: &'static str) -> Result<(), StoreFault> {
         self.db.execute(sql, []).map(|_| ()).map_err(|error| classify::own(&error))
     }
+}
+
+/// Whether SQLite itself let the statement fail, and not the store after it had run.
+fn is_sqlites(failure: &Failure) -> bool {
+    matches!(failure.kind, FailureKind::Sql | FailureKind::Constraint)
 }

@@ -243,3 +243,16 @@ fn a_statement_that_a_trigger_lets_fail_half_way_leaves_nothing_whether_it_is_ke
         assert_eq!(node.value("SELECT count(*) FROM u"), Value::Integer(0));
     }
 }
+
+#[test]
+fn what_sqlite_does_not_count_is_undone_too_when_a_statement_turns_out_to_be_over_its_budget() {
+    let mut node = Node::with(&["CREATE TABLE s (id INTEGER PRIMARY KEY AUTOINCREMENT, a)"]);
+    let insert = Command::Statement(statement("INSERT INTO s (a) SELECT 1 WHERE ?1", vec![0.into()]));
+    for _ in 0..3 {
+        let failure = node.propose(&Proposal { budget: 1, ..Proposal::new(None, vec![insert.clone()]) }).unwrap_err();
+        assert_eq!(failure.kind, FailureKind::Budget);
+        assert_eq!(node.value("SELECT count(*) FROM sqlite_sequence"), Value::Integer(0));
+    }
+    node.propose(&Proposal::new(None, vec![insert])).unwrap();
+    assert_eq!(node.value("SELECT count(*) FROM sqlite_sequence"), Value::Integer(1));
+}
