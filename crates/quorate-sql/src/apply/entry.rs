@@ -29,6 +29,9 @@ struct SessionChanges {
     ends: Vec<SessionId>,
 }
 
+/// What running an entry's commands came to.
+type Ran = Result<Vec<CommandResult>, Trouble>;
+
 impl Applier {
     /// Applies a proposal.
     pub(super) fn proposal(
@@ -67,11 +70,12 @@ impl Applier {
             return Ok(self.vacuum()?);
         }
         let mut changes = SessionChanges::default();
-        let done = if !alone && self.is_plain(proposal) {
-            self.plainly(index, stamp, proposal, &mut changes)
-        } else {
-            self.in_savepoint(index, stamp, proposal, &mut changes)
-        };
+        // Of an entry only its own effects are checked at its end; a rollback undoes those before it too.
+        let before = std::mem::take(&mut self.staged.effects);
+        let is_bare = !alone && self.is_plain(proposal);
+        let run = |applier: &mut Self| applier.run_sealed(index, stamp, proposal, &mut changes);
+        let done = if is_bare { self.plainly(run) } else { self.in_savepoint(before.schema, run) };
+        self.staged.effects.add(before);
         if self.db.connection().is_autocommit() {
             let failure = match done {
                 Err(Trouble::Fault(fault)) => return Err(fault.into()),
@@ -107,18 +111,8 @@ impl Applier {
 
     /// Runs a plain proposal without a savepoint, which would cost as much as its statement. A failure that leaves
     /// something behind ends the transaction, so that the batch is done again.
-    fn plainly(
-        &mut self,
-        index: u64,
-        stamp: Stamp,
-        proposal: &Proposal,
-        changes: &mut SessionChanges,
-    ) -> Result<Vec<CommandResult>, Trouble> {
-        self.determinism.begin(self.db.connection(), stamp.seed, proposal.budget);
-        let done = self.commands(index, proposal, changes).and_then(|results| {
-            self.seal()?;
-            Ok(results)
-        });
+    fn plainly(&mut self, run: impl FnOnce(&mut Self) -> Ran) -> Ran {
+        let done = run(self);
         let conn = self.db.connection();
         if let Err(Trouble::Failure(failure)) = &done
             && !conn.is_autocommit()
@@ -129,30 +123,19 @@ impl Applier {
         done
     }
 
-    /// Runs the commands of an entry; a failure leaves the transaction as it was before, if it leaves it.
-    fn in_savepoint(
-        &mut self,
-        index: u64,
-        stamp: Stamp,
-        proposal: &Proposal,
-        changes: &mut SessionChanges,
-    ) -> Result<Vec<CommandResult>, Trouble> {
-        let before = std::mem::take(&mut self.staged.effects);
+    /// Runs a proposal; a failure leaves the transaction as it was before, if it leaves it. `schema_changed` says
+    /// whether the transaction had changed the schema before.
+    fn in_savepoint(&mut self, schema_changed: bool, run: impl FnOnce(&mut Self) -> Ran) -> Ran {
         self.own(SAVEPOINT)?;
         self.own(RESET_CHANGES)?;
-        self.determinism.begin(self.db.connection(), stamp.seed, proposal.budget);
-        let done = self.commands(index, proposal, changes).and_then(|results| {
-            self.seal()?;
-            Ok(results)
-        });
-        let done = match done {
+        match run(self) {
             Err(Trouble::Failure(failure)) if !self.db.connection().is_autocommit() => {
                 self.own(ROLLBACK_TO)?;
                 self.own(RELEASE)?;
                 // Once the schema has changed in a transaction, SQLite forgets it at every ROLLBACK TO, so the effects
                 // stay.
                 let mut undone = self.staged.effects;
-                undone.schema |= before.schema;
+                undone.schema |= schema_changed;
                 self.settle(undone)?;
                 Err(Trouble::Failure(failure))
             }
@@ -161,17 +144,18 @@ impl Applier {
                 self.own(RELEASE)?;
                 Ok(results)
             }
-        };
-        self.staged.effects.add(before);
-        done
+        }
     }
 
-    fn commands(
-        &mut self,
-        index: u64,
-        proposal: &Proposal,
-        changes: &mut SessionChanges,
-    ) -> Result<Vec<CommandResult>, Trouble> {
+    /// Runs the commands of a proposal and checks what must hold at its end.
+    fn run_sealed(&mut self, index: u64, stamp: Stamp, proposal: &Proposal, changes: &mut SessionChanges) -> Ran {
+        self.determinism.begin(self.db.connection(), stamp.seed, proposal.budget);
+        let results = self.commands(index, proposal, changes)?;
+        self.seal()?;
+        Ok(results)
+    }
+
+    fn commands(&mut self, index: u64, proposal: &Proposal, changes: &mut SessionChanges) -> Ran {
         let mut returned = 0;
         let mut results = Vec::with_capacity(proposal.commands.len());
         for (number, command) in proposal.commands.iter().enumerate() {
