@@ -76,6 +76,8 @@ struct Staged {
     hashes: Vec<(u64, u64)>,
     /// What statements did since the last COMMIT, which a rollback would undo behind the caches.
     effects: Effects,
+    /// The entry that asks for a look at the state, if this transaction is its own.
+    verification: Option<u64>,
     /// Whether a rollback did so, and caches must be made anew before the next statement.
     unsettled: Effects,
 }

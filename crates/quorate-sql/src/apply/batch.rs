@@ -64,35 +64,25 @@ impl Item {
     }
 }
 
+/// A transaction that came to nothing.
+struct Undone {
+    stop: Stop,
+    /// How many of its entries had run to their end.
+    reached: usize,
+}
+
 impl Applier {
     pub(super) fn batch(&mut self, entries: &[Entry]) -> Result<Vec<Outcome>, StoreFault> {
-        let mut outcomes = Vec::with_capacity(entries.len());
-        let mut items = Vec::with_capacity(entries.len());
-        // The first entry of a log has the index 0.
-        let mut last = self.row.applied.log_id.map(|id| id.index);
-        for entry in entries {
-            let index = entry.log_id.index;
-            if last.is_none_or(|last| index > last) {
-                items.push(Item::decode(entry)?);
-                last = Some(index);
-                continue;
-            }
-            match self.answered.iter().find(|(answered, _)| *answered == index && items.is_empty()) {
-                Some((_, outcome)) => outcomes.push(outcome.clone()),
-                None => {
-                    return Err(StoreFault::Io(format!("entry {index} came after entry {}", last.unwrap_or_default())));
-                }
-            }
-        }
+        let mut outcomes = self.answered_before(entries)?;
         let answered_before = outcomes.len();
-        for items in items.chunk_by(|a, b| !a.is_alone() && !b.is_alone()) {
-            if let Err(fault) = self.segment(items, &mut outcomes) {
+        self.verification = None;
+        while let Some(left) = entries.get(outcomes.len()..).filter(|left| !left.is_empty()) {
+            if let Err(fault) = self.segment(left, &mut outcomes) {
                 let indexes = entries.iter().map(|entry| entry.log_id.index);
                 self.answered.extend(indexes.zip(outcomes).skip(answered_before));
                 return Err(fault);
             }
-            if let Some(item) = items.last().filter(|item| item.is_verification()) {
-                self.verification = Some(item.log_id.index);
+            if self.verification.is_some() {
                 break;
             }
         }
@@ -100,37 +90,72 @@ impl Applier {
         Ok(outcomes)
     }
 
-    /// Applies entries in one transaction, or else in one each.
-    fn segment(&mut self, items: &[Item], outcomes: &mut Vec<Outcome>) -> Result<(), StoreFault> {
-        match self.transaction(items, false) {
-            Ok(all) => {
-                outcomes.extend(all);
-                Ok(())
+    /// The outcomes of the first entries, if they were applied before a fault ended their batch. Fails if the entries
+    /// are out of order.
+    fn answered_before(&self, entries: &[Entry]) -> Result<Vec<Outcome>, StoreFault> {
+        let mut outcomes = Vec::with_capacity(entries.len());
+        // The first entry of a log has the index 0.
+        let applied = self.row.applied.log_id.map(|id| id.index);
+        let mut last = applied;
+        for (place, entry) in entries.iter().enumerate() {
+            let index = entry.log_id.index;
+            if last.is_none_or(|last| index > last) {
+                last = Some(index);
+                continue;
             }
-            Err(Stop::Fault(fault)) => Err(fault),
-            Err(Stop::Killed) => items.iter().try_for_each(|item| {
-                match self.transaction(std::slice::from_ref(item), true) {
-                    Ok(one) => outcomes.extend(one),
-                    Err(Stop::Fault(fault)) => return Err(fault),
-                    Err(Stop::Killed) => return Err(StoreFault::Io("a transaction ended twice".to_owned())),
+            match self.answered.iter().find(|(answered, _)| *answered == index && place == outcomes.len()) {
+                Some((_, outcome)) => outcomes.push(outcome.clone()),
+                None => {
+                    return Err(StoreFault::Io(format!("entry {index} came after entry {}", last.unwrap_or_default())));
                 }
-                Ok(())
-            }),
+            }
         }
+        Ok(outcomes)
     }
 
-    /// One transaction. `alone` says that a statement may end it: it holds one entry.
-    fn transaction(&mut self, items: &[Item], alone: bool) -> Result<Vec<Outcome>, Stop> {
-        let done = self.run(items, alone);
-        if done.is_err() {
+    /// Applies the first entries, at least one, in one transaction, or else in one each.
+    fn segment(&mut self, entries: &[Entry], outcomes: &mut Vec<Outcome>) -> Result<(), StoreFault> {
+        let Err(undone) = self.transaction(entries, false, outcomes) else { return Ok(()) };
+        if let Stop::Fault(fault) = undone.stop {
+            return Err(fault);
+        }
+        for entry in entries.iter().take(undone.reached.saturating_add(1)) {
+            match self.transaction(std::slice::from_ref(entry), true, outcomes) {
+                Ok(()) => {}
+                Err(Undone { stop: Stop::Fault(fault), .. }) => return Err(fault),
+                Err(Undone { stop: Stop::Killed, .. }) => {
+                    return Err(StoreFault::Io("a transaction ended twice".to_owned()));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// One transaction, of the first entries. `alone` says that a statement may end it: it holds one entry.
+    fn transaction(&mut self, entries: &[Entry], alone: bool, outcomes: &mut Vec<Outcome>) -> Result<(), Undone> {
+        let before = outcomes.len();
+        self.run(entries, alone, outcomes).map_err(|stop| {
             self.roll_back();
-        }
-        done
+            let reached = outcomes.len().saturating_sub(before);
+            outcomes.truncate(before);
+            Undone { stop, reached }
+        })
     }
 
-    fn run(&mut self, items: &[Item], alone: bool) -> Result<Vec<Outcome>, Stop> {
+    fn run(&mut self, entries: &[Entry], alone: bool, outcomes: &mut Vec<Outcome>) -> Result<(), Stop> {
         self.begin()?;
-        let outcomes = items.iter().map(|item| self.item(item, alone)).collect::<Result<Vec<_>, _>>()?;
+        // Each is decoded when its turn comes: what one lets go of, the next one takes.
+        for (place, entry) in entries.iter().enumerate() {
+            let item = Item::decode(entry)?;
+            if item.is_alone() && place > 0 {
+                break;
+            }
+            outcomes.push(self.item(&item, alone)?);
+            if item.is_alone() {
+                self.staged.verification = item.is_verification().then_some(item.log_id.index);
+                break;
+            }
+        }
         self.staged.row.outcome_hash = self.staged.hash.value();
         let own = |error: rusqlite::Error| classify::own(&error);
         self.sessions.write(&mut self.db).map_err(own)?;
@@ -138,7 +163,7 @@ impl Applier {
         row.write(|values| db.execute(applied_row::WRITE, values)).map_err(own)?;
         self.db.execute(COMMIT, []).map_err(own)?;
         self.adopt();
-        Ok(outcomes)
+        Ok(())
     }
 
     fn item(&mut self, item: &Item, alone: bool) -> Result<Outcome, Stop> {
@@ -168,6 +193,7 @@ impl Applier {
         self.sessions.adopt();
         self.row.clone_from(&self.staged.row);
         self.staged.effects = Effects::default();
+        self.verification = self.staged.verification.take();
         self.hashes.extend(self.staged.hashes.drain(..));
         let surplus = self.hashes.len().saturating_sub(HASHES_KEPT);
         self.hashes.drain(..surplus);
