@@ -2,7 +2,7 @@
 //!
 //! A row for each would cost as much as the write itself; these cost a row for all that a batch leaves behind.
 
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 
 /// Bytes of an encoded outcome that is small. That of an INSERT takes about 15.
 const SMALL_BYTES_MAX: usize = 31;
@@ -31,26 +31,39 @@ impl Small {
     }
 }
 
-/// Encoded outcomes by sequence.
+/// Encoded outcomes, in the order of their sequences; nearly always a new one is the last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Recent(BTreeMap<u64, Small>);
+pub(super) struct Recent(VecDeque<(u64, Small)>);
 
 impl Recent {
     /// Keeps an outcome, if it is small and there is room.
     pub(super) fn keep(&mut self, sequence: u64, outcome: &[u8]) -> bool {
-        let small = Small::of(outcome).filter(|_| self.0.len() < RECENT_MAX);
-        small.is_some_and(|small| self.0.insert(sequence, small).is_none())
+        let Some(small) = Small::of(outcome).filter(|_| self.0.len() < RECENT_MAX) else { return false };
+        match self.0.back() {
+            Some((last, _)) if *last >= sequence => match self.place(sequence) {
+                Ok(_) => return false,
+                Err(place) => self.0.insert(place, (sequence, small)),
+            },
+            _ => self.0.push_back((sequence, small)),
+        }
+        true
     }
 
     /// Drops the outcomes up to a sequence.
     pub(super) fn forget(&mut self, upto: u64) {
-        while self.0.first_key_value().is_some_and(|(sequence, _)| *sequence <= upto) {
-            self.0.pop_first();
+        while self.0.front().is_some_and(|(sequence, _)| *sequence <= upto) {
+            self.0.pop_front();
         }
     }
 
     pub(super) fn get(&self, sequence: u64) -> Option<&[u8]> {
-        self.0.get(&sequence).map(Small::outcome)
+        let place = self.place(sequence).ok()?;
+        self.0.get(place).map(|(_, small)| small.outcome())
+    }
+
+    /// Where a sequence is, or where it would be.
+    fn place(&self, sequence: u64) -> Result<usize, usize> {
+        self.0.binary_search_by_key(&sequence, |(sequence, _)| *sequence)
     }
 
     pub(super) fn len(&self) -> usize {
