@@ -120,7 +120,7 @@ fn forsaken(home: &Home) -> String {
 /// The founding that this node had begun when it went down: everyone has promised, and it had taken the name.
 fn resume(home: &Home) -> Option<BTreeMap<u64, Member>> {
     let identity = home.identity();
-    let promise = identity.promise.filter(|promise| promise.cluster == identity.cluster)?;
+    let promise = identity.promise.clone().filter(|promise| promise.cluster == identity.cluster)?;
     let founder = promise.members.iter().min_by(|a, b| a.name.cmp(&b.name))?;
     (founder.id == identity.id).then(|| members_of(&promise))
 }
@@ -186,7 +186,7 @@ pub(crate) async fn keep(home: &Home, promise: Promise) -> Result<Result<(), Str
 
 /// The attempt that this node promised itself to, or 0.
 pub(crate) fn promised_attempt(home: &Home) -> u64 {
-    home.identity().promise.map_or(0, |promise| promise.attempt)
+    home.identity().promise.as_ref().map_or(0, |promise| promise.attempt)
 }
 
 fn info(id: u64, name: &str, addr: &str) -> MemberInfo {

@@ -10,11 +10,12 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use openraft::errors::ClientWriteError;
 use quorate_env::Instant;
-use quorate_model::{Outcome, codec};
+use quorate_model::Outcome;
+use quorate_model::codec::entry::{PROPOSAL_HEADER, encode_proposal};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use crate::error::ProposeError;
@@ -114,10 +115,11 @@ impl Gatherer {
     /// Proposes a batch, answers it, and returns how many outcomes there were.
     async fn propose(&self, raft: &Raft, peers: &Peers, stamper: &mut Stamper, taken: &mut Vec<Waiting>) -> usize {
         let mut offsets = peers.voter_clock_offsets(raft);
-        let stamped: Vec<Proposed> = taken
-            .iter()
-            .map(|waiting| Proposed(codec::entry::encode_proposal(stamper.stamp(&mut offsets), &waiting.bytes)))
-            .collect();
+        let size = |waiting: &Waiting| waiting.bytes.len().saturating_add(PROPOSAL_HEADER);
+        let mut buffer = BytesMut::with_capacity(taken.iter().map(size).sum());
+        let mut stamped =
+            |waiting: &Waiting| Proposed(encode_proposal(&mut buffer, stamper.stamp(&mut offsets), &waiting.bytes));
+        let stamped: Vec<Proposed> = taken.iter().map(&mut stamped).collect();
         let mut results = match raft.client_write_many(stamped).await {
             Ok(results) => results,
             Err(fatal) => {

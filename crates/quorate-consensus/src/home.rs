@@ -18,7 +18,7 @@ pub(crate) struct Home {
     pub(crate) wal: Wal,
     /// Whether all that was ever written to the log must be in it: it was in use, and the machine has run on since.
     pub(crate) is_complete: bool,
-    identity: Arc<Mutex<Identity>>,
+    identity: Arc<Mutex<Arc<Identity>>>,
     wire: quorate_wire::Identity,
     saving: Arc<tokio::sync::Mutex<()>>,
 }
@@ -26,11 +26,11 @@ pub(crate) struct Home {
 impl Home {
     pub(crate) fn new(env: Env, wal: Wal, identity: Identity, is_complete: bool) -> Self {
         let wire = quorate_wire::Identity::new(identity.cluster().0, identity.id);
-        Self { env, wal, is_complete, identity: Arc::new(Mutex::new(identity)), wire, saving: Arc::default() }
+        Self { env, wal, is_complete, identity: Arc::new(Mutex::new(Arc::new(identity))), wire, saving: Arc::default() }
     }
 
-    pub(crate) fn identity(&self) -> Identity {
-        lock(&self.identity).clone()
+    pub(crate) fn identity(&self) -> Arc<Identity> {
+        Arc::clone(&lock(&self.identity))
     }
 
     /// What handshakes say of this node.
@@ -44,7 +44,7 @@ impl Home {
         change: impl FnOnce(&mut Identity) -> Result<(), E>,
     ) -> Result<Result<(), E>, WalError> {
         let _saving = self.saving.lock().await;
-        let mut next = self.identity();
+        let mut next = Identity::clone(&self.identity());
         if let Err(refused) = change(&mut next) {
             return Ok(Err(refused));
         }
@@ -53,7 +53,7 @@ impl Home {
         self.wal.save_identity(next.encode_to_vec().into(), done)?;
         receiver.await.unwrap_or(Err(WalError::Closed))?;
         self.wire.set(next.cluster().0, next.id);
-        *lock(&self.identity) = next;
+        *lock(&self.identity) = Arc::new(next);
         Ok(Ok(()))
     }
 

@@ -159,12 +159,17 @@ impl Peers {
 
     /// What was last heard of a Raft id.
     pub(crate) fn seen(&self, id: u64) -> Option<Seen> {
-        lock(&self.seen).values().filter(|seen| seen.status.id == id).max_by_key(|seen| seen.at).cloned()
+        self.look(id, Seen::clone)
+    }
+
+    fn look<T>(&self, id: u64, look: impl FnOnce(&Seen) -> T) -> Option<T> {
+        let seen = lock(&self.seen);
+        seen.values().filter(|seen| seen.status.id == id).max_by_key(|seen| seen.at).map(look)
     }
 
     /// Whether something was heard of a Raft id lately.
     pub(crate) fn is_heard(&self, id: u64) -> bool {
-        self.seen(id).is_some_and(|seen| self.is_fresh(&seen))
+        self.look(id, |seen| self.is_fresh(seen)).unwrap_or(false)
     }
 
     /// Whether a node that was heard of lately knows the members, and does not count this id among them.
@@ -193,7 +198,7 @@ impl Peers {
     }
 
     fn clock_offset(&self, id: u64) -> Option<i64> {
-        self.seen(id).filter(|seen| self.is_fresh(seen)).map(|seen| seen.clock_offset)
+        self.look(id, |seen| self.is_fresh(seen).then_some(seen.clock_offset)).flatten()
     }
 
     /// The longest silence of a node that is still taken for reachable.

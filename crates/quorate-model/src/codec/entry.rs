@@ -17,13 +17,13 @@ const PROPOSAL: u8 = 1;
 const MEMBERSHIP: u8 = 2;
 
 /// Bytes before the proposal.
-const PROPOSAL_HEADER: usize = 17;
+pub const PROPOSAL_HEADER: usize = 17;
 
 /// Encodes a payload. For a proposal this is the one copy of its bytes that is made on their way.
 pub fn encode(payload: &Payload) -> Bytes {
     match payload {
         Payload::Blank => Bytes::from_static(&[BLANK]),
-        Payload::Proposal(stamp, proposal) => encode_proposal(*stamp, proposal),
+        Payload::Proposal(stamp, proposal) => encode_proposal(&mut BytesMut::new(), *stamp, proposal),
         Payload::Membership(membership) => {
             let mut bytes = BytesMut::with_capacity(membership.len().saturating_add(1));
             bytes.put_u8(MEMBERSHIP);
@@ -33,14 +33,15 @@ pub fn encode(payload: &Payload) -> Bytes {
     }
 }
 
-/// Encodes a stamped proposal.
-pub fn encode_proposal(stamp: Stamp, proposal: &[u8]) -> Bytes {
-    let mut bytes = BytesMut::with_capacity(proposal.len().saturating_add(PROPOSAL_HEADER));
-    bytes.put_u8(PROPOSAL);
-    bytes.put_u64_le(stamp.now);
-    bytes.put_u64_le(stamp.seed);
-    bytes.put_slice(proposal);
-    bytes.freeze()
+/// Encodes a stamped proposal at the end of a buffer. Proposals from one buffer share its memory, which lives as long
+/// as any of them.
+pub fn encode_proposal(buffer: &mut BytesMut, stamp: Stamp, proposal: &[u8]) -> Bytes {
+    buffer.reserve(proposal.len().saturating_add(PROPOSAL_HEADER));
+    buffer.put_u8(PROPOSAL);
+    buffer.put_u64_le(stamp.now);
+    buffer.put_u64_le(stamp.seed);
+    buffer.put_slice(proposal);
+    buffer.split().freeze()
 }
 
 /// Decodes a payload without copying.
