@@ -20,7 +20,7 @@ use std::fmt;
 use bytes::Bytes;
 
 use crate::limits::{BULK_ROWS_MAX, PARAMETERS_MAX};
-use crate::{DecodeError, Failure, FailureKind, Value};
+use crate::{Failure, FailureKind, Value};
 
 const NULL: u8 = 0;
 const REAL: u8 = 1;
@@ -106,25 +106,24 @@ pub struct PackedRows {
 }
 
 impl PackedRows {
-    /// Reads rows that were encoded elsewhere.
-    pub(crate) fn decode(width: u32, bytes: Bytes) -> Result<Self, DecodeError> {
-        let malformed = |what: &str| DecodeError::Malformed(what.to_owned());
+    /// Reads rows that were encoded elsewhere; an error says what they are not.
+    pub(crate) fn decode(width: u32, bytes: Bytes) -> Result<Self, &'static str> {
         let width = usize::try_from(width).unwrap_or(usize::MAX);
         if width == 0 || width > PARAMETERS_MAX {
-            return Err(malformed("rows without values, or of too many"));
+            return Err("rows without values, or of too many");
         }
         let (mut values, mut largest, mut rest) = (0_usize, 0, &*bytes);
         while !rest.is_empty() {
-            let (value, after) = split_value(rest).ok_or_else(|| malformed("a value in rows of parameters"))?;
+            let (value, after) = split_value(rest).ok_or("a value in rows of parameters")?;
             if let RawValue::Text(text) = value {
-                std::str::from_utf8(text).map_err(|_| malformed("a text in rows of parameters"))?;
+                std::str::from_utf8(text).map_err(|_| "a text in rows of parameters")?;
             }
             largest = largest.max(value.text_or_blob().len());
             values = values.saturating_add(1);
             rest = after;
         }
         if !values.is_multiple_of(width) {
-            return Err(malformed("a row of parameters is cut short"));
+            return Err("a row of parameters is cut short");
         }
         Ok(Self { width, rows: values / width, largest, bytes })
     }

@@ -1,20 +1,21 @@
 //! Encodings of proposals, entries, outcomes and values.
 //!
-//! The bytes are Protocol Buffers, version 3, with the tags of [`wire`]; `docs/model-format.md` explains them. An entry
-//! of the log adds a fixed header before the proposal ([`entry`]).
+//! The bytes are Protocol Buffers, version 3; `docs/model-format.md` has the messages. An entry of the log adds a fixed
+//! header before the proposal ([`entry`]).
 //!
 //! Protocol Buffers skip unknown fields. A replica must not: it would do less than the others. So a decoder here
 //! accepts only what its own encoder would have written ([`DecodeError::Unknown`] otherwise), and an unknown level is
 //! an error that names it.
 
-use prost::Message;
-
 use crate::limits::{FORMAT_LEVEL, PROPOSAL_BYTES_MAX};
 use crate::{Failure, FailureKind, Outcome, Proposal, Value};
 
-mod convert;
+mod decode;
+mod encode;
 pub mod entry;
-mod wire;
+
+use decode::{Decode, Field, Fields};
+use encode::Message;
 
 /// Why bytes could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -39,53 +40,58 @@ impl DecodeError {
 
 /// Encodes a proposal, or fails when it is larger than the limit.
 pub fn encode_proposal(proposal: &Proposal) -> Result<Vec<u8>, Failure> {
-    let message = wire::Proposal::from(proposal);
-    let size = message.encoded_len();
+    let size = proposal.encoded_len();
     if size > PROPOSAL_BYTES_MAX {
         let text = format!("{size} bytes of a proposal: the limit is {PROPOSAL_BYTES_MAX}; split it");
         return Err(Failure::new(FailureKind::TooBig, text));
     }
-    Ok(message.encode_to_vec())
+    Ok(proposal.encode())
 }
 
 /// Decodes a proposal. Whatever else is wrong with one of an unknown level, the level is the error.
 pub fn decode_proposal(bytes: &[u8]) -> Result<Proposal, DecodeError> {
-    let decoded = strictly::<wire::Proposal>(bytes).and_then(TryInto::try_into);
-    if decoded.as_ref().is_ok_and(|proposal: &Proposal| proposal.level <= FORMAT_LEVEL) {
-        return decoded;
+    match strictly::<Proposal>(bytes) {
+        Ok(proposal) if proposal.level <= FORMAT_LEVEL => Ok(proposal),
+        decoded => newer_level(bytes).map_or(decoded, |level| Err(DecodeError::Level(level))),
     }
-    match wire::Level::decode(bytes).map_err(malformed)?.level {
-        level if level > FORMAT_LEVEL => Err(DecodeError::Level(level)),
-        _ => decoded,
-    }
+}
+
+/// The level of a proposal that only a newer version understands, whatever else that put into it.
+fn newer_level(bytes: &[u8]) -> Option<u32> {
+    let mut levels = Fields::of(bytes).map_while(Result::ok).filter_map(|field| match field {
+        (1, Field::Number(level)) => u32::try_from(level).ok(),
+        _ => None,
+    });
+    levels.next().filter(|level| *level > FORMAT_LEVEL)
 }
 
 /// Encodes an outcome.
 pub fn encode_outcome(outcome: &Outcome) -> Vec<u8> {
-    wire::Outcome::from(outcome).encode_to_vec()
+    outcome.encode()
+}
+
+/// Encodes an outcome at the end of a buffer.
+pub fn append_outcome(buffer: &mut Vec<u8>, outcome: &Outcome) {
+    outcome.put(buffer);
 }
 
 /// Decodes an outcome.
 pub fn decode_outcome(bytes: &[u8]) -> Result<Outcome, DecodeError> {
-    strictly::<wire::Outcome>(bytes)?.try_into()
+    strictly(bytes)
 }
 
 /// Encodes a row of values.
 pub fn encode_row(values: &[Value]) -> Vec<u8> {
-    wire::Row { values: values.iter().map(Into::into).collect() }.encode_to_vec()
+    values.encode()
 }
 
 /// Decodes a row of values.
 pub fn decode_row(bytes: &[u8]) -> Result<Vec<Value>, DecodeError> {
-    strictly::<wire::Row>(bytes)?.values.into_iter().map(TryInto::try_into).collect()
+    strictly(bytes)
 }
 
-/// Decodes a message and refuses what the encoder would have written otherwise: unknown fields above all.
-fn strictly<M: Message + Default>(bytes: &[u8]) -> Result<M, DecodeError> {
-    let message = M::decode(bytes).map_err(malformed)?;
+/// Decodes a message and refuses what the encoder would have written otherwise: fields that come twice above all.
+fn strictly<M: Message + Decode>(bytes: &[u8]) -> Result<M, DecodeError> {
+    let message = M::decode(bytes)?;
     if message.encoded_len() == bytes.len() { Ok(message) } else { Err(DecodeError::Unknown) }
-}
-
-fn malformed(error: impl std::fmt::Display) -> DecodeError {
-    DecodeError::Malformed(error.to_string())
 }

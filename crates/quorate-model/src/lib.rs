@@ -31,7 +31,7 @@ pub use bulk::{Bulk, PackedRows, RawValue, RawValues, RowPacker, ValueRef};
 pub use codec::DecodeError;
 pub use entry::{Entry, Payload};
 pub use failure::{Failure, FailureKind};
-pub use outcome::{CommandResult, Outcome, Reply, Row, StatementResult};
+pub use outcome::{CommandResult, Outcome, Reply, Results, Row, StatementResult};
 pub use position::{Epoch, GroupId, LogId, NodeId, Position, Stamp};
 pub use proposal::{Command, Origin, Proposal, SessionId, Statement};
 pub use store::{Applied, ApplyDone, ImageSink, ImageSource, Store, StoreFault};

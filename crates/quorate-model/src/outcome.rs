@@ -1,5 +1,7 @@
 //! What a proposal produced.
 
+use smallvec::SmallVec;
+
 use crate::{Failure, SessionId, Value};
 
 /// The result of applying one entry: the same on every node, but for the texts of failures.
@@ -9,8 +11,12 @@ pub type Outcome = Result<Reply, Failure>;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reply {
     /// One for each command.
-    pub results: Vec<CommandResult>,
+    pub results: Results,
 }
+
+/// The results of an entry's commands. Nearly always there is one, and then it needs no memory of its own, which one
+/// thread would take and another give back.
+pub type Results = SmallVec<[CommandResult; 1]>;
 
 /// The result of one command.
 #[derive(Clone, Debug, PartialEq)]

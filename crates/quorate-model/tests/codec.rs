@@ -90,7 +90,7 @@ fn any_outcome() -> impl Strategy<Value = Outcome> {
             message,
         },
     );
-    prop_oneof![vec(result, 0..4).prop_map(|results| Ok(Reply { results })), failure.prop_map(Err)]
+    prop_oneof![vec(result, 0..4).prop_map(|results| Ok(Reply { results: results.into() })), failure.prop_map(Err)]
 }
 
 proptest! {
@@ -165,6 +165,16 @@ fn fields_of_a_later_version_are_refused_not_skipped() {
 }
 
 #[test]
+fn what_the_encoder_would_have_written_otherwise_is_refused() {
+    let bytes = codec::encode_proposal(&Proposal { budget: 0, ..Proposal::new(None, vec![Command::Verify]) }).unwrap();
+    let (budget_of_0, level_again, long_level) = ([0x18, 0x00], [0x08, 0x01], [0x08, 0x81, 0x00]);
+    for more in [&budget_of_0[..], &level_again, &long_level] {
+        assert_eq!(codec::decode_proposal(&[&bytes, more].concat()), Err(DecodeError::Unknown), "{more:?}");
+    }
+    assert!(codec::decode_proposal(&bytes).is_ok());
+}
+
+#[test]
 fn a_later_level_is_named() {
     let proposal = Proposal { level: 7, ..Proposal::new(None, vec![]) };
     let bytes = codec::encode_proposal(&proposal).unwrap();
@@ -226,7 +236,7 @@ fn golden_outcomes() -> [Outcome; 2] {
         row: None,
         message: "UNIQUE constraint failed: t.a".to_owned(),
     };
-    [Ok(Reply { results }), Err(failure)]
+    [Ok(Reply { results: results.into() }), Err(failure)]
 }
 
 /// Compares with the file, which only a human removes; without a file it is written.

@@ -119,13 +119,14 @@ mod tests {
 
     fn rows(values: Vec<Value>) -> Option<Outcome> {
         let result = StatementResult { rows: vec![values], ..StatementResult::default() };
-        Some(Ok(Reply { results: vec![CommandResult::Statement(result)] }))
+        Some(Ok(Reply { results: [CommandResult::Statement(result)].into() }))
     }
 
     #[test]
     fn the_value_is_pinned() {
         let failure = Failure { sqlite_code: 2067, ..Failure::new(FailureKind::Constraint, "text") }.at(0);
-        let session = Some(Ok(Reply { results: vec![CommandResult::Done, CommandResult::Session(SessionId(2))] }));
+        let session =
+            Some(Ok(Reply { results: vec![CommandResult::Done, CommandResult::Session(SessionId(2))].into() }));
         let values = vec![Value::Null, Value::Integer(-1), Value::Real(0.5), "a".into(), vec![0_u8].into()];
         assert_eq!(of(&[None, Some(Err(failure)), session, rows(values)]), PINNED);
     }

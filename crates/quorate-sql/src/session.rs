@@ -15,7 +15,7 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-use quorate_model::codec::{decode_outcome, encode_outcome};
+use quorate_model::codec::{append_outcome, decode_outcome};
 use quorate_model::limits::{KEPT_OUTCOME_BYTES_MAX, SESSION_WINDOW};
 use quorate_model::{Failure, FailureKind, Origin, Outcome, StoreFault};
 use rusqlite::{Connection, Row, params};
@@ -119,6 +119,8 @@ pub(crate) struct Sessions {
     /// Outcomes of the present batch for `_quorate_outcomes`, by session and sequence; `None` for one that is too large
     /// to be kept. They are written when the batch ends: by then some of them may be given up again.
     fresh: BTreeMap<(u64, u64), Option<Vec<u8>>>,
+    /// Memory for the next outcome; empty.
+    encoded: Vec<u8>,
 }
 
 impl Sessions {
@@ -232,9 +234,12 @@ impl Sessions {
         let (id, sequence) = (origin.session.0, origin.sequence);
         // The entry may have ended its own session.
         let Some(session) = self.all.get_mut(&id) else { return };
-        let bytes = encode_outcome(outcome);
+        let mut bytes = std::mem::take(&mut self.encoded);
+        append_outcome(&mut bytes, outcome);
         if self.small < SMALL_MAX && session.recent.keep(sequence, &bytes) {
             self.small += 1;
+            bytes.clear();
+            self.encoded = bytes;
         } else {
             session.apart = session.apart.max(sequence);
             self.fresh.insert((id, sequence), Some(bytes).filter(|bytes| bytes.len() <= KEPT_OUTCOME_BYTES_MAX));

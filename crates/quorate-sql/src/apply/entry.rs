@@ -1,7 +1,7 @@
 //! One entry: its session, its savepoint if it needs one, its commands, and what must hold at its end.
 
 use quorate_model::{
-    Command, CommandResult, Failure, FailureKind, Outcome, Proposal, Reply, SessionId, Stamp, StoreFault,
+    Command, CommandResult, Failure, FailureKind, Outcome, Proposal, Reply, Results, SessionId, Stamp, StoreFault,
 };
 
 use super::Applier;
@@ -30,7 +30,7 @@ struct SessionChanges {
 }
 
 /// What running an entry's commands came to.
-type Ran = Result<Vec<CommandResult>, Trouble>;
+type Ran = Result<Results, Trouble>;
 
 impl Applier {
     /// Applies a proposal.
@@ -157,7 +157,7 @@ impl Applier {
 
     fn commands(&mut self, index: u64, proposal: &Proposal, changes: &mut SessionChanges) -> Ran {
         let mut returned = 0;
-        let mut results = Vec::with_capacity(proposal.commands.len());
+        let mut results = Results::with_capacity(proposal.commands.len());
         for (number, command) in proposal.commands.iter().enumerate() {
             let named = |trouble: Trouble| trouble.with_failure(|failure| failure.at(number));
             results.push(match command {
@@ -213,7 +213,7 @@ impl Applier {
         self.staged.unsettled.add(Effects { schema: true, ..Effects::default() });
         self.begin()?;
         match done {
-            Ok(()) => Ok(Ok(Reply { results: vec![CommandResult::Done] })),
+            Ok(()) => Ok(Ok(Reply { results: [CommandResult::Done].into() })),
             Err(error) => {
                 let context = Context { write_failed: vfs::failed_writes() != failed_writes, refusal: None };
                 match classify::classify(&error, context) {

@@ -249,7 +249,7 @@ fn vacuum_runs_alone_and_counts_as_an_entry() {
     let entries: Vec<_> =
         (4..).zip([&insert, &vacuum, &insert]).map(|(index, proposal)| entry(index, proposal)).collect();
     let outcomes = node.apply(&entries);
-    assert_eq!(outcomes[1], Ok(Reply { results: vec![CommandResult::Done] }));
+    assert_eq!(outcomes[1], Ok(Reply { results: [CommandResult::Done].into() }));
     assert!(pages(&node) < before && node.applier().applied().index() == 6);
     assert_eq!(node.value("SELECT count(*) FROM t"), Value::Integer(2));
     let combined = Proposal::new(None, vec![Command::Vacuum, Command::Vacuum]);

@@ -205,7 +205,7 @@ fn entries_handed_over_again_are_answered_and_not_applied_again() {
     apply(&store, vec![create_table()]).unwrap();
     apply(&store, (2..=5).map(|index| insert(index, 1)).collect()).unwrap();
     let outcomes = apply(&store, (3..=8).map(|index| insert(index, 1)).collect()).unwrap();
-    assert_eq!(outcomes[..3], [const { Ok(quorate_model::Reply { results: Vec::new() }) }; 3]);
+    assert_eq!(outcomes[..3], vec![Ok(quorate_model::Reply::default()); 3]);
     assert!(matches!(outcomes[3].as_ref().unwrap().results[..], [CommandResult::Statement(_)]));
     assert_eq!((rows(&store), store.applied().index()), (7, 8));
     // A hole in the log is never jumped over.

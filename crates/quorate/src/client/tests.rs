@@ -55,7 +55,7 @@ impl State {
     fn outcome(&mut self, proposal: &Proposal) -> Outcome {
         let Some(origin) = proposal.origin else {
             self.sessions.insert(self.index, BTreeMap::new());
-            return Ok(Reply { results: vec![CommandResult::Session(SessionId(self.index))] });
+            return Ok(Reply { results: [CommandResult::Session(SessionId(self.index))].into() });
         };
         let expired = || Failure::new(FailureKind::SessionExpired, "no such session");
         let kept = self.sessions.get_mut(&origin.session.0).ok_or_else(expired)?;
@@ -69,7 +69,7 @@ impl State {
             Err(Failure::new(FailureKind::Constraint, "not this one"))
         } else {
             self.applied.push(write);
-            Ok(Reply { results: vec![CommandResult::Done] })
+            Ok(Reply { results: [CommandResult::Done].into() })
         };
         kept.insert(origin.sequence, outcome.clone());
         outcome
@@ -225,7 +225,7 @@ fn a_node_that_goes_away_leaves_what_was_sent_in_doubt() {
             async move {
                 match codec::decode_proposal(&bytes).unwrap().origin {
                     None => {
-                        let reply = Reply { results: vec![CommandResult::Session(SessionId(1))] };
+                        let reply = Reply { results: [CommandResult::Session(SessionId(1))].into() };
                         Ok((Position::default(), Ok(reply)))
                     }
                     Some(_) => std::future::pending().await,

@@ -25,7 +25,7 @@ fn node() -> (Node, u64) {
 fn open(node: &mut Node) -> u64 {
     let index = node.next;
     let reply = node.propose(&Proposal::new(None, vec![Command::OpenSession])).unwrap();
-    assert_eq!(reply.results, [CommandResult::Session(SessionId(index))]);
+    assert_eq!(reply.results.as_slice(), [CommandResult::Session(SessionId(index))]);
     index
 }
 

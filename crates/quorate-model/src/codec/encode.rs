@@ -1,0 +1,248 @@
+//! The messages of `docs/model-format.md`, written straight from the types of this crate: each write of a client is
+//! encoded once, and its outcome on every node.
+//!
+//! A message names its fields once ([`Message::put`]), whether they are counted or written.
+
+use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, key_len};
+
+use crate::{
+    Bulk, Command, CommandResult, Failure, Origin, Outcome, PackedRows, Proposal, Reply, Statement, StatementResult,
+    Value,
+};
+
+/// What is written in fields with tags. Never reuse or renumber a tag: logs and sessions on disk hold them.
+pub(super) trait Message {
+    /// Puts its fields, in the order of their tags, those of default value left out.
+    fn put(&self, out: &mut impl Out);
+
+    fn encoded_len(&self) -> usize {
+        let mut length = Length(0);
+        self.put(&mut length);
+        length.0
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.encoded_len());
+        self.put(&mut bytes);
+        bytes
+    }
+}
+
+/// Where fields go.
+pub(super) trait Out {
+    fn number(&mut self, tag: u32, number: u64);
+    fn double(&mut self, tag: u32, number: f64);
+    fn bytes(&mut self, tag: u32, bytes: &[u8]);
+    fn message(&mut self, tag: u32, message: &impl Message);
+
+    fn number_unless_0(&mut self, tag: u32, number: u64) {
+        if number != 0 {
+            self.number(tag, number);
+        }
+    }
+
+    fn signed_unless_0(&mut self, tag: u32, number: i64) {
+        self.number_unless_0(tag, zigzag(number));
+    }
+
+    fn text_unless_empty(&mut self, tag: u32, text: &str) {
+        if !text.is_empty() {
+            self.bytes(tag, text.as_bytes());
+        }
+    }
+
+    fn messages<'a>(&mut self, tag: u32, messages: impl IntoIterator<Item = &'a (impl Message + 'a)>) {
+        messages.into_iter().for_each(|message| self.message(tag, message));
+    }
+
+    fn texts(&mut self, tag: u32, texts: &[String]) {
+        texts.iter().for_each(|text| self.bytes(tag, text.as_bytes()));
+    }
+}
+
+/// Small numbers of either sign as small numbers.
+fn zigzag(number: i64) -> u64 {
+    ((number << 1) ^ (number >> 63)).cast_unsigned()
+}
+
+/// Counts bytes.
+struct Length(usize);
+
+impl Length {
+    fn add(&mut self, tag: u32, content: usize) {
+        self.0 = self.0.saturating_add(key_len(tag)).saturating_add(content);
+    }
+}
+
+impl Out for Length {
+    fn number(&mut self, tag: u32, number: u64) {
+        self.add(tag, encoded_len_varint(number));
+    }
+
+    fn double(&mut self, tag: u32, _: f64) {
+        self.add(tag, size_of::<f64>());
+    }
+
+    fn bytes(&mut self, tag: u32, bytes: &[u8]) {
+        self.add(tag, encoded_len_varint(bytes.len() as u64).saturating_add(bytes.len()));
+    }
+
+    fn message(&mut self, tag: u32, message: &impl Message) {
+        let length = message.encoded_len();
+        self.add(tag, encoded_len_varint(length as u64).saturating_add(length));
+    }
+}
+
+impl Out for Vec<u8> {
+    fn number(&mut self, tag: u32, number: u64) {
+        encode_key(tag, WireType::Varint, self);
+        encode_varint(number, self);
+    }
+
+    fn double(&mut self, tag: u32, number: f64) {
+        encode_key(tag, WireType::SixtyFourBit, self);
+        self.extend_from_slice(&number.to_le_bytes());
+    }
+
+    fn bytes(&mut self, tag: u32, bytes: &[u8]) {
+        encode_key(tag, WireType::LengthDelimited, self);
+        encode_varint(bytes.len() as u64, self);
+        self.extend_from_slice(bytes);
+    }
+
+    fn message(&mut self, tag: u32, message: &impl Message) {
+        encode_key(tag, WireType::LengthDelimited, self);
+        encode_varint(message.encoded_len() as u64, self);
+        message.put(self);
+    }
+}
+
+/// A message without fields: that it is there says it all.
+struct Empty;
+
+impl Message for Empty {
+    fn put(&self, _: &mut impl Out) {}
+}
+
+impl Message for Proposal {
+    fn put(&self, out: &mut impl Out) {
+        out.number_unless_0(1, self.level.into());
+        out.messages(2, &self.origin);
+        out.number_unless_0(3, self.budget);
+        out.messages(4, &self.commands);
+    }
+}
+
+impl Message for Origin {
+    fn put(&self, out: &mut impl Out) {
+        out.number_unless_0(1, self.session.0);
+        out.number_unless_0(2, self.sequence);
+        out.number_unless_0(3, self.floor);
+    }
+}
+
+impl Message for Command {
+    fn put(&self, out: &mut impl Out) {
+        match self {
+            Self::Statement(statement) => out.message(1, statement),
+            Self::OpenSession => out.message(2, &Empty),
+            Self::CloseSession(session) => out.number(3, session.0),
+            Self::Vacuum => out.message(4, &Empty),
+            Self::Bulk(bulk) => out.message(5, bulk),
+            Self::Verify => out.message(6, &Empty),
+        }
+    }
+}
+
+impl Message for Statement {
+    fn put(&self, out: &mut impl Out) {
+        out.text_unless_empty(1, &self.sql);
+        out.messages(2, &self.params);
+        out.texts(3, &self.names);
+    }
+}
+
+impl Message for Bulk {
+    fn put(&self, out: &mut impl Out) {
+        out.text_unless_empty(1, &self.sql);
+        self.rows.put(out);
+    }
+}
+
+impl Message for PackedRows {
+    fn put(&self, out: &mut impl Out) {
+        out.number_unless_0(2, self.width() as u64);
+        if !self.is_empty() {
+            out.bytes(3, self.bytes());
+        }
+    }
+}
+
+impl Message for Value {
+    fn put(&self, out: &mut impl Out) {
+        match self {
+            Self::Null => {}
+            Self::Integer(value) => out.number(1, zigzag(*value)),
+            Self::Real(value) => out.double(2, *value),
+            Self::Text(text) => out.bytes(3, text.as_bytes()),
+            Self::Blob(bytes) => out.bytes(4, bytes),
+        }
+    }
+}
+
+/// A row.
+impl Message for [Value] {
+    fn put(&self, out: &mut impl Out) {
+        out.messages(1, self);
+    }
+}
+
+impl Message for Vec<Value> {
+    fn put(&self, out: &mut impl Out) {
+        self.as_slice().put(out);
+    }
+}
+
+impl Message for Outcome {
+    fn put(&self, out: &mut impl Out) {
+        match self {
+            Ok(reply) => out.message(1, reply),
+            Err(failure) => out.message(2, failure),
+        }
+    }
+}
+
+impl Message for Reply {
+    fn put(&self, out: &mut impl Out) {
+        out.messages(1, &self.results);
+    }
+}
+
+impl Message for CommandResult {
+    fn put(&self, out: &mut impl Out) {
+        match self {
+            Self::Done => out.message(1, &Empty),
+            Self::Statement(statement) => out.message(2, statement),
+            Self::Session(session) => out.number(3, session.0),
+        }
+    }
+}
+
+impl Message for StatementResult {
+    fn put(&self, out: &mut impl Out) {
+        out.number_unless_0(1, self.changes);
+        out.signed_unless_0(2, self.last_insert_rowid);
+        out.texts(3, &self.columns);
+        out.messages(4, &self.rows);
+    }
+}
+
+impl Message for Failure {
+    fn put(&self, out: &mut impl Out) {
+        out.number_unless_0(1, self.kind.number().into());
+        out.signed_unless_0(2, self.sqlite_code.into());
+        self.command.iter().for_each(|command| out.number(3, (*command).into()));
+        out.text_unless_empty(4, &self.message);
+        self.row.iter().for_each(|row| out.number(5, (*row).into()));
+    }
+}
