@@ -223,3 +223,21 @@ fn many_writes_under_way_at_once() {
         Ok(())
     });
 }
+
+#[test]
+fn a_loop_of_local_reads_lets_other_tasks_run() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let single = Single::start().await;
+        let sql = single.node.sql().at(Level::Local);
+        sql.query("SELECT 1", ()).await.unwrap();
+        let other = tokio::spawn(async {});
+        let mut reads = 0;
+        while !other.is_finished() && reads < 10_000 {
+            sql.query("SELECT 1", ()).await.unwrap();
+            reads += 1;
+        }
+        assert!(other.is_finished(), "{reads} reads, and nobody else came to run");
+        single.node.stop().await;
+    });
+}

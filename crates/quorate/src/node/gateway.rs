@@ -16,6 +16,7 @@ use quorate_sql::readers::{ReadLimits, Snapshot};
 use quorate_sql::store::{SqlStore, Verification};
 use quorate_sql::validate::StatementKind;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::coop;
 
 use crate::client::{Attempt, NotDone, Read};
 use crate::error::Error;
@@ -126,6 +127,8 @@ impl Gateway {
     }
 
     async fn read_here(&self, read: &Read, deadline: Instant) -> Result<Rows, Error> {
+        // A local read waits for nothing: without this a loop of them would never let another task run.
+        coop::consume_budget().await;
         self.reach(read.level, deadline).await?;
         let limits = ReadLimits { rows: read.limits.rows, bytes: read.limits.bytes, ..ReadLimits::default() };
         Ok(self.store.readers().query(&self.env, &read.statement, &limits).await?)
