@@ -1,7 +1,8 @@
 //! The write combiner: gathers proposals while one batch is in flight, and hands them to the core as the next batch.
 //!
 //! Callers live on other threads and runtimes. Each one waking the core alone would make batches of one; so one task
-//! on the core's thread takes all that is there, stamps it, proposes it at once and answers it at once.
+//! on the core's thread takes all that is there, stamps it and proposes it at once. Answers come from the thread that
+//! has them, and the next batch follows when the last one was given.
 //!
 //! Invariants:
 //! - What waits is bounded by [`WAITING_MAX`] proposals and [`WAITING_BYTES_MAX`] bytes; beyond that callers are told
@@ -9,20 +10,22 @@
 //! - A proposal whose caller went away before it was proposed is not proposed.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::{Bytes, BytesMut};
-use futures_util::StreamExt;
 use openraft::errors::ClientWriteError;
+use openraft::raft::ClientWriteResult;
 use quorate_env::Instant;
 use quorate_model::Outcome;
 use quorate_model::codec::entry::{PROPOSAL_HEADER, encode_proposal};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::task::coop::unconstrained;
 
 use crate::error::ProposeError;
 use crate::metrics::ConsensusMetrics;
 use crate::peers::Peers;
 use crate::raft::Raft;
-use crate::raft::types::{Proposed, TypeConfig};
+use crate::raft::types::{Answering, Proposed, TypeConfig};
 use crate::stages::Stages;
 use crate::stamp::Stamper;
 
@@ -106,45 +109,85 @@ impl Gatherer {
             if !taken.is_empty() {
                 let arrived: Vec<Instant> = taken.iter().map(|waiting| waiting.arrived).collect();
                 let proposed = stages.begin();
-                let outcomes = self.propose(&raft, &peers, &mut stamper, &mut taken).await;
+                // In one piece: tokio would let the core run after some 128 of them.
+                let outcomes = unconstrained(self.propose(&raft, &peers, &mut stamper, &mut taken)).await;
                 stages.end(proposed, if outcomes == arrived.len() { &arrived } else { &[] });
             }
         }
     }
 
-    /// Proposes a batch, answers it, and returns how many outcomes there were.
-    async fn propose(&self, raft: &Raft, peers: &Peers, stamper: &mut Stamper, taken: &mut Vec<Waiting>) -> usize {
+    /// Proposes a batch, waits until all of it is answered, and returns how many outcomes there were.
+    async fn propose(&self, raft: &Raft, peers: &Arc<Peers>, stamper: &mut Stamper, taken: &mut Vec<Waiting>) -> usize {
         let mut offsets = peers.voter_clock_offsets(raft);
         let size = |waiting: &Waiting| waiting.bytes.len().saturating_add(PROPOSAL_HEADER);
         let mut buffer = BytesMut::with_capacity(taken.iter().map(size).sum());
-        let mut stamped =
-            |waiting: &Waiting| Proposed(encode_proposal(&mut buffer, stamper.stamp(&mut offsets), &waiting.bytes));
-        let stamped: Vec<Proposed> = taken.iter().map(&mut stamped).collect();
-        let mut results = match raft.client_write_many(stamped).await {
-            Ok(results) => results,
-            Err(fatal) => {
-                taken.drain(..).for_each(|waiting| self.answer(waiting, Err(unknown(&fatal))));
-                return 0;
-            }
-        };
-        let mut outcomes = 0_usize;
+        let (sender, ended) = oneshot::channel();
+        let batch = Arc::new(Batch {
+            peers: Arc::clone(peers),
+            metrics: Arc::clone(&self.metrics),
+            outcomes: AtomicUsize::new(0),
+            ended: Some(sender),
+        });
         for waiting in taken.drain(..) {
-            let proposal = match results.next().await {
-                Some(Ok(Ok(written))) => Ok((written.log_id.index, written.response.0)),
-                Some(Ok(Err(error))) => Err(refused(peers, error)),
-                Some(Err(fatal)) => Err(unknown(&fatal)),
-                None => Err(unknown(&"the node went down")),
-            };
-            outcomes = outcomes.saturating_add(usize::from(proposal.is_ok()));
-            self.answer(waiting, proposal);
+            let stamped = encode_proposal(&mut buffer, stamper.stamp(&mut offsets), &waiting.bytes);
+            let pending = Pending { caller: Some(waiting.answer), batch: Arc::clone(&batch), _room: waiting._room };
+            let responder = Answering::new(move |result| pending.answer(result));
+            // The core has stopped where this fails; then the responder was dropped, and has answered.
+            let _ = raft.client_write_ff(Proposed(stamped), Some(responder)).await;
         }
-        outcomes
+        drop(batch);
+        ended.await.unwrap_or(0)
+    }
+}
+
+/// What the answers of one batch share. Its end is told when the last of them was given.
+struct Batch {
+    peers: Arc<Peers>,
+    metrics: Arc<ConsensusMetrics>,
+    outcomes: AtomicUsize,
+    ended: Option<oneshot::Sender<usize>>,
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        if let Some(ended) = self.ended.take() {
+            // Nobody waits for it when the node goes down.
+            let _ = ended.send(*self.outcomes.get_mut());
+        }
+    }
+}
+
+/// A proposal in flight. Its caller gets an answer whatever becomes of it, on the thread that has the answer.
+struct Pending {
+    caller: Option<oneshot::Sender<Proposal>>,
+    batch: Arc<Batch>,
+    _room: OwnedSemaphorePermit,
+}
+
+impl Pending {
+    fn answer(mut self, result: ClientWriteResult<TypeConfig>) {
+        let proposal = match result {
+            Ok(written) => {
+                self.batch.outcomes.fetch_add(1, Ordering::Relaxed);
+                Ok((written.log_id.index, written.data.0))
+            }
+            Err(error) => Err(refused(&self.batch.peers, error)),
+        };
+        self.tell(proposal);
     }
 
-    fn answer(&self, waiting: Waiting, proposal: Proposal) {
-        self.metrics.writes.count(&proposal);
-        // The caller may have gone away; then nobody wants the outcome.
-        let _ = waiting.answer.send(proposal);
+    fn tell(&mut self, proposal: Proposal) {
+        if let Some(caller) = self.caller.take() {
+            self.batch.metrics.writes.count(&proposal);
+            // The caller may have gone away; then nobody wants the outcome.
+            let _ = caller.send(proposal);
+        }
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        self.tell(Err(unknown(&"the node went down")));
     }
 }
 

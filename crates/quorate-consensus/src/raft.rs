@@ -8,6 +8,7 @@ pub(crate) mod log_store;
 pub(crate) mod machine;
 pub(crate) mod network;
 pub(crate) mod runtime;
+pub(crate) mod thrift;
 pub(crate) mod types;
 
 /// The core, as the rest of this crate holds it.

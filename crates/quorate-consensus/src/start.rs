@@ -36,6 +36,7 @@ use crate::raft::Raft;
 use crate::raft::log_store::LogStore;
 use crate::raft::machine::Machine;
 use crate::raft::network::Network;
+use crate::raft::thrift::Thrift;
 use crate::raft::types::Member;
 use crate::reads::read_positions;
 use crate::reboot;
@@ -91,8 +92,9 @@ impl Consensus {
         check_end(&home, &*store)?;
         let images = Arc::new(ImageSender::new(env.clone(), Arc::clone(&store), Arc::clone(&metrics)));
         let stages = Stages::new(env.clone(), home.identity().node(), Arc::clone(&metrics));
-        let log = LogStore::new(home.wal.clone(), GroupId::MAIN, Arc::clone(&stages));
-        let network = Network { peers: Arc::clone(&peers), images: Arc::clone(&images) };
+        let log = LogStore::new(home.wal.clone(), GroupId::MAIN, Arc::clone(&stages), Arc::clone(&store));
+        let thrift = Arc::new(Thrift::default());
+        let network = Network { peers: Arc::clone(&peers), images: Arc::clone(&images), thrift: Arc::clone(&thrift) };
         let raft = start_core(&home, config.timing, network, log, &store, founding).await?;
         let running = Running { raft: raft.clone(), store: Arc::clone(&store) };
         // Nobody else sets it.
@@ -113,7 +115,7 @@ impl Consensus {
             task(env, rounds.run(raft.clone(), Arc::clone(&peers), Arc::clone(&metrics))),
             task(env, purger.run()),
             task(env, Arc::clone(&peers).watch()),
-            task(env, follow_members(raft.clone(), Arc::clone(&peers))),
+            task(env, follow_members(raft.clone(), Arc::clone(&peers), thrift)),
             task(env, watch_leaders(raft.clone(), metrics)),
             task(env, events::watch(env.clone(), Arc::clone(&desk), running.clone(), dir.to_owned())),
             task(env, membership::step_aside(Arc::clone(&desk), running.clone())),
@@ -325,13 +327,14 @@ fn raft_config(timing: Timing) -> Result<openraft::Config, openraft::ConfigError
 }
 
 /// Keeps the list of members up to date with what the log says.
-async fn follow_members(raft: Raft, peers: Arc<Peers>) {
-    let mut metrics = raft.metrics();
+async fn follow_members(raft: Raft, peers: Arc<Peers>, thrift: Arc<Thrift>) {
+    let mut metrics = raft.server_metrics();
     let mut known = None;
     loop {
         let membership = metrics.borrow_watched().membership_config.clone();
         if known.as_ref() != Some(membership.log_id()) {
             known = Some(*membership.log_id());
+            thrift.set_members(*raft.node_id(), membership.membership());
             peers.set_members(membership.nodes().map(|(id, member)| (*id, member.clone())).collect());
         }
         if metrics.changed().await.is_err() {

@@ -92,8 +92,7 @@ impl Host for RealHost {
         ended: Ended,
     ) -> io::Result<()> {
         let env = env.clone();
-        let priority = if worker.is_urgent() { Priority::Urgent } else { Priority::Usual };
-        start_thread(name, priority, move || {
+        start_thread(name, Priority::of(&*worker), move || {
             env.enter(|| drive(worker.as_mut(), &signal));
             drop(worker);
             drop(ended);
@@ -142,8 +141,14 @@ impl Wake for ThreadWaker {
 fn drive(worker: &mut dyn Worker, signal: &Signal) {
     let waker = Waker::from(Arc::new(ThreadWaker(thread::current())));
     let cx = Context::from_waker(&waker);
+    let mut priority = Priority::of(worker);
     loop {
-        match worker.run_once() {
+        let step = worker.run_once();
+        let wanted = Priority::of(worker);
+        if std::mem::replace(&mut priority, wanted) != wanted {
+            wanted.take();
+        }
+        match step {
             Step::Again => {}
             Step::Done => return,
             Step::Wait => {
@@ -159,5 +164,46 @@ fn drive(worker: &mut dyn Worker, signal: &Signal) {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::disallowed_types, reason = "tests")]
+
+    use std::sync::mpsc::{Sender, channel};
+
+    use rustix::process::getpriority_process;
+
+    use super::*;
+
+    /// Urgent after every second piece of work; tells at which priority it does each of three.
+    #[derive(Debug)]
+    struct Moody {
+        done: u32,
+        tell: Sender<i32>,
+    }
+
+    impl Worker for Moody {
+        fn run_once(&mut self) -> Step {
+            self.tell.send(getpriority_process(None).unwrap()).unwrap();
+            self.done += 1;
+            if self.done < 3 { Step::Again } else { Step::Done }
+        }
+
+        fn is_urgent(&self) -> bool {
+            self.done == 1
+        }
+    }
+
+    #[test]
+    fn a_worker_goes_first_while_it_is_urgent() {
+        let (tell, told) = channel();
+        let handle = Env::real().start_worker("moody", Moody { done: 0, tell }, &Signal::new());
+        let nice: Vec<i32> = told.iter().collect();
+        drop(handle);
+        // Without the right to go first all stays as it was.
+        let [before, urgent, after] = nice[..] else { unreachable!("{nice:?}") };
+        assert!(urgent <= before && after == before, "{nice:?}");
     }
 }

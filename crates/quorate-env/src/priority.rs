@@ -10,6 +10,8 @@ use std::sync::OnceLock;
 
 use rustix::process::{getpriority_process, setpriority_process};
 
+use crate::worker::Worker;
+
 /// How much nicer than the process threads are that others wait for.
 const URGENT_NICE: i32 = -10;
 
@@ -23,6 +25,11 @@ pub(crate) enum Priority {
 }
 
 impl Priority {
+    /// What a worker asks for at present.
+    pub(crate) fn of(worker: &dyn Worker) -> Self {
+        if worker.is_urgent() { Self::Urgent } else { Self::Usual }
+    }
+
     /// Gives it to the calling thread. Must be called first on a thread that has the priority of the process.
     pub(crate) fn take(self) {
         static USUAL: OnceLock<i32> = OnceLock::new();

@@ -16,6 +16,7 @@ pub trait Worker: Send + 'static {
     fn run_once(&mut self) -> Step;
 
     /// Whether others wait for all that it does: then its thread goes before others, where the process may choose.
+    /// Asked after each piece of work.
     fn is_urgent(&self) -> bool {
         false
     }

@@ -64,6 +64,10 @@ pub trait Store: Send + Sync + 'static {
     /// Every outcome must be as if each entry had been applied alone. On a fault nothing of the batch is applied.
     fn apply(&self, entries: Vec<Entry>, done: ApplyDone);
 
+    /// Tells of entries that will probably be committed and applied next. The store may do their work ahead, so that
+    /// [`Store::apply`] has less to do, but nothing of it may be seen before that, and perhaps other entries come.
+    fn foresee(&self, entries: Vec<Entry>);
+
     /// The latest state known to survive power loss without the log: the log may be purged up to it.
     fn durable(&self) -> Applied;
 

@@ -217,6 +217,10 @@ impl Store for Watched {
         self.store.apply(entries, Box::new(tell));
     }
 
+    fn foresee(&self, entries: Vec<Entry>) {
+        self.store.foresee(entries);
+    }
+
     fn durable(&self) -> Applied {
         self.store.durable()
     }

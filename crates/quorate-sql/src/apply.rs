@@ -18,6 +18,7 @@ use std::sync::Arc;
 use quorate_model::{Applied, Entry, Outcome, StoreFault};
 use rusqlite::Connection;
 
+use self::ahead::Ahead;
 use crate::applied_row::{self, AppliedRow};
 use crate::authorizer::{Effects, Gate};
 use crate::classify;
@@ -28,6 +29,7 @@ use crate::outcome_hash::OutcomeHash;
 use crate::schema_check::{Reserved, Schema};
 use crate::session::{self, Sessions};
 
+mod ahead;
 mod batch;
 mod bulk;
 mod entry;
@@ -60,6 +62,8 @@ pub struct Applier {
     /// What the database says, as of the last COMMIT.
     row: AppliedRow,
     staged: Staged,
+    /// What the open transaction did before it was asked for.
+    ahead: Ahead,
     /// Outcomes of entries that were committed before a fault ended their batch: index and outcome.
     answered: VecDeque<(u64, Outcome)>,
     /// The latest entries and the outcome hash after each, the oldest first.
@@ -116,6 +120,7 @@ impl Applier {
             schema: Schema::default(),
             row,
             staged,
+            ahead: Ahead::default(),
             answered: VecDeque::new(),
             hashes: VecDeque::new(),
             verification: None,

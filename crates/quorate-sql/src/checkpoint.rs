@@ -132,7 +132,7 @@ pub(crate) fn in_turn(
     wait: Duration,
 ) -> Result<Option<(Checkpointed, Applied)>, StoreFault> {
     let visited = shared.turn.visit(|core| {
-        let core = core.as_ref().filter(|core| core.generation().number() == generation.number())?;
+        let core = core.as_mut().filter(|core| core.generation().number() == generation.number())?;
         let begun = Instant::now();
         let done = core.checkpoint(mode, wait);
         shared.metrics.checkpoint_turns.observe(begun.elapsed());

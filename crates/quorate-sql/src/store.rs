@@ -195,6 +195,11 @@ impl Store for SqlStore {
         self.shared().writer.wake();
     }
 
+    fn foresee(&self, entries: Vec<Entry>) {
+        self.shared().queue.foresee(entries);
+        self.shared().writer.wake();
+    }
+
     fn durable(&self) -> Applied {
         self.shared().durable()
     }

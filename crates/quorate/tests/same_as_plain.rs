@@ -165,6 +165,10 @@ impl Store for Recorder {
         self.0.store.apply(entries, done);
     }
 
+    fn foresee(&self, entries: Vec<Entry>) {
+        self.0.store.foresee(entries);
+    }
+
     fn durable(&self) -> Applied {
         self.0.store.durable()
     }

@@ -163,8 +163,12 @@ pub(crate) fn entry_from(id: LogId, bytes: Bytes) -> Result<RaftEntry, DecodeErr
 
 /// The entry as stores see it.
 pub(crate) fn to_model(entry: &RaftEntry) -> Result<quorate_model::Entry, DecodeError> {
-    let payload = codec::entry::decode(payload_bytes(entry))?;
-    Ok(quorate_model::Entry { log_id: from_raft(&entry.log_id()), payload })
+    stored(from_raft(&entry.log_id()), payload_bytes(entry))
+}
+
+/// The entry that the log keeps as these bytes, as stores see it.
+pub(crate) fn stored(log_id: LogId, bytes: Bytes) -> Result<quorate_model::Entry, DecodeError> {
+    Ok(quorate_model::Entry { log_id, payload: codec::entry::decode(bytes)? })
 }
 
 pub(crate) fn malformed(error: impl std::fmt::Display) -> DecodeError {

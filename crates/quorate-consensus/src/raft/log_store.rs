@@ -12,7 +12,7 @@ use std::sync::Arc;
 use futures_util::stream::{Stream, StreamExt, iter, unfold};
 use openraft::storage::{IOFlushed, LogState, RaftLogStorage};
 use openraft::{EntryPayload, OptionalSend, RaftLogReader};
-use quorate_model::GroupId;
+use quorate_model::{Entry, GroupId, Store};
 use quorate_wal::Wal;
 use tokio::sync::oneshot;
 
@@ -32,11 +32,12 @@ pub(crate) struct LogStore {
     wal: Wal,
     group: GroupId,
     stages: Arc<Stages>,
+    store: Arc<dyn Store>,
 }
 
 impl LogStore {
-    pub(crate) fn new(wal: Wal, group: GroupId, stages: Arc<Stages>) -> Self {
-        Self { wal, group, stages }
+    pub(crate) fn new(wal: Wal, group: GroupId, stages: Arc<Stages>, store: Arc<dyn Store>) -> Self {
+        Self { wal, group, stages, store }
     }
 
     /// The entries from `start` to before `end` that fit into `bytes`: at least one, if there is one.
@@ -165,6 +166,12 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         });
         let entries: Vec<_> = encoded.collect();
         let handed = entries.last().and_then(|(last, _)| self.stages.handed(*last, writes));
+        if handed.is_some() {
+            let foreseen: Result<Vec<Entry>, _> =
+                entries.iter().map(|(id, bytes)| codec::stored(*id, bytes.clone())).collect();
+            // What can't be read is met again when it is to be applied.
+            self.store.foresee(foreseen.unwrap_or_default());
+        }
         let done = Box::new(move |result: Result<(), quorate_wal::WalError>| {
             if let (Some(handed), Ok(())) = (handed, &result) {
                 handed.durable();

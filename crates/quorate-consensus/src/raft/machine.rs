@@ -1,8 +1,8 @@
 //! openraft's state machine over a [`Store`].
 //!
 //! Invariants:
-//! - Outcomes are answered from the runtime's thread, one batch at a time: answering singly from the store's thread
-//!   would wake callers one by one and destroy group commit.
+//! - Outcomes are answered from the store's thread, while the core goes on with the next batch. That wakes callers one
+//!   by one, and is no harm to group commit, since the combiner proposes nothing before all of a batch is answered.
 //! - What this reports as a snapshot for purging is what the store holds durably, never more.
 //! - Nothing is applied before it is written to this node's own log, be it committed by the others: a process that is
 //!   killed must never leave a store that is ahead of its log.
@@ -12,7 +12,7 @@ use std::io;
 use std::sync::Arc;
 
 use futures_util::{Stream, StreamExt};
-use openraft::storage::{EntryResponder, RaftStateMachine};
+use openraft::storage::{ApplyResponder, EntryResponder, RaftStateMachine};
 use openraft::{OptionalSend, RaftSnapshotBuilder};
 use quorate_env::Env;
 use quorate_model::{Applied, Entry, GroupId, ImageSink, Outcome, Store, StoreFault};
@@ -54,9 +54,26 @@ impl Machine {
         receiver.await.unwrap_or(Err(WalError::Closed))
     }
 
-    async fn apply_batch(&self, batch: Vec<Entry>) -> Result<Vec<Outcome>, StoreFault> {
+    async fn apply_batch(
+        &self,
+        batch: Vec<Entry>,
+        responders: Vec<Option<ApplyResponder<TypeConfig>>>,
+    ) -> Result<(), StoreFault> {
         let (sender, receiver) = oneshot::channel();
-        self.store.apply(batch, Box::new(move |outcomes| drop(sender.send(outcomes))));
+        let done = move |result: Result<Vec<Outcome>, StoreFault>| {
+            let (result, outcomes) = match result {
+                Ok(outcomes) => (Ok(()), outcomes),
+                Err(fault) => (Err(fault), Vec::new()),
+            };
+            // First the core, which takes a while to wake up.
+            drop(sender.send(result));
+            for (responder, outcome) in responders.into_iter().zip(outcomes) {
+                if let Some(responder) = responder {
+                    responder.send(Answer(outcome));
+                }
+            }
+        };
+        self.store.apply(batch, Box::new(done));
         receiver.await.unwrap_or(Err(StoreFault::Closed))
     }
 }
@@ -88,12 +105,7 @@ impl RaftStateMachine<TypeConfig> for Machine {
             }
             let Some(last) = batch.last() else { break };
             self.written(last.log_id.index).await.map_err(io::Error::other)?;
-            let outcomes = self.apply_batch(batch).await.map_err(io::Error::other)?;
-            for (responder, outcome) in responders.into_iter().zip(outcomes) {
-                if let Some(responder) = responder {
-                    responder.send(Answer(outcome));
-                }
-            }
+            self.apply_batch(batch, responders).await.map_err(io::Error::other)?;
         }
         Ok(())
     }

@@ -27,6 +27,7 @@ use quorate_env::{Instant, sleep_until, timeout};
 use quorate_wire::{Purpose, StreamReceiver, StreamSender};
 
 use super::machine::{Image, Snapshot};
+use super::thrift::{PAUSE, Thrift};
 use super::types::{Member, RaftLogId, RaftVote, TypeConfig};
 use crate::images::ImageSender;
 use crate::link::Link;
@@ -37,6 +38,9 @@ use crate::peers::Peers;
 
 /// Requests of entries under way to one follower.
 const IN_FLIGHT_MAX: usize = 2;
+
+/// After a request of so many bytes no follower has to wait for the next one: much is to be sent.
+const PAUSE_BYTES_MAX: usize = 256 << 10;
 
 /// How long the news that entries are committed waits for more entries to go with: alone they cost two messages, and
 /// wake up two nodes.
@@ -49,6 +53,7 @@ const APPEND_SILENCE_MAX: Duration = Duration::from_secs(5);
 pub(crate) struct Network {
     pub(crate) peers: Arc<Peers>,
     pub(crate) images: Arc<ImageSender>,
+    pub(crate) thrift: Arc<Thrift>,
 }
 
 impl Network {
@@ -56,6 +61,7 @@ impl Network {
         Channel {
             link: self.peers.link(&member.addr, id, purpose),
             images: Arc::clone(&self.images),
+            thrift: Arc::clone(&self.thrift),
             target: id,
             purpose,
         }
@@ -82,6 +88,7 @@ impl RaftNetworkFactory<TypeConfig> for Network {
 pub(crate) struct Channel {
     link: Link,
     images: Arc<ImageSender>,
+    thrift: Arc<Thrift>,
     target: u64,
     purpose: Purpose,
 }
@@ -135,7 +142,19 @@ impl RaftNetworkV2<TypeConfig> for Channel {
             let _ = Pin::new(&mut input).peek().await;
             let client = self.link.0.client().await.map_err(|error| unreachable(&error))?;
             let (sender, receiver) = client.open_stream(method::APPEND).map_err(|error| unreachable(&error))?;
-            let state = Appending { input, sender, receiver, in_flight: 0, more: true, sent: None, news: None };
+            let (target, thrift) = (self.target, Arc::clone(&self.thrift));
+            let state = Appending {
+                target,
+                thrift,
+                input,
+                sender,
+                receiver,
+                in_flight: 0,
+                more: true,
+                sent: None,
+                pause: None,
+                news: None,
+            };
             Ok(unfold(Some(state), |state| async move { state?.next().await }).boxed())
         })
     }
@@ -192,6 +211,8 @@ impl RaftNetworkV2<TypeConfig> for Channel {
 /// A stream of entries to one follower. The input is polled here, in the returned stream: a task of its own would
 /// outlive it.
 struct Appending<S> {
+    target: u64,
+    thrift: Arc<Thrift>,
     input: S,
     sender: StreamSender,
     receiver: StreamReceiver,
@@ -199,6 +220,8 @@ struct Appending<S> {
     more: bool,
     /// The last entry that was sent.
     sent: Option<RaftLogId>,
+    /// Until when it gets nothing more, unless a majority needs it.
+    pause: Option<Instant>,
     /// What says no more than that entries are committed, and until when it waits.
     news: Option<(AppendEntriesRequest<TypeConfig>, Instant)>,
 }
@@ -209,7 +232,8 @@ impl<S: Stream<Item = AppendEntriesRequest<TypeConfig>> + Unpin> Appending<S> {
             if self.in_flight == 0 && !self.more {
                 return None;
             }
-            let may_send = self.more && self.in_flight < IN_FLIGHT_MAX;
+            let pause = self.pause.filter(|until| *until > Instant::now() && self.thrift.may_wait(self.target));
+            let may_send = self.more && self.in_flight < IN_FLIGHT_MAX && pause.is_none();
             let news_due = self.news.as_ref().map(|(_, due)| *due);
             tokio::select! {
                 biased;
@@ -227,6 +251,7 @@ impl<S: Stream<Item = AppendEntriesRequest<TypeConfig>> + Unpin> Appending<S> {
                         }
                     }
                 },
+                () = sleep_until(pause.unwrap_or_else(Instant::now)), if pause.is_some() => {}
                 () = sleep_until(news_due.unwrap_or_else(Instant::now)), if may_send && news_due.is_some() => {
                     if let Some((news, _)) = self.news.take()
                         && let Err(error) = self.send(&news).await
@@ -247,8 +272,13 @@ impl<S: Stream<Item = AppendEntriesRequest<TypeConfig>> + Unpin> Appending<S> {
     /// Sends a request, and with it all news.
     async fn send(&mut self, request: &AppendEntriesRequest<TypeConfig>) -> Result<(), RpcError> {
         self.news = None;
-        self.sender.send(encode(&Append::from(request))).await.map_err(|error| unreachable(&error))?;
+        let body = encode(&Append::from(request));
+        let is_small = body.len() < PAUSE_BYTES_MAX;
+        self.sender.send(body).await.map_err(|error| unreachable(&error))?;
         self.sent = request.entries.last().map(|entry| entry.log_id).or(self.sent);
+        if !request.entries.is_empty() {
+            self.pause = is_small.then(|| Instant::now() + PAUSE);
+        }
         self.in_flight = self.in_flight.saturating_add(1);
         Ok(())
     }
@@ -268,6 +298,9 @@ impl<S: Stream<Item = AppendEntriesRequest<TypeConfig>> + Unpin> Appending<S> {
             Ok(appended) => {
                 let result = StreamResult::from(appended);
                 self.in_flight = self.in_flight.saturating_sub(1);
+                if let Ok(Some(matching)) = &result {
+                    self.thrift.acknowledged(self.target, matching.index);
+                }
                 let go_on = result.is_ok();
                 (Ok(result), go_on.then_some(self))
             }

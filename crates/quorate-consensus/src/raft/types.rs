@@ -3,20 +3,38 @@
 use std::fmt;
 
 use bytes::Bytes;
+use openraft::OptionalSend;
 use openraft::impls::leader_id_adv;
+use openraft::raft::responder::Responder;
 use quorate_model::{LogId, NodeId, Outcome};
 
 use super::runtime::RaftRuntime;
 
-openraft::declare_raft_types!(
-    /// What openraft is configured with.
-    pub(crate) TypeConfig:
-        D = Proposed,
-        R = Answer,
-        NodeId = u64,
-        Node = Member,
-        AsyncRuntime = RaftRuntime,
-);
+/// What openraft is configured with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct TypeConfig;
+
+impl openraft::RaftTypeConfig for TypeConfig {
+    type D = Proposed;
+    type R = Answer;
+    type NodeId = u64;
+    type Node = Member;
+    type Term = u64;
+    type LeaderId = RaftLeaderId;
+    type Vote = openraft::impls::Vote<RaftLeaderId>;
+    type Payload = openraft::EntryPayload<Proposed, u64, Member>;
+    type Entry = openraft::impls::Entry<<RaftLeaderId as openraft::vote::RaftLeaderId>::Committed, Self::Payload>;
+    type AsyncRuntime = RaftRuntime;
+    type Responder<T>
+        = Answering<T>
+    where
+        T: OptionalSend + 'static;
+    type Batch<T>
+        = openraft::impls::InlineBatch<T>
+    where
+        T: OptionalSend + 'static;
+    type ErrorSource = openraft::impls::BoxedErrorSource;
+}
 
 pub(crate) type RaftLogId = openraft::alias::LogIdOf<TypeConfig>;
 pub(crate) type RaftVote = openraft::alias::VoteOf<TypeConfig>;
@@ -48,6 +66,21 @@ impl fmt::Display for Proposed {
 /// What applying an entry produced.
 #[derive(Debug)]
 pub(crate) struct Answer(pub Outcome);
+
+/// Takes the answer to a proposal, on whatever thread has it.
+pub(crate) struct Answering<T>(Box<dyn FnOnce(T) + Send>);
+
+impl<T> Answering<T> {
+    pub(crate) fn new(answer: impl FnOnce(T) + Send + 'static) -> Self {
+        Self(Box::new(answer))
+    }
+}
+
+impl<T: OptionalSend + 'static> Responder<TypeConfig, T> for Answering<T> {
+    fn on_complete(self, result: T) {
+        (self.0)(result);
+    }
+}
 
 pub(crate) fn to_raft(id: LogId) -> RaftLogId {
     RaftLogId::new(RaftLeaderId { term: id.term, node_id: id.node.0 }, id.index)

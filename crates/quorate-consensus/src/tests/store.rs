@@ -36,6 +36,8 @@ impl Store for MemStore {
         done(Ok(outcomes));
     }
 
+    fn foresee(&self, _entries: Vec<Entry>) {}
+
     fn durable(&self) -> Applied {
         self.applied()
     }

@@ -41,8 +41,9 @@ impl StoreBuilder<TypeConfig, LogStore, Machine, Guard> for Builder {
         env.start_worker("log", writer, &writer_bell).unwrap();
         env.start_worker("segments", keeper, &keeper_bell).unwrap();
         let stages = Stages::new(env.clone(), NodeId(1), Arc::new(ConsensusMetrics::default()));
-        let machine = Machine::new(env, wal.clone(), Arc::new(MemStore::default()));
-        Ok((Guard { wal: wal.clone(), _dir: dir }, LogStore::new(wal, GroupId::MAIN, stages), machine))
+        let store = Arc::new(MemStore::default());
+        let machine = Machine::new(env, wal.clone(), store.clone());
+        Ok((Guard { wal: wal.clone(), _dir: dir }, LogStore::new(wal, GroupId::MAIN, stages, store), machine))
     }
 }
 

@@ -3,6 +3,7 @@
 use quorate_model::codec::decode_proposal;
 use quorate_model::{Command, Entry, LogId, Outcome, Payload, Proposal, Reply, Stamp, StoreFault};
 
+use super::ahead::Ahead;
 use super::{Applier, HASHES_KEPT, Staged};
 use crate::applied_row;
 use crate::authorizer::Effects;
@@ -41,7 +42,7 @@ enum Work {
 }
 
 impl Item {
-    fn decode(entry: &Entry) -> Result<Self, StoreFault> {
+    pub(super) fn decode(entry: &Entry) -> Result<Self, StoreFault> {
         let work = match &entry.payload {
             Payload::Blank => Work::Nothing,
             Payload::Membership(members) => Work::Membership(members.clone()),
@@ -55,7 +56,7 @@ impl Item {
 
     /// Whether it has a transaction of its own: VACUUM can't run inside one with others, and behind a verification the
     /// state must be to be seen.
-    fn is_alone(&self) -> bool {
+    pub(super) fn is_alone(&self) -> bool {
         matches!(&self.work, Work::Proposal(_, proposal) if proposal.commands.iter().any(Command::is_alone))
     }
 
@@ -143,9 +144,9 @@ impl Applier {
     }
 
     fn run(&mut self, entries: &[Entry], alone: bool, outcomes: &mut Vec<Outcome>) -> Result<(), Stop> {
-        self.begin()?;
+        let done = self.take_ahead(entries, outcomes)?;
         // Each is decoded when its turn comes: what one lets go of, the next one takes.
-        for (place, entry) in entries.iter().enumerate() {
+        for (place, entry) in entries.iter().enumerate().skip(done) {
             let item = Item::decode(entry)?;
             if item.is_alone() && place > 0 {
                 break;
@@ -166,7 +167,7 @@ impl Applier {
         Ok(())
     }
 
-    fn item(&mut self, item: &Item, alone: bool) -> Result<Outcome, Stop> {
+    pub(super) fn item(&mut self, item: &Item, alone: bool) -> Result<Outcome, Stop> {
         let index = item.log_id.index;
         let outcome = match &item.work {
             Work::Nothing => None,
@@ -199,11 +200,12 @@ impl Applier {
         self.hashes.drain(..surplus);
     }
 
-    fn roll_back(&mut self) {
+    pub(super) fn roll_back(&mut self) {
         if !self.db.connection().is_autocommit() {
             // Nothing can be done about a failure; SQLite rolls back when the connection is closed.
             drop(self.db.execute(ROLLBACK, []));
         }
+        self.ahead = Ahead::default();
         self.sessions.undo();
         let mut unsettled = self.staged.unsettled;
         unsettled.add(self.staged.effects);

@@ -63,13 +63,19 @@ impl Core {
         Ok(outcomes)
     }
 
+    /// Does the work of entries that will probably come next.
+    pub(crate) fn foresee(&mut self, entries: &[Entry]) {
+        self.applier.foresee(entries);
+    }
+
     /// The index of the entry that asks for a look at the present state. Told once.
     pub(crate) fn take_verification(&mut self) -> Option<u64> {
         self.applier.take_verification()
     }
 
     /// Runs a checkpoint between transactions, waiting at most `wait` where its mode waits.
-    pub(crate) fn checkpoint(&self, mode: i32, wait: Duration) -> Result<Checkpointed, StoreFault> {
+    pub(crate) fn checkpoint(&mut self, mode: i32, wait: Duration) -> Result<Checkpointed, StoreFault> {
+        self.applier.forget_ahead();
         let conn = self.applier.connection();
         let failed = |error: rusqlite::Error| StoreFault::Io(error.to_string());
         conn.busy_timeout(wait).map_err(failed)?;

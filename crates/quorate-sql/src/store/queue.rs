@@ -26,6 +26,8 @@ pub(crate) struct Queue(Mutex<Inner>);
 struct Inner {
     jobs: Vec<Job>,
     bytes: usize,
+    /// What will probably come in a job soon; only the latest is kept.
+    foreseen: Vec<Entry>,
     closed: bool,
 }
 
@@ -69,6 +71,16 @@ impl Queue {
             backlog.waiting.push_back(Waiting { left: entries.len(), outcomes, bytes, done });
             backlog.entries.extend(entries);
         }
+    }
+
+    /// Notes what will probably come in a job soon.
+    pub(crate) fn foresee(&self, entries: Vec<Entry>) {
+        self.lock().foreseen = entries;
+    }
+
+    /// What will probably come in a job soon; told once.
+    pub(crate) fn take_foreseen(&self) -> Vec<Entry> {
+        std::mem::take(&mut self.lock().foreseen)
     }
 
     /// From now on every job is refused.

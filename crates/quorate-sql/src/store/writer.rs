@@ -15,14 +15,21 @@ use crate::checkpoint;
 /// How soon a batch is tried again that found the disk full.
 const FULL_RETRY: Duration = Duration::from_millis(200);
 
+/// Work that takes longer does not go before that of other threads.
+const URGENT_MAX: Duration = Duration::from_millis(5);
+
 pub(crate) struct Writer {
     shared: Arc<Shared>,
     backlog: Backlog,
+    /// Something was foreseen since the last batch: this node leads.
+    has_foreseen: bool,
+    /// Callers wait for what it applies, and that is soon done.
+    is_urgent: bool,
 }
 
 impl Writer {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, backlog: Backlog::default() }
+        Self { shared, backlog: Backlog::default(), has_foreseen: false, is_urgent: false }
     }
 
     /// Applies one batch.
@@ -32,6 +39,7 @@ impl Writer {
             return Step::Wait;
         }
         if self.backlog.is_empty() {
+            self.look_ahead();
             return Step::Wait;
         }
         let max = self.batch_max();
@@ -50,13 +58,29 @@ impl Writer {
         drop(core);
         match result {
             Ok(outcomes) => {
-                self.shared.metrics.batches.observe(begun.elapsed());
+                let took = begun.elapsed();
+                self.is_urgent = std::mem::take(&mut self.has_foreseen) && took < URGENT_MAX;
+                self.shared.metrics.batches.observe(took);
                 self.shared.metrics.entries.add(outcomes.len() as u64);
                 self.backlog.answer(&self.shared.queue, outcomes);
                 self.shared.applied_again();
                 Step::Again
             }
             Err(fault) => self.failed(fault),
+        }
+    }
+
+    /// Does the work of what will probably be handed over soon.
+    fn look_ahead(&mut self) {
+        let foreseen = self.shared.queue.take_foreseen();
+        if !foreseen.is_empty()
+            && let Some(mut core) = self.shared.turn.of_writer()
+            && let Some(core) = core.as_mut()
+        {
+            let begun = Instant::now();
+            core.foresee(&foreseen);
+            self.has_foreseen = true;
+            self.is_urgent = begun.elapsed() < URGENT_MAX;
         }
     }
 
@@ -104,5 +128,9 @@ impl Worker for Writer {
                 self.apply()
             }
         }
+    }
+
+    fn is_urgent(&self) -> bool {
+        self.is_urgent
     }
 }

@@ -1,5 +1,5 @@
-//! The rule of apply: wherever batches end, whenever nodes restart, all is as in plain SQLite with one transaction an
-//! entry, under the same stamps and seeds.
+//! The rule of apply: wherever batches end, whatever ran ahead, whenever nodes restart, all is as in plain SQLite
+//! with one transaction an entry, under the same stamps and seeds.
 
 use proptest::prelude::*;
 
@@ -113,15 +113,57 @@ fn a_program() -> impl Strategy<Value = Vec<Vec<Command>>> {
     prop::collection::vec(entry, 1..60)
 }
 
-/// Where batches end, and after which the node restarts.
-fn a_split() -> impl Strategy<Value = Vec<(usize, bool)>> {
-    prop::collection::vec((1..20_usize, prop::bool::weighted(0.15)), 1..12)
+/// A batch: how many entries it has, what is foreseen before it, and whether the node restarts after it.
+#[derive(Clone, Debug)]
+struct Batch {
+    size: usize,
+    foreseen: Vec<Foreseen>,
+    restart: bool,
 }
 
-/// Applies entries in such batches; the last size goes on to the end.
-fn apply_split(node: &mut Node, mut entries: &[Entry], split: &[(usize, bool)]) -> Vec<Outcome> {
+/// Entries that are foreseen: how many, from where on behind what is applied, and whether others will come.
+#[derive(Clone, Debug)]
+struct Foreseen {
+    skip: usize,
+    count: usize,
+    wrong: bool,
+}
+
+impl Foreseen {
+    fn tell(&self, node: &mut Node, entries: &[Entry]) {
+        let right = entries.iter().skip(self.skip).take(self.count);
+        let foreseen: Vec<Entry> = if self.wrong {
+            let payloads = entries.iter().rev().map(|entry| entry.payload.clone());
+            let other = |(entry, payload): (&Entry, Payload)| {
+                let log_id = LogId { term: entry.log_id.term + 1, ..entry.log_id };
+                Entry { log_id, payload }
+            };
+            right.zip(payloads).map(other).collect()
+        } else {
+            right.cloned().collect()
+        };
+        node.applier().foresee(&foreseen);
+    }
+}
+
+fn a_batch() -> impl Strategy<Value = Batch> {
+    let foreseen = (prop::sample::select(&[0, 0, 0, 1, 3, 8][..]), 0..12_usize, prop::bool::weighted(0.2))
+        .prop_map(|(skip, count, wrong)| Foreseen { skip, count, wrong });
+    let foreseen = prop::collection::vec(foreseen, 0..3);
+    let batch = (1..20_usize, foreseen, prop::bool::weighted(0.15));
+    batch.prop_map(|(size, foreseen, restart)| Batch { size, foreseen, restart })
+}
+
+/// The batches of a run.
+fn a_split() -> impl Strategy<Value = Vec<Batch>> {
+    prop::collection::vec(a_batch(), 1..12)
+}
+
+/// Applies entries in such batches, again and again.
+fn apply_split(node: &mut Node, mut entries: &[Entry], split: &[Batch]) -> Vec<Outcome> {
     let mut outcomes = Vec::new();
-    for (size, restart) in split.iter().cycle() {
+    for Batch { size, foreseen, restart } in split.iter().cycle() {
+        foreseen.iter().for_each(|foreseen| foreseen.tell(node, entries));
         let (batch, rest) = entries.split_at(entries.len().min(*size));
         outcomes.extend(node.apply(batch));
         if *restart {
@@ -204,11 +246,11 @@ proptest! {
         for (number, commands) in program.iter().enumerate() {
             push(&Proposal::new(origin(number), commands.clone()), &mut all);
         }
-        let run = |split: &[(usize, bool)]| {
+        let run = |split: &[Batch]| {
             let mut node = Node::with(&setup);
             (apply_split(&mut node, &all, split), node.hashes(), database_hashes(node.conn()))
         };
-        let singly = run(&[(1, false)]);
+        let singly = run(&[Batch { size: 1, foreseen: vec![], restart: false }]);
         for split in &splits {
             let (outcomes, hashes, tables) = run(split);
             for (entry, (outcome, expected)) in all.iter().zip(outcomes.iter().zip(&singly.0)) {

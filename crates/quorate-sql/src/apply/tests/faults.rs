@@ -58,6 +58,40 @@ fn survives(statements: &[&str], breaks_at_once: bool, code: i32) {
 }
 
 #[test]
+fn what_ran_ahead_is_unseen_until_it_is_applied_and_goes_when_somebody_else_needs_the_connection() {
+    let mut node = Node::with(SETUP);
+    let entries = entries(&["INSERT INTO t VALUES (1)", "INSERT INTO t VALUES (2)"]);
+    let before = (node.hashes(), node.applier().row().clone());
+    let reader = connection::open_reader(&node.generations.current(), 64 << 10).unwrap();
+    let rows = || reader.query_row("SELECT count(*) FROM t", [], |row| row.get::<_, i64>(0)).unwrap();
+
+    node.applier().foresee(&entries);
+    assert!(!node.conn().is_autocommit());
+    assert_eq!((rows(), node.applier().row().clone()), (0, before.1.clone()));
+
+    node.applier().forget_ahead();
+    assert!(node.conn().is_autocommit());
+    assert_eq!((node.hashes(), node.applier().row().clone()), before);
+
+    node.applier().foresee(&entries);
+    node.apply(&entries);
+    assert_eq!(rows(), 2);
+}
+
+#[test]
+fn trouble_ahead_is_no_trouble_before_it_is_met() {
+    let mut node = Node::with(SETUP);
+    let entries = entries(&["INSERT INTO t VALUES (zeroblob(4000000))"]);
+    node.break_disk(ffi::SQLITE_FULL);
+    node.applier().foresee(&entries);
+    assert!(node.conn().is_autocommit(), "a write that spilled failed, and was rolled back");
+    assert!(matches!(node.applier().apply_batch(&entries), Err(StoreFault::Full(_))));
+    node.break_disk(0);
+    node.applier().foresee(&entries);
+    node.apply(&entries);
+}
+
+#[test]
 fn a_broken_disk_leaves_the_batch_undone() {
     for code in [ffi::SQLITE_FULL, ffi::SQLITE_IOERR_WRITE] {
         survives(&["INSERT INTO t VALUES (1)", "CREATE TABLE u (a)", "INSERT INTO u VALUES (2)"], true, code);

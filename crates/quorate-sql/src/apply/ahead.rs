@@ -1,0 +1,83 @@
+//! Work ahead: a leader's entries run while they are still on their way to the followers.
+//!
+//! Their transaction stays open and unseen. When the same entries are to be applied it goes on and commits; when others
+//! are, or somebody else needs the connection, it is rolled back, and nothing had happened.
+//!
+//! Invariants:
+//! - The open transaction holds exactly the entries in [`Ahead`], which follow directly what is applied.
+//! - Entries are told apart by their ids: two with the same id are the same entry, as Raft promises.
+
+use quorate_model::{Entry, LogId, Outcome};
+
+use super::Applier;
+use super::batch::{Item, Stop};
+
+/// Entries that ran ahead.
+#[derive(Debug, Default)]
+pub(super) struct Ahead {
+    ids: Vec<LogId>,
+    outcomes: Vec<Outcome>,
+}
+
+/// Entries that run ahead at most.
+const AHEAD_MAX: usize = 4096;
+
+impl Applier {
+    /// Runs entries that will probably be applied next, unless they do not follow what has run so far. Trouble of any
+    /// kind is left to applying, where it comes again.
+    pub fn foresee(&mut self, entries: &[Entry]) {
+        if !self.follow(entries) {
+            self.forget_ahead();
+        }
+        if self.follow(entries) && self.ahead.ids.len().saturating_add(entries.len()) <= AHEAD_MAX {
+            if self.run_ahead(entries).is_err() {
+                self.roll_back();
+            }
+            crate::vfs::clock::set(None);
+        }
+    }
+
+    /// Rolls back what ran ahead.
+    pub fn forget_ahead(&mut self) {
+        if !self.ahead.ids.is_empty() {
+            self.roll_back();
+        }
+    }
+
+    fn follow(&self, entries: &[Entry]) -> bool {
+        let next = self.staged.row.applied.log_id.map_or(0, |id| id.index.saturating_add(1));
+        entries.first().is_some_and(|entry| entry.log_id.index == next)
+    }
+
+    fn run_ahead(&mut self, entries: &[Entry]) -> Result<(), Stop> {
+        for entry in entries {
+            let item = Item::decode(entry)?;
+            if item.is_alone() {
+                break;
+            }
+            if self.ahead.ids.is_empty() {
+                self.begin()?;
+            }
+            let outcome = self.item(&item, false)?;
+            self.ahead.ids.push(entry.log_id);
+            self.ahead.outcomes.push(outcome);
+        }
+        Ok(())
+    }
+
+    /// Begins the transaction of these entries, or goes on with the open one if it holds the first of them. Returns how
+    /// many it holds, and hands over their outcomes.
+    pub(super) fn take_ahead(&mut self, entries: &[Entry], outcomes: &mut Vec<Outcome>) -> Result<usize, Stop> {
+        let ids = &self.ahead.ids;
+        let is_same = ids.len() <= entries.len() && ids.iter().zip(entries).all(|(id, entry)| *id == entry.log_id);
+        if !is_same {
+            self.roll_back();
+        }
+        if self.ahead.ids.is_empty() {
+            self.begin()?;
+        }
+        let ahead = std::mem::take(&mut self.ahead);
+        outcomes.extend(ahead.outcomes);
+        Ok(ahead.ids.len())
+    }
+}
