@@ -5,7 +5,7 @@ use quorate_env::metrics::{Counter, Gauge, Histogram};
 /// What the writer and the checkpointer measure.
 #[derive(Clone, Debug, Default)]
 pub struct StoreMetrics {
-    /// How long each batch of entries took to be applied and committed.
+    /// How long each batch of entries took to be applied and committed, without what had run ahead of it.
     pub batches: Histogram,
     /// Entries that were applied.
     pub entries: Counter,
