@@ -91,10 +91,13 @@ impl Client {
     ) -> Result<T, Error> {
         let trying = self.runtime.run(async {
             let deadline = Instant::now() + limit;
-            let mut backoff = None;
+            let (mut backoff, mut overloaded) = (None, None);
             loop {
                 let error = match attempt(deadline).await {
-                    Err(error @ (Error::Unavailable(_) | Error::Overloaded(_))) => error,
+                    Err(error @ Error::Overloaded(_)) => overloaded.insert(error).clone(),
+                    Err(error @ Error::Unavailable(_)) => error,
+                    // Its time went by while it waited for its turn.
+                    Err(Error::TimedOut(text)) => return Err(overloaded.unwrap_or(Error::TimedOut(text))),
                     result => return result,
                 };
                 let backoff = backoff.get_or_insert_with(|| self.backoff());

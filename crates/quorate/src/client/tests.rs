@@ -215,6 +215,29 @@ fn deadlines_hold_and_say_why() {
 }
 
 #[test]
+fn a_read_whose_time_went_by_in_waiting_for_its_turn_was_not_slow() {
+    let (overloaded, late) = (Error::Overloaded("x".to_owned()), Error::TimedOut("y".to_owned()));
+    let unavailable = Error::Unavailable("z".to_owned());
+    let cases = [
+        (vec![&overloaded, &unavailable, &late], &overloaded),
+        (vec![&unavailable, &late], &late),
+        (vec![&late], &late),
+    ];
+    for (answers, expected) in cases {
+        let answers = Mutex::new(answers.into_iter().cloned());
+        let result = run(async {
+            let (client, _doors) = client(&Cluster::new(1, 0.0));
+            let attempt = |_| {
+                let answer = answers.lock().unwrap().next();
+                std::future::ready(answer.map_or(Ok(()), Err)).boxed()
+            };
+            client.until_served(Duration::from_secs(3), attempt).await
+        });
+        assert_eq!(result.as_ref(), Err(expected));
+    }
+}
+
+#[test]
 fn a_node_that_goes_away_leaves_what_was_sent_in_doubt() {
     struct Silent;
     impl Transport for Silent {
