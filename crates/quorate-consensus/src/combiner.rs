@@ -48,7 +48,7 @@ struct Waiting {
     bytes: Bytes,
     arrived: Instant,
     answer: oneshot::Sender<Proposal>,
-    _room: OwnedSemaphorePermit,
+    room: OwnedSemaphorePermit,
 }
 
 /// Where callers leave their proposals. Cheap to clone.
@@ -84,7 +84,7 @@ impl Combiner {
         let size = u32::try_from(bytes.len()).map_err(|_| ProposeError::Overloaded)?;
         let room = Arc::clone(&self.room).try_acquire_many_owned(size).map_err(|_| ProposeError::Overloaded)?;
         let (sender, receiver) = oneshot::channel();
-        let waiting = Waiting { bytes, arrived: Instant::now(), answer: sender, _room: room };
+        let waiting = Waiting { bytes, arrived: Instant::now(), answer: sender, room };
         self.queue.try_send(waiting).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => ProposeError::Overloaded,
             mpsc::error::TrySendError::Closed(_) => ProposeError::Stopped("it is going down".to_owned()),
@@ -130,7 +130,7 @@ impl Gatherer {
         });
         for waiting in taken.drain(..) {
             let stamped = encode_proposal(&mut buffer, stamper.stamp(&mut offsets), &waiting.bytes);
-            let pending = Pending { caller: Some(waiting.answer), batch: Arc::clone(&batch), _room: waiting._room };
+            let pending = Pending { caller: Some(waiting.answer), batch: Arc::clone(&batch), _room: waiting.room };
             let responder = Answering::new(move |result| pending.answer(result));
             // The core has stopped where this fails; then the responder was dropped, and has answered.
             let _ = raft.client_write_ff(Proposed(stamped), Some(responder)).await;

@@ -13,3 +13,4 @@ mod metrics;
 mod reboot;
 mod store;
 mod suite;
+mod thrift;

@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn a_worker_goes_first_while_it_is_urgent() {
         let (tell, told) = channel();
-        let handle = Env::real().start_worker("moody", Moody { done: 0, tell }, &Signal::new());
+        let handle = Env::real().start_worker("moody", Moody { done: 0, tell }, &Signal::new()).unwrap();
         let nice: Vec<i32> = told.iter().collect();
         drop(handle);
         // Without the right to go first all stays as it was.

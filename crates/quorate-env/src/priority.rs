@@ -1,10 +1,11 @@
 //! Which threads go before others, where the process may choose.
 //!
-//! What the core and the log's writer do is short, and all nodes wait for it; behind a thread in a long computation
-//! each of their steps would wait for a slice of time. Usually only a privileged process may give a thread a higher
-//! priority; without, all is as it was.
+//! What the core, the log's writer and the leader's SQL writer do is short, and others wait for it; behind a thread in
+//! a long computation each of their steps would wait for a slice of time. Usually only a privileged process may give a
+//! thread a higher priority; without, all is as it was.
 //!
-//! Invariant: a thread has the priority that it was started with, not that of the thread that started it.
+//! Invariant: a thread has the priority that it was started with or that its worker asks for, not that of the thread
+//! that started it.
 
 use std::sync::OnceLock;
 

@@ -3,6 +3,8 @@
 //! Every call runs inside openraft's only task, so none may wait for the disk but a vote, which must, and reads of
 //! entries that left memory. Completions come from the log's writer strictly in order, as openraft needs them: it
 //! takes each for the promise that everything before is durable too.
+//!
+//! What the leader appends it also tells the store, which may run it ahead ([`Store::foresee`]).
 
 use std::fmt::Debug;
 use std::io;

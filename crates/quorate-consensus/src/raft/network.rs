@@ -4,6 +4,7 @@
 //! - Every wait has a deadline of ours: openraft has none on streams of entries and images, and a lost answer would
 //!   hold up a follower for ever.
 //! - At most [`IN_FLIGHT_MAX`] requests of entries are under way to a follower: a deep pipeline makes small batches.
+//! - A follower that no majority needs gets entries with pauses ([`super::thrift`]).
 //! - Who can't be reached is an error, never a granted vote.
 
 use std::future::Future;

@@ -10,7 +10,7 @@ use quorate_model::{LogId, NodeId, Outcome};
 
 use super::runtime::RaftRuntime;
 
-/// What openraft is configured with.
+/// What openraft is configured with. Its macro for this takes no responder with a parameter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TypeConfig;
 

@@ -19,17 +19,13 @@ pub(super) struct Ahead {
     outcomes: Vec<Outcome>,
 }
 
-/// Entries that run ahead at most.
-const AHEAD_MAX: usize = 4096;
-
 impl Applier {
-    /// Runs entries that will probably be applied next, unless they do not follow what has run so far. Trouble of any
-    /// kind is left to applying, where it comes again.
+    /// Runs entries that will probably be applied next, in place of others that ran ahead. Those that do not follow
+    /// what is applied are left out, and so is trouble of any kind: it comes again when they are applied.
     pub fn foresee(&mut self, entries: &[Entry]) {
-        if !self.follow(entries) {
-            self.forget_ahead();
-        }
-        if self.follow(entries) && self.ahead.ids.len().saturating_add(entries.len()) <= AHEAD_MAX {
+        self.forget_ahead();
+        let next = self.row.applied.log_id.map_or(0, |id| id.index.saturating_add(1));
+        if entries.first().is_some_and(|entry| entry.log_id.index == next) {
             if self.run_ahead(entries).is_err() {
                 self.roll_back();
             }
@@ -42,11 +38,6 @@ impl Applier {
         if !self.ahead.ids.is_empty() {
             self.roll_back();
         }
-    }
-
-    fn follow(&self, entries: &[Entry]) -> bool {
-        let next = self.staged.row.applied.log_id.map_or(0, |id| id.index.saturating_add(1));
-        entries.first().is_some_and(|entry| entry.log_id.index == next)
     }
 
     fn run_ahead(&mut self, entries: &[Entry]) -> Result<(), Stop> {

@@ -111,14 +111,7 @@ impl Backlog {
 
     /// The next batch: at most `max` entries and about [`BATCH_BYTES_MAX`], but at least one if there is one.
     pub(crate) fn batch(&mut self, max: usize) -> &[Entry] {
-        let mut bytes = 0_usize;
-        let fits = |entry: &&Entry| {
-            bytes = bytes.saturating_add(size(entry));
-            bytes <= BATCH_BYTES_MAX
-        };
-        let count = self.entries.iter().take(max).take_while(fits).count().max(1);
-        let all = self.entries.make_contiguous();
-        all.get(..count).unwrap_or(all)
+        batch_of(self.entries.make_contiguous(), max)
     }
 
     /// Hands the outcomes of the first entries to their jobs.
@@ -147,6 +140,17 @@ impl Backlog {
             (job.done)(Err(fault.clone()));
         }
     }
+}
+
+/// The first of some entries, as many as make a batch.
+pub(crate) fn batch_of(entries: &[Entry], max: usize) -> &[Entry] {
+    let mut bytes = 0_usize;
+    let fits = |entry: &&Entry| {
+        bytes = bytes.saturating_add(size(entry));
+        bytes <= BATCH_BYTES_MAX
+    };
+    let count = entries.iter().take(max).take_while(fits).count().max(1);
+    entries.get(..count).unwrap_or(entries)
 }
 
 /// About how many bytes an entry takes.

@@ -7,7 +7,7 @@ use quorate_env::Instant;
 use quorate_env::worker::{Step, Worker};
 use quorate_model::StoreFault;
 
-use super::queue::Backlog;
+use super::queue::{Backlog, batch_of};
 use super::shared::{Shared, Stop};
 use super::verify;
 use crate::checkpoint;
@@ -78,7 +78,8 @@ impl Writer {
             && let Some(core) = core.as_mut()
         {
             let begun = Instant::now();
-            core.foresee(&foreseen);
+            // More than the batch to come would be rolled back.
+            core.foresee(batch_of(&foreseen, self.shared.options.batch_entries_max));
             self.has_foreseen = true;
             self.is_urgent = begun.elapsed() < URGENT_MAX;
         }

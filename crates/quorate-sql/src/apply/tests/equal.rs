@@ -113,11 +113,13 @@ fn a_program() -> impl Strategy<Value = Vec<Vec<Command>>> {
     prop::collection::vec(entry, 1..60)
 }
 
-/// A batch: how many entries it has, what is foreseen before it, and whether the node restarts after it.
+/// A batch: how many entries it has, what is foreseen before it, whether the node restarts with that in an open
+/// transaction, and whether it restarts after the batch.
 #[derive(Clone, Debug)]
 struct Batch {
     size: usize,
     foreseen: Vec<Foreseen>,
+    restart_ahead: bool,
     restart: bool,
 }
 
@@ -150,8 +152,8 @@ fn a_batch() -> impl Strategy<Value = Batch> {
     let foreseen = (prop::sample::select(&[0, 0, 0, 1, 3, 8][..]), 0..12_usize, prop::bool::weighted(0.2))
         .prop_map(|(skip, count, wrong)| Foreseen { skip, count, wrong });
     let foreseen = prop::collection::vec(foreseen, 0..3);
-    let batch = (1..20_usize, foreseen, prop::bool::weighted(0.15));
-    batch.prop_map(|(size, foreseen, restart)| Batch { size, foreseen, restart })
+    let batch = (1..20_usize, foreseen, prop::bool::weighted(0.1), prop::bool::weighted(0.15));
+    batch.prop_map(|(size, foreseen, restart_ahead, restart)| Batch { size, foreseen, restart_ahead, restart })
 }
 
 /// The batches of a run.
@@ -162,8 +164,11 @@ fn a_split() -> impl Strategy<Value = Vec<Batch>> {
 /// Applies entries in such batches, again and again.
 fn apply_split(node: &mut Node, mut entries: &[Entry], split: &[Batch]) -> Vec<Outcome> {
     let mut outcomes = Vec::new();
-    for Batch { size, foreseen, restart } in split.iter().cycle() {
+    for Batch { size, foreseen, restart_ahead, restart } in split.iter().cycle() {
         foreseen.iter().for_each(|foreseen| foreseen.tell(node, entries));
+        if *restart_ahead {
+            node.restart();
+        }
         let (batch, rest) = entries.split_at(entries.len().min(*size));
         outcomes.extend(node.apply(batch));
         if *restart {
@@ -250,7 +255,7 @@ proptest! {
             let mut node = Node::with(&setup);
             (apply_split(&mut node, &all, split), node.hashes(), database_hashes(node.conn()))
         };
-        let singly = run(&[Batch { size: 1, foreseen: vec![], restart: false }]);
+        let singly = run(&[Batch { size: 1, foreseen: vec![], restart_ahead: false, restart: false }]);
         for split in &splits {
             let (outcomes, hashes, tables) = run(split);
             for (entry, (outcome, expected)) in all.iter().zip(outcomes.iter().zip(&singly.0)) {
