@@ -173,6 +173,7 @@ struct Identity {
     raft_id: String,
     cluster: String,
     epoch: u64,
+    durability: String,
     voter_since: Option<u64>,
     removed: bool,
 }
@@ -242,6 +243,7 @@ impl Report {
                 raft_id: identity.id.to_string(),
                 cluster: identity.cluster.to_string(),
                 epoch: identity.epoch.0,
+                durability: identity.durability,
                 voter_since: identity.voter_since,
                 removed: identity.removed,
             }),
@@ -254,9 +256,11 @@ impl Report {
 
     fn text(&self) -> String {
         let mut text = format!("{}\n", self.dir.display());
-        if let Some(Identity { name, raft_id, cluster, epoch, removed, .. }) = &self.identity {
+        if let Some(identity) = &self.identity {
+            let Identity { name, raft_id, cluster, epoch, durability, removed, .. } = identity;
             let removed = if *removed { ", removed from it" } else { "" };
             text += &format!("node {name}, id {raft_id}, of cluster {cluster}, epoch {epoch}{removed}\n");
+            text += &format!("durability: {durability}\n");
         }
         if let Some(pid) = self.in_use_by {
             text += &format!("in use by process {pid}\n");

@@ -15,7 +15,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::process::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 use support::{Dev, failed, quorate, succeeded};
 
 /// Every file below a directory with its bytes.
@@ -40,6 +40,7 @@ fn a_log_is_shown_running_stopped_and_damaged_and_stays_as_it_is() {
     let running = succeeded(&inspect(&home, &["--entries"]));
     assert!(running.contains(&format!("in use by process {}\n", dev.pid(1))), "{running}");
     assert!(running.contains("node 1, id ") && running.contains("0000000001.wal"), "{running}");
+    assert!(running.contains("durability: fsync\n"), "{running}");
     for text in ["voters 1", "opens a session", "CREATE TABLE kept", "INSERT INTO kept VALUES (19)", "  session "] {
         assert!(running.contains(text), "{text}: {running}");
     }
@@ -51,7 +52,7 @@ fn a_log_is_shown_running_stopped_and_damaged_and_stays_as_it_is() {
     let report: Value = serde_json::from_str(&succeeded(&inspect(&home, &["--json", "--entries"]))).unwrap();
     assert_eq!(contents(&home.join("log")), before, "not a byte changes");
     assert_eq!((report["state"].as_str(), report["in_use_by"].is_null()), (Some("closed"), true), "{report}");
-    assert_eq!(report["identity"]["name"], "1");
+    assert_eq!((&report["identity"]["name"], &report["identity"]["durability"]), (&json!("1"), &json!("fsync")));
     let entries = report["entries"].as_array().unwrap();
     let last = entries.iter().rfind(|entry| entry["kind"] == "proposal").unwrap();
     let index: u64 = last["id"].as_str().unwrap().rsplit('.').next().unwrap().parse().unwrap();

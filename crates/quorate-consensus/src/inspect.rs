@@ -9,7 +9,7 @@ use quorate_model::{DecodeError, Epoch, NodeId, Payload, Proposal, Stamp, codec}
 pub use quorate_wal::inspect::{End, GroupInfo, InspectedEntry, Inspection, SegmentInfo};
 pub use quorate_wal::{OpenError, ReadError};
 
-use crate::identity::{ClusterId, Identity};
+use crate::identity::{ClusterId, Identity, durability_name};
 use crate::raft::codec::{decode_membership, decode_vote, malformed};
 use crate::raft::types::Member;
 
@@ -24,6 +24,8 @@ pub struct NodeIdentity {
     pub cluster: ClusterId,
     /// The history of the cluster.
     pub epoch: Epoch,
+    /// The durability of the cluster, by its name.
+    pub durability: String,
     /// The index of a committed membership in which it is a voter.
     pub voter_since: Option<u64>,
     /// Whether it was removed from the cluster.
@@ -68,6 +70,7 @@ pub fn identity(bytes: &[u8]) -> Result<NodeIdentity, DecodeError> {
         id: identity.node(),
         cluster: identity.cluster(),
         epoch: identity.epoch(),
+        durability: durability_name(identity.durability),
         name: identity.name,
         voter_since: identity.voter_since,
         removed: identity.removed,

@@ -1,6 +1,5 @@
 //! Virtual time: how long the world has been running, and what each node's wall clock makes of it.
 
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -45,29 +44,59 @@ impl Timeline {
 #[derive(Clone, Debug)]
 pub struct SimClock {
     timeline: Timeline,
-    offset_nanos: Arc<AtomicI64>,
+    wrong: Arc<Mutex<Wrong>>,
+}
+
+/// How wrong a clock is.
+#[derive(Debug, Default)]
+struct Wrong {
+    /// By how much it was at `since`, in nanoseconds.
+    offset: i64,
+    /// When its drift was set.
+    since: Duration,
+    /// Nanoseconds by which it gets wrong in a millisecond.
+    drift: i64,
+}
+
+impl Wrong {
+    fn at(&self, now: Duration) -> i64 {
+        let millis = i64::try_from(now.saturating_sub(self.since).as_millis()).unwrap_or(i64::MAX);
+        self.offset.saturating_add(millis.saturating_mul(self.drift))
+    }
 }
 
 impl SimClock {
     pub(crate) fn new(timeline: Timeline) -> Self {
-        Self { timeline, offset_nanos: Arc::default() }
+        Self { timeline, wrong: Arc::default() }
     }
 
-    /// From now on the clock is off by this many nanoseconds.
+    /// From now on the clock is off by this many nanoseconds, and goes right.
     pub fn set_offset(&self, nanos: i64) {
-        self.offset_nanos.store(nanos, Ordering::Relaxed);
+        *self.wrong() = Wrong { offset: nanos, ..Wrong::default() };
     }
 
     /// The clock jumps by this many nanoseconds.
     pub fn jump(&self, nanos: i64) {
-        self.offset_nanos.fetch_add(nanos, Ordering::Relaxed);
+        let mut wrong = self.wrong();
+        wrong.offset = wrong.offset.saturating_add(nanos);
+    }
+
+    /// From now on the clock goes wrong by this many millionths, fast or slow.
+    pub fn set_drift(&self, parts_per_million: i64) {
+        let now = self.timeline.elapsed();
+        let mut wrong = self.wrong();
+        *wrong = Wrong { offset: wrong.at(now), since: now, drift: parts_per_million };
+    }
+
+    fn wrong(&self) -> MutexGuard<'_, Wrong> {
+        self.wrong.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl WallClock for SimClock {
     fn unix_nanos(&self) -> u64 {
-        let elapsed = u64::try_from(self.timeline.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        let offset = self.offset_nanos.load(Ordering::Relaxed);
-        BASE_NANOS.saturating_add(elapsed).saturating_add_signed(offset)
+        let elapsed = self.timeline.elapsed();
+        let nanos = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
+        BASE_NANOS.saturating_add(nanos).saturating_add_signed(self.wrong().at(elapsed))
     }
 }

@@ -84,7 +84,13 @@ impl SimDisk {
         self.raw().stop_after(n);
     }
 
-    /// Whether a stop planned by [`SimDisk::stop_after`] has come.
+    /// The disk stops at the first `sync_data` or `sync_dir` after `n` more I/O operations, as by
+    /// [`SimDisk::stop_after`].
+    pub fn stop_sync_after(&self, n: u64) {
+        self.raw().stop_sync_after(n);
+    }
+
+    /// Whether a planned stop has come.
     pub fn has_stopped(&self) -> bool {
         self.raw().has_stopped()
     }
@@ -102,6 +108,23 @@ impl SimDisk {
     /// The read after `n` more fails, once.
     pub fn fail_read_after(&self, n: u64) {
         self.raw().fail_read_after(n);
+    }
+
+    /// Planned stops and failures that came since the present view began.
+    pub fn failures(&self) -> u64 {
+        self.raw().failures()
+    }
+
+    /// Files of which a power failure may take something, by their present names.
+    pub fn unsynced(&self) -> Vec<PathBuf> {
+        let medium = self.raw();
+        let unsynced = medium.names.paths().filter(|(_, inode)| lock(inode).has_unsynced());
+        unsynced.map(|(path, _)| path.clone()).collect()
+    }
+
+    /// Bytes that all files together hold.
+    pub fn used(&self) -> u64 {
+        self.raw().used()
     }
 
     /// Takes back all planned stops and failures that have not come yet.

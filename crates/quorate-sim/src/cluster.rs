@@ -1,31 +1,36 @@
-//! Three whole nodes and their lives.
+//! Three whole nodes, or five, and their lives.
 //!
 //! Invariant: everything of a node's life is dropped before its next life begins.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use quorate::{
-    Admin, AdminError, Config, Durability, Node, NodeId, RemoteConfig, Seams, SecretSource, Sql, SqlOptions, Status,
-    Timing,
-};
+use quorate::{Config, Durability, Node, Seams, SecretSource, Sql, SqlOptions, Status, Timing};
 use quorate_env::{Env, Instant, sleep};
-use quorate_env_sim::SimWorld;
-use quorate_model::{GroupId, Store as _};
+use quorate_env_sim::{SimDisk, SimWorld};
+use quorate_model::{GroupId, Store as _, StoreFault};
 use quorate_sql::applied_row::AppliedRow;
 use quorate_sql::store::SqlStore;
 use quorate_sql::{connection, logical_hash};
 use quorate_wal::{Wal, WalOptions};
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::coverage::Phase;
 use crate::damage;
-use crate::history::{History, State, Watched};
+use crate::history::{History, State};
 use crate::vfs::{self, Slot};
+use crate::watched::Watched;
 
-/// The nodes.
-pub const NAMES: [&str; 3] = ["node-1", "node-2", "node-3"];
+mod operator;
+
+/// The nodes of a large cluster; a small one has the first three.
+const NAMES: [&str; 5] = ["node-1", "node-2", "node-3", "node-4", "node-5"];
+const SMALL: usize = 3;
+
+/// One cluster of so many is large.
+const LARGE_ONE_IN: u64 = 5;
 
 /// The directory of a node on its disk.
 const DATA_DIR: &str = "/data";
@@ -41,8 +46,8 @@ const CACHE_BYTES: u32 = 256 << 10;
 /// How long a member must have been silent before a wiped directory may take its place.
 const SILENCE: Duration = Duration::from_secs(3);
 
-/// How long an operator's request may try.
-const OPERATOR_LIMIT: Duration = Duration::from_secs(10);
+/// How long a node may take to notice that its disk is not full any more.
+const RELIEF_MAX: Duration = Duration::from_secs(3);
 
 /// How often something that is waited for is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(25);
@@ -51,6 +56,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(25);
 #[derive(Clone)]
 pub struct Cluster {
     world: SimWorld,
+    names: &'static [&'static str],
     history: History,
     durability: Durability,
     lives: Arc<Mutex<Lives>>,
@@ -61,6 +67,10 @@ struct Lives {
     now: BTreeMap<&'static str, Life>,
     /// Lives so far, by node.
     counts: BTreeMap<&'static str, u64>,
+    /// Disks that were lost, by node.
+    losses: BTreeMap<&'static str, u64>,
+    /// Until when a node may say that its disk is full: for a while after it was, or while it is (`None`).
+    full: BTreeMap<&'static str, Option<Instant>>,
 }
 
 /// The present life of a node.
@@ -69,6 +79,10 @@ struct Life {
     node: Option<Arc<Node>>,
     /// Its own: whoever holds a store keeps its files from the next one.
     store: Weak<Watched>,
+    /// Its disk was told to fail: it may give up.
+    is_doomed: bool,
+    /// It gave up before it served.
+    has_failed: bool,
     // Dropped last: the VFS of this life.
     slot: Slot,
 }
@@ -88,10 +102,30 @@ pub enum End {
     BadDatabase,
 }
 
+impl End {
+    /// Its class.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Kill => "kill",
+            Self::Power => "power",
+            Self::Wipe => "lost disk",
+            Self::BadLog => "bad log",
+            Self::BadDatabase => "bad database",
+        }
+    }
+}
+
 impl Cluster {
-    /// Three nodes that have not started.
+    /// Nodes that have not started.
     pub fn new(world: &SimWorld, history: &History, durability: Durability) -> Self {
-        Self { world: world.clone(), history: history.clone(), durability, lives: Arc::default() }
+        let is_large = world.rng().below(LARGE_ONE_IN) == 0;
+        let names = if is_large { NAMES.as_slice() } else { NAMES.split_at(SMALL).0 };
+        Self { world: world.clone(), names, history: history.clone(), durability, lives: Arc::default() }
+    }
+
+    /// Its nodes.
+    pub fn names(&self) -> &'static [&'static str] {
+        self.names
     }
 
     /// Whether a node loses what it has promised when its power fails.
@@ -110,8 +144,8 @@ impl Cluster {
     }
 
     /// Where clients reach the nodes.
-    pub fn addrs() -> impl Iterator<Item = String> {
-        NAMES.into_iter().map(addr)
+    pub fn addrs(&self) -> impl Iterator<Item = String> + use<> {
+        self.names.iter().map(|name| addr(name))
     }
 
     /// What all nodes and clients know.
@@ -137,7 +171,8 @@ impl Cluster {
         let count = lives.counts.entry(name).or_default();
         *count += 1;
         let who = format!("{name}.{count}");
-        lives.now.insert(name, Life { who: who.clone(), node: None, store: Weak::new(), slot });
+        let life = Life { who: who.clone(), node: None, store: Weak::new(), is_doomed: false, has_failed: false, slot };
+        lives.now.insert(name, life);
         drop(lives);
         let cluster = self.clone();
         let inside = env.clone();
@@ -146,13 +181,17 @@ impl Cluster {
 
     async fn run(&self, name: &'static str, who: String, env: Env) {
         let seams = self.seams(name, &who, &env);
-        let config = Config { durability: self.durability, ..config(name) };
+        let config = Config { durability: self.durability, ..self.config(name) };
         match Node::start_with(env, config, seams).await {
             Ok(node) => {
                 self.world.trace().add(&who, format_args!("serves"));
                 self.with_life(name, |life| life.node = Some(Arc::new(node)));
             }
-            Err(error) => self.history.violation(format!("{who} did not start: {error}")),
+            Err(error) => {
+                let is_excused = self.is_full(name) || self.with_life(name, |life| life.is_doomed) == Some(true);
+                self.with_life(name, |life| life.has_failed = true);
+                self.complain(is_excused, &who, format!("did not start: {error}"));
+            }
         }
     }
 
@@ -167,7 +206,7 @@ impl Cluster {
                 options.idle_after = IDLE_AFTER;
             })),
             watch: Some(Arc::new(move |store| {
-                let watched = cluster.history.watch(who.clone(), store);
+                let watched = Arc::new(Watched::new(who.clone(), store, cluster.history.clone()));
                 cluster.with_life(name, |life| life.store = Arc::downgrade(&watched));
                 watched
             })),
@@ -179,6 +218,9 @@ impl Cluster {
         let life = self.lives().now.remove(name);
         let Some(Life { who, node, slot, .. }) = life else { return };
         self.world.trace().add(&who, format_args!("{end:?}"));
+        if end == End::Wipe {
+            *self.lives().losses.entry(name).or_default() += 1;
+        }
         drop(node);
         match end {
             End::Kill | End::BadLog | End::BadDatabase => self.world.kill(name).await,
@@ -207,26 +249,59 @@ impl Cluster {
         self.node(name).map(|node| node.sql())
     }
 
-    /// An operator removes a node.
-    pub async fn remove(&self, name: &str) -> Result<(), AdminError> {
-        let admin = self.admin().await?;
-        let removed = admin.remove(name, false).await;
-        admin.close().await;
-        removed
+    /// From now on a node's disk is as it is told. The node may give up then.
+    pub fn doom(&self, name: &'static str, make: impl FnOnce(&SimDisk)) {
+        self.with_life(name, |life| life.is_doomed = true);
+        make(&self.world.disk(name));
     }
 
-    /// An operator hands leadership to a node.
-    pub async fn transfer(&self, name: &str) -> Result<NodeId, AdminError> {
-        let admin = self.admin().await?;
-        let leads = admin.transfer(Some(name)).await;
-        admin.close().await;
-        leads
+    /// A node's disk has no room for more than this many bytes, or has again.
+    pub fn fill_disk(&self, name: &'static str, room: Option<u64>) {
+        let disk = self.world.disk(name);
+        disk.set_capacity(room.map(|room| disk.used().saturating_add(room)));
+        let mut lives = self.lives();
+        match lives.full.get_mut(name) {
+            None if room.is_none() => {}
+            Some(until) if room.is_none() => *until = until.or_else(|| Some(Instant::now() + RELIEF_MAX)),
+            _ => drop(lives.full.insert(name, None)),
+        }
     }
 
-    async fn admin(&self) -> Result<Admin, AdminError> {
-        let config = RemoteConfig { deadline: OPERATOR_LIMIT, ..RemoteConfig::new(Self::addrs(), Self::secret()) };
-        let connected = Admin::connect_in(self.world.node("operator"), config).await;
-        connected.map_err(|error| AdminError::Unavailable(error.to_string()))
+    /// The disks do as they should again, and nodes that have met their failures end. What failed to start ends too.
+    /// Returns how many.
+    pub async fn mend_disks(&self, end: End) -> u32 {
+        let mut ended = 0;
+        for name in self.names {
+            self.fill_disk(name, None);
+            let disk = self.world.disk(name);
+            disk.clear_faults();
+            let has_failed = self.with_life(name, |life| life.has_failed || (life.is_doomed && disk.failures() > 0));
+            if has_failed == Some(true) {
+                self.end(name, end).await;
+                ended += 1;
+            } else {
+                self.with_life(name, |life| life.is_doomed = false);
+            }
+        }
+        ended
+    }
+
+    /// What a node is doing.
+    pub fn phases(&self, name: &'static str) -> BTreeSet<Phase> {
+        let unsynced = self.world.disk(name).unsynced();
+        let is_any = |holds: &dyn Fn(&Path) -> bool| unsynced.iter().any(|path| holds(path));
+        let log = Path::new(DATA_DIR).join("log");
+        let leader = self.leader();
+        let seen = [
+            (leader == Some(name), Phase::Leads),
+            (leader.is_none(), Phase::NoLeader),
+            (self.is_alive(name) && self.node(name).is_none(), Phase::Starts),
+            (is_any(&|path| path.starts_with(&log)), Phase::Append),
+            (is_any(&|path| path.ends_with("quorate.db")), Phase::Checkpoint),
+        ];
+        let seen = seen.into_iter().filter(|(is_so, _)| *is_so).map(|(_, phase)| phase);
+        let store = self.with_life(name, |life| life.store.upgrade()).flatten();
+        seen.chain(store.into_iter().flat_map(|store| store.phases())).collect()
     }
 
     /// The node that leads, as far as it knows: of several that one in the highest term.
@@ -235,15 +310,15 @@ impl Cluster {
             let node = self.node(name)?;
             node.is_leader().then(|| (node.status().term, *name))
         };
-        NAMES.iter().filter_map(leads).max().map(|(_, name)| name)
+        self.names.iter().filter_map(leads).max().map(|(_, name)| name)
     }
 
     /// What the nodes that serve say.
     pub fn statuses(&self) -> Vec<Status> {
-        NAMES.iter().filter_map(|name| Some(self.node(name)?.status())).collect()
+        self.names.iter().filter_map(|name| Some(self.node(name)?.status())).collect()
     }
 
-    /// Whether all nodes serve, are the three voters, and have applied all that is committed.
+    /// Whether all nodes serve, are the voters, and have applied all that is committed.
     pub fn is_whole(&self) -> bool {
         let statuses = self.statuses();
         let Some(leader) = self.leader().and_then(|name| Some(self.node(name)?.status())) else { return false };
@@ -251,15 +326,15 @@ impl Cluster {
             let own = leader.members.iter().find(|member| member.id == status.node);
             own.is_some_and(|own| own.voter) && status.leader == Some(leader.node)
         };
-        statuses.len() == NAMES.len()
-            && leader.members.len() == NAMES.len()
+        statuses.len() == self.names.len()
+            && leader.members.len() == self.names.len()
             && statuses.iter().all(|status| is_voter(status) && status.applied.index >= leader.committed_index)
     }
 
     /// Whether all nodes serve and have applied equally much.
     pub fn indexes_are_equal(&self) -> bool {
         let index = |name: &&'static str| self.node(name).map(|node| node.status().applied.index);
-        let indexes: Vec<Option<u64>> = NAMES.iter().map(index).collect();
+        let indexes: Vec<Option<u64>> = self.names.iter().map(index).collect();
         indexes.iter().all(|index| index.is_some() && Some(index) == indexes.first())
     }
 
@@ -277,28 +352,48 @@ impl Cluster {
 
     /// Looks at who leads and whether anybody has given up.
     pub fn look(&self) {
-        for name in NAMES {
+        for name in self.names {
             let Some(node) = self.node(name) else { continue };
-            let Some(who) = self.with_life(name, |life| life.who.clone()) else { continue };
+            let losses = self.lives().losses.get(name).copied().unwrap_or_default();
+            let life = self.with_life(name, |life| (life.who.clone(), life.is_doomed, life.store.upgrade()));
+            let Some((who, is_doomed, store)) = life else { continue };
             let status = node.status();
+            self.history.identity(name, losses, status.node);
             if node.is_leader() {
                 self.history.leads(&who, status.term, status.node);
+                self.history.leader_holds(&who, status.term, status.last_index);
             }
             if let Some(reason) = status.stopped {
-                self.history.violation(format!("{who} has stopped: {reason}"));
+                self.complain(is_doomed, &who, format!("has stopped: {reason}"));
             }
-            let fault = self.with_life(name, |life| life.store.upgrade().and_then(|store| store.fault())).flatten();
-            if let Some(fault) = fault {
-                self.history.violation(format!("the store of {who} has a fault: {fault}"));
+            if let Some(fault) = store.and_then(|store| store.fault()) {
+                let is_excused = is_doomed || (self.is_full(name) && matches!(fault, StoreFault::Full(_)));
+                self.complain(is_excused, &who, format!("has a fault in its store: {fault}"));
             }
         }
     }
 
+    /// A node is not as it should be, which may have its reason.
+    fn complain(&self, is_excused: bool, who: &str, what: String) {
+        if is_excused {
+            self.history.note(who, format_args!("{what}, as it may"));
+        } else {
+            self.history.violation(format!("{who} {what}"));
+        }
+    }
+
+    fn is_full(&self, name: &'static str) -> bool {
+        self.lives().full.get(name).is_some_and(|until| until.is_none_or(|until| Instant::now() < until))
+    }
+
     /// Compares the states of all nodes that are alive with what is known of their indexes.
     pub fn sample(&self) {
-        for name in NAMES {
+        for name in self.names {
             let store = self.with_life(name, |life| Some((life.who.clone(), life.store.upgrade()?))).flatten();
             let Some((who, store)) = store else { continue };
+            if self.with_life(name, |life| life.is_doomed) == Some(true) {
+                continue;
+            }
             match state(store.store()) {
                 Ok(Some((index, state))) => self.history.state(&who, index, state),
                 Ok(None) => {}
@@ -320,6 +415,23 @@ impl Cluster {
         Ok(entries.map_err(|error| error.to_string())?.into_iter().map(hash).collect())
     }
 
+    fn config(&self, name: &str) -> Config {
+        Config {
+            name: name.to_owned(),
+            members: self.names.iter().map(|name| ((*name).to_owned(), addr(name))).collect(),
+            secret: Self::secret(),
+            timing: Timing { silence: SILENCE, ..Timing::default() },
+            keep_log_bytes: KEEP_LOG_BYTES,
+            sql: SqlOptions {
+                readers: 4,
+                reader_cache_bytes: CACHE_BYTES,
+                writer_cache_bytes: CACHE_BYTES,
+                ..SqlOptions::default()
+            },
+            ..Config::single(DATA_DIR)
+        }
+    }
+
     fn node(&self, name: &'static str) -> Option<Arc<Node>> {
         self.lives().now.get(name)?.node.clone()
     }
@@ -335,23 +447,6 @@ impl Cluster {
 
 fn addr(name: &str) -> String {
     format!("{name}:7000")
-}
-
-fn config(name: &str) -> Config {
-    Config {
-        name: name.to_owned(),
-        members: NAMES.into_iter().map(|name| (name.to_owned(), addr(name))).collect(),
-        secret: Cluster::secret(),
-        timing: Timing { silence: SILENCE, ..Timing::default() },
-        keep_log_bytes: KEEP_LOG_BYTES,
-        sql: SqlOptions {
-            readers: 4,
-            reader_cache_bytes: CACHE_BYTES,
-            writer_cache_bytes: CACHE_BYTES,
-            ..SqlOptions::default()
-        },
-        ..Config::single(DATA_DIR)
-    }
 }
 
 /// The index that a database stands at, and its hashes there; `None` before the first entry.

@@ -1,25 +1,43 @@
 //! What goes wrong, drawn from the seed.
 //!
-//! Invariant (the atlas): what is acknowledged stays on the disks of a majority. Power may fail anywhere and
-//! everywhere, because disks keep what was synced; but no disk is lost while another lost one is not yet made good.
-//! With durability `os` a loss of power counts as that of a disk.
+//! Invariant (the limits of what is drawn from the [`ATLAS`]): what is acknowledged stays on the disks of a majority.
+//! Power may fail anywhere and everywhere, because disks keep what was synced; but no disk is lost while another lost
+//! one is not yet made good. With durability `os` a loss of power counts as that of a disk.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use quorate_env::{Instant, Rng, sleep};
-use quorate_env_sim::Pace;
+use quorate_env_sim::{Fault as DiskFault, Latency, Pace, SimDisk};
 
-use crate::cluster::{Cluster, End, NAMES};
+use crate::atlas::{ATLAS, Fault, Whom};
+use crate::cluster::{Cluster, End};
+use crate::coverage::{Coverage, Phase};
 
-/// How far a clock may be wrong, in seconds.
+/// How far a clock may be wrong, in seconds, and by how many millionths it may go wrong.
 const CLOCK_WRONG_MAX: u64 = 6 * 3600;
+const CLOCK_YEAR: u64 = 365 * 24 * 3600;
+const CLOCK_DRIFT_MAX: u64 = 100_000;
 
 /// How often it is looked who leads.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// How often states are compared.
 const SAMPLE_EVERY: Duration = Duration::from_millis(1_500);
+
+/// I/O operations from the decision that a life ends in the middle of one to that end, and how long to wait for it.
+const OPERATIONS_MAX: u64 = 60;
+const OPERATIONS_WAIT: Duration = Duration::from_millis(800);
+
+/// How long to wait until somebody is in a phase, and how often to look.
+const HUNT_MAX: Duration = Duration::from_secs(3);
+const HUNT_EVERY: Duration = Duration::from_millis(1);
+
+/// Bytes for which a full disk has room.
+const ROOM_MAX: u64 = 48 << 10;
+
+/// How often a link that flaps is cut.
+const FLAPS_MAX: u64 = 8;
 
 /// Lives that were ended.
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,12 +52,14 @@ pub struct Crashes {
     pub damage: u32,
     /// By removal from the cluster; a new directory takes its place.
     pub removal: u32,
+    /// By the failure of a disk.
+    pub failure: u32,
 }
 
 impl Crashes {
     /// All.
     pub fn total(self) -> u32 {
-        self.power + self.kill + self.wipe + self.damage + self.removal
+        self.power + self.kill + self.wipe + self.damage + self.removal + self.failure
     }
 }
 
@@ -48,68 +68,26 @@ pub struct Faults {
     cluster: Cluster,
     rng: Rng,
     crashes: Crashes,
+    partitions: u64,
+    coverage: Coverage,
+    /// Faults that do not happen, by their numbers.
+    skipped: BTreeSet<u32>,
     /// The node whose disk was lost, or a part of it, and is not yet made good.
     lost: Option<&'static str>,
     paused: BTreeSet<&'static str>,
     sampled: Option<Instant>,
 }
 
-/// One thing that goes wrong.
-#[derive(Clone, Copy, Debug)]
-enum Fault {
-    End(End, Whom),
-    Remove(Whom),
-    Transfer,
-    Isolate(Whom),
-    Cut,
-    CutWay,
-    Reset,
-    Pause,
-    Clock,
-    Slow,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Whom {
-    Leader,
-    One,
-    Two,
-    All,
-}
-
-/// What may go wrong, each with how often.
-const ATLAS: [(u64, Fault); 22] = [
-    (3, Fault::End(End::Power, Whom::One)),
-    (3, Fault::End(End::Power, Whom::Leader)),
-    (2, Fault::End(End::Power, Whom::Two)),
-    (2, Fault::End(End::Power, Whom::All)),
-    (2, Fault::End(End::Kill, Whom::One)),
-    (3, Fault::End(End::Kill, Whom::Leader)),
-    (1, Fault::End(End::Kill, Whom::All)),
-    (2, Fault::End(End::Wipe, Whom::One)),
-    (1, Fault::End(End::Wipe, Whom::Leader)),
-    (1, Fault::End(End::BadLog, Whom::One)),
-    (1, Fault::End(End::BadDatabase, Whom::One)),
-    (1, Fault::Remove(Whom::One)),
-    (1, Fault::Remove(Whom::Leader)),
-    (2, Fault::Transfer),
-    (2, Fault::Isolate(Whom::One)),
-    (2, Fault::Isolate(Whom::Leader)),
-    (2, Fault::Cut),
-    (2, Fault::CutWay),
-    (1, Fault::Reset),
-    (2, Fault::Pause),
-    (2, Fault::Clock),
-    (2, Fault::Slow),
-];
-
 impl Faults {
-    /// None yet.
-    pub fn new(cluster: &Cluster) -> Self {
+    /// None yet; of those to come these do not happen.
+    pub fn new(cluster: &Cluster, skipped: BTreeSet<u32>) -> Self {
         Self {
             cluster: cluster.clone(),
             rng: cluster.world().rng().fork(),
             crashes: Crashes::default(),
+            partitions: 0,
+            coverage: Coverage::default(),
+            skipped,
             lost: None,
             paused: BTreeSet::new(),
             sampled: None,
@@ -121,11 +99,25 @@ impl Faults {
         self.crashes
     }
 
+    /// How often nodes were parted.
+    pub fn partitions(&self) -> u64 {
+        self.partitions
+    }
+
+    /// What struck whom, and when.
+    pub fn coverage(&self) -> &Coverage {
+        &self.coverage
+    }
+
     /// One or two things go wrong for a while, then all is mended.
     pub async fn round(&mut self) {
         for _ in 0..=self.rng.below(2) {
             let fault = self.draw();
-            self.inject(fault).await;
+            let number = self.cluster.history().next_fault();
+            if !self.skipped.contains(&number) {
+                self.cluster.world().trace().add("faults", format_args!("#{number} {fault:?}"));
+                self.inject(fault).await;
+            }
             self.pass_up_to(700).await;
         }
         self.pass_up_to(3_000).await;
@@ -137,21 +129,27 @@ impl Faults {
     pub async fn mend(&mut self) {
         let world = self.cluster.world().clone();
         world.net().heal_all();
+        world.net().set_latency(Latency::default());
         for name in std::mem::take(&mut self.paused) {
             if let Some(host) = world.host(name) {
                 host.resume();
             }
         }
-        let mut down: Vec<&'static str> = NAMES.into_iter().filter(|name| !self.cluster.is_alive(name)).collect();
+        // What a failed sync has lost in secret shows when the power fails next.
+        let is_dark = self.rng.chance(0.5) && !self.cluster.forgets_without_power();
+        self.crashes.failure += self.cluster.mend_disks(if is_dark { End::Power } else { End::Kill }).await;
+        let names = self.cluster.names().iter().copied();
+        let mut down: Vec<&'static str> = names.filter(|name| !self.cluster.is_alive(name)).collect();
         while !down.is_empty() {
             let next = self.below(down.len());
             self.cluster.start(down.remove(next));
             self.pass_up_to(150).await;
         }
-        for name in NAMES {
+        for name in self.cluster.names() {
             if let Some(host) = world.host(name) {
                 host.set_pace(Pace::default());
             }
+            world.clock(name).set_drift(0);
         }
     }
 
@@ -195,12 +193,13 @@ impl Faults {
 
     /// Whether what is acknowledged stays on a majority.
     fn may(&self, fault: Fault) -> bool {
-        let is_only_one = matches!(fault, Fault::End(_, Whom::One | Whom::Leader) | Fault::Remove(_));
-        let is_loss = match fault {
-            Fault::End(end, _) => self.loses(end),
-            Fault::Remove(_) => true,
-            _ => false,
+        let (is_loss, whom) = match fault {
+            Fault::End(end, whom) | Fault::EndAtIo(end, whom) => (self.loses(end), whom),
+            Fault::EndIn(end, phase) => (self.loses(end) || phase.is_of_images(), Whom::One),
+            Fault::Remove(whom) => (true, whom),
+            _ => (false, Whom::One),
         };
+        let is_only_one = matches!(whom, Whom::One | Whom::Leader);
         !is_loss || (is_only_one && self.lost.is_none() && self.cluster.is_whole())
     }
 
@@ -214,40 +213,90 @@ impl Faults {
     }
 
     async fn inject(&mut self, fault: Fault) {
-        let world = self.cluster.world().clone();
-        world.trace().add("faults", format_args!("{fault:?}"));
         let (one, other) = self.pair();
+        let struck = match fault {
+            Fault::End(_, whom)
+            | Fault::EndAtIo(_, whom)
+            | Fault::Remove(whom)
+            | Fault::Isolate(whom)
+            | Fault::WriteFails(whom)
+            | Fault::ReadFails(whom)
+            | Fault::SyncFails(whom)
+            | Fault::Full(whom) => self.some(whom),
+            _ => vec![one],
+        };
+        let class = fault.class();
+        self.partitions += u64::from(fault.is_partition());
         match fault {
-            Fault::End(end, whom) => self.end(end, whom).await,
-            Fault::Remove(whom) => self.remove(whom).await,
+            // What these meet is seen when it happens.
+            Fault::End(end, _) => return self.end(class, end, struck).await,
+            Fault::EndAtIo(end, _) => return self.end_at_io(class, end, struck).await,
+            Fault::EndIn(end, phase) => return self.hunt(class, end, phase, one).await,
+            _ => {}
+        }
+        let phases: BTreeSet<Phase> = struck.iter().flat_map(|name| self.cluster.phases(name)).collect();
+        self.coverage.struck(class, &phases);
+        match fault {
+            Fault::Remove(_) => self.remove(struck).await,
             // Whether it succeeds is no matter: leadership may be in doubt for a while.
             Fault::Transfer => drop(self.cluster.transfer(one).await),
-            Fault::Isolate(whom) => self.some(whom).into_iter().for_each(|name| world.net().isolate(name)),
-            Fault::Cut => world.net().cut(one, other),
-            Fault::CutWay => world.net().cut_way(one, other),
-            Fault::Reset => world.net().reset(one, other),
+            Fault::Verify => self.cluster.verify().await,
+            Fault::Flap => self.flap(one, other).await,
+            _ => struck.into_iter().for_each(|name| self.afflict(fault, name, other)),
+        }
+    }
+
+    /// What is done to a node at once, and lasts.
+    fn afflict(&mut self, fault: Fault, name: &'static str, other: &'static str) {
+        let world = self.cluster.world().clone();
+        let (rng, clock, host) = (&self.rng, world.clock(name), world.host(name));
+        let either_way = |most: u64| {
+            let wrong = i64::try_from(rng.below(2 * most)).unwrap_or(0);
+            wrong - i64::try_from(most).unwrap_or(0)
+        };
+        match fault {
+            Fault::Isolate(_) => world.net().isolate(name),
+            Fault::Cut => world.net().cut(name, other),
+            Fault::CutWay => world.net().cut_way(name, other),
+            Fault::Reset => world.net().reset(name, other),
+            Fault::Latency => {
+                let (usual_max, slow_max) = (Duration::from_millis(60), Duration::from_millis(700));
+                world.net().set_latency(Latency { usual_max, slow: 0.02, slow_max });
+            }
             Fault::Pause => {
-                if let Some(host) = world.host(one) {
+                if let Some(host) = host {
                     host.pause();
-                    self.paused.insert(one);
+                    self.paused.insert(name);
                 }
             }
-            Fault::Clock => {
-                let seconds = i64::try_from(self.rng.below(2 * CLOCK_WRONG_MAX)).unwrap_or(0);
-                let wrong = seconds - i64::try_from(CLOCK_WRONG_MAX).unwrap_or(0);
-                world.clock(one).set_offset(wrong * 1_000_000_000);
+            Fault::Clock => clock.set_offset(either_way(CLOCK_WRONG_MAX) * 1_000_000_000),
+            Fault::ClockYear => {
+                let sign = if rng.chance(0.5) { 1 } else { -1 };
+                clock.set_offset(sign * i64::try_from(CLOCK_YEAR).unwrap_or(0) * 1_000_000_000);
             }
+            Fault::Drift => clock.set_drift(either_way(CLOCK_DRIFT_MAX)),
             Fault::Slow => {
-                if let Some(host) = world.host(one) {
+                if let Some(host) = host {
                     let busy_max = Duration::from_millis(40);
                     host.set_pace(Pace { postpone: 0.2, busy: 0.8, busy_max, stall: 0.05, ..Pace::default() });
                 }
             }
+            Fault::WriteFails(_) => self.fails(name, |disk, after| disk.fail_after(after, DiskFault::Io)),
+            Fault::ReadFails(_) => self.fails(name, SimDisk::fail_read_after),
+            Fault::SyncFails(_) => self.fails(name, SimDisk::fail_sync_after),
+            Fault::Full(_) => self.cluster.fill_disk(name, Some(rng.below(ROOM_MAX))),
+            _ => {}
         }
     }
 
-    async fn end(&mut self, end: End, whom: Whom) {
-        for name in self.some(whom) {
+    /// Something on a node's disk fails, some operations later.
+    fn fails(&self, name: &'static str, fail: impl FnOnce(&SimDisk, u64)) {
+        let after = self.rng.below(OPERATIONS_MAX);
+        self.cluster.doom(name, |disk| fail(disk, after));
+    }
+
+    async fn end(&mut self, class: &'static str, end: End, struck: Vec<&'static str>) {
+        for name in struck {
             if !self.cluster.is_alive(name) {
                 continue;
             }
@@ -261,15 +310,66 @@ impl Faults {
                 self.lost = Some(name);
             }
             self.paused.remove(name);
+            self.coverage.struck(class, &self.cluster.phases(name));
             self.cluster.end(name, end).await;
+        }
+    }
+
+    /// Lives end in the middle of what they tell their disks, if they tell them anything soon.
+    async fn end_at_io(&mut self, class: &'static str, end: End, struck: Vec<&'static str>) {
+        let world = self.cluster.world().clone();
+        for name in &struck {
+            let (after, syncs) = (self.rng.below(OPERATIONS_MAX), self.rng.chance(0.5));
+            self.cluster.doom(name, |disk| if syncs { disk.stop_sync_after(after) } else { disk.stop_after(after) });
+        }
+        let limit = Instant::now() + OPERATIONS_WAIT;
+        let mut left = struck;
+        while !left.is_empty() {
+            let is_over = Instant::now() >= limit;
+            let (now, later) = left.into_iter().partition(|name| is_over || world.disk(name).has_stopped());
+            left = later;
+            self.end(class, end, now).await;
+            if !left.is_empty() {
+                self.pass(Duration::from_millis(1)).await;
+            }
+        }
+    }
+
+    /// A life ends as soon as a node is in a phase, if one soon is. `one` gives reason to some phases.
+    async fn hunt(&mut self, class: &'static str, end: End, phase: Phase, one: &'static str) {
+        if phase.is_of_images() {
+            self.end(End::Wipe.name(), End::Wipe, vec![one]).await;
+        } else if phase == Phase::Starts {
+            self.end(class, End::Kill, vec![one]).await;
+        }
+        if !self.cluster.is_alive(one) {
+            self.cluster.start(one);
+        }
+        let limit = Instant::now() + HUNT_MAX;
+        while Instant::now() < limit {
+            let is_in = |name: &&'static str| self.cluster.is_alive(name) && self.cluster.phases(name).contains(&phase);
+            if let Some(name) = self.cluster.names().iter().copied().find(is_in) {
+                return self.end(class, end, vec![name]).await;
+            }
+            self.pass(HUNT_EVERY).await;
+        }
+    }
+
+    /// A link comes and goes.
+    async fn flap(&mut self, one: &str, other: &str) {
+        for _ in 0..=self.rng.below(FLAPS_MAX) {
+            self.cluster.world().net().cut(one, other);
+            self.pass_up_to(250).await;
+            self.cluster.world().net().heal(one, other);
+            self.pass_up_to(250).await;
         }
     }
 
     /// An operator removes a node and gives its name to an empty directory, which joins when the node starts.
     ///
     /// Where the removal is in doubt, or was refused, this is a lost disk.
-    async fn remove(&mut self, whom: Whom) {
-        for name in self.some(whom) {
+    async fn remove(&mut self, struck: Vec<&'static str>) {
+        for name in struck {
             let removed = self.cluster.remove(name).await;
             self.cluster.world().trace().add("faults", format_args!("removal of {name}: {removed:?}"));
             self.crashes.removal += u32::from(removed.is_ok());
@@ -281,21 +381,32 @@ impl Faults {
     }
 
     fn some(&self, whom: Whom) -> Vec<&'static str> {
-        let mut names = NAMES.to_vec();
-        names.rotate_left(self.below(NAMES.len()));
+        let mut names = self.cluster.names().to_vec();
+        let first = self.below(names.len());
+        names.rotate_left(first);
         match whom {
-            Whom::Leader => self.cluster.leader().map_or_else(|| names.split_off(2), |leader| vec![leader]),
-            Whom::One => names.split_off(2),
-            Whom::Two => names.split_off(1),
+            Whom::Leader => {
+                names.truncate(1);
+                self.cluster.leader().map_or(names, |leader| vec![leader])
+            }
+            Whom::One => {
+                names.truncate(1);
+                names
+            }
+            Whom::Two => {
+                names.truncate(2);
+                names
+            }
             Whom::All => names,
         }
     }
 
     /// Two different nodes.
     fn pair(&self) -> (&'static str, &'static str) {
-        let [a, b, c] = NAMES;
-        let pairs = [(a, b), (b, c), (c, a), (b, a), (c, b), (a, c)];
-        pairs.get(self.below(pairs.len())).copied().unwrap_or((a, b))
+        let mut names = self.cluster.names().to_vec();
+        let one = names.remove(self.below(names.len()));
+        let other = names.remove(self.below(names.len()));
+        (one, other)
     }
 
     fn below(&self, bound: usize) -> usize {

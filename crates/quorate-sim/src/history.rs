@@ -4,13 +4,12 @@
 //! often; a state that belongs to an index has one hash; a term has one leader, in one life.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bytes::Bytes;
 use quorate_env_sim::Trace;
-use quorate_model::{Applied, Entry, ImageSink, ImageSource, LogId, NodeId, Outcome, Payload, Store, StoreFault};
+use quorate_model::{Applied, LogId, NodeId, Outcome, Payload, StoreFault};
 use quorate_sql::outcome_hash::OutcomeHash;
-use quorate_sql::store::SqlStore;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Violations that are kept in words.
@@ -30,8 +29,13 @@ struct Known {
     entries: BTreeMap<u64, EntryKnown>,
     states: BTreeMap<u64, (State, String)>,
     leaders: BTreeMap<(u64, NodeId), String>,
+    /// What each id was first seen in: a node's name and how often that had lost its memory.
+    identities: BTreeMap<NodeId, (&'static str, u64)>,
+    faults: u32,
     installs: u64,
     compared: u64,
+    /// Hints to work ahead that came true, and those that did not.
+    foreseen: (u64, u64),
     violations: Vec<String>,
 }
 
@@ -60,9 +64,9 @@ impl History {
         Self(Arc::new(Inner { trace: trace.clone(), known: Mutex::default() }))
     }
 
-    /// What consensus is to take for the store of a node's life (`who`).
-    pub fn watch(&self, who: String, store: SqlStore) -> Arc<Watched> {
-        Arc::new(Watched { who, store, history: self.clone() })
+    /// Something that is no violation and may matter.
+    pub fn note(&self, who: &str, what: fmt::Arguments<'_>) {
+        self.0.trace.add(who, what);
     }
 
     /// Something that must not happen has happened.
@@ -79,6 +83,18 @@ impl History {
         self.known().violations.clone()
     }
 
+    /// A fault was drawn; returns its number.
+    pub fn next_fault(&self) -> u32 {
+        let mut known = self.known();
+        known.faults += 1;
+        known.faults - 1
+    }
+
+    /// Faults that were drawn.
+    pub fn faults(&self) -> u32 {
+        self.known().faults
+    }
+
     /// Images that were installed.
     pub fn installs(&self) -> u64 {
         self.known().installs
@@ -87,6 +103,18 @@ impl History {
     /// States that were compared with that of another node.
     pub fn compared(&self) -> u64 {
         self.known().compared
+    }
+
+    /// Hints to work ahead that came true, and those that did not.
+    pub fn foreseen(&self) -> (u64, u64) {
+        self.known().foreseen
+    }
+
+    /// Entries were applied of which others had been expected, or just these.
+    pub fn expected(&self, is_right: bool) {
+        let mut known = self.known();
+        let (right, wrong) = known.foreseen;
+        known.foreseen = (right + u64::from(is_right), wrong + u64::from(!is_right));
     }
 
     /// The last index that anybody applied.
@@ -100,6 +128,29 @@ impl History {
         let before = self.known().leaders.entry((term, id)).or_insert_with(|| who.to_owned()).clone();
         if before != who {
             self.violation(format!("{before} and {who} both lead as {id} in term {term}"));
+        }
+    }
+
+    /// A leader holds every entry that was committed in a term before its own: what anybody applied of them.
+    pub fn leader_holds(&self, who: &str, term: u64, last_index: u64) {
+        let known = self.known();
+        let of_before = known.entries.iter().rev().find(|(_, entry)| entry.log_id.term < term);
+        let missing = of_before.filter(|(index, _)| **index > last_index).map(|(_, entry)| entry.log_id);
+        drop(known);
+        if let Some(missing) = missing {
+            self.violation(format!(
+                "{who} leads in term {term} with a log that ends at {last_index}, before {missing}"
+            ));
+        }
+    }
+
+    /// A node has this id, after it has lost its memory so often: an id that was lost never comes back.
+    pub fn identity(&self, name: &'static str, losses: u64, id: NodeId) {
+        let before = *self.known().identities.entry(id).or_insert((name, losses));
+        if before != (name, losses) {
+            let (first, first_losses) = before;
+            let text = format!("{name} is {id} after {losses} losses, which {first} was after {first_losses}");
+            self.violation(text);
         }
     }
 
@@ -118,7 +169,8 @@ impl History {
         }
     }
 
-    fn applied(&self, who: &str, entries: &[(LogId, u64, bool)], outcomes: &[Outcome]) {
+    /// A node's store applied entries, given with the hash of the payload and whether they are proposals.
+    pub fn applied(&self, who: &str, entries: &[(LogId, u64, bool)], outcomes: &[Outcome]) {
         for (&(log_id, payload, is_proposal), outcome) in entries.iter().zip(outcomes) {
             // An entry that was applied before, by an earlier life, is answered with nothing.
             let is_fresh = !is_proposal || !matches!(outcome, Ok(reply) if reply.results.is_empty());
@@ -147,7 +199,8 @@ impl History {
         self.violation(text);
     }
 
-    fn installed(&self, who: &str, result: &Result<Applied, StoreFault>) {
+    /// A node's store has installed an image, or not.
+    pub fn installed(&self, who: &str, result: &Result<Applied, StoreFault>) {
         let Ok(applied) = result else { return self.0.trace.add(who, format_args!("image refused: {result:?}")) };
         let index = applied.index();
         self.0.trace.add(who, format_args!("image installed at {index}"));
@@ -171,90 +224,11 @@ fn hash_of(index: u64, outcome: &Outcome, is_proposal: bool) -> u64 {
     hash.value()
 }
 
-fn payload_hash(payload: &Payload) -> u64 {
+/// The hash by which payloads are compared.
+pub fn payload_hash(payload: &Payload) -> u64 {
     match payload {
         Payload::Blank => 0,
         Payload::Proposal(stamp, bytes) => xxh3_64(bytes) ^ stamp.now.rotate_left(17) ^ stamp.seed,
         Payload::Membership(bytes) => xxh3_64(bytes).rotate_left(1),
-    }
-}
-
-/// A store that tells what passes.
-pub struct Watched {
-    who: String,
-    store: SqlStore,
-    history: History,
-}
-
-impl Watched {
-    /// The store itself.
-    pub fn store(&self) -> &SqlStore {
-        &self.store
-    }
-}
-
-impl Store for Watched {
-    fn applied(&self) -> Applied {
-        self.store.applied()
-    }
-
-    fn apply(&self, entries: Vec<Entry>, done: quorate_model::ApplyDone) {
-        let told: Vec<_> = entries
-            .iter()
-            .map(|entry| {
-                let is_proposal = matches!(entry.payload, Payload::Proposal(..));
-                (entry.log_id, payload_hash(&entry.payload), is_proposal)
-            })
-            .collect();
-        let (who, history) = (self.who.clone(), self.history.clone());
-        let tell = move |result: Result<Vec<Outcome>, StoreFault>| {
-            match &result {
-                Ok(outcomes) => history.applied(&who, &told, outcomes),
-                Err(fault) => history.0.trace.add(&who, format_args!("did not apply: {fault}")),
-            }
-            done(result);
-        };
-        self.store.apply(entries, Box::new(tell));
-    }
-
-    fn foresee(&self, entries: Vec<Entry>) {
-        self.store.foresee(entries);
-    }
-
-    fn durable(&self) -> Applied {
-        self.store.durable()
-    }
-
-    fn fault(&self) -> Option<StoreFault> {
-        self.store.fault()
-    }
-
-    fn send_image(&self) -> Result<Box<dyn ImageSource>, StoreFault> {
-        self.store.send_image()
-    }
-
-    fn receive_image(&self) -> Result<Box<dyn ImageSink>, StoreFault> {
-        let sink = self.store.receive_image()?;
-        Ok(Box::new(WatchedSink { who: self.who.clone(), sink, history: self.history.clone() }))
-    }
-}
-
-/// An image on its way in, counted when it is installed.
-struct WatchedSink {
-    who: String,
-    sink: Box<dyn ImageSink>,
-    history: History,
-}
-
-impl ImageSink for WatchedSink {
-    fn write(&mut self, piece: Bytes) -> Result<(), StoreFault> {
-        self.sink.write(piece)
-    }
-
-    fn install(self: Box<Self>) -> Result<Applied, StoreFault> {
-        let Self { who, sink, history } = *self;
-        let result = sink.install();
-        history.installed(&who, &result);
-        result
     }
 }

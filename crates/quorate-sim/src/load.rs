@@ -13,7 +13,7 @@ use quorate::{
 };
 use quorate_env::{Env, JoinHandle, Rng, sleep};
 
-use crate::cluster::{Cluster, NAMES};
+use crate::cluster::Cluster;
 use crate::ledger::{End, Held, Kind, Ledger};
 
 /// Clients over the network.
@@ -98,7 +98,7 @@ impl Load {
         for client in 1..=CLIENTS {
             let env = cluster.world().node(&format!("client-{client}"));
             let writers = load.writers(cluster, ledger, client, WRITERS);
-            load.tasks.push(env.spawn(over_the_network(env.clone(), writers)));
+            load.tasks.push(env.spawn(over_the_network(env.clone(), cluster.addrs().collect(), writers)));
         }
         let env = cluster.world().node("client-0");
         for writer in load.writers(cluster, ledger, INSIDE_CLIENT, INSIDE) {
@@ -133,8 +133,8 @@ impl Load {
 }
 
 /// A client's process: connects, then runs its writers.
-async fn over_the_network(env: Env, writers: Vec<Writer>) {
-    let config = RemoteConfig::new(Cluster::addrs(), Cluster::secret());
+async fn over_the_network(env: Env, addrs: Vec<String>, writers: Vec<Writer>) {
+    let config = RemoteConfig::new(addrs, Cluster::secret());
     let remote = loop {
         match RemoteSql::connect_in(env.clone(), config.clone()).await {
             Ok(remote) => break remote,
@@ -169,7 +169,8 @@ impl Writer {
 
     /// The handle of a node that serves, if the one that was drawn does.
     fn some_node(&self) -> Option<Sql> {
-        let name = NAMES.get(usize::try_from(self.rng.below(3)).unwrap_or(0))?;
+        let names = self.cluster.names();
+        let name = names.get(usize::try_from(self.rng.below(names.len() as u64)).unwrap_or(0))?;
         self.cluster.sql(name)
     }
 

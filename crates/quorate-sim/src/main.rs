@@ -8,12 +8,16 @@
     reason = "a binary: it belongs to the machine, not to the simulated world"
 )]
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
 use quorate::Durability;
-use quorate_sim::{Plan, Report, run};
+use quorate_sim::{Coverage, Failure, Plan, Report, run_without, shorten};
+
+/// So many seeds must meet every class of fault.
+const SEEDS_THAT_MEET_ALL: u64 = 100;
 
 /// Takes whole clusters through hard times, each seed another one.
 #[derive(Debug, Parser)]
@@ -25,6 +29,12 @@ struct Arguments {
     /// One seed to run.
     #[arg(long)]
     seed: Option<u64>,
+    /// Faults of the seed that do not happen, by their numbers: 3,7,8
+    #[arg(long, value_name = "FAULTS", value_delimiter = ',', requires = "seed")]
+    skip: Vec<u32>,
+    /// Finds out which faults a seed that fails can do without.
+    #[arg(long)]
+    shorten: bool,
     /// Runs each seed twice and compares the hashes of their events.
     #[arg(long)]
     twice: bool,
@@ -52,59 +62,134 @@ fn main() -> ExitCode {
     let plan = if arguments.short { Plan::SHORT } else { Plan::FULL };
     let until = arguments.until.map(Duration::from_secs_f64);
     let durability = if arguments.os { Durability::Os } else { Durability::Fsync };
-    let plan = Plan { told_events: arguments.events, durability, until, ..plan };
+    let runner = Runner {
+        plan: Plan { told_events: arguments.events, durability, until, ..plan },
+        skipped: arguments.skip.into_iter().collect(),
+        twice: arguments.twice,
+        shortens: arguments.shorten,
+    };
     let count = seeds.end.saturating_sub(seeds.start);
     let begun = Instant::now();
-    let failed: Vec<u64> = seeds.filter(|seed| !passes(*seed, &plan, arguments.twice)).collect();
-    println!("{count} seeds, {} failed, {:.1} s", failed.len(), begun.elapsed().as_secs_f64());
-    if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let mut sum = Sum::default();
+    let failed = seeds.filter(|seed| !runner.passes(*seed, &mut sum)).count();
+    println!("{sum}");
+    println!("{count} seeds, {failed} failed, {:.1} s", begun.elapsed().as_secs_f64());
+    let missing = if count >= SEEDS_THAT_MEET_ALL { sum.coverage.missing() } else { Vec::new() };
+    missing.iter().for_each(|what| eprintln!("never met: {what}"));
+    if failed == 0 && missing.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Runs a seed and prints how that went.
-fn passes(seed: u64, plan: &Plan, twice: bool) -> bool {
-    let begun = Instant::now();
-    let report = match run(seed, plan) {
-        Ok(report) => report,
-        Err(failure) => {
-            eprintln!("{failure}\nrun it again: {}", again(seed, plan));
-            return false;
+/// How seeds are run.
+struct Runner {
+    plan: Plan,
+    skipped: BTreeSet<u32>,
+    twice: bool,
+    shortens: bool,
+}
+
+impl Runner {
+    /// Runs a seed and prints how that went.
+    fn passes(&self, seed: u64, sum: &mut Sum) -> bool {
+        let begun = Instant::now();
+        let report = match run_without(seed, &self.plan, &self.skipped) {
+            Ok(report) => report,
+            Err(failure) => {
+                self.failed(failure);
+                return false;
+            }
+        };
+        println!("{} wall_ms={}", line(&report), begun.elapsed().as_millis());
+        sum.add(&report);
+        if self.twice {
+            let second = run_without(seed, &self.plan, &self.skipped).map(|report| report.trace_hash);
+            if !matches!(second, Ok(hash) if hash == report.trace_hash) {
+                eprintln!("seed {seed} gives other events the second time\nrun it again: {} --twice", self.again(seed));
+                return false;
+            }
         }
-    };
-    println!("{} wall_ms={}", line(&report), begun.elapsed().as_millis());
-    if twice {
-        let second = run(seed, plan).map(|report| report.trace_hash);
-        if !matches!(second, Ok(hash) if hash == report.trace_hash) {
-            eprintln!("seed {seed} gives other events the second time\nrun it again: {} --twice", again(seed, plan));
-            return false;
+        true
+    }
+
+    fn failed(&self, failure: Box<Failure>) {
+        eprintln!("{failure}\nrun it again: {}", self.again(failure.seed));
+        if self.shortens {
+            let (skipped, shorter) = shorten(failure, &self.plan, |skipped, faults| {
+                eprintln!("fails without {} of {faults} faults too", skipped.len());
+            });
+            let again = Self { skipped, ..*self }.again(shorter.seed);
+            eprintln!("shortened:\n{shorter}\nrun it again: {again}");
         }
     }
-    true
+
+    /// The command that runs a seed again.
+    fn again(&self, seed: u64) -> String {
+        let short = if self.plan.writes == Plan::SHORT.writes { " --short" } else { "" };
+        let os = if self.plan.durability == Durability::Os { " --os" } else { "" };
+        let skipped: Vec<String> = self.skipped.iter().map(u32::to_string).collect();
+        let skip = if skipped.is_empty() { String::new() } else { format!(" --skip {}", skipped.join(",")) };
+        format!("cargo run --release -p quorate-sim -- --seed {seed}{short}{os}{skip}")
+    }
+}
+
+/// What all seeds together went through.
+#[derive(Default)]
+struct Sum {
+    seeds: u64,
+    time: Duration,
+    crashes: u64,
+    partitions: u64,
+    entries: u64,
+    acknowledged: u64,
+    reads: u64,
+    coverage: Coverage,
+}
+
+impl Sum {
+    fn add(&mut self, report: &Report) {
+        self.seeds += 1;
+        self.time += report.time;
+        self.crashes += u64::from(report.crashes.total());
+        self.partitions += report.partitions;
+        self.entries += report.last_index;
+        self.acknowledged += report.counts.acknowledged;
+        self.reads += report.counts.reads;
+        self.coverage.add(&report.coverage);
+    }
+}
+
+impl std::fmt::Display for Sum {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { seeds, time, crashes, partitions, entries, acknowledged, reads, coverage } = self;
+        let hours = time.as_secs_f64() / 3600.0;
+        write!(
+            f,
+            "{coverage}\npassed: {seeds} seeds, {hours:.2} virtual hours, {crashes} crashes, {partitions} partitions, \
+             {entries} committed entries, {acknowledged} acknowledged writes, {reads} reads"
+        )
+    }
 }
 
 fn line(report: &Report) -> String {
-    let Report { seed, time, crashes, counts, installs, last_index, compared, settled, events, trace_hash } = report;
+    let Report { seed, nodes, time, crashes, counts, installs, last_index, compared, settled, events, .. } = report;
     format!(
-        "seed={seed} virtual_s={:.1} power={} kill={} wipe={} damage={} removed={} acked={} unknown={} not_done={} \
-         reads={} entries={last_index} \
-         installs={installs} states_compared={compared} settled_s={:.2} events={events} trace={trace_hash:016x}",
+        "seed={seed} nodes={nodes} virtual_s={:.1} power={} kill={} wipe={} damage={} removed={} failed={} cut={} \
+         acked={} unknown={} not_done={} reads={} entries={last_index} installs={installs} \
+         states_compared={compared} settled_s={:.2} events={events} trace={:016x}",
         time.as_secs_f64(),
         crashes.power,
         crashes.kill,
         crashes.wipe,
         crashes.damage,
         crashes.removal,
+        crashes.failure,
+        report.partitions,
         counts.acknowledged,
         counts.unknown,
         counts.not_done,
         counts.reads,
         settled.as_secs_f64(),
+        report.trace_hash,
     )
-}
-
-fn again(seed: u64, plan: &Plan) -> String {
-    let short = if plan.writes == Plan::SHORT.writes { " --short" } else { "" };
-    let os = if plan.durability == Durability::Os { " --os" } else { "" };
-    format!("cargo run --release -p quorate-sim -- --seed {seed}{short}{os}")
 }
 
 fn range(text: &str) -> Result<std::ops::Range<u64>, String> {

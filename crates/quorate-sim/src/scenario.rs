@@ -1,5 +1,6 @@
 //! One seed: a cluster is born, works through hard times, is mended, and is compared with what its clients know.
 
+use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -7,7 +8,8 @@ use quorate::{Durability, Level, Sql};
 use quorate_env::Instant;
 use quorate_env_sim::SimWorld;
 
-use crate::cluster::{Cluster, End, NAMES};
+use crate::cluster::{Cluster, End};
+use crate::coverage::Coverage;
 use crate::faults::{Crashes, Faults};
 use crate::history::History;
 use crate::ledger::{Counts, Ledger};
@@ -58,8 +60,14 @@ pub struct Report {
     pub seed: u64,
     /// Virtual time of the whole.
     pub time: Duration,
+    /// Its nodes.
+    pub nodes: usize,
     /// Lives that ended.
     pub crashes: Crashes,
+    /// How often nodes were parted.
+    pub partitions: u64,
+    /// What struck whom, and when.
+    pub coverage: Coverage,
     /// How the writes ended.
     pub counts: Counts,
     /// Images that were installed.
@@ -84,6 +92,8 @@ pub struct Failure {
     pub seed: u64,
     /// What must not happen and did.
     pub violations: Vec<String>,
+    /// Faults that were drawn.
+    pub faults: u32,
     /// The hash of all events.
     pub trace_hash: u64,
     /// The last events.
@@ -97,15 +107,22 @@ impl Failure {
     }
 }
 
-/// Runs a seed. One at a time in a process: SQLite's own randomness is shared by all of its users.
+/// Runs a seed.
 pub fn run(seed: u64, plan: &Plan) -> Result<Report, Box<Failure>> {
+    run_without(seed, plan, &BTreeSet::new())
+}
+
+/// Runs a seed without some of its faults, given by their numbers; then it need not go through so much.
+///
+/// One at a time in a process: SQLite's own randomness is shared by all of its users.
+pub fn run_without(seed: u64, plan: &Plan, skipped: &BTreeSet<u32>) -> Result<Report, Box<Failure>> {
     static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     vfs::seed_randomness(seed);
     let world = SimWorld::new(seed);
     let history = History::new(world.trace());
     let limit = plan.until.unwrap_or(plan.time * (OVERTIME + 1) + SETTLE_MAX * 4);
-    let ran = world.run_within(limit, live(&world, &history, plan));
+    let ran = world.run_within(limit, live(&world, &history, plan, skipped));
     let mut violations = history.violations();
     match ran {
         Ok(Some(report)) if violations.is_empty() => {
@@ -115,17 +132,18 @@ pub fn run(seed: u64, plan: &Plan) -> Result<Report, Box<Failure>> {
         Err(error) => violations.push(error.to_string()),
     }
     let (trace_hash, tail) = (world.trace().hash(), world.trace().tail(plan.told_events));
-    Err(Box::new(Failure { seed, violations, trace_hash, tail }))
+    Err(Box::new(Failure { seed, violations, faults: history.faults(), trace_hash, tail }))
 }
 
 /// `None` where it could not go on; the history says why.
-async fn live(world: &SimWorld, history: &History, plan: &Plan) -> Option<Report> {
+async fn live(world: &SimWorld, history: &History, plan: &Plan, skipped: &BTreeSet<u32>) -> Option<Report> {
     let cluster = Cluster::new(world, history, plan.durability);
     let ledger = Ledger::default();
-    let mut faults = Faults::new(&cluster);
+    let mut faults = Faults::new(&cluster, skipped.clone());
     born(&cluster).await?;
     let load = Load::start(&cluster, &ledger);
-    hard_times(&cluster, &ledger, &mut faults, plan).await?;
+    let demands = if skipped.is_empty() { *plan } else { Plan { crashes: 0, writes: 0, ..*plan } };
+    hard_times(&cluster, &ledger, &mut faults, &demands).await?;
     faults.mend().await;
     let mended = Instant::now();
     serves(&cluster).await?;
@@ -136,7 +154,10 @@ async fn live(world: &SimWorld, history: &History, plan: &Plan) -> Option<Report
     Some(Report {
         seed: world.seed(),
         time: world.elapsed(),
+        nodes: cluster.names().len(),
         crashes: faults.crashes(),
+        partitions: faults.partitions(),
+        coverage: faults.coverage().clone().with_foreseen(history.foreseen()),
         counts: ledger.counts(),
         installs: history.installs(),
         last_index: history.last_index(),
@@ -148,7 +169,7 @@ async fn live(world: &SimWorld, history: &History, plan: &Plan) -> Option<Report
 }
 
 async fn born(cluster: &Cluster) -> Option<()> {
-    NAMES.into_iter().for_each(|name| cluster.start(name));
+    cluster.names().iter().for_each(|name| cluster.start(name));
     if !cluster.until(SETTLE_MAX, Cluster::is_whole).await {
         cluster.history().violation("the cluster was not born in time".to_owned());
         return None;
@@ -186,7 +207,7 @@ async fn serves(cluster: &Cluster) -> Option<()> {
         cluster.history().violation(format!("the mended cluster is not whole in time: {statuses:#?}"));
         return None;
     }
-    for name in NAMES {
+    for name in cluster.names() {
         let left = deadline.saturating_duration_since(Instant::now());
         let sql = cluster.sql(name)?.with_deadline(left);
         let written = sql.execute("UPDATE totals SET moved = 0 WHERE client = 0", ()).await;
@@ -218,7 +239,7 @@ async fn compare(cluster: &Cluster, ledger: &Ledger) -> Option<()> {
 /// Where the logs of the nodes overlap, they hold the same.
 async fn logs(cluster: &Cluster) {
     let mut logs = Vec::new();
-    for name in NAMES {
+    for name in cluster.names() {
         cluster.end(name, End::Kill).await;
         match cluster.log(name) {
             Ok(log) => logs.push((name, log)),
@@ -237,7 +258,7 @@ async fn logs(cluster: &Cluster) {
 }
 
 fn any(cluster: &Cluster) -> Option<Sql> {
-    let sql = NAMES.into_iter().find_map(|name| cluster.sql(name));
+    let sql = cluster.names().iter().find_map(|name| cluster.sql(name));
     if sql.is_none() {
         cluster.history().violation("no node serves".to_owned());
     }

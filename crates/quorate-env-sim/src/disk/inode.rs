@@ -81,6 +81,11 @@ impl Inode {
         self.len = len;
     }
 
+    /// Whether a power failure may take something of it.
+    pub(super) fn has_unsynced(&self) -> bool {
+        !self.unsynced.is_empty() || !self.ghosts.is_empty() || self.len != self.synced_len
+    }
+
     pub(super) fn sync(&mut self) {
         self.unsynced.clear();
         self.synced_len = self.len;

@@ -25,10 +25,13 @@ pub(super) struct Medium {
     locks: BTreeMap<PathBuf, u64>,
     io_count: u64,
     stop_at: Option<u64>,
+    stop_sync_at: Option<u64>,
     stopped: bool,
     fail_at: Option<(u64, Fault)>,
     fail_sync_at: Option<u64>,
     reads_until_failure: Option<u64>,
+    /// Planned stops and failures that came in this life.
+    failures: u64,
     capacity: Option<u64>,
     scrambles_pages: bool,
 }
@@ -63,10 +66,12 @@ impl Medium {
             locks: BTreeMap::new(),
             io_count: 0,
             stop_at: None,
+            stop_sync_at: None,
             stopped: false,
             fail_at: None,
             fail_sync_at: None,
             reads_until_failure: None,
+            failures: 0,
             capacity: None,
             scrambles_pages: false,
         }
@@ -115,11 +120,12 @@ impl Medium {
         self.life += 1;
         self.locks.clear();
         self.stopped = false;
+        self.failures = 0;
         self.clear_faults();
     }
 
     pub(super) fn clear_faults(&mut self) {
-        self.stop_at = None;
+        (self.stop_at, self.stop_sync_at) = (None, None);
         (self.fail_at, self.fail_sync_at, self.reads_until_failure) = (None, None, None);
     }
 
@@ -127,8 +133,16 @@ impl Medium {
         self.io_count
     }
 
+    pub(super) fn failures(&self) -> u64 {
+        self.failures
+    }
+
     pub(super) fn stop_after(&mut self, n: u64) {
         self.stop_at = Some(self.io_count.saturating_add(n));
+    }
+
+    pub(super) fn stop_sync_after(&mut self, n: u64) {
+        self.stop_sync_at = Some(self.io_count.saturating_add(n));
     }
 
     pub(super) fn has_stopped(&self) -> bool {
@@ -172,11 +186,13 @@ impl Medium {
         self.io_count += 1;
         if self.stop_at == Some(number) {
             self.stopped = true;
+            self.failures += 1;
             return if self.rng.below(2) == 0 { Ok(Effect::Silent) } else { Err(stopped()) };
         }
         match self.fail_at {
             Some((at, fault)) if at == number => {
                 self.fail_at = None;
+                self.failures += 1;
                 Err(match fault {
                     Fault::Io => io::Error::other("simulated I/O error"),
                     Fault::NoSpace => io::ErrorKind::StorageFull.into(),
@@ -188,6 +204,10 @@ impl Medium {
 
     /// As [`Medium::begin`], for a sync.
     pub(super) fn begin_sync(&mut self) -> io::Result<Effect> {
+        if self.stop_sync_at.is_some_and(|at| at <= self.io_count) {
+            self.stop_sync_at = None;
+            self.stop_at = Some(self.io_count);
+        }
         if self.fail_sync_at.is_some_and(|at| at <= self.io_count) {
             self.fail_sync_at = None;
             self.fail_at = Some((self.io_count, Fault::Io));
@@ -207,6 +227,7 @@ impl Medium {
         match self.reads_until_failure {
             Some(0) => {
                 self.reads_until_failure = None;
+                self.failures += 1;
                 Err(io::Error::other("simulated read error"))
             }
             Some(n) => {
@@ -223,12 +244,14 @@ impl Medium {
     }
 
     pub(super) fn space(&self) -> Space {
-        let total = self.capacity.unwrap_or(UNLIMITED);
-        let used: u64 = match self.capacity {
-            Some(_) => self.names.files().map(|file| lock(file).len()).sum(),
-            None => 0,
-        };
-        Space { total, available: total.saturating_sub(used) }
+        match self.capacity {
+            Some(total) => Space { total, available: total.saturating_sub(self.used()) },
+            None => Space { total: UNLIMITED, available: UNLIMITED },
+        }
+    }
+
+    pub(super) fn used(&self) -> u64 {
+        self.names.files().map(|file| lock(file).len()).sum()
     }
 
     pub(super) fn lock_dir(&mut self, dir: &Path) -> io::Result<()> {

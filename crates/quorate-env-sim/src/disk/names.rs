@@ -78,8 +78,13 @@ impl Names {
     }
 
     pub(super) fn files(&self) -> impl Iterator<Item = &Arc<Mutex<Inode>>> {
-        self.live.values().filter_map(|node| match node {
-            Node::File(inode) => Some(inode),
+        self.paths().map(|(_, inode)| inode)
+    }
+
+    /// All files by their names.
+    pub(super) fn paths(&self) -> impl Iterator<Item = (&PathBuf, &Arc<Mutex<Inode>>)> {
+        self.live.iter().filter_map(|(path, node)| match node {
+            Node::File(inode) => Some((path, inode)),
             Node::Dir => None,
         })
     }

@@ -1,0 +1,160 @@
+//! What may go wrong, and how often.
+
+use crate::cluster::End;
+use crate::coverage::Phase;
+
+/// One thing that goes wrong.
+#[derive(Clone, Copy, Debug)]
+pub enum Fault {
+    /// Lives end.
+    End(End, Whom),
+    /// A life ends in the middle of what its disk is told: some I/O operations later.
+    EndAtIo(End, Whom),
+    /// A life ends in a phase, as soon as somebody is in it.
+    EndIn(End, Phase),
+    /// An operator removes a member, and gives its name to an empty directory.
+    Remove(Whom),
+    /// An operator hands leadership to somebody.
+    Transfer,
+    /// An operator asks whether all nodes hold the same.
+    Verify,
+    /// A node is cut off from all others.
+    Isolate(Whom),
+    /// Two nodes are cut off from each other; who has a third one between them has a bridge.
+    Cut,
+    /// The same, in one direction.
+    CutWay,
+    /// A link comes and goes.
+    Flap,
+    /// Streams break.
+    Reset,
+    /// The whole network is slow.
+    Latency,
+    /// A process stands still.
+    Pause,
+    /// A node's clock is hours wrong.
+    Clock,
+    /// A node's clock is a year wrong.
+    ClockYear,
+    /// A node's clock goes too fast or too slow.
+    Drift,
+    /// A node's disk and processor are slow.
+    Slow,
+    /// One write of a node fails.
+    WriteFails(Whom),
+    /// One read of a node fails.
+    ReadFails(Whom),
+    /// One sync of a node fails.
+    SyncFails(Whom),
+    /// A node's disk is full for a while.
+    Full(Whom),
+}
+
+/// Who is struck.
+#[derive(Clone, Copy, Debug)]
+pub enum Whom {
+    /// Who leads, if anybody does; else anybody.
+    Leader,
+    /// Anybody.
+    One,
+    /// Two at once.
+    Two,
+    /// All at once.
+    All,
+}
+
+use Fault::{
+    Clock, ClockYear, Cut, CutWay, Drift, EndAtIo, EndIn, Flap, Full, Isolate, Latency, Pause, ReadFails, Remove,
+    Reset, Slow, SyncFails, Transfer, Verify, WriteFails,
+};
+use Whom::{All, Leader, One, Two};
+
+/// What may go wrong, each with how often.
+pub const ATLAS: [(u64, Fault); 52] = [
+    (3, Fault::End(End::Power, One)),
+    (3, Fault::End(End::Power, Leader)),
+    (2, Fault::End(End::Power, Two)),
+    (2, Fault::End(End::Power, All)),
+    (2, Fault::End(End::Kill, One)),
+    (3, Fault::End(End::Kill, Leader)),
+    (1, Fault::End(End::Kill, All)),
+    (2, Fault::End(End::Wipe, One)),
+    (1, Fault::End(End::Wipe, Leader)),
+    (1, Fault::End(End::BadLog, One)),
+    (1, Fault::End(End::BadDatabase, One)),
+    (2, EndAtIo(End::Power, One)),
+    (3, EndAtIo(End::Power, Leader)),
+    (1, EndAtIo(End::Power, All)),
+    (1, EndAtIo(End::Kill, One)),
+    (1, EndAtIo(End::Kill, Leader)),
+    (1, EndIn(End::Power, Phase::Starts)),
+    (1, EndIn(End::Kill, Phase::Starts)),
+    (1, EndIn(End::Power, Phase::NoLeader)),
+    (1, EndIn(End::Power, Phase::Append)),
+    (1, EndIn(End::Power, Phase::Apply)),
+    (1, EndIn(End::Kill, Phase::Apply)),
+    (1, EndIn(End::Power, Phase::Ahead)),
+    (1, EndIn(End::Power, Phase::Checkpoint)),
+    (1, EndIn(End::Kill, Phase::Checkpoint)),
+    (1, EndIn(End::Power, Phase::SendsImage)),
+    (1, EndIn(End::Kill, Phase::SendsImage)),
+    (1, EndIn(End::Power, Phase::GetsImage)),
+    (1, EndIn(End::Kill, Phase::GetsImage)),
+    (1, Remove(One)),
+    (1, Remove(Leader)),
+    (2, Transfer),
+    (1, Verify),
+    (2, Isolate(One)),
+    (2, Isolate(Leader)),
+    (2, Cut),
+    (2, CutWay),
+    (1, Flap),
+    (1, Reset),
+    (1, Latency),
+    (2, Pause),
+    (2, Clock),
+    (1, ClockYear),
+    (1, Drift),
+    (2, Slow),
+    (1, WriteFails(One)),
+    (1, WriteFails(Leader)),
+    (1, ReadFails(One)),
+    (1, SyncFails(One)),
+    (1, SyncFails(Leader)),
+    (1, Full(One)),
+    (1, Full(Leader)),
+];
+
+impl Fault {
+    /// Its class, as the table of what was met has it.
+    pub fn class(self) -> &'static str {
+        match self {
+            Self::End(end, _) | EndIn(end, _) => end.name(),
+            EndAtIo(End::Kill, _) => "kill at an I/O",
+            EndAtIo(..) => "power at an I/O",
+            Remove(_) => "removal",
+            Transfer => "transfer",
+            Verify => "verify",
+            Isolate(_) => "isolation",
+            Cut => "cut",
+            CutWay => "one-way cut",
+            Flap => "flapping link",
+            Reset => "broken streams",
+            Latency => "slow network",
+            Pause => "pause",
+            Clock => "clock hours off",
+            ClockYear => "clock a year off",
+            Drift => "clock drift",
+            Slow => "slow node",
+            WriteFails(_) => "failed write",
+            ReadFails(_) => "failed read",
+            SyncFails(_) => "failed sync",
+            Full(_) => "full disk",
+        }
+    }
+
+    /// Whether it parts nodes from each other.
+    pub fn is_partition(self) -> bool {
+        matches!(self, Isolate(_) | Cut | CutWay | Flap)
+    }
+}

@@ -1,0 +1,46 @@
+//! What an operator asks of the cluster, over the network and under a limit of time.
+
+use std::time::Duration;
+
+use quorate::{Admin, AdminError, NodeId, RemoteConfig};
+
+use super::Cluster;
+
+/// How long an operator's request may try.
+const OPERATOR_LIMIT: Duration = Duration::from_secs(10);
+
+impl Cluster {
+    /// An operator asks whether all nodes hold the same; what can't be told is no answer.
+    pub async fn verify(&self) {
+        let config = RemoteConfig { deadline: OPERATOR_LIMIT, ..RemoteConfig::new(self.addrs(), Self::secret()) };
+        let result = quorate::verify_in(self.world.node("auditor"), config).await;
+        let told = result.as_ref().map(|found| found.nodes.iter().filter(|node| node.tables.is_ok()).count());
+        self.world.trace().add("auditor", format_args!("nodes that told what they hold: {told:?}"));
+        let differences = result.map(|found| found.differences()).unwrap_or_default();
+        if !differences.is_empty() {
+            self.history.violation(format!("a verification found {differences:?}"));
+        }
+    }
+
+    /// An operator removes a node.
+    pub async fn remove(&self, name: &str) -> Result<(), AdminError> {
+        let admin = self.admin().await?;
+        let removed = admin.remove(name, false).await;
+        admin.close().await;
+        removed
+    }
+
+    /// An operator hands leadership to a node.
+    pub async fn transfer(&self, name: &str) -> Result<NodeId, AdminError> {
+        let admin = self.admin().await?;
+        let leads = admin.transfer(Some(name)).await;
+        admin.close().await;
+        leads
+    }
+
+    async fn admin(&self) -> Result<Admin, AdminError> {
+        let config = RemoteConfig { deadline: OPERATOR_LIMIT, ..RemoteConfig::new(self.addrs(), Self::secret()) };
+        let connected = Admin::connect_in(self.world.node("operator"), config).await;
+        connected.map_err(|error| AdminError::Unavailable(error.to_string()))
+    }
+}

@@ -1,0 +1,156 @@
+//! What the generator of faults has met: how often each class of fault, and in which phases it struck.
+//!
+//! A fault that never happens proves nothing, so a run of many seeds that misses a class fails.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use crate::atlas::ATLAS;
+
+/// What a node was doing when a fault struck it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// It led.
+    Leads,
+    /// Nobody led.
+    NoLeader,
+    /// It was starting: recovering its log, joining.
+    Starts,
+    /// Its log held what was not synced: between an append and its completion.
+    Append,
+    /// Entries were being applied.
+    Apply,
+    /// Entries had run ahead in an open transaction.
+    Ahead,
+    /// A checkpoint had written to the database file and not synced it.
+    Checkpoint,
+    /// It sent an image.
+    SendsImage,
+    /// It received or installed an image.
+    GetsImage,
+}
+
+impl Phase {
+    const ALL: [Self; 9] = [
+        Self::Leads,
+        Self::NoLeader,
+        Self::Starts,
+        Self::Append,
+        Self::Apply,
+        Self::Ahead,
+        Self::Checkpoint,
+        Self::SendsImage,
+        Self::GetsImage,
+    ];
+
+    /// Whether only a node that lost something is in it, or who helps it.
+    pub fn is_of_images(self) -> bool {
+        matches!(self, Self::SendsImage | Self::GetsImage)
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Leads => "leads",
+            Self::NoLeader => "no leader",
+            Self::Starts => "starts",
+            Self::Append => "append",
+            Self::Apply => "apply",
+            Self::Ahead => "ahead",
+            Self::Checkpoint => "checkpoint",
+            Self::SendsImage => "sends image",
+            Self::GetsImage => "gets image",
+        }
+    }
+}
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub struct Coverage {
+    /// By class: how often.
+    faults: BTreeMap<&'static str, u64>,
+    /// By class and phase: how often.
+    met: BTreeMap<(&'static str, Phase), u64>,
+    /// Hints to work ahead that came true, and those that did not.
+    ahead: (u64, u64),
+}
+
+impl Coverage {
+    /// A fault of a class strikes a node in these phases.
+    pub fn struck(&mut self, class: &'static str, phases: &BTreeSet<Phase>) {
+        *self.faults.entry(class).or_default() += 1;
+        for phase in phases {
+            *self.met.entry((class, *phase)).or_default() += 1;
+        }
+    }
+
+    /// The same with hints to work ahead that came true, and those that did not.
+    #[must_use]
+    pub fn with_foreseen(mut self, (right, wrong): (u64, u64)) -> Self {
+        self.ahead = (self.ahead.0 + right, self.ahead.1 + wrong);
+        self
+    }
+
+    /// Adds what another seed met.
+    pub fn add(&mut self, other: &Self) {
+        for (class, count) in &other.faults {
+            *self.faults.entry(class).or_default() += count;
+        }
+        for (key, count) in &other.met {
+            *self.met.entry(*key).or_default() += count;
+        }
+        self.ahead = (self.ahead.0 + other.ahead.0, self.ahead.1 + other.ahead.1);
+    }
+
+    /// What never happened and should have: classes of faults, phases in which no life ended, hints.
+    pub fn missing(&self) -> Vec<String> {
+        let classes = classes().into_iter().filter(|class| !self.faults.contains_key(class)).map(str::to_owned);
+        let ends = |phase: &Phase| ENDS.iter().any(|class| self.met.contains_key(&(*class, *phase)));
+        let phases = Phase::ALL.into_iter().filter(|phase| !ends(phase));
+        let phases = phases.map(|phase| format!("the end of a life in the phase '{}'", phase.name()));
+        let hints = [(self.ahead.0, "work ahead that was right"), (self.ahead.1, "work ahead that was wrong")];
+        let hints = hints.into_iter().filter(|(count, _)| *count == 0).map(|(_, what)| what.to_owned());
+        classes.chain(phases).chain(hints).collect()
+    }
+}
+
+/// Classes in which a life ends and keeps what it had synced.
+const ENDS: [&str; 4] = ["power", "kill", "power at an I/O", "kill at an I/O"];
+
+fn classes() -> BTreeSet<&'static str> {
+    ATLAS.iter().map(|(_, fault)| fault.class()).collect()
+}
+
+impl fmt::Display for Coverage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:18}{:>8}", "fault", "struck")?;
+        Phase::ALL.iter().try_for_each(|phase| write!(f, "{:>13}", phase.name()))?;
+        for class in classes() {
+            write!(f, "\n{class:18}{:>8}", self.faults.get(class).copied().unwrap_or_default())?;
+            for phase in Phase::ALL {
+                write!(f, "{:>13}", self.met.get(&(class, phase)).copied().unwrap_or_default())?;
+            }
+        }
+        write!(f, "\nwork ahead: {} times right, {} times wrong", self.ahead.0, self.ahead.1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_never_happened_is_named() {
+        let mut coverage = Coverage::default();
+        let all: BTreeSet<Phase> = Phase::ALL.into();
+        classes().into_iter().for_each(|class| coverage.struck(class, &all));
+        assert_eq!(coverage.missing(), ["work ahead that was right", "work ahead that was wrong"]);
+        let coverage = coverage.with_foreseen((1, 1));
+        assert!(coverage.missing().is_empty());
+        let mut other = Coverage::default();
+        other.struck("pause", &all);
+        assert!(other.missing().contains(&"flapping link".to_owned()));
+        assert!(other.missing().contains(&"the end of a life in the phase 'checkpoint'".to_owned()));
+        other.add(&coverage);
+        assert!(other.missing().is_empty());
+    }
+}

@@ -1,0 +1,164 @@
+//! A store that tells the history what passes, and knows what it is doing.
+//!
+//! Invariant: it changes nothing of what passes.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use quorate_model::{Applied, ApplyDone, Entry, ImageSink, ImageSource, LogId, Outcome, Payload, Store, StoreFault};
+use quorate_sql::store::SqlStore;
+
+use crate::coverage::Phase;
+use crate::history::{History, payload_hash};
+
+/// See the module.
+pub struct Watched {
+    who: String,
+    store: SqlStore,
+    history: History,
+    /// Entries that were told to come next.
+    foreseen: Mutex<Vec<LogId>>,
+    applying: Arc<AtomicU64>,
+    sending: Arc<AtomicU64>,
+    receiving: Arc<AtomicU64>,
+}
+
+/// Counts while it is there.
+struct Counted(Arc<AtomicU64>);
+
+impl Counted {
+    fn by(counter: &Arc<AtomicU64>) -> Self {
+        counter.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(counter))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Watched {
+    /// What consensus is to take for the store of a node's life (`who`).
+    pub fn new(who: String, store: SqlStore, history: History) -> Self {
+        let (applying, sending, receiving) = Default::default();
+        Self { who, store, history, foreseen: Mutex::default(), applying, sending, receiving }
+    }
+
+    /// The store itself.
+    pub fn store(&self) -> &SqlStore {
+        &self.store
+    }
+
+    /// What it is doing.
+    pub fn phases(&self) -> BTreeSet<Phase> {
+        let is_any = |counter: &AtomicU64| counter.load(Ordering::Relaxed) > 0;
+        let found = [
+            (is_any(&self.applying), Phase::Apply),
+            (!self.expected().is_empty(), Phase::Ahead),
+            (is_any(&self.sending), Phase::SendsImage),
+            (is_any(&self.receiving), Phase::GetsImage),
+        ];
+        found.into_iter().filter(|(is_so, _)| *is_so).map(|(_, phase)| phase).collect()
+    }
+
+    fn expected(&self) -> std::sync::MutexGuard<'_, Vec<LogId>> {
+        self.foreseen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Store for Watched {
+    fn applied(&self) -> Applied {
+        self.store.applied()
+    }
+
+    fn apply(&self, entries: Vec<Entry>, done: ApplyDone) {
+        let told: Vec<_> = entries
+            .iter()
+            .map(|entry| {
+                let is_proposal = matches!(entry.payload, Payload::Proposal(..));
+                (entry.log_id, payload_hash(&entry.payload), is_proposal)
+            })
+            .collect();
+        let expected = std::mem::take(&mut *self.expected());
+        if !expected.is_empty() {
+            let is_same = |(expected, entry): (&LogId, &Entry)| *expected == entry.log_id;
+            self.history.expected(expected.len() <= entries.len() && expected.iter().zip(&entries).all(is_same));
+        }
+        let (who, history, counted) = (self.who.clone(), self.history.clone(), Counted::by(&self.applying));
+        let tell = move |result: Result<Vec<Outcome>, StoreFault>| {
+            drop(counted);
+            match &result {
+                Ok(outcomes) => history.applied(&who, &told, outcomes),
+                Err(fault) => history.note(&who, format_args!("did not apply: {fault}")),
+            }
+            done(result);
+        };
+        self.store.apply(entries, Box::new(tell));
+    }
+
+    fn foresee(&self, entries: Vec<Entry>) {
+        *self.expected() = entries.iter().map(|entry| entry.log_id).collect();
+        self.store.foresee(entries);
+    }
+
+    fn durable(&self) -> Applied {
+        self.store.durable()
+    }
+
+    fn fault(&self) -> Option<StoreFault> {
+        self.store.fault()
+    }
+
+    fn send_image(&self) -> Result<Box<dyn ImageSource>, StoreFault> {
+        let source = self.store.send_image()?;
+        Ok(Box::new(WatchedSource { source, _counted: Counted::by(&self.sending) }))
+    }
+
+    fn receive_image(&self) -> Result<Box<dyn ImageSink>, StoreFault> {
+        let sink = self.store.receive_image()?;
+        let (who, history, counted) = (self.who.clone(), self.history.clone(), Counted::by(&self.receiving));
+        Ok(Box::new(WatchedSink { who, sink, history, counted }))
+    }
+}
+
+/// An image on its way out.
+struct WatchedSource {
+    source: Box<dyn ImageSource>,
+    _counted: Counted,
+}
+
+impl ImageSource for WatchedSource {
+    fn begun_at(&self) -> Applied {
+        self.source.begun_at()
+    }
+
+    fn next(&mut self) -> Result<Option<Bytes>, StoreFault> {
+        self.source.next()
+    }
+}
+
+/// An image on its way in, told when it is installed.
+struct WatchedSink {
+    who: String,
+    sink: Box<dyn ImageSink>,
+    history: History,
+    counted: Counted,
+}
+
+impl ImageSink for WatchedSink {
+    fn write(&mut self, piece: Bytes) -> Result<(), StoreFault> {
+        self.sink.write(piece)
+    }
+
+    fn install(self: Box<Self>) -> Result<Applied, StoreFault> {
+        let Self { who, sink, history, counted } = *self;
+        let result = sink.install();
+        drop(counted);
+        history.installed(&who, &result);
+        result
+    }
+}
