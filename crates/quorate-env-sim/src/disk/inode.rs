@@ -1,5 +1,8 @@
 //! A file's content: as programs see it, and, by sector, as it was when last synced.
 //!
+//! A file that is cut changes its inode, which a file system does as a whole or not at all, and what is written after
+//! that goes elsewhere on the medium: a cut that is lost takes it along, and one that is kept never shows what was cut.
+//!
 //! Invariant: a sector that is neither in `unsynced` nor in `ghosts` is on the medium as it is seen.
 
 use std::collections::BTreeMap;
@@ -26,6 +29,8 @@ pub(super) struct Inode {
     unsynced: BTreeMap<u64, Box<Sector>>,
     /// What the medium holds of sectors that the page cache wrongly takes for synced, after a failed sync.
     ghosts: BTreeMap<u64, Box<Sector>>,
+    /// The lowest length to which it was cut since it was last synced, if it was.
+    cut: Option<u64>,
 }
 
 impl Inode {
@@ -69,6 +74,7 @@ impl Inode {
 
     pub(super) fn set_len(&mut self, len: u64) {
         if len < self.len {
+            self.cut = Some(self.cut.map_or(len, |before| before.min(len)));
             let cut = usize::try_from(len % STEP).unwrap_or(0);
             let beyond: Vec<u64> = self.sectors.range(len / STEP..).map(|(number, _)| *number).collect();
             for number in beyond {
@@ -89,11 +95,15 @@ impl Inode {
     pub(super) fn sync(&mut self) {
         self.unsynced.clear();
         self.synced_len = self.len;
+        self.cut = None;
     }
 
     /// A sync that failed: each sector it was to cover is on the medium, or still to be synced, or a ghost.
     pub(super) fn fail_sync(&mut self, rng: &Rng) {
-        for (number, before) in std::mem::take(&mut self.unsynced) {
+        let mut covered = std::mem::take(&mut self.unsynced);
+        // A cut is still to be synced, with all that goes with it.
+        self.unsynced = self.cut.map(|cut| covered.split_off(&(cut / STEP))).unwrap_or_default();
+        for (number, before) in covered {
             match rng.below(3) {
                 0 => {}
                 1 => drop(self.unsynced.insert(number, before)),
@@ -107,6 +117,17 @@ impl Inode {
     pub(super) fn lose_power(&mut self, rng: &Rng, fate: Fate, scrambles: bool) {
         let mut lost = std::mem::take(&mut self.ghosts);
         lost.append(&mut self.unsynced);
+        if let Some(cut) = self.cut.take() {
+            let beyond = lost.split_off(&(cut / STEP));
+            if fate.survives(rng) {
+                // Of what was written after the cut, as much is lost as of anything else: where it is, nothing is.
+                lost.extend(beyond.into_iter().map(|(number, before)| (number, Self::cut_at(before, number, cut))));
+                self.synced_len = self.synced_len.min(cut);
+            } else {
+                beyond.into_iter().for_each(|(number, before)| self.store(number, *before));
+                self.len = self.synced_len;
+            }
+        }
         for (number, before) in lost {
             if scrambles && fate.scrambles(rng) {
                 self.scramble_page(number, rng);
@@ -150,6 +171,13 @@ impl Inode {
         }
     }
 
+    /// What the medium holds of a sector when the file was cut.
+    fn cut_at(mut before: Box<Sector>, number: u64, cut: u64) -> Box<Sector> {
+        let keep = if number == cut / STEP { usize::try_from(cut % STEP).unwrap_or(0) } else { 0 };
+        before.get_mut(keep..).unwrap_or_default().fill(0);
+        before
+    }
+
     fn sector(&self, number: u64) -> Sector {
         self.sectors.get(&number).map_or(ZERO, |sector| **sector)
     }
@@ -180,6 +208,7 @@ impl Inode {
         self.set_len(self.len.saturating_add(1));
         self.set_len(self.len.saturating_sub(1));
         self.unsynced.clear();
+        self.cut = None;
     }
 }
 

@@ -55,6 +55,29 @@ fn synced_bytes_and_names_survive_and_unsynced_ones_meet_every_fate() {
 }
 
 #[test]
+fn a_cut_is_kept_or_lost_as_a_whole_together_with_what_was_written_after_it() {
+    let (mut kept, mut lost) = (0, 0);
+    for seed in 0..200 {
+        let disk = disk(seed);
+        let file = disk.open(&path("a"), OpenMode::CreateNew).unwrap();
+        file.write_at(&[1; 4096], 0).unwrap();
+        file.sync_data().unwrap();
+        disk.sync_dir(Path::new(DIR)).unwrap();
+        file.set_len(700).unwrap();
+        file.write_at(&[2; 2048], 700).unwrap();
+        let bytes = content(&disk.crash(), "a").unwrap();
+        if bytes.len() == 4096 {
+            assert!(bytes.iter().all(|byte| *byte == 1), "a lost cut takes later writes along");
+            lost += 1;
+        } else {
+            assert!(bytes[..700].iter().all(|byte| *byte == 1) && bytes[700..].iter().all(|byte| *byte != 1));
+            kept += 1;
+        }
+    }
+    assert!(kept > 40 && lost > 40, "{kept} {lost}");
+}
+
+#[test]
 fn a_failed_sync_is_never_made_good_by_a_later_one() {
     let lost = (0..100).any(|seed| {
         let disk = disk(seed);
