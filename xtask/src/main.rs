@@ -1,22 +1,27 @@
-//! The project's own chores: `cargo xtask tidy` checks the house rules that neither rustfmt nor clippy can.
+//! The project's own chores: `cargo xtask tidy` checks the house rules that neither rustfmt nor clippy can, and
+//! `cargo xtask mutants` whether the simulator finds deliberate bugs.
 //!
-//! Invariant: a chore only reads the tree and prints; it never changes a file.
+//! Invariant: a chore only reads the tree and prints; it never changes a file of it.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, clippy::print_stdout, clippy::print_stderr, reason = "a command line tool")]
 
+mod mutants;
 mod tidy;
 
 use std::process::ExitCode;
 
 use tidy::Tree;
 
-const USAGE: &str = "usage: cargo xtask tidy    check the house rules (CONTRIBUTING.md lists them)";
+const USAGE: &str = "\
+usage: cargo xtask tidy                      check the house rules (CONTRIBUTING.md lists them)
+       cargo xtask mutants [SEEDS [NAME...]] show that the simulator finds each deliberate bug";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["tidy"] => check_house_rules(),
+        ["mutants", arguments @ ..] => mutants::run(arguments),
         _ => {
             eprintln!("{USAGE}");
             ExitCode::from(2)

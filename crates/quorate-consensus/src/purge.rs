@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use openraft::rt::WatchReceiver;
+use quorate_env::mutant::Mutant;
 use quorate_env::{Env, sleep};
 use quorate_model::{GroupId, Store};
 use quorate_wal::Wal;
@@ -42,7 +43,8 @@ impl Purger {
     fn limit(&self) -> Option<u64> {
         let floor = self.wal.purged(GroupId::MAIN).map_or(0, |id| id.index);
         let by_bytes = self.wal.index_at_bytes_before_end(GroupId::MAIN, self.keep_bytes)?;
-        let durable = self.store.durable().log_id?.index;
+        let is_early = Mutant::PurgedBeforeDurable.is_on();
+        let durable = if is_early { self.store.applied() } else { self.store.durable() }.log_id?.index;
         let metrics = self.raft.metrics();
         let images = self.images.purge_limit(|id| {
             let metrics = metrics.borrow_watched();

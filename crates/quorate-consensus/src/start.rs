@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use openraft::{SnapshotPolicy, rt::WatchReceiver};
 use quorate_env::Env;
+use quorate_env::mutant::Mutant;
 use quorate_env::worker::Signal;
 use quorate_model::{Epoch, GroupId, Store};
 use quorate_wal::{OpenError, Opened, Recovery, Restart, Wal, WalError, WalOptions};
@@ -182,11 +183,19 @@ async fn open_home(env: &Env, config: &ConsensusConfig, dir: &Path) -> Result<Ho
         accept_reboot(&wal).await?;
     }
     let Some(identity) = known else {
-        let home = Home::new(env.clone(), wal, Identity::new(env.rng().next_u64().max(1), &config.name), false);
+        let home = Home::new(env.clone(), wal, Identity::new(new_id(env, &config.name), &config.name), false);
         home.change(|_| Ok::<(), ()>(())).await?.unwrap_or_default();
         return Ok(home);
     };
     Ok(Home::new(env.clone(), wal, identity, was_in_use && restart != Restart::Rebooted))
+}
+
+/// An id that no directory had before.
+fn new_id(env: &Env, name: &str) -> u64 {
+    if Mutant::LostIdentityReused.is_on() {
+        return name.bytes().fold(1, |id, byte| id * 31 + u64::from(byte));
+    }
+    env.rng().next_u64().max(1)
 }
 
 /// Opens the log, or a new one beside a damaged one.
@@ -307,7 +316,7 @@ fn raft_config(timing: Timing) -> Result<openraft::Config, openraft::ConfigError
         election_timeout_min: millis(timing.election_min),
         election_timeout_max: millis(timing.election_max),
         // A restored leader could give an id out twice, with two contents.
-        enable_leader_restore: Some(false),
+        enable_leader_restore: Some(Mutant::LeaderRestored.is_on()),
         enable_pre_vote: Some(true),
         quorum_loss_probe_interval: Some(millis(timing.election_max).saturating_mul(2)),
         allow_log_reversion: None,

@@ -22,6 +22,7 @@ mod env;
 mod host;
 mod machine;
 pub mod metrics;
+pub mod mutant;
 pub mod net;
 mod priority;
 mod rng;

@@ -10,8 +10,8 @@ pub enum Fault {
     End(End, Whom),
     /// A life ends in the middle of what its disk is told: some I/O operations later.
     EndAtIo(End, Whom),
-    /// A life ends in a phase, as soon as somebody is in it.
-    EndIn(End, Phase),
+    /// A life ends in a phase, as soon as somebody is in it; with [`Whom::All`], those of all others too.
+    EndIn(End, Phase, Whom),
     /// An operator removes a member, and gives its name to an empty directory.
     Remove(Whom),
     /// An operator hands leadership to somebody.
@@ -70,7 +70,7 @@ use Fault::{
 use Whom::{All, Leader, One, Two};
 
 /// What may go wrong, each with how often.
-pub const ATLAS: [(u64, Fault); 52] = [
+pub const ATLAS: [(u64, Fault); 57] = [
     (3, Fault::End(End::Power, One)),
     (3, Fault::End(End::Power, Leader)),
     (2, Fault::End(End::Power, Two)),
@@ -87,19 +87,23 @@ pub const ATLAS: [(u64, Fault); 52] = [
     (1, EndAtIo(End::Power, All)),
     (1, EndAtIo(End::Kill, One)),
     (1, EndAtIo(End::Kill, Leader)),
-    (1, EndIn(End::Power, Phase::Starts)),
-    (1, EndIn(End::Kill, Phase::Starts)),
-    (1, EndIn(End::Power, Phase::NoLeader)),
-    (1, EndIn(End::Power, Phase::Append)),
-    (1, EndIn(End::Power, Phase::Apply)),
-    (1, EndIn(End::Kill, Phase::Apply)),
-    (1, EndIn(End::Power, Phase::Ahead)),
-    (1, EndIn(End::Power, Phase::Checkpoint)),
-    (1, EndIn(End::Kill, Phase::Checkpoint)),
-    (1, EndIn(End::Power, Phase::SendsImage)),
-    (1, EndIn(End::Kill, Phase::SendsImage)),
-    (1, EndIn(End::Power, Phase::GetsImage)),
-    (1, EndIn(End::Kill, Phase::GetsImage)),
+    (1, EndIn(End::Power, Phase::Starts, One)),
+    (1, EndIn(End::Kill, Phase::Starts, One)),
+    (1, EndIn(End::Power, Phase::NoLeader, One)),
+    (1, EndIn(End::Power, Phase::Append, One)),
+    (1, EndIn(End::Power, Phase::Apply, One)),
+    (1, EndIn(End::Kill, Phase::Apply, One)),
+    (1, EndIn(End::Power, Phase::Ahead, One)),
+    (1, EndIn(End::Power, Phase::Append, All)),
+    (2, EndIn(End::Power, Phase::Ahead, All)),
+    (1, EndIn(End::Kill, Phase::Ahead, All)),
+    (1, EndIn(End::Power, Phase::Checkpoint, All)),
+    (1, EndIn(End::Power, Phase::Checkpoint, One)),
+    (1, EndIn(End::Kill, Phase::Checkpoint, One)),
+    (1, EndIn(End::Power, Phase::SendsImage, One)),
+    (1, EndIn(End::Kill, Phase::SendsImage, One)),
+    (1, EndIn(End::Power, Phase::GetsImage, One)),
+    (1, EndIn(End::Kill, Phase::GetsImage, One)),
     (1, Remove(One)),
     (1, Remove(Leader)),
     (2, Transfer),
@@ -121,6 +125,7 @@ pub const ATLAS: [(u64, Fault); 52] = [
     (1, ReadFails(One)),
     (1, SyncFails(One)),
     (1, SyncFails(Leader)),
+    (1, SyncFails(All)),
     (1, Full(One)),
     (1, Full(Leader)),
 ];
@@ -129,7 +134,7 @@ impl Fault {
     /// Its class, as the table of what was met has it.
     pub fn class(self) -> &'static str {
         match self {
-            Self::End(end, _) | EndIn(end, _) => end.name(),
+            Self::End(end, _) | EndIn(end, ..) => end.name(),
             EndAtIo(End::Kill, _) => "kill at an I/O",
             EndAtIo(..) => "power at an I/O",
             Remove(_) => "removal",

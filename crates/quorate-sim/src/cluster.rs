@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use quorate::{Config, Durability, Node, Seams, SecretSource, Sql, SqlOptions, Status, Timing};
-use quorate_env::{Env, Instant, sleep};
+use quorate_env::{Env, Instant, Rng, sleep};
 use quorate_env_sim::{SimDisk, SimWorld};
 use quorate_model::{GroupId, Store as _, StoreFault};
 use quorate_sql::applied_row::AppliedRow;
@@ -19,7 +19,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::coverage::Phase;
 use crate::damage;
-use crate::history::{History, State};
+use crate::history::{History, Losses, State};
 use crate::vfs::{self, Slot};
 use crate::watched::Watched;
 
@@ -37,10 +37,7 @@ const DATA_DIR: &str = "/data";
 
 /// Sizes that make rare things happen often.
 const SEGMENT_BYTES: u64 = 64 << 10;
-const KEEP_LOG_BYTES: u64 = 24 << 10;
-const CHECKPOINT_BYTES: u64 = 96 << 10;
 const BATCH_ENTRIES_MAX: usize = 24;
-const IDLE_AFTER: Duration = Duration::from_millis(700);
 const CACHE_BYTES: u32 = 256 << 10;
 
 /// How long a member must have been silent before a wiped directory may take its place.
@@ -52,11 +49,33 @@ const RELIEF_MAX: Duration = Duration::from_secs(3);
 /// How often something that is waited for is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(25);
 
+/// Sizes that differ between clusters: what is rare with some is frequent with others.
+#[derive(Clone, Copy)]
+struct Tuning {
+    keep_log_bytes: u64,
+    checkpoint_bytes: u64,
+    idle_after: Duration,
+}
+
+impl Tuning {
+    fn draw(rng: &Rng) -> Self {
+        let is = |chance| rng.chance(chance);
+        // The -wal is synced whenever an eighth of this has come.
+        let checkpoint_bytes = [24 << 10, 96 << 10, 1 << 20].get(usize::try_from(rng.below(3)).unwrap_or(0)).copied();
+        Self {
+            keep_log_bytes: if is(0.3) { 1 << 10 } else { 24 << 10 },
+            checkpoint_bytes: checkpoint_bytes.unwrap_or(96 << 10),
+            idle_after: Duration::from_millis(if is(0.3) { 20_000 } else { 700 }),
+        }
+    }
+}
+
 /// Clones are the same cluster.
 #[derive(Clone)]
 pub struct Cluster {
     world: SimWorld,
     names: &'static [&'static str],
+    tuning: Tuning,
     history: History,
     durability: Durability,
     lives: Arc<Mutex<Lives>>,
@@ -67,8 +86,8 @@ struct Lives {
     now: BTreeMap<&'static str, Life>,
     /// Lives so far, by node.
     counts: BTreeMap<&'static str, u64>,
-    /// Disks that were lost, by node.
-    losses: BTreeMap<&'static str, u64>,
+    /// What nodes have lost.
+    losses: BTreeMap<&'static str, Losses>,
     /// Until when a node may say that its disk is full: for a while after it was, or while it is (`None`).
     full: BTreeMap<&'static str, Option<Instant>>,
 }
@@ -120,7 +139,8 @@ impl Cluster {
     pub fn new(world: &SimWorld, history: &History, durability: Durability) -> Self {
         let is_large = world.rng().below(LARGE_ONE_IN) == 0;
         let names = if is_large { NAMES.as_slice() } else { NAMES.split_at(SMALL).0 };
-        Self { world: world.clone(), names, history: history.clone(), durability, lives: Arc::default() }
+        let tuning = Tuning::draw(world.rng());
+        Self { world: world.clone(), names, tuning, history: history.clone(), durability, lives: Arc::default() }
     }
 
     /// Its nodes.
@@ -131,6 +151,11 @@ impl Cluster {
     /// Whether a node loses what it has promised when its power fails.
     pub fn forgets_without_power(&self) -> bool {
         self.durability != Durability::Fsync
+    }
+
+    /// Whether a node whose life ends so may forget who it is.
+    fn forgets(&self, end: End) -> bool {
+        matches!(end, End::Wipe | End::BadLog | End::BadDatabase) || (end == End::Power && self.forgets_without_power())
     }
 
     /// What is known of all that was applied.
@@ -197,13 +222,14 @@ impl Cluster {
 
     fn seams(&self, name: &'static str, who: &str, env: &Env) -> Seams {
         let (rng, cluster, who) = (env.rng().fork(), self.clone(), who.to_owned());
+        let tuning = self.tuning;
         Seams {
             log_segment_bytes: Some(SEGMENT_BYTES),
             tune: Some(Arc::new(move |options| {
-                options.checkpoint_bytes = CHECKPOINT_BYTES;
+                options.checkpoint_bytes = tuning.checkpoint_bytes;
                 options.batch_entries_max = BATCH_ENTRIES_MAX;
                 options.shuffle_batches = Some(rng.fork());
-                options.idle_after = IDLE_AFTER;
+                options.idle_after = tuning.idle_after;
             })),
             watch: Some(Arc::new(move |store| {
                 let watched = Arc::new(Watched::new(who.clone(), store, cluster.history.clone()));
@@ -218,8 +244,11 @@ impl Cluster {
         let life = self.lives().now.remove(name);
         let Some(Life { who, node, slot, .. }) = life else { return };
         self.world.trace().add(&who, format_args!("{end:?}"));
-        if end == End::Wipe {
-            *self.lives().losses.entry(name).or_default() += 1;
+        if self.forgets(end) {
+            let mut lives = self.lives();
+            let losses = lives.losses.entry(name).or_default();
+            losses.all += 1;
+            losses.disks += u64::from(end == End::Wipe);
         }
         drop(node);
         match end {
@@ -421,7 +450,7 @@ impl Cluster {
             members: self.names.iter().map(|name| ((*name).to_owned(), addr(name))).collect(),
             secret: Self::secret(),
             timing: Timing { silence: SILENCE, ..Timing::default() },
-            keep_log_bytes: KEEP_LOG_BYTES,
+            keep_log_bytes: self.tuning.keep_log_bytes,
             sql: SqlOptions {
                 readers: 4,
                 reader_cache_bytes: CACHE_BYTES,

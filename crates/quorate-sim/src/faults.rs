@@ -195,7 +195,7 @@ impl Faults {
     fn may(&self, fault: Fault) -> bool {
         let (is_loss, whom) = match fault {
             Fault::End(end, whom) | Fault::EndAtIo(end, whom) => (self.loses(end), whom),
-            Fault::EndIn(end, phase) => (self.loses(end) || phase.is_of_images(), Whom::One),
+            Fault::EndIn(end, phase, whom) => (self.loses(end) || phase.is_of_images(), whom),
             Fault::Remove(whom) => (true, whom),
             _ => (false, Whom::One),
         };
@@ -231,7 +231,7 @@ impl Faults {
             // What these meet is seen when it happens.
             Fault::End(end, _) => return self.end(class, end, struck).await,
             Fault::EndAtIo(end, _) => return self.end_at_io(class, end, struck).await,
-            Fault::EndIn(end, phase) => return self.hunt(class, end, phase, one).await,
+            Fault::EndIn(end, phase, whom) => return self.hunt(class, (end, phase, whom), one).await,
             _ => {}
         }
         let phases: BTreeSet<Phase> = struck.iter().flat_map(|name| self.cluster.phases(name)).collect();
@@ -336,7 +336,7 @@ impl Faults {
     }
 
     /// A life ends as soon as a node is in a phase, if one soon is. `one` gives reason to some phases.
-    async fn hunt(&mut self, class: &'static str, end: End, phase: Phase, one: &'static str) {
+    async fn hunt(&mut self, class: &'static str, (end, phase, whom): (End, Phase, Whom), one: &'static str) {
         if phase.is_of_images() {
             self.end(End::Wipe.name(), End::Wipe, vec![one]).await;
         } else if phase == Phase::Starts {
@@ -349,7 +349,13 @@ impl Faults {
         while Instant::now() < limit {
             let is_in = |name: &&'static str| self.cluster.is_alive(name) && self.cluster.phases(name).contains(&phase);
             if let Some(name) = self.cluster.names().iter().copied().find(is_in) {
-                return self.end(class, end, vec![name]).await;
+                let struck = if let Whom::All = whom { self.some(whom) } else { vec![name] };
+                self.end(class, end, struck).await;
+                // A fast restart, while its peers have not missed it.
+                if self.rng.chance(0.5) && !self.cluster.is_alive(name) {
+                    self.cluster.start(name);
+                }
+                return;
             }
             self.pass(HUNT_EVERY).await;
         }

@@ -29,8 +29,10 @@ struct Known {
     entries: BTreeMap<u64, EntryKnown>,
     states: BTreeMap<u64, (State, String)>,
     leaders: BTreeMap<(u64, NodeId), String>,
-    /// What each id was first seen in: a node's name and how often that had lost its memory.
-    identities: BTreeMap<NodeId, (&'static str, u64)>,
+    /// Whose each id is: a node's name, and how many disks that had lost.
+    owners: BTreeMap<NodeId, (&'static str, u64)>,
+    /// The id of a node after so many losses of any kind.
+    ids: BTreeMap<(&'static str, u64), NodeId>,
     faults: u32,
     installs: u64,
     compared: u64,
@@ -45,6 +47,15 @@ struct EntryKnown {
     payload: u64,
     outcome: Option<u64>,
     by: String,
+}
+
+/// What a node has lost.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Losses {
+    /// Whole disks.
+    pub disks: u64,
+    /// These, and whatever lets a node believe that it might have lost something it promised.
+    pub all: u64,
 }
 
 /// The hashes of a database at an index.
@@ -144,13 +155,19 @@ impl History {
         }
     }
 
-    /// A node has this id, after it has lost its memory so often: an id that was lost never comes back.
-    pub fn identity(&self, name: &'static str, losses: u64, id: NodeId) {
-        let before = *self.known().identities.entry(id).or_insert((name, losses));
-        if before != (name, losses) {
-            let (first, first_losses) = before;
-            let text = format!("{name} is {id} after {losses} losses, which {first} was after {first_losses}");
+    /// A node has this id. With a disk its id is lost for good; a node that lost nothing keeps its own.
+    pub fn identity(&self, name: &'static str, losses: Losses, id: NodeId) {
+        let mut known = self.known();
+        let owner = *known.owners.entry(id).or_insert((name, losses.disks));
+        let before = *known.ids.entry((name, losses.all)).or_insert(id);
+        drop(known);
+        if owner != (name, losses.disks) {
+            let (other, disks) = owner;
+            let text = format!("{name} is {id} after {} lost disks, which {other} was after {disks}", losses.disks);
             self.violation(text);
+        }
+        if before != id {
+            self.violation(format!("{name} is {id} and was {before}, though it has lost nothing since"));
         }
     }
 

@@ -39,7 +39,7 @@ const PAUSE_MILLIS: u64 = 640;
 
 /// The tables: one without a key, so that what was applied twice shows; and all that draws numbers and asks for the
 /// time.
-const SCHEMA: [&str; 6] = [
+const SCHEMA: [&str; 7] = [
     "CREATE TABLE events (client INTEGER NOT NULL, number INTEGER NOT NULL, draw INTEGER NOT NULL DEFAULT (random()),
         at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP, body TEXT CHECK (body IS NULL OR body <> 'broken'))",
     "CREATE INDEX events_by_number ON events (client, number)",
@@ -49,6 +49,7 @@ const SCHEMA: [&str; 6] = [
     "CREATE TRIGGER echo AFTER INSERT ON events WHEN new.number % 3 = 0 BEGIN
         INSERT INTO echoes (event, noise, at) VALUES (new.rowid, randomblob(8), datetime('now', '+1 day')); END",
     "CREATE VIRTUAL TABLE words USING fts5 (body)",
+    "CREATE TABLE notes (client INTEGER REFERENCES totals (client) DEFERRABLE INITIALLY DEFERRED, body)",
 ];
 
 /// The running clients.
@@ -132,6 +133,11 @@ impl Load {
     }
 }
 
+/// Whether a failure is what a broken write deserves.
+fn breaks_a_rule(kind: FailureKind) -> bool {
+    matches!(kind, FailureKind::Constraint | FailureKind::ForeignKey)
+}
+
 /// A client's process: connects, then runs its writers.
 async fn over_the_network(env: Env, addrs: Vec<String>, writers: Vec<Writer>) {
     let config = RemoteConfig::new(addrs, Cluster::secret());
@@ -196,7 +202,7 @@ impl Writer {
                     _ => {}
                 }
             }
-            Err(Error::Failed(failure)) if kind == Kind::Broken && failure.kind == FailureKind::Constraint => {
+            Err(Error::Failed(failure)) if kind == Kind::Broken && breaks_a_rule(failure.kind) => {
                 self.ledger.ended(key, kind, End::NotDone);
             }
             Err(Error::Unknown(_)) => self.ledger.ended(key, kind, End::Unknown),
@@ -232,7 +238,12 @@ impl Writer {
             }
             Kind::Broken => {
                 let rows = [body, "broken".into()].map(|body| (self.client, number, body));
-                if number % 2 == 0 {
+                if number % 3 == 0 {
+                    // A key that leads nowhere, which shows only when the entry ends.
+                    let note = ("INSERT INTO notes VALUES (-1, ?)", (number,));
+                    return Ok((sql.batch([note]).await?.position, None));
+                }
+                if number % 3 == 1 {
                     return Ok((sql.execute_many(insert, rows).await?.position, None));
                 }
                 Ok((sql.batch(rows.map(|row| (insert, row))).await?.position, None))

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use quorate::Durability;
+use quorate_env::mutant::Mutant;
 use quorate_sim::{Coverage, Failure, Plan, Report, run_without, shorten};
 
 /// So many seeds must meet every class of fault.
@@ -35,6 +36,15 @@ struct Arguments {
     /// Finds out which faults a seed that fails can do without.
     #[arg(long)]
     shorten: bool,
+    /// With a deliberate bug, in a build with the feature `mutants`.
+    #[arg(long, value_name = "NAME")]
+    mutant: Option<String>,
+    /// Names all deliberate bugs, a line each, and runs nothing.
+    #[arg(long)]
+    mutants: bool,
+    /// Stops at the first seed that fails.
+    #[arg(long)]
+    first: bool,
     /// Runs each seed twice and compares the hashes of their events.
     #[arg(long)]
     twice: bool,
@@ -54,6 +64,16 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    if arguments.mutants {
+        Mutant::ALL.iter().for_each(|mutant| println!("{mutant:?}"));
+        return ExitCode::SUCCESS;
+    }
+    if let Some(name) = &arguments.mutant
+        && !Mutant::named(name).is_some_and(Mutant::turn_on)
+    {
+        eprintln!("{name} can't be turned on: --mutants names all, and they need the feature 'mutants'");
+        return ExitCode::FAILURE;
+    }
     let seeds = match (arguments.seeds, arguments.seed) {
         (Some(seeds), _) => seeds,
         (None, Some(seed)) => seed..seed.saturating_add(1),
@@ -71,9 +91,11 @@ fn main() -> ExitCode {
     let count = seeds.end.saturating_sub(seeds.start);
     let begun = Instant::now();
     let mut sum = Sum::default();
-    let failed = seeds.filter(|seed| !runner.passes(*seed, &mut sum)).count();
+    let failing = seeds.filter(|seed| !runner.passes(*seed, &mut sum));
+    let failed = failing.take(if arguments.first { 1 } else { usize::MAX }).count();
     println!("{sum}");
     println!("{count} seeds, {failed} failed, {:.1} s", begun.elapsed().as_secs_f64());
+    let count = if arguments.first { sum.seeds.saturating_add(failed as u64) } else { count };
     let missing = if count >= SEEDS_THAT_MEET_ALL { sum.coverage.missing() } else { Vec::new() };
     missing.iter().for_each(|what| eprintln!("never met: {what}"));
     if failed == 0 && missing.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }

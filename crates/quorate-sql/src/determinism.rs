@@ -10,6 +10,7 @@
 
 use std::sync::Arc;
 
+use quorate_env::mutant::Mutant;
 use rusqlite::Connection;
 
 use crate::ffi::hooks;
@@ -39,7 +40,9 @@ impl Determinism {
 
     /// Begins an entry. `changes()` is for the caller to reset, by a statement that changes nothing.
     pub fn begin(&self, conn: &Connection, seed: u64, budget: u64) {
-        self.random.seed(seed);
+        if !Mutant::SeedCarriedOver.is_on() {
+            self.random.seed(seed);
+        }
         hooks::set_last_insert_rowid(conn, 0);
         self.counters.begin(conn);
         self.budget.begin(budget);

@@ -15,6 +15,7 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
+use quorate_env::mutant::Mutant;
 use quorate_model::codec::{append_outcome, decode_outcome};
 use quorate_model::limits::{KEPT_OUTCOME_BYTES_MAX, SESSION_WINDOW};
 use quorate_model::{Failure, FailureKind, Origin, Outcome, StoreFault};
@@ -130,7 +131,7 @@ impl Sessions {
         let mut sessions = Self::default();
         let mut statement = conn.prepare(ALL).map_err(own)?;
         let mut rows = statement.query([]).map_err(own)?;
-        while let Some(row) = rows.next().map_err(own)? {
+        while let Some(row) = rows.next().map_err(own)?.filter(|_| !Mutant::SessionsForgotten.is_on()) {
             let (id, session) = Session::of(row).map_err(own)?;
             let damaged = || StoreFault::Damaged(format!("what session {id} keeps can't be read"));
             sessions.replace(id, Some(session.ok_or_else(damaged)?));
@@ -233,7 +234,7 @@ impl Sessions {
     pub(crate) fn keep(&mut self, origin: Origin, outcome: &Outcome) {
         let (id, sequence) = (origin.session.0, origin.sequence);
         // The entry may have ended its own session.
-        let Some(session) = self.all.get_mut(&id) else { return };
+        let Some(session) = self.all.get_mut(&id).filter(|_| !Mutant::OutcomeNotKept.is_on()) else { return };
         let mut bytes = std::mem::take(&mut self.encoded);
         append_outcome(&mut bytes, outcome);
         if self.small < SMALL_MAX && session.recent.keep(sequence, &bytes) {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use quorate_env::metrics::Histogram;
+use quorate_env::mutant::Mutant;
 use quorate_model::{GroupId, LogId};
 
 use crate::error::{ReadError, WalError};
@@ -165,6 +166,10 @@ impl Wal {
         let garbage = known.purge(upto);
         state.garbage.push(garbage);
         state.to_trim.push(group);
+        if Mutant::SegmentReusedEarly.is_on() {
+            state.durable_floors.insert(group, upto.index);
+            self.0.keeper_bell.wake();
+        }
         self.0.submit(state, Item::record(Kind::Purge, group, upto, Bytes::new(), Need::Lazy));
         Ok(())
     }

@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use quorate_env::Instant;
+use quorate_env::mutant::Mutant;
 use quorate_env::worker::{Signal, Step, Worker};
 use quorate_model::GroupId;
 
@@ -167,7 +168,7 @@ impl WalWriter {
             }
             self.write_frame(end(self.offset))?;
         }
-        if needs_sync {
+        if needs_sync && !Mutant::AcknowledgedBeforeSync.is_on() {
             self.sync()?;
         }
         Ok(true)
@@ -213,7 +214,10 @@ impl WalWriter {
             return Ok(());
         }
         let begun = Instant::now();
-        self.active.file.sync_data().map_err(WalError::io("sync", &self.active.path))?;
+        let synced = self.active.file.sync_data().map_err(WalError::io("sync", &self.active.path));
+        if !Mutant::SyncErrorIgnored.is_on() {
+            synced?;
+        }
         self.shared.metrics.fsync.observe(begun.elapsed());
         (self.unsynced, self.durable) = (0, self.sequence);
         self.offset = self.offset.next_multiple_of(PAGE);

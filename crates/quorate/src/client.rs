@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
+use quorate_env::mutant::Mutant;
 use quorate_env::{Instant, sleep, timeout_at};
 use quorate_model::{Command, CommandResult, FailureKind, Outcome, Position, Proposal, SessionId, codec};
 use quorate_sql::query::Rows;
@@ -144,6 +145,7 @@ impl Client {
                 },
                 Err(Attempt::Refused(error)) => return Err(doubt.map_or(error, Error::Unknown)),
                 Err(Attempt::NotDone(why)) => why,
+                Err(Attempt::InDoubt(_)) if Mutant::RetryIsNew.is_on() => return Ok(None),
                 Err(Attempt::InDoubt(text)) => {
                     doubt = Some(text.clone());
                     NotDone::NoLeader(text)

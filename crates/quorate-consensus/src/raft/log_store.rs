@@ -14,6 +14,7 @@ use std::sync::Arc;
 use futures_util::stream::{Stream, StreamExt, iter, unfold};
 use openraft::storage::{IOFlushed, LogState, RaftLogStorage};
 use openraft::{EntryPayload, OptionalSend, RaftLogReader};
+use quorate_env::mutant::Mutant;
 use quorate_model::{Entry, GroupId, Store};
 use quorate_wal::Wal;
 use tokio::sync::oneshot;
@@ -140,6 +141,9 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         let (sender, receiver) = oneshot::channel();
         let done = Box::new(move |result| drop(sender.send(result)));
         self.wal.save_vote(self.group, codec::encode_vote(vote), done).map_err(io::Error::other)?;
+        if Mutant::VoteNotAwaited.is_on() {
+            return Ok(());
+        }
         match receiver.await {
             Ok(result) => result.map_err(io::Error::other),
             Err(_) => Err(io::Error::other("the log went away")),
@@ -173,6 +177,10 @@ impl RaftLogStorage<TypeConfig> for LogStore {
                 entries.iter().map(|(id, bytes)| codec::stored(*id, bytes.clone())).collect();
             // What can't be read is met again when it is to be applied.
             self.store.foresee(foreseen.unwrap_or_default());
+        }
+        if Mutant::AppendNotAwaited.is_on() {
+            callback.io_completed(Ok(()));
+            return self.wal.append(self.group, entries, Box::new(drop)).map_err(io::Error::other);
         }
         let done = Box::new(move |result: Result<(), quorate_wal::WalError>| {
             if let (Some(handed), Ok(())) = (handed, &result) {

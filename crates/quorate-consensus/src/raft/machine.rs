@@ -15,6 +15,7 @@ use futures_util::{Stream, StreamExt};
 use openraft::storage::{ApplyResponder, EntryResponder, RaftStateMachine};
 use openraft::{OptionalSend, RaftSnapshotBuilder};
 use quorate_env::Env;
+use quorate_env::mutant::Mutant;
 use quorate_model::{Applied, Entry, GroupId, ImageSink, Outcome, Store, StoreFault};
 use quorate_wal::{Wal, WalError};
 use tokio::sync::oneshot;
@@ -49,6 +50,9 @@ impl Machine {
 
     /// Waits until the log holds everything up to an index.
     async fn written(&self, index: u64) -> Result<(), WalError> {
+        if Mutant::AppliedBeforeLogged.is_on() {
+            return Ok(());
+        }
         let (sender, receiver) = oneshot::channel();
         self.wal.when_written(GroupId::MAIN, index, Box::new(move |result| drop(sender.send(result))))?;
         receiver.await.unwrap_or(Err(WalError::Closed))
@@ -115,7 +119,9 @@ impl RaftStateMachine<TypeConfig> for Machine {
     }
 
     async fn get_snapshot_builder(&mut self) -> Builder {
-        Builder { durable: self.store.durable(), store: Arc::clone(&self.store) }
+        let is_early = Mutant::PurgedBeforeDurable.is_on();
+        let durable = if is_early { self.store.applied() } else { self.store.durable() };
+        Builder { durable, store: Arc::clone(&self.store) }
     }
 
     async fn install_snapshot(&mut self, _meta: &SnapshotMeta, snapshot: Image) -> Result<(), io::Error> {

@@ -7,6 +7,7 @@
 //! - The open transaction holds exactly the entries in [`Ahead`], which follow directly what is applied.
 //! - Entries are told apart by their ids: two with the same id are the same entry, as Raft promises.
 
+use quorate_env::mutant::Mutant;
 use quorate_model::{Entry, LogId, Outcome};
 
 use super::Applier;
@@ -60,7 +61,9 @@ impl Applier {
     /// many it holds, and hands over their outcomes.
     pub(super) fn take_ahead(&mut self, entries: &[Entry], outcomes: &mut Vec<Outcome>) -> Result<usize, Stop> {
         let ids = &self.ahead.ids;
-        let is_same = ids.len() <= entries.len() && ids.iter().zip(entries).all(|(id, entry)| *id == entry.log_id);
+        let by_index = Mutant::AheadByIndex.is_on();
+        let is_it = |id: &LogId, entry: &Entry| *id == entry.log_id || (by_index && id.index == entry.log_id.index);
+        let is_same = ids.len() <= entries.len() && ids.iter().zip(entries).all(|(id, entry)| is_it(id, entry));
         if !is_same {
             self.roll_back();
         }

@@ -1,5 +1,6 @@
 //! Batches: which entries share a transaction, and when they are done again.
 
+use quorate_env::mutant::Mutant;
 use quorate_model::codec::decode_proposal;
 use quorate_model::{Command, Entry, LogId, Outcome, Payload, Proposal, Reply, Stamp, StoreFault};
 
@@ -159,10 +160,15 @@ impl Applier {
         }
         self.staged.row.outcome_hash = self.staged.hash.value();
         let own = |error: rusqlite::Error| classify::own(&error);
-        self.sessions.write(&mut self.db).map_err(own)?;
+        if !Mutant::SessionsOutsideTransaction.is_on() {
+            self.sessions.write(&mut self.db).map_err(own)?;
+        }
         let (db, row) = (&mut self.db, &self.staged.row);
         row.write(|values| db.execute(applied_row::WRITE, values)).map_err(own)?;
         self.db.execute(COMMIT, []).map_err(own)?;
+        if Mutant::SessionsOutsideTransaction.is_on() {
+            self.sessions.write(&mut self.db).map_err(own)?;
+        }
         self.adopt();
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! One entry: its session, its savepoint if it needs one, its commands, and what must hold at its end.
 
+use quorate_env::mutant::Mutant;
 use quorate_model::{
     Command, CommandResult, Failure, FailureKind, Outcome, Proposal, Reply, Results, SessionId, Stamp, StoreFault,
 };
@@ -185,7 +186,7 @@ impl Applier {
 
     /// Checks what must hold when an entry ends.
     fn seal(&mut self) -> Result<(), Trouble> {
-        if hooks::deferred_keys_are_open(self.db.connection()) {
+        if hooks::deferred_keys_are_open(self.db.connection()) && !Mutant::DeferredKeysAtBatch.is_on() {
             let text = "a deferred foreign key refers to a row that does not exist";
             let code = rusqlite::ffi::SQLITE_CONSTRAINT_FOREIGNKEY;
             return Err(Failure { sqlite_code: code, ..Failure::new(FailureKind::ForeignKey, text) }.into());

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use quorate_env::disk::OpenMode;
+use quorate_env::mutant::Mutant;
 use quorate_model::{Applied, ImageSink, StoreFault};
 
 use super::intake::{Intake, fault_of, io_fault, verify};
@@ -63,7 +64,10 @@ fn install(shared: &Shared, staged: Staged) -> Result<Applied, StoreFault> {
             shared.report(&fault);
             fault
         })?;
-        let applied = next.applied().clone();
+        let mut applied = next.applied().clone();
+        if let Some(id) = applied.log_id.as_mut().filter(|_| Mutant::ImagePositionOff.is_on()) {
+            id.index += 1;
+        }
         *core = Some(next);
         shared.installed(&applied);
         Ok(applied)

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_env::Instant;
+use quorate_env::mutant::Mutant;
 use quorate_model::{Applied, ImageSource, StoreFault};
 use rusqlite::ffi;
 
@@ -101,7 +102,7 @@ impl Sender {
         let generation = self.beside.generation();
         let result = checkpoint::in_turn(&self.shared, generation, ffi::SQLITE_CHECKPOINT_FULL, FULL_WAIT)?;
         let (done, applied) = result.ok_or_else(|| lost("the database was replaced"))?;
-        if done.is_complete() {
+        if done.is_complete() || Mutant::ImageOfPartialCheckpoint.is_on() {
             self.held = Some((pass, applied));
             return self.gather();
         }

@@ -1,0 +1,124 @@
+//! Deliberate bugs: tests are to be believed when they have been seen to fail.
+//!
+//! Each is a mistake by which a database like this one loses data, at the place where it would be made. They are there
+//! in builds with the feature `mutants` alone, which nobody ships, and at most one is on. `cargo xtask mutants` shows
+//! that the simulator finds each of them.
+
+#[cfg(feature = "mutants")]
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A deliberate bug.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mutant {
+    /// The log acknowledges what it has written and not synced.
+    AcknowledgedBeforeSync,
+    /// The log takes a sync that failed for one that did not.
+    SyncErrorIgnored,
+    /// Recovery takes whatever frame it finds for the next one: those of an earlier life of a segment too.
+    StaleFrameAccepted,
+    /// Recovery takes a torn frame for a whole one.
+    TornFrameAccepted,
+    /// A segment is used again before the purge of what it holds is durable.
+    SegmentReusedEarly,
+    /// openraft is told that entries are in the log as soon as they are handed over.
+    AppendNotAwaited,
+    /// A vote is answered before it is durable.
+    VoteNotAwaited,
+    /// A leader that restarts leads on in its former term.
+    LeaderRestored,
+    /// Entries are applied before this node's own log has them.
+    AppliedBeforeLogged,
+    /// The log is purged up to what is applied and not yet durable.
+    PurgedBeforeDurable,
+    /// A linearizable read asks no majority.
+    ReadWithoutQuorum,
+    /// A node whose disk was lost comes back with its former id.
+    LostIdentityReused,
+    /// A write that is tried again is a new one.
+    RetryIsNew,
+    /// Sessions are written behind the transaction of their entries.
+    SessionsOutsideTransaction,
+    /// Sessions are forgotten at a start, and when an image is installed.
+    SessionsForgotten,
+    /// Outcomes are not kept for retries.
+    OutcomeNotKept,
+    /// Randomness goes on from the entry before.
+    SeedCarriedOver,
+    /// Deferred foreign keys are checked when the batch ends, not the entry.
+    DeferredKeysAtBatch,
+    /// Work that ran ahead is kept for other entries with the same indexes.
+    AheadByIndex,
+    /// A checkpoint says that the `-wal` is durable without a sync of it.
+    CheckpointWithoutSync,
+    /// Checkpoints write to the database file while an image holds it.
+    CheckpointDuringHold,
+    /// An image says that it stands one entry further than it does.
+    ImagePositionOff,
+    /// An image is taken when a checkpoint has come to its end only in part.
+    ImageOfPartialCheckpoint,
+}
+
+use Mutant::{
+    AcknowledgedBeforeSync, AheadByIndex, AppendNotAwaited, AppliedBeforeLogged, CheckpointDuringHold,
+    CheckpointWithoutSync, DeferredKeysAtBatch, ImageOfPartialCheckpoint, ImagePositionOff, LeaderRestored,
+    LostIdentityReused, OutcomeNotKept, PurgedBeforeDurable, ReadWithoutQuorum, RetryIsNew, SeedCarriedOver,
+    SegmentReusedEarly, SessionsForgotten, SessionsOutsideTransaction, StaleFrameAccepted, SyncErrorIgnored,
+    TornFrameAccepted, VoteNotAwaited,
+};
+
+impl Mutant {
+    /// All.
+    pub const ALL: [Self; 23] = [
+        AcknowledgedBeforeSync,
+        SyncErrorIgnored,
+        StaleFrameAccepted,
+        TornFrameAccepted,
+        SegmentReusedEarly,
+        AppendNotAwaited,
+        VoteNotAwaited,
+        LeaderRestored,
+        AppliedBeforeLogged,
+        PurgedBeforeDurable,
+        ReadWithoutQuorum,
+        LostIdentityReused,
+        RetryIsNew,
+        SessionsOutsideTransaction,
+        SessionsForgotten,
+        OutcomeNotKept,
+        SeedCarriedOver,
+        DeferredKeysAtBatch,
+        AheadByIndex,
+        CheckpointWithoutSync,
+        CheckpointDuringHold,
+        ImagePositionOff,
+        ImageOfPartialCheckpoint,
+    ];
+
+    /// The mutant of a name, as [`std::fmt::Debug`] gives it.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|mutant| format!("{mutant:?}") == name)
+    }
+
+    /// Whether this bug is there. Without the feature it never is.
+    #[cfg(not(feature = "mutants"))]
+    #[inline]
+    pub const fn is_on(self) -> bool {
+        false
+    }
+
+    /// Whether this bug is there.
+    #[cfg(feature = "mutants")]
+    pub fn is_on(self) -> bool {
+        ON.load(Ordering::Relaxed) == self as usize
+    }
+
+    /// Puts this bug, and no other, into all of the process. Without the feature nothing happens, and `false` is said.
+    pub fn turn_on(self) -> bool {
+        #[cfg(feature = "mutants")]
+        ON.store(self as usize, Ordering::Relaxed);
+        self.is_on()
+    }
+}
+
+#[cfg(feature = "mutants")]
+static ON: AtomicUsize = AtomicUsize::new(usize::MAX);
