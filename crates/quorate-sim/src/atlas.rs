@@ -48,6 +48,8 @@ pub enum Fault {
     SyncFails(Whom),
     /// A node's disk is full for a while.
     Full(Whom),
+    /// Somebody reads from a node's database file for a while, in one transaction.
+    Reader(Whom),
 }
 
 /// Who is struck.
@@ -64,13 +66,13 @@ pub enum Whom {
 }
 
 use Fault::{
-    Clock, ClockYear, Cut, CutWay, Drift, EndAtIo, EndIn, Flap, Full, Isolate, Latency, Pause, ReadFails, Remove,
-    Reset, Slow, SyncFails, Transfer, Verify, WriteFails,
+    Clock, ClockYear, Cut, CutWay, Drift, EndAtIo, EndIn, Flap, Full, Isolate, Latency, Pause, ReadFails, Reader,
+    Remove, Reset, Slow, SyncFails, Transfer, Verify, WriteFails,
 };
 use Whom::{All, Leader, One, Two};
 
 /// What may go wrong, each with how often.
-pub const ATLAS: [(u64, Fault); 57] = [
+pub const ATLAS: [(u64, Fault); 61] = [
     (3, Fault::End(End::Power, One)),
     (3, Fault::End(End::Power, Leader)),
     (2, Fault::End(End::Power, Two)),
@@ -90,9 +92,11 @@ pub const ATLAS: [(u64, Fault); 57] = [
     (1, EndIn(End::Power, Phase::Starts, One)),
     (1, EndIn(End::Kill, Phase::Starts, One)),
     (1, EndIn(End::Power, Phase::NoLeader, One)),
+    (2, EndIn(End::Power, Phase::Elected, All)),
     (1, EndIn(End::Power, Phase::Append, One)),
     (1, EndIn(End::Power, Phase::Apply, One)),
     (1, EndIn(End::Kill, Phase::Apply, One)),
+    (1, EndIn(End::Kill, Phase::Apply, All)),
     (1, EndIn(End::Power, Phase::Ahead, One)),
     (1, EndIn(End::Power, Phase::Append, All)),
     (2, EndIn(End::Power, Phase::Ahead, All)),
@@ -128,6 +132,8 @@ pub const ATLAS: [(u64, Fault); 57] = [
     (1, SyncFails(All)),
     (1, Full(One)),
     (1, Full(Leader)),
+    (1, Reader(One)),
+    (2, Reader(Leader)),
 ];
 
 impl Fault {
@@ -155,6 +161,7 @@ impl Fault {
             ReadFails(_) => "failed read",
             SyncFails(_) => "failed sync",
             Full(_) => "full disk",
+            Reader(_) => "long reader",
         }
     }
 

@@ -4,26 +4,32 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use quorate::{Config, Durability, Node, Seams, SecretSource, Sql, SqlOptions, Status, Timing};
-use quorate_env::{Env, Instant, Rng, sleep};
+use quorate_env::{Env, Instant, sleep};
 use quorate_env_sim::{SimDisk, SimWorld};
 use quorate_model::{GroupId, Store as _, StoreFault};
 use quorate_sql::applied_row::AppliedRow;
+use quorate_sql::connection::{self, Attached};
+use quorate_sql::logical_hash;
 use quorate_sql::store::SqlStore;
-use quorate_sql::{connection, logical_hash};
 use quorate_wal::{Wal, WalOptions};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::coverage::Phase;
 use crate::damage;
-use crate::history::{History, Losses, State};
-use crate::vfs::{self, Slot};
+use crate::history::{History, State};
+use crate::vfs;
 use crate::watched::Watched;
 
+mod found;
+mod life;
 mod operator;
+
+pub use life::End;
+use life::{Life, Lives, Tuning};
 
 /// The nodes of a large cluster; a small one has the first three.
 const NAMES: [&str; 5] = ["node-1", "node-2", "node-3", "node-4", "node-5"];
@@ -49,27 +55,6 @@ const RELIEF_MAX: Duration = Duration::from_secs(3);
 /// How often something that is waited for is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(25);
 
-/// Sizes that differ between clusters: what is rare with some is frequent with others.
-#[derive(Clone, Copy)]
-struct Tuning {
-    keep_log_bytes: u64,
-    checkpoint_bytes: u64,
-    idle_after: Duration,
-}
-
-impl Tuning {
-    fn draw(rng: &Rng) -> Self {
-        let is = |chance| rng.chance(chance);
-        // The -wal is synced whenever an eighth of this has come.
-        let checkpoint_bytes = [24 << 10, 96 << 10, 1 << 20].get(usize::try_from(rng.below(3)).unwrap_or(0)).copied();
-        Self {
-            keep_log_bytes: if is(0.3) { 1 << 10 } else { 24 << 10 },
-            checkpoint_bytes: checkpoint_bytes.unwrap_or(96 << 10),
-            idle_after: Duration::from_millis(if is(0.3) { 20_000 } else { 700 }),
-        }
-    }
-}
-
 /// Clones are the same cluster.
 #[derive(Clone)]
 pub struct Cluster {
@@ -79,59 +64,6 @@ pub struct Cluster {
     history: History,
     durability: Durability,
     lives: Arc<Mutex<Lives>>,
-}
-
-#[derive(Default)]
-struct Lives {
-    now: BTreeMap<&'static str, Life>,
-    /// Lives so far, by node.
-    counts: BTreeMap<&'static str, u64>,
-    /// What nodes have lost.
-    losses: BTreeMap<&'static str, Losses>,
-    /// Until when a node may say that its disk is full: for a while after it was, or while it is (`None`).
-    full: BTreeMap<&'static str, Option<Instant>>,
-}
-
-/// The present life of a node.
-struct Life {
-    who: String,
-    node: Option<Arc<Node>>,
-    /// Its own: whoever holds a store keeps its files from the next one.
-    store: Weak<Watched>,
-    /// Its disk was told to fail: it may give up.
-    is_doomed: bool,
-    /// It gave up before it served.
-    has_failed: bool,
-    // Dropped last: the VFS of this life.
-    slot: Slot,
-}
-
-/// How a node's life ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    /// Its process is killed.
-    Kill,
-    /// Its power fails.
-    Power,
-    /// Its power fails, and its disk is lost.
-    Wipe,
-    /// Its process is killed, and a bit of its log changes.
-    BadLog,
-    /// Its process is killed, and the header of its database is overwritten.
-    BadDatabase,
-}
-
-impl End {
-    /// Its class.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Kill => "kill",
-            Self::Power => "power",
-            Self::Wipe => "lost disk",
-            Self::BadLog => "bad log",
-            Self::BadDatabase => "bad database",
-        }
-    }
 }
 
 impl Cluster {
@@ -186,6 +118,8 @@ impl Cluster {
             Ok(slot) => slot,
             Err(error) => return self.history.violation(error.to_string()),
         };
+        // What its disk was to do to the life before is over; that it is full is not.
+        self.world.disk(name).clear_faults();
         // An operator made the directory.
         let disk = env.disk();
         let made = disk.create_dir_all(Path::new(DATA_DIR)).and_then(|()| disk.sync_dir(Path::new("/")));
@@ -196,8 +130,7 @@ impl Cluster {
         let count = lives.counts.entry(name).or_default();
         *count += 1;
         let who = format!("{name}.{count}");
-        let life = Life { who: who.clone(), node: None, store: Weak::new(), is_doomed: false, has_failed: false, slot };
-        lives.now.insert(name, life);
+        lives.now.insert(name, Life::new(who.clone(), slot));
         drop(lives);
         let cluster = self.clone();
         let inside = env.clone();
@@ -230,8 +163,10 @@ impl Cluster {
                 options.batch_entries_max = BATCH_ENTRIES_MAX;
                 options.shuffle_batches = Some(rng.fork());
                 options.idle_after = tuning.idle_after;
+                options.piece_blocks = tuning.piece_blocks;
             })),
             watch: Some(Arc::new(move |store| {
+                cluster.found(name, &who, &store);
                 let watched = Arc::new(Watched::new(who.clone(), store, cluster.history.clone()));
                 cluster.with_life(name, |life| life.store = Arc::downgrade(&watched));
                 watched
@@ -242,15 +177,19 @@ impl Cluster {
     /// Ends a node's life.
     pub async fn end(&self, name: &'static str, end: End) {
         let life = self.lives().now.remove(name);
-        let Some(Life { who, node, slot, .. }) = life else { return };
+        let Some(Life { who, node, reader, slot, .. }) = life else { return };
         self.world.trace().add(&who, format_args!("{end:?}"));
         if self.forgets(end) {
             let mut lives = self.lives();
             let losses = lives.losses.entry(name).or_default();
             losses.all += 1;
             losses.disks += u64::from(end == End::Wipe);
+            lives.unsound.insert(name);
         }
-        drop(node);
+        if end == End::Power {
+            self.set_ahead(name, true);
+        }
+        drop((node, reader));
         match end {
             End::Kill | End::BadLog | End::BadDatabase => self.world.kill(name).await,
             End::Power => self.world.crash(name).await,
@@ -280,8 +219,16 @@ impl Cluster {
 
     /// From now on a node's disk is as it is told. The node may give up then.
     pub fn doom(&self, name: &'static str, make: impl FnOnce(&SimDisk)) {
-        self.with_life(name, |life| life.is_doomed = true);
-        make(&self.world.disk(name));
+        if self.with_life(name, |life| life.is_doomed = true).is_some() {
+            make(&self.world.disk(name));
+        }
+    }
+
+    /// Somebody reads a node's database file, in one transaction, until then.
+    pub fn read_until(&self, name: &'static str, end: Instant) {
+        let store = self.with_life(name, |life| life.store.upgrade()).flatten();
+        let reader = store.and_then(|store| snapshot(store.store()).ok());
+        self.with_life(name, |life| life.reader = reader.map(|reader| (reader, end)));
     }
 
     /// A node's disk has no room for more than this many bytes, or has again.
@@ -323,6 +270,7 @@ impl Cluster {
         let leader = self.leader();
         let seen = [
             (leader == Some(name), Phase::Leads),
+            (leader == Some(name) && self.is_new_leader(name), Phase::Elected),
             (leader.is_none(), Phase::NoLeader),
             (self.is_alive(name) && self.node(name).is_none(), Phase::Starts),
             (is_any(&|path| path.starts_with(&log)), Phase::Append),
@@ -340,6 +288,11 @@ impl Cluster {
             node.is_leader().then(|| (node.status().term, *name))
         };
         self.names.iter().filter_map(leads).max().map(|(_, name)| name)
+    }
+
+    /// Whether nothing of the term that a node leads in is known to be committed.
+    fn is_new_leader(&self, name: &'static str) -> bool {
+        self.node(name).is_some_and(|node| node.status().term > self.history.last_term())
     }
 
     /// What the nodes that serve say.
@@ -382,6 +335,8 @@ impl Cluster {
     /// Looks at who leads and whether anybody has given up.
     pub fn look(&self) {
         for name in self.names {
+            let is_over = |reader: &mut (Attached, Instant)| Instant::now() >= reader.1;
+            drop(self.with_life(name, |life| life.reader.take_if(is_over)));
             let Some(node) = self.node(name) else { continue };
             let losses = self.lives().losses.get(name).copied().unwrap_or_default();
             let life = self.with_life(name, |life| (life.who.clone(), life.is_doomed, life.store.upgrade()));
@@ -389,7 +344,8 @@ impl Cluster {
             let status = node.status();
             self.history.identity(name, losses, status.node);
             if node.is_leader() {
-                self.history.leads(&who, status.term, status.node);
+                let all = || self.lives().losses.iter().map(|(name, losses)| (*name, losses.all)).collect();
+                self.history.leads(&who, status.term, status.node, all);
                 self.history.leader_holds(&who, status.term, status.last_index);
             }
             if let Some(reason) = status.stopped {
@@ -478,17 +434,20 @@ fn addr(name: &str) -> String {
     format!("{name}:7000")
 }
 
+/// A transaction that reads what a database holds now.
+fn snapshot(store: &SqlStore) -> Result<Attached, String> {
+    let conn = connection::open_reader(&store.generation(), CACHE_BYTES).map_err(|error| error.to_string())?;
+    let begun = conn.execute_batch("BEGIN; SELECT count(*) FROM sqlite_schema;");
+    begun.map_err(|error| error.to_string()).map(|()| conn)
+}
+
 /// The index that a database stands at, and its hashes there; `None` before the first entry.
 fn state(store: &SqlStore) -> Result<Option<(u64, State)>, String> {
-    let conn = connection::open_reader(&store.generation(), CACHE_BYTES).map_err(|error| error.to_string())?;
-    let read = || {
-        conn.execute_batch("BEGIN").map_err(|error| error.to_string())?;
-        let row = AppliedRow::read(&conn).map_err(|error| error.to_string())?;
-        let Some(row) = row.filter(|row| row.applied.log_id.is_some()) else { return Ok(None) };
-        let hash = |result: rusqlite::Result<u128>| result.map_err(|error| error.to_string());
-        let user = hash(logical_hash::user(&conn))?;
-        let reserved = hash(logical_hash::reserved(&conn))?;
-        Ok(Some((row.applied.index(), State { outcomes: row.outcome_hash, user, reserved })))
-    };
-    read()
+    let conn = snapshot(store)?;
+    let row = AppliedRow::read(&conn).map_err(|error| error.to_string())?;
+    let Some(row) = row.filter(|row| row.applied.log_id.is_some()) else { return Ok(None) };
+    let hash = |result: rusqlite::Result<u128>| result.map_err(|error| error.to_string());
+    let user = hash(logical_hash::user(&conn))?;
+    let reserved = hash(logical_hash::reserved(&conn))?;
+    Ok(Some((row.applied.index(), State { outcomes: row.outcome_hash, user, reserved })))
 }

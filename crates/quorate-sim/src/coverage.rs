@@ -12,6 +12,8 @@ use crate::atlas::ATLAS;
 pub enum Phase {
     /// It led.
     Leads,
+    /// It had just been elected: nothing of its term was known to be committed.
+    Elected,
     /// Nobody led.
     NoLeader,
     /// It was starting: recovering its log, joining.
@@ -31,8 +33,9 @@ pub enum Phase {
 }
 
 impl Phase {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Leads,
+        Self::Elected,
         Self::NoLeader,
         Self::Starts,
         Self::Append,
@@ -51,6 +54,7 @@ impl Phase {
     fn name(self) -> &'static str {
         match self {
             Self::Leads => "leads",
+            Self::Elected => "elected",
             Self::NoLeader => "no leader",
             Self::Starts => "starts",
             Self::Append => "append",

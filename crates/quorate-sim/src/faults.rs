@@ -36,6 +36,9 @@ const HUNT_EVERY: Duration = Duration::from_millis(1);
 /// Bytes for which a full disk has room.
 const ROOM_MAX: u64 = 48 << 10;
 
+/// The most that somebody reads in one transaction: beyond what is mended meanwhile.
+const READER_MAX_MILLIS: u64 = 6_000;
+
 /// How often a link that flaps is cut.
 const FLAPS_MAX: u64 = 8;
 
@@ -119,6 +122,10 @@ impl Faults {
                 self.inject(fault).await;
             }
             self.pass_up_to(700).await;
+            // Who comes back early meets what else goes wrong: an image may be on its way then.
+            if self.rng.chance(0.4) {
+                self.start_down().await;
+            }
         }
         self.pass_up_to(3_000).await;
         self.mend().await;
@@ -138,18 +145,23 @@ impl Faults {
         // What a failed sync has lost in secret shows when the power fails next.
         let is_dark = self.rng.chance(0.5) && !self.cluster.forgets_without_power();
         self.crashes.failure += self.cluster.mend_disks(if is_dark { End::Power } else { End::Kill }).await;
+        self.start_down().await;
+        for name in self.cluster.names() {
+            if let Some(host) = world.host(name) {
+                host.set_pace(Pace::default());
+            }
+            world.clock(name).set_drift(0);
+        }
+    }
+
+    /// Every node that is down is started, in any order.
+    async fn start_down(&mut self) {
         let names = self.cluster.names().iter().copied();
         let mut down: Vec<&'static str> = names.filter(|name| !self.cluster.is_alive(name)).collect();
         while !down.is_empty() {
             let next = self.below(down.len());
             self.cluster.start(down.remove(next));
             self.pass_up_to(150).await;
-        }
-        for name in self.cluster.names() {
-            if let Some(host) = world.host(name) {
-                host.set_pace(Pace::default());
-            }
-            world.clock(name).set_drift(0);
         }
     }
 
@@ -174,6 +186,7 @@ impl Faults {
     fn draw(&mut self) -> Fault {
         if self.cluster.is_whole() {
             self.lost = None;
+            self.cluster.all_is_good();
         }
         loop {
             let mut left = self.rng.below(ATLAS.iter().map(|(weight, _)| weight).sum());
@@ -222,7 +235,8 @@ impl Faults {
             | Fault::WriteFails(whom)
             | Fault::ReadFails(whom)
             | Fault::SyncFails(whom)
-            | Fault::Full(whom) => self.some(whom),
+            | Fault::Full(whom)
+            | Fault::Reader(whom) => self.some(whom),
             _ => vec![one],
         };
         let class = fault.class();
@@ -285,8 +299,15 @@ impl Faults {
             Fault::ReadFails(_) => self.fails(name, SimDisk::fail_read_after),
             Fault::SyncFails(_) => self.fails(name, SimDisk::fail_sync_after),
             Fault::Full(_) => self.cluster.fill_disk(name, Some(rng.below(ROOM_MAX))),
+            Fault::Reader(_) => self.read(name),
             _ => {}
         }
+    }
+
+    /// Somebody reads from a node's database file for a while.
+    fn read(&self, name: &'static str) {
+        let time = Duration::from_millis(self.rng.below(READER_MAX_MILLIS));
+        self.cluster.read_until(name, Instant::now() + time);
     }
 
     /// Something on a node's disk fails, some operations later.
@@ -339,8 +360,13 @@ impl Faults {
     async fn hunt(&mut self, class: &'static str, (end, phase, whom): (End, Phase, Whom), one: &'static str) {
         if phase.is_of_images() {
             self.end(End::Wipe.name(), End::Wipe, vec![one]).await;
+            // Who is to send it, perhaps, can't bring its file up to date.
+            let reads = self.rng.chance(0.3).then(|| self.cluster.leader()).flatten();
+            reads.into_iter().for_each(|leader| self.read(leader));
         } else if phase == Phase::Starts {
             self.end(class, End::Kill, vec![one]).await;
+        } else if phase == Phase::Elected {
+            self.end(class, End::Kill, self.some(Whom::Leader)).await;
         }
         if !self.cluster.is_alive(one) {
             self.cluster.start(one);

@@ -1,9 +1,10 @@
 //! What all nodes, in all their lives, have applied: the memory against which each of them is held.
 //!
 //! Invariants that it checks: an index has one log id, one payload and one outcome, whoever applies it and however
-//! often; a state that belongs to an index has one hash; a term has one leader, in one life.
+//! often; a state that belongs to an index has one hash; a leader id leads in one life, and was elected by a majority
+//! that remembers it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -28,13 +29,15 @@ struct Inner {
 struct Known {
     entries: BTreeMap<u64, EntryKnown>,
     states: BTreeMap<u64, (State, String)>,
-    leaders: BTreeMap<(u64, NodeId), String>,
+    leaders: BTreeMap<(u64, NodeId), LeaderKnown>,
     /// Whose each id is: a node's name, and how many disks that had lost.
     owners: BTreeMap<NodeId, (&'static str, u64)>,
     /// The id of a node after so many losses of any kind.
     ids: BTreeMap<(&'static str, u64), NodeId>,
     faults: u32,
     installs: u64,
+    /// Lives in which an image was, or was being, installed.
+    installers: BTreeSet<String>,
     compared: u64,
     /// Hints to work ahead that came true, and those that did not.
     foreseen: (u64, u64),
@@ -47,6 +50,15 @@ struct EntryKnown {
     payload: u64,
     outcome: Option<u64>,
     by: String,
+}
+
+/// What is known of a leader id.
+struct LeaderKnown {
+    who: String,
+    /// What each node had lost when it was seen to lead.
+    losses: BTreeMap<&'static str, u64>,
+    /// Nodes that have come back since with a lower vote: they did not elect it.
+    others: BTreeSet<&'static str>,
 }
 
 /// What a node has lost.
@@ -133,13 +145,35 @@ impl History {
         self.known().entries.last_key_value().map_or(0, |(index, _)| *index)
     }
 
-    /// A node (`who`, with its life) leads in a term. A leader is named by its term and its id: a node of a higher id
-    /// may take the same term over.
-    pub fn leads(&self, who: &str, term: u64, id: NodeId) {
-        let before = self.known().leaders.entry((term, id)).or_insert_with(|| who.to_owned()).clone();
+    /// A node (`who`, with its life) leads in a term, while nodes have lost so much. A leader is named by its term and
+    /// its id: a node of a higher id may take the same term over.
+    pub fn leads(&self, who: &str, term: u64, id: NodeId, losses: impl FnOnce() -> BTreeMap<&'static str, u64>) {
+        let mut known = self.known();
+        let new = || LeaderKnown { who: who.to_owned(), losses: losses(), others: BTreeSet::new() };
+        let before = known.leaders.entry((term, id)).or_insert_with(new).who.clone();
+        drop(known);
         if before != who {
             self.violation(format!("{before} and {who} both lead as {id} in term {term}"));
         }
+    }
+
+    /// A node that has lost so much starts with this vote. Of the nodes a majority has elected each leader there was,
+    /// itself among them, and what it lost since can't be more than that.
+    pub fn votes(&self, (name, losses): (&'static str, u64), vote: (u64, NodeId), nodes: usize) {
+        let mut forgotten = Vec::new();
+        let mut known = self.known();
+        for (leader, known) in known.leaders.iter_mut().filter(|(leader, _)| **leader > vote) {
+            if known.losses.get(name).copied().unwrap_or_default() != losses {
+                continue;
+            }
+            known.others.insert(name);
+            if is_life_of(&known.who, name) || known.others.len() > nodes - (nodes / 2 + 1) {
+                forgotten
+                    .push(format!("{} came back with votes from before {leader:?} was elected", list(&known.others)));
+            }
+        }
+        drop(known);
+        forgotten.into_iter().for_each(|text| self.violation(text));
     }
 
     /// A leader holds every entry that was committed in a term before its own: what anybody applied of them.
@@ -216,6 +250,21 @@ impl History {
         self.violation(text);
     }
 
+    /// The highest term of an entry that anybody applied.
+    pub fn last_term(&self) -> u64 {
+        self.known().entries.last_key_value().map_or(0, |(_, entry)| entry.log_id.term)
+    }
+
+    /// A node's store begins to install an image.
+    pub fn installing(&self, who: &str) {
+        self.known().installers.insert(who.to_owned());
+    }
+
+    /// Whether a life may have installed an image.
+    pub fn has_installed(&self, who: &str) -> bool {
+        self.known().installers.contains(who)
+    }
+
     /// A node's store has installed an image, or not.
     pub fn installed(&self, who: &str, result: &Result<Applied, StoreFault>) {
         let Ok(applied) = result else { return self.0.trace.add(who, format_args!("image refused: {result:?}")) };
@@ -233,6 +282,15 @@ impl History {
     fn known(&self) -> MutexGuard<'_, Known> {
         self.0.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether `who` is a life of a node.
+fn is_life_of(who: &str, name: &str) -> bool {
+    who.rsplit_once('.').is_some_and(|(node, _)| node == name)
+}
+
+fn list(names: &BTreeSet<&'static str>) -> String {
+    names.iter().copied().collect::<Vec<_>>().join(", ")
 }
 
 fn hash_of(index: u64, outcome: &Outcome, is_proposal: bool) -> u64 {

@@ -156,6 +156,7 @@ impl ImageSink for WatchedSink {
 
     fn install(self: Box<Self>) -> Result<Applied, StoreFault> {
         let Self { who, sink, history, counted } = *self;
+        history.installing(&who);
         let result = sink.install();
         drop(counted);
         history.installed(&who, &result);

@@ -5,6 +5,7 @@ use std::time::Duration;
 use quorate_env::Rng;
 use quorate_model::{Epoch, GroupId};
 
+use crate::image::PIECE_BLOCKS_MAX;
 use crate::readers::ReaderOptions;
 
 /// Bytes of the `-wal` from which a checkpoint for space is run.
@@ -57,6 +58,8 @@ pub struct StoreOptions {
     pub shuffle_batches: Option<Rng>,
     /// How long nothing must have been applied before the `-wal` is emptied.
     pub idle_after: Duration,
+    /// Blocks that a piece of an image has at most.
+    pub piece_blocks: u64,
 }
 
 impl StoreOptions {
@@ -77,6 +80,7 @@ impl StoreOptions {
             batch_entries_max: BATCH_ENTRIES_MAX,
             shuffle_batches: None,
             idle_after: Duration::from_secs(5),
+            piece_blocks: PIECE_BLOCKS_MAX,
         }
     }
 }

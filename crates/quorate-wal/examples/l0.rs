@@ -2,7 +2,8 @@
 //!
 //! `cargo run --release -p quorate-wal --example l0 -- --cases 1000000 [--first PROGRAM]` prints how many cases ran,
 //! how fast, and how often each kind of end, fault and verdict occurred. It fails when a promise is broken or when a
-//! kind never occurred. A broken case names its program: `--first PROGRAM --cases 1` runs it again.
+//! kind never occurred. A broken case names its program: `--first PROGRAM --cases 1` runs it again. With
+//! `--features quorate-env/mutants` it takes a deliberate bug, `--mutant NAME`, which it is to find.
 
 #![allow(clippy::print_stdout, clippy::disallowed_methods, clippy::expect_used, reason = "a program for people")]
 
@@ -15,8 +16,15 @@ use std::time::Instant;
 mod harness;
 
 use harness::{Broken, Tally, run_program};
+use quorate_env::mutant::Mutant;
 
 fn main() -> ExitCode {
+    if let Some(name) = argument::<String>("--mutant")
+        && !Mutant::named(&name).is_some_and(Mutant::turn_on)
+    {
+        println!("{name} can't be turned on: it is unknown, or this build is without the feature quorate-env/mutants");
+        return ExitCode::FAILURE;
+    }
     let (cases, first) = (argument("--cases").unwrap_or(1_000_000), argument("--first").unwrap_or(0));
     let start = Instant::now();
     let run = Run { next: AtomicU64::new(first), done: AtomicU64::new(0), cases, total: Mutex::default() };
@@ -66,6 +74,6 @@ impl Run {
     }
 }
 
-fn argument(name: &str) -> Option<u64> {
+fn argument<T: std::str::FromStr>(name: &str) -> Option<T> {
     std::env::args().skip_while(|argument| argument != name).nth(1)?.parse().ok()
 }

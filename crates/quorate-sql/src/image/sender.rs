@@ -116,7 +116,7 @@ impl Sender {
     /// Reads the next blocks, or `None` after the last.
     fn read(&mut self, blocks: &Blocks, from: &mut u64) -> Result<Option<Runs>, StoreFault> {
         let mut out = Runs::default();
-        let mut room = PIECE_BLOCKS_MAX;
+        let mut room = self.shared.options.piece_blocks.clamp(1, PIECE_BLOCKS_MAX);
         while room > 0 {
             let Some((first, count)) = blocks.next_run(*from, room) else { break };
             *from = first.saturating_add(count);

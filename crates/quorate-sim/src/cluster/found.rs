@@ -1,0 +1,63 @@
+//! What a node finds when it starts, held against what its earlier lives have promised.
+//!
+//! Invariant: a node that lost nothing remembers its votes; after a kill its log has all that its database holds; and
+//! its database has all that the log holds no more.
+
+use std::path::Path;
+
+use quorate_consensus::inspect::{self, Inspection};
+use quorate_model::{GroupId, Store as _};
+use quorate_sql::store::SqlStore;
+
+use super::{Cluster, DATA_DIR};
+
+impl Cluster {
+    /// A life (`who`) of a node has opened its log and its store, and changed neither yet.
+    pub(super) fn found(&self, name: &'static str, who: &str, store: &SqlStore) {
+        let log = Inspection::read(&self.world.disk(name), &Path::new(DATA_DIR).join("log"));
+        let Some(log) = log.ok().and_then(|mut log| log.groups.remove(&GroupId::MAIN)) else { return };
+        if self.lives().unsound.contains(name) {
+            return;
+        }
+        let losses = self.lives().losses.get(name).copied().unwrap_or_default();
+        if let Some(vote) = log.vote.and_then(|vote| inspect::vote(&vote).ok()) {
+            self.history.votes((name, losses.all), (vote.term, vote.node), self.names.len());
+        }
+        let (applied, purged, last) = (store.applied().log_id, log.purged, log.last);
+        if applied.map(|id| id.index) < purged.map(|id| id.index) {
+            self.history.violation(format!("the database of {who} ends at {applied:?}, its log begins at {purged:?}"));
+        }
+        let is_ahead = applied.map(|id| id.index) > last.map(|id| id.index);
+        if is_ahead && !self.may_be_ahead(name) {
+            self.history.violation(format!("the database of {who} ends at {applied:?}, its log at {last:?}"));
+        }
+        self.set_ahead(name, is_ahead);
+    }
+
+    /// Whether a database may end behind its log: a power failure takes from the log what a majority of others had
+    /// synced, and an image is there before the log knows of it.
+    fn may_be_ahead(&self, name: &'static str) -> bool {
+        let before = self.life_before(name);
+        self.lives().ahead.contains(name) || before.is_some_and(|before| self.history.has_installed(&before))
+    }
+
+    /// From now on, or no longer, a node's database may end behind its log.
+    pub(super) fn set_ahead(&self, name: &'static str, may_be: bool) {
+        let ahead = &mut self.lives().ahead;
+        if may_be {
+            ahead.insert(name)
+        } else {
+            ahead.remove(name)
+        };
+    }
+
+    fn life_before(&self, name: &'static str) -> Option<String> {
+        let count = self.lives().counts.get(name)?.checked_sub(1)?;
+        Some(format!("{name}.{count}"))
+    }
+
+    /// Whatever nodes had lost was made good.
+    pub fn all_is_good(&self) {
+        self.lives().unsound.clear();
+    }
+}
