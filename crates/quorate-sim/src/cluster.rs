@@ -344,8 +344,7 @@ impl Cluster {
             let status = node.status();
             self.history.identity(name, losses, status.node);
             if node.is_leader() {
-                let all = || self.lives().losses.iter().map(|(name, losses)| (*name, losses.all)).collect();
-                self.history.leads(&who, status.term, status.node, all);
+                self.history.leads(&who, status.term, status.node);
                 self.history.leader_holds(&who, status.term, status.last_index);
             }
             if let Some(reason) = status.stopped {

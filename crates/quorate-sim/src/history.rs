@@ -50,15 +50,31 @@ struct EntryKnown {
     payload: u64,
     outcome: Option<u64>,
     by: String,
+    without: Without,
+}
+
+/// Nodes that have come back since without something that needed a majority.
+#[derive(Default)]
+struct Without(BTreeSet<&'static str>);
+
+impl Without {
+    /// A node of so many is without it too; says whether no majority is left that can have had it.
+    fn add(&mut self, name: &'static str, nodes: usize) -> bool {
+        self.0.insert(name);
+        self.0.len() > nodes - (nodes / 2 + 1)
+    }
+}
+
+impl fmt::Display for Without {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.iter().copied().collect::<Vec<_>>().join(" and "))
+    }
 }
 
 /// What is known of a leader id.
 struct LeaderKnown {
     who: String,
-    /// What each node had lost when it was seen to lead.
-    losses: BTreeMap<&'static str, u64>,
-    /// Nodes that have come back since with a lower vote: they did not elect it.
-    others: BTreeSet<&'static str>,
+    without: Without,
 }
 
 /// What a node has lost.
@@ -145,11 +161,11 @@ impl History {
         self.known().entries.last_key_value().map_or(0, |(index, _)| *index)
     }
 
-    /// A node (`who`, with its life) leads in a term, while nodes have lost so much. A leader is named by its term and
-    /// its id: a node of a higher id may take the same term over.
-    pub fn leads(&self, who: &str, term: u64, id: NodeId, losses: impl FnOnce() -> BTreeMap<&'static str, u64>) {
+    /// A node (`who`, with its life) leads in a term. A leader is named by its term and its id: a node of a higher id
+    /// may take the same term over.
+    pub fn leads(&self, who: &str, term: u64, id: NodeId) {
         let mut known = self.known();
-        let new = || LeaderKnown { who: who.to_owned(), losses: losses(), others: BTreeSet::new() };
+        let new = || LeaderKnown { who: who.to_owned(), without: Without::default() };
         let before = known.leaders.entry((term, id)).or_insert_with(new).who.clone();
         drop(known);
         if before != who {
@@ -157,19 +173,28 @@ impl History {
         }
     }
 
-    /// A node that has lost so much starts with this vote. Of the nodes a majority has elected each leader there was,
-    /// itself among them, and what it lost since can't be more than that.
-    pub fn votes(&self, (name, losses): (&'static str, u64), vote: (u64, NodeId), nodes: usize) {
-        let mut forgotten = Vec::new();
+    /// A node of so many, which has lost nothing, starts with this vote. A majority has elected each leader there was,
+    /// itself among them.
+    pub fn remembers_votes(&self, name: &'static str, vote: (u64, NodeId), nodes: usize) {
         let mut known = self.known();
+        let mut forgotten = None;
         for (leader, known) in known.leaders.iter_mut().filter(|(leader, _)| **leader > vote) {
-            if known.losses.get(name).copied().unwrap_or_default() != losses {
-                continue;
+            if known.without.add(name, nodes) || is_life_of(&known.who, name) {
+                forgotten = Some(format!("{} came back with votes from before {leader:?} was elected", known.without));
             }
-            known.others.insert(name);
-            if is_life_of(&known.who, name) || known.others.len() > nodes - (nodes / 2 + 1) {
-                forgotten
-                    .push(format!("{} came back with votes from before {leader:?} was elected", list(&known.others)));
+        }
+        drop(known);
+        forgotten.into_iter().for_each(|text| self.violation(text));
+    }
+
+    /// A node of so many, which has lost nothing, starts with a log that ends here. A majority has each entry that
+    /// anybody applied.
+    pub fn remembers_entries(&self, name: &'static str, last_index: u64, nodes: usize) {
+        let mut known = self.known();
+        let mut forgotten = None;
+        for (_, entry) in known.entries.range_mut(last_index + 1..) {
+            if entry.without.add(name, nodes) {
+                forgotten = Some(format!("{} came back without {}, which is committed", entry.without, entry.log_id));
             }
         }
         drop(known);
@@ -233,7 +258,7 @@ impl History {
 
     fn one_applied(&self, who: &str, log_id: LogId, payload: u64, outcome: Option<u64>) {
         let mut known = self.known();
-        let new = || EntryKnown { log_id, payload, outcome, by: who.to_owned() };
+        let new = || EntryKnown { log_id, payload, outcome, by: who.to_owned(), without: Without::default() };
         let before = known.entries.entry(log_id.index).or_insert_with(new);
         let same = (before.log_id, before.payload) == (log_id, payload)
             && before.outcome.is_none_or(|before| outcome.is_none_or(|outcome| before == outcome));
@@ -241,7 +266,7 @@ impl History {
             before.outcome = before.outcome.or(outcome);
             return;
         }
-        let EntryKnown { log_id: other_id, payload: other_payload, outcome: other_outcome, by } = before;
+        let EntryKnown { log_id: other_id, payload: other_payload, outcome: other_outcome, by, .. } = before;
         let text = format!(
             "entry {log_id}: {who} applied {payload:x} with {outcome:x?}, but {by} {other_id}, {other_payload:x} with \
              {other_outcome:x?}"
@@ -287,10 +312,6 @@ impl History {
 /// Whether `who` is a life of a node.
 fn is_life_of(who: &str, name: &str) -> bool {
     who.rsplit_once('.').is_some_and(|(node, _)| node == name)
-}
-
-fn list(names: &BTreeSet<&'static str>) -> String {
-    names.iter().copied().collect::<Vec<_>>().join(", ")
 }
 
 fn hash_of(index: u64, outcome: &Outcome, is_proposal: bool) -> u64 {

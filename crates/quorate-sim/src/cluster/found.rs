@@ -1,7 +1,7 @@
 //! What a node finds when it starts, held against what its earlier lives have promised.
 //!
-//! Invariant: a node that lost nothing remembers its votes; after a kill its log has all that its database holds; and
-//! its database has all that the log holds no more.
+//! Invariant: of the nodes that lost nothing a majority remembers each leader that was elected and each entry that was
+//! committed; after a kill a log has all that its database holds; a database has all that its log holds no more.
 
 use std::path::Path;
 
@@ -19,11 +19,11 @@ impl Cluster {
         if self.lives().unsound.contains(name) {
             return;
         }
-        let losses = self.lives().losses.get(name).copied().unwrap_or_default();
         if let Some(vote) = log.vote.and_then(|vote| inspect::vote(&vote).ok()) {
-            self.history.votes((name, losses.all), (vote.term, vote.node), self.names.len());
+            self.history.remembers_votes(name, (vote.term, vote.node), self.names.len());
         }
         let (applied, purged, last) = (store.applied().log_id, log.purged, log.last);
+        self.history.remembers_entries(name, last.map_or(0, |id| id.index), self.names.len());
         if applied.map(|id| id.index) < purged.map(|id| id.index) {
             self.history.violation(format!("the database of {who} ends at {applied:?}, its log begins at {purged:?}"));
         }
