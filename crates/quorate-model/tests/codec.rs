@@ -175,6 +175,17 @@ fn what_the_encoder_would_have_written_otherwise_is_refused() {
 }
 
 #[test]
+fn fields_in_another_order_are_refused() {
+    let proposal =
+        Proposal { budget: 1, ..Proposal::new(Some(Origin { session: SessionId(1), sequence: 2, floor: 0 }), vec![]) };
+    let bytes = codec::encode_proposal(&proposal).unwrap();
+    let (level, rest) = bytes.split_at(2);
+    let (origin, budget) = rest.split_at(rest.len() - 2);
+    assert_eq!(codec::decode_proposal(&[level, origin, budget].concat()).as_ref(), Ok(&proposal));
+    assert_eq!(codec::decode_proposal(&[level, budget, origin].concat()), Err(DecodeError::Unknown));
+}
+
+#[test]
 fn a_later_level_is_named() {
     let proposal = Proposal { level: 7, ..Proposal::new(None, vec![]) };
     let bytes = codec::encode_proposal(&proposal).unwrap();

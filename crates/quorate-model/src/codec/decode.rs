@@ -53,20 +53,24 @@ pub(super) enum Field<'a> {
 
 use Field::{Bytes as Content, Double, Number};
 
-/// The fields of a message, as they come.
-pub(super) struct Fields<'a>(&'a [u8]);
+/// The fields of a message, as they come: in the order of their numbers.
+pub(super) struct Fields<'a> {
+    rest: &'a [u8],
+    /// The number of the field before.
+    last: u32,
+}
 
 impl<'a> Iterator for Fields<'a> {
     type Item = Result<(u32, Field<'a>), Flaw>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        (!self.0.is_empty()).then(|| self.field())
+        (!self.rest.is_empty()).then(|| self.field())
     }
 }
 
 impl<'a> Fields<'a> {
     pub(super) fn of(bytes: &'a [u8]) -> Self {
-        Self(bytes)
+        Self { rest: bytes, last: 0 }
     }
 
     fn field(&mut self) -> Result<(u32, Field<'a>), Flaw> {
@@ -74,29 +78,35 @@ impl<'a> Fields<'a> {
         let field = match key & KEY_TYPE {
             VARINT => Number(self.varint()?),
             SIXTY_FOUR_BITS => {
-                let (bytes, rest) = self.0.split_first_chunk().ok_or(SHORT)?;
-                self.0 = rest;
+                let (bytes, rest) = self.rest.split_first_chunk().ok_or(SHORT)?;
+                self.rest = rest;
                 Double(f64::from_le_bytes(*bytes))
             }
             LENGTH_DELIMITED => {
                 let length = small(self.varint()?)?;
-                let (bytes, rest) = self.0.split_at_checked(length).ok_or(SHORT)?;
-                self.0 = rest;
+                let (bytes, rest) = self.rest.split_at_checked(length).ok_or(SHORT)?;
+                self.rest = rest;
                 Content(bytes)
             }
             _ => return Err(Flaw::Unknown),
         };
-        Ok((small(key >> KEY_TYPE_BITS)?, field))
+        let number = small(key >> KEY_TYPE_BITS)?;
+        // The same said in another order has the same length, so comparing lengths would not see it.
+        if number < self.last {
+            return Err(Flaw::Unknown);
+        }
+        self.last = number;
+        Ok((number, field))
     }
 
     fn varint(&mut self) -> Result<u64, Flaw> {
-        match self.0.split_first() {
+        match self.rest.split_first() {
             // Most numbers are small.
             Some((byte, rest)) if *byte < 0x80 => {
-                self.0 = rest;
+                self.rest = rest;
                 Ok((*byte).into())
             }
-            _ => decode_varint(&mut self.0).map_err(|_| SHORT),
+            _ => decode_varint(&mut self.rest).map_err(|_| SHORT),
         }
     }
 }
@@ -155,7 +165,7 @@ impl Decode for Origin {
 fn only_field(bytes: &[u8]) -> Result<(u32, Field<'_>), Flaw> {
     let mut fields = Fields::of(bytes);
     let field = fields.field()?;
-    if fields.0.is_empty() { Ok(field) } else { Err(Flaw::Unknown) }
+    if fields.rest.is_empty() { Ok(field) } else { Err(Flaw::Unknown) }
 }
 
 impl Decode for Command {
