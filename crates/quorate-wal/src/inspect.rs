@@ -221,7 +221,8 @@ impl Inspection {
 
     fn places(&self, group: GroupId, range: Range<u64>) -> impl Iterator<Item = (LogId, Place)> {
         let group = self.replay.groups.get(&group);
-        let first = group.map_or(u64::MAX, Group::first).max(range.start);
+        // What the log does not hold, though nothing purged it, may be more than anybody can count.
+        let first = group.map_or(u64::MAX, |group| group.first().max(group.index.base())).max(range.start);
         let next = group.map_or(0, |group| group.index.next()).min(range.end);
         let place = move |index| Some((group?.id_at(index)?, group?.index.place(index)?));
         (first..next).filter_map(place)

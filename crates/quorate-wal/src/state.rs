@@ -27,6 +27,17 @@ impl GroupState {
         self.last.map(|last| last.index.saturating_add(1))
     }
 
+    /// Checks that the log may be cut after `kept`, which it must hold, or have purged last.
+    pub(crate) fn check_cut(&self, kept: Option<LogId>) -> Result<(), String> {
+        let [floor, kept, last] = [self.floor, kept, self.last].map(|id| id.map(|id| id.index));
+        let holds = floor <= kept && kept <= last;
+        if holds {
+            Ok(())
+        } else {
+            Err(format!("a log purged up to {floor:?} that ends at {last:?} is cut at {kept:?}"))
+        }
+    }
+
     /// Moves the floor up, and the end with it where the log ends before.
     pub(crate) fn purge(&mut self, upto: LogId) {
         if self.floor.is_none_or(|floor| floor.index < upto.index) {

@@ -13,6 +13,7 @@ use proptest::sample::Index;
 use quorate_env::disk::{Disk, OpenMode};
 use quorate_env_sim::SimDisk;
 use quorate_wal::OpenError;
+use quorate_wal::inspect::{End, Inspection};
 
 /// Where the checksum stands, in frames and in headers of segments.
 const CRC_AT: usize = 60;
@@ -116,4 +117,83 @@ fn a_log_without_its_segments_is_refused() {
     assert!(matches!(open_planted(&[vec![0; 4096], files[1].clone()]), Ok(_) | Err(OpenError::Corrupt { .. })));
     let zeros = [vec![0; 16 << 10], vec![0; 16 << 10]];
     assert!(matches!(open_planted(&zeros), Err(OpenError::Corrupt { .. })), "ordinal 2 was never the first");
+}
+
+/// A record of group 1 without bytes, at this index.
+fn record(kind: u8, flag: u8, index: u64) -> Vec<u8> {
+    let head = [kind, flag, 0, 0, 1, 0, 0, 0].into_iter().chain(1_u64.to_le_bytes()).chain(9_u64.to_le_bytes());
+    head.chain(index.to_le_bytes()).chain([0; 4]).collect()
+}
+
+const ENTRY: u8 = 1;
+const TRUNCATE: u8 = 4;
+const PURGE: u8 = 5;
+const CLOSED: u8 = 8;
+const LAST: u8 = 9;
+
+/// A segment whose checksums are right, with these records in its header and in its frames.
+fn forged(state: &[Vec<u8>], frames: &[&[Vec<u8>]]) -> Vec<u8> {
+    let le = |number: usize| u32::try_from(number).unwrap().to_le_bytes();
+    let epoch = [le(1), le(77)].concat();
+    let body = state.concat();
+    let mut bytes = [b"QUORWALS\x01\0\0\0", &epoch[..], &le(body.len()), &1_u64.to_le_bytes()].concat();
+    bytes.resize(64, 0);
+    bytes.extend(body);
+    bytes.resize(4096, 0);
+    reseal(&mut bytes, 0, 12..20, 20..24);
+    for (sequence, records) in (1_u64..).zip(frames) {
+        let (at, body) = (bytes.len(), records.concat());
+        let counts = [le(records.len()), le(body.len()), le(body.len())].concat();
+        let numbers = [sequence.to_le_bytes(), (sequence - 1).to_le_bytes()].concat();
+        bytes.extend([b"QFRM\x01\0\0\0", &epoch[..], &numbers, &counts].concat());
+        bytes.resize(at + 64, 0);
+        bytes.extend(body);
+        reseal(&mut bytes, at, 8..16, 36..40);
+        bytes.resize(at + 4096, 0);
+    }
+    bytes
+}
+
+/// What inspection and opening say of a log: both refuse it, or neither does.
+fn is_refused(bytes: Vec<u8>) -> bool {
+    let disk = SimDisk::new(1);
+    disk.plant(&segment(1), &bytes).unwrap();
+    let inspected = matches!(Inspection::read(&disk, Path::new(DIR)).unwrap().end, End::Refused(_));
+    assert_eq!(matches!(open_planted(&[bytes]), Err(OpenError::Corrupt { .. })), inspected);
+    inspected
+}
+
+#[test]
+fn a_forged_log_in_order_is_opened() {
+    let entries = [record(ENTRY, 0, 5), record(ENTRY, 0, 6), record(TRUNCATE, 0, 5), record(PURGE, 0, 5)];
+    assert!(!is_refused(forged(&[record(PURGE, 0, 4), record(LAST, 0, 4)], &[&entries, &[record(CLOSED, 0, 0)]])));
+}
+
+#[test]
+fn what_comes_with_a_closing_record_is_not_passed_over() {
+    let mut log = open_planted(&[forged(&[], &[&[record(CLOSED, 0, 0), record(ENTRY, 0, 5)]])]).unwrap();
+    assert_eq!(log.recovery.groups[&G].last, Some(id(1, 5)));
+    settle(&mut log);
+    let unknown = forged(&[], &[&[record(CLOSED, 0, 0), record(99, 0, 0)]]);
+    assert!(matches!(open_planted(&[unknown]), Err(OpenError::Version { .. })));
+}
+
+#[test]
+fn a_log_that_ends_before_its_floor_is_refused() {
+    assert!(is_refused(forged(&[record(PURGE, 0, 100_000), record(LAST, 0, 5)], &[])));
+    for cut in [record(TRUNCATE, 0, 5), record(TRUNCATE, 1, 0)] {
+        assert!(is_refused(forged(&[], &[&[record(ENTRY, 0, 5), record(PURGE, 0, 100_000), cut]])));
+    }
+}
+
+#[test]
+fn a_log_that_is_cut_beyond_its_end_is_refused() {
+    assert!(is_refused(forged(&[], &[&[record(ENTRY, 0, 5), record(TRUNCATE, 0, 9), record(ENTRY, 0, 10)]])));
+    assert!(is_refused(forged(&[], &[&[record(ENTRY, 0, 5), record(LAST, 0, 9), record(ENTRY, 0, 10)]])));
+}
+
+/// Without counting them one by one.
+#[test]
+fn inspection_says_that_most_entries_are_missing() {
+    assert!(is_refused(forged(&[record(PURGE, 0, 5), record(LAST, 0, 1 << 60)], &[])));
 }

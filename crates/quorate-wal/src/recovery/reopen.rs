@@ -101,8 +101,11 @@ fn span(header: &FrameHeader) -> u64 {
 /// The flag of a frame that closed the log; such a frame holds nothing else.
 fn closing_flag(frame: &Frame) -> Option<bool> {
     let body = frame.body()?;
-    let (record, _) = Records::new(&body).next()?.ok()?;
-    (record.kind == Kind::Closed).then_some(record.flag)
+    let mut records = Records::new(&body);
+    let (record, _) = records.next()?.ok()?;
+    // Whatever came with it must be applied like all else.
+    let is_alone = frame.header.count == 1 && records.next().is_none();
+    (record.kind == Kind::Closed && is_alone).then_some(record.flag)
 }
 
 /// The boot id that a frame accepts.

@@ -57,7 +57,7 @@ impl Replay {
             return Err(OpenError::corrupt(&path, 0, "its header names no first frame"));
         };
         match self.segments.last_key_value().map(|(_, live)| live.segment.path.clone()) {
-            None => self.start(&header.state, before),
+            None => self.start(&header.state, before).map_err(|what| OpenError::corrupt(&path, 0, what))?,
             Some(previous) => {
                 self.settle(before)?;
                 self.pending.clear();
@@ -78,7 +78,9 @@ impl Replay {
     }
 
     /// Begins with the oldest segment, whose header repeats what was before.
-    fn start(&mut self, state: &LogState, sequence: u64) {
+    fn start(&mut self, state: &LogState, sequence: u64) -> Result<(), String> {
+        // No log ends before its own floor.
+        state.groups.values().try_for_each(|group| group.check_cut(group.last))?;
         (self.sequence, self.proven) = (sequence, sequence);
         self.logged = state.clone();
         for (id, state) in &state.groups {
@@ -88,6 +90,7 @@ impl Replay {
                 self.missing.insert(*id, last);
             }
         }
+        Ok(())
     }
 
     /// Takes the next frame of the segment begun last.
@@ -152,11 +155,13 @@ impl Replay {
             }
             Kind::Truncate => {
                 let kept = (!record.flag).then_some(record.id);
+                self.logged.group(record.group).check_cut(kept)?;
                 group.or_default().truncate(kept);
                 self.keep_missing(record.group, kept);
             }
             Kind::Purge => drop(group.or_default().purge(record.id)),
-            Kind::Vote | Kind::Committed | Kind::Identity | Kind::Boot | Kind::Closed | Kind::Last => {}
+            Kind::Last => return Err("a frame holds a record that only headers have".to_owned()),
+            Kind::Vote | Kind::Committed | Kind::Identity | Kind::Boot | Kind::Closed => {}
         }
         self.logged.apply(record);
         Ok(())
