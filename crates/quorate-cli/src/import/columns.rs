@@ -82,11 +82,9 @@ impl Rule {
         match (self, number::integer(text)) {
             (Self::Text, _) => row.push(ValueRef::Text(text)),
             (_, Some(integer)) => row.push(ValueRef::Integer(integer)),
-            _ => match text.parse::<f64>() {
-                Ok(real) if real.is_finite() && digit_count(text) <= ROUND_TRIP_DIGITS => {
-                    row.push(ValueRef::Real(real))
-                }
-                _ => return self.push_text(text, row),
+            _ => match real(text) {
+                Some(real) => row.push(ValueRef::Real(real)),
+                None => return self.push_text(text, row),
             },
         }
         Ok(())
@@ -99,6 +97,12 @@ impl Rule {
         }
         Ok(())
     }
+}
+
+/// The float that a number of JSON stands for, if that keeps all of its digits.
+pub fn real(text: &str) -> Option<f64> {
+    let real = text.parse::<f64>().ok()?;
+    (real.is_finite() && digit_count(text) <= ROUND_TRIP_DIGITS).then_some(real)
 }
 
 fn digit_count(text: &str) -> usize {

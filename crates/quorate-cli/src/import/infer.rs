@@ -5,7 +5,7 @@
 
 use quorate::limits::PARAMETERS_MAX;
 
-use super::columns::{Column, check_names};
+use super::columns::{Column, check_names, real};
 use super::csv::Csv;
 use super::ndjson::{Members, Ndjson};
 use super::number::{self, Shape};
@@ -130,9 +130,25 @@ fn see_json(seen: &mut Seen, text: &str) {
         Some(b'"' | b'{' | b'[') => seen.texts = true,
         _ => match number::integer(text) {
             Some(integer) => seen.number(Shape::Integer(integer)),
-            None if text.contains(['.', 'e', 'E']) => seen.reals = true,
-            // An integer that is too long.
+            None if text.contains(['.', 'e', 'E']) && real(text).is_some() => seen.reals = true,
+            // A number that is too long, or too large.
             None => (seen.texts, seen.reals) = (true, true),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use super::*;
+
+    #[test]
+    fn a_number_that_no_float_keeps_makes_no_column_of_floats() {
+        for (number, declared) in [("2.5", "REAL"), ("2.345678901234567890", ""), ("1e400", "")] {
+            let file = format!("{{\"a\":{number}}}\n{{\"a\":0.5}}\n");
+            let columns = of_ndjson(Window::new(Cursor::new(file)), &[]);
+            assert_eq!(columns, [Column::new("a", declared)], "{number}");
+        }
     }
 }
