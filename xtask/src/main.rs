@@ -1,11 +1,12 @@
-//! The project's own chores: `cargo xtask tidy` checks the house rules that neither rustfmt nor clippy can, and
-//! `cargo xtask mutants` whether the simulator finds deliberate bugs.
+//! The project's own chores: `cargo xtask tidy` checks the house rules that neither rustfmt nor clippy can,
+//! `cargo xtask mutants` whether the simulator finds deliberate bugs, and `cargo xtask fuzz` gives decoders any bytes.
 //!
-//! Invariant: a chore only reads the tree and prints; it never changes a file of it.
+//! Invariant: a chore only reads the tree and prints; it never changes a file of it, but for `fuzz --merge`.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, clippy::print_stdout, clippy::print_stderr, reason = "a command line tool")]
 
+mod fuzz;
 mod mutants;
 mod tidy;
 
@@ -15,12 +16,14 @@ use tidy::Tree;
 
 const USAGE: &str = "\
 usage: cargo xtask tidy                      check the house rules (CONTRIBUTING.md lists them)
-       cargo xtask mutants [SEEDS [NAME...]] show that the simulator finds each deliberate bug";
+       cargo xtask mutants [SEEDS [NAME...]] show that the simulator finds each deliberate bug
+       cargo xtask fuzz [RUNS [TARGET...]]    run each target so often; --merge [TARGET...] keeps what was found";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["tidy"] => check_house_rules(),
+        ["fuzz", arguments @ ..] => fuzz::run(arguments),
         ["mutants", arguments @ ..] => mutants::run(arguments),
         _ => {
             eprintln!("{USAGE}");

@@ -10,6 +10,7 @@ mod bar;
 mod chunk;
 mod columns;
 mod csv;
+pub(crate) mod fuzzing;
 mod identity;
 mod infer;
 mod load;

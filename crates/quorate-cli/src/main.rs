@@ -1,74 +1,10 @@
-//! The `quorate` binary: a cluster to try things out (`dev`), a server (`init`, `serve`), and what people do with a
-//! cluster; each command has a module of its name.
-//!
-//! It parses, calls the library and prints. An error goes to the standard error with exit code 1; what was typed
-//! wrongly, with exit code 2; an import that left lines out, and `sql` where the cluster can't be reached, with exit
-//! code 3.
+//! The `quorate` binary; everything is in the library beside it.
 
 #![forbid(unsafe_code)]
-#![allow(
-    clippy::disallowed_methods,
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "a binary: it belongs to the machine, not to the simulated world"
-)]
-
-mod access;
-mod args;
-mod backup;
-mod client;
-mod cluster_file;
-mod dev;
-mod doctor;
-mod error;
-mod format;
-mod import;
-mod init;
-mod keywords;
-mod log;
-mod members;
-mod output;
-mod restore;
-mod serve;
-mod settings;
-mod shell;
-mod sql;
-mod status;
-mod stop;
-mod utc;
-mod verify;
-mod wal_inspect;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
-
-use crate::args::{Arguments, Command};
-
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    let outcome = match &Arguments::parse().command {
-        Command::Dev(args) => dev::run(args).await,
-        Command::Sql(args) => sql::run(args).await,
-        Command::Import(args) => match import::command(args).await {
-            Ok(code) => return code,
-            Err(error) => Err(error),
-        },
-        Command::Status(args) => status::run(args).await,
-        Command::Backup(args) => backup::run(args).await,
-        Command::Restore(args) => restore::run(args).await,
-        Command::Members(args) => members::run(args).await,
-        Command::Doctor(args) => doctor::run(args).await,
-        Command::Verify(args) => verify::run(args).await,
-        Command::Wal(args) => wal_inspect::run(args),
-        Command::Serve(args) => serve::run(args).await,
-        Command::Init(args) => init::run(args),
-    };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("quorate: {error}");
-            ExitCode::from(error.exit_code())
-        }
-    }
+    quorate_cli::run().await
 }

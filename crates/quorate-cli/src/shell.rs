@@ -11,6 +11,7 @@ mod catalog;
 mod command;
 mod complete;
 mod dump;
+pub(crate) mod fuzzing;
 mod hint;
 mod import;
 mod kind;

@@ -24,6 +24,8 @@ mod config;
 mod desk;
 mod error;
 mod events;
+#[doc(hidden)]
+pub mod fuzzing;
 mod home;
 mod identity;
 mod images;

@@ -176,5 +176,10 @@ impl Drop for Generation {
     }
 }
 
+/// The text of `CURRENT` as it would be written again; `None` if it is none.
+pub(crate) fn reencode(bytes: &[u8]) -> Option<Vec<u8>> {
+    pointer::reencode(bytes)
+}
+
 #[cfg(test)]
 mod tests;

@@ -20,6 +20,11 @@ mod sender;
 #[cfg(test)]
 mod tests;
 
+/// A piece as it would be sent again; `None` if the bytes are none.
+pub(crate) fn reencode(bytes: &[u8]) -> Option<Vec<u8>> {
+    piece::Piece::decode(bytes).ok()?.encode().ok().map(Into::into)
+}
+
 pub(crate) use intake::{Intake, quick_check, verify};
 pub(crate) use receiver::Receiver;
 pub(crate) use sender::Sender;

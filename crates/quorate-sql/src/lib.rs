@@ -23,6 +23,8 @@ pub mod backup;
 pub mod checkpoint;
 pub mod connection;
 pub mod error;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod generation;
 pub mod image;
 pub mod metrics;

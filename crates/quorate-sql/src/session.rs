@@ -348,6 +348,11 @@ impl Session {
     }
 }
 
+/// The small outcomes of a row as they would be kept again; `None` if the bytes are none.
+pub(crate) fn reencode(bytes: &[u8]) -> Option<Vec<u8>> {
+    Recent::decode(bytes).map(|recent| recent.encode())
+}
+
 fn expired(used: u64, now: u64) -> bool {
     now.saturating_sub(used) > SESSION_IDLE_NANOS
 }

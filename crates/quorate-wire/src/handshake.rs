@@ -204,6 +204,19 @@ pub(crate) fn busy_frame() -> Bytes {
     whole_frame(REFUSED, &Refusal::Busy.encode()).freeze()
 }
 
+/// What a message says, as it would be said again; `None` if it says nothing.
+pub(crate) fn reencode(kind: u8, body: &[u8]) -> Option<Vec<u8>> {
+    let again = match kind {
+        HELLO => Hello::decode(body)?.encode(),
+        CHALLENGE => Challenge::decode(body)?.encode(),
+        PROOF => Proof::decode(body)?.encode(),
+        VERDICT => Verdict::decode(body)?.encode(),
+        REFUSED => Refusal::decode(body)?.encode(),
+        _ => return None,
+    };
+    Some(again.into())
+}
+
 const MALFORMED: HandshakeError = HandshakeError::Malformed("a handshake message that can't be read");
 
 fn nonce(rng: &Rng) -> Nonce {

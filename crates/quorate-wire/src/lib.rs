@@ -20,6 +20,8 @@ mod client;
 mod dialer;
 mod error;
 mod frame;
+#[doc(hidden)]
+pub mod fuzzing;
 mod handshake;
 mod identity;
 mod limits;

@@ -52,6 +52,8 @@ mod backup;
 mod client;
 pub mod config;
 mod error;
+#[doc(hidden)]
+pub mod fuzzing;
 mod level;
 pub mod metrics;
 mod node;

@@ -20,6 +20,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("quorate-derive", &[]),
     (SIMULATED_WORLD, &["quorate-env", "quorate-model"]),
     ("quorate-sim", SIMULATOR),
+    ("quorate-fuzz", FUZZER),
 ];
 
 const LIBRARY_FLOORS: &[&str] = &[
@@ -42,6 +43,19 @@ const SIMULATOR: &[&str] = &[
     "quorate-consensus",
     "quorate",
     SIMULATED_WORLD,
+];
+
+/// It looks into every crate that reads bytes from outside.
+const FUZZER: &[&str] = &[
+    "quorate-env",
+    "quorate-model",
+    "quorate-wal",
+    "quorate-wire",
+    "quorate-sql",
+    "quorate-consensus",
+    "quorate",
+    "quorate-server",
+    "quorate-cli",
 ];
 
 /// The simulated disk and network: for tests everywhere, for building upon only in the simulator.

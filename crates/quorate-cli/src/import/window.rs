@@ -31,7 +31,6 @@ impl Window {
     }
 
     /// The same, asking for so many bytes at a time.
-    #[cfg(test)]
     pub fn with_block(self, block: usize) -> Self {
         Self { block, ..self }
     }

@@ -24,7 +24,7 @@ pub(super) fn read(disk: &dyn Disk, dir: &Path) -> Result<Option<u64>, OpenError
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(OpenError::disk(&path)(error)),
     };
-    let number = std::str::from_utf8(&bytes).ok().and_then(decode);
+    let number = decode(&bytes);
     let problem = "is damaged; write the number of the newest directory in db/ into it as docs/sqlite-store.md shows";
     number.map(Some).ok_or_else(|| OpenError::layout(&path, problem))
 }
@@ -40,7 +40,12 @@ fn encode(number: u64) -> String {
     format!("{text}{sum:08x}\n")
 }
 
-fn decode(text: &str) -> Option<u64> {
+pub(super) fn reencode(bytes: &[u8]) -> Option<Vec<u8>> {
+    decode(bytes).map(|number| encode(number).into())
+}
+
+fn decode(bytes: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(bytes).ok()?;
     let number = text.lines().nth(1)?.parse().ok()?;
     (encode(number) == text).then_some(number)
 }
@@ -55,12 +60,12 @@ mod tests {
     fn what_was_written_is_read_and_nothing_else() {
         assert_eq!(encode(7), "quorate generation 1\n7\n1c0b3b57\n".replace("1c0b3b57", &encode(7)[23..31]));
         let text = encode(u64::MAX);
-        assert_eq!(decode(&text), Some(u64::MAX));
+        assert_eq!(decode(text.as_bytes()), Some(u64::MAX));
         for at in 0..text.len() {
             let mut damaged = text.clone().into_bytes();
             damaged[at] ^= 1;
-            assert_eq!(std::str::from_utf8(&damaged).ok().and_then(decode), None);
-            assert_eq!(decode(&text[..at]), None);
+            assert_eq!(decode(&damaged), None);
+            assert_eq!(decode(&text.as_bytes()[..at]), None);
         }
     }
 }

@@ -1,0 +1,21 @@
+//! A door for fuzzing: what the shell makes of a script.
+
+use super::command;
+use super::script::{Item, Items};
+
+/// The statements and commands of a script that comes in these texts, each but the last ending a line, with the line of
+/// each. The commands are parsed too.
+pub fn script<'a>(texts: impl IntoIterator<Item = &'a str>) -> Vec<(String, u64)> {
+    let mut items = Items::default();
+    texts.into_iter().for_each(|text| items.push(text));
+    let mut found: Vec<_> = std::iter::from_fn(|| items.next()).collect();
+    found.extend(items.end());
+    let text = |item| match item {
+        Item::Statement(text) => text,
+        Item::Command(line) => {
+            drop(command::parse(&line));
+            line
+        }
+    };
+    found.into_iter().map(|(item, line)| (text(item), line)).collect()
+}

@@ -1,0 +1,58 @@
+//! A door for fuzzing: bytes of peers and of the log, decoded and encoded again.
+//!
+//! Invariant: nothing here decides anything; it calls what a node calls, through openraft's types where a node does.
+
+use bytes::Bytes;
+use openraft::raft::{AppendEntriesRequest, VoteRequest, VoteResponse};
+use prost::Message;
+use quorate_model::LogId;
+
+use crate::identity::Identity;
+use crate::peer::messages::{
+    Append, Appended, ImageHead, Join, Joined, Promise, Promised, ReadPositionReply, StatusReply, StreamResult,
+    Transfer, VoteAnswer, VoteAsk, decode, encode,
+};
+use crate::raft::codec;
+use crate::raft::types::TypeConfig;
+
+/// `None` where the bytes are refused.
+pub type Reencode = fn(Bytes) -> Option<Bytes>;
+
+/// What is decoded, by name. The order stays: corpora name places in it.
+pub const ALL: &[(&str, Reencode)] = &[
+    ("vote", |bytes| codec::decode_vote(&bytes).ok().map(|vote| codec::encode_vote(&vote))),
+    ("membership", |bytes| codec::decode_membership(&bytes).ok().map(|members| codec::encode_membership(&members))),
+    ("entry", |bytes| codec::entry_from(LogId::default(), bytes).ok().map(|entry| codec::payload_bytes(&entry))),
+    ("identity", |bytes| Identity::read(&bytes).ok().map(|identity| encode(&identity))),
+    ("vote ask", |bytes| Some(encode(&VoteAsk::from(&VoteRequest::<TypeConfig>::from(read::<VoteAsk>(bytes)?))))),
+    ("vote answer", |bytes| {
+        Some(encode(&VoteAnswer::from(&VoteResponse::<TypeConfig>::from(read::<VoteAnswer>(bytes)?))))
+    }),
+    ("append", |bytes| {
+        let request = AppendEntriesRequest::<TypeConfig>::try_from(read::<Append>(bytes)?).ok()?;
+        Some(encode(&Append::from(&request)))
+    }),
+    ("appended", |bytes| Some(encode(&Appended::from(StreamResult::from(read::<Appended>(bytes)?))))),
+    ("image head", |bytes| {
+        let head: ImageHead = read(bytes)?;
+        if head.membership_id.is_some() {
+            codec::decode_membership(&head.membership).ok()?;
+        }
+        Some(encode(&head))
+    }),
+    ("transfer", again::<Transfer>),
+    ("status", again::<StatusReply>),
+    ("promise", again::<Promise>),
+    ("promised", again::<Promised>),
+    ("join", again::<Join>),
+    ("joined", again::<Joined>),
+    ("read position", again::<ReadPositionReply>),
+];
+
+fn read<M: Message + Default>(bytes: Bytes) -> Option<M> {
+    decode(bytes).ok()
+}
+
+fn again<M: Message + Default>(bytes: Bytes) -> Option<Bytes> {
+    read::<M>(bytes).map(|message| encode(&message))
+}

@@ -1,0 +1,42 @@
+//! What the log and the wire carry of the model. A replica must not skip anything, so each message has one encoding.
+
+use bytes::Bytes;
+use quorate_model::{Command, Payload, codec};
+
+/// What decodes is what encodes to the very bytes; and bulk rows are whole.
+pub fn proposal(data: &[u8]) {
+    let Ok(proposal) = codec::decode_proposal(data) else { return };
+    assert_eq!(codec::encode_proposal(&proposal).ok().as_deref(), Some(data), "another encoding");
+    let _ = proposal.check_limits();
+    for command in &proposal.commands {
+        if let Command::Bulk(bulk) = command {
+            let rows = &bulk.rows;
+            let values = rows.len().saturating_mul(rows.width());
+            assert_eq!((rows.values().count(), rows.raw_values().count()), (values, values), "a row is lost");
+            assert_eq!(&rows.without(&[]), rows, "packed in another way");
+        }
+    }
+}
+
+/// The same of a payload of the log.
+pub fn entry(data: &[u8]) {
+    let Ok(payload) = codec::entry::decode(Bytes::copy_from_slice(data)) else { return };
+    assert_eq!(&codec::entry::encode(&payload)[..], data, "another encoding");
+    if let Payload::Proposal(_, bytes) = payload {
+        proposal(&bytes);
+    }
+}
+
+/// The same of an outcome.
+pub fn outcome(data: &[u8]) {
+    if let Ok(outcome) = codec::decode_outcome(data) {
+        assert_eq!(codec::encode_outcome(&outcome), data, "another encoding");
+    }
+}
+
+/// The same of a row of values.
+pub fn row(data: &[u8]) {
+    if let Ok(values) = codec::decode_row(data) {
+        assert_eq!(codec::encode_row(&values), data, "another encoding");
+    }
+}

@@ -1,0 +1,82 @@
+//! A door for fuzzing: messages of clients and of nodes to them, decoded and encoded again.
+//!
+//! Invariant: nothing here decides anything; it calls what a node or a client calls.
+
+use bytes::Bytes;
+use prost::Message;
+use quorate_consensus::Admission;
+use quorate_sql::query::Rows;
+
+use crate::error::Error;
+use crate::protocol::admin::{Admit, Changed, Probe, Remove, Transfer};
+use crate::protocol::{
+    Answer, Backup, Execute, Executed, OpenSnapshot, Query, SnapshotItem, StatusReply, Verified, VerifiedKind, Verify,
+    decode, encode,
+};
+use crate::status::Status;
+
+/// `None` where the bytes are refused.
+pub type Reencode = fn(Bytes) -> Option<Bytes>;
+
+/// What is decoded, by name. The order stays: corpora name places in it.
+pub const ALL: &[(&str, Reencode)] = &[
+    ("execute", again::<Execute>),
+    ("executed", |bytes| {
+        let executed: Executed = read(bytes)?;
+        let leader = Some(executed.leader.clone());
+        Some(encode(&Executed::new(executed.result(), leader)))
+    }),
+    ("query", |bytes| {
+        let query: Query = read(bytes)?;
+        let millis = query.millis;
+        Some(encode(&Query::new(query.read().ok()?, millis)))
+    }),
+    ("answer", |bytes| Some(encode(&Answer::from(walked(read::<Answer>(bytes)?.into()))))),
+    ("open snapshot", |bytes| {
+        let open: OpenSnapshot = read(bytes)?;
+        Some(encode(&OpenSnapshot::new(open.level().ok()?, open.millis)))
+    }),
+    ("snapshot opened", |bytes| Some(encode(&SnapshotItem::from(read::<SnapshotItem>(bytes)?.opened())))),
+    ("snapshot piece", |bytes| {
+        let piece = read::<SnapshotItem>(bytes)?.piece();
+        Some(encode(&SnapshotItem::from(piece.and_then(|rows| rows.map(|rows| walked(Ok(rows))).transpose()))))
+    }),
+    ("backup", |bytes| {
+        let backup: Backup = read(bytes)?;
+        Some(encode(&Backup::new(backup.level().ok()?, backup.millis)))
+    }),
+    ("verify", again::<Verify>),
+    ("verified", |bytes| {
+        let verified: Verified = read(bytes)?;
+        if let Some(VerifiedKind::Hashes(hashes)) = verified.kind.clone() {
+            hashes.by_table()?;
+        }
+        Some(encode(&verified))
+    }),
+    ("status", |bytes| Some(encode(&StatusReply::from(Status::from(read::<StatusReply>(bytes)?))))),
+    ("admit", |bytes| Some(encode(&Admit::from(Admission::from(read::<Admit>(bytes)?))))),
+    ("remove", again::<Remove>),
+    ("transfer", again::<Transfer>),
+    ("changed", |bytes| {
+        let changed: Changed = read(bytes)?;
+        let leader = Some(changed.leader.clone());
+        Some(encode(&Changed::new(changed.result(), leader)))
+    }),
+    ("probe", again::<Probe>),
+];
+
+fn read<M: Message + Default>(bytes: Bytes) -> Option<M> {
+    decode(bytes).ok()
+}
+
+fn again<M: Message + Default>(bytes: Bytes) -> Option<Bytes> {
+    read::<M>(bytes).map(|message| encode(&message))
+}
+
+/// Looks at every value, as whoever asked for the rows does.
+fn walked(rows: Result<Rows, Error>) -> Result<Rows, Error> {
+    if let Ok(rows) = &rows {
+        let _ = rows.iter().map(|row| row.values().len()).max();
+    }
+    rows
+}
