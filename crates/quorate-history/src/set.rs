@@ -1,0 +1,131 @@
+//! Sets that only grow: is every element where it must be, once, and nowhere else?
+//!
+//! Elements are unique, so what a read must and must not show follows from times alone:
+//! - no element twice, none that nobody added, none whose addition failed or began after the read's end;
+//! - every element that was certainly there: acknowledged, or shown by another read, before this read began, or before
+//!   an element that it does show began to be added;
+//! - of two reads, one shows all that the other does.
+//!
+//! Invariant: a set that nobody read after the last acknowledgment is [`Verdict::Unknown`].
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::{Nanos, Op, Outcome, Verdict};
+
+#[cfg(test)]
+mod tests;
+
+/// An operation on one set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Adds an element that is added nowhere else.
+    Add {
+        /// To which set.
+        set: u64,
+        /// What.
+        element: u64,
+    },
+    /// Reads all of a set.
+    Read {
+        /// Which set.
+        set: u64,
+        /// What it showed, in any order.
+        elements: Vec<u64>,
+    },
+}
+
+/// Whether all reads showed what they had to.
+pub fn check(history: &[Op<Access>]) -> Verdict {
+    let mut sets: BTreeMap<u64, Set<'_>> = BTreeMap::new();
+    for op in history {
+        match &op.what {
+            Access::Add { set, element } => {
+                let entry = Addition { begun: op.begun, there_by: op.effective_by(), outcome: op.outcome };
+                sets.entry(*set).or_default().added.insert(*element, entry);
+            }
+            Access::Read { set, elements } if op.is_done() => {
+                sets.entry(*set).or_default().reads.push(Read { begun: op.begun, ended: op.ended, elements });
+            }
+            Access::Read { .. } => {}
+        }
+    }
+    sets.into_iter().map(|(number, set)| set.check(number)).fold(Verdict::Right, Verdict::and)
+}
+
+#[derive(Default)]
+struct Set<'a> {
+    added: HashMap<u64, Addition>,
+    reads: Vec<Read<'a>>,
+}
+
+#[derive(Clone, Copy)]
+struct Addition {
+    begun: Nanos,
+    /// From when on every read must show it.
+    there_by: Nanos,
+    outcome: Outcome,
+}
+
+#[derive(Clone, Copy)]
+struct Read<'a> {
+    begun: Nanos,
+    ended: Nanos,
+    elements: &'a [u64],
+}
+
+impl Set<'_> {
+    fn check(mut self, number: u64) -> Verdict {
+        let mut findings = Vec::new();
+        self.reads.sort_unstable_by_key(|read| (read.elements.len(), read.begun));
+        for read in &self.reads {
+            for element in read.elements {
+                match self.added.get_mut(element) {
+                    Some(addition) if addition.outcome == Outcome::Failed => {
+                        findings.push(format!("set {number}: {element} is there, but adding it failed"));
+                    }
+                    Some(addition) if addition.begun > read.ended => {
+                        findings.push(format!("set {number}: {element} was read before it was added"));
+                    }
+                    Some(addition) => addition.there_by = addition.there_by.min(read.ended),
+                    None => findings.push(format!("set {number}: {element} is there, but nobody added it")),
+                }
+            }
+        }
+        for read in &self.reads {
+            self.compare(read, number, &mut findings);
+        }
+        for pair in self.reads.windows(2) {
+            let larger = sorted(pair[1].elements);
+            let missing = pair[0].elements.iter().find(|element| larger.binary_search(element).is_err());
+            findings.extend(missing.map(|element| format!("set {number}: of two reads, each lacks some: {element}")));
+        }
+        let acknowledged = self.added.values().filter(|addition| addition.outcome == Outcome::Done);
+        let last = acknowledged.map(|addition| addition.there_by).max();
+        let read_last = self.reads.iter().map(|read| read.begun).max();
+        let unread = Verdict::Unknown(format!("set {number}: nobody read it after the last acknowledgment"));
+        let seen_to_the_end = if last.is_some() && read_last <= last { unread } else { Verdict::Right };
+        Verdict::of(findings).and(seen_to_the_end)
+    }
+
+    /// Looks for elements that a read lacks, or shows twice.
+    fn compare(&self, read: &Read<'_>, number: u64, findings: &mut Vec<String>) {
+        let elements = sorted(read.elements);
+        let twice = elements.windows(2).find(|pair| pair[0] == pair[1]);
+        findings.extend(twice.map(|pair| format!("set {number}: {} is there twice", pair[0])));
+        let begun = elements.iter().filter_map(|element| self.added.get(element)).map(|addition| addition.begun).max();
+        let shows_all_until = read.begun.max(begun.unwrap_or(0));
+        let missing = |(element, addition): (&u64, &Addition)| {
+            (addition.there_by < shows_all_until && elements.binary_search(element).is_err()).then_some(*element)
+        };
+        let missing = self.added.iter().filter_map(missing).min();
+        findings.extend(missing.map(|element| {
+            format!("set {number}: {element} is lost to a read from {} to {} ns", read.begun, read.ended)
+        }));
+    }
+}
+
+fn sorted(elements: &[u64]) -> Vec<u64> {
+    let mut elements = elements.to_vec();
+    elements.sort_unstable();
+    elements
+}
