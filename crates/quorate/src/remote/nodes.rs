@@ -111,8 +111,10 @@ impl Nodes {
         }
     }
 
-    /// Says that a call to a node failed without a reply.
+    /// Says that a call to a node failed without a reply. The others are asked first from now on: a leader that is cut
+    /// off from them takes itself for the leader still, and would say so for ever.
     pub(crate) fn failed(&self, addr: &Arc<str>) {
+        self.put_last(addr);
         let mut state = self.state();
         state.suspect = Some(Arc::clone(addr));
         state.target.take_if(|target| target == addr);
@@ -251,5 +253,24 @@ impl fmt::Debug for Nodes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.state();
         f.debug_struct("Nodes").field("addrs", &state.addrs).field("target", &state.target).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::SecretSource;
+
+    #[test]
+    fn who_did_not_reply_is_asked_after_the_others() {
+        let config = RemoteConfig::new(["a:1", "b:1", "c:1"], SecretSource::Kept);
+        let nodes = Nodes::new(&Env::real(), &config, Role::ReadWrite, Secret::new("a secret for tests only").unwrap());
+        nodes.redirect("a:1");
+        nodes.failed(&"a:1".into());
+        assert_eq!(nodes.target(), None);
+        assert_eq!(nodes.state().addrs, ["b:1", "c:1", "a:1"]);
+        // Another one that still takes it for the leader does not bring the client back to it.
+        nodes.redirect("a:1");
+        assert_eq!(nodes.target(), None);
     }
 }
