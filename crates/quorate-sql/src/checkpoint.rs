@@ -51,7 +51,11 @@ pub(crate) struct Gate {
 
 /// The right to run checkpoints. Whoever has it knows that nobody else runs one.
 #[derive(Debug)]
-pub(crate) struct Pass(Arc<Gate>);
+pub(crate) struct Pass {
+    gate: Arc<Gate>,
+    /// Whether the checkpointer is told when it is given back.
+    tells: bool,
+}
 
 impl Gate {
     pub(crate) fn new(checkpointer: Signal) -> Self {
@@ -60,15 +64,27 @@ impl Gate {
 
     /// The pass, unless somebody has it.
     pub(crate) fn try_enter(self: &Arc<Self>) -> Option<Pass> {
+        self.enter(true)
+    }
+
+    /// The same for the checkpointer itself: told of its own end it would never pause, not even where it can do
+    /// nothing.
+    fn try_enter_untold(self: &Arc<Self>) -> Option<Pass> {
+        self.enter(false)
+    }
+
+    fn enter(self: &Arc<Self>, tells: bool) -> Option<Pass> {
         let is_taken = self.taken.swap(true, Ordering::AcqRel);
-        (!is_taken || Mutant::CheckpointDuringHold.is_on()).then(|| Pass(Arc::clone(self)))
+        (!is_taken || Mutant::CheckpointDuringHold.is_on()).then(|| Pass { gate: Arc::clone(self), tells })
     }
 }
 
 impl Drop for Pass {
     fn drop(&mut self) {
-        self.0.taken.store(false, Ordering::Release);
-        self.0.checkpointer.wake();
+        self.gate.taken.store(false, Ordering::Release);
+        if self.tells {
+            self.gate.checkpointer.wake();
+        }
     }
 }
 
@@ -192,7 +208,7 @@ impl Checkpointer {
         let shared = Arc::clone(&self.shared);
         if self.is_idle()
             && generation.wal_file_bytes().is_ok_and(|bytes| bytes > 0)
-            && let Some(pass) = shared.gate.try_enter()
+            && let Some(pass) = shared.gate.try_enter_untold()
         {
             space(&shared, &pass, self.beside(&generation)?)?;
             empty_wal(&shared, &pass)?;
@@ -218,7 +234,7 @@ impl Checkpointer {
 
     fn space(&mut self, generation: &Arc<Generation>) -> Result<Step, StoreFault> {
         let shared = Arc::clone(&self.shared);
-        let Some(pass) = shared.gate.try_enter() else { return Ok(Step::WaitFor(RETRY)) };
+        let Some(pass) = shared.gate.try_enter_untold() else { return Ok(Step::WaitFor(RETRY)) };
         let beside = self.beside(generation)?;
         let is_complete = space(&shared, &pass, beside)?;
         self.done_at = is_complete.then(|| (generation.number(), generation.wal_bytes()));
@@ -247,5 +263,25 @@ impl Worker for Checkpointer {
             self.shared.report_unless_full(&fault);
             Step::WaitFor(TICK)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Waker};
+
+    use super::*;
+
+    #[test]
+    fn the_checkpointer_is_woken_by_others_and_not_by_itself() {
+        let bell = Signal::new();
+        let gate = Arc::new(Gate::new(bell.clone()));
+        let is_rung = || bell.poll_wait(&Context::from_waker(Waker::noop())).is_ready();
+        let pass = gate.try_enter_untold();
+        assert!(pass.is_some() && gate.try_enter().is_none());
+        drop(pass);
+        assert!(!is_rung());
+        drop(gate.try_enter());
+        assert!(is_rung());
     }
 }
