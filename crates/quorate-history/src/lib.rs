@@ -21,7 +21,7 @@ pub mod set;
 pub type Nanos = u64;
 
 /// What a client knows of its operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
     /// It took effect, between its beginning and its end.
     Done,

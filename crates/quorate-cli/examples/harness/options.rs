@@ -27,6 +27,11 @@ impl Options {
             .map_or(Ok(or), |value| value.parse().map_err(|error| format!("--{name} {value}: {error}").into()))
     }
 
+    /// A text, if it was typed.
+    pub fn text(&mut self, name: &str) -> Option<String> {
+        self.take(name)
+    }
+
     /// A path, if it was typed.
     pub fn path(&mut self, name: &str) -> Option<PathBuf> {
         self.take(name).map(PathBuf::from)

@@ -50,19 +50,11 @@ impl Servers {
         let dir = scratch.path().to_owned();
         super::figures::print_conditions(&dir)?;
         let members: Vec<(String, String)> =
-            ["a", "b", "c"].map(str::to_owned).into_iter().zip(free_addrs()?).collect();
-        let list: Vec<String> = members.iter().map(|(name, addr)| format!("{name}={addr}")).collect();
-        let init = Command::new(&program).arg("init").arg(&dir).args(["--members", &list.join(",")]).output().await?;
-        if !init.status.success() {
-            return Err(format!("quorate init: {}", String::from_utf8_lossy(&init.stderr)).into());
-        }
-        // All would serve HTTP on the same port: on this one machine none does.
-        for (name, _) in &members {
-            let file = dir.join(format!("{name}.toml"));
-            let text = std::fs::read_to_string(&file)?.replace("\nhttp.listen", "\n# http.listen");
-            std::fs::write(file, text)?;
-        }
-        let start = |(name, addr): (String, String)| Ok(Server { process: serve(&program, &dir, &name)?, name, addr });
+            ["a", "b", "c"].map(str::to_owned).into_iter().zip(free_addrs(3)?).collect();
+        init(&program, &dir, &members).await?;
+        let start = |(name, addr): (String, String)| {
+            Ok(Server { process: serve(Command::new(&program), &dir, &name)?, name, addr })
+        };
         let servers = members.into_iter().map(start).collect::<Result<_>>()?;
         let servers = Self { program, dir, servers, _scratch: scratch };
         for server in &servers.servers {
@@ -96,7 +88,7 @@ impl Servers {
             return Err(format!("server {name}: {ended}").into());
         }
         let took = begin.elapsed();
-        server.process = serve(&program, &dir, name)?;
+        server.process = serve(Command::new(&program), &dir, name)?;
         let addr = server.addr.clone();
         self.caught_up(&addr).await?;
         Ok((took, leader.as_deref() == Some(name)))
@@ -121,21 +113,37 @@ impl Servers {
     }
 }
 
-fn serve(program: &Path, dir: &Path, name: &str) -> Result<Child> {
+/// Writes the configurations of such members, given by name and address.
+pub async fn init(program: &Path, dir: &Path, members: &[(String, String)]) -> Result<()> {
+    let list: Vec<String> = members.iter().map(|(name, addr)| format!("{name}={addr}")).collect();
+    let init = Command::new(program).arg("init").arg(dir).args(["--members", &list.join(",")]).output().await?;
+    if !init.status.success() {
+        return Err(format!("quorate init: {}", String::from_utf8_lossy(&init.stderr)).into());
+    }
+    // All would serve HTTP on the same port: on this one machine none does.
+    for (name, _) in members {
+        let file = dir.join(format!("{name}.toml"));
+        let text = std::fs::read_to_string(&file)?.replace("\nhttp.listen", "\n# http.listen");
+        std::fs::write(file, text)?;
+    }
+    Ok(())
+}
+
+/// Starts a server by a command that ends with the program's name. What it says goes to a file.
+pub fn serve(mut command: Command, dir: &Path, name: &str) -> Result<Child> {
     let log = File::options().append(true).create(true).open(dir.join(format!("{name}.log")))?;
-    let mut command = Command::new(program);
     // It ends with this process, however that ends: its standard input is our pipe.
     command.args(["serve", "--until-stdin-closes", "--config"]).arg(dir.join(format!("{name}.toml")));
     command.stdin(Stdio::piped()).stdout(log.try_clone()?).stderr(log);
     Ok(command.kill_on_drop(true).spawn()?)
 }
 
-fn free_addrs() -> Result<Vec<String>> {
-    const COUNT: usize = 3;
+/// Addresses on which nobody listens.
+pub fn free_addrs(count: usize) -> Result<Vec<String>> {
     let first = u16::try_from(std::process::id() % u32::from(PORTS.end - PORTS.start))?;
     let ports = (PORTS.start + first..PORTS.end).chain(PORTS);
     let mut held = Vec::new();
     let free = ports.filter(|port| TcpListener::bind(("127.0.0.1", *port)).map(|listener| held.push(listener)).is_ok());
-    let addrs: Vec<String> = free.take(COUNT).map(|port| format!("127.0.0.1:{port}")).collect();
-    if addrs.len() == COUNT { Ok(addrs) } else { Err("no free ports".into()) }
+    let addrs: Vec<String> = free.take(count).map(|port| format!("127.0.0.1:{port}")).collect();
+    if addrs.len() == count { Ok(addrs) } else { Err("no free ports".into()) }
 }

@@ -1,0 +1,253 @@
+//! The clients: what they do to the cluster, and what they were told.
+//!
+//! Some follow the leader, the others keep to a node each. Every one does one operation after the other, of the four
+//! kinds that [`quorate_history`] can judge, with pauses that make the rate. Keys are in use for a while and then never
+//! again, so that each history of one stays short.
+//!
+//! Invariants:
+//! - All times come from one monotonic clock; an operation is begun before it is sent and ended after it was answered.
+//! - [`Error::Unknown`] is the only error after which a write counts as in doubt; after any other it must not be there.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use quorate::{Error, FailureKind, Level, RemoteSql};
+use quorate_env::Rng;
+use quorate_history::{self as history, Nanos, Op, Outcome};
+use tokio::task::JoinSet;
+
+use super::harness::Result;
+
+pub mod bank;
+mod lists;
+mod registers;
+mod sets;
+
+/// How long clients try before they give an operation up: some so soon that they often don't know what came of it.
+const OPERATION_MAX: [Duration; 3] = [Duration::from_millis(250), Duration::from_secs(1), Duration::from_secs(3)];
+/// The same for what must succeed: making tables, and reading everything at the end.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Errors that nothing explains, of which the first are kept.
+const SURPRISES_MAX: usize = 5;
+
+/// All that clients were told.
+#[derive(Default)]
+pub struct Told {
+    pub registers: Vec<Op<history::register::Access>>,
+    pub sets: Vec<Op<history::set::Access>>,
+    pub bank: Vec<Op<history::bank::Access>>,
+    pub lists: Vec<Op<history::append::Transaction>>,
+    /// When each acknowledged write was acknowledged.
+    pub acknowledged: Vec<Nanos>,
+    /// By kind of operation and outcome.
+    pub counts: BTreeMap<(&'static str, Outcome), u64>,
+    /// The longest that an operation took which was acknowledged.
+    pub longest: Duration,
+    /// What no fault explains.
+    pub surprises: Vec<String>,
+}
+
+/// What all clients share.
+#[derive(Clone)]
+pub struct Ledger {
+    start: Instant,
+    told: Arc<Mutex<Told>>,
+}
+
+/// A client with its connection.
+#[derive(Clone)]
+pub struct Client {
+    sql: RemoteSql,
+    level: Level,
+    deadline: Duration,
+    pub rng: Rng,
+    pub ledger: Ledger,
+}
+
+/// An operation that has ended.
+pub struct Ended<T> {
+    pub begun: Nanos,
+    pub ended: Nanos,
+    pub outcome: Outcome,
+    pub answer: Option<T>,
+}
+
+impl<T> Ended<T> {
+    /// With what was asked and answered.
+    pub fn with<W>(&self, what: W) -> Op<W> {
+        Op { begun: self.begun, ended: self.ended, outcome: self.outcome, what }
+    }
+}
+
+impl Ledger {
+    pub fn new() -> Self {
+        Self { start: Instant::now(), told: Arc::default() }
+    }
+
+    pub fn now(&self) -> Nanos {
+        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(Nanos::MAX)
+    }
+
+    pub fn told(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Client {
+    pub fn new(sql: &RemoteSql, level: Level, rng: Rng, ledger: &Ledger) -> Self {
+        let at = usize::try_from(rng.below(OPERATION_MAX.len() as u64)).unwrap_or(0);
+        Self { sql: sql.clone(), level, deadline: OPERATION_MAX[at], rng, ledger: ledger.clone() }
+    }
+
+    /// The handle for writes.
+    pub fn write(&self) -> quorate::Sql {
+        self.sql.with_deadline(self.deadline)
+    }
+
+    /// The handle for reads.
+    pub fn read(&self) -> quorate::Sql {
+        self.sql.at(self.level).with_deadline(self.deadline)
+    }
+
+    /// The handle for what must succeed, now that nothing disturbs.
+    pub fn patient(&self) -> quorate::Sql {
+        self.sql.with_deadline(PATIENCE)
+    }
+
+    /// Sees an operation through, and counts it.
+    pub async fn run<T>(
+        &self,
+        kind: &'static str,
+        writes: bool,
+        work: impl Future<Output = Result<T, Error>>,
+    ) -> Ended<T> {
+        let begun = self.ledger.now();
+        let result = work.await;
+        let ended = self.ledger.now();
+        let outcome = match &result {
+            Ok(_) => Outcome::Done,
+            Err(Error::Unknown(_)) => Outcome::Unknown,
+            Err(_) => Outcome::Failed,
+        };
+        let mut told = self.ledger.told();
+        *told.counts.entry((kind, outcome)).or_default() += 1;
+        match &result {
+            Ok(_) => {
+                told.longest = told.longest.max(Duration::from_nanos(ended - begun));
+                told.acknowledged.extend(writes.then_some(ended));
+            }
+            Err(error) if !is_expected(error) && told.surprises.len() < SURPRISES_MAX => {
+                told.surprises.push(format!("{kind}: {error}"));
+            }
+            Err(_) => {}
+        }
+        Ended { begun, ended, outcome, answer: result.ok() }
+    }
+}
+
+/// Whether it is an error of a cluster in trouble, or of an account without money; any other says that a statement, or
+/// the cluster, is not what it should be.
+fn is_expected(error: &Error) -> bool {
+    let poor = |failure: &quorate::Failure| failure.kind == FailureKind::Constraint;
+    error.is_retryable() || matches!(error, Error::Unknown(_) | Error::Store(_)) || error.failure().is_some_and(poor)
+}
+
+/// The four kinds of operations, and their keys in use.
+#[derive(Clone, Default)]
+pub struct Work {
+    registers: registers::Registers,
+    sets: sets::Sets,
+    bank: bank::Bank,
+    lists: lists::Lists,
+}
+
+impl Work {
+    /// Makes the tables.
+    pub async fn prepare(&self, client: &Client) -> Result<()> {
+        let tables = [registers::TABLES, sets::TABLES, bank::TABLES, lists::TABLES].concat();
+        client.patient().batch(tables).await?;
+        self.bank.open(client).await
+    }
+
+    async fn step(&self, client: &Client) {
+        match client.rng.below(100) {
+            0..40 => self.registers.step(client).await,
+            40..60 => self.sets.step(client).await,
+            60..80 => self.bank.step(client).await,
+            _ => self.lists.step(client).await,
+        }
+    }
+
+    /// Reads everything.
+    pub async fn finish(&self, client: &Client) -> Result<()> {
+        self.registers.finish(client).await?;
+        self.sets.finish(client).await?;
+        self.bank.finish(client).await?;
+        self.lists.finish(client).await
+    }
+}
+
+/// A number as SQL has it; ours stay small.
+fn int(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// Keys in use: a few at a time, each window after so many uses followed by the next.
+#[derive(Clone)]
+pub struct Window(Arc<Mutex<(u64, u64)>>);
+
+impl Default for Window {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new((0, 0))))
+    }
+}
+
+impl Window {
+    /// The first key of the window; `uses` more are said to have been made of it.
+    pub fn first(&self, uses: u64, uses_max: u64, width: u64) -> u64 {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.1 >= uses_max {
+            *state = (state.0 + width, 0);
+        }
+        state.1 += uses;
+        state.0
+    }
+}
+
+/// The clients at work.
+pub struct Load {
+    stopping: Arc<Mutex<bool>>,
+    clients: JoinSet<()>,
+}
+
+impl Load {
+    /// Lets them begin: together they try so many operations a second.
+    pub fn start(work: &Work, clients: Vec<Client>, rate: u64) -> Self {
+        let pause_max = Duration::from_secs(2) * u32::try_from(clients.len()).unwrap_or(1)
+            / u32::try_from(rate.max(1)).unwrap_or(u32::MAX);
+        let stopping = Arc::<Mutex<bool>>::default();
+        let mut all = JoinSet::new();
+        for client in clients {
+            let (work, stopping) = (work.clone(), Arc::clone(&stopping));
+            all.spawn(async move {
+                while !*stopping.lock().unwrap_or_else(PoisonError::into_inner) {
+                    // It makes the rate, and waits for nothing.
+                    let part = u32::try_from(client.rng.below(1000)).unwrap_or(0);
+                    tokio::time::sleep(pause_max * part / 1000).await;
+                    work.step(&client).await;
+                }
+            });
+        }
+        Self { stopping, clients: all }
+    }
+
+    /// Ends them, each after its operation.
+    pub async fn stop(mut self) -> Result<()> {
+        *self.stopping.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        while let Some(ended) = self.clients.join_next().await {
+            ended?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,192 @@
+//! Where the nodes run: each in a network namespace with a small file system of its own where the machine allows it,
+//! else all on the loopback interface.
+//!
+//! The namespaces hang on this process: it runs as the first one of a namespace of processes, mounts and networks, into
+//! which it goes by starting itself anew. However it ends, the kernel ends all that run in there, and takes the mounts
+//! and links away. Invariant: nothing of it is seen, or left, outside.
+
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::Command;
+
+use tokio::process::Command as Async;
+
+use super::harness::Result;
+use super::harness::options::Options;
+use super::harness::servers::free_addrs;
+
+/// The size of each node's file system.
+const DISK_MIB: u64 = 512;
+/// The port of each node in its own namespace.
+const PORT: u16 = 7001;
+/// An address of no network card: frames to it reach nobody.
+const NOBODY: &str = "02:00:00:00:00:99";
+
+/// What the machine allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct World {
+    /// Whether nodes have namespaces and file systems of their own.
+    pub own: bool,
+    /// Whether the kernel can delay packets; else it can but limit the rate.
+    pub delays: bool,
+}
+
+/// How packets from one node to another are lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// They vanish: nobody is told.
+    Silent,
+    /// The sender's system refuses them at once.
+    Refused,
+}
+
+impl World {
+    /// Goes into namespaces of its own if `--world` does not say otherwise and the machine allows it. Then this process
+    /// is started anew, with the program that was just built if any, and this does not return.
+    pub fn enter(options: &mut Options, built: Option<&Path>) -> Result<Self> {
+        let loopback = Self { own: false, delays: false };
+        let world = options.text("world");
+        match world.as_deref() {
+            Some("loopback") => return Ok(loopback),
+            Some("entered") => return Self::build(),
+            None | Some("own") => {}
+            Some(other) => return Err(format!("--world {other}: own or loopback").into()),
+        }
+        let unshare = || {
+            let mut command = Command::new("unshare");
+            command.args(["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--"]);
+            command
+        };
+        let probe = "mount -t tmpfs none /run && ip link add probe type veth peer name probed && nsenter --version";
+        let probed = unshare().args(["sh", "-c", probe]).output();
+        if probed.is_ok_and(|output| output.status.success()) {
+            let mut again = unshare();
+            again.arg(std::env::current_exe()?).args(std::env::args_os().skip(1));
+            again.args(["--world", "entered"]);
+            // In there it is not built again.
+            if let Some(program) = built {
+                again.arg("--quorate").arg(program);
+            }
+            return Err(again.exec().into());
+        }
+        if world.is_some() {
+            return Err("this machine gives us no namespaces of networks and mounts".into());
+        }
+        Ok(loopback)
+    }
+
+    /// A switch, and this process at it.
+    fn build() -> Result<Self> {
+        run_now("mount", "-t tmpfs none /run")?;
+        run_now("ip", "link set lo up")?;
+        run_now("ip", "link add switch type bridge")?;
+        run_now("ip", "addr add 10.77.0.254/24 dev switch")?;
+        run_now("ip", "link set switch up")?;
+        let delays = run_now("tc", "qdisc add dev lo root netem delay 0ms").is_ok();
+        if delays {
+            run_now("tc", "qdisc del dev lo root")?;
+        }
+        Ok(Self { own: true, delays })
+    }
+
+    /// Where the nodes will listen.
+    pub fn addrs(&self, count: usize) -> Result<Vec<String>> {
+        if !self.own {
+            return free_addrs(count);
+        }
+        Ok((0..count).map(|number| format!("{}:{PORT}", ip(number))).collect())
+    }
+
+    /// Makes a node's namespace, links it to the switch, and mounts its file system.
+    pub async fn give(&self, name: &str, number: usize, disk: &Path) -> Result<()> {
+        std::fs::create_dir_all(disk)?;
+        if !self.own {
+            return Ok(());
+        }
+        run("ip", &format!("netns add {name}")).await?;
+        run("ip", &format!("link add port-{name} type veth peer name wire netns {name}")).await?;
+        run("ip", &format!("link set port-{name} master switch up")).await?;
+        run("ip", &format!("-n {name} addr add {}/24 dev wire", ip(number))).await?;
+        run("ip", &format!("-n {name} link set wire up")).await?;
+        run("ip", &format!("-n {name} link set lo up")).await?;
+        let size = format!("size={DISK_MIB}m");
+        let mount = Async::new("mount").args(["-t", "tmpfs", "-o", &size, "none"]).arg(disk).output();
+        checked("mount", mount.await?)
+    }
+
+    /// Gives the file system back.
+    pub async fn take(&self, disk: &Path) -> Result<()> {
+        if !self.own {
+            return Ok(());
+        }
+        checked("umount", Async::new("umount").arg("--lazy").arg(disk).output().await?)
+    }
+
+    /// The command that runs a program as a node, up to the program's name.
+    pub fn command(&self, name: &str, program: &Path) -> Async {
+        let mut command = if self.own {
+            let mut command = Async::new("nsenter");
+            command.arg(format!("--net=/run/netns/{name}"));
+            command
+        } else {
+            // A node that stands still would not see that its standard input ends.
+            let mut command = Async::new("setpriv");
+            command.args(["--pdeathsig", "KILL"]);
+            command
+        };
+        command.arg("--").arg(program);
+        command
+    }
+
+    /// Loses all packets from one node to another.
+    pub async fn cut(&self, from: &str, to: usize, cut: Cut) -> Result<()> {
+        let to = ip(to);
+        match cut {
+            Cut::Silent => {
+                run("ip", &format!("-n {from} neigh replace {to} lladdr {NOBODY} dev wire nud permanent")).await
+            }
+            Cut::Refused => run("ip", &format!("-n {from} route replace blackhole {to}/32")).await,
+        }
+    }
+
+    /// Ends a cut.
+    pub async fn join(&self, from: &str, to: usize, cut: Cut) -> Result<()> {
+        let to = ip(to);
+        match cut {
+            Cut::Silent => run("ip", &format!("-n {from} neigh del {to} dev wire")).await,
+            Cut::Refused => run("ip", &format!("-n {from} route del blackhole {to}/32")).await,
+        }
+    }
+
+    /// Takes a node's plug out of the switch, or puts it in again.
+    pub async fn plug(&self, name: &str, in_it: bool) -> Result<()> {
+        run("ip", &format!("link set port-{name} {}", if in_it { "up" } else { "down" })).await
+    }
+
+    /// Makes what a node sends late: by some 50 ms, or by a line of 400 kbit/s where packets can't be delayed.
+    pub async fn slow(&self, name: &str, slow: bool) -> Result<()> {
+        let how = match (slow, self.delays) {
+            (true, true) => "add dev wire root netem delay 50ms 20ms",
+            (true, false) => "add dev wire root tbf rate 400kbit burst 8kb latency 400ms",
+            (false, _) => "del dev wire root",
+        };
+        run("nsenter", &format!("--net=/run/netns/{name} tc qdisc {how}")).await
+    }
+}
+
+fn ip(number: usize) -> String {
+    format!("10.77.0.{}", number + 1)
+}
+
+fn run_now(program: &str, args: &str) -> Result<()> {
+    checked(&format!("{program} {args}"), Command::new(program).args(args.split(' ')).output()?)
+}
+
+async fn run(program: &str, args: &str) -> Result<()> {
+    checked(&format!("{program} {args}"), Async::new(program).args(args.split(' ')).output().await?)
+}
+
+fn checked(what: &str, output: std::process::Output) -> Result<()> {
+    let said = String::from_utf8_lossy(&output.stderr);
+    if output.status.success() { Ok(()) } else { Err(format!("{what}: {}", said.trim()).into()) }
+}
