@@ -14,7 +14,7 @@
 //! - A transaction of unknown outcome takes part once somebody saw one of its values, and then as a whole.
 //! - Values that nobody saw stand behind all that were seen: reads show prefixes of one order.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::{Op, Outcome, Verdict};
 
@@ -164,9 +164,9 @@ impl<'a> Lists<'a> {
     /// What the values themselves can be wrong in.
     fn check_longest(&mut self) {
         for (key, values) in self.longest.clone() {
-            let mut seen = HashMap::new();
+            let mut seen = HashSet::new();
             for value in values {
-                if seen.insert(value, ()).is_some() {
+                if !seen.insert(value) {
                     self.found(Kind::Duplicate, format!("list {key} holds {value} twice"));
                 }
                 match self.appended.get(value).copied() {

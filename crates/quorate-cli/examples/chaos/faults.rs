@@ -131,7 +131,7 @@ impl Round {
         let struck = Struck { round: self, victims, cut };
         struck.cut(fleet, true).await?;
         for victim in &struck.victims {
-            struck.strike_one(fleet, *victim).await?;
+            struck.strike_one(fleet, *victim, probe).await?;
         }
         Ok(struck)
     }
@@ -149,7 +149,7 @@ impl Struck {
         self.round.kind == kind || self.round.also == Some(kind)
     }
 
-    async fn strike_one(&self, fleet: &mut Fleet, victim: usize) -> Result<()> {
+    async fn strike_one(&self, fleet: &mut Fleet, victim: usize, probe: &RemoteSql) -> Result<()> {
         let name = fleet.nodes[victim].name.clone();
         match self.round.kind {
             Kind::Isolated => fleet.world.plug(&name, false).await?,
@@ -158,6 +158,8 @@ impl Struck {
                 let before = fleet.said_bytes(victim);
                 fleet.fill(victim, true)?;
                 until("a node's word that its disk is full", NOTICE_MAX, async || {
+                    // What others write fits for long into what the node has. Whether this succeeds is no matter.
+                    let _ = probe.execute("INSERT INTO filler VALUES (zeroblob(500000))", ()).await;
                     fleet.said_after(victim, before).ok()?.contains("no space left").then_some(())
                 })
                 .await?;
@@ -178,7 +180,10 @@ impl Struck {
     }
 
     /// Undoes it.
-    pub async fn heal(&self, fleet: &mut Fleet) -> Result<()> {
+    pub async fn heal(&self, fleet: &mut Fleet, probe: &RemoteSql) -> Result<()> {
+        if self.has(Kind::Full) {
+            probe.with_deadline(NOTICE_MAX).execute("DELETE FROM filler", ()).await?;
+        }
         self.cut(fleet, false).await?;
         for victim in &self.victims {
             let name = fleet.nodes[*victim].name.clone();

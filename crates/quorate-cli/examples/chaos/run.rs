@@ -115,7 +115,8 @@ impl Run {
         let work = Work::default();
         let patient = Client::new(&self.probe, Level::Linearizable, self.rng.fork(), &self.ledger);
         work.prepare(&patient).await?;
-        self.probe.with_deadline(FOUNDED_MAX).execute("CREATE TABLE rounds (number INTEGER)", ()).await?;
+        let tables = ["CREATE TABLE rounds (number INTEGER)", "CREATE TABLE filler (data BLOB)"];
+        self.probe.with_deadline(FOUNDED_MAX).batch(tables).await?;
         let mut clients = Vec::new();
         for pinned in (0..self.fleet.count()).map(Some).chain([None]) {
             for _ in 0..CLIENTS {
@@ -164,7 +165,7 @@ impl Run {
         let during = strike.elapsed();
         tokio::time::sleep_until((strike + struck.round().lasts).into()).await;
 
-        struck.heal(&mut self.fleet).await?;
+        struck.heal(&mut self.fleet, &self.probe).await?;
         let heal = Instant::now();
         self.served(number).await.map_err(wrong)?;
         let served = heal.elapsed();
