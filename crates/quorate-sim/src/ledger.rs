@@ -40,6 +40,8 @@ pub struct Ledger(Arc<Mutex<Inner>>);
 struct Inner {
     writes: BTreeMap<Key, (Kind, End)>,
     positions: BTreeSet<u64>,
+    /// The most rows that a linearizable read has shown.
+    shown: u64,
     counts: Counts,
 }
 
@@ -95,6 +97,18 @@ impl Ledger {
     /// A read was compared.
     pub fn read(&self) {
         self.inner().counts.reads += 1;
+    }
+
+    /// A linearizable read has shown so many rows. None is ever deleted.
+    pub fn shown(&self, rows: u64) {
+        let mut inner = self.inner();
+        inner.shown = inner.shown.max(rows);
+    }
+
+    /// How many rows a linearizable read that begins now must show at least.
+    pub fn rows(&self) -> u64 {
+        let inner = self.inner();
+        inner.counts.rows.max(inner.shown)
     }
 
     /// How many writes ended how.

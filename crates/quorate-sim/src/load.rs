@@ -34,8 +34,9 @@ const WRITE_LIMIT: Duration = Duration::from_secs(8);
 /// How long a read may try.
 const READ_LIMIT: Duration = Duration::from_secs(3);
 
-/// The longest pause between two writes of a writer, in milliseconds.
+/// The longest pause between two writes of a writer, in milliseconds, and between two reads of who only reads.
 const PAUSE_MILLIS: u64 = 640;
+const WATCH_MILLIS: u64 = 400;
 
 /// The tables: one without a key, so that what was applied twice shows; and all that draws numbers and asks for the
 /// time.
@@ -58,7 +59,7 @@ pub struct Load {
     tasks: Vec<JoinHandle<()>>,
 }
 
-/// One writer.
+/// One writer, or who only reads.
 struct Writer {
     cluster: Cluster,
     ledger: Ledger,
@@ -104,6 +105,11 @@ impl Load {
         let env = cluster.world().node("client-0");
         for writer in load.writers(cluster, ledger, INSIDE_CLIENT, INSIDE) {
             load.tasks.push(env.spawn(writer.run()));
+        }
+        let names = cluster.names();
+        let readers = load.writers(cluster, ledger, INSIDE_CLIENT, i64::try_from(names.len()).unwrap_or(INSIDE));
+        for (reader, name) in readers.into_iter().zip(names) {
+            load.tasks.push(env.spawn(reader.watch(name)));
         }
         load
     }
@@ -168,6 +174,16 @@ impl Writer {
         }
     }
 
+    /// Reads on one node again and again: it may take itself for the leader when it is none any more.
+    async fn watch(self, name: &'static str) {
+        while !self.stop.load(Ordering::Relaxed) {
+            sleep(Duration::from_millis(self.rng.below(WATCH_MILLIS))).await;
+            if let Some(sql) = self.cluster.sql(name) {
+                self.read_all(sql).await;
+            }
+        }
+    }
+
     /// The handle for the next write.
     fn handle(&self) -> Option<Sql> {
         self.remote.clone().or_else(|| self.some_node())
@@ -198,7 +214,7 @@ impl Writer {
                 self.acknowledged(kind, number, position, drawn);
                 match self.rng.below(6) {
                     0 | 1 => self.read_own(kind, number, position).await,
-                    2 => self.read_all().await,
+                    2 => self.read_some().await,
                     _ => {}
                 }
             }
@@ -299,13 +315,19 @@ impl Writer {
         });
     }
 
-    /// A linearizable read must show everything that was acknowledged before it.
-    async fn read_all(&self) {
-        let before = self.ledger.counts().rows;
-        let Some(sql) = self.remote.clone().or_else(|| self.some_node()) else { return };
+    async fn read_some(&self) {
+        if let Some(sql) = self.remote.clone().or_else(|| self.some_node()) {
+            self.read_all(sql).await;
+        }
+    }
+
+    /// A linearizable read must show everything that was acknowledged, or shown by another, before it.
+    async fn read_all(&self, sql: Sql) {
+        let before = self.ledger.rows();
         let sql = sql.at(Level::Linearizable).with_deadline(READ_LIMIT);
         self.judge(sql.query_one::<i64>("SELECT count(*) FROM events", ()).await, |found| {
             let found = u64::try_from(found).unwrap_or(0);
+            self.ledger.shown(found);
             (found < before).then(|| format!("a linearizable read shows {found} of {before} rows"))
         });
     }

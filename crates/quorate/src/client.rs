@@ -145,7 +145,10 @@ impl Client {
                 },
                 Err(Attempt::Refused(error)) => return Err(doubt.map_or(error, Error::Unknown)),
                 Err(Attempt::NotDone(why)) => why,
-                Err(Attempt::InDoubt(_)) if Mutant::RetryIsNew.is_on() => return Ok(None),
+                Err(Attempt::InDoubt(text)) if Mutant::RetryIsNew.is_on() => {
+                    let is_tried = self.pause(&mut backoff, deadline).await;
+                    return if is_tried { Ok(None) } else { Err(Error::Unknown(text)) };
+                }
                 Err(Attempt::InDoubt(text)) => {
                     doubt = Some(text.clone());
                     NotDone::NoLeader(text)
