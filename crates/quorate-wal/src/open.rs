@@ -14,7 +14,7 @@ use crate::handle::Wal;
 use crate::keeper::SegmentKeeper;
 use crate::options::WalOptions;
 use crate::recovery;
-use crate::recovery::reopen::reopen;
+use crate::recovery::reopen::{cut_unused, reopen};
 use crate::shared::{Shared, State};
 use crate::writer::WalWriter;
 
@@ -104,6 +104,7 @@ impl Wal {
         let mut replay = found.replay;
         let segments = replay.segments.len();
         let (start, restart) = reopen(&*disk, dir, &options, &boot, &mut replay, found.useless)?;
+        cut_unused(&mut replay, &found.segments)?;
         let groups = replay.groups.iter().map(|(id, group)| {
             let state = group.state.clone();
             let (purged, last, committed) = (state.floor, state.last, state.committed);

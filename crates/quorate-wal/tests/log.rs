@@ -267,3 +267,17 @@ fn cutting_an_idle_log_frees_what_is_purged() {
     assert_eq!((stats.segments, stats.spares), (1, 0));
     assert!(log.wal.disk_bytes() <= 64 << 10 && before > 256 << 10);
 }
+
+#[test]
+fn a_log_that_is_killed_again_and_again_does_not_fill_the_disk() {
+    let disk = (0..100).fold(SimDisk::new(13), |disk, n| {
+        let mut log = open(&disk).unwrap();
+        log.wal.append(G, entries(1, n, n + 1), Told::default().by(0)).unwrap();
+        run(&mut log.writer);
+        disk.kill()
+    });
+    let log = open(&disk).unwrap();
+    assert_eq!(read_all(&log.wal, G), entries(1, 0, 100));
+    let bytes = disk.used();
+    assert!(bytes < (64 << 10) + 100 * 4 * 4096, "{bytes}");
+}

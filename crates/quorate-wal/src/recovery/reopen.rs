@@ -10,6 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use quorate_env::disk::Disk;
 
+use super::SegmentFound;
 use super::replay::{Pending, Replay};
 use crate::error::{OpenError, WalError};
 use crate::frame::{Frame, FrameHeader, SegmentEpoch};
@@ -71,6 +72,25 @@ pub(crate) fn reopen(
     file.write_at(&header, 0).map_err(OpenError::io("write", &path))?;
     file.sync_data().map_err(OpenError::io("sync", &path))?;
     Ok((Start { logged: replay.logged.clone(), active, offset, sequence: durable }, restart))
+}
+
+/// Cuts what segments of former lives have left unused: a life that ends early in a segment would else leave it at its
+/// full length until it is purged, and a process that ends again and again would fill the disk.
+///
+/// To be called when the first segment of the new life is durable: then nothing behind the last frame found counts.
+pub(crate) fn cut_unused(replay: &mut Replay, found: &[SegmentFound]) -> Result<(), OpenError> {
+    for SegmentFound { path, len, header, end, .. } in found {
+        let used = end.next_multiple_of(PAGE);
+        // One that is almost full is of more use whole, as a spare.
+        if used > len / 2 {
+            continue;
+        }
+        let Some(live) = replay.segments.get_mut(&header.epoch.ordinal) else { continue };
+        let file = Arc::clone(&live.segment.file);
+        file.set_len(used).map_err(OpenError::io("cut", path))?;
+        live.segment = Arc::new(Segment { epoch: header.epoch, path: path.clone(), file, len: used });
+    }
+    Ok(())
 }
 
 /// How the former life ended.
