@@ -42,9 +42,14 @@ impl Generations {
             _ => OpenError::disk(&db)(error),
         })?;
         damage::check(disk.as_ref(), dir)?;
-        let number = match pointer::read(disk.as_ref(), dir)? {
-            Some(number) => number,
-            None => found_or_made(disk, dir, page_size)?,
+        let number = match pointer::read(disk.as_ref(), dir) {
+            Ok(Some(number)) => number,
+            Ok(None) => found_or_made(disk, dir, page_size)?,
+            Err(error) if error.is_damage() => {
+                tracing::warn!(%error, "CURRENT is written again: there is one generation that it can have named");
+                the_only_one(disk.as_ref(), dir)?.ok_or(error)?
+            }
+            Err(error) => return Err(error),
         };
         clean_up(disk.as_ref(), &db, number)?;
         let home = db.join(name(number));
@@ -158,24 +163,25 @@ fn stage(disk: &Arc<dyn Disk>, dir: &Path, number: u64) -> Result<Staged, OpenEr
 
 /// Without `CURRENT`: the one generation that is there (the node died before it could name it), else a new one.
 fn found_or_made(disk: &Arc<dyn Disk>, dir: &Path, page_size: u32) -> Result<u64, OpenError> {
+    if generations(disk.as_ref(), dir)?.is_empty() {
+        build(disk, dir, FIRST, |vfs, path| connection::create_database(vfs, path, page_size))?;
+    }
+    let problem = "holds several generations, but CURRENT, which says which one, is gone";
+    the_only_one(disk.as_ref(), dir)?.ok_or_else(|| OpenError::layout(&dir.join(DB_DIR), problem))
+}
+
+/// Puts in force the one generation that is there, if there is one alone.
+fn the_only_one(disk: &dyn Disk, dir: &Path) -> Result<Option<u64>, OpenError> {
+    let [only] = *generations(disk, dir)? else { return Ok(None) };
+    pointer::write(disk, dir, only).map_err(OpenError::disk(dir))?;
+    Ok(Some(only))
+}
+
+/// The numbers of all finished generations.
+fn generations(disk: &dyn Disk, dir: &Path) -> Result<Vec<u64>, OpenError> {
     let db = dir.join(DB_DIR);
     let items = disk.list(&db).map_err(OpenError::disk(&db))?;
-    let found: Vec<u64> = items.iter().filter(|item| item.is_dir).filter_map(|item| item.name.parse().ok()).collect();
-    let number = match found.as_slice() {
-        [] => {
-            build(disk, dir, FIRST, |vfs, path| connection::create_database(vfs, path, page_size))?;
-            FIRST
-        }
-        [only] => *only,
-        _ => {
-            return Err(OpenError::layout(
-                &db,
-                "holds several generations, but CURRENT, which says which one, is gone",
-            ));
-        }
-    };
-    pointer::write(disk.as_ref(), dir, number).map_err(OpenError::disk(dir))?;
-    Ok(number)
+    Ok(items.iter().filter(|item| item.is_dir).filter_map(|item| item.name.parse().ok()).collect())
 }
 
 /// Makes the first generation of the store in `dir` and puts it in force. `fill` is given the VFS and the empty file,

@@ -205,15 +205,27 @@ fn a_lost_or_damaged_pointer_is_seen() {
     apply(&store, vec![create_table(), insert(2, 1)]).unwrap();
     drop(store);
     drop(open(&home.dir, options()));
+    let pointer = home.dir.join("CURRENT");
+    let whole = std::fs::read(&pointer).unwrap();
     // The one generation that is there is the one in force.
-    std::fs::remove_file(home.dir.join("CURRENT")).unwrap();
-    let store = open(&home.dir, options());
-    assert_eq!(rows(&store), 1);
-    drop(store);
-    drop(open(&home.dir, options()));
-    std::fs::write(home.dir.join("CURRENT"), "quorate generation 1\n1\n00000000\n").unwrap();
-    let error = try_open(&home.dir, options()).unwrap_err();
-    assert!(matches!(error, OpenError::Layout { .. }), "{error}");
+    std::fs::remove_file(&pointer).unwrap();
+    assert_eq!(rows(&open(&home.dir, options())), 1);
+    for at in 0..whole.len() {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 1;
+        std::fs::write(&pointer, damaged).unwrap();
+        assert_eq!(rows(&open(&home.dir, options())), 1);
+        assert_eq!(std::fs::read(&pointer).unwrap(), whole);
+    }
+    // Of several none may be chosen by chance.
+    std::fs::create_dir(home.dir.join("db/00000002")).unwrap();
+    for damaged in [Some("quorate generation 1\n1\n00000000\n"), None] {
+        std::fs::remove_file(&pointer).unwrap();
+        damaged.into_iter().for_each(|text| std::fs::write(&pointer, text).unwrap());
+        let error = try_open(&home.dir, options()).unwrap_err();
+        assert!(matches!(error, OpenError::Layout { .. }) && error.is_damage(), "{error}");
+        std::fs::write(&pointer, &whole).unwrap();
+    }
 }
 
 const OUTSIDER: &str = "QUORATE_TEST_OUTSIDER";
