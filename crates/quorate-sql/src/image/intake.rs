@@ -21,6 +21,10 @@ use crate::options::StoreIdentity;
 use crate::vfs::UNSYNCED_MAX;
 use crate::vfs::marks::BLOCK;
 
+/// Blocks that may be missing before one that comes, 1 GiB: each takes 8 bytes of memory. Senders send a file from its
+/// start, and leave out only what was cut off its end meanwhile.
+const GAP_BLOCKS_MAX: u64 = 1 << 18;
+
 /// Takes the pieces of an image.
 pub(crate) struct Intake {
     file: Arc<dyn File>,
@@ -89,6 +93,9 @@ impl Intake {
             let len = usize::try_from(u64::from(*count).saturating_mul(BLOCK)).unwrap_or(usize::MAX);
             let (bytes, more) = rest.split_at_checked(len).ok_or_else(|| lost("blocks are missing"))?;
             rest = more;
+            if *first > self.bytes.div_ceil(BLOCK).saturating_add(GAP_BLOCKS_MAX) {
+                return Err(lost(format!("block {first} comes long before those in front of it")));
+            }
             let at = first.saturating_mul(BLOCK);
             self.file.write_at(bytes, at).map_err(io_fault)?;
             self.bytes = self.bytes.max(at.saturating_add(bytes.len() as u64));

@@ -21,10 +21,12 @@ use quorate_model::{Entry, ImageSource, Store, StoreFault, Value};
 use rusqlite::Connection;
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::piece;
 use crate::connection;
 use crate::options::{StoreIdentity, StoreOptions};
 use crate::store::SqlStore;
 use crate::store::tests::{IDENTITY, apply, create_table, entry, home, insert, open, options, rows, send, until};
+use crate::vfs::marks::BLOCK;
 
 /// What the table holds: a length and a byte for each key.
 type Model = BTreeMap<i64, (usize, u8)>;
@@ -245,6 +247,10 @@ fn an_incomplete_or_foreign_image_is_refused_and_leaves_no_trace() {
     piece[30] ^= 1;
     damaged[2] = piece.into();
     assert!(matches!(take(&damaged), Err(StoreFault::ImageLost(_))));
+    // A block at the end of the largest database there may be: its neighbours would take 2 GiB of memory.
+    let far = piece::Runs { runs: vec![(super::IMAGE_BYTES_MAX / BLOCK - 1, 1)], bytes: vec![7; BLOCK as usize] };
+    let far = piece::Piece::Blocks(far).encode().unwrap();
+    assert!(matches!(take(&[pieces[0].clone(), far]), Err(StoreFault::ImageLost(_))));
     let (_foreign_home, _foreign, foreign) = imaged(StoreOptions::new(StoreIdentity { cluster: 99, ..IDENTITY }));
     assert!(matches!(take(&foreign), Err(StoreFault::ImageLost(_))));
     assert_eq!(generations(), before);
