@@ -1,12 +1,13 @@
 //! The way from a handle to a cluster over the network.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
-use quorate_env::Instant;
+use futures_util::future::{BoxFuture, Either, select};
+use quorate_env::{Instant, sleep};
 use quorate_model::{Command, Failure, FailureKind, Outcome, Position};
 use quorate_sql::query::Rows;
 use quorate_sql::validate::text::check_single;
@@ -21,6 +22,9 @@ use crate::protocol::{self, Answer, Execute, Executed, Query, method};
 /// Deadlines travel in whole milliseconds, so a node may give a read up this much before its caller does.
 pub(super) const ROUNDING: Duration = Duration::from_millis(2);
 
+/// How often a call that waits for its reply asks the others whether another node leads by now.
+const DOUBT_EVERY: Duration = Duration::from_millis(700);
+
 /// See the module. The client's runtime ends with it.
 pub(super) struct Network {
     nodes: Arc<Nodes>,
@@ -32,14 +36,30 @@ impl Network {
         Self { nodes, _alive: alive }
     }
 
+    /// Calls a node, and waits for its reply as long as it may be the leader: one that was cut off, or stands still,
+    /// does not say that it is none any more.
     async fn call(&self, reached: &Reached, method: u16, body: Bytes, deadline: Instant) -> Result<Bytes, CallError> {
-        let reply = reached.client.call(method, body, deadline).await;
+        let call = pin!(reached.client.call(method, body, deadline));
+        let reply = match select(call, pin!(self.doubt(&reached.addr))).await {
+            Either::Left((reply, _)) => reply,
+            Either::Right(_) => Err(CallError::Broken),
+        };
         match &reply {
             Ok(_) => self.nodes.answered(&reached.addr),
             Err(CallError::Failed(failure)) if !failure.is_retryable() => self.nodes.answered(&reached.addr),
             Err(_) => self.nodes.failed(&reached.addr),
         }
         reply
+    }
+
+    /// Ends when another node leads.
+    async fn doubt(&self, addr: &Arc<str>) {
+        loop {
+            sleep(DOUBT_EVERY).await;
+            if self.nodes.leads_elsewhere(addr).await {
+                return;
+            }
+        }
     }
 
     async fn propose_once(&self, proposal: Bytes, deadline: Instant) -> Result<(Position, Outcome), Attempt> {

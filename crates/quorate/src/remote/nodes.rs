@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use quorate_env::{Env, Instant, sleep};
+use futures_util::future::join_all;
+use quorate_env::{Env, Instant, sleep, timeout};
 use quorate_wire::{Client, ConnectError, Dialer, DialerConfig, Identity, Purpose, Role, Secret};
 
 use super::RemoteConfig;
@@ -23,6 +24,9 @@ const CONNECT_MAX: Duration = Duration::from_secs(2);
 
 /// Time for a node to tell how it stands.
 const STATUS_MAX: Duration = Duration::from_secs(2);
+
+/// Time for the others to say who leads, while a call waits for its reply.
+const DOUBT_MAX: Duration = Duration::from_millis(500);
 
 /// The pause after no known node answered.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -40,6 +44,8 @@ pub(crate) struct Nodes {
     pinned: bool,
     state: Mutex<State>,
     searching: tokio::sync::Mutex<()>,
+    /// Held while the others are asked who leads: many calls may wait for one reply.
+    doubting: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
@@ -72,7 +78,8 @@ impl Nodes {
             identity: Identity::default(),
             pinned: config.pinned,
             state: Mutex::new(State { addrs, ..State::default() }),
-            searching: tokio::sync::Mutex::new(()),
+            searching: tokio::sync::Mutex::default(),
+            doubting: tokio::sync::Mutex::default(),
         }
     }
 
@@ -129,6 +136,30 @@ impl Nodes {
         if state.suspect.as_deref() != Some(leader) {
             state.target = Some(leader.into());
         }
+    }
+
+    /// Whether another node than the one at `addr` leads by now; then that one is called from now on.
+    ///
+    /// Of the others that answer, the one in the highest term is believed: a leader that was cut off names itself, in a
+    /// lower one.
+    pub(super) async fn leads_elsewhere(&self, addr: &Arc<str>) -> bool {
+        if self.pinned {
+            return false;
+        }
+        if self.target().is_some_and(|target| target != *addr) {
+            return true;
+        }
+        let Ok(_doubting) = self.doubting.try_lock() else { return false };
+        let others: Vec<String> = self.state().addrs.iter().filter(|other| ***other != **addr).cloned().collect();
+        let asked = others.into_iter().map(|other| timeout(DOUBT_MAX, self.ask(other.into())));
+        let told = join_all(asked).await.into_iter().filter_map(|told| Some(told.ok()?.ok()?.1));
+        let newest = told.max_by_key(|status| status.term);
+        let leader = newest.as_ref().and_then(Status::leader).filter(|leader| *leader.addr != **addr);
+        if let Some(leader) = leader {
+            self.failed(addr);
+            self.redirect(&leader.addr);
+        }
+        leader.is_some()
     }
 
     /// Says that a node answered.
