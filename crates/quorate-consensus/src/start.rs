@@ -8,6 +8,8 @@ use std::future::Future;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use openraft::{SnapshotPolicy, rt::WatchReceiver};
 use quorate_env::Env;
 use quorate_env::mutant::Mutant;
@@ -67,7 +69,18 @@ impl Consensus {
     /// `dir` holds the log and nothing else. A damaged log is put aside, and the node comes back under a new Raft id.
     /// So is one that may have lost what it acknowledged, because the durability is `os` and the machine was restarted.
     /// That the end of the log is missing shows only once the store is open: [`StartError::LogCut`].
-    pub async fn start(
+    pub fn start<'a>(
+        env: &'a Env,
+        config: ConsensusConfig,
+        dir: &'a Path,
+        open_store: OpenStore,
+        service: Arc<dyn Service>,
+    ) -> BoxFuture<'a, Result<Self, StartError>> {
+        // Boxed here, so that the core is compiled with this crate and not with each program that awaits it.
+        Self::begin(env, config, dir, open_store, service).boxed()
+    }
+
+    async fn begin(
         env: &Env,
         config: ConsensusConfig,
         dir: &Path,

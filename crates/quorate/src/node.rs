@@ -111,9 +111,7 @@ impl Node {
         let (stop, stopping) = oneshot::channel();
         let (end, ended) = oneshot::channel();
         let deadline = config.deadline;
-        let root = root(env.clone(), config, seams, started, stopping);
-        let thread = env.start_runtime("quorate", async move { Last { _claim: root.await, _end: end } });
-        thread.map_err(quorate_consensus::StartError::Thread)?;
+        launch(&env, config, seams, (started, stopping), end)?;
         let Started { gateway, runtime } = starting.await.unwrap_or(Err(StartError::Died))?;
         let observer = Observer::new(&gateway, runtime.clone());
         let client = Client::new(runtime.clone(), Box::new(Embedded(Arc::downgrade(&gateway))));
@@ -189,6 +187,21 @@ impl fmt::Debug for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Node").field("addr", &self.local_addr()).finish_non_exhaustive()
     }
+}
+
+/// Starts the thread of a node.
+///
+/// No future reaches from here to callers: what they await they compile, and this is all of consensus.
+fn launch(
+    env: &Env,
+    config: Config,
+    seams: Seams,
+    (started, stopping): (oneshot::Sender<Result<Started, StartError>>, oneshot::Receiver<()>),
+    end: oneshot::Sender<()>,
+) -> Result<(), StartError> {
+    let root = root(env.clone(), config, seams, started, stopping);
+    let thread = env.start_runtime("quorate", async move { Last { _claim: root.await, _end: end } });
+    Ok(thread.map_err(quorate_consensus::StartError::Thread)?)
 }
 
 /// The node: from the claim on its directory to the end of all that uses it. Returns the claim.
