@@ -152,6 +152,15 @@ impl SimNet {
         state.connections.values_mut().filter(|connection| connection.joins(a, b)).for_each(Connection::break_now);
     }
 
+    /// Bits of what is sent between two nodes turn around: one in the next bytes of each way of each stream.
+    pub fn garble(&self, a: &str, b: &str) {
+        let mut state = self.state();
+        state.trace.add("net", format_args!("garble {a} {b}"));
+        let State { connections, rng, .. } = &mut *state;
+        let joining = connections.values_mut().filter(|connection| connection.joins(a, b));
+        joining.for_each(|connection| connection.garble([rng.below(u64::MAX), rng.below(u64::MAX)]));
+    }
+
     /// Applies a change and lets go on what it frees: some of the streams find that they were given up meanwhile.
     fn mend(&self, change: impl FnOnce(&mut State)) {
         let mut state = self.state();

@@ -14,6 +14,8 @@ pub enum Fault {
     EndIn(End, Phase, Whom),
     /// An operator removes a member, and gives its name to an empty directory.
     Remove(Whom),
+    /// The same, and the leader is killed meanwhile.
+    RemoveKilled(Whom),
     /// An operator hands leadership to somebody.
     Transfer,
     /// An operator asks whether all nodes hold the same.
@@ -28,6 +30,10 @@ pub enum Fault {
     Flap,
     /// Streams break.
     Reset,
+    /// Bits turn around between two nodes.
+    Garble,
+    /// A disk is lost, and the image that makes it good comes over a slow network.
+    SlowImage,
     /// The whole network is slow.
     Latency,
     /// A process stands still.
@@ -66,13 +72,13 @@ pub enum Whom {
 }
 
 use Fault::{
-    Clock, ClockYear, Cut, CutWay, Drift, EndAtIo, EndIn, Flap, Full, Isolate, Latency, Pause, ReadFails, Reader,
-    Remove, Reset, Slow, SyncFails, Transfer, Verify, WriteFails,
+    Clock, ClockYear, Cut, CutWay, Drift, EndAtIo, EndIn, Flap, Full, Garble, Isolate, Latency, Pause, ReadFails,
+    Reader, Remove, RemoveKilled, Reset, Slow, SlowImage, SyncFails, Transfer, Verify, WriteFails,
 };
 use Whom::{All, Leader, One, Two};
 
 /// What may go wrong, each with how often.
-pub const ATLAS: [(u64, Fault); 61] = [
+pub const ATLAS: [(u64, Fault); 65] = [
     (3, Fault::End(End::Power, One)),
     (3, Fault::End(End::Power, Leader)),
     (2, Fault::End(End::Power, Two)),
@@ -84,6 +90,7 @@ pub const ATLAS: [(u64, Fault); 61] = [
     (1, Fault::End(End::Wipe, Leader)),
     (1, Fault::End(End::BadLog, One)),
     (1, Fault::End(End::BadDatabase, One)),
+    (1, Fault::End(End::BadPointer, One)),
     (2, EndAtIo(End::Power, One)),
     (3, EndAtIo(End::Power, Leader)),
     (1, EndAtIo(End::Power, All)),
@@ -110,6 +117,7 @@ pub const ATLAS: [(u64, Fault); 61] = [
     (1, EndIn(End::Kill, Phase::GetsImage, One)),
     (1, Remove(One)),
     (1, Remove(Leader)),
+    (1, RemoveKilled(One)),
     (2, Transfer),
     (1, Verify),
     (2, Isolate(One)),
@@ -118,6 +126,8 @@ pub const ATLAS: [(u64, Fault); 61] = [
     (2, CutWay),
     (1, Flap),
     (1, Reset),
+    (1, Garble),
+    (2, SlowImage),
     (1, Latency),
     (2, Pause),
     (2, Clock),
@@ -144,6 +154,7 @@ impl Fault {
             EndAtIo(End::Kill, _) => "kill at an I/O",
             EndAtIo(..) => "power at an I/O",
             Remove(_) => "removal",
+            RemoveKilled(_) => "cut removal",
             Transfer => "transfer",
             Verify => "verify",
             Isolate(_) => "isolation",
@@ -151,6 +162,8 @@ impl Fault {
             CutWay => "one-way cut",
             Flap => "flapping link",
             Reset => "broken streams",
+            Garble => "garbled streams",
+            SlowImage => "slow image",
             Latency => "slow network",
             Pause => "pause",
             Clock => "clock hours off",

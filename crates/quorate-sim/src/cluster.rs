@@ -28,6 +28,9 @@ mod found;
 mod life;
 mod operator;
 
+#[cfg(test)]
+mod tests;
+
 pub use life::End;
 use life::{Life, Lives, Tuning};
 
@@ -191,7 +194,7 @@ impl Cluster {
         }
         drop((node, reader));
         match end {
-            End::Kill | End::BadLog | End::BadDatabase => self.world.kill(name).await,
+            End::Kill | End::BadLog | End::BadDatabase | End::BadPointer => self.world.kill(name).await,
             End::Power => self.world.crash(name).await,
             End::Wipe => self.world.wipe(name).await,
         }
@@ -200,6 +203,7 @@ impl Cluster {
         let damaged = match end {
             End::BadLog => damage::flip_log_bit(&disk, &dir.join("log"), self.world.rng()),
             End::BadDatabase => damage::overwrite_database_header(&disk, dir),
+            End::BadPointer => damage::flip_pointer_bit(&disk, dir, self.world.rng()),
             End::Kill | End::Power | End::Wipe => Ok(()),
         };
         if let Err(error) = damaged {

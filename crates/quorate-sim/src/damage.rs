@@ -28,7 +28,7 @@ pub fn flip_log_bit(disk: &SimDisk, log: &Path, rng: &Rng) -> io::Result<()> {
     if let Some((path, written)) = used.get(below(rng, used.len()))
         && let Some(at) = written.get(below(rng, written.len()))
     {
-        disk.flip_bit(path, *at, u32::try_from(rng.below(8)).unwrap_or(0))?;
+        disk.flip_bit(path, *at, below_u32(rng, 8))?;
     }
     Ok(())
 }
@@ -45,6 +45,20 @@ pub fn overwrite_database_header(disk: &SimDisk, data_dir: &Path) -> io::Result<
     Ok(())
 }
 
+/// Flips a bit of `CURRENT` where it names the only generation there is: then nothing is lost.
+pub fn flip_pointer_bit(disk: &SimDisk, data_dir: &Path, rng: &Rng) -> io::Result<()> {
+    let generations = disk.list(&data_dir.join("db"))?;
+    let pointer = disk.list(data_dir)?.into_iter().find(|item| item.name == "CURRENT");
+    match pointer.filter(|_| generations.iter().filter(|item| item.is_dir).count() == 1) {
+        Some(item) => disk.flip_bit(&data_dir.join(&item.name), rng.below(item.len.max(1)), below_u32(rng, 8)),
+        None => Ok(()),
+    }
+}
+
 fn below(rng: &Rng, bound: usize) -> usize {
     usize::try_from(rng.below(u64::try_from(bound).unwrap_or(0))).unwrap_or(0)
+}
+
+fn below_u32(rng: &Rng, bound: u32) -> u32 {
+    u32::try_from(rng.below(u64::from(bound))).unwrap_or(0)
 }

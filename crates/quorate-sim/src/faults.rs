@@ -7,6 +7,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use futures_util::future::{Either, select};
 use quorate_env::{Instant, Rng, sleep};
 use quorate_env_sim::{Fault as DiskFault, Latency, Pace, SimDisk};
 
@@ -38,6 +40,13 @@ const ROOM_MAX: u64 = 48 << 10;
 
 /// The most that somebody reads in one transaction: beyond what is mended meanwhile.
 const READER_MAX_MILLIS: u64 = 6_000;
+
+/// A slow network.
+const SLOW_NET: Latency =
+    Latency { usual_max: Duration::from_millis(60), slow: 0.02, slow_max: Duration::from_millis(700) };
+
+/// How long after the request the leader is killed that is to remove a member.
+const REMOVAL_MAX_MILLIS: u64 = 60;
 
 /// How often a link that flaps is cut.
 const FLAPS_MAX: u64 = 8;
@@ -209,7 +218,8 @@ impl Faults {
         let (is_loss, whom) = match fault {
             Fault::End(end, whom) | Fault::EndAtIo(end, whom) => (self.loses(end), whom),
             Fault::EndIn(end, phase, whom) => (self.loses(end) || phase.is_of_images(), whom),
-            Fault::Remove(whom) => (true, whom),
+            Fault::Remove(whom) | Fault::RemoveKilled(whom) => (true, whom),
+            Fault::SlowImage => (true, Whom::One),
             _ => (false, Whom::One),
         };
         let is_only_one = matches!(whom, Whom::One | Whom::Leader);
@@ -219,7 +229,7 @@ impl Faults {
     /// Whether a node whose life ends so does not hold any more what it has promised.
     fn loses(&self, end: End) -> bool {
         match end {
-            End::Kill => false,
+            End::Kill | End::BadPointer => false,
             End::Power => self.cluster.forgets_without_power(),
             End::Wipe | End::BadLog | End::BadDatabase => true,
         }
@@ -231,6 +241,7 @@ impl Faults {
             Fault::End(_, whom)
             | Fault::EndAtIo(_, whom)
             | Fault::Remove(whom)
+            | Fault::RemoveKilled(whom)
             | Fault::Isolate(whom)
             | Fault::WriteFails(whom)
             | Fault::ReadFails(whom)
@@ -251,7 +262,9 @@ impl Faults {
         let phases: BTreeSet<Phase> = struck.iter().flat_map(|name| self.cluster.phases(name)).collect();
         self.coverage.struck(class, &phases);
         match fault {
-            Fault::Remove(_) => self.remove(struck).await,
+            Fault::Remove(_) => self.remove(struck, false).await,
+            Fault::RemoveKilled(_) => self.remove(struck, true).await,
+            Fault::SlowImage => self.slow_image(one).await,
             // Whether it succeeds is no matter: leadership may be in doubt for a while.
             Fault::Transfer => drop(self.cluster.transfer(one).await),
             Fault::Verify => self.cluster.verify().await,
@@ -273,10 +286,8 @@ impl Faults {
             Fault::Cut => world.net().cut(name, other),
             Fault::CutWay => world.net().cut_way(name, other),
             Fault::Reset => world.net().reset(name, other),
-            Fault::Latency => {
-                let (usual_max, slow_max) = (Duration::from_millis(60), Duration::from_millis(700));
-                world.net().set_latency(Latency { usual_max, slow: 0.02, slow_max });
-            }
+            Fault::Garble => world.net().garble(name, other),
+            Fault::Latency => world.net().set_latency(SLOW_NET),
             Fault::Pause => {
                 if let Some(host) = host {
                     host.pause();
@@ -325,7 +336,7 @@ impl Faults {
                 End::Power => self.crashes.power += 1,
                 End::Kill => self.crashes.kill += 1,
                 End::Wipe => self.crashes.wipe += 1,
-                End::BadLog | End::BadDatabase => self.crashes.damage += 1,
+                End::BadLog | End::BadDatabase | End::BadPointer => self.crashes.damage += 1,
             }
             if self.loses(end) {
                 self.lost = Some(name);
@@ -387,6 +398,13 @@ impl Faults {
         }
     }
 
+    /// A disk is lost, and the image that makes it good is on its way for long.
+    async fn slow_image(&mut self, name: &'static str) {
+        self.end(End::Wipe.name(), End::Wipe, vec![name]).await;
+        self.cluster.start(name);
+        self.cluster.world().net().set_latency(SLOW_NET);
+    }
+
     /// A link comes and goes.
     async fn flap(&mut self, one: &str, other: &str) {
         for _ in 0..=self.rng.below(FLAPS_MAX) {
@@ -400,9 +418,19 @@ impl Faults {
     /// An operator removes a node and gives its name to an empty directory, which joins when the node starts.
     ///
     /// Where the removal is in doubt, or was refused, this is a lost disk.
-    async fn remove(&mut self, struck: Vec<&'static str>) {
+    async fn remove(&mut self, struck: Vec<&'static str>, is_cut: bool) {
         for name in struck {
-            let removed = self.cluster.remove(name).await;
+            let cluster = self.cluster.clone();
+            let removing = cluster.remove(name).boxed();
+            let time = Duration::from_millis(self.rng.below(REMOVAL_MAX_MILLIS));
+            let removed = match select(removing, sleep(if is_cut { time } else { Duration::MAX }).boxed()).await {
+                Either::Left((removed, _)) => removed,
+                Either::Right((_, removing)) => {
+                    let leader = self.cluster.leader().filter(|leader| *leader != name);
+                    self.end(End::Kill.name(), End::Kill, leader.into_iter().collect()).await;
+                    removing.await
+                }
+            };
             self.cluster.world().trace().add("faults", format_args!("removal of {name}: {removed:?}"));
             self.crashes.removal += u32::from(removed.is_ok());
             self.crashes.wipe += u32::from(removed.is_err());

@@ -42,6 +42,8 @@ struct Pipe {
     unacknowledged: usize,
     capacity: usize,
     is_finished: bool,
+    /// A bit of the next bytes that turns around, modulo how many there are.
+    garbled: Option<u64>,
     /// When the sender learns that nobody reads any more; what it sends is lost.
     deaf_at: Option<Instant>,
     reader: Option<Waker>,
@@ -116,6 +118,13 @@ impl Connection {
     pub(super) fn break_now(&mut self) {
         self.is_broken = true;
         self.wake_all();
+    }
+
+    /// A bit of the next bytes of each way turns around.
+    pub(super) fn garble(&mut self, bits: [u64; 2]) {
+        for (pipe, bit) in [&mut self.there, &mut self.back].into_iter().zip(bits) {
+            pipe.garbled = Some(bit);
+        }
     }
 
     /// A node dies. Its peer gets what is on the way, and then the end or nothing.
@@ -197,6 +206,7 @@ impl Connection {
         let pipe = self.outgoing(side);
         if !bytes.is_empty() && pipe.deaf_at.is_none() {
             pipe.held += bytes.len();
+            let bytes = pipe.garbled.take().map_or_else(|| bytes.clone(), |bit| turned(&bytes, bit));
             pipe.push(bytes, Instant::now() + delay);
         }
     }
@@ -233,6 +243,7 @@ impl Pipe {
             unacknowledged: 0,
             capacity,
             is_finished: false,
+            garbled: None,
             deaf_at: None,
             reader: None,
             writer: None,
@@ -259,4 +270,12 @@ impl Pipe {
         self.deaf_at = Some(at);
         self.writer.take().into_iter().for_each(Waker::wake);
     }
+}
+
+/// The same bytes, but for one bit.
+fn turned(bytes: &Bytes, bit: u64) -> Bytes {
+    let mut bytes = bytes.to_vec();
+    let at = usize::try_from(bit / 8 % (bytes.len() as u64).max(1)).unwrap_or_default();
+    bytes.get_mut(at).into_iter().for_each(|byte| *byte ^= 1 << (bit % 8));
+    bytes.into()
 }

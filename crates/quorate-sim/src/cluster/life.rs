@@ -92,6 +92,8 @@ pub enum End {
     BadLog,
     /// Its process is killed, and the header of its database is overwritten.
     BadDatabase,
+    /// Its process is killed, and a bit of what says which generation is in force changes.
+    BadPointer,
 }
 
 impl End {
@@ -103,6 +105,7 @@ impl End {
             Self::Wipe => "lost disk",
             Self::BadLog => "bad log",
             Self::BadDatabase => "bad database",
+            Self::BadPointer => "bad pointer",
         }
     }
 }
