@@ -105,6 +105,11 @@ impl SimDisk {
         self.raw().fail_sync_after(n);
     }
 
+    /// The next sync of a file of this name fails, once.
+    pub fn fail_sync_of(&self, name: &str) {
+        self.raw().fail_sync_of = Some(name.to_owned());
+    }
+
     /// The read after `n` more fails, once.
     pub fn fail_read_after(&self, n: u64) {
         self.raw().fail_read_after(n);

@@ -235,6 +235,14 @@ impl Cluster {
         self.with_life(name, |life| life.reader = reader.map(|reader| (reader, end)));
     }
 
+    /// Whoever has read for as long as was meant to reads no more.
+    fn end_readers(&self) {
+        let is_over = |reader: &mut (Attached, Instant)| Instant::now() >= reader.1;
+        for name in self.names {
+            drop(self.with_life(name, |life| life.reader.take_if(is_over)));
+        }
+    }
+
     /// A node's disk has no room for more than this many bytes, or has again.
     pub fn fill_disk(&self, name: &'static str, room: Option<u64>) {
         let disk = self.world.disk(name);
@@ -328,6 +336,7 @@ impl Cluster {
     pub async fn until(&self, limit: Duration, holds: impl Fn(&Self) -> bool) -> bool {
         let deadline = Instant::now() + limit;
         while !holds(self) {
+            self.end_readers();
             if Instant::now() >= deadline {
                 return false;
             }
@@ -338,9 +347,8 @@ impl Cluster {
 
     /// Looks at who leads and whether anybody has given up.
     pub fn look(&self) {
+        self.end_readers();
         for name in self.names {
-            let is_over = |reader: &mut (Attached, Instant)| Instant::now() >= reader.1;
-            drop(self.with_life(name, |life| life.reader.take_if(is_over)));
             let Some(node) = self.node(name) else { continue };
             let losses = self.lives().losses.get(name).copied().unwrap_or_default();
             let life = self.with_life(name, |life| (life.who.clone(), life.is_doomed, life.store.upgrade()));

@@ -308,6 +308,9 @@ impl Faults {
             }
             Fault::WriteFails(_) => self.fails(name, |disk, after| disk.fail_after(after, DiskFault::Io)),
             Fault::ReadFails(_) => self.fails(name, SimDisk::fail_read_after),
+            Fault::SyncFails(_) if rng.chance(0.3) => {
+                self.cluster.doom(name, |disk| disk.fail_sync_of("quorate.db-wal"))
+            }
             Fault::SyncFails(_) => self.fails(name, SimDisk::fail_sync_after),
             Fault::Full(_) => self.cluster.fill_disk(name, Some(rng.below(ROOM_MAX))),
             Fault::Reader(_) => self.read(name),

@@ -27,13 +27,14 @@ use crate::vfs::watch::{self, Role, Watched};
 mod damage;
 mod pointer;
 mod set;
+mod unsynced;
 
 pub use damage::put_aside;
 pub(crate) use set::database_in_force;
 pub use set::{Generations, Staged, make_first};
 
 /// All that a store keeps in its directory.
-pub const ITEMS: [&str; 3] = [set::DB_DIR, pointer::FILE, damage::FILE];
+pub const ITEMS: [&str; 4] = [set::DB_DIR, pointer::FILE, damage::FILE, unsynced::FILE];
 
 /// The name of a database file.
 pub const DATABASE_FILE: &str = "quorate.db";

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
 use quorate_env::Rng;
 use quorate_env::disk::Space;
 
-use super::inode::Fate;
+use super::inode::{Fate, Inode};
 use super::names::Names;
 use super::{Fault, lock};
 
@@ -18,6 +19,7 @@ const UNLIMITED: u64 = 1 << 40;
 pub(super) struct Medium {
     pub(super) names: Names,
     pub(super) sqlite_vfs: Option<String>,
+    pub(super) fail_sync_of: Option<String>,
     rng: Rng,
     life: u64,
     boots: u64,
@@ -59,6 +61,7 @@ impl Medium {
         Self {
             names: Names::default(),
             sqlite_vfs: None,
+            fail_sync_of: None,
             rng,
             life: 0,
             boots: 0,
@@ -125,7 +128,7 @@ impl Medium {
     }
 
     pub(super) fn clear_faults(&mut self) {
-        (self.stop_at, self.stop_sync_at) = (None, None);
+        (self.stop_at, self.stop_sync_at, self.fail_sync_of) = (None, None, None);
         (self.fail_at, self.fail_sync_at, self.reads_until_failure) = (None, None, None);
     }
 
@@ -202,7 +205,19 @@ impl Medium {
         }
     }
 
-    /// As [`Medium::begin`], for a sync.
+    /// As [`Medium::begin`], for a sync of a file.
+    pub(super) fn begin_file_sync(&mut self, file: &Arc<Mutex<Inode>>) -> io::Result<Effect> {
+        let is_meant = |name: &String| {
+            let mut named = self.names.paths().filter(|(path, _)| path.ends_with(name));
+            named.any(|(_, inode)| Arc::ptr_eq(inode, file))
+        };
+        if self.fail_sync_of.as_ref().is_some_and(is_meant) {
+            (self.fail_sync_of, self.fail_sync_at) = (None, Some(self.io_count));
+        }
+        self.begin_sync()
+    }
+
+    /// The same for a sync of names.
     pub(super) fn begin_sync(&mut self) -> io::Result<Effect> {
         if self.stop_sync_at.is_some_and(|at| at <= self.io_count) {
             self.stop_sync_at = None;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use quorate_env::disk::{DirLock, Disk, OpenMode};
 
-use super::{DATABASE_FILE, Generation, damage, pointer};
+use super::{DATABASE_FILE, Generation, damage, pointer, unsynced};
 use crate::connection;
 use crate::error::OpenError;
 use crate::vfs;
@@ -57,6 +57,8 @@ impl Generations {
             let problem = "CURRENT names this generation, but it holds no database; let the node join anew";
             return Err(OpenError::layout(&home, problem));
         }
+        let wal = home.join(format!("{DATABASE_FILE}-wal"));
+        unsynced::make_good(disk.as_ref(), dir, &wal).map_err(OpenError::disk(&wal))?;
         let current = Generation::open(disk, home, number)?;
         Ok(Self {
             disk: Arc::clone(disk),
@@ -80,6 +82,11 @@ impl Generations {
     /// Notes that the generation in force is damaged, so that the next start does not open it.
     pub fn note_damage(&self, what: &str) {
         damage::note(self.disk.as_ref(), &self.dir, what);
+    }
+
+    /// Notes that the disk failed, so that the next start relies on nothing that it may have lost in secret.
+    pub fn note_unsynced(&self, what: &str) {
+        unsynced::note(self.disk.as_ref(), &self.dir, what);
     }
 
     /// Begins the next generation with an empty database file. One at a time: beginning another takes the place of the

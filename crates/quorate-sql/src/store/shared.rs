@@ -177,8 +177,10 @@ impl Shared {
             }
             is_new
         });
-        if let StoreFault::Damaged(what) = fault {
-            self.generations.note_damage(what);
+        match fault {
+            StoreFault::Damaged(what) => self.generations.note_damage(what),
+            StoreFault::Io(what) => self.generations.note_unsynced(what),
+            _ => {}
         }
     }
 
