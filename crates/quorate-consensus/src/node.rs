@@ -95,6 +95,21 @@ impl Consensus {
         }
     }
 
+    /// Waits until this node takes another one than `leader` for the leader, itself perhaps.
+    pub async fn led_by_another(&self, leader: NodeId) {
+        let mut metrics = self.0.running.raft.metrics();
+        loop {
+            let is_other = metrics.borrow_watched().current_leader.is_some_and(|now| now != leader.0);
+            if is_other {
+                return;
+            }
+            // The core has ended: there will be no other.
+            if metrics.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
     /// Hands leadership to the voter of a name, or to the best one, and returns who leads then. Only the leader can.
     pub async fn transfer_leadership(&self, to: Option<&str>) -> Result<NodeId, MembershipError> {
         let to = to.map(str::to_owned);

@@ -32,7 +32,7 @@ use backoff::Backoff;
 use session::{Session, Ticket, Turn};
 pub(crate) use transport::{Attempt, Limits, NotDone, Read, Transport};
 
-/// How long the first attempt of a write may take; each one after it may take twice as long as the one before.
+/// How long the first attempts of a write may take; after one that took so long the next may take twice as long.
 const FIRST_ATTEMPT: Duration = Duration::from_secs(4);
 
 /// The longest that an attempt may take.
@@ -127,8 +127,11 @@ impl Client {
         let mut attempt_limit = FIRST_ATTEMPT;
         loop {
             let attempt_deadline = deadline.min(Instant::now() + attempt_limit);
-            attempt_limit = attempt_limit.saturating_mul(2).min(ATTEMPT_MAX);
-            let why = match self.attempt(bytes.clone(), attempt_deadline).await {
+            let ended = self.attempt(bytes.clone(), attempt_deadline).await;
+            if Instant::now() >= attempt_deadline {
+                attempt_limit = attempt_limit.saturating_mul(2).min(ATTEMPT_MAX);
+            }
+            let why = match ended {
                 Ok((position, Ok(reply))) => return Ok(Some(Written { position, reply })),
                 Ok((_, Err(failure))) => match (failure.kind, doubt) {
                     (FailureKind::SessionExpired, None) => {

@@ -2,11 +2,13 @@
 //! reads what it has applied.
 
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::{Either, select};
 use quorate_consensus::{Consensus, Member, ProposeError, ReadPositionError};
 use quorate_env::{Env, Instant, timeout_at};
 use quorate_model::{Command, Failure, FailureKind, GroupId, NodeId, Outcome, Position, Store};
@@ -80,6 +82,8 @@ impl Gateway {
         self.consensus.propose(proposal).await.map_err(Attempt::from)
     }
 
+    /// Proposes at the leader, as long as it is the leader: one that is gone never answers, and this node may well be
+    /// the next one.
     async fn forward(
         &self,
         leader: NodeId,
@@ -89,8 +93,12 @@ impl Gateway {
     ) -> Result<(Position, Outcome), Attempt> {
         let body = protocol::encode(&Execute { proposal });
         let limit = deadline.saturating_duration_since(Instant::now());
-        let reply = self.consensus.call_member(leader, method::EXECUTE, body, limit).await;
-        let reply = reply.map_err(|error| Attempt::of_call(error, &format!("{} at {}", member.name, member.addr)))?;
+        let whom = || format!("{} at {}", member.name, member.addr);
+        let call = pin!(self.consensus.call_member(leader, method::EXECUTE, body, limit));
+        let reply = match select(call, pin!(self.consensus.led_by_another(leader))).await {
+            Either::Left((reply, _)) => reply.map_err(|error| Attempt::of_call(error, &whom()))?,
+            Either::Right(_) => return Err(Attempt::InDoubt(format!("{} leads no more and did not answer", whom()))),
+        };
         let executed: protocol::Executed =
             protocol::decode(reply).map_err(|error| Attempt::InDoubt(error.to_string()))?;
         executed.result()
