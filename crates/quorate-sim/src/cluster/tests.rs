@@ -10,6 +10,9 @@ use super::*;
 /// How soon a write is served that was on its way to a leader that is gone: an election, and then some.
 const SERVED_MAX: Duration = Duration::from_millis(1_800);
 
+/// What happens to the leader.
+type Strike = fn(&Cluster, &'static str);
+
 /// Who writes.
 #[derive(Clone, Copy)]
 enum Who {
@@ -20,11 +23,11 @@ enum Who {
 }
 
 /// How long a write takes at most after the leader was struck, in some seeds.
-fn served_after(who: Who, strike: fn(&Cluster, &'static str)) -> Duration {
+fn served_after(who: Who, strike: Strike) -> Duration {
     (0..4).map(|seed| served_in(seed, who, strike)).max().unwrap_or_default()
 }
 
-fn served_in(seed: u64, who: Who, strike: fn(&Cluster, &'static str)) -> Duration {
+fn served_in(seed: u64, who: Who, strike: Strike) -> Duration {
     let world = SimWorld::new(seed);
     let cluster = Cluster::new(&world, &History::new(world.trace()), Durability::Fsync);
     let run = async {
@@ -65,7 +68,7 @@ fn cut_and_kill(cluster: &Cluster, leader: &'static str) {
 
 #[test]
 fn clients_and_followers_leave_a_leader_that_is_gone() {
-    let strikes: [(&str, fn(&Cluster, &'static str)); 3] =
+    let strikes: [(&str, Strike); 3] =
         [("paused", pause), ("cut off from the others", cut), ("cut off and killed", cut_and_kill)];
     for (what, strike) in strikes {
         for (who, told) in [(Who::Client, "a client"), (Who::Followers, "followers")] {
