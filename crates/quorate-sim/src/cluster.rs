@@ -182,7 +182,7 @@ impl Cluster {
         let life = self.lives().now.remove(name);
         let Some(Life { who, node, reader, slot, .. }) = life else { return };
         self.world.trace().add(&who, format_args!("{end:?}"));
-        if self.forgets(end) {
+        if self.forgets(end) || self.history.has_failed_to_install(&who) {
             let mut lives = self.lives();
             let losses = lives.losses.entry(name).or_default();
             losses.all += 1;

@@ -38,6 +38,8 @@ struct Known {
     installs: u64,
     /// Lives in which an image was, or was being, installed.
     installers: BTreeSet<String>,
+    /// Those of them in which it failed: which database is in force shows at the next start.
+    failed_installers: BTreeSet<String>,
     compared: u64,
     /// Hints to work ahead that came true, and those that did not.
     foreseen: (u64, u64),
@@ -290,9 +292,19 @@ impl History {
         self.known().installers.contains(who)
     }
 
+    /// Whether a life may have ended between an image and the log's knowledge of it: then the node comes back as a new
+    /// member (docs/decisions/0005-identity-and-birth.md).
+    pub fn has_failed_to_install(&self, who: &str) -> bool {
+        self.known().failed_installers.contains(who)
+    }
+
     /// A node's store has installed an image, or not.
     pub fn installed(&self, who: &str, result: &Result<Applied, StoreFault>) {
-        let Ok(applied) = result else { return self.0.trace.add(who, format_args!("image refused: {result:?}")) };
+        let Ok(applied) = result else {
+            self.0.trace.add(who, format_args!("image refused: {result:?}"));
+            self.known().failed_installers.insert(who.to_owned());
+            return;
+        };
         let index = applied.index();
         self.0.trace.add(who, format_args!("image installed at {index}"));
         let mut known = self.known();

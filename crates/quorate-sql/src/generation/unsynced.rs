@@ -10,7 +10,7 @@
 use std::io;
 use std::path::Path;
 
-use quorate_env::disk::{self, Disk, OpenMode};
+use quorate_env::disk::{Disk, OpenMode};
 
 /// The name of the note.
 pub(super) const FILE: &str = "UNSYNCED";
@@ -18,9 +18,11 @@ pub(super) const FILE: &str = "UNSYNCED";
 /// Bytes that are written at a time.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// Notes that the disk failed, for the next start.
+/// Notes that the disk failed, for the next start. Nothing of it is synced: a disk that fails may refuse that, and once
+/// the machine was restarted there is no page cache left to mistrust.
 pub(super) fn note(disk: &dyn Disk, dir: &Path, what: &str) {
-    if let Err(error) = disk::replace_file(disk, &dir.join(FILE), what.as_bytes()) {
+    let written = disk.open(&dir.join(FILE), OpenMode::Create).and_then(|file| file.write_at(what.as_bytes(), 0));
+    if let Err(error) = written {
         tracing::error!(%error, "that the disk failed can't be noted: restart the machine before this node");
     }
 }
