@@ -17,7 +17,7 @@ use quorate::Durability;
 use quorate_env::mutant::Mutant;
 use quorate_sim::{Coverage, Failure, Plan, Report, run_without, shorten};
 
-/// So many seeds must meet every class of fault.
+/// So many whole seeds must meet every class of fault; short ones may miss one by chance.
 const SEEDS_THAT_MEET_ALL: u64 = 100;
 
 /// Takes whole clusters through hard times, each seed another one.
@@ -96,7 +96,7 @@ fn main() -> ExitCode {
     println!("{sum}");
     println!("{count} seeds, {failed} failed, {:.1} s", begun.elapsed().as_secs_f64());
     let count = if arguments.first { sum.seeds.saturating_add(failed as u64) } else { count };
-    let missing = if count >= SEEDS_THAT_MEET_ALL { sum.coverage.missing() } else { Vec::new() };
+    let missing = if count >= SEEDS_THAT_MEET_ALL && !arguments.short { sum.coverage.missing() } else { Vec::new() };
     missing.iter().for_each(|what| eprintln!("never met: {what}"));
     if failed == 0 && missing.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
