@@ -10,6 +10,8 @@
 //! Invariants:
 //! - Who runs a checkpoint, or relies on none being run, has the pass of the [`Gate`]; there is one.
 //! - Nobody waits for readers but for a bounded time, and nothing blocks new ones.
+//! - Once the disk has failed nothing is copied or called durable any more, whoever asks: main file pages whose `-wal`
+//!   frames a failed sync has lost would make a database of two times.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -106,11 +108,19 @@ impl Checkpointed {
     }
 }
 
+/// Tells the disk something, unless the store has stopped; that the disk fails stops it at once, whoever asked.
+fn on_disk<T>(shared: &Shared, tell: impl FnOnce() -> Result<T, StoreFault>) -> Result<T, StoreFault> {
+    match shared.final_fault() {
+        Some(fault) => Err(fault),
+        None => tell().inspect_err(|fault| shared.report_unless_full(fault)),
+    }
+}
+
 /// Makes everything applied so far durable by a sync of the `-wal`.
 pub(crate) fn sync(shared: &Shared) -> Result<(), StoreFault> {
     let applied = shared.applied();
     if !Mutant::CheckpointWithoutSync.is_on() {
-        shared.generations.current().sync_wal().map_err(io_fault)?;
+        on_disk(shared, || shared.generations.current().sync_wal().map_err(io_fault))?;
     }
     shared.is_durable(applied);
     Ok(())
@@ -123,8 +133,10 @@ pub(crate) fn space(shared: &Shared, _pass: &Pass, beside: &Attached) -> Result<
     for _ in 0..ROUNDS_MAX {
         let before = generation.wal_bytes();
         sync(shared)?;
-        control::checkpoint(beside, ffi::SQLITE_CHECKPOINT_PASSIVE).verdict()?;
-        generation.sync_main().map_err(io_fault)?;
+        on_disk(shared, || {
+            control::checkpoint(beside, ffi::SQLITE_CHECKPOINT_PASSIVE).verdict()?;
+            generation.sync_main().map_err(io_fault)
+        })?;
         if generation.wal_bytes().saturating_sub(before) < TURN_BYTES {
             break;
         }
@@ -154,12 +166,14 @@ pub(crate) fn in_turn(
     let visited = shared.turn.visit(|core| {
         let core = core.as_mut().filter(|core| core.generation().number() == generation.number())?;
         let begun = Instant::now();
-        let done = core.checkpoint(mode, wait);
+        let done = on_disk(shared, || {
+            let done = core.checkpoint(mode, wait)?;
+            done.verdict().map(|()| done)
+        });
         shared.metrics.checkpoint_turns.observe(begun.elapsed());
         Some(done.map(|done| (done, core.applied().clone())))
     });
     let Some((done, applied)) = visited.transpose()? else { return Ok(None) };
-    done.verdict()?;
     if done.is_complete() {
         shared.is_durable(applied.clone());
     }
@@ -245,7 +259,9 @@ impl Checkpointer {
     fn beside(&mut self, generation: &Arc<Generation>) -> Result<&Attached, StoreFault> {
         let beside = match self.beside.take() {
             Some(beside) => beside,
-            None => connection::open_checkpointer(generation).map_err(|error| StoreFault::Io(error.to_string()))?,
+            None => on_disk(&self.shared, || {
+                connection::open_checkpointer(generation).map_err(|error| StoreFault::Io(error.to_string()))
+            })?,
         };
         Ok(self.beside.insert(beside))
     }
@@ -259,10 +275,8 @@ impl Worker for Checkpointer {
         if self.shared.final_fault().is_some() {
             return Step::WaitFor(TICK);
         }
-        self.look().unwrap_or_else(|fault| {
-            self.shared.report_unless_full(&fault);
-            Step::WaitFor(TICK)
-        })
+        // What went wrong was reported where it did.
+        self.look().unwrap_or(Step::WaitFor(TICK))
     }
 }
 

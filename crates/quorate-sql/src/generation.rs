@@ -14,8 +14,8 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use quorate_env::disk::{Disk, File, OpenMode};
 
@@ -50,8 +50,8 @@ pub struct Generation {
     watched: Arc<Watched>,
     /// Bytes of the `-wal` in use when it was last synced.
     wal_synced: AtomicU64,
-    /// Whether the name of the `-wal` is known to survive power loss.
-    wal_name_durable: AtomicBool,
+    /// Whether the name of the `-wal` is known to survive power loss. Held while the `-wal` is synced.
+    wal_name_durable: Mutex<bool>,
     obsolete: AtomicBool,
 }
 
@@ -69,7 +69,7 @@ impl Generation {
             main,
             watched,
             wal_synced: AtomicU64::new(0),
-            wal_name_durable: AtomicBool::new(false),
+            wal_name_durable: Mutex::default(),
             obsolete: AtomicBool::new(false),
         };
         // What is in use of a `-wal` left by another process is known only after the first write: at most all of it.
@@ -121,27 +121,36 @@ impl Generation {
 
     /// Makes what was written to the database file durable.
     pub(crate) fn sync_main(&self) -> io::Result<()> {
-        self.watched.syncs(Role::Main);
-        self.main.sync_data()
+        self.sync(Role::Main, || self.main.sync_data())
     }
 
     /// Makes everything committed so far durable, by way of the `-wal`, which unlike the other files carries no locks
     /// and may be opened at will.
     pub(crate) fn sync_wal(&self) -> io::Result<()> {
+        // One at a time: a handle that was opened after a sync failed is not told of that by the system.
+        let mut name_durable = self.wal_name_durable.lock().unwrap_or_else(PoisonError::into_inner);
         let path = self.dir.join(format!("{DATABASE_FILE}-wal"));
         let end = self.wal_bytes();
         match self.disk.open(&path, OpenMode::ReadWrite) {
-            Ok(wal) => wal.sync_data()?,
+            Ok(wal) => self.sync(Role::Wal, || wal.sync_data())?,
             // Nothing was written yet: the main file, durable when it was made, holds everything.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(error),
         }
-        if !self.wal_name_durable.load(Ordering::Acquire) {
-            self.disk.sync_dir(&self.dir)?;
-            self.wal_name_durable.store(true, Ordering::Release);
+        if !*name_durable {
+            self.sync(Role::Wal, || self.disk.sync_dir(&self.dir))?;
+            *name_durable = true;
         }
         self.wal_synced.store(end, Ordering::Release);
         Ok(())
+    }
+
+    /// Syncs something of this database, unless a sync has failed before.
+    fn sync(&self, role: Role, sync: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        if !self.watched.may_sync(role) {
+            return Err(io::Error::other("a sync failed before: what it covered may be lost"));
+        }
+        sync().inspect_err(|_| self.watched.failed_to_sync())
     }
 
     /// Bytes of the `-wal` that were written since it was last synced, as far as is known: its restart may hide some.

@@ -207,10 +207,15 @@ unsafe extern "C" fn truncate(file: *mut ffi::sqlite3_file, size: i64) -> c_int 
 
 unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, flags: c_int) -> c_int {
     // SAFETY: SQLite calls with an open file, and the reference does not outlive this call.
-    if let Some((watched, role)) = unsafe { watched(file) } {
-        watched.syncs(role);
+    let watched = unsafe { watched(file) };
+    if watched.is_some_and(|(watched, role)| !watched.may_sync(role)) {
+        return ffi::SQLITE_IOERR_FSYNC;
     }
-    base!(file, xSync(flags), ffi::SQLITE_IOERR_FSYNC)
+    let code = base!(file, xSync(flags), ffi::SQLITE_IOERR_FSYNC);
+    if let Some((watched, _)) = watched.filter(|_| code != ffi::SQLITE_OK) {
+        watched.failed_to_sync();
+    }
+    code
 }
 
 unsafe extern "C" fn file_size(file: *mut ffi::sqlite3_file, out: *mut i64) -> c_int {

@@ -13,21 +13,21 @@ use std::io;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use bytes::Bytes;
 use quorate_env::disk::{DirItem, DirLock, Disk, File, OpenMode, RealDisk, Space};
 use quorate_env::{Env, Parts};
-use quorate_model::Store;
+use quorate_model::{Store, StoreFault};
 use rusqlite::Connection;
 
 use crate::error::OpenError;
 use crate::store::SqlStore;
 use crate::store::tests::{apply, create_table, home, insert, killed_copy, open, options, rows, try_open};
 
-/// A disk that dies after a number of changes: the next one and everything after fail.
+/// A disk that dies after a number of changes: the next one and everything after fail. Or just the next sync.
 #[derive(Clone, Debug)]
-struct DyingDisk(Arc<AtomicI64>);
+struct DyingDisk(Arc<AtomicI64>, Arc<AtomicBool>);
 
 #[derive(Debug)]
 struct DyingFile(Arc<dyn File>, DyingDisk);
@@ -100,6 +100,9 @@ impl File for DyingFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
+        if self.1.1.swap(false, Ordering::AcqRel) {
+            return Err(io::Error::other("not synced"));
+        }
         self.1.change(|| self.0.sync_data())
     }
 
@@ -115,7 +118,7 @@ impl File for DyingFile {
 /// This machine, but with a disk that dies after `changes`.
 fn dying(changes: i64) -> (Env, DyingDisk) {
     let real = Env::real();
-    let disk = DyingDisk(Arc::new(AtomicI64::new(changes)));
+    let disk = DyingDisk(Arc::new(AtomicI64::new(changes)), Arc::default());
     let parts = Parts {
         clock: Arc::new(Epoch),
         disk: Arc::new(disk.clone()),
@@ -196,6 +199,27 @@ fn a_crash_at_any_step_of_an_install_leaves_the_old_state_or_the_new_one() {
         }
     }
     assert!(old > 5 && new > 1, "{old} old, {new} new");
+}
+
+#[test]
+fn after_a_sync_that_failed_nothing_is_called_durable_any_more() {
+    let home = home();
+    let (env, disk) = dying(i64::MAX);
+    let store = SqlStore::open(&env, &home.dir, options()).unwrap();
+    apply(&store, vec![create_table(), insert(2, 1)]).unwrap();
+    let mut image = store.send_image().unwrap();
+    disk.1.store(true, Ordering::Release);
+    let sent = std::iter::from_fn(|| image.next().transpose()).find_map(Result::err);
+    assert!(matches!(sent, Some(StoreFault::Io(_))), "{sent:?}");
+    assert!(store.shared().final_fault().is_some());
+    assert!(apply(&store, vec![insert(3, 1)]).is_err());
+    let generation = store.shared().generations.current();
+    let (main, wal) = (generation.sync_main(), generation.sync_wal());
+    assert!(main.is_err() && wal.is_err());
+    drop(image);
+    let mut again = store.send_image().unwrap();
+    let sent = std::iter::from_fn(|| again.next().transpose()).find_map(Result::err);
+    assert!(matches!(sent, Some(StoreFault::Io(_))), "{sent:?}");
 }
 
 #[test]

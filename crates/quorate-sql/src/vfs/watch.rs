@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::VfsError;
@@ -31,6 +31,8 @@ pub(crate) struct Watched {
     wal_end: AtomicU64,
     /// Bytes written to the main file since it was last synced.
     main_unsynced: AtomicU64,
+    /// Whether a sync of either file has failed.
+    sync_failed: AtomicBool,
     /// Who wants to know of writes to the main file.
     marks: Mutex<Vec<Weak<Marks>>>,
     /// Tests make writes fail.
@@ -101,11 +103,19 @@ impl Watched {
         before.saturating_add(len) >= UNSYNCED_MAX
     }
 
-    /// Told before a file is synced.
-    pub(crate) fn syncs(&self, role: Role) {
+    /// Told before a file is synced, and says whether it may be: not once a sync has failed. What that one covered may
+    /// be lost in secret, and the next would say that all is well.
+    #[must_use]
+    pub(crate) fn may_sync(&self, role: Role) -> bool {
         if role == Role::Main {
             self.main_unsynced.store(0, Ordering::Release);
         }
+        !self.sync_failed.load(Ordering::Acquire)
+    }
+
+    /// Told of a sync that failed.
+    pub(crate) fn failed_to_sync(&self) {
+        self.sync_failed.store(true, Ordering::Release);
     }
 
     /// Told after a file was cut or grown to `size`.
