@@ -284,8 +284,13 @@ unsafe extern "C" fn shm_map(
     extend: c_int,
     out: *mut *mut c_void,
 ) -> c_int {
-    put(out, file(of).shm_map(size(region), size(bytes), extend != 0));
-    ffi::SQLITE_OK
+    match file(of).shm_map(size(region), size(bytes), extend != 0) {
+        Ok(start) => {
+            put(out, start);
+            ffi::SQLITE_OK
+        }
+        Err(code) => code,
+    }
 }
 
 unsafe extern "C" fn shm_lock(of: *mut ffi::sqlite3_file, first: c_int, count: c_int, flags: c_int) -> c_int {

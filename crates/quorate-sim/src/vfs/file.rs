@@ -91,8 +91,13 @@ impl OpenFile {
         self.locks().is_reserved()
     }
 
-    pub(super) fn shm_map(&mut self, region: usize, bytes: usize, extend: bool) -> *mut c_void {
-        lock(&self.shared.shm).map(&mut self.hold, region, bytes, extend)
+    /// Where a region of the `-shm` begins. Later ones than the first need room on the disk, as the real file does.
+    pub(super) fn shm_map(&mut self, region: usize, bytes: usize, extend: bool) -> Result<*mut c_void, c_int> {
+        let mut shm = lock(&self.shared.shm);
+        if extend && region > 0 && !shm.has(region) && !self.life.has_room(&self.path, bytes) {
+            return Err(ffi::SQLITE_IOERR_SHMSIZE);
+        }
+        Ok(shm.map(&mut self.hold, region, bytes, extend))
     }
 
     pub(super) fn shm_lock(&mut self, first: usize, count: usize, flags: c_int) -> c_int {

@@ -56,6 +56,11 @@ impl Life {
         Ok(OpenFile::new(id, self, path, file, shared, name_unsynced, temporary))
     }
 
+    /// Whether the disk has room for so many bytes more.
+    pub(super) fn has_room(&self, path: &Path, bytes: usize) -> bool {
+        self.disk.space(path).is_ok_and(|space| space.available >= bytes as u64)
+    }
+
     /// Removes a file, and makes that durable if told so.
     pub(super) fn delete(&self, path: &Path, sync_dir: bool) -> c_int {
         match self.disk.remove_file(path) {

@@ -40,6 +40,11 @@ enum Held {
 }
 
 impl Shm {
+    /// Whether a region exists.
+    pub(super) fn has(&self, region: usize) -> bool {
+        region < self.regions.len()
+    }
+
     /// Where a region of so many bytes begins; null where it does not exist and is not to be made.
     pub(super) fn map(&mut self, hold: &mut Hold, region: usize, bytes: usize, extend: bool) -> *mut c_void {
         if !hold.mapped {

@@ -22,8 +22,12 @@ fn life(disk: &SimDisk) -> Slot {
 }
 
 fn open(disk: &SimDisk) -> Connection {
+    open_through(&disk.sqlite_vfs().unwrap())
+}
+
+fn open_through(vfs: &str) -> Connection {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
-    let conn = Connection::open_with_flags_and_vfs(PATH, flags, disk.sqlite_vfs().unwrap().as_str()).unwrap();
+    let conn = Connection::open_with_flags_and_vfs(PATH, flags, vfs).unwrap();
     let mode: String = conn.query_row("PRAGMA journal_mode = wal", [], |row| row.get(0)).unwrap();
     assert_eq!(mode, "wal");
     conn.execute_batch("PRAGMA synchronous = FULL").unwrap();
@@ -97,4 +101,22 @@ fn a_killed_life_leaves_no_temporary_file_in_the_way() {
     let flags = flags | ffi::SQLITE_OPEN_EXCLUSIVE | ffi::SQLITE_OPEN_DELETEONCLOSE;
     std::mem::forget(life(1).open(None, flags).map_err(|code| assert_eq!(code, 0)));
     assert!(life(2).open(None, flags).is_ok());
+}
+
+#[test]
+fn a_disk_too_full_for_the_shm_is_a_full_disk() {
+    const ROOM: u64 = 30_000;
+    let disk = SimDisk::new(1);
+    let _slot = life(&disk);
+    let conn = open_through(&quorate_sql::vfs::over(disk.sqlite_vfs().as_deref()).unwrap());
+    conn.execute_batch("PRAGMA wal_autocheckpoint = 0; PRAGMA synchronous = OFF; CREATE TABLE t (a)").unwrap();
+    // There is always room for the frames of a row, and never for another region of the -shm.
+    let insert = || {
+        disk.set_capacity(Some(disk.used() + ROOM));
+        conn.execute("INSERT INTO t VALUES (zeroblob(3000))", ())
+    };
+    let error = (0..5_000).find_map(|_| insert().err()).unwrap();
+    assert_eq!(error.sqlite_error().unwrap().extended_code, rusqlite::ffi::SQLITE_FULL);
+    disk.set_capacity(None);
+    conn.execute("INSERT INTO t VALUES (zeroblob(3000))", ()).unwrap();
 }

@@ -253,7 +253,14 @@ unsafe extern "C" fn shm_map(
     extend: c_int,
     out: *mut *mut c_void,
 ) -> c_int {
-    base!(file, xShmMap(region, size, extend, out), ffi::SQLITE_IOERR_SHMMAP)
+    match base!(file, xShmMap(region, size, extend, out), ffi::SQLITE_IOERR_SHMMAP) {
+        // The base has no word of its own for a disk that is too full for the `-shm` to grow.
+        ffi::SQLITE_IOERR_SHMSIZE => {
+            writes::failed(ffi::SQLITE_FULL);
+            ffi::SQLITE_FULL
+        }
+        code => code,
+    }
 }
 
 unsafe extern "C" fn shm_lock(file: *mut ffi::sqlite3_file, offset: c_int, count: c_int, flags: c_int) -> c_int {

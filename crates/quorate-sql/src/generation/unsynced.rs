@@ -18,12 +18,16 @@ pub(super) const FILE: &str = "UNSYNCED";
 /// Bytes that are written at a time.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// Notes that the disk failed, for the next start. Nothing of it is synced: a disk that fails may refuse that, and once
-/// the machine was restarted there is no page cache left to mistrust.
+/// Notes that the disk failed, for the next start: that the file is there says it, its text is for people. Nothing of
+/// it is synced: a disk that fails may refuse that, and once the machine was restarted there is no page cache left to
+/// mistrust.
 pub(super) fn note(disk: &dyn Disk, dir: &Path, what: &str) {
-    let written = disk.open(&dir.join(FILE), OpenMode::Create).and_then(|file| file.write_at(what.as_bytes(), 0));
-    if let Err(error) = written {
-        tracing::error!(%error, "that the disk failed can't be noted: restart the machine before this node");
+    match disk.open(&dir.join(FILE), OpenMode::Create) {
+        // A disk that is full too has no room for the text.
+        Ok(file) => drop(file.write_at(what.as_bytes(), 0)),
+        Err(error) => {
+            tracing::error!(%error, "that the disk failed can't be noted: restart the machine before this node");
+        }
     }
 }
 
