@@ -68,6 +68,15 @@ impl Home {
         adopted.await.map(drop)
     }
 
+    /// An image that ends at this index will take the place of the store's state.
+    pub(crate) async fn brings_image(&self, end: u64) -> Result<(), WalError> {
+        let noted = self.change(|identity| {
+            identity.image_end = Some(end);
+            Ok::<(), ()>(())
+        });
+        noted.await.map(drop)
+    }
+
     /// Whether the log holds anything: the node is or was part of a living cluster.
     pub(crate) fn is_member(&self) -> bool {
         self.wal.last_log_id(GroupId::MAIN).is_some()

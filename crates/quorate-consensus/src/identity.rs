@@ -69,6 +69,10 @@ pub(crate) struct Identity {
     /// That of the cluster ([`durability_number`]).
     #[prost(uint32, tag = "8")]
     pub durability: u32,
+    /// The index at which the last image ends that was put in the place of the store's state: the log may end before it
+    /// until it has caught up.
+    #[prost(uint64, optional, tag = "9")]
+    pub image_end: Option<u64>,
 }
 
 /// What records and messages say of a durability. What says nothing was written when there was only fsync: 0.

@@ -292,12 +292,17 @@ async fn open(env: &Env, home: &Home, open_store: OpenStore) -> Result<Arc<dyn S
 
 /// A log that ends before the store's state has lost entries that this node acknowledged, and perhaps more than those.
 ///
-/// Not so when the machine was restarted: a leader may have applied what its own log had not synced and others had. And
-/// a new member may have the store of an earlier one: what was applied was committed, whoever applied it.
+/// Not so when the machine was restarted: a leader may have applied what its own log had not synced and others had; nor
+/// where the state is that of an image, which comes before the entries. And a new member may have the store of an
+/// earlier one: what was applied was committed, whoever applied it.
 fn check_end(home: &Home, store: &dyn Store) -> Result<(), StartError> {
     let log = home.wal.last_log_id(GroupId::MAIN).map_or(0, |id| id.index);
     let database = store.applied().index();
-    if log >= database || !home.is_complete { Ok(()) } else { Err(StartError::LogCut { log, database }) }
+    if log.max(home.identity().image_end.unwrap_or(0)) >= database || !home.is_complete {
+        Ok(())
+    } else {
+        Err(StartError::LogCut { log, database })
+    }
 }
 
 async fn start_core(
@@ -310,7 +315,7 @@ async fn start_core(
 ) -> Result<Raft, StartError> {
     let core = |error: &dyn std::fmt::Display| StartError::Core(error.to_string());
     let raft_config = raft_config(timing).map_err(|error| core(&error))?;
-    let machine = Machine::new(home.env.clone(), home.wal.clone(), Arc::clone(store));
+    let machine = Machine::new(home.clone(), Arc::clone(store));
     let id = home.identity().id;
     let raft = Raft::new(id, Arc::new(raft_config), network, log, machine).await.map_err(|error| core(&error))?;
     if let Some(members) = founding {

@@ -97,6 +97,9 @@ pub trait ImageSink: Send {
     /// Takes the next piece.
     fn write(&mut self, piece: Bytes) -> Result<(), StoreFault>;
 
+    /// After the last piece: where the state ends that it brings. `None` before.
+    fn end(&self) -> Option<LogId>;
+
     /// After the last piece: verifies the image, makes it durable, and puts it in the place of the present state.
     /// Returns where the store stands then. Readers of the old state keep it until they are done.
     fn install(self: Box<Self>) -> Result<Applied, StoreFault>;

@@ -154,6 +154,10 @@ impl ImageSink for WatchedSink {
         self.sink.write(piece)
     }
 
+    fn end(&self) -> Option<LogId> {
+        self.sink.end()
+    }
+
     fn install(self: Box<Self>) -> Result<Applied, StoreFault> {
         let Self { who, sink, history, counted } = *self;
         history.installing(&who);

@@ -5,7 +5,7 @@
 //!   by one, and is no harm to group commit, since the combiner proposes nothing before all of a batch is answered.
 //! - What this reports as a snapshot for purging is what the store holds durably, never more.
 //! - Nothing is applied before it is written to this node's own log, be it committed by the others: a process that is
-//!   killed must never leave a store that is ahead of its log.
+//!   killed must never leave a store that is ahead of its log, but by an image whose end is noted before.
 //! - A fault of the store is never an outcome: it ends the core.
 
 use std::io;
@@ -14,14 +14,14 @@ use std::sync::Arc;
 use futures_util::{Stream, StreamExt};
 use openraft::storage::{ApplyResponder, EntryResponder, RaftStateMachine};
 use openraft::{OptionalSend, RaftSnapshotBuilder};
-use quorate_env::Env;
 use quorate_env::mutant::Mutant;
 use quorate_model::{Applied, Entry, GroupId, ImageSink, Outcome, Store, StoreFault};
-use quorate_wal::{Wal, WalError};
+use quorate_wal::WalError;
 use tokio::sync::oneshot;
 
 use super::codec;
 use super::types::{Answer, RaftLogId, SnapshotMeta, StoredMembership, TypeConfig, to_raft};
+use crate::home::Home;
 
 /// Entries that the store is given at once.
 const BATCH_ENTRIES_MAX: usize = 4_096;
@@ -38,14 +38,13 @@ pub(crate) type Snapshot = openraft::alias::SnapshotOf<TypeConfig, Image>;
 
 /// openraft's handle to the store.
 pub(crate) struct Machine {
-    env: Env,
-    wal: Wal,
+    home: Home,
     store: Arc<dyn Store>,
 }
 
 impl Machine {
-    pub(crate) fn new(env: Env, wal: Wal, store: Arc<dyn Store>) -> Self {
-        Self { env, wal, store }
+    pub(crate) fn new(home: Home, store: Arc<dyn Store>) -> Self {
+        Self { home, store }
     }
 
     /// Waits until the log holds everything up to an index.
@@ -54,7 +53,7 @@ impl Machine {
             return Ok(());
         }
         let (sender, receiver) = oneshot::channel();
-        self.wal.when_written(GroupId::MAIN, index, Box::new(move |result| drop(sender.send(result))))?;
+        self.home.wal.when_written(GroupId::MAIN, index, Box::new(move |result| drop(sender.send(result))))?;
         receiver.await.unwrap_or(Err(WalError::Closed))
     }
 
@@ -125,13 +124,20 @@ impl RaftStateMachine<TypeConfig> for Machine {
     }
 
     async fn install_snapshot(&mut self, _meta: &SnapshotMeta, snapshot: Image) -> Result<(), io::Error> {
+        let end = match &snapshot {
+            Image::Received(sink) => sink.end(),
+            Image::Present(_) => None,
+        };
+        if let Some(end) = end {
+            self.home.brings_image(end.index).await.map_err(io::Error::other)?;
+        }
         let store = Arc::clone(&self.store);
         let install = move || match snapshot {
             Image::Received(sink) => sink.install(),
             Image::Present(source) => copy(&*source, &*store),
         };
         // The state may end further on than was announced; the entries up to there come again and are skipped.
-        let installed = self.env.blocking(install).await.unwrap_or(Err(StoreFault::Closed));
+        let installed = self.home.env.blocking(install).await.unwrap_or(Err(StoreFault::Closed));
         installed.map(drop).map_err(io::Error::other)
     }
 

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use quorate_model::{Applied, ApplyDone, Entry, ImageSink, ImageSource, Payload, Reply, Store, StoreFault};
+use quorate_model::{Applied, ApplyDone, Entry, ImageSink, ImageSource, LogId, Payload, Reply, Store, StoreFault};
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Kept {
@@ -99,6 +99,10 @@ impl ImageSink for Sink {
         let number = usize::from_le_bytes(piece[..].try_into().unwrap());
         self.received = Some(IMAGES.lock().unwrap()[number].clone());
         Ok(())
+    }
+
+    fn end(&self) -> Option<LogId> {
+        self.received.as_ref().and_then(|kept| kept.applied.log_id)
     }
 
     fn install(self: Box<Self>) -> Result<Applied, StoreFault> {

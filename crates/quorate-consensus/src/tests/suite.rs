@@ -9,6 +9,8 @@ use quorate_model::{GroupId, NodeId};
 use quorate_wal::{Opened, Wal, WalOptions};
 
 use super::store::MemStore;
+use crate::home::Home;
+use crate::identity::Identity;
 use crate::metrics::ConsensusMetrics;
 use crate::raft::log_store::LogStore;
 use crate::raft::machine::Machine;
@@ -42,7 +44,7 @@ impl StoreBuilder<TypeConfig, LogStore, Machine, Guard> for Builder {
         env.start_worker("segments", keeper, &keeper_bell).unwrap();
         let stages = Stages::new(env.clone(), NodeId(1), Arc::new(ConsensusMetrics::default()));
         let store = Arc::new(MemStore::default());
-        let machine = Machine::new(env, wal.clone(), store.clone());
+        let machine = Machine::new(Home::new(env, wal.clone(), Identity::new(1, "n"), false), store.clone());
         Ok((Guard { wal: wal.clone(), _dir: dir }, LogStore::new(wal, GroupId::MAIN, stages, store), machine))
     }
 }

@@ -4,8 +4,11 @@
 
 use futures_util::future::join_all;
 use quorate::{RemoteConfig, RemoteSql};
+use quorate_env_sim::Latency;
 
 use super::*;
+use crate::ledger::Ledger;
+use crate::load::{self, Load};
 
 /// How soon a write is served that was on its way to a leader that is gone: an election, and then some.
 const SERVED_MAX: Duration = Duration::from_millis(1_800);
@@ -76,6 +79,46 @@ fn clients_and_followers_leave_a_leader_that_is_gone() {
             assert!(slowest < SERVED_MAX, "{told} waited {slowest:?} for a leader that was {what}");
         }
     }
+}
+
+/// A node that is killed right after an image took the place of its state, while it has not the entries up to there yet,
+/// has lost nothing: the oracle of identities says so.
+#[test]
+fn who_is_killed_behind_an_image_comes_back_as_itself() {
+    let mut installs = 0;
+    for seed in 0..8 {
+        let world = SimWorld::new(seed);
+        let history = History::new(world.trace());
+        let cluster = Cluster::new(&world, &history, Durability::Fsync);
+        let name = NAMES[2];
+        let run = async {
+            cluster.names().iter().for_each(|name| cluster.start(name));
+            assert!(cluster.until(Duration::from_secs(60), Cluster::is_whole).await, "seed {seed}");
+            let ledger = Ledger::default();
+            let sql = cluster.sql(NAMES[0]).unwrap();
+            load::prepare(&sql).await.unwrap();
+            let load = Load::start(&cluster, &ledger);
+            sleep(Duration::from_secs(3)).await;
+            // Entries behind the image are long on their way.
+            let usual_max = Duration::from_millis(80);
+            world.net().set_latency(Latency { usual_max, ..Latency::default() });
+            cluster.end(name, End::Wipe).await;
+            cluster.start(name);
+            while history.installs() == 0 && !cluster.is_whole() {
+                sleep(Duration::from_millis(1)).await;
+            }
+            cluster.look();
+            cluster.end(name, End::Kill).await;
+            cluster.start(name);
+            assert!(cluster.until(Duration::from_secs(60), Cluster::is_whole).await, "seed {seed}");
+            load.end().await;
+            cluster.look();
+        };
+        world.run_within(Duration::from_secs(400), run).unwrap();
+        assert!(history.violations().is_empty(), "seed {seed}: {:?}", history.violations());
+        installs += history.installs();
+    }
+    assert!(installs > 4, "{installs}");
 }
 
 /// What a failed sync has lost in secret shows when the power fails in a later life: by then the log may be purged up

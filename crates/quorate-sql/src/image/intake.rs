@@ -1,6 +1,7 @@
 //! The pieces of an image, written into a file: what a store that installs it and a backup have in common.
 //!
-//! Invariant: [`Intake::finish`] succeeds only if every byte of the file has the digest that its sender computed.
+//! Invariant: [`Intake::finish`] succeeds only if every byte of the file, read again, has the digest that its sender
+//! computed.
 
 use std::io;
 use std::path::Path;
@@ -24,6 +25,9 @@ use crate::vfs::marks::BLOCK;
 /// Blocks that may be missing before one that comes, 1 GiB: each takes 8 bytes of memory. Senders send a file from its
 /// start, and leave out only what was cut off its end meanwhile.
 const GAP_BLOCKS_MAX: u64 = 1 << 18;
+
+/// Bytes that are read again at a time: whole blocks.
+const CHUNK_BYTES: usize = 1 << 20;
 
 /// Takes the pieces of an image.
 pub(crate) struct Intake {
@@ -77,14 +81,38 @@ impl Intake {
         self.bytes
     }
 
+    /// After the last piece: where the database ends.
+    pub(crate) fn end(&self) -> Option<LogId> {
+        self.end.as_ref().and_then(|end| end.log_id)
+    }
+
     /// After the last piece: makes the file durable, closes it, and says what it must hold.
     pub(crate) fn finish(self) -> Result<(StoreIdentity, Option<LogId>), StoreFault> {
         let (Some(identity), Some(end)) = (self.identity, self.end) else {
             return Err(lost("its last piece never came"));
         };
         self.file.sync_data().map_err(io_fault)?;
+        if !Mutant::ImageNotReadAgain.is_on() && self.digest_of_file(end.len)? != Some(end.digest) {
+            return Err(lost("the disk does not hold what came; replace it if this happens again"));
+        }
         // The file is closed here, before SQLite opens it: a later close would drop SQLite's locks.
         Ok((identity, end.log_id))
+    }
+
+    fn digest_of_file(&self, len: u64) -> Result<Option<u128>, StoreFault> {
+        let (mut hashes, mut chunk, mut at) = (Hashes::default(), vec![0; CHUNK_BYTES], 0_u64);
+        while at < len {
+            let count = self.file.read_at(&mut chunk, at).map_err(io_fault)?;
+            let read = chunk.get(..count).unwrap_or_default();
+            if read.is_empty() {
+                return Ok(None);
+            }
+            for (number, block) in (at / BLOCK..).zip(read.chunks(usize::try_from(BLOCK).unwrap_or(usize::MAX))) {
+                hashes.set(number, block);
+            }
+            at = at.saturating_add(count as u64);
+        }
+        Ok(hashes.digest(len))
     }
 
     fn write_blocks(&mut self, runs: &Runs) -> Result<(), StoreFault> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use quorate_env::disk::OpenMode;
 use quorate_env::mutant::Mutant;
-use quorate_model::{Applied, ImageSink, StoreFault};
+use quorate_model::{Applied, ImageSink, LogId, StoreFault};
 
 use super::intake::{Intake, fault_of, io_fault, verify};
 use super::sender::lost;
@@ -40,6 +40,10 @@ impl ImageSink for Receiver {
             Some(found) if found != expected => Err(lost(OpenError::Identity { expected, found }.to_string())),
             _ => Ok(()),
         }
+    }
+
+    fn end(&self) -> Option<LogId> {
+        self.intake.end()
     }
 
     fn install(self: Box<Self>) -> Result<Applied, StoreFault> {
