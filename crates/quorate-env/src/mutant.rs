@@ -56,19 +56,23 @@ pub enum Mutant {
     ImagePositionOff,
     /// An image is taken when a checkpoint has come to its end only in part.
     ImageOfPartialCheckpoint,
+    /// What was received of an image is not read again before it is put in force.
+    ImageNotReadAgain,
+    /// A store goes on after a sync of its database has failed, and believes the next one.
+    SyncBelievedAgain,
 }
 
 use Mutant::{
     AcknowledgedBeforeSync, AheadByIndex, AppendNotAwaited, AppliedBeforeLogged, CheckpointDuringHold,
-    CheckpointWithoutSync, DeferredKeysAtBatch, ImageOfPartialCheckpoint, ImagePositionOff, LeaderRestored,
-    LostIdentityReused, OutcomeNotKept, PurgedBeforeDurable, ReadWithoutQuorum, RetryIsNew, SeedCarriedOver,
-    SegmentReusedEarly, SessionsForgotten, SessionsOutsideTransaction, StaleFrameAccepted, SyncErrorIgnored,
-    TornFrameAccepted, VoteNotAwaited,
+    CheckpointWithoutSync, DeferredKeysAtBatch, ImageNotReadAgain, ImageOfPartialCheckpoint, ImagePositionOff,
+    LeaderRestored, LostIdentityReused, OutcomeNotKept, PurgedBeforeDurable, ReadWithoutQuorum, RetryIsNew,
+    SeedCarriedOver, SegmentReusedEarly, SessionsForgotten, SessionsOutsideTransaction, StaleFrameAccepted,
+    SyncBelievedAgain, SyncErrorIgnored, TornFrameAccepted, VoteNotAwaited,
 };
 
 impl Mutant {
     /// All.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 25] = [
         AcknowledgedBeforeSync,
         SyncErrorIgnored,
         StaleFrameAccepted,
@@ -92,6 +96,8 @@ impl Mutant {
         CheckpointDuringHold,
         ImagePositionOff,
         ImageOfPartialCheckpoint,
+        ImageNotReadAgain,
+        SyncBelievedAgain,
     ];
 
     /// The mutant of a name, as [`std::fmt::Debug`] gives it.

@@ -34,6 +34,8 @@ pub enum Fault {
     Garble,
     /// A disk is lost, and the image that makes it good comes over a slow network.
     SlowImage,
+    /// A disk is lost, and a bit of the image that makes it good turns around before it is whole.
+    BadImage,
     /// The whole network is slow.
     Latency,
     /// A process stands still.
@@ -72,13 +74,13 @@ pub enum Whom {
 }
 
 use Fault::{
-    Clock, ClockYear, Cut, CutWay, Drift, EndAtIo, EndIn, Flap, Full, Garble, Isolate, Latency, Pause, ReadFails,
-    Reader, Remove, RemoveKilled, Reset, Slow, SlowImage, SyncFails, Transfer, Verify, WriteFails,
+    BadImage, Clock, ClockYear, Cut, CutWay, Drift, EndAtIo, EndIn, Flap, Full, Garble, Isolate, Latency, Pause,
+    ReadFails, Reader, Remove, RemoveKilled, Reset, Slow, SlowImage, SyncFails, Transfer, Verify, WriteFails,
 };
 use Whom::{All, Leader, One, Two};
 
 /// What may go wrong, each with how often.
-pub const ATLAS: [(u64, Fault); 65] = [
+pub const ATLAS: [(u64, Fault); 67] = [
     (3, Fault::End(End::Power, One)),
     (3, Fault::End(End::Power, Leader)),
     (2, Fault::End(End::Power, Two)),
@@ -101,6 +103,7 @@ pub const ATLAS: [(u64, Fault); 65] = [
     (1, EndIn(End::Power, Phase::NoLeader, One)),
     (2, EndIn(End::Power, Phase::Elected, All)),
     (1, EndIn(End::Power, Phase::Append, One)),
+    (2, EndIn(End::Kill, Phase::Append, Leader)),
     (1, EndIn(End::Power, Phase::Apply, One)),
     (1, EndIn(End::Kill, Phase::Apply, One)),
     (1, EndIn(End::Kill, Phase::Apply, All)),
@@ -128,6 +131,7 @@ pub const ATLAS: [(u64, Fault); 65] = [
     (1, Reset),
     (1, Garble),
     (2, SlowImage),
+    (1, BadImage),
     (1, Latency),
     (2, Pause),
     (2, Clock),
@@ -164,6 +168,7 @@ impl Fault {
             Reset => "broken streams",
             Garble => "garbled streams",
             SlowImage => "slow image",
+            BadImage => "bad image",
             Latency => "slow network",
             Pause => "pause",
             Clock => "clock hours off",

@@ -228,6 +228,15 @@ impl Cluster {
         }
     }
 
+    /// A bit turns around of the image that a node receives, if it receives one. The node may give up then.
+    pub fn damage_image(&self, name: &'static str) {
+        let damaged = damage::flip_image_bit(&self.world.disk(name), Path::new(DATA_DIR), self.world.rng());
+        match damaged {
+            Ok(()) => self.doom(name, |_| {}),
+            Err(error) => self.history.violation(format!("the image for {name} can't be damaged: {error}")),
+        }
+    }
+
     /// Somebody reads a node's database file, in one transaction, until then.
     pub fn read_until(&self, name: &'static str, end: Instant) {
         let store = self.with_life(name, |life| life.store.upgrade()).flatten();

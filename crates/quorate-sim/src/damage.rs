@@ -35,14 +35,35 @@ pub fn flip_log_bit(disk: &SimDisk, log: &Path, rng: &Rng) -> io::Result<()> {
 
 /// Overwrites the header of the database.
 pub fn overwrite_database_header(disk: &SimDisk, data_dir: &Path) -> io::Result<()> {
-    let generations = data_dir.join("db");
-    let file = |name: &str| -> PathBuf { generations.join(name).join("quorate.db") };
-    for item in disk.list(&generations)?.iter().filter(|item| item.is_dir && !item.name.ends_with(".new")) {
-        let file = disk.open(&file(&item.name), OpenMode::ReadWrite)?;
+    for path in databases(disk, data_dir, |generation| !generation.ends_with(".new"))? {
+        let file = disk.open(&path, OpenMode::ReadWrite)?;
         file.write_at(&[0xa5; HEADER_BYTES], 0)?;
         file.sync_data()?;
     }
     Ok(())
+}
+
+/// Flips a bit of an image that is being received, if one is.
+pub fn flip_image_bit(disk: &SimDisk, data_dir: &Path, rng: &Rng) -> io::Result<()> {
+    for path in databases(disk, data_dir, |generation| generation.ends_with(".new"))? {
+        let len = disk.open(&path, OpenMode::Read)?.len()?;
+        disk.flip_bit(&path, rng.below(len.max(1)), below_u32(rng, 8))?;
+    }
+    Ok(())
+}
+
+/// The database files of some generations; a store or one of these that was just begun may have none yet.
+fn databases(disk: &SimDisk, data_dir: &Path, takes: impl Fn(&str) -> bool) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let generations = data_dir.join("db");
+    let items = if disk.exists(&generations)? { disk.list(&generations)? } else { Vec::new() };
+    for item in items.iter().filter(|item| item.is_dir && takes(&item.name)) {
+        let path = generations.join(&item.name).join("quorate.db");
+        if disk.exists(&path)? {
+            found.push(path);
+        }
+    }
+    Ok(found)
 }
 
 /// Flips a bit of `CURRENT` where it names the only generation there is: then nothing is lost.

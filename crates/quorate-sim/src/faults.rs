@@ -7,14 +7,14 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use futures_util::FutureExt;
-use futures_util::future::{Either, select};
 use quorate_env::{Instant, Rng, sleep};
 use quorate_env_sim::{Fault as DiskFault, Latency, Pace, SimDisk};
 
 use crate::atlas::{ATLAS, Fault, Whom};
 use crate::cluster::{Cluster, End};
 use crate::coverage::{Coverage, Phase};
+
+mod ends;
 
 /// How far a clock may be wrong, in seconds, and by how many millionths it may go wrong.
 const CLOCK_WRONG_MAX: u64 = 6 * 3600;
@@ -27,13 +27,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// How often states are compared.
 const SAMPLE_EVERY: Duration = Duration::from_millis(1_500);
 
-/// I/O operations from the decision that a life ends in the middle of one to that end, and how long to wait for it.
+/// I/O operations at most from the decision that one fails, or that a life ends in the middle of it, to that one.
 const OPERATIONS_MAX: u64 = 60;
-const OPERATIONS_WAIT: Duration = Duration::from_millis(800);
-
-/// How long to wait until somebody is in a phase, and how often to look.
-const HUNT_MAX: Duration = Duration::from_secs(3);
-const HUNT_EVERY: Duration = Duration::from_millis(1);
 
 /// Bytes for which a full disk has room.
 const ROOM_MAX: u64 = 48 << 10;
@@ -45,8 +40,8 @@ const READER_MAX_MILLIS: u64 = 6_000;
 const SLOW_NET: Latency =
     Latency { usual_max: Duration::from_millis(60), slow: 0.02, slow_max: Duration::from_millis(700) };
 
-/// How long after the request the leader is killed that is to remove a member.
-const REMOVAL_MAX_MILLIS: u64 = 60;
+/// The file that holds what was applied last.
+const DATABASE_WAL: &str = "quorate.db-wal";
 
 /// How often a link that flaps is cut.
 const FLAPS_MAX: u64 = 8;
@@ -219,7 +214,7 @@ impl Faults {
             Fault::End(end, whom) | Fault::EndAtIo(end, whom) => (self.loses(end), whom),
             Fault::EndIn(end, phase, whom) => (self.loses(end) || phase.is_of_images(), whom),
             Fault::Remove(whom) | Fault::RemoveKilled(whom) => (true, whom),
-            Fault::SlowImage => (true, Whom::One),
+            Fault::SlowImage | Fault::BadImage => (true, Whom::One),
             _ => (false, Whom::One),
         };
         let is_only_one = matches!(whom, Whom::One | Whom::Leader);
@@ -265,6 +260,7 @@ impl Faults {
             Fault::Remove(_) => self.remove(struck, false).await,
             Fault::RemoveKilled(_) => self.remove(struck, true).await,
             Fault::SlowImage => self.slow_image(one).await,
+            Fault::BadImage => self.bad_image(one).await,
             // Whether it succeeds is no matter: leadership may be in doubt for a while.
             Fault::Transfer => drop(self.cluster.transfer(one).await),
             Fault::Verify => self.cluster.verify().await,
@@ -309,7 +305,7 @@ impl Faults {
             Fault::WriteFails(_) => self.fails(name, |disk, after| disk.fail_after(after, DiskFault::Io)),
             Fault::ReadFails(_) => self.fails(name, SimDisk::fail_read_after),
             Fault::SyncFails(_) if rng.chance(0.3) => {
-                self.cluster.doom(name, |disk| disk.fail_sync_of("quorate.db-wal"))
+                self.cluster.doom(name, |disk| disk.fail_sync_of(DATABASE_WAL));
             }
             Fault::SyncFails(_) => self.fails(name, SimDisk::fail_sync_after),
             Fault::Full(_) => self.cluster.fill_disk(name, Some(rng.below(ROOM_MAX))),
@@ -330,84 +326,6 @@ impl Faults {
         self.cluster.doom(name, |disk| fail(disk, after));
     }
 
-    async fn end(&mut self, class: &'static str, end: End, struck: Vec<&'static str>) {
-        for name in struck {
-            if !self.cluster.is_alive(name) {
-                continue;
-            }
-            match end {
-                End::Power => self.crashes.power += 1,
-                End::Kill => self.crashes.kill += 1,
-                End::Wipe => self.crashes.wipe += 1,
-                End::BadLog | End::BadDatabase | End::BadPointer => self.crashes.damage += 1,
-            }
-            if self.loses(end) {
-                self.lost = Some(name);
-            }
-            self.paused.remove(name);
-            self.coverage.struck(class, &self.cluster.phases(name));
-            self.cluster.end(name, end).await;
-        }
-    }
-
-    /// Lives end in the middle of what they tell their disks, if they tell them anything soon.
-    async fn end_at_io(&mut self, class: &'static str, end: End, struck: Vec<&'static str>) {
-        let world = self.cluster.world().clone();
-        for name in &struck {
-            let (after, syncs) = (self.rng.below(OPERATIONS_MAX), self.rng.chance(0.5));
-            self.cluster.doom(name, |disk| if syncs { disk.stop_sync_after(after) } else { disk.stop_after(after) });
-        }
-        let limit = Instant::now() + OPERATIONS_WAIT;
-        let mut left = struck;
-        while !left.is_empty() {
-            let is_over = Instant::now() >= limit;
-            let (now, later) = left.into_iter().partition(|name| is_over || world.disk(name).has_stopped());
-            left = later;
-            self.end(class, end, now).await;
-            if !left.is_empty() {
-                self.pass(Duration::from_millis(1)).await;
-            }
-        }
-    }
-
-    /// A life ends as soon as a node is in a phase, if one soon is. `one` gives reason to some phases.
-    async fn hunt(&mut self, class: &'static str, (end, phase, whom): (End, Phase, Whom), one: &'static str) {
-        if phase.is_of_images() {
-            self.end(End::Wipe.name(), End::Wipe, vec![one]).await;
-            // Who is to send it, perhaps, can't bring its file up to date.
-            let reads = self.rng.chance(0.3).then(|| self.cluster.leader()).flatten();
-            reads.into_iter().for_each(|leader| self.read(leader));
-        } else if phase == Phase::Starts {
-            self.end(class, End::Kill, vec![one]).await;
-        } else if phase == Phase::Elected {
-            self.end(class, End::Kill, self.some(Whom::Leader)).await;
-        }
-        if !self.cluster.is_alive(one) {
-            self.cluster.start(one);
-        }
-        let limit = Instant::now() + HUNT_MAX;
-        while Instant::now() < limit {
-            let is_in = |name: &&'static str| self.cluster.is_alive(name) && self.cluster.phases(name).contains(&phase);
-            if let Some(name) = self.cluster.names().iter().copied().find(is_in) {
-                let struck = if let Whom::All = whom { self.some(whom) } else { vec![name] };
-                self.end(class, end, struck).await;
-                // A fast restart, while its peers have not missed it.
-                if self.rng.chance(0.5) && !self.cluster.is_alive(name) {
-                    self.cluster.start(name);
-                }
-                return;
-            }
-            self.pass(HUNT_EVERY).await;
-        }
-    }
-
-    /// A disk is lost, and the image that makes it good is on its way for long.
-    async fn slow_image(&mut self, name: &'static str) {
-        self.end(End::Wipe.name(), End::Wipe, vec![name]).await;
-        self.cluster.start(name);
-        self.cluster.world().net().set_latency(SLOW_NET);
-    }
-
     /// A link comes and goes.
     async fn flap(&mut self, one: &str, other: &str) {
         for _ in 0..=self.rng.below(FLAPS_MAX) {
@@ -415,31 +333,6 @@ impl Faults {
             self.pass_up_to(250).await;
             self.cluster.world().net().heal(one, other);
             self.pass_up_to(250).await;
-        }
-    }
-
-    /// An operator removes a node and gives its name to an empty directory, which joins when the node starts.
-    ///
-    /// Where the removal is in doubt, or was refused, this is a lost disk.
-    async fn remove(&mut self, struck: Vec<&'static str>, is_cut: bool) {
-        for name in struck {
-            let cluster = self.cluster.clone();
-            let removing = cluster.remove(name).boxed();
-            let time = Duration::from_millis(self.rng.below(REMOVAL_MAX_MILLIS));
-            let removed = match select(removing, sleep(if is_cut { time } else { Duration::MAX }).boxed()).await {
-                Either::Left((removed, _)) => removed,
-                Either::Right((_, removing)) => {
-                    let leader = self.cluster.leader().filter(|leader| *leader != name);
-                    self.end(End::Kill.name(), End::Kill, leader.into_iter().collect()).await;
-                    removing.await
-                }
-            };
-            self.cluster.world().trace().add("faults", format_args!("removal of {name}: {removed:?}"));
-            self.crashes.removal += u32::from(removed.is_ok());
-            self.crashes.wipe += u32::from(removed.is_err());
-            self.lost = Some(name);
-            self.paused.remove(name);
-            self.cluster.end(name, End::Wipe).await;
         }
     }
 
