@@ -219,7 +219,8 @@ pub(crate) async fn receive(
     let store = Arc::clone(store);
     let sink = off(env, move || store.receive_image()).await?;
     let sink = take_image(env, pieces, sink, |sink, piece| Ok::<_, ImageError>(sink.write(piece)?)).await?;
-    let snapshot = Snapshot { meta, snapshot: Image::Received(sink) };
+    let image = off(env, move || sink.finish()).await?;
+    let snapshot = Snapshot { meta, snapshot: Image::Received(image) };
     let response = raft.install_full_snapshot(head.vote.into(), snapshot).await.map_err(|error| refused(&error))?;
     tracing::info!(event = "reseeded", index, "this node has the database that it was sent");
     Ok(codec::encode_vote(&response.vote))

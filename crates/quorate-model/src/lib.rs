@@ -34,5 +34,5 @@ pub use failure::{Failure, FailureKind};
 pub use outcome::{CommandResult, Outcome, Reply, Results, Row, StatementResult};
 pub use position::{Epoch, GroupId, LogId, NodeId, Position, Stamp};
 pub use proposal::{Command, Origin, Proposal, SessionId, Statement};
-pub use store::{Applied, ApplyDone, ImageSink, ImageSource, Store, StoreFault};
+pub use store::{Applied, ApplyDone, ImageSink, ImageSource, Store, StoreFault, WholeImage};
 pub use value::Value;

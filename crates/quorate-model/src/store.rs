@@ -77,7 +77,7 @@ pub trait Store: Send + Sync + 'static {
     /// Begins an image of the present state. Blocks.
     fn send_image(&self) -> Result<Box<dyn ImageSource>, StoreFault>;
 
-    /// Begins to receive an image. Blocks. The present state serves on until [`ImageSink::install`].
+    /// Begins to receive an image. Blocks. The present state serves on until [`WholeImage::install`].
     fn receive_image(&self) -> Result<Box<dyn ImageSink>, StoreFault>;
 }
 
@@ -97,10 +97,16 @@ pub trait ImageSink: Send {
     /// Takes the next piece.
     fn write(&mut self, piece: Bytes) -> Result<(), StoreFault>;
 
-    /// After the last piece: where the state ends that it brings. `None` before.
+    /// After the last piece: makes the image durable and verifies it. An error costs nothing but the image.
+    fn finish(self: Box<Self>) -> Result<Box<dyn WholeImage>, StoreFault>;
+}
+
+/// An image that came as a whole and is sound. Dropping it gives it up and leaves no trace.
+pub trait WholeImage: Send {
+    /// Where the state ends that it brings.
     fn end(&self) -> Option<LogId>;
 
-    /// After the last piece: verifies the image, makes it durable, and puts it in the place of the present state.
-    /// Returns where the store stands then. Readers of the old state keep it until they are done.
+    /// Puts it in the place of the present state and returns where the store stands then. Readers of the old state keep
+    /// it until they are done. Blocks.
     fn install(self: Box<Self>) -> Result<Applied, StoreFault>;
 }

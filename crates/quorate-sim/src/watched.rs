@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use quorate_model::{Applied, ApplyDone, Entry, ImageSink, ImageSource, LogId, Outcome, Payload, Store, StoreFault};
+use quorate_model::{
+    Applied, ApplyDone, Entry, ImageSink, ImageSource, LogId, Outcome, Payload, Store, StoreFault, WholeImage,
+};
 use quorate_sql::store::SqlStore;
 
 use crate::coverage::Phase;
@@ -141,7 +143,7 @@ impl ImageSource for WatchedSource {
     }
 }
 
-/// An image on its way in, told when it is installed.
+/// An image on its way in.
 struct WatchedSink {
     who: String,
     sink: Box<dyn ImageSink>,
@@ -154,14 +156,29 @@ impl ImageSink for WatchedSink {
         self.sink.write(piece)
     }
 
+    fn finish(self: Box<Self>) -> Result<Box<dyn WholeImage>, StoreFault> {
+        let Self { who, sink, history, counted } = *self;
+        Ok(Box::new(WatchedImage { who, image: sink.finish()?, history, counted }))
+    }
+}
+
+/// An image that came as a whole.
+struct WatchedImage {
+    who: String,
+    image: Box<dyn WholeImage>,
+    history: History,
+    counted: Counted,
+}
+
+impl WholeImage for WatchedImage {
     fn end(&self) -> Option<LogId> {
-        self.sink.end()
+        self.image.end()
     }
 
     fn install(self: Box<Self>) -> Result<Applied, StoreFault> {
-        let Self { who, sink, history, counted } = *self;
+        let Self { who, image, history, counted } = *self;
         history.installing(&who);
-        let result = sink.install();
+        let result = image.install();
         drop(counted);
         history.installed(&who, &result);
         result

@@ -15,7 +15,7 @@ use futures_util::{Stream, StreamExt};
 use openraft::storage::{ApplyResponder, EntryResponder, RaftStateMachine};
 use openraft::{OptionalSend, RaftSnapshotBuilder};
 use quorate_env::mutant::Mutant;
-use quorate_model::{Applied, Entry, GroupId, ImageSink, Outcome, Store, StoreFault};
+use quorate_model::{Applied, Entry, GroupId, Outcome, Store, StoreFault, WholeImage};
 use quorate_wal::WalError;
 use tokio::sync::oneshot;
 
@@ -31,7 +31,7 @@ pub(crate) enum Image {
     /// The present state of a store: read when it is sent, not before.
     Present(Arc<dyn Store>),
     /// Received from the leader, not yet installed.
-    Received(Box<dyn ImageSink>),
+    Received(Box<dyn WholeImage>),
 }
 
 pub(crate) type Snapshot = openraft::alias::SnapshotOf<TypeConfig, Image>;
@@ -125,7 +125,7 @@ impl RaftStateMachine<TypeConfig> for Machine {
 
     async fn install_snapshot(&mut self, _meta: &SnapshotMeta, snapshot: Image) -> Result<(), io::Error> {
         let end = match &snapshot {
-            Image::Received(sink) => sink.end(),
+            Image::Received(image) => image.end(),
             Image::Present(_) => None,
         };
         if let Some(end) = end {
@@ -133,7 +133,7 @@ impl RaftStateMachine<TypeConfig> for Machine {
         }
         let store = Arc::clone(&self.store);
         let install = move || match snapshot {
-            Image::Received(sink) => sink.install(),
+            Image::Received(image) => image.install(),
             Image::Present(source) => copy(&*source, &*store),
         };
         // The state may end further on than was announced; the entries up to there come again and are skipped.
@@ -176,5 +176,5 @@ fn copy(source: &dyn Store, target: &dyn Store) -> Result<Applied, StoreFault> {
     while let Some(piece) = pieces.next()? {
         sink.write(piece)?;
     }
-    sink.install()
+    sink.finish()?.install()
 }

@@ -4,7 +4,9 @@
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use quorate_model::{Applied, ApplyDone, Entry, ImageSink, ImageSource, LogId, Payload, Reply, Store, StoreFault};
+use quorate_model::{
+    Applied, ApplyDone, Entry, ImageSink, ImageSource, LogId, Payload, Reply, Store, StoreFault, WholeImage,
+};
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Kept {
@@ -101,13 +103,24 @@ impl ImageSink for Sink {
         Ok(())
     }
 
+    fn finish(self: Box<Self>) -> Result<Box<dyn WholeImage>, StoreFault> {
+        let kept = self.received.ok_or_else(|| StoreFault::ImageLost("no piece came".to_owned()))?;
+        Ok(Box::new(Whole { store: self.store, kept }))
+    }
+}
+
+struct Whole {
+    store: MemStore,
+    kept: Kept,
+}
+
+impl WholeImage for Whole {
     fn end(&self) -> Option<LogId> {
-        self.received.as_ref().and_then(|kept| kept.applied.log_id)
+        self.kept.applied.log_id
     }
 
     fn install(self: Box<Self>) -> Result<Applied, StoreFault> {
-        let kept = self.received.ok_or_else(|| StoreFault::ImageLost("no piece came".to_owned()))?;
-        *self.store.0.lock().unwrap() = kept;
+        *self.store.0.lock().unwrap() = self.kept;
         Ok(self.store.applied())
     }
 }

@@ -81,8 +81,8 @@ fn clients_and_followers_leave_a_leader_that_is_gone() {
     }
 }
 
-/// A node that is killed right after an image took the place of its state, while it has not the entries up to there yet,
-/// has lost nothing: the oracle of identities says so.
+/// A node that is killed right after an image took the place of its state, before the entries up to there came, has
+/// lost nothing: the oracle of identities says so.
 #[test]
 fn who_is_killed_behind_an_image_comes_back_as_itself() {
     let mut installs = 0;

@@ -183,7 +183,7 @@ fn a_crash_at_any_step_of_an_install_leaves_the_old_state_or_the_new_one() {
         let install = || {
             let mut sink = store.receive_image()?;
             pieces.iter().try_for_each(|piece| sink.write(piece.clone()))?;
-            sink.install()
+            sink.finish()?.install()
         };
         let installed = install().is_ok();
         let is_dead = disk.is_dead();

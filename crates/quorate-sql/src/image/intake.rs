@@ -81,11 +81,6 @@ impl Intake {
         self.bytes
     }
 
-    /// After the last piece: where the database ends.
-    pub(crate) fn end(&self) -> Option<LogId> {
-        self.end.as_ref().and_then(|end| end.log_id)
-    }
-
     /// After the last piece: makes the file durable, closes it, and says what it must hold.
     pub(crate) fn finish(self) -> Result<(StoreIdentity, Option<LogId>), StoreFault> {
         let (Some(identity), Some(end)) = (self.identity, self.end) else {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use quorate_env::disk::OpenMode;
 use quorate_env::mutant::Mutant;
-use quorate_model::{Applied, ImageSink, LogId, StoreFault};
+use quorate_model::{Applied, ImageSink, LogId, StoreFault, WholeImage};
 
 use super::intake::{Intake, fault_of, io_fault, verify};
 use super::sender::lost;
@@ -42,15 +42,30 @@ impl ImageSink for Receiver {
         }
     }
 
+    fn finish(self: Box<Self>) -> Result<Box<dyn WholeImage>, StoreFault> {
+        let Self { shared, intake, staged, _slot } = *self;
+        let (identity, end) = intake.finish()?;
+        let vfs = shared.generations.current().vfs().to_owned();
+        verify(&vfs, &staged.path(), identity, end)?;
+        Ok(Box::new(Whole { shared, staged, end, _slot }))
+    }
+}
+
+/// An image that is verified.
+struct Whole {
+    shared: Arc<Shared>,
+    staged: Staged,
+    end: Option<LogId>,
+    _slot: Slot,
+}
+
+impl WholeImage for Whole {
     fn end(&self) -> Option<LogId> {
-        self.intake.end()
+        self.end
     }
 
     fn install(self: Box<Self>) -> Result<Applied, StoreFault> {
-        let Self { shared, intake, staged, _slot } = *self;
-        let (identity, log_id) = intake.finish()?;
-        let vfs = shared.generations.current().vfs().to_owned();
-        verify(&vfs, &staged.path(), identity, log_id)?;
+        let Self { shared, staged, .. } = *self;
         install(&shared, staged)
     }
 }

@@ -114,7 +114,7 @@ fn transfer(from: &SqlStore, to: &SqlStore, pause: Duration) -> Result<u64, Stor
         sink.write(piece)?;
         std::thread::sleep(pause);
     }
-    let applied = sink.install()?.index();
+    let applied = sink.finish()?.install()?.index();
     assert!(applied >= begun_at);
     Ok(applied)
 }
@@ -210,7 +210,7 @@ fn readers_keep_the_old_state_until_they_are_done() {
     let reader = connection::open_reader(&other.shared().generations.current(), 1 << 20).unwrap();
     let mut sink = other.receive_image().unwrap();
     pieces.into_iter().for_each(|piece| sink.write(piece).unwrap());
-    let applied = sink.install().unwrap();
+    let applied = sink.finish().unwrap().install().unwrap();
     assert_eq!((other.applied(), other.durable()), (applied.clone(), applied));
     assert_eq!(rows(&other), 598);
     assert_eq!(reader.query_row("SELECT count(*) FROM t", [], |row| row.get::<_, i64>(0)), Ok(1));
@@ -234,7 +234,7 @@ fn an_incomplete_or_foreign_image_is_refused_and_leaves_no_trace() {
     let take = |pieces: &[Bytes]| {
         let mut sink = other.receive_image()?;
         pieces.iter().try_for_each(|piece| sink.write(piece.clone()))?;
-        sink.install()
+        sink.finish()?.install()
     };
     // Most of the last pieces are sent but once.
     for without in [0, pieces.len() - 2, pieces.len() - 1] {
@@ -259,6 +259,24 @@ fn an_incomplete_or_foreign_image_is_refused_and_leaves_no_trace() {
 }
 
 #[test]
+fn a_disk_that_does_not_keep_an_image_is_seen_before_it_is_in_force() {
+    let (_home, _store, pieces) = imaged(options());
+    let home = home();
+    let other = open(&home.dir, options());
+    apply(&other, vec![create_table(), insert(2, 1)]).unwrap();
+    let mut sink = other.receive_image().unwrap();
+    pieces.iter().for_each(|piece| sink.write(piece.clone()).unwrap());
+    let staged = home.dir.join("db/00000002.new/quorate.db");
+    let mut bytes = std::fs::read(&staged).unwrap();
+    // In the middle of a blob: SQLite has no way to see that.
+    let at = bytes.windows(64).rposition(|window| window == [7; 64]).unwrap();
+    bytes[at] ^= 1;
+    std::fs::write(&staged, bytes).unwrap();
+    assert!(matches!(sink.finish().map(drop), Err(StoreFault::ImageLost(_))));
+    assert_eq!((other.fault(), rows(&other)), (None, 1));
+}
+
+#[test]
 fn an_image_heals_a_store_that_can_no_longer_apply() {
     let (_home, _store, pieces) = imaged(options());
     let home = home();
@@ -268,7 +286,7 @@ fn an_image_heals_a_store_that_can_no_longer_apply() {
     assert!(apply(&other, vec![insert(2, 1)]).is_err());
     let mut sink = other.receive_image().unwrap();
     pieces.into_iter().for_each(|piece| sink.write(piece).unwrap());
-    sink.install().unwrap();
+    sink.finish().unwrap().install().unwrap();
     assert_eq!(other.fault(), None);
     apply(&other, vec![insert(600, 1)]).unwrap();
 }
@@ -359,5 +377,5 @@ fn no_image_is_made_while_a_reader_keeps_the_file_behind() {
     // The pieces before went nowhere: another image.
     drop(source);
     pieces(store.send_image().unwrap().as_mut()).into_iter().for_each(|piece| sink.write(piece).unwrap());
-    assert_eq!(sink.install().unwrap().index(), 601);
+    assert_eq!(sink.finish().unwrap().install().unwrap().index(), 601);
 }
