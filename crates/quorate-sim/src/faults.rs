@@ -83,11 +83,13 @@ pub struct Faults {
     lost: Option<&'static str>,
     paused: BTreeSet<&'static str>,
     sampled: Option<Instant>,
+    /// How many times longer than usual everything lasts.
+    calm: u32,
 }
 
 impl Faults {
-    /// None yet; of those to come these do not happen.
-    pub fn new(cluster: &Cluster, skipped: BTreeSet<u32>) -> Self {
+    /// None yet; of those to come these do not happen, and they last `calm` times longer than usual.
+    pub fn new(cluster: &Cluster, skipped: BTreeSet<u32>, calm: u32) -> Self {
         Self {
             cluster: cluster.clone(),
             rng: cluster.world().rng().fork(),
@@ -98,6 +100,7 @@ impl Faults {
             lost: None,
             paused: BTreeSet::new(),
             sampled: None,
+            calm,
         }
     }
 
@@ -125,15 +128,15 @@ impl Faults {
                 self.cluster.world().trace().add("faults", format_args!("#{number} {fault:?}"));
                 self.inject(fault).await;
             }
-            self.pass_up_to(700).await;
+            self.last_up_to(700).await;
             // Who comes back early meets what else goes wrong: an image may be on its way then.
             if self.rng.chance(0.4) {
                 self.start_down().await;
             }
         }
-        self.pass_up_to(3_000).await;
+        self.last_up_to(3_000).await;
         self.mend().await;
-        self.pass_up_to(2_500).await;
+        self.last_up_to(2_500).await;
     }
 
     /// Everything is mended and every node that is down is started.
@@ -173,9 +176,9 @@ impl Faults {
     pub async fn pass(&mut self, time: Duration) {
         let end = Instant::now() + time;
         while Instant::now() < end {
-            sleep(LOOK_EVERY.min(end - Instant::now())).await;
+            sleep((LOOK_EVERY * self.calm).min(end - Instant::now())).await;
             self.cluster.look();
-            if self.sampled.is_none_or(|last| last.elapsed() >= SAMPLE_EVERY) {
+            if self.sampled.is_none_or(|last| last.elapsed() >= SAMPLE_EVERY * self.calm) {
                 self.sampled = Some(Instant::now());
                 self.cluster.sample();
             }
@@ -185,6 +188,11 @@ impl Faults {
     async fn pass_up_to(&mut self, millis: u64) {
         let time = Duration::from_millis(self.rng.below(millis));
         self.pass(time).await;
+    }
+
+    /// Lets what was begun last for a while.
+    async fn last_up_to(&mut self, millis: u64) {
+        self.pass_up_to(millis.saturating_mul(u64::from(self.calm))).await;
     }
 
     fn draw(&mut self) -> Fault {

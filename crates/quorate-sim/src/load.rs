@@ -57,6 +57,7 @@ const SCHEMA: [&str; 7] = [
 pub struct Load {
     stop: Arc<AtomicBool>,
     tasks: Vec<JoinHandle<()>>,
+    calm: u64,
 }
 
 /// One writer, or who only reads.
@@ -70,6 +71,8 @@ struct Writer {
     rng: Rng,
     stop: Arc<AtomicBool>,
     last: Option<Position>,
+    /// How many times longer than usual it pauses.
+    calm: u64,
 }
 
 /// Makes the tables.
@@ -94,9 +97,9 @@ pub async fn held(sql: &Sql) -> Result<Held, Error> {
 }
 
 impl Load {
-    /// Starts all clients.
-    pub fn start(cluster: &Cluster, ledger: &Ledger) -> Self {
-        let mut load = Self { stop: Arc::default(), tasks: Vec::new() };
+    /// Starts all clients, which pause `calm` times longer than usual.
+    pub fn start(cluster: &Cluster, ledger: &Ledger, calm: u32) -> Self {
+        let mut load = Self { stop: Arc::default(), tasks: Vec::new(), calm: calm.into() };
         for client in 1..=CLIENTS {
             let env = cluster.world().node(&format!("client-{client}"));
             let writers = load.writers(cluster, ledger, client, WRITERS);
@@ -134,6 +137,7 @@ impl Load {
             rng: cluster.world().rng().fork(),
             stop: Arc::clone(&self.stop),
             last: None,
+            calm: self.calm,
         };
         (0..count).map(writer).collect()
     }
@@ -167,7 +171,7 @@ async fn over_the_network(env: Env, addrs: Vec<String>, writers: Vec<Writer>) {
 impl Writer {
     async fn run(mut self) {
         while !self.stop.load(Ordering::Relaxed) {
-            sleep(Duration::from_millis(self.rng.below(PAUSE_MILLIS))).await;
+            sleep(Duration::from_millis(self.rng.below(PAUSE_MILLIS * self.calm))).await;
             if let Some(sql) = self.handle() {
                 self.step(&sql.with_deadline(WRITE_LIMIT)).await;
             }
@@ -177,7 +181,7 @@ impl Writer {
     /// Reads on one node again and again: it may take itself for the leader when it is none any more.
     async fn watch(self, name: &'static str) {
         while !self.stop.load(Ordering::Relaxed) {
-            sleep(Duration::from_millis(self.rng.below(WATCH_MILLIS))).await;
+            sleep(Duration::from_millis(self.rng.below(WATCH_MILLIS * self.calm))).await;
             if let Some(sql) = self.cluster.sql(name) {
                 self.read_all(sql).await;
             }

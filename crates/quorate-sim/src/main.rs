@@ -51,6 +51,9 @@ struct Arguments {
     /// Runs less of each seed, as the tests do.
     #[arg(long)]
     short: bool,
+    /// Takes each seed through twenty calm minutes: faults last long, and clients pause long.
+    #[arg(long, conflicts_with = "short")]
+    long: bool,
     /// With durability `os`: then only one machine at a time loses power.
     #[arg(long)]
     os: bool,
@@ -79,7 +82,11 @@ fn main() -> ExitCode {
         (None, Some(seed)) => seed..seed.saturating_add(1),
         (None, None) => 0..100,
     };
-    let plan = if arguments.short { Plan::SHORT } else { Plan::FULL };
+    let plan = match (arguments.short, arguments.long) {
+        (true, _) => Plan::SHORT,
+        (_, true) => Plan::LONG,
+        _ => Plan::FULL,
+    };
     let until = arguments.until.map(Duration::from_secs_f64);
     let durability = if arguments.os { Durability::Os } else { Durability::Fsync };
     let runner = Runner {
@@ -145,11 +152,15 @@ impl Runner {
 
     /// The command that runs a seed again.
     fn again(&self, seed: u64) -> String {
-        let short = if self.plan.writes == Plan::SHORT.writes { " --short" } else { "" };
+        let plan = match self.plan.time {
+            time if time == Plan::LONG.time => " --long",
+            time if time == Plan::SHORT.time => " --short",
+            _ => "",
+        };
         let os = if self.plan.durability == Durability::Os { " --os" } else { "" };
         let skipped: Vec<String> = self.skipped.iter().map(u32::to_string).collect();
         let skip = if skipped.is_empty() { String::new() } else { format!(" --skip {}", skipped.join(",")) };
-        format!("cargo run --release -p quorate-sim -- --seed {seed}{short}{os}{skip}")
+        format!("cargo run --release -p quorate-sim -- --seed {seed}{plan}{os}{skip}")
     }
 }
 

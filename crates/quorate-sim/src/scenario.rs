@@ -37,6 +37,8 @@ pub struct Plan {
     pub durability: Durability,
     /// Virtual time at which the run is given up; to look at the events until then.
     pub until: Option<Duration>,
+    /// How many times longer than usual faults last, and clients pause.
+    pub calm: u32,
 }
 
 impl Plan {
@@ -48,7 +50,10 @@ impl Plan {
         told_events: 40,
         durability: Durability::Fsync,
         until: None,
+        calm: 1,
     };
+    /// Long silences, long absences: nodes come back to a cluster that has forgotten the log they need.
+    pub const LONG: Self = Self { time: Duration::from_secs(20 * 60), calm: 20, ..Self::FULL };
     /// For the tests of every day.
     pub const SHORT: Self = Self { time: Duration::from_secs(12), crashes: 2, writes: 100, ..Self::FULL };
 }
@@ -139,9 +144,9 @@ pub fn run_without(seed: u64, plan: &Plan, skipped: &BTreeSet<u32>) -> Result<Re
 async fn live(world: &SimWorld, history: &History, plan: &Plan, skipped: &BTreeSet<u32>) -> Option<Report> {
     let cluster = Cluster::new(world, history, plan.durability);
     let ledger = Ledger::default();
-    let mut faults = Faults::new(&cluster, skipped.clone());
+    let mut faults = Faults::new(&cluster, skipped.clone(), plan.calm);
     born(&cluster).await?;
-    let load = Load::start(&cluster, &ledger);
+    let load = Load::start(&cluster, &ledger, plan.calm);
     let demands = if skipped.is_empty() { *plan } else { Plan { crashes: 0, writes: 0, ..*plan } };
     hard_times(&cluster, &ledger, &mut faults, &demands).await?;
     faults.mend().await;

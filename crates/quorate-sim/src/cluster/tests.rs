@@ -97,7 +97,7 @@ fn who_is_killed_behind_an_image_comes_back_as_itself() {
             let ledger = Ledger::default();
             let sql = cluster.sql(NAMES[0]).unwrap();
             load::prepare(&sql).await.unwrap();
-            let load = Load::start(&cluster, &ledger);
+            let load = Load::start(&cluster, &ledger, 1);
             sleep(Duration::from_secs(3)).await;
             // Entries behind the image are long on their way.
             let usual_max = Duration::from_millis(80);
