@@ -51,7 +51,7 @@ struct Arguments {
     /// Runs less of each seed, as the tests do.
     #[arg(long)]
     short: bool,
-    /// Takes each seed through twenty calm minutes: faults last long, and clients pause long.
+    /// Takes each seed through a calm hour: faults last long, and clients pause long.
     #[arg(long, conflicts_with = "short")]
     long: bool,
     /// With durability `os`: then only one machine at a time loses power.

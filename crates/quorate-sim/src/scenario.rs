@@ -53,7 +53,7 @@ impl Plan {
         calm: 1,
     };
     /// Long silences, long absences: nodes come back to a cluster that has forgotten the log they need.
-    pub const LONG: Self = Self { time: Duration::from_secs(20 * 60), calm: 20, ..Self::FULL };
+    pub const LONG: Self = Self { time: Duration::from_secs(3_600), calm: 60, ..Self::FULL };
     /// For the tests of every day.
     pub const SHORT: Self = Self { time: Duration::from_secs(12), crashes: 2, writes: 100, ..Self::FULL };
 }
