@@ -40,6 +40,8 @@ struct Known {
     installers: BTreeSet<String>,
     /// Those of them in which it failed: which database is in force shows at the next start.
     failed_installers: BTreeSet<String>,
+    /// Those in which bits of an image were turned around.
+    damaged_images: BTreeSet<String>,
     compared: u64,
     /// Hints to work ahead that came true, and those that did not.
     foreseen: (u64, u64),
@@ -287,6 +289,20 @@ impl History {
         self.known().installers.insert(who.to_owned());
     }
 
+    /// Bits of an image that a life receives are turned around.
+    pub fn image_is_damaged(&self, who: &str) {
+        self.known().damaged_images.insert(who.to_owned());
+    }
+
+    /// A node refuses an image that came as a whole: its sender never sends one that is not sound.
+    pub fn refused(&self, who: &str, fault: &StoreFault) {
+        self.0.trace.add(who, format_args!("an image is refused: {fault}"));
+        let is_damaged = self.known().damaged_images.contains(who);
+        if matches!(fault, StoreFault::ImageLost(_)) && !is_damaged {
+            self.violation(format!("{who} got an image that is not sound: {fault}"));
+        }
+    }
+
     /// Whether a life may have installed an image.
     pub fn has_installed(&self, who: &str) -> bool {
         self.known().installers.contains(who)
@@ -301,7 +317,7 @@ impl History {
     /// A node's store has installed an image, or not.
     pub fn installed(&self, who: &str, result: &Result<Applied, StoreFault>) {
         let Ok(applied) = result else {
-            self.0.trace.add(who, format_args!("image refused: {result:?}"));
+            self.0.trace.add(who, format_args!("image not installed: {result:?}"));
             self.known().failed_installers.insert(who.to_owned());
             return;
         };

@@ -158,7 +158,8 @@ impl ImageSink for WatchedSink {
 
     fn finish(self: Box<Self>) -> Result<Box<dyn WholeImage>, StoreFault> {
         let Self { who, sink, history, counted } = *self;
-        Ok(Box::new(WatchedImage { who, image: sink.finish()?, history, counted }))
+        let image = sink.finish().inspect_err(|fault| history.refused(&who, fault))?;
+        Ok(Box::new(WatchedImage { who, image, history, counted }))
     }
 }
 
