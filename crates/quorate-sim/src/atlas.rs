@@ -34,7 +34,7 @@ pub enum Fault {
     Garble,
     /// A disk is lost, and the image that makes it good comes over a slow network.
     SlowImage,
-    /// A disk is lost, and a bit of the image that makes it good turns around before it is whole.
+    /// A disk is lost, and bits of the image that makes it good turn around before it is whole.
     BadImage,
     /// The whole network is slow.
     Latency,

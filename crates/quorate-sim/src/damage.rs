@@ -13,6 +13,9 @@ use quorate_env_sim::SimDisk;
 /// Bytes of a database file's header.
 const HEADER_BYTES: usize = 100;
 
+/// Bits of an image that are flipped: many of its blocks are free, or come again.
+const IMAGE_FLIPS: u32 = 20;
+
 /// Flips a bit in a segment of the log that has a later one, if there is such a segment.
 pub fn flip_log_bit(disk: &SimDisk, log: &Path, rng: &Rng) -> io::Result<()> {
     let mut used = Vec::new();
@@ -43,11 +46,13 @@ pub fn overwrite_database_header(disk: &SimDisk, data_dir: &Path) -> io::Result<
     Ok(())
 }
 
-/// Flips a bit of an image that is being received, if one is.
-pub fn flip_image_bit(disk: &SimDisk, data_dir: &Path, rng: &Rng) -> io::Result<()> {
+/// Flips bits of an image that is being received, if one is.
+pub fn flip_image_bits(disk: &SimDisk, data_dir: &Path, rng: &Rng) -> io::Result<()> {
     for path in databases(disk, data_dir, |generation| generation.ends_with(".new"))? {
         let len = disk.open(&path, OpenMode::Read)?.len()?;
-        disk.flip_bit(&path, rng.below(len.max(1)), below_u32(rng, 8))?;
+        for _ in 0..IMAGE_FLIPS {
+            disk.flip_bit(&path, rng.below(len.max(1)), below_u32(rng, 8))?;
+        }
     }
     Ok(())
 }
