@@ -34,7 +34,7 @@ pub enum Fault {
     Garble,
     /// A disk is lost, and the image that makes it good comes over a slow network.
     SlowImage,
-    /// A disk is lost, and bits of the image that makes it good turn around before it is whole.
+    /// A disk is lost, and a bit of the image that makes it good turns around before it is whole.
     BadImage,
     /// The whole network is slow.
     Latency,
@@ -131,7 +131,7 @@ pub const ATLAS: [(u64, Fault); 67] = [
     (1, Reset),
     (1, Garble),
     (2, SlowImage),
-    (1, BadImage),
+    (2, BadImage),
     (1, Latency),
     (2, Pause),
     (2, Clock),

@@ -13,8 +13,8 @@ use quorate_env_sim::SimDisk;
 /// Bytes of a database file's header.
 const HEADER_BYTES: usize = 100;
 
-/// Bits of an image that are flipped: many of its blocks are free, or come again.
-const IMAGE_FLIPS: u32 = 20;
+/// Bytes of text that are taken for one.
+const TEXT_BYTES: usize = 16;
 
 /// Flips a bit in a segment of the log that has a later one, if there is such a segment.
 pub fn flip_log_bit(disk: &SimDisk, log: &Path, rng: &Rng) -> io::Result<()> {
@@ -46,13 +46,17 @@ pub fn overwrite_database_header(disk: &SimDisk, data_dir: &Path) -> io::Result<
     Ok(())
 }
 
-/// Flips bits of an image that is being received, if one is.
-pub fn flip_image_bits(disk: &SimDisk, data_dir: &Path, rng: &Rng) -> io::Result<()> {
+/// Flips a bit of an image that is being received, if one is: in a text if there is any, where SQLite sees no harm.
+pub fn flip_image_bit(disk: &SimDisk, data_dir: &Path, rng: &Rng) -> io::Result<()> {
     for path in databases(disk, data_dir, |generation| generation.ends_with(".new"))? {
-        let len = disk.open(&path, OpenMode::Read)?.len()?;
-        for _ in 0..IMAGE_FLIPS {
-            disk.flip_bit(&path, rng.below(len.max(1)), below_u32(rng, 8))?;
-        }
+        let file = disk.open(&path, OpenMode::Read)?;
+        let mut bytes = vec![0; usize::try_from(file.len()?).unwrap_or(0)];
+        file.read_exact_at(&mut bytes, 0)?;
+        let is_text = |window: &[u8]| window.iter().all(u8::is_ascii_lowercase);
+        let texts: Vec<u64> =
+            (0..).zip(bytes.windows(TEXT_BYTES)).filter(|(_, w)| is_text(w)).map(|(at, _)| at).collect();
+        let anywhere = rng.below(file.len()?.max(1));
+        disk.flip_bit(&path, texts.get(below(rng, texts.len())).copied().unwrap_or(anywhere), 0)?;
     }
     Ok(())
 }

@@ -22,7 +22,7 @@ const HUNT_EVERY: Duration = Duration::from_millis(1);
 
 /// How long a leader has been slow at most when it is killed, and an image been on its way when it is damaged.
 const SLOW_MAX_MILLIS: u64 = 300;
-const BAD_IMAGE_MAX_MILLIS: u64 = 60;
+const BAD_IMAGE_MAX_MILLIS: u64 = 15;
 
 /// How long after the request the leader is killed that is to remove a member.
 const REMOVAL_MAX_MILLIS: u64 = 60;
@@ -118,7 +118,7 @@ impl Faults {
         self.cluster.start(name);
         self.cluster.world().net().set_latency(SLOW_NET);
         // What is sent was written before, and not all of it was synced.
-        let fails = self.rng.chance(0.3).then(|| self.cluster.leader()).flatten();
+        let fails = self.rng.chance(0.5).then(|| self.cluster.leader()).flatten();
         fails.into_iter().for_each(|leader| self.cluster.doom(leader, |disk| disk.fail_sync_of(DATABASE_WAL)));
     }
 
