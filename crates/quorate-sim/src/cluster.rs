@@ -170,7 +170,8 @@ impl Cluster {
             })),
             watch: Some(Arc::new(move |store| {
                 cluster.found(name, &who, &store);
-                let watched = Arc::new(Watched::new(who.clone(), store, cluster.history.clone()));
+                let logged = cluster.logged(name);
+                let watched = Arc::new(Watched::new(who.clone(), store, cluster.history.clone(), logged));
                 cluster.with_life(name, |life| life.store = Arc::downgrade(&watched));
                 watched
             })),

@@ -25,7 +25,15 @@ pub struct Watched {
     applying: Arc<AtomicU64>,
     sending: Arc<AtomicU64>,
     receiving: Arc<AtomicU64>,
+    logged: Logged,
+    applies: AtomicU64,
 }
+
+/// Says where the node's log ends, as its files have it; `None` where that can't be read.
+pub type Logged = Box<dyn Fn() -> Option<u64> + Send + Sync>;
+
+/// How many times entries are handed over from one look into the log to the next.
+const LOOK_EVERY: u64 = 8;
 
 /// Counts while it is there.
 struct Counted(Arc<AtomicU64>);
@@ -45,9 +53,21 @@ impl Drop for Counted {
 
 impl Watched {
     /// What consensus is to take for the store of a node's life (`who`).
-    pub fn new(who: String, store: SqlStore, history: History) -> Self {
+    pub fn new(who: String, store: SqlStore, history: History, logged: Logged) -> Self {
         let (applying, sending, receiving) = Default::default();
-        Self { who, store, history, foreseen: Mutex::default(), applying, sending, receiving }
+        let (foreseen, applies) = Default::default();
+        Self { who, store, history, foreseen, applying, sending, receiving, logged, applies }
+    }
+
+    /// Entries are in the node's own log before they are applied.
+    fn check_log(&self, entries: &[Entry]) {
+        let is_due = self.applies.fetch_add(1, Ordering::Relaxed).is_multiple_of(LOOK_EVERY);
+        let last = entries.last().filter(|_| is_due).map(|entry| entry.log_id.index);
+        if let (Some(last), Some(logged)) = (last, last.and_then(|_| (self.logged)()))
+            && last > logged
+        {
+            self.history.violation(format!("{} is to apply entry {last}, its log ends at {logged}", self.who));
+        }
     }
 
     /// The store itself.
@@ -85,6 +105,7 @@ impl Store for Watched {
                 (entry.log_id, payload_hash(&entry.payload), is_proposal)
             })
             .collect();
+        self.check_log(&entries);
         let expected = std::mem::take(&mut *self.expected());
         if !expected.is_empty() {
             let is_same = |(expected, entry): (&LogId, &Entry)| *expected == entry.log_id;

@@ -10,6 +10,7 @@ use quorate_model::{GroupId, Store as _};
 use quorate_sql::store::SqlStore;
 
 use super::{Cluster, DATA_DIR};
+use crate::watched::Logged;
 
 impl Cluster {
     /// A life (`who`) of a node has opened its log and its store, and changed neither yet.
@@ -32,6 +33,12 @@ impl Cluster {
             self.history.violation(format!("the database of {who} ends at {applied:?}, its log at {last:?}"));
         }
         self.set_ahead(name, is_ahead);
+    }
+
+    /// What says where the log of a node's present life ends.
+    pub(super) fn logged(&self, name: &'static str) -> Logged {
+        let (disk, log) = (self.world.disk(name), Path::new(DATA_DIR).join("log"));
+        Box::new(move || Inspection::read(&disk, &log).ok()?.groups.get(&GroupId::MAIN)?.last.map(|id| id.index))
     }
 
     /// Whether a database may end behind its log: a power failure takes from the log what a majority of others had
