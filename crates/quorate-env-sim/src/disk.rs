@@ -40,13 +40,21 @@ pub enum Fault {
 pub struct SimDisk {
     medium: Arc<Mutex<Medium>>,
     life: u64,
+    /// Planned faults strike no read of this view, and are not used up by it.
+    only_watches: bool,
 }
 
 impl SimDisk {
     /// An empty disk of unlimited size whose accidents are drawn from `seed`.
     pub fn new(seed: u64) -> Self {
         let medium = Medium::new(Rng::from_seed(seed));
-        Self { life: medium.life(), medium: Arc::new(Mutex::new(medium)) }
+        Self { life: medium.life(), medium: Arc::new(Mutex::new(medium)), only_watches: false }
+    }
+
+    /// A view for who watches: what it reads does not count, and does not fail.
+    #[must_use]
+    pub fn watcher(&self) -> Self {
+        Self { only_watches: true, ..self.clone() }
     }
 
     /// The power fails and comes back: unsynced sectors, lengths and names survive, vanish or tear, each for itself.
@@ -70,7 +78,7 @@ impl SimDisk {
     fn next_life(&self, end: impl FnOnce(&mut Medium)) -> Self {
         let mut medium = self.raw();
         end(&mut medium);
-        Self { medium: Arc::clone(&self.medium), life: medium.life() }
+        Self { medium: Arc::clone(&self.medium), life: medium.life(), only_watches: false }
     }
 
     /// I/O operations so far, in all lives.

@@ -232,9 +232,13 @@ impl Cluster {
     /// A bit turns around of the image that a node receives, if it receives one.
     pub fn damage_image(&self, name: &'static str) {
         let Some(who) = self.with_life(name, |life| life.who.clone()) else { return };
-        self.history.image_is_damaged(&who);
-        // An error is that of a fault that the disk was told before.
-        let _ = damage::flip_image_bit(&self.world.disk(name), Path::new(DATA_DIR), self.world.rng());
+        if !self.history.may_damage_image(&who) {
+            return;
+        }
+        let disk = self.world.disk(name).watcher();
+        if let Err(error) = damage::flip_image_bit(&disk, Path::new(DATA_DIR), self.world.rng()) {
+            self.history.violation(format!("the image for {name} can't be damaged: {error}"));
+        }
     }
 
     /// Somebody reads a node's database file, in one transaction, until then.

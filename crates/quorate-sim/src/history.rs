@@ -42,6 +42,8 @@ struct Known {
     failed_installers: BTreeSet<String>,
     /// Those in which bits of an image were turned around.
     damaged_images: BTreeSet<String>,
+    /// Those that have verified an image: what changes in it later, changes behind their backs.
+    verified: BTreeSet<String>,
     compared: u64,
     /// Hints to work ahead that came true, and those that did not.
     foreseen: (u64, u64),
@@ -289,9 +291,19 @@ impl History {
         self.known().installers.insert(who.to_owned());
     }
 
-    /// Bits of an image that a life receives are turned around.
-    pub fn image_is_damaged(&self, who: &str) {
-        self.known().damaged_images.insert(who.to_owned());
+    /// Bits of an image that a life receives are to be turned around: whether the life must notice.
+    pub fn may_damage_image(&self, who: &str) -> bool {
+        let mut known = self.known();
+        let may = !known.verified.contains(who);
+        if may {
+            known.damaged_images.insert(who.to_owned());
+        }
+        may
+    }
+
+    /// A life has verified an image.
+    pub fn verified(&self, who: &str) {
+        self.known().verified.insert(who.to_owned());
     }
 
     /// A node refuses an image that came as a whole: its sender never sends one that is not sound.

@@ -180,6 +180,7 @@ impl ImageSink for WatchedSink {
     fn finish(self: Box<Self>) -> Result<Box<dyn WholeImage>, StoreFault> {
         let Self { who, sink, history, counted } = *self;
         let image = sink.finish().inspect_err(|fault| history.refused(&who, fault))?;
+        history.verified(&who);
         Ok(Box::new(WatchedImage { who, image, history, counted }))
     }
 }

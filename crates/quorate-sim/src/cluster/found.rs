@@ -15,7 +15,7 @@ use crate::watched::Logged;
 impl Cluster {
     /// A life (`who`) of a node has opened its log and its store, and changed neither yet.
     pub(super) fn found(&self, name: &'static str, who: &str, store: &SqlStore) {
-        let log = Inspection::read(&self.world.disk(name), &Path::new(DATA_DIR).join("log"));
+        let log = Inspection::read(&self.world.disk(name).watcher(), &Path::new(DATA_DIR).join("log"));
         let Some(log) = log.ok().and_then(|mut log| log.groups.remove(&GroupId::MAIN)) else { return };
         if self.lives().unsound.contains(name) {
             return;
@@ -37,7 +37,7 @@ impl Cluster {
 
     /// What says where the log of a node's present life ends.
     pub(super) fn logged(&self, name: &'static str) -> Logged {
-        let (disk, log) = (self.world.disk(name), Path::new(DATA_DIR).join("log"));
+        let (disk, log) = (self.world.disk(name).watcher(), Path::new(DATA_DIR).join("log"));
         Box::new(move || Inspection::read(&disk, &log).ok()?.groups.get(&GroupId::MAIN)?.last.map(|id| id.index))
     }
 
