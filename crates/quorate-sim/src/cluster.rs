@@ -224,7 +224,12 @@ impl Cluster {
 
     /// From now on a node's disk is as it is told. The node may give up then.
     pub fn doom(&self, name: &'static str, make: impl FnOnce(&SimDisk)) {
-        if self.with_life(name, |life| life.is_doomed = true).is_some() {
+        let doomed = self.with_life(name, |life| {
+            life.is_doomed = true;
+            life.who.clone()
+        });
+        if let Some(who) = doomed {
+            self.history.may_lose_images(&who);
             make(&self.world.disk(name));
         }
     }

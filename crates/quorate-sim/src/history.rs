@@ -40,8 +40,8 @@ struct Known {
     installers: BTreeSet<String>,
     /// Those of them in which it failed: which database is in force shows at the next start.
     failed_installers: BTreeSet<String>,
-    /// Those in which bits of an image were turned around.
-    damaged_images: BTreeSet<String>,
+    /// Those whose disks may fail to keep an image, or to read it.
+    bad_keepers: BTreeSet<String>,
     /// Those that have verified an image: what changes in it later, changes behind their backs.
     verified: BTreeSet<String>,
     compared: u64,
@@ -296,9 +296,14 @@ impl History {
         let mut known = self.known();
         let may = !known.verified.contains(who);
         if may {
-            known.damaged_images.insert(who.to_owned());
+            known.bad_keepers.insert(who.to_owned());
         }
         may
+    }
+
+    /// The disk of a life may fail: it may refuse images.
+    pub fn may_lose_images(&self, who: &str) {
+        self.known().bad_keepers.insert(who.to_owned());
     }
 
     /// A life has verified an image.
@@ -309,8 +314,8 @@ impl History {
     /// A node refuses an image that came as a whole: its sender never sends one that is not sound.
     pub fn refused(&self, who: &str, fault: &StoreFault) {
         self.0.trace.add(who, format_args!("an image is refused: {fault}"));
-        let is_damaged = self.known().damaged_images.contains(who);
-        if matches!(fault, StoreFault::ImageLost(_)) && !is_damaged {
+        let is_excused = self.known().bad_keepers.contains(who);
+        if matches!(fault, StoreFault::ImageLost(_)) && !is_excused {
             self.violation(format!("{who} got an image that is not sound: {fault}"));
         }
     }
