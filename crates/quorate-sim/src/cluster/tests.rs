@@ -98,7 +98,7 @@ fn who_is_killed_behind_an_image_comes_back_as_itself() {
             let sql = cluster.sql(NAMES[0]).unwrap();
             load::prepare(&sql).await.unwrap();
             let load = Load::start(&cluster, &ledger, 1);
-            sleep(Duration::from_secs(3)).await;
+            assert!(cluster.until(Duration::from_secs(60), |cluster| cluster.history.last_index() > 100).await);
             // Entries behind the image are long on their way.
             let usual_max = Duration::from_millis(80);
             world.net().set_latency(Latency { usual_max, ..Latency::default() });

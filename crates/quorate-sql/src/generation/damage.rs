@@ -24,10 +24,15 @@ pub(super) fn note(disk: &dyn Disk, dir: &Path, what: &str) {
     }
 }
 
-/// Forgets what was noted of a database that is replaced.
+/// Forgets, durably, what was noted of a database that is replaced: a note that came back with the power would condemn
+/// the one that took its place.
 pub(super) fn forget(disk: &dyn Disk, dir: &Path) -> std::io::Result<()> {
     let path = dir.join(FILE);
-    if disk.exists(&path)? { disk.remove_file(&path) } else { Ok(()) }
+    if !disk.exists(&path)? {
+        return Ok(());
+    }
+    disk.remove_file(&path)?;
+    disk.sync_dir(dir)
 }
 
 /// Refuses a database of which damage is noted.

@@ -200,12 +200,18 @@ fn imaged(options: StoreOptions) -> (crate::store::tests::Home, SqlStore, Vec<By
     (home, store, pieces)
 }
 
-#[test]
-fn readers_keep_the_old_state_until_they_are_done() {
+/// A store with one row, and all pieces of an image of another one.
+fn beside_an_image() -> (Home, SqlStore, Vec<Bytes>) {
     let (_home, _store, pieces) = imaged(options());
     let home = home();
-    let other = open(&home.dir, options());
-    apply(&other, vec![create_table(), insert(2, 1)]).unwrap();
+    let store = open(&home.dir, options());
+    apply(&store, vec![create_table(), insert(2, 1)]).unwrap();
+    (home, store, pieces)
+}
+
+#[test]
+fn readers_keep_the_old_state_until_they_are_done() {
+    let (home, other, pieces) = beside_an_image();
     let old_dir = other.shared().generations.current().dir().to_path_buf();
     let reader = connection::open_reader(&other.shared().generations.current(), 1 << 20).unwrap();
     let mut sink = other.receive_image().unwrap();
@@ -225,10 +231,7 @@ fn readers_keep_the_old_state_until_they_are_done() {
 
 #[test]
 fn an_incomplete_or_foreign_image_is_refused_and_leaves_no_trace() {
-    let (_home, _store, pieces) = imaged(options());
-    let home = home();
-    let other = open(&home.dir, options());
-    apply(&other, vec![create_table(), insert(2, 1)]).unwrap();
+    let (home, other, pieces) = beside_an_image();
     let generations = || std::fs::read_dir(home.dir.join("db")).unwrap().count();
     let before = generations();
     let take = |pieces: &[Bytes]| {
@@ -260,10 +263,7 @@ fn an_incomplete_or_foreign_image_is_refused_and_leaves_no_trace() {
 
 #[test]
 fn a_disk_that_does_not_keep_an_image_is_seen_before_it_is_in_force() {
-    let (_home, _store, pieces) = imaged(options());
-    let home = home();
-    let other = open(&home.dir, options());
-    apply(&other, vec![create_table(), insert(2, 1)]).unwrap();
+    let (home, other, pieces) = beside_an_image();
     let mut sink = other.receive_image().unwrap();
     pieces.iter().for_each(|piece| sink.write(piece.clone()).unwrap());
     let staged = home.dir.join("db/00000002.new/quorate.db");
