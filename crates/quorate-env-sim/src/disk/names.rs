@@ -44,6 +44,24 @@ impl Change {
         }
     }
 
+    /// The same, where a later change (`made`) became durable before it: what is in a directory goes where that goes,
+    /// and with it.
+    fn behind(self, made: &Self) -> Option<Self> {
+        let moved = |path: PathBuf| match made {
+            Self::Link(..) => Some(path),
+            Self::Unlink(gone) => (!path.starts_with(gone)).then_some(path),
+            Self::Rename(from, to, _) => match path.strip_prefix(from) {
+                Ok(rest) => Some(to.join(rest)),
+                Err(_) => (!path.starts_with(to)).then_some(path),
+            },
+        };
+        Some(match self {
+            Self::Link(path, node) => Self::Link(moved(path)?, node),
+            Self::Unlink(path) => Self::Unlink(moved(path)?),
+            Self::Rename(from, to, node) => Self::Rename(moved(from)?, moved(to)?, node),
+        })
+    }
+
     fn touches(&self, dir: &Path) -> bool {
         let within = |path: &Path| path.parent() == Some(dir);
         match self {
@@ -159,10 +177,15 @@ impl Names {
         if !self.is_dir(dir) {
             return Err(io::ErrorKind::NotFound.into());
         }
-        let (now, later) = std::mem::take(&mut self.pending).into_iter().partition(|change| change.touches(dir));
-        self.pending = later;
-        let now: Vec<Change> = now;
-        now.into_iter().for_each(|change| change.apply(&mut self.durable));
+        for change in std::mem::take(&mut self.pending) {
+            if change.touches(dir) {
+                let earlier = std::mem::take(&mut self.pending).into_iter();
+                self.pending = earlier.filter_map(|earlier| earlier.behind(&change)).collect();
+                change.apply(&mut self.durable);
+            } else {
+                self.pending.push(change);
+            }
+        }
         Ok(())
     }
 

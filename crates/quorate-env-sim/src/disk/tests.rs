@@ -166,3 +166,27 @@ proptest! {
         prop_assert_eq!(&content(&disk.crash(), "a").unwrap(), &model);
     }
 }
+
+#[test]
+fn what_was_removed_from_a_directory_that_is_gone_is_not_removed_from_its_successor() {
+    for seed in 0..50 {
+        let disk = disk(seed);
+        let (inner, aside, file) = (path("x"), path("aside"), path("x/a"));
+        let fill = || {
+            disk.create_dir_all(&inner).unwrap();
+            disk.open(&file, OpenMode::CreateNew).unwrap().sync_data().unwrap();
+            disk.sync_dir(&inner).unwrap();
+            disk.sync_dir(Path::new(DIR)).unwrap();
+        };
+        fill();
+        disk.remove_file(&file).unwrap();
+        if seed % 2 == 0 {
+            disk.rename(&inner, &aside).unwrap();
+        } else {
+            disk.remove_dir_all(&inner).unwrap();
+        }
+        disk.sync_dir(Path::new(DIR)).unwrap();
+        fill();
+        assert!(disk.crash().exists(&file).unwrap(), "seed {seed}");
+    }
+}

@@ -25,7 +25,7 @@ use super::piece;
 use crate::connection;
 use crate::options::{StoreIdentity, StoreOptions};
 use crate::store::SqlStore;
-use crate::store::tests::{IDENTITY, apply, create_table, entry, home, insert, open, options, rows, send, until};
+use crate::store::tests::{Home, IDENTITY, apply, create_table, entry, home, insert, open, options, rows, send, until};
 use crate::vfs::marks::BLOCK;
 
 /// What the table holds: a length and a byte for each key.
@@ -191,7 +191,7 @@ proptest! {
 }
 
 /// A store with some rows, and its image.
-fn imaged(options: StoreOptions) -> (crate::store::tests::Home, SqlStore, Vec<Bytes>) {
+fn imaged(options: StoreOptions) -> (Home, SqlStore, Vec<Bytes>) {
     let home = home();
     let store = open(&home.dir, options);
     apply(&store, vec![create_table()]).unwrap();
