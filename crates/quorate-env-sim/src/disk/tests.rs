@@ -171,22 +171,20 @@ proptest! {
 fn what_was_removed_from_a_directory_that_is_gone_is_not_removed_from_its_successor() {
     for seed in 0..50 {
         let disk = disk(seed);
-        let (inner, aside, file) = (path("x"), path("aside"), path("x/a"));
-        let fill = || {
-            disk.create_dir_all(&inner).unwrap();
-            disk.open(&file, OpenMode::CreateNew).unwrap().sync_data().unwrap();
-            disk.sync_dir(&inner).unwrap();
-            disk.sync_dir(Path::new(DIR)).unwrap();
-        };
-        fill();
-        disk.remove_file(&file).unwrap();
+        let (inner, next, aside) = (path("x"), path("next"), path("aside"));
+        for dir in [&inner, &next] {
+            disk.create_dir_all(dir).unwrap();
+            disk.open(&dir.join("a"), OpenMode::CreateNew).unwrap().sync_data().unwrap();
+            disk.sync_dir(dir).unwrap();
+        }
+        disk.remove_file(&inner.join("a")).unwrap();
         if seed % 2 == 0 {
             disk.rename(&inner, &aside).unwrap();
         } else {
             disk.remove_dir_all(&inner).unwrap();
         }
+        disk.rename(&next, &inner).unwrap();
         disk.sync_dir(Path::new(DIR)).unwrap();
-        fill();
-        assert!(disk.crash().exists(&file).unwrap(), "seed {seed}");
+        assert!(disk.crash().exists(&inner.join("a")).unwrap(), "seed {seed}");
     }
 }
