@@ -3,7 +3,7 @@
 use crate::limits::{
     BUDGET_DEFAULT, BUDGET_MAX, COMMANDS_MAX, FORMAT_LEVEL, PARAMETERS_MAX, SQL_BYTES_MAX, VALUE_BYTES_MAX,
 };
-use crate::{Bulk, Failure, FailureKind, Value};
+use crate::{Bulk, Failure, FailureKind, Param, Value};
 
 /// A client's identity for exactly-once retries: the index of the entry that opened the session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -20,13 +20,13 @@ pub struct Origin {
     pub floor: u64,
 }
 
-/// One statement with its parameters.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Statement {
+/// One statement with its parameters: values where it is a query, [`Param`]s where it is a step of a batch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Statement<P = Value> {
     /// One statement of SQL.
     pub sql: String,
     /// Its parameters: without names, `params[0]` is number 1.
-    pub params: Vec<Value>,
+    pub params: Vec<P>,
     /// Either empty, or the name of each parameter as the statement spells it: `:a`, `@a` or `$a`.
     pub names: Vec<String>,
 }
@@ -35,7 +35,7 @@ pub struct Statement {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
     /// Runs a statement that writes.
-    Statement(Statement),
+    Statement(Statement<Param>),
     /// Opens a session; its id is the index of the entry.
     OpenSession,
     /// Ends a session: later requests of it fail with [`FailureKind::SessionExpired`].
@@ -86,7 +86,9 @@ impl Proposal {
         }
         for (number, command) in self.commands.iter().enumerate() {
             let checked = match command {
-                Command::Statement(statement) => statement.check_limits(),
+                Command::Statement(statement) => {
+                    statement.check_limits().and_then(|()| statement.check_references(number))
+                }
                 Command::Bulk(bulk) => bulk.check_limits(),
                 Command::OpenSession | Command::CloseSession(_) | Command::Vacuum | Command::Verify => Ok(()),
             };
@@ -96,7 +98,26 @@ impl Proposal {
     }
 }
 
-impl Statement {
+impl<P> Default for Statement<P> {
+    fn default() -> Self {
+        Self { sql: String::new(), params: Vec::new(), names: Vec::new() }
+    }
+}
+
+impl From<Statement> for Statement<Param> {
+    fn from(statement: Statement) -> Self {
+        let Statement { sql, params, names } = statement;
+        Self { sql, params: params.into_iter().map(Param::Value).collect(), names }
+    }
+}
+
+impl Statement<Param> {
+    /// The same as a query, which has no earlier step to refer to.
+    pub fn into_query(self) -> Result<Statement, Failure> {
+        let params = self.params.into_iter().map(Param::into_value).collect::<Result<_, _>>()?;
+        Ok(Statement { sql: self.sql, params, names: self.names })
+    }
+
     /// Checks the limits on the text, the parameters and their names.
     pub fn check_limits(&self) -> Result<(), Failure> {
         check_text(&self.sql)?;
@@ -105,7 +126,18 @@ impl Statement {
             let text = format!("{} parameters but {} names", self.params.len(), self.names.len());
             return Err(Failure::new(FailureKind::Sql, text));
         }
-        self.params.iter().try_for_each(|value| limit("bytes of a value", value.size(), VALUE_BYTES_MAX))
+        self.params.iter().try_for_each(|param| match param {
+            Param::Value(value) => limit("bytes of a value", value.size(), VALUE_BYTES_MAX),
+            Param::Returned(returned) => limit("bytes of a name", returned.column.size(), SQL_BYTES_MAX),
+        })
+    }
+
+    /// Fails if a parameter refers to a step that does not come before this one.
+    fn check_references(&self, step: usize) -> Result<(), Failure> {
+        self.params.iter().try_for_each(|param| match param {
+            Param::Value(_) => Ok(()),
+            Param::Returned(returned) => returned.check_before(step),
+        })
     }
 }
 

@@ -14,8 +14,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use quorate_model::codec;
 use quorate_model::{
-    Bulk, Command, CommandResult, DecodeError, Failure, FailureKind, Origin, Outcome, PackedRows, Payload, Proposal,
-    Reply, RowPacker, SessionId, Stamp, Statement, StatementResult, Value,
+    Bulk, Column, Command, CommandResult, DecodeError, Failure, FailureKind, Origin, Outcome, PackedRows, Param,
+    Payload, Proposal, Reply, RowPacker, SessionId, Stamp, Statement, StatementResult, Step, Value,
 };
 
 fn any_value() -> impl Strategy<Value = Value> {
@@ -48,8 +48,16 @@ fn packed(width: usize, rows: &[Vec<Value>]) -> PackedRows {
     packer.finish()
 }
 
+fn any_param() -> impl Strategy<Value = Param> {
+    let column = prop_oneof![any::<u32>().prop_map(Column::Number), ".{0,9}".prop_map(Column::Name)];
+    prop_oneof![
+        3 => any_value().prop_map(Param::Value),
+        1 => (any::<u32>(), column).prop_map(|(step, column)| Step(step).column(column)),
+    ]
+}
+
 fn any_command() -> impl Strategy<Value = Command> {
-    let statement = (".{0,30}", vec(any_value(), 0..4), vec(":[a-z]{1,5}", 0..4));
+    let statement = (".{0,30}", vec(any_param(), 0..4), vec(":[a-z]{1,5}", 0..4));
     prop_oneof![
         statement.prop_map(|(sql, params, names)| Command::Statement(Statement { sql, params, names })),
         Just(Command::OpenSession),
@@ -196,12 +204,10 @@ fn a_later_level_is_named() {
 fn golden_proposal() -> Proposal {
     let values =
         vec![Value::Null, Value::Integer(-1), Value::Real(0.5), Value::Text("é".to_owned()), Value::Blob(vec![0, 255])];
-    let named = Statement {
-        sql: "UPDATE t SET a = :a".to_owned(),
-        params: vec![Value::Integer(1)],
-        names: vec![":a".to_owned()],
-    };
-    let plain = Statement { sql: "INSERT INTO t VALUES (?,?,?,?,?)".to_owned(), params: values, names: vec![] };
+    let named =
+        Statement { sql: "UPDATE t SET a = :a".to_owned(), params: vec![1.into()], names: vec![":a".to_owned()] };
+    let params = values.into_iter().map(Param::Value).collect();
+    let plain = Statement { sql: "INSERT INTO t VALUES (?,?,?,?,?)".to_owned(), params, names: vec![] };
     let origin = Origin { session: SessionId(5), sequence: 9, floor: 7 };
     let commands = vec![
         Command::Statement(plain),
@@ -211,6 +217,13 @@ fn golden_proposal() -> Proposal {
         Command::Vacuum,
     ];
     Proposal { budget: 1_000, ..Proposal::new(Some(origin), commands) }
+}
+
+/// A parameter by each kind of column.
+fn golden_returned() -> Proposal {
+    let params = vec![Step(0).column(0), Step(300).column("é")];
+    let statement = Statement { sql: "INSERT INTO t VALUES (?,?)".to_owned(), params, names: vec![] };
+    Proposal::new(None, vec![Command::Statement(statement)])
 }
 
 /// One value of each tag's kind, and integers of each length.
@@ -266,6 +279,7 @@ fn the_bytes_of_level_1_never_change() {
     golden("proposal-1.hex", &codec::encode_proposal(&golden_proposal()).unwrap());
     let [reply, failure] = golden_outcomes();
     golden("proposal-bulk-1.hex", &codec::encode_proposal(&golden_bulk()).unwrap());
+    golden("proposal-returned-1.hex", &codec::encode_proposal(&golden_returned()).unwrap());
     golden("reply-1.hex", &codec::encode_outcome(&reply));
     golden("failure-1.hex", &codec::encode_outcome(&failure));
     let of_a_row = failure.map_err(|failure| Failure { row: Some(7), ..failure });

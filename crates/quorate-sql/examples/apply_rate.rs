@@ -25,7 +25,7 @@ fn entry(index: u64, proposal: &Proposal) -> Entry {
 }
 
 fn statement(sql: &str, params: Vec<Value>) -> Command {
-    Command::Statement(Statement { sql: sql.to_owned(), params, names: vec![] })
+    Command::Statement(Statement { sql: sql.to_owned(), params, names: vec![] }.into())
 }
 
 fn insert(number: u64, session: Option<SessionId>) -> Proposal {

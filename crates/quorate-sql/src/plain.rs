@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 
-use quorate_model::{Bulk, Command, CommandResult, Outcome, Proposal, Row, Stamp, Statement};
+use quorate_model::{Bulk, Column, Command, CommandResult, Outcome, Param, Proposal, Row, Stamp, Statement, Value};
 use rusqlite::types::ToSql;
 use rusqlite::{Connection, params_from_iter};
 
@@ -24,7 +24,7 @@ pub struct Plain {
 /// What one statement did: the changes, the last rowid, the rows.
 pub type Step = (u64, i64, Vec<Row>);
 
-/// What an entry did: the steps of its statements, or SQLite's primary error code.
+/// What an entry did: the steps of its statements, or SQLite's primary error code, 0 if it is no error of SQLite's.
 pub type Seen = Result<Vec<Step>, i32>;
 
 impl Plain {
@@ -46,8 +46,10 @@ impl Plain {
         clock::set(Some(stamp.now));
         let done = transaction(&mut conn, proposal);
         clock::set(None);
-        Ok(done.map_err(|error| {
-            error.sqlite_error().map_or(rusqlite::ffi::SQLITE_ERROR, |code| code.extended_code & 0xff)
+        Ok(done.map_err(|error| match error {
+            // A parameter refers to what no earlier step returned.
+            rusqlite::Error::QueryReturnedNoRows => 0,
+            error => error.sqlite_error().map_or(rusqlite::ffi::SQLITE_ERROR, |code| code.extended_code & 0xff),
         }))
     }
 }
@@ -55,17 +57,58 @@ impl Plain {
 fn transaction(conn: &mut Connection, proposal: &Proposal) -> rusqlite::Result<Vec<Step>> {
     // Ended by hand: a statement may have rolled it back already.
     conn.execute_batch("BEGIN")?;
-    let steps = proposal.commands.iter().filter_map(|command| match command {
-        Command::Statement(statement) => Some(step(conn, statement)),
-        Command::Bulk(bulk) => Some(many_steps(conn, bulk)),
-        Command::OpenSession | Command::CloseSession(_) | Command::Vacuum | Command::Verify => None,
-    });
-    let done: rusqlite::Result<Vec<Step>> = steps.collect();
-    let done = done.and_then(|steps| conn.execute_batch("COMMIT").map(|()| steps));
+    let mut steps = Steps::default();
+    let done = proposal.commands.iter().try_for_each(|command| steps.run(conn, command));
+    let done = done.and_then(|()| conn.execute_batch("COMMIT")).map(|()| steps.done);
     if !conn.is_autocommit() {
         conn.execute_batch("ROLLBACK")?;
     }
     done
+}
+
+/// The steps of an entry so far.
+#[derive(Default)]
+struct Steps {
+    done: Vec<Step>,
+    /// Of each command the names of its columns and its rows, for parameters that refer to them.
+    returned: Vec<(Vec<String>, Vec<Row>)>,
+}
+
+impl Steps {
+    fn run(&mut self, conn: &Connection, command: &Command) -> rusqlite::Result<()> {
+        let (step, columns) = match command {
+            Command::Statement(statement) => self.statement(conn, statement)?,
+            Command::Bulk(bulk) => (many_steps(conn, bulk)?, Vec::new()),
+            Command::OpenSession | Command::CloseSession(_) | Command::Vacuum | Command::Verify => {
+                self.returned.push(Default::default());
+                return Ok(());
+            }
+        };
+        self.returned.push((columns, step.2.clone()));
+        self.done.push(step);
+        Ok(())
+    }
+
+    fn statement(&self, conn: &Connection, statement: &Statement<Param>) -> rusqlite::Result<(Step, Vec<String>)> {
+        let columns = conn.prepare(&statement.sql)?.column_names().map(str::to_owned).collect();
+        let values = statement.params.iter().map(|param| match param {
+            Param::Value(value) => Ok(value),
+            Param::Returned(returned) => {
+                self.value(returned.step, &returned.column).ok_or(rusqlite::Error::QueryReturnedNoRows)
+            }
+        });
+        let values: Vec<&Value> = values.collect::<rusqlite::Result<_>>()?;
+        Ok((run(conn, &statement.sql, values.into_iter().map(Bound))?, columns))
+    }
+
+    fn value(&self, step: u32, column: &Column) -> Option<&Value> {
+        let (columns, rows) = self.returned.get(usize::try_from(step).ok()?)?;
+        let place = match column {
+            Column::Number(number) => usize::try_from(*number).ok()?,
+            Column::Name(name) => columns.iter().position(|column| column == name)?,
+        };
+        rows.first().filter(|_| rows.len() == 1)?.get(place)
+    }
 }
 
 /// The rows of a bulk statement, each by a statement of its own.
@@ -80,10 +123,6 @@ fn many_steps(conn: &Connection, bulk: &Bulk) -> rusqlite::Result<Step> {
         last_rowid = if changed == 0 { last_rowid } else { rowid };
     }
     Ok((changes, last_rowid, Vec::new()))
-}
-
-fn step(conn: &Connection, statement: &Statement) -> rusqlite::Result<Step> {
-    run(conn, &statement.sql, statement.params.iter().map(Bound))
 }
 
 fn run<P: ToSql>(conn: &Connection, sql: &str, params: impl Iterator<Item = P>) -> rusqlite::Result<Step> {

@@ -8,7 +8,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use quorate_model::{Bulk, Failure, FailureKind, Statement};
+use quorate_model::{Bulk, Failure, FailureKind, Param, Statement};
 use rusqlite::{Error, ffi};
 
 use crate::authorizer::{Gate, Mode};
@@ -73,7 +73,7 @@ impl Validator {
     }
 
     /// Fails if the statement can never be applied, on any node; says what it does otherwise.
-    pub fn check(&self, statement: &Statement) -> Result<StatementKind, Failure> {
+    pub fn check(&self, statement: &Statement<Param>) -> Result<StatementKind, Failure> {
         statement.check_limits()?;
         let known = self.known(&statement.sql)?;
         if known.kind != StatementKind::Unknown {

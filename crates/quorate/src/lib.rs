@@ -80,8 +80,8 @@ pub use params::{BatchStep, IntoParams, IntoStatement, Params};
 pub use quorate_consensus::inspect;
 pub use quorate_consensus::{Admission, Admitted, ClusterId, Ended, ImageError, Living, MemberStatus, WriteTrace};
 pub use quorate_model::{
-    Bulk, Epoch, Failure, FailureKind, GroupId, NodeId, PackedRows, Position, RowPacker, Statement, StatementResult,
-    StoreFault, Value, ValueRef, limits,
+    Bulk, Column, Epoch, Failure, FailureKind, GroupId, NodeId, PackedRows, Param, Position, RowPacker, Statement,
+    StatementResult, Step, StoreFault, Value, ValueRef, limits,
 };
 pub use quorate_sql::backup::FileError;
 pub use quorate_sql::query::{FromRow, FromRowOwned, FromValue, RowError, RowRef, Rows};

@@ -1,24 +1,24 @@
 //! Parameters of statements, by position or by name.
 
-use quorate_model::{Bulk, Command, Failure, FailureKind, PackedRows, RowPacker, Statement, Value};
+use quorate_model::{Bulk, Command, Failure, FailureKind, PackedRows, Param, RowPacker, Statement};
 use quorate_sql::validate::is_vacuum;
 
 /// The parameters of one statement. Usually made from a tuple or by [`params!`](crate::params) or
 /// [`named!`](crate::named).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Params {
-    values: Vec<Value>,
+    values: Vec<Param>,
     names: Vec<String>,
 }
 
 impl Params {
     /// By position: the first is number 1.
-    pub fn positional(values: Vec<Value>) -> Self {
+    pub fn positional(values: Vec<Param>) -> Self {
         Self { values, names: Vec::new() }
     }
 
     /// By name, as the statement spells it: `:a`, `@a` or `$a`. A name without a sign stands for `:name`.
-    pub fn named<N: AsRef<str>>(params: impl IntoIterator<Item = (N, Value)>) -> Self {
+    pub fn named<N: AsRef<str>>(params: impl IntoIterator<Item = (N, Param)>) -> Self {
         let (names, values) = params.into_iter().map(|(name, value)| (signed(name.as_ref()), value)).unzip();
         Self { values, names }
     }
@@ -47,19 +47,19 @@ impl IntoParams for () {
     }
 }
 
-impl<T: Into<Value>, const N: usize> IntoParams for [T; N] {
+impl<T: Into<Param>, const N: usize> IntoParams for [T; N] {
     fn into_params(self) -> Params {
         Params::positional(self.into_iter().map(Into::into).collect())
     }
 }
 
-impl<T: Into<Value>> IntoParams for Vec<T> {
+impl<T: Into<Param>> IntoParams for Vec<T> {
     fn into_params(self) -> Params {
         Params::positional(self.into_iter().map(Into::into).collect())
     }
 }
 
-impl<T: Into<Value> + Clone> IntoParams for &[T] {
+impl<T: Into<Param> + Clone> IntoParams for &[T] {
     fn into_params(self) -> Params {
         Params::positional(self.iter().cloned().map(Into::into).collect())
     }
@@ -67,7 +67,7 @@ impl<T: Into<Value> + Clone> IntoParams for &[T] {
 
 macro_rules! tuples {
     ($($($part:ident)+;)*) => {$(
-        impl<$($part: Into<Value>),+> IntoParams for ($($part,)+) {
+        impl<$($part: Into<Param>),+> IntoParams for ($($part,)+) {
             fn into_params(self) -> Params {
                 #[expect(non_snake_case, reason = "a variable for each type")]
                 let ($($part,)+) = self;
@@ -100,7 +100,7 @@ tuples! {
 #[macro_export]
 macro_rules! params {
     ($($value:expr),* $(,)?) => {
-        $crate::Params::positional(::std::vec![$($crate::Value::from($value)),*])
+        $crate::Params::positional(::std::vec![$($crate::Param::from($value)),*])
     };
 }
 
@@ -114,36 +114,42 @@ macro_rules! named {
     (@name $name:ident) => { ::std::stringify!($name) };
     (@name $name:literal) => { $name };
     ($($name:tt : $value:expr),* $(,)?) => {
-        $crate::Params::named::<&str>([$(($crate::named!(@name $name), $crate::Value::from($value))),*])
+        $crate::Params::named::<&str>([$(($crate::named!(@name $name), $crate::Param::from($value))),*])
     };
 }
 
 /// What can be a statement of a batch: a text of SQL, or such a text with its parameters.
 pub trait IntoStatement {
     /// Makes it.
-    fn into_statement(self) -> Statement;
+    fn into_statement(self) -> Statement<Param>;
 }
 
-impl IntoStatement for Statement {
-    fn into_statement(self) -> Statement {
+impl IntoStatement for Statement<Param> {
+    fn into_statement(self) -> Self {
         self
     }
 }
 
+impl IntoStatement for Statement {
+    fn into_statement(self) -> Statement<Param> {
+        self.into()
+    }
+}
+
 impl IntoStatement for &str {
-    fn into_statement(self) -> Statement {
+    fn into_statement(self) -> Statement<Param> {
         (self, ()).into_statement()
     }
 }
 
 impl IntoStatement for String {
-    fn into_statement(self) -> Statement {
+    fn into_statement(self) -> Statement<Param> {
         (self, ()).into_statement()
     }
 }
 
 impl<S: Into<String>, P: IntoParams> IntoStatement for (S, P) {
-    fn into_statement(self) -> Statement {
+    fn into_statement(self) -> Statement<Param> {
         let Params { values, names } = self.1.into_params();
         Statement { sql: self.0.into(), params: values, names }
     }
@@ -177,7 +183,9 @@ pub(crate) fn pack<P: IntoParams>(rows: impl IntoIterator<Item = P>) -> Result<P
             return Err(of_row(Failure::new(FailureKind::Refused, text)));
         }
         let packer = packer.get_or_insert_with(|| RowPacker::new(values.len()));
-        values.iter().for_each(|value| packer.push(value.into()));
+        for param in values {
+            packer.push((&param.into_value().map_err(of_row)?).into());
+        }
         packer.end_row().map_err(of_row)?;
     }
     packer.map(RowPacker::finish).ok_or_else(|| Failure::new(FailureKind::Refused, "there is no row of parameters"))
@@ -186,10 +194,11 @@ pub(crate) fn pack<P: IntoParams>(rows: impl IntoIterator<Item = P>) -> Result<P
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Step, Value};
 
     #[test]
     fn many_shapes_make_the_same_parameters() {
-        let expected = Params::positional(vec![Value::Integer(1), Value::Integer(2)]);
+        let expected = Params::positional(vec![1.into(), 2.into()]);
         assert_eq!((1, 2_i64).into_params(), expected);
         assert_eq!([1, 2].into_params(), expected);
         assert_eq!(vec![1, 2].into_params(), expected);
@@ -202,7 +211,17 @@ mod tests {
     fn names_get_a_sign_if_they_have_none() {
         let statement = ("SELECT 1", named! { a: 1, "@b": "x", "$c": Value::Null, "d": 2.5 }).into_statement();
         assert_eq!(statement.names, [":a", "@b", "$c", ":d"]);
-        assert_eq!(statement.params, [1.into(), "x".into(), Value::Null, 2.5.into()]);
+        assert_eq!(statement.params, [1.into(), "x".into(), Value::Null.into(), 2.5.into()]);
         assert_eq!(named! {}, ().into_params());
+    }
+
+    #[test]
+    fn what_a_step_returned_is_a_parameter_of_a_batch_only() {
+        let step = ("SELECT ?", (Step(0).column("id"),)).into_statement();
+        assert_eq!(step, ("SELECT ?", params![Step(0).column("id".to_owned())]).into_statement());
+        let text = "what a step returned can be a parameter only of a later statement of the same batch";
+        assert_eq!(step.into_query().map_err(|failure| failure.to_string()), Err(text.to_owned()));
+        let rows = pack([params![1], params![Step(0).column(0)]]);
+        assert_eq!(rows.map_err(|failure| failure.to_string()), Err(format!("row 2: {text}")));
     }
 }

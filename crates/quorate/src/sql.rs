@@ -88,6 +88,22 @@ impl Sql {
     /// # }
     /// ```
     ///
+    /// A parameter may be what an earlier statement returned, if that returned one row:
+    ///
+    /// ```
+    /// # async fn f(sql: quorate::Sql) -> Result<(), quorate::Error> {
+    /// use quorate::{Step, params};
+    ///
+    /// sql.batch([
+    ///     ("INSERT INTO orders (customer) VALUES (?) RETURNING id", params!["ann"]),
+    ///     ("INSERT INTO lines (order_id, item) VALUES (?, ?)", params![Step(0).column("id"), "tea"]),
+    ///     ("INSERT INTO lines (order_id, item) VALUES (?, ?)", params![Step(0).column(0), "milk"]),
+    /// ])
+    /// .await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// Those of [`Sql::execute`]; a [`Failure`] names the statement that failed.
@@ -131,7 +147,8 @@ impl Sql {
     ///
     /// [`Error::Failed`] with [`FailureKind::Refused`] for a statement that writes.
     pub async fn query(&self, sql: impl Into<String>, params: impl IntoParams) -> Result<Rows, Error> {
-        let read = Read { statement: (sql, params).into_statement(), level: self.level, limits: self.limits };
+        let statement = (sql, params).into_statement().into_query()?;
+        let read = Read { statement, level: self.level, limits: self.limits };
         self.client.read(read, self.deadline).await
     }
 

@@ -8,8 +8,8 @@ use prost::encoding::decode_varint;
 
 use super::DecodeError;
 use crate::{
-    Bulk, Command, CommandResult, Failure, FailureKind, Origin, Outcome, PackedRows, Proposal, Reply, SessionId,
-    Statement, StatementResult, Value,
+    Bulk, Column, Command, CommandResult, Failure, FailureKind, Origin, Outcome, PackedRows, Param, Proposal, Reply,
+    Returned, SessionId, Statement, StatementResult, Value,
 };
 
 /// The part of a field's key that says how its content stands there.
@@ -182,13 +182,13 @@ impl Decode for Command {
     }
 }
 
-impl Decode for Statement {
+impl Decode for Statement<Param> {
     fn decode(bytes: &[u8]) -> Result<Self, Flaw> {
         let mut statement = Self::default();
         for field in Fields::of(bytes) {
             match field? {
                 (1, Content(bytes)) => statement.sql = text(bytes)?,
-                (2, Content(bytes)) => statement.params.push(Value::decode(bytes)?),
+                (2, Content(bytes)) => statement.params.push(Param::decode(bytes)?),
                 (3, Content(bytes)) => statement.names.push(text(bytes)?),
                 _ => return Err(Flaw::Unknown),
             }
@@ -214,16 +214,45 @@ impl Decode for Bulk {
 
 impl Decode for Value {
     fn decode(bytes: &[u8]) -> Result<Self, Flaw> {
+        if bytes.is_empty() { Ok(Self::Null) } else { value(only_field(bytes)?) }
+    }
+}
+
+/// The value, other than NULL, that a field holds.
+fn value(field: (u32, Field<'_>)) -> Result<Value, Flaw> {
+    match field {
+        (1, Number(number)) => Ok(Value::Integer(unzigzag(number))),
+        (2, Double(number)) => Ok(Value::Real(number)),
+        (3, Content(bytes)) => text(bytes).map(Value::Text),
+        (4, Content(bytes)) => Ok(Value::Blob(bytes.to_vec())),
+        _ => Err(Flaw::Unknown),
+    }
+}
+
+impl Decode for Param {
+    fn decode(bytes: &[u8]) -> Result<Self, Flaw> {
         if bytes.is_empty() {
-            return Ok(Self::Null);
+            return Ok(Self::Value(Value::Null));
         }
         match only_field(bytes)? {
-            (1, Number(number)) => Ok(Self::Integer(unzigzag(number))),
-            (2, Double(number)) => Ok(Self::Real(number)),
-            (3, Content(bytes)) => text(bytes).map(Self::Text),
-            (4, Content(bytes)) => Ok(Self::Blob(bytes.to_vec())),
-            _ => Err(Flaw::Unknown),
+            (5, Content(bytes)) => Returned::decode(bytes).map(Self::Returned),
+            field => value(field).map(Self::Value),
         }
+    }
+}
+
+impl Decode for Returned {
+    fn decode(bytes: &[u8]) -> Result<Self, Flaw> {
+        let (mut step, mut column) = (0, None);
+        for field in Fields::of(bytes) {
+            match field? {
+                (1, Number(number)) => step = small(number)?,
+                (2, Number(number)) => column = Some(Column::Number(small(number)?)),
+                (3, Content(bytes)) => column = Some(Column::Name(text(bytes)?)),
+                _ => return Err(Flaw::Unknown),
+            }
+        }
+        Ok(Self { step, column: column.ok_or(Flaw::Unknown)? })
     }
 }
 

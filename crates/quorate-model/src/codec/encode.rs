@@ -6,8 +6,8 @@
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, key_len};
 
 use crate::{
-    Bulk, Command, CommandResult, Failure, Origin, Outcome, PackedRows, Proposal, Reply, Statement, StatementResult,
-    Value,
+    Bulk, Column, Command, CommandResult, Failure, Origin, Outcome, PackedRows, Param, Proposal, Reply, Returned,
+    Statement, StatementResult, Value,
 };
 
 /// What is written in fields with tags. Never reuse or renumber a tag: logs and sessions on disk hold them.
@@ -154,7 +154,7 @@ impl Message for Command {
     }
 }
 
-impl Message for Statement {
+impl Message for Statement<Param> {
     fn put(&self, out: &mut impl Out) {
         out.text_unless_empty(1, &self.sql);
         out.messages(2, &self.params);
@@ -186,6 +186,25 @@ impl Message for Value {
             Self::Real(value) => out.double(2, *value),
             Self::Text(text) => out.bytes(3, text.as_bytes()),
             Self::Blob(bytes) => out.bytes(4, bytes),
+        }
+    }
+}
+
+impl Message for Param {
+    fn put(&self, out: &mut impl Out) {
+        match self {
+            Self::Value(value) => value.put(out),
+            Self::Returned(returned) => out.message(5, returned),
+        }
+    }
+}
+
+impl Message for Returned {
+    fn put(&self, out: &mut impl Out) {
+        out.number_unless_0(1, self.step.into());
+        match &self.column {
+            Column::Number(number) => out.number(2, (*number).into()),
+            Column::Name(name) => out.bytes(3, name.as_bytes()),
         }
     }
 }

@@ -163,7 +163,7 @@ impl Applier {
             let named = |trouble: Trouble| trouble.with_failure(|failure| failure.at(number));
             results.push(match command {
                 Command::Statement(statement) => {
-                    CommandResult::Statement(self.statement(statement, &mut returned).map_err(named)?)
+                    CommandResult::Statement(self.statement(statement, &results, &mut returned).map_err(named)?)
                 }
                 Command::Bulk(bulk) => CommandResult::Statement(self.bulk(bulk).map_err(named)?),
                 Command::OpenSession => {

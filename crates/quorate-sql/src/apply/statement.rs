@@ -1,7 +1,7 @@
 //! One statement: prepared or found, bound, run within the budget, and its result read by storage class.
 
 use quorate_model::limits::RETURNED_BYTES_MAX;
-use quorate_model::{Failure, FailureKind, Row, Statement, StatementResult};
+use quorate_model::{CommandResult, Failure, FailureKind, Param, Row, Statement, StatementResult};
 
 use super::{Applier, Note};
 use crate::authorizer::{Effects, Mode};
@@ -34,13 +34,15 @@ impl From<Failure> for Ended {
 }
 
 impl Applier {
-    /// Runs a statement of an entry. `returned` counts the bytes that the entry's statements have returned.
+    /// Runs a statement of an entry. `earlier` are the results of the commands before it; `returned` counts the bytes
+    /// that the entry's statements have returned.
     pub(super) fn statement(
         &mut self,
-        statement: &Statement,
+        statement: &Statement<Param>,
+        earlier: &[CommandResult],
         returned: &mut usize,
     ) -> Result<StatementResult, Trouble> {
-        self.guarded(|applier, effects| applier.try_statement(statement, returned, effects))
+        self.guarded(|applier, effects| applier.try_statement(statement, earlier, returned, effects))
     }
 
     /// Runs a command of SQL: tells failures from the node's trouble, and makes caches know of its effects.
@@ -69,14 +71,15 @@ impl Applier {
 
     fn try_statement(
         &mut self,
-        statement: &Statement,
+        statement: &Statement<Param>,
+        earlier: &[CommandResult],
         returned: &mut usize,
         effects: &mut Effects,
     ) -> Result<StatementResult, Ended> {
         self.prepare(&statement.sql)?;
         let mut prepared = self.db.get(&statement.sql).ok_or_else(no_statement)?;
         *effects = prepared.note().effects;
-        bind(&mut prepared, statement)?;
+        bind(&mut prepared, statement, earlier)?;
         self.gate.enter(Mode::Running { schema: effects.schema });
         self.run_prepared(&statement.sql, *effects, returned)
     }
@@ -150,14 +153,18 @@ fn vacuum_refused(error: &rusqlite::Error) -> Option<String> {
 }
 
 /// Gives the parameters their values, by number or by name; each must have exactly one.
-fn bind(prepared: &mut Prepared<'_, Note>, statement: &Statement) -> Result<(), Ended> {
+fn bind(
+    prepared: &mut Prepared<'_, Note>,
+    statement: &Statement<Param>,
+    earlier: &[CommandResult],
+) -> Result<(), Ended> {
     let (expected, given) = (prepared.parameter_count(), statement.params.len());
     if expected != given {
         let text = format!("the statement has {expected} parameters, {given} were given");
         return Err(Failure::new(FailureKind::Sql, text).into());
     }
     let mut bound = vec![false; if statement.names.is_empty() { 0 } else { expected }];
-    for (place, value) in statement.params.iter().enumerate() {
+    for (place, param) in statement.params.iter().enumerate() {
         let number = match statement.names.get(place) {
             None => place + 1,
             Some(name) => prepared
@@ -169,7 +176,7 @@ fn bind(prepared: &mut Prepared<'_, Note>, statement: &Statement) -> Result<(), 
         {
             return Err(Failure::new(FailureKind::Sql, format!("parameter {number} was given twice")).into());
         }
-        prepared.bind(number, Bound(value))?;
+        prepared.bind(number, Bound(param.value(earlier)?))?;
     }
     Ok(())
 }

@@ -6,8 +6,8 @@ use quorate_env::Env;
 use quorate_model::codec::encode_proposal;
 use quorate_model::limits::FORMAT_LEVEL;
 use quorate_model::{
-    Command, CommandResult, Entry, Epoch, Failure, FailureKind, GroupId, LogId, NodeId, Origin, Outcome, Payload,
-    Proposal, Reply, SessionId, Stamp, Statement, StatementResult, StoreFault, Value,
+    Command, CommandResult, Entry, Epoch, Failure, FailureKind, GroupId, LogId, NodeId, Origin, Outcome, Param,
+    Payload, Proposal, Reply, SessionId, Stamp, Statement, StatementResult, StoreFault, Value,
 };
 
 use super::Applier;
@@ -21,6 +21,7 @@ mod dedup;
 mod equal;
 mod faults;
 mod poison;
+mod returned;
 mod schema;
 
 pub(super) const SECOND: u64 = 1_000_000_000;
@@ -80,7 +81,7 @@ impl Node {
         self.apply(&[entry(self.next, proposal)]).remove(0)
     }
 
-    pub(super) fn run(&mut self, statements: Vec<Statement>) -> Outcome {
+    pub(super) fn run(&mut self, statements: Vec<Statement<Param>>) -> Outcome {
         self.propose(&Proposal::new(None, statements.into_iter().map(Command::Statement).collect()))
     }
 
@@ -115,7 +116,7 @@ pub(super) fn only(reply: &Reply) -> StatementResult {
     }
 }
 
-pub(super) fn statement(sql: &str, params: Vec<Value>) -> Statement {
+pub(super) fn statement(sql: &str, params: Vec<Param>) -> Statement<Param> {
     Statement { sql: sql.to_owned(), params, names: vec![] }
 }
 
@@ -193,7 +194,7 @@ fn parameters_are_bound_by_number_and_by_name_and_counted() {
     let mut node = Node::new();
     let two = |names: &[&str]| Statement {
         sql: "SELECT :a, @b".to_owned(),
-        params: vec![Value::Integer(1), Value::Text("x\0y".to_owned())],
+        params: vec![1.into(), "x\0y".into()],
         names: names.iter().map(|name| (*name).to_owned()).collect(),
     };
     let mut row = |statement| node.run(vec![statement]).map(|reply| only(&reply).rows[0].clone());

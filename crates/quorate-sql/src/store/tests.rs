@@ -52,7 +52,7 @@ pub(crate) fn try_open(dir: &Path, options: StoreOptions) -> Result<SqlStore, Op
 /// An entry that runs one statement.
 pub(crate) fn entry(index: u64, sql: &str, params: Vec<Value>) -> Entry {
     let statement = Statement { sql: sql.to_owned(), params, names: Vec::new() };
-    let proposal = Proposal::new(None, vec![Command::Statement(statement)]);
+    let proposal = Proposal::new(None, vec![Command::Statement(statement.into())]);
     let bytes = codec::encode_proposal(&proposal).unwrap().into();
     let log_id = LogId { term: 1, node: NodeId(1), index };
     Entry { log_id, payload: Payload::Proposal(Stamp { now: 1_700_000_000_000_000_000 + index, seed: index }, bytes) }

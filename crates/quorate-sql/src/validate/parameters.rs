@@ -22,7 +22,7 @@ impl Parameters {
     }
 
     /// Fails unless exactly what the text asks for is given.
-    pub fn check(&self, statement: &Statement) -> Result<(), Failure> {
+    pub fn check<P>(&self, statement: &Statement<P>) -> Result<(), Failure> {
         self.check_count(statement.params.len())?;
         if !statement.names.is_empty() {
             self.check_names(&statement.names)?;
@@ -40,7 +40,7 @@ impl Parameters {
     }
 
     /// The number, from 1, of each given parameter. The statement must have passed [`Parameters::check`].
-    pub fn numbers<'a>(&'a self, statement: &'a Statement) -> impl Iterator<Item = usize> + 'a {
+    pub fn numbers<'a, P>(&'a self, statement: &'a Statement<P>) -> impl Iterator<Item = usize> + 'a {
         let named = |name: &String| self.names.get(name.as_str()).copied().unwrap_or(0);
         let positional = if statement.names.is_empty() { self.count } else { 0 };
         (1..=positional).chain(statement.names.iter().map(named))

@@ -26,7 +26,7 @@ fn fixture() -> Fixture {
 
 impl Fixture {
     fn kind(&self, sql: &str, params: usize) -> Result<StatementKind, Failure> {
-        self.validator.check(&Statement { sql: sql.into(), params: vec![Value::Null; params], names: vec![] })
+        self.validator.check(&Statement { sql: sql.into(), params: vec![Value::Null.into(); params], names: vec![] })
     }
 
     fn failure(&self, sql: &str) -> FailureKind {
@@ -113,7 +113,8 @@ fn sizes_are_checked_to_the_byte() {
     let text = |len: usize| format!("SELECT 1 {}", "-".repeat(len - "SELECT 1 ".len()));
     assert!(fixture.kind(&text(SQL_BYTES_MAX), 0).is_ok());
     assert_eq!(fixture.failure(&text(SQL_BYTES_MAX + 1)), FailureKind::TooBig);
-    let value = |len| Statement { sql: "SELECT ?".into(), params: vec![Value::Blob(vec![0; len])], names: vec![] };
+    let value =
+        |len| Statement { sql: "SELECT ?".into(), params: vec![Value::Blob(vec![0; len]).into()], names: vec![] };
     assert!(fixture.validator.check(&value(VALUE_BYTES_MAX)).is_ok());
     assert_eq!(fixture.validator.check(&value(VALUE_BYTES_MAX + 1)).unwrap_err().kind, FailureKind::TooBig);
     let last = format!("SELECT ?{PARAMETERS_MAX}");

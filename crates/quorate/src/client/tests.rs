@@ -10,7 +10,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, join_all};
 use quorate_env::{Env, Rng};
 use quorate_model::limits::SESSION_WINDOW;
-use quorate_model::{Failure, Reply, Statement, Value};
+use quorate_model::{Failure, Param, Reply, Statement, Value};
 
 use super::*;
 
@@ -63,7 +63,7 @@ impl State {
             return outcome.clone();
         }
         let Command::Statement(Statement { params, .. }) = &proposal.commands[0] else { panic!("not a statement") };
-        let Value::Integer(write) = params[0] else { panic!("not a number") };
+        let Param::Value(Value::Integer(write)) = params[0] else { panic!("not a number") };
         // Every seventh write fails, the same way whoever applies it.
         let outcome = if write % 7 == 0 {
             Err(Failure::new(FailureKind::Constraint, "not this one"))

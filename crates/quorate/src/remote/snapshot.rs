@@ -85,7 +85,7 @@ impl Snapshot {
     /// The snapshot can be read on after these, not after any other.
     pub async fn stream(&mut self, sql: impl Into<String>, params: impl IntoParams) -> Result<RowStream<'_>, Error> {
         let deadline = Instant::now() + self.limit;
-        let statement = (sql, params).into_statement();
+        let statement = (sql, params).into_statement().into_query()?;
         let first = self.runtime.run(self.stream.begin(statement, self.limit, deadline)).await;
         let first = first.unwrap_or(Err(Error::Closed))?;
         let columns = Arc::clone(first.columns());

@@ -2,6 +2,7 @@
 //! with one transaction an entry, under the same stamps and seeds.
 
 use proptest::prelude::*;
+use quorate_model::{Column, Step};
 
 use super::bulk::bulk;
 use super::*;
@@ -77,7 +78,7 @@ const CHANGES: &[&str] = &[
     "this is not sql",
 ];
 
-fn a_statement() -> impl Strategy<Value = Statement> {
+fn a_statement() -> impl Strategy<Value = Statement<Param>> {
     let usual = (prop::sample::select(STATEMENTS), 0..8_i64).prop_map(|(sql, n)| statement(sql, vec![n.into()]));
     let rare = prop::sample::select(CHANGES).prop_map(|sql| statement(sql, vec![]));
     prop_oneof![9 => usual, 1 => rare]
@@ -107,9 +108,24 @@ fn a_command() -> impl Strategy<Value = Command> {
     prop_oneof![4 => a_statement().prop_map(Command::Statement), 1 => many]
 }
 
+/// Commands of which one may take a parameter from an earlier one, which may or may not have a row for it.
+fn commands_that_refer() -> impl Strategy<Value = Vec<Command>> {
+    let reference = prop::option::of((1..4_usize, any::<prop::sample::Index>(), 0..3_usize));
+    (prop::collection::vec(a_command(), 1..4), reference).prop_map(|(mut commands, reference)| {
+        if let Some((from, earlier, column)) = reference
+            && let Some(Command::Statement(statement)) = commands.get_mut(from)
+        {
+            let column = [Column::from(0), Column::from("id"), Column::from("at")][column].clone();
+            let step = Step(earlier.index(from).try_into().unwrap());
+            statement.params.iter_mut().for_each(|param| *param = step.column(column.clone()));
+        }
+        commands
+    })
+}
+
 fn a_program() -> impl Strategy<Value = Vec<Vec<Command>>> {
     let single = prop::collection::vec(a_command(), 1);
-    let entry = prop_oneof![single, prop::collection::vec(a_command(), 1..4)];
+    let entry = prop_oneof![single, commands_that_refer()];
     prop::collection::vec(entry, 1..60)
 }
 

@@ -1,0 +1,139 @@
+//! What the parameters of a statement that writes get: a value, or what an earlier step of the same batch returned.
+
+use std::fmt;
+
+use crate::{CommandResult, Failure, FailureKind, Value};
+
+/// What a parameter gets.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Param {
+    /// A value.
+    Value(Value),
+    /// What an earlier step of the same batch returned.
+    Returned(Returned),
+}
+
+/// A value in the only row that an earlier step of the same batch returned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Returned {
+    /// The number of the step, from 0.
+    pub step: u32,
+    /// Where it stands in the row.
+    pub column: Column,
+}
+
+/// A column of a result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Column {
+    /// By its number, from 0.
+    Number(u32),
+    /// By its name, as the statement spells it; the first of several.
+    Name(String),
+}
+
+/// A step of a batch, by its number from 0, that returns one row: `Step(0).column("id")` is a parameter of a later one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step(pub u32);
+
+impl Step {
+    /// What it returns in a column, by number from 0 or by name.
+    pub fn column(self, column: impl Into<Column>) -> Param {
+        Param::Returned(Returned { step: self.0, column: column.into() })
+    }
+}
+
+impl Column {
+    /// Bytes of a name.
+    pub(crate) fn size(&self) -> usize {
+        match self {
+            Self::Number(_) => 0,
+            Self::Name(name) => name.len(),
+        }
+    }
+}
+
+impl From<u32> for Column {
+    fn from(number: u32) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl From<&str> for Column {
+    fn from(name: &str) -> Self {
+        Self::Name(name.to_owned())
+    }
+}
+
+impl From<String> for Column {
+    fn from(name: String) -> Self {
+        Self::Name(name)
+    }
+}
+
+impl<T: Into<Value>> From<T> for Param {
+    fn from(value: T) -> Self {
+        Self::Value(value.into())
+    }
+}
+
+impl Param {
+    /// The value of a parameter that stands alone, without earlier steps to refer to.
+    pub fn into_value(self) -> Result<Value, Failure> {
+        match self {
+            Self::Value(value) => Ok(value),
+            Self::Returned(_) => {
+                let text = "what a step returned can be a parameter only of a later statement of the same batch";
+                Err(Failure::new(FailureKind::Refused, text))
+            }
+        }
+    }
+
+    /// The value, where `results` are those of the steps before this one.
+    pub fn value<'a>(&'a self, results: &'a [CommandResult]) -> Result<&'a Value, Failure> {
+        match self {
+            Self::Value(value) => Ok(value),
+            Self::Returned(returned) => returned.value(results),
+        }
+    }
+}
+
+impl Returned {
+    fn value<'a>(&self, results: &'a [CommandResult]) -> Result<&'a Value, Failure> {
+        let result = usize::try_from(self.step).ok().and_then(|step| results.get(step));
+        let Some(CommandResult::Statement(result)) = result else {
+            return Err(self.failure("which returns no rows"));
+        };
+        let [row] = result.rows.as_slice() else {
+            return Err(self.failure(&format!("which returned {} rows instead of one", result.rows.len())));
+        };
+        let place = match &self.column {
+            Column::Number(number) => usize::try_from(*number).ok(),
+            Column::Name(name) => result.columns.iter().position(|column| column == name),
+        };
+        place
+            .and_then(|place| row.get(place))
+            .ok_or_else(|| self.failure(&format!("which returned only the columns {}", result.columns.join(", "))))
+    }
+
+    /// Fails unless the step comes before the one of this number.
+    pub(crate) fn check_before(&self, step: usize) -> Result<(), Failure> {
+        match usize::try_from(self.step) {
+            Ok(earlier) if earlier < step => Ok(()),
+            _ => Err(self.failure("which does not come before it in its batch")),
+        }
+    }
+
+    fn failure(&self, why: &str) -> Failure {
+        let step = u64::from(self.step).saturating_add(1);
+        Failure::new(FailureKind::Sql, format!("a parameter is to get {} of statement {step}, {why}", self.column))
+    }
+}
+
+impl fmt::Display for Column {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => write!(f, "column number {number}"),
+            Self::Name(name) => write!(f, "the column {name}"),
+        }
+    }
+}
