@@ -30,11 +30,13 @@ pub enum FailureKind {
     Unsupported = 11,
     /// The statement was applied before, but what it returned was too large to be kept for a retry.
     OutcomeTooBig = 12,
+    /// What the transaction had read has changed since; run anew, it may succeed.
+    Conflict = 13,
 }
 
 impl FailureKind {
     /// All kinds.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Sql,
         Self::Constraint,
         Self::Refused,
@@ -47,6 +49,7 @@ impl FailureKind {
         Self::WindowExceeded,
         Self::Unsupported,
         Self::OutcomeTooBig,
+        Self::Conflict,
     ];
 
     /// The number that stands for the kind in logs and hashes.
@@ -69,6 +72,7 @@ impl FailureKind {
             Self::WindowExceeded => "window_exceeded",
             Self::Unsupported => "unsupported",
             Self::OutcomeTooBig => "outcome_too_big",
+            Self::Conflict => "conflict",
         }
     }
 

@@ -16,6 +16,9 @@ pub const BULK_ROWS_MAX: usize = 1 << 20;
 /// Commands of one proposal.
 pub const COMMANDS_MAX: usize = 65_536;
 
+/// Queries that one proposal may rest on.
+pub const PREMISES_MAX: usize = 16_384;
+
 /// Bytes of an encoded proposal.
 pub const PROPOSAL_BYTES_MAX: usize = 32 << 20;
 

@@ -45,7 +45,8 @@ pub struct Position {
     pub index: u64,
 }
 
-/// The only clock and the only randomness that applying code may see: set by the leader when it proposes an entry.
+/// The only clock and the only randomness that applying code may see: set by the leader when it proposes an entry, and
+/// for what a transaction has read by the transaction itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Stamp {
     /// Nanoseconds since 1970-01-01 UTC.

@@ -1,9 +1,10 @@
 //! What a client asks for.
 
 use crate::limits::{
-    BUDGET_DEFAULT, BUDGET_MAX, COMMANDS_MAX, FORMAT_LEVEL, PARAMETERS_MAX, SQL_BYTES_MAX, VALUE_BYTES_MAX,
+    BUDGET_DEFAULT, BUDGET_MAX, COMMANDS_MAX, FORMAT_LEVEL, PARAMETERS_MAX, PREMISES_MAX, SQL_BYTES_MAX,
+    VALUE_BYTES_MAX,
 };
-use crate::{Bulk, Failure, FailureKind, Param, Value};
+use crate::{Bulk, Failure, FailureKind, Param, Stamp, Value};
 
 /// A client's identity for exactly-once retries: the index of the entry that opened the session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -29,6 +30,17 @@ pub struct Statement<P = Value> {
     pub params: Vec<P>,
     /// Either empty, or the name of each parameter as the statement spells it: `:a`, `@a` or `$a`.
     pub names: Vec<String>,
+}
+
+/// A query that a proposal rests on: nothing of it is done unless the query gives the same rows again.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Premise {
+    /// The query.
+    pub query: Statement,
+    /// The clock and the randomness that it saw.
+    pub stamp: Stamp,
+    /// The hash of its rows, as `quorate_sql::rows_hash` takes it.
+    pub rows: u128,
 }
 
 /// What an entry asks of a store. The commands of an entry take effect together or not at all.
@@ -67,23 +79,29 @@ pub struct Proposal {
     pub budget: u64,
     /// What is asked.
     pub commands: Vec<Command>,
+    /// What it rests on: checked before the commands, within the same budget. A query that gives other rows, or fails,
+    /// is a [`FailureKind::Conflict`].
+    pub premises: Vec<Premise>,
 }
 
 impl Proposal {
-    /// A proposal of the present level with the default budget.
+    /// A proposal of the present level with the default budget, which rests on nothing.
     pub fn new(origin: Option<Origin>, commands: Vec<Command>) -> Self {
-        Self { level: FORMAT_LEVEL, origin, budget: BUDGET_DEFAULT, commands }
+        Self { level: FORMAT_LEVEL, origin, budget: BUDGET_DEFAULT, commands, premises: Vec::new() }
     }
 
     /// Checks every limit of [`limits`](crate::limits) but the encoded size, which encoding checks.
     pub fn check_limits(&self) -> Result<(), Failure> {
         limit("commands of a proposal", self.commands.len(), COMMANDS_MAX)?;
+        limit("reads of a transaction", self.premises.len(), PREMISES_MAX)?;
         if self.budget > BUDGET_MAX {
             return Err(Failure::new(FailureKind::TooBig, format!("a budget is at most {BUDGET_MAX} steps")));
         }
-        if self.commands.len() > 1 && self.commands.iter().any(Command::is_alone) {
+        let parts = self.commands.len().saturating_add(self.premises.len());
+        if parts > 1 && self.commands.iter().any(Command::is_alone) {
             return Err(Failure::new(FailureKind::Refused, "VACUUM can't be combined with other statements"));
         }
+        self.premises.iter().try_for_each(|premise| premise.query.check_limits())?;
         for (number, command) in self.commands.iter().enumerate() {
             let checked = match command {
                 Command::Statement(statement) => {
@@ -120,14 +138,9 @@ impl Statement<Param> {
 
     /// Checks the limits on the text, the parameters and their names.
     pub fn check_limits(&self) -> Result<(), Failure> {
-        check_text(&self.sql)?;
-        limit("parameters of a statement", self.params.len(), PARAMETERS_MAX)?;
-        if !self.names.is_empty() && self.names.len() != self.params.len() {
-            let text = format!("{} parameters but {} names", self.params.len(), self.names.len());
-            return Err(Failure::new(FailureKind::Sql, text));
-        }
+        self.check_shape()?;
         self.params.iter().try_for_each(|param| match param {
-            Param::Value(value) => limit("bytes of a value", value.size(), VALUE_BYTES_MAX),
+            Param::Value(value) => check_value(value),
             Param::Returned(returned) => limit("bytes of a name", returned.column.size(), SQL_BYTES_MAX),
         })
     }
@@ -139,6 +152,30 @@ impl Statement<Param> {
             Param::Returned(returned) => returned.check_before(step),
         })
     }
+}
+
+impl Statement {
+    /// Checks the limits on the text, the parameters and their names.
+    pub fn check_limits(&self) -> Result<(), Failure> {
+        self.check_shape()?;
+        self.params.iter().try_for_each(check_value)
+    }
+}
+
+impl<P> Statement<P> {
+    fn check_shape(&self) -> Result<(), Failure> {
+        check_text(&self.sql)?;
+        limit("parameters of a statement", self.params.len(), PARAMETERS_MAX)?;
+        if !self.names.is_empty() && self.names.len() != self.params.len() {
+            let text = format!("{} parameters but {} names", self.params.len(), self.names.len());
+            return Err(Failure::new(FailureKind::Sql, text));
+        }
+        Ok(())
+    }
+}
+
+fn check_value(value: &Value) -> Result<(), Failure> {
+    limit("bytes of a value", value.size(), VALUE_BYTES_MAX)
 }
 
 pub(crate) fn check_text(sql: &str) -> Result<(), Failure> {

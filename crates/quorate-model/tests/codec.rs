@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use quorate_model::codec;
 use quorate_model::{
     Bulk, Column, Command, CommandResult, DecodeError, Failure, FailureKind, Origin, Outcome, PackedRows, Param,
-    Payload, Proposal, Reply, RowPacker, SessionId, Stamp, Statement, StatementResult, Step, Value,
+    Payload, Premise, Proposal, Reply, RowPacker, SessionId, Stamp, Statement, StatementResult, Step, Value,
 };
 
 fn any_value() -> impl Strategy<Value = Value> {
@@ -69,14 +69,24 @@ fn any_command() -> impl Strategy<Value = Command> {
     ]
 }
 
+fn any_premise() -> impl Strategy<Value = Premise> {
+    let query = (".{0,30}", vec(any_value(), 0..4), vec(":[a-z]{1,5}", 0..4));
+    (query, any::<(u64, u64)>(), any::<u128>()).prop_map(|((sql, params, names), (now, seed), rows)| Premise {
+        query: Statement { sql, params, names },
+        stamp: Stamp { now, seed },
+        rows,
+    })
+}
+
 fn any_proposal() -> impl Strategy<Value = Proposal> {
     let origin = proptest::option::of(any::<(u64, u64, u64)>().prop_map(|(session, sequence, floor)| Origin {
         session: SessionId(session),
         sequence,
         floor,
     }));
-    (origin, any::<u64>(), vec(any_command(), 0..5))
-        .prop_map(|(origin, budget, commands)| Proposal { budget, ..Proposal::new(origin, commands) })
+    (origin, any::<u64>(), vec(any_command(), 0..5), vec(any_premise(), 0..3)).prop_map(
+        |(origin, budget, commands, premises)| Proposal { budget, premises, ..Proposal::new(origin, commands) },
+    )
 }
 
 fn any_outcome() -> impl Strategy<Value = Outcome> {
@@ -226,6 +236,12 @@ fn golden_returned() -> Proposal {
     Proposal::new(None, vec![Command::Statement(statement)])
 }
 
+fn golden_premise() -> Proposal {
+    let query = Statement { sql: "SELECT ?".to_owned(), params: vec![7.into()], names: vec![] };
+    let premise = Premise { query, stamp: Stamp { now: 1_700_000_000_000_000_000, seed: 0xfeed }, rows: 1 << 100 };
+    Proposal { premises: vec![premise], ..Proposal::new(None, vec![]) }
+}
+
 /// One value of each tag's kind, and integers of each length.
 fn golden_bulk() -> Proposal {
     let integers = (0..=8_u32).map(|bytes| Value::Integer(if bytes == 0 { 0 } else { i64::MIN >> (64 - bytes * 8) }));
@@ -280,6 +296,7 @@ fn the_bytes_of_level_1_never_change() {
     let [reply, failure] = golden_outcomes();
     golden("proposal-bulk-1.hex", &codec::encode_proposal(&golden_bulk()).unwrap());
     golden("proposal-returned-1.hex", &codec::encode_proposal(&golden_returned()).unwrap());
+    golden("proposal-premise-1.hex", &codec::encode_proposal(&golden_premise()).unwrap());
     golden("reply-1.hex", &codec::encode_outcome(&reply));
     golden("failure-1.hex", &codec::encode_outcome(&failure));
     let of_a_row = failure.map_err(|failure| Failure { row: Some(7), ..failure });

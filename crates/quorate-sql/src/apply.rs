@@ -33,6 +33,7 @@ mod ahead;
 mod batch;
 mod bulk;
 mod entry;
+mod premise;
 mod schema;
 mod statement;
 

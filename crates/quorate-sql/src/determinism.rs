@@ -41,11 +41,16 @@ impl Determinism {
     /// Begins an entry. `changes()` is for the caller to reset, by a statement that changes nothing.
     pub fn begin(&self, conn: &Connection, seed: u64, budget: u64) {
         if !Mutant::SeedCarriedOver.is_on() {
-            self.random.seed(seed);
+            self.seed(seed);
         }
         hooks::set_last_insert_rowid(conn, 0);
         self.counters.begin(conn);
         self.budget.begin(budget);
+    }
+
+    /// The next draw is the first of this seed.
+    pub fn seed(&self, seed: u64) {
+        self.random.seed(seed);
     }
 
     /// What was counted since the last [`Counters::watch`].

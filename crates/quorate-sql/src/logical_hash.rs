@@ -5,9 +5,9 @@
 
 use rusqlite::Connection;
 use rusqlite::types::ValueRef;
-use xxhash_rust::xxh3::Xxh3;
 
 use crate::authorizer::rules::is_reserved;
+use crate::rows_hash::RowsHash;
 use crate::schema_check::{Schema, quoted};
 
 const TABLES: &str = "SELECT name, wr, type FROM pragma_table_list
@@ -76,7 +76,7 @@ fn query(conn: &Connection, table: &str, without_rowid: bool, is_virtual: bool) 
 ///
 /// A virtual table whose content was taken away can't be read; the code of the error stands for its rows.
 fn rows(conn: &Connection, sql: &str, skip: impl Fn(&str) -> bool) -> rusqlite::Result<u128> {
-    let mut hash = Xxh3::new();
+    let mut hash = RowsHash::new();
     let mut statement = conn.prepare(sql)?;
     let columns = statement.column_count();
     let mut rows = statement.query([])?;
@@ -86,7 +86,7 @@ fn rows(conn: &Connection, sql: &str, skip: impl Fn(&str) -> bool) -> rusqlite::
             Ok(None) => break,
             Err(error) => match error.sqlite_error() {
                 Some(code) if code.extended_code == rusqlite::ffi::SQLITE_CORRUPT_VTAB => {
-                    hash.update(&code.extended_code.to_le_bytes());
+                    hash.bytes(&code.extended_code.to_le_bytes());
                     break;
                 }
                 _ => return Err(error),
@@ -95,36 +95,21 @@ fn rows(conn: &Connection, sql: &str, skip: impl Fn(&str) -> bool) -> rusqlite::
         if matches!(row.get_ref(0)?, ValueRef::Text(text) if std::str::from_utf8(text).is_ok_and(&skip)) {
             continue;
         }
-        hash.update(&[0]);
+        hash.begin_row();
         for column in 0..columns {
-            value(&mut hash, row.get_ref(column)?);
+            hash.value(row.get_ref(column)?);
         }
     }
-    Ok(hash.digest128())
-}
-
-fn value(hash: &mut Xxh3, value: ValueRef<'_>) {
-    let mut sized = |class: u8, bytes: &[u8]| {
-        hash.update(&[class]);
-        hash.update(&(bytes.len() as u64).to_le_bytes());
-        hash.update(bytes);
-    };
-    match value {
-        ValueRef::Null => sized(1, &[]),
-        ValueRef::Integer(value) => sized(2, &value.to_le_bytes()),
-        ValueRef::Real(value) => sized(3, &value.to_bits().to_le_bytes()),
-        ValueRef::Text(text) => sized(4, text),
-        ValueRef::Blob(bytes) => sized(5, bytes),
-    }
+    Ok(hash.finish())
 }
 
 fn combined(tables: impl Iterator<Item = (String, u128)>) -> u128 {
-    let mut hash = Xxh3::new();
+    let mut hash = RowsHash::new();
     for (name, rows) in tables {
-        value(&mut hash, ValueRef::Text(name.as_bytes()));
-        hash.update(&rows.to_le_bytes());
+        hash.value(ValueRef::Text(name.as_bytes()));
+        hash.bytes(&rows.to_le_bytes());
     }
-    hash.digest128()
+    hash.finish()
 }
 
 #[cfg(test)]

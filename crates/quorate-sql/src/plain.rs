@@ -5,13 +5,17 @@
 
 use std::path::PathBuf;
 
-use quorate_model::{Bulk, Column, Command, CommandResult, Outcome, Param, Proposal, Row, Stamp, Statement, Value};
+use quorate_model::{
+    Bulk, Column, Command, CommandResult, Outcome, Param, Premise, Proposal, Row, Stamp, Statement, Value,
+};
 use rusqlite::types::ToSql;
 use rusqlite::{Connection, params_from_iter};
 
 use crate::OpenError;
 use crate::connection;
 use crate::determinism::Determinism;
+use crate::query::Rows;
+use crate::rows_hash;
 use crate::value::{Bound, BoundRaw, owned};
 use crate::vfs::{self, clock};
 
@@ -47,7 +51,7 @@ impl Plain {
         let done = transaction(&mut conn, proposal);
         clock::set(None);
         Ok(done.map_err(|error| match error {
-            // A parameter refers to what no earlier step returned.
+            // A parameter refers to what no earlier step returned, or a premise does not hold.
             rusqlite::Error::QueryReturnedNoRows => 0,
             error => error.sqlite_error().map_or(rusqlite::ffi::SQLITE_ERROR, |code| code.extended_code & 0xff),
         }))
@@ -58,12 +62,22 @@ fn transaction(conn: &mut Connection, proposal: &Proposal) -> rusqlite::Result<V
     // Ended by hand: a statement may have rolled it back already.
     conn.execute_batch("BEGIN")?;
     let mut steps = Steps::default();
-    let done = proposal.commands.iter().try_for_each(|command| steps.run(conn, command));
+    let premises = proposal.premises.iter().try_for_each(|premise| holds(conn, premise));
+    let commands = |()| proposal.commands.iter().try_for_each(|command| steps.run(conn, command));
+    let done = premises.and_then(commands);
     let done = done.and_then(|()| conn.execute_batch("COMMIT")).map(|()| steps.done);
     if !conn.is_autocommit() {
         conn.execute_batch("ROLLBACK")?;
     }
     done
+}
+
+/// Fails unless a query gives the rows that it gave before. It must not ask for the time, or draw random numbers.
+fn holds(conn: &Connection, premise: &Premise) -> rusqlite::Result<()> {
+    let columns = conn.prepare(&premise.query.sql)?.column_names().map(str::to_owned).collect();
+    let (_, _, rows) = run(conn, &premise.query.sql, premise.query.params.iter().map(Bound))?;
+    let is_so = rows_hash::of(&Rows::new(columns, rows.concat())) == premise.rows;
+    if is_so { Ok(()) } else { Err(rusqlite::Error::QueryReturnedNoRows) }
 }
 
 /// The steps of an entry so far.

@@ -8,8 +8,8 @@ use prost::encoding::decode_varint;
 
 use super::DecodeError;
 use crate::{
-    Bulk, Column, Command, CommandResult, Failure, FailureKind, Origin, Outcome, PackedRows, Param, Proposal, Reply,
-    Returned, SessionId, Statement, StatementResult, Value,
+    Bulk, Column, Command, CommandResult, Failure, FailureKind, Origin, Outcome, PackedRows, Param, Premise, Proposal,
+    Reply, Returned, SessionId, Stamp, Statement, StatementResult, Value,
 };
 
 /// The part of a field's key that says how its content stands there.
@@ -132,13 +132,15 @@ fn empty<T>(bytes: &[u8], value: T) -> Result<T, Flaw> {
 impl Decode for Proposal {
     fn decode(bytes: &[u8]) -> Result<Self, Flaw> {
         // One command is what nearly all have.
-        let mut proposal = Self { level: 0, origin: None, budget: 0, commands: Vec::with_capacity(1) };
+        let commands = Vec::with_capacity(1);
+        let mut proposal = Self { level: 0, origin: None, budget: 0, commands, premises: Vec::new() };
         for field in Fields::of(bytes) {
             match field? {
                 (1, Number(level)) => proposal.level = small(level)?,
                 (2, Content(bytes)) => proposal.origin = Some(Origin::decode(bytes)?),
                 (3, Number(budget)) => proposal.budget = budget,
                 (4, Content(bytes)) => proposal.commands.push(Command::decode(bytes)?),
+                (5, Content(bytes)) => proposal.premises.push(Premise::decode(bytes)?),
                 _ => return Err(Flaw::Unknown),
             }
         }
@@ -182,13 +184,29 @@ impl Decode for Command {
     }
 }
 
-impl Decode for Statement<Param> {
+impl Decode for Premise {
+    fn decode(bytes: &[u8]) -> Result<Self, Flaw> {
+        let (mut query, mut stamp, mut rows) = (None, Stamp::default(), None);
+        for field in Fields::of(bytes) {
+            match field? {
+                (1, Content(bytes)) => query = Some(Statement::decode(bytes)?),
+                (2, Number(now)) => stamp.now = now,
+                (3, Number(seed)) => stamp.seed = seed,
+                (4, Content(bytes)) => rows = Some(u128::from_le_bytes(bytes.try_into().map_err(|_| SHORT)?)),
+                _ => return Err(Flaw::Unknown),
+            }
+        }
+        Ok(Self { query: query.ok_or(Flaw::Unknown)?, stamp, rows: rows.ok_or(Flaw::Unknown)? })
+    }
+}
+
+impl<P: Decode> Decode for Statement<P> {
     fn decode(bytes: &[u8]) -> Result<Self, Flaw> {
         let mut statement = Self::default();
         for field in Fields::of(bytes) {
             match field? {
                 (1, Content(bytes)) => statement.sql = text(bytes)?,
-                (2, Content(bytes)) => statement.params.push(Param::decode(bytes)?),
+                (2, Content(bytes)) => statement.params.push(P::decode(bytes)?),
                 (3, Content(bytes)) => statement.names.push(text(bytes)?),
                 _ => return Err(Flaw::Unknown),
             }

@@ -6,8 +6,8 @@
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, key_len};
 
 use crate::{
-    Bulk, Column, Command, CommandResult, Failure, Origin, Outcome, PackedRows, Param, Proposal, Reply, Returned,
-    Statement, StatementResult, Value,
+    Bulk, Column, Command, CommandResult, Failure, Origin, Outcome, PackedRows, Param, Premise, Proposal, Reply,
+    Returned, Statement, StatementResult, Value,
 };
 
 /// What is written in fields with tags. Never reuse or renumber a tag: logs and sessions on disk hold them.
@@ -130,6 +130,7 @@ impl Message for Proposal {
         out.messages(2, &self.origin);
         out.number_unless_0(3, self.budget);
         out.messages(4, &self.commands);
+        out.messages(5, &self.premises);
     }
 }
 
@@ -154,7 +155,16 @@ impl Message for Command {
     }
 }
 
-impl Message for Statement<Param> {
+impl Message for Premise {
+    fn put(&self, out: &mut impl Out) {
+        out.message(1, &self.query);
+        out.number_unless_0(2, self.stamp.now);
+        out.number_unless_0(3, self.stamp.seed);
+        out.bytes(4, &self.rows.to_le_bytes());
+    }
+}
+
+impl<P: Message> Message for Statement<P> {
     fn put(&self, out: &mut impl Out) {
         out.text_unless_empty(1, &self.sql);
         out.messages(2, &self.params);

@@ -73,7 +73,7 @@ impl Applier {
         let mut changes = SessionChanges::default();
         // Of an entry only its own effects are checked at its end; a rollback undoes those before it too.
         let before = std::mem::take(&mut self.staged.effects);
-        let is_bare = !alone && self.is_plain(proposal);
+        let is_bare = !alone && proposal.premises.is_empty() && self.is_plain(proposal);
         let run = |applier: &mut Self| applier.run_sealed(index, stamp, proposal, &mut changes);
         let done = if is_bare { self.plainly(run) } else { self.in_savepoint(before.schema, run) };
         self.staged.effects.add(before);
@@ -151,6 +151,11 @@ impl Applier {
     /// Runs the commands of a proposal and checks what must hold at its end.
     fn run_sealed(&mut self, index: u64, stamp: Stamp, proposal: &Proposal, changes: &mut SessionChanges) -> Ran {
         self.determinism.begin(self.db.connection(), stamp.seed, proposal.budget);
+        if !proposal.premises.is_empty() {
+            proposal.premises.iter().try_for_each(|premise| self.premise(premise))?;
+            vfs::clock::set(Some(stamp.now));
+            self.determinism.seed(stamp.seed);
+        }
         let results = self.commands(index, proposal, changes)?;
         self.seal()?;
         Ok(results)

@@ -1,7 +1,7 @@
 //! One statement: prepared or found, bound, run within the budget, and its result read by storage class.
 
 use quorate_model::limits::RETURNED_BYTES_MAX;
-use quorate_model::{CommandResult, Failure, FailureKind, Param, Row, Statement, StatementResult};
+use quorate_model::{CommandResult, Failure, FailureKind, Param, Row, Statement, StatementResult, Value};
 
 use super::{Applier, Note};
 use crate::authorizer::{Effects, Mode};
@@ -46,10 +46,10 @@ impl Applier {
     }
 
     /// Runs a command of SQL: tells failures from the node's trouble, and makes caches know of its effects.
-    pub(super) fn guarded(
+    pub(super) fn guarded<T>(
         &mut self,
-        run: impl FnOnce(&mut Self, &mut Effects) -> Result<StatementResult, Ended>,
-    ) -> Result<StatementResult, Trouble> {
+        run: impl FnOnce(&mut Self, &mut Effects) -> Result<T, Ended>,
+    ) -> Result<T, Trouble> {
         let failed_writes = vfs::failed_writes();
         let mut effects = Effects::default();
         let done = run(self, &mut effects);
@@ -79,7 +79,7 @@ impl Applier {
         self.prepare(&statement.sql)?;
         let mut prepared = self.db.get(&statement.sql).ok_or_else(no_statement)?;
         *effects = prepared.note().effects;
-        bind(&mut prepared, statement, earlier)?;
+        bind(&mut prepared, statement, |param| param.value(earlier))?;
         self.gate.enter(Mode::Running { schema: effects.schema });
         self.run_prepared(&statement.sql, *effects, returned)
     }
@@ -153,10 +153,10 @@ fn vacuum_refused(error: &rusqlite::Error) -> Option<String> {
 }
 
 /// Gives the parameters their values, by number or by name; each must have exactly one.
-fn bind(
+pub(super) fn bind<'a, P>(
     prepared: &mut Prepared<'_, Note>,
-    statement: &Statement<Param>,
-    earlier: &[CommandResult],
+    statement: &'a Statement<P>,
+    value_of: impl Fn(&'a P) -> Result<&'a Value, Failure>,
 ) -> Result<(), Ended> {
     let (expected, given) = (prepared.parameter_count(), statement.params.len());
     if expected != given {
@@ -176,7 +176,7 @@ fn bind(
         {
             return Err(Failure::new(FailureKind::Sql, format!("parameter {number} was given twice")).into());
         }
-        prepared.bind(number, Bound(param.value(earlier)?))?;
+        prepared.bind(number, Bound(value_of(param)?))?;
     }
     Ok(())
 }

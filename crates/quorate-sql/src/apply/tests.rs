@@ -21,6 +21,7 @@ mod dedup;
 mod equal;
 mod faults;
 mod poison;
+mod premises;
 mod returned;
 mod schema;
 

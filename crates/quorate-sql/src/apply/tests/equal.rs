@@ -2,9 +2,10 @@
 //! with one transaction an entry, under the same stamps and seeds.
 
 use proptest::prelude::*;
-use quorate_model::{Column, Step};
+use quorate_model::{Column, Premise, Step};
 
 use super::bulk::bulk;
+use super::premises::gives;
 use super::*;
 use crate::plain::{Plain, seen};
 
@@ -123,10 +124,21 @@ fn commands_that_refer() -> impl Strategy<Value = Vec<Command>> {
     })
 }
 
-fn a_program() -> impl Strategy<Value = Vec<Vec<Command>>> {
+/// That a table holds some number, or does not.
+fn a_premise() -> impl Strategy<Value = Premise> {
+    (0..8_i64, any::<bool>()).prop_map(|(number, is_there)| {
+        let sql = "SELECT EXISTS (SELECT 1 FROM t WHERE a = ?1)".to_owned();
+        gives(Statement { sql, params: vec![number.into()], names: vec![] }, &[is_there.into()])
+    })
+}
+
+fn a_program() -> impl Strategy<Value = Vec<Proposal>> {
     let single = prop::collection::vec(a_command(), 1);
-    let entry = prop_oneof![single, commands_that_refer()];
-    prop::collection::vec(entry, 1..60)
+    let commands = prop_oneof![single, commands_that_refer()];
+    let premises = prop_oneof![6 => Just(Vec::new()), 1 => prop::collection::vec(a_premise(), 1..3)];
+    let proposal =
+        (commands, premises).prop_map(|(commands, premises)| Proposal { premises, ..Proposal::new(None, commands) });
+    prop::collection::vec(proposal, 1..60)
 }
 
 /// A batch: how many entries it has, what is foreseen before it, whether the node restarts with that in an open
@@ -198,9 +210,9 @@ fn apply_split(node: &mut Node, mut entries: &[Entry], split: &[Batch]) -> Vec<O
     outcomes
 }
 
-fn entries(program: &[Vec<Command>], origin: impl Fn(usize) -> Option<Origin>) -> Vec<Entry> {
+fn entries(program: &[Proposal], origin: impl Fn(usize) -> Option<Origin>) -> Vec<Entry> {
     let first = SETUP.len() as u64 + 2;
-    let proposal = |(number, commands): (usize, &Vec<Command>)| Proposal::new(origin(number), commands.clone());
+    let proposal = |(number, asked): (usize, &Proposal)| Proposal { origin: origin(number), ..asked.clone() };
     (first..).zip(program.iter().enumerate().map(proposal)).map(|(index, proposal)| entry(index, &proposal)).collect()
 }
 
@@ -264,8 +276,8 @@ proptest! {
             next += 1;
         };
         [&open, &open, &open, &vacuum].into_iter().for_each(|proposal| push(proposal, &mut all));
-        for (number, commands) in program.iter().enumerate() {
-            push(&Proposal::new(origin(number), commands.clone()), &mut all);
+        for (number, asked) in program.iter().enumerate() {
+            push(&Proposal { origin: origin(number), ..asked.clone() }, &mut all);
         }
         let run = |split: &[Batch]| {
             let mut node = Node::with(&setup);

@@ -1,0 +1,93 @@
+//! Premises: what a transaction has read must still be so.
+
+use std::sync::Arc;
+
+use quorate_model::{Param, Premise};
+
+use super::*;
+use crate::query::Rows;
+use crate::rows_hash;
+
+const SETUP: &[&str] = &["CREATE TABLE t (a UNIQUE)", "INSERT INTO t VALUES (1), (2)"];
+
+fn query(sql: &str, params: Vec<Value>) -> Statement {
+    Statement { sql: sql.to_owned(), params, names: vec![] }
+}
+
+/// That a query gives these values, in one column.
+pub(super) fn gives(query: Statement, values: &[i64]) -> Premise {
+    let values = values.iter().map(|value| Value::Integer(*value)).collect();
+    let rows = rows_hash::of(&Rows::new(Arc::from(["c".to_owned()]), values));
+    Premise { query, stamp: Stamp::default(), rows }
+}
+
+fn insert(value: Param) -> Command {
+    Command::Statement(statement("INSERT INTO t VALUES (?)", vec![value]))
+}
+
+fn resting_on(premises: Vec<Premise>, command: Command) -> Proposal {
+    Proposal { premises, ..Proposal::new(None, vec![command]) }
+}
+
+#[test]
+fn a_proposal_takes_effect_only_if_its_premises_hold() {
+    let mut node = Node::with(SETUP);
+    let all = |values: &[i64]| gives(query("SELECT a FROM t ORDER BY a", vec![]), values);
+    let above = |values: &[i64]| gives(query("SELECT a FROM t WHERE a > ?", vec![1.into()]), values);
+    let three = || resting_on(vec![all(&[1, 2]), above(&[2])], insert(3.into()));
+    node.propose(&three()).unwrap();
+    // The same again: all has another row by now.
+    let failure = node.propose(&three()).unwrap_err();
+    assert_eq!((failure.kind, failure.command), (FailureKind::Conflict, None));
+    let text = "what the transaction had read was changed by another write: \"SELECT a FROM t ORDER BY a\" gives other \
+                rows by now; run it again";
+    assert_eq!(failure.to_string(), text);
+    node.propose(&resting_on(vec![all(&[1, 2, 3]), above(&[2, 3])], insert(4.into()))).unwrap();
+    // The same rows in another order are not the same.
+    let wrong = resting_on(vec![all(&[2, 1, 3, 4])], insert(5.into()));
+    assert_eq!(node.propose(&wrong).unwrap_err().kind, FailureKind::Conflict);
+    assert_eq!(node.value("SELECT group_concat(a) FROM t"), "1,2,3,4".into());
+}
+
+#[test]
+fn what_can_t_be_read_any_more_is_a_conflict_and_what_may_not_be_is_refused() {
+    let mut node = Node::with(SETUP);
+    let mut kind = |sql: &str| node.propose(&resting_on(vec![gives(query(sql, vec![]), &[])], insert(9.into())));
+    for sql in ["SELECT a FROM gone", "SELECT b FROM t", "SELECT a FROM t WHERE a = ?"] {
+        assert_eq!(kind(sql).unwrap_err().kind, FailureKind::Conflict, "{sql}");
+    }
+    for sql in ["DELETE FROM t", "INSERT INTO t VALUES (7) RETURNING a", "PRAGMA foreign_keys = 0", "VACUUM"] {
+        assert_eq!(kind(sql).unwrap_err().kind, FailureKind::Refused, "{sql}");
+    }
+    assert_eq!(node.value("SELECT count(*) FROM t"), Value::Integer(2));
+}
+
+#[test]
+fn a_premise_sees_its_own_clock_and_randomness_and_its_entry_the_entry_s() {
+    const SEEN: &str = "SELECT unixepoch() * 1000 + abs(random() % 1000)";
+    let mut node = Node::with(SETUP);
+    let stamp = Stamp { now: 7 * SECOND, seed: 5 };
+    crate::vfs::clock::set(Some(stamp.now));
+    node.applier().determinism.seed(stamp.seed);
+    let seen: i64 = node.conn().query_row(SEEN, [], |row| row.get(0)).unwrap();
+    crate::vfs::clock::set(None);
+    let premise = Premise { stamp, ..gives(query(SEEN, vec![]), &[seen]) };
+    let insert = Command::Statement(statement("INSERT INTO t SELECT CURRENT_TIMESTAMP || random()", vec![]));
+    node.propose(&resting_on(vec![premise.clone(), premise], insert.clone())).unwrap();
+
+    let mut other = Node::with(SETUP);
+    other.propose(&Proposal::new(None, vec![insert])).unwrap();
+    let last = "SELECT a FROM t WHERE typeof(a) = 'text'";
+    assert_eq!(node.value(last), other.value(last));
+}
+
+#[test]
+fn premises_have_a_share_in_the_budget_of_their_entry() {
+    let count =
+        "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000) SELECT count(*) FROM n";
+    let mut node = Node::with(SETUP);
+    let premises = |number| vec![gives(query(count, vec![]), &[1000]); number];
+    let asked = |number| Proposal { budget: 50_000, ..resting_on(premises(number), insert(9.into())) };
+    assert_eq!(node.propose(&asked(9)).unwrap_err().kind, FailureKind::Budget);
+    node.propose(&asked(1)).unwrap();
+}

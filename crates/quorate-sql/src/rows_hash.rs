@@ -1,0 +1,57 @@
+//! The hash of a query's rows, in their order, each value by its storage class.
+//!
+//! Invariant: premises in logs hold it, so it never changes; `docs/model-format.md` says what it is.
+
+use rusqlite::types::ValueRef;
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::query::Rows;
+use crate::value::borrowed;
+
+/// Takes rows, and hashes them.
+pub(crate) struct RowsHash(Xxh3);
+
+impl RowsHash {
+    pub(crate) fn new() -> Self {
+        Self(Xxh3::new())
+    }
+
+    /// What follows are the values of the next row.
+    pub(crate) fn begin_row(&mut self) {
+        self.0.update(&[0]);
+    }
+
+    pub(crate) fn value(&mut self, value: ValueRef<'_>) {
+        let mut sized = |class: u8, bytes: &[u8]| {
+            self.0.update(&[class]);
+            self.0.update(&(bytes.len() as u64).to_le_bytes());
+            self.0.update(bytes);
+        };
+        match value {
+            ValueRef::Null => sized(1, &[]),
+            ValueRef::Integer(value) => sized(2, &value.to_le_bytes()),
+            ValueRef::Real(value) => sized(3, &value.to_bits().to_le_bytes()),
+            ValueRef::Text(text) => sized(4, text),
+            ValueRef::Blob(bytes) => sized(5, bytes),
+        }
+    }
+
+    /// Takes something else than rows.
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    pub(crate) fn finish(&self) -> u128 {
+        self.0.digest128()
+    }
+}
+
+/// The hash of rows that were read.
+pub fn of(rows: &Rows) -> u128 {
+    let mut hash = RowsHash::new();
+    for row in rows {
+        hash.begin_row();
+        row.values().iter().for_each(|value| hash.value(borrowed(value)));
+    }
+    hash.finish()
+}
