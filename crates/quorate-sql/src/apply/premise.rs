@@ -42,7 +42,7 @@ impl Applier {
         if !prepared.statement().readonly() {
             return Err(Failure::new(FailureKind::Refused, "what a transaction rests on may only read").into());
         }
-        bind(&mut prepared, &premise.query, |value| Ok(value))?;
+        bind(&mut prepared, &premise.query, Ok)?;
         self.gate.enter(Mode::Running { schema: false });
         prepared.forget_steps();
         self.determinism.budget.start(effects.nested || !self.schema.virtual_tables.is_empty());
