@@ -45,7 +45,7 @@ impl Client {
 
     /// Keeps a state to read from.
     pub async fn snapshot(&self, level: Level) -> Result<Snapshot> {
-        Ok(self.remote.snapshot(level.into(), STATEMENT_MAX).await?)
+        Ok(self.remote.at(level.into()).with_deadline(STATEMENT_MAX).snapshot().await?)
     }
 
     /// Runs a query for ourselves, of whatever the node that answers has.

@@ -79,6 +79,11 @@ impl Rows {
         }
     }
 
+    /// The only row as `T`, or `None` where there is none; an error where there is more than one.
+    pub fn optional<'a, T: FromRow<'a>>(&'a self) -> Result<Option<T>, RowError> {
+        if self.len > 1 { Err(RowError::RowCount { found: self.len }) } else { self.first() }
+    }
+
     /// The values, row after row.
     pub fn into_values(self) -> Vec<Value> {
         self.values

@@ -48,7 +48,7 @@ use guard::Allowance;
 use held::{Age, Held};
 use limits::CancelOnDrop;
 use pool::{Lease, Pool, block_until};
-use stream::Lasts;
+use stream::{Lasts, StreamQuery};
 
 /// Reads a store. Cheap to clone; all clones share their connections.
 #[derive(Clone)]
@@ -84,7 +84,7 @@ impl Readers {
     pub fn try_query_inline(&self, statement: &Statement, limits: &ReadLimits) -> Option<Result<Rows, ReadError>> {
         let mut lease = self.pool().try_lease()?;
         let allowance = Allowance { inline: true, ..self.allowance(limits) };
-        lease.reader().and_then(|reader| reader.query(statement, limits, allowance)).transpose()
+        lease.reader().and_then(|reader| reader.query(statement, None, limits, allowance)).transpose()
     }
 
     /// Runs a query on the calling thread, however long it takes within its limits; waits for a reader if none is free.
@@ -137,6 +137,14 @@ impl Readers {
         Ok(self.stream_of(self.lease_blocking()?, statement, limits))
     }
 
+    /// Ends every read transaction and closes the connections, those in use when they are given back. Nothing can be
+    /// read any more.
+    pub fn close(&self) {
+        let pool = self.pool();
+        pool.end_if(|_| true);
+        pool.retire();
+    }
+
     /// Ends every read transaction that has lasted as long as it may, also of snapshots and streams that nobody uses,
     /// and says how many. To be called now and then by who checkpoints.
     pub fn expire(&self) -> usize {
@@ -187,8 +195,7 @@ impl Readers {
                     permit.forget();
                     return Ok(pool.permitted());
                 }
-                // The pool was retired meanwhile.
-                Ok(Err(_)) => {}
+                Ok(Err(_)) => self.go_on_after(&pool)?,
                 Err(_) => return Err(ReadError::Busy),
             }
         }
@@ -203,10 +210,15 @@ impl Readers {
                     permit.forget();
                     return Ok(pool.permitted());
                 }
-                Some(Err(_)) => {}
+                Some(Err(_)) => self.go_on_after(&pool)?,
                 None => return Err(ReadError::Busy),
             }
         }
+    }
+
+    /// After a pool was retired: fails unless there is another one.
+    fn go_on_after(&self, retired: &Arc<Pool>) -> Result<(), ReadError> {
+        if Arc::ptr_eq(&self.pool(), retired) { Err(StoreFault::Closed.into()) } else { Ok(()) }
     }
 
     fn snapshot_of(&self, mut lease: Lease, max_age: Duration) -> Result<Snapshot, ReadError> {
@@ -217,7 +229,7 @@ impl Readers {
 
     fn stream_of(&self, lease: Lease, statement: Statement, limits: ReadLimits) -> RowStream {
         let held = hold(Instant::now(), self.0.options.transaction, lease);
-        RowStream::new(held, statement, limits, Lasts::AsLong)
+        RowStream::new(held, StreamQuery { statement, stamp: None, limits }, Lasts::AsLong)
     }
 }
 
@@ -230,5 +242,5 @@ fn hold(begun: Instant, max_age: Duration, lease: Lease) -> Arc<Held> {
 
 fn run(lease: &mut Lease, statement: &Statement, limits: &ReadLimits, allowance: Allowance) -> Result<Rows, ReadError> {
     // Without a first try there is always an answer.
-    lease.reader()?.query(statement, limits, allowance)?.ok_or(ReadError::Busy)
+    lease.reader()?.query(statement, None, limits, allowance)?.ok_or(ReadError::Busy)
 }

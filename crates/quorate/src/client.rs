@@ -18,8 +18,10 @@ use quorate_sql::query::Rows;
 use tokio::sync::Notify;
 
 use crate::error::Error;
+use crate::level::Level;
 use crate::results::Written;
 use crate::runtime::Runtime;
+use crate::snapshot::State;
 
 mod backoff;
 mod session;
@@ -28,7 +30,7 @@ mod transport;
 #[cfg(test)]
 mod tests;
 
-use backoff::Backoff;
+pub(crate) use backoff::Backoff;
 use session::{Session, Ticket, Turn};
 pub(crate) use transport::{Attempt, Limits, NotDone, Read, Transport};
 
@@ -57,31 +59,45 @@ impl Client {
 
     /// Runs commands as one atomic entry, exactly once.
     pub(crate) async fn write(&self, commands: Vec<Command>, limit: Duration) -> Result<Written, Error> {
-        let mut proposal = Proposal::new(None, commands);
+        let (position, outcome) = self.propose(Proposal::new(None, commands), limit).await?;
+        Ok(Written { position, reply: outcome? })
+    }
+
+    /// Proposes what is no part of a session yet, exactly once. An outcome that is a failure is the last word on it.
+    pub(crate) async fn propose(&self, mut proposal: Proposal, limit: Duration) -> Result<(Position, Outcome), Error> {
         proposal.check_limits()?;
         for (number, command) in proposal.commands.iter().enumerate() {
             self.transport.check(command).map_err(|failure| failure.at(number))?;
         }
         let sent = AtomicBool::new(false);
-        let written = self.runtime.run(async {
+        let settled = self.runtime.run(async {
             let deadline = Instant::now() + limit;
             loop {
                 let ticket = self.ticket(deadline).await?;
                 proposal.origin = Some(ticket.0.origin());
                 let bytes = Bytes::from(codec::encode_proposal(&proposal)?);
                 sent.store(true, Ordering::Relaxed);
-                if let Some(written) = self.settle(&ticket, bytes, deadline).await? {
-                    return Ok(written);
+                if let Some(settled) = self.settle(&ticket, bytes, deadline).await? {
+                    return Ok(settled);
                 }
                 sent.store(false, Ordering::Relaxed);
             }
         });
-        written.await.unwrap_or_else(|_| Err(gone(&sent)))
+        settled.await.unwrap_or_else(|_| Err(gone(&sent)))
     }
 
     /// Runs a query at its level.
     pub(crate) async fn read(&self, read: Read, limit: Duration) -> Result<Rows, Error> {
         self.until_served(limit, |deadline| self.transport.read(&read, deadline)).await
+    }
+
+    /// Opens a state of a level.
+    pub(crate) async fn snapshot(&self, level: Level, limit: Duration) -> Result<Box<dyn State>, Error> {
+        self.until_served(limit, |deadline| self.transport.snapshot(level, deadline)).await
+    }
+
+    pub(crate) fn runtime(&self) -> &Runtime {
+        &self.runtime
     }
 
     /// Tries what has no effect until somebody serves it.
@@ -121,7 +137,12 @@ impl Client {
     }
 
     /// Proposes until the outcome is known. `None` when the session has expired and nothing was done.
-    async fn settle(&self, ticket: &Held<'_>, bytes: Bytes, deadline: Instant) -> Result<Option<Written>, Error> {
+    async fn settle(
+        &self,
+        ticket: &Held<'_>,
+        bytes: Bytes,
+        deadline: Instant,
+    ) -> Result<Option<(Position, Outcome)>, Error> {
         let mut doubt: Option<String> = None;
         let mut backoff = self.backoff();
         let mut attempt_limit = FIRST_ATTEMPT;
@@ -132,8 +153,8 @@ impl Client {
                 attempt_limit = attempt_limit.saturating_mul(2).min(ATTEMPT_MAX);
             }
             let why = match ended {
-                Ok((position, Ok(reply))) => return Ok(Some(Written { position, reply })),
-                Ok((_, Err(failure))) => match (failure.kind, doubt) {
+                Ok((position, Ok(reply))) => return Ok(Some((position, Ok(reply)))),
+                Ok((position, Err(failure))) => match (failure.kind, doubt) {
                     (FailureKind::SessionExpired, None) => {
                         self.session().expired(ticket.0.session());
                         return Ok(None);
@@ -144,7 +165,7 @@ impl Client {
                     }
                     // Not kept as this sequence's outcome: the attempt in doubt may still have another.
                     (FailureKind::WindowExceeded, Some(doubt)) => return Err(Error::Unknown(doubt)),
-                    _ => return Err(Error::Failed(failure)),
+                    _ => return Ok(Some((position, Err(failure)))),
                 },
                 Err(Attempt::Refused(error)) => return Err(doubt.map_or(error, Error::Unknown)),
                 Err(Attempt::NotDone(why)) => why,
@@ -213,7 +234,7 @@ impl Client {
     }
 
     /// Pauses before another attempt; `false` at once if the deadline would come first.
-    async fn pause(&self, backoff: &mut Backoff, deadline: Instant) -> bool {
+    pub(crate) async fn pause(&self, backoff: &mut Backoff, deadline: Instant) -> bool {
         let pause = backoff.pause();
         if Instant::now() + pause >= deadline {
             return false;
@@ -223,7 +244,7 @@ impl Client {
         true
     }
 
-    fn backoff(&self) -> Backoff {
+    pub(crate) fn backoff(&self) -> Backoff {
         Backoff::new(self.runtime.env().rng())
     }
 

@@ -17,6 +17,9 @@ pub enum Error {
     /// deadline came first.
     #[error("the outcome of the write is not known: {0}; look before writing it again")]
     Unknown(String),
+    /// Each time until the deadline, another write had changed what the transaction had read.
+    #[error("conflict: {0}")]
+    Conflict(String),
     /// Too much was waiting until the deadline.
     #[error("overloaded: {0}; send less at a time, or try again later")]
     Overloaded(String),
@@ -53,7 +56,11 @@ impl Error {
     /// Whether the same call may succeed later, without the risk of writing twice.
     pub fn is_retryable(&self) -> bool {
         match self {
-            Self::Overloaded(_) | Self::Unavailable(_) | Self::TimedOut(_) | Self::SnapshotTooOld => true,
+            Self::Conflict(_)
+            | Self::Overloaded(_)
+            | Self::Unavailable(_)
+            | Self::TimedOut(_)
+            | Self::SnapshotTooOld => true,
             Self::Store(fault) => fault.is_retryable(),
             Self::Failed(_)
             | Self::Unknown(_)

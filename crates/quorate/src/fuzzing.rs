@@ -63,6 +63,11 @@ pub const ALL: &[(&str, Reencode)] = &[
         Some(encode(&Changed::new(changed.result(), leader)))
     }),
     ("probe", again::<Probe>),
+    ("query of a snapshot", |bytes| {
+        let query: Query = read(bytes)?;
+        let millis = query.millis;
+        Some(encode(&Query::of_state(query.state_query().ok()?, millis)))
+    }),
 ];
 
 fn read<M: Message + Default>(bytes: Bytes) -> Option<M> {

@@ -31,9 +31,9 @@
 //! # Principal types
 //!
 //! - [`Config`], in code or from TOML, and [`Node`], which runs it.
-//! - [`Sql`]: [`execute`](Sql::execute), [`query`](Sql::query), atomic [`batch`](Sql::batch); [`Level`] says how fresh
-//!   a read must be. [`RemoteSql`] is the same handle for a process that is not a member; it also keeps a
-//!   [`Snapshot`] for many reads.
+//! - [`Sql`]: [`execute`](Sql::execute), [`query`](Sql::query), atomic [`batch`](Sql::batch), serializable
+//!   [`transact`](Sql::transact), a [`Snapshot`] for many reads; [`Level`] says how fresh a read must be. [`RemoteSql`]
+//!   is the same handle for a process that is not a member.
 //! - [`backup`](backup()) and [`restore`](restore()): a live database as a plain SQLite file, and back.
 //!   [`verify`](verify()): do all nodes hold the same?
 //! - [`Admin`]: the members of a cluster, looked at and changed.
@@ -65,8 +65,10 @@ mod restore;
 mod results;
 mod runtime;
 mod seams;
+mod snapshot;
 mod sql;
 mod status;
+mod transaction;
 mod verify;
 
 pub use admin::{Admin, AdminError, Probed};
@@ -86,12 +88,14 @@ pub use quorate_model::{
 pub use quorate_sql::backup::FileError;
 pub use quorate_sql::query::{FromRow, FromRowOwned, FromValue, RowError, RowRef, Rows};
 pub use readiness::{BEHIND_MAX, NotReady};
-pub use remote::{ConnectError, RemoteConfig, RemoteSql, RowStream, Snapshot, backup, backup_in, verify, verify_in};
+pub use remote::{ConnectError, RemoteConfig, RemoteSql, backup, backup_in, verify, verify_in};
 pub use restore::{Restoration, RestoreError, RestoreOptions, restore, restore_in};
-pub use results::{BatchResult, Executed, Returned};
+pub use results::{BatchResult, Committed, Executed, Returned};
 pub use seams::{Seams, TuneStore, WatchStore};
+pub use snapshot::{RowStream, Snapshot};
 pub use sql::Sql;
 pub use status::Status;
+pub use transaction::Transaction;
 pub use verify::{Difference, Verification, VerifiedNode, VerifyError};
 
 /// The examples of the README compile.

@@ -232,6 +232,8 @@ async fn root(
         gateway.consensus.stop().await;
     }
     doors.close().await;
+    // A snapshot may outlive the node; what it reads must not.
+    gateway.store.readers().close();
     if orderly {
         gateway.store.close().await;
     }

@@ -110,6 +110,18 @@ pub(crate) struct Query {
     /// How long the node may try.
     #[prost(uint64, tag = "9")]
     pub millis: u64,
+    /// The clock and the randomness that it sees, of a snapshot's query; none for those of the node.
+    #[prost(message, optional, tag = "10")]
+    pub stamp: Option<WireStamp>,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(crate) struct WireStamp {
+    /// Nanoseconds since 1970-01-01 UTC.
+    #[prost(uint64, tag = "1")]
+    pub now: u64,
+    #[prost(uint64, tag = "2")]
+    pub seed: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Oneof)]

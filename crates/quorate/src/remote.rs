@@ -6,7 +6,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
 use quorate_env::Env;
 use quorate_wire::{Role, Secret};
 use tokio::sync::oneshot;
@@ -28,7 +27,6 @@ mod verify;
 pub use backup::{backup, backup_in};
 use network::Network;
 use nodes::Nodes;
-pub use snapshot::{RowStream, Snapshot};
 pub use verify::{verify, verify_in};
 
 /// How to reach a cluster.
@@ -153,18 +151,6 @@ impl RemoteSql {
     pub async fn status(&self) -> Result<Status, Error> {
         let status = self.runtime.run(self.nodes.status(self.sql.deadline()));
         status.await.unwrap_or(Err(Error::Closed))
-    }
-
-    /// Keeps one state for many reads. `limit` is for opening it, and for each piece of a result.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Overloaded`] where the node keeps as many snapshots as it may until the limit.
-    pub async fn snapshot(&self, level: Level, limit: Duration) -> Result<Snapshot, Error> {
-        let nodes = &self.nodes;
-        let open = |deadline| snapshot::Stream::open(nodes, level, deadline).boxed();
-        let opened = self.sql.client().until_served(limit, open).await?;
-        Ok(Snapshot::new(opened, self.runtime.clone(), limit))
     }
 
     /// Ends the session and closes the connections, for all clones.

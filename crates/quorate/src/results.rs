@@ -32,6 +32,17 @@ pub struct BatchResult {
     pub position: Position,
 }
 
+/// What a transaction came to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Committed<T> {
+    /// What its closure returned.
+    pub value: T,
+    /// One for each statement that wrote, in their order.
+    pub results: Vec<StatementResult>,
+    /// Where it stands in the history; of one that only read, where the state stands that it read.
+    pub position: Position,
+}
+
 /// The outcome of a proposal that succeeded.
 pub(crate) struct Written {
     pub(crate) position: Position,

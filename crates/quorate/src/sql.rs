@@ -1,19 +1,22 @@
 //! The handle to a database.
 
 use std::fmt;
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use quorate_model::limits::COMMANDS_MAX;
 use quorate_model::{Bulk, Command, Failure, FailureKind};
-use quorate_sql::query::{FromRowOwned, RowError, Rows};
+use quorate_sql::query::{FromRowOwned, Rows};
 use quorate_sql::readers::{BYTES_DEFAULT, ROWS_DEFAULT};
 
 use crate::client::{Client, Limits, Read};
 use crate::error::Error;
 use crate::level::Level;
 use crate::params::{BatchStep, IntoParams, IntoStatement, pack};
-use crate::results::{BatchResult, Executed, Returned, Written};
+use crate::results::{BatchResult, Committed, Executed, Returned, Written};
+use crate::snapshot::Snapshot;
+use crate::transaction::{Attempts, Transaction};
 
 /// The handle to a database: of a node in this process ([`Node::sql`](crate::Node::sql)), or of a cluster elsewhere
 /// ([`RemoteSql`](crate::RemoteSql)). Cheap to clone; all clones share one session.
@@ -141,6 +144,71 @@ impl Sql {
         self.write(Bulk { sql: sql.into(), rows: pack(rows)? }).await.map(Into::into)
     }
 
+    /// Runs a closure that reads and then writes, as one transaction that is serializable: its writes are done only if
+    /// all that it has read is still so when they are. If it is not, the closure runs again, on a newer state, until
+    /// the deadline. Nothing is locked meanwhile. Works on any node's handle.
+    ///
+    /// The closure may run several times, so it should have no other effects than its value. All its reads see one
+    /// state, no older than this handle's level asks for, and one time; its writes are done when it has returned, one
+    /// after the other, by one entry. Its errors end the transaction, and nothing was done.
+    ///
+    /// A transfer that must not overdraw:
+    ///
+    /// ```
+    /// use quorate::{Committed, Error, Sql};
+    ///
+    /// async fn transfer(sql: &Sql, from: &str, to: &str, amount: i64) -> Result<Committed<bool>, Error> {
+    ///     sql.transact(|tx| async move {
+    ///         let balance: i64 = tx.query_one("SELECT balance FROM accounts WHERE name = ?", (from,)).await?;
+    ///         if balance < amount {
+    ///             return Ok(false);
+    ///         }
+    ///         tx.execute("UPDATE accounts SET balance = balance - ? WHERE name = ?", (amount, from))?;
+    ///         tx.execute("UPDATE accounts SET balance = balance + ? WHERE name = ?", (amount, to))?;
+    ///         Ok(true)
+    ///     })
+    ///     .await
+    /// }
+    /// ```
+    ///
+    /// The closure's error may be any that is made from an [`Error`]:
+    ///
+    /// ```
+    /// # use quorate::{Committed, Error, Sql};
+    /// enum SeatError {
+    ///     SoldOut,
+    ///     Database(Error),
+    /// }
+    ///
+    /// impl From<Error> for SeatError {
+    ///     fn from(error: Error) -> Self {
+    ///         Self::Database(error)
+    ///     }
+    /// }
+    ///
+    /// async fn take_seat(sql: &Sql, guest: &str) -> Result<Committed<i64>, SeatError> {
+    ///     sql.transact(|tx| async move {
+    ///         let free = "SELECT number FROM seats WHERE guest IS NULL ORDER BY number LIMIT 1";
+    ///         let seat: i64 = tx.query_optional(free, ()).await?.ok_or(SeatError::SoldOut)?;
+    ///         tx.execute("UPDATE seats SET guest = ? WHERE number = ?", (guest, seat))?;
+    ///         Ok(seat)
+    ///     })
+    ///     .await
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The closure's own; those of [`Sql::execute`]; [`Error::Conflict`] where it conflicted until the deadline.
+    pub async fn transact<T, E, F>(&self, body: impl FnMut(Transaction) -> F) -> Result<Committed<T>, E>
+    where
+        F: Future<Output = Result<T, E>>,
+        E: From<Error>,
+    {
+        let attempts = Attempts::new(Arc::clone(&self.client), self.level, self.limits, self.deadline)?;
+        attempts.run(body).await
+    }
+
     /// Runs a query and returns its rows.
     ///
     /// # Errors
@@ -167,11 +235,7 @@ impl Sql {
         sql: impl Into<String>,
         params: impl IntoParams,
     ) -> Result<Option<T>, Error> {
-        let rows = self.query(sql, params).await?;
-        if rows.len() > 1 {
-            return Err(RowError::RowCount { found: rows.len() }.into());
-        }
-        Ok(rows.first()?)
+        Ok(self.query(sql, params).await?.optional()?)
     }
 
     /// Runs a query and reads each of its rows as one value, or as a tuple of them.
@@ -183,8 +247,15 @@ impl Sql {
         Ok(self.query(sql, params).await?.all()?)
     }
 
-    pub(crate) fn client(&self) -> &Arc<Client> {
-        &self.client
+    /// Keeps one state for many reads, of this handle's level. Its deadline is for opening it, and for each piece of a
+    /// result.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Overloaded`] where the node keeps as many snapshots as it may until the deadline.
+    pub async fn snapshot(&self) -> Result<Snapshot, Error> {
+        let state = self.client.snapshot(self.level, self.deadline).await?;
+        Ok(Snapshot::new(state, self.client.runtime().clone(), self.deadline))
     }
 
     pub(crate) fn deadline(&self) -> Duration {

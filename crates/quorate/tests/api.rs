@@ -11,24 +11,8 @@
 
 mod support;
 
-use std::future::Future;
-
 use quorate::{Error, FailureKind, Level, Params, Sql, Value, named, params};
-use support::{Single, run};
-
-/// Runs a test over both kinds of handles, each with a database of its own.
-fn on_both<F: Future<Output = Result<(), Error>>>(test: impl Fn(Sql) -> F) {
-    run(async {
-        let single = Single::start().await;
-        test(single.node.sql()).await.expect("on a node's own handle");
-        single.node.stop().await;
-        let single = Single::start().await;
-        let remote = single.remote().await;
-        test((*remote).clone()).await.expect("on a remote handle");
-        remote.close().await;
-        single.node.stop().await;
-    });
-}
+use support::{Single, on_both};
 
 async fn users(sql: &Sql) -> Result<(), Error> {
     sql.execute("CREATE TABLE users (id INTEGER PRIMARY KEY, name TEXT UNIQUE, born DATETIME)", ()).await.map(drop)

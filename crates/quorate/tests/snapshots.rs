@@ -1,4 +1,4 @@
-//! Snapshots of a remote handle: one state, results of any size, and nothing that goes on when nobody waits.
+//! Snapshots of both kinds of handles: one state, results of any size, and nothing that goes on when nobody waits.
 
 #![allow(
     clippy::unwrap_used,
@@ -12,18 +12,21 @@ mod support;
 
 use std::time::Duration;
 
-use quorate::{Config, Error, FailureKind, Level, Node, RemoteConfig, RemoteSql, RowStream, Snapshot};
-use support::{PATIENCE, Single, run, secret};
+use quorate::{Config, Error, FailureKind, Level, Node, RemoteConfig, RemoteSql, RowStream, Snapshot, Sql};
+use support::{PATIENCE, Single, on_both, run, secret};
 use tempfile::TempDir;
 
 /// Never ends by itself.
 const ENDLESS: &str = "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n";
 
+/// Gives rows for ever.
+const ENDLESS_ROWS: &str = "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n) SELECT i FROM n";
+
 /// More than a call may return, in rows and in bytes.
 const MANY: i64 = 1_500_000;
 
-async fn snapshot(sql: &RemoteSql) -> Snapshot {
-    sql.snapshot(Level::Linearizable, PATIENCE).await.unwrap()
+async fn snapshot(sql: &Sql) -> Snapshot {
+    sql.at(Level::Linearizable).with_deadline(PATIENCE).snapshot().await.unwrap()
 }
 
 /// Counts the rows, and the most that came at once.
@@ -39,49 +42,64 @@ async fn drain(mut rows: RowStream<'_>) -> (i64, usize) {
 
 #[test]
 fn a_snapshot_shows_one_state_of_any_size() {
-    run(async {
-        let single = Single::start().await;
-        let sql = single.remote().await;
-        sql.execute("CREATE TABLE t (a INTEGER PRIMARY KEY)", ()).await.unwrap();
-        let before = sql.execute("INSERT INTO t VALUES (1), (2)", ()).await.unwrap();
+    on_both(async |sql| {
+        sql.execute("CREATE TABLE t (a INTEGER PRIMARY KEY)", ()).await?;
+        let before = sql.execute("INSERT INTO t VALUES (1), (2)", ()).await?;
         let mut old = snapshot(&sql).await;
-        sql.execute("DELETE FROM t WHERE a = 1", ()).await.unwrap();
+        sql.execute("DELETE FROM t WHERE a = 1", ()).await?;
         let mut new = snapshot(&sql).await;
         assert!(old.position() >= before.position && new.position() > old.position());
         for _ in 0..2 {
-            assert_eq!(old.query("SELECT count(*) FROM t", ()).await.unwrap().one(), Ok(2_i64));
-            assert_eq!(new.query("SELECT count(*) FROM t WHERE a > ?", (0,)).await.unwrap().one(), Ok(1_i64));
+            assert_eq!(old.query("SELECT count(*) FROM t", ()).await?.one(), Ok(2_i64));
+            assert_eq!(new.query("SELECT count(*) FROM t WHERE a > ?", (0,)).await?.one(), Ok(1_i64));
         }
         let numbers = "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < ?)
                        SELECT i, 'some text that makes the rows larger' FROM n";
-        let (count, most) = drain(old.stream(numbers, (MANY,)).await.unwrap()).await;
+        let (count, most) = drain(old.stream(numbers, (MANY,)).await?).await;
         assert!(count == MANY && most < 10_000, "{count}, {most}");
         // A result that was not read to its end makes way for the next.
-        let mut begun = old.stream(numbers, (MANY,)).await.unwrap();
-        assert!(begun.next().await.unwrap().is_some());
-        assert_eq!(drain(old.stream(numbers, (5,)).await.unwrap()).await.0, 5);
-        let nothing = old.stream("SELECT a, a AS b FROM t WHERE 0", ()).await.unwrap();
+        let mut begun = old.stream(numbers, (MANY,)).await?;
+        assert!(begun.next().await?.is_some());
+        assert_eq!(drain(old.stream(numbers, (5,)).await?).await.0, 5);
+        let nothing = old.stream("SELECT a, a AS b FROM t WHERE 0", ()).await?;
         assert_eq!(nothing.columns()[..], ["a", "b"]);
         assert_eq!(drain(nothing).await, (0, 0));
-        single.node.stop().await;
+        Ok(())
     });
 }
 
 #[test]
 fn a_failed_query_leaves_the_snapshot_as_it_was() {
-    run(async {
-        let single = Single::start().await;
-        let sql = single.remote().await;
+    on_both(async |sql| {
         let mut snapshot = snapshot(&sql).await;
         for (query, kind) in [("SELECT x", FailureKind::Sql), ("CREATE TABLE t (a)", FailureKind::Refused)] {
             let error = snapshot.query(query, ()).await.unwrap_err();
             assert_eq!(error.failure().map(|failure| failure.kind), Some(kind), "{query}");
         }
-        assert_eq!(snapshot.query("SELECT 1", ()).await.unwrap().one(), Ok(1_i64));
-        let mut hasty = sql.snapshot(Level::Local, Duration::from_millis(20)).await.unwrap();
+        assert_eq!(snapshot.query("SELECT 1", ()).await?.one(), Ok(1_i64));
+        let mut hasty = sql.at(Level::Local).with_deadline(Duration::from_millis(20)).snapshot().await?;
         assert!(matches!(hasty.query(ENDLESS, ()).await, Err(Error::TimedOut(_))));
-        single.node.stop().await;
-        assert!(snapshot.query("SELECT 1", ()).await.is_err());
+        Ok(())
+    });
+}
+
+/// What it keeps open would let no other process, and no later life of the node, use the data directory.
+#[test]
+fn a_snapshot_does_not_outlive_its_node() {
+    run(async {
+        let Single { dir, node } = Single::start().await;
+        let remote = RemoteSql::connect(RemoteConfig::new([node.local_addr()], secret())).await.unwrap();
+        let (mut kept, mut streamed) = (snapshot(&node.sql()).await, snapshot(&node.sql()).await);
+        let mut elsewhere = snapshot(&remote).await;
+        let mut rows = streamed.stream(ENDLESS_ROWS, ()).await.unwrap();
+        assert!(rows.next().await.unwrap().is_some());
+        node.stop().await;
+        assert_eq!(kept.query("SELECT 1", ()).await, Err(Error::Closed));
+        assert_eq!(rows.next().await, Err(Error::Closed));
+        assert!(matches!(elsewhere.query("SELECT 1", ()).await, Err(Error::Unavailable(_))));
+        let node = Node::start(Single::config(&dir)).await.unwrap();
+        assert_eq!(kept.query("SELECT 1", ()).await, Err(Error::Closed), "that of another life");
+        node.stop().await;
     });
 }
 
@@ -93,9 +111,9 @@ fn a_query_that_nobody_waits_for_ends_on_the_node() {
         let mut config = Config { secret: secret(), ..Config::single(dir.path()) };
         config.sql.readers = 1;
         let node = Node::start(config).await.unwrap();
-        let sql = RemoteSql::connect(RemoteConfig::new([node.local_addr()], secret())).await.unwrap();
-        for _ in 0..3 {
-            let mut kept = sql.snapshot(Level::Local, PATIENCE * 10).await.unwrap();
+        let remote = RemoteSql::connect(RemoteConfig::new([node.local_addr()], secret())).await.unwrap();
+        for sql in [node.sql(), (*remote).clone(), node.sql()] {
+            let mut kept = sql.at(Level::Local).with_deadline(PATIENCE * 10).snapshot().await.unwrap();
             let endless = kept.query(ENDLESS, ());
             assert!(tokio::time::timeout(Duration::from_millis(50), endless).await.is_err());
             // The snapshot is still there, and so is its state.
@@ -116,13 +134,16 @@ fn a_node_keeps_so_many_snapshots_and_no_more() {
         let mut config = Config { secret: secret(), ..Config::single(dir.path()) };
         config.sql.readers = 4;
         let node = Node::start(config).await.unwrap();
-        let sql = RemoteSql::connect(RemoteConfig::new([node.local_addr()], secret())).await.unwrap();
-        let (first, _second) = (snapshot(&sql).await, snapshot(&sql).await);
-        let third = sql.snapshot(Level::Local, Duration::from_secs(1)).await;
-        assert!(matches!(third, Err(Error::Overloaded(_))), "{third:?}");
-        assert_eq!(sql.query_one::<i64>("SELECT 1", ()).await, Ok(1), "other reads find a reader");
-        drop(first);
-        assert!(sql.snapshot(Level::Local, PATIENCE).await.is_ok());
+        let remote = RemoteSql::connect(RemoteConfig::new([node.local_addr()], secret())).await.unwrap();
+        for sql in [node.sql(), (*remote).clone()] {
+            let (first, _second) = (snapshot(&sql).await, snapshot(&sql).await);
+            let third = sql.at(Level::Local).with_deadline(Duration::from_millis(300)).snapshot().await;
+            assert!(matches!(third, Err(Error::Overloaded(_) | Error::TimedOut(_))), "{third:?}");
+            assert_eq!(sql.query_one::<i64>("SELECT 1", ()).await, Ok(1), "other reads find a reader");
+            let waiting = snapshot(&sql);
+            drop(first);
+            drop(waiting.await);
+        }
         node.stop().await;
     });
 }

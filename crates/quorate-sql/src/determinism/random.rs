@@ -23,7 +23,7 @@ pub struct Random {
 
 impl Random {
     /// Replaces the functions of the connection.
-    pub(super) fn install(conn: &Connection) -> rusqlite::Result<Arc<Self>> {
+    pub(crate) fn install(conn: &Connection) -> rusqlite::Result<Arc<Self>> {
         let random = Arc::new(Self::default());
         let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_INNOCUOUS;
         let source = Arc::clone(&random);
@@ -36,8 +36,13 @@ impl Random {
     }
 
     /// The next draw is the first of this seed.
-    pub(super) fn seed(&self, seed: u64) {
+    pub(crate) fn seed(&self, seed: u64) {
         self.state.store(seed, Ordering::Relaxed);
+    }
+
+    /// The seed from which it would go on.
+    pub(crate) fn state(&self) -> u64 {
+        self.state.load(Ordering::Relaxed)
     }
 
     fn next(&self) -> u64 {

@@ -5,14 +5,16 @@
 
 use std::sync::Arc;
 
-use quorate_model::{Failure, FailureKind, Statement, Value};
+use quorate_model::{Failure, FailureKind, Stamp, Statement, Value};
 use rusqlite::types::ValueRef;
 
 use super::error::ReadError;
 use super::guard::{Allowance, Guard, TICK_STEPS, Trip};
 use super::limits::{CHUNK_BYTES, CHUNK_ROWS, ReadLimits};
+use super::stream::StreamQuery;
 use crate::authorizer::{self, Gate, Mode, rules};
 use crate::connection;
+use crate::determinism::random::Random;
 use crate::ffi::database::{Database, Prepared};
 use crate::ffi::hooks;
 use crate::generation::Generation;
@@ -20,6 +22,7 @@ use crate::query::Rows;
 use crate::validate::parameters::Parameters;
 use crate::validate::text;
 use crate::value::{Bound, owned};
+use crate::vfs::clock;
 
 /// The applied index, as [`AppliedRow`](crate::applied_row::AppliedRow) keeps it.
 const APPLIED_INDEX: &str = "SELECT \"index\" FROM _quorate_applied WHERE id = 1";
@@ -30,6 +33,7 @@ pub(super) struct Reader {
     _generation: Arc<Generation>,
     guard: Arc<Guard>,
     gate: Arc<Gate>,
+    random: Arc<Random>,
     paused: Option<Paused>,
     /// Streams that were begun.
     streams: u64,
@@ -54,6 +58,8 @@ pub(super) struct Progress {
     bytes: usize,
     /// Which of its reader's streams it is, once it has begun.
     stream: Option<u64>,
+    /// From where its random numbers go on.
+    seed: Option<u64>,
 }
 
 /// The next piece of a stream.
@@ -71,21 +77,27 @@ impl Reader {
         let guard = Arc::new(Guard::default());
         let ticked = Arc::clone(&guard);
         hooks::set_progress_handler(&connection, TICK_STEPS, move || ticked.tick())?;
+        let seed = connection.query_row("SELECT random()", [], |row| row.get::<_, i64>(0))?;
+        let random = Random::install(&connection)?;
+        random.seed(seed.cast_unsigned());
         let gate = authorizer::install_reader(&connection)?;
-        Ok(Self { database: Database::new(connection), _generation: generation, guard, gate, paused: None, streams: 0 })
+        let database = Database::new(connection);
+        Ok(Self { database, _generation: generation, guard, gate, random, paused: None, streams: 0 })
     }
 
     pub(super) fn guard(&self) -> &Arc<Guard> {
         &self.guard
     }
 
-    /// Runs a query to its end; `None` where it used up its first try.
+    /// Runs a query to its end, under the stamp if there is one; `None` where it used up its first try.
     pub(super) fn query(
         &mut self,
         statement: &Statement,
+        stamp: Option<Stamp>,
         limits: &ReadLimits,
         allowance: Allowance,
     ) -> Result<Option<Rows>, ReadError> {
+        let _stamped = stamp.map(|stamp| Stamped::enter(stamp, &self.random));
         self.guarded(allowance, |reader| {
             let mut prepared = reader.start(statement)?;
             let mut sink = Sink::new(limits, Progress::default());
@@ -99,11 +111,13 @@ impl Reader {
     /// Runs a query up to the end of its next piece.
     pub(super) fn next_chunk(
         &mut self,
-        statement: &Statement,
-        limits: &ReadLimits,
+        StreamQuery { statement, stamp, limits }: &StreamQuery,
         allowance: Allowance,
         progress: Progress,
     ) -> Result<Chunk, ReadError> {
+        let stamp = stamp.map(|stamp| Stamp { seed: progress.seed.unwrap_or(stamp.seed), ..stamp });
+        let stamped = stamp.map(|stamp| Stamped::enter(stamp, &self.random));
+        let random = Arc::clone(&self.random);
         let chunk = self.guarded(allowance, |reader| {
             let is_first = progress.stream.is_none();
             let stream = progress.stream.unwrap_or(reader.streams);
@@ -123,11 +137,12 @@ impl Reader {
                 // Dropped rows would reset the statement: it stays at its row, and `paused` says so.
                 std::mem::forget(rows);
             }
-            let progress = Progress { stream: Some(stream), ..sink.progress };
+            let progress = Progress { stream: Some(stream), seed: Some(random.state()), ..sink.progress };
             let rows = Rows::new(columns(&mut prepared), sink.values);
             reader.paused = (!ended).then(|| Paused { stream, sql: statement.sql.clone() });
             Ok(Chunk { rows: (is_first || !rows.is_empty()).then_some(rows), progress, more: !ended })
         })?;
+        drop(stamped);
         // Without a first try there is always an answer.
         chunk.ok_or(ReadError::Busy)
     }
@@ -201,6 +216,28 @@ impl Reader {
         let result = f(&mut self.database);
         self.gate.enter(Mode::Query);
         Ok(result?)
+    }
+}
+
+/// Gives clock and randomness back when it is dropped.
+struct Stamped {
+    random: Arc<Random>,
+    before: u64,
+}
+
+impl Stamped {
+    fn enter(stamp: Stamp, random: &Arc<Random>) -> Self {
+        let before = random.state();
+        clock::set(Some(stamp.now));
+        random.seed(stamp.seed);
+        Self { random: Arc::clone(random), before }
+    }
+}
+
+impl Drop for Stamped {
+    fn drop(&mut self) {
+        clock::set(None);
+        self.random.seed(self.before);
     }
 }
 

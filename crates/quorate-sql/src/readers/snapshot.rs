@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use quorate_env::Env;
-use quorate_model::{Statement, StoreFault};
+use quorate_model::{Stamp, Statement, StoreFault};
 
 use super::error::ReadError;
 use super::guard::Allowance;
 use super::held::Held;
 use super::limits::{Cancel, CancelOnDrop, ReadLimits};
-use super::stream::{Lasts, RowStream};
+use super::stream::{Lasts, RowStream, StreamQuery};
 use crate::query::Rows;
 
 /// A state of the store, fixed while this exists, but no longer than it may last. Its clones are the same snapshot;
@@ -33,35 +33,66 @@ impl Snapshot {
     /// Runs a query on the calling thread, unless the snapshot is in use or the query takes longer than about a
     /// millisecond: then `None`, and [`Snapshot::query_blocking`] is to be called.
     pub fn try_query_inline(&self, statement: &Statement, limits: &ReadLimits) -> Option<Result<Rows, ReadError>> {
-        let allowance = Allowance { inline: true, ..self.allowance(limits) };
-        self.held.try_with(|lease| lease.reader()?.query(statement, limits, allowance)).transpose()
+        self.inline(statement, None, limits)
     }
 
     /// Runs a query on the calling thread, however long it takes within its limits.
     pub fn query_blocking(&self, statement: &Statement, limits: &ReadLimits) -> Result<Rows, ReadError> {
-        self.blocking(statement, limits, self.allowance(limits))
+        self.blocking(statement, None, limits, self.allowance(limits))
     }
 
     /// Runs a query: on the calling thread if it is short, else beside it.
     pub async fn query(&self, env: &Env, statement: &Statement, limits: &ReadLimits) -> Result<Rows, ReadError> {
-        if let Some(result) = self.try_query_inline(statement, limits) {
+        self.query_under(env, None, statement, limits).await
+    }
+
+    /// Runs a query that sees the clock and the randomness of a stamp, if there is one, in place of this node's.
+    pub async fn query_under(
+        &self,
+        env: &Env,
+        stamp: Option<Stamp>,
+        statement: &Statement,
+        limits: &ReadLimits,
+    ) -> Result<Rows, ReadError> {
+        if let Some(result) = self.inline(statement, stamp, limits) {
             return result;
         }
         let gone = CancelOnDrop(Cancel::new());
         let mut allowance = self.allowance(limits);
         allowance.cancel[1] = Some(gone.0.clone());
         let (snapshot, statement, limits) = (self.clone(), statement.clone(), limits.clone());
-        let run = move || snapshot.blocking(&statement, &limits, allowance);
+        let run = move || snapshot.blocking(&statement, stamp, &limits, allowance);
         env.blocking(run).await.unwrap_or(Err(StoreFault::Closed.into()))
     }
 
     /// Runs a query whose result is taken piece by piece. Another read of the same snapshot ends it.
     pub fn stream(&self, statement: Statement, limits: ReadLimits) -> RowStream {
-        RowStream::new(Arc::clone(&self.held), statement, limits, Lasts::Beyond)
+        self.stream_under(None, statement, limits)
     }
 
-    fn blocking(&self, statement: &Statement, limits: &ReadLimits, allowance: Allowance) -> Result<Rows, ReadError> {
-        let rows = self.held.with(|lease| lease.reader()?.query(statement, limits, allowance))?;
+    /// The same of a query that sees the clock and the randomness of a stamp, if there is one.
+    pub fn stream_under(&self, stamp: Option<Stamp>, statement: Statement, limits: ReadLimits) -> RowStream {
+        RowStream::new(Arc::clone(&self.held), StreamQuery { statement, stamp, limits }, Lasts::Beyond)
+    }
+
+    fn inline(
+        &self,
+        statement: &Statement,
+        stamp: Option<Stamp>,
+        limits: &ReadLimits,
+    ) -> Option<Result<Rows, ReadError>> {
+        let allowance = Allowance { inline: true, ..self.allowance(limits) };
+        self.held.try_with(|lease| lease.reader()?.query(statement, stamp, limits, allowance)).transpose()
+    }
+
+    fn blocking(
+        &self,
+        statement: &Statement,
+        stamp: Option<Stamp>,
+        limits: &ReadLimits,
+        allowance: Allowance,
+    ) -> Result<Rows, ReadError> {
+        let rows = self.held.with(|lease| lease.reader()?.query(statement, stamp, limits, allowance))?;
         rows.ok_or(ReadError::Busy)
     }
 

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use quorate_env::Env;
-use quorate_model::{Statement, StoreFault};
+use quorate_model::{Stamp, Statement, StoreFault};
 
 use super::error::ReadError;
 use super::guard::Allowance;
@@ -20,10 +20,18 @@ use crate::query::Rows;
 /// each.
 pub struct RowStream {
     held: Arc<Held>,
-    query: Arc<(Statement, ReadLimits)>,
+    query: Arc<StreamQuery>,
     progress: Progress,
     lasts: Lasts,
     end: Option<End>,
+}
+
+/// The query of a stream.
+pub(super) struct StreamQuery {
+    pub(super) statement: Statement,
+    /// What it sees in place of this node's clock and randomness.
+    pub(super) stamp: Option<Stamp>,
+    pub(super) limits: ReadLimits,
 }
 
 /// How long the read transaction of a stream is needed.
@@ -43,8 +51,8 @@ enum End {
 }
 
 impl RowStream {
-    pub(super) fn new(held: Arc<Held>, statement: Statement, limits: ReadLimits, lasts: Lasts) -> Self {
-        Self { held, query: Arc::new((statement, limits)), progress: Progress::default(), lasts, end: None }
+    pub(super) fn new(held: Arc<Held>, query: StreamQuery, lasts: Lasts) -> Self {
+        Self { held, query: Arc::new(query), progress: Progress::default(), lasts, end: None }
     }
 
     /// The next piece, `None` after the last; runs on the calling thread. After an error it gives the same error.
@@ -90,13 +98,8 @@ impl RowStream {
     }
 }
 
-fn chunk(
-    held: &Held,
-    (statement, limits): &(Statement, ReadLimits),
-    progress: Progress,
-    gone: Option<Cancel>,
-) -> Result<Chunk, ReadError> {
-    let mut allowance = Allowance::within(limits, held.age());
+fn chunk(held: &Held, query: &StreamQuery, progress: Progress, gone: Option<Cancel>) -> Result<Chunk, ReadError> {
+    let mut allowance = Allowance::within(&query.limits, held.age());
     allowance.cancel[1] = gone;
-    held.with(|lease| lease.reader()?.next_chunk(statement, limits, allowance, progress))
+    held.with(|lease| lease.reader()?.next_chunk(query, allowance, progress))
 }

@@ -13,6 +13,7 @@ use quorate_model::limits::SESSION_WINDOW;
 use quorate_model::{Failure, Param, Reply, Statement, Value};
 
 use super::*;
+use crate::snapshot;
 
 /// A cluster in which a statement's only parameter names the write.
 struct Cluster {
@@ -108,6 +109,10 @@ impl Transport for Arc<Cluster> {
     fn read(&self, _: &Read, _: Instant) -> BoxFuture<'_, Result<Rows, Error>> {
         async { Err(Error::Closed) }.boxed()
     }
+
+    fn snapshot(&self, _: Level, _: Instant) -> BoxFuture<'_, Result<Box<dyn snapshot::State>, Error>> {
+        async { Err(Error::Closed) }.boxed()
+    }
 }
 
 fn insert(write: i64) -> Vec<Command> {
@@ -192,6 +197,10 @@ impl Transport for Hopeless {
     fn read(&self, _: &Read, _: Instant) -> BoxFuture<'_, Result<Rows, Error>> {
         async { Err(Error::Unavailable("nobody".to_owned())) }.boxed()
     }
+
+    fn snapshot(&self, _: Level, _: Instant) -> BoxFuture<'_, Result<Box<dyn snapshot::State>, Error>> {
+        async { Err(Error::Closed) }.boxed()
+    }
 }
 
 #[test]
@@ -257,6 +266,9 @@ fn a_node_that_goes_away_leaves_what_was_sent_in_doubt() {
             .boxed()
         }
         fn read(&self, _: &Read, _: Instant) -> BoxFuture<'_, Result<Rows, Error>> {
+            async { Err(Error::Closed) }.boxed()
+        }
+        fn snapshot(&self, _: Level, _: Instant) -> BoxFuture<'_, Result<Box<dyn snapshot::State>, Error>> {
             async { Err(Error::Closed) }.boxed()
         }
     }

@@ -9,6 +9,7 @@ use quorate_wire::{CallError, FailureKind as CallFailureKind, NotSent};
 
 use crate::error::Error;
 use crate::level::Level;
+use crate::snapshot::State;
 
 /// How a handle reaches the cluster. Each call is one attempt; the retries are the handle's.
 pub(crate) trait Transport: Send + Sync + 'static {
@@ -23,6 +24,9 @@ pub(crate) trait Transport: Send + Sync + 'static {
 
     /// Reads once.
     fn read<'a>(&'a self, read: &'a Read, deadline: Instant) -> BoxFuture<'a, Result<Rows, Error>>;
+
+    /// Opens, once, the state that a level asks for.
+    fn snapshot(&self, level: Level, deadline: Instant) -> BoxFuture<'_, Result<Box<dyn State>, Error>>;
 }
 
 /// Why an attempt to propose has no outcome.

@@ -1,17 +1,22 @@
 //! The way from a handle to the node in the same process.
 
 use std::sync::Weak;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use quorate_env::Instant;
-use quorate_model::{Command, Failure, Outcome, Position};
+use quorate_env::{Env, Instant};
+use quorate_model::{Command, Failure, Outcome, Position, Statement};
 use quorate_sql::query::Rows;
+use quorate_sql::readers::{ReadLimits, RowStream};
+use tokio::task::coop;
 
-use super::gateway::Gateway;
+use super::gateway::{Gateway, Kept};
 use crate::client::{Attempt, Read, Transport};
 use crate::error::Error;
+use crate::level::Level;
+use crate::snapshot::{Query, State};
 
 /// A handle may outlive its node and does not keep it alive.
 pub(super) struct Embedded(pub(super) Weak<Gateway>);
@@ -38,5 +43,63 @@ impl Transport for Embedded {
 
     fn read<'a>(&'a self, read: &'a Read, deadline: Instant) -> BoxFuture<'a, Result<Rows, Error>> {
         async move { self.0.upgrade().ok_or(Error::Closed)?.read(read, deadline).await }.boxed()
+    }
+
+    fn snapshot(&self, level: Level, deadline: Instant) -> BoxFuture<'_, Result<Box<dyn State>, Error>> {
+        async move {
+            let gateway = self.0.upgrade().ok_or(Error::Closed)?;
+            let kept = gateway.snapshot(level, deadline).await?;
+            Ok(Box::new(Local { kept, env: gateway.env.clone(), rows: None }) as Box<dyn State>)
+        }
+        .boxed()
+    }
+}
+
+/// A state of the node in the same process.
+struct Local {
+    kept: Kept,
+    env: Env,
+    /// What is taken piece by piece.
+    rows: Option<RowStream>,
+}
+
+impl State for Local {
+    fn position(&self) -> Position {
+        self.kept.position
+    }
+
+    fn query<'a>(&'a mut self, query: &'a Query, deadline: Instant) -> BoxFuture<'a, Result<Rows, Error>> {
+        async move {
+            // Short queries wait for nothing: without this a loop of them would never let another task run.
+            coop::consume_budget().await;
+            let limits = ReadLimits {
+                rows: query.limits.rows,
+                bytes: query.limits.bytes,
+                timeout: deadline.saturating_duration_since(Instant::now()),
+                ..ReadLimits::default()
+            };
+            Ok(self.kept.snapshot.query_under(&self.env, query.stamp, &query.statement, &limits).await?)
+        }
+        .boxed()
+    }
+
+    fn begin<'a>(
+        &'a mut self,
+        statement: Statement,
+        piece_max: Duration,
+        deadline: Instant,
+    ) -> BoxFuture<'a, Result<Rows, Error>> {
+        let limits = ReadLimits { rows: usize::MAX, bytes: usize::MAX, timeout: piece_max, ..ReadLimits::default() };
+        self.rows = Some(self.kept.snapshot.stream(statement, limits));
+        let columns = |first: Option<Rows>| first.ok_or(Error::Closed);
+        async move { self.piece(deadline).await.and_then(columns) }.boxed()
+    }
+
+    fn piece(&mut self, _: Instant) -> BoxFuture<'_, Result<Option<Rows>, Error>> {
+        async move {
+            let Some(rows) = &mut self.rows else { return Ok(None) };
+            Ok(rows.next(&self.env).await?)
+        }
+        .boxed()
     }
 }

@@ -156,10 +156,12 @@ impl Gateway {
         Ok(self.store.readers().query_aside(&self.env, &read.statement, &limits).await?)
     }
 
-    /// Keeps the state that a level asks for.
+    /// Keeps the state that a level asks for, once there is a place for one more.
     pub(crate) async fn snapshot(&self, level: Level, deadline: Instant) -> Result<Kept, Error> {
-        let place = Arc::clone(&self.snapshots).try_acquire_owned();
-        let place = place.map_err(|_| Error::Overloaded("too many snapshots are open on this node".to_owned()))?;
+        let place = timeout_at(deadline, Arc::clone(&self.snapshots).acquire_owned()).await;
+        let full = || Error::Overloaded("too many snapshots are open on this node".to_owned());
+        // Nobody closes the semaphore.
+        let place = place.map_err(|_| full())?.map_err(|_| Error::Closed)?;
         self.reach(level, deadline).await?;
         let snapshot = self.store.readers().snapshot(&self.env, SNAPSHOT_MAX).await?;
         let epoch = self.store.options().identity.epoch;

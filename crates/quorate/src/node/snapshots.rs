@@ -53,10 +53,10 @@ async fn asked(receiver: &mut StreamReceiver) -> Option<Bytes> {
 
 fn begin(kept: &Kept, query: Query) -> Result<RowStream, CallFailure> {
     let piece_max = Duration::from_millis(query.millis);
-    let read = query.read()?;
-    let limits =
-        ReadLimits { rows: read.limits.rows, bytes: read.limits.bytes, timeout: piece_max, ..ReadLimits::default() };
-    Ok(kept.snapshot.stream(read.statement, limits))
+    let query = query.state_query()?;
+    let (rows, bytes) = (query.limits.rows, query.limits.bytes);
+    let limits = ReadLimits { rows, bytes, timeout: piece_max, ..ReadLimits::default() };
+    Ok(kept.snapshot.stream_under(query.stamp, query.statement, limits))
 }
 
 /// Sends the pieces of a result up to its end, or until something else is asked, which is given back.

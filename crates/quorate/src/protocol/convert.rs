@@ -3,18 +3,20 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use quorate_model::{Epoch, GroupId, Outcome, Position, Statement, StoreFault, codec};
+use quorate_model::{Epoch, GroupId, Outcome, Position, Stamp, Statement, StoreFault, codec};
 use quorate_sql::query::Rows;
 use quorate_sql::store::Verification;
 use quorate_wire::CallFailure;
 
 use super::{
     Answer, AnswerKind, Backup, Empty, Executed, ExecutedKind, Hashes, LevelKind, OpenSnapshot, Query, Refusal,
-    SnapshotItem, SnapshotItemKind, TableHash, Verified, VerifiedKind, WirePosition, WireRows, Written, malformed,
+    SnapshotItem, SnapshotItemKind, TableHash, Verified, VerifiedKind, WirePosition, WireRows, WireStamp, Written,
+    malformed,
 };
 use crate::client::{Attempt, Limits, NotDone, Read};
 use crate::error::Error;
 use crate::level::Level;
+use crate::snapshot;
 
 /// Kinds of [`Refusal`].
 mod refusal {
@@ -84,7 +86,22 @@ impl Query {
             rows_max: u64::try_from(limits.rows).unwrap_or(u64::MAX),
             bytes_max: u64::try_from(limits.bytes).unwrap_or(u64::MAX),
             millis,
+            stamp: None,
         }
+    }
+
+    /// The message of a query of a snapshot.
+    pub(crate) fn of_state(query: snapshot::Query, millis: u64) -> Self {
+        let snapshot::Query { statement, limits, stamp } = query;
+        let stamp = stamp.map(|Stamp { now, seed }| WireStamp { now, seed });
+        Self { stamp, ..Self::new(Read { statement, level: Level::Local, limits }, millis) }
+    }
+
+    /// The query of a snapshot that it asks for.
+    pub(crate) fn state_query(self) -> Result<snapshot::Query, CallFailure> {
+        let stamp = self.stamp.map(|WireStamp { now, seed }| Stamp { now, seed });
+        let Read { statement, limits, .. } = self.read()?;
+        Ok(snapshot::Query { statement, limits, stamp })
     }
 
     /// The read that it asks for.
@@ -265,7 +282,7 @@ impl From<&Error> for Refusal {
             Error::SnapshotTooOld => (refusal::SNAPSHOT_TOO_OLD, String::new()),
             Error::Forbidden(text) => (refusal::FORBIDDEN, text.clone()),
             Error::Store(fault) => (refusal::STORE, fault.to_string()),
-            Error::Unknown(_) | Error::Row(_) | Error::Removed(_) | Error::Closed => {
+            Error::Unknown(_) | Error::Conflict(_) | Error::Row(_) | Error::Removed(_) | Error::Closed => {
                 (refusal::UNAVAILABLE, error.to_string())
             }
         };

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use proptest::prelude::*;
 use quorate_consensus::{ClusterId, MemberStatus};
-use quorate_model::{Epoch, Failure, FailureKind as Kind, GroupId, NodeId, Position, Reply, Statement, Value};
+use quorate_model::{Epoch, Failure, FailureKind as Kind, GroupId, NodeId, Position, Reply, Stamp, Statement, Value};
 use quorate_sql::query::Rows;
 use quorate_sql::store::Verification;
 
@@ -16,6 +16,7 @@ use super::*;
 use crate::client::{Attempt, Limits, NotDone, Read};
 use crate::error::Error;
 use crate::level::Level;
+use crate::snapshot;
 use crate::status::Status;
 
 const POSITION: Position = Position { epoch: Epoch(2), group: GroupId(1), index: 77 };
@@ -64,9 +65,15 @@ fn reads_arrive_as_they_were() {
     for level in [Level::Local, Level::AtLeast(POSITION), Level::Linearizable] {
         let params = vec![Value::Null, 1.into(), 2.5.into(), "x".into(), vec![0, 255].into()];
         let statement = Statement { sql: "SELECT ?".to_owned(), params, names: vec![":a".to_owned()] };
-        let read = Read { statement, level, limits: Limits { rows: 3, bytes: 4 } };
+        let limits = Limits { rows: 3, bytes: 4 };
+        let read = Read { statement: statement.clone(), level, limits };
         let received: Query = decode(encode(&Query::new(read.clone(), 5))).unwrap();
         assert_eq!((received.millis, received.read().unwrap()), (5, read));
+        for stamp in [None, Some(Stamp { now: 6, seed: u64::MAX })] {
+            let query = snapshot::Query { statement: statement.clone(), limits, stamp };
+            let received: Query = decode(encode(&Query::of_state(query.clone(), 5))).unwrap();
+            assert_eq!((received.millis, received.state_query().unwrap()), (5, query));
+        }
     }
 }
 
@@ -115,7 +122,8 @@ proptest! {
             let _ = executed.result();
         }
         if let Ok(query) = decode::<Query>(bytes.clone()) {
-            let _ = query.read();
+            let _ = query.clone().read();
+            let _ = query.state_query();
         }
         if let Ok(answer) = decode::<Answer>(bytes.clone()) {
             let _ = Result::<Rows, Error>::from(answer);

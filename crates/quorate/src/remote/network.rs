@@ -15,9 +15,12 @@ use quorate_wire::CallError;
 use tokio::sync::oneshot;
 
 use super::nodes::{Nodes, Reached, unreachable};
+use super::snapshot::Stream;
 use crate::client::{Attempt, NotDone, Read, Transport};
 use crate::error::Error;
+use crate::level::Level;
 use crate::protocol::{self, Answer, Execute, Executed, Query, method};
+use crate::snapshot::State;
 
 /// Deadlines travel in whole milliseconds, so a node may give a read up this much before its caller does.
 pub(super) const ROUNDING: Duration = Duration::from_millis(2);
@@ -109,5 +112,10 @@ impl Transport for Network {
 
     fn read<'a>(&'a self, read: &'a Read, deadline: Instant) -> BoxFuture<'a, Result<Rows, Error>> {
         self.read_once(read.clone(), deadline).boxed()
+    }
+
+    fn snapshot(&self, level: Level, deadline: Instant) -> BoxFuture<'_, Result<Box<dyn State>, Error>> {
+        let opened = |stream| Box::new(stream) as Box<dyn State>;
+        async move { Stream::open(&self.nodes, level, deadline).await.map(opened) }.boxed()
     }
 }

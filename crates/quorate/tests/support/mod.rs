@@ -18,7 +18,7 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use quorate::{Config, Node, RemoteConfig, RemoteSql, Seams, SecretSource, Sql};
+use quorate::{Config, Error, Node, RemoteConfig, RemoteSql, Seams, SecretSource, Sql};
 use quorate_env::Env;
 use quorate_wire::{CallError, Dialer, DialerConfig, Identity, Purpose, Role, Secret};
 use tempfile::TempDir;
@@ -51,6 +51,20 @@ pub async fn call(addr: &str, role: Role, method: u16) -> Result<Bytes, CallErro
 pub fn run<T>(test: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async { tokio::time::timeout(PATIENCE * 2, test).await.expect("the test takes too long") })
+}
+
+/// Runs a test over both kinds of handles, each with a database of its own.
+pub fn on_both<F: Future<Output = Result<(), Error>>>(test: impl Fn(Sql) -> F) {
+    run(async {
+        let single = Single::start().await;
+        test(single.node.sql()).await.expect("on a node's own handle");
+        single.node.stop().await;
+        let single = Single::start().await;
+        let remote = single.remote().await;
+        test((*remote).clone()).await.expect("on a remote handle");
+        remote.close().await;
+        single.node.stop().await;
+    });
 }
 
 /// Waits until something holds.
