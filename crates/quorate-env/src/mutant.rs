@@ -42,6 +42,8 @@ pub enum Mutant {
     SessionsForgotten,
     /// Outcomes are not kept for retries.
     OutcomeNotKept,
+    /// What a transaction has read is not looked at again before its writes are done.
+    PremisesNotChecked,
     /// Randomness goes on from the entry before.
     SeedCarriedOver,
     /// Deferred foreign keys are checked when the batch ends, not the entry.
@@ -65,14 +67,14 @@ pub enum Mutant {
 use Mutant::{
     AcknowledgedBeforeSync, AheadByIndex, AppendNotAwaited, AppliedBeforeLogged, CheckpointDuringHold,
     CheckpointWithoutSync, DeferredKeysAtBatch, ImageNotReadAgain, ImageOfPartialCheckpoint, ImagePositionOff,
-    LeaderRestored, LostIdentityReused, OutcomeNotKept, PurgedBeforeDurable, ReadWithoutQuorum, RetryIsNew,
-    SeedCarriedOver, SegmentReusedEarly, SessionsForgotten, SessionsOutsideTransaction, StaleFrameAccepted,
+    LeaderRestored, LostIdentityReused, OutcomeNotKept, PremisesNotChecked, PurgedBeforeDurable, ReadWithoutQuorum,
+    RetryIsNew, SeedCarriedOver, SegmentReusedEarly, SessionsForgotten, SessionsOutsideTransaction, StaleFrameAccepted,
     SyncBelievedAgain, SyncErrorIgnored, TornFrameAccepted, VoteNotAwaited,
 };
 
 impl Mutant {
     /// All.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         AcknowledgedBeforeSync,
         SyncErrorIgnored,
         StaleFrameAccepted,
@@ -89,6 +91,7 @@ impl Mutant {
         SessionsOutsideTransaction,
         SessionsForgotten,
         OutcomeNotKept,
+        PremisesNotChecked,
         SeedCarriedOver,
         DeferredKeysAtBatch,
         AheadByIndex,

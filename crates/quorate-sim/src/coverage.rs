@@ -74,9 +74,20 @@ pub struct Coverage {
     faults: BTreeMap<&'static str, u64>,
     /// By class and phase: how often.
     met: BTreeMap<(&'static str, Phase), u64>,
-    /// Hints to work ahead that came true, and those that did not.
-    ahead: (u64, u64),
+    /// By name: how often it happened.
+    happened: BTreeMap<&'static str, u64>,
 }
+
+/// What must have happened, beside faults.
+const HAPPENINGS: [&str; 4] = [WORK_RIGHT, WORK_WRONG, TRANSACTION, RERUN];
+
+/// Hints to work ahead that came true, and those that did not.
+pub const WORK_RIGHT: &str = "work ahead that was right";
+pub const WORK_WRONG: &str = "work ahead that was wrong";
+
+/// Transactions that committed at once, and those that had to run again.
+pub const TRANSACTION: &str = "transaction that ran once";
+pub const RERUN: &str = "transaction that ran again";
 
 impl Coverage {
     /// A fault of a class strikes a node in these phases.
@@ -87,10 +98,10 @@ impl Coverage {
         }
     }
 
-    /// The same with hints to work ahead that came true, and those that did not.
+    /// The same with what happened so many times more.
     #[must_use]
-    pub fn with_foreseen(mut self, (right, wrong): (u64, u64)) -> Self {
-        self.ahead = (self.ahead.0 + right, self.ahead.1 + wrong);
+    pub fn with(mut self, what: &'static str, count: u64) -> Self {
+        *self.happened.entry(what).or_default() += count;
         self
     }
 
@@ -102,18 +113,23 @@ impl Coverage {
         for (key, count) in &other.met {
             *self.met.entry(*key).or_default() += count;
         }
-        self.ahead = (self.ahead.0 + other.ahead.0, self.ahead.1 + other.ahead.1);
+        for (what, count) in &other.happened {
+            *self.happened.entry(what).or_default() += count;
+        }
     }
 
-    /// What never happened and should have: classes of faults, phases in which no life ended, hints.
+    fn count(&self, what: &str) -> u64 {
+        self.happened.get(what).copied().unwrap_or_default()
+    }
+
+    /// What never happened and should have: classes of faults, phases in which no life ended, and whatever else.
     pub fn missing(&self) -> Vec<String> {
         let classes = classes().into_iter().filter(|class| !self.faults.contains_key(class)).map(str::to_owned);
         let ends = |phase: &Phase| ENDS.iter().any(|class| self.met.contains_key(&(*class, *phase)));
         let phases = Phase::ALL.into_iter().filter(|phase| !ends(phase));
         let phases = phases.map(|phase| format!("the end of a life in the phase '{}'", phase.name()));
-        let hints = [(self.ahead.0, "work ahead that was right"), (self.ahead.1, "work ahead that was wrong")];
-        let hints = hints.into_iter().filter(|(count, _)| *count == 0).map(|(_, what)| what.to_owned());
-        classes.chain(phases).chain(hints).collect()
+        let others = HAPPENINGS.into_iter().filter(|what| self.count(what) == 0).map(str::to_owned);
+        classes.chain(phases).chain(others).collect()
     }
 }
 
@@ -134,7 +150,7 @@ impl fmt::Display for Coverage {
                 write!(f, "{:>13}", self.met.get(&(class, phase)).copied().unwrap_or_default())?;
             }
         }
-        write!(f, "\nwork ahead: {} times right, {} times wrong", self.ahead.0, self.ahead.1)
+        HAPPENINGS.iter().try_for_each(|what| write!(f, "\n{what:36}{:>8}", self.count(what)))
     }
 }
 
@@ -147,8 +163,8 @@ mod tests {
         let mut coverage = Coverage::default();
         let all: BTreeSet<Phase> = Phase::ALL.into();
         classes().into_iter().for_each(|class| coverage.struck(class, &all));
-        assert_eq!(coverage.missing(), ["work ahead that was right", "work ahead that was wrong"]);
-        let coverage = coverage.with_foreseen((1, 1));
+        assert_eq!(coverage.missing(), HAPPENINGS);
+        let coverage = HAPPENINGS.into_iter().fold(coverage, |coverage, what| coverage.with(what, 1));
         assert!(coverage.missing().is_empty());
         let mut other = Coverage::default();
         other.struck("pause", &all);

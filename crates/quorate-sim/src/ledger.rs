@@ -17,6 +17,8 @@ pub enum Kind {
     Batch,
     /// A step of the client's other counter.
     Move,
+    /// The same step by a transaction: it reads the counter, and writes the next number.
+    Transact,
     /// A row that breaks a rule, together with one that does not.
     Broken,
 }
@@ -58,6 +60,10 @@ pub struct Counts {
     pub not_done: u64,
     /// Reads that were compared with what had been acknowledged before.
     pub reads: u64,
+    /// Transactions that committed at once.
+    pub transactions: u64,
+    /// Transactions that committed after they had run again.
+    pub reruns: u64,
 }
 
 /// What the cluster holds: the random numbers of each row, and both counters of each client.
@@ -99,6 +105,12 @@ impl Ledger {
         self.inner().counts.reads += 1;
     }
 
+    /// A transaction has committed after so many runs.
+    pub fn committed(&self, runs: u32) {
+        let counts = &mut self.inner().counts;
+        *if runs > 1 { &mut counts.reruns } else { &mut counts.transactions } += 1;
+    }
+
     /// A linearizable read has shown so many rows. None is ever deleted.
     pub fn shown(&self, rows: u64) {
         let mut inner = self.inner();
@@ -132,8 +144,8 @@ impl Ledger {
                     let count = u64::try_from(rows.len()).unwrap_or(u64::MAX);
                     *batches = (batches.0 + count, batches.1 + count);
                 }
-                (Kind::Move, End::Acknowledged(_)) => *moves = (moves.0 + 1, moves.1 + 1),
-                (Kind::Move, End::Unknown) => moves.1 += 1,
+                (Kind::Move | Kind::Transact, End::Acknowledged(_)) => *moves = (moves.0 + 1, moves.1 + 1),
+                (Kind::Move | Kind::Transact, End::Unknown) => moves.1 += 1,
                 _ => {}
             }
         }

@@ -9,7 +9,7 @@ use quorate_env::Instant;
 use quorate_env_sim::SimWorld;
 
 use crate::cluster::{Cluster, End};
-use crate::coverage::Coverage;
+use crate::coverage::{Coverage, RERUN, TRANSACTION, WORK_RIGHT, WORK_WRONG};
 use crate::faults::{Crashes, Faults};
 use crate::history::History;
 use crate::ledger::{Counts, Ledger};
@@ -156,14 +156,16 @@ async fn live(world: &SimWorld, history: &History, plan: &Plan, skipped: &BTreeS
     load.end().await;
     compare(&cluster, &ledger).await?;
     logs(&cluster).await;
+    let (counts, (right, wrong)) = (ledger.counts(), history.foreseen());
+    let coverage = faults.coverage().clone().with(WORK_RIGHT, right).with(WORK_WRONG, wrong);
     Some(Report {
         seed: world.seed(),
         time: world.elapsed(),
         nodes: cluster.names().len(),
         crashes: faults.crashes(),
         partitions: faults.partitions(),
-        coverage: faults.coverage().clone().with_foreseen(history.foreseen()),
-        counts: ledger.counts(),
+        coverage: coverage.with(TRANSACTION, counts.transactions).with(RERUN, counts.reruns),
+        counts,
         installs: history.installs(),
         last_index: history.last_index(),
         compared: history.compared(),
