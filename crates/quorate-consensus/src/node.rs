@@ -68,6 +68,14 @@ impl Consensus {
         self.0.reads.get().await.map(|index| self.position(index))
     }
 
+    /// The same for a read that must see the state as it was at some time that is no longer ago than this.
+    pub async fn read_position_within(&self, age: Duration) -> Result<Position, ReadPositionError> {
+        if self.removed().is_some() {
+            return Err(ReadPositionError::Stopped);
+        }
+        self.0.reads.get_within(age).await.map(|index| self.position(index))
+    }
+
     /// How the cluster stands, as this node sees it.
     pub fn status(&self) -> ClusterStatus {
         cluster_status(&self.0.desk, &self.0.running)

@@ -3,7 +3,8 @@
 //! A position is confirmed by a round in which a majority acknowledged the leader after the read arrived. Reads that
 //! arrive while a round is under way wait for the next and share it.
 //!
-//! Invariant: a round that is started serves only reads that arrived before it.
+//! Invariant: a round that is started serves only reads that arrived before it, and those after it that are content
+//! with what was so when it began.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use openraft::ReadPolicy;
 use openraft::rt::WatchReceiver;
 use quorate_env::mutant::Mutant;
 use quorate_env::{Instant, timeout};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::error::ReadPositionError;
 use crate::metrics::ConsensusMetrics;
@@ -30,26 +31,51 @@ type Answer = Result<u64, ReadPositionError>;
 
 /// Where readers ask. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct ReadPositions(mpsc::Sender<oneshot::Sender<Answer>>);
+pub(crate) struct ReadPositions {
+    waiting: mpsc::Sender<oneshot::Sender<Answer>>,
+    latest: watch::Receiver<Option<Confirmed>>,
+}
 
 /// The other end: what the core's thread runs.
-pub(crate) struct Rounds(mpsc::Receiver<oneshot::Sender<Answer>>);
+pub(crate) struct Rounds {
+    waiting: mpsc::Receiver<oneshot::Sender<Answer>>,
+    latest: watch::Sender<Option<Confirmed>>,
+}
+
+/// What a round came to.
+#[derive(Clone, Copy)]
+struct Confirmed {
+    /// When it began, by this node's own clock.
+    begun: Instant,
+    index: u64,
+}
 
 /// A new queue, empty.
 pub(crate) fn read_positions() -> (ReadPositions, Rounds) {
-    let (sender, receiver) = mpsc::channel(WAITING_MAX);
-    (ReadPositions(sender), Rounds(receiver))
+    let (asking, waiting) = mpsc::channel(WAITING_MAX);
+    let (telling, latest) = watch::channel(None);
+    (ReadPositions { waiting: asking, latest }, Rounds { waiting, latest: telling })
 }
 
 impl ReadPositions {
     /// The index up to which a linearizable read must see the state.
     pub(crate) async fn get(&self) -> Answer {
         let (sender, receiver) = oneshot::channel();
-        self.0.try_send(sender).map_err(|error| match error {
+        self.waiting.try_send(sender).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => ReadPositionError::Unavailable("too many reads wait".to_owned()),
             mpsc::error::TrySendError::Closed(_) => ReadPositionError::Stopped,
         })?;
         receiver.await.unwrap_or(Err(ReadPositionError::Stopped))
+    }
+
+    /// The same as it was at some time that is no longer ago than this. Asks nobody if a round that is as young was
+    /// confirmed.
+    pub(crate) async fn get_within(&self, age: Duration) -> Answer {
+        let latest = *self.latest.borrow();
+        match latest.filter(|latest| latest.begun.elapsed() <= age || Mutant::AgeNotChecked.is_on()) {
+            Some(latest) => Ok(latest.index),
+            None => self.get().await,
+        }
     }
 }
 
@@ -57,14 +83,17 @@ impl Rounds {
     /// Runs round after round until all who could ask are gone.
     pub(crate) async fn run(mut self, raft: Raft, peers: Arc<Peers>, metrics: Arc<ConsensusMetrics>) {
         let mut waiting = Vec::new();
-        while self.0.recv_many(&mut waiting, WAITING_MAX).await > 0 {
+        while self.waiting.recv_many(&mut waiting, WAITING_MAX).await > 0 {
             let begun = Instant::now();
             let answer = match timeout(ROUND_MAX, round(&raft, &peers)).await {
                 Ok(answer) => answer,
                 Err(_) => Err(ReadPositionError::Unavailable("no answer in time".to_owned())),
             };
             match &answer {
-                Ok(_) => metrics.read_rounds.observe(begun.elapsed()),
+                Ok(index) => {
+                    metrics.read_rounds.observe(begun.elapsed());
+                    self.latest.send_replace(Some(Confirmed { begun, index: *index }));
+                }
                 Err(_) => metrics.read_rounds_failed.inc(),
             }
             for reader in waiting.drain(..) {

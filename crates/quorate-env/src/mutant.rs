@@ -32,6 +32,8 @@ pub enum Mutant {
     PurgedBeforeDurable,
     /// A linearizable read asks no majority.
     ReadWithoutQuorum,
+    /// A read of bounded age takes the last round, however long ago that began.
+    AgeNotChecked,
     /// A node whose disk was lost comes back with its former id.
     LostIdentityReused,
     /// A write that is tried again is a new one.
@@ -65,7 +67,7 @@ pub enum Mutant {
 }
 
 use Mutant::{
-    AcknowledgedBeforeSync, AheadByIndex, AppendNotAwaited, AppliedBeforeLogged, CheckpointDuringHold,
+    AcknowledgedBeforeSync, AgeNotChecked, AheadByIndex, AppendNotAwaited, AppliedBeforeLogged, CheckpointDuringHold,
     CheckpointWithoutSync, DeferredKeysAtBatch, ImageNotReadAgain, ImageOfPartialCheckpoint, ImagePositionOff,
     LeaderRestored, LostIdentityReused, OutcomeNotKept, PremisesNotChecked, PurgedBeforeDurable, ReadWithoutQuorum,
     RetryIsNew, SeedCarriedOver, SegmentReusedEarly, SessionsForgotten, SessionsOutsideTransaction, StaleFrameAccepted,
@@ -74,7 +76,7 @@ use Mutant::{
 
 impl Mutant {
     /// All.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
         AcknowledgedBeforeSync,
         SyncErrorIgnored,
         StaleFrameAccepted,
@@ -86,6 +88,7 @@ impl Mutant {
         AppliedBeforeLogged,
         PurgedBeforeDurable,
         ReadWithoutQuorum,
+        AgeNotChecked,
         LostIdentityReused,
         RetryIsNew,
         SessionsOutsideTransaction,

@@ -1,9 +1,15 @@
 //! What clients tried to write and what they were told: checked against what the cluster holds in the end.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use quorate_env::Instant;
 
 use crate::history::History;
+
+/// How old a read of bounded age may be.
+pub const AGE_MAX: Duration = Duration::from_secs(4);
 
 /// A write: its client and its number there.
 pub type Key = (i64, i64);
@@ -42,8 +48,10 @@ pub struct Ledger(Arc<Mutex<Inner>>);
 struct Inner {
     writes: BTreeMap<Key, (Kind, End)>,
     positions: BTreeSet<u64>,
-    /// The most rows that a linearizable read has shown.
+    /// The most rows that a read has shown.
     shown: u64,
+    /// How many rows a linearizable read had to show from a time on, the last so long ago and later.
+    milestones: VecDeque<(Instant, u64)>,
     counts: Counts,
 }
 
@@ -87,6 +95,7 @@ impl Ledger {
         inner.writes.insert(key, (kind, End::Acknowledged(drawn)));
         inner.counts.acknowledged += 1;
         inner.counts.rows += u64::from(makes_row(kind));
+        inner.note_rows();
         inner.positions.insert(index)
     }
 
@@ -111,16 +120,23 @@ impl Ledger {
         *if runs > 1 { &mut counts.reruns } else { &mut counts.transactions } += 1;
     }
 
-    /// A linearizable read has shown so many rows. None is ever deleted.
+    /// A read has shown so many rows, which were committed. None is ever deleted.
     pub fn shown(&self, rows: u64) {
         let mut inner = self.inner();
         inner.shown = inner.shown.max(rows);
+        inner.note_rows();
     }
 
     /// How many rows a linearizable read that begins now must show at least.
     pub fn rows(&self) -> u64 {
+        self.inner().rows()
+    }
+
+    /// The same of one that began so long ago, at most [`AGE_MAX`].
+    pub fn rows_before(&self, age: Duration) -> u64 {
         let inner = self.inner();
-        inner.counts.rows.max(inner.shown)
+        let then = inner.milestones.iter().rev().find(|(when, _)| when.elapsed() >= age);
+        then.map_or(0, |(_, rows)| *rows)
     }
 
     /// How many writes ended how.
@@ -164,6 +180,19 @@ impl Ledger {
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn rows(&self) -> u64 {
+        self.counts.rows.max(self.shown)
+    }
+
+    fn note_rows(&mut self) {
+        self.milestones.push_back((Instant::now(), self.rows()));
+        while self.milestones.get(1).is_some_and(|(when, _)| when.elapsed() >= AGE_MAX) {
+            self.milestones.pop_front();
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use quorate::{
 use quorate_env::{Env, JoinHandle, Rng, sleep};
 
 use crate::cluster::Cluster;
-use crate::ledger::{End, Held, Kind, Ledger};
+use crate::ledger::{AGE_MAX, End, Held, Kind, Ledger};
 
 /// Clients over the network.
 const CLIENTS: i64 = 3;
@@ -220,9 +220,10 @@ impl Writer {
         match result {
             Ok((position, drawn)) => {
                 self.acknowledged(kind, number, position, drawn);
-                match self.rng.below(6) {
+                match self.rng.below(8) {
                     0 | 1 => self.read_own(kind, number, position).await,
                     2 => self.read_some().await,
+                    3 => self.read_by_same(sql, kind, number).await,
                     _ => {}
                 }
             }
@@ -345,13 +346,26 @@ impl Writer {
 
     /// Any node must show the row at its position.
     async fn read_own(&self, kind: Kind, number: i64, position: Position) {
-        let Some(sql) = self.some_node().filter(|_| matches!(kind, Kind::Insert | Kind::Batch)) else { return };
-        let sql = sql.at(Level::AtLeast(position)).with_deadline(READ_LIMIT);
-        let count = "SELECT count(*) FROM events WHERE client = ? AND number = ?";
-        self.judge(sql.query_one::<i64>(count, (self.client, number)).await, |found| match found {
-            1 => None,
-            found => Some(format!("({}, {number}) is there {found} times at {position}", self.client)),
-        });
+        if let Some(sql) = self.some_node() {
+            self.find_own(&sql.at(Level::AtLeast(position)), kind, number).await;
+        }
+    }
+
+    /// The handle that has written must show the row.
+    async fn read_by_same(&self, sql: &Sql, kind: Kind, number: i64) {
+        let sql = if self.rng.below(2) == 0 { sql.at(Level::Local) } else { sql.at(self.some_age().0) };
+        self.find_own(&sql.with_own_writes(), kind, number).await;
+    }
+
+    async fn find_own(&self, sql: &Sql, kind: Kind, number: i64) {
+        if matches!(kind, Kind::Insert | Kind::Batch) {
+            let (sql, count) =
+                (sql.with_deadline(READ_LIMIT), "SELECT count(*) FROM events WHERE client = ? AND number = ?");
+            self.judge(sql.query_one::<i64>(count, (self.client, number)).await, |found| match found {
+                1 => None,
+                found => Some(format!("{sql:?} shows its own ({}, {number}) {found} times", self.client)),
+            });
+        }
     }
 
     async fn read_some(&self) {
@@ -360,15 +374,25 @@ impl Writer {
         }
     }
 
-    /// A linearizable read must show everything that was acknowledged, or shown by another, before it.
+    /// A linearizable read must show everything that was acknowledged, or shown by another, before it; one of bounded
+    /// age what was so that long before it.
     async fn read_all(&self, sql: Sql) {
-        let before = self.ledger.rows();
-        let sql = sql.at(Level::Linearizable).with_deadline(READ_LIMIT);
+        let (level, before) = match self.rng.below(3) {
+            0 => self.some_age(),
+            _ => (Level::Linearizable, self.ledger.rows()),
+        };
+        let sql = sql.at(level).with_deadline(READ_LIMIT);
         self.judge(sql.query_one::<i64>("SELECT count(*) FROM events", ()).await, |found| {
             let found = u64::try_from(found).unwrap_or(0);
             self.ledger.shown(found);
-            (found < before).then(|| format!("a linearizable read shows {found} of {before} rows"))
+            (found < before).then(|| format!("a read at {level:?} shows {found} of {before} rows"))
         });
+    }
+
+    /// A level of bounded age, and how many rows a read that begins now must show.
+    fn some_age(&self) -> (Level, u64) {
+        let age = Duration::from_millis(self.rng.below(u64::try_from(AGE_MAX.as_millis()).unwrap_or(0)));
+        (Level::Bounded(age), self.ledger.rows_before(age))
     }
 
     fn judge(&self, result: Result<i64, Error>, wrong: impl FnOnce(i64) -> Option<String>) {

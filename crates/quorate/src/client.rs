@@ -48,13 +48,15 @@ pub(crate) struct Client {
     runtime: Runtime,
     transport: Box<dyn Transport>,
     session: Mutex<Session>,
+    /// The last write that was acknowledged, and when the last of them was.
+    written: Mutex<Option<(Position, Instant)>>,
     /// Rung when a turn may have become free. Who takes one passes the ring on.
     freed: Notify,
 }
 
 impl Client {
     pub(crate) fn new(runtime: Runtime, transport: Box<dyn Transport>) -> Self {
-        Self { runtime, transport, session: Mutex::default(), freed: Notify::new() }
+        Self { runtime, transport, session: Mutex::default(), written: Mutex::default(), freed: Notify::new() }
     }
 
     /// Runs commands as one atomic entry, exactly once.
@@ -77,13 +79,37 @@ impl Client {
                 proposal.origin = Some(ticket.0.origin());
                 let bytes = Bytes::from(codec::encode_proposal(&proposal)?);
                 sent.store(true, Ordering::Relaxed);
-                if let Some(settled) = self.settle(&ticket, bytes, deadline).await? {
-                    return Ok(settled);
+                if let Some((position, outcome)) = self.settle(&ticket, bytes, deadline).await? {
+                    self.wrote(position);
+                    return Ok((position, outcome));
                 }
                 sent.store(false, Ordering::Relaxed);
             }
         });
         settled.await.unwrap_or_else(|_| Err(gone(&sent)))
+    }
+
+    /// The level at which a read sees what this handle has written, besides what its own level promises.
+    pub(crate) fn seeing_own_writes(&self, level: Level) -> Result<Level, Error> {
+        let Some((position, when)) = *self.written() else { return Ok(level) };
+        let since = self.runtime.inside(|| when.elapsed()).map_err(|_| Error::Closed)?;
+        Ok(match level {
+            Level::Local => Level::AtLeast(position),
+            Level::AtLeast(other) => Level::AtLeast(other.max(position)),
+            Level::Linearizable => Level::Linearizable,
+            // A round that began later than the last write was acknowledged.
+            Level::Bounded(age) => Level::Bounded(age.min(since)),
+        })
+    }
+
+    fn wrote(&self, position: Position) {
+        let mut written = self.written();
+        let last = written.map_or(position, |(last, _)| last.max(position));
+        *written = Some((last, Instant::now()));
+    }
+
+    fn written(&self) -> MutexGuard<'_, Option<(Position, Instant)>> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Runs a query at its level.

@@ -1,5 +1,7 @@
 //! How fresh a read must be.
 
+use std::time::Duration;
+
 use quorate_model::Position;
 
 /// How fresh a read must be.
@@ -15,4 +17,9 @@ pub enum Level {
     /// The latest acknowledged state, on any node. Costs one round to a majority, which all reads that arrive
     /// meanwhile share. The default of [`RemoteSql`](crate::RemoteSql).
     Linearizable,
+    /// The state as it was at some time that is no longer ago than this, or a later one, on any node: what was
+    /// acknowledged before that time is seen. Costs nothing where a linearizable read of that node, or another of this
+    /// level, was confirmed within the time, else one round as that does: so at most a round in the time, however many
+    /// read. The node measures by its own clock, which may stand still while its machine is suspended.
+    Bounded(Duration),
 }

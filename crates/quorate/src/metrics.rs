@@ -84,6 +84,8 @@ pub struct ReadMetrics {
     pub at_least: Counter,
     /// At [`Level::Linearizable`].
     pub linearizable: Counter,
+    /// At [`Level::Bounded`].
+    pub bounded: Counter,
     /// Those of all levels that failed, but for the next.
     pub failed: Counter,
     /// Those of all levels that were refused because no reader became free in time.
@@ -109,6 +111,7 @@ impl ReadMetrics {
             Level::Local => self.local.inc(),
             Level::AtLeast(_) => self.at_least.inc(),
             Level::Linearizable => self.linearizable.inc(),
+            Level::Bounded(_) => self.bounded.inc(),
         }
         match result {
             Ok(_) => {}

@@ -101,7 +101,7 @@ pub(crate) struct Query {
     pub params: Bytes,
     #[prost(string, repeated, tag = "3")]
     pub names: Vec<String>,
-    #[prost(oneof = "LevelKind", tags = "4, 5, 6")]
+    #[prost(oneof = "LevelKind", tags = "4, 5, 6, 11")]
     pub level: Option<LevelKind>,
     #[prost(uint64, tag = "7")]
     pub rows_max: u64,
@@ -132,6 +132,9 @@ pub(crate) enum LevelKind {
     AtLeast(WirePosition),
     #[prost(message, tag = "6")]
     Linearizable(Empty),
+    /// Microseconds.
+    #[prost(uint64, tag = "11")]
+    Bounded(u64),
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
@@ -141,7 +144,7 @@ pub(crate) struct Empty {}
 #[derive(Clone, Copy, PartialEq, Message)]
 pub(crate) struct Backup {
     /// What the image must hold, as in [`Query`].
-    #[prost(oneof = "LevelKind", tags = "4, 5, 6")]
+    #[prost(oneof = "LevelKind", tags = "4, 5, 6, 11")]
     pub level: Option<LevelKind>,
     /// How long the node may wait for that.
     #[prost(uint64, tag = "9")]
@@ -218,7 +221,7 @@ pub(crate) enum AnswerKind {
 #[derive(Clone, Copy, PartialEq, Message)]
 pub(crate) struct OpenSnapshot {
     /// What the snapshot must hold.
-    #[prost(oneof = "LevelKind", tags = "4, 5, 6")]
+    #[prost(oneof = "LevelKind", tags = "4, 5, 6, 11")]
     pub level: Option<LevelKind>,
     /// How long the node may try.
     #[prost(uint64, tag = "9")]

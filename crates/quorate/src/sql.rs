@@ -30,19 +30,37 @@ use crate::transaction::{Attempts, Transaction};
 pub struct Sql {
     client: Arc<Client>,
     level: Level,
+    sees_own_writes: bool,
     deadline: Duration,
     limits: Limits,
 }
 
 impl Sql {
     pub(crate) fn new(client: Arc<Client>, level: Level, deadline: Duration) -> Self {
-        Self { client, level, deadline, limits: Limits { rows: ROWS_DEFAULT, bytes: BYTES_DEFAULT } }
+        let limits = Limits { rows: ROWS_DEFAULT, bytes: BYTES_DEFAULT };
+        Self { client, level, sees_own_writes: false, deadline, limits }
     }
 
     /// The same handle, reading at another level.
     #[must_use]
     pub fn at(&self, level: Level) -> Self {
         Self { level, ..self.clone() }
+    }
+
+    /// The same handle, whose reads also see every write of it and of its clones that was acknowledged before they
+    /// began, on whichever node, whatever their level is.
+    ///
+    /// ```
+    /// # async fn f(sql: quorate::Sql) -> Result<(), quorate::Error> {
+    /// let sql = sql.with_own_writes();
+    /// sql.execute("INSERT INTO users (name) VALUES (?)", ("ann",)).await?;
+    /// let found: i64 = sql.query_one("SELECT count(*) FROM users WHERE name = ?", ("ann",)).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn with_own_writes(&self) -> Self {
+        Self { sees_own_writes: true, ..self.clone() }
     }
 
     /// The same handle, trying for another time before a call fails; 30 seconds is the default.
@@ -205,7 +223,7 @@ impl Sql {
         F: Future<Output = Result<T, E>>,
         E: From<Error>,
     {
-        let attempts = Attempts::new(Arc::clone(&self.client), self.level, self.limits, self.deadline)?;
+        let attempts = Attempts::new(Arc::clone(&self.client), self.level()?, self.limits, self.deadline)?;
         attempts.run(body).await
     }
 
@@ -216,7 +234,7 @@ impl Sql {
     /// [`Error::Failed`] with [`FailureKind::Refused`] for a statement that writes.
     pub async fn query(&self, sql: impl Into<String>, params: impl IntoParams) -> Result<Rows, Error> {
         let statement = (sql, params).into_statement().into_query()?;
-        let read = Read { statement, level: self.level, limits: self.limits };
+        let read = Read { statement, level: self.level()?, limits: self.limits };
         self.client.read(read, self.deadline).await
     }
 
@@ -254,8 +272,13 @@ impl Sql {
     ///
     /// [`Error::Overloaded`] where the node keeps as many snapshots as it may until the deadline.
     pub async fn snapshot(&self) -> Result<Snapshot, Error> {
-        let state = self.client.snapshot(self.level, self.deadline).await?;
+        let state = self.client.snapshot(self.level()?, self.deadline).await?;
         Ok(Snapshot::new(state, self.client.runtime().clone(), self.deadline))
+    }
+
+    /// The level of a read that begins now.
+    fn level(&self) -> Result<Level, Error> {
+        if self.sees_own_writes { self.client.seeing_own_writes(self.level) } else { Ok(self.level) }
     }
 
     pub(crate) fn deadline(&self) -> Duration {

@@ -15,8 +15,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use quorate::{Error, Level, Sql};
-use support::{Cluster, run, until};
+use quorate::{Error, Level, Position, Sql};
+use support::{Cluster, PATIENCE, run, until};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -38,6 +38,32 @@ fn every_node_writes_and_every_node_reads_it() {
         }
         let remote = cluster.remote().await;
         assert_eq!(remote.query_one::<i64>("SELECT count(*) FROM t", ()).await, Ok(3));
+        cluster.stop_all().await;
+    });
+}
+
+/// The followers hear of a write's commit later than its client.
+#[test]
+fn handles_that_see_their_own_writes_see_them_on_every_node_at_every_level() {
+    run(async {
+        let mut cluster = Cluster::start().await;
+        let remote = cluster.remote().await;
+        remote.execute("CREATE TABLE t (x)", ()).await.unwrap();
+        let handles = NAMES.map(|name| cluster.sql(name)).into_iter().chain([(*remote).clone()]);
+        for handle in handles.map(|handle| handle.with_own_writes()) {
+            for number in 1..10 {
+                let text = number.to_string();
+                let position =
+                    handle.execute("REPLACE INTO t (rowid, x) VALUES (1, ?)", (text,)).await.unwrap().position;
+                let start = Level::AtLeast(Position { index: 0, ..position });
+                for level in [Level::Local, start, Level::Bounded(PATIENCE), Level::Linearizable] {
+                    let found = handle.at(level).query_one::<String>("SELECT x FROM t", ()).await;
+                    assert_eq!(found, Ok(number.to_string()), "at {level:?}");
+                }
+                let one = handle.snapshot().await.unwrap().query("SELECT x FROM t", ()).await.unwrap().one();
+                assert_eq!(one, Ok(number.to_string()));
+            }
+        }
         cluster.stop_all().await;
     });
 }

@@ -302,6 +302,37 @@ fn a_cut_off_leader_tells_no_read_position() {
 }
 
 #[test]
+fn a_read_that_may_be_old_asks_nobody_until_it_would_be_too_old() {
+    let world = SimWorld::new(23);
+    let done = world.run(async {
+        let cluster = born(&world).await;
+        cluster.write("one").await;
+        let age = Duration::from_secs(5);
+        for name in NAMES {
+            let node = cluster.node(name).unwrap();
+            let rounds = || node.metrics().read_rounds.count();
+            let (first, before) = (node.read_position_within(age).await.unwrap(), rounds());
+            cluster.write("two").await;
+            assert!(node.read_position().await.unwrap() > first);
+            let second = node.read_position_within(age).await.unwrap();
+            assert!(second > first && rounds() == before + 1, "it shares what a linearizable read was told");
+            world.net().isolate(name);
+            assert_eq!(node.read_position_within(age).await.unwrap(), second);
+            sleep(age).await;
+            assert!(node.read_position_within(age).await.is_err(), "{name} can't know any more");
+            world.net().heal_all();
+            let again = async {
+                while node.read_position_within(age).await.is_err() {
+                    sleep(Duration::from_millis(20)).await;
+                }
+            };
+            timeout(SOON, again).await.unwrap();
+        }
+    });
+    done.unwrap();
+}
+
+#[test]
 fn leadership_can_be_handed_over() {
     let world = SimWorld::new(17);
     let done = world.run(async {

@@ -151,8 +151,12 @@ fn stages(metrics: &Metrics) -> Vec<Family> {
 
 fn reads(metrics: &Metrics) -> Vec<Family> {
     let (reads, consensus) = (&metrics.node.reads, &metrics.consensus);
-    let levels =
-        [("local", reads.local.get()), ("at_least", reads.at_least.get()), ("linearizable", reads.linearizable.get())];
+    let levels = [
+        ("local", reads.local.get()),
+        ("at_least", reads.at_least.get()),
+        ("linearizable", reads.linearizable.get()),
+        ("bounded", reads.bounded.get()),
+    ];
     let failures = [("overloaded", reads.overloaded.get()), ("other", reads.failed.get())];
     vec![
         counter("quorate_reads_total", "Reads that the node was asked for.").with_each(MAIN, "level", levels),

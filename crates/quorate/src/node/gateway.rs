@@ -177,13 +177,14 @@ impl Gateway {
     /// Waits until this node has applied what a level asks for.
     pub(super) async fn reach(&self, level: Level, deadline: Instant) -> Result<(), Error> {
         self.serves()?;
+        let in_time = |_| Error::TimedOut("no majority answered in time".to_owned());
         let position = match level {
             Level::Local => return Ok(()),
             Level::AtLeast(position) => self.comparable(position)?,
-            Level::Linearizable => match timeout_at(deadline, self.consensus.read_position()).await {
-                Ok(position) => position?,
-                Err(_) => return Err(Error::TimedOut("no majority answered in time".to_owned())),
-            },
+            Level::Linearizable => timeout_at(deadline, self.consensus.read_position()).await.map_err(in_time)??,
+            Level::Bounded(age) => {
+                timeout_at(deadline, self.consensus.read_position_within(age)).await.map_err(in_time)??
+            }
         };
         let reached = self.store.wait_applied(position.index, deadline).await;
         reached.map_err(|timeout| Error::TimedOut(timeout.to_string()))

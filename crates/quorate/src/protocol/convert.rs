@@ -1,6 +1,7 @@
 //! Between the messages and what they stand for.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_model::{Epoch, GroupId, Outcome, Position, Stamp, Statement, StoreFault, codec};
@@ -133,6 +134,8 @@ impl From<Level> for LevelKind {
             Level::Local => Self::Local(Empty {}),
             Level::AtLeast(position) => Self::AtLeast(position.into()),
             Level::Linearizable => Self::Linearizable(Empty {}),
+            // A part of a microsecond less is stricter.
+            Level::Bounded(age) => Self::Bounded(u64::try_from(age.as_micros()).unwrap_or(u64::MAX)),
         }
     }
 }
@@ -143,6 +146,7 @@ fn level_of(level: Option<LevelKind>) -> Result<Level, CallFailure> {
         LevelKind::Local(_) => Level::Local,
         LevelKind::AtLeast(position) => Level::AtLeast(position.into()),
         LevelKind::Linearizable(_) => Level::Linearizable,
+        LevelKind::Bounded(micros) => Level::Bounded(Duration::from_micros(micros)),
     })
 }
 

@@ -21,6 +21,9 @@ use crate::status::Status;
 
 const POSITION: Position = Position { epoch: Epoch(2), group: GroupId(1), index: 77 };
 
+const LEVELS: [Level; 4] =
+    [Level::Local, Level::AtLeast(POSITION), Level::Linearizable, Level::Bounded(Duration::from_micros(1_500_001))];
+
 fn errors() -> Vec<Error> {
     let text = || "text".to_owned();
     vec![
@@ -62,7 +65,7 @@ fn answers_to_proposals_arrive_as_they_were() {
 
 #[test]
 fn reads_arrive_as_they_were() {
-    for level in [Level::Local, Level::AtLeast(POSITION), Level::Linearizable] {
+    for level in LEVELS {
         let params = vec![Value::Null, 1.into(), 2.5.into(), "x".into(), vec![0, 255].into()];
         let statement = Statement { sql: "SELECT ?".to_owned(), params, names: vec![":a".to_owned()] };
         let limits = Limits { rows: 3, bytes: 4 };
@@ -89,7 +92,7 @@ fn rows_arrive_as_they_were() {
 
 #[test]
 fn items_of_snapshots_arrive_as_they_were() {
-    for level in [Level::Local, Level::AtLeast(POSITION), Level::Linearizable] {
+    for level in LEVELS {
         let received: OpenSnapshot = decode(encode(&OpenSnapshot::new(level, 5))).unwrap();
         assert_eq!((received.millis, received.level().unwrap()), (5, level));
     }
