@@ -10,6 +10,7 @@ use crate::format::Mode;
 use crate::import::ImportOptions;
 use crate::init::InitArgs;
 use crate::members::MembersArgs;
+use crate::migrate::MigrateArgs;
 use crate::restore::RestoreArgs;
 use crate::serve::ServeArgs;
 use crate::verify::VerifyArgs;
@@ -54,6 +55,8 @@ pub enum Command {
     /// Load a file of CSV, TSV, NDJSON or SQLite into a table; interrupted and run again, it goes on where it stopped
     #[command(after_help = IMPORT_EXAMPLES)]
     Import(ImportArgs),
+    /// Run the migrations of a folder that were not run yet, each as one transaction
+    Migrate(MigrateArgs),
     /// Show the members of a cluster: who leads, who lags, how large log and database are
     Status(StatusArgs),
     /// Keep a copy of the live database as a plain SQLite file

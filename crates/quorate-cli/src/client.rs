@@ -74,7 +74,11 @@ impl From<SqlError> for Error {
     fn from(error: SqlError) -> Self {
         let told = Self::new(visible::lines(&error.to_string()));
         match error {
-            SqlError::Failed(_) | SqlError::TimedOut(_) | SqlError::TooLarge(_) | SqlError::SnapshotTooOld => told,
+            SqlError::Failed(_)
+            | SqlError::Conflict(_)
+            | SqlError::TimedOut(_)
+            | SqlError::TooLarge(_)
+            | SqlError::SnapshotTooOld => told,
             _ => told.of_connection(),
         }
     }

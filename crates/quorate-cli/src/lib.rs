@@ -32,6 +32,7 @@ mod init;
 mod keywords;
 mod log;
 mod members;
+mod migrate;
 mod output;
 mod restore;
 mod serve;
@@ -62,6 +63,7 @@ pub async fn run() -> ExitCode {
         Command::Status(args) => status::run(args).await,
         Command::Backup(args) => backup::run(args).await,
         Command::Restore(args) => restore::run(args).await,
+        Command::Migrate(args) => migrate::run(args).await,
         Command::Members(args) => members::run(args).await,
         Command::Doctor(args) => doctor::run(args).await,
         Command::Verify(args) => verify::run(args).await,

@@ -56,6 +56,7 @@ mod error;
 pub mod fuzzing;
 mod level;
 pub mod metrics;
+mod migrations;
 mod node;
 mod params;
 mod protocol;
@@ -77,6 +78,7 @@ pub use config::{Config, ConfigError, Durability, SecretSource, SqlOptions, Timi
 pub use error::{Error, StartError};
 pub use level::Level;
 pub use metrics::Metrics;
+pub use migrations::{DoneMigration, MigrateError, Migration, MigrationStatus, Migrations};
 pub use node::{Node, Observer, WriteTraces};
 pub use params::{BatchStep, IntoParams, IntoStatement, Params};
 pub use quorate_consensus::inspect;

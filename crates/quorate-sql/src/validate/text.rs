@@ -30,6 +30,31 @@ pub fn check_single(sql: &str) -> Result<(), Failure> {
     if empty { Err(Failure::new(FailureKind::Sql, "the text holds no statement")) } else { Ok(()) }
 }
 
+/// The statements of a text, without their semicolons; the last needs none. What stands between them and is none, like
+/// a comment, is left out, or goes with the next one.
+pub fn split(sql: &str) -> Result<Vec<&str>, Failure> {
+    let (mut tokens, mut state) = (Tokens(sql.as_bytes()), State::Start);
+    let (mut statements, mut begin, mut empty) = (Vec::new(), 0, true);
+    let mut take = |from: usize, to: usize| statements.extend(sql.get(from..to).map(str::trim));
+    while let Some(token) = tokens.next() {
+        state = state.after(token);
+        let at = sql.len().saturating_sub(tokens.0.len());
+        if state == State::Start && token == Token::Semicolon {
+            if !empty {
+                take(begin, at.saturating_sub(1));
+            }
+            (begin, empty) = (at, true);
+        } else {
+            empty = false;
+        }
+    }
+    if !empty {
+        take(begin, sql.len());
+    }
+    statements.iter().try_for_each(|statement| check_single(statement))?;
+    Ok(statements)
+}
+
 /// Which VACUUM a text is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Vacuum {
@@ -182,6 +207,35 @@ mod tests {
         }
         for sql in ["", " -- only a comment", ";;", "SELECT 1\0", "SELECT 1;SELECT 2", "SELECT 1; x"] {
             assert!(check_single(sql).is_err(), "{sql}");
+        }
+    }
+
+    #[test]
+    fn scripts_are_cut_into_statements() {
+        let trigger = "CREATE TRIGGER t AFTER INSERT ON a BEGIN SELECT 1; DELETE FROM b; END";
+        let script = format!("-- first\nSELECT ';' ;; /* ; */ ; {trigger};\n SELECT [a;b] -- last");
+        assert_eq!(split(&script), Ok(vec!["-- first\nSELECT ';'", trigger, "SELECT [a;b] -- last"]));
+        for nothing in ["", " ; ;", "-- x;"] {
+            assert_eq!(split(nothing), Ok(Vec::new()), "{nothing:?}");
+        }
+        assert!(split("SELECT 1; SELECT '\0'").is_err());
+    }
+
+    proptest! {
+        /// Whatever is cut, nothing but semicolons is lost, and each piece is one statement.
+        #[test]
+        fn what_is_cut_is_there(
+            parts in prop::collection::vec("[a-z;'\"\\[\\] \n-]{0,8}|create|trigger|end|;", 0..12),
+        ) {
+            let script = parts.join(" ");
+            if let Ok(statements) = split(&script) {
+                let kept: usize = statements.iter().map(|statement| statement.len()).sum();
+                prop_assert!(kept <= script.len());
+                for statement in statements {
+                    prop_assert_eq!(check_single(statement), Ok(()), "{}", statement);
+                    prop_assert!(script.contains(statement));
+                }
+            }
         }
     }
 

@@ -1,0 +1,81 @@
+//! `quorate migrate`: runs the migrations of a folder that were not run yet.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use quorate::{MigrateError, Migration, Migrations};
+
+use crate::access::Access;
+use crate::args::AccessArgs;
+use crate::client::Client;
+use crate::error::{Error, Result, Told};
+use crate::format::visible;
+use crate::output;
+
+const EXAMPLES: &str = "\
+Examples:
+  quorate migrate                       the files of ./migrations that were not run yet, in their order
+  quorate migrate schema --dry-run      what was run, and what would be
+
+A migration is a file like 0001_users.sql: any number of statements, run once, all or none. What was run must stay as
+it was; files that are newer than what an older program knows do not disturb it.";
+
+/// Options of `quorate migrate`.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct MigrateArgs {
+    /// How to reach the cluster.
+    #[command(flatten)]
+    pub access: AccessArgs,
+    /// Say what was run and what would be, and run nothing
+    #[arg(long, visible_alias = "status")]
+    pub dry_run: bool,
+    /// The folder of the migrations
+    #[arg(value_name = "FOLDER", default_value = "migrations")]
+    pub folder: PathBuf,
+}
+
+/// Runs the command.
+pub async fn run(args: &MigrateArgs) -> Result<()> {
+    let migrations = read(&args.folder)?;
+    let client = Client::connect(&Access::find(&args.access)?).await?;
+    let told = if args.dry_run {
+        client.sql().migration_status(&migrations).await.map(|status| status.to_string())
+    } else {
+        client.sql().migrate(&migrations).await.map(|run| list(&run))
+    };
+    client.close().await;
+    output::print(&format!("{}\n", visible::lines(&told.map_err(failure)?)))
+}
+
+fn list(run: &[Migration]) -> String {
+    let lines: Vec<String> = run.iter().map(|migration| format!("{}  run", migration.file())).collect();
+    if lines.is_empty() { "nothing to run".to_owned() } else { lines.join("\n") }
+}
+
+fn failure(error: MigrateError) -> Error {
+    match error {
+        MigrateError::Failed { file, error } => Error::from(error).within(file),
+        MigrateError::Database(error) => error.into(),
+        error => Error::new(visible::lines(&error.to_string())),
+    }
+}
+
+/// The files of a folder whose names end in `.sql`.
+fn read(folder: &Path) -> Result<Migrations> {
+    let of_folder = || folder.display().to_string();
+    let mut migrations = Vec::new();
+    for entry in std::fs::read_dir(folder).told(of_folder)? {
+        let path = entry.told(of_folder)?.path();
+        if path.extension().is_none_or(|extension| extension != "sql") {
+            continue;
+        }
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let text = std::fs::read_to_string(&path).told(|| path.display().to_string())?;
+        migrations.push(Migration::new(name, text).told(of_folder)?);
+    }
+    if migrations.is_empty() {
+        return Err(Error::new("there are no migrations, files like 0001_users.sql").within(of_folder()));
+    }
+    Migrations::new(migrations).told(of_folder)
+}

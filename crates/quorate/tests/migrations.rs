@@ -1,0 +1,133 @@
+//! Migrations: each is run once, whoever asks and however often, and what does not fit is said.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "tests stop at the first surprise"
+)]
+
+mod support;
+
+use futures_util::future::join_all;
+use quorate::{Error, Level, MigrateError, Migration, Migrations, Sql};
+use support::{Cluster, on_both, run};
+
+const FIRST: (&str, &str) =
+    ("0001_users.sql", "CREATE TABLE users (id INTEGER PRIMARY KEY, name TEXT NOT NULL) STRICT;");
+const SECOND: (&str, &str) = (
+    "0002_first users.sql",
+    "-- Everybody knows them; they come first.
+     INSERT INTO users (name) VALUES ('ann;'), ('bob');
+     CREATE TRIGGER lower AFTER INSERT ON users BEGIN
+         UPDATE users SET name = lower(name) WHERE id = new.id;
+         SELECT 1;
+     END;
+     INSERT INTO users (name) VALUES ('CID')",
+);
+const THIRD: (&str, &str) = ("0010_tags.sql", "CREATE TABLE tags (user INTEGER REFERENCES users, tag TEXT)");
+
+fn migrations(files: &[(&'static str, &'static str)]) -> Migrations {
+    Migrations::new(files.iter().map(|(file, sql)| Migration::new(*file, *sql).unwrap())).unwrap()
+}
+
+fn files(run: Result<Vec<Migration>, MigrateError>) -> Vec<String> {
+    run.unwrap().iter().map(|migration| migration.file().to_owned()).collect()
+}
+
+async fn names(sql: &Sql) -> Result<Vec<String>, Error> {
+    sql.at(Level::Linearizable).query_as("SELECT name FROM users ORDER BY id", ()).await
+}
+
+#[test]
+fn each_is_run_once_in_its_order() {
+    on_both(async |sql| {
+        let (two, three) = (migrations(&[SECOND, FIRST]), migrations(&[FIRST, SECOND, THIRD]));
+        let status = sql.migration_status(&three).await.unwrap();
+        assert_eq!((status.done.len(), status.pending.len()), (0, 3));
+        assert_eq!(files(sql.migrate(&two).await), [FIRST.0, SECOND.0]);
+        assert_eq!(sql.at(Level::Local).query_one("SELECT count(*) FROM users", ()).await, Ok(3_i64));
+        assert_eq!(sql.migrate(&two).await, Ok(Vec::new()));
+        let status = sql.migration_status(&three).await.unwrap();
+        assert_eq!(files(Ok(status.pending)), [THIRD.0]);
+        assert_eq!(files(sql.migrate(&three).await), [THIRD.0]);
+        assert_eq!(sql.migrate(&two).await, Ok(Vec::new()), "an older program starts beside a newer one");
+        assert_eq!(names(&sql).await?, ["ann;", "bob", "cid"]);
+        let windows = Migration::new(SECOND.0, SECOND.1.replace('\n', "\r\n")).unwrap();
+        let same = Migrations::new([Migration::new(FIRST.0, FIRST.1).unwrap(), windows]).unwrap();
+        assert_eq!(sql.migrate(&same).await, Ok(Vec::new()));
+        Ok(())
+    });
+}
+
+#[test]
+fn what_does_not_fit_is_said_and_nothing_is_done() {
+    on_both(async |sql| {
+        sql.migrate(&migrations(&[FIRST, SECOND, THIRD])).await.unwrap();
+        let late = ("0003_late.sql", "CREATE TABLE late (a)");
+        let cases: [(&[_], _); 3] = [
+            (
+                &[FIRST, (SECOND.0, "SELECT 1"), THIRD],
+                "0002_first users.sql was changed after it was run: bring back its text, and write what is to change \
+                 into a new migration",
+            ),
+            (&[FIRST, THIRD], "0002_first users.sql was run and is missing: bring its file back"),
+            (
+                &[FIRST, SECOND, late, THIRD],
+                "0003_late.sql was not run, and 0010_tags.sql was, which comes after it: give it a number that is \
+                 higher than all",
+            ),
+        ];
+        for (files, expected) in cases {
+            assert_eq!(sql.migrate(&migrations(files)).await.unwrap_err().to_string(), expected);
+            assert_eq!(sql.migration_status(&migrations(files)).await.unwrap_err().to_string(), expected);
+        }
+        let bad = ("0011_bad.sql", "CREATE TABLE good (a); INSERT INTO nowhere VALUES (1)");
+        let error = sql.migrate(&migrations(&[FIRST, SECOND, THIRD, bad])).await.unwrap_err();
+        assert_eq!(error.to_string(), "0011_bad.sql: statement 2: no such table: nowhere");
+        let alone = ("0011_vacuum.sql", "VACUUM");
+        let error = sql.migrate(&migrations(&[FIRST, SECOND, THIRD, alone])).await.unwrap_err();
+        assert_eq!(error.to_string(), "0011_vacuum.sql: VACUUM can't be combined with other statements");
+        let tables = "SELECT count(*) FROM sqlite_schema WHERE name IN ('good', 'late')";
+        assert_eq!(sql.at(Level::Linearizable).query_one(tables, ()).await, Ok(0_i64));
+        Ok(())
+    });
+}
+
+#[test]
+fn names_and_texts_are_looked_at_before() {
+    for name in ["users.sql", "1_.sql", "_a.sql", "1_a.txt", "1a_b.sql", "+1_a.sql", "99999999999999999999_a.sql"] {
+        let expected =
+            format!("{name}: the name of a migration is a number, an underscore and a text, as in 0001_users.sql");
+        assert_eq!(Migration::new(name, "SELECT 1").unwrap_err().to_string(), expected);
+    }
+    let zero = Migration::new("1_a.sql", "SELECT '\0'").unwrap_err();
+    assert!(matches!(zero, MigrateError::Failed { .. }), "{zero}");
+    let twice = ["1_a.sql", "01_b.sql"].map(|name| Migration::new(name, "SELECT 1").unwrap());
+    let expected = "1_a.sql and 01_b.sql have the same number: give the newer one a higher";
+    assert_eq!(Migrations::new(twice).unwrap_err().to_string(), expected);
+}
+
+#[test]
+fn all_nodes_may_migrate_at_once() {
+    run(async {
+        let mut cluster = Cluster::start().await;
+        let remote = cluster.remote().await;
+        let handles = ["a", "b", "c"].map(|name| cluster.sql(name)).into_iter().chain([(*remote).clone()]);
+        let all = migrations(&[FIRST, SECOND, THIRD]);
+        let runs = join_all(handles.cycle().take(12).map(async |sql| {
+            let run = sql.migrate(&all).await;
+            assert_eq!(sql.at(Level::Local).query_one("SELECT count(*) FROM tags", ()).await, Ok(0_i64));
+            files(run)
+        }));
+        let mut run = runs.await.concat();
+        run.sort_unstable();
+        assert_eq!(run, [FIRST.0, SECOND.0, THIRD.0], "each by one of them");
+        assert_eq!(names(&remote).await, Ok(vec!["ann;".to_owned(), "bob".to_owned(), "cid".to_owned()]));
+        assert_eq!(remote.migration_status(&all).await.unwrap().done.len(), 3);
+        remote.close().await;
+        cluster.stop_all().await;
+    });
+}
