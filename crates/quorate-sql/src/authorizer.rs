@@ -104,6 +104,7 @@ struct Seen {
     refusal: Option<String>,
     effects: Effects,
     drops: bool,
+    alters: bool,
     shadows: BTreeSet<String>,
 }
 
@@ -136,7 +137,7 @@ impl Gate {
             let mut seen = self.seen();
             seen.refusal = None;
             seen.effects = Effects::default();
-            seen.drops = false;
+            (seen.drops, seen.alters) = (false, false);
         }
     }
 

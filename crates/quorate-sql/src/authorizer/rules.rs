@@ -39,6 +39,10 @@ const HEADER_PRAGMAS: [&str; 2] = ["user_version", "application_id"];
 /// Pragmas that virtual tables need inside, in any mode.
 const NESTED_PRAGMAS: [&str; 2] = ["data_version", "page_size"];
 
+/// What `ALTER TABLE ... ADD COLUMN` asks, as a table function, where the column has a rule that the rows must keep. No
+/// other text of a command can come with it.
+const CHECK_OF_ALTER: &str = "quick_check";
+
 /// More pragmas that a query may ask, none of which changes anything.
 const QUERY_PRAGMAS: [&str; 9] = [
     "table_list",
@@ -66,7 +70,8 @@ pub(super) fn note(access: &Access<'_>, seen: &mut Seen) {
     let statistics = access.first.is_some_and(is_statistics);
     let effects = &mut seen.effects;
     seen.drops |= matches!(access.action, ffi::SQLITE_DROP_INDEX..=ffi::SQLITE_DROP_VIEW | ffi::SQLITE_DROP_VTABLE);
-    seen.drops |= access.action == ffi::SQLITE_ALTER_TABLE;
+    seen.alters |= access.action == ffi::SQLITE_ALTER_TABLE;
+    seen.drops |= seen.alters;
     match access.action {
         ffi::SQLITE_CREATE_INDEX
         | ffi::SQLITE_CREATE_TABLE
@@ -155,6 +160,9 @@ fn pragma(access: &Access<'_>, mode: Mode) -> Result<(), Refusal> {
     if mode == Mode::Query && (among(name, &CHECKS) || among(name, &QUERY_PRAGMAS) && access.second.is_none()) {
         return Ok(());
     }
+    if mode == (Mode::Running { schema: true }) && name.eq_ignore_ascii_case(CHECK_OF_ALTER) {
+        return Ok(());
+    }
     if name.eq_ignore_ascii_case("page_size") && access.second.is_none() {
         return Ok(());
     }
@@ -182,7 +190,8 @@ fn read(access: &Access<'_>, mode: Mode, seen: &Seen) -> Result<(), Refusal> {
     if among(table, &NODE_TABLES) {
         return refuse(format!("{table} tells of one node; read it by a query"));
     }
-    if pragma_table(table).is_some_and(|pragma| !among(pragma, &SCHEMA_PRAGMAS)) {
+    let is_asked_by_alter = |pragma: &str| seen.alters && pragma.eq_ignore_ascii_case(CHECK_OF_ALTER);
+    if pragma_table(table).is_some_and(|pragma| !among(pragma, &SCHEMA_PRAGMAS) && !is_asked_by_alter(pragma)) {
         return refuse(format!("{table} tells of one node; read it by a query"));
     }
     if seen.is_shadow(table) {

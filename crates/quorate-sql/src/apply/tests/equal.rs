@@ -69,6 +69,8 @@ const CHANGES: &[&str] = &[
     "CREATE TABLE IF NOT EXISTS extra AS SELECT random() AS r, datetime('now') AS at",
     "DROP TABLE extra",
     "ALTER TABLE extra ADD COLUMN more DEFAULT 7",
+    "ALTER TABLE implicit ADD COLUMN more CHECK (a < 3)",
+    "ALTER TABLE implicit DROP COLUMN more",
     "CREATE INDEX log_at ON log (at)",
     "DROP INDEX log_at",
     "ANALYZE implicit",
