@@ -32,7 +32,7 @@ pub enum Fault {
     Reset,
     /// Bits turn around between two nodes.
     Garble,
-    /// A disk is lost, and the image that makes it good comes over a slow network.
+    /// A disk is lost, and the image that makes it good comes over a slow network, or from a slow node.
     SlowImage,
     /// A disk is lost, and a bit of the image that makes it good turns around before it is whole.
     BadImage,
@@ -130,7 +130,7 @@ pub const ATLAS: [(u64, Fault); 67] = [
     (1, Flap),
     (1, Reset),
     (1, Garble),
-    (2, SlowImage),
+    (3, SlowImage),
     (2, BadImage),
     (1, Latency),
     (2, Pause),

@@ -304,12 +304,7 @@ impl Faults {
                 clock.set_offset(sign * i64::try_from(CLOCK_YEAR).unwrap_or(0) * 1_000_000_000);
             }
             Fault::Drift => clock.set_drift(either_way(CLOCK_DRIFT_MAX)),
-            Fault::Slow => {
-                if let Some(host) = host {
-                    let busy_max = Duration::from_millis(40);
-                    host.set_pace(Pace { postpone: 0.2, busy: 0.8, busy_max, stall: 0.05, ..Pace::default() });
-                }
-            }
+            Fault::Slow => self.slow_down(name),
             Fault::WriteFails(_) => self.fails(name, |disk, after| disk.fail_after(after, DiskFault::Io)),
             Fault::ReadFails(_) => self.fails(name, SimDisk::fail_read_after),
             Fault::SyncFails(_) if rng.chance(0.3) => {
@@ -319,6 +314,14 @@ impl Faults {
             Fault::Full(_) => self.cluster.fill_disk(name, Some(rng.below(ROOM_MAX))),
             Fault::Reader(_) => self.read(name),
             _ => {}
+        }
+    }
+
+    /// A node's disk and processor become slow.
+    fn slow_down(&self, name: &'static str) {
+        if let Some(host) = self.cluster.world().host(name) {
+            let busy_max = Duration::from_millis(40);
+            host.set_pace(Pace { postpone: 0.2, busy: 0.8, busy_max, stall: 0.05, ..Pace::default() });
         }
     }
 

@@ -26,11 +26,11 @@ impl Tuning {
     pub(super) fn draw(rng: &Rng) -> Self {
         // The -wal is synced whenever an eighth of this has come: with much of it and little log kept, what is purged
         // has often but just become durable.
-        let checkpoint_bytes = pick(rng, [24 << 10, 96 << 10, 1 << 20, 16 << 20]);
+        let checkpoint_bytes = pick(rng, [24 << 10, 24 << 10, 96 << 10, 1 << 20, 16 << 20]);
         let keep_log_bytes = pick(rng, [64, 1 << 10, 24 << 10, 24 << 10]);
         let idle_after = Duration::from_millis(pick(rng, [700, 20_000]));
         // Images in many small pieces are on their way for long.
-        let piece_blocks = pick(rng, [1, 4, PIECE_BLOCKS_MAX]);
+        let piece_blocks = pick(rng, [1, 1, 4, PIECE_BLOCKS_MAX]);
         Self { keep_log_bytes, checkpoint_bytes, idle_after, piece_blocks }
     }
 }

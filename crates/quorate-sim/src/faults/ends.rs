@@ -116,9 +116,13 @@ impl Faults {
     pub(super) async fn slow_image(&mut self, name: &'static str) {
         self.end(End::Wipe.name(), End::Wipe, vec![name]).await;
         self.cluster.start(name);
-        self.cluster.world().net().set_latency(SLOW_NET);
+        match self.cluster.leader().filter(|_| self.rng.chance(0.5)) {
+            // It writes on while it sends, and its database wants to change beside the image.
+            Some(sender) => self.slow_down(sender),
+            None => self.cluster.world().net().set_latency(SLOW_NET),
+        }
         // What is sent was written before, and not all of it was synced.
-        let fails = self.rng.chance(0.5).then(|| self.cluster.leader()).flatten();
+        let fails = self.rng.chance(0.3).then(|| self.cluster.leader()).flatten();
         fails.into_iter().for_each(|leader| self.cluster.doom(leader, |disk| disk.fail_sync_of(DATABASE_WAL)));
     }
 
