@@ -161,6 +161,24 @@ impl<'a> RowRef<'a> {
         self.get(number)
     }
 
+    /// The same; `None` where there is no such column, or its value is NULL.
+    pub fn find<T: FromValue<'a>>(self, column: &str) -> Result<Option<T>, RowError> {
+        let number = self.columns.iter().position(|name| name == column);
+        number.map_or(Ok(None), |number| self.get(number))
+    }
+
+    /// What a value of a column is converted to.
+    pub fn convert<T, U: TryFrom<T, Error: fmt::Display>>(self, column: &str, value: T) -> Result<U, RowError> {
+        let failed = |error: U::Error| RowError::Conversion { column: column.to_owned(), error: error.to_string() };
+        U::try_from(value).map_err(failed)
+    }
+
+    /// Fails unless there are so many columns.
+    pub fn expect_columns(self, expected: usize) -> Result<(), RowError> {
+        let found = self.columns.len();
+        if found == expected { Ok(()) } else { Err(RowError::ColumnCount { expected, found }) }
+    }
+
     fn no_column(self, column: &str) -> RowError {
         RowError::NoColumn { column: column.to_owned(), columns: self.columns.join(", ") }
     }
@@ -177,6 +195,14 @@ pub enum RowError {
         column: String,
         /// What was expected, and what was found.
         mismatch: Mismatch,
+    },
+    /// A value that another type can't be made from.
+    #[error("column {column:?}: {error}")]
+    Conversion {
+        /// The column's name.
+        column: String,
+        /// What the conversion says.
+        error: String,
     },
     /// The result has no such column.
     #[error("no column {column}: the result has {columns}")]

@@ -83,6 +83,7 @@ pub use node::{Node, Observer, WriteTraces};
 pub use params::{BatchStep, IntoParams, IntoStatement, Params};
 pub use quorate_consensus::inspect;
 pub use quorate_consensus::{Admission, Admitted, ClusterId, Ended, ImageError, Living, MemberStatus, WriteTrace};
+pub use quorate_derive::{FromRow, migrations};
 pub use quorate_model::{
     Bulk, Column, Epoch, Failure, FailureKind, GroupId, NodeId, PackedRows, Param, Position, RowPacker, Statement,
     StatementResult, Step, StoreFault, Value, ValueRef, limits,

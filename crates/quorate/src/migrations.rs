@@ -166,6 +166,17 @@ impl Migrations {
         Ok(Self(all))
     }
 
+    /// What [`migrations!`](crate::migrations) has looked at and put into order.
+    #[doc(hidden)]
+    pub fn embedded(files: &[(i64, &'static str, &'static str)]) -> Self {
+        let migration = |(number, file, sql): &(i64, &'static str, &'static str)| Migration {
+            number: *number,
+            file: (*file).into(),
+            sql: (*sql).into(),
+        };
+        Self(files.iter().map(migration).collect())
+    }
+
     /// All, in their order.
     pub fn iter(&self) -> impl Iterator<Item = &Migration> {
         self.0.iter()

@@ -97,6 +97,24 @@ fn what_does_not_fit_is_said_and_nothing_is_done() {
 }
 
 #[test]
+fn a_program_may_carry_the_files_of_a_folder() {
+    on_both(async |sql| {
+        let carried = quorate::migrations!("tests/schema");
+        assert_eq!(files(sql.migrate(&carried).await), ["0001_people.sql", "0002_ages.sql"]);
+        assert_eq!(
+            sql.at(Level::Local).query_one("SELECT name, age FROM people", ()).await,
+            Ok(("ann".to_owned(), 42))
+        );
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/schema/");
+        let read =
+            |name: &str| Migration::new(name.to_owned(), std::fs::read_to_string(format!("{folder}{name}")).unwrap());
+        let same = Migrations::new(["0002_ages.sql", "0001_people.sql"].map(|name| read(name).unwrap())).unwrap();
+        assert_eq!(carried, same);
+        Ok(())
+    });
+}
+
+#[test]
 fn names_and_texts_are_looked_at_before() {
     for name in ["users.sql", "1_.sql", "_a.sql", "1_a.txt", "1a_b.sql", "+1_a.sql", "99999999999999999999_a.sql"] {
         let expected =

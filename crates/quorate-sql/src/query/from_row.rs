@@ -30,16 +30,11 @@ impl FromRow<'_> for Vec<Value> {
     }
 }
 
-fn expect_columns(row: RowRef<'_>, expected: usize) -> Result<(), RowError> {
-    let found = row.columns().len();
-    if found == expected { Ok(()) } else { Err(RowError::ColumnCount { expected, found }) }
-}
-
 macro_rules! single {
     ($($type:ty),*) => {$(
         impl<'a> FromRow<'a> for $type {
             fn from_row(row: RowRef<'a>) -> Result<Self, RowError> {
-                expect_columns(row, 1)?;
+                row.expect_columns(1)?;
                 row.get(0)
             }
         }
@@ -50,7 +45,7 @@ single!(i64, i32, i16, i8, u64, u32, u16, u8, usize, f64, bool, String, &'a str,
 
 impl<'a, T: FromValue<'a>> FromRow<'a> for Option<T> {
     fn from_row(row: RowRef<'a>) -> Result<Self, RowError> {
-        expect_columns(row, 1)?;
+        row.expect_columns(1)?;
         row.get(0)
     }
 }
@@ -59,7 +54,7 @@ macro_rules! tuple {
     ($count:literal: $($part:ident $number:literal),*) => {
         impl<'a, $($part: FromValue<'a>),*> FromRow<'a> for ($($part,)*) {
             fn from_row(row: RowRef<'a>) -> Result<Self, RowError> {
-                expect_columns(row, $count)?;
+                row.expect_columns($count)?;
                 Ok(($(row.get::<$part>($number)?,)*))
             }
         }

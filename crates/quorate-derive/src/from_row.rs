@@ -1,0 +1,248 @@
+//! `#[derive(FromRow)]`.
+
+use proc_macro2::TokenStream;
+use quote::{ToTokens as _, quote, quote_spanned};
+use syn::ext::IdentExt as _;
+use syn::meta::ParseNestedMeta;
+use syn::spanned::Spanned as _;
+use syn::{Attribute, Data, DeriveInput, Error, Field, Fields, Lifetime, LitStr, Path, Result, Type, parse_quote};
+
+use crate::case::Case;
+
+/// What is said of a struct.
+#[derive(Default)]
+struct Container {
+    rename_all: Option<Case>,
+    path: Option<Path>,
+}
+
+/// What is said of a field.
+#[derive(Default)]
+struct Options {
+    rename: Option<String>,
+    default: Option<Option<Path>>,
+    try_from: Option<Type>,
+    flatten: bool,
+    skip: bool,
+}
+
+/// The implementation for a struct.
+pub fn expand(input: &DeriveInput) -> Result<TokenStream> {
+    let Data::Struct(data) = &input.data else {
+        return Err(Error::new_spanned(&input.ident, "FromRow can be derived for structs only"));
+    };
+    let container = Container::parse(&input.attrs)?;
+    let path = container.path.clone().unwrap_or_else(|| parse_quote!(::quorate));
+    let lifetime = lifetime(input)?;
+    let mut bounds = Vec::new();
+    let body = match &data.fields {
+        Fields::Named(fields) => {
+            let mut made = Vec::new();
+            for field in &fields.named {
+                let options = Options::parse(field)?;
+                bounds.extend(options.bound(field, &path, &lifetime));
+                let (name, value) = (&field.ident, options.value(field, &container, &path)?);
+                made.push(quote!(#name: #value));
+            }
+            quote!(Ok(Self { #(#made),* }))
+        }
+        Fields::Unnamed(fields) => {
+            let count = fields.unnamed.len();
+            let mut made = Vec::new();
+            for (number, field) in fields.unnamed.iter().enumerate() {
+                refuse_attributes(field)?;
+                bounds.extend(Options::default().bound(field, &path, &lifetime));
+                let ty = &field.ty;
+                made.push(quote_spanned!(ty.span()=> row.get::<#ty>(#number)?));
+            }
+            quote!(row.expect_columns(#count)?; Ok(Self(#(#made),*)))
+        }
+        Fields::Unit => {
+            return Err(Error::new_spanned(&input.ident, "a struct without fields can't be read from a row"));
+        }
+    };
+    let mut generics = input.generics.clone();
+    if generics.type_params().next().is_some() {
+        generics.make_where_clause().predicates.extend(bounds);
+    }
+    let (_, types, wheres) = generics.split_for_impl();
+    let mut all = input.generics.clone();
+    if all.lifetimes().next().is_none() {
+        all.params.insert(0, parse_quote!(#lifetime));
+    }
+    let ((parameters, ..), name) = (all.split_for_impl(), &input.ident);
+    Ok(quote! {
+        #[automatically_derived]
+        impl #parameters #path::FromRow<#lifetime> for #name #types #wheres {
+            fn from_row(row: #path::RowRef<#lifetime>) -> ::core::result::Result<Self, #path::RowError> {
+                #body
+            }
+        }
+    })
+}
+
+/// That of the row: what a struct borrows, it borrows from there.
+fn lifetime(input: &DeriveInput) -> Result<Lifetime> {
+    let mut lifetimes = input.generics.lifetimes();
+    let first = lifetimes.next().map(|parameter| parameter.lifetime.clone());
+    match lifetimes.next() {
+        Some(second) => Err(Error::new_spanned(second, "a row has one lifetime: all that is borrowed has the same")),
+        None => Ok(first.unwrap_or_else(|| parse_quote!('quorate))),
+    }
+}
+
+fn refuse_attributes(field: &Field) -> Result<()> {
+    match field.attrs.iter().find(|attribute| attribute.path().is_ident("quorate")) {
+        Some(attribute) => Err(Error::new_spanned(attribute, "a tuple struct is read by position, without options")),
+        None => Ok(()),
+    }
+}
+
+/// Looks at each option of all `#[quorate(...)]`.
+fn options(attributes: &[Attribute], mut take: impl FnMut(&str, &ParseNestedMeta<'_>) -> Result<()>) -> Result<()> {
+    for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("quorate")) {
+        attribute.parse_nested_meta(|meta| take(&meta.path.to_token_stream().to_string(), &meta))?;
+    }
+    Ok(())
+}
+
+/// Keeps an option that may be given once.
+fn once<T>(place: &mut Option<T>, value: T, meta: &ParseNestedMeta<'_>) -> Result<()> {
+    if place.replace(value).is_some() { Err(meta.error("this was said before")) } else { Ok(()) }
+}
+
+fn text(meta: &ParseNestedMeta<'_>) -> Result<LitStr> {
+    meta.value()?.parse()
+}
+
+impl Container {
+    fn parse(attributes: &[Attribute]) -> Result<Self> {
+        let mut container = Self::default();
+        options(attributes, |name, meta| match name {
+            "rename_all" => {
+                let asked = text(meta)?;
+                let case = Case::ALL.iter().find(|(name, _)| *name == asked.value());
+                let names = || Case::ALL.map(|(name, _)| name).join(", ");
+                let (_, case) =
+                    case.ok_or_else(|| Error::new_spanned(&asked, format!("it can be one of {}", names())))?;
+                once(&mut container.rename_all, *case, meta)
+            }
+            "crate" => once(&mut container.path, text(meta)?.parse()?, meta),
+            _ => Err(meta.error("of a struct there can be rename_all and crate")),
+        })?;
+        Ok(container)
+    }
+}
+
+impl Options {
+    fn parse(field: &Field) -> Result<Self> {
+        let mut options = Self::default();
+        let (mut flatten, mut skip) = (None, None);
+        self::options(&field.attrs, |name, meta| match name {
+            "rename" => once(&mut options.rename, text(meta)?.value(), meta),
+            "default" if meta.input.peek(syn::Token![=]) => {
+                once(&mut options.default, Some(text(meta)?.parse()?), meta)
+            }
+            "default" => once(&mut options.default, None, meta),
+            "try_from" => once(&mut options.try_from, text(meta)?.parse()?, meta),
+            "flatten" => once(&mut flatten, (), meta),
+            "skip" => once(&mut skip, (), meta),
+            _ => Err(meta.error("of a field there can be rename, default, try_from, flatten and skip")),
+        })?;
+        (options.flatten, options.skip) = (flatten.is_some(), skip.is_some());
+        let of_column = options.rename.is_some() || options.default.is_some() || options.try_from.is_some();
+        if (options.flatten || options.skip) && of_column || options.flatten && options.skip {
+            let what = if options.skip { "skip" } else { "flatten" };
+            return Err(Error::new_spanned(field, format!("{what} stands alone: the field has no column of its own")));
+        }
+        Ok(options)
+    }
+
+    /// What must hold of the field's type for the struct to be read, where that depends on a parameter.
+    fn bound(&self, field: &Field, path: &Path, lifetime: &Lifetime) -> Option<syn::WherePredicate> {
+        let read = self.try_from.as_ref().unwrap_or(&field.ty);
+        match (self.skip, self.flatten) {
+            (true, _) => None,
+            (_, true) => Some(parse_quote!(#read: #path::FromRow<#lifetime>)),
+            _ => Some(parse_quote!(#read: #path::FromValue<#lifetime>)),
+        }
+    }
+
+    /// The expression that makes the field.
+    fn value(&self, field: &Field, container: &Container, path: &Path) -> Result<TokenStream> {
+        let (ty, span) = (&field.ty, field.ty.span());
+        if self.skip {
+            return Ok(quote_spanned!(span=> ::core::default::Default::default()));
+        }
+        if self.flatten {
+            return Ok(quote_spanned!(span=> <#ty as #path::FromRow>::from_row(row)?));
+        }
+        let ident = field.ident.as_ref().ok_or_else(|| Error::new_spanned(field, "a field without a name"))?;
+        let name = ident.unraw().to_string();
+        let name =
+            self.rename.clone().unwrap_or_else(|| container.rename_all.map_or(name.clone(), |case| case.of(&name)));
+        let read = self.try_from.as_ref().unwrap_or(ty);
+        let convert = self.try_from.as_ref().map(|_| quote_spanned!(span=> row.convert::<_, #ty>(#name, value)?));
+        let convert = convert.unwrap_or_else(|| quote!(value));
+        Ok(match &self.default {
+            None => quote_spanned!(span=> { let value = row.get_by_name::<#read>(#name)?; #convert }),
+            Some(default) => {
+                let default = default.as_ref().map_or_else(
+                    || quote_spanned!(span=> ::core::default::Default::default()),
+                    |path| quote_spanned!(path.span()=> #path()),
+                );
+                quote_spanned!(span=> match row.find::<#read>(#name)? {
+                    ::core::option::Option::Some(value) => #convert,
+                    ::core::option::Option::None => #default,
+                })
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests stop at the first surprise")]
+
+    use super::*;
+
+    #[track_caller]
+    fn refused(input: &str, expected: &str) {
+        let error = expand(&syn::parse_str(input).unwrap()).map(|tokens| tokens.to_string()).unwrap_err();
+        assert_eq!(error.to_string(), expected, "{input}");
+    }
+
+    #[test]
+    fn what_can_not_be_read_is_said() {
+        refused("enum E { A }", "FromRow can be derived for structs only");
+        refused("struct S;", "a struct without fields can't be read from a row");
+        let lifetimes = "a row has one lifetime: all that is borrowed has the same";
+        refused("struct S<'a, 'b> { a: &'a str, b: &'b str }", lifetimes);
+        let tuple = "a tuple struct is read by position, without options";
+        refused("struct S(#[quorate(rename = \"b\")] i64);", tuple);
+    }
+
+    #[test]
+    fn what_can_not_be_said_is_said() {
+        let of_field = |options: &str| format!("struct S {{ #[quorate({options})] a: i64 }}");
+        let known = "of a field there can be rename, default, try_from, flatten and skip";
+        refused(&of_field("renam = \"x\""), known);
+        refused(&of_field("skip, skip"), "this was said before");
+        for (options, alone) in
+            [("skip, rename = \"b\"", "skip"), ("skip, flatten", "skip"), ("flatten, default", "flatten")]
+        {
+            refused(&of_field(options), &format!("{alone} stands alone: the field has no column of its own"));
+        }
+        let of_struct = |options: &str| format!("#[quorate({options})] struct S {{ a: i64 }}");
+        refused(&of_struct("rename = \"x\""), "of a struct there can be rename_all and crate");
+        let cases = "it can be one of lowercase, UPPERCASE, PascalCase, camelCase, SCREAMING_SNAKE_CASE, kebab-case";
+        refused(&of_struct("rename_all = \"Camel\""), cases);
+    }
+
+    #[test]
+    fn errors_point_at_the_option() {
+        let input = "struct S {\n a: i64,\n #[quorate(unheard)]\n b: i64 }";
+        let error = expand(&syn::parse_str(input).unwrap()).unwrap_err();
+        assert_eq!((error.span().start().line, error.span().start().column), (3, 11));
+    }
+}

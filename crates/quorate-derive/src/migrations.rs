@@ -1,0 +1,67 @@
+//! `migrations!`.
+
+use std::path::Path;
+
+use proc_macro2::TokenStream;
+use quote::quote;
+use syn::{Error, LitStr, Result};
+
+/// How the name of a migration looks.
+const NAME: &str = "the name of a migration is a number, an underscore and a text, as in 0001_users.sql";
+
+/// The migrations of a folder below `root`, in the order of their numbers.
+pub fn expand(root: &Path, folder: &LitStr) -> Result<TokenStream> {
+    let path = root.join(folder.value());
+    let failed = |what: String| Error::new(folder.span(), what);
+    let unreadable = |error: std::io::Error| failed(format!("{}: {error}", path.display()));
+    let mut files = Vec::new();
+    for name in names(&path).map_err(unreadable)?.into_iter().filter(|name| name.ends_with(".sql")) {
+        files.push((number(&name).ok_or_else(|| failed(format!("{name}: {NAME}")))?, name));
+    }
+    files.sort_unstable();
+    if let Some(((_, one), (_, next))) = files.iter().zip(files.iter().skip(1)).find(|((a, _), (b, _))| a == b) {
+        return Err(failed(format!("{one} and {next} have the same number: give the newer one a higher")));
+    }
+    let all = files.into_iter().map(|(number, name)| {
+        let file = path.join(&name).display().to_string();
+        quote!((#number, #name, ::core::include_str!(#file)))
+    });
+    Ok(quote!(::quorate::Migrations::embedded(&[#(#all),*])))
+}
+
+#[expect(clippy::disallowed_methods, reason = "a compiler's folder belongs to no simulated world")]
+fn names(path: &Path) -> std::io::Result<Vec<String>> {
+    std::fs::read_dir(path)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
+}
+
+/// The same rule as that of `quorate::Migration`.
+fn number(file: &str) -> Option<i64> {
+    let (digits, name) = file.strip_suffix(".sql")?.split_once('_')?;
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    digits.parse().ok().filter(|_| is_number && !name.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests stop at the first surprise")]
+
+    use syn::parse_quote;
+
+    use super::*;
+
+    #[test]
+    fn files_come_in_the_order_of_their_numbers() {
+        let root = tempfile::TempDir::new().unwrap();
+        let put = |name: &str| std::fs::write(root.path().join(name), "SELECT 1").unwrap();
+        let expanded = || expand(root.path(), &parse_quote!("")).map(|tokens| tokens.to_string());
+        ["10_c.sql", "9_b.sql", "README.md"].into_iter().for_each(put);
+        let tokens = expanded().unwrap();
+        assert!(tokens.find("9_b.sql") < tokens.find("10_c.sql") && !tokens.contains("README"), "{tokens}");
+        put("09_d.sql");
+        let same = "09_d.sql and 9_b.sql have the same number: give the newer one a higher";
+        assert_eq!(expanded().unwrap_err().to_string(), same);
+        put("users.sql");
+        assert_eq!(expanded().unwrap_err().to_string(), format!("users.sql: {NAME}"));
+        assert!(expand(root.path(), &parse_quote!("missing")).is_err());
+    }
+}
