@@ -105,3 +105,8 @@ pub use verify::{Difference, Verification, VerifiedNode, VerifyError};
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// So do those of the guide to SQL.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/sql.md")]
+struct Guide;
