@@ -14,8 +14,10 @@ mod support;
 use quorate::{Level, RemoteConfig, Rows, Value, verify};
 use support::{Cluster, run, secret};
 
-/// Writes, each followed by queries and what they return.
-const CASES: &[(&[&str], &[(&str, &str)])] = &[
+/// Writes, and queries after them with what they return.
+type Case = (&'static [&'static str], &'static [(&'static str, &'static str)]);
+
+const CASES: &[Case] = &[
     (
         &[
             "CREATE VIRTUAL TABLE docs USING fts5(title, body, tokenize = 'porter')",
