@@ -79,7 +79,11 @@ impl Transaction {
             let mut state = attempt.state.lock().await;
             attempt.gathered().may_read()?;
             let rows = state.as_mut().ok_or_else(ended)?.query(&query, attempt.deadline).await;
-            attempt.gathered().has_read(query.statement, stamp, &rows)?;
+            let mut gathered = attempt.gathered();
+            if gathered.has_ended {
+                *state = None;
+            }
+            gathered.has_read(query.statement, stamp, &rows)?;
             rows
         });
         read.await.unwrap_or(Err(Error::Closed))
@@ -144,9 +148,9 @@ impl Transaction {
 
     /// Ends the attempt and gives its state back.
     fn end(&self) -> Gathered {
-        let gathered = std::mem::take(&mut *self.0.gathered());
-        self.0.gathered().has_ended = true;
-        // One who still reads gives it back when it has read.
+        let ended = Gathered { has_ended: true, ..Gathered::default() };
+        let gathered = std::mem::replace(&mut *self.0.gathered(), ended);
+        // Who still reads gives it back when it has read.
         if let Ok(mut state) = self.0.state.try_lock() {
             *state = None;
         }
