@@ -4,6 +4,8 @@
 //! on the core's thread takes all that is there, stamps it and proposes it at once. Answers come from the thread that
 //! has them, and the next batch follows when the last one was given.
 //!
+//! Who asks for a [`Hold`] waits in the same queue; while it lasts no batch is proposed.
+//!
 //! Invariants:
 //! - What waits is bounded by [`WAITING_MAX`] proposals and [`WAITING_BYTES_MAX`] bytes; beyond that callers are told
 //!   [`ProposeError::Overloaded`] at once.
@@ -20,6 +22,11 @@ use quorate_model::Outcome;
 use quorate_model::codec::entry::{PROPOSAL_HEADER, encode_proposal};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::coop::unconstrained;
+
+mod hold;
+
+use hold::Asking;
+pub use hold::{HOLD_MAX, Hold};
 
 use crate::error::ProposeError;
 use crate::metrics::ConsensusMetrics;
@@ -44,6 +51,13 @@ const BATCH_BYTES_MAX: usize = 8 << 20;
 /// The index and the outcome of what was proposed.
 pub(crate) type Proposal = Result<(u64, Outcome), ProposeError>;
 
+/// What waits in the queue.
+enum Asked {
+    Propose(Waiting),
+    Hold(Asking),
+}
+
+/// A proposal that waits.
 struct Waiting {
     bytes: Bytes,
     arrived: Instant,
@@ -54,14 +68,14 @@ struct Waiting {
 /// Where callers leave their proposals. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Combiner {
-    queue: mpsc::Sender<Waiting>,
+    queue: mpsc::Sender<Asked>,
     room: Arc<Semaphore>,
     metrics: Arc<ConsensusMetrics>,
 }
 
 /// The other end: what the core's thread runs.
 pub(crate) struct Gatherer {
-    queue: mpsc::Receiver<Waiting>,
+    queue: mpsc::Receiver<Asked>,
     metrics: Arc<ConsensusMetrics>,
 }
 
@@ -81,15 +95,24 @@ impl Combiner {
     }
 
     fn enqueue(&self, bytes: Bytes) -> Result<oneshot::Receiver<Proposal>, ProposeError> {
+        let (waiting, receiver) = self.waiting(bytes)?;
+        self.ask(Asked::Propose(waiting))?;
+        Ok(receiver)
+    }
+
+    /// A proposal in waiting, if there is room for it, and where its outcome will come.
+    fn waiting(&self, bytes: Bytes) -> Result<(Waiting, oneshot::Receiver<Proposal>), ProposeError> {
         let size = u32::try_from(bytes.len()).map_err(|_| ProposeError::Overloaded)?;
         let room = Arc::clone(&self.room).try_acquire_many_owned(size).map_err(|_| ProposeError::Overloaded)?;
         let (sender, receiver) = oneshot::channel();
-        let waiting = Waiting { bytes, arrived: Instant::now(), answer: sender, room };
-        self.queue.try_send(waiting).map_err(|error| match error {
+        Ok((Waiting { bytes, arrived: Instant::now(), answer: sender, room }, receiver))
+    }
+
+    fn ask(&self, asked: Asked) -> Result<(), ProposeError> {
+        self.queue.try_send(asked).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => ProposeError::Overloaded,
             mpsc::error::TrySendError::Closed(_) => ProposeError::Stopped("it is going down".to_owned()),
-        })?;
-        Ok(receiver)
+        })
     }
 }
 
@@ -98,22 +121,50 @@ impl Gatherer {
     pub(crate) async fn run(mut self, raft: Raft, peers: Arc<Peers>, stages: Arc<Stages>, mut stamper: Stamper) {
         let mut taken = Vec::new();
         while let Some(first) = self.queue.recv().await {
-            let mut bytes = first.bytes.len();
-            taken.push(first);
-            while bytes < BATCH_BYTES_MAX && taken.len() < BATCH_MAX {
-                let Ok(next) = self.queue.try_recv() else { break };
-                bytes = bytes.saturating_add(next.bytes.len());
-                taken.push(next);
-            }
-            taken.retain(|waiting| !waiting.answer.is_closed());
-            if !taken.is_empty() {
-                let arrived: Vec<Instant> = taken.iter().map(|waiting| waiting.arrived).collect();
-                let proposed = stages.begin();
-                // In one piece: tokio would let the core run after some 128 of them.
-                let outcomes = unconstrained(self.propose(&raft, &peers, &mut stamper, &mut taken)).await;
-                stages.end(proposed, if outcomes == arrived.len() { &arrived } else { &[] });
+            let hold = self.gather(first, &mut taken);
+            self.batch(&raft, &peers, &stages, &mut stamper, &mut taken).await;
+            if let Some(asking) = hold {
+                taken.extend(self.hold(asking, &raft, &peers, &mut stamper).await);
+                self.batch(&raft, &peers, &stages, &mut stamper, &mut taken).await;
             }
         }
+    }
+
+    /// Proposes what was taken, and measures it.
+    async fn batch(
+        &self,
+        raft: &Raft,
+        peers: &Arc<Peers>,
+        stages: &Stages,
+        stamper: &mut Stamper,
+        taken: &mut Vec<Waiting>,
+    ) {
+        taken.retain(|waiting| !waiting.answer.is_closed());
+        if taken.is_empty() {
+            return;
+        }
+        let arrived: Vec<Instant> = taken.iter().map(|waiting| waiting.arrived).collect();
+        let proposed = stages.begin();
+        // In one piece: tokio would let the core run after some 128 of them.
+        let outcomes = unconstrained(self.propose(raft, peers, stamper, taken)).await;
+        stages.end(proposed, if outcomes == arrived.len() { &arrived } else { &[] });
+    }
+
+    /// Takes the proposals of a batch: those that wait, up to a hold, which is returned.
+    fn gather(&mut self, first: Asked, taken: &mut Vec<Waiting>) -> Option<Asking> {
+        let (mut next, mut bytes) = (Some(first), 0_usize);
+        while let Some(asked) = next {
+            match asked {
+                Asked::Hold(asking) => return Some(asking),
+                Asked::Propose(waiting) => {
+                    bytes = bytes.saturating_add(waiting.bytes.len());
+                    taken.push(waiting);
+                }
+            }
+            let has_room = bytes < BATCH_BYTES_MAX && taken.len() < BATCH_MAX;
+            next = if has_room { self.queue.try_recv().ok() } else { None };
+        }
+        None
     }
 
     /// Proposes a batch, waits until all of it is answered, and returns how many outcomes there were.

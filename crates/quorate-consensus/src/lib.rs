@@ -49,6 +49,7 @@ mod status;
 #[cfg(test)]
 mod tests;
 
+pub use combiner::{HOLD_MAX, Hold};
 pub use config::{ConsensusConfig, KEEP_LOG_BYTES, LOG_SEGMENT_BYTES, Timing};
 pub use desk::{SERVICE_METHODS, Service};
 pub use error::{Ended, MembershipError, ProposeError, ReadPositionError, StartError};

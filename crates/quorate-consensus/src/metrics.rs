@@ -18,6 +18,8 @@ pub struct ConsensusMetrics {
     pub read_rounds: Histogram,
     /// Rounds that confirmed none.
     pub read_rounds_failed: Counter,
+    /// How long writes were held back for interactive transactions, each time.
+    pub holds: Histogram,
     /// Terms that began, as far as this node heard: each is an election, won or not.
     pub terms: Counter,
     /// Times that a node other than the one before was heard of as the leader.

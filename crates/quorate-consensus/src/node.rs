@@ -8,12 +8,12 @@ use openraft::rt::WatchReceiver;
 use quorate_env::{Instant, timeout, timeout_at};
 use quorate_model::{GroupId, NodeId, Outcome, Position, StoreFault};
 use quorate_wal::{WalMetrics, WalStats};
-use quorate_wire::{CallError, Connections, Server};
+use quorate_wire::{CallError, Connections, Server, StreamReceiver, StreamSender};
 use tokio::sync::{oneshot, watch};
 use tokio::task::AbortHandle;
 
 use crate::Member;
-use crate::combiner::Combiner;
+use crate::combiner::{Combiner, HOLD_MAX, Hold};
 use crate::config::Timing;
 use crate::desk::{Desk, Running};
 use crate::error::{Ended, MembershipError, ProposeError, ReadPositionError};
@@ -57,6 +57,21 @@ impl Consensus {
         }
         let (index, outcome) = self.0.combiner.propose(proposal).await?;
         Ok((self.position(index), outcome))
+    }
+
+    /// Holds all writes back, once those before are applied, for as long as the caller keeps what is returned, at most
+    /// so long and at most [`HOLD_MAX`](crate::HOLD_MAX). Only the leader can.
+    pub async fn hold(&self, limit: Duration) -> Result<Hold, ProposeError> {
+        if let Some(why) = self.removed() {
+            return Err(ProposeError::Stopped(why.to_owned()));
+        }
+        self.0.combiner.hold(limit.min(HOLD_MAX), self.0.desk.home.identity().epoch()).await
+    }
+
+    /// Opens a stream of the floors above to a member.
+    pub async fn open_stream(&self, id: NodeId, method: u16) -> Option<(StreamSender, StreamReceiver)> {
+        let peers = Arc::clone(&self.0.desk.peers);
+        self.on_core(async move { peers.open_stream(id.0, method).await }).await.flatten()
     }
 
     /// The position up to which a linearizable read that begins now must see the state. Any node can tell; the reader

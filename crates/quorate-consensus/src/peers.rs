@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use quorate_env::{Env, Instant, sleep};
+use quorate_env::{Env, Instant, sleep, timeout};
 use quorate_model::NodeId;
-use quorate_wire::{CallError, Dialer, DialerConfig, NotSent, Purpose, Role};
+use quorate_wire::{CallError, Dialer, DialerConfig, NotSent, Purpose, Role, StreamReceiver, StreamSender};
 
 use crate::Member;
 use crate::config::ConsensusConfig;
@@ -113,6 +113,13 @@ impl Peers {
             return Err(CallError::NotSent(NotSent::Closed));
         };
         self.link(&member.addr, id, Purpose::Data).call(method, body, limit).await
+    }
+
+    /// Opens a stream to a member by its Raft id, if it can be reached.
+    pub(crate) async fn open_stream(&self, id: u64, method: u16) -> Option<(StreamSender, StreamReceiver)> {
+        let member = lock(&self.members).get(&id).cloned()?;
+        let client = timeout(CONNECT_MAX, self.link(&member.addr, id, Purpose::Data).0.client()).await;
+        client.ok()?.ok()?.open_stream(method).ok()
     }
 
     /// The addresses of all others: those of the list, and those of members that came later.

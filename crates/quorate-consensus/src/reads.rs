@@ -25,7 +25,7 @@ use crate::raft::Raft;
 const WAITING_MAX: usize = 65_536;
 
 /// A round that takes longer has failed.
-const ROUND_MAX: Duration = Duration::from_secs(2);
+pub(crate) const ROUND_MAX: Duration = Duration::from_secs(2);
 
 type Answer = Result<u64, ReadPositionError>;
 

@@ -46,6 +46,8 @@ pub enum Mutant {
     OutcomeNotKept,
     /// What a transaction has read is not looked at again before its writes are done.
     PremisesNotChecked,
+    /// What was run before it was proposed takes effect whatever came in between.
+    RehearsalNotChecked,
     /// Randomness goes on from the entry before.
     SeedCarriedOver,
     /// Deferred foreign keys are checked when the batch ends, not the entry.
@@ -70,13 +72,14 @@ use Mutant::{
     AcknowledgedBeforeSync, AgeNotChecked, AheadByIndex, AppendNotAwaited, AppliedBeforeLogged, CheckpointDuringHold,
     CheckpointWithoutSync, DeferredKeysAtBatch, ImageNotReadAgain, ImageOfPartialCheckpoint, ImagePositionOff,
     LeaderRestored, LostIdentityReused, OutcomeNotKept, PremisesNotChecked, PurgedBeforeDurable, ReadWithoutQuorum,
-    RetryIsNew, SeedCarriedOver, SegmentReusedEarly, SessionsForgotten, SessionsOutsideTransaction, StaleFrameAccepted,
-    SyncBelievedAgain, SyncErrorIgnored, TornFrameAccepted, VoteNotAwaited,
+    RehearsalNotChecked, RetryIsNew, SeedCarriedOver, SegmentReusedEarly, SessionsForgotten,
+    SessionsOutsideTransaction, StaleFrameAccepted, SyncBelievedAgain, SyncErrorIgnored, TornFrameAccepted,
+    VoteNotAwaited,
 };
 
 impl Mutant {
     /// All.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 28] = [
         AcknowledgedBeforeSync,
         SyncErrorIgnored,
         StaleFrameAccepted,
@@ -95,6 +98,7 @@ impl Mutant {
         SessionsForgotten,
         OutcomeNotKept,
         PremisesNotChecked,
+        RehearsalNotChecked,
         SeedCarriedOver,
         DeferredKeysAtBatch,
         AheadByIndex,

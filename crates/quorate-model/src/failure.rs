@@ -32,11 +32,13 @@ pub enum FailureKind {
     OutcomeTooBig = 12,
     /// What the transaction had read has changed since; run anew, it may succeed.
     Conflict = 13,
+    /// Another entry came between the statements of an interactive transaction and its end; run anew, it may succeed.
+    Aborted = 14,
 }
 
 impl FailureKind {
     /// All kinds.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Sql,
         Self::Constraint,
         Self::Refused,
@@ -50,6 +52,7 @@ impl FailureKind {
         Self::Unsupported,
         Self::OutcomeTooBig,
         Self::Conflict,
+        Self::Aborted,
     ];
 
     /// The number that stands for the kind in logs and hashes.
@@ -73,6 +76,7 @@ impl FailureKind {
             Self::Unsupported => "unsupported",
             Self::OutcomeTooBig => "outcome_too_big",
             Self::Conflict => "conflict",
+            Self::Aborted => "aborted",
         }
     }
 

@@ -43,6 +43,16 @@ pub struct Premise {
     pub rows: u128,
 }
 
+/// What says that the commands of a proposal were run before it was proposed, each for itself, as those of an
+/// interactive transaction are: nothing of it is done unless they find the state that they found then.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rehearsal {
+    /// The entry behind which they were run: the proposal must be the entry right behind it.
+    pub index: u64,
+    /// The clock and the randomness that each of them saw.
+    pub stamps: Vec<Stamp>,
+}
+
 /// What an entry asks of a store. The commands of an entry take effect together or not at all.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
@@ -82,12 +92,14 @@ pub struct Proposal {
     /// What it rests on: checked before the commands, within the same budget. A query that gives other rows, or fails,
     /// is a [`FailureKind::Conflict`].
     pub premises: Vec<Premise>,
+    /// What it rests on where its commands were run before. Another entry in between is a [`FailureKind::Aborted`].
+    pub rehearsal: Option<Rehearsal>,
 }
 
 impl Proposal {
     /// A proposal of the present level with the default budget, which rests on nothing.
     pub fn new(origin: Option<Origin>, commands: Vec<Command>) -> Self {
-        Self { level: FORMAT_LEVEL, origin, budget: BUDGET_DEFAULT, commands, premises: Vec::new() }
+        Self { level: FORMAT_LEVEL, origin, budget: BUDGET_DEFAULT, commands, premises: Vec::new(), rehearsal: None }
     }
 
     /// Checks every limit of [`limits`](crate::limits) but the encoded size, which encoding checks.
@@ -102,6 +114,7 @@ impl Proposal {
             return Err(Failure::new(FailureKind::Refused, "VACUUM can't be combined with other statements"));
         }
         self.premises.iter().try_for_each(|premise| premise.query.check_limits())?;
+        self.check_rehearsal()?;
         for (number, command) in self.commands.iter().enumerate() {
             let checked = match command {
                 Command::Statement(statement) => {
@@ -113,6 +126,16 @@ impl Proposal {
             checked.map_err(|failure| failure.at(number))?;
         }
         Ok(())
+    }
+
+    fn check_rehearsal(&self) -> Result<(), Failure> {
+        let Some(rehearsal) = &self.rehearsal else { return Ok(()) };
+        let are_statements = self.commands.iter().all(|command| matches!(command, Command::Statement(_)));
+        if are_statements && self.premises.is_empty() && rehearsal.stamps.len() == self.commands.len() {
+            return Ok(());
+        }
+        let text = "what was run before it is proposed holds statements alone, each with its clock";
+        Err(Failure::new(FailureKind::Refused, text))
     }
 }
 

@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use quorate_model::codec;
 use quorate_model::{
     Bulk, Column, Command, CommandResult, DecodeError, Failure, FailureKind, Origin, Outcome, PackedRows, Param,
-    Payload, Premise, Proposal, Reply, RowPacker, SessionId, Stamp, Statement, StatementResult, Step, Value,
+    Payload, Premise, Proposal, Rehearsal, Reply, RowPacker, SessionId, Stamp, Statement, StatementResult, Step, Value,
 };
 
 fn any_value() -> impl Strategy<Value = Value> {
@@ -78,14 +78,25 @@ fn any_premise() -> impl Strategy<Value = Premise> {
     })
 }
 
+fn any_rehearsal() -> impl Strategy<Value = Rehearsal> {
+    let stamp = any::<(u64, u64)>().prop_map(|(now, seed)| Stamp { now, seed });
+    (any::<u64>(), vec(stamp, 0..4)).prop_map(|(index, stamps)| Rehearsal { index, stamps })
+}
+
 fn any_proposal() -> impl Strategy<Value = Proposal> {
     let origin = proptest::option::of(any::<(u64, u64, u64)>().prop_map(|(session, sequence, floor)| Origin {
         session: SessionId(session),
         sequence,
         floor,
     }));
-    (origin, any::<u64>(), vec(any_command(), 0..5), vec(any_premise(), 0..3)).prop_map(
-        |(origin, budget, commands, premises)| Proposal { budget, premises, ..Proposal::new(origin, commands) },
+    let rehearsal = proptest::option::of(any_rehearsal());
+    (origin, any::<u64>(), vec(any_command(), 0..5), vec(any_premise(), 0..3), rehearsal).prop_map(
+        |(origin, budget, commands, premises, rehearsal)| Proposal {
+            budget,
+            premises,
+            rehearsal,
+            ..Proposal::new(origin, commands)
+        },
     )
 }
 
@@ -242,6 +253,14 @@ fn golden_premise() -> Proposal {
     Proposal { premises: vec![premise], ..Proposal::new(None, vec![]) }
 }
 
+fn golden_rehearsal() -> Proposal {
+    let stamps = vec![Stamp { now: 1_700_000_000_000_000_000, seed: 0xfeed }, Stamp::default()];
+    let rehearsal = Some(Rehearsal { index: 300, stamps });
+    let statement = Statement { sql: "DELETE FROM t".to_owned(), ..Statement::default() };
+    let commands = vec![Command::Statement(statement.clone()), Command::Statement(statement)];
+    Proposal { rehearsal, ..Proposal::new(None, commands) }
+}
+
 /// One value of each tag's kind, and integers of each length.
 fn golden_bulk() -> Proposal {
     let integers = (0..=8_u32).map(|bytes| Value::Integer(if bytes == 0 { 0 } else { i64::MIN >> (64 - bytes * 8) }));
@@ -297,6 +316,7 @@ fn the_bytes_of_level_1_never_change() {
     golden("proposal-bulk-1.hex", &codec::encode_proposal(&golden_bulk()).unwrap());
     golden("proposal-returned-1.hex", &codec::encode_proposal(&golden_returned()).unwrap());
     golden("proposal-premise-1.hex", &codec::encode_proposal(&golden_premise()).unwrap());
+    golden("proposal-rehearsal-1.hex", &codec::encode_proposal(&golden_rehearsal()).unwrap());
     golden("reply-1.hex", &codec::encode_outcome(&reply));
     golden("failure-1.hex", &codec::encode_outcome(&failure));
     let of_a_row = failure.map_err(|failure| Failure { row: Some(7), ..failure });

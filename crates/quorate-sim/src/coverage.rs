@@ -79,7 +79,7 @@ pub struct Coverage {
 }
 
 /// What must have happened, beside faults.
-const HAPPENINGS: [&str; 4] = [WORK_RIGHT, WORK_WRONG, TRANSACTION, RERUN];
+const HAPPENINGS: [&str; 6] = [WORK_RIGHT, WORK_WRONG, TRANSACTION, RERUN, INTERACTIVE, ABORTED];
 
 /// Hints to work ahead that came true, and those that did not.
 pub const WORK_RIGHT: &str = "work ahead that was right";
@@ -88,6 +88,10 @@ pub const WORK_WRONG: &str = "work ahead that was wrong";
 /// Transactions that committed at once, and those that had to run again.
 pub const TRANSACTION: &str = "transaction that ran once";
 pub const RERUN: &str = "transaction that ran again";
+
+/// Interactive transactions that committed, and those that were aborted or rolled back.
+pub const INTERACTIVE: &str = "interactive transaction";
+pub const ABORTED: &str = "interactive transaction aborted";
 
 impl Coverage {
     /// A fault of a class strikes a node in these phases.

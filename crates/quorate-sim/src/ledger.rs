@@ -25,6 +25,8 @@ pub enum Kind {
     Move,
     /// The same step by a transaction: it reads the counter, and writes the next number.
     Transact,
+    /// A row of `events` and that step, by an interactive transaction.
+    Interact,
     /// A row that breaks a rule, together with one that does not.
     Broken,
 }
@@ -72,6 +74,10 @@ pub struct Counts {
     pub transactions: u64,
     /// Transactions that committed after they had run again.
     pub reruns: u64,
+    /// Interactive transactions that committed.
+    pub interactive: u64,
+    /// Interactive transactions that came to nothing.
+    pub aborted: u64,
 }
 
 /// What the cluster holds: the random numbers of each row, and both counters of each client.
@@ -106,6 +112,7 @@ impl Ledger {
             End::Unknown => inner.counts.unknown += 1,
             _ => inner.counts.not_done += 1,
         }
+        inner.counts.aborted += u64::from(kind == Kind::Interact && end == End::NotDone);
         inner.writes.insert(key, (kind, end));
     }
 
@@ -118,6 +125,11 @@ impl Ledger {
     pub fn committed(&self, runs: u32) {
         let counts = &mut self.inner().counts;
         *if runs > 1 { &mut counts.reruns } else { &mut counts.transactions } += 1;
+    }
+
+    /// An interactive transaction has committed.
+    pub fn interacted(&self) {
+        self.inner().counts.interactive += 1;
     }
 
     /// A read has shown so many rows, which were committed. None is ever deleted.
@@ -155,10 +167,14 @@ impl Ledger {
             }
             let [batches, moves] = expected.entry(key.0).or_default();
             match (kind, end) {
-                // What a batch's counter must be follows from its rows: both or none.
+                // What a counter must be follows from the rows that come with it: both or none.
                 (Kind::Batch, _) => {
                     let count = u64::try_from(rows.len()).unwrap_or(u64::MAX);
                     *batches = (batches.0 + count, batches.1 + count);
+                }
+                (Kind::Interact, _) => {
+                    let count = u64::try_from(rows.len()).unwrap_or(u64::MAX);
+                    *moves = (moves.0 + count, moves.1 + count);
                 }
                 (Kind::Move | Kind::Transact, End::Acknowledged(_)) => *moves = (moves.0 + 1, moves.1 + 1),
                 (Kind::Move | Kind::Transact, End::Unknown) => moves.1 += 1,
@@ -196,8 +212,9 @@ impl Inner {
     }
 }
 
-fn makes_row(kind: Kind) -> bool {
-    matches!(kind, Kind::Insert | Kind::Batch)
+/// Whether a write makes a row of `events`.
+pub fn makes_row(kind: Kind) -> bool {
+    matches!(kind, Kind::Insert | Kind::Batch | Kind::Interact)
 }
 
 /// What is wrong with the rows of a write.

@@ -14,7 +14,9 @@ use quorate::{
 use quorate_env::{Env, JoinHandle, Rng, sleep};
 
 use crate::cluster::Cluster;
-use crate::ledger::{AGE_MAX, End, Held, Kind, Ledger};
+use crate::ledger::{AGE_MAX, End, Held, Kind, Ledger, makes_row};
+
+mod transactions;
 
 /// Clients over the network.
 const CLIENTS: i64 = 3;
@@ -37,9 +39,6 @@ const READ_LIMIT: Duration = Duration::from_secs(3);
 /// The longest pause between two writes of a writer, in milliseconds, and between two reads of who only reads.
 const PAUSE_MILLIS: u64 = 640;
 const WATCH_MILLIS: u64 = 400;
-
-/// The longest pause within a transaction.
-const THOUGHT_MILLIS: u64 = 100;
 
 /// The tables: one without a key, so that what was applied twice shows; and all that draws numbers and asks for the
 /// time.
@@ -206,10 +205,11 @@ impl Writer {
     /// One write, and perhaps a read that must see it.
     async fn step(&mut self, sql: &Sql) {
         let kind = match self.rng.below(20) {
-            0..10 => Kind::Insert,
-            10..14 => Kind::Batch,
-            14..16 => Kind::Move,
-            16..19 => Kind::Transact,
+            0..9 => Kind::Insert,
+            9..13 => Kind::Batch,
+            13..15 => Kind::Move,
+            15..18 => Kind::Transact,
+            18 => Kind::Interact,
             _ => Kind::Broken,
         };
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
@@ -262,6 +262,7 @@ impl Writer {
                 Ok((sql.execute(update, (self.client,)).await?.position, None))
             }
             Kind::Transact => Ok((self.transact(sql).await?, None)),
+            Kind::Interact => self.interact(sql, number, body).await,
             Kind::Broken => {
                 let rows = [body, "broken".into()].map(|body| (self.client, number, body));
                 if number % 3 == 0 {
@@ -275,36 +276,6 @@ impl Writer {
                 Ok((sql.batch(rows.map(|row| (insert, row))).await?.position, None))
             }
         }
-    }
-
-    /// Counts one move more than there are, unless there is another by then.
-    async fn transact(&self, sql: &Sql) -> Result<Position, Error> {
-        let mut runs = 0;
-        let all = "SELECT sum(moves), random(), julianday('now') FROM totals";
-        // A node that was wiped holds nothing at first.
-        let level = self.last.map_or(Level::Linearizable, Level::AtLeast);
-        let sql = sql.at(level);
-        let committed = sql.transact(|tx| {
-            runs += 1;
-            async move {
-                let (before, ..): (i64, Value, Value) = tx.query_one(all, ()).await?;
-                let own = "SELECT moves FROM totals WHERE client = ?";
-                let moves: i64 = tx.query_one(own, (self.client,)).await?;
-                if self.rng.below(4) == 0 {
-                    sleep(Duration::from_millis(self.rng.below(THOUGHT_MILLIS))).await;
-                }
-                let (after, ..): (i64, Value, Value) = tx.query_one(all, ()).await?;
-                if before != after || moves > after {
-                    self.violation(format!("one transaction reads the sums {before} and {after}, and {moves} in them"));
-                }
-                let update = "UPDATE totals SET moves = ?, moved = julianday('now') WHERE client = ?";
-                tx.execute(update, (moves + 1, self.client))?;
-                Ok::<_, Error>(())
-            }
-        });
-        let position = committed.await?.position;
-        self.ledger.committed(runs);
-        Ok(position)
     }
 
     /// Some rows of words, by one bulk statement.
@@ -358,7 +329,7 @@ impl Writer {
     }
 
     async fn find_own(&self, sql: &Sql, kind: Kind, number: i64) {
-        if matches!(kind, Kind::Insert | Kind::Batch) {
+        if makes_row(kind) {
             let (sql, count) =
                 (sql.with_deadline(READ_LIMIT), "SELECT count(*) FROM events WHERE client = ? AND number = ?");
             self.judge(sql.query_one::<i64>(count, (self.client, number)).await, |found| match found {

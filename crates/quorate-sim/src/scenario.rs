@@ -9,7 +9,7 @@ use quorate_env::Instant;
 use quorate_env_sim::SimWorld;
 
 use crate::cluster::{Cluster, End};
-use crate::coverage::{Coverage, RERUN, TRANSACTION, WORK_RIGHT, WORK_WRONG};
+use crate::coverage::{ABORTED, Coverage, INTERACTIVE, RERUN, TRANSACTION, WORK_RIGHT, WORK_WRONG};
 use crate::faults::{Crashes, Faults};
 use crate::history::History;
 use crate::ledger::{Counts, Ledger};
@@ -164,7 +164,11 @@ async fn live(world: &SimWorld, history: &History, plan: &Plan, skipped: &BTreeS
         nodes: cluster.names().len(),
         crashes: faults.crashes(),
         partitions: faults.partitions(),
-        coverage: coverage.with(TRANSACTION, counts.transactions).with(RERUN, counts.reruns),
+        coverage: coverage
+            .with(TRANSACTION, counts.transactions)
+            .with(RERUN, counts.reruns)
+            .with(INTERACTIVE, counts.interactive)
+            .with(ABORTED, counts.aborted),
         counts,
         installs: history.installs(),
         last_index: history.last_index(),

@@ -19,6 +19,8 @@ use quorate_model::{Applied, Entry, Outcome, StoreFault};
 use rusqlite::Connection;
 
 use self::ahead::Ahead;
+use self::rehearse::Rehearsal;
+pub use self::rehearse::{RehearsalError, Rehearsed};
 use crate::applied_row::{self, AppliedRow};
 use crate::authorizer::{Effects, Gate};
 use crate::classify;
@@ -34,6 +36,7 @@ mod batch;
 mod bulk;
 mod entry;
 mod premise;
+mod rehearse;
 mod schema;
 mod statement;
 
@@ -65,6 +68,8 @@ pub struct Applier {
     staged: Staged,
     /// What the open transaction did before it was asked for.
     ahead: Ahead,
+    /// The interactive transaction that the open one is, if it is one.
+    rehearsal: Option<Rehearsal>,
     /// Outcomes of entries that were committed before a fault ended their batch: index and outcome.
     answered: VecDeque<(u64, Outcome)>,
     /// The latest entries and the outcome hash after each, the oldest first.
@@ -122,6 +127,7 @@ impl Applier {
             row,
             staged,
             ahead: Ahead::default(),
+            rehearsal: None,
             answered: VecDeque::new(),
             hashes: VecDeque::new(),
             verification: None,

@@ -26,6 +26,7 @@ use crate::validate::Validator;
 
 pub(crate) mod core;
 mod queue;
+mod rehearsal;
 pub(crate) mod shared;
 mod turn;
 mod verify;
@@ -35,6 +36,7 @@ mod writer;
 pub(crate) mod tests;
 
 use self::core::Core;
+pub use rehearsal::Rehearsal;
 use shared::{Shared, Stop};
 pub use verify::Verification;
 use writer::Writer;

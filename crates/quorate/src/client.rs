@@ -5,8 +5,9 @@
 //!   attempts arrive, one takes effect.
 //! - An error other than [`Error::Unknown`] means that a write has no effect and will have none.
 
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -18,6 +19,7 @@ use quorate_sql::query::Rows;
 use tokio::sync::Notify;
 
 use crate::error::Error;
+use crate::interactive::Stage;
 use crate::level::Level;
 use crate::results::Written;
 use crate::runtime::Runtime;
@@ -25,13 +27,15 @@ use crate::snapshot::State;
 
 mod backoff;
 mod session;
+mod ticket;
 mod transport;
 
 #[cfg(test)]
 mod tests;
 
 pub(crate) use backoff::Backoff;
-use session::{Session, Ticket, Turn};
+use session::Session;
+pub(crate) use ticket::Held;
 pub(crate) use transport::{Attempt, Limits, NotDone, Read, Transport};
 
 /// How long the first attempts of a write may take; after one that took so long the next may take twice as long.
@@ -42,6 +46,11 @@ const ATTEMPT_MAX: Duration = Duration::from_secs(64);
 
 /// How long ending a session may take.
 const END_MAX: Duration = Duration::from_millis(250);
+
+const STOPPED: &str = "the node was stopped";
+
+/// An attempt that is not the transport's own.
+pub(crate) type FirstAttempt = BoxFuture<'static, Result<(Position, Outcome), Attempt>>;
 
 /// What the clones of a handle share.
 pub(crate) struct Client {
@@ -75,11 +84,11 @@ impl Client {
         let settled = self.runtime.run(async {
             let deadline = Instant::now() + limit;
             loop {
-                let ticket = self.ticket(deadline).await?;
-                proposal.origin = Some(ticket.0.origin());
+                let ticket = Held::take(self, deadline).await?;
+                proposal.origin = Some(ticket.origin());
                 let bytes = Bytes::from(codec::encode_proposal(&proposal)?);
                 sent.store(true, Ordering::Relaxed);
-                if let Some((position, outcome)) = self.settle(&ticket, bytes, deadline).await? {
+                if let Some((position, outcome)) = self.settle(&ticket, None, bytes, deadline).await? {
                     self.wrote(position);
                     return Ok((position, outcome));
                 }
@@ -87,6 +96,35 @@ impl Client {
             }
         });
         settled.await.unwrap_or_else(|_| Err(gone(&sent)))
+    }
+
+    /// Begins an interactive transaction: the right to its one write, the place where its statements run, and since
+    /// when.
+    pub(crate) async fn begin(
+        self: &Arc<Self>,
+        limit: Duration,
+    ) -> Result<(Held<Arc<Self>>, Box<dyn Stage>, Instant), Error> {
+        // First, since opening a session is a write, which would wait for the transaction.
+        let ticket = self.runtime.run(async { Held::take(Arc::clone(self), Instant::now() + limit).await });
+        let ticket = ticket.await.unwrap_or(Err(Error::Closed))?;
+        let stage = self.until_served(limit, |deadline| self.transport.begin(limit, deadline)).await?;
+        let begun = self.runtime.inside(Instant::now).map_err(|_| Error::Closed)?;
+        Ok((ticket, stage, begun))
+    }
+
+    /// Goes on with a proposal whose first attempt is this, until the outcome is known. `None` as for `settle`.
+    pub(crate) async fn settle_begun(
+        &self,
+        ticket: &Held<Arc<Self>>,
+        first: FirstAttempt,
+        bytes: Bytes,
+        limit: Duration,
+    ) -> Result<Option<(Position, Outcome)>, Error> {
+        let settled = self.runtime.run(async {
+            let settled = self.settle(ticket, Some(first), bytes, Instant::now() + limit).await?;
+            Ok(settled.inspect(|(position, _)| self.wrote(*position)))
+        });
+        settled.await.unwrap_or_else(|_| Err(Error::Unknown(STOPPED.to_owned())))
     }
 
     /// The level at which a read sees what this handle has written, besides what its own level promises.
@@ -163,9 +201,10 @@ impl Client {
     }
 
     /// Proposes until the outcome is known. `None` when the session has expired and nothing was done.
-    async fn settle(
+    async fn settle<C: Deref<Target = Self>>(
         &self,
-        ticket: &Held<'_>,
+        ticket: &Held<C>,
+        mut first: Option<FirstAttempt>,
         bytes: Bytes,
         deadline: Instant,
     ) -> Result<Option<(Position, Outcome)>, Error> {
@@ -174,7 +213,11 @@ impl Client {
         let mut attempt_limit = FIRST_ATTEMPT;
         loop {
             let attempt_deadline = deadline.min(Instant::now() + attempt_limit);
-            let ended = self.attempt(bytes.clone(), attempt_deadline).await;
+            let attempt = match first.take() {
+                Some(first) => first,
+                None => self.transport.propose(bytes.clone(), attempt_deadline),
+            };
+            let ended = attempt_until(attempt_deadline, attempt).await;
             if Instant::now() >= attempt_deadline {
                 attempt_limit = attempt_limit.saturating_mul(2).min(ATTEMPT_MAX);
             }
@@ -182,11 +225,11 @@ impl Client {
                 Ok((position, Ok(reply))) => return Ok(Some((position, Ok(reply)))),
                 Ok((position, Err(failure))) => match (failure.kind, doubt) {
                     (FailureKind::SessionExpired, None) => {
-                        self.session().expired(ticket.0.session());
+                        self.session().expired(ticket.session());
                         return Ok(None);
                     }
                     (FailureKind::SessionExpired | FailureKind::OutcomeForgotten, doubt) => {
-                        self.session().expired(ticket.0.session());
+                        self.session().expired(ticket.session());
                         return Err(Error::Unknown(doubt.unwrap_or(failure.message)));
                     }
                     // Not kept as this sequence's outcome: the attempt in doubt may still have another.
@@ -210,49 +253,23 @@ impl Client {
         }
     }
 
-    async fn attempt(&self, bytes: Bytes, deadline: Instant) -> Result<(Position, Outcome), Attempt> {
-        let attempt = timeout_at(deadline, self.transport.propose(bytes, deadline)).await;
-        attempt.unwrap_or_else(|_| Err(Attempt::InDoubt("there was no answer in time".to_owned())))
-    }
-
-    /// Waits for the right to one write.
-    async fn ticket(&self, deadline: Instant) -> Result<Held<'_>, Error> {
-        loop {
-            let turn = self.session().turn();
-            match turn {
-                Turn::Write(ticket) => {
-                    self.freed.notify_one();
-                    return Ok(Held(ticket, self));
-                }
-                Turn::Open => {
-                    let mut opening = Opening { client: self, opened: None };
-                    opening.opened = Some(self.open(deadline).await?);
-                }
-                Turn::Wait => {
-                    if timeout_at(deadline, self.freed.notified()).await.is_err() {
-                        return Err(Error::Overloaded("too many writes of this handle are under way".to_owned()));
-                    }
-                }
-            }
-        }
-    }
-
     /// Opens a session. Trying again may open another, which the cluster forgets in time.
     async fn open(&self, deadline: Instant) -> Result<SessionId, Error> {
         let bytes = Bytes::from(codec::encode_proposal(&Proposal::new(None, vec![Command::OpenSession]))?);
         let mut backoff = self.backoff();
         loop {
             let attempt_deadline = deadline.min(Instant::now() + FIRST_ATTEMPT);
-            let why = match self.attempt(bytes.clone(), attempt_deadline).await {
-                Ok((_, Ok(reply))) => match reply.results.as_slice() {
-                    [CommandResult::Session(session)] => return Ok(*session),
-                    _ => return Err(Error::Unavailable("the cluster opened no session".to_owned())),
-                },
-                Ok((_, Err(failure))) => return Err(Error::Failed(failure)),
-                Err(Attempt::Refused(error)) => return Err(error),
-                Err(Attempt::NotDone(why)) => why,
-                Err(Attempt::InDoubt(text)) => NotDone::NoLeader(text),
-            };
+            let why =
+                match attempt_until(attempt_deadline, self.transport.propose(bytes.clone(), attempt_deadline)).await {
+                    Ok((_, Ok(reply))) => match reply.results.as_slice() {
+                        [CommandResult::Session(session)] => return Ok(*session),
+                        _ => return Err(Error::Unavailable("the cluster opened no session".to_owned())),
+                    },
+                    Ok((_, Err(failure))) => return Err(Error::Failed(failure)),
+                    Err(Attempt::Refused(error)) => return Err(error),
+                    Err(Attempt::NotDone(why)) => why,
+                    Err(Attempt::InDoubt(text)) => NotDone::NoLeader(text),
+                };
             if !self.pause(&mut backoff, deadline).await {
                 return Err(why.into());
             }
@@ -279,27 +296,13 @@ impl Client {
     }
 }
 
-/// A ticket that goes back when it is dropped, also when the caller went away.
-struct Held<'a>(Ticket, &'a Client);
-
-impl Drop for Held<'_> {
-    fn drop(&mut self) {
-        self.1.session().finish(self.0);
-        self.1.freed.notify_one();
-    }
-}
-
-/// Tells how opening a session went, also when the caller went away meanwhile.
-struct Opening<'a> {
-    client: &'a Client,
-    opened: Option<SessionId>,
-}
-
-impl Drop for Opening<'_> {
-    fn drop(&mut self) {
-        self.client.session().opened(self.opened);
-        self.client.freed.notify_one();
-    }
+/// One attempt to propose, whose result stays in doubt if it does not come in time.
+async fn attempt_until(
+    deadline: Instant,
+    attempt: BoxFuture<'_, Result<(Position, Outcome), Attempt>>,
+) -> Result<(Position, Outcome), Attempt> {
+    let in_time = timeout_at(deadline, attempt).await;
+    in_time.unwrap_or_else(|_| Err(Attempt::InDoubt("there was no answer in time".to_owned())))
 }
 
 impl From<NotDone> for Error {
@@ -312,5 +315,5 @@ impl From<NotDone> for Error {
 }
 
 fn gone(sent: &AtomicBool) -> Error {
-    if sent.load(Ordering::Relaxed) { Error::Unknown("the node was stopped".to_owned()) } else { Error::Closed }
+    if sent.load(Ordering::Relaxed) { Error::Unknown(STOPPED.to_owned()) } else { Error::Closed }
 }

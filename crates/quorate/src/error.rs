@@ -20,6 +20,10 @@ pub enum Error {
     /// Each time until the deadline, another write had changed what the transaction had read.
     #[error("conflict: {0}")]
     Conflict(String),
+    /// An interactive transaction was rolled back: its leader was lost, its time was up, or other entries came in
+    /// between.
+    #[error("the transaction was aborted: {0}; nothing of it was done, run it again")]
+    TransactionAborted(String),
     /// Too much was waiting until the deadline.
     #[error("overloaded: {0}; send less at a time, or try again later")]
     Overloaded(String),
@@ -57,6 +61,7 @@ impl Error {
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Conflict(_)
+            | Self::TransactionAborted(_)
             | Self::Overloaded(_)
             | Self::Unavailable(_)
             | Self::TimedOut(_)

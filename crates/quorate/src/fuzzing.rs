@@ -9,6 +9,7 @@ use quorate_sql::query::Rows;
 
 use crate::error::Error;
 use crate::protocol::admin::{Admit, Changed, Probe, Remove, Transfer};
+use crate::protocol::interactive::{Ask, Asked, Told};
 use crate::protocol::{
     Answer, Backup, Execute, Executed, OpenSnapshot, Query, SnapshotItem, StatusReply, Verified, VerifiedKind, Verify,
     decode, encode,
@@ -67,6 +68,16 @@ pub const ALL: &[(&str, Reencode)] = &[
         let query: Query = read(bytes)?;
         let millis = query.millis;
         Some(encode(&Query::of_state(query.state_query().ok()?, millis)))
+    }),
+    ("ask of a transaction", |bytes| match read::<Ask>(bytes)?.asked().ok()? {
+        Asked::Begin(begin) => Some(encode(&Ask::begin(begin.wait_millis, begin.last_millis))),
+        Asked::Run(query) => Some(encode(&Ask::run(query.state_query().ok()?.statement))),
+        Asked::Commit(proposal) => Some(encode(&Ask::commit(proposal))),
+    }),
+    ("transaction begun", |bytes| Some(encode(&Told::from(read::<Told>(bytes)?.begun())))),
+    ("transaction ran", |bytes| Some(encode(&Told::from(read::<Told>(bytes)?.ran())))),
+    ("transaction committed", |bytes| {
+        Some(encode(&Told::committed(Executed::new(read::<Told>(bytes)?.result(), None))))
     }),
 ];
 

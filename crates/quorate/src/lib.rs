@@ -54,6 +54,7 @@ pub mod config;
 mod error;
 #[doc(hidden)]
 pub mod fuzzing;
+mod interactive;
 mod level;
 pub mod metrics;
 mod migrations;
@@ -76,13 +77,16 @@ pub use admin::{Admin, AdminError, Probed};
 pub use backup::{BackupError, BackupInfo, BackupOptions, BackupProgress, TellProgress};
 pub use config::{Config, ConfigError, Durability, SecretSource, SqlOptions, Timing};
 pub use error::{Error, StartError};
+pub use interactive::InteractiveTransaction;
 pub use level::Level;
 pub use metrics::Metrics;
 pub use migrations::{DoneMigration, MigrateError, Migration, MigrationStatus, Migrations};
 pub use node::{Node, Observer, WriteTraces};
 pub use params::{BatchStep, IntoParams, IntoStatement, Params};
 pub use quorate_consensus::inspect;
-pub use quorate_consensus::{Admission, Admitted, ClusterId, Ended, ImageError, Living, MemberStatus, WriteTrace};
+pub use quorate_consensus::{
+    Admission, Admitted, ClusterId, Ended, HOLD_MAX, ImageError, Living, MemberStatus, WriteTrace,
+};
 pub use quorate_derive::{FromRow, migrations};
 pub use quorate_model::{
     Bulk, Column, Epoch, Failure, FailureKind, GroupId, NodeId, PackedRows, Param, Position, RowPacker, Statement,

@@ -34,6 +34,7 @@ mod backup;
 mod claim;
 mod embedded;
 mod gateway;
+mod interactive;
 mod observer;
 mod operate;
 mod service;

@@ -7,6 +7,7 @@ use quorate_wire::{CallFailure, FailureKind};
 
 pub(crate) mod admin;
 mod convert;
+pub(crate) mod interactive;
 mod status;
 
 pub(crate) use status::StatusReply;
@@ -33,6 +34,8 @@ pub(crate) mod method {
     pub(crate) const PROBE: u16 = 73;
     /// A stream: reads one state as often as asked, in pieces.
     pub(crate) const SNAPSHOT: u16 = 80;
+    /// A stream: runs the statements of an interactive transaction, and commits it.
+    pub(crate) const INTERACTIVE: u16 = 81;
 }
 
 /// Asks to propose.

@@ -19,6 +19,7 @@ use crate::sql::Sql;
 use crate::status::Status;
 
 mod backup;
+pub(crate) mod interactive;
 mod network;
 pub(crate) mod nodes;
 mod snapshot;

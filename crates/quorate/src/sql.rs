@@ -12,6 +12,7 @@ use quorate_sql::readers::{BYTES_DEFAULT, ROWS_DEFAULT};
 
 use crate::client::{Client, Limits, Read};
 use crate::error::Error;
+use crate::interactive::InteractiveTransaction;
 use crate::level::Level;
 use crate::params::{BatchStep, IntoParams, IntoStatement, pack};
 use crate::results::{BatchResult, Committed, Executed, Returned, Written};
@@ -225,6 +226,16 @@ impl Sql {
     {
         let attempts = Attempts::new(Arc::clone(&self.client), self.level()?, self.limits, self.deadline)?;
         attempts.run(body).await
+    }
+
+    /// Begins a transaction whose statements run one after the other on the leader, while other writes wait. It lasts
+    /// for this handle's deadline at most, and never longer than [`HOLD_MAX`](crate::HOLD_MAX).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Overloaded`] where the writes before it took until the deadline.
+    pub async fn begin(&self) -> Result<InteractiveTransaction, Error> {
+        InteractiveTransaction::begin(Arc::clone(&self.client), self.deadline).await
     }
 
     /// Runs a query and returns its rows.

@@ -9,7 +9,7 @@ use prost::encoding::decode_varint;
 use super::DecodeError;
 use crate::{
     Bulk, Column, Command, CommandResult, Failure, FailureKind, Origin, Outcome, PackedRows, Param, Premise, Proposal,
-    Reply, Returned, SessionId, Stamp, Statement, StatementResult, Value,
+    Rehearsal, Reply, Returned, SessionId, Stamp, Statement, StatementResult, Value,
 };
 
 /// The part of a field's key that says how its content stands there.
@@ -133,7 +133,7 @@ impl Decode for Proposal {
     fn decode(bytes: &[u8]) -> Result<Self, Flaw> {
         // One command is what nearly all have.
         let commands = Vec::with_capacity(1);
-        let mut proposal = Self { level: 0, origin: None, budget: 0, commands, premises: Vec::new() };
+        let mut proposal = Self { level: 0, origin: None, budget: 0, commands, premises: Vec::new(), rehearsal: None };
         for field in Fields::of(bytes) {
             match field? {
                 (1, Number(level)) => proposal.level = small(level)?,
@@ -141,6 +141,7 @@ impl Decode for Proposal {
                 (3, Number(budget)) => proposal.budget = budget,
                 (4, Content(bytes)) => proposal.commands.push(Command::decode(bytes)?),
                 (5, Content(bytes)) => proposal.premises.push(Premise::decode(bytes)?),
+                (6, Content(bytes)) => proposal.rehearsal = Some(Rehearsal::decode(bytes)?),
                 _ => return Err(Flaw::Unknown),
             }
         }
@@ -197,6 +198,34 @@ impl Decode for Premise {
             }
         }
         Ok(Self { query: query.ok_or(Flaw::Unknown)?, stamp, rows: rows.ok_or(Flaw::Unknown)? })
+    }
+}
+
+impl Decode for Rehearsal {
+    fn decode(bytes: &[u8]) -> Result<Self, Flaw> {
+        let mut rehearsal = Self::default();
+        for field in Fields::of(bytes) {
+            match field? {
+                (1, Number(index)) => rehearsal.index = index,
+                (2, Content(bytes)) => rehearsal.stamps.push(Stamp::decode(bytes)?),
+                _ => return Err(Flaw::Unknown),
+            }
+        }
+        Ok(rehearsal)
+    }
+}
+
+impl Decode for Stamp {
+    fn decode(bytes: &[u8]) -> Result<Self, Flaw> {
+        let mut stamp = Self::default();
+        for field in Fields::of(bytes) {
+            match field? {
+                (1, Number(now)) => stamp.now = now,
+                (2, Number(seed)) => stamp.seed = seed,
+                _ => return Err(Flaw::Unknown),
+            }
+        }
+        Ok(stamp)
     }
 }
 

@@ -6,8 +6,8 @@
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, key_len};
 
 use crate::{
-    Bulk, Column, Command, CommandResult, Failure, Origin, Outcome, PackedRows, Param, Premise, Proposal, Reply,
-    Returned, Statement, StatementResult, Value,
+    Bulk, Column, Command, CommandResult, Failure, Origin, Outcome, PackedRows, Param, Premise, Proposal, Rehearsal,
+    Reply, Returned, Stamp, Statement, StatementResult, Value,
 };
 
 /// What is written in fields with tags. Never reuse or renumber a tag: logs and sessions on disk hold them.
@@ -131,6 +131,7 @@ impl Message for Proposal {
         out.number_unless_0(3, self.budget);
         out.messages(4, &self.commands);
         out.messages(5, &self.premises);
+        out.messages(6, &self.rehearsal);
     }
 }
 
@@ -161,6 +162,20 @@ impl Message for Premise {
         out.number_unless_0(2, self.stamp.now);
         out.number_unless_0(3, self.stamp.seed);
         out.bytes(4, &self.rows.to_le_bytes());
+    }
+}
+
+impl Message for Rehearsal {
+    fn put(&self, out: &mut impl Out) {
+        out.number_unless_0(1, self.index);
+        out.messages(2, &self.stamps);
+    }
+}
+
+impl Message for Stamp {
+    fn put(&self, out: &mut impl Out) {
+        out.number_unless_0(1, self.now);
+        out.number_unless_0(2, self.seed);
     }
 }
 

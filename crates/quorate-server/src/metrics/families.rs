@@ -146,6 +146,8 @@ fn stages(metrics: &Metrics) -> Vec<Family> {
     vec![
         histogram("quorate_write_seconds", "From a write's arrival at the leader to its outcome.").with(MAIN, total),
         histogram("quorate_write_stage_seconds", "Where writes spend their time.").with_each(MAIN, "stage", stages),
+        histogram("quorate_write_hold_seconds", "Times for which a transaction held writes back.")
+            .with(MAIN, &metrics.consensus.holds),
     ]
 }
 

@@ -24,7 +24,7 @@ impl Applier {
     /// Runs entries that will probably be applied next, in place of others that ran ahead. Those that do not follow
     /// what is applied are left out, and so is trouble of any kind: it comes again when they are applied.
     pub fn foresee(&mut self, entries: &[Entry]) {
-        self.forget_ahead();
+        self.give_way();
         let next = self.row.applied.log_id.map_or(0, |id| id.index.saturating_add(1));
         if entries.first().is_some_and(|entry| entry.log_id.index == next) {
             if self.run_ahead(entries).is_err() {
@@ -34,9 +34,9 @@ impl Applier {
         }
     }
 
-    /// Rolls back what ran ahead.
-    pub fn forget_ahead(&mut self) {
-        if !self.ahead.ids.is_empty() {
+    /// Rolls back what ran ahead or is rehearsed.
+    pub fn give_way(&mut self) {
+        if !self.ahead.ids.is_empty() || self.rehearsal.is_some() {
             self.roll_back();
         }
     }
@@ -64,7 +64,7 @@ impl Applier {
         let by_index = Mutant::AheadByIndex.is_on();
         let is_it = |id: &LogId, entry: &Entry| *id == entry.log_id || (by_index && id.index == entry.log_id.index);
         let is_same = ids.len() <= entries.len() && ids.iter().zip(entries).all(|(id, entry)| is_it(id, entry));
-        if !is_same {
+        if !is_same || self.rehearsal.is_some() {
             self.roll_back();
         }
         if self.ahead.ids.is_empty() {

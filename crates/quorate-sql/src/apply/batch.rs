@@ -212,6 +212,7 @@ impl Applier {
             drop(self.db.execute(ROLLBACK, []));
         }
         self.ahead = Ahead::default();
+        self.rehearsal = None;
         self.sessions.undo();
         let mut unsettled = self.staged.unsettled;
         unsettled.add(self.staged.effects);

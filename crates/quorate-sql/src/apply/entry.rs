@@ -20,7 +20,7 @@ const ROLLBACK_TO: &str = "ROLLBACK TO entry";
 /// Makes virtual tables write what they gathered, so that their trouble is this entry's and not the next one's.
 const FLUSH: &str = "SAVEPOINT written";
 
-/// Makes `changes()` 0: SQLite has no other way.
+/// Makes `changes()` 0, for which SQLite has no other way.
 const RESET_CHANGES: &str = "DELETE FROM _quorate_applied WHERE 0";
 
 /// Sessions that commands of an entry open and end; done when all of them have succeeded.
@@ -67,13 +67,17 @@ impl Applier {
         if let Err(failure) = proposal.check_limits() {
             return Ok(Err(failure));
         }
+        if let Err(failure) = self.follows_rehearsal(stamp, proposal) {
+            return Ok(Err(failure));
+        }
         if proposal.commands == [Command::Vacuum] {
             return Ok(self.vacuum()?);
         }
         let mut changes = SessionChanges::default();
         // Of an entry only its own effects are checked at its end; a rollback undoes those before it too.
         let before = std::mem::take(&mut self.staged.effects);
-        let is_bare = !alone && proposal.premises.is_empty() && self.is_plain(proposal);
+        let rests = !proposal.premises.is_empty() || proposal.rehearsal.is_some();
+        let is_bare = !alone && !rests && self.is_plain(proposal);
         let run = |applier: &mut Self| applier.run_sealed(index, stamp, proposal, &mut changes);
         let done = if is_bare { self.plainly(run) } else { self.in_savepoint(before.schema, run) };
         self.staged.effects.add(before);
@@ -104,6 +108,18 @@ impl Applier {
         }
     }
 
+    /// Fails if another entry came between a rehearsal and its proposal.
+    fn follows_rehearsal(&self, stamp: Stamp, proposal: &Proposal) -> Result<(), Failure> {
+        let Some(rehearsal) = &proposal.rehearsal else { return Ok(()) };
+        // What it saw was later than this: time would run back.
+        let is_late = rehearsal.stamps.iter().any(|seen| seen.now > stamp.now);
+        if !is_late && self.staged.row.applied.index() == rehearsal.index || Mutant::RehearsalNotChecked.is_on() {
+            return Ok(());
+        }
+        let text = "another write came between the statements of the transaction and its commit; run it again";
+        Err(Failure::new(FailureKind::Aborted, text))
+    }
+
     /// Whether a proposal is one statement that is kept prepared, and plain.
     fn is_plain(&mut self, proposal: &Proposal) -> bool {
         let [Command::Statement(statement)] = proposal.commands.as_slice() else { return false };
@@ -128,7 +144,7 @@ impl Applier {
     /// whether the transaction had changed the schema before.
     fn in_savepoint(&mut self, schema_changed: bool, run: impl FnOnce(&mut Self) -> Ran) -> Ran {
         self.own(SAVEPOINT)?;
-        self.own(RESET_CHANGES)?;
+        self.reset_changes()?;
         match run(self) {
             Err(Trouble::Failure(failure)) if !self.db.connection().is_autocommit() => {
                 self.own(ROLLBACK_TO)?;
@@ -164,7 +180,12 @@ impl Applier {
     fn commands(&mut self, index: u64, proposal: &Proposal, changes: &mut SessionChanges) -> Ran {
         let mut returned = 0;
         let mut results = Results::with_capacity(proposal.commands.len());
+        let stamps = proposal.rehearsal.as_ref().map_or(&[][..], |rehearsal| &rehearsal.stamps);
         for (number, command) in proposal.commands.iter().enumerate() {
+            if let Some(stamp) = stamps.get(number) {
+                vfs::clock::set(Some(stamp.now));
+                self.determinism.seed(stamp.seed);
+            }
             let named = |trouble: Trouble| trouble.with_failure(|failure| failure.at(number));
             results.push(match command {
                 Command::Statement(statement) => {
@@ -228,6 +249,11 @@ impl Applier {
                 }
             }
         }
+    }
+
+    /// Makes `changes()` 0.
+    pub(super) fn reset_changes(&mut self) -> Result<(), StoreFault> {
+        self.own(RESET_CHANGES)
     }
 
     /// Runs one of the store's own statements.

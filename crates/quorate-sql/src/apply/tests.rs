@@ -22,6 +22,7 @@ mod equal;
 mod faults;
 mod poison;
 mod premises;
+mod rehearse;
 mod returned;
 mod schema;
 

@@ -41,8 +41,14 @@ impl Budget {
         Ok(budget)
     }
 
-    pub(super) fn begin(&self, steps: u64) {
+    /// Begins an entry, or goes on with one, that may take so many more steps.
+    pub fn begin(&self, steps: u64) {
         self.left.store(steps, Ordering::Relaxed);
+    }
+
+    /// The steps that are left.
+    pub fn left(&self) -> u64 {
+        self.left.load(Ordering::Relaxed)
     }
 
     /// Begins a statement, which may make SQLite run nested ones.

@@ -35,6 +35,11 @@ impl Core {
         self.applier.applied()
     }
 
+    /// For rehearsals.
+    pub(crate) fn applier(&mut self) -> &mut Applier {
+        &mut self.applier
+    }
+
     /// How many sessions the database holds.
     pub(crate) fn sessions(&self) -> u64 {
         self.applier.sessions()
@@ -75,7 +80,7 @@ impl Core {
 
     /// Runs a checkpoint between transactions, waiting at most `wait` where its mode waits.
     pub(crate) fn checkpoint(&mut self, mode: i32, wait: Duration) -> Result<Checkpointed, StoreFault> {
-        self.applier.forget_ahead();
+        self.applier.give_way();
         let conn = self.applier.connection();
         let failed = |error: rusqlite::Error| StoreFault::Io(error.to_string());
         conn.busy_timeout(wait).map_err(failed)?;

@@ -1,6 +1,6 @@
 //! What the handle, the writer, the checkpointer and images of one store share.
 
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use quorate_env::Env;
@@ -67,6 +67,7 @@ pub(crate) struct Shared {
     pub(crate) fault: watch::Sender<Option<StoreFault>>,
     pub(crate) metrics: StoreMetrics,
     pub(crate) verifications: Verifications,
+    pub(crate) rehearsals: Rehearsals,
     durable: Mutex<Applied>,
     stop: AtomicU8,
     // Connections go before the generations and the lock on their directory.
@@ -74,6 +75,15 @@ pub(crate) struct Shared {
     pub(crate) readers: Readers,
     pub(crate) validator: Validator,
     pub(crate) generations: Arc<Generations>,
+}
+
+/// The numbers of rehearsals.
+#[derive(Debug, Default)]
+pub(crate) struct Rehearsals {
+    /// The last that was begun.
+    pub(crate) begun: AtomicU64,
+    /// The last whose handle is gone.
+    pub(crate) ended: AtomicU64,
 }
 
 impl Shared {
@@ -93,6 +103,7 @@ impl Shared {
             fault: watch::Sender::new(None),
             metrics,
             verifications: Verifications::default(),
+            rehearsals: Rehearsals::default(),
             durable: Mutex::default(),
             stop: AtomicU8::new(Stop::Running as u8),
             readers: Readers::new(Arc::clone(&generations), options.readers),

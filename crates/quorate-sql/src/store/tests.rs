@@ -330,3 +330,22 @@ fn an_idle_store_empties_its_wal_and_is_durable() {
     apply(&store, vec![insert(3, 1000)]).unwrap();
     assert_eq!(rows(&store), 2);
 }
+
+#[test]
+fn a_rehearsal_is_rolled_back_when_its_handle_is_gone() {
+    let home = home();
+    let store = open(&home.dir, options());
+    apply(&store, vec![create_table(), insert(2, 10)]).unwrap();
+    let is_open = || store.shared().turn.visit(|core| !core.as_mut().unwrap().applier().connection().is_autocommit());
+    let rehearsal = store.rehearse().unwrap();
+    let delete = Statement { sql: "DELETE FROM t".to_owned(), ..Statement::default() };
+    let rehearsed = rehearsal.run(Stamp::default(), delete).unwrap();
+    assert_eq!((rehearsal.index(), rehearsed.result.changes, is_open(), rows(&store)), (2, 1, true, 1));
+    drop(rehearsal);
+    until("it is rolled back", || !is_open());
+    // Another one is not taken for it.
+    let rehearsal = store.rehearse().unwrap();
+    store.shared().writer.wake();
+    let count = Statement { sql: "SELECT count(*) FROM t".to_owned(), ..Statement::default() };
+    assert_eq!(rehearsal.run(Stamp::default(), count).unwrap().result.rows, [[Value::Integer(1)]]);
+}

@@ -1,6 +1,7 @@
 //! The writer: applies what is queued, many entries to one SQLite transaction.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use quorate_env::Instant;
@@ -25,11 +26,13 @@ pub(crate) struct Writer {
     has_foreseen: bool,
     /// Callers wait for what it applies, and that is soon done.
     is_urgent: bool,
+    /// The last rehearsal that it knows to have ended.
+    rehearsal_ended: u64,
 }
 
 impl Writer {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, backlog: Backlog::default(), has_foreseen: false, is_urgent: false }
+        Self { shared, backlog: Backlog::default(), has_foreseen: false, is_urgent: false, rehearsal_ended: 0 }
     }
 
     /// Applies one batch.
@@ -39,6 +42,7 @@ impl Writer {
             return Step::Wait;
         }
         if self.backlog.is_empty() {
+            self.end_rehearsal();
             self.look_ahead();
             return Step::Wait;
         }
@@ -67,6 +71,18 @@ impl Writer {
                 Step::Again
             }
             Err(fault) => self.failed(fault),
+        }
+    }
+
+    /// Rolls back the rehearsal whose handle is gone, so that its transaction does not stay open while nothing is done.
+    fn end_rehearsal(&mut self) {
+        let ended = self.shared.rehearsals.ended.load(Ordering::Acquire);
+        if ended > self.rehearsal_ended
+            && let Some(mut core) = self.shared.turn.of_writer()
+            && let Some(core) = core.as_mut()
+        {
+            core.applier().end_rehearsal(ended);
+            self.rehearsal_ended = ended;
         }
     }
 

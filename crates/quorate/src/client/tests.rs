@@ -13,6 +13,7 @@ use quorate_model::limits::SESSION_WINDOW;
 use quorate_model::{Failure, Param, Reply, Statement, Value};
 
 use super::*;
+use crate::interactive::Stage;
 use crate::snapshot;
 
 /// A cluster in which a statement's only parameter names the write.
@@ -113,6 +114,10 @@ impl Transport for Arc<Cluster> {
     fn snapshot(&self, _: Level, _: Instant) -> BoxFuture<'_, Result<Box<dyn snapshot::State>, Error>> {
         async { Err(Error::Closed) }.boxed()
     }
+
+    fn begin(&self, _: Duration, _: Instant) -> BoxFuture<'_, Result<Box<dyn Stage>, Error>> {
+        async { Err(Error::Closed) }.boxed()
+    }
 }
 
 fn insert(write: i64) -> Vec<Command> {
@@ -201,6 +206,10 @@ impl Transport for Hopeless {
     fn snapshot(&self, _: Level, _: Instant) -> BoxFuture<'_, Result<Box<dyn snapshot::State>, Error>> {
         async { Err(Error::Closed) }.boxed()
     }
+
+    fn begin(&self, _: Duration, _: Instant) -> BoxFuture<'_, Result<Box<dyn Stage>, Error>> {
+        async { Err(Error::Closed) }.boxed()
+    }
 }
 
 #[test]
@@ -269,6 +278,10 @@ fn a_node_that_goes_away_leaves_what_was_sent_in_doubt() {
             async { Err(Error::Closed) }.boxed()
         }
         fn snapshot(&self, _: Level, _: Instant) -> BoxFuture<'_, Result<Box<dyn snapshot::State>, Error>> {
+            async { Err(Error::Closed) }.boxed()
+        }
+
+        fn begin(&self, _: Duration, _: Instant) -> BoxFuture<'_, Result<Box<dyn Stage>, Error>> {
             async { Err(Error::Closed) }.boxed()
         }
     }

@@ -1,5 +1,7 @@
 //! How a handle reaches the cluster: in this process, or over the network.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use quorate_env::Instant;
@@ -8,6 +10,7 @@ use quorate_sql::query::Rows;
 use quorate_wire::{CallError, FailureKind as CallFailureKind, NotSent};
 
 use crate::error::Error;
+use crate::interactive::Stage;
 use crate::level::Level;
 use crate::snapshot::State;
 
@@ -24,6 +27,9 @@ pub(crate) trait Transport: Send + Sync + 'static {
 
     /// Reads once.
     fn read<'a>(&'a self, read: &'a Read, deadline: Instant) -> BoxFuture<'a, Result<Rows, Error>>;
+
+    /// Begins, once, an interactive transaction that may last so long.
+    fn begin(&self, lasting: Duration, deadline: Instant) -> BoxFuture<'_, Result<Box<dyn Stage>, Error>>;
 
     /// Opens, once, the state that a level asks for.
     fn snapshot(&self, level: Level, deadline: Instant) -> BoxFuture<'_, Result<Box<dyn State>, Error>>;

@@ -15,6 +15,7 @@ use tokio::task::coop;
 use super::gateway::{Gateway, Kept};
 use crate::client::{Attempt, Read, Transport};
 use crate::error::Error;
+use crate::interactive::Stage;
 use crate::level::Level;
 use crate::snapshot::{Query, State};
 
@@ -43,6 +44,10 @@ impl Transport for Embedded {
 
     fn read<'a>(&'a self, read: &'a Read, deadline: Instant) -> BoxFuture<'a, Result<Rows, Error>> {
         async move { self.0.upgrade().ok_or(Error::Closed)?.read(read, deadline).await }.boxed()
+    }
+
+    fn begin(&self, lasting: Duration, deadline: Instant) -> BoxFuture<'_, Result<Box<dyn Stage>, Error>> {
+        async move { self.0.upgrade().ok_or(Error::Closed)?.begin(lasting, deadline).await }.boxed()
     }
 
     fn snapshot(&self, level: Level, deadline: Instant) -> BoxFuture<'_, Result<Box<dyn State>, Error>> {

@@ -170,7 +170,7 @@ impl Gateway {
     }
 
     /// Fails if this node was removed from its cluster: what it holds is of the past.
-    fn serves(&self) -> Result<(), Error> {
+    pub(super) fn serves(&self) -> Result<(), Error> {
         self.consensus.removed().map_or(Ok(()), |why| Err(Error::Removed(why.to_owned())))
     }
 

@@ -12,6 +12,7 @@ use quorate_wire::{CallFailure, FailureKind as CallFailureKind, PeerInfo, Role, 
 
 use super::backup;
 use super::gateway::{Gateway, served_until};
+use super::interactive;
 use super::operate;
 use super::snapshots;
 use crate::client::{Attempt, Read};
@@ -79,6 +80,9 @@ impl Service for Desk {
             let served = match (desk.gateway(), method) {
                 (Err(failure), _) => Err(failure),
                 (Ok(gateway), method::BACKUP) => backup::serve(&gateway, role, &mut sender, &mut receiver).await,
+                (Ok(gateway), method::INTERACTIVE) => {
+                    interactive::serve(&gateway, role, &mut sender, &mut receiver).await
+                }
                 (Ok(gateway), method::SNAPSHOT) => snapshots::serve(&gateway, &mut sender, &mut receiver).await,
                 (Ok(_), _) => Err(CallFailure::new(CallFailureKind::UnknownMethod, format!("stream {method}"))),
             };
@@ -106,7 +110,7 @@ async fn execute(gateway: &Gateway, role: Role, Execute { proposal }: Execute) -
 }
 
 /// Nothing gets into the log that can't be read there.
-fn check(gateway: &Gateway, role: Role, proposal: &[u8]) -> Result<Result<(), Failure>, CallFailure> {
+pub(super) fn check(gateway: &Gateway, role: Role, proposal: &[u8]) -> Result<Result<(), Failure>, CallFailure> {
     let proposal = codec::decode_proposal(proposal).map_err(malformed)?;
     if let Err(failure) = proposal.check_limits() {
         return Ok(Err(failure));

@@ -29,6 +29,7 @@ mod refusal {
     pub(super) const SNAPSHOT_TOO_OLD: u32 = 6;
     pub(super) const FORBIDDEN: u32 = 7;
     pub(super) const STORE: u32 = 8;
+    pub(super) const TRANSACTION_ABORTED: u32 = 9;
 }
 
 impl From<Position> for WirePosition {
@@ -186,7 +187,7 @@ impl From<Answer> for Result<Rows, Error> {
     }
 }
 
-fn newer() -> Error {
+pub(super) fn newer() -> Error {
     Error::Forbidden("a newer version answered what this one can't read".to_owned())
 }
 
@@ -285,6 +286,7 @@ impl From<&Error> for Refusal {
             Error::TooLarge(text) => (refusal::TOO_LARGE, text.clone()),
             Error::SnapshotTooOld => (refusal::SNAPSHOT_TOO_OLD, String::new()),
             Error::Forbidden(text) => (refusal::FORBIDDEN, text.clone()),
+            Error::TransactionAborted(text) => (refusal::TRANSACTION_ABORTED, text.clone()),
             Error::Store(fault) => (refusal::STORE, fault.to_string()),
             Error::Unknown(_) | Error::Conflict(_) | Error::Row(_) | Error::Removed(_) | Error::Closed => {
                 (refusal::UNAVAILABLE, error.to_string())
@@ -307,6 +309,7 @@ impl From<Refusal> for Error {
             refusal::TOO_LARGE => Self::TooLarge(text),
             refusal::SNAPSHOT_TOO_OLD => Self::SnapshotTooOld,
             refusal::FORBIDDEN => Self::Forbidden(text),
+            refusal::TRANSACTION_ABORTED => Self::TransactionAborted(text),
             // The words of the node's own error are all that is left of its kind.
             refusal::STORE => Self::Store(StoreFault::Io(text)),
             _ => Self::Unavailable(text),

@@ -34,6 +34,7 @@ fn errors() -> Vec<Error> {
         Error::TooLarge(text()),
         Error::SnapshotTooOld,
         Error::Forbidden(text()),
+        Error::TransactionAborted(text()),
     ]
 }
 

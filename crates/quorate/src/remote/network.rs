@@ -14,10 +14,12 @@ use quorate_sql::validate::text::check_single;
 use quorate_wire::CallError;
 use tokio::sync::oneshot;
 
+use super::interactive;
 use super::nodes::{Nodes, Reached, unreachable};
 use super::snapshot::Stream;
 use crate::client::{Attempt, NotDone, Read, Transport};
 use crate::error::Error;
+use crate::interactive::Stage;
 use crate::level::Level;
 use crate::protocol::{self, Answer, Execute, Executed, Query, method};
 use crate::snapshot::State;
@@ -112,6 +114,11 @@ impl Transport for Network {
 
     fn read<'a>(&'a self, read: &'a Read, deadline: Instant) -> BoxFuture<'a, Result<Rows, Error>> {
         self.read_once(read.clone(), deadline).boxed()
+    }
+
+    fn begin(&self, lasting: Duration, deadline: Instant) -> BoxFuture<'_, Result<Box<dyn Stage>, Error>> {
+        let begun = |stream| Box::new(stream) as Box<dyn Stage>;
+        async move { interactive::Stream::open(&self.nodes, lasting, deadline).await.map(begun) }.boxed()
     }
 
     fn snapshot(&self, level: Level, deadline: Instant) -> BoxFuture<'_, Result<Box<dyn State>, Error>> {

@@ -129,11 +129,11 @@ impl State for Stream {
     }
 }
 
-fn millis(time: Duration) -> u64 {
+pub(super) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn failed(error: StreamError, addr: &str) -> Error {
+pub(super) fn failed(error: StreamError, addr: &str) -> Error {
     match error {
         StreamError::Failed(failure) => match Attempt::of_call(CallError::Failed(failure), addr) {
             Attempt::Refused(error) => error,

@@ -69,7 +69,7 @@ fn what_ran_ahead_is_unseen_until_it_is_applied_and_goes_when_somebody_else_need
     assert!(!node.conn().is_autocommit());
     assert_eq!((rows(), node.applier().row().clone()), (0, before.1.clone()));
 
-    node.applier().forget_ahead();
+    node.applier().give_way();
     assert!(node.conn().is_autocommit());
     assert_eq!((node.hashes(), node.applier().row().clone()), before);
 

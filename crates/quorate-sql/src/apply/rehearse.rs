@@ -1,0 +1,155 @@
+//! Rehearsals: the statements of an interactive transaction, run before they are proposed, on the node that leads.
+//!
+//! Their transaction stays open and unseen, as that of work ahead does: who else needs the connection rolls it back,
+//! and the rehearsal is over. What is recorded of it is proposed as one entry, which every node runs, this one too.
+//!
+//! Invariants:
+//! - The open transaction is what the recorded statements, each under its stamp, make of what is applied. One that
+//!   fails is as if it had never run: all is rolled back, and those recorded before it run again.
+//! - Only who began a rehearsal goes on with it: others have another number.
+
+use quorate_model::limits::{BUDGET_DEFAULT, COMMANDS_MAX};
+use quorate_model::{CommandResult, Failure, FailureKind, Param, Stamp, Statement, StatementResult, StoreFault};
+
+use super::Applier;
+use crate::classify::Trouble;
+use crate::vfs;
+
+/// The open transaction's.
+#[derive(Debug, Default)]
+pub(super) struct Rehearsal {
+    number: u64,
+    recorded: Vec<(Stamp, Statement<Param>)>,
+    results: Vec<CommandResult>,
+    /// Bytes that the results return.
+    returned: usize,
+}
+
+/// What a statement of a rehearsal did.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rehearsed {
+    /// Its result.
+    pub result: StatementResult,
+    /// What it ran under, if it is recorded: it may have written.
+    pub recorded: Option<Stamp>,
+}
+
+/// Why a statement of a rehearsal did nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RehearsalError {
+    /// The statement failed; the rehearsal goes on without it.
+    #[error(transparent)]
+    Failed(Failure),
+    /// Something else was applied, or another rehearsal begun.
+    #[error("the transaction was rolled back: the node had something else to apply")]
+    Over,
+    /// The node's own trouble. The rehearsal is over.
+    #[error(transparent)]
+    Fault(#[from] StoreFault),
+}
+
+impl RehearsalError {
+    /// Whether another rehearsal may fare better.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Failed(failure) => failure.is_retryable(),
+            Self::Over => true,
+            Self::Fault(fault) => fault.is_retryable(),
+        }
+    }
+}
+
+impl Applier {
+    /// Begins a rehearsal on what is applied, in place of whatever else is open. Statements say its number.
+    pub fn begin_rehearsal(&mut self, number: u64) -> Result<(), StoreFault> {
+        self.roll_back();
+        self.open_rehearsal()?;
+        self.rehearsal = Some(Rehearsal { number, ..Rehearsal::default() });
+        Ok(())
+    }
+
+    /// Runs one more statement, at this time or the last applied one if that is later.
+    pub fn rehearse(
+        &mut self,
+        number: u64,
+        stamp: Stamp,
+        statement: Statement<Param>,
+    ) -> Result<Rehearsed, RehearsalError> {
+        let open = self.rehearsal.take_if(|open| open.number == number);
+        let Some(mut open) = open else { return Err(RehearsalError::Over) };
+        let stamp = Stamp { now: stamp.now.max(self.row.now), ..stamp };
+        let done = self.play(&mut open, stamp, statement);
+        let is_over = match &done {
+            Ok(_) => false,
+            Err(RehearsalError::Failed(_)) => self.replay(&mut open).is_err(),
+            Err(_) => true,
+        };
+        vfs::clock::set(None);
+        if is_over {
+            self.roll_back();
+        } else {
+            self.rehearsal = Some(open);
+        }
+        done
+    }
+
+    /// Rolls a rehearsal back, if it is the open one.
+    pub fn end_rehearsal(&mut self, number: u64) {
+        if self.rehearsal.as_ref().is_some_and(|open| open.number == number) {
+            self.roll_back();
+        }
+    }
+
+    /// Begins the transaction as an entry is begun.
+    fn open_rehearsal(&mut self) -> Result<(), StoreFault> {
+        self.begin()?;
+        self.reset_changes()?;
+        self.determinism.begin(self.db.connection(), 0, BUDGET_DEFAULT);
+        Ok(())
+    }
+
+    /// Runs a statement and records it, unless it only reads.
+    fn play(
+        &mut self,
+        open: &mut Rehearsal,
+        stamp: Stamp,
+        statement: Statement<Param>,
+    ) -> Result<Rehearsed, RehearsalError> {
+        let left = self.determinism.budget.left();
+        let mut returned = open.returned;
+        vfs::clock::set(Some(stamp.now));
+        self.determinism.seed(stamp.seed);
+        let result = self.statement(&statement, &open.results, &mut returned)?;
+        let reads = self.db.get(&statement.sql).is_some_and(|prepared| prepared.statement().readonly());
+        if reads {
+            // When the entry is applied it is not there.
+            self.determinism.budget.begin(left);
+            return Ok(Rehearsed { result, recorded: None });
+        }
+        if open.recorded.len() >= COMMANDS_MAX {
+            let text = format!("a transaction has at most {COMMANDS_MAX} statements that write");
+            return Err(RehearsalError::Failed(Failure::new(FailureKind::TooBig, text)));
+        }
+        open.returned = returned;
+        open.results.push(CommandResult::Statement(result.clone()));
+        open.recorded.push((stamp, statement));
+        Ok(Rehearsed { result, recorded: Some(stamp) })
+    }
+
+    /// Makes the open transaction what it was before a statement failed.
+    fn replay(&mut self, open: &mut Rehearsal) -> Result<(), RehearsalError> {
+        self.roll_back();
+        self.open_rehearsal()?;
+        let before = std::mem::replace(open, Rehearsal { number: open.number, ..Rehearsal::default() });
+        before.recorded.into_iter().try_for_each(|(stamp, statement)| self.play(open, stamp, statement).map(|_| ()))
+    }
+}
+
+impl From<Trouble> for RehearsalError {
+    fn from(trouble: Trouble) -> Self {
+        match trouble {
+            Trouble::Failure(failure) => Self::Failed(failure),
+            Trouble::Fault(fault) => Self::Fault(fault),
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Rehearsals: what an interactive transaction was told is what its entry does, or it does nothing.
+
+use proptest::prelude::*;
+use quorate_model::Rehearsal;
+
+use super::super::{RehearsalError, Rehearsed};
+use super::*;
+
+const SETUP: &[&str] = &[
+    "CREATE TABLE t (id INTEGER PRIMARY KEY, a UNIQUE, b)",
+    "CREATE TABLE log (what)",
+    "CREATE TRIGGER note AFTER INSERT ON t BEGIN INSERT INTO log VALUES (new.a || ' ' || random()); END",
+    "INSERT INTO t (a) VALUES (1), (2)",
+];
+
+/// Statements that write, fail at once or half-way, end the transaction, ask for what was counted, or only read.
+const STATEMENTS: &[&str] = &[
+    "INSERT INTO t (a, b) VALUES (random() % 5, changes()) RETURNING *",
+    "INSERT INTO t (a, b) VALUES (abs(random()) % 50, last_insert_rowid()) RETURNING id, b",
+    "INSERT OR FAIL INTO t (a) VALUES (random() % 1000), (1)",
+    "INSERT OR ROLLBACK INTO t (a) VALUES (1)",
+    "INSERT OR REPLACE INTO t (a, b) VALUES (2, total_changes())",
+    "UPDATE t SET b = coalesce(b, 0) + changes() + 1 WHERE id > 1",
+    "UPDATE t SET a = 1",
+    "DELETE FROM t WHERE a = 3 OR b > 40",
+    "SELECT a, changes(), total_changes(), last_insert_rowid() FROM t, log",
+    "SELECT no_such_column FROM t",
+    "CREATE TABLE other (x DEFAULT (random()))",
+    "INSERT INTO other DEFAULT VALUES RETURNING x",
+    "DROP TABLE other",
+    "CREATE INDEX IF NOT EXISTS by_b ON t (b)",
+];
+
+/// The statements that were recorded, with what they ran under and what they were told.
+#[derive(Default)]
+struct Recorded {
+    commands: Vec<Command>,
+    stamps: Vec<Stamp>,
+    told: Vec<CommandResult>,
+}
+
+impl Recorded {
+    fn add(&mut self, sql: &str, rehearsed: Rehearsed) {
+        if let Some(stamp) = rehearsed.recorded {
+            self.commands.push(Command::Statement(statement(sql, vec![])));
+            self.stamps.push(stamp);
+            self.told.push(CommandResult::Statement(rehearsed.result));
+        }
+    }
+
+    fn proposal(&self, index: u64) -> Proposal {
+        let rehearsal = Some(Rehearsal { index, stamps: self.stamps.clone() });
+        Proposal { rehearsal, ..Proposal::new(None, self.commands.clone()) }
+    }
+}
+
+impl Node {
+    fn applied(&mut self) -> u64 {
+        self.applier().applied().index()
+    }
+
+    fn rehearse(&mut self, number: u64, sql: &str, seed: u64) -> Result<Rehearsed, RehearsalError> {
+        self.applier().rehearse(number, Stamp { now: START, seed }, statement(sql, vec![]))
+    }
+
+    /// Rehearses statements, of which some may fail.
+    fn rehearse_all(&mut self, statements: &[usize]) -> Recorded {
+        let mut recorded = Recorded::default();
+        self.applier().begin_rehearsal(7).unwrap();
+        for (seed, number) in (100..).zip(statements) {
+            match self.rehearse(7, STATEMENTS[*number], seed) {
+                Ok(rehearsed) => recorded.add(STATEMENTS[*number], rehearsed),
+                Err(RehearsalError::Failed(_)) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+        recorded
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn what_was_told_is_what_is_done_on_every_node(statements in prop::collection::vec(0..STATEMENTS.len(), 0..12)) {
+        let (mut node, mut other) = (Node::with(SETUP), Node::with(SETUP));
+        let before = node.applied();
+        let recorded = node.rehearse_all(&statements);
+        let proposal = recorded.proposal(before);
+        let outcome = node.propose(&proposal).unwrap();
+        prop_assert_eq!(outcome.results.to_vec(), recorded.told);
+        prop_assert_eq!(Ok(outcome), other.propose(&proposal));
+        prop_assert_eq!(node.hashes(), other.hashes());
+        prop_assert_eq!(node.ok(STATEMENTS[8]), other.ok(STATEMENTS[8]));
+    }
+}
+
+#[test]
+fn another_entry_in_between_aborts_it() {
+    let mut node = Node::with(SETUP);
+    let before = node.applied();
+    let proposal = node.rehearse_all(&[0, 5]).proposal(before);
+    node.ok("INSERT INTO log VALUES ('another')");
+    let failure = node.propose(&proposal).unwrap_err();
+    assert_eq!(failure.kind, FailureKind::Aborted);
+    let text = "another write came between the statements of the transaction and its commit; run it again";
+    assert_eq!(failure.to_string(), text);
+    assert_eq!(node.value("SELECT count(*) FROM t"), 2.into());
+    // Nor is it done a second time.
+    let before = node.applied();
+    let proposal = node.rehearse_all(&[1]).proposal(before);
+    node.propose(&proposal).unwrap();
+    assert_eq!(node.propose(&proposal).unwrap_err().kind, FailureKind::Aborted);
+}
+
+#[test]
+fn time_does_not_run_back_behind_it() {
+    let mut node = Node::with(SETUP);
+    let index = node.applied();
+    let rehearsal = Some(Rehearsal { index, stamps: vec![Stamp { now: u64::MAX, seed: 0 }] });
+    let commands = vec![Command::Statement(statement("DELETE FROM t", vec![]))];
+    let failure = node.propose(&Proposal { rehearsal, ..Proposal::new(None, commands) }).unwrap_err();
+    assert_eq!(failure.kind, FailureKind::Aborted);
+}
+
+#[test]
+fn a_rehearsal_is_over_when_somebody_else_needs_the_connection() {
+    let mut node = Node::with(SETUP);
+    let next = node.next;
+    let blank = || Entry { log_id: log_id(next), payload: Payload::Blank };
+    let others: [&dyn Fn(&mut Node); 5] = [
+        &|node| node.applier().foresee(&[blank()]),
+        &|node| node.applier().give_way(),
+        &|node| node.applier().begin_rehearsal(8).unwrap(),
+        &|node| node.applier().end_rehearsal(7),
+        &|node| drop(node.apply(&[blank()])),
+    ];
+    for other in others {
+        node.rehearse_all(&[0, 1]);
+        other(&mut node);
+        assert_eq!(node.rehearse(7, STATEMENTS[8], 1), Err(RehearsalError::Over));
+        assert_eq!(node.rehearse(7, STATEMENTS[0], 1), Err(RehearsalError::Over));
+    }
+    assert_eq!(node.value("SELECT count(*) FROM t"), 2.into());
+}
+
+#[test]
+fn what_is_not_allowed_in_an_entry_is_not_allowed_in_a_rehearsal() {
+    let mut node = Node::with(SETUP);
+    node.applier().begin_rehearsal(1).unwrap();
+    for sql in
+        ["COMMIT", "SAVEPOINT x", "VACUUM", "ATTACH 'x' AS x", "PRAGMA foreign_keys = 0", "DROP TABLE _quorate_applied"]
+    {
+        let refused = node.rehearse(1, sql, 1).unwrap_err();
+        assert!(
+            matches!(&refused, RehearsalError::Failed(failure) if failure.kind == FailureKind::Refused),
+            "{sql}: {refused}"
+        );
+    }
+    node.rehearse(1, STATEMENTS[1], 1).unwrap();
+}

@@ -1,0 +1,70 @@
+//! The right to one write, taken and given back.
+
+use std::ops::Deref;
+
+use quorate_env::{Instant, timeout_at};
+use quorate_model::{Origin, SessionId};
+
+use super::Client;
+use super::session::{Ticket, Turn};
+use crate::error::Error;
+
+/// A ticket that goes back when it is dropped, also when the caller went away.
+pub(crate) struct Held<C: Deref<Target = Client>> {
+    ticket: Ticket,
+    client: C,
+}
+
+impl<C: Deref<Target = Client>> Held<C> {
+    /// Waits for one.
+    pub(super) async fn take(client: C, deadline: Instant) -> Result<Self, Error> {
+        loop {
+            let turn = client.session().turn();
+            match turn {
+                Turn::Write(ticket) => {
+                    client.freed.notify_one();
+                    return Ok(Self { ticket, client });
+                }
+                Turn::Open => {
+                    let mut opening = Opening { client: &client, opened: None };
+                    opening.opened = Some(client.open(deadline).await?);
+                }
+                Turn::Wait => {
+                    if timeout_at(deadline, client.freed.notified()).await.is_err() {
+                        return Err(Error::Overloaded("too many writes of this handle are under way".to_owned()));
+                    }
+                }
+            }
+        }
+    }
+
+    /// What every copy of the proposal carries.
+    pub(crate) fn origin(&self) -> Origin {
+        self.ticket.origin()
+    }
+
+    /// The session that gave it out.
+    pub(super) fn session(&self) -> SessionId {
+        self.ticket.session()
+    }
+}
+
+impl<C: Deref<Target = Client>> Drop for Held<C> {
+    fn drop(&mut self) {
+        self.client.session().finish(self.ticket);
+        self.client.freed.notify_one();
+    }
+}
+
+/// Tells how opening a session went, also when the caller went away meanwhile.
+struct Opening<'a> {
+    client: &'a Client,
+    opened: Option<SessionId>,
+}
+
+impl Drop for Opening<'_> {
+    fn drop(&mut self) {
+        self.client.session().opened(self.opened);
+        self.client.freed.notify_one();
+    }
+}

@@ -1,0 +1,198 @@
+//! Interactive transactions on the node that leads: a hold on all writes, and a rehearsal on the state behind it.
+//!
+//! Invariant: when the place where the statements run is gone, whichever way, so are the hold and what they did.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use quorate_consensus::{HOLD_MAX, Hold, Member, ProposeError};
+use quorate_env::{Env, Instant, timeout_at};
+use quorate_model::{Failure, FailureKind, NodeId, Outcome, Position, Stamp, Statement, StoreFault};
+use quorate_sql::apply::{RehearsalError, Rehearsed};
+use quorate_sql::store::Rehearsal;
+use quorate_sql::validate::StatementKind;
+use quorate_wire::{CallFailure, FailureKind as CallFailureKind, Role, StreamError, StreamReceiver, StreamSender};
+
+use super::gateway::{Gateway, served_until};
+use super::service;
+use crate::client::Attempt;
+use crate::error::Error;
+use crate::interactive::Stage;
+use crate::protocol::interactive::{Ask, Asked, Begin, Told};
+use crate::protocol::{self, Executed, method};
+use crate::remote::interactive::Stream;
+
+/// The leader's.
+struct Local {
+    env: Env,
+    gateway: Weak<Gateway>,
+    hold: Hold,
+    // Before the hold ends.
+    rehearsal: Arc<Rehearsal>,
+    position: Position,
+}
+
+/// Why none began.
+enum NotBegun {
+    /// Another node leads.
+    Elsewhere(NodeId, Member),
+    Failed(Error),
+}
+
+impl Gateway {
+    /// Begins one here if this node leads, else at the leader.
+    pub(crate) async fn begin(self: &Arc<Self>, lasting: Duration, deadline: Instant) -> Result<Box<dyn Stage>, Error> {
+        match self.try_begin(lasting, deadline).await {
+            Ok(stage) => Ok(stage),
+            Err(NotBegun::Failed(error)) => Err(error),
+            Err(NotBegun::Elsewhere(leader, member)) => {
+                let stream = self.consensus.open_stream(leader, method::INTERACTIVE).await;
+                let away = || Error::Unavailable(format!("{} at {} can't be reached", member.name, member.addr));
+                let stream =
+                    Stream::begin(stream.ok_or_else(away)?, member.addr.as_str().into(), lasting, deadline).await?;
+                Ok(Box::new(stream))
+            }
+        }
+    }
+
+    /// Begins one here. For callers that found out themselves who leads.
+    async fn begin_here(self: &Arc<Self>, lasting: Duration, deadline: Instant) -> Result<Box<dyn Stage>, Error> {
+        self.try_begin(lasting, deadline).await.map_err(|not_begun| match not_begun {
+            NotBegun::Failed(error) => error,
+            NotBegun::Elsewhere(_, member) => Error::Unavailable(format!("the leader is {}", member.name)),
+        })
+    }
+
+    async fn try_begin(self: &Arc<Self>, lasting: Duration, deadline: Instant) -> Result<Box<dyn Stage>, NotBegun> {
+        self.serves()?;
+        let busy = |_| Error::Overloaded("the writes before it, or another transaction, took too long".to_owned());
+        let hold = match timeout_at(deadline, self.consensus.hold(lasting)).await.map_err(busy)? {
+            Ok(hold) => hold,
+            Err(ProposeError::NotLeader { leader: Some((leader, member)) }) => {
+                return Err(NotBegun::Elsewhere(leader, member));
+            }
+            Err(ProposeError::Overloaded) => return Err(Error::Overloaded("too many writes wait".to_owned()).into()),
+            Err(error) => return Err(Error::Unavailable(error.to_string()).into()),
+        };
+        let applied = self.store.wait_applied(hold.position().index, deadline).await;
+        applied.map_err(|timeout| Error::Unavailable(timeout.to_string()))?;
+        let store = self.store.clone();
+        let rehearsal = self.env.blocking(move || store.rehearse()).await.unwrap_or(Err(StoreFault::Closed));
+        let rehearsal = Arc::new(rehearsal.map_err(store_error)?);
+        let position = Position { index: rehearsal.index(), ..hold.position() };
+        Ok(Box::new(Local { env: self.env.clone(), gateway: Arc::downgrade(self), hold, rehearsal, position }))
+    }
+
+    /// Whether a statement may be a step of an interactive transaction.
+    fn check_step(&self, statement: Statement) -> Result<(), Failure> {
+        match self.store.validator().check(&statement.into())? {
+            StatementKind::Vacuum => {
+                let text = "VACUUM is a command of its own; run it outside of the transaction";
+                Err(Failure::new(FailureKind::Refused, text))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Stage for Local {
+    fn position(&self) -> Position {
+        self.position
+    }
+
+    fn run(&mut self, statement: Statement) -> BoxFuture<'_, Result<Rehearsed, Error>> {
+        async move {
+            self.gateway.upgrade().ok_or(Error::Closed)?.check_step(statement.clone())?;
+            let stamp = Stamp { now: self.hold.now(), seed: self.env.rng().next_u64() };
+            let rehearsal = Arc::clone(&self.rehearsal);
+            let ran = self.env.blocking(move || rehearsal.run(stamp, statement)).await;
+            ran.unwrap_or(Err(RehearsalError::Over)).map_err(|error| match error {
+                RehearsalError::Failed(failure) => failure.into(),
+                RehearsalError::Over => Error::TransactionAborted(error.to_string()),
+                RehearsalError::Fault(fault) => store_error(fault),
+            })
+        }
+        .boxed()
+    }
+
+    fn commit(self: Box<Self>, proposal: Bytes) -> BoxFuture<'static, Result<(Position, Outcome), Attempt>> {
+        let Self { hold, rehearsal, .. } = *self;
+        drop(rehearsal);
+        async move { hold.propose(proposal).await.map_err(Attempt::from) }.boxed()
+    }
+}
+
+/// Serves the stream of one transaction until it is committed, the client ends it, or its time is up.
+pub(super) async fn serve(
+    gateway: &Arc<Gateway>,
+    role: Role,
+    sender: &mut StreamSender,
+    receiver: &mut StreamReceiver,
+) -> Result<(), CallFailure> {
+    if role == Role::ReadOnly {
+        return Err(CallFailure::new(CallFailureKind::Forbidden, "this client may only read"));
+    }
+    let end = Instant::now() + HOLD_MAX;
+    let Some(Asked::Begin(Begin { wait_millis, last_millis })) = next(receiver, end).await? else {
+        return Err(protocol::malformed("a transaction begins with its time"));
+    };
+    let deadline = served_until(Duration::from_millis(wait_millis));
+    let lasting = Duration::from_millis(last_millis).min(HOLD_MAX);
+    let begun = if role == Role::Peer {
+        gateway.begin_here(lasting, deadline).await
+    } else {
+        gateway.begin(lasting, deadline).await
+    };
+    let position = begun.as_ref().map(|stage| stage.position()).map_err(Clone::clone);
+    let end = Instant::now() + lasting;
+    let (Ok(()), Ok(mut stage)) = (send(sender, position.into(), end).await, begun) else { return Ok(()) };
+    while let Some(asked) = next(receiver, end).await? {
+        match asked {
+            Asked::Begin(_) => return Err(protocol::malformed("the transaction has begun")),
+            Asked::Run(query) => {
+                let statement = query.state_query()?.statement;
+                let ran = timeout_at(end, stage.run(statement)).await;
+                let ran = ran.unwrap_or_else(|_| Err(Error::TransactionAborted("it took too long".to_owned())));
+                if send(sender, ran.into(), end).await.is_err() {
+                    return Ok(());
+                }
+            }
+            Asked::Commit(proposal) => {
+                let committed = match service::check(gateway, role, &proposal)? {
+                    Ok(()) => stage.commit(proposal).await,
+                    Err(failure) => Err(Attempt::Refused(failure.into())),
+                };
+                let told = Told::committed(Executed::new(committed, gateway.leader_elsewhere()));
+                // Who is gone asks again, under the same session.
+                let _ = send(sender, told, served_until(HOLD_MAX)).await;
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What is asked next; `None` if the client has gone, or the time is up.
+async fn next(receiver: &mut StreamReceiver, end: Instant) -> Result<Option<Asked>, CallFailure> {
+    match timeout_at(end, receiver.recv()).await {
+        Ok(Ok(Some(item))) => protocol::decode::<Ask>(item)?.asked().map(Some),
+        Ok(Ok(None) | Err(_)) | Err(_) => Ok(None),
+    }
+}
+
+async fn send(sender: &mut StreamSender, told: Told, end: Instant) -> Result<(), StreamError> {
+    timeout_at(end, sender.send(protocol::encode(&told))).await.unwrap_or(Err(StreamError::Stopped))
+}
+
+fn store_error(fault: StoreFault) -> Error {
+    if fault == StoreFault::Closed { Error::Closed } else { Error::Store(fault) }
+}
+
+impl From<Error> for NotBegun {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}

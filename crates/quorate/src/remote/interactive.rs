@@ -1,0 +1,87 @@
+//! An interactive transaction whose statements run on a node elsewhere, at the other end of a stream.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use quorate_consensus::HOLD_MAX;
+use quorate_env::{Instant, timeout, timeout_at};
+use quorate_model::{Outcome, Position, Statement};
+use quorate_sql::apply::Rehearsed;
+use quorate_wire::{StreamReceiver, StreamSender};
+
+use super::network::ROUNDING;
+use super::nodes::{Nodes, unreachable};
+use super::snapshot::{failed, millis};
+use crate::client::Attempt;
+use crate::error::Error;
+use crate::interactive::Stage;
+use crate::protocol::interactive::{Ask, Told};
+use crate::protocol::{self, method};
+
+/// The stream to the node that leads, or to one that passes it on.
+pub(crate) struct Stream {
+    sender: StreamSender,
+    receiver: StreamReceiver,
+    addr: Arc<str>,
+    position: Position,
+}
+
+impl Stream {
+    /// Opens one, once.
+    pub(super) async fn open(nodes: &Nodes, lasting: Duration, deadline: Instant) -> Result<Self, Error> {
+        let reached = nodes.reach().await.map_err(|error| unreachable(&error))?;
+        let stream = reached.client.open_stream(method::INTERACTIVE);
+        let stream = stream.map_err(|error| failed(error, &reached.addr))?;
+        let begun = Self::begin(stream, Arc::clone(&reached.addr), lasting, deadline).await;
+        match &begun {
+            Err(Error::Unavailable(_) | Error::TimedOut(_)) => nodes.failed(&reached.addr),
+            _ => nodes.answered(&reached.addr),
+        }
+        begun
+    }
+
+    /// Begins the transaction on an open stream.
+    pub(crate) async fn begin(
+        (sender, receiver): (StreamSender, StreamReceiver),
+        addr: Arc<str>,
+        lasting: Duration,
+        deadline: Instant,
+    ) -> Result<Self, Error> {
+        let mut stream = Self { sender, receiver, addr, position: Position::default() };
+        let left = deadline.saturating_duration_since(Instant::now()).saturating_sub(ROUNDING);
+        let asked = timeout_at(deadline, stream.ask(Ask::begin(millis(left), millis(lasting)))).await;
+        let silent = |_| Error::TimedOut(format!("{}: there was no answer in time", stream.addr));
+        stream.position = asked.map_err(silent)??.begun()?;
+        Ok(stream)
+    }
+
+    async fn ask(&mut self, ask: Ask) -> Result<Told, Error> {
+        let broken = |error| failed(error, &self.addr);
+        self.sender.send(protocol::encode(&ask)).await.map_err(broken)?;
+        let item = self.receiver.recv().await.map_err(broken)?;
+        let item = item.ok_or_else(|| Error::Unavailable(format!("{}: the node ended it", self.addr)))?;
+        protocol::decode(item).map_err(|error| Error::Forbidden(error.to_string()))
+    }
+}
+
+impl Stage for Stream {
+    fn position(&self) -> Position {
+        self.position
+    }
+
+    fn run(&mut self, statement: Statement) -> BoxFuture<'_, Result<Rehearsed, Error>> {
+        async move { self.ask(Ask::run(statement)).await?.ran() }.boxed()
+    }
+
+    fn commit(mut self: Box<Self>, proposal: Bytes) -> BoxFuture<'static, Result<(Position, Outcome), Attempt>> {
+        async move {
+            let told = timeout(HOLD_MAX, self.ask(Ask::commit(proposal))).await;
+            let silent = |_| Attempt::InDoubt(format!("{}: there was no answer in time", self.addr));
+            told.map_err(silent)?.map_err(|error| Attempt::InDoubt(error.to_string()))?.result()
+        }
+        .boxed()
+    }
+}

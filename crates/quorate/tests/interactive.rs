@@ -1,0 +1,263 @@
+//! Interactive transactions: what they were told is what they do, and nobody waits for them for long.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "tests stop at the first surprise"
+)]
+
+mod support;
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use quorate::{Error, HOLD_MAX, InteractiveTransaction, Level, RemoteConfig, RemoteSql, Sql};
+use support::{Cluster, Single, on_both, run, secret};
+
+async fn accounts(sql: &Sql) -> Result<(), Error> {
+    let table = "CREATE TABLE accounts (name TEXT PRIMARY KEY, balance INTEGER CHECK (balance >= 0)) STRICT";
+    sql.batch([table, "INSERT INTO accounts VALUES ('ann', 50), ('bob', 50)"]).await.map(drop)
+}
+
+async fn add(tx: &mut InteractiveTransaction, name: &str, amount: i64) -> Result<i64, Error> {
+    let add = "UPDATE accounts SET balance = balance + ? WHERE name = ? RETURNING balance";
+    let rows = tx.query(add, (amount, name)).await?;
+    Ok(rows.one()?)
+}
+
+async fn balances(sql: &Sql) -> Result<Vec<i64>, Error> {
+    sql.at(Level::Linearizable).query_as("SELECT balance FROM accounts ORDER BY name", ()).await
+}
+
+/// The text of what must be an error.
+fn text<T>(result: Result<T, Error>) -> String {
+    result.map(drop).unwrap_err().to_string()
+}
+
+/// Waits until another client's write takes effect, which it does once nobody holds it back.
+async fn writes_go_on(sql: &Sql) {
+    sql.with_deadline(HOLD_MAX / 2).execute("UPDATE accounts SET balance = balance", ()).await.unwrap();
+}
+
+#[test]
+fn its_statements_see_each_other_and_take_effect_together() {
+    on_both(async |sql| {
+        accounts(&sql).await?;
+        let mut tx = sql.begin().await?;
+        assert_eq!(add(&mut tx, "ann", -20).await, Ok(30));
+        assert_eq!(tx.query_one::<i64>("SELECT balance FROM accounts WHERE name = 'ann'", ()).await, Ok(30));
+        assert_eq!(balances(&sql).await, Ok(vec![50, 50]), "nobody else sees it");
+        assert_eq!(add(&mut tx, "bob", 20).await, Ok(70));
+        let made = tx.execute("CREATE TABLE notes (id INTEGER PRIMARY KEY, text)", ()).await?;
+        assert_eq!(made.changes, 0);
+        let noted = tx.execute("INSERT INTO notes (text) VALUES (?), (?)", ("a", "b")).await?;
+        assert_eq!((noted.changes, noted.last_insert_rowid), (2, 2));
+        let done = tx.commit().await?;
+        assert_eq!((done.results.len(), &done.results[3]), (4, &noted));
+        assert_eq!(balances(&sql).await, Ok(vec![30, 70]));
+        let seen: i64 = sql.at(Level::AtLeast(done.position)).query_one("SELECT count(*) FROM notes", ()).await?;
+        assert_eq!(seen, 2);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_statement_that_fails_leaves_nothing_and_the_transaction_goes_on() {
+    on_both(async |sql| {
+        accounts(&sql).await?;
+        let mut tx = sql.begin().await?;
+        assert_eq!(add(&mut tx, "bob", 60).await, Ok(110));
+        assert_eq!(text(add(&mut tx, "ann", -60).await), "CHECK constraint failed: balance >= 0");
+        let half = "INSERT OR FAIL INTO accounts VALUES ('cid', 1), ('bob', 1)";
+        assert_eq!(text(tx.execute(half, ()).await), "UNIQUE constraint failed: accounts.name");
+        for sql in ["COMMIT", "VACUUM", "ATTACH 'x' AS x", "SELEC 1"] {
+            assert!(matches!(tx.execute(sql, ()).await, Err(Error::Failed(_))), "{sql}");
+        }
+        assert_eq!(tx.query_as::<i64>("SELECT balance FROM accounts ORDER BY name", ()).await, Ok(vec![50, 110]));
+        assert_eq!(tx.commit().await?.results.len(), 1);
+        assert_eq!(balances(&sql).await, Ok(vec![50, 110]));
+        Ok(())
+    });
+}
+
+#[test]
+fn what_is_not_committed_has_no_effect_and_holds_nobody_up() {
+    on_both(async |sql| {
+        accounts(&sql).await?;
+        let mut tx = sql.begin().await?;
+        add(&mut tx, "ann", 1).await?;
+        tx.rollback();
+        writes_go_on(&sql).await;
+        let mut tx = sql.begin().await?;
+        add(&mut tx, "ann", 1).await?;
+        drop(tx);
+        writes_go_on(&sql).await;
+        // One that only reads commits nothing.
+        let mut tx = sql.begin().await?;
+        let sum: i64 = tx.query_one("SELECT sum(balance) FROM accounts", ()).await?;
+        let position = tx.position();
+        assert_eq!((sum, tx.commit().await?.position), (100, position));
+        assert_eq!(balances(&sql).await, Ok(vec![50, 50]));
+        Ok(())
+    });
+}
+
+#[test]
+fn deferred_keys_are_checked_when_it_commits() {
+    on_both(async |sql| {
+        accounts(&sql).await?;
+        let table = "CREATE TABLE cards (owner REFERENCES accounts DEFERRABLE INITIALLY DEFERRED)";
+        sql.execute(table, ()).await?;
+        let mut tx = sql.begin().await?;
+        tx.execute("INSERT INTO cards VALUES ('cid')", ()).await?;
+        assert_eq!(text(tx.commit().await), "a deferred foreign key refers to a row that does not exist");
+        let mut tx = sql.begin().await?;
+        tx.execute("INSERT INTO cards VALUES ('cid')", ()).await?;
+        tx.execute("INSERT INTO accounts VALUES ('cid', 0)", ()).await?;
+        tx.commit().await?;
+        assert_eq!(balances(&sql).await, Ok(vec![50, 50, 0]));
+        Ok(())
+    });
+}
+
+#[test]
+fn other_writes_wait_for_it_and_none_is_lost() {
+    run(async {
+        let mut cluster = Cluster::start().await;
+        accounts(&cluster.sql("a")).await.unwrap();
+        let transfer = async |sql: Sql, from: &str, to: &str| {
+            for _ in 0..15 {
+                let mut tx = sql.begin().await?;
+                let balance: i64 = tx.query_one("SELECT balance FROM accounts WHERE name = ?", (from,)).await?;
+                if balance > 0 {
+                    assert_eq!(add(&mut tx, from, -1).await?, balance - 1);
+                    add(&mut tx, to, 1).await?;
+                    tx.commit().await?;
+                }
+            }
+            Ok::<_, Error>(())
+        };
+        let write = async |sql: Sql| {
+            for _ in 0..50 {
+                sql.execute("UPDATE accounts SET balance = balance + 1", ()).await?;
+            }
+            Ok::<_, Error>(())
+        };
+        // From the leader and from followers, which pass it on, and from a client that talks to one node only.
+        let addr = cluster.addrs()[1].clone();
+        let remote = RemoteSql::connect(RemoteConfig::pinned(addr, secret())).await.unwrap();
+        let transfers = [("a", "ann", "bob"), ("b", "bob", "ann"), ("c", "ann", "bob")];
+        let transfers = transfers.map(|(node, from, to)| transfer(cluster.sql(node), from, to));
+        let all = futures_util::join!(
+            join_all(transfers),
+            transfer((*remote).clone(), "bob", "ann"),
+            write(cluster.sql("a")),
+            write(cluster.sql("b"))
+        );
+        assert!(all.0.into_iter().chain([all.1, all.2, all.3]).all(|done| done.is_ok()));
+        assert_eq!(balances(&cluster.sql("c")).await.unwrap().iter().sum::<i64>(), 300);
+        cluster.stop_all().await;
+    });
+}
+
+#[test]
+fn its_time_is_bounded() {
+    on_both(async |sql| {
+        accounts(&sql).await?;
+        let mut tx = sql.with_deadline(Duration::from_millis(300)).begin().await?;
+        add(&mut tx, "ann", 1).await?;
+        // Another one begins when its time is up: the writes of others were held back so long, and no longer.
+        let mut other = sql.begin().await?;
+        add(&mut other, "ann", 2).await?;
+        other.commit().await?;
+        let late = "the transaction was aborted: ";
+        let failed = text(add(&mut tx, "ann", 1).await);
+        assert!(failed.starts_with(late), "{failed}");
+        let ended = "the transaction was aborted: it ended before; nothing of it was done, run it again";
+        assert_eq!(text(tx.commit().await), ended);
+        assert_eq!(balances(&sql).await, Ok(vec![52, 50]));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_call_that_is_dropped_ends_it() {
+    on_both(async |sql| {
+        accounts(&sql).await?;
+        let mut tx = sql.begin().await?;
+        let dropped = futures_util::FutureExt::now_or_never(add(&mut tx, "ann", 1));
+        assert!(dropped.is_none());
+        assert!(matches!(add(&mut tx, "ann", 1).await, Err(Error::TransactionAborted(_))));
+        writes_go_on(&sql).await;
+        assert!(matches!(tx.commit().await, Err(Error::TransactionAborted(_))));
+        assert_eq!(balances(&sql).await, Ok(vec![50, 50]));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_lost_leader_aborts_it_or_its_commit_is_found_again() {
+    run(async {
+        let mut cluster = Cluster::start().await;
+        let client = cluster.remote().await;
+        accounts(&client).await.unwrap();
+        for round in 0..3 {
+            let leader = cluster.leader().await;
+            let mut tx = client.begin().await.unwrap();
+            let before: i64 = tx.query_one("SELECT balance FROM accounts WHERE name = 'ann'", ()).await.unwrap();
+            add(&mut tx, "ann", 1).await.unwrap();
+            cluster.kill(&leader);
+            let done = tx.commit().await;
+            assert!(matches!(done, Ok(_) | Err(Error::TransactionAborted(_))), "{done:?}");
+            let after = before + i64::from(done.is_ok());
+            assert_eq!(balances(&client).await.unwrap()[0], after, "round {round}: {done:?}");
+            // The next leader holds nothing back.
+            writes_go_on(&client).await;
+            cluster.restart(&leader).await;
+        }
+        cluster.stop_all().await;
+    });
+}
+
+#[test]
+fn it_ends_with_its_node() {
+    run(async {
+        let single = Single::start().await;
+        let sql = single.node.sql();
+        accounts(&sql).await.unwrap();
+        let mut tx = sql.begin().await.unwrap();
+        add(&mut tx, "ann", 1).await.unwrap();
+        let Single { dir, node } = single;
+        node.stop().await;
+        assert_eq!(text(add(&mut tx, "ann", 1).await), "closed: the node was stopped");
+        // The directory is free although the transaction is still there.
+        let again = quorate::Node::start(Single::config(&dir)).await.unwrap();
+        assert_eq!(balances(&again.sql()).await, Ok(vec![50, 50]));
+        drop(tx);
+        again.stop().await;
+    });
+}
+
+#[test]
+fn a_client_that_goes_away_is_rolled_back() {
+    run(async {
+        let single = Single::start().await;
+        let sql = single.node.sql();
+        accounts(&sql).await.unwrap();
+        let remote = single.remote().await;
+        let mut tx = remote.begin().await.unwrap();
+        add(&mut tx, "ann", 1).await.unwrap();
+        let waiting = tokio::spawn({
+            let sql = sql.clone();
+            async move { writes_go_on(&sql).await }
+        });
+        // Its connections end with it, and nothing says goodbye.
+        drop((tx, remote));
+        waiting.await.unwrap();
+        assert_eq!(balances(&sql).await, Ok(vec![50, 50]));
+        single.node.stop().await;
+    });
+}
