@@ -7,15 +7,17 @@
 //! - Disk work is done off the core's thread.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
 use prost::Message;
 use quorate_env::{Elapsed, Env, Instant, sleep, timeout};
-use quorate_model::{ImageSource, LogId, Store, StoreFault};
+use quorate_model::{Applied, ImageSource, LogId, Store, StoreFault, WholeImage};
 use quorate_wire::{ConnectError, StreamError, StreamReceiver, StreamSender};
 
+use crate::home::Home;
 use crate::link::Link;
 use crate::metrics::ConsensusMetrics;
 use crate::peer::messages::{ImageHead, decode, encode, id_bytes, method};
@@ -135,6 +137,8 @@ pub(crate) struct ImageSender {
     store: Arc<dyn Store>,
     metrics: Arc<ConsensusMetrics>,
     holds: Mutex<BTreeMap<u64, Hold>>,
+    /// No member is sent an image: what the store holds is in doubt.
+    withheld: AtomicBool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -145,7 +149,21 @@ struct Hold {
 
 impl ImageSender {
     pub(crate) fn new(env: Env, store: Arc<dyn Store>, metrics: Arc<ConsensusMetrics>) -> Self {
-        Self { env, store, metrics, holds: Mutex::default() }
+        Self { env, store, metrics, holds: Mutex::default(), withheld: AtomicBool::new(false) }
+    }
+
+    /// From now on members are sent no image, or are again. One on its way is not completed.
+    pub(crate) fn withhold(&self, withheld: bool) {
+        self.withheld.store(withheld, Ordering::Relaxed);
+    }
+
+    fn check_withheld(&self) -> Result<(), StoreFault> {
+        if !self.withheld.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let text =
+            "nodes hold different data, and no majority says whose are right; compare them with `quorate verify`";
+        Err(StoreFault::ImageLost(text.to_owned()))
     }
 
     /// Sends the store's present state to a node, and returns the vote that it answered with.
@@ -172,11 +190,13 @@ impl ImageSender {
     }
 
     async fn send_pieces(&self, link: &Link, vote: &RaftVote, meta: &SnapshotMeta) -> Result<RaftVote, ImageError> {
+        self.check_withheld()?;
         let image = ImagePieces::begin(&self.env, &self.store).await?;
         let client = link.0.client().await?;
         let (mut sender, mut receiver) = client.open_stream(method::IMAGE)?;
         timeout(PIECE_MAX, sender.send(head(vote, meta))).await??;
         image.send(&mut sender).await?;
+        self.check_withheld()?;
         sender.finish();
         let answer = timeout(INSTALL_MAX, receiver.recv()).await??.ok_or(ImageError::Cut)?;
         VoteBytes::decode(answer).map(Into::into).map_err(|error| ImageError::Refused(error.to_string()))
@@ -216,14 +236,39 @@ pub(crate) async fn receive(
     let meta = meta_of(&head).map_err(|error| refused(&error))?;
     let index = meta.last_log_id.as_ref().map(|id| id.index);
     tracing::info!(event = "reseeding", index, "this node is too far behind for the log: it is sent the database");
-    let store = Arc::clone(store);
-    let sink = off(env, move || store.receive_image()).await?;
-    let sink = take_image(env, pieces, sink, |sink, piece| Ok::<_, ImageError>(sink.write(piece)?)).await?;
-    let image = off(env, move || sink.finish()).await?;
+    let image = take(env, store, pieces).await?;
     let snapshot = Snapshot { meta, snapshot: Image::Received(image) };
     let response = raft.install_full_snapshot(head.vote.into(), snapshot).await.map_err(|error| refused(&error))?;
     tracing::info!(event = "reseeded", index, "this node has the database that it was sent");
     Ok(codec::encode_vote(&response.vote))
+}
+
+/// Receives an image and puts it in the place of the store's state, behind the core's back.
+pub(crate) async fn replace(
+    home: &Home,
+    store: &Arc<dyn Store>,
+    pieces: &mut StreamReceiver,
+) -> Result<Applied, ImageError> {
+    let image = take(&home.env, store, pieces).await?;
+    let (end, present) = (image.end(), store.applied().index());
+    let Some(end) = end.filter(|end| end.index >= present) else {
+        return Err(ImageError::Refused(format!(
+            "an image up to {end:?}, where this node has applied entry {present}"
+        )));
+    };
+    home.brings_image(end.index).await.map_err(|error| StoreFault::Io(error.to_string()))?;
+    Ok(off(&home.env, move || image.install()).await?)
+}
+
+async fn take(
+    env: &Env,
+    store: &Arc<dyn Store>,
+    pieces: &mut StreamReceiver,
+) -> Result<Box<dyn WholeImage>, ImageError> {
+    let store = Arc::clone(store);
+    let sink = off(env, move || store.receive_image()).await?;
+    let sink = take_image(env, pieces, sink, |sink, piece| Ok::<_, ImageError>(sink.write(piece)?)).await?;
+    Ok(off(env, move || sink.finish()).await?)
 }
 
 async fn off<T: Send + 'static>(

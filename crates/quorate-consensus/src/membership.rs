@@ -18,7 +18,7 @@ use std::time::Duration;
 use openraft::rt::WatchReceiver;
 use openraft::{ChangeMembers, Precondition};
 use quorate_env::{Instant, sleep, timeout};
-use quorate_model::NodeId;
+use quorate_model::{NodeId, StoreFault};
 
 use crate::Member;
 use crate::belong;
@@ -225,10 +225,12 @@ fn unfinished(membership: &RaftMembership, is_silent: impl Fn(u64) -> bool) -> O
 }
 
 /// Hands leadership over, again and again, as long as this node leads with a full disk or with a store that applies
-/// nothing for another reason. The others have disks of their own.
+/// nothing for another reason. The others have disks of their own. One whose data are not those of the others does not
+/// ask for votes either.
 pub(crate) async fn step_aside(desk: Arc<Desk>, Running { raft, store }: Running) {
     loop {
         sleep(desk.config.timing.status).await;
+        raft.runtime_config().elect(!matches!(store.fault(), Some(StoreFault::Diverged(_))));
         let why = match store.fault() {
             Some(fault) => fault.to_string(),
             None if desk.home.wal.is_disk_full() => "no space left for the log".to_owned(),

@@ -6,9 +6,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use openraft::rt::WatchReceiver;
 use quorate_env::{Instant, timeout, timeout_at};
-use quorate_model::{GroupId, NodeId, Outcome, Position, StoreFault};
+use quorate_model::{Applied, GroupId, NodeId, Outcome, Position, StoreFault};
 use quorate_wal::{WalMetrics, WalStats};
-use quorate_wire::{CallError, Connections, Server, StreamReceiver, StreamSender};
+use quorate_wire::{CallError, Connections, Purpose, Server, StreamReceiver, StreamSender};
 use tokio::sync::{oneshot, watch};
 use tokio::task::AbortHandle;
 
@@ -17,7 +17,7 @@ use crate::combiner::{Combiner, HOLD_MAX, Hold};
 use crate::config::Timing;
 use crate::desk::{Desk, Running};
 use crate::error::{Ended, MembershipError, ProposeError, ReadPositionError};
-use crate::images::ImagePieces;
+use crate::images::{self, ImageError, ImagePieces, ImageSender};
 use crate::membership;
 use crate::metrics::ConsensusMetrics;
 use crate::peers::lock;
@@ -39,6 +39,7 @@ pub struct Consensus(pub(crate) Arc<Inner>);
 pub(crate) struct Inner {
     pub(crate) desk: Arc<Desk>,
     pub(crate) running: Running,
+    pub(crate) images: Arc<ImageSender>,
     pub(crate) combiner: Combiner,
     pub(crate) stages: Arc<Stages>,
     pub(crate) reads: ReadPositions,
@@ -68,10 +69,15 @@ impl Consensus {
         self.0.combiner.hold(limit.min(HOLD_MAX), self.0.desk.home.identity().epoch()).await
     }
 
-    /// Opens a stream of the floors above to a member.
-    pub async fn open_stream(&self, id: NodeId, method: u16) -> Option<(StreamSender, StreamReceiver)> {
+    /// Opens a stream of the floors above to a member, on the connection for a purpose.
+    pub async fn open_stream(
+        &self,
+        id: NodeId,
+        purpose: Purpose,
+        method: u16,
+    ) -> Option<(StreamSender, StreamReceiver)> {
         let peers = Arc::clone(&self.0.desk.peers);
-        self.on_core(async move { peers.open_stream(id.0, method).await }).await.flatten()
+        self.on_core(async move { peers.open_stream(id.0, purpose, method).await }).await.flatten()
     }
 
     /// The position up to which a linearizable read that begins now must see the state. Any node can tell; the reader
@@ -180,6 +186,18 @@ impl Consensus {
     /// be called in the runtime of the node.
     pub async fn image(&self) -> Result<ImagePieces, StoreFault> {
         ImagePieces::begin(&self.0.desk.home.env, &self.0.running.store).await
+    }
+
+    /// From now on members are sent no images, or are again: what is in doubt must not spread.
+    pub fn withhold_images(&self, withheld: bool) {
+        self.0.images.withhold(withheld);
+    }
+
+    /// Receives an image of another member and puts it in the place of the store's present state, which must not be
+    /// further on and stands still meanwhile. The entries up to its end come again, and are skipped. To be called in
+    /// the runtime of the node.
+    pub async fn replace_store(&self, pieces: &mut StreamReceiver) -> Result<Applied, ImageError> {
+        images::replace(&self.0.desk.home, &self.0.running.store, pieces).await
     }
 
     /// The address that this node listens on.

@@ -116,9 +116,14 @@ impl Peers {
     }
 
     /// Opens a stream to a member by its Raft id, if it can be reached.
-    pub(crate) async fn open_stream(&self, id: u64, method: u16) -> Option<(StreamSender, StreamReceiver)> {
+    pub(crate) async fn open_stream(
+        &self,
+        id: u64,
+        purpose: Purpose,
+        method: u16,
+    ) -> Option<(StreamSender, StreamReceiver)> {
         let member = lock(&self.members).get(&id).cloned()?;
-        let client = timeout(CONNECT_MAX, self.link(&member.addr, id, Purpose::Data).0.client()).await;
+        let client = timeout(CONNECT_MAX, self.link(&member.addr, id, purpose).0.client()).await;
         client.ok()?.ok()?.open_stream(method).ok()
     }
 

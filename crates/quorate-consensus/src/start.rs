@@ -121,7 +121,7 @@ impl Consensus {
             raft: raft.clone(),
             wal: home.wal.clone(),
             store: Arc::clone(&store),
-            images,
+            images: Arc::clone(&images),
             keep_bytes: config.keep_log_bytes,
         };
         let tasks = vec![
@@ -139,6 +139,7 @@ impl Consensus {
         let inner = Inner {
             desk,
             running,
+            images,
             combiner,
             stages,
             reads,

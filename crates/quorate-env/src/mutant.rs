@@ -66,20 +66,24 @@ pub enum Mutant {
     ImageNotReadAgain,
     /// A store goes on after a sync of its database has failed, and believes the next one.
     SyncBelievedAgain,
+    /// Nodes do not compare what they have done.
+    OutcomesNotCompared,
+    /// One node that holds something else is believed.
+    OneIsBelieved,
 }
 
 use Mutant::{
     AcknowledgedBeforeSync, AgeNotChecked, AheadByIndex, AppendNotAwaited, AppliedBeforeLogged, CheckpointDuringHold,
     CheckpointWithoutSync, DeferredKeysAtBatch, ImageNotReadAgain, ImageOfPartialCheckpoint, ImagePositionOff,
-    LeaderRestored, LostIdentityReused, OutcomeNotKept, PremisesNotChecked, PurgedBeforeDurable, ReadWithoutQuorum,
-    RehearsalNotChecked, RetryIsNew, SeedCarriedOver, SegmentReusedEarly, SessionsForgotten,
-    SessionsOutsideTransaction, StaleFrameAccepted, SyncBelievedAgain, SyncErrorIgnored, TornFrameAccepted,
-    VoteNotAwaited,
+    LeaderRestored, LostIdentityReused, OneIsBelieved, OutcomeNotKept, OutcomesNotCompared, PremisesNotChecked,
+    PurgedBeforeDurable, ReadWithoutQuorum, RehearsalNotChecked, RetryIsNew, SeedCarriedOver, SegmentReusedEarly,
+    SessionsForgotten, SessionsOutsideTransaction, StaleFrameAccepted, SyncBelievedAgain, SyncErrorIgnored,
+    TornFrameAccepted, VoteNotAwaited,
 };
 
 impl Mutant {
     /// All.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 30] = [
         AcknowledgedBeforeSync,
         SyncErrorIgnored,
         StaleFrameAccepted,
@@ -108,6 +112,8 @@ impl Mutant {
         ImageOfPartialCheckpoint,
         ImageNotReadAgain,
         SyncBelievedAgain,
+        OutcomesNotCompared,
+        OneIsBelieved,
     ];
 
     /// The mutant of a name, as [`std::fmt::Debug`] gives it.

@@ -32,6 +32,10 @@ pub enum StoreFault {
     /// The database is damaged and must be replaced by an image of another node.
     #[error("the database is damaged: {0}; it must be replaced by a copy from another node")]
     Damaged(String),
+    /// The data are not those of the other nodes. Nothing is applied and nothing served until a copy of theirs is
+    /// installed.
+    #[error("the data differ from those of the other nodes: {0}; the node takes a copy of theirs")]
+    Diverged(String),
     /// An entry is of a format that this build does not know. A newer build must take over.
     #[error("an entry can't be read by this version: {0}; install the version that the other nodes run")]
     Unsupported(String),
@@ -46,12 +50,15 @@ pub enum StoreFault {
 impl StoreFault {
     /// Whether the same call may succeed later without help.
     pub fn is_retryable(&self) -> bool {
-        matches!(self, Self::Full(_) | Self::ImageLost(_))
+        matches!(self, Self::Full(_) | Self::ImageLost(_) | Self::Diverged(_))
     }
 }
 
 /// Told the outcomes of a batch, one for each entry, or why nothing of it was applied.
-pub type ApplyDone = Box<dyn FnOnce(Result<Vec<Outcome>, StoreFault>) + Send>;
+///
+/// `None` stands for an entry that had been applied before, by an earlier life or by the sender of an image: nobody
+/// here knows what came of it.
+pub type ApplyDone = Box<dyn FnOnce(Result<Vec<Option<Outcome>>, StoreFault>) + Send>;
 
 /// A deterministic state machine, as consensus sees it: a handle to its writer. No call blocks for long unless it says
 /// so.

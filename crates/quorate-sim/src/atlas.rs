@@ -58,6 +58,8 @@ pub enum Fault {
     Full(Whom),
     /// Somebody reads from a node's database file for a while, in one transaction.
     Reader(Whom),
+    /// Somebody changes a node's data behind its back.
+    Tamper(Whom),
 }
 
 /// Who is struck.
@@ -75,12 +77,12 @@ pub enum Whom {
 
 use Fault::{
     BadImage, Clock, ClockYear, Cut, CutWay, Drift, EndAtIo, EndIn, Flap, Full, Garble, Isolate, Latency, Pause,
-    ReadFails, Reader, Remove, RemoveKilled, Reset, Slow, SlowImage, SyncFails, Transfer, Verify, WriteFails,
+    ReadFails, Reader, Remove, RemoveKilled, Reset, Slow, SlowImage, SyncFails, Tamper, Transfer, Verify, WriteFails,
 };
 use Whom::{All, Leader, One, Two};
 
 /// What may go wrong, each with how often.
-pub const ATLAS: [(u64, Fault); 67] = [
+pub const ATLAS: [(u64, Fault); 69] = [
     (3, Fault::End(End::Power, One)),
     (3, Fault::End(End::Power, Leader)),
     (2, Fault::End(End::Power, Two)),
@@ -148,6 +150,8 @@ pub const ATLAS: [(u64, Fault); 67] = [
     (1, Full(Leader)),
     (1, Reader(One)),
     (2, Reader(Leader)),
+    (2, Tamper(One)),
+    (1, Tamper(Leader)),
 ];
 
 impl Fault {
@@ -180,6 +184,7 @@ impl Fault {
             SyncFails(_) => "failed sync",
             Full(_) => "full disk",
             Reader(_) => "long reader",
+            Tamper(_) => "tampering",
         }
     }
 

@@ -27,6 +27,7 @@ use crate::watched::Watched;
 mod found;
 mod life;
 mod operator;
+mod outsiders;
 
 #[cfg(test)]
 mod tests;
@@ -183,12 +184,15 @@ impl Cluster {
         let life = self.lives().now.remove(name);
         let Some(Life { who, node, reader, slot, .. }) = life else { return };
         self.world.trace().add(&who, format_args!("{end:?}"));
-        if self.forgets(end) || self.history.has_failed_to_install(&who) {
+        if self.forgets(end) || self.history.has_failed_to_install(&who) || self.history.is_tampered(name) {
             let mut lives = self.lives();
             let losses = lives.losses.entry(name).or_default();
             losses.all += 1;
             losses.disks += u64::from(end == End::Wipe);
             lives.unsound.insert(name);
+        }
+        if end == End::Wipe {
+            self.history.is_good_again(name);
         }
         if end == End::Power {
             self.set_ahead(name, true);
@@ -243,21 +247,6 @@ impl Cluster {
         let disk = self.world.disk(name).watcher();
         if let Err(error) = damage::flip_image_bit(&disk, Path::new(DATA_DIR), self.world.rng()) {
             self.history.violation(format!("the image for {name} can't be damaged: {error}"));
-        }
-    }
-
-    /// Somebody reads a node's database file, in one transaction, until then.
-    pub fn read_until(&self, name: &'static str, end: Instant) {
-        let store = self.with_life(name, |life| life.store.upgrade()).flatten();
-        let reader = store.and_then(|store| snapshot(store.store()).ok());
-        self.with_life(name, |life| life.reader = reader.map(|reader| (reader, end)));
-    }
-
-    /// Whoever has read for as long as was meant to reads no more.
-    fn end_readers(&self) {
-        let is_over = |reader: &mut (Attached, Instant)| Instant::now() >= reader.1;
-        for name in self.names {
-            drop(self.with_life(name, |life| life.reader.take_if(is_over)));
         }
     }
 
@@ -330,7 +319,7 @@ impl Cluster {
         self.names.iter().filter_map(|name| Some(self.node(name)?.status())).collect()
     }
 
-    /// Whether all nodes serve, are the voters, and have applied all that is committed.
+    /// Whether all nodes serve, are the voters, have applied all that is committed, and hold what nobody has changed.
     pub fn is_whole(&self) -> bool {
         let statuses = self.statuses();
         let Some(leader) = self.leader().and_then(|name| Some(self.node(name)?.status())) else { return false };
@@ -341,6 +330,7 @@ impl Cluster {
         statuses.len() == self.names.len()
             && leader.members.len() == self.names.len()
             && statuses.iter().all(|status| is_voter(status) && status.applied.index >= leader.committed_index)
+            && !self.names.iter().any(|name| self.is_tampered(name))
     }
 
     /// Whether all nodes serve and have applied equally much.
@@ -354,7 +344,7 @@ impl Cluster {
     pub async fn until(&self, limit: Duration, holds: impl Fn(&Self) -> bool) -> bool {
         let deadline = Instant::now() + limit;
         while !holds(self) {
-            self.end_readers();
+            self.see_outsiders();
             if Instant::now() >= deadline {
                 return false;
             }
@@ -365,7 +355,7 @@ impl Cluster {
 
     /// Looks at who leads and whether anybody has given up.
     pub fn look(&self) {
-        self.end_readers();
+        self.see_outsiders();
         for name in self.names {
             let Some(node) = self.node(name) else { continue };
             let losses = self.lives().losses.get(name).copied().unwrap_or_default();
@@ -381,7 +371,11 @@ impl Cluster {
                 self.complain(is_doomed, &who, format!("has stopped: {reason}"));
             }
             if let Some(fault) = store.and_then(|store| store.fault()) {
-                let is_excused = is_doomed || (self.is_full(name) && matches!(fault, StoreFault::Full(_)));
+                let is_excused = match fault {
+                    StoreFault::Full(_) => self.is_full(name),
+                    StoreFault::Diverged(_) => self.history.is_tampered(name),
+                    _ => false,
+                } || is_doomed;
                 self.complain(is_excused, &who, format!("has a fault in its store: {fault}"));
             }
         }
@@ -405,7 +399,7 @@ impl Cluster {
         for name in self.names {
             let store = self.with_life(name, |life| Some((life.who.clone(), life.store.upgrade()?))).flatten();
             let Some((who, store)) = store else { continue };
-            if self.with_life(name, |life| life.is_doomed) == Some(true) {
+            if self.with_life(name, |life| life.is_doomed) == Some(true) || self.history.is_tampered(name) {
                 continue;
             }
             match state(store.store()) {

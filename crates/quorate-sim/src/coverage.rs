@@ -79,7 +79,7 @@ pub struct Coverage {
 }
 
 /// What must have happened, beside faults.
-const HAPPENINGS: [&str; 6] = [WORK_RIGHT, WORK_WRONG, TRANSACTION, RERUN, INTERACTIVE, ABORTED];
+const HAPPENINGS: [&str; 7] = [WORK_RIGHT, WORK_WRONG, TRANSACTION, RERUN, INTERACTIVE, ABORTED, HEALED];
 
 /// Hints to work ahead that came true, and those that did not.
 pub const WORK_RIGHT: &str = "work ahead that was right";
@@ -92,6 +92,9 @@ pub const RERUN: &str = "transaction that ran again";
 /// Interactive transactions that committed, and those that were aborted or rolled back.
 pub const INTERACTIVE: &str = "interactive transaction";
 pub const ABORTED: &str = "interactive transaction aborted";
+
+/// Nodes that were tampered with and got the data of the others while they ran.
+pub const HEALED: &str = "node that was healed";
 
 impl Coverage {
     /// A fault of a class strikes a node in these phases.

@@ -81,6 +81,8 @@ pub struct Faults {
     skipped: BTreeSet<u32>,
     /// The node whose disk was lost, or a part of it, and is not yet made good.
     lost: Option<&'static str>,
+    /// Nodes whose data somebody has changed: what happens to one again within a day is for a person to mend.
+    tampered: BTreeSet<&'static str>,
     paused: BTreeSet<&'static str>,
     sampled: Option<Instant>,
     /// How many times longer than usual everything lasts.
@@ -98,6 +100,7 @@ impl Faults {
             coverage: Coverage::default(),
             skipped,
             lost: None,
+            tampered: BTreeSet::new(),
             paused: BTreeSet::new(),
             sampled: None,
             calm,
@@ -143,6 +146,7 @@ impl Faults {
     pub async fn mend(&mut self) {
         let world = self.cluster.world().clone();
         world.net().heal_all();
+        self.cluster.spare();
         world.net().set_latency(Latency::default());
         for name in std::mem::take(&mut self.paused) {
             if let Some(host) = world.host(name) {
@@ -221,7 +225,7 @@ impl Faults {
         let (is_loss, whom) = match fault {
             Fault::End(end, whom) | Fault::EndAtIo(end, whom) => (self.loses(end), whom),
             Fault::EndIn(end, phase, whom) => (self.loses(end) || phase.is_of_images(), whom),
-            Fault::Remove(whom) | Fault::RemoveKilled(whom) => (true, whom),
+            Fault::Remove(whom) | Fault::RemoveKilled(whom) | Fault::Tamper(whom) => (true, whom),
             Fault::SlowImage | Fault::BadImage => (true, Whom::One),
             _ => (false, Whom::One),
         };
@@ -250,7 +254,8 @@ impl Faults {
             | Fault::ReadFails(whom)
             | Fault::SyncFails(whom)
             | Fault::Full(whom)
-            | Fault::Reader(whom) => self.some(whom),
+            | Fault::Reader(whom)
+            | Fault::Tamper(whom) => self.some(whom),
             _ => vec![one],
         };
         let class = fault.class();
@@ -273,6 +278,7 @@ impl Faults {
             Fault::Transfer => drop(self.cluster.transfer(one).await),
             Fault::Verify => self.cluster.verify().await,
             Fault::Flap => self.flap(one, other).await,
+            Fault::Tamper(_) => self.tamper(struck, one, other).await,
             _ => struck.into_iter().for_each(|name| self.afflict(fault, name, other)),
         }
     }

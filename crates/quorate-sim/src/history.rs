@@ -44,6 +44,11 @@ struct Known {
     bad_keepers: BTreeSet<String>,
     /// Those that have verified an image: what changes in it later, changes behind their backs.
     verified: BTreeSet<String>,
+    /// Nodes whose data somebody has changed, until they hold what the others hold, and how often that was so.
+    tampered: BTreeSet<&'static str>,
+    tamperings: u64,
+    /// Those of them that got a copy of the others' data while they ran.
+    healed: u64,
     compared: u64,
     /// Hints to work ahead that came true, and those that did not.
     foreseen: (u64, u64),
@@ -252,13 +257,13 @@ impl History {
     }
 
     /// A node's store applied entries, given with the hash of the payload and whether they are proposals.
-    pub fn applied(&self, who: &str, entries: &[(LogId, u64, bool)], outcomes: &[Outcome]) {
+    pub fn applied(&self, who: &str, entries: &[(LogId, u64, bool)], outcomes: &[Option<Outcome>]) {
         for (&(log_id, payload, is_proposal), outcome) in entries.iter().zip(outcomes) {
-            // An entry that was applied before, by an earlier life, is answered with nothing.
-            let is_fresh = !is_proposal || !matches!(outcome, Ok(reply) if reply.results.is_empty());
-            let outcome = is_fresh.then(|| hash_of(log_id.index, outcome, is_proposal));
+            let outcome = outcome.as_ref().map(|outcome| hash_of(log_id.index, outcome, is_proposal));
             self.0.trace.add(who, format_args!("applied {log_id} {payload:016x} {:016x}", outcome.unwrap_or(0)));
-            self.one_applied(who, log_id, payload, outcome);
+            if !self.is_tampered(who) {
+                self.one_applied(who, log_id, payload, outcome);
+            }
         }
     }
 
@@ -342,6 +347,7 @@ impl History {
         self.0.trace.add(who, format_args!("image installed at {index}"));
         let mut known = self.known();
         known.installs += 1;
+        known.healed += u64::from(known.tampered.remove(node_of(who)));
         let expected = known.entries.get(&index).map(|entry| entry.log_id);
         drop(known);
         if expected.is_some() && expected != applied.log_id {
@@ -349,9 +355,44 @@ impl History {
         }
     }
 
+    /// Somebody has changed a node's data.
+    pub fn tampered(&self, name: &'static str) {
+        self.0.trace.add(name, format_args!("is tampered with"));
+        let mut known = self.known();
+        known.tampered.insert(name);
+        known.tamperings += 1;
+    }
+
+    /// A node holds what the others hold, or nothing.
+    pub fn is_good_again(&self, name: &str) {
+        if self.known().tampered.remove(name) {
+            self.0.trace.add(name, format_args!("is good again"));
+        }
+    }
+
+    /// Whether a node, given by its name or as one of its lives, holds what somebody has changed.
+    pub fn is_tampered(&self, who: &str) -> bool {
+        self.known().tampered.contains(node_of(who))
+    }
+
+    /// How often somebody has changed a node's data.
+    pub fn tamperings(&self) -> u64 {
+        self.known().tamperings
+    }
+
+    /// How many of those nodes got the right data while they ran.
+    pub fn healed(&self) -> u64 {
+        self.known().healed
+    }
+
     fn known(&self) -> MutexGuard<'_, Known> {
         self.0.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The node that lives the life `who`.
+fn node_of(who: &str) -> &str {
+    who.split_once('.').map_or(who, |(name, _)| name)
 }
 
 /// Whether `who` is a life of a node.

@@ -249,7 +249,7 @@ impl Writer {
                 Ok((returned.position, Some(draw)))
             }
             Kind::Batch => {
-                let count = "UPDATE totals SET batches = batches + 1 WHERE client = ?";
+                let count = "UPDATE totals SET batches = batches + 1 WHERE client = ? RETURNING batches";
                 let batch: [BatchStep; 3] = [
                     (insert, params![self.client, number, body]).into(),
                     (count, params![self.client]).into(),

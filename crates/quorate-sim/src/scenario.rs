@@ -9,7 +9,7 @@ use quorate_env::Instant;
 use quorate_env_sim::SimWorld;
 
 use crate::cluster::{Cluster, End};
-use crate::coverage::{ABORTED, Coverage, INTERACTIVE, RERUN, TRANSACTION, WORK_RIGHT, WORK_WRONG};
+use crate::coverage::{ABORTED, Coverage, HEALED, INTERACTIVE, RERUN, TRANSACTION, WORK_RIGHT, WORK_WRONG};
 use crate::faults::{Crashes, Faults};
 use crate::history::History;
 use crate::ledger::{Counts, Ledger};
@@ -168,7 +168,8 @@ async fn live(world: &SimWorld, history: &History, plan: &Plan, skipped: &BTreeS
             .with(TRANSACTION, counts.transactions)
             .with(RERUN, counts.reruns)
             .with(INTERACTIVE, counts.interactive)
-            .with(ABORTED, counts.aborted),
+            .with(ABORTED, counts.aborted)
+            .with(HEALED, history.healed()),
         counts,
         installs: history.installs(),
         last_index: history.last_index(),
@@ -212,6 +213,9 @@ async fn hard_times(cluster: &Cluster, ledger: &Ledger, faults: &mut Faults, pla
 
 /// A mended cluster becomes whole, and each node writes.
 async fn serves(cluster: &Cluster) -> Option<()> {
+    if !cluster.until(SETTLE_MAX / 2, Cluster::is_whole).await {
+        cluster.decide().await;
+    }
     let deadline = Instant::now() + SETTLE_MAX;
     if !cluster.until(SETTLE_MAX, Cluster::is_whole).await {
         let statuses = cluster.statuses();

@@ -1,6 +1,6 @@
 //! A store that tells the history what passes, and knows what it is doing.
 //!
-//! Invariant: it changes nothing of what passes.
+//! Invariant: it changes nothing of what passes, but holds back images of data that somebody has changed.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -112,7 +112,7 @@ impl Store for Watched {
             self.history.expected(expected.len() <= entries.len() && expected.iter().zip(&entries).all(is_same));
         }
         let (who, history, counted) = (self.who.clone(), self.history.clone(), Counted::by(&self.applying));
-        let tell = move |result: Result<Vec<Outcome>, StoreFault>| {
+        let tell = move |result: Result<Vec<Option<Outcome>>, StoreFault>| {
             drop(counted);
             match &result {
                 Ok(outcomes) => history.applied(&who, &told, outcomes),
@@ -137,6 +137,10 @@ impl Store for Watched {
     }
 
     fn send_image(&self) -> Result<Box<dyn ImageSource>, StoreFault> {
+        // What is changed behind a node's back spreads with its images until somebody notices: no oracle could hold.
+        if self.history.is_tampered(&self.who) {
+            return Err(StoreFault::ImageLost("its data were tampered with".to_owned()));
+        }
         let source = self.store.send_image()?;
         Ok(Box::new(WatchedSource { source, _counted: Counted::by(&self.sending) }))
     }

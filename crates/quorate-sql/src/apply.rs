@@ -30,6 +30,7 @@ use crate::options::StoreIdentity;
 use crate::outcome_hash::OutcomeHash;
 use crate::schema_check::{Reserved, Schema};
 use crate::session::{self, Sessions};
+use crate::slow::SlowLog;
 
 mod ahead;
 mod batch;
@@ -76,6 +77,8 @@ pub struct Applier {
     hashes: VecDeque<(u64, u64)>,
     /// The entry that asks for a look at the state in which the latest batch ended.
     verification: Option<u64>,
+    /// Tells of entries that take long.
+    slow: SlowLog,
 }
 
 /// What the transaction at work has changed so far besides the database.
@@ -131,9 +134,16 @@ impl Applier {
             answered: VecDeque::new(),
             hashes: VecDeque::new(),
             verification: None,
+            slow: SlowLog::default(),
         };
         applier.load_schema().map_err(own)?;
         Ok(applier)
+    }
+
+    /// The same, telling of slow entries there.
+    #[must_use]
+    pub fn telling(self, slow: SlowLog) -> Self {
+        Self { slow, ..self }
     }
 
     /// Applies entries in order, each as if alone, and returns their outcomes; an entry that is no proposal has an
@@ -164,9 +174,12 @@ impl Applier {
         self.row.outcome_hash
     }
 
-    /// The running hash of outcomes after the entry at `index`, if that is among the last [`HASHES_KEPT`] that were
-    /// applied since the start.
+    /// The running hash of outcomes after the entry at `index`, if that is the last one, or among the last
+    /// [`HASHES_KEPT`] that were applied since the start.
     pub fn outcome_hash_at(&self, index: u64) -> Option<u64> {
+        if self.row.applied.log_id.is_some_and(|id| id.index == index) {
+            return Some(self.row.outcome_hash);
+        }
         let place = self.hashes.binary_search_by_key(&index, |(index, _)| *index).ok()?;
         self.hashes.get(place).map(|(_, hash)| *hash)
     }

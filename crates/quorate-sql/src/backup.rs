@@ -112,7 +112,7 @@ impl FileError {
     fn fault(path: &Path) -> impl FnOnce(StoreFault) -> Self {
         let path = path.to_path_buf();
         |fault| match fault {
-            StoreFault::Damaged(what) => Self::Damaged { path, what },
+            StoreFault::Damaged(what) | StoreFault::Diverged(what) => Self::Damaged { path, what },
             StoreFault::Unsupported(what) => Self::Newer { path, what },
             StoreFault::ImageLost(what) => Self::Lost(what),
             StoreFault::Full(what) | StoreFault::Io(what) => Self::Disk { path, what },

@@ -47,6 +47,7 @@ pub mod session;
 
 pub mod query;
 pub mod readers;
+pub mod slow;
 pub mod validate;
 
 pub use error::OpenError;

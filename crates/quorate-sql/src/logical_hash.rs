@@ -6,7 +6,7 @@
 use rusqlite::Connection;
 use rusqlite::types::ValueRef;
 
-use crate::authorizer::rules::is_reserved;
+pub use crate::authorizer::rules::is_reserved;
 use crate::rows_hash::RowsHash;
 use crate::schema_check::{Schema, quoted};
 

@@ -2,6 +2,8 @@
 
 use quorate_env::metrics::{Counter, Gauge, Histogram};
 
+use crate::slow::SlowLog;
+
 /// What the writer and the checkpointer measure.
 #[derive(Clone, Debug, Default)]
 pub struct StoreMetrics {
@@ -15,4 +17,6 @@ pub struct StoreMetrics {
     pub checkpoints: Histogram,
     /// How long each checkpoint kept the writer from applying.
     pub checkpoint_turns: Histogram,
+    /// Statements that took long.
+    pub slow: SlowLog,
 }

@@ -7,6 +7,7 @@ use quorate_model::{Epoch, GroupId};
 
 use crate::image::PIECE_BLOCKS_MAX;
 use crate::readers::ReaderOptions;
+use crate::slow::SlowLog;
 
 /// Bytes of the `-wal` from which a checkpoint for space is run.
 pub const CHECKPOINT_BYTES: u64 = 32 << 20;
@@ -47,6 +48,8 @@ pub struct StoreOptions {
     pub writer_cache_bytes: u32,
     /// How the store is read.
     pub readers: ReaderOptions,
+    /// What tells of slow statements.
+    pub slow: SlowLog,
     /// Bytes of the `-wal` from which a checkpoint for space is run.
     pub checkpoint_bytes: u64,
     /// Bytes of the `-wal` at which an image gives its hold up, and an old snapshot ends.
@@ -75,6 +78,7 @@ impl StoreOptions {
             page_size: 4096,
             writer_cache_bytes: 32 << 20,
             readers: ReaderOptions::default(),
+            slow: SlowLog::default(),
             checkpoint_bytes: CHECKPOINT_BYTES,
             hold_bytes_max: HOLD_BYTES_MAX,
             batch_entries_max: BATCH_ENTRIES_MAX,

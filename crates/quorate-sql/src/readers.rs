@@ -37,13 +37,14 @@ mod tests;
 pub use error::ReadError;
 pub use limits::{
     BYTES_DEFAULT, CACHE_BYTES_DEFAULT, CHUNK_BYTES, CHUNK_ROWS, Cancel, READERS_DEFAULT, ROWS_DEFAULT, ReadLimits,
-    ReaderOptions, TIMEOUT_DEFAULT, TRANSACTION_DEFAULT, WAIT_DEFAULT, value_bytes,
+    ReaderOptions, TRANSACTION_DEFAULT, WAIT_DEFAULT, value_bytes,
 };
 pub use snapshot::Snapshot;
 pub use stream::RowStream;
 
 use crate::generation::Generations;
 use crate::query::Rows;
+use crate::slow::SlowLog;
 use guard::Allowance;
 use held::{Age, Held};
 use limits::CancelOnDrop;
@@ -58,13 +59,14 @@ struct Shared {
     generations: Arc<Generations>,
     pool: RwLock<Arc<Pool>>,
     options: ReaderOptions,
+    slow: SlowLog,
 }
 
 impl Readers {
     /// Readers of a store. Connections are opened when they are needed.
-    pub fn new(generations: Arc<Generations>, options: ReaderOptions) -> Self {
-        let pool = RwLock::new(Arc::new(Pool::new(generations.current(), &options)));
-        Self(Arc::new(Shared { generations, pool, options }))
+    pub fn new(generations: Arc<Generations>, options: ReaderOptions, slow: SlowLog) -> Self {
+        let pool = RwLock::new(Arc::new(Pool::new(generations.current(), &options, slow.clone())));
+        Self(Arc::new(Shared { generations, pool, options, slow }))
     }
 
     /// Lets go of an old generation at once. Without this the next read does it.
@@ -73,7 +75,7 @@ impl Readers {
         if pool.generation_number() == self.0.generations.number() {
             return;
         }
-        let next = Arc::new(Pool::new(self.0.generations.current(), &self.0.options));
+        let next = Arc::new(Pool::new(self.0.generations.current(), &self.0.options, self.0.slow.clone()));
         let before = std::mem::replace(&mut *pool, next);
         drop(pool);
         before.retire();

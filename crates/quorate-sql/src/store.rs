@@ -24,6 +24,7 @@ use crate::options::StoreOptions;
 use crate::readers::Readers;
 use crate::validate::Validator;
 
+mod agreement;
 pub(crate) mod core;
 mod queue;
 mod rehearsal;
@@ -211,6 +212,7 @@ impl Store for SqlStore {
     }
 
     fn send_image(&self) -> Result<Box<dyn ImageSource>, StoreFault> {
+        self.shared().check_agreed()?;
         Ok(Box::new(image::Sender::begin(self.shared())?))
     }
 

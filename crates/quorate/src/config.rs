@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use quorate_consensus::{ConsensusConfig, KEEP_LOG_BYTES, LOG_SEGMENT_BYTES, Member};
 use quorate_sql::readers::ReaderOptions;
+use quorate_sql::slow::SLOW_DEFAULT;
 use quorate_wire::Secret;
 
 mod error;
@@ -92,6 +93,10 @@ pub struct SqlOptions {
     pub writer_cache_bytes: u32,
     /// Bytes of a page, fixed when the cluster is founded and the same on all nodes: a power of two from 4096 to 65536.
     pub page_size: u32,
+    /// How long a query may run, and a read transaction last, whatever its caller asks for.
+    pub query_timeout: Duration,
+    /// Statements that take so long are told in the log; none if it is zero.
+    pub slow_statement: Duration,
 }
 
 impl Default for SqlOptions {
@@ -101,6 +106,8 @@ impl Default for SqlOptions {
             reader_cache_bytes: 8 << 20,
             writer_cache_bytes: 32 << 20,
             page_size: 4096,
+            query_timeout: ReaderOptions::default().transaction,
+            slow_statement: SLOW_DEFAULT,
         }
     }
 }
@@ -160,6 +167,9 @@ impl Config {
         }
         if self.sql.readers == 0 {
             return invalid("'sql.readers' is 0: nothing could be read".to_owned());
+        }
+        if self.sql.query_timeout.is_zero() {
+            return invalid("'sql.query_timeout' is 0: no query could run".to_owned());
         }
         let Timing { heartbeat, election_min, election_max, .. } = self.timing;
         if heartbeat.is_zero() || heartbeat >= election_min || election_min >= election_max {

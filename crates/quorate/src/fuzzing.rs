@@ -11,8 +11,8 @@ use crate::error::Error;
 use crate::protocol::admin::{Admit, Changed, Probe, Remove, Transfer};
 use crate::protocol::interactive::{Ask, Asked, Told};
 use crate::protocol::{
-    Answer, Backup, Execute, Executed, OpenSnapshot, Query, SnapshotItem, StatusReply, Verified, VerifiedKind, Verify,
-    decode, encode,
+    Answer, Backup, Execute, Executed, OpenSnapshot, Outcomes, OutcomesTold, Query, SnapshotItem, StatusReply,
+    Verified, VerifiedKind, Verify, decode, encode,
 };
 use crate::status::Status;
 
@@ -79,6 +79,8 @@ pub const ALL: &[(&str, Reencode)] = &[
     ("transaction committed", |bytes| {
         Some(encode(&Told::committed(Executed::new(read::<Told>(bytes)?.result(), None))))
     }),
+    ("outcomes", again::<Outcomes>),
+    ("outcomes told", again::<OutcomesTold>),
 ];
 
 fn read<M: Message + Default>(bytes: Bytes) -> Option<M> {

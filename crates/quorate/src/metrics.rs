@@ -73,6 +73,10 @@ pub struct NodeMetrics {
     pub reads: ReadMetrics,
     /// Attempts of reads and writes of this node's handles after the first.
     pub retries: Counter,
+    /// Times that this node's data were found to differ from those of a majority.
+    pub divergences: Counter,
+    /// Times that nodes were found to differ, this one or others.
+    pub disagreements: Counter,
 }
 
 /// Reads that a node was asked for, by its handles and by clients.

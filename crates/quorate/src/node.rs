@@ -15,6 +15,7 @@ use quorate_consensus::{Consensus, Ended, OpenStore};
 use quorate_env::Env;
 use quorate_sql::options::{StoreIdentity, StoreOptions};
 use quorate_sql::readers::ReaderOptions;
+use quorate_sql::slow::SlowLog;
 use quorate_sql::store::SqlStore;
 use tokio::sync::oneshot;
 
@@ -30,6 +31,7 @@ use crate::seams::Seams;
 use crate::sql::Sql;
 use crate::status::Status;
 
+mod agreement;
 mod backup;
 mod claim;
 mod embedded;
@@ -286,6 +288,7 @@ async fn open(env: &Env, config: &Config, seams: Seams) -> Result<Opened, StartE
     let store = opened.get().cloned().ok_or(StartError::Died)?;
     let gateway = Arc::new(Gateway::new(env.clone(), config.data_dir.clone(), consensus, store));
     desk.open(&gateway);
+    drop(env.spawn(agreement::watch(Arc::downgrade(&gateway))));
     let (runtime, doors) = Runtime::here(&env);
     Ok((claim, gateway, runtime, doors))
 }
@@ -297,11 +300,17 @@ fn store_opener(env: &Env, config: &Config, seams: Seams) -> (OpenStore, Arc<Onc
     let here = Arc::clone(&opened);
     let open = move |identity: quorate_consensus::StoreIdentity| {
         let identity = StoreIdentity { cluster: identity.cluster.0, epoch: identity.epoch, group: identity.group };
-        let readers = ReaderOptions { readers: sql.readers, cache_bytes: sql.reader_cache_bytes, ..Default::default() };
+        let readers = ReaderOptions {
+            readers: sql.readers,
+            cache_bytes: sql.reader_cache_bytes,
+            transaction: sql.query_timeout,
+            ..ReaderOptions::default()
+        };
         let options = StoreOptions {
             page_size: sql.page_size,
             writer_cache_bytes: sql.writer_cache_bytes,
             readers,
+            slow: SlowLog::new(sql.slow_statement),
             ..StoreOptions::new(identity)
         };
         let store = SqlStore::open(&env, &dir, seams.options(options))?;

@@ -24,6 +24,8 @@ pub(crate) mod method {
     pub(crate) const BACKUP: u16 = 67;
     /// Tells the logical hashes that an entry asked for.
     pub(crate) const VERIFY: u16 = 68;
+    /// Tells the running hash of outcomes behind an entry.
+    pub(crate) const OUTCOMES: u16 = 69;
     /// Permits a node to become a member, and tells how far that is.
     pub(crate) const ADMIT: u16 = 70;
     /// Removes a member.
@@ -116,6 +118,9 @@ pub(crate) struct Query {
     /// The clock and the randomness that it sees, of a snapshot's query; none for those of the node.
     #[prost(message, optional, tag = "10")]
     pub stamp: Option<WireStamp>,
+    /// Microseconds that it may run at most; 0 for as long as the node lets it.
+    #[prost(uint64, tag = "12")]
+    pub run_micros: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
@@ -186,6 +191,25 @@ pub(crate) enum VerifiedKind {
     /// The node gave it up.
     #[prost(string, tag = "4")]
     Failed(String),
+}
+
+/// Asks for the running hash of outcomes behind an entry.
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(crate) struct Outcomes {
+    /// The entry's index.
+    #[prost(uint64, tag = "1")]
+    pub index: u64,
+    /// How long the node may wait for the entry.
+    #[prost(uint64, tag = "2")]
+    pub millis: u64,
+}
+
+/// Answers [`Outcomes`].
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(crate) struct OutcomesTold {
+    /// None where the node does not know it, or no more.
+    #[prost(fixed64, optional, tag = "1")]
+    pub hash: Option<u64>,
 }
 
 /// Hashes by table.

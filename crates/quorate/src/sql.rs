@@ -38,7 +38,7 @@ pub struct Sql {
 
 impl Sql {
     pub(crate) fn new(client: Arc<Client>, level: Level, deadline: Duration) -> Self {
-        let limits = Limits { rows: ROWS_DEFAULT, bytes: BYTES_DEFAULT };
+        let limits = Limits { rows: ROWS_DEFAULT, bytes: BYTES_DEFAULT, timeout: Duration::MAX };
         Self { client, level, sees_own_writes: false, deadline, limits }
     }
 
@@ -74,7 +74,17 @@ impl Sql {
     /// 64 MiB are the default. More is [`Error::TooLarge`].
     #[must_use]
     pub fn with_limits(&self, rows: usize, bytes: usize) -> Self {
-        Self { limits: Limits { rows, bytes }, ..self.clone() }
+        Self { limits: Limits { rows, bytes, ..self.limits }, ..self.clone() }
+    }
+
+    /// The same handle, none of whose queries runs longer than this; those of a snapshot's stream, no longer for each
+    /// piece. A node lets no query run longer than its `sql.query_timeout`, 5 seconds by default. What has run too long
+    /// fails with [`Error::TimedOut`].
+    ///
+    /// A query whose future is dropped ends as well, on whichever node it runs.
+    #[must_use]
+    pub fn with_query_timeout(&self, timeout: Duration) -> Self {
+        Self { limits: Limits { timeout, ..self.limits }, ..self.clone() }
     }
 
     /// Runs a statement that writes, and says what it did.

@@ -155,13 +155,13 @@ impl Store for Recorder {
 
     fn apply(&self, entries: Vec<Entry>, done: ApplyDone) {
         let (record, told) = (Arc::clone(&self.0), entries.clone());
-        let before = self.applied().index();
-        let done = Box::new(move |result: Result<Vec<Outcome>, StoreFault>| {
+        let done = Box::new(move |result: Result<Vec<Option<Outcome>>, StoreFault>| {
             let outcomes = result.iter().flatten().cloned();
-            let applied = told.into_iter().zip(outcomes);
             // What an image held already gives no outcome.
-            let new = applied.filter(|(entry, _)| entry.log_id.index > before);
-            let applied = new.map(|(entry, outcome)| (entry.log_id.index, (entry.payload, outcome)));
+            let applied = told
+                .into_iter()
+                .zip(outcomes)
+                .filter_map(|(entry, outcome)| Some((entry.log_id.index, (entry.payload, outcome?))));
             record.applied.lock().unwrap().extend(applied);
             done(result);
         });

@@ -63,7 +63,7 @@ impl Machine {
         responders: Vec<Option<ApplyResponder<TypeConfig>>>,
     ) -> Result<(), StoreFault> {
         let (sender, receiver) = oneshot::channel();
-        let done = move |result: Result<Vec<Outcome>, StoreFault>| {
+        let done = move |result: Result<Vec<Option<Outcome>>, StoreFault>| {
             let (result, outcomes) = match result {
                 Ok(outcomes) => (Ok(()), outcomes),
                 Err(fault) => (Err(fault), Vec::new()),
@@ -71,7 +71,9 @@ impl Machine {
             // First the core, which takes a while to wake up.
             drop(sender.send(result));
             for (responder, outcome) in responders.into_iter().zip(outcomes) {
-                if let Some(responder) = responder {
+                // Whoever asks for an outcome that is not known here gets no answer when its responder goes, and asks
+                // again under its session.
+                if let (Some(responder), Some(outcome)) = (responder, outcome) {
                     responder.send(Answer(outcome));
                 }
             }

@@ -58,9 +58,9 @@ impl Store for MemStore {
 }
 
 impl Kept {
-    fn apply(&mut self, entry: Entry) -> quorate_model::Outcome {
+    fn apply(&mut self, entry: Entry) -> Option<quorate_model::Outcome> {
         if self.applied.log_id.is_some_and(|id| id.index >= entry.log_id.index) {
-            return Ok(Reply::default());
+            return None;
         }
         self.applied.log_id = Some(entry.log_id);
         match entry.payload {
@@ -68,7 +68,7 @@ impl Kept {
             Payload::Membership(bytes) => self.applied.membership = Some((entry.log_id, bytes)),
             Payload::Proposal(_, bytes) => self.proposals.push((entry.log_id.index, bytes)),
         }
-        Ok(Reply::default())
+        Some(Ok(Reply::default()))
     }
 }
 

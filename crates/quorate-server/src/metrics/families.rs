@@ -189,6 +189,15 @@ fn database(metrics: &Metrics) -> Vec<Family> {
         gauge("quorate_apply_queue_bytes", "Bytes of entries that wait to be applied.").with(MAIN, sizes.queued),
         gauge("quorate_store_fault", "1 if the database has a fault and applies nothing.")
             .with(MAIN, metrics.fault.is_some()),
+        counter("quorate_divergences_total", "Times that this node's data differed from those of a majority.")
+            .with(MAIN, metrics.node.divergences.get()),
+        counter("quorate_disagreements_total", "Times that nodes held different data, this one or others.")
+            .with(MAIN, metrics.node.disagreements.get()),
+        counter("quorate_slow_statements_total", "Statements that took longer than `sql.slow_statement`.").with_each(
+            MAIN,
+            "kind",
+            [("query", store.slow.queries()), ("write", store.slow.writes())],
+        ),
         gauge("quorate_sessions", "Sessions that the database holds.").with(MAIN, store.sessions.get()),
         gauge("quorate_database_bytes", "Bytes of the database file.").with(NONE, sizes.database),
         gauge("quorate_database_wal_bytes", "Bytes of the database's -wal file.").with(NONE, sizes.wal_file),

@@ -64,6 +64,8 @@ pub(super) struct Life {
     pub(super) reader: Option<(Attached, Instant)>,
     /// Its own: whoever holds a store keeps its files from the next one.
     pub(super) store: Weak<Watched>,
+    /// Somebody means to change its data.
+    pub(super) is_target: bool,
     /// Its disk was told to fail: it may give up.
     pub(super) is_doomed: bool,
     /// It gave up before it served.
@@ -75,7 +77,8 @@ pub(super) struct Life {
 impl Life {
     /// A life that begins.
     pub(super) fn new(who: String, slot: Slot) -> Self {
-        Self { who, node: None, reader: None, store: Weak::new(), is_doomed: false, has_failed: false, slot }
+        let (is_target, is_doomed, has_failed) = Default::default();
+        Self { who, node: None, reader: None, store: Weak::new(), is_target, is_doomed, has_failed, slot }
     }
 }
 

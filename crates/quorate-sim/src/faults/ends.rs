@@ -138,6 +138,22 @@ impl Faults {
         self.cluster.damage_image(name);
     }
 
+    /// Somebody changes a node's data, once. Perhaps another one is away, and of three nodes two
+    /// hold different things.
+    pub(super) async fn tamper(&mut self, struck: Vec<&'static str>, one: &'static str, other: &'static str) {
+        for name in struck {
+            if !self.tampered.insert(name) {
+                continue;
+            }
+            self.lost = Some(name);
+            self.cluster.tamper(name);
+            if self.rng.chance(0.5) {
+                let away = if one == name { other } else { one };
+                self.end(End::Kill.name(), End::Kill, vec![away]).await;
+            }
+        }
+    }
+
     /// An operator removes a node and gives its name to an empty directory, which joins when the node starts.
     ///
     /// Where the removal is in doubt, or was refused, this is a lost disk.

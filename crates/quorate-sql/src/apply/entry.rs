@@ -53,7 +53,10 @@ impl Applier {
             Admission::Answered(outcome) => (outcome, None),
             Admission::Fresh => {
                 vfs::clock::set(Some(now));
-                (self.fresh(index, Stamp { now, ..stamp }, proposal, alone)?, proposal.origin)
+                let begun = self.slow.now();
+                let outcome = self.fresh(index, Stamp { now, ..stamp }, proposal, alone)?;
+                self.slow.write(begun, index, proposal);
+                (outcome, proposal.origin)
             }
         };
         if let Some(origin) = fresh {

@@ -238,7 +238,7 @@ fn refuse(text: impl Into<String>) -> Result<(), Refusal> {
 }
 
 /// Whether a name belongs to the store.
-pub(crate) fn is_reserved(name: &str) -> bool {
+pub fn is_reserved(name: &str) -> bool {
     starts_with(name, RESERVED)
 }
 

@@ -207,6 +207,7 @@ impl ImageSource for Sender {
 
     fn next(&mut self) -> Result<Option<Bytes>, StoreFault> {
         self.check()?;
+        self.shared.check_agreed()?;
         let result = self.step();
         if result.is_err() {
             self.stage = Stage::Done;

@@ -1,9 +1,9 @@
 //! Ends a query that has gone too far.
 //!
-//! SQLite calls [`Guard::tick`] every [`TICK_STEPS`] steps. Point queries never get there, so arming a guard reads no
-//! clock: a query's time runs from its first tick. Ticks count as well: the first try of a query, on its caller's
-//! thread, may have only so many, whatever the clock says, so that the simulator, whose clock stands still meanwhile,
-//! sees the same as everyone.
+//! SQLite calls [`Guard::tick`] every [`TICK_STEPS`] steps. Point queries never get there, so the first try of a query,
+//! on its caller's thread, reads no clock before: its time runs from its first tick. Ticks count as well: it may have
+//! only so many, whatever the clock says, so that the simulator, whose clock stands still meanwhile, sees the same as
+//! everyone.
 //!
 //! A single step may take long (a sort, a function of a large value): limits are kept to within that.
 
@@ -97,16 +97,17 @@ impl Guard {
         if allowance.cancel.iter().flatten().any(Cancel::is_cancelled) {
             return Err(ReadError::Cancelled);
         }
-        *self.state() = State { armed: true, allowance, ..State::default() };
+        let started = (!allowance.inline).then(Instant::now);
+        *self.state() = State { armed: true, allowance, started, ..State::default() };
         Ok(())
     }
 
-    /// Ends it, and says whether the guard did.
-    pub(super) fn disarm(&self) -> Option<Trip> {
+    /// Ends it, and says whether the guard did, and how long it has run since its beginning was looked at.
+    pub(super) fn disarm(&self) -> (Option<Trip>, Duration) {
         let mut state = self.state();
         state.armed = false;
         state.allowance.cancel = [None, None];
-        state.trip.take()
+        (state.trip.take(), state.started.map_or(Duration::ZERO, |started| started.elapsed()))
     }
 
     /// Called by SQLite; `true` interrupts the query.
@@ -150,13 +151,15 @@ impl State {
 
     fn late(&mut self, now: Instant) -> Option<Trip> {
         let started = *self.started.get_or_insert(now);
-        let begun = self.allowance.begun.unwrap_or(started);
         let ran = now.saturating_duration_since(started);
-        if self.allowance.inline && ran >= INLINE_TIME {
+        let Allowance { inline, timeout, transaction, begun, .. } = &self.allowance;
+        // A transaction of the query's own begins with the query.
+        let limit = if begun.is_none() { *timeout.min(transaction) } else { *timeout };
+        if *inline && ran >= INLINE_TIME {
             Some(Trip::Inline)
-        } else if ran >= self.allowance.timeout {
-            Some(Trip::Timeout(self.allowance.timeout))
-        } else if now.saturating_duration_since(begun) >= self.allowance.transaction {
+        } else if ran >= limit {
+            Some(Trip::Timeout(limit))
+        } else if begun.is_some_and(|begun| now.saturating_duration_since(begun) >= *transaction) {
             Some(Trip::TooOld)
         } else {
             None

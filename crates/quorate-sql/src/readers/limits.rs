@@ -12,10 +12,7 @@ pub const ROWS_DEFAULT: usize = 1_000_000;
 /// Bytes of one result where a query does not say otherwise.
 pub const BYTES_DEFAULT: usize = 64 << 20;
 
-/// How long a query may run where it does not say otherwise.
-pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
-
-/// How long a read transaction may last: of a query, a snapshot or a stream.
+/// How long a read transaction may last: of a query, which runs no longer, a snapshot or a stream.
 pub const TRANSACTION_DEFAULT: Duration = Duration::from_secs(5);
 
 /// How long a query waits for a free reader.
@@ -40,7 +37,8 @@ pub struct ReadLimits {
     pub rows: usize,
     /// Bytes of the result: of each value as many as [`value_bytes`] says.
     pub bytes: usize,
-    /// How long the query may run, from its first step; it is looked at every thousand steps of SQLite or so.
+    /// How long the query may run, from its first step, and never longer than its read transaction may last; it is
+    /// looked at every thousand steps of SQLite or so.
     pub timeout: Duration,
     /// Ends the query from outside.
     pub cancel: Option<Cancel>,
@@ -48,7 +46,7 @@ pub struct ReadLimits {
 
 impl Default for ReadLimits {
     fn default() -> Self {
-        Self { rows: ROWS_DEFAULT, bytes: BYTES_DEFAULT, timeout: TIMEOUT_DEFAULT, cancel: None }
+        Self { rows: ROWS_DEFAULT, bytes: BYTES_DEFAULT, timeout: Duration::MAX, cancel: None }
     }
 }
 

@@ -18,6 +18,7 @@ use super::held::{Age, Held};
 use super::limits::ReaderOptions;
 use super::reader::Reader;
 use crate::generation::Generation;
+use crate::slow::SlowLog;
 
 pub(super) struct Pool {
     // Dropped before the generation.
@@ -26,17 +27,19 @@ pub(super) struct Pool {
     guards: Mutex<Vec<Weak<Guard>>>,
     held: Mutex<Vec<Weak<Held>>>,
     cache_bytes: u32,
+    slow: SlowLog,
     generation: Arc<Generation>,
 }
 
 impl Pool {
-    pub(super) fn new(generation: Arc<Generation>, options: &ReaderOptions) -> Self {
+    pub(super) fn new(generation: Arc<Generation>, options: &ReaderOptions, slow: SlowLog) -> Self {
         Self {
             idle: Mutex::new(Some(Vec::new())),
             permits: Semaphore::new(options.readers.clamp(1, Semaphore::MAX_PERMITS)),
             guards: Mutex::default(),
             held: Mutex::default(),
             cache_bytes: options.cache_bytes,
+            slow,
             generation,
         }
     }
@@ -86,7 +89,7 @@ impl Pool {
     }
 
     fn open_reader(&self) -> Result<Reader, ReadError> {
-        let reader = Reader::open(&self.generation, self.cache_bytes)?;
+        let reader = Reader::open(&self.generation, self.cache_bytes, self.slow.clone())?;
         let mut guards = lock(&self.guards);
         guards.retain(|guard| guard.strong_count() > 0);
         guards.push(Arc::downgrade(reader.guard()));

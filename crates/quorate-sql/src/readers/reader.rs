@@ -19,6 +19,7 @@ use crate::ffi::database::{Database, Prepared};
 use crate::ffi::hooks;
 use crate::generation::Generation;
 use crate::query::Rows;
+use crate::slow::SlowLog;
 use crate::validate::parameters::Parameters;
 use crate::validate::text;
 use crate::value::{Bound, owned};
@@ -34,6 +35,7 @@ pub(super) struct Reader {
     guard: Arc<Guard>,
     gate: Arc<Gate>,
     random: Arc<Random>,
+    slow: SlowLog,
     paused: Option<Paused>,
     /// Streams that were begun.
     streams: u64,
@@ -72,7 +74,7 @@ pub(super) struct Chunk {
 }
 
 impl Reader {
-    pub(super) fn open(generation: &Arc<Generation>, cache_bytes: u32) -> Result<Self, ReadError> {
+    pub(super) fn open(generation: &Arc<Generation>, cache_bytes: u32, slow: SlowLog) -> Result<Self, ReadError> {
         let (connection, generation) = connection::open_reader(generation, cache_bytes)?.into_parts();
         let guard = Arc::new(Guard::default());
         let ticked = Arc::clone(&guard);
@@ -82,7 +84,7 @@ impl Reader {
         random.seed(seed.cast_unsigned());
         let gate = authorizer::install_reader(&connection)?;
         let database = Database::new(connection);
-        Ok(Self { database, _generation: generation, guard, gate, random, paused: None, streams: 0 })
+        Ok(Self { database, _generation: generation, guard, gate, random, slow, paused: None, streams: 0 })
     }
 
     pub(super) fn guard(&self) -> &Arc<Guard> {
@@ -98,7 +100,7 @@ impl Reader {
         allowance: Allowance,
     ) -> Result<Option<Rows>, ReadError> {
         let _stamped = stamp.map(|stamp| Stamped::enter(stamp, &self.random));
-        self.guarded(allowance, |reader| {
+        self.guarded(&statement.sql, allowance, |reader| {
             let mut prepared = reader.start(statement)?;
             let mut sink = Sink::new(limits, Progress::default());
             let filled = sink.fill(&mut prepared.rows(), usize::MAX);
@@ -118,7 +120,7 @@ impl Reader {
         let stamp = stamp.map(|stamp| Stamp { seed: progress.seed.unwrap_or(stamp.seed), ..stamp });
         let stamped = stamp.map(|stamp| Stamped::enter(stamp, &self.random));
         let random = Arc::clone(&self.random);
-        let chunk = self.guarded(allowance, |reader| {
+        let chunk = self.guarded(&statement.sql, allowance, |reader| {
             let is_first = progress.stream.is_none();
             let stream = progress.stream.unwrap_or(reader.streams);
             let mut prepared = if is_first {
@@ -175,15 +177,19 @@ impl Reader {
         paused.and_then(|paused| self.database.get(&paused.sql)).ok_or(ReadError::Cancelled)
     }
 
-    /// Runs `f` under the guard and the gate, and explains what those two did.
+    /// Runs `f`, which runs a statement, under the guard and the gate, and explains what those two did.
     fn guarded<T>(
         &mut self,
+        sql: &str,
         allowance: Allowance,
         f: impl FnOnce(&mut Self) -> Result<T, ReadError>,
     ) -> Result<Option<T>, ReadError> {
         self.guard.arm(allowance)?;
         let result = f(self);
-        let trip = self.guard.disarm();
+        let (trip, took) = self.guard.disarm();
+        if trip != Some(Trip::Inline) {
+            self.slow.query(took, sql);
+        }
         match (result, trip) {
             (Ok(result), _) => Ok(Some(result)),
             (Err(_), Some(Trip::Inline)) => Ok(None),

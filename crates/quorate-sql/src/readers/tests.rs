@@ -48,7 +48,12 @@ fn fixture_with(options: ReaderOptions) -> Fixture {
     let generations = Arc::new(Generations::open(Env::real().disk(), dir.path(), 4096).unwrap());
     let writer = connection::open_writer(&generations.current(), 8 << 20).unwrap();
     fill(&writer, 10);
-    Fixture { readers: Readers::new(Arc::clone(&generations), options), writer, generations, _dir: dir }
+    Fixture {
+        readers: Readers::new(Arc::clone(&generations), options, SlowLog::default()),
+        writer,
+        generations,
+        _dir: dir,
+    }
 }
 
 fn fill(writer: &Connection, rows: i64) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorate_model::{Applied, Entry, Outcome, Reply, StoreFault};
+use quorate_model::{Applied, Entry, Outcome, StoreFault};
 
 use crate::applied_row::AppliedRow;
 use crate::apply::Applier;
@@ -27,7 +27,7 @@ impl Core {
         if let Some(row) = AppliedRow::read(&conn)? {
             check_identity(options, row.identity)?;
         }
-        let applier = Applier::open(conn, &options.identity)?;
+        let applier = Applier::open(conn, &options.identity)?.telling(options.slow.clone());
         Ok(Self { applier, generation })
     }
 
@@ -35,7 +35,7 @@ impl Core {
         self.applier.applied()
     }
 
-    /// For rehearsals.
+    /// For rehearsals and comparisons.
     pub(crate) fn applier(&mut self) -> &mut Applier {
         &mut self.applier
     }
@@ -49,21 +49,21 @@ impl Core {
         &self.generation
     }
 
-    /// Applies entries that follow each other; those that were applied before give empty replies. Behind an entry that
-    /// asks for a verification it stops, and the rest has no outcomes yet.
-    pub(crate) fn apply(&mut self, entries: &[Entry]) -> Result<Vec<Outcome>, StoreFault> {
+    /// Applies entries that follow each other; those that were applied before give nothing. Behind an entry that asks
+    /// for a verification it stops, and the rest is yet to be applied.
+    pub(crate) fn apply(&mut self, entries: &[Entry]) -> Result<Vec<Option<Outcome>>, StoreFault> {
         let last = self.applied().log_id.map(|id| id.index);
         let is_old = |entry: &&Entry| last.is_some_and(|last| entry.log_id.index <= last);
         let old = entries.iter().take_while(is_old).count();
         let new = entries.get(old..).unwrap_or_default();
-        let mut outcomes = vec![Ok(Reply::default()); old];
+        let mut outcomes = vec![None; old];
         if let (Some(last), Some(next)) = (last, new.first().map(|entry| entry.log_id.index))
             && next != last.saturating_add(1)
         {
             return Err(StoreFault::Io(format!("entry {next} was handed over after entry {last}; restart the node")));
         }
         if !new.is_empty() {
-            outcomes.extend(self.applier.apply_batch(new)?);
+            outcomes.extend(self.applier.apply_batch(new)?.into_iter().map(Some));
         }
         Ok(outcomes)
     }

@@ -40,7 +40,7 @@ pub(crate) struct Backlog {
 
 struct Waiting {
     left: usize,
-    outcomes: Vec<Outcome>,
+    outcomes: Vec<Option<Outcome>>,
     bytes: usize,
     done: ApplyDone,
 }
@@ -115,7 +115,7 @@ impl Backlog {
     }
 
     /// Hands the outcomes of the first entries to their jobs.
-    pub(crate) fn answer(&mut self, queue: &Queue, outcomes: Vec<Outcome>) {
+    pub(crate) fn answer(&mut self, queue: &Queue, outcomes: Vec<Option<Outcome>>) {
         self.entries.drain(..outcomes.len().min(self.entries.len()));
         let mut outcomes = outcomes.into_iter();
         while let Some(job) = self.waiting.front_mut() {

@@ -91,7 +91,7 @@ impl Shared {
         let generations = Arc::new(generations);
         let writer = Signal::new();
         let checkpointer = Signal::new();
-        let metrics = StoreMetrics::default();
+        let metrics = StoreMetrics { slow: options.slow.clone(), ..StoreMetrics::default() };
         metrics.sessions.set(core.sessions());
         Arc::new(Self {
             env: env.clone(),
@@ -106,7 +106,7 @@ impl Shared {
             rehearsals: Rehearsals::default(),
             durable: Mutex::default(),
             stop: AtomicU8::new(Stop::Running as u8),
-            readers: Readers::new(Arc::clone(&generations), options.readers),
+            readers: Readers::new(Arc::clone(&generations), options.readers, options.slow.clone()),
             validator: Validator::new(Arc::clone(&generations)),
             turn: Turn::new(Some(core), writer.clone()),
             writer,
@@ -171,11 +171,22 @@ impl Shared {
 
     /// The fault after which nothing is applied any more until an image is installed.
     pub(crate) fn final_fault(&self) -> Option<StoreFault> {
-        self.fault.borrow().clone().filter(|fault| !matches!(fault, StoreFault::Full(_)))
+        self.fault.borrow().clone().filter(|fault| !matches!(fault, StoreFault::Full(_) | StoreFault::Diverged(_)))
+    }
+
+    /// Whether the data are not those of the other nodes.
+    pub(crate) fn has_diverged(&self) -> bool {
+        matches!(*self.fault.borrow(), Some(StoreFault::Diverged(_)))
     }
 
     pub(crate) fn is_full(&self) -> bool {
         matches!(*self.fault.borrow(), Some(StoreFault::Full(_)))
+    }
+
+    /// Fails if they are not: a copy would carry that on.
+    pub(crate) fn check_agreed(&self) -> Result<(), StoreFault> {
+        let fault = self.fault.borrow().clone().filter(|fault| matches!(fault, StoreFault::Diverged(_)));
+        fault.map_or(Ok(()), Err)
     }
 
     /// Makes a fault known. A later one never hides an earlier one that is final.
@@ -190,6 +201,8 @@ impl Shared {
         });
         match fault {
             StoreFault::Damaged(what) => self.generations.note_damage(what),
+            // A node that ends before it is healed does not open such data again.
+            StoreFault::Diverged(what) => self.generations.note_damage(&format!("it differs from the others: {what}")),
             StoreFault::Io(what) => self.generations.note_unsynced(what),
             _ => {}
         }

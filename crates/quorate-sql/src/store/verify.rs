@@ -63,6 +63,10 @@ impl Verifications {
         self.0.borrow().get(&index).cloned()
     }
 
+    pub(crate) fn latest(&self) -> Option<(u64, Verification)> {
+        self.0.borrow().last_key_value().map(|(index, known)| (*index, known.clone()))
+    }
+
     /// Notes one that begins, and drops the one that is being computed.
     fn begin(&self, index: u64) {
         self.0.send_modify(|all| {

@@ -41,6 +41,10 @@ impl Writer {
             self.backlog.fail(&self.shared.queue, &fault);
             return Step::Wait;
         }
+        if self.shared.has_diverged() {
+            // What waits is applied to the copy that takes the place of these data.
+            return Step::Wait;
+        }
         if self.backlog.is_empty() {
             self.end_rehearsal();
             self.look_ahead();

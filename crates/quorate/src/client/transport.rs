@@ -7,6 +7,7 @@ use futures_util::future::BoxFuture;
 use quorate_env::Instant;
 use quorate_model::{Command, Failure, FailureKind, Outcome, Position, Statement};
 use quorate_sql::query::Rows;
+use quorate_sql::readers::ReadLimits;
 use quorate_wire::{CallError, FailureKind as CallFailureKind, NotSent};
 
 use crate::error::Error;
@@ -63,11 +64,29 @@ pub(crate) struct Read {
     pub(crate) limits: Limits,
 }
 
-/// How much a query may return.
+/// How much a query may return, and how long it may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
     pub(crate) rows: usize,
     pub(crate) bytes: usize,
+    /// Never longer than the node lets one run.
+    pub(crate) timeout: Duration,
+}
+
+impl Limits {
+    /// None but those of the node.
+    pub(crate) const NONE: Self = Self { rows: usize::MAX, bytes: usize::MAX, timeout: Duration::MAX };
+
+    /// For readers.
+    pub(crate) fn for_read(self) -> ReadLimits {
+        let Self { rows, bytes, timeout } = self;
+        ReadLimits { rows, bytes, timeout, ..ReadLimits::default() }
+    }
+
+    /// The same, and no query runs longer than this.
+    pub(crate) fn within(self, time: Duration) -> Self {
+        Self { timeout: self.timeout.min(time), ..self }
+    }
 }
 
 impl Attempt {

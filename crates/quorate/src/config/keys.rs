@@ -174,7 +174,7 @@ fn timing() -> [Key<Timing>; 5] {
     ]
 }
 
-fn sql() -> [Key<SqlOptions>; 4] {
+fn sql() -> [Key<SqlOptions>; 6] {
     let key = |path, about, part_mut: fn(&mut SqlOptions) -> &mut u32, part: fn(&SqlOptions) -> u32| {
         let set = move |sql: &mut SqlOptions, given: Given<'_>| {
             *part_mut(sql) = u32::try_from(given.bytes()?).map_err(|_| Wrong::Invalid("is too large".to_owned()))?;
@@ -208,6 +208,18 @@ fn sql() -> [Key<SqlOptions>; 4] {
             "Bytes of a page: fixed when the cluster is founded, the same on all nodes.",
             |sql| &mut sql.page_size,
             |sql| sql.page_size,
+        ),
+        Key::new(
+            "sql.query_timeout",
+            "How long a query may run, and a read transaction last, whatever its caller asks for.",
+            |sql: &mut SqlOptions, given| given.time().map(|time| sql.query_timeout = time),
+            |sql| time(sql.query_timeout),
+        ),
+        Key::new(
+            "sql.slow_statement",
+            "Statements that take so long are told in the log, without their values. 0: none.",
+            |sql: &mut SqlOptions, given| given.time().map(|time| sql.slow_statement = time),
+            |sql| time(sql.slow_statement),
         ),
     ]
 }

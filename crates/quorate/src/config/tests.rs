@@ -29,6 +29,8 @@ const FULL: &str = r#"
     reader_cache = "1 MiB"
     writer_cache = "2 MiB"
     page_size = 8192
+    query_timeout = "1 min"
+    slow_statement = "200 ms"
 "#;
 
 #[test]
@@ -51,7 +53,14 @@ fn every_key_arrives() {
         durability: Durability::Os,
         keep_log_bytes: 1 << 30,
         deadline: Duration::from_secs(10),
-        sql: SqlOptions { readers: 4, reader_cache_bytes: 1 << 20, writer_cache_bytes: 2 << 20, page_size: 8192 },
+        sql: SqlOptions {
+            readers: 4,
+            reader_cache_bytes: 1 << 20,
+            writer_cache_bytes: 2 << 20,
+            page_size: 8192,
+            query_timeout: Duration::from_secs(60),
+            slow_statement: Duration::from_millis(200),
+        },
     };
     assert_eq!(config, expected);
 }
@@ -80,6 +89,7 @@ fn what_is_wrong_is_named() {
         ("[members]\nnode = \"x:1\"\nb = \"x:2\"", "the nodes of a cluster must share a secret"),
         ("[sql]\npage_size = 1000", "'sql.page_size' is 1000"),
         ("[sql]\nreaders = 0", "'sql.readers' is 0"),
+        ("[sql]\nquery_timeout = \"0 s\"", "'sql.query_timeout' is 0"),
         ("[timing]\nheartbeat = \"1 s\"", "'timing' needs heartbeat < election_min < election_max"),
     ];
     for (text, expected) in cases {

@@ -1,4 +1,5 @@
-//! How a node gives an image of its database away: to a client, or into a file beside it.
+//! How a node gives an image of its database away: to a client, to a node that has to replace its own, or into a file
+//! beside it.
 
 use std::path::Path;
 use std::time::Duration;
@@ -30,7 +31,7 @@ pub(super) async fn serve(
     sender: &mut StreamSender,
     receiver: &mut StreamReceiver,
 ) -> Result<(), CallFailure> {
-    if role != Role::Admin {
+    if !matches!(role, Role::Admin | Role::Peer) {
         return Err(CallFailure::new(FailureKind::Forbidden, "only an administrator may take a backup"));
     }
     let ask = match timeout_at(Instant::now() + ASK_MAX, receiver.recv()).await {

@@ -9,11 +9,11 @@ use futures_util::future::BoxFuture;
 use quorate_env::{Env, Instant};
 use quorate_model::{Command, Failure, Outcome, Position, Statement};
 use quorate_sql::query::Rows;
-use quorate_sql::readers::{ReadLimits, RowStream};
+use quorate_sql::readers::RowStream;
 use tokio::task::coop;
 
 use super::gateway::{Gateway, Kept};
-use crate::client::{Attempt, Read, Transport};
+use crate::client::{Attempt, Limits, Read, Transport};
 use crate::error::Error;
 use crate::interactive::Stage;
 use crate::level::Level;
@@ -77,12 +77,7 @@ impl State for Local {
         async move {
             // Short queries wait for nothing: without this a loop of them would never let another task run.
             coop::consume_budget().await;
-            let limits = ReadLimits {
-                rows: query.limits.rows,
-                bytes: query.limits.bytes,
-                timeout: deadline.saturating_duration_since(Instant::now()),
-                ..ReadLimits::default()
-            };
+            let limits = query.limits.within(deadline.saturating_duration_since(Instant::now())).for_read();
             Ok(self.kept.snapshot.query_under(&self.env, query.stamp, &query.statement, &limits).await?)
         }
         .boxed()
@@ -94,7 +89,7 @@ impl State for Local {
         piece_max: Duration,
         deadline: Instant,
     ) -> BoxFuture<'a, Result<Rows, Error>> {
-        let limits = ReadLimits { rows: usize::MAX, bytes: usize::MAX, timeout: piece_max, ..ReadLimits::default() };
+        let limits = Limits::NONE.within(piece_max).for_read();
         self.rows = Some(self.kept.snapshot.stream(statement, limits));
         let columns = |first: Option<Rows>| first.ok_or(Error::Closed);
         async move { self.piece(deadline).await.and_then(columns) }.boxed()

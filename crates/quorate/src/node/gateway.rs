@@ -11,10 +11,10 @@ use bytes::Bytes;
 use futures_util::future::{Either, select};
 use quorate_consensus::{Consensus, Member, ProposeError, ReadPositionError};
 use quorate_env::{Env, Instant, timeout_at};
-use quorate_model::{Command, Failure, FailureKind, GroupId, NodeId, Outcome, Position, Store};
+use quorate_model::{Command, Failure, FailureKind, GroupId, NodeId, Outcome, Position, Store, StoreFault};
 use quorate_sql::connection::sqlite_version;
 use quorate_sql::query::Rows;
-use quorate_sql::readers::{ReadLimits, Snapshot};
+use quorate_sql::readers::Snapshot;
 use quorate_sql::store::{SqlStore, Verification};
 use quorate_sql::validate::StatementKind;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -46,7 +46,7 @@ pub(crate) struct Gateway {
     pub(crate) metrics: NodeMetrics,
     /// Set when it is told to stop.
     pub(crate) is_stopping: AtomicBool,
-    data_dir: PathBuf,
+    pub(super) data_dir: PathBuf,
     since: Instant,
 }
 
@@ -138,8 +138,7 @@ impl Gateway {
         // A local read waits for nothing: without this a loop of them would never let another task run.
         coop::consume_budget().await;
         self.reach(read.level, deadline).await?;
-        let limits = ReadLimits { rows: read.limits.rows, bytes: read.limits.bytes, ..ReadLimits::default() };
-        Ok(self.store.readers().query(&self.env, &read.statement, &limits).await?)
+        Ok(self.store.readers().query(&self.env, &read.statement, &read.limits.for_read()).await?)
     }
 
     /// Runs a query beside the calling thread, which has other things to do. Dropped, it ends the query.
@@ -152,8 +151,7 @@ impl Gateway {
 
     async fn read_blocking(&self, read: Read, deadline: Instant) -> Result<Rows, Error> {
         self.reach(read.level, deadline).await?;
-        let limits = ReadLimits { rows: read.limits.rows, bytes: read.limits.bytes, ..ReadLimits::default() };
-        Ok(self.store.readers().query_aside(&self.env, &read.statement, &limits).await?)
+        Ok(self.store.readers().query_aside(&self.env, &read.statement, &read.limits.for_read()).await?)
     }
 
     /// Keeps the state that a level asks for, once there is a place for one more.
@@ -177,6 +175,9 @@ impl Gateway {
     /// Waits until this node has applied what a level asks for.
     pub(super) async fn reach(&self, level: Level, deadline: Instant) -> Result<(), Error> {
         self.serves()?;
+        if let Some(fault @ StoreFault::Diverged(_)) = self.store.fault() {
+            return Err(Error::Unavailable(fault.to_string()));
+        }
         let in_time = |_| Error::TimedOut("no majority answered in time".to_owned());
         let position = match level {
             Level::Local => return Ok(()),

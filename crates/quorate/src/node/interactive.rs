@@ -14,7 +14,9 @@ use quorate_model::{Failure, FailureKind, NodeId, Outcome, Position, Stamp, Stat
 use quorate_sql::apply::{RehearsalError, Rehearsed};
 use quorate_sql::store::Rehearsal;
 use quorate_sql::validate::StatementKind;
-use quorate_wire::{CallFailure, FailureKind as CallFailureKind, Role, StreamError, StreamReceiver, StreamSender};
+use quorate_wire::{
+    CallFailure, FailureKind as CallFailureKind, Purpose, Role, StreamError, StreamReceiver, StreamSender,
+};
 
 use super::gateway::{Gateway, served_until};
 use super::service;
@@ -49,7 +51,7 @@ impl Gateway {
             Ok(stage) => Ok(stage),
             Err(NotBegun::Failed(error)) => Err(error),
             Err(NotBegun::Elsewhere(leader, member)) => {
-                let stream = self.consensus.open_stream(leader, method::INTERACTIVE).await;
+                let stream = self.consensus.open_stream(leader, Purpose::Data, method::INTERACTIVE).await;
                 let away = || Error::Unavailable(format!("{} at {} can't be reached", member.name, member.addr));
                 let stream =
                     Stream::begin(stream.ok_or_else(away)?, member.addr.as_str().into(), lasting, deadline).await?;
@@ -188,7 +190,12 @@ async fn send(sender: &mut StreamSender, told: Told, end: Instant) -> Result<(),
 }
 
 fn store_error(fault: StoreFault) -> Error {
-    if fault == StoreFault::Closed { Error::Closed } else { Error::Store(fault) }
+    match fault {
+        StoreFault::Closed => Error::Closed,
+        // Another node will lead.
+        StoreFault::Diverged(_) => Error::Unavailable(fault.to_string()),
+        fault => Error::Store(fault),
+    }
 }
 
 impl From<Error> for NotBegun {

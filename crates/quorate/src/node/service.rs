@@ -10,6 +10,7 @@ use quorate_consensus::Service;
 use quorate_model::{Command, Failure, FailureKind, codec};
 use quorate_wire::{CallFailure, FailureKind as CallFailureKind, PeerInfo, Role, StreamReceiver, StreamSender};
 
+use super::agreement;
 use super::backup;
 use super::gateway::{Gateway, served_until};
 use super::interactive;
@@ -51,7 +52,11 @@ impl Desk {
                 Err(CallFailure::new(CallFailureKind::Forbidden, "this client may only read"))
             }
             method::EXECUTE => execute(&gateway, role, protocol::decode(body)?).await,
-            method::VERIFY if role != Role::Admin => {
+            method::OUTCOMES if role != Role::Peer => {
+                Err(CallFailure::new(CallFailureKind::Forbidden, "only nodes compare what they have done"))
+            }
+            method::OUTCOMES => agreement::told(&gateway, protocol::decode(body)?).await,
+            method::VERIFY if !matches!(role, Role::Admin | Role::Peer) => {
                 Err(CallFailure::new(CallFailureKind::Forbidden, "only an administrator may verify"))
             }
             method::VERIFY => verify(&gateway, protocol::decode(body)?).await,

@@ -11,7 +11,7 @@ use futures_util::future::{Either, select};
 use quorate_env::{timeout, timeout_at};
 use quorate_model::Position;
 use quorate_sql::query::Rows;
-use quorate_sql::readers::{ReadLimits, RowStream};
+use quorate_sql::readers::RowStream;
 use quorate_wire::{CallFailure, StreamError, StreamReceiver, StreamSender};
 
 use super::gateway::{Gateway, Kept, SNAPSHOT_MAX, served_until};
@@ -54,8 +54,7 @@ async fn asked(receiver: &mut StreamReceiver) -> Option<Bytes> {
 fn begin(kept: &Kept, query: Query) -> Result<RowStream, CallFailure> {
     let piece_max = Duration::from_millis(query.millis);
     let query = query.state_query()?;
-    let (rows, bytes) = (query.limits.rows, query.limits.bytes);
-    let limits = ReadLimits { rows, bytes, timeout: piece_max, ..ReadLimits::default() };
+    let limits = query.limits.within(piece_max).for_read();
     Ok(kept.snapshot.stream_under(query.stamp, query.statement, limits))
 }
 

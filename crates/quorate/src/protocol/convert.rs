@@ -89,6 +89,7 @@ impl Query {
             bytes_max: u64::try_from(limits.bytes).unwrap_or(u64::MAX),
             millis,
             stamp: None,
+            run_micros: micros(limits.timeout),
         }
     }
 
@@ -113,8 +114,14 @@ impl Query {
         let rows = usize::try_from(self.rows_max).unwrap_or(usize::MAX);
         let bytes = usize::try_from(self.bytes_max).unwrap_or(usize::MAX);
         let statement = Statement { sql: self.sql, params, names: self.names };
-        Ok(Read { statement, level, limits: Limits { rows, bytes } })
+        let timeout = if self.run_micros == 0 { Duration::MAX } else { Duration::from_micros(self.run_micros) };
+        Ok(Read { statement, level, limits: Limits { rows, bytes, timeout } })
     }
+}
+
+/// How long a query may run, in microseconds: 0 for no limit of its own.
+fn micros(timeout: Duration) -> u64 {
+    u64::try_from(timeout.as_micros()).map_or(0, |micros| micros.max(1))
 }
 
 impl Backup {

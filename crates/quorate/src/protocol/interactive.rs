@@ -81,7 +81,7 @@ impl Ask {
     }
 
     pub(crate) fn run(statement: Statement) -> Self {
-        let query = snapshot::Query { statement, limits: Limits { rows: 0, bytes: 0 }, stamp: None };
+        let query = snapshot::Query { statement, limits: Limits { rows: 0, bytes: 0, ..Limits::NONE }, stamp: None };
         Self { kind: Some(Asked::Run(Query::of_state(query, 0))) }
     }
 

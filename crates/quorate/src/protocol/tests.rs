@@ -69,7 +69,7 @@ fn reads_arrive_as_they_were() {
     for level in LEVELS {
         let params = vec![Value::Null, 1.into(), 2.5.into(), "x".into(), vec![0, 255].into()];
         let statement = Statement { sql: "SELECT ?".to_owned(), params, names: vec![":a".to_owned()] };
-        let limits = Limits { rows: 3, bytes: 4 };
+        let limits = Limits { rows: 3, bytes: 4, timeout: Duration::from_micros(5) };
         let read = Read { statement: statement.clone(), level, limits };
         let received: Query = decode(encode(&Query::new(read.clone(), 5))).unwrap();
         assert_eq!((received.millis, received.read().unwrap()), (5, read));
@@ -154,7 +154,11 @@ proptest! {
 /// One of each message, as version 1 writes it.
 fn samples() -> Vec<(&'static str, Bytes)> {
     let statement = Statement { sql: "SELECT :a".to_owned(), params: vec![7.into()], names: vec![":a".to_owned()] };
-    let read = |level| Read { statement: statement.clone(), level, limits: Limits { rows: 10, bytes: 1000 } };
+    let read = |level| Read {
+        statement: statement.clone(),
+        level,
+        limits: Limits { rows: 10, bytes: 1000, timeout: Duration::MAX },
+    };
     let query = |level| encode(&Query::new(read(level), 30_000));
     let executed = |result, leader: Option<&str>| encode(&Executed::new(result, leader.map(str::to_owned)));
     let text = || "why".to_owned();
@@ -198,6 +202,8 @@ fn samples() -> Vec<(&'static str, Bytes)> {
         ("answer-refused", encode(&Answer::from(Err(failed.clone())))),
         ("answer-timed-out", encode(&Answer::from(Err(Error::TimedOut(text()))))),
         ("backup", encode(&Backup::new(Level::AtLeast(POSITION), 30_000))),
+        ("outcomes", encode(&Outcomes { index: 77, millis: 1_000 })),
+        ("outcomes-told", encode(&OutcomesTold { hash: Some(0x0123_4567_89ab_cdef) })),
         ("verify", encode(&Verify { position: POSITION.into(), millis: 5_000 })),
         ("verified-hashes", encode(&Verified::from(Some(Verification::Done(hashes.into()))))),
         ("verified-not-yet", encode(&Verified::from(Some(Verification::Running)))),

@@ -120,8 +120,7 @@ impl State for Stream {
         piece_max: Duration,
         deadline: Instant,
     ) -> BoxFuture<'a, Result<Rows, Error>> {
-        let limits = Limits { rows: usize::MAX, bytes: usize::MAX };
-        self.ask(Query { statement, limits, stamp: None }, piece_max, deadline).boxed()
+        self.ask(Query { statement, limits: Limits::NONE, stamp: None }, piece_max, deadline).boxed()
     }
 
     fn piece(&mut self, deadline: Instant) -> BoxFuture<'_, Result<Option<Rows>, Error>> {

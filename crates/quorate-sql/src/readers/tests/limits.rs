@@ -53,10 +53,11 @@ fn a_query_that_runs_too_long_is_ended() {
 }
 
 #[test]
-fn a_transaction_that_lasts_too_long_is_ended() {
+fn a_query_runs_no_longer_than_a_transaction_may_last() {
     let options = ReaderOptions { transaction: Duration::from_millis(20), ..one_reader() };
     let fixture = fixture_with(options);
-    assert_eq!(fixture.try_query(ENDLESS, &ReadLimits::default()), Err(ReadError::SnapshotTooOld));
+    let timeout = Err(ReadError::Timeout(options.transaction));
+    assert_eq!(fixture.try_query(ENDLESS, &ReadLimits::default()), timeout);
     fixture.assert_usable();
 }
 

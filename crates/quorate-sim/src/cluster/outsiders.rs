@@ -1,0 +1,73 @@
+//! What others do to a node's database: they read it for long, or change it behind the node's back, as a bad memory or
+//! a careless hand would.
+
+use std::time::Duration;
+
+use quorate_env::Instant;
+use quorate_sql::connection::{self, Attached};
+use quorate_sql::store::SqlStore;
+
+use super::life::Life;
+use super::{CACHE_BYTES, Cluster, snapshot};
+
+/// More than anybody counts.
+const FOREIGN: i64 = 1_000_000;
+
+impl Cluster {
+    /// Somebody reads a node's database file, in one transaction, until then.
+    pub fn read_until(&self, name: &'static str, end: Instant) {
+        let store = self.with_life(name, |life| life.store.upgrade()).flatten();
+        let reader = store.and_then(|store| snapshot(store.store()).ok());
+        self.with_life(name, |life| life.reader = reader.map(|reader| (reader, end)));
+    }
+
+    /// Somebody changes a node's data as soon as nobody else writes to them.
+    pub fn tamper(&self, name: &'static str) {
+        self.with_life(name, |life| life.is_target = true);
+    }
+
+    /// Nobody means to change data any more.
+    pub fn spare(&self) {
+        for name in self.names {
+            self.with_life(name, |life| life.is_target = false);
+        }
+    }
+
+    /// Whether a node's data were changed and are not yet made good, or soon will be changed.
+    pub(super) fn is_tampered(&self, name: &'static str) -> bool {
+        self.with_life(name, |life| life.is_target) == Some(true) || self.history.is_tampered(name)
+    }
+
+    /// Whoever has read for as long as was meant to reads no more; who means to change data does where that is possible
+    /// now; and it is seen whose data are good again.
+    pub(super) fn see_outsiders(&self) {
+        let is_over = |reader: &mut (Attached, Instant)| Instant::now() >= reader.1;
+        for name in self.names {
+            drop(self.with_life(name, |life| life.reader.take_if(is_over)));
+            let seen = |life: &mut Life| Some((life.is_target, life.store.upgrade().filter(|_| !life.is_doomed)?));
+            let Some((is_target, store)) = self.with_life(name, seen).flatten() else { continue };
+            if is_target && change(store.store()) {
+                self.with_life(name, |life| life.is_target = false);
+                self.history.tampered(name);
+            } else if self.history.is_tampered(name) && is_clean(store.store()) {
+                self.history.is_good_again(name);
+            }
+        }
+    }
+}
+
+/// Changes what each count of batches shows from then on. Says whether it could.
+fn change(store: &SqlStore) -> bool {
+    let Ok(conn) = connection::open_writer(&store.generation(), CACHE_BYTES) else { return false };
+    let alone = conn.busy_timeout(Duration::ZERO);
+    alone.and_then(|()| conn.execute("UPDATE totals SET batches = batches + ?", (FOREIGN,))).is_ok()
+}
+
+/// Whether nothing of the change is left.
+fn is_clean(store: &SqlStore) -> bool {
+    let largest = snapshot(store).ok().and_then(|conn| {
+        let largest = conn.query_row("SELECT max(batches) FROM totals", (), |row| row.get::<_, Option<i64>>(0));
+        largest.ok().flatten()
+    });
+    largest.is_some_and(|largest| largest < FOREIGN)
+}

@@ -1,0 +1,108 @@
+//! How long queries may run, how large their results may be, and what is told of slow statements.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "tests stop at the first surprise"
+)]
+
+mod support;
+
+use std::time::Duration;
+
+use quorate::{Config, Error, Level, Node, RemoteConfig, RemoteSql, Sql, SqlOptions};
+use support::{PATIENCE, Single, on_both, run, secret};
+
+/// Runs until it is ended.
+const ENDLESS: &str =
+    "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n WHERE i < 0";
+
+/// Takes a while.
+const LONG: &str = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 200000) SELECT sum(i) FROM n";
+
+#[test]
+fn a_query_runs_as_long_as_its_handle_lets_it() {
+    on_both(async |sql| {
+        let short = sql.with_query_timeout(Duration::from_millis(20));
+        let text = "the read took too long: the query did not end within 20ms; make it cheaper or raise its timeout";
+        let told = |result: Result<i64, Error>| result.unwrap_err().to_string();
+        assert_eq!(told(short.query_one(ENDLESS, ()).await), text);
+        assert_eq!(told(short.at(Level::Linearizable).query_one(ENDLESS, ()).await), text);
+        // A transaction reads under the same limit.
+        let transaction = short.transact(async |tx| tx.query_one::<i64>(ENDLESS, ()).await);
+        assert_eq!(told(transaction.await.map(|done| done.value)), text);
+        // Nothing is left of it: the handle goes on, and its other clone has its own limit.
+        assert_eq!(short.query_one::<i64>("SELECT 1", ()).await, Ok(1));
+        assert!(sql.query(LONG, ()).await.is_ok());
+        Ok(())
+    });
+}
+
+#[test]
+fn a_result_is_as_large_as_its_handle_lets_it_be() {
+    on_both(async |sql| {
+        let few = sql.with_limits(2, 1000).with_query_timeout(PATIENCE);
+        assert_eq!(few.query_as::<i64>("VALUES (1), (2)", ()).await, Ok(vec![1, 2]));
+        let rows = few.query("VALUES (1), (2), (3)", ()).await.unwrap_err();
+        let bytes = few.query("SELECT zeroblob(1001)", ()).await.unwrap_err();
+        assert!(matches!((&rows, &bytes), (Error::TooLarge(_), Error::TooLarge(_))), "{rows}, {bytes}");
+        Ok(())
+    });
+}
+
+async fn start(sql: SqlOptions) -> (tempfile::TempDir, Node, [Sql; 2], RemoteSql) {
+    let dir = tempfile::TempDir::new().unwrap();
+    let node = Node::start(Config { sql, ..Single::config(&dir) }).await.unwrap();
+    let remote = RemoteSql::connect(RemoteConfig::new([node.local_addr()], secret())).await.unwrap();
+    let handles = [node.sql(), (*remote).clone()];
+    (dir, node, handles, remote)
+}
+
+#[test]
+fn a_node_lets_no_query_run_longer_than_its_configuration_says() {
+    run(async {
+        let query_timeout = Duration::from_millis(20);
+        let (_dir, node, handles, _remote) = start(SqlOptions { query_timeout, ..SqlOptions::default() }).await;
+        for sql in &handles {
+            let result = sql.with_query_timeout(PATIENCE).query_one::<i64>(ENDLESS, ()).await;
+            assert!(matches!(&result, Err(Error::TimedOut(text)) if text.contains("20ms")), "{result:?}");
+        }
+        node.stop().await;
+    });
+}
+
+#[test]
+fn a_query_whose_future_is_dropped_ends() {
+    run(async {
+        // With the one reader, the next query shows that the one before has ended.
+        let sql = SqlOptions { readers: 1, query_timeout: PATIENCE * 10, ..SqlOptions::default() };
+        let (_dir, node, handles, _remote) = start(sql).await;
+        for sql in &handles {
+            let endless = sql.query_one::<i64>(ENDLESS, ());
+            assert!(tokio::time::timeout(Duration::from_millis(50), endless).await.is_err());
+            assert_eq!(sql.query_one::<i64>("SELECT 1", ()).await, Ok(1));
+        }
+        node.stop().await;
+    });
+}
+
+#[test]
+fn statements_that_take_long_are_counted() {
+    run(async {
+        let slow = |slow_statement| SqlOptions { slow_statement, ..SqlOptions::default() };
+        for (options, expected) in [(slow(Duration::from_millis(1)), 2), (slow(Duration::ZERO), 0)] {
+            let (_dir, node, handles, _remote) = start(options).await;
+            handles[0].execute("CREATE TABLE sums (sum)", ()).await.unwrap();
+            for sql in &handles {
+                sql.query(LONG, ()).await.unwrap();
+                sql.execute(format!("INSERT INTO sums {LONG}"), ()).await.unwrap();
+            }
+            let told = node.metrics().store.slow;
+            assert_eq!((told.queries(), told.writes()), (expected, expected));
+            node.stop().await;
+        }
+    });
+}
