@@ -22,6 +22,7 @@ struct Options {
     rename: Option<String>,
     default: Option<Option<Path>>,
     try_from: Option<Type>,
+    json: bool,
     flatten: bool,
     skip: bool,
 }
@@ -137,7 +138,7 @@ impl Container {
 impl Options {
     fn parse(field: &Field) -> Result<Self> {
         let mut options = Self::default();
-        let (mut flatten, mut skip) = (None, None);
+        let (mut json, mut flatten, mut skip) = (None, None, None);
         self::options(&field.attrs, |name, meta| match name {
             "rename" => once(&mut options.rename, text(meta)?.value(), meta),
             "default" if meta.input.peek(syn::Token![=]) => {
@@ -145,15 +146,20 @@ impl Options {
             }
             "default" => once(&mut options.default, None, meta),
             "try_from" => once(&mut options.try_from, text(meta)?.parse()?, meta),
+            "json" => once(&mut json, (), meta),
             "flatten" => once(&mut flatten, (), meta),
             "skip" => once(&mut skip, (), meta),
-            _ => Err(meta.error("of a field there can be rename, default, try_from, flatten and skip")),
+            _ => Err(meta.error("of a field there can be rename, default, try_from, json, flatten and skip")),
         })?;
-        (options.flatten, options.skip) = (flatten.is_some(), skip.is_some());
-        let of_column = options.rename.is_some() || options.default.is_some() || options.try_from.is_some();
+        (options.json, options.flatten, options.skip) = (json.is_some(), flatten.is_some(), skip.is_some());
+        let is_converted = options.json || options.try_from.is_some();
+        let of_column = options.rename.is_some() || options.default.is_some() || is_converted;
         if (options.flatten || options.skip) && of_column || options.flatten && options.skip {
             let what = if options.skip { "skip" } else { "flatten" };
             return Err(Error::new_spanned(field, format!("{what} stands alone: the field has no column of its own")));
+        }
+        if options.json && options.try_from.is_some() {
+            return Err(Error::new_spanned(field, "a field is read as JSON or by try_from, not both"));
         }
         Ok(options)
     }
@@ -161,7 +167,7 @@ impl Options {
     /// What must hold of the field's type for the struct to be read, where that depends on a parameter.
     fn bound(&self, field: &Field, path: &Path, lifetime: &Lifetime) -> Option<syn::WherePredicate> {
         let read = self.try_from.as_ref().unwrap_or(&field.ty);
-        match (self.skip, self.flatten) {
+        match (self.skip || self.json, self.flatten) {
             (true, _) => None,
             (_, true) => Some(parse_quote!(#read: #path::FromRow<#lifetime>)),
             _ => Some(parse_quote!(#read: #path::FromValue<#lifetime>)),
@@ -185,13 +191,19 @@ impl Options {
         let convert = self.try_from.as_ref().map(|_| quote_spanned!(span=> row.convert::<_, #ty>(#name, value)?));
         let convert = convert.unwrap_or_else(|| quote!(value));
         Ok(match &self.default {
+            None if self.json => quote_spanned!(span=> row.get_json::<#ty>(#name)?),
             None => quote_spanned!(span=> { let value = row.get_by_name::<#read>(#name)?; #convert }),
             Some(default) => {
                 let default = default.as_ref().map_or_else(
                     || quote_spanned!(span=> ::core::default::Default::default()),
                     |path| quote_spanned!(path.span()=> #path()),
                 );
-                quote_spanned!(span=> match row.find::<#read>(#name)? {
+                let found = if self.json {
+                    quote_spanned!(span=> row.find_json::<#ty>(#name)?)
+                } else {
+                    quote_spanned!(span=> row.find::<#read>(#name)?)
+                };
+                quote_spanned!(span=> match #found {
                     ::core::option::Option::Some(value) => #convert,
                     ::core::option::Option::None => #default,
                 })
@@ -225,7 +237,7 @@ mod tests {
     #[test]
     fn what_can_not_be_said_is_said() {
         let of_field = |options: &str| format!("struct S {{ #[quorate({options})] a: i64 }}");
-        let known = "of a field there can be rename, default, try_from, flatten and skip";
+        let known = "of a field there can be rename, default, try_from, json, flatten and skip";
         refused(&of_field("renam = \"x\""), known);
         refused(&of_field("skip, skip"), "this was said before");
         for (options, alone) in
@@ -233,6 +245,7 @@ mod tests {
         {
             refused(&of_field(options), &format!("{alone} stands alone: the field has no column of its own"));
         }
+        refused(&of_field("json, try_from = \"i64\""), "a field is read as JSON or by try_from, not both");
         let of_struct = |options: &str| format!("#[quorate({options})] struct S {{ a: i64 }}");
         refused(&of_struct("rename = \"x\""), "of a struct there can be rename_all and crate");
         let cases = "it can be one of lowercase, UPPERCASE, PascalCase, camelCase, SCREAMING_SNAKE_CASE, kebab-case";

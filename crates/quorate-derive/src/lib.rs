@@ -28,6 +28,7 @@ use syn::parse_macro_input;
 /// - `default`: a column that is missing or NULL gives `Default::default()`; `default = "path"`, what that function
 ///   returns;
 /// - `try_from = "Type"`: the column is read as this type, and the field made from it by `TryFrom`;
+/// - `json`: the column is a text of JSON, and the field read from it by `serde` (feature `serde_json`);
 /// - `flatten`: the field is a struct of its own, read from the same row;
 /// - `skip`: no column; the field is `Default::default()`.
 #[proc_macro_derive(FromRow, attributes(quorate))]

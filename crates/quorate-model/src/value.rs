@@ -69,6 +69,8 @@ macro_rules! value_from {
     )*};
 }
 
+mod types;
+
 value_from! {
     i64 => Value::Integer,
     i32 => |value| Value::Integer(value.into()),

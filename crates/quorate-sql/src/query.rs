@@ -10,8 +10,11 @@ use std::sync::Arc;
 
 use quorate_model::{StatementResult, Value};
 
+#[cfg(feature = "serde")]
+mod deserialize;
 mod from_row;
 mod from_value;
+mod types;
 
 pub use from_row::{FromRow, FromRowOwned};
 pub use from_value::{FromValue, Mismatch};
@@ -209,6 +212,14 @@ pub enum RowError {
     NoColumn {
         /// What was asked for.
         column: String,
+        /// What there is.
+        columns: String,
+    },
+    /// What `serde` asks for is not what the result has.
+    #[error("{error}: the result has {columns}")]
+    Shape {
+        /// What `serde` says.
+        error: String,
         /// What there is.
         columns: String,
     },

@@ -41,6 +41,8 @@ macro_rules! single {
     )*};
 }
 
+pub(super) use single;
+
 single!(i64, i32, i16, i8, u64, u32, u16, u8, usize, f64, bool, String, &'a str, Vec<u8>, &'a [u8], Value, &'a Value);
 
 impl<'a, T: FromValue<'a>> FromRow<'a> for Option<T> {

@@ -1,0 +1,21 @@
+//! `rust_decimal::Decimal`.
+
+use quorate_model::Value;
+use rust_decimal::Decimal;
+
+use super::{FromRow, FromValue, Mismatch, RowError, RowRef, single};
+
+const EXPECTED: &str = "a decimal number as TEXT, or an INTEGER";
+
+/// A TEXT with a decimal number, or an INTEGER. A REAL is not exact, and is refused.
+impl FromValue<'_> for Decimal {
+    fn from_value(value: &Value) -> Result<Self, Mismatch> {
+        match value {
+            Value::Integer(whole) => Ok((*whole).into()),
+            Value::Text(text) => Self::from_str_exact(text).map_err(|_| Mismatch::value(EXPECTED, value)),
+            other => Err(Mismatch::class(EXPECTED, other)),
+        }
+    }
+}
+
+single!(Decimal);
