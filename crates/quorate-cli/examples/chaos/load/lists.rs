@@ -1,13 +1,17 @@
-//! Lists: transactions that append to several and read several, in one batch; and others that only read, in one query.
+//! Lists: transactions that append to several and read several, as a batch, as a closure, and interactively; and others
+//! that only read, in one query.
 //!
-//! A batch holds only statements that write: one that reads a list there writes it as it is, and returns it.
+//! A batch holds only statements that write: one that reads a list there writes it as it is, and returns it. The other
+//! two read lists and write them back longer, which shows every update that gets lost.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use quorate::{BatchResult, Params, Value, params};
+use quorate::{Error, Rows, Sql, Value, params};
 use quorate_history::Outcome;
-use quorate_history::append::{Step, Transaction};
+use quorate_history::append::Step;
 
 use super::{Client, Result, Window, int};
 
@@ -21,7 +25,12 @@ const USES_MAX: u64 = 600;
 const STEPS_MAX: u64 = 4;
 const APPEND: &str = "INSERT INTO lists VALUES (?1, ?2) ON CONFLICT (key) DO UPDATE
                       SET elements = elements || ',' || excluded.elements RETURNING elements";
+const READ: &str = "SELECT elements FROM lists WHERE key = ?";
+const WRITE: &str = "REPLACE INTO lists VALUES (?, ?)";
 const READ_IN_BATCH: &str = "UPDATE lists SET elements = elements WHERE key = ? RETURNING elements";
+
+/// The steps of a transaction: which list each reads, and what it appends before that.
+type Plan = Vec<(u64, Option<u64>)>;
 
 #[derive(Clone, Default)]
 pub struct Lists {
@@ -40,25 +49,23 @@ impl Lists {
             let _ = read(client, &client.read(), keys).await;
             return;
         }
-        let mut steps: Transaction = Vec::new();
-        let mut statements: Vec<(&str, Params)> = Vec::new();
-        for number in 0..count {
-            let key = key();
-            if number == 0 || client.rng.chance(0.5) {
-                let value = self.value.fetch_add(1, Ordering::Relaxed);
-                steps.push(Step::Append { key, value });
-                statements.push((APPEND, params![int(key), value.to_string()]));
-            } else {
-                statements.push((READ_IN_BATCH, params![int(key)]));
-            }
-            steps.push(Step::Read { key, values: Vec::new() });
-        }
-        let ended = client.run("list transaction", true, client.write().batch(statements)).await;
-        let mut op = ended.with(steps);
-        if let Some(answer) = &ended.answer {
-            fill_in(&mut op.what, answer);
-        }
-        client.ledger.told().lists.push(op);
+        let value =
+            |number| (number == 0 || client.rng.chance(0.5)).then(|| self.value.fetch_add(1, Ordering::Relaxed));
+        let plan: Plan = (0..count).map(|number| (key(), value(number))).collect();
+        let sql = client.write();
+        let ended = match client.rng.below(10) {
+            0..4 => client.run("list batch", true, batch(&sql, &plan)).await,
+            4..8 => client.run("list closure", true, closure(&sql, &plan)).await,
+            _ => client.run("list interactive", true, interactive(&sql, &plan)).await,
+        };
+        let mut lists = ended.answer.iter().flatten();
+        let steps = plan.iter().flat_map(|(key, value)| {
+            let append = value.map(|value| Step::Append { key: *key, value });
+            let values = lists.next().cloned().unwrap_or_default();
+            append.into_iter().chain([Step::Read { key: *key, values }])
+        });
+        let steps = steps.collect();
+        client.ledger.told().lists.push(ended.with(steps));
     }
 
     pub async fn finish(&self, client: &Client) -> Result<()> {
@@ -73,7 +80,7 @@ impl Lists {
 }
 
 /// Reads lists in one query.
-async fn read(client: &Client, sql: &quorate::Sql, keys: Vec<u64>) -> Outcome {
+async fn read(client: &Client, sql: &Sql, keys: Vec<u64>) -> Outcome {
     let marks = vec!["?"; keys.len()].join(", ");
     let query = format!("SELECT key, elements FROM lists WHERE key IN ({marks})");
     let params: Vec<Value> = keys.iter().map(|key| int(*key).into()).collect();
@@ -86,18 +93,72 @@ async fn read(client: &Client, sql: &quorate::Sql, keys: Vec<u64>) -> Outcome {
     ended.outcome
 }
 
-/// Puts what a batch returned into its steps: one read for each statement.
-fn fill_in(steps: &mut Transaction, answer: &BatchResult) {
-    let reads = steps.iter_mut().filter_map(|step| match step {
-        Step::Read { values, .. } => Some(values),
-        Step::Append { .. } => None,
+/// Appends and reads by statements that do both, one after the other.
+async fn batch(sql: &Sql, plan: &Plan) -> Result<Vec<Vec<u64>>, Error> {
+    let statements = plan.iter().map(|(key, value)| match value {
+        Some(value) => (APPEND, params![int(*key), value.to_string()]),
+        None => (READ_IN_BATCH, params![int(*key)]),
     });
-    for (values, result) in reads.zip(&answer.results) {
-        let text = result.rows.first().and_then(|row| match row.first() {
-            Some(Value::Text(text)) => Some(text.as_str()),
-            _ => None,
-        });
-        *values = numbers(text.unwrap_or_default());
+    let results = sql.batch(statements).await?.results;
+    let list = |result| Ok(numbers(&Rows::from(result).first::<String>()?.unwrap_or_default()));
+    results.into_iter().map(list).collect()
+}
+
+/// Reads lists, and writes them as they are then: lost, if nobody looks whether they still were as they had been read.
+async fn closure(sql: &Sql, plan: &Plan) -> Result<Vec<Vec<u64>>, Error> {
+    let body = |tx: quorate::Transaction| {
+        let plan = plan.clone();
+        async move {
+            let mut seen = Seen::default();
+            // A closure reads before it writes.
+            for (key, _) in &plan {
+                if let Entry::Vacant(list) = seen.lists.entry(*key) {
+                    list.insert(tx.query_optional(READ, (int(*key),)).await?.unwrap_or_default());
+                }
+            }
+            for (key, value) in plan {
+                if let Some(list) = seen.step(key, value) {
+                    tx.execute(WRITE, (int(key), list))?;
+                }
+            }
+            Ok::<_, Error>(seen.shown)
+        }
+    };
+    Ok(sql.transact(body).await?.value)
+}
+
+/// The same statement by statement, reading each list anew.
+async fn interactive(sql: &Sql, plan: &Plan) -> Result<Vec<Vec<u64>>, Error> {
+    let mut tx = sql.begin().await?;
+    let mut seen = Seen::default();
+    for (key, value) in plan {
+        seen.lists.insert(*key, tx.query_optional(READ, (int(*key),)).await?.unwrap_or_default());
+        if let Some(list) = seen.step(*key, *value) {
+            tx.execute(WRITE, (int(*key), list)).await?;
+        }
+    }
+    tx.commit().await?;
+    Ok(seen.shown)
+}
+
+/// Lists as a transaction sees them.
+#[derive(Default)]
+struct Seen {
+    lists: BTreeMap<u64, String>,
+    /// What each step has read.
+    shown: Vec<Vec<u64>>,
+}
+
+impl Seen {
+    /// Takes a step, and returns the list if it is to be written.
+    fn step(&mut self, key: u64, value: Option<u64>) -> Option<String> {
+        let list = self.lists.entry(key).or_default();
+        if let Some(value) = value {
+            let comma = if list.is_empty() { "" } else { "," };
+            *list = format!("{list}{comma}{value}");
+        }
+        self.shown.push(numbers(list));
+        value.is_some().then(|| list.clone())
     }
 }
 
