@@ -8,7 +8,7 @@ use std::process::{Command, ExitCode, Output};
 use std::time::Instant;
 
 /// Seeds that a bug may survive before it counts as not found.
-const SEEDS: &str = "150";
+const SEEDS: &str = "200";
 
 /// Cases of L0 that a bug of the log may survive.
 const CASES: &str = "20000";
