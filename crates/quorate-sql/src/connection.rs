@@ -15,6 +15,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::limits::Limit;
 use rusqlite::{Connection, OpenFlags};
 
+use crate::determinism::math;
 use crate::error::OpenError;
 use crate::ffi::control;
 use crate::generation::Generation;
@@ -95,6 +96,7 @@ pub(crate) fn open_plain(vfs: &str, path: &Path) -> Result<Connection, OpenError
     let open = || {
         let conn = Connection::open_with_flags_and_vfs(path, OpenFlags::default(), vfs)?;
         conn.execute_batch("PRAGMA foreign_keys = ON; PRAGMA synchronous = OFF")?;
+        math::install(&conn)?;
         control::disable_stat4(&conn);
         Ok(conn)
     };
@@ -159,6 +161,7 @@ fn prepare(conn: &Connection, path: &Path) -> Result<(), OpenError> {
         conn.set_limit(Limit::SQLITE_LIMIT_SQL_LENGTH, as_limit(SQL_BYTES_MAX))?;
         conn.set_limit(Limit::SQLITE_LIMIT_VARIABLE_NUMBER, as_limit(PARAMETERS_MAX))?;
         conn.set_limit(Limit::SQLITE_LIMIT_WORKER_THREADS, 0)?;
+        math::install(conn)?;
         conn.pragma_update(None, "synchronous", "NORMAL")?;
         conn.pragma_update_and_check(None, "wal_autocheckpoint", 0, |row| row.get::<_, i64>(0))
     };

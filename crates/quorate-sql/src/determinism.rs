@@ -4,7 +4,8 @@
 //! The clock is the VFS's ([`clock`](crate::vfs::clock)). Here are the rest: `random()` and `randomblob()` draw from
 //! the entry's seed ([`random`]); `changes()`, `total_changes()` and `last_insert_rowid()` start anew at each entry
 //! ([`counters`]); a rowid at the maximum is noticed, after which SQLite would draw rowids at random ([`counters`]);
-//! and the work of an entry is bounded by counting, not by time ([`budget`]).
+//! and the work of an entry is bounded by counting, not by time ([`budget`]). The functions of mathematics are the same
+//! on all machines, and on all connections ([`math`]).
 //!
 //! Invariant: [`Determinism::begin`] makes everything here as on a connection that was just opened.
 
@@ -17,6 +18,7 @@ use crate::ffi::hooks;
 
 pub mod budget;
 pub mod counters;
+pub(crate) mod math;
 pub mod random;
 
 use budget::Budget;

@@ -93,6 +93,20 @@ const CASES: &[Case] = &[
     ),
     (
         &[
+            "CREATE TABLE circles (r REAL CHECK (sqrt(r) < 10), area REAL AS (pi() * pow(r, 2)) STORED)",
+            "CREATE INDEX circles_by_log ON circles (ln(r))",
+            "INSERT INTO circles VALUES (1), (0.5), (ceil(2.1))",
+        ],
+        &[
+            (
+                "SELECT r, area FROM circles ORDER BY ln(r)",
+                "0.5 0.7853981633974483 1.0 3.141592653589793 3.0 28.274333882308138",
+            ),
+            ("SELECT log(2, 8), mod(7, 4), sqrt(-1)", "3.0 3.0 NULL"),
+        ],
+    ),
+    (
+        &[
             "CREATE TABLE plain (a TEXT COLLATE NOCASE PRIMARY KEY, b BLOB) WITHOUT ROWID",
             "INSERT INTO plain VALUES ('Zoë', x'00ff'), ('adam', NULL)",
             "ANALYZE",
