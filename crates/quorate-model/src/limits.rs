@@ -32,6 +32,12 @@ pub const BUDGET_DEFAULT: u64 = 500_000_000;
 /// The largest budget that a proposal may ask for.
 pub const BUDGET_MAX: u64 = 50_000_000_000;
 
+/// Functions and collations that a program may bring along.
+pub const EXTENSIONS_MAX: usize = 256;
+
+/// Bytes of the name under which one of them is announced.
+pub const EXTENSION_NAME_BYTES_MAX: usize = 128;
+
 /// Sequences above its floor that a session may have open.
 pub const SESSION_WINDOW: u64 = 4_096;
 

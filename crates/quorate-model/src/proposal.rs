@@ -1,8 +1,8 @@
 //! What a client asks for.
 
 use crate::limits::{
-    BUDGET_DEFAULT, BUDGET_MAX, COMMANDS_MAX, FORMAT_LEVEL, PARAMETERS_MAX, PREMISES_MAX, SQL_BYTES_MAX,
-    VALUE_BYTES_MAX,
+    BUDGET_DEFAULT, BUDGET_MAX, COMMANDS_MAX, EXTENSION_NAME_BYTES_MAX, EXTENSIONS_MAX, FORMAT_LEVEL, PARAMETERS_MAX,
+    PREMISES_MAX, SQL_BYTES_MAX, VALUE_BYTES_MAX,
 };
 use crate::{Bulk, Failure, FailureKind, Param, Stamp, Value};
 
@@ -69,12 +69,15 @@ pub enum Command {
     /// Changes nothing: every node takes the logical hash of its database as it stands right behind this entry; alone
     /// in its entry.
     Verify,
+    /// From here on commands may use the functions and collations with these names, which every voter has announced;
+    /// alone in its entry.
+    Extend(Vec<String>),
 }
 
 impl Command {
     /// Whether it must be the only one of its entry.
     pub fn is_alone(&self) -> bool {
-        matches!(self, Self::Vacuum | Self::Verify)
+        matches!(self, Self::Vacuum | Self::Verify | Self::Extend(_))
     }
 }
 
@@ -121,6 +124,7 @@ impl Proposal {
                     statement.check_limits().and_then(|()| statement.check_references(number))
                 }
                 Command::Bulk(bulk) => bulk.check_limits(),
+                Command::Extend(names) => check_names(names),
                 Command::OpenSession | Command::CloseSession(_) | Command::Vacuum | Command::Verify => Ok(()),
             };
             checked.map_err(|failure| failure.at(number))?;
@@ -195,6 +199,11 @@ impl<P> Statement<P> {
         }
         Ok(())
     }
+}
+
+fn check_names(names: &[String]) -> Result<(), Failure> {
+    limit("functions and collations", names.len(), EXTENSIONS_MAX)?;
+    names.iter().try_for_each(|name| limit("bytes of a name", name.len(), EXTENSION_NAME_BYTES_MAX))
 }
 
 fn check_value(value: &Value) -> Result<(), Failure> {

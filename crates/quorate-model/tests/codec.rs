@@ -66,6 +66,7 @@ fn any_command() -> impl Strategy<Value = Command> {
         (".{0,30}", any_rows())
             .prop_map(|(sql, (width, rows))| Command::Bulk(Bulk { sql, rows: packed(width, &rows) })),
         Just(Command::Verify),
+        vec(".{0,9}", 0..4).prop_map(Command::Extend),
     ]
 }
 
@@ -261,6 +262,11 @@ fn golden_rehearsal() -> Proposal {
     Proposal { rehearsal, ..Proposal::new(None, commands) }
 }
 
+fn golden_extend() -> Proposal {
+    let names = ["slug/1", "collation german"].map(str::to_owned).into();
+    Proposal::new(None, vec![Command::Extend(names)])
+}
+
 /// One value of each tag's kind, and integers of each length.
 fn golden_bulk() -> Proposal {
     let integers = (0..=8_u32).map(|bytes| Value::Integer(if bytes == 0 { 0 } else { i64::MIN >> (64 - bytes * 8) }));
@@ -317,6 +323,7 @@ fn the_bytes_of_level_1_never_change() {
     golden("proposal-returned-1.hex", &codec::encode_proposal(&golden_returned()).unwrap());
     golden("proposal-premise-1.hex", &codec::encode_proposal(&golden_premise()).unwrap());
     golden("proposal-rehearsal-1.hex", &codec::encode_proposal(&golden_rehearsal()).unwrap());
+    golden("proposal-extend-1.hex", &codec::encode_proposal(&golden_extend()).unwrap());
     golden("reply-1.hex", &codec::encode_outcome(&reply));
     golden("failure-1.hex", &codec::encode_outcome(&failure));
     let of_a_row = failure.map_err(|failure| Failure { row: Some(7), ..failure });

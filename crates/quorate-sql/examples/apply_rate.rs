@@ -13,6 +13,7 @@ use quorate_model::{
     Bulk, Command, Entry, LogId, NodeId, Origin, Payload, Proposal, RowPacker, SessionId, Stamp, Statement, Value,
     ValueRef,
 };
+use quorate_sql::Extensions;
 use quorate_sql::apply::Applier;
 use quorate_sql::connection::open_writer;
 use quorate_sql::generation::Generations;
@@ -65,9 +66,9 @@ fn main() {
         batches.extend([1, 64, 1024]);
     }
     let dir = tempfile::tempdir().unwrap();
-    let generations = Generations::open(Env::real().disk(), dir.path(), 4096).unwrap();
+    let generations = Generations::open(Env::real().disk(), dir.path(), 4096, Extensions::default()).unwrap();
     let conn = open_writer(&generations.current(), 32 << 20).unwrap();
-    let mut applier = Applier::open(conn, &StoreIdentity::default()).unwrap();
+    let mut applier = Applier::open(conn, &StoreIdentity::default(), &Extensions::default()).unwrap();
     let table = statement("CREATE TABLE t (id INTEGER PRIMARY KEY, a, b, c)", vec![]);
     let session = SessionId(1);
     let wide = statement(&format!("CREATE TABLE wide ({})", names.join(",")), vec![]);

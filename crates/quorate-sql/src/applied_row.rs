@@ -14,8 +14,9 @@ use crate::options::StoreIdentity;
 
 /// The layout of the store's own tables. A file of a higher one is not opened.
 ///
-/// Since 2 sessions have a column `recent`; 1 is brought up to it when it is opened.
-pub const STORE_LEVEL: u32 = 2;
+/// Since 2 sessions have a column `recent`, since 3 there is a table of enabled extensions; lower ones are brought up
+/// to it when they are opened.
+pub const STORE_LEVEL: u32 = 3;
 
 /// The table.
 pub(crate) const TABLE: &str = "CREATE TABLE _quorate_applied (

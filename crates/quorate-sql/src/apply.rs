@@ -25,6 +25,7 @@ use crate::applied_row::{self, AppliedRow};
 use crate::authorizer::{Effects, Gate};
 use crate::classify;
 use crate::determinism::Determinism;
+use crate::extensions::{self, Extensions};
 use crate::ffi::database::Database;
 use crate::options::StoreIdentity;
 use crate::outcome_hash::OutcomeHash;
@@ -77,6 +78,8 @@ pub struct Applier {
     hashes: VecDeque<(u64, u64)>,
     /// The entry that asks for a look at the state in which the latest batch ended.
     verification: Option<u64>,
+    /// What the program brings along; what of it is enabled is registered.
+    extensions: Extensions,
     /// Tells of entries that take long.
     slow: SlowLog,
 }
@@ -100,9 +103,9 @@ impl Applier {
     ///
     /// # Errors
     ///
-    /// A fault if the database can't be read or written, if it is of a newer layout ([`StoreFault::Unsupported`]), or
-    /// if it holds the data of another cluster, epoch or group.
-    pub fn open(conn: Connection, identity: &StoreIdentity) -> Result<Self, StoreFault> {
+    /// A fault if the database can't be read or written, if it is of a newer layout or needs an extension that is not
+    /// there ([`StoreFault::Unsupported`]), or if it holds the data of another cluster, epoch or group.
+    pub fn open(conn: Connection, identity: &StoreIdentity, extensions: &Extensions) -> Result<Self, StoreFault> {
         let own = |error: rusqlite::Error| classify::own(&error);
         let row = match AppliedRow::read(&conn)? {
             Some(row) if row.identity != *identity => {
@@ -110,11 +113,14 @@ impl Applier {
                 return Err(StoreFault::Io(text));
             }
             Some(row) => {
-                session::upgrade(&conn).map_err(own)?;
+                upgrade(&conn).map_err(own)?;
                 row
             }
             None => create(&conn, *identity).map_err(own)?,
         };
+        let enabled = extensions::enabled(&conn)?;
+        extensions.know(&enabled)?;
+        extensions.register(&conn, enabled.iter().map(String::as_str)).map_err(own)?;
         let gate = Gate::install(&conn).map_err(own)?;
         let determinism = Determinism::install(&conn).map_err(own)?;
         let sessions = Sessions::load(&conn)?;
@@ -134,6 +140,7 @@ impl Applier {
             answered: VecDeque::new(),
             hashes: VecDeque::new(),
             verification: None,
+            extensions: extensions.clone(),
             slow: SlowLog::default(),
         };
         applier.load_schema().map_err(own)?;
@@ -210,12 +217,18 @@ impl std::fmt::Debug for Applier {
 pub(crate) fn create(conn: &Connection, identity: StoreIdentity) -> rusqlite::Result<AppliedRow> {
     let row = AppliedRow::new(identity);
     let transaction = conn.unchecked_transaction()?;
-    for table in [applied_row::TABLE].iter().chain(&session::TABLES) {
+    for table in [applied_row::TABLE, extensions::TABLE].iter().chain(&session::TABLES) {
         conn.execute(table, [])?;
     }
     row.write(|values| conn.execute(applied_row::WRITE, values))?;
     transaction.commit()?;
     Ok(row)
+}
+
+/// Brings the store's own tables of an older layout up to this version's.
+pub(crate) fn upgrade(conn: &Connection) -> rusqlite::Result<()> {
+    session::upgrade(conn)?;
+    conn.execute(extensions::TABLE, []).map(drop)
 }
 
 #[cfg(test)]

@@ -178,7 +178,7 @@ impl BackupFile {
             let conn = connection::open_alone(&vfs, &partial).map_err(FileError::open(&partial))?;
             connection::set_journal_mode(&conn, &partial, "delete").map_err(FileError::open(&partial))?;
             drop(conn);
-            let row = image::verify(&vfs, &partial, identity, log_id).map_err(FileError::fault(&partial))?;
+            let row = image::verify(&vfs, &partial, identity, log_id, None).map_err(FileError::fault(&partial))?;
             let file = disk.open(&partial, OpenMode::ReadWrite).map_err(FileError::disk(&partial))?;
             file.sync_data().map_err(FileError::disk(&partial))?;
             let bytes = file.len().map_err(FileError::disk(&partial))?;

@@ -63,8 +63,8 @@ impl DerefMut for Attached {
     }
 }
 
-/// Opens the write connection. The caller keeps the generation longer than it. Deterministic functions and the
-/// authorizer are installed by whoever applies with it.
+/// Opens the write connection. The caller keeps the generation longer than it. Deterministic functions, extensions and
+/// the authorizer are installed by whoever applies with it.
 pub fn open_writer(generation: &Generation, cache_bytes: u32) -> Result<Connection, OpenError> {
     let path = generation.path();
     let conn = open(generation.vfs(), &path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
@@ -76,8 +76,15 @@ pub fn open_writer(generation: &Generation, cache_bytes: u32) -> Result<Connecti
     Ok(conn)
 }
 
-/// Opens a connection that can only read.
+/// Opens a connection that can only read, with all extensions.
 pub fn open_reader(generation: &Arc<Generation>, cache_bytes: u32) -> Result<Attached, OpenError> {
+    let reader = open_bare_reader(generation, cache_bytes)?;
+    generation.extensions().register_all(&reader).map_err(OpenError::sqlite(&generation.path()))?;
+    Ok(reader)
+}
+
+/// Opens a connection that can only read, without extensions.
+pub(crate) fn open_bare_reader(generation: &Arc<Generation>, cache_bytes: u32) -> Result<Attached, OpenError> {
     let path = generation.path();
     let conn = open(generation.vfs(), &path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
     set_cache(&conn, cache_bytes).map_err(OpenError::sqlite(&path))?;

@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use quorate_env::disk::{Disk, File, OpenMode};
 
 use crate::error::OpenError;
+use crate::extensions::Extensions;
 use crate::vfs;
 use crate::vfs::marks::Marks;
 use crate::vfs::watch::{self, Role, Watched};
@@ -53,10 +54,11 @@ pub struct Generation {
     /// Whether the name of the `-wal` is known to survive power loss. Held while the `-wal` is synced.
     wal_name_durable: Mutex<bool>,
     obsolete: AtomicBool,
+    extensions: Extensions,
 }
 
 impl Generation {
-    fn open(disk: &Arc<dyn Disk>, dir: PathBuf, number: u64) -> Result<Arc<Self>, OpenError> {
+    fn open(disk: &Arc<dyn Disk>, dir: PathBuf, number: u64, extensions: &Extensions) -> Result<Arc<Self>, OpenError> {
         let path = dir.join(DATABASE_FILE);
         let vfs = vfs::over(disk.sqlite_vfs().as_deref())?;
         let main = disk.open(&path, OpenMode::ReadWrite).map_err(OpenError::disk(&path))?;
@@ -71,6 +73,7 @@ impl Generation {
             wal_synced: AtomicU64::new(0),
             wal_name_durable: Mutex::default(),
             obsolete: AtomicBool::new(false),
+            extensions: extensions.clone(),
         };
         // What is in use of a `-wal` left by another process is known only after the first write: at most all of it.
         let wal = generation.wal_file_bytes().map_err(OpenError::disk(&generation.dir))?;
@@ -96,6 +99,11 @@ impl Generation {
     /// The VFS through which its connections go.
     pub fn vfs(&self) -> &str {
         &self.vfs
+    }
+
+    /// What the program brings along for its connections.
+    pub(crate) fn extensions(&self) -> &Extensions {
+        &self.extensions
     }
 
     /// Bytes of the database file: what was applied since the last checkpoint is not in it yet.

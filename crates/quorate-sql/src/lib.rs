@@ -23,6 +23,7 @@ pub mod backup;
 pub mod checkpoint;
 pub mod connection;
 pub mod error;
+pub mod extensions;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod generation;
@@ -51,5 +52,6 @@ pub mod slow;
 pub mod validate;
 
 pub use error::OpenError;
+pub use extensions::Extensions;
 pub use options::{StoreIdentity, StoreOptions};
 pub use store::SqlStore;

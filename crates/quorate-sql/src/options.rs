@@ -5,6 +5,7 @@ use std::time::Duration;
 use quorate_env::Rng;
 use quorate_model::{Epoch, GroupId};
 
+use crate::extensions::Extensions;
 use crate::image::PIECE_BLOCKS_MAX;
 use crate::readers::ReaderOptions;
 use crate::slow::SlowLog;
@@ -48,6 +49,8 @@ pub struct StoreOptions {
     pub writer_cache_bytes: u32,
     /// How the store is read.
     pub readers: ReaderOptions,
+    /// Functions and collations that the program brings along.
+    pub extensions: Extensions,
     /// What tells of slow statements.
     pub slow: SlowLog,
     /// Bytes of the `-wal` from which a checkpoint for space is run.
@@ -78,6 +81,7 @@ impl StoreOptions {
             page_size: 4096,
             writer_cache_bytes: 32 << 20,
             readers: ReaderOptions::default(),
+            extensions: Extensions::default(),
             slow: SlowLog::default(),
             checkpoint_bytes: CHECKPOINT_BYTES,
             hold_bytes_max: HOLD_BYTES_MAX,

@@ -93,7 +93,11 @@ impl Steps {
         let (step, columns) = match command {
             Command::Statement(statement) => self.statement(conn, statement)?,
             Command::Bulk(bulk) => (many_steps(conn, bulk)?, Vec::new()),
-            Command::OpenSession | Command::CloseSession(_) | Command::Vacuum | Command::Verify => {
+            Command::OpenSession
+            | Command::CloseSession(_)
+            | Command::Vacuum
+            | Command::Verify
+            | Command::Extend(_) => {
                 self.returned.push(Default::default());
                 return Ok(());
             }

@@ -113,7 +113,9 @@ fn first_sql(proposal: &Proposal) -> &str {
     let texts = proposal.commands.iter().filter_map(|command| match command {
         Command::Statement(statement) => Some(statement.sql.as_str()),
         Command::Bulk(bulk) => Some(bulk.sql.as_str()),
-        Command::OpenSession | Command::CloseSession(_) | Command::Vacuum | Command::Verify => None,
+        Command::OpenSession | Command::CloseSession(_) | Command::Vacuum | Command::Verify | Command::Extend(_) => {
+            None
+        }
     });
     texts.into_iter().next().unwrap_or_default()
 }

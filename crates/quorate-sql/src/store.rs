@@ -91,7 +91,7 @@ impl SqlStore {
     pub fn open(env: &Env, dir: &Path, options: StoreOptions) -> Result<Self, OpenError> {
         let disk = env.disk();
         make_dir(&**disk, dir).map_err(OpenError::disk(dir))?;
-        let generations = Generations::open(disk, dir, options.page_size)?;
+        let generations = Generations::open(disk, dir, options.page_size, options.extensions.clone())?;
         let core = Core::open(generations.current(), &options)?;
         let shared = Shared::new(env, options, generations, core);
         let (writer, checkpointer) = (Writer::new(Arc::clone(&shared)), Checkpointer::new(Arc::clone(&shared)));

@@ -15,6 +15,7 @@ use crate::authorizer::{Gate, Mode};
 use crate::classify::{Context, Trouble, classify};
 use crate::connection::{self, Attached};
 use crate::error::OpenError;
+use crate::extensions;
 use crate::generation::Generations;
 
 mod cache;
@@ -92,6 +93,18 @@ impl Validator {
         Ok(known.kind)
     }
 
+    /// The extensions of this node that are not enabled as far as it knows. Blocks.
+    pub fn not_enabled(&self) -> Result<Vec<String>, OpenError> {
+        let generation = self.generations.current();
+        if generation.extensions().names().next().is_none() {
+            return Ok(Vec::new());
+        }
+        let reader = connection::open_bare_reader(&generation, CACHE_BYTES)?;
+        let enabled = extensions::enabled(&reader)?;
+        let is_new = |name: &&str| enabled.iter().all(|known| known != name);
+        Ok(generation.extensions().names().filter(is_new).map(str::to_owned).collect())
+    }
+
     fn known(&self, sql: &str) -> Result<Known, Failure> {
         let kept = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(sql);
         if let Some(known) = kept {
@@ -121,7 +134,7 @@ impl Validator {
             // A node that can't read now says nothing of the statement.
             *prober = Prober::open(&self.generations).ok();
         }
-        prober.as_ref().map_or(Ok(Known::of(StatementKind::Unknown)), |prober| prober.probe(sql))
+        prober.as_mut().map_or(Ok(Known::of(StatementKind::Unknown)), |prober| prober.probe(sql))
     }
 
     /// Lets go of an old generation at once. Without this the next statement that is new does it.
@@ -141,25 +154,62 @@ impl Known {
 struct Prober {
     connection: Attached,
     gate: Arc<Gate>,
+    /// The extensions that it knows to be enabled.
+    enabled: Vec<String>,
 }
 
 impl Prober {
     fn open(generations: &Generations) -> Result<Self, OpenError> {
         let generation = generations.current();
-        let connection = connection::open_reader(&generation, CACHE_BYTES)?;
+        let connection = connection::open_bare_reader(&generation, CACHE_BYTES)?;
         let gate = Gate::install(&connection).map_err(OpenError::sqlite(&generation.path()))?;
-        Ok(Self { connection, gate })
+        let mut prober = Self { connection, gate, enabled: Vec::new() };
+        prober.learn()?;
+        Ok(prober)
+    }
+
+    /// Registers what was enabled since; returns whether there is more than before.
+    fn learn(&mut self) -> Result<bool, OpenError> {
+        self.gate.enter(Mode::Own);
+        let enabled = extensions::enabled(&self.connection)?;
+        let has_more = enabled.len() > self.enabled.len();
+        if has_more {
+            let generation = self.connection.generation();
+            let new = enabled.iter().filter(|name| !self.enabled.contains(name)).map(String::as_str);
+            let registered = generation.extensions().register(&self.connection, new);
+            registered.map_err(OpenError::sqlite(&generation.path()))?;
+            self.enabled = enabled;
+        }
+        Ok(has_more)
     }
 
     fn generation(&self) -> u64 {
         self.connection.generation().number()
     }
 
-    fn probe(&self, sql: &str) -> Result<Known, Failure> {
+    /// Looks at a statement; once more, if it misses what may be enabled by now.
+    fn probe(&mut self, sql: &str) -> Result<Known, Failure> {
+        match self.look(sql) {
+            Err(Missed(_)) if self.learn().unwrap_or(false) => {
+                self.look(sql).unwrap_or_else(|Missed(still)| Err(not_enabled(&still)))
+            }
+            Err(Missed(name)) => Err(not_enabled(&name)),
+            Ok(known) => known,
+        }
+    }
+
+    fn look(&self, sql: &str) -> Result<Result<Known, Failure>, Missed> {
         self.gate.enter(Mode::Command);
         let statement = match self.connection.prepare(sql) {
             Ok(statement) => statement,
-            Err(error) => return explain(&error, self.gate.take_refusal()),
+            Err(error) => {
+                let refusal = self.gate.take_refusal();
+                let missed = self.connection.generation().extensions().missed(&error, &self.enabled);
+                return match missed {
+                    Some(name) if refusal.is_none() => Err(Missed(name.to_owned())),
+                    _ => Ok(explain(&error, refusal)),
+                };
+            }
         };
         let effects = self.gate.effects();
         let kind = match statement.readonly() {
@@ -167,8 +217,16 @@ impl Prober {
             true => StatementKind::Read,
             false => StatementKind::Write,
         };
-        Ok(Known { kind, parameters: Arc::new(Parameters::of(&statement)) })
+        Ok(Ok(Known { kind, parameters: Arc::new(Parameters::of(&statement)) }))
     }
+}
+
+/// A statement needs an extension that is here, and not enabled as far as is known.
+struct Missed(String);
+
+fn not_enabled(name: &str) -> Failure {
+    let text = format!("{name} can't be used in writes yet: not every voter has announced it; start all with it");
+    Failure::new(FailureKind::Refused, text)
 }
 
 /// Tells what no schema can mend from what may work later or elsewhere.

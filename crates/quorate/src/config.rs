@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use quorate_consensus::{ConsensusConfig, KEEP_LOG_BYTES, LOG_SEGMENT_BYTES, Member};
+use quorate_sql::extensions::Extensions;
 use quorate_sql::readers::ReaderOptions;
 use quorate_sql::slow::SLOW_DEFAULT;
 use quorate_wire::Secret;
@@ -80,6 +81,10 @@ pub struct Config {
     pub deadline: Duration,
     /// The database.
     pub sql: SqlOptions,
+    /// Functions and collations for all statements of this node: in code alone. Queries may use them at once. Writes
+    /// may once every voter has them: a start waits for that for up to three seconds. From then on every node must
+    /// have them, in every version of the program, or it does not start.
+    pub extensions: Extensions,
 }
 
 /// The database of a node.
@@ -126,6 +131,7 @@ impl Default for Config {
             keep_log_bytes: KEEP_LOG_BYTES,
             deadline: DEADLINE_DEFAULT,
             sql: SqlOptions::default(),
+            extensions: Extensions::default(),
         }
     }
 }
@@ -171,6 +177,7 @@ impl Config {
         if self.sql.query_timeout.is_zero() {
             return invalid("'sql.query_timeout' is 0: no query could run".to_owned());
         }
+        self.extensions.check().map_err(ConfigError::Invalid)?;
         let Timing { heartbeat, election_min, election_max, .. } = self.timing;
         if heartbeat.is_zero() || heartbeat >= election_min || election_min >= election_max {
             let text = "'timing' needs heartbeat < election_min < election_max";

@@ -11,8 +11,8 @@ use crate::error::Error;
 use crate::protocol::admin::{Admit, Changed, Probe, Remove, Transfer};
 use crate::protocol::interactive::{Ask, Asked, Told};
 use crate::protocol::{
-    Answer, Backup, Execute, Executed, OpenSnapshot, Outcomes, OutcomesTold, Query, SnapshotItem, StatusReply,
-    Verified, VerifiedKind, Verify, decode, encode,
+    Announced, Answer, Backup, Execute, Executed, OpenSnapshot, Outcomes, OutcomesTold, Query, SnapshotItem,
+    StatusReply, Verified, VerifiedKind, Verify, decode, encode,
 };
 use crate::status::Status;
 
@@ -81,6 +81,7 @@ pub const ALL: &[(&str, Reencode)] = &[
     }),
     ("outcomes", again::<Outcomes>),
     ("outcomes told", again::<OutcomesTold>),
+    ("announced", again::<Announced>),
 ];
 
 fn read<M: Message + Default>(bytes: Bytes) -> Option<M> {

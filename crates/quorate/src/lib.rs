@@ -93,6 +93,7 @@ pub use quorate_model::{
     StatementResult, Step, StoreFault, Value, ValueRef, limits,
 };
 pub use quorate_sql::backup::FileError;
+pub use quorate_sql::extensions::{Aggregator, Extensions};
 pub use quorate_sql::query::{FromRow, FromRowOwned, FromValue, RowError, RowRef, Rows};
 pub use readiness::{BEHIND_MAX, NotReady};
 pub use remote::{ConnectError, RemoteConfig, RemoteSql, backup, backup_in, verify, verify_in};

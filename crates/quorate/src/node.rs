@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use futures_util::FutureExt;
 use futures_util::future::{Either, select};
 use quorate_consensus::{Consensus, Ended, OpenStore};
-use quorate_env::Env;
+use quorate_env::{Env, timeout};
 use quorate_sql::options::{StoreIdentity, StoreOptions};
 use quorate_sql::readers::ReaderOptions;
 use quorate_sql::slow::SlowLog;
@@ -35,12 +35,14 @@ mod agreement;
 mod backup;
 mod claim;
 mod embedded;
+mod extensions;
 mod gateway;
 mod interactive;
 mod observer;
 mod operate;
 mod service;
 mod snapshots;
+mod voters;
 
 pub(crate) use claim::Claim;
 use embedded::Embedded;
@@ -289,6 +291,10 @@ async fn open(env: &Env, config: &Config, seams: Seams) -> Result<Opened, StartE
     let gateway = Arc::new(Gateway::new(env.clone(), config.data_dir.clone(), consensus, store));
     desk.open(&gateway);
     drop(env.spawn(agreement::watch(Arc::downgrade(&gateway))));
+    if timeout(extensions::ENABLE_MAX, extensions::enable(Arc::downgrade(&gateway))).await.is_err() {
+        tracing::warn!("not every voter has the functions and collations of this node: writes can't use them yet");
+        drop(env.spawn(extensions::enable(Arc::downgrade(&gateway))));
+    }
     let (runtime, doors) = Runtime::here(&env);
     Ok((claim, gateway, runtime, doors))
 }
@@ -296,6 +302,7 @@ async fn open(env: &Env, config: &Config, seams: Seams) -> Result<Opened, StartE
 /// What opens the store once the cluster is known, and where it is then.
 fn store_opener(env: &Env, config: &Config, seams: Seams) -> (OpenStore, Arc<OnceLock<SqlStore>>) {
     let (env, dir, sql) = (env.clone(), config.data_dir.clone(), config.sql);
+    let extensions = config.extensions.clone();
     let opened = Arc::new(OnceLock::new());
     let here = Arc::clone(&opened);
     let open = move |identity: quorate_consensus::StoreIdentity| {
@@ -310,6 +317,7 @@ fn store_opener(env: &Env, config: &Config, seams: Seams) -> (OpenStore, Arc<Onc
             page_size: sql.page_size,
             writer_cache_bytes: sql.writer_cache_bytes,
             readers,
+            extensions: extensions.clone(),
             slow: SlowLog::new(sql.slow_statement),
             ..StoreOptions::new(identity)
         };

@@ -34,6 +34,8 @@ pub(crate) mod method {
     pub(crate) const TRANSFER: u16 = 72;
     /// Tells the node's time, version and timing.
     pub(crate) const PROBE: u16 = 73;
+    /// Announces functions and collations.
+    pub(crate) const EXTENSIONS: u16 = 74;
     /// A stream: reads one state as often as asked, in pieces.
     pub(crate) const SNAPSHOT: u16 = 80;
     /// A stream: runs the statements of an interactive transaction, and commits it.
@@ -210,6 +212,13 @@ pub(crate) struct OutcomesTold {
     /// None where the node does not know it, or no more.
     #[prost(fixed64, optional, tag = "1")]
     pub hash: Option<u64>,
+}
+
+/// The functions and collations of a node, by the names under which they are announced.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Announced {
+    #[prost(string, repeated, tag = "1")]
+    pub names: Vec<String>,
 }
 
 /// Hashes by table.

@@ -180,9 +180,18 @@ impl Decode for Command {
             (4, Content(bytes)) => empty(bytes, Self::Vacuum),
             (5, Content(bytes)) => Bulk::decode(bytes).map(Self::Bulk),
             (6, Content(bytes)) => empty(bytes, Self::Verify),
+            (7, Content(bytes)) => names(bytes).map(Self::Extend),
             _ => Err(Flaw::Unknown),
         }
     }
+}
+
+fn names(bytes: &[u8]) -> Result<Vec<String>, Flaw> {
+    let name = |field: Result<_, _>| match field? {
+        (1, Content(bytes)) => text(bytes),
+        _ => Err(Flaw::Unknown),
+    };
+    Fields::of(bytes).map(name).collect()
 }
 
 impl Decode for Premise {

@@ -124,6 +124,14 @@ impl Message for Empty {
     fn put(&self, _: &mut impl Out) {}
 }
 
+struct Names<'a>(&'a [String]);
+
+impl Message for Names<'_> {
+    fn put(&self, out: &mut impl Out) {
+        out.texts(1, self.0);
+    }
+}
+
 impl Message for Proposal {
     fn put(&self, out: &mut impl Out) {
         out.number_unless_0(1, self.level.into());
@@ -152,6 +160,7 @@ impl Message for Command {
             Self::Vacuum => out.message(4, &Empty),
             Self::Bulk(bulk) => out.message(5, bulk),
             Self::Verify => out.message(6, &Empty),
+            Self::Extend(names) => out.message(7, &Names(names)),
         }
     }
 }

@@ -55,8 +55,8 @@ impl Item {
         Ok(Self { log_id: entry.log_id, work })
     }
 
-    /// Whether it has a transaction of its own: VACUUM can't run inside one with others, and behind a verification the
-    /// state must be to be seen.
+    /// Whether it has a transaction of its own: VACUUM can't run inside one with others, behind a verification the
+    /// state must be to be seen, and what an extension makes possible must not be undone alone.
     pub(super) fn is_alone(&self) -> bool {
         matches!(&self.work, Work::Proposal(_, proposal) if proposal.commands.iter().any(Command::is_alone))
     }

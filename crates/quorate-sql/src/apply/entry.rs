@@ -9,6 +9,7 @@ use super::Applier;
 use super::batch::{COMMIT, ROLLBACK, Stop};
 use crate::authorizer::Effects;
 use crate::classify::{self, Context, Trouble};
+use crate::extensions;
 use crate::ffi::hooks;
 use crate::session::Admission;
 use crate::{schema_check, vfs};
@@ -204,6 +205,7 @@ impl Applier {
                     CommandResult::Done
                 }
                 Command::Verify => CommandResult::Done,
+                Command::Extend(names) => self.extend(names)?,
                 Command::Vacuum => {
                     let failure = Failure::new(FailureKind::Refused, "VACUUM can't be combined with other statements");
                     return Err(failure.at(number).into());
@@ -211,6 +213,18 @@ impl Applier {
             });
         }
         Ok(results)
+    }
+
+    /// Enables extensions. They are registered before their entry is committed: if that fails the same entry comes
+    /// again before any other.
+    fn extend(&mut self, names: &[String]) -> Result<CommandResult, Trouble> {
+        let own = |error: rusqlite::Error| classify::own(&error);
+        self.extensions.know(names)?;
+        for name in names {
+            self.db.execute(extensions::ENABLE, rusqlite::params![name]).map_err(own)?;
+        }
+        self.extensions.register(self.db.connection(), names.iter().map(String::as_str)).map_err(own)?;
+        Ok(CommandResult::Done)
     }
 
     /// Checks what must hold when an entry ends.

@@ -11,6 +11,7 @@ use quorate_model::{
 };
 
 use super::Applier;
+use crate::extensions::Extensions;
 use crate::generation::Generations;
 use crate::options::StoreIdentity;
 use crate::{connection, logical_hash};
@@ -42,7 +43,7 @@ pub(super) struct Node {
 impl Node {
     pub(super) fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let generations = Generations::open(Env::real().disk(), dir.path(), 4096).unwrap();
+        let generations = Generations::open(Env::real().disk(), dir.path(), 4096, Extensions::default()).unwrap();
         let mut node = Self { applier: None, generations, _dir: dir, next: 1 };
         node.restart();
         node
@@ -60,7 +61,7 @@ impl Node {
     pub(super) fn restart(&mut self) {
         self.applier = None;
         let conn = connection::open_writer(&self.generations.current(), 1 << 20).unwrap();
-        self.applier = Some(Applier::open(conn, &IDENTITY).unwrap());
+        self.applier = Some(Applier::open(conn, &IDENTITY, &Extensions::default()).unwrap());
     }
 
     pub(super) fn applier(&mut self) -> &mut Applier {
@@ -159,7 +160,7 @@ fn a_database_of_another_cluster_is_not_opened() {
     let node = Node::new();
     let conn = connection::open_writer(&node.generations.current(), 1 << 20).unwrap();
     let other = StoreIdentity { cluster: 8, ..IDENTITY };
-    assert!(Applier::open(conn, &other).unwrap_err().to_string().contains("belongs to"));
+    assert!(Applier::open(conn, &other, &Extensions::default()).unwrap_err().to_string().contains("belongs to"));
 }
 
 #[test]

@@ -38,7 +38,7 @@ pub fn restore(
     let made = generation::make_first(disk, dir, |vfs, path| {
         copy(disk.as_ref(), file, path)?;
         rewrite(vfs, path, identity, applied)?;
-        image::verify(vfs, path, identity, applied.log_id)?;
+        image::verify(vfs, path, identity, applied.log_id, None)?;
         let conn = connection::open_alone(vfs, path)?;
         connection::set_journal_mode(&conn, path, "wal")
     });
@@ -80,7 +80,7 @@ fn rewrite(vfs: &str, path: &Path, identity: StoreIdentity, applied: &Applied) -
     let run = || {
         let row = match before {
             Some(row) => {
-                session::upgrade(&conn)?;
+                apply::upgrade(&conn)?;
                 row
             }
             None => apply::create(&conn, identity)?,

@@ -14,6 +14,7 @@ use quorate_env::Env;
 use rusqlite::Connection;
 
 use super::*;
+use crate::extensions::Extensions;
 use crate::generation::Generations;
 use crate::vfs::{self, clock};
 
@@ -24,7 +25,7 @@ struct Db {
 
 fn db() -> Db {
     let dir = tempfile::tempdir().unwrap();
-    let generations = Generations::open(Env::real().disk(), dir.path(), 4096).unwrap();
+    let generations = Generations::open(Env::real().disk(), dir.path(), 4096, Extensions::default()).unwrap();
     Db { generations, _dir: dir }
 }
 

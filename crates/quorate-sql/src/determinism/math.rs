@@ -12,8 +12,11 @@ use rusqlite::functions::FunctionFlags;
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, Error};
 
+type One = fn(f64) -> f64;
+type Two = fn(f64, f64) -> f64;
+
 /// Functions of one argument.
-const ONE: [(&str, fn(f64) -> f64); 20] = [
+const ONE: [(&str, One); 20] = [
     ("acos", libm::acos),
     ("acosh", libm::acosh),
     ("asin", libm::asin),
@@ -37,11 +40,11 @@ const ONE: [(&str, fn(f64) -> f64); 20] = [
 ];
 
 /// Functions of two arguments.
-const TWO: [(&str, fn(f64, f64) -> f64); 5] =
+const TWO: [(&str, Two); 5] =
     [("atan2", libm::atan2), ("log", logarithm), ("mod", libm::fmod), ("pow", libm::pow), ("power", libm::pow)];
 
 /// Functions of one argument that leave integers as they are.
-const ROUND: [(&str, fn(f64) -> f64); 4] =
+const ROUND: [(&str, One); 4] =
     [("ceil", libm::ceil), ("ceiling", libm::ceil), ("floor", libm::floor), ("trunc", libm::trunc)];
 
 /// Registers them on a connection.
@@ -72,7 +75,7 @@ pub(crate) fn install(conn: &Connection) -> rusqlite::Result<()> {
 }
 
 /// NaN, which SQLite takes for NULL, where there is no logarithm.
-fn of_positive(function: fn(f64) -> f64, x: f64) -> f64 {
+fn of_positive(function: One, x: f64) -> f64 {
     if x > 0.0 { function(x) } else { f64::NAN }
 }
 
@@ -208,7 +211,7 @@ mod tests {
 
     #[test]
     fn results_are_those_of_the_machine_but_for_the_last_digit() {
-        let std: [(&str, fn(f64) -> f64); 8] = [
+        let std: [(&str, One); 8] = [
             ("sin", f64::sin),
             ("cos", f64::cos),
             ("tan", f64::tan),

@@ -9,6 +9,7 @@ use quorate_env::disk::{DirLock, Disk, OpenMode};
 use super::{DATABASE_FILE, Generation, damage, pointer, unsynced};
 use crate::connection;
 use crate::error::OpenError;
+use crate::extensions::Extensions;
 use crate::vfs;
 
 /// The directory of generations.
@@ -27,13 +28,14 @@ pub struct Generations {
     dir: PathBuf,
     current: Mutex<Arc<Generation>>,
     number: AtomicU64,
+    extensions: Extensions,
     _lock: Box<dyn DirLock>,
 }
 
 impl Generations {
     /// Opens the generation in force below `dir`, or makes an empty database with pages of `page_size` where there is
-    /// none yet. What a crash left half built is removed.
-    pub fn open(disk: &Arc<dyn Disk>, dir: &Path, page_size: u32) -> Result<Self, OpenError> {
+    /// none yet. What a crash left half built is removed. All readers get the extensions.
+    pub fn open(disk: &Arc<dyn Disk>, dir: &Path, page_size: u32, extensions: Extensions) -> Result<Self, OpenError> {
         let db = dir.join(DB_DIR);
         disk.create_dir_all(&db).map_err(OpenError::disk(&db))?;
         disk.sync_dir(dir).map_err(OpenError::disk(dir))?;
@@ -59,12 +61,13 @@ impl Generations {
         }
         let wal = home.join(format!("{DATABASE_FILE}-wal"));
         unsynced::make_good(disk.as_ref(), dir, &wal).map_err(OpenError::disk(&wal))?;
-        let current = Generation::open(disk, home, number)?;
+        let current = Generation::open(disk, home, number, &extensions)?;
         Ok(Self {
             disk: Arc::clone(disk),
             dir: dir.to_path_buf(),
             current: Mutex::new(current),
             number: AtomicU64::new(number),
+            extensions,
             _lock: lock,
         })
     }
@@ -104,7 +107,7 @@ impl Generations {
         let home = staged.publish()?;
         pointer::write(self.disk.as_ref(), &self.dir, number).map_err(OpenError::disk(&self.dir))?;
         damage::forget(self.disk.as_ref(), &self.dir).map_err(OpenError::disk(&self.dir))?;
-        let next = Generation::open(&self.disk, home, number)?;
+        let next = Generation::open(&self.disk, home, number, &self.extensions)?;
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         current.retire();
         *current = Arc::clone(&next);

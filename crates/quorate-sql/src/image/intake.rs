@@ -16,8 +16,10 @@ use super::hashes::Hashes;
 use super::piece::{End, Piece, Runs};
 use super::sender::lost;
 use crate::applied_row::AppliedRow;
+use crate::classify;
 use crate::connection;
 use crate::error::OpenError;
+use crate::extensions::{self, Extensions};
 use crate::options::StoreIdentity;
 use crate::vfs::UNSYNCED_MAX;
 use crate::vfs::marks::BLOCK;
@@ -135,14 +137,20 @@ impl Intake {
     }
 }
 
-/// Checks that the file is a sound database that stands where the image says.
+/// Checks that the file is a sound database that stands where the image says, and that a node with these extensions can
+/// use it, if one is to.
 pub(crate) fn verify(
     vfs: &str,
     path: &Path,
     identity: StoreIdentity,
     log_id: Option<LogId>,
+    extensions: Option<&Extensions>,
 ) -> Result<AppliedRow, StoreFault> {
     let conn = connection::open_immutable(vfs, path).map_err(fault_of)?;
+    if let Some(extensions) = extensions {
+        extensions.know(&extensions::enabled(&conn)?)?;
+        extensions.register_all(&conn).map_err(|error| classify::own(&error))?;
+    }
     let row = AppliedRow::read(&conn)?.ok_or_else(|| lost("it is no database of a store"))?;
     let is_there = row.applied.log_id == log_id || Mutant::ImageOfPartialCheckpoint.is_on();
     if row.identity != identity || !is_there {
@@ -152,9 +160,13 @@ pub(crate) fn verify(
     if verdict == "ok" { Ok(row) } else { Err(lost(format!("it is damaged: {verdict}"))) }
 }
 
-/// SQLite's word on the structure of a database: `ok`, or the first thing that is wrong.
+/// SQLite's word on the structure of a database: `ok`, or the first thing that is wrong. Of one whose schema uses
+/// functions or collations of another program SQLite has no word: the digest of its pages has to do.
 pub(crate) fn quick_check(conn: &Connection) -> rusqlite::Result<String> {
-    conn.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
+    match conn.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)) {
+        Err(error) if extensions::is_missing(&error) => Ok("ok".to_owned()),
+        verdict => verdict,
+    }
 }
 
 pub(super) fn fault_of(error: OpenError) -> StoreFault {

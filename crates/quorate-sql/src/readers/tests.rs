@@ -13,6 +13,7 @@ use rusqlite::Connection;
 use super::*;
 use crate::applied_row::{self, AppliedRow};
 use crate::connection;
+use crate::extensions::Extensions;
 use crate::generation::Generations;
 use crate::options::StoreIdentity;
 use crate::query::FromRowOwned;
@@ -45,7 +46,7 @@ fn fixture() -> Fixture {
 /// A store with the table `t(id, name)` of ten rows, at the applied index 1.
 fn fixture_with(options: ReaderOptions) -> Fixture {
     let dir = tempfile::tempdir().unwrap();
-    let generations = Arc::new(Generations::open(Env::real().disk(), dir.path(), 4096).unwrap());
+    let generations = Arc::new(Generations::open(Env::real().disk(), dir.path(), 4096, Extensions::default()).unwrap());
     let writer = connection::open_writer(&generations.current(), 8 << 20).unwrap();
     fill(&writer, 10);
     Fixture {

@@ -27,7 +27,7 @@ impl Core {
         if let Some(row) = AppliedRow::read(&conn)? {
             check_identity(options, row.identity)?;
         }
-        let applier = Applier::open(conn, &options.identity)?.telling(options.slow.clone());
+        let applier = Applier::open(conn, &options.identity, &options.extensions)?.telling(options.slow.clone());
         Ok(Self { applier, generation })
     }
 

@@ -10,6 +10,7 @@ use quorate_model::Value;
 use quorate_model::limits::{PARAMETERS_MAX, SQL_BYTES_MAX, VALUE_BYTES_MAX};
 
 use super::*;
+use crate::extensions::Extensions;
 
 struct Fixture {
     validator: Validator,
@@ -18,7 +19,7 @@ struct Fixture {
 
 fn fixture() -> Fixture {
     let dir = tempfile::tempdir().unwrap();
-    let generations = Arc::new(Generations::open(Env::real().disk(), dir.path(), 4096).unwrap());
+    let generations = Arc::new(Generations::open(Env::real().disk(), dir.path(), 4096, Extensions::default()).unwrap());
     let writer = connection::open_writer(&generations.current(), CACHE_BYTES).unwrap();
     writer.execute_batch("CREATE TABLE t (id INTEGER PRIMARY KEY, name TEXT)").unwrap();
     Fixture { validator: Validator::new(generations), _dir: dir }

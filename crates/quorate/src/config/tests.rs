@@ -61,6 +61,7 @@ fn every_key_arrives() {
             query_timeout: Duration::from_secs(60),
             slow_statement: Duration::from_millis(200),
         },
+        extensions: Extensions::default(),
     };
     assert_eq!(config, expected);
 }

@@ -18,7 +18,6 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::future::join_all;
 use quorate_consensus::ImageError;
 use quorate_env::disk::{read_file, replace_file};
 use quorate_env::mutant::Mutant;
@@ -29,6 +28,7 @@ use quorate_sql::store::Verification;
 use quorate_wire::{CallFailure, Purpose, StreamError};
 
 use super::gateway::Gateway;
+use super::voters::Voters;
 use crate::level::Level;
 use crate::protocol::{self, Outcomes, OutcomesTold, Verified, VerifiedKind, Verify, method};
 
@@ -91,39 +91,6 @@ struct Watch {
     waits: bool,
 }
 
-/// The voters, and this node among them perhaps.
-struct Voters {
-    others: Vec<NodeId>,
-    /// Whether this node votes.
-    own: bool,
-}
-
-impl Voters {
-    fn of(gateway: &Gateway) -> Self {
-        let status = gateway.consensus.status();
-        let ids: Vec<NodeId> = status.members.iter().filter(|member| member.voter).map(|member| member.id).collect();
-        let own = ids.contains(&status.node);
-        Self { others: ids.into_iter().filter(|id| *id != status.node).collect(), own }
-    }
-
-    fn count(&self) -> usize {
-        self.others.len() + usize::from(self.own)
-    }
-
-    /// What the others answer, where they do.
-    async fn ask<T>(
-        &self,
-        gateway: &Gateway,
-        method: u16,
-        ask: Bytes,
-        read: impl Fn(Bytes) -> Option<T>,
-    ) -> Vec<(NodeId, T)> {
-        let calls = self.others.iter().map(|id| gateway.consensus.call_member(*id, method, ask.clone(), ANSWER_MAX));
-        let answers = join_all(calls).await.into_iter().map(|answer| answer.ok().and_then(&read));
-        self.others.iter().copied().zip(answers).filter_map(|(id, answer)| Some((id, answer?))).collect()
-    }
-}
-
 impl Watch {
     async fn look(&mut self, gateway: &Arc<Gateway>) {
         if gateway.consensus.removed().is_some() || Mutant::OutcomesNotCompared.is_on() {
@@ -145,7 +112,7 @@ impl Watch {
         let Some((index, own)) = gateway.env.blocking(move || store.outcome_hash()).await.flatten() else { return };
         let ask = protocol::encode(&Outcomes { index, millis: millis(APPLY_MAX) });
         let read = |bytes| protocol::decode::<OutcomesTold>(bytes).ok()?.hash;
-        let told = voters.ask(gateway, method::OUTCOMES, ask, read).await;
+        let told = voters.ask(gateway, method::OUTCOMES, ask, ANSWER_MAX, read).await;
         if told.is_empty() {
             return;
         }
@@ -165,7 +132,7 @@ impl Watch {
         };
         let ask = protocol::encode(&Verify { position: position(gateway, index).into(), millis: 0 });
         let read = |bytes| protocol::decode::<Verified>(bytes).ok()?.kind;
-        let answers = voters.ask(gateway, method::VERIFY, ask, read).await;
+        let answers = voters.ask(gateway, method::VERIFY, ask, ANSWER_MAX, read).await;
         let is_open = answers.iter().any(|(_, kind)| matches!(kind, VerifiedKind::NotYet(_)));
         if !is_open && answers.len() == voters.others.len() || since.elapsed() > HASHES_MAX {
             self.verified = Some(index);

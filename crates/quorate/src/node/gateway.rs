@@ -113,7 +113,7 @@ impl Gateway {
         let kind = match command {
             Command::Statement(statement) => self.store.validator().check(statement)?,
             Command::Bulk(bulk) => self.store.validator().check_bulk(bulk)?,
-            Command::OpenSession | Command::CloseSession(_) | Command::Vacuum | Command::Verify => return Ok(()),
+            _ => return Ok(()),
         };
         match kind {
             StatementKind::Read => {

@@ -12,6 +12,7 @@ use quorate_wire::{CallFailure, FailureKind as CallFailureKind, PeerInfo, Role, 
 
 use super::agreement;
 use super::backup;
+use super::extensions;
 use super::gateway::{Gateway, served_until};
 use super::interactive;
 use super::operate;
@@ -56,6 +57,7 @@ impl Desk {
                 Err(CallFailure::new(CallFailureKind::Forbidden, "only nodes compare what they have done"))
             }
             method::OUTCOMES => agreement::told(&gateway, protocol::decode(body)?).await,
+            method::EXTENSIONS => Ok(extensions::announce(&gateway)),
             method::VERIFY if !matches!(role, Role::Admin | Role::Peer) => {
                 Err(CallFailure::new(CallFailureKind::Forbidden, "only an administrator may verify"))
             }
@@ -126,6 +128,7 @@ pub(super) fn check(gateway: &Gateway, role: Role, proposal: &[u8]) -> Result<Re
             Command::Verify if role != Role::Admin => {
                 Err(Failure::new(FailureKind::Refused, "only an administrator may verify"))
             }
+            Command::Extend(_) => Err(Failure::new(FailureKind::Refused, "only nodes enable functions and collations")),
             command => gateway.check(command),
         };
         checked.map_err(|failure| failure.at(number))

@@ -204,6 +204,7 @@ fn samples() -> Vec<(&'static str, Bytes)> {
         ("backup", encode(&Backup::new(Level::AtLeast(POSITION), 30_000))),
         ("outcomes", encode(&Outcomes { index: 77, millis: 1_000 })),
         ("outcomes-told", encode(&OutcomesTold { hash: Some(0x0123_4567_89ab_cdef) })),
+        ("announced", encode(&Announced { names: vec!["slug/1".to_owned(), "collation german".to_owned()] })),
         ("verify", encode(&Verify { position: POSITION.into(), millis: 5_000 })),
         ("verified-hashes", encode(&Verified::from(Some(Verification::Done(hashes.into()))))),
         ("verified-not-yet", encode(&Verified::from(Some(Verification::Running)))),

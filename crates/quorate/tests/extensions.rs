@@ -1,0 +1,192 @@
+//! Functions and collations that a program brings along: usable in writes once every voter has them, and equal on all
+//! nodes from then on.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "tests stop at the first surprise"
+)]
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+use quorate::{
+    Aggregator, Config, Error, Extensions, FailureKind, Level, Node, RemoteConfig, Seams, Sql, Value, ValueRef, params,
+    verify,
+};
+use quorate_env::Env;
+use support::{Cluster, Single, run, secret};
+
+/// What the programs of these tests bring along.
+fn extensions() -> Extensions {
+    Extensions::default()
+        .with_function("slug", 1, |arguments| match arguments {
+            [ValueRef::Text(text)] => Ok(Value::Text(text.to_lowercase().replace(' ', "-"))),
+            [ValueRef::Null] => Ok(Value::Null),
+            _ => Err("slug() takes a text".to_owned()),
+        })
+        .with_function("breaks", 0, |_| panic!("a function that panics"))
+        .with_aggregate("longest", 1, Longest::default)
+        .with_collation("by_length", |a, b| a.len().cmp(&b.len()).then_with(|| a.cmp(b)))
+}
+
+/// The longest text of a group.
+#[derive(Default)]
+struct Longest(String);
+
+impl Aggregator for Longest {
+    fn step(&mut self, arguments: &[ValueRef<'_>]) -> Result<(), String> {
+        if let [ValueRef::Text(text)] = arguments
+            && text.len() > self.0.len()
+        {
+            self.0 = (*text).to_owned();
+        }
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>) -> Result<Value, String> {
+        Ok(Value::Text(self.0))
+    }
+}
+
+const SCHEMA: [&str; 4] = [
+    "CREATE TABLE posts (id INTEGER PRIMARY KEY, title TEXT COLLATE by_length CHECK (slug(title) <> ''),
+        slug TEXT AS (slug(title)) STORED)",
+    "CREATE UNIQUE INDEX posts_by_slug ON posts (slug(title))",
+    "CREATE TABLE log (longest TEXT)",
+    "CREATE TRIGGER posted AFTER INSERT ON posts BEGIN INSERT INTO log SELECT longest(title) FROM posts; END",
+];
+
+/// Nodes whose programs bring things along, but for those that are named.
+async fn cluster(without: &Arc<Mutex<BTreeSet<&'static str>>>) -> Cluster {
+    let without = Arc::clone(without);
+    Cluster::start_in(Box::new(move |name, config| {
+        if !without.lock().unwrap().contains(name) {
+            config.extensions = extensions();
+        }
+        (Env::real(), Seams::default())
+    }))
+    .await
+}
+
+async fn titles(sql: &Sql) -> Vec<String> {
+    sql.at(Level::Linearizable).query_as("SELECT title FROM posts ORDER BY title", ()).await.unwrap()
+}
+
+/// The text of the failure of a write.
+async fn refused(sql: &Sql, statement: &'static str) -> String {
+    match sql.execute(statement, ()).await.unwrap_err() {
+        Error::Failed(failure) => failure.to_string(),
+        error => panic!("{statement}: {error}"),
+    }
+}
+
+#[test]
+fn they_work_everywhere_on_every_node_and_after_a_loss() {
+    run(async {
+        let mut cluster = cluster(&Arc::default()).await;
+        let sql = cluster.sql("a");
+        sql.batch(SCHEMA.map(|statement| (statement, params![]))).await.unwrap();
+        for (name, title) in [("a", "A long title"), ("b", "Short"), ("c", "Zz")] {
+            cluster.sql(name).execute("INSERT INTO posts (title) VALUES (?)", (title,)).await.unwrap();
+        }
+        let twice = cluster.sql("b").execute("INSERT INTO posts (title) VALUES ('SHORT')", ()).await.unwrap_err();
+        assert_eq!(twice.failure().map(|failure| failure.kind), Some(FailureKind::Constraint), "{twice}");
+        assert_eq!(refused(&sql, "INSERT INTO posts (title) VALUES (x'00')").await, "slug() takes a text");
+        assert_eq!(
+            refused(&sql, "UPDATE posts SET title = breaks()").await,
+            "breaks() of the program has panicked; mend it, its message is in the log"
+        );
+
+        cluster.stop("c").await;
+        cluster.wipe("c");
+        cluster.restart("c").await;
+        for name in ["a", "b", "c"] {
+            assert_eq!(titles(&cluster.sql(name)).await, ["Zz", "Short", "A long title"]);
+            let slug: i64 = cluster
+                .sql(name)
+                .query_one("SELECT count(*) FROM posts WHERE slug(title) = slug AND slug = 'a-long-title'", ())
+                .await
+                .unwrap();
+            assert_eq!(slug, 1);
+        }
+        let sql = cluster.sql("c");
+        let counted = sql.transact(|tx| async move {
+            let longest: String = tx.query_one("SELECT longest(title) FROM posts", ()).await?;
+            tx.execute("INSERT INTO log VALUES (?)", (longest,))?;
+            Ok::<_, Error>(())
+        });
+        counted.await.unwrap();
+        let verification = verify(RemoteConfig::new(cluster.addrs(), secret())).await.unwrap();
+        // The id that the lost directory had is a member yet.
+        let hashed = verification.nodes.iter().filter(|node| node.tables.is_ok()).count();
+        assert!(verification.differences().is_empty() && hashed == 3, "{verification:?}");
+        cluster.stop_all().await;
+    });
+}
+
+#[test]
+fn writes_wait_for_the_last_voter_to_bring_them() {
+    run(async {
+        let without = Arc::new(Mutex::new(BTreeSet::from(["c"])));
+        let mut cluster = cluster(&without).await;
+        let create = "CREATE TABLE posts (title TEXT COLLATE by_length)";
+        for (statement, what) in [(create, "collation by_length"), ("CREATE TABLE t AS SELECT slug('A')", "slug/1")] {
+            let expected =
+                format!("{what} can't be used in writes yet: not every voter has announced it; start all with it");
+            assert_eq!(refused(&cluster.sql("a"), statement).await, expected);
+        }
+        // Queries use what their node has.
+        assert_eq!(cluster.sql("a").query_one::<String>("SELECT slug('A B')", ()).await.unwrap(), "a-b");
+
+        cluster.stop("c").await;
+        without.lock().unwrap().clear();
+        cluster.restart("c").await;
+        cluster.sql("b").execute(create, ()).await.unwrap();
+        cluster.stop_all().await;
+    });
+}
+
+#[test]
+fn a_node_that_lacks_what_the_cluster_uses_does_not_start() {
+    run(async {
+        let Single { dir, node } = Single::start().await;
+        node.stop().await;
+        let config = Config { extensions: extensions(), ..Single::config(&dir) };
+        let node = Node::start(config).await.unwrap();
+        node.sql().execute("CREATE TABLE t AS SELECT slug('A B') AS slug", ()).await.unwrap();
+        node.stop().await;
+
+        let less = Extensions::default().with_collation("by_length", |a, b| a.cmp(b));
+        let error = Node::start(Config { extensions: less, ..Single::config(&dir) }).await.unwrap_err();
+        let expected = "it needs breaks/0, longest/1, slug/1, which this program does not register; install the \
+                        version that the other nodes run";
+        assert!(error.to_string().ends_with(expected), "{error}");
+
+        let node = Node::start(Config { extensions: extensions(), ..Single::config(&dir) }).await.unwrap();
+        assert_eq!(node.sql().query_one::<String>("SELECT slug FROM t", ()).await.unwrap(), "a-b");
+        node.stop().await;
+    });
+}
+
+#[test]
+fn what_can_not_be_registered_is_said() {
+    let nothing = |_: &[ValueRef<'_>]| Ok(Value::Null);
+    let named = |name: &str| Extensions::default().with_function(name, 1, nothing).check().unwrap_err();
+    assert_eq!(named("lower"), "'lower' is a function or collation of SQLite: choose another name");
+    assert_eq!(named("sqrt"), "'sqrt' is a function or collation of SQLite: choose another name");
+    let word = "is no name of a function or collation: use letters, digits and underscores";
+    assert_eq!(named("a-b"), format!("'a-b' {word}"));
+    assert_eq!(named(""), format!("'' {word}"));
+    let long = "a".repeat(127);
+    assert_eq!(named(&long), format!("the name '{long}' is too long: the limit is 128 bytes"));
+    let collation = Extensions::default().with_collation("NoCase", |a, b| a.cmp(b)).check().unwrap_err();
+    assert_eq!(collation, "'nocase' is a function or collation of SQLite: choose another name");
+    let wide = Extensions::default().with_function("f", 101, nothing).check().unwrap_err();
+    assert_eq!(wide, "f() has 101 arguments: the limit is 100");
+}
