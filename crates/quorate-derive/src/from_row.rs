@@ -30,7 +30,7 @@ struct Options {
 /// The implementation for a struct.
 pub fn expand(input: &DeriveInput) -> Result<TokenStream> {
     let Data::Struct(data) = &input.data else {
-        return Err(Error::new_spanned(&input.ident, "FromRow can be derived for structs only"));
+        return Err(Error::new_spanned(&input.ident, "FromRow can be derived for structs only: implement it by hand"));
     };
     let container = Container::parse(&input.attrs)?;
     let path = container.path.clone().unwrap_or_else(|| parse_quote!(::quorate));
@@ -59,7 +59,10 @@ pub fn expand(input: &DeriveInput) -> Result<TokenStream> {
             quote!(row.expect_columns(#count)?; Ok(Self(#(#made),*)))
         }
         Fields::Unit => {
-            return Err(Error::new_spanned(&input.ident, "a struct without fields can't be read from a row"));
+            return Err(Error::new_spanned(
+                &input.ident,
+                "a struct without fields can't be read from a row: give it some",
+            ));
         }
     };
     let mut generics = input.generics.clone();
@@ -87,14 +90,16 @@ fn lifetime(input: &DeriveInput) -> Result<Lifetime> {
     let mut lifetimes = input.generics.lifetimes();
     let first = lifetimes.next().map(|parameter| parameter.lifetime.clone());
     match lifetimes.next() {
-        Some(second) => Err(Error::new_spanned(second, "a row has one lifetime: all that is borrowed has the same")),
+        Some(second) => Err(Error::new_spanned(second, "a row has one lifetime: give all that is borrowed the same")),
         None => Ok(first.unwrap_or_else(|| parse_quote!('quorate))),
     }
 }
 
 fn refuse_attributes(field: &Field) -> Result<()> {
     match field.attrs.iter().find(|attribute| attribute.path().is_ident("quorate")) {
-        Some(attribute) => Err(Error::new_spanned(attribute, "a tuple struct is read by position, without options")),
+        Some(attribute) => {
+            Err(Error::new_spanned(attribute, "a tuple struct is read by position: name its fields to use options"))
+        }
         None => Ok(()),
     }
 }
@@ -109,7 +114,7 @@ fn options(attributes: &[Attribute], mut take: impl FnMut(&str, &ParseNestedMeta
 
 /// Keeps an option that may be given once.
 fn once<T>(place: &mut Option<T>, value: T, meta: &ParseNestedMeta<'_>) -> Result<()> {
-    if place.replace(value).is_some() { Err(meta.error("this was said before")) } else { Ok(()) }
+    if place.replace(value).is_some() { Err(meta.error("this was said before: say it once")) } else { Ok(()) }
 }
 
 fn text(meta: &ParseNestedMeta<'_>) -> Result<LitStr> {
@@ -156,10 +161,13 @@ impl Options {
         let of_column = options.rename.is_some() || options.default.is_some() || is_converted;
         if (options.flatten || options.skip) && of_column || options.flatten && options.skip {
             let what = if options.skip { "skip" } else { "flatten" };
-            return Err(Error::new_spanned(field, format!("{what} stands alone: the field has no column of its own")));
+            return Err(Error::new_spanned(
+                field,
+                format!("{what} stands alone, since the field has no column of its own: leave out the other options"),
+            ));
         }
         if options.json && options.try_from.is_some() {
-            return Err(Error::new_spanned(field, "a field is read as JSON or by try_from, not both"));
+            return Err(Error::new_spanned(field, "a field is read as JSON or by try_from, not both: leave one out"));
         }
         Ok(options)
     }
@@ -218,44 +226,73 @@ mod tests {
 
     use super::*;
 
+    /// What is marked stands between `«` and `»`: the error points at it.
     #[track_caller]
-    fn refused(input: &str, expected: &str) {
-        let error = expand(&syn::parse_str(input).unwrap()).map(|tokens| tokens.to_string()).unwrap_err();
+    fn refused(marked: &str, expected: &str) {
+        let input = marked.replace(['«', '»'], "");
+        let error = expand(&syn::parse_str(&input).unwrap()).map(|tokens| tokens.to_string()).unwrap_err();
         assert_eq!(error.to_string(), expected, "{input}");
+        let chars = |text: &str| text.chars().count();
+        let (before, rest) = marked.split_once('«').unwrap();
+        let (what, _) = rest.split_once('»').unwrap();
+        let (begin, end) = (error.span().start(), error.span().end());
+        assert_eq!((begin.line, begin.column, end.column), (1, chars(before), chars(before) + chars(what)), "{marked}");
     }
 
     #[test]
-    fn what_can_not_be_read_is_said() {
-        refused("enum E { A }", "FromRow can be derived for structs only");
-        refused("struct S;", "a struct without fields can't be read from a row");
-        let lifetimes = "a row has one lifetime: all that is borrowed has the same";
-        refused("struct S<'a, 'b> { a: &'a str, b: &'b str }", lifetimes);
-        let tuple = "a tuple struct is read by position, without options";
-        refused("struct S(#[quorate(rename = \"b\")] i64);", tuple);
+    fn what_can_not_be_read_is_said_where_it_is() {
+        refused("enum «E» { A }", "FromRow can be derived for structs only: implement it by hand");
+        refused("struct «S»;", "a struct without fields can't be read from a row: give it some");
+        let lifetimes = "a row has one lifetime: give all that is borrowed the same";
+        refused("struct S<'a, «'b»> { a: &'a str, b: &'b str }", lifetimes);
+        let tuple = "a tuple struct is read by position: name its fields to use options";
+        refused("struct S(i64, «#[quorate(rename = \"b\")]» i64);", tuple);
     }
 
     #[test]
-    fn what_can_not_be_said_is_said() {
-        let of_field = |options: &str| format!("struct S {{ #[quorate({options})] a: i64 }}");
+    fn what_can_not_be_said_of_a_field_is_said_where_it_is() {
+        let field = |options: &str| format!("struct S {{ a: i64, #[quorate({options})] b: i64 }}");
         let known = "of a field there can be rename, default, try_from, json, flatten and skip";
-        refused(&of_field("renam = \"x\""), known);
-        refused(&of_field("skip, skip"), "this was said before");
-        for (options, alone) in
-            [("skip, rename = \"b\"", "skip"), ("skip, flatten", "skip"), ("flatten, default", "flatten")]
-        {
-            refused(&of_field(options), &format!("{alone} stands alone: the field has no column of its own"));
+        refused(&field("«renam» = \"x\""), known);
+        refused(&field("json, «unheard»"), known);
+        for (first, again) in [
+            ("skip", "«skip»"),
+            ("json", "«json»"),
+            ("flatten", "«flatten»"),
+            ("default", "«default = \"f\"»"),
+            ("rename = \"x\"", "«rename = \"y\"»"),
+            ("try_from = \"i64\"", "«try_from = \"i32\"»"),
+        ] {
+            refused(&field(&format!("{first}, {again}")), "this was said before: say it once");
         }
-        refused(&of_field("json, try_from = \"i64\""), "a field is read as JSON or by try_from, not both");
-        let of_struct = |options: &str| format!("#[quorate({options})] struct S {{ a: i64 }}");
-        refused(&of_struct("rename = \"x\""), "of a struct there can be rename_all and crate");
-        let cases = "it can be one of lowercase, UPPERCASE, PascalCase, camelCase, SCREAMING_SNAKE_CASE, kebab-case";
-        refused(&of_struct("rename_all = \"Camel\""), cases);
+        for text in ["rename", "try_from", "default"] {
+            refused(&field(&format!("{text} = «1»")), "expected string literal");
+        }
+        refused(&field("default = «\"1\"»"), "expected identifier");
+        let alone = "stands alone, since the field has no column of its own: leave out the other options";
+        let whole = |options: &str| format!("struct S {{ a: i64, «#[quorate({options})] b: i64» }}");
+        for (options, what) in [
+            ("skip, rename = \"b\"", "skip"),
+            ("skip, json", "skip"),
+            ("skip, flatten", "skip"),
+            ("flatten, default", "flatten"),
+            ("flatten, try_from = \"i64\"", "flatten"),
+        ] {
+            refused(&whole(options), &format!("{what} {alone}"));
+        }
+        let both = "a field is read as JSON or by try_from, not both: leave one out";
+        refused(&whole("json, try_from = \"i64\""), both);
     }
 
     #[test]
-    fn errors_point_at_the_option() {
-        let input = "struct S {\n a: i64,\n #[quorate(unheard)]\n b: i64 }";
-        let error = expand(&syn::parse_str(input).unwrap()).unwrap_err();
-        assert_eq!((error.span().start().line, error.span().start().column), (3, 11));
+    fn what_can_not_be_said_of_a_struct_is_said_where_it_is() {
+        let of = |options: &str| format!("#[quorate({options})] struct S {{ a: i64 }}");
+        refused(&of("«rename» = \"x\""), "of a struct there can be rename_all and crate");
+        let cases = "it can be one of lowercase, UPPERCASE, PascalCase, camelCase, SCREAMING_SNAKE_CASE, kebab-case";
+        refused(&of("rename_all = «\"Camel\"»"), cases);
+        let again = "this was said before: say it once";
+        refused(&of("rename_all = \"lowercase\", «rename_all = \"lowercase\"»"), again);
+        refused(&of("crate = \"a\", «crate = \"b\"»"), again);
+        refused(&of("crate = «\"1\"»"), "expected identifier");
     }
 }

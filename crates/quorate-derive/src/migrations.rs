@@ -9,11 +9,14 @@ use syn::{Error, LitStr, Result};
 /// How the name of a migration looks.
 const NAME: &str = "the name of a migration is a number, an underscore and a text, as in 0001_users.sql";
 
+/// Where a folder is looked for.
+const COUNTED: &str = "the folder is counted from the one that holds the Cargo.toml";
+
 /// The migrations of a folder below `root`, in the order of their numbers.
 pub fn expand(root: &Path, folder: &LitStr) -> Result<TokenStream> {
     let path = root.join(folder.value());
     let failed = |what: String| Error::new(folder.span(), what);
-    let unreadable = |error: std::io::Error| failed(format!("{}: {error}", path.display()));
+    let unreadable = |error: std::io::Error| failed(format!("{}: {error}; {COUNTED}", path.display()));
     let mut files = Vec::new();
     for name in names(&path).map_err(unreadable)?.into_iter().filter(|name| name.ends_with(".sql")) {
         files.push((number(&name).ok_or_else(|| failed(format!("{name}: {NAME}")))?, name));
@@ -53,15 +56,30 @@ mod tests {
     fn files_come_in_the_order_of_their_numbers() {
         let root = tempfile::TempDir::new().unwrap();
         let put = |name: &str| std::fs::write(root.path().join(name), "SELECT 1").unwrap();
-        let expanded = || expand(root.path(), &parse_quote!("")).map(|tokens| tokens.to_string());
+        let expanded = || expand(root.path(), &parse_quote!(".")).map(|tokens| tokens.to_string());
         ["10_c.sql", "9_b.sql", "README.md"].into_iter().for_each(put);
         let tokens = expanded().unwrap();
         assert!(tokens.find("9_b.sql") < tokens.find("10_c.sql") && !tokens.contains("README"), "{tokens}");
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_folder_is_said_where_it_is_named() {
+        let root = tempfile::TempDir::new().unwrap();
+        let put = |name: &str| std::fs::write(root.path().join(name), "SELECT 1").unwrap();
+        let told = |folder: &str| {
+            let folder: LitStr = syn::parse_str(&format!("\n  {folder:?}")).unwrap();
+            let error = expand(root.path(), &folder).map(|tokens| tokens.to_string()).unwrap_err();
+            assert_eq!((error.span().start().line, error.span().start().column), (2, 2));
+            error.to_string()
+        };
+        let missing = root.path().join("missing");
+        let why = std::fs::read_dir(&missing).unwrap_err();
+        assert_eq!(told("missing"), format!("{}: {why}; {COUNTED}", missing.display()));
+        put("9_b.sql");
         put("09_d.sql");
         let same = "09_d.sql and 9_b.sql have the same number: give the newer one a higher";
-        assert_eq!(expanded().unwrap_err().to_string(), same);
+        assert_eq!(told("."), same);
         put("users.sql");
-        assert_eq!(expanded().unwrap_err().to_string(), format!("users.sql: {NAME}"));
-        assert!(expand(root.path(), &parse_quote!("missing")).is_err());
+        assert_eq!(told("."), format!("users.sql: {NAME}"));
     }
 }

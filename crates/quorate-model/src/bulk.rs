@@ -19,7 +19,8 @@ use std::fmt;
 
 use bytes::Bytes;
 
-use crate::limits::{BULK_ROWS_MAX, PARAMETERS_MAX};
+use crate::limits::{BULK_ROWS_MAX, PARAMETERS_MAX, VALUE_BYTES_MAX};
+use crate::proposal::{IN_PIECES, check_text, limit};
 use crate::{Failure, FailureKind, Value};
 
 const NULL: u8 = 0;
@@ -50,9 +51,9 @@ pub struct Bulk {
 impl Bulk {
     /// Checks the limits on the text, on the rows and on their values.
     pub fn check_limits(&self) -> Result<(), Failure> {
-        crate::proposal::check_text(&self.sql)?;
-        crate::proposal::limit("rows of a statement", self.rows.len(), BULK_ROWS_MAX)?;
-        crate::proposal::limit("bytes of a value", self.rows.largest, crate::limits::VALUE_BYTES_MAX)
+        check_text(&self.sql)?;
+        limit("rows of a statement", self.rows.len(), BULK_ROWS_MAX, "give it some at a time")?;
+        limit("bytes of a value", self.rows.largest, VALUE_BYTES_MAX, IN_PIECES)
     }
 }
 
@@ -371,7 +372,7 @@ impl RowPacker {
             self.row_is_whole();
             return Ok(());
         }
-        let text = format!("a row has {} values, not {}", self.values, self.width);
+        let text = format!("it has {} values, the first row has {}: give each as many", self.values, self.width);
         self.drop_row();
         Err(Failure::new(FailureKind::Sql, text))
     }

@@ -42,7 +42,7 @@ impl DecodeError {
 pub fn encode_proposal(proposal: &Proposal) -> Result<Vec<u8>, Failure> {
     let size = proposal.encoded_len();
     if size > PROPOSAL_BYTES_MAX {
-        let text = format!("{size} bytes of a proposal: the limit is {PROPOSAL_BYTES_MAX}; split it");
+        let text = format!("{size} bytes of a transaction, encoded: the limit is {PROPOSAL_BYTES_MAX}; split it");
         return Err(Failure::new(FailureKind::TooBig, text));
     }
     Ok(proposal.encode())

@@ -35,6 +35,6 @@ pub use failure::{Failure, FailureKind};
 pub use outcome::{CommandResult, Outcome, Reply, Results, Row, StatementResult};
 pub use param::{Column, Param, Returned, Step};
 pub use position::{Epoch, GroupId, LogId, NodeId, Position, Stamp};
-pub use proposal::{Command, Origin, Premise, Proposal, Rehearsal, SessionId, Statement};
+pub use proposal::{Command, Origin, Premise, Proposal, Rehearsal, SessionId, Statement, VACUUM_ALONE};
 pub use store::{Applied, ApplyDone, ImageSink, ImageSource, Store, StoreFault, WholeImage};
 pub use value::Value;

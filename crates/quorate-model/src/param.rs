@@ -101,10 +101,12 @@ impl Returned {
     fn value<'a>(&self, results: &'a [CommandResult]) -> Result<&'a Value, Failure> {
         let result = usize::try_from(self.step).ok().and_then(|step| results.get(step));
         let Some(CommandResult::Statement(result)) = result else {
-            return Err(self.failure("which returns no rows"));
+            return Err(self.failure("which returns no rows: refer to one with RETURNING"));
         };
         let [row] = result.rows.as_slice() else {
-            return Err(self.failure(&format!("which returned {} rows instead of one", result.rows.len())));
+            return Err(
+                self.failure(&format!("which returned {} rows: it has to return one, by RETURNING", result.rows.len()))
+            );
         };
         let place = match &self.column {
             Column::Number(number) => usize::try_from(*number).ok(),
@@ -119,7 +121,7 @@ impl Returned {
     pub(crate) fn check_before(&self, step: usize) -> Result<(), Failure> {
         match usize::try_from(self.step) {
             Ok(earlier) if earlier < step => Ok(()),
-            _ => Err(self.failure("which does not come before it in its batch")),
+            _ => Err(self.failure("which does not come before it in its batch: refer to an earlier one")),
         }
     }
 

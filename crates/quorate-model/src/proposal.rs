@@ -6,6 +6,15 @@ use crate::limits::{
 };
 use crate::{Bulk, Failure, FailureKind, Param, Stamp, Value};
 
+/// What to do where a transaction is too large.
+const SPLIT: &str = "split it, or run one statement for many rows of parameters";
+
+/// What to do where a value is too large.
+pub(crate) const IN_PIECES: &str = "store it in pieces";
+
+/// Why VACUUM is refused together with others.
+pub const VACUUM_ALONE: &str = "VACUUM can't be combined with other statements; run it by itself";
+
 /// A client's identity for exactly-once retries: the index of the entry that opened the session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub u64);
@@ -107,14 +116,17 @@ impl Proposal {
 
     /// Checks every limit of [`limits`](crate::limits) but the encoded size, which encoding checks.
     pub fn check_limits(&self) -> Result<(), Failure> {
-        limit("commands of a proposal", self.commands.len(), COMMANDS_MAX)?;
-        limit("reads of a transaction", self.premises.len(), PREMISES_MAX)?;
+        limit("statements of a transaction", self.commands.len(), COMMANDS_MAX, SPLIT)?;
+        limit("reads of a transaction", self.premises.len(), PREMISES_MAX, "read more with each")?;
         if self.budget > BUDGET_MAX {
-            return Err(Failure::new(FailureKind::TooBig, format!("a budget is at most {BUDGET_MAX} steps")));
+            return Err(Failure::new(
+                FailureKind::TooBig,
+                format!("a budget is at most {BUDGET_MAX} steps; ask for less"),
+            ));
         }
         let parts = self.commands.len().saturating_add(self.premises.len());
         if parts > 1 && self.commands.iter().any(Command::is_alone) {
-            return Err(Failure::new(FailureKind::Refused, "VACUUM can't be combined with other statements"));
+            return Err(Failure::new(FailureKind::Refused, VACUUM_ALONE));
         }
         self.premises.iter().try_for_each(|premise| premise.query.check_limits())?;
         self.check_rehearsal()?;
@@ -168,7 +180,9 @@ impl Statement<Param> {
         self.check_shape()?;
         self.params.iter().try_for_each(|param| match param {
             Param::Value(value) => check_value(value),
-            Param::Returned(returned) => limit("bytes of a name", returned.column.size(), SQL_BYTES_MAX),
+            Param::Returned(returned) => {
+                limit("bytes of a name", returned.column.size(), SQL_BYTES_MAX, "say the column's number")
+            }
         })
     }
 
@@ -192,9 +206,10 @@ impl Statement {
 impl<P> Statement<P> {
     fn check_shape(&self) -> Result<(), Failure> {
         check_text(&self.sql)?;
-        limit("parameters of a statement", self.params.len(), PARAMETERS_MAX)?;
+        limit("parameters of a statement", self.params.len(), PARAMETERS_MAX, "split it, or pass them as one JSON")?;
         if !self.names.is_empty() && self.names.len() != self.params.len() {
-            let text = format!("{} parameters but {} names", self.params.len(), self.names.len());
+            let text =
+                format!("{} parameters but {} names: give each a name, or none", self.params.len(), self.names.len());
             return Err(Failure::new(FailureKind::Sql, text));
         }
         Ok(())
@@ -207,16 +222,16 @@ fn check_names(names: &[String]) -> Result<(), Failure> {
 }
 
 fn check_value(value: &Value) -> Result<(), Failure> {
-    limit("bytes of a value", value.size(), VALUE_BYTES_MAX)
+    limit("bytes of a value", value.size(), VALUE_BYTES_MAX, IN_PIECES)
 }
 
 pub(crate) fn check_text(sql: &str) -> Result<(), Failure> {
-    limit("bytes of a statement", sql.len(), SQL_BYTES_MAX)
+    limit("bytes of a statement", sql.len(), SQL_BYTES_MAX, "pass its values as parameters")
 }
 
-pub(crate) fn limit(what: &str, found: usize, max: usize) -> Result<(), Failure> {
+pub(crate) fn limit(what: &str, found: usize, max: usize, todo: &str) -> Result<(), Failure> {
     if found <= max {
         return Ok(());
     }
-    Err(Failure::new(FailureKind::TooBig, format!("{found} {what}: the limit is {max}")))
+    Err(Failure::new(FailureKind::TooBig, format!("{found} {what}: the limit is {max}; {todo}")))
 }

@@ -27,23 +27,23 @@ pub enum StoreFault {
     #[error("no space left for the database: {0}; free some, the node goes on by itself")]
     Full(String),
     /// Reading or writing failed. The store must be closed; the node may come back after a restart.
-    #[error("the database can't be read or written: {0}")]
+    #[error("the database can't be read or written: {0}; see to the disk, then restart the node")]
     Io(String),
     /// The database is damaged and must be replaced by an image of another node.
     #[error("the database is damaged: {0}; it must be replaced by a copy from another node")]
     Damaged(String),
     /// The data are not those of the other nodes. Nothing is applied and nothing served until a copy of theirs is
     /// installed.
-    #[error("the data differ from those of the other nodes: {0}; the node takes a copy of theirs")]
+    #[error("the data differ from those of the other nodes: {0}")]
     Diverged(String),
     /// An entry is of a format that this build does not know. A newer build must take over.
     #[error("an entry can't be read by this version: {0}; install the version that the other nodes run")]
     Unsupported(String),
     /// An image was given up: it took too long, or what it was made from went away.
-    #[error("the image was given up: {0}")]
+    #[error("the image was given up: {0}; try again")]
     ImageLost(String),
     /// The store was closed.
-    #[error("the store is closed")]
+    #[error("the store is closed: start the node again")]
     Closed,
 }
 

@@ -224,7 +224,7 @@ pub enum RowError {
         columns: String,
     },
     /// The result has another number of columns than the type that it is read as.
-    #[error("{expected} columns were expected, the result has {found}")]
+    #[error("{}, the result has {found}; select as many", columns_expected(*.expected))]
     ColumnCount {
         /// Columns of the type.
         expected: usize,
@@ -232,7 +232,7 @@ pub enum RowError {
         found: usize,
     },
     /// Not exactly one row.
-    #[error("one row was expected, the result has {found}")]
+    #[error("one row was expected, the result has {found}; {}", rows_allowed(*.found))]
     RowCount {
         /// How many rows there are.
         found: usize,
@@ -244,6 +244,16 @@ impl RowError {
     pub fn is_retryable(&self) -> bool {
         false
     }
+}
+
+/// How so many rows are read.
+fn rows_allowed(count: usize) -> &'static str {
+    if count == 0 { "query_optional allows for none" } else { "query_as takes them all" }
+}
+
+/// How many columns were expected.
+fn columns_expected(count: usize) -> String {
+    if count == 1 { "1 column was expected".to_owned() } else { format!("{count} columns were expected") }
 }
 
 /// As a shell would show it: names, then a line for each row, tabs between the values.

@@ -102,7 +102,7 @@ impl Object {
 pub fn check(conn: &Connection, reserved: &Reserved, schema: &Schema) -> rusqlite::Result<Result<(), Failure>> {
     let objects = objects(conn)?;
     if !objects.iter().filter(|object| object.is_reserved()).eq(&reserved.0) {
-        return Ok(refuse(format!("names that begin with {RESERVED} belong to the store")));
+        return Ok(refuse(format!("names that begin with {RESERVED} belong to the store; choose another")));
     }
     for object in &objects {
         if let Err(failure) = check_object(conn, object, schema)? {
@@ -114,7 +114,9 @@ pub fn check(conn: &Connection, reserved: &Reserved, schema: &Schema) -> rusqlit
     while let Some(row) = rows.next()? {
         let (table, parent): (String, String) = (row.get(0)?, row.get(1)?);
         if is_reserved(&parent) || schema.shadows.contains(&parent.to_ascii_lowercase()) {
-            return Ok(refuse(format!("a foreign key of {table} refers to {parent}, which commands may not read")));
+            return Ok(refuse(format!(
+                "a foreign key of {table} refers to {parent}, which commands may not read; refer to a table of your own"
+            )));
         }
     }
     Ok(Ok(()))
@@ -125,7 +127,8 @@ fn check_object(conn: &Connection, object: &Object, schema: &Schema) -> rusqlite
     let is_virtual =
         sql.get(.."CREATE VIRTUAL".len()).is_some_and(|start| start.eq_ignore_ascii_case("CREATE VIRTUAL"));
     if is_virtual && stands_on_insides(&sql.to_ascii_lowercase(), schema) {
-        let text = "a virtual table can't stand on tables of SQLite or of the store, or on the insides of another";
+        let text = "a virtual table can't stand on tables of SQLite or of the store, or on the insides of another; \
+                    copy what it needs into a table of your own";
         return Ok(refuse(format!("{}: {text}", object.name)));
     }
     if object.kind != "table" && object.kind != "view" || is_virtual {

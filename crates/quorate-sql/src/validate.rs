@@ -122,7 +122,10 @@ impl Validator {
         match text::vacuum(sql) {
             Vacuum::Main => return Ok(Known::of(StatementKind::Vacuum)),
             Vacuum::Other => {
-                return Err(Failure::new(FailureKind::Refused, "only VACUUM of the whole store is allowed"));
+                return Err(Failure::new(
+                    FailureKind::Refused,
+                    "only VACUUM of the whole store is allowed; for a copy of it take a backup",
+                ));
             }
             Vacuum::No => {}
         }

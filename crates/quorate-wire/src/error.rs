@@ -110,10 +110,10 @@ pub enum CallError {
     #[error("the call was not sent: {0}")]
     NotSent(NotSent),
     /// The connection broke before the reply: whether the call took effect is unknown.
-    #[error("the connection broke before the reply: the outcome is unknown")]
+    #[error("the connection broke before the reply")]
     Broken,
     /// There was no reply before the deadline: whether the call took or will take effect is unknown.
-    #[error("no reply before the deadline: the outcome is unknown")]
+    #[error("no reply before the deadline")]
     TimedOut,
     /// The server answered that it failed.
     #[error(transparent)]

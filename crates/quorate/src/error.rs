@@ -28,7 +28,7 @@ pub enum Error {
     #[error("overloaded: {0}; send less at a time, or try again later")]
     Overloaded(String),
     /// No leader with a majority, or no node at all, could be reached until the deadline.
-    #[error("the cluster is not available: {0}")]
+    #[error("the cluster is not available: {0}; see that a majority of its nodes is up and reachable, and try again")]
     Unavailable(String),
     /// A read took too long: to wait for its level, or to run.
     #[error("the read took too long: {0}")]
@@ -52,7 +52,7 @@ pub enum Error {
     #[error("{0}")]
     Removed(String),
     /// The node, or the handle, was closed.
-    #[error("closed: the node was stopped")]
+    #[error("closed: the node, or this handle, was stopped; start the node, or connect, again")]
     Closed,
 }
 
@@ -74,6 +74,19 @@ impl Error {
             | Self::Forbidden(_)
             | Self::Removed(_)
             | Self::Closed => false,
+        }
+    }
+
+    /// Why, without what to do: where another error says that.
+    pub(crate) fn reason(self) -> String {
+        match self {
+            Self::Unknown(why)
+            | Self::Conflict(why)
+            | Self::TransactionAborted(why)
+            | Self::Overloaded(why)
+            | Self::Unavailable(why)
+            | Self::TimedOut(why) => why,
+            other => other.to_string(),
         }
     }
 

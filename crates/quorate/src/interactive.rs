@@ -94,7 +94,7 @@ impl InteractiveTransaction {
         let running = statement.clone();
         let ran = self.client.runtime().run(async move {
             let ran = timeout_at(end, stage.run(running)).await;
-            (ran.unwrap_or_else(|_| Err(over("it took too long"))), stage)
+            (ran.unwrap_or_else(|_| Err(time_up())), stage)
         });
         let (ran, stage) = ran.await.map_err(|_| Error::Closed)?;
         match ran {
@@ -111,7 +111,7 @@ impl InteractiveTransaction {
                 Err(error)
             }
             Err(error @ (Error::TransactionAborted(_) | Error::Closed | Error::Forbidden(_))) => Err(error),
-            Err(error) => Err(over(&error.to_string())),
+            Err(error) => Err(over(&error.reason())),
         }
     }
 
@@ -185,6 +185,11 @@ impl InteractiveTransaction {
 
     /// Makes nothing of it take effect. Dropping it does the same.
     pub fn rollback(self) {}
+}
+
+/// Its time is up.
+pub(crate) fn time_up() -> Error {
+    over(&format!("its time was up: the handle's deadline, and never more than {HOLD_MAX:?}"))
 }
 
 fn over(why: &str) -> Error {

@@ -188,7 +188,9 @@ pub(crate) fn pack<P: IntoParams>(rows: impl IntoIterator<Item = P>) -> Result<P
         }
         packer.end_row().map_err(of_row)?;
     }
-    packer.map(RowPacker::finish).ok_or_else(|| Failure::new(FailureKind::Refused, "there is no row of parameters"))
+    packer
+        .map(RowPacker::finish)
+        .ok_or_else(|| Failure::new(FailureKind::Refused, "there is no row of parameters; give at least one"))
 }
 
 #[cfg(test)]

@@ -144,7 +144,7 @@ impl Sql {
         let steps = steps.into_iter().take(COMMANDS_MAX.saturating_add(1));
         let commands: Vec<Command> = steps.map(|step| step.into().0).collect();
         if commands.is_empty() {
-            return Err(Failure::new(FailureKind::Refused, "the batch holds no statement").into());
+            return Err(Failure::new(FailureKind::Refused, "the batch holds no statement; give it at least one").into());
         }
         self.client.write(commands, self.deadline).await.map(Into::into)
     }

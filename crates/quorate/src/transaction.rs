@@ -170,7 +170,7 @@ impl Gathered {
             return Err(ended());
         }
         if !self.commands.is_empty() {
-            let text = "a transaction reads before it writes: it would not see what it is to write";
+            let text = "a transaction reads before it writes: it would not see what it is to write; read first, or use `begin`";
             return Err(refused(text));
         }
         Ok(())
@@ -202,7 +202,7 @@ impl Gathered {
         }
         let step = u32::try_from(self.commands.len()).map(Step);
         let step = step.ok().filter(|_| self.commands.len() < COMMANDS_MAX);
-        let text = || format!("a transaction has at most {COMMANDS_MAX} statements that write");
+        let text = || format!("a transaction has at most {COMMANDS_MAX} statements that write; split it");
         let step = step.ok_or_else(|| Failure::new(FailureKind::TooBig, text()))?;
         self.commands.push(command);
         Ok(step)

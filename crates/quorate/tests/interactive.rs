@@ -113,7 +113,9 @@ fn deferred_keys_are_checked_when_it_commits() {
         sql.execute(table, ()).await?;
         let mut tx = sql.begin().await?;
         tx.execute("INSERT INTO cards VALUES ('cid')", ()).await?;
-        assert_eq!(text(tx.commit().await), "a deferred foreign key refers to a row that does not exist");
+        let open =
+            "a deferred foreign key refers to a row that does not exist; write that too, in the same transaction";
+        assert_eq!(text(tx.commit().await), open);
         let mut tx = sql.begin().await?;
         tx.execute("INSERT INTO cards VALUES ('cid')", ()).await?;
         tx.execute("INSERT INTO accounts VALUES ('cid', 0)", ()).await?;
@@ -232,7 +234,10 @@ fn it_ends_with_its_node() {
         add(&mut tx, "ann", 1).await.unwrap();
         let Single { dir, node } = single;
         node.stop().await;
-        assert_eq!(text(add(&mut tx, "ann", 1).await), "closed: the node was stopped");
+        assert_eq!(
+            text(add(&mut tx, "ann", 1).await),
+            "closed: the node, or this handle, was stopped; start the node, or connect, again"
+        );
         // The directory is free although the transaction is still there.
         let again = quorate::Node::start(Single::config(&dir)).await.unwrap();
         assert_eq!(balances(&again.sql()).await, Ok(vec![50, 50]));

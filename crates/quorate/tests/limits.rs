@@ -27,7 +27,8 @@ const LONG: &str = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FRO
 fn a_query_runs_as_long_as_its_handle_lets_it() {
     on_both(async |sql| {
         let short = sql.with_query_timeout(Duration::from_millis(20));
-        let text = "the read took too long: the query did not end within 20ms; make it cheaper or raise its timeout";
+        let text = "the read took too long: the query did not end within 20ms; make it cheaper, or raise its \
+                    timeout (with_query_timeout) and the node's ('sql.query_timeout')";
         let told = |result: Result<i64, Error>| result.unwrap_err().to_string();
         assert_eq!(told(short.query_one(ENDLESS, ()).await), text);
         assert_eq!(told(short.at(Level::Linearizable).query_one(ENDLESS, ()).await), text);

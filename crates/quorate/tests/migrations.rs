@@ -89,7 +89,10 @@ fn what_does_not_fit_is_said_and_nothing_is_done() {
         assert_eq!(error.to_string(), "0011_bad.sql: statement 2: no such table: nowhere");
         let alone = ("0011_vacuum.sql", "VACUUM");
         let error = sql.migrate(&migrations(&[FIRST, SECOND, THIRD, alone])).await.unwrap_err();
-        assert_eq!(error.to_string(), "0011_vacuum.sql: VACUUM can't be combined with other statements");
+        assert_eq!(
+            error.to_string(),
+            "0011_vacuum.sql: VACUUM can't be combined with other statements; run it by itself"
+        );
         let tables = "SELECT count(*) FROM sqlite_schema WHERE name IN ('good', 'late')";
         assert_eq!(sql.at(Level::Linearizable).query_one(tables, ()).await, Ok(0_i64));
         Ok(())

@@ -151,7 +151,7 @@ fn tuple_structs_are_read_by_position() {
             [Pair(1, Some("a".to_owned())), Pair(2, None)]
         );
         let error = sql.query_one::<Pair>("SELECT 1", ()).await.unwrap_err();
-        assert_eq!(error.to_string(), "2 columns were expected, the result has 1");
+        assert_eq!(error.to_string(), "2 columns were expected, the result has 1; select as many");
         Ok(())
     });
 }

@@ -172,7 +172,8 @@ fn what_goes_wrong_is_said_and_nothing_is_done() {
                     "this statement writes, which a query can't; execute it instead"
                 );
                 write(&tx, "a", 7)?;
-                let early = "a transaction reads before it writes: it would not see what it is to write";
+                let early = "a transaction reads before it writes: it would not see what it is to write; read \
+                             first, or use `begin`";
                 assert_eq!(text(read(&tx, "a").await), early);
                 Err::<(), _>(Error::TooLarge("enough".to_owned()))
             }

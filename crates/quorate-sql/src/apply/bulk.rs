@@ -52,7 +52,8 @@ impl Applier {
 /// Whether a statement can be run so.
 fn check(prepared: &Prepared<'_, Note>, bulk: &Bulk) -> Result<(), Failure> {
     if !prepared.note().effects.counts() || prepared.column_count() > 0 {
-        let text = "only a statement that writes rows, and returns none, can be run for many rows of parameters";
+        let text =
+            "only a statement that writes rows, and returns none, can be run for many rows of parameters; use a batch";
         return Err(Failure::new(FailureKind::Refused, text));
     }
     let (expected, given) = (prepared.parameter_count(), bulk.rows.width());

@@ -3,6 +3,7 @@
 use quorate_env::mutant::Mutant;
 use quorate_model::{
     Command, CommandResult, Failure, FailureKind, Outcome, Proposal, Reply, Results, SessionId, Stamp, StoreFault,
+    VACUUM_ALONE,
 };
 
 use super::Applier;
@@ -120,7 +121,7 @@ impl Applier {
         if !is_late && self.staged.row.applied.index() == rehearsal.index || Mutant::RehearsalNotChecked.is_on() {
             return Ok(());
         }
-        let text = "another write came between the statements of the transaction and its commit; run it again";
+        let text = "another write came between its statements and its commit";
         Err(Failure::new(FailureKind::Aborted, text))
     }
 
@@ -207,7 +208,7 @@ impl Applier {
                 Command::Verify => CommandResult::Done,
                 Command::Extend(names) => self.extend(names)?,
                 Command::Vacuum => {
-                    let failure = Failure::new(FailureKind::Refused, "VACUUM can't be combined with other statements");
+                    let failure = Failure::new(FailureKind::Refused, VACUUM_ALONE);
                     return Err(failure.at(number).into());
                 }
             });
@@ -230,7 +231,8 @@ impl Applier {
     /// Checks what must hold when an entry ends.
     fn seal(&mut self) -> Result<(), Trouble> {
         if hooks::deferred_keys_are_open(self.db.connection()) && !Mutant::DeferredKeysAtBatch.is_on() {
-            let text = "a deferred foreign key refers to a row that does not exist";
+            let text =
+                "a deferred foreign key refers to a row that does not exist; write that too, in the same transaction";
             let code = rusqlite::ffi::SQLITE_CONSTRAINT_FOREIGNKEY;
             return Err(Failure { sqlite_code: code, ..Failure::new(FailureKind::ForeignKey, text) }.into());
         }

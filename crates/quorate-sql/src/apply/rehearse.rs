@@ -41,7 +41,7 @@ pub enum RehearsalError {
     #[error(transparent)]
     Failed(Failure),
     /// Something else was applied, or another rehearsal begun.
-    #[error("the transaction was rolled back: the node had something else to apply")]
+    #[error("the node had something else to apply")]
     Over,
     /// The node's own trouble. The rehearsal is over.
     #[error(transparent)]
@@ -127,7 +127,7 @@ impl Applier {
             return Ok(Rehearsed { result, recorded: None });
         }
         if open.recorded.len() >= COMMANDS_MAX {
-            let text = format!("a transaction has at most {COMMANDS_MAX} statements that write");
+            let text = format!("a transaction has at most {COMMANDS_MAX} statements that write; split it");
             return Err(RehearsalError::Failed(Failure::new(FailureKind::TooBig, text)));
         }
         open.returned = returned;

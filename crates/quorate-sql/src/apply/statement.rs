@@ -132,11 +132,11 @@ impl Applier {
 }
 
 pub(super) fn no_statement() -> Failure {
-    Failure::new(FailureKind::Sql, "the text holds no statement")
+    Failure::new(FailureKind::Sql, "the text holds no statement; give it one")
 }
 
 pub(super) fn out_of_budget() -> Failure {
-    let text = "the entry needs more steps than its budget has; do less at once, or ask for a larger budget";
+    let text = "the entry needs more steps than its budget has, some ten seconds of work; do less at once";
     Failure { sqlite_code: rusqlite::ffi::SQLITE_INTERRUPT, ..Failure::new(FailureKind::Budget, text) }
 }
 
@@ -147,7 +147,7 @@ pub(super) fn rowid_exhausted() -> Failure {
 
 /// SQLite asks no authorizer about VACUUM, but refuses it by itself inside a transaction.
 fn vacuum_refused(error: &rusqlite::Error) -> Option<String> {
-    let text = "VACUUM is a command of its own, and VACUUM INTO is not allowed: it writes a file on one node";
+    let text = "VACUUM is a command of its own; VACUUM INTO writes a file on one node: take a backup instead";
     matches!(error, rusqlite::Error::SqliteFailure(_, Some(message)) if message.starts_with("cannot VACUUM"))
         .then(|| text.to_owned())
 }

@@ -121,9 +121,9 @@ pub(super) fn decide(access: &Access<'_>, mode: Mode, seen: &Seen) -> Result<(),
         ffi::SQLITE_ATTACH | ffi::SQLITE_DETACH if matches!(mode, Mode::Running { .. }) => {
             refuse("VACUUM can't be combined with other statements; send it alone")
         }
-        ffi::SQLITE_ATTACH | ffi::SQLITE_DETACH => {
-            refuse("ATTACH and DETACH are not allowed: other files are not replicated")
-        }
+        ffi::SQLITE_ATTACH | ffi::SQLITE_DETACH => refuse(
+            "ATTACH and DETACH are not allowed: other files are not replicated; copy what you need into this database",
+        ),
         ffi::SQLITE_TRANSACTION | ffi::SQLITE_SAVEPOINT => refuse(
             "BEGIN, COMMIT, ROLLBACK and SAVEPOINT are not allowed: send statements that belong together as a batch",
         ),
@@ -143,7 +143,8 @@ fn function(access: &Access<'_>, mode: Mode) -> Result<(), Refusal> {
     let name = access.second.unwrap_or_default();
     let forbidden = if mode == Mode::Query { FUNCTIONS.get(..2).unwrap_or_default() } else { &FUNCTIONS };
     if among(name, forbidden) {
-        return refuse(format!("{name}() is not allowed: what it does or returns depends on the node"));
+        let todo = if mode == Mode::Query { "leave it out" } else { "ask by a query, and pass what it returns" };
+        return refuse(format!("{name}() is not allowed: what it does or returns depends on the node; {todo}"));
     }
     Ok(())
 }
@@ -166,7 +167,14 @@ fn pragma(access: &Access<'_>, mode: Mode) -> Result<(), Refusal> {
     if name.eq_ignore_ascii_case("page_size") && access.second.is_none() {
         return Ok(());
     }
-    refuse(format!("PRAGMA {name} is not allowed here: settings belong to the store and must be equal on all nodes"))
+    if among(name, &CHECKS) || among(name, &QUERY_PRAGMAS) && access.second.is_none() {
+        return refuse(format!("PRAGMA {name} tells of one node; ask by a query"));
+    }
+    if among(name, &HEADER_PRAGMAS) {
+        return refuse(format!("PRAGMA {name} is not allowed in a query with a value; use `execute`"));
+    }
+    let text = "settings belong to the store and must be equal on all nodes; leave it out";
+    refuse(format!("PRAGMA {name} is not allowed here: {text}"))
 }
 
 fn read(access: &Access<'_>, mode: Mode, seen: &Seen) -> Result<(), Refusal> {
@@ -175,7 +183,7 @@ fn read(access: &Access<'_>, mode: Mode, seen: &Seen) -> Result<(), Refusal> {
         return Ok(());
     }
     if is_reserved(table) {
-        return reserved(table);
+        return reserved(table, "read it by a query");
     }
     if is_schema(table) && access.second.is_some_and(|column| column.eq_ignore_ascii_case("rootpage")) {
         // SQLite itself reads it while it drops, and when it has changed the schema; no SELECT can come with that, but
@@ -210,27 +218,31 @@ fn write(access: &Access<'_>, mode: Mode, seen: &Seen) -> Result<(), Refusal> {
     }
     for name in [access.first, access.second].into_iter().flatten() {
         if is_reserved(name) {
-            return reserved(name);
+            return reserved(name, "choose another");
         }
         if mode == Mode::Command && seen.is_shadow(name) {
-            return refuse(format!("{name} is the inside of a virtual table, which alone may change it"));
+            return refuse(format!(
+                "{name} is the inside of a virtual table, which alone may change it; write to that"
+            ));
         }
     }
     let table = access.first.unwrap_or_default();
     if matches!(access.action, ffi::SQLITE_INSERT | ffi::SQLITE_UPDATE) && is_statistics(table) {
-        return refuse(format!("only ANALYZE may write to {table}: plans must be equal on all nodes"));
+        return refuse(format!(
+            "only ANALYZE may write to {table}, so that plans are equal on all nodes; run it instead"
+        ));
     }
     if matches!(access.action, ffi::SQLITE_CREATE_VTABLE) {
         let module = access.second.unwrap_or_default();
         if !among(module, &MODULES) {
-            return refuse(format!("the module {module} is not allowed; there are {}", MODULES.join(", ")));
+            return refuse(format!("the module {module} is not allowed; use one of {}", MODULES.join(", ")));
         }
     }
     Ok(())
 }
 
-fn reserved(name: &str) -> Result<(), Refusal> {
-    refuse(format!("{name}: names that begin with {RESERVED} belong to the store"))
+fn reserved(name: &str, todo: &str) -> Result<(), Refusal> {
+    refuse(format!("{name}: names that begin with {RESERVED} belong to the store; {todo}"))
 }
 
 fn refuse(text: impl Into<String>) -> Result<(), Refusal> {

@@ -11,7 +11,7 @@ use serde::de::value::{BorrowedStrDeserializer, SeqDeserializer};
 use serde::de::{self, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, forward_to_deserialize_any};
 
-use super::{FromValue, RowError, RowRef, Rows};
+use super::{FromValue, RowError, RowRef, Rows, columns_expected};
 
 impl Rows {
     /// All rows as `T`.
@@ -79,7 +79,7 @@ impl<'de> Row<'de> {
     fn only(self) -> Result<(Cell<'de>, &'de str), Failed> {
         match (self.0.columns(), self.0.values()) {
             ([column], [value]) => Ok((Cell(value), column)),
-            (columns, _) => Err(de::Error::custom(format!("one column was expected, not {}", columns.len()))),
+            _ => Err(de::Error::custom(columns_expected(1))),
         }
     }
 }
@@ -112,7 +112,9 @@ impl<'de> Deserializer<'de> for Row<'de> {
     }
 
     fn deserialize_tuple<V: Visitor<'de>>(self, len: usize, visitor: V) -> Result<V::Value, Failed> {
-        self.0.expect_columns(len).map_err(de::Error::custom)?;
+        if self.0.columns().len() != len {
+            return Err(de::Error::custom(columns_expected(len)));
+        }
         self.deserialize_seq(visitor)
     }
 
@@ -328,7 +330,7 @@ mod tests {
         }
         let two = rows(&["a", "b"], vec![1.into(), 2.into()]);
         assert_eq!(told::<Item<'_>>(&two), "missing field `id`: the result has a, b");
-        assert_eq!(told::<i64>(&two), "one column was expected, not 2: the result has a, b");
-        assert_eq!(told::<(i64,)>(&two), "1 columns were expected, the result has 2: the result has a, b");
+        assert_eq!(told::<i64>(&two), "1 column was expected: the result has a, b");
+        assert_eq!(told::<(i64,)>(&two), "1 column was expected: the result has a, b");
     }
 }

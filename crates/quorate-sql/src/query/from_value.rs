@@ -35,7 +35,8 @@ impl Mismatch {
 
 impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} was expected, it holds {}", self.expected, self.found)
+        write!(f, "{} was expected, it holds {}", self.expected, self.found)?;
+        if self.found == Value::Null.class() { f.write_str("; read it as an Option") } else { Ok(()) }
     }
 }
 

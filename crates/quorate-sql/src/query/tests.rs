@@ -32,17 +32,22 @@ fn rows_are_read_as_tuples_and_by_name() {
 fn an_empty_result_has_no_rows() {
     let none = rows(&["c"], vec![]);
     assert_eq!(none.first::<i64>().unwrap(), None);
-    assert_eq!(message::<i64>(&none), "one row was expected, the result has 0");
+    assert_eq!(message::<i64>(&none), "one row was expected, the result has 0; query_optional allows for none");
+    let some = "one row was expected, the result has 2; query_as takes them all";
+    assert_eq!(message::<i64>(&rows(&["c"], vec![1.into(), 2.into()])), some);
     assert_eq!(Rows::default().iter().count(), 0);
 }
 
 #[test]
 fn errors_name_the_column_what_was_expected_and_what_was_found() {
     assert_eq!(message::<i64>(&one("x")), r#"column "c": an INTEGER was expected, it holds TEXT"#);
-    assert_eq!(message::<String>(&one(Value::Null)), r#"column "c": TEXT was expected, it holds NULL"#);
+    assert_eq!(
+        message::<String>(&one(Value::Null)),
+        r#"column "c": TEXT was expected, it holds NULL; read it as an Option"#
+    );
     assert_eq!(message::<bool>(&one(2)), r#"column "c": 0 or 1 was expected, it holds INTEGER 2"#);
     assert_eq!(message::<u64>(&one(-1)), r#"column "c": an INTEGER without sign was expected, it holds INTEGER -1"#);
-    assert_eq!(message::<(i64, i64)>(&one(1)), "2 columns were expected, the result has 1");
+    assert_eq!(message::<(i64, i64)>(&one(1)), "2 columns were expected, the result has 1; select as many");
     let row = one(1);
     let row = row.get(0).unwrap();
     assert_eq!(row.get_by_name::<i64>("d").unwrap_err().to_string(), "no column d: the result has c");

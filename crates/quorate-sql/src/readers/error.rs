@@ -19,22 +19,25 @@ pub enum ReadError {
     #[error("this statement writes, which a query can't; execute it instead")]
     Writes,
     /// The result has more rows than allowed.
-    #[error("the result has more than {0} rows; ask for fewer, raise the limit, or stream it")]
+    #[error("more than {0} rows; ask for fewer, raise the limit (with_limits), or stream them from a snapshot")]
     TooManyRows(usize),
     /// The result is larger than allowed.
-    #[error("the result has more than {0} bytes; ask for less, raise the limit, or stream it")]
+    #[error("more than {0} bytes; ask for less, raise the limit (with_limits), or stream it from a snapshot")]
     TooManyBytes(usize),
     /// The query ran for longer than allowed.
-    #[error("the query did not end within {0:?}; make it cheaper or raise its timeout")]
+    #[error(
+        "the query did not end within {0:?}; make it cheaper, or raise its timeout (with_query_timeout) and the node's \
+         ('sql.query_timeout')"
+    )]
     Timeout(Duration),
     /// The caller cancelled the query, or went away.
-    #[error("the query was cancelled")]
+    #[error("the query was cancelled; run it again")]
     Cancelled,
     /// The read transaction lasted longer than one may: an old snapshot keeps the store from checkpointing.
     #[error("the snapshot is too old to be kept; read again from a new one, in smaller steps")]
     SnapshotTooOld,
     /// All readers were in use for as long as the query may wait.
-    #[error("all readers are in use; try again, or allow more of them")]
+    #[error("all readers of the node are in use ('sql.readers' says how many it has)")]
     Busy,
     /// The node's own trouble.
     #[error(transparent)]

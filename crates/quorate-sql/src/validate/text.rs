@@ -27,7 +27,7 @@ pub fn check_single(sql: &str) -> Result<(), Failure> {
         empty = empty && token == Token::Semicolon;
         ended = state == State::Start && !empty;
     }
-    if empty { Err(Failure::new(FailureKind::Sql, "the text holds no statement")) } else { Ok(()) }
+    if empty { Err(Failure::new(FailureKind::Sql, "the text holds no statement; give it one")) } else { Ok(()) }
 }
 
 /// The statements of a text, without their semicolons; the last needs none. What stands between them and is none, like

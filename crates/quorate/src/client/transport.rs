@@ -95,7 +95,7 @@ impl Attempt {
         let text = format!("{to}: {error}");
         match error {
             CallError::NotSent(NotSent::TooLarge { .. }) => {
-                Self::Refused(Failure::new(FailureKind::TooBig, text).into())
+                Self::Refused(Failure::new(FailureKind::TooBig, format!("{text}; send less at once")).into())
             }
             CallError::NotSent(_) => Self::NotDone(NotDone::NoLeader(text)),
             CallError::Broken | CallError::TimedOut => Self::InDoubt(text),

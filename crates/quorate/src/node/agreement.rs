@@ -50,6 +50,9 @@ const HEALED_ONCE_IN: Duration = Duration::from_secs(24 * 60 * 60);
 const HEALED_FILE: &str = "HEALED";
 const HEALED_BYTES_MAX: u64 = 32;
 
+/// What to do where a copy does not mend it.
+const AGAIN: &str = "for the second time in a day: look at its disk and memory, then restart it";
+
 /// Looks again and again, as long as the node runs.
 pub(super) async fn watch(gateway: Weak<Gateway>) {
     let mut watch = Watch::default();
@@ -181,11 +184,12 @@ impl Watch {
         (self.sources, self.waits) = (sources, waits);
         let text = "this node's data differ from those of a majority: it serves nothing";
         if waits {
-            let todo = "for the second time in a day: look at its disk and memory, then restart it";
-            tracing::error!(event = "diverged", what, "{text}; {todo}");
+            tracing::error!(event = "diverged", what, "{text}; {AGAIN}");
         } else {
             tracing::error!(event = "diverged", what, "{text} until it has a copy of theirs");
         }
+        let todo = if waits { AGAIN } else { "this node takes a copy of theirs" };
+        let what = format!("{what}; {todo}");
         // Nobody waits for what it notes.
         let _ = env.blocking(move || store.set_aside(&what)).await;
     }

@@ -11,7 +11,9 @@ use bytes::Bytes;
 use futures_util::future::{Either, select};
 use quorate_consensus::{Consensus, Member, ProposeError, ReadPositionError};
 use quorate_env::{Env, Instant, timeout_at};
-use quorate_model::{Command, Failure, FailureKind, GroupId, NodeId, Outcome, Position, Store, StoreFault};
+use quorate_model::{
+    Command, Failure, FailureKind, GroupId, NodeId, Outcome, Position, Store, StoreFault, VACUUM_ALONE,
+};
 use quorate_sql::connection::sqlite_version;
 use quorate_sql::query::Rows;
 use quorate_sql::readers::Snapshot;
@@ -34,6 +36,13 @@ pub(crate) const SNAPSHOT_MAX: Duration = Duration::from_secs(600);
 
 /// Snapshots at once: for each so many readers, so that other reads find some.
 const READERS_PER_SNAPSHOT: usize = 2;
+
+/// What is said where the node's queue is full.
+pub(super) const WRITES_WAIT: &str = "too many writes wait on the leader";
+
+const SNAPSHOTS_OPEN: &str = "too many snapshots are open on this node (one for each two of its 'sql.readers')";
+const NO_MAJORITY: &str = "no majority answered in time; see that a majority of the nodes is up and reachable, wait \
+                           longer (with_deadline), or read at the level Local";
 
 /// A running node.
 pub(crate) struct Gateway {
@@ -120,9 +129,7 @@ impl Gateway {
                 let text = "this statement only reads, so there is nothing to replicate; use `query` for it";
                 Err(Failure::new(FailureKind::Refused, text))
             }
-            StatementKind::Vacuum => {
-                Err(Failure::new(FailureKind::Refused, "VACUUM can't be combined with other statements"))
-            }
+            StatementKind::Vacuum => Err(Failure::new(FailureKind::Refused, VACUUM_ALONE)),
             StatementKind::Write | StatementKind::Ddl | StatementKind::Unknown => Ok(()),
         }
     }
@@ -157,7 +164,7 @@ impl Gateway {
     /// Keeps the state that a level asks for, once there is a place for one more.
     pub(crate) async fn snapshot(&self, level: Level, deadline: Instant) -> Result<Kept, Error> {
         let place = timeout_at(deadline, Arc::clone(&self.snapshots).acquire_owned()).await;
-        let full = || Error::Overloaded("too many snapshots are open on this node".to_owned());
+        let full = || Error::Overloaded(SNAPSHOTS_OPEN.to_owned());
         // Nobody closes the semaphore.
         let place = place.map_err(|_| full())?.map_err(|_| Error::Closed)?;
         self.reach(level, deadline).await?;
@@ -178,7 +185,7 @@ impl Gateway {
         if let Some(fault @ StoreFault::Diverged(_)) = self.store.fault() {
             return Err(Error::Unavailable(fault.to_string()));
         }
-        let in_time = |_| Error::TimedOut("no majority answered in time".to_owned());
+        let in_time = |_| Error::TimedOut(NO_MAJORITY.to_owned());
         let position = match level {
             Level::Local => return Ok(()),
             Level::AtLeast(position) => self.comparable(position)?,
@@ -207,7 +214,10 @@ impl Gateway {
         if (position.epoch, position.group) == (epoch, GroupId::MAIN) {
             return Ok(position);
         }
-        let text = format!("the position {position} is of another history: this database is in epoch {}", epoch.0);
+        let text = format!(
+            "the position {position} is of another history: this database is in epoch {}; take positions from what it answers now",
+            epoch.0
+        );
         Err(Failure::new(FailureKind::Refused, text).into())
     }
 
@@ -276,7 +286,7 @@ impl From<ProposeError> for Attempt {
     fn from(error: ProposeError) -> Self {
         let text = error.to_string();
         match error {
-            ProposeError::Overloaded => Self::NotDone(NotDone::Overloaded(text)),
+            ProposeError::Overloaded => Self::NotDone(NotDone::Overloaded(WRITES_WAIT.to_owned())),
             ProposeError::NotLeader { .. } | ProposeError::Stopped(_) => Self::NotDone(NotDone::NoLeader(text)),
             // Kinds that later versions add say no more.
             _ => Self::InDoubt(text),
@@ -288,6 +298,9 @@ impl From<ReadPositionError> for Error {
     fn from(error: ReadPositionError) -> Self {
         match error {
             ReadPositionError::Stopped => Self::Closed,
+            ReadPositionError::Unavailable(why) => {
+                Self::Unavailable(format!("no leader with a majority answered: {why} (the level Local asks for none)"))
+            }
             _ => Self::Unavailable(error.to_string()),
         }
     }

@@ -18,11 +18,11 @@ use quorate_wire::{
     CallFailure, FailureKind as CallFailureKind, Purpose, Role, StreamError, StreamReceiver, StreamSender,
 };
 
-use super::gateway::{Gateway, served_until};
-use super::service;
+use super::gateway::{Gateway, WRITES_WAIT, served_until};
+use super::service::{self, READ_ONLY};
 use crate::client::Attempt;
 use crate::error::Error;
-use crate::interactive::Stage;
+use crate::interactive::{Stage, time_up};
 use crate::protocol::interactive::{Ask, Asked, Begin, Told};
 use crate::protocol::{self, Executed, method};
 use crate::remote::interactive::Stream;
@@ -76,7 +76,7 @@ impl Gateway {
             Err(ProposeError::NotLeader { leader: Some((leader, member)) }) => {
                 return Err(NotBegun::Elsewhere(leader, member));
             }
-            Err(ProposeError::Overloaded) => return Err(Error::Overloaded("too many writes wait".to_owned()).into()),
+            Err(ProposeError::Overloaded) => return Err(Error::Overloaded(WRITES_WAIT.to_owned()).into()),
             Err(error) => return Err(Error::Unavailable(error.to_string()).into()),
         };
         let applied = self.store.wait_applied(hold.position().index, deadline).await;
@@ -135,7 +135,7 @@ pub(super) async fn serve(
     receiver: &mut StreamReceiver,
 ) -> Result<(), CallFailure> {
     if role == Role::ReadOnly {
-        return Err(CallFailure::new(CallFailureKind::Forbidden, "this client may only read"));
+        return Err(CallFailure::new(CallFailureKind::Forbidden, READ_ONLY));
     }
     let end = Instant::now() + HOLD_MAX;
     let Some(Asked::Begin(Begin { wait_millis, last_millis })) = next(receiver, end).await? else {
@@ -157,7 +157,7 @@ pub(super) async fn serve(
             Asked::Run(query) => {
                 let statement = query.state_query()?.statement;
                 let ran = timeout_at(end, stage.run(statement)).await;
-                let ran = ran.unwrap_or_else(|_| Err(Error::TransactionAborted("it took too long".to_owned())));
+                let ran = ran.unwrap_or_else(|_| Err(time_up()));
                 if send(sender, ran.into(), end).await.is_err() {
                     return Ok(());
                 }

@@ -33,6 +33,9 @@ const REPLY_BYTES_MAX: usize = 35 << 20;
 #[derive(Clone, Default)]
 pub(super) struct Desk(Arc<OnceLock<Weak<Gateway>>>);
 
+/// What a client is told that may not write.
+pub(super) const READ_ONLY: &str = "this client may only read; connect without 'read_only' to write";
+
 type Reply = Result<Bytes, CallFailure>;
 
 impl Desk {
@@ -49,9 +52,7 @@ impl Desk {
     async fn answer(self, role: Role, method: u16, body: Bytes) -> Reply {
         let gateway = self.gateway()?;
         match method {
-            method::EXECUTE if role == Role::ReadOnly => {
-                Err(CallFailure::new(CallFailureKind::Forbidden, "this client may only read"))
-            }
+            method::EXECUTE if role == Role::ReadOnly => Err(CallFailure::new(CallFailureKind::Forbidden, READ_ONLY)),
             method::EXECUTE => execute(&gateway, role, protocol::decode(body)?).await,
             method::OUTCOMES if role != Role::Peer => {
                 Err(CallFailure::new(CallFailureKind::Forbidden, "only nodes compare what they have done"))
@@ -153,6 +154,9 @@ async fn query(gateway: &Gateway, query: Query) -> Reply {
     if bytes.len() <= REPLY_BYTES_MAX {
         return Ok(bytes);
     }
-    let text = format!("{} bytes as a reply, the limit is {REPLY_BYTES_MAX}; ask for fewer rows", bytes.len());
+    let text = format!(
+        "{} bytes as a reply, the limit is {REPLY_BYTES_MAX}; ask for fewer rows, or stream them from a snapshot",
+        bytes.len()
+    );
     Ok(protocol::encode(&Answer::from(Err(Error::TooLarge(text)))))
 }

@@ -31,7 +31,9 @@ pub(super) async fn serve(
     let open: OpenSnapshot = protocol::decode(item)?;
     let deadline = served_until(Duration::from_millis(open.millis));
     let opened = timeout_at(deadline, gateway.snapshot(open.level()?, deadline)).await;
-    let opened = opened.unwrap_or_else(|_| Err(Error::TimedOut("the node was not ready in time".to_owned())));
+    let opened = opened.unwrap_or_else(|_| {
+        Err(Error::TimedOut("the node was not ready in time; wait longer (with_deadline)".to_owned()))
+    });
     let position: Result<Position, Error> = opened.as_ref().map(|kept| kept.position).map_err(Clone::clone);
     let (Ok(()), Ok(kept)) = (send(sender, position).await, opened) else { return Ok(()) };
     let mut next = asked(receiver).await;

@@ -19,6 +19,9 @@ use crate::error::Error;
 use crate::level::Level;
 use crate::snapshot;
 
+/// What is said where an answer is of a kind that is not known.
+const NEWER: &str = "a newer version answered what this one can't read; install the version that the nodes run";
+
 /// Kinds of [`Refusal`].
 mod refusal {
     pub(super) const FAILED: u32 = 1;
@@ -71,7 +74,7 @@ impl Executed {
             Some(ExecutedKind::NoLeader(text)) => Err(Attempt::NotDone(NotDone::NoLeader(text))),
             Some(ExecutedKind::InDoubt(text)) => Err(Attempt::InDoubt(text)),
             Some(ExecutedKind::Refused(refusal)) => Err(Attempt::Refused(refusal.into())),
-            None => Err(Attempt::InDoubt("a newer version answered what this one can't read".to_owned())),
+            None => Err(Attempt::InDoubt(NEWER.to_owned())),
         }
     }
 }
@@ -195,7 +198,7 @@ impl From<Answer> for Result<Rows, Error> {
 }
 
 pub(super) fn newer() -> Error {
-    Error::Forbidden("a newer version answered what this one can't read".to_owned())
+    Error::Forbidden(NEWER.to_owned())
 }
 
 impl OpenSnapshot {
@@ -294,6 +297,8 @@ impl From<&Error> for Refusal {
             Error::SnapshotTooOld => (refusal::SNAPSHOT_TOO_OLD, String::new()),
             Error::Forbidden(text) => (refusal::FORBIDDEN, text.clone()),
             Error::TransactionAborted(text) => (refusal::TRANSACTION_ABORTED, text.clone()),
+            // The other end puts the words around it again.
+            Error::Store(StoreFault::Io(text)) => (refusal::STORE, text.clone()),
             Error::Store(fault) => (refusal::STORE, fault.to_string()),
             Error::Unknown(_) | Error::Conflict(_) | Error::Row(_) | Error::Removed(_) | Error::Closed => {
                 (refusal::UNAVAILABLE, error.to_string())
@@ -309,7 +314,7 @@ impl From<Refusal> for Error {
         match refusal.kind {
             refusal::FAILED => match codec::decode_outcome(&refusal.failure) {
                 Ok(Err(failure)) => Self::Failed(failure),
-                Ok(Ok(_)) | Err(_) => Self::Forbidden("a failure that this version can't read".to_owned()),
+                Ok(Ok(_)) | Err(_) => Self::Forbidden(NEWER.to_owned()),
             },
             refusal::OVERLOADED => Self::Overloaded(text),
             refusal::TIMED_OUT => Self::TimedOut(text),

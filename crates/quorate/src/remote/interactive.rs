@@ -12,7 +12,7 @@ use quorate_model::{Outcome, Position, Statement};
 use quorate_sql::apply::Rehearsed;
 use quorate_wire::{StreamReceiver, StreamSender};
 
-use super::network::ROUNDING;
+use super::network::{ROUNDING, no_answer};
 use super::nodes::{Nodes, unreachable};
 use super::snapshot::{failed, millis};
 use crate::client::Attempt;
@@ -53,7 +53,7 @@ impl Stream {
         let mut stream = Self { sender, receiver, addr, position: Position::default() };
         let left = deadline.saturating_duration_since(Instant::now()).saturating_sub(ROUNDING);
         let asked = timeout_at(deadline, stream.ask(Ask::begin(millis(left), millis(lasting)))).await;
-        let silent = |_| Error::TimedOut(format!("{}: there was no answer in time", stream.addr));
+        let silent = |_| Error::TimedOut(no_answer(&stream.addr));
         stream.position = asked.map_err(silent)??.begun()?;
         Ok(stream)
     }
@@ -80,7 +80,7 @@ impl Stage for Stream {
         async move {
             let told = timeout(HOLD_MAX, self.ask(Ask::commit(proposal))).await;
             let silent = |_| Attempt::InDoubt(format!("{}: there was no answer in time", self.addr));
-            told.map_err(silent)?.map_err(|error| Attempt::InDoubt(error.to_string()))?.result()
+            told.map_err(silent)?.map_err(|error| Attempt::InDoubt(error.reason()))?.result()
         }
         .boxed()
     }

@@ -88,13 +88,18 @@ impl Network {
         let reply = reply.map_err(|error| match Attempt::of_call(error, &reached.addr) {
             Attempt::Refused(error) => error,
             Attempt::NotDone(why) => why.into(),
-            Attempt::InDoubt(text) if Instant::now() + ROUNDING >= deadline => Error::TimedOut(text),
+            Attempt::InDoubt(_) if Instant::now() + ROUNDING >= deadline => Error::TimedOut(no_answer(&reached.addr)),
             // A read may be done twice.
             Attempt::InDoubt(text) => Error::Unavailable(text),
         })?;
         let answer: Answer = protocol::decode(reply).map_err(|error| Error::Forbidden(error.to_string()))?;
         answer.into()
     }
+}
+
+/// What is said of a node that did not answer a read.
+pub(super) fn no_answer(addr: &str) -> String {
+    format!("{addr}: there was no answer in time; wait longer (with_deadline), or try again")
 }
 
 impl Transport for Network {

@@ -11,7 +11,7 @@ use quorate_model::{Position, Statement};
 use quorate_sql::query::Rows;
 use quorate_wire::{CallError, StreamError, StreamReceiver, StreamSender};
 
-use super::network::ROUNDING;
+use super::network::{ROUNDING, no_answer};
 use super::nodes::{Nodes, unreachable};
 use crate::client::{Attempt, Limits};
 use crate::error::Error;
@@ -92,7 +92,7 @@ impl Stream {
     }
 
     fn silent(&self) -> Error {
-        Error::TimedOut(format!("{}: there was no answer in time", self.addr))
+        Error::TimedOut(no_answer(&self.addr))
     }
 }
 

@@ -104,9 +104,11 @@ impl Asker {
     async fn ask(&self, status: &Status, member: &MemberStatus, position: Position) -> (VerifiedNode, bool) {
         let (tables, is_known) = match self.hashes(status, member, position).await {
             Ok(Some(tables)) => (Ok(tables), true),
-            Ok(None) => {
-                (Err("it dropped the verification: by a restart, an image, or a later verification".to_owned()), false)
-            }
+            Ok(None) => (
+                Err("it dropped the verification: by a restart, an image, or a later verification; verify again"
+                    .to_owned()),
+                false,
+            ),
             Err(why) => (Err(why), true),
         };
         let (name, addr) = (member.name.clone(), member.addr.clone());
@@ -149,6 +151,6 @@ impl Asker {
                 None => return Err("a newer version answered what this one can't read".to_owned()),
             }
         }
-        Err("it took too long".to_owned())
+        Err(format!("it took longer than {HASHES_MAX:?}"))
     }
 }

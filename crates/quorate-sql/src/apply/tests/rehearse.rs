@@ -103,7 +103,7 @@ fn another_entry_in_between_aborts_it() {
     node.ok("INSERT INTO log VALUES ('another')");
     let failure = node.propose(&proposal).unwrap_err();
     assert_eq!(failure.kind, FailureKind::Aborted);
-    let text = "another write came between the statements of the transaction and its commit; run it again";
+    let text = "another write came between its statements and its commit";
     assert_eq!(failure.to_string(), text);
     assert_eq!(node.value("SELECT count(*) FROM t"), 2.into());
     // Nor is it done a second time.

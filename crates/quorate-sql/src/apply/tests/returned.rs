@@ -38,8 +38,8 @@ fn what_can_t_be_referred_to_is_a_failure_that_undoes_its_entry() {
     let of = |column: Param| statement("INSERT INTO t (a) VALUES (?)", vec![column]);
     let id = || Step(0).column("id");
     let cases = [
-        (vec![two(), of(id())], "the column id of statement 1, which returned 2 rows instead of one"),
-        (vec![none(), of(id())], "the column id of statement 1, which returned 0 rows instead of one"),
+        (vec![two(), of(id())], "the column id of statement 1, which returned 2 rows: it has to return one"),
+        (vec![none(), of(id())], "the column id of statement 1, which returned 0 rows: it has to return one"),
         (vec![one(), of(Step(0).column("b"))], "the column b of statement 1, which returned only the columns id, a, A"),
         (
             vec![one(), of(Step(0).column(3))],
