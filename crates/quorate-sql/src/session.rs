@@ -174,7 +174,7 @@ impl Sessions {
         if sequence - session.floor > SESSION_WINDOW || sequence > SEQUENCE_MAX {
             let floor = session.floor;
             let text =
-                format!("a session may have {SESSION_WINDOW} requests above its floor, {floor}; raise the floor");
+                format!("a session may have {SESSION_WINDOW} requests above its floor, {floor}; send fewer at a time");
             return Ok(answered(FailureKind::WindowExceeded, text));
         }
         if sequence > session.highest {
@@ -263,9 +263,10 @@ impl Sessions {
         };
         match found {
             None => Ok(Admission::Fresh),
-            Some(None) => {
-                Ok(answered(FailureKind::OutcomeTooBig, "it was done, but its outcome was too large to be kept"))
-            }
+            Some(None) => Ok(answered(
+                FailureKind::OutcomeTooBig,
+                "it was done, but what it returned was too large to be kept for a retry",
+            )),
             Some(Some(bytes)) => again(id, sequence, &bytes),
         }
     }

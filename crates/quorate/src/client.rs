@@ -228,6 +228,8 @@ impl Client {
                         self.session().expired(ticket.session());
                         return Ok(None);
                     }
+                    // What was done must not come as a failure, behind which nothing was done.
+                    (FailureKind::OutcomeTooBig, _) => return Err(Error::Unknown(failure.message)),
                     (FailureKind::SessionExpired | FailureKind::OutcomeForgotten, doubt) => {
                         self.session().expired(ticket.session());
                         return Err(Error::Unknown(doubt.unwrap_or(failure.message)));

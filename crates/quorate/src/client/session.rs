@@ -82,6 +82,11 @@ impl Session {
         }
     }
 
+    /// Whether a session is being opened, so that nobody has a ticket.
+    pub(crate) fn is_opening(&self) -> bool {
+        self.state == State::Opening
+    }
+
     /// Says how opening a session went: the new one, or `None`.
     pub(crate) fn opened(&mut self, session: Option<SessionId>) {
         *self = Self { state: session.map_or(State::None, State::Open), ..Self::default() };

@@ -255,44 +255,112 @@ fn a_read_whose_time_went_by_in_waiting_for_its_turn_was_not_slow() {
     }
 }
 
-#[test]
-fn a_node_that_goes_away_leaves_what_was_sent_in_doubt() {
-    struct Silent;
-    impl Transport for Silent {
-        fn check(&self, _: &Command) -> Result<(), Failure> {
-            Ok(())
-        }
-        fn propose(&self, bytes: Bytes, _: Instant) -> BoxFuture<'_, Result<(Position, Outcome), Attempt>> {
-            async move {
-                match codec::decode_proposal(&bytes).unwrap().origin {
-                    None => {
-                        let reply = Reply { results: [CommandResult::Session(SessionId(1))].into() };
-                        Ok((Position::default(), Ok(reply)))
-                    }
-                    Some(_) => std::future::pending().await,
-                }
-            }
-            .boxed()
-        }
-        fn read(&self, _: &Read, _: Instant) -> BoxFuture<'_, Result<Rows, Error>> {
-            async { Err(Error::Closed) }.boxed()
-        }
-        fn snapshot(&self, _: Level, _: Instant) -> BoxFuture<'_, Result<Box<dyn snapshot::State>, Error>> {
-            async { Err(Error::Closed) }.boxed()
-        }
+/// A cluster that opens sessions, or does not, and answers writes as it is told to: none after the last answer.
+struct Scripted {
+    opens: bool,
+    answers: Mutex<std::vec::IntoIter<Result<Outcome, Attempt>>>,
+}
 
-        fn begin(&self, _: Duration, _: Instant) -> BoxFuture<'_, Result<Box<dyn Stage>, Error>> {
-            async { Err(Error::Closed) }.boxed()
+impl Scripted {
+    fn client(opens: bool, answers: Vec<Result<Outcome, Attempt>>) -> (Client, crate::runtime::Doors) {
+        let (runtime, doors) = Runtime::here(&Env::real());
+        let scripted = Self { opens, answers: Mutex::new(answers.into_iter()) };
+        (Client::new(runtime, Box::new(scripted)), doors)
+    }
+
+    fn answer(&self, bytes: &[u8]) -> Option<Result<Outcome, Attempt>> {
+        if codec::decode_proposal(bytes).unwrap().origin.is_some() {
+            return self.answers.lock().unwrap().next();
+        }
+        self.opens.then(|| Ok(Ok(Reply { results: [CommandResult::Session(SessionId(1))].into() })))
+    }
+}
+
+impl Transport for Scripted {
+    fn check(&self, _: &Command) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn propose(&self, bytes: Bytes, _: Instant) -> BoxFuture<'_, Result<(Position, Outcome), Attempt>> {
+        match self.answer(&bytes) {
+            Some(answer) => std::future::ready(answer.map(|outcome| (Position::default(), outcome))).boxed(),
+            None => std::future::pending().boxed(),
         }
     }
+
+    fn read(&self, _: &Read, _: Instant) -> BoxFuture<'_, Result<Rows, Error>> {
+        async { Err(Error::Closed) }.boxed()
+    }
+
+    fn snapshot(&self, _: Level, _: Instant) -> BoxFuture<'_, Result<Box<dyn snapshot::State>, Error>> {
+        async { Err(Error::Closed) }.boxed()
+    }
+
+    fn begin(&self, _: Duration, _: Instant) -> BoxFuture<'_, Result<Box<dyn Stage>, Error>> {
+        async { Err(Error::Closed) }.boxed()
+    }
+}
+
+async fn told(client: &Client, limit: Duration) -> String {
+    client.write(insert(1), limit).await.map(drop).unwrap_err().to_string()
+}
+
+#[test]
+fn what_may_have_been_done_is_never_told_as_a_failure() {
+    let failed = |kind| Ok(Err(Failure::new(kind, "this is why")));
+    let lost = || Err(Attempt::InDoubt("the answer was lost".to_owned()));
+    let refused = || Err(Attempt::Refused(Error::Forbidden("wrong".to_owned())));
+    let unknown = |why: &str| format!("the outcome of the write is not known: {why}; look before writing it again");
+    let cases = [
+        (vec![failed(FailureKind::Constraint)], "this is why".to_owned()),
+        (vec![lost(), failed(FailureKind::Constraint)], "this is why".to_owned()),
+        // It was done, and what it returned is lost.
+        (vec![failed(FailureKind::OutcomeTooBig)], unknown("this is why")),
+        (vec![lost(), failed(FailureKind::OutcomeTooBig)], unknown("this is why")),
+        (vec![failed(FailureKind::OutcomeForgotten)], unknown("this is why")),
+        (vec![lost(), failed(FailureKind::OutcomeForgotten)], unknown("the answer was lost")),
+        (vec![lost(), failed(FailureKind::SessionExpired)], unknown("the answer was lost")),
+        (vec![lost(), failed(FailureKind::WindowExceeded)], unknown("the answer was lost")),
+        (vec![lost(), refused()], unknown("the answer was lost")),
+        (vec![], unknown("there was no answer in time")),
+    ];
+    for (answers, expected) in cases {
+        run(async {
+            let (client, _doors) = Scripted::client(true, answers);
+            assert_eq!(told(&client, Duration::from_secs(3)).await, expected);
+        });
+    }
+}
+
+#[test]
+fn who_can_not_begin_to_write_is_told_what_it_waited_for() {
+    let (short, long) = (Duration::from_secs(3), Duration::from_secs(60));
     run(async {
-        let (runtime, doors) = Runtime::here(&Env::real());
-        let client = Client::new(runtime, Box::new(Silent));
+        // The first opens the session, the second waits for that.
+        let (client, _doors) = Scripted::client(false, Vec::new());
+        let (_first, second) = futures_util::join!(client.write(insert(1), long), told(&client, short));
+        let why =
+            "no session could be opened in time; see that a majority of its nodes is up and reachable, and try again";
+        assert_eq!(second, format!("the cluster is not available: {why}"));
+    });
+    run(async {
+        let (client, _doors) = Scripted::client(true, Vec::new());
+        let all = (0..SESSION_WINDOW).map(|_| client.write(insert(1), long));
+        let (_, last) = futures_util::join!(join_all(all), told(&client, short));
+        let why = format!("{SESSION_WINDOW} writes of this handle are under way");
+        assert_eq!(last, format!("overloaded: {why}; send less at a time, or try again later"));
+    });
+}
+
+#[test]
+fn a_node_that_goes_away_leaves_what_was_sent_in_doubt() {
+    run(async {
+        let (client, doors) = Scripted::client(true, Vec::new());
         let mut write = Box::pin(client.write(insert(1), Duration::from_secs(60)));
         assert!((&mut write).now_or_never().is_none());
         doors.close().await;
-        let result = write.await.map(|written| written.position);
-        assert!(matches!(result, Err(Error::Unknown(_))), "{result:?}");
+        let why = "the outcome of the write is not known: the node was stopped; look before writing it again";
+        assert_eq!(write.await.map(|written| written.position).unwrap_err().to_string(), why);
         let result = client.write(insert(2), Duration::from_secs(60)).await.map(|written| written.position);
         assert_eq!(result, Err(Error::Closed));
     });

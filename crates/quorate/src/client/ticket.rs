@@ -3,6 +3,7 @@
 use std::ops::Deref;
 
 use quorate_env::{Instant, timeout_at};
+use quorate_model::limits::SESSION_WINDOW;
 use quorate_model::{Origin, SessionId};
 
 use super::Client;
@@ -31,7 +32,11 @@ impl<C: Deref<Target = Client>> Held<C> {
                 }
                 Turn::Wait => {
                     if timeout_at(deadline, client.freed.notified()).await.is_err() {
-                        return Err(Error::Overloaded("too many writes of this handle are under way".to_owned()));
+                        return Err(if client.session().is_opening() {
+                            Error::Unavailable("no session could be opened in time".to_owned())
+                        } else {
+                            Error::Overloaded(format!("{SESSION_WINDOW} writes of this handle are under way"))
+                        });
                     }
                 }
             }
