@@ -235,3 +235,39 @@ pub(crate) fn limit(what: &str, found: usize, max: usize, todo: &str) -> Result<
     }
     Err(Failure::new(FailureKind::TooBig, format!("{found} {what}: the limit is {max}; {todo}")))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Step;
+
+    /// What is said of a proposal of these commands, changed so.
+    fn told(commands: Vec<Command>, change: impl FnOnce(&mut Proposal)) -> String {
+        let mut proposal = Proposal::new(None, commands);
+        change(&mut proposal);
+        proposal.check_limits().map_or_else(|failure| failure.to_string(), |()| "nothing".to_owned())
+    }
+
+    fn statement(params: Vec<Param>, names: &[&str]) -> Vec<Command> {
+        let names = names.iter().map(|name| (*name).to_owned()).collect();
+        vec![Command::Statement(Statement { sql: "DELETE FROM t".to_owned(), params, names })]
+    }
+
+    #[test]
+    fn each_limit_says_what_to_do() {
+        let budget = "a budget is at most 50000000000 steps; ask for less";
+        assert_eq!(told(Vec::new(), |proposal| proposal.budget = BUDGET_MAX + 1), budget);
+        let reads = "16385 reads of a transaction: the limit is 16384; read more with each";
+        let premise = Premise { query: Statement::default(), stamp: Stamp::default(), rows: 0 };
+        assert_eq!(told(Vec::new(), |proposal| proposal.premises = vec![premise; PREMISES_MAX + 1]), reads);
+        let names = "2 parameters but 1 names: give each a name, or none";
+        assert_eq!(told(statement(vec![1.into(), 2.into()], &[":a"]), |_| ()), names);
+        let name = "1048577 bytes of a name: the limit is 1048576; say the column's number";
+        assert_eq!(told(statement(vec![Step(0).column("x".repeat(SQL_BYTES_MAX + 1))], &[]), |_| ()), name);
+        let alone = "VACUUM can't be combined with other statements; run it by itself";
+        assert_eq!(told(vec![Command::Vacuum, Command::Vacuum], |_| ()), alone);
+        let rehearsed = "what was run before it is proposed holds statements alone, each with its clock";
+        let rehearsal = Some(Rehearsal { index: 0, stamps: vec![Stamp::default()] });
+        assert_eq!(told(Vec::new(), |proposal| proposal.rehearsal = rehearsal), rehearsed);
+    }
+}

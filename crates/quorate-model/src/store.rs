@@ -117,3 +117,42 @@ pub trait WholeImage: Send {
     /// it until they are done. Blocks.
     fn install(self: Box<Self>) -> Result<Applied, StoreFault>;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_fault_says_what_to_do() {
+        let why = || "this is why".to_owned();
+        let cases = [
+            (
+                StoreFault::Full(why()),
+                true,
+                "no space left for the database: this is why; free some, the node goes on by itself",
+            ),
+            (
+                StoreFault::Io(why()),
+                false,
+                "the database can't be read or written: this is why; see to the disk, then restart the node",
+            ),
+            (
+                StoreFault::Damaged(why()),
+                false,
+                "the database is damaged: this is why; it must be replaced by a copy from another node",
+            ),
+            // What to do differs, and comes with why.
+            (StoreFault::Diverged(why()), true, "the data differ from those of the other nodes: this is why"),
+            (
+                StoreFault::Unsupported(why()),
+                false,
+                "an entry can't be read by this version: this is why; install the version that the other nodes run",
+            ),
+            (StoreFault::ImageLost(why()), true, "the image was given up: this is why; try again"),
+            (StoreFault::Closed, false, "the store is closed: start the node again"),
+        ];
+        for (fault, is_retryable, text) in cases {
+            assert_eq!((fault.is_retryable(), fault.to_string().as_str()), (is_retryable, text));
+        }
+    }
+}

@@ -11,6 +11,10 @@ use rusqlite::{Error, ffi};
 /// Bytes of an error's text that are kept: texts of users may be in it.
 pub const MESSAGE_BYTES_MAX: usize = 2048;
 
+/// What is said where a table has no rowid for a new row.
+const NO_ROWID: &str =
+    "the table has given out the largest rowid; make a new table, or give each row a rowid of its own";
+
 /// What an error means.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trouble {
@@ -58,9 +62,11 @@ pub fn classify(error: &Error, context: Context) -> Trouble {
     if let Some(fault) = fault(code, context.write_failed, &message) {
         return Trouble::Fault(fault);
     }
-    let (kind, message) = match context.refusal {
-        Some(refusal) => (FailureKind::Refused, refusal),
-        None => (kind(code), message),
+    let (kind, message) = match (context.refusal, kind(code)) {
+        (Some(refusal), _) => (FailureKind::Refused, refusal),
+        // SQLite speaks of a full disk, which it is not.
+        (None, FailureKind::RowidExhausted) => (FailureKind::RowidExhausted, format!("{NO_ROWID} (SQLite: {message})")),
+        (None, kind) => (kind, message),
     };
     Trouble::Failure(Failure { sqlite_code: code, ..Failure::new(kind, shortened(message)) })
 }
@@ -161,7 +167,9 @@ mod tests {
         let failed = Context { write_failed: true, refusal: None };
         assert!(matches!(classify(&full, failed), Trouble::Fault(StoreFault::Full(_))));
         let Trouble::Failure(failure) = classify(&full, Context::default()) else { panic!("a fault") };
-        assert_eq!(failure.kind, FailureKind::RowidExhausted);
+        let text = "the table has given out the largest rowid; make a new table, or give each row a rowid of its own \
+                    (SQLite: database or disk is full)";
+        assert_eq!((failure.kind, failure.to_string().as_str()), (FailureKind::RowidExhausted, text));
     }
 
     #[test]

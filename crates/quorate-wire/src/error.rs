@@ -124,7 +124,7 @@ pub enum CallError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotSent {
     /// The connection is closed, or closed before the call's turn came.
-    #[error("the connection is closed: connect again")]
+    #[error("the connection is closed")]
     Closed,
     /// The deadline came while the call waited for its turn.
     #[error("its deadline came while it waited for its turn")]

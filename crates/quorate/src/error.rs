@@ -154,3 +154,66 @@ impl StartError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each kind; what leads to it is in `tests/errors/`.
+    #[test]
+    fn each_error_says_what_to_do() {
+        let why = || "this is why".to_owned();
+        let failure = Failure { row: Some(4), ..Failure::new(quorate_model::FailureKind::Sql, "this is why").at(1) };
+        let cases = [
+            (Error::Failed(failure), false, "statement 2: row 5: this is why"),
+            (
+                Error::Unknown(why()),
+                false,
+                "the outcome of the write is not known: this is why; look before writing it again",
+            ),
+            (Error::Conflict(why()), true, "conflict: this is why"),
+            (
+                Error::TransactionAborted(why()),
+                true,
+                "the transaction was aborted: this is why; nothing of it was done, run it again",
+            ),
+            (Error::Overloaded(why()), true, "overloaded: this is why; send less at a time, or try again later"),
+            (
+                Error::Unavailable(why()),
+                true,
+                "the cluster is not available: this is why; see that a majority of its nodes is up and reachable, and \
+                 try again",
+            ),
+            (Error::TimedOut(why()), true, "the read took too long: this is why"),
+            (Error::TooLarge(why()), false, "the result is too large: this is why"),
+            (
+                Error::SnapshotTooOld,
+                true,
+                "the state that was read is too old to be kept; read again, in smaller steps",
+            ),
+            (
+                Error::Row(RowError::NoColumn { column: "a".to_owned(), columns: "b, c".to_owned() }),
+                false,
+                "no column a: the result has b, c",
+            ),
+            (
+                Error::Store(StoreFault::Full(why())),
+                true,
+                "this node can't serve: no space left for the database: this is why; free some, the node goes on by \
+                 itself",
+            ),
+            (
+                Error::Store(StoreFault::Io(why())),
+                false,
+                "this node can't serve: the database can't be read or written: this is why; see to the disk, then \
+                 restart the node",
+            ),
+            (Error::Forbidden(why()), false, "refused: this is why"),
+            (Error::Removed(why()), false, "this is why"),
+            (Error::Closed, false, "closed: the node, or this handle, was stopped; start the node, or connect, again"),
+        ];
+        for (error, is_retryable, text) in cases {
+            assert_eq!((error.is_retryable(), error.to_string().as_str()), (is_retryable, text));
+        }
+    }
+}

@@ -120,7 +120,7 @@ fn what_is_none_of_theirs_is_refused_and_said() {
     let moment =
         "a date and a time as TEXT (YYYY-MM-DD HH:MM:SS, with an offset if it is not UTC) was expected, it holds ";
     refused::<OffsetDateTime>("2026-02-03", &format!("{moment}TEXT 2026-02-03"));
-    refused::<jiff::Timestamp>(Value::Null, &format!("{moment}NULL"));
+    refused::<jiff::Timestamp>(Value::Null, &format!("{moment}NULL; read it as an Option"));
     refused::<Uuid>(vec![1_u8, 2], "a UUID as a BLOB of 16 bytes or as TEXT was expected, it holds BLOB x'0102'");
     refused::<Decimal>(0.1, "a decimal number as TEXT, or an INTEGER was expected, it holds REAL");
     refused::<Decimal>("1e", "a decimal number as TEXT, or an INTEGER was expected, it holds TEXT 1e");

@@ -62,6 +62,9 @@ const CHECKS: [&str; 3] = ["foreign_key_check", "integrity_check", "quick_check"
 /// Why a query that writes is refused.
 pub(crate) const WRITE_IN_QUERY: &str = "a query can't write; use `execute`";
 
+/// Why temporary tables, views and triggers are refused.
+const TEMPORARY: &str = "temporary objects live on one node only; use an ordinary table, or WITH for one statement";
+
 /// Why something is refused.
 type Refusal = String;
 
@@ -115,7 +118,7 @@ pub(super) fn decide(access: &Access<'_>, mode: Mode, seen: &Seen) -> Result<(),
     if matches!(access.action, ffi::SQLITE_CREATE_TEMP_INDEX..=ffi::SQLITE_CREATE_TEMP_VIEW)
         || matches!(access.action, ffi::SQLITE_DROP_TEMP_INDEX..=ffi::SQLITE_DROP_TEMP_VIEW)
     {
-        return refuse("temporary objects live on one node only; use an ordinary table, or WITH for one statement");
+        return refuse(TEMPORARY);
     }
     match access.action {
         ffi::SQLITE_ATTACH | ffi::SQLITE_DETACH if matches!(mode, Mode::Running { .. }) => {
@@ -214,7 +217,7 @@ fn write(access: &Access<'_>, mode: Mode, seen: &Seen) -> Result<(), Refusal> {
     // ALTER looks for what it renames in the temporary schema too.
     let renames = seen.drops && access.first.is_some_and(is_schema);
     if access.database.is_some_and(|name| name.eq_ignore_ascii_case("temp")) && !renames {
-        return refuse("temporary objects live on one node only; use an ordinary table");
+        return refuse(TEMPORARY);
     }
     for name in [access.first, access.second].into_iter().flatten() {
         if is_reserved(name) {

@@ -92,3 +92,25 @@ impl From<rusqlite::Error> for ReadError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_error_says_what_to_do() {
+        let cases = [
+            (ReadError::Writes, false, "this statement writes, which a query can't; execute it instead"),
+            (ReadError::Cancelled, false, "the query was cancelled; run it again"),
+            (
+                ReadError::SnapshotTooOld,
+                true,
+                "the snapshot is too old to be kept; read again from a new one, in smaller steps",
+            ),
+            (ReadError::Busy, true, "all readers of the node are in use ('sql.readers' says how many it has)"),
+        ];
+        for (error, is_retryable, text) in cases {
+            assert_eq!((error.is_retryable(), error.to_string().as_str()), (is_retryable, text));
+        }
+    }
+}

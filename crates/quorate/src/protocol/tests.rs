@@ -8,7 +8,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use proptest::prelude::*;
 use quorate_consensus::{ClusterId, MemberStatus};
-use quorate_model::{Epoch, Failure, FailureKind as Kind, GroupId, NodeId, Position, Reply, Stamp, Statement, Value};
+use quorate_model::{
+    Epoch, Failure, FailureKind as Kind, GroupId, NodeId, Position, Reply, Stamp, Statement, StoreFault, Value,
+};
 use quorate_sql::query::Rows;
 use quorate_sql::store::Verification;
 
@@ -43,6 +45,22 @@ fn errors_arrive_as_they_were() {
     for error in errors() {
         assert_eq!(Error::from(Refusal::from(&error)), error);
     }
+}
+
+#[test]
+fn what_has_no_kind_on_the_way_arrives_with_its_words() {
+    let told = |error: Error| Error::from(Refusal::from(&error)).to_string();
+    let unreadable = Error::Store(StoreFault::Io("a disk".to_owned()));
+    assert_eq!(told(unreadable.clone()), unreadable.to_string());
+    let unavailable = |why: &str| Error::Unavailable(why.to_owned()).to_string();
+    assert_eq!(told(Error::Removed("the node was removed".to_owned())), unavailable("the node was removed"));
+    let newer = "refused: a newer version answered what this one can't read; install the version that the nodes run";
+    let answers = [
+        Result::<Rows, Error>::from(Answer { kind: None }).unwrap_err(),
+        SnapshotItem { kind: None }.opened().unwrap_err(),
+        SnapshotItem { kind: None }.piece().unwrap_err(),
+    ];
+    assert!(answers.iter().all(|answer| answer.to_string() == newer), "{answers:?}");
 }
 
 #[test]

@@ -18,7 +18,8 @@ fn passes(node: &mut Node, budget: u64, rows: i64) -> bool {
     match node.propose(&with_budget(budget, rows)) {
         Ok(_) => true,
         Err(failure) => {
-            assert_eq!(failure.kind, FailureKind::Budget);
+            let text = "the entry needs more steps than its budget has, some ten seconds of work; do less at once";
+            assert_eq!((failure.kind, failure.to_string().as_str()), (FailureKind::Budget, text));
             false
         }
     }

@@ -127,9 +127,12 @@ fn the_floor_gives_up_outcomes_and_bounds_the_window() {
     node.propose(&request(session, 4, 2)).unwrap();
     assert_eq!(kept(&node), 2);
     for (sequence, floor) in [(1, 0), (2, 2), (0, 0), (5, 5), (5, 9)] {
-        assert_eq!(kind(node.propose(&request(session, sequence, floor))), FailureKind::OutcomeForgotten);
+        let forgotten = Failure::new(FailureKind::OutcomeForgotten, "the outcome was given up by the client");
+        assert_eq!(node.propose(&request(session, sequence, floor)), Err(forgotten));
     }
-    assert_eq!(kind(node.propose(&request(session, 10 + SESSION_WINDOW, 0))), FailureKind::WindowExceeded);
+    let text = "a session may have 4096 requests above its floor, 9; send fewer at a time";
+    let exceeded = Failure::new(FailureKind::WindowExceeded, text);
+    assert_eq!(node.propose(&request(session, 10 + SESSION_WINDOW, 0)), Err(exceeded));
     node.propose(&request(session, 9 + SESSION_WINDOW, 0)).unwrap();
     assert_eq!(kind(node.propose(&request(session, u64::MAX, u64::MAX))), FailureKind::WindowExceeded);
     assert_eq!((count(&mut node), kept(&node)), (5, 0));
@@ -138,7 +141,8 @@ fn the_floor_gives_up_outcomes_and_bounds_the_window() {
 #[test]
 fn an_unknown_or_ended_session_is_never_made_silently() {
     let (mut node, session) = node();
-    assert_eq!(kind(node.propose(&request(session + 99, 1, 0))), FailureKind::SessionExpired);
+    let expired = Failure::new(FailureKind::SessionExpired, "the session is not known, or was idle for too long");
+    assert_eq!(node.propose(&request(session + 99, 1, 0)), Err(expired));
     node.propose(&request(session, 1, 0)).unwrap();
     node.propose(&Proposal::new(None, vec![Command::CloseSession(SessionId(session))])).unwrap();
     assert_eq!(kind(node.propose(&request(session, 1, 0))), FailureKind::SessionExpired);
@@ -164,7 +168,8 @@ fn a_large_outcome_is_kept_only_as_done() {
     let size = KEPT_OUTCOME_BYTES_MAX;
     let large = asking(session, 1, 0, &format!("INSERT INTO t VALUES (zeroblob({size})) RETURNING a"));
     node.propose(&large).unwrap();
-    assert_eq!(kind(node.propose(&large)), FailureKind::OutcomeTooBig);
+    let text = "it was done, but what it returned was too large to be kept for a retry";
+    assert_eq!(node.propose(&large), Err(Failure::new(FailureKind::OutcomeTooBig, text)));
     assert_eq!(count(&mut node), 1);
 }
 

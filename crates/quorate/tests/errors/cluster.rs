@@ -1,0 +1,124 @@
+//! Nodes that are away, stopped, cut off, or do not let a client in.
+
+use std::time::Duration;
+
+use quorate::{ConnectError, Error, Level, RemoteConfig, RemoteSql, SecretSource, Sql, VerifyError, verify};
+
+use crate::support::{Cluster, Single, run, secret};
+use crate::{aborted, fails, fails_for_now, told, unavailable, unknown};
+
+const SHORT: Duration = Duration::from_millis(400);
+
+const CLOSED: &str = "closed: the node, or this handle, was stopped; start the node, or connect, again";
+
+async fn connect(config: RemoteConfig) -> Result<RemoteSql, Error> {
+    RemoteSql::connect(config).await.map_err(|error| match error {
+        ConnectError::Cluster(error) => error,
+        other => panic!("{other}"),
+    })
+}
+
+/// A cluster of three of which two are killed, the one that led among them unless it is the one that is left: its
+/// handle, and where the former leader was.
+async fn left_alone(leads: bool) -> (Cluster, Sql, String) {
+    let mut cluster = Cluster::start().await;
+    let leader = cluster.leader().await;
+    let left = ["a", "b", "c"].into_iter().find(|name| (*name == leader) == leads).unwrap();
+    let addr = cluster.config(left).members[&leader].clone();
+    cluster.sql(left).execute("CREATE TABLE t (a)", ()).await.unwrap();
+    for name in ["a", "b", "c"].into_iter().filter(|name| *name != left) {
+        cluster.kill(name);
+    }
+    let sql = cluster.sql(left).with_deadline(SHORT);
+    (cluster, sql, format!("{leader} at {addr}"))
+}
+
+#[test]
+fn a_follower_without_a_majority() {
+    run(async {
+        let (mut cluster, sql, leader) = left_alone(false).await;
+        let gone = "the call was not sent: the connection is closed";
+        let no_majority =
+            unavailable(&format!("no leader with a majority answered: {gone} (the level Local asks for none)"));
+        let mut read = told(sql.at(Level::Linearizable).query("SELECT 1", ()).await);
+        // What was under way when the leader went says something else.
+        while read.0 != no_majority {
+            read = told(sql.at(Level::Linearizable).query("SELECT 1", ()).await);
+        }
+        assert!(read.1);
+        fails_for_now(sql.execute("DELETE FROM t", ()).await, &unavailable(&format!("{leader}: {gone}")));
+        fails_for_now(sql.begin().await, &unavailable(&format!("{leader} can't be reached")));
+        assert!(sql.at(Level::Local).query("SELECT 1", ()).await.is_ok());
+        cluster.stop_all().await;
+    });
+}
+
+#[test]
+fn a_leader_that_lost_its_majority() {
+    run(async {
+        let (mut cluster, sql, _) = left_alone(true).await;
+        fails(sql.execute("DELETE FROM t", ()).await, &unknown("there was no answer in time"));
+        let no_majority = "the read took too long: no majority answered in time; see that a majority of the nodes is \
+                           up and reachable, wait longer (with_deadline), or read at the level Local";
+        fails_for_now(sql.at(Level::Linearizable).query("SELECT 1", ()).await, no_majority);
+        cluster.stop_all().await;
+    });
+}
+
+#[test]
+fn a_node_that_was_stopped() {
+    run(async {
+        let single = Single::start().await;
+        let (sql, addr) = (single.node.sql(), single.node.local_addr().to_string());
+        let remote = single.remote().await;
+        remote.execute("CREATE TABLE t (a)", ()).await.unwrap();
+        let mut tx = remote.begin().await.unwrap();
+        let mut snapshot = remote.snapshot().await.unwrap();
+        let config = RemoteConfig { deadline: SHORT, ..RemoteConfig::new([addr.as_str()], secret()) };
+        single.node.stop().await;
+        let refused = unavailable(&format!("cannot connect to {addr}: Connection refused (os error 111)"));
+        fails_for_now(connect(config.clone()).await, &refused);
+        let verified = verify(config).await.map(drop).map_err(|error| match error {
+            VerifyError::Cluster(error) => error,
+            other => panic!("{other}"),
+        });
+        fails_for_now(verified, &refused);
+        let late = remote.with_deadline(SHORT);
+        fails_for_now(late.query("SELECT 1", ()).await, &refused);
+        fails_for_now(late.execute("DELETE FROM t", ()).await, &refused);
+        // Either says how far the end has come.
+        let ends = ["the connection is closed", "the other end reads no more", "the node ended it"];
+        let ends = ends.map(|end| format!("{addr}: {end}"));
+        let (text, is_retryable) = told(tx.execute("DELETE FROM t", ()).await);
+        assert!(ends.iter().any(|end| text == aborted(end)) && is_retryable, "{text}");
+        let (text, is_retryable) = told(snapshot.query("SELECT 1", ()).await);
+        assert!(ends.iter().any(|end| text == unavailable(end)) && is_retryable, "{text}");
+        fails(sql.query("SELECT 1", ()).await, CLOSED);
+        fails(sql.execute("DELETE FROM t", ()).await, CLOSED);
+        fails(sql.begin().await, CLOSED);
+        fails(sql.snapshot().await, CLOSED);
+        fails(sql.transact(async |tx| tx.execute("DELETE FROM t", ()).map(drop)).await, CLOSED);
+    });
+}
+
+#[test]
+fn clients_that_are_not_let_in() {
+    run(async {
+        let single = Single::start().await;
+        let addr = single.node.local_addr().to_string();
+        let wrong = SecretSource::Inline("another secret, for tests too".to_owned());
+        let differ = format!("refused: handshake with {addr}: the secrets differ: give both ends the same one");
+        fails(connect(RemoteConfig::new([addr.as_str()], wrong)).await, &differ);
+        let config = RemoteConfig { read_only: true, ..RemoteConfig::new([addr.as_str()], secret()) };
+        let reader = connect(config).await.unwrap();
+        let only =
+            format!("refused: {addr}: forbidden: this client may only read; connect without 'read_only' to write");
+        fails(reader.execute("CREATE TABLE t (a)", ()).await, &only);
+        fails(reader.begin().await, &only);
+        assert!(reader.query("SELECT 1", ()).await.is_ok());
+        let none = RemoteSql::connect(RemoteConfig::new(Vec::<String>::new(), secret())).await.map(drop).unwrap_err();
+        assert_eq!((none.to_string().as_str(), none.is_retryable()), ("the configuration: 'addrs' is missing", false));
+        reader.close().await;
+        single.node.stop().await;
+    });
+}

@@ -1,0 +1,95 @@
+//! Closures and interactive transactions that did not come to their end.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use quorate::{Error, HOLD_MAX, Level};
+
+use crate::support::on_both;
+use crate::{aborted, fails, fails_for_now, overloaded, told};
+
+const SHORT: Duration = Duration::from_millis(300);
+
+#[test]
+fn closures_that_do_not_commit() {
+    on_both(async |sql| {
+        sql.batch(["CREATE TABLE t (a INTEGER)", "INSERT INTO t VALUES (0)"]).await?;
+        let kept = Mutex::new(None);
+        let early = sql.transact(|tx| {
+            *kept.lock().unwrap() = Some(tx.clone());
+            async move {
+                tx.execute("UPDATE t SET a = 1", ())?;
+                tx.query("SELECT a FROM t", ()).await
+            }
+        });
+        let reads = "a transaction reads before it writes: it would not see what it is to write; read first, or use \
+                     `begin`";
+        fails(early.await, reads);
+        let tx = kept.into_inner().unwrap().unwrap();
+        let late = "the closure of this transaction has returned; nothing can be read or written with it any more";
+        fails(tx.query("SELECT a FROM t", ()).await, late);
+        fails(tx.execute("UPDATE t SET a = 1", ()), late);
+        let many = sql.transact(async |tx| (0..65_537).try_for_each(|_| tx.execute("DELETE FROM t", ()).map(drop)));
+        fails(many.await, "a transaction has at most 65536 statements that write; split it");
+        let vacuum = sql.transact(async |tx| tx.execute("VACUUM", ()).and(tx.execute("DELETE FROM t", ())).map(drop));
+        fails(vacuum.await, "VACUUM can't be combined with other statements; run it by itself");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_closure_that_others_disturb_until_its_deadline() {
+    on_both(async |sql| {
+        sql.batch(["CREATE TABLE t (a INTEGER)", "INSERT INTO t VALUES (0)"]).await?;
+        let (hasty, other) = (sql.with_deadline(SHORT), &sql);
+        let text = loop {
+            let disturbed = hasty.transact(async |tx| {
+                tx.query("SELECT a FROM t", ()).await?;
+                other.execute("UPDATE t SET a = a + 1", ()).await?;
+                tx.execute("UPDATE t SET a = 0", ()).map(drop)
+            });
+            match disturbed.await.map(drop).unwrap_err() {
+                error @ Error::Conflict(_) => break told(Err::<(), _>(error)),
+                // The deadline came while one of the two wrote.
+                error => assert!(error.is_retryable() || matches!(error, Error::Unknown(_)), "{error:?}"),
+            }
+        };
+        let conflict = "conflict: what the transaction had read was changed by another write: \"SELECT a FROM t\" \
+                        gives other rows by now; run it again";
+        assert_eq!(text, (conflict.to_owned(), true));
+        Ok(())
+    });
+}
+
+#[test]
+fn interactive_transactions_that_end_early() {
+    on_both(async |sql| {
+        sql.execute("CREATE TABLE t (a INTEGER)", ()).await?;
+        let mut tx = sql.begin().await?;
+        fails(tx.query("SELECT b FROM t", ()).await, "no such column: b");
+        let vacuum = "VACUUM is a command of its own; run it outside of the transaction";
+        fails(tx.execute("VACUUM", ()).await, vacuum);
+        tx.execute("INSERT INTO t VALUES (1)", ()).await?;
+        let hasty = sql.with_deadline(SHORT);
+        let waited = overloaded("the writes before it, or another transaction, took too long");
+        let (text, is_retryable) = told(hasty.begin().await);
+        let is_late = text.contains(": there was no answer in time; wait longer (with_deadline), or try again");
+        assert!((text == waited || is_late) && is_retryable, "{text}");
+        tx.rollback();
+        let mut tx = hasty.begin().await?;
+        tx.execute("INSERT INTO t VALUES (1)", ()).await?;
+        let up = format!("its time was up: the handle's deadline, and never more than {HOLD_MAX:?}");
+        let endless = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 2000000)
+                       SELECT count(*) FROM n";
+        let error = loop {
+            if let Err(error) = tx.query(endless, ()).await {
+                break error;
+            }
+        };
+        fails_for_now(Err::<(), _>(error), &aborted(&up));
+        fails_for_now(tx.execute("INSERT INTO t VALUES (1)", ()).await, &aborted("it ended before"));
+        fails_for_now(tx.commit().await, &aborted("it ended before"));
+        assert_eq!(sql.at(Level::Linearizable).query_one("SELECT count(*) FROM t", ()).await, Ok(0_i64));
+        Ok(())
+    });
+}
