@@ -75,7 +75,8 @@ fn read(folder: &Path) -> Result<Migrations> {
         migrations.push(Migration::new(name, text).told(of_folder)?);
     }
     if migrations.is_empty() {
-        return Err(Error::new("there are no migrations, files like 0001_users.sql").within(of_folder()));
+        return Err(Error::new("there are no migrations: add files like 0001_users.sql, or name another folder")
+            .within(of_folder()));
     }
     Migrations::new(migrations).told(of_folder)
 }

@@ -33,7 +33,20 @@ pub async fn run(args: &VerifyArgs) -> Result<()> {
     let config = RemoteConfig { pinned: access.pinned, ..RemoteConfig::new(access.addrs, access.secret) };
     let verification = quorate::verify(config).await.map_err(|error| Error::new(error.to_string()))?;
     output::print(&text(&verification, begun.elapsed().as_secs_f64()))?;
-    if verification.is_sound() { Ok(()) } else { Err(Error::new("not all members hold the same, as far as they told")) }
+    verdict(&verification)
+}
+
+/// Fails, and says what to do, unless all members hold the same.
+fn verdict(verification: &Verification) -> Result<()> {
+    if verification.is_sound() {
+        return Ok(());
+    }
+    Err(Error::new(if verification.differences().is_empty() {
+        "not all members answered: see that they are up, and verify again"
+    } else {
+        "not all members hold the same: one that differs from a majority takes a copy of theirs by itself; verify \
+         again, and look at the logs"
+    }))
 }
 
 fn text(verification: &Verification, seconds: f64) -> String {
@@ -54,4 +67,40 @@ fn text(verification: &Verification, seconds: f64) -> String {
         text.push_str("all that answered hold the same\n");
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use quorate::{NodeId, Position, VerifiedNode};
+
+    use super::*;
+
+    /// What is said of nodes that hold a table so, or do not answer.
+    fn said(nodes: &[Option<u128>]) -> String {
+        let tables = |hash: &Option<u128>| {
+            hash.map(|hash| BTreeMap::from([("t".to_owned(), hash)])).ok_or_else(|| "it is away".to_owned())
+        };
+        let nodes = (1..).zip(nodes).map(|(number, hash)| VerifiedNode {
+            id: NodeId(number),
+            name: number.to_string(),
+            addr: format!("h:{number}"),
+            tables: tables(hash),
+        });
+        let verification = Verification { position: Position::default(), nodes: nodes.collect() };
+        verdict(&verification).map_or_else(|error| error.to_string(), |()| text(&verification, 0.25))
+    }
+
+    #[test]
+    fn what_is_not_sound_says_what_to_do() {
+        let sound = "at position 0.0.0, in 0.2 s:\n  node 1  h:1  1 tables\n  node 2  h:2  1 tables\n\
+                     all that answered hold the same\n";
+        assert_eq!(said(&[Some(1), Some(1)]), sound);
+        let away = "not all members answered: see that they are up, and verify again";
+        assert_eq!(said(&[Some(1), None, Some(1)]), away);
+        let differ = "not all members hold the same: one that differs from a majority takes a copy of theirs by \
+                      itself; verify again, and look at the logs";
+        assert_eq!(said(&[Some(1), Some(2), None]), differ);
+    }
 }

@@ -25,7 +25,10 @@ fn migrations_are_run_once_and_explained() {
     let migrate = |more: &[&str]| quorate(&[&["migrate", "--data-dir", dev.path(), path], more].concat());
 
     let empty = failed(&migrate(&[]));
-    assert_eq!(empty, format!("quorate: {path}: there are no migrations, files like 0001_users.sql\n"));
+    assert_eq!(
+        empty,
+        format!("quorate: {path}: there are no migrations: add files like 0001_users.sql, or name another folder\n")
+    );
     put("README.md", "not one of them");
     put("1_users.sql", "CREATE TABLE users (id INTEGER PRIMARY KEY, name TEXT); INSERT INTO users VALUES (1, 'ann')");
     put("2_names.sql", "CREATE INDEX names ON users (name);");

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use quorate::{Error, Level, RemoteConfig, Sql, verify};
-use support::{Cluster, PATIENCE, run, secret, until};
+use support::{Cluster, PATIENCE, events, run, secret, until};
 
 /// Names the database that [`change`] changes.
 const DATABASE: &str = "QUORATE_TEST_DATABASE";
@@ -136,8 +136,14 @@ fn a_difference_that_no_outcome_shows_is_found_by_a_verification_and_healed() {
     }
 }
 
+#[track_caller]
+fn is_told(text: &str) {
+    assert!(events::is_told(text), "{text}\n{:#?}", events::all());
+}
+
 #[test]
 fn what_differs_serves_nothing_and_what_differs_again_waits_for_a_person() {
+    events::keep();
     run(async {
         let mut cluster = Cluster::start().await;
         stock(&cluster).await;
@@ -149,10 +155,19 @@ fn what_differs_serves_nothing_and_what_differs_again_waits_for_a_person() {
         until("it is set aside", || cluster.node(&name).metrics().fault.is_some()).await;
         let own = cluster.sql(&name).with_deadline(std::time::Duration::from_millis(300));
         let text = left(&own).await.unwrap_err().to_string();
-        assert!(
-            text.starts_with("the cluster is not available: the data differ from those of the other nodes: "),
-            "{text}"
-        );
+        let differ =
+            "the cluster is not available: the data differ from those of the other nodes: outcomes up to entry ";
+        let todo = "; for the second time in a day: look at its disk and memory, then restart it; see that a majority \
+                    of its nodes is up and reachable, and try again";
+        assert!(text.starts_with(differ) && text.ends_with(todo), "{text}");
+        let serves_nothing = "this node's data differ from those of a majority: it serves nothing";
+        let outcomes = "event=\"diverged\" what=\"outcomes up to entry N\"";
+        is_told(&format!("{serves_nothing} until it has a copy of theirs {outcomes}"));
+        let other = "event=\"disagreement\" what=\"outcomes up to entry N: N differs from the majority\"";
+        is_told(&format!("nodes of the cluster hold different data {other}"));
+        is_told("this node has a copy of the majority's data event=\"healed\" index=N");
+        let again = "for the second time in a day: look at its disk and memory, then restart it";
+        is_told(&format!("{serves_nothing}; {again} {outcomes}"));
         assert!(cluster.node(&name).metrics().not_ready.iter().any(|why| why.to_string().contains("the data differ")));
         // It takes no copy by itself, votes on, and passes writes on.
         assert_eq!(sell(&cluster.sql(&name)).await, Ok(sold - 1));
@@ -166,6 +181,7 @@ fn what_differs_serves_nothing_and_what_differs_again_waits_for_a_person() {
 
 #[test]
 fn without_a_majority_that_agrees_nothing_is_done() {
+    events::keep();
     run(async {
         let mut cluster = Cluster::start().await;
         stock(&cluster).await;
@@ -177,6 +193,9 @@ fn without_a_majority_that_agrees_nothing_is_done() {
         change_behind_its_back(&cluster, others[1]);
         let sold = sell(&cluster.sql(&leader)).await.unwrap();
         until("it is told", || cluster.nodes().all(|node| node.metrics().node.disagreements.get() > 0)).await;
+        let what = "outcomes up to entry N: no majority agrees, so nobody can tell whose data are right";
+        let differ = format!("nodes of the cluster hold different data event=\"disagreement\" what=\"{what}\"");
+        until("it is said", || events::is_told(&differ)).await;
         assert!(
             cluster.nodes().all(|node| node.metrics().node.divergences.get() == 0 && node.metrics().fault.is_none())
         );

@@ -11,9 +11,11 @@
 
 mod support;
 
+use std::time::Duration;
+
 use futures_util::future::join_all;
 use quorate::{Error, Level, MigrateError, Migration, Migrations, Sql};
-use support::{Cluster, on_both, run};
+use support::{Cluster, Single, on_both, run};
 
 const FIRST: (&str, &str) =
     ("0001_users.sql", "CREATE TABLE users (id INTEGER PRIMARY KEY, name TEXT NOT NULL) STRICT;");
@@ -125,10 +127,31 @@ fn names_and_texts_are_looked_at_before() {
         assert_eq!(Migration::new(name, "SELECT 1").unwrap_err().to_string(), expected);
     }
     let zero = Migration::new("1_a.sql", "SELECT '\0'").unwrap_err();
-    assert!(matches!(zero, MigrateError::Failed { .. }), "{zero}");
+    let text = "1_a.sql: a statement can't hold a zero byte; pass such text as a parameter";
+    assert_eq!((zero.to_string().as_str(), zero.is_retryable()), (text, false));
     let twice = ["1_a.sql", "01_b.sql"].map(|name| Migration::new(name, "SELECT 1").unwrap());
     let expected = "1_a.sql and 01_b.sql have the same number: give the newer one a higher";
     assert_eq!(Migrations::new(twice).unwrap_err().to_string(), expected);
+}
+
+#[test]
+fn a_cluster_that_is_away_migrates_later() {
+    run(async {
+        let single = Single::start().await;
+        let (sql, remote) = (single.node.sql(), single.remote().await.with_deadline(Duration::from_millis(300)));
+        let addr = single.node.local_addr().to_string();
+        single.node.stop().await;
+        let all = migrations(&[FIRST]);
+        let away = remote.migrate(&all).await.unwrap_err();
+        let text = format!(
+            "the cluster is not available: cannot connect to {addr}: Connection refused (os error 111); see that a \
+             majority of its nodes is up and reachable, and try again"
+        );
+        assert_eq!((away.to_string(), away.is_retryable()), (text, true));
+        let closed = sql.migration_status(&all).await.unwrap_err();
+        let text = "closed: the node, or this handle, was stopped; start the node, or connect, again";
+        assert_eq!((closed.to_string().as_str(), closed.is_retryable()), (text, false));
+    });
 }
 
 #[test]

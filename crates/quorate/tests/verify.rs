@@ -81,6 +81,9 @@ fn a_changed_row_and_a_lost_node_are_told() {
         let silent: Vec<&str> =
             alone.nodes.iter().filter(|node| node.tables.is_err()).map(|node| node.name.as_str()).collect();
         assert_eq!(silent, ["b"]);
+        let why = alone.nodes[1].tables.clone().unwrap_err();
+        let addr = &cluster.config("b").members["b"];
+        assert_eq!(why, format!("cannot connect to {addr}: Connection refused (os error 111)"));
 
         let conn = rusqlite::Connection::open(database(&cluster, "b")).unwrap();
         assert_eq!(conn.execute("UPDATE t SET x = 2 WHERE rowid = 7", ()), Ok(1));

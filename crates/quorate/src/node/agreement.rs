@@ -157,7 +157,10 @@ impl Watch {
         match verdict {
             Verdict::Agrees => self.is_told &= is_disputed,
             Verdict::Open => self.tell(gateway, format!("{what}: too few have answered to tell whose data are right")),
-            Verdict::OthersDiffer(ids) => self.tell(gateway, format!("{what}: {ids:?} differ from the majority")),
+            Verdict::OthersDiffer(ids) => {
+                let ids = ids.iter().map(NodeId::to_string).collect::<Vec<_>>().join(", ");
+                self.tell(gateway, format!("{what}: {ids} differs from the majority"));
+            }
             Verdict::Split => {
                 self.tell(gateway, format!("{what}: no majority agrees, so nobody can tell whose data are right"));
             }

@@ -11,6 +11,7 @@
 )]
 
 pub mod dying;
+pub mod events;
 
 use std::collections::BTreeMap;
 use std::future::Future;

@@ -1,0 +1,81 @@
+//! What nodes tell in the log, kept for tests to look at.
+//!
+//! All tests of a process share it: they look for words of their own.
+
+use std::fmt::{Debug, Write as _};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber, subscriber};
+
+static EVENTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+struct Keeper;
+
+/// Keeps events from now on, but for what is told for debugging alone.
+pub fn keep() {
+    static ONCE: OnceLock<()> = OnceLock::new();
+    ONCE.get_or_init(|| subscriber::set_global_default(Keeper).unwrap());
+}
+
+/// Whether an event was told whose text, with its fields, is this; numbers stand as `N`.
+pub fn is_told(text: &str) -> bool {
+    EVENTS.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|event| event == text)
+}
+
+/// All of them, for the message of a test that misses one.
+pub fn all() -> Vec<String> {
+    EVENTS.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// The message, and behind it the fields.
+#[derive(Default)]
+struct Text(String, String);
+
+impl Visit for Text {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        if field.name() == "message" {
+            write!(self.0, "{value:?}").unwrap();
+        } else {
+            write!(self.1, " {}={value:?}", field.name()).unwrap();
+        }
+    }
+}
+
+/// Each run of digits, of a hexadecimal number too, as `N`.
+fn without_numbers(text: &str) -> String {
+    let mut shown = String::new();
+    for word in text.split_inclusive(|c: char| !c.is_ascii_hexdigit()) {
+        let (word, end) = word.split_at(word.trim_end_matches(|c: char| !c.is_ascii_hexdigit()).len());
+        let is_number = word.contains(|c: char| c.is_ascii_digit());
+        shown.push_str(if is_number { "N" } else { word });
+        shown.push_str(end);
+    }
+    shown
+}
+
+impl Subscriber for Keeper {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() <= Level::INFO && metadata.target().starts_with("quorate")
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut text = Text::default();
+        event.record(&mut text);
+        let shown = without_numbers(&(text.0 + &text.1));
+        EVENTS.lock().unwrap_or_else(PoisonError::into_inner).push(shown);
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
