@@ -170,7 +170,8 @@ impl Gathered {
             return Err(ended());
         }
         if !self.commands.is_empty() {
-            let text = "a transaction reads before it writes: it would not see what it is to write; read first, or use `begin`";
+            let text = "a transaction reads before it writes: it would not see what it is to write; read first, or \
+                        use `begin`";
             return Err(refused(text));
         }
         Ok(())

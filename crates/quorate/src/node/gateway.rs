@@ -215,7 +215,8 @@ impl Gateway {
             return Ok(position);
         }
         let text = format!(
-            "the position {position} is of another history: this database is in epoch {}; take positions from what it answers now",
+            "the position {position} is of another history: this database is in epoch {}; take positions from what it \
+             answers now",
             epoch.0
         );
         Err(Failure::new(FailureKind::Refused, text).into())
