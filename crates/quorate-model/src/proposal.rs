@@ -217,8 +217,8 @@ impl<P> Statement<P> {
 }
 
 fn check_names(names: &[String]) -> Result<(), Failure> {
-    limit("functions and collations", names.len(), EXTENSIONS_MAX)?;
-    names.iter().try_for_each(|name| limit("bytes of a name", name.len(), EXTENSION_NAME_BYTES_MAX))
+    limit("functions and collations", names.len(), EXTENSIONS_MAX, "register fewer")?;
+    names.iter().try_for_each(|name| limit("bytes of a name", name.len(), EXTENSION_NAME_BYTES_MAX, "shorten it"))
 }
 
 fn check_value(value: &Value) -> Result<(), Failure> {

@@ -21,7 +21,7 @@ const OF_SQLITE: [(&str, &str); 16] = [
     ("INSERT INTO nowhere VALUES (1)", "no such table: nowhere"),
     ("INSERT INTO t (b) VALUES (1)", "table t has no column named b"),
     ("UPDATE t SET a = b", "no such column: b"),
-    ("INSERT INTO t (a) VALUES (sqrt(4))", "no such function: sqrt"),
+    ("INSERT INTO t (a) VALUES (root(4))", "no such function: root"),
     ("CREATE TABLE t (a)", "table t already exists"),
     ("INSERT INTO t (a) VALUES ('one')", "UNIQUE constraint failed: t.a"),
     ("INSERT INTO t (n) VALUES (NULL)", "NOT NULL constraint failed: t.n"),
