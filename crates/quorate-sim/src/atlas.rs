@@ -44,6 +44,8 @@ pub enum Fault {
     Clock,
     /// A node's clock is a year wrong.
     ClockYear,
+    /// The clocks of all jump by more than a day, at once, and no session is young enough any more.
+    Day,
     /// A node's clock goes too fast or too slow.
     Drift,
     /// A node's disk and processor are slow.
@@ -76,13 +78,13 @@ pub enum Whom {
 }
 
 use Fault::{
-    BadImage, Clock, ClockYear, Cut, CutWay, Drift, EndAtIo, EndIn, Flap, Full, Garble, Isolate, Latency, Pause,
+    BadImage, Clock, ClockYear, Cut, CutWay, Day, Drift, EndAtIo, EndIn, Flap, Full, Garble, Isolate, Latency, Pause,
     ReadFails, Reader, Remove, RemoveKilled, Reset, Slow, SlowImage, SyncFails, Tamper, Transfer, Verify, WriteFails,
 };
 use Whom::{All, Leader, One, Two};
 
 /// What may go wrong, each with how often.
-pub const ATLAS: [(u64, Fault); 69] = [
+pub const ATLAS: [(u64, Fault); 70] = [
     (3, Fault::End(End::Power, One)),
     (3, Fault::End(End::Power, Leader)),
     (2, Fault::End(End::Power, Two)),
@@ -138,6 +140,7 @@ pub const ATLAS: [(u64, Fault); 69] = [
     (2, Pause),
     (2, Clock),
     (1, ClockYear),
+    (2, Day),
     (1, Drift),
     (2, Slow),
     (1, WriteFails(One)),
@@ -177,6 +180,7 @@ impl Fault {
             Pause => "pause",
             Clock => "clock hours off",
             ClockYear => "clock a year off",
+            Day => "a day passes",
             Drift => "clock drift",
             Slow => "slow node",
             WriteFails(_) => "failed write",

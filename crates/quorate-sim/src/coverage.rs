@@ -79,22 +79,69 @@ pub struct Coverage {
 }
 
 /// What must have happened, beside faults.
-const HAPPENINGS: [&str; 7] = [WORK_RIGHT, WORK_WRONG, TRANSACTION, RERUN, INTERACTIVE, ABORTED, HEALED];
+const HAPPENINGS: [&str; 19] = [
+    WORK_RIGHT,
+    WORK_WRONG,
+    TRANSACTION,
+    RERUN,
+    CONFLICT,
+    INTERACTIVE,
+    ABORTED,
+    ROLLED_BACK,
+    HEALED,
+    EXPIRED,
+    EXPIRED_RETRY,
+    ENDED,
+    DROPPED,
+    OVERLOADED,
+    SNAPSHOT,
+    MIGRATION,
+    UPKEEP,
+    VACUUM,
+    SCHEMA,
+];
 
 /// Hints to work ahead that came true, and those that did not.
 pub const WORK_RIGHT: &str = "work ahead that was right";
 pub const WORK_WRONG: &str = "work ahead that was wrong";
 
-/// Transactions that committed at once, and those that had to run again.
+/// Transactions that committed at once, those that had to run again, and those that conflicted until their deadline.
 pub const TRANSACTION: &str = "transaction that ran once";
 pub const RERUN: &str = "transaction that ran again";
+pub const CONFLICT: &str = "transaction in conflict to the end";
 
-/// Interactive transactions that committed, and those that were aborted or rolled back.
+/// Interactive transactions that committed, those that were aborted, and those that were rolled back.
 pub const INTERACTIVE: &str = "interactive transaction";
 pub const ABORTED: &str = "interactive transaction aborted";
+pub const ROLLED_BACK: &str = "interactive transaction rolled back";
 
 /// Nodes that were tampered with and got the data of the others while they ran.
 pub const HEALED: &str = "node that was healed";
+
+/// Entries that were refused because their sessions had been idle for too long, and those of them that had been done
+/// before.
+pub const EXPIRED: &str = "write of an expired session";
+pub const EXPIRED_RETRY: &str = "the same of what had been done";
+
+/// Sessions that their clients ended while writes were under way.
+pub const ENDED: &str = "session that its client ended";
+
+/// Writes whose callers went away.
+pub const DROPPED: &str = "write that was dropped on its way";
+
+/// Calls that were told that too much waits.
+pub const OVERLOADED: &str = "call that found too much waiting";
+
+/// Snapshots that were read again when others had written.
+pub const SNAPSHOT: &str = "snapshot that was read twice";
+
+/// Migrations that several ran at the same time.
+pub const MIGRATION: &str = "migration by several at once";
+
+/// Maintenance, and changes of the schema.
+pub const UPKEEP: &str = "ANALYZE or REINDEX";
+pub const VACUUM: &str = "VACUUM";
+pub const SCHEMA: &str = "change of the schema";
 
 impl Coverage {
     /// A fault of a class strikes a node in these phases.

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use quorate_env::{Instant, Rng, sleep};
 use quorate_env_sim::{Fault as DiskFault, Latency, Pace, SimDisk};
+use quorate_sql::session::SESSION_IDLE_NANOS;
 
 use crate::atlas::{ATLAS, Fault, Whom};
 use crate::cluster::{Cluster, End};
@@ -20,6 +21,10 @@ mod ends;
 const CLOCK_WRONG_MAX: u64 = 6 * 3600;
 const CLOCK_YEAR: u64 = 365 * 24 * 3600;
 const CLOCK_DRIFT_MAX: u64 = 100_000;
+
+/// By how many nanoseconds all clocks jump when a day passes: a second beyond the time after which a session ends, as
+/// far as a stamp may be ahead of the clocks, and another one.
+const DAY_NANOS: u64 = SESSION_IDLE_NANOS + 2_000_000_000;
 
 /// How often it is looked who leads.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -85,6 +90,8 @@ pub struct Faults {
     tampered: BTreeSet<&'static str>,
     paused: BTreeSet<&'static str>,
     sampled: Option<Instant>,
+    /// By how many nanoseconds all clocks have jumped.
+    passed: i64,
     /// How many times longer than usual everything lasts.
     calm: u32,
 }
@@ -103,6 +110,7 @@ impl Faults {
             tampered: BTreeSet::new(),
             paused: BTreeSet::new(),
             sampled: None,
+            passed: 0,
             calm,
         }
     }
@@ -278,6 +286,7 @@ impl Faults {
             Fault::Transfer => drop(self.cluster.transfer(one).await),
             Fault::Verify => self.cluster.verify().await,
             Fault::Flap => self.flap(one, other).await,
+            Fault::Day => self.day().await,
             Fault::Tamper(_) => self.tamper(struck, one, other).await,
             _ => struck.into_iter().for_each(|name| self.afflict(fault, name, other)),
         }
@@ -304,10 +313,10 @@ impl Faults {
                     self.paused.insert(name);
                 }
             }
-            Fault::Clock => clock.set_offset(either_way(CLOCK_WRONG_MAX) * 1_000_000_000),
+            Fault::Clock => clock.set_offset(self.passed + either_way(CLOCK_WRONG_MAX) * 1_000_000_000),
             Fault::ClockYear => {
                 let sign = if rng.chance(0.5) { 1 } else { -1 };
-                clock.set_offset(sign * i64::try_from(CLOCK_YEAR).unwrap_or(0) * 1_000_000_000);
+                clock.set_offset(self.passed + sign * i64::try_from(CLOCK_YEAR).unwrap_or(0) * 1_000_000_000);
             }
             Fault::Drift => clock.set_drift(either_way(CLOCK_DRIFT_MAX)),
             Fault::Slow => self.slow_down(name),
@@ -350,6 +359,18 @@ impl Faults {
             self.pass_up_to(250).await;
             self.cluster.world().net().heal(one, other);
             self.pass_up_to(250).await;
+        }
+    }
+
+    /// More than a day passes at once, mostly while it is in doubt what a leader has done: it was just killed.
+    async fn day(&mut self) {
+        if self.rng.chance(0.7) {
+            self.end(End::Kill.name(), End::Kill, self.some(Whom::Leader)).await;
+        }
+        let nanos = i64::try_from(DAY_NANOS).unwrap_or(0);
+        self.passed += nanos;
+        for name in self.cluster.names() {
+            self.cluster.world().clock(name).jump(nanos);
         }
     }
 

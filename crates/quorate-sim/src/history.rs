@@ -8,9 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bytes::Bytes;
 use quorate_env_sim::Trace;
-use quorate_model::{Applied, LogId, NodeId, Outcome, Payload, StoreFault};
+use quorate_model::{Applied, Entry, FailureKind, LogId, NodeId, Outcome, Payload, Stamp, StoreFault, codec};
 use quorate_sql::outcome_hash::OutcomeHash;
+use quorate_sql::session::SESSION_IDLE_NANOS;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Violations that are kept in words.
@@ -52,7 +54,30 @@ struct Known {
     compared: u64,
     /// Hints to work ahead that came true, and those that did not.
     foreseen: (u64, u64),
+    /// When proposals were made, by their indexes; a session is named by that of its first one.
+    stamps: BTreeMap<u64, u64>,
+    /// Proposals that were done, by the hashes of their bytes: each attempt at a write has the same.
+    done: BTreeSet<u64>,
+    /// Entries of sessions that had been idle for too long, and those of them that had been done before.
+    expired: (u64, u64),
     violations: Vec<String>,
+}
+
+/// What a store is given to apply.
+pub struct Told {
+    log_id: LogId,
+    payload: u64,
+    proposal: Option<(Stamp, Bytes)>,
+}
+
+impl From<&Entry> for Told {
+    fn from(entry: &Entry) -> Self {
+        let proposal = match &entry.payload {
+            Payload::Proposal(stamp, bytes) => Some((*stamp, bytes.clone())),
+            _ => None,
+        };
+        Self { log_id: entry.log_id, payload: payload_hash(&entry.payload), proposal }
+    }
 }
 
 /// What is known of an index.
@@ -160,6 +185,11 @@ impl History {
         self.known().foreseen
     }
 
+    /// Entries of sessions that had been idle for too long, and those of them that had been done before.
+    pub fn expired(&self) -> (u64, u64) {
+        self.known().expired
+    }
+
     /// Entries were applied of which others had been expected, or just these.
     pub fn expected(&self, is_right: bool) {
         let mut known = self.known();
@@ -256,14 +286,40 @@ impl History {
         }
     }
 
-    /// A node's store applied entries, given with the hash of the payload and whether they are proposals.
-    pub fn applied(&self, who: &str, entries: &[(LogId, u64, bool)], outcomes: &[Option<Outcome>]) {
-        for (&(log_id, payload, is_proposal), outcome) in entries.iter().zip(outcomes) {
-            let outcome = outcome.as_ref().map(|outcome| hash_of(log_id.index, outcome, is_proposal));
-            self.0.trace.add(who, format_args!("applied {log_id} {payload:016x} {:016x}", outcome.unwrap_or(0)));
-            if !self.is_tampered(who) {
-                self.one_applied(who, log_id, payload, outcome);
+    /// A node's store applied entries.
+    pub fn applied(&self, who: &str, entries: &[Told], outcomes: &[Option<Outcome>]) {
+        for (told, outcome) in entries.iter().zip(outcomes) {
+            let (log_id, payload) = (told.log_id, told.payload);
+            let is_proposal = told.proposal.is_some();
+            let hash = outcome.as_ref().map(|outcome| hash_of(log_id.index, outcome, is_proposal));
+            self.0.trace.add(who, format_args!("applied {log_id} {payload:016x} {:016x}", hash.unwrap_or(0)));
+            if self.is_tampered(who) {
+                continue;
             }
+            if let (Some((stamp, bytes)), Some(outcome)) = (&told.proposal, outcome) {
+                self.one_attempted(log_id.index, *stamp, bytes, outcome);
+            }
+            self.one_applied(who, log_id, payload, hash);
+        }
+    }
+
+    /// An attempt at a write was applied, perhaps for the first time.
+    fn one_attempted(&self, index: u64, stamp: Stamp, bytes: &[u8], outcome: &Outcome) {
+        let mut known = self.known();
+        if known.stamps.insert(index, stamp.now).is_some() {
+            return;
+        }
+        let write = xxh3_64(bytes);
+        if !matches!(outcome, Err(failure) if failure.kind == FailureKind::SessionExpired) {
+            known.done.insert(write);
+            return;
+        }
+        let origin = codec::decode_proposal(bytes).ok().and_then(|proposal| proposal.origin);
+        let opened = origin.and_then(|origin| known.stamps.get(&origin.session.0).copied());
+        // Else its client has ended it.
+        if opened.is_some_and(|opened| stamp.now.saturating_sub(opened) > SESSION_IDLE_NANOS) {
+            known.expired.0 += 1;
+            known.expired.1 += u64::from(known.done.contains(&write));
         }
     }
 
@@ -407,7 +463,7 @@ fn hash_of(index: u64, outcome: &Outcome, is_proposal: bool) -> u64 {
 }
 
 /// The hash by which payloads are compared.
-pub fn payload_hash(payload: &Payload) -> u64 {
+fn payload_hash(payload: &Payload) -> u64 {
     match payload {
         Payload::Blank => 0,
         Payload::Proposal(stamp, bytes) => xxh3_64(bytes) ^ stamp.now.rotate_left(17) ^ stamp.seed,

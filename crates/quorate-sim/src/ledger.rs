@@ -19,7 +19,8 @@ pub type Key = (i64, i64);
 pub enum Kind {
     /// A row of `events`.
     Insert,
-    /// A row of `events` and a step of the client's counter, in one batch.
+    /// A row of `events`, one of `mirrors` that is given what was drawn for it, and a step of the client's counter, in
+    /// one batch.
     Batch,
     /// A step of the client's other counter.
     Move,
@@ -54,7 +55,10 @@ struct Inner {
     shown: u64,
     /// How many rows a linearizable read had to show from a time on, the last so long ago and later.
     milestones: VecDeque<(Instant, u64)>,
+    /// Migrations that anybody was told to run, and those that were run as somebody was told.
+    migrations: (u64, u64),
     counts: Counts,
+    happened: BTreeMap<&'static str, u64>,
 }
 
 /// How many writes ended how.
@@ -70,20 +74,19 @@ pub struct Counts {
     pub not_done: u64,
     /// Reads that were compared with what had been acknowledged before.
     pub reads: u64,
-    /// Transactions that committed at once.
-    pub transactions: u64,
-    /// Transactions that committed after they had run again.
-    pub reruns: u64,
-    /// Interactive transactions that committed.
-    pub interactive: u64,
-    /// Interactive transactions that came to nothing.
-    pub aborted: u64,
 }
 
-/// What the cluster holds: the random numbers of each row, and both counters of each client.
+/// What the cluster holds.
+#[derive(Default)]
 pub struct Held {
-    /// By key.
+    /// The random numbers of each row, by key.
     pub rows: BTreeMap<Key, Vec<i64>>,
+    /// The same numbers as later statements of batches were given them.
+    pub mirrors: BTreeMap<Key, Vec<i64>>,
+    /// Steps of migrations in their order: the number, and how many there were before.
+    pub steps: Vec<(u64, u64)>,
+    /// Migrations that are on record, in the order of their numbers.
+    pub recorded: Vec<u64>,
     /// By client: batches, moves.
     pub counters: BTreeMap<i64, (u64, u64)>,
 }
@@ -106,14 +109,15 @@ impl Ledger {
     }
 
     /// A write ended otherwise.
-    pub fn ended(&self, key: Key, kind: Kind, end: End) {
+    pub fn ended(&self, key: Key, end: End) {
         let mut inner = self.inner();
         match end {
             End::Unknown => inner.counts.unknown += 1,
             _ => inner.counts.not_done += 1,
         }
-        inner.counts.aborted += u64::from(kind == Kind::Interact && end == End::NotDone);
-        inner.writes.insert(key, (kind, end));
+        if let Some((_, known)) = inner.writes.get_mut(&key) {
+            *known = end;
+        }
     }
 
     /// A read was compared.
@@ -121,15 +125,26 @@ impl Ledger {
         self.inner().counts.reads += 1;
     }
 
-    /// A transaction has committed after so many runs.
-    pub fn committed(&self, runs: u32) {
-        let counts = &mut self.inner().counts;
-        *if runs > 1 { &mut counts.reruns } else { &mut counts.transactions } += 1;
+    /// Something happened that a run of many seeds should have met.
+    pub fn happened(&self, what: &'static str) {
+        *self.inner().happened.entry(what).or_default() += 1;
     }
 
-    /// An interactive transaction has committed.
-    pub fn interacted(&self) {
-        self.inner().counts.interactive += 1;
+    /// What happened, and how often.
+    pub fn happenings(&self) -> BTreeMap<&'static str, u64> {
+        self.inner().happened.clone()
+    }
+
+    /// Somebody is told to run this many migrations.
+    pub fn migrating(&self, count: u64) {
+        let (begun, _) = &mut self.inner().migrations;
+        *begun = count.max(*begun);
+    }
+
+    /// Somebody was told that this many migrations were run.
+    pub fn migrated(&self, count: u64) {
+        let (_, done) = &mut self.inner().migrations;
+        *done = count.max(*done);
     }
 
     /// A read has shown so many rows, which were committed. None is ever deleted.
@@ -165,6 +180,10 @@ impl Ledger {
             if let Some(wrong) = wrong_rows(*kind, *end, &rows) {
                 history.violation(format!("{kind:?} {key:?} ended as {end:?}, but {wrong}"));
             }
+            let mirrors = held.mirrors.remove(key).unwrap_or_default();
+            if mirrors.as_slice() != if *kind == Kind::Batch { rows.as_slice() } else { &[] } {
+                history.violation(format!("{kind:?} {key:?} drew {rows:?}, and told its next statement {mirrors:?}"));
+            }
             let [batches, moves] = expected.entry(key.0).or_default();
             match (kind, end) {
                 // What a counter must be follows from the rows that come with it: both or none.
@@ -181,8 +200,15 @@ impl Ledger {
                 _ => {}
             }
         }
-        if let Some((key, _)) = held.rows.first_key_value() {
-            history.violation(format!("there are {} rows that nobody wrote; {key:?} is one", held.rows.len()));
+        let strange = held.rows.first_key_value().or(held.mirrors.first_key_value());
+        if let Some((key, _)) = strange {
+            history.violation(format!(
+                "there are {} rows that nobody wrote; {key:?} is one",
+                held.rows.len() + held.mirrors.len()
+            ));
+        }
+        if let Some(wrong) = wrong_migrations(&held, inner.migrations) {
+            history.violation(wrong);
         }
         for (client, [batches, moves]) in expected {
             let (found_batches, found_moves) = held.counters.get(&client).copied().unwrap_or_default();
@@ -233,4 +259,16 @@ fn wrong_rows(kind: Kind, end: End, rows: &[i64]) -> Option<String> {
         }
         _ => None,
     }
+}
+
+/// What is wrong with the migrations, of which so many were begun and so many acknowledged.
+fn wrong_migrations(held: &Held, (begun, done): (u64, u64)) -> Option<String> {
+    let count = u64::try_from(held.steps.len()).unwrap_or(u64::MAX);
+    let is_once_in_order = held.steps.iter().copied().eq((1..=count).map(|number| (number, number - 1)));
+    let is_recorded = held.recorded.iter().copied().eq(1..=count);
+    let is_right = is_once_in_order && is_recorded && (done..=begun).contains(&count);
+    (!is_right).then(|| {
+        let Held { steps, recorded, .. } = held;
+        format!("of {begun} migrations {done} were acknowledged; {steps:?} were run, {recorded:?} are on record")
+    })
 }

@@ -1,22 +1,30 @@
 //! Clients that write and check what they read.
 //!
 //! Some come over the network and ride out every failover, some use the handles of the nodes themselves. Each writer
-//! waits for one write to end before the next, so that it also knows the order of its own.
+//! waits for one write to end before the next, so that it also knows the order of its own; now and then it sends many
+//! at once.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use quorate::{
-    BatchStep, Bulk, Error, FailureKind, Level, Position, RemoteConfig, RemoteSql, RowPacker, Sql, Value, ValueRef,
-    params,
+    BatchStep, Bulk, Error, FailureKind, MigrateError, Migrations, Position, RemoteConfig, RemoteSql, RowPacker, Sql,
+    Step, Value, ValueRef, params,
 };
 use quorate_env::{Env, JoinHandle, Rng, sleep};
 
 use crate::cluster::Cluster;
-use crate::ledger::{AGE_MAX, End, Held, Kind, Ledger, makes_row};
+use crate::coverage::{ABORTED, CONFLICT, OVERLOADED, ROLLED_BACK};
+use crate::ledger::{End, Held, Key, Kind, Ledger};
 
+mod bursts;
+mod reads;
 mod transactions;
+mod upkeep;
+
+use upkeep::Upkeep;
 
 /// Clients over the network.
 const CLIENTS: i64 = 3;
@@ -33,16 +41,16 @@ const INSIDE_CLIENT: i64 = 0;
 /// How long a write may try.
 const WRITE_LIMIT: Duration = Duration::from_secs(8);
 
-/// How long a read may try.
-const READ_LIMIT: Duration = Duration::from_secs(3);
-
 /// The longest pause between two writes of a writer, in milliseconds, and between two reads of who only reads.
 const PAUSE_MILLIS: u64 = 640;
 const WATCH_MILLIS: u64 = 400;
 
+/// One step of a writer in so many is a burst.
+const BURST_ONE_IN: u64 = 600;
+
 /// The tables: one without a key, so that what was applied twice shows; and all that draws numbers and asks for the
 /// time.
-const SCHEMA: [&str; 7] = [
+const SCHEMA: [&str; 9] = [
     "CREATE TABLE events (client INTEGER NOT NULL, number INTEGER NOT NULL, draw INTEGER NOT NULL DEFAULT (random()),
         at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP, body TEXT CHECK (body IS NULL OR body <> 'broken'))",
     "CREATE INDEX events_by_number ON events (client, number)",
@@ -53,6 +61,8 @@ const SCHEMA: [&str; 7] = [
         INSERT INTO echoes (event, noise, at) VALUES (new.rowid, randomblob(8), datetime('now', '+1 day')); END",
     "CREATE VIRTUAL TABLE words USING fts5 (body)",
     "CREATE TABLE notes (client INTEGER REFERENCES totals (client) DEFERRABLE INITIALLY DEFERRED, body)",
+    "CREATE TABLE mirrors (client INTEGER NOT NULL, number INTEGER NOT NULL, draw INTEGER NOT NULL)",
+    "CREATE TABLE steps (number INTEGER NOT NULL, before INTEGER NOT NULL)",
 ];
 
 /// The running clients.
@@ -86,16 +96,29 @@ pub async fn prepare(sql: &Sql) -> Result<(), Error> {
 
 /// What the cluster holds, as a handle reads it.
 pub async fn held(sql: &Sql) -> Result<Held, Error> {
-    let mut held = Held { rows: Default::default(), counters: Default::default() };
-    let rows: Vec<(i64, i64, i64)> = sql.query_as("SELECT client, number, draw FROM events", ()).await?;
-    for (client, number, draw) in rows {
-        held.rows.entry((client, number)).or_default().push(draw);
-    }
+    let mut held = Held { rows: draws(sql, "events").await?, mirrors: draws(sql, "mirrors").await?, ..Held::default() };
     let counters: Vec<(i64, i64, i64)> = sql.query_as("SELECT client, batches, moves FROM totals", ()).await?;
     let count = |number: i64| u64::try_from(number).unwrap_or(0);
     held.counters =
         counters.into_iter().map(|(client, batches, moves)| (client, (count(batches), count(moves)))).collect();
+    held.steps = sql.query_as("SELECT number, before FROM steps ORDER BY rowid", ()).await?;
+    let status = sql.migration_status(&Migrations::default()).await;
+    let status = status.map_err(|error| match error {
+        MigrateError::Database(error) => error,
+        error => Error::Unavailable(error.to_string()),
+    })?;
+    held.recorded = status.done.iter().map(|done| count(done.number)).collect();
     Ok(held)
+}
+
+/// The random numbers that a table keeps of each row.
+async fn draws(sql: &Sql, table: &str) -> Result<BTreeMap<Key, Vec<i64>>, Error> {
+    let mut draws: BTreeMap<Key, Vec<i64>> = BTreeMap::new();
+    let rows: Vec<(i64, i64, i64)> = sql.query_as(format!("SELECT client, number, draw FROM {table}"), ()).await?;
+    for (client, number, draw) in rows {
+        draws.entry((client, number)).or_default().push(draw);
+    }
+    Ok(draws)
 }
 
 impl Load {
@@ -105,7 +128,7 @@ impl Load {
         for client in 1..=CLIENTS {
             let env = cluster.world().node(&format!("client-{client}"));
             let writers = load.writers(cluster, ledger, client, WRITERS);
-            load.tasks.push(env.spawn(over_the_network(env.clone(), cluster.addrs().collect(), writers)));
+            load.tasks.push(env.spawn(over_the_network(env.clone(), cluster.clone(), writers)));
         }
         let env = cluster.world().node("client-0");
         for writer in load.writers(cluster, ledger, INSIDE_CLIENT, INSIDE) {
@@ -116,6 +139,8 @@ impl Load {
         for (reader, name) in readers.into_iter().zip(names) {
             load.tasks.push(env.spawn(reader.watch(name)));
         }
+        let env = cluster.world().node("upkeep");
+        load.tasks.push(env.spawn(Upkeep::new(cluster, ledger, &load.stop, calm).run(env.clone())));
         load
     }
 
@@ -150,19 +175,24 @@ fn breaks_a_rule(kind: FailureKind) -> bool {
     matches!(kind, FailureKind::Constraint | FailureKind::ForeignKey)
 }
 
-/// A client's process: connects, then runs its writers.
-async fn over_the_network(env: Env, addrs: Vec<String>, writers: Vec<Writer>) {
-    let config = RemoteConfig::new(addrs, Cluster::secret());
-    let remote = loop {
+/// A client of the cluster, as soon as one is let in; `None` if it is refused.
+async fn connected(env: &Env, cluster: &Cluster) -> Option<RemoteSql> {
+    let config = RemoteConfig::new(cluster.addrs(), Cluster::secret());
+    loop {
         match RemoteSql::connect_in(env.clone(), config.clone()).await {
-            Ok(remote) => break remote,
+            Ok(remote) => return Some(remote),
             Err(error) if error.is_retryable() => {}
             Err(error) => {
-                let Some(writer) = writers.first() else { return };
-                return writer.cluster.history().violation(format!("a client was refused: {error}"));
+                cluster.history().violation(format!("a client was refused: {error}"));
+                return None;
             }
         }
-    };
+    }
+}
+
+/// A client's process: connects, then runs its writers.
+async fn over_the_network(env: Env, cluster: Cluster, writers: Vec<Writer>) {
+    let Some(remote) = connected(&env, &cluster).await else { return };
     let run = |writer: Writer| env.spawn(Writer { remote: Some((*remote).clone()), ..writer }.run());
     let tasks: Vec<_> = writers.into_iter().map(run).collect();
     for task in tasks {
@@ -175,7 +205,12 @@ impl Writer {
         while !self.stop.load(Ordering::Relaxed) {
             sleep(Duration::from_millis(self.rng.below(PAUSE_MILLIS * self.calm))).await;
             if let Some(sql) = self.handle() {
-                self.step(&sql.with_deadline(WRITE_LIMIT)).await;
+                let sql = sql.with_deadline(WRITE_LIMIT);
+                if self.rng.below(BURST_ONE_IN) == 0 {
+                    self.burst(&sql).await;
+                } else {
+                    self.step(&sql).await;
+                }
             }
         }
     }
@@ -212,30 +247,53 @@ impl Writer {
             18 => Kind::Interact,
             _ => Kind::Broken,
         };
-        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
-        let key = (self.client, number);
+        let key = self.next_key();
+        let number = key.1;
         self.ledger.begin(key, kind);
         let result = self.write(sql, kind, number).await;
+        if let Some(position) = self.ended(key, kind, result) {
+            self.follows(key, position);
+            self.last = Some(position);
+            match self.rng.below(8) {
+                0 | 1 => self.read_own(kind, number, position).await,
+                2 => self.read_some().await,
+                3 => self.read_by_same(sql, kind, number).await,
+                _ => {}
+            }
+        }
+    }
+
+    fn next_key(&self) -> Key {
+        (self.client, self.numbers.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// A write has ended; returns its position if it was acknowledged.
+    fn ended(&self, key: Key, kind: Kind, result: Result<(Position, Option<i64>), Error>) -> Option<Position> {
         self.cluster.world().trace().add("client", format_args!("{key:?} {kind:?} {result:?}"));
-        match result {
+        let end = match result {
             Ok((position, drawn)) => {
-                self.acknowledged(kind, number, position, drawn);
-                match self.rng.below(8) {
-                    0 | 1 => self.read_own(kind, number, position).await,
-                    2 => self.read_some().await,
-                    3 => self.read_by_same(sql, kind, number).await,
-                    _ => {}
-                }
+                self.acknowledged(key, kind, position, drawn);
+                return Some(position);
             }
-            Err(Error::Failed(failure)) if kind == Kind::Broken && breaks_a_rule(failure.kind) => {
-                self.ledger.ended(key, kind, End::NotDone);
-            }
-            Err(Error::Unknown(_)) => self.ledger.ended(key, kind, End::Unknown),
+            Err(Error::Failed(failure)) if kind == Kind::Broken && breaks_a_rule(failure.kind) => End::NotDone,
+            Err(Error::Unknown(_)) => End::Unknown,
             Err(error @ (Error::Failed(_) | Error::Forbidden(_) | Error::Row(_))) => {
                 self.violation(format!("{kind:?} {key:?} failed: {error}"));
+                return None;
             }
-            Err(_) => self.ledger.ended(key, kind, End::NotDone),
-        }
+            Err(error) => {
+                match error {
+                    Error::TransactionAborted(text) if text == ROLLED_BACK => self.ledger.happened(ROLLED_BACK),
+                    Error::TransactionAborted(_) => self.ledger.happened(ABORTED),
+                    Error::Conflict(_) => self.ledger.happened(CONFLICT),
+                    Error::Overloaded(_) => self.ledger.happened(OVERLOADED),
+                    _ => {}
+                }
+                End::NotDone
+            }
+        };
+        self.ledger.ended(key, end);
+        None
     }
 
     async fn write(&self, sql: &Sql, kind: Kind, number: i64) -> Result<(Position, Option<i64>), Error> {
@@ -250,8 +308,11 @@ impl Writer {
             }
             Kind::Batch => {
                 let count = "UPDATE totals SET batches = batches + 1 WHERE client = ? RETURNING batches";
-                let batch: [BatchStep; 3] = [
-                    (insert, params![self.client, number, body]).into(),
+                let returning = format!("{insert} RETURNING draw, number");
+                let mirror = "INSERT INTO mirrors (client, number, draw) VALUES (?, ?, ?)";
+                let batch: [BatchStep; 4] = [
+                    (returning, params![self.client, number, body]).into(),
+                    (mirror, params![self.client, Step(0).column(1), Step(0).column("draw")]).into(),
                     (count, params![self.client]).into(),
                     self.words(number).into(),
                 ];
@@ -267,7 +328,7 @@ impl Writer {
                 let rows = [body, "broken".into()].map(|body| (self.client, number, body));
                 if number % 3 == 0 {
                     // A key that leads nowhere, which shows only when the entry ends.
-                    let note = ("INSERT INTO notes VALUES (-1, ?)", (number,));
+                    let note = ("INSERT INTO notes (client, body) VALUES (-1, ?)", (number,));
                     return Ok((sql.batch([note]).await?.position, None));
                 }
                 if number % 3 == 1 {
@@ -301,84 +362,19 @@ impl Writer {
         Value::Text((0..len).map(letter).collect())
     }
 
-    fn acknowledged(&mut self, kind: Kind, number: i64, position: Position, drawn: Option<i64>) {
-        let key = (self.client, number);
+    fn acknowledged(&self, key: Key, kind: Kind, position: Position, drawn: Option<i64>) {
         if kind == Kind::Broken {
             self.violation(format!("{key:?} breaks a rule, and was acknowledged at {position}"));
         }
         if !self.ledger.acknowledged(key, kind, drawn, position.index) {
             self.violation(format!("{key:?} was acknowledged at {position}, and so was another"));
         }
+    }
+
+    /// A write that began when the last had ended is behind it.
+    fn follows(&self, key: Key, position: Position) {
         if self.last.is_some_and(|last| last >= position) {
             self.violation(format!("{key:?} was acknowledged at {position}, and one before it at {:?}", self.last));
-        }
-        self.last = Some(position);
-    }
-
-    /// Any node must show the row at its position.
-    async fn read_own(&self, kind: Kind, number: i64, position: Position) {
-        if let Some(sql) = self.some_node() {
-            self.find_own(&sql.at(Level::AtLeast(position)), kind, number).await;
-        }
-    }
-
-    /// The handle that has written must show the row.
-    async fn read_by_same(&self, sql: &Sql, kind: Kind, number: i64) {
-        let sql = if self.rng.below(2) == 0 { sql.at(Level::Local) } else { sql.at(self.some_age().0) };
-        self.find_own(&sql.with_own_writes(), kind, number).await;
-    }
-
-    async fn find_own(&self, sql: &Sql, kind: Kind, number: i64) {
-        if makes_row(kind) {
-            let (sql, count) =
-                (sql.with_deadline(READ_LIMIT), "SELECT count(*) FROM events WHERE client = ? AND number = ?");
-            self.judge(sql.query_one::<i64>(count, (self.client, number)).await, |found| match found {
-                1 => None,
-                found => Some(format!("{sql:?} shows its own ({}, {number}) {found} times", self.client)),
-            });
-        }
-    }
-
-    async fn read_some(&self) {
-        if let Some(sql) = self.remote.clone().or_else(|| self.some_node()) {
-            self.read_all(sql).await;
-        }
-    }
-
-    /// A linearizable read must show everything that was acknowledged, or shown by another, before it; one of bounded
-    /// age what was so that long before it.
-    async fn read_all(&self, sql: Sql) {
-        let (level, before) = match self.rng.below(3) {
-            0 => self.some_age(),
-            _ => (Level::Linearizable, self.ledger.rows()),
-        };
-        let sql = sql.at(level).with_deadline(READ_LIMIT);
-        self.judge(sql.query_one::<i64>("SELECT count(*) FROM events", ()).await, |found| {
-            let found = u64::try_from(found).unwrap_or(0);
-            self.ledger.shown(found);
-            (found < before).then(|| format!("a read at {level:?} shows {found} of {before} rows"))
-        });
-    }
-
-    /// A level of bounded age, and how many rows a read that begins now must show.
-    fn some_age(&self) -> (Level, u64) {
-        let age = Duration::from_millis(self.rng.below(u64::try_from(AGE_MAX.as_millis()).unwrap_or(0)));
-        (Level::Bounded(age), self.ledger.rows_before(age))
-    }
-
-    fn judge(&self, result: Result<i64, Error>, wrong: impl FnOnce(i64) -> Option<String>) {
-        match result {
-            Ok(found) => {
-                self.ledger.read();
-                if let Some(wrong) = wrong(found) {
-                    self.violation(wrong);
-                }
-            }
-            Err(error @ (Error::Failed(_) | Error::Forbidden(_) | Error::Row(_))) => {
-                self.violation(format!("a read failed: {error}"));
-            }
-            // The node was killed or cut off.
-            Err(_) => {}
         }
     }
 

@@ -9,7 +9,7 @@ use quorate_env::Instant;
 use quorate_env_sim::SimWorld;
 
 use crate::cluster::{Cluster, End};
-use crate::coverage::{ABORTED, Coverage, HEALED, INTERACTIVE, RERUN, TRANSACTION, WORK_RIGHT, WORK_WRONG};
+use crate::coverage::{Coverage, EXPIRED, EXPIRED_RETRY, HEALED, WORK_RIGHT, WORK_WRONG};
 use crate::faults::{Crashes, Faults};
 use crate::history::History;
 use crate::ledger::{Counts, Ledger};
@@ -156,21 +156,14 @@ async fn live(world: &SimWorld, history: &History, plan: &Plan, skipped: &BTreeS
     load.end().await;
     compare(&cluster, &ledger).await?;
     logs(&cluster).await;
-    let (counts, (right, wrong)) = (ledger.counts(), history.foreseen());
-    let coverage = faults.coverage().clone().with(WORK_RIGHT, right).with(WORK_WRONG, wrong);
     Some(Report {
         seed: world.seed(),
         time: world.elapsed(),
         nodes: cluster.names().len(),
         crashes: faults.crashes(),
         partitions: faults.partitions(),
-        coverage: coverage
-            .with(TRANSACTION, counts.transactions)
-            .with(RERUN, counts.reruns)
-            .with(INTERACTIVE, counts.interactive)
-            .with(ABORTED, counts.aborted)
-            .with(HEALED, history.healed()),
-        counts,
+        coverage: met(&faults, &ledger, history),
+        counts: ledger.counts(),
         installs: history.installs(),
         last_index: history.last_index(),
         compared: history.compared(),
@@ -178,6 +171,20 @@ async fn live(world: &SimWorld, history: &History, plan: &Plan, skipped: &BTreeS
         events: 0,
         trace_hash: 0,
     })
+}
+
+/// What struck whom, and what happened beside that.
+fn met(faults: &Faults, ledger: &Ledger, history: &History) -> Coverage {
+    let ((right, wrong), (expired, expired_retries)) = (history.foreseen(), history.expired());
+    let seen = [
+        (WORK_RIGHT, right),
+        (WORK_WRONG, wrong),
+        (HEALED, history.healed()),
+        (EXPIRED, expired),
+        (EXPIRED_RETRY, expired_retries),
+    ];
+    let all = seen.into_iter().chain(ledger.happenings());
+    all.fold(faults.coverage().clone(), |coverage, (what, count)| coverage.with(what, count))
 }
 
 async fn born(cluster: &Cluster) -> Option<()> {

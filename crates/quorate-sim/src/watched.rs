@@ -7,13 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use quorate_model::{
-    Applied, ApplyDone, Entry, ImageSink, ImageSource, LogId, Outcome, Payload, Store, StoreFault, WholeImage,
-};
+use quorate_model::{Applied, ApplyDone, Entry, ImageSink, ImageSource, LogId, Outcome, Store, StoreFault, WholeImage};
 use quorate_sql::store::SqlStore;
 
 use crate::coverage::Phase;
-use crate::history::{History, payload_hash};
+use crate::history::{History, Told};
 
 /// See the module.
 pub struct Watched {
@@ -98,13 +96,7 @@ impl Store for Watched {
     }
 
     fn apply(&self, entries: Vec<Entry>, done: ApplyDone) {
-        let told: Vec<_> = entries
-            .iter()
-            .map(|entry| {
-                let is_proposal = matches!(entry.payload, Payload::Proposal(..));
-                (entry.log_id, payload_hash(&entry.payload), is_proposal)
-            })
-            .collect();
+        let told: Vec<Told> = entries.iter().map(Told::from).collect();
         self.check_log(&entries);
         let expected = std::mem::take(&mut *self.expected());
         if !expected.is_empty() {

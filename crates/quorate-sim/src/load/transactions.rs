@@ -5,10 +5,14 @@ use std::time::Duration;
 use quorate::{Error, InteractiveTransaction, Level, Position, Sql, Value};
 use quorate_env::sleep;
 
-use super::Writer;
+use super::{WRITE_LIMIT, Writer};
+use crate::coverage::{INTERACTIVE, RERUN, ROLLED_BACK, TRANSACTION};
 
 /// The longest pause within a transaction.
 const THOUGHT_MILLIS: u64 = 100;
+
+/// How long a transaction may try that is in a hurry.
+const HURRY_LIMIT: Duration = Duration::from_millis(150);
 
 impl Writer {
     /// Counts one move more than there are, unless there is another by then.
@@ -17,7 +21,9 @@ impl Writer {
         let all = "SELECT sum(moves), random(), julianday('now') FROM totals";
         // A node that was wiped holds nothing at first.
         let level = self.last.map_or(Level::Linearizable, Level::AtLeast);
-        let sql = sql.at(level);
+        // Some have no time to run again.
+        let limit = if self.rng.below(8) == 0 { HURRY_LIMIT } else { WRITE_LIMIT };
+        let sql = sql.at(level).with_deadline(limit);
         let committed = sql.transact(|tx| {
             runs += 1;
             async move {
@@ -37,7 +43,7 @@ impl Writer {
             }
         });
         let position = committed.await?.position;
-        self.ledger.committed(runs);
+        self.ledger.happened(if runs > 1 { RERUN } else { TRANSACTION });
         Ok(position)
     }
 
@@ -66,10 +72,10 @@ impl Writer {
         }
         if self.rng.below(8) == 0 {
             tx.rollback();
-            return Err(Error::TransactionAborted("it was rolled back".to_owned()));
+            return Err(Error::TransactionAborted(ROLLED_BACK.to_owned()));
         }
         let position = tx.commit().await?.position;
-        self.ledger.interacted();
+        self.ledger.happened(INTERACTIVE);
         Ok((position, Some(draw)))
     }
 

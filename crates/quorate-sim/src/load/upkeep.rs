@@ -1,0 +1,147 @@
+//! Who keeps the database in order while others use it: maintenance, changes of the schema, and migrations that all
+//! nodes and several clients run at the same time.
+//!
+//! Invariant: each list of migrations holds those of the one before, and one more.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use quorate::{Error, MigrateError, Migration, Migrations, Sql};
+use quorate_env::{Env, Rng, sleep};
+
+use super::{WRITE_LIMIT, connected};
+use crate::cluster::Cluster;
+use crate::coverage::{MIGRATION, SCHEMA, UPKEEP, VACUUM};
+use crate::ledger::Ledger;
+
+/// The longest pause between two things that are done, in milliseconds.
+const PAUSE_MILLIS: u64 = 2_500;
+
+/// How much later than the first somebody begins to migrate, in milliseconds.
+const LATER_MILLIS: u64 = 40;
+
+/// See the module.
+pub(super) struct Upkeep {
+    cluster: Cluster,
+    ledger: Ledger,
+    rng: Rng,
+    stop: Arc<AtomicBool>,
+    calm: u64,
+    /// Migrations that there are.
+    migrations: u64,
+    /// Columns that were to be added.
+    columns: u64,
+}
+
+impl Upkeep {
+    pub(super) fn new(cluster: &Cluster, ledger: &Ledger, stop: &Arc<AtomicBool>, calm: u32) -> Self {
+        Self {
+            cluster: cluster.clone(),
+            ledger: ledger.clone(),
+            rng: cluster.world().rng().fork(),
+            stop: Arc::clone(stop),
+            calm: calm.into(),
+            migrations: 0,
+            columns: 0,
+        }
+    }
+
+    pub(super) async fn run(mut self, env: Env) {
+        let Some(remote) = connected(&env, &self.cluster).await else { return };
+        while !self.stop.load(Ordering::Relaxed) {
+            sleep(Duration::from_millis(self.rng.below(PAUSE_MILLIS * self.calm))).await;
+            let sql = remote.with_deadline(WRITE_LIMIT);
+            if self.rng.below(4) == 0 {
+                self.migrate(&sql).await;
+            } else {
+                self.maintain(&sql).await;
+            }
+        }
+    }
+
+    /// All nodes that serve, and two clients, run the same migrations, one more than before.
+    async fn migrate(&mut self, remote: &Sql) {
+        self.migrations += 1;
+        self.ledger.migrating(self.migrations);
+        let migrations = (1..=self.migrations).map(migration).collect::<Result<Vec<_>, _>>();
+        let migrations = match migrations.and_then(Migrations::new) {
+            Ok(migrations) => migrations,
+            Err(error) => return self.cluster.history().violation(format!("no migration: {error}")),
+        };
+        let nodes = self.cluster.names().iter().filter_map(|name| self.cluster.sql(name));
+        let handles = nodes.chain([remote.clone(), remote.clone()]).map(|sql| sql.with_deadline(WRITE_LIMIT));
+        let calls = join_all(handles.map(|sql| self.migrate_by(sql, &migrations))).await;
+        if calls.into_iter().filter(|is_done| *is_done).count() > 1 {
+            self.ledger.happened(MIGRATION);
+        }
+    }
+
+    /// Says whether all were run; who is told so sees all that they did.
+    async fn migrate_by(&self, sql: Sql, migrations: &Migrations) -> bool {
+        sleep(Duration::from_millis(self.rng.below(LATER_MILLIS))).await;
+        let migrated = sql.migrate(migrations).await;
+        let told = migrated.as_ref().map(|run| run.iter().map(Migration::number).collect::<Vec<_>>());
+        self.cluster.world().trace().add("upkeep", format_args!("{} migrations: {told:?}", self.migrations));
+        match migrated {
+            Ok(_) => self.ledger.migrated(self.migrations),
+            Err(MigrateError::Failed { error, .. } | MigrateError::Database(error)) => {
+                self.excuse("a migration", &error);
+                return false;
+            }
+            Err(error) => {
+                self.cluster.history().violation(format!("the migrations contradict each other: {error}"));
+                return false;
+            }
+        }
+        match sql.query_one::<u64>("SELECT count(*) FROM steps", ()).await {
+            Ok(found) if found < self.migrations => {
+                let text = format!("{sql:?} was told of {} migrations, and shows {found}", self.migrations);
+                self.cluster.history().violation(text);
+            }
+            Ok(_) => {}
+            Err(error) => self.excuse("a read of what migrations did", &error),
+        }
+        true
+    }
+
+    async fn maintain(&mut self, sql: &Sql) {
+        let (what, statement) = match self.rng.below(16) {
+            0..4 => (SCHEMA, "CREATE INDEX IF NOT EXISTS events_by_draw ON events (draw)"),
+            4..7 => (SCHEMA, "DROP INDEX IF EXISTS events_by_draw"),
+            7..10 => {
+                self.columns += 1;
+                (SCHEMA, "")
+            }
+            10..12 => (UPKEEP, "ANALYZE"),
+            12..14 => (UPKEEP, "REINDEX"),
+            _ => (VACUUM, "VACUUM"),
+        };
+        let column = format!("ALTER TABLE mirrors ADD COLUMN more_{} INTEGER NOT NULL DEFAULT 7", self.columns);
+        let statement = if statement.is_empty() { column.as_str() } else { statement };
+        let done = sql.execute(statement, ()).await;
+        self.cluster.world().trace().add("upkeep", format_args!("{statement}: {done:?}"));
+        match done {
+            Ok(_) => self.ledger.happened(what),
+            Err(error) => self.excuse(statement, &error),
+        }
+    }
+
+    /// Nodes are killed and cut off; what is asked for is right.
+    fn excuse(&self, what: &str, error: &Error) {
+        if matches!(error, Error::Failed(_) | Error::Forbidden(_) | Error::Row(_)) {
+            self.cluster.history().violation(format!("{what} failed: {error}"));
+        }
+    }
+}
+
+/// A migration that notes how many there were before.
+fn migration(number: u64) -> Result<Migration, MigrateError> {
+    let text = format!(
+        "CREATE TABLE step_{number} (x INTEGER PRIMARY KEY);
+         INSERT INTO steps (number, before) SELECT {number}, count(*) FROM steps;
+         ALTER TABLE steps ADD COLUMN more_{number}"
+    );
+    Migration::new(format!("{number:04}_step.sql"), text)
+}
