@@ -48,6 +48,14 @@ pub enum Mutant {
     PremisesNotChecked,
     /// What was run before it was proposed takes effect whatever came in between.
     RehearsalNotChecked,
+    /// A write in doubt whose session has ended counts as not done, and is done by the next session.
+    ExpiredIsNotDone,
+    /// A session that has ended begins anew with the next request.
+    ExpiredIsFresh,
+    /// A migration is run without another look at whether somebody has run it meanwhile.
+    MigrationNotReadAgain,
+    /// A snapshot is no transaction: each of its queries sees what there is.
+    SnapshotNotKept,
     /// Randomness goes on from the entry before.
     SeedCarriedOver,
     /// Deferred foreign keys are checked when the batch ends, not the entry.
@@ -74,16 +82,17 @@ pub enum Mutant {
 
 use Mutant::{
     AcknowledgedBeforeSync, AgeNotChecked, AheadByIndex, AppendNotAwaited, AppliedBeforeLogged, CheckpointDuringHold,
-    CheckpointWithoutSync, DeferredKeysAtBatch, ImageNotReadAgain, ImageOfPartialCheckpoint, ImagePositionOff,
-    LeaderRestored, LostIdentityReused, OneIsBelieved, OutcomeNotKept, OutcomesNotCompared, PremisesNotChecked,
-    PurgedBeforeDurable, ReadWithoutQuorum, RehearsalNotChecked, RetryIsNew, SeedCarriedOver, SegmentReusedEarly,
-    SessionsForgotten, SessionsOutsideTransaction, StaleFrameAccepted, SyncBelievedAgain, SyncErrorIgnored,
+    CheckpointWithoutSync, DeferredKeysAtBatch, ExpiredIsFresh, ExpiredIsNotDone, ImageNotReadAgain,
+    ImageOfPartialCheckpoint, ImagePositionOff, LeaderRestored, LostIdentityReused, MigrationNotReadAgain,
+    OneIsBelieved, OutcomeNotKept, OutcomesNotCompared, PremisesNotChecked, PurgedBeforeDurable, ReadWithoutQuorum,
+    RehearsalNotChecked, RetryIsNew, SeedCarriedOver, SegmentReusedEarly, SessionsForgotten,
+    SessionsOutsideTransaction, SnapshotNotKept, StaleFrameAccepted, SyncBelievedAgain, SyncErrorIgnored,
     TornFrameAccepted, VoteNotAwaited,
 };
 
 impl Mutant {
     /// All.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 34] = [
         AcknowledgedBeforeSync,
         SyncErrorIgnored,
         StaleFrameAccepted,
@@ -103,6 +112,10 @@ impl Mutant {
         OutcomeNotKept,
         PremisesNotChecked,
         RehearsalNotChecked,
+        ExpiredIsNotDone,
+        ExpiredIsFresh,
+        MigrationNotReadAgain,
+        SnapshotNotKept,
         SeedCarriedOver,
         DeferredKeysAtBatch,
         AheadByIndex,

@@ -163,7 +163,11 @@ impl Sessions {
     /// Whether a request is to be done.
     pub(crate) fn admit(&mut self, db: &mut Db, origin: Origin, now: u64) -> Result<Admission, StoreFault> {
         let (id, sequence) = (origin.session.0, origin.sequence);
-        if self.all.get(&id).is_none_or(|session| expired(session.used, now)) {
+        let has_ended = self.all.get(&id).is_none_or(|session| expired(session.used, now));
+        if has_ended && Mutant::ExpiredIsFresh.is_on() {
+            self.end(id);
+            self.open(id, now);
+        } else if has_ended {
             return Ok(answered(FailureKind::SessionExpired, "the session is not known, or was idle for too long"));
         }
         self.use_and_raise(id, now, origin.floor.min(SEQUENCE_MAX));

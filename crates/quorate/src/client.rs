@@ -224,7 +224,7 @@ impl Client {
             let why = match ended {
                 Ok((position, Ok(reply))) => return Ok(Some((position, Ok(reply)))),
                 Ok((position, Err(failure))) => match (failure.kind, doubt) {
-                    (FailureKind::SessionExpired, None) => {
+                    (FailureKind::SessionExpired, doubt) if doubt.is_none() || Mutant::ExpiredIsNotDone.is_on() => {
                         self.session().expired(ticket.session());
                         return Ok(None);
                     }

@@ -9,6 +9,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use quorate_env::mutant::Mutant;
 use quorate_sql::validate::text;
 use sha2::{Digest, Sha256};
 
@@ -237,7 +238,8 @@ impl Sql {
                 let migration = &migration;
                 async move {
                     // Another call may have run it meanwhile.
-                    let is_new = read(&tx).await?.iter().all(|done| done.number != migration.number);
+                    let is_new = read(&tx).await?.iter().all(|done| done.number != migration.number)
+                        || Mutant::MigrationNotReadAgain.is_on();
                     if is_new { gather(&tx, migration).map(|()| true) } else { Ok(false) }
                 }
             });

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use quorate_env::mutant::Mutant;
 use quorate_model::{Failure, FailureKind, Stamp, Statement, Value};
 use rusqlite::types::ValueRef;
 
@@ -152,7 +153,9 @@ impl Reader {
     /// Opens a read transaction, fixes its snapshot, and returns the applied index in it.
     pub(super) fn begin(&mut self) -> Result<u64, ReadError> {
         let index = self.own(|database| {
-            database.execute("BEGIN", [])?;
+            if !Mutant::SnapshotNotKept.is_on() {
+                database.execute("BEGIN", [])?;
+            }
             database.first_row(APPLIED_INDEX, [], |row| row.get::<_, Option<i64>>(0))
         })?;
         Ok(index.flatten().map_or(0, i64::cast_unsigned))
