@@ -56,6 +56,8 @@ pub enum Mutant {
     MigrationNotReadAgain,
     /// A snapshot is no transaction: each of its queries sees what there is.
     SnapshotNotKept,
+    /// Commands find whatever functions their node's program happens to have.
+    ExtensionsOfProcess,
     /// Randomness goes on from the entry before.
     SeedCarriedOver,
     /// Deferred foreign keys are checked when the batch ends, not the entry.
@@ -82,17 +84,17 @@ pub enum Mutant {
 
 use Mutant::{
     AcknowledgedBeforeSync, AgeNotChecked, AheadByIndex, AppendNotAwaited, AppliedBeforeLogged, CheckpointDuringHold,
-    CheckpointWithoutSync, DeferredKeysAtBatch, ExpiredIsFresh, ExpiredIsNotDone, ImageNotReadAgain,
-    ImageOfPartialCheckpoint, ImagePositionOff, LeaderRestored, LostIdentityReused, MigrationNotReadAgain,
-    OneIsBelieved, OutcomeNotKept, OutcomesNotCompared, PremisesNotChecked, PurgedBeforeDurable, ReadWithoutQuorum,
-    RehearsalNotChecked, RetryIsNew, SeedCarriedOver, SegmentReusedEarly, SessionsForgotten,
+    CheckpointWithoutSync, DeferredKeysAtBatch, ExpiredIsFresh, ExpiredIsNotDone, ExtensionsOfProcess,
+    ImageNotReadAgain, ImageOfPartialCheckpoint, ImagePositionOff, LeaderRestored, LostIdentityReused,
+    MigrationNotReadAgain, OneIsBelieved, OutcomeNotKept, OutcomesNotCompared, PremisesNotChecked, PurgedBeforeDurable,
+    ReadWithoutQuorum, RehearsalNotChecked, RetryIsNew, SeedCarriedOver, SegmentReusedEarly, SessionsForgotten,
     SessionsOutsideTransaction, SnapshotNotKept, StaleFrameAccepted, SyncBelievedAgain, SyncErrorIgnored,
     TornFrameAccepted, VoteNotAwaited,
 };
 
 impl Mutant {
     /// All.
-    pub const ALL: [Self; 34] = [
+    pub const ALL: [Self; 35] = [
         AcknowledgedBeforeSync,
         SyncErrorIgnored,
         StaleFrameAccepted,
@@ -116,6 +118,7 @@ impl Mutant {
         ExpiredIsFresh,
         MigrationNotReadAgain,
         SnapshotNotKept,
+        ExtensionsOfProcess,
         SeedCarriedOver,
         DeferredKeysAtBatch,
         AheadByIndex,

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use quorate::{Config, Durability, Node, Seams, SecretSource, Sql, SqlOptions, Status, Timing};
+use quorate::{Config, Durability, Extensions, Node, Seams, SecretSource, Sql, SqlOptions, Status, Timing};
 use quorate_env::{Env, Instant, sleep};
 use quorate_env_sim::{SimDisk, SimWorld};
 use quorate_model::{GroupId, Store as _, StoreFault};
@@ -21,6 +21,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::coverage::Phase;
 use crate::damage;
 use crate::history::{History, State};
+use crate::program;
 use crate::vfs;
 use crate::watched::Watched;
 
@@ -133,17 +134,18 @@ impl Cluster {
         let mut lives = self.lives();
         let count = lives.counts.entry(name).or_default();
         *count += 1;
+        let is_present = *count > 1 || self.names.last() != Some(&name);
         let who = format!("{name}.{count}");
         lives.now.insert(name, Life::new(who.clone(), slot));
         drop(lives);
         let cluster = self.clone();
         let inside = env.clone();
-        drop(env.spawn(async move { cluster.run(name, who, inside).await }));
+        let config = self.config(name, program::extensions(is_present));
+        drop(env.spawn(async move { cluster.run(name, who, inside, config).await }));
     }
 
-    async fn run(&self, name: &'static str, who: String, env: Env) {
+    async fn run(&self, name: &'static str, who: String, env: Env, config: Config) {
         let seams = self.seams(name, &who, &env);
-        let config = Config { durability: self.durability, ..self.config(name) };
         match Node::start_with(env, config, seams).await {
             Ok(node) => {
                 self.world.trace().add(&who, format_args!("serves"));
@@ -423,9 +425,11 @@ impl Cluster {
         Ok(entries.map_err(|error| error.to_string())?.into_iter().map(hash).collect())
     }
 
-    fn config(&self, name: &str) -> Config {
+    fn config(&self, name: &str, extensions: Extensions) -> Config {
         Config {
             name: name.to_owned(),
+            durability: self.durability,
+            extensions,
             members: self.names.iter().map(|name| ((*name).to_owned(), addr(name))).collect(),
             secret: Self::secret(),
             timing: Timing { silence: SILENCE, ..Timing::default() },

@@ -79,7 +79,7 @@ pub struct Coverage {
 }
 
 /// What must have happened, beside faults.
-const HAPPENINGS: [&str; 19] = [
+const HAPPENINGS: [&str; 21] = [
     WORK_RIGHT,
     WORK_WRONG,
     TRANSACTION,
@@ -99,6 +99,8 @@ const HAPPENINGS: [&str; 19] = [
     UPKEEP,
     VACUUM,
     SCHEMA,
+    EXTENDED,
+    NOT_EXTENDED,
 ];
 
 /// Hints to work ahead that came true, and those that did not.
@@ -142,6 +144,10 @@ pub const MIGRATION: &str = "migration by several at once";
 pub const UPKEEP: &str = "ANALYZE or REINDEX";
 pub const VACUUM: &str = "VACUUM";
 pub const SCHEMA: &str = "change of the schema";
+
+/// Writes that use what the program's last version brings along, and those that came before all nodes ran it.
+pub const EXTENDED: &str = "write by a new function";
+pub const NOT_EXTENDED: &str = "write by a function that one voter lacks";
 
 impl Coverage {
     /// A fault of a class strikes a node in these phases.

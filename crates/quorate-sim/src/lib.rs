@@ -34,6 +34,7 @@ mod faults;
 mod history;
 mod ledger;
 mod load;
+mod program;
 mod scenario;
 mod shorten;
 mod vfs;

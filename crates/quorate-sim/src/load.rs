@@ -50,15 +50,18 @@ const BURST_ONE_IN: u64 = 600;
 
 /// The tables: one without a key, so that what was applied twice shows; and all that draws numbers and asks for the
 /// time.
-const SCHEMA: [&str; 9] = [
+const SCHEMA: [&str; 11] = [
     "CREATE TABLE events (client INTEGER NOT NULL, number INTEGER NOT NULL, draw INTEGER NOT NULL DEFAULT (random()),
         at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP, body TEXT CHECK (body IS NULL OR body <> 'broken'))",
     "CREATE INDEX events_by_number ON events (client, number)",
+    "CREATE INDEX events_by_scramble ON events (scramble(number), body COLLATE by_length)",
+    "CREATE TABLE lates (x)",
     "CREATE TABLE totals (client INTEGER PRIMARY KEY, batches INTEGER NOT NULL DEFAULT 0,
         moves INTEGER NOT NULL DEFAULT 0, moved REAL)",
     "CREATE TABLE echoes (id INTEGER PRIMARY KEY AUTOINCREMENT, event INTEGER, noise BLOB, at TEXT)",
     "CREATE TRIGGER echo AFTER INSERT ON events WHEN new.number % 3 = 0 BEGIN
-        INSERT INTO echoes (event, noise, at) VALUES (new.rowid, randomblob(8), datetime('now', '+1 day')); END",
+        INSERT INTO echoes (event, noise, at)
+            VALUES (scramble(new.rowid), randomblob(8), datetime('now', '+1 day')); END",
     "CREATE VIRTUAL TABLE words USING fts5 (body)",
     "CREATE TABLE notes (client INTEGER REFERENCES totals (client) DEFERRABLE INITIALLY DEFERRED, body)",
     "CREATE TABLE mirrors (client INTEGER NOT NULL, number INTEGER NOT NULL, draw INTEGER NOT NULL)",

@@ -118,7 +118,7 @@ impl Applier {
             }
             None => create(&conn, *identity).map_err(own)?,
         };
-        let enabled = extensions::enabled(&conn)?;
+        let enabled = extensions.enabled(&conn)?;
         extensions.know(&enabled)?;
         extensions.register(&conn, enabled.iter().map(String::as_str)).map_err(own)?;
         let gate = Gate::install(&conn).map_err(own)?;

@@ -20,6 +20,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use quorate_env::mutant::Mutant;
 use quorate_model::limits::{EXTENSION_NAME_BYTES_MAX, EXTENSIONS_MAX};
 use quorate_model::{StoreFault, Value, ValueRef};
 use rusqlite::functions::{Aggregate, Context, FunctionFlags};
@@ -165,6 +166,20 @@ impl Extensions {
     /// The names under which these are announced: `slug/1`, `collation by_length`.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
+    }
+
+    /// The names that are enabled in a database; none where it has no such table.
+    pub(crate) fn enabled(&self, conn: &Connection) -> Result<Vec<String>, StoreFault> {
+        if Mutant::ExtensionsOfProcess.is_on() {
+            return Ok(self.names().map(str::to_owned).collect());
+        }
+        let read = || -> rusqlite::Result<Vec<String>> {
+            if conn.query_row(IS_THERE, [], |_| Ok(())).optional()?.is_none() {
+                return Ok(Vec::new());
+            }
+            conn.prepare(ENABLED)?.query_map([], |row| row.get(0))?.collect()
+        };
+        read().map_err(|error| classify::own(&error))
     }
 
     /// Fails if a name is not among these.
@@ -327,17 +342,6 @@ fn missing(error: &Error) -> Option<(&str, bool)> {
     let of_other_arguments = || message.strip_prefix("wrong number of arguments to function ")?.strip_suffix("()");
     let function = message.strip_prefix("no such function: ").or_else(of_schema).or_else(of_other_arguments);
     function.map(|name| (name, false))
-}
-
-/// The names that are enabled in a database; none where it has no such table.
-pub(crate) fn enabled(conn: &Connection) -> Result<Vec<String>, StoreFault> {
-    let read = || -> rusqlite::Result<Vec<String>> {
-        if conn.query_row(IS_THERE, [], |_| Ok(())).optional()?.is_none() {
-            return Ok(Vec::new());
-        }
-        conn.prepare(ENABLED)?.query_map([], |row| row.get(0))?.collect()
-    };
-    read().map_err(|error| classify::own(&error))
 }
 
 fn names_of_sqlite() -> rusqlite::Result<Vec<String>> {

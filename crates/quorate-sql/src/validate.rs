@@ -15,7 +15,6 @@ use crate::authorizer::{Gate, Mode};
 use crate::classify::{Context, Trouble, classify};
 use crate::connection::{self, Attached};
 use crate::error::OpenError;
-use crate::extensions;
 use crate::generation::Generations;
 
 mod cache;
@@ -100,7 +99,7 @@ impl Validator {
             return Ok(Vec::new());
         }
         let reader = connection::open_bare_reader(&generation, CACHE_BYTES)?;
-        let enabled = extensions::enabled(&reader)?;
+        let enabled = generation.extensions().enabled(&reader)?;
         let is_new = |name: &&str| enabled.iter().all(|known| known != name);
         Ok(generation.extensions().names().filter(is_new).map(str::to_owned).collect())
     }
@@ -174,10 +173,10 @@ impl Prober {
     /// Registers what was enabled since; returns whether there is more than before.
     fn learn(&mut self) -> Result<bool, OpenError> {
         self.gate.enter(Mode::Own);
-        let enabled = extensions::enabled(&self.connection)?;
+        let generation = self.connection.generation();
+        let enabled = generation.extensions().enabled(&self.connection)?;
         let has_more = enabled.len() > self.enabled.len();
         if has_more {
-            let generation = self.connection.generation();
             let new = enabled.iter().filter(|name| !self.enabled.contains(name)).map(String::as_str);
             let registered = generation.extensions().register(&self.connection, new);
             registered.map_err(OpenError::sqlite(&generation.path()))?;

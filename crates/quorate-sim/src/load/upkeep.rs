@@ -13,7 +13,7 @@ use quorate_env::{Env, Rng, sleep};
 
 use super::{WRITE_LIMIT, connected};
 use crate::cluster::Cluster;
-use crate::coverage::{MIGRATION, SCHEMA, UPKEEP, VACUUM};
+use crate::coverage::{EXTENDED, MIGRATION, NOT_EXTENDED, SCHEMA, UPKEEP, VACUUM};
 use crate::ledger::Ledger;
 
 /// The longest pause between two things that are done, in milliseconds.
@@ -53,10 +53,10 @@ impl Upkeep {
         while !self.stop.load(Ordering::Relaxed) {
             sleep(Duration::from_millis(self.rng.below(PAUSE_MILLIS * self.calm))).await;
             let sql = remote.with_deadline(WRITE_LIMIT);
-            if self.rng.below(4) == 0 {
-                self.migrate(&sql).await;
-            } else {
-                self.maintain(&sql).await;
+            match self.rng.below(8) {
+                0 | 1 => self.migrate(&sql).await,
+                2 => self.use_news(&sql).await,
+                _ => self.maintain(&sql).await,
             }
         }
     }
@@ -125,6 +125,18 @@ impl Upkeep {
         match done {
             Ok(_) => self.ledger.happened(what),
             Err(error) => self.excuse(statement, &error),
+        }
+    }
+
+    /// Uses what the program's last version brings along, which is refused until all nodes run it.
+    async fn use_news(&self, sql: &Sql) {
+        let done = sql.execute("INSERT INTO lates VALUES (late(?))", (7,)).await;
+        self.cluster.world().trace().add("upkeep", format_args!("late(): {done:?}"));
+        match done {
+            Ok(_) => self.ledger.happened(EXTENDED),
+            // Refused where it is known, and else no function that there is.
+            Err(Error::Failed(_)) => self.ledger.happened(NOT_EXTENDED),
+            Err(error) => self.excuse("late()", &error),
         }
     }
 

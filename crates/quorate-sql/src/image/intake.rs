@@ -148,7 +148,7 @@ pub(crate) fn verify(
 ) -> Result<AppliedRow, StoreFault> {
     let conn = connection::open_immutable(vfs, path).map_err(fault_of)?;
     if let Some(extensions) = extensions {
-        extensions.know(&extensions::enabled(&conn)?)?;
+        extensions.know(&extensions.enabled(&conn)?)?;
         extensions.register_all(&conn).map_err(|error| classify::own(&error))?;
     }
     let row = AppliedRow::read(&conn)?.ok_or_else(|| lost("it is no database of a store"))?;
