@@ -64,6 +64,13 @@ impl Schema {
             drop(conn.prepare(&format!("SELECT 1 FROM {}", quoted(table))));
         }
     }
+
+    /// Makes every virtual table look at what is there now. One that can't be read fails again where it is used.
+    pub(crate) fn open(&self, conn: &Connection) {
+        for table in &self.virtual_tables {
+            let _ = conn.query_row(&format!("SELECT 1 FROM {} LIMIT 1", quoted(table)), [], |_| Ok(()));
+        }
+    }
 }
 
 /// Whether a text of SQL neither asks for `changes()` nor lets a statement fail half-way (`OR FAIL`, `RAISE(FAIL)`).

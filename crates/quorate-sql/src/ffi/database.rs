@@ -100,6 +100,11 @@ impl<T> Database<T> {
         })
     }
 
+    /// Forgets a user's statement.
+    pub(crate) fn forget(&mut self, sql: &str) {
+        self.kept.remove(sql);
+    }
+
     /// Forgets all statements of users.
     pub(crate) fn flush(&mut self) {
         self.kept.clear();

@@ -20,6 +20,7 @@ use crate::ffi::database::{Database, Prepared};
 use crate::ffi::hooks;
 use crate::generation::Generation;
 use crate::query::Rows;
+use crate::schema_check::Schema;
 use crate::slow::SlowLog;
 use crate::validate::parameters::Parameters;
 use crate::validate::text;
@@ -52,6 +53,8 @@ struct Paused {
 struct Known {
     parameters: Arc<Parameters>,
     columns: Arc<[String]>,
+    /// Whether it may be a PRAGMA.
+    is_pragma: bool,
 }
 
 /// What a stream has returned so far.
@@ -205,10 +208,15 @@ impl Reader {
     fn start(&mut self, statement: &Statement) -> Result<Prepared<'_, Known>, ReadError> {
         self.end_paused();
         let sql = statement.sql.as_str();
+        let kept = self.database.get(sql).map(|prepared| prepared.note().is_pragma);
+        if kept.unwrap_or_else(|| is_pragma(sql)) {
+            self.look_at_schema()?;
+            self.database.forget(sql);
+        }
         if !self.database.holds(sql) {
             text::check_single(sql)?;
             self.gate.enter(Mode::Query);
-            self.database.prepare(sql, known)?;
+            self.database.prepare(sql, |prepared| known(prepared, sql))?;
         }
         let mut prepared = self.database.get(sql).ok_or(ReadError::Cancelled)?;
         let parameters = Arc::clone(&prepared.note().parameters);
@@ -217,6 +225,21 @@ impl Reader {
             prepared.bind(number, Bound(value))?;
         }
         Ok(prepared)
+    }
+
+    /// Makes SQLite and virtual tables look at the schema and the state as they are, in a transaction that lasts as
+    /// long as this use. A SELECT has them do so, a PRAGMA has not: it would tell of the schema that was loaded before,
+    /// and in a check FTS5 would look for what it remembers, and find itself corrupt.
+    fn look_at_schema(&mut self) -> Result<(), ReadError> {
+        self.own(|database| {
+            if database.connection().is_autocommit() {
+                database.execute("BEGIN", [])?;
+            }
+            database.first_row(APPLIED_INDEX, [], |_| Ok(()))?;
+            let conn = database.connection();
+            Schema::read(conn)?.open(conn);
+            Ok(())
+        })
     }
 
     /// Runs statements of our own.
@@ -257,11 +280,17 @@ fn refused(reason: String) -> ReadError {
     Failure::new(FailureKind::Refused, reason).into()
 }
 
-fn known(statement: &rusqlite::Statement<'_>) -> Result<Known, ReadError> {
+fn known(statement: &rusqlite::Statement<'_>, sql: &str) -> Result<Known, ReadError> {
     if !statement.readonly() && statement.is_explain() == 0 {
         return Err(ReadError::Writes);
     }
-    Ok(Known { parameters: Arc::new(Parameters::of(statement)), columns: Arc::default() })
+    let parameters = Arc::new(Parameters::of(statement));
+    Ok(Known { parameters, columns: Arc::default(), is_pragma: is_pragma(sql) })
+}
+
+/// Whether a text may be a PRAGMA, or ask one as a table function: it may take a text for one that is not.
+fn is_pragma(sql: &str) -> bool {
+    sql.as_bytes().windows("pragma".len()).any(|window| window.eq_ignore_ascii_case(b"pragma"))
 }
 
 /// The names of the columns: those of the last run, which a change of the schema may have changed.

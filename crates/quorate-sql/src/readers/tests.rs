@@ -147,3 +147,36 @@ fn more_statements_than_are_kept_prepared_still_run() {
         assert_eq!(fixture.one::<i64>(&format!("SELECT {number}")), number);
     }
 }
+
+#[test]
+fn checks_find_no_fault_in_what_was_written_since_the_last_read() {
+    let fixture = fixture();
+    fixture.writer.execute_batch("CREATE VIRTUAL TABLE f USING fts5(body)").unwrap();
+    for check in ["PRAGMA integrity_check", "SELECT * FROM pragma_quick_check"] {
+        fixture.writer.execute_batch("INSERT INTO f VALUES ('one'); INSERT INTO f VALUES ('two')").unwrap();
+        // The reader's FTS5 keeps in mind where the index lies, and then it lies elsewhere.
+        assert_eq!(fixture.one::<i64>("SELECT min(rowid) FROM f WHERE f MATCH 'one'"), 1);
+        fixture.writer.execute_batch("INSERT INTO f (f) VALUES ('optimize')").unwrap();
+        assert_eq!(fixture.one::<String>(check), "ok");
+        fixture.assert_usable();
+    }
+}
+
+#[test]
+fn pragmas_tell_of_the_schema_that_is_there() {
+    let fixture = fixture();
+    let told = || {
+        let pragmas = ["PRAGMA foreign_key_list(later)", "SELECT * FROM pragma_index_list('later')"];
+        pragmas.map(|sql| fixture.try_query(sql, &ReadLimits::default()).unwrap().len())
+    };
+    assert_eq!(told(), [0, 0]);
+    fixture.writer.execute_batch("CREATE TABLE later (a UNIQUE, b REFERENCES t)").unwrap();
+    assert_eq!(told(), [1, 1]);
+    let snapshot = fixture.readers.snapshot_blocking().unwrap();
+    fixture.writer.execute_batch("DROP TABLE later").unwrap();
+    let before = statement("PRAGMA foreign_key_list(later)");
+    let before = snapshot.query_blocking(&before, &ReadLimits::default()).unwrap();
+    assert_eq!((before.len(), told()), (1, [0, 0]));
+    drop(snapshot);
+    fixture.assert_usable();
+}
