@@ -132,8 +132,13 @@ impl Cluster {
 
     /// A handle to the whole cluster.
     pub async fn remote(&self) -> Result<RemoteSql> {
+        Ok(RemoteSql::connect(self.config()?).await?)
+    }
+
+    /// How to reach it.
+    pub fn config(&self) -> Result<RemoteConfig> {
         let addrs = self.nodes()?.into_iter().map(|node| node.peer_addr);
-        Ok(RemoteSql::connect(RemoteConfig::new(addrs, self.secret())).await?)
+        Ok(RemoteConfig::new(addrs, self.secret()))
     }
 
     /// A handle to one node, which answers its reads itself.

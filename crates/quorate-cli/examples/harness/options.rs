@@ -21,6 +21,11 @@ impl Options {
         Ok(Self(options))
     }
 
+    /// These.
+    pub fn of<const N: usize>(options: [(&str, &str); N]) -> Self {
+        Self(options.map(|(name, value)| (name.to_owned(), value.to_owned())).into())
+    }
+
     /// A number.
     pub fn number(&mut self, name: &str, or: u64) -> Result<u64> {
         self.take(name)

@@ -1,0 +1,205 @@
+//! The side of the cluster: the same units by the handles that applications have, which ride out the kills.
+
+use std::time::Duration;
+
+use quorate::{
+    Error, Failure, Level as ReadLevel, Param, Params, Position, RemoteSql, Rows, Sql, StatementResult, Transaction,
+};
+
+use super::generate::call_of;
+use super::plain::passed;
+use super::unit::{Answer, Call, Failed, Level, Rowid, Seen, Table, Unit};
+use crate::harness::Result;
+use crate::harness::cluster::Cluster as Processes;
+
+/// How long a call tries: far longer than any election, so that no outcome stays unknown.
+const DEADLINE: Duration = Duration::from_secs(180);
+/// How often a unit may come to nothing that may be run again.
+const ATTEMPTS_MAX: u64 = 100;
+
+pub struct Cluster {
+    all: Sql,
+    /// A handle to each node.
+    nodes: Vec<Sql>,
+    /// Nothing was written after this.
+    last: Option<Position>,
+    /// How many units were lost with their leader, and run again.
+    pub again: u64,
+    _handles: Vec<RemoteSql>,
+}
+
+impl Cluster {
+    pub async fn connect(processes: &Processes) -> Result<Self> {
+        let all = processes.remote().await?;
+        let mut handles = Vec::new();
+        for node in processes.nodes()? {
+            handles.push(processes.remote_to(&node).await?);
+        }
+        let nodes = handles.iter().map(|node| node.with_deadline(DEADLINE)).collect();
+        let of_all = all.with_deadline(DEADLINE).with_own_writes();
+        handles.push(all);
+        Ok(Self { all: of_all, nodes, last: None, again: 0, _handles: handles })
+    }
+
+    /// Does a unit. One that came to nothing is run again.
+    pub async fn answer(&mut self, unit: &Unit) -> Result<Answer> {
+        for _ in 0..ATTEMPTS_MAX {
+            match self.attempt(unit).await {
+                Ok(answer) => return Ok(answer),
+                Err(Error::Failed(failure)) => return Ok(Answer::of(Err(failed(&failure)))),
+                Err(error) if error.is_retryable() => self.again += 1,
+                // Its first answer was lost with a node, and the next node refused it: it was not done before either.
+                Err(Error::Unknown(_)) if unit.is_hopeless() => self.again += 1,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(format!("it came to nothing {ATTEMPTS_MAX} times").into())
+    }
+
+    async fn attempt(&mut self, unit: &Unit) -> std::result::Result<Answer, Error> {
+        let steps = match unit {
+            Unit::Execute(call) => {
+                let done = self.all.execute(&call.sql, params(call)).await?;
+                self.last = Some(done.position);
+                vec![counted(done.changes, done.last_insert_rowid)]
+            }
+            Unit::Returning(call) => {
+                let done = self.all.execute_returning(&call.sql, params(call)).await?;
+                self.last = Some(done.position);
+                vec![Seen { rows: Some(table(&done.rows)), ..Seen::default() }]
+            }
+            Unit::Many(sql, rows) => {
+                let rows = rows.iter().map(|row| row.iter().cloned().map(Param::Value).collect::<Vec<Param>>());
+                let done = self.all.execute_many(sql, rows).await?;
+                self.last = Some(done.position);
+                vec![counted(done.changes, done.last_insert_rowid)]
+            }
+            Unit::Batch(calls) => {
+                let done = self.all.batch(calls.iter().cloned()).await?;
+                self.last = Some(done.position);
+                done.results.into_iter().map(seen).collect()
+            }
+            Unit::Closure { reads, writes, passes } => self.closure(reads, writes, *passes).await?,
+            Unit::Interactive { calls, commits } => return self.interactive(calls, *commits).await,
+            Unit::Query { call, node, level } => vec![self.query(call, *node, *level).await?],
+            Unit::Vacuum => {
+                self.last = Some(self.all.execute("VACUUM", ()).await?.position);
+                vec![Seen::default()]
+            }
+        };
+        Ok(Answer { steps: steps.into_iter().map(Ok).collect(), end: Ok(()) })
+    }
+
+    async fn closure(
+        &mut self,
+        reads: &[Call],
+        writes: &[Call],
+        passes: bool,
+    ) -> std::result::Result<Vec<Seen>, Error> {
+        let body = |tx: Transaction| async move {
+            let mut read = Vec::new();
+            for call in reads {
+                let rows = tx.query(&call.sql, params(call)).await?;
+                read.push(Seen { rows: Some(table(&rows)), ..Seen::default() });
+            }
+            let writes = if passes { passed(writes, &read) } else { writes.to_vec() };
+            for call in &writes {
+                tx.execute(&call.sql, params(call))?;
+            }
+            Ok::<_, Error>(read)
+        };
+        let done = self.all.transact(body).await?;
+        self.last = Some(done.position);
+        Ok(done.value.into_iter().chain(done.results.into_iter().map(seen)).collect())
+    }
+
+    async fn interactive(&mut self, calls: &[Call], commits: bool) -> std::result::Result<Answer, Error> {
+        let mut tx = self.all.begin().await?;
+        let (mut steps, mut recorded) = (Vec::new(), Vec::new());
+        for call in calls {
+            match tx.execute(&call.sql, params(call)).await {
+                Ok(result) => {
+                    steps.push(Ok(seen(result.clone())));
+                    recorded.push(result);
+                }
+                Err(Error::Failed(failure)) => steps.push(Err(failed(&failure))),
+                Err(error) => return Err(error),
+            }
+        }
+        if !commits {
+            tx.rollback();
+            return Ok(Answer { steps, end: Ok(()) });
+        }
+        let end = match tx.commit().await {
+            Ok(done) => {
+                self.last = Some(done.position);
+                told_again(&recorded, &done.results)
+            }
+            Err(Error::Failed(failure)) => Err(failed(&failure)),
+            Err(error) => return Err(error),
+        };
+        Ok(Answer { steps, end })
+    }
+
+    async fn query(&self, call: &Call, node: usize, level: Level) -> std::result::Result<Seen, Error> {
+        let sql = self.nodes.get(node).unwrap_or(&self.all);
+        let at_least = self.last.map_or(ReadLevel::Linearizable, ReadLevel::AtLeast);
+        let rows = match level {
+            Level::AtLeast => sql.at(at_least).query(&call.sql, params(call)).await?,
+            Level::Linearizable => sql.at(ReadLevel::Linearizable).query(&call.sql, params(call)).await?,
+            Level::Bounded => sql.at(ReadLevel::Bounded(Duration::ZERO)).query(&call.sql, params(call)).await?,
+            // Of the handle that wrote: on whichever node.
+            Level::OwnWrites => self.all.at(ReadLevel::Local).query(&call.sql, params(call)).await?,
+            Level::Snapshot => sql.at(at_least).snapshot().await?.query(&call.sql, params(call)).await?,
+        };
+        Ok(Seen { rows: Some(table(&rows)), ..Seen::default() })
+    }
+
+    /// What a query gives on a node, in the state after the last write.
+    pub async fn of_node(&mut self, node: usize, sql: &str) -> Result<Answer> {
+        self.answer(&Unit::Query { call: call_of(sql.to_owned()), node, level: Level::AtLeast }).await
+    }
+}
+
+/// Fails unless the commit tells of each statement that may have written what its caller was told before.
+fn told_again(before: &[StatementResult], after: &[StatementResult]) -> std::result::Result<(), Failed> {
+    let mut before = before.iter();
+    // Those that only read are left out.
+    if after.iter().all(|result| before.any(|told| same(told, result))) {
+        return Ok(());
+    }
+    let message = format!("the commit tells other results: {after:?}");
+    Err(Failed { code: -1, step: None, row: None, message })
+}
+
+fn same(one: &StatementResult, other: &StatementResult) -> bool {
+    format!("{one:?}") == format!("{other:?}")
+}
+
+fn params(call: &Call) -> Params {
+    if call.names.is_empty() {
+        Params::positional(call.params.clone())
+    } else {
+        Params::named(call.names.iter().zip(call.params.iter().cloned()))
+    }
+}
+
+fn counted(changes: u64, last_rowid: i64) -> Seen {
+    Seen { changes: Some(changes), last_rowid: Some(Rowid::Is(last_rowid)), rows: None }
+}
+
+fn seen(result: StatementResult) -> Seen {
+    let StatementResult { changes, last_insert_rowid, columns, rows } = result;
+    Seen { rows: Some(Table { columns, rows }), ..counted(changes, last_insert_rowid) }
+}
+
+fn table(rows: &Rows) -> Table {
+    let columns = rows.columns().to_vec();
+    Table { columns, rows: rows.iter().map(|row| row.values().to_vec()).collect() }
+}
+
+fn failed(failure: &Failure) -> Failed {
+    let number = |number: Option<u32>| number.and_then(|number| usize::try_from(number).ok());
+    let Failure { sqlite_code: code, command, row, message, .. } = failure;
+    Failed { code: *code, step: number(*command), row: number(*row), message: message.clone() }
+}

@@ -1,0 +1,59 @@
+//! Statements that fail, whatever the rows are.
+
+use quorate::{Param, Value};
+
+use super::ddl::call_of;
+use super::{Call, Generator};
+
+impl Generator {
+    /// A statement that only its entry shows to be wrong: something that it names is missing, or is not what it takes
+    /// it for.
+    pub(super) fn missing(&self) -> Option<Call> {
+        let table = self.pick_table()?;
+        let name = &table.name;
+        let sql = match self.dice.below(9) {
+            0 => "INSERT INTO nowhere VALUES (1)".to_owned(),
+            1 => format!("INSERT INTO {name} (no_column) VALUES (1)"),
+            2 => format!("UPDATE {name} SET no_column = 1"),
+            3 => format!("CREATE TABLE {name} (a)"),
+            4 => "DROP TABLE nowhere".to_owned(),
+            5 => format!("INSERT INTO {name} SELECT no_function(1)"),
+            6 => format!("CREATE INDEX log_index ON {name} (no_column)"),
+            7 => format!("DELETE FROM {name} WHERE no_table.c0 = 1"),
+            _ => format!("ALTER TABLE {name} ADD COLUMN bad INTEGER PRIMARY KEY"),
+        };
+        Some(call_of(sql))
+    }
+
+    /// A row that a STRICT table can't take, or that lacks what it must have.
+    pub(super) fn misfit(&self) -> Option<Call> {
+        let tables = self.schema.ordinary();
+        let tables: Vec<_> = tables.into_iter().filter(|table| table.strict).collect();
+        let table = self.dice.pick(&tables)?;
+        let column = self.dice.pick(&table.columns).filter(|column| !column.is_generated && !table.is_alias(column))?;
+        let value = if column.not_null { Value::Null } else { Value::Text("no number".into()) };
+        let sql = format!("INSERT INTO {} ({}) VALUES (?)", table.name, column.name);
+        Some(Call { sql, params: vec![Param::Value(value)], names: Vec::new() })
+    }
+
+    /// A statement that no schema can mend.
+    pub(super) fn hopeless(&self) -> Call {
+        call_of(self.dice.one(&HOPELESS).to_owned())
+    }
+}
+
+const HOPELESS: [&str; 8] = [
+    "this is not sql",
+    "INSERT INTO log (what VALUES (1)",
+    "SELECT FROM log",
+    "UPDATE log SET",
+    "DELETE log",
+    "INSERT INTO log (what) VALUES (#)",
+    "CREATE TABLE",
+    "SELECT 'open",
+];
+
+/// Whether a statement is one that no schema can mend: it fails where it is asked for, before others of its entry run.
+pub fn is_hopeless(sql: &str) -> bool {
+    HOPELESS.contains(&sql)
+}
