@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use quorate_bench_harness::{About, Durability, INSERT, Level, NodeSpec, Result, Row, SELECT, System};
+use quorate_bench_harness::{About, Durability, Level, NodeSpec, Result, Row, SELECT, System};
 use rusqlite::{Connection, OptionalExtension as _};
 
 /// A database.
@@ -54,9 +54,9 @@ impl System for PlainSqlite {
         Ok(())
     }
 
-    async fn insert(&self, row: Row) -> Result<()> {
+    async fn insert(&self, sql: &'static str, row: Row) -> Result<()> {
         let writer = lock(&self.writer);
-        writer.prepare_cached(INSERT)?.execute((row.id, row.name, row.value))?;
+        writer.prepare_cached(sql)?.execute((row.id, row.name, row.value))?;
         Ok(())
     }
 

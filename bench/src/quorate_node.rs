@@ -1,7 +1,7 @@
 //! Quorate, embedded, with its defaults.
 
 use quorate::{Config, Level as QuorateLevel, Node, SecretSource, Sql};
-use quorate_bench_harness::{About, Durability, INSERT, Level, NodeSpec, Result, Row, SELECT, System, locked_version};
+use quorate_bench_harness::{About, Durability, Level, NodeSpec, Result, Row, SELECT, System, locked_version};
 
 /// A node.
 pub struct QuorateNode {
@@ -53,8 +53,8 @@ impl System for QuorateNode {
         Ok(())
     }
 
-    async fn insert(&self, row: Row) -> Result<()> {
-        self.sql.execute(INSERT, (row.id, row.name, row.value)).await?;
+    async fn insert(&self, sql: &'static str, row: Row) -> Result<()> {
+        self.sql.execute(sql, (row.id, row.name, row.value)).await?;
         Ok(())
     }
 

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use crate::system::Level;
+
 /// What is measured.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Measure {
@@ -21,6 +23,10 @@ pub enum Measure {
     Failover(Options),
     /// Bytes on disk, and bytes written, for single-row INSERTs.
     Disk(Options),
+    /// A follower loses its directory while INSERTs go on; how long until it serves again, and what the writers feel.
+    Image(Options),
+    /// Upserts on a fixed set of keys, at full speed, slice after slice: does it stay as fast, and its files bounded?
+    Sustained(Options),
     /// A process with nodes in it, started by one of the above.
     #[command(hide = true)]
     Host {
@@ -41,7 +47,8 @@ pub struct Options {
     /// Nodes of the cluster.
     #[arg(long, default_value_t = 3, value_parser = nodes)]
     pub nodes: usize,
-    /// All nodes in one process, or one process a node; the default is `one`, but `many` for restart and failover.
+    /// All nodes in one process, or one process a node; the default is `one`, but `many` for restart, failover and
+    /// image.
     #[arg(long, value_enum)]
     pub process: Option<Processes>,
     /// Client tasks; each waits for an answer before it asks again.
@@ -50,8 +57,8 @@ pub struct Options {
     /// Rows to write or read in the measured part.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub rows: Option<u64>,
-    /// Seconds of the measured part; 5 if neither this nor `--rows` is given (`disk`: 300,000 rows). Given both, the
-    /// first to be reached ends it.
+    /// Seconds of the measured part; 5 if neither this nor `--rows` is given (`disk`: 300,000 rows; `sustained`: 60
+    /// s). Given both, the first to be reached ends it.
     #[arg(long, value_parser = seconds)]
     pub seconds: Option<f64>,
     /// Seconds of the same load before it.
@@ -70,6 +77,9 @@ pub struct Options {
     /// How many of a hundred operations write (`mixed`).
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(0..=100))]
     pub writes: u64,
+    /// How fresh reads must be (`sql-select`, `mixed`).
+    #[arg(long, value_enum, default_value = "local")]
+    pub level: Level,
     /// How often to kill (`restart`, `failover`).
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1_000))]
     pub kills: u64,
@@ -122,6 +132,8 @@ impl Measure {
             Self::Restart(_) => "restart",
             Self::Failover(_) => "failover",
             Self::Disk(_) => "disk",
+            Self::Image(_) => "image",
+            Self::Sustained(_) => "sustained",
             Self::Host { .. } => "host",
         }
     }
@@ -135,7 +147,9 @@ impl Measure {
             | Self::Mixed(options)
             | Self::Restart(options)
             | Self::Failover(options)
-            | Self::Disk(options) => Some(options),
+            | Self::Disk(options)
+            | Self::Image(options)
+            | Self::Sustained(options) => Some(options),
             Self::Host { .. } => None,
         }
     }
@@ -151,7 +165,7 @@ impl Measure {
     /// Where the nodes are.
     pub fn processes(&self) -> Processes {
         let default = match self {
-            Self::Restart(_) | Self::Failover(_) => Processes::Many,
+            Self::Restart(_) | Self::Failover(_) | Self::Image(_) => Processes::Many,
             _ => Processes::One,
         };
         self.options().and_then(|options| options.process).unwrap_or(default)

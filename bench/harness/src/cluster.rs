@@ -133,6 +133,40 @@ impl Cluster {
         Ok(())
     }
 
+    /// Kills a host, takes its nodes' directories away, and starts it again without waiting for it.
+    pub async fn wipe(&mut self, number: usize) -> Result<()> {
+        let system = self.system;
+        let host = self.host(number)?;
+        host.child.kill().await?;
+        for node in &host.spec.nodes {
+            std::fs::remove_dir_all(&node.dir)?;
+            std::fs::create_dir(&node.dir)?;
+        }
+        *host = Host::spawn(system, host.spec.clone())?;
+        Ok(())
+    }
+
+    /// Runs a load beside the leader and waits at the same time until another host answers reads of a row; when it
+    /// does, and what came of the load.
+    pub async fn run_until_ready(&mut self, load: Load, waits: usize, id: i64) -> Result<(Duration, Loaded)> {
+        let leader = self.leader_but(waits).await?;
+        let [leader, waits] = self.hosts.get_disjoint_mut([leader, waits])?;
+        let limit = load.seconds.map_or(LOAD_MAX, Duration::from_secs_f64) + END_MAX + STATE_MAX;
+        let begin = Instant::now();
+        let ready = async { waits.ready(id).await.map(|()| begin.elapsed()) };
+        tokio::try_join!(ready, leader.ask(Request::Run(load), limit))
+    }
+
+    /// The host with the leader in it, among those that answer.
+    async fn leader_but(&mut self, starting: usize) -> Result<usize> {
+        for (number, host) in self.hosts.iter_mut().enumerate().filter(|(number, _)| *number != starting) {
+            if host.ask(Request::Leads, STATE_MAX).await? {
+                return Ok(number);
+            }
+        }
+        Err("the leader was lost".into())
+    }
+
     /// Waits until the nodes have done what they do after a start: until they are idle for a moment, or for long
     /// enough.
     pub async fn quiet(&self) -> Result<()> {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
 use crate::histogram::{Histogram, Summary};
-use crate::system::{INSERT, Level, Row, System};
+use crate::system::{INSERT, Level, Row, System, UPSERT};
 use crate::{Error, Result};
 
 /// A load without an end of its own ends after this.
@@ -56,6 +56,13 @@ pub enum Work {
         ids: u64,
         /// How many of a hundred insert.
         writes: u64,
+        /// How fresh the reads must be.
+        level: Level,
+    },
+    /// Inserts a row with a key from 1 to `ids`, or changes it.
+    Upsert {
+        /// Rows to choose from.
+        ids: u64,
     },
 }
 
@@ -183,13 +190,14 @@ async fn client<S: System>(node: Arc<S>, shared: Arc<Shared>, number: u64) -> Ta
         let drawn = mix(random);
         let begin = shared.nanos();
         let (rows, outcome) = match shared.load.work {
-            Work::Mixed { ids, writes } if drawn % 100 >= writes => {
-                let outcome = select(&*node, 1 + (drawn >> 8) % ids.max(1)).await;
+            Work::Mixed { ids, writes, level } if drawn % 100 >= writes => {
+                let outcome = select(&*node, one_of(drawn, ids), level).await;
                 tally.read(shared.nanos() - begin, outcome.is_ok());
                 (0, outcome)
             }
             Work::Batch { rows } => (rows, insert_all(&*node, shared.take(rows), rows).await),
-            Work::Insert | Work::Mixed { .. } => (1, node.insert(Row::new(shared.take(1))).await),
+            Work::Insert | Work::Mixed { .. } => (1, node.insert(INSERT, Row::new(shared.take(1))).await),
+            Work::Upsert { ids } => (1, node.insert(UPSERT, Row::new(one_of(drawn, ids))).await),
         };
         match outcome {
             Ok(()) => tally.wrote(rows, shared.acknowledged(begin)),
@@ -203,9 +211,13 @@ async fn client<S: System>(node: Arc<S>, shared: Arc<Shared>, number: u64) -> Ta
     tally
 }
 
-async fn select<S: System>(node: &S, id: u64) -> Result<()> {
-    let id = i64::try_from(id)?;
-    match node.select(id, Level::Local).await? {
+/// A key from 1 to `ids`.
+fn one_of(drawn: u64, ids: u64) -> i64 {
+    (1 + (drawn >> 8) % ids.max(1)) as i64
+}
+
+async fn select<S: System>(node: &S, id: i64, level: Level) -> Result<()> {
+    match node.select(id, level).await? {
         Some(row) if row.id == id && row.value == Row::value_of(id) => Ok(()),
         other => Err(format!("row {id} is not what was inserted: {other:?}").into()),
     }

@@ -7,8 +7,11 @@ use crate::cluster::{Cluster, mib};
 use crate::load::{Load, Loaded, Work};
 use crate::machine::{Disk, Usage};
 use crate::report::Report;
-use crate::system::{About, Row, System};
+use crate::system::{About, Level, Row, System};
 use crate::{Durability, Result};
+
+mod image;
+mod sustained;
 
 /// Rows in the table when rows are read.
 const ROWS_TO_READ: u64 = 100_000;
@@ -33,22 +36,33 @@ pub fn run<S: System>(measure: &Measure) -> Result<()> {
                 throughput(options, processes, Work::Batch { rows: options.batch }, &mut report).await
             }
             Measure::SqlSelect(_) => {
-                let work = Work::Mixed { ids: ROWS_TO_READ, writes: 0 };
+                let work = Work::Mixed { ids: ROWS_TO_READ, writes: 0, level: options.level };
+                report.add("level", level_name(options.level));
                 throughput(options, processes, work, &mut report).await
             }
             Measure::Mixed(_) => {
                 report.add("writes_percent", options.writes);
-                let work = Work::Mixed { ids: ROWS_TO_READ, writes: options.writes };
+                let work = Work::Mixed { ids: ROWS_TO_READ, writes: options.writes, level: options.level };
+                report.add("level", level_name(options.level));
                 throughput(options, processes, work, &mut report).await
             }
             Measure::Disk(_) => disk(options, processes, &mut report).await,
             Measure::Restart(_) => restart(options, processes, &mut report).await,
             Measure::Failover(_) => failover(options, processes, &mut report).await,
+            Measure::Image(_) => image::measure(options, processes, &mut report).await,
+            Measure::Sustained(_) => sustained::measure(options, processes, &mut report).await,
             Measure::Host { .. } => Err("a host measures nothing".into()),
         }
     })?;
     report.add("finished", true);
     report.print(options.json)
+}
+
+fn level_name(level: Level) -> &'static str {
+    match level {
+        Level::Local => "local",
+        Level::Linearizable => "linearizable",
+    }
 }
 
 fn heading(measure: &Measure, options: &Options, about: &About) -> Report {
@@ -146,7 +160,7 @@ fn add_loaded(report: &mut Report, work: Work, loaded: &Loaded, used: [Usage; 2]
             report.number("selects_per_s", reads.count as f64 / seconds).times("read_", reads);
             report.number("inserts_per_s", *inserted as f64 / seconds).times("write_", writes);
         }
-        Work::Insert | Work::Batch { .. } => {
+        Work::Insert | Work::Batch { .. } | Work::Upsert { .. } => {
             report.number("inserts_per_s", *inserted as f64 / seconds).times("", writes);
         }
     }

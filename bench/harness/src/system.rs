@@ -17,6 +17,10 @@ pub(crate) const TABLES: [&str; 2] = [
 /// Inserts a [`Row`]; its parameters are `id`, `name`, `value`.
 pub const INSERT: &str = "INSERT INTO bench (id, name, value) VALUES (?1, ?2, ?3)";
 
+/// Inserts a [`Row`], or changes the one that is there.
+pub(crate) const UPSERT: &str = "INSERT INTO bench (id, name, value) VALUES (?1, ?2, ?3) \
+                                 ON CONFLICT (id) DO UPDATE SET name = excluded.name, value = excluded.value";
+
 /// Inserts a [`Row`] that makes the database larger.
 pub const INSERT_FILLER: &str = "INSERT INTO filler (id, name, value) VALUES (?1, ?2, ?3)";
 
@@ -87,7 +91,8 @@ impl Row {
 }
 
 /// How fresh a read must be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Level {
     /// What this node has applied.
     Local,
@@ -113,8 +118,8 @@ pub trait System: Sized + Send + Sync + 'static {
     /// Runs a statement that writes and has no parameters.
     fn execute(&self, sql: &'static str) -> impl Future<Output = Result<()>> + Send;
 
-    /// Inserts a row by a statement of its own.
-    fn insert(&self, row: Row) -> impl Future<Output = Result<()>> + Send;
+    /// Writes a row by this statement alone.
+    fn insert(&self, sql: &'static str, row: Row) -> impl Future<Output = Result<()>> + Send;
 
     /// Inserts rows by this statement, all of them or none.
     fn insert_all(&self, sql: &'static str, rows: Vec<Row>) -> impl Future<Output = Result<()>> + Send;

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use hiqlite::{Client, LogSync, Node, NodeConfig, Param, Params};
 use quorate_bench_harness::{
-    About, Durability, INSERT, Level, Measure, NodeSpec, Result, Row, SELECT, System, SystemName, locked_version, run,
+    About, Durability, Level, Measure, NodeSpec, Result, Row, SELECT, System, SystemName, locked_version, run,
 };
 
 /// Bytes of a WAL file: what its own benchmark takes. It bounds an entry, too.
@@ -100,8 +100,8 @@ impl System for HiqliteNode {
         Ok(())
     }
 
-    async fn insert(&self, row: Row) -> Result<()> {
-        self.0.execute(INSERT, params(row)).await?;
+    async fn insert(&self, sql: &'static str, row: Row) -> Result<()> {
+        self.0.execute(sql, params(row)).await?;
         Ok(())
     }
 
