@@ -1,7 +1,8 @@
 //! Quorate, embedded, with its defaults.
 
 use quorate::{Config, Level as QuorateLevel, Node, SecretSource, Sql};
-use quorate_bench_harness::{About, Durability, Level, NodeSpec, Result, Row, SELECT, System, locked_version};
+use quorate_bench_harness::{About, Durability, Level, NodeSpec, Result, Row, SELECT, Stage, System, locked_version};
+use quorate_env::metrics::Histogram;
 
 /// A node.
 pub struct QuorateNode {
@@ -73,5 +74,19 @@ impl System for QuorateNode {
 
     async fn number(&self, sql: &'static str) -> Result<u64> {
         Ok(u64::try_from(self.sql.query_one::<i64>(sql, ()).await?)?)
+    }
+
+    fn stages(&self) -> Vec<Stage> {
+        let writes = self.node.metrics().consensus.writes;
+        let stages = [
+            ("queue", &writes.queue),
+            ("append", &writes.append),
+            ("fsync", &writes.fsync),
+            ("replicate", &writes.replicate),
+            ("apply", &writes.apply),
+            ("total", &writes.total),
+        ];
+        let stage = |(name, times): (_, &Histogram)| Stage { name, writes: times.count(), time: times.sum() };
+        stages.map(stage).into()
     }
 }

@@ -29,7 +29,7 @@ pub use args::{Durability, Measure, Options, Processes, SystemName};
 pub use histogram::{Histogram, Summary};
 pub use machine::{Disk, MIB, data_dir};
 pub use report::{Report, finish};
-pub use system::{About, INSERT, INSERT_FILLER, Level, NodeSpec, Row, SELECT, System, locked_version};
+pub use system::{About, INSERT, INSERT_FILLER, Level, NodeSpec, Row, SELECT, Stage, System, locked_version};
 
 /// Any error ends a measurement.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
 use crate::histogram::{Histogram, Summary};
-use crate::system::{INSERT, Level, Row, System, UPSERT};
+use crate::system::{INSERT, Level, Row, Stage, System, UPSERT};
 use crate::{Error, Result};
 
 /// A load without an end of its own ends after this.
@@ -81,6 +81,8 @@ pub struct Loaded {
     pub writes: Summary,
     /// Times of selects.
     pub reads: Summary,
+    /// The mean time of a write in each stage that the system measures itself, in microseconds.
+    pub stages: Vec<(String, f64)>,
     /// Operations that failed, and the first reason.
     pub failed: Option<(u64, String)>,
     /// Whether it came to the end that was asked for.
@@ -123,6 +125,7 @@ struct Tally {
 
 /// Runs a load against a node.
 pub async fn run<S: System>(node: &Arc<S>, load: Load) -> Result<Loaded> {
+    let before = node.stages();
     let shared = Shared::new(load);
     let mut clients = start(node, &shared);
     let end = tokio::time::sleep(shared.load.seconds.map_or(RUN_MAX, Duration::from_secs_f64));
@@ -133,7 +136,14 @@ pub async fn run<S: System>(node: &Arc<S>, load: Load) -> Result<Loaded> {
     };
     let finished = in_time || shared.load.seconds.is_some();
     stop(&shared, &mut clients, &mut tally).await?;
-    Ok(shared.loaded(tally, finished))
+    let stages = node.stages().into_iter().zip(before).map(|(after, before)| mean(before, after)).collect();
+    Ok(Loaded { stages, ..shared.loaded(tally, finished) })
+}
+
+/// The mean time of the writes that passed a stage between two looks, in microseconds.
+fn mean(before: Stage, after: Stage) -> (String, f64) {
+    let writes = after.writes.saturating_sub(before.writes).max(1);
+    (after.name.to_owned(), after.time.saturating_sub(before.time).as_secs_f64() * 1e6 / writes as f64)
 }
 
 /// Runs inserts, kills a process meanwhile, and waits until inserts are acknowledged again.
@@ -282,6 +292,7 @@ impl Shared {
             next_id: self.next_id.load(Relaxed),
             writes: tally.writes.summary(),
             reads: tally.reads.summary(),
+            stages: Vec::new(),
             failed: tally.failure.map(|failure| (tally.failed, failure)),
             finished: finished && self.failures.load(Relaxed) < FAILURES_MAX,
         }

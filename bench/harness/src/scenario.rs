@@ -165,6 +165,9 @@ fn add_loaded(report: &mut Report, work: Work, loaded: &Loaded, used: [Usage; 2]
         }
     }
     report.add("operations", operations);
+    for (stage, mean_us) in &loaded.stages {
+        report.number(format!("stage_{stage}_us"), *mean_us);
+    }
     if let Some((failed, reason)) = &loaded.failed {
         report.add("failed", *failed).add("failure", reason.as_str());
     }

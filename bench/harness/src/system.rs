@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -100,6 +101,17 @@ pub enum Level {
     Linearizable,
 }
 
+/// A stage of a write, and how much time all writes that were proposed at a node have spent in it.
+#[derive(Clone, Copy, Debug)]
+pub struct Stage {
+    /// What it is called.
+    pub name: &'static str,
+    /// How many writes passed it.
+    pub writes: u64,
+    /// Their time in it.
+    pub time: Duration,
+}
+
 /// A node of a system, embedded in this process.
 pub trait System: Sized + Send + Sync + 'static {
     /// What the system says of itself.
@@ -129,6 +141,11 @@ pub trait System: Sized + Send + Sync + 'static {
 
     /// Runs a query that gives one number, in a column `rows`, on the local state.
     fn number(&self, sql: &'static str) -> impl Future<Output = Result<u64>> + Send;
+
+    /// What the system itself measures of the stages of its writes, if it does, since the node's start.
+    fn stages(&self) -> Vec<Stage> {
+        Vec::new()
+    }
 }
 
 /// The version of a package in the text of a lock file.

@@ -2,7 +2,8 @@
 //!
 //! Callers live on other threads and runtimes. Each one waking the core alone would make batches of one; so one task
 //! on the core's thread takes all that is there, stamps it and proposes it at once. Answers come from the thread that
-//! has them, and the next batch follows when the last one was given.
+//! has them, and the next batch follows when the last caller has its own: callers often ask again at once, and so they
+//! are all in the next batch, in place of two groups that wait for each other.
 //!
 //! Who asks for a [`Hold`] waits in the same queue; while it lasts no batch is proposed.
 //!
@@ -11,13 +12,15 @@
 //!   [`ProposeError::Overloaded`] at once.
 //! - A proposal whose caller went away before it was proposed is not proposed.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use openraft::errors::ClientWriteError;
 use openraft::raft::ClientWriteResult;
-use quorate_env::Instant;
+use quorate_env::{Instant, timeout};
 use quorate_model::Outcome;
 use quorate_model::codec::entry::{PROPOSAL_HEADER, encode_proposal};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
@@ -48,8 +51,30 @@ const BATCH_MAX: usize = 4_096;
 /// Bytes of one batch, but for a single larger proposal.
 const BATCH_BYTES_MAX: usize = 8 << 20;
 
+/// How long the next batch waits for the callers of the one before to take their answers.
+const TAKING_MAX: Duration = Duration::from_millis(1);
+
 /// The index and the outcome of what was proposed.
 pub(crate) type Proposal = Result<(u64, Outcome), ProposeError>;
+
+/// An answer on its way to its caller, who drops the token on taking it. The last of a batch to go tells the gatherer.
+struct Answer {
+    proposal: Proposal,
+    _taking: Arc<oneshot::Sender<Infallible>>,
+}
+
+/// Where the answer to a proposal will come.
+struct Answered(oneshot::Receiver<Answer>);
+
+impl Answered {
+    async fn proposal(self, else_unknown: &str) -> Proposal {
+        let answer = self.0.await.map_err(|_| unknown(&else_unknown))?;
+        answer.proposal
+    }
+}
+
+/// Why an outcome is unknown when nobody is there to give it.
+const WENT_DOWN: &str = "the node went down";
 
 /// What waits in the queue.
 enum Asked {
@@ -61,7 +86,7 @@ enum Asked {
 struct Waiting {
     bytes: Bytes,
     arrived: Instant,
-    answer: oneshot::Sender<Proposal>,
+    answer: oneshot::Sender<Answer>,
     room: OwnedSemaphorePermit,
 }
 
@@ -90,22 +115,22 @@ pub(crate) fn combiner(metrics: &Arc<ConsensusMetrics>) -> (Combiner, Gatherer) 
 impl Combiner {
     /// Proposes an encoded proposal and waits for its outcome.
     pub(crate) async fn propose(&self, bytes: Bytes) -> Proposal {
-        let answer = self.enqueue(bytes).inspect_err(|error| self.metrics.writes.count_error(error))?;
-        answer.await.unwrap_or_else(|_| Err(ProposeError::Unknown("the node went down".to_owned())))
+        let answered = self.enqueue(bytes).inspect_err(|error| self.metrics.writes.count_error(error))?;
+        answered.proposal(WENT_DOWN).await
     }
 
-    fn enqueue(&self, bytes: Bytes) -> Result<oneshot::Receiver<Proposal>, ProposeError> {
-        let (waiting, receiver) = self.waiting(bytes)?;
+    fn enqueue(&self, bytes: Bytes) -> Result<Answered, ProposeError> {
+        let (waiting, answered) = self.waiting(bytes)?;
         self.ask(Asked::Propose(waiting))?;
-        Ok(receiver)
+        Ok(answered)
     }
 
     /// A proposal in waiting, if there is room for it, and where its outcome will come.
-    fn waiting(&self, bytes: Bytes) -> Result<(Waiting, oneshot::Receiver<Proposal>), ProposeError> {
+    fn waiting(&self, bytes: Bytes) -> Result<(Waiting, Answered), ProposeError> {
         let size = u32::try_from(bytes.len()).map_err(|_| ProposeError::Overloaded)?;
         let room = Arc::clone(&self.room).try_acquire_many_owned(size).map_err(|_| ProposeError::Overloaded)?;
         let (sender, receiver) = oneshot::channel();
-        Ok((Waiting { bytes, arrived: Instant::now(), answer: sender, room }, receiver))
+        Ok((Waiting { bytes, arrived: Instant::now(), answer: sender, room }, Answered(receiver)))
     }
 
     fn ask(&self, asked: Asked) -> Result<(), ProposeError> {
@@ -145,9 +170,12 @@ impl Gatherer {
         }
         let arrived: Vec<Instant> = taken.iter().map(|waiting| waiting.arrived).collect();
         let proposed = stages.begin();
+        let (token, all_taken) = oneshot::channel();
         // In one piece: tokio would let the core run after some 128 of them.
-        let outcomes = unconstrained(self.propose(raft, peers, stamper, taken)).await;
+        let outcomes = unconstrained(self.propose(raft, peers, stamper, taken, token)).await;
         stages.end(proposed, if outcomes == arrived.len() { &arrived } else { &[] });
+        // Both are fine: it only says when.
+        let _ = timeout(TAKING_MAX, all_taken).await;
     }
 
     /// Takes the proposals of a batch: those that wait, up to a hold, which is returned.
@@ -168,7 +196,14 @@ impl Gatherer {
     }
 
     /// Proposes a batch, waits until all of it is answered, and returns how many outcomes there were.
-    async fn propose(&self, raft: &Raft, peers: &Arc<Peers>, stamper: &mut Stamper, taken: &mut Vec<Waiting>) -> usize {
+    async fn propose(
+        &self,
+        raft: &Raft,
+        peers: &Arc<Peers>,
+        stamper: &mut Stamper,
+        taken: &mut Vec<Waiting>,
+        token: oneshot::Sender<Infallible>,
+    ) -> usize {
         let mut offsets = peers.voter_clock_offsets(raft);
         let size = |waiting: &Waiting| waiting.bytes.len().saturating_add(PROPOSAL_HEADER);
         let mut buffer = BytesMut::with_capacity(taken.iter().map(size).sum());
@@ -179,14 +214,16 @@ impl Gatherer {
             outcomes: AtomicUsize::new(0),
             ended: Some(sender),
         });
+        let token = Arc::new(token);
         for waiting in taken.drain(..) {
             let stamped = encode_proposal(&mut buffer, stamper.stamp(&mut offsets), &waiting.bytes);
-            let pending = Pending { caller: Some(waiting.answer), batch: Arc::clone(&batch), _room: waiting.room };
+            let caller = Some((waiting.answer, Arc::clone(&token)));
+            let pending = Pending { caller, batch: Arc::clone(&batch), _room: waiting.room };
             let responder = Answering::new(move |result| pending.answer(result));
             // The core has stopped where this fails; then the responder was dropped, and has answered.
             let _ = raft.client_write_ff(Proposed(stamped), Some(responder)).await;
         }
-        drop(batch);
+        drop((batch, token));
         ended.await.unwrap_or(0)
     }
 }
@@ -210,7 +247,7 @@ impl Drop for Batch {
 
 /// A proposal in flight. Its caller gets an answer whatever becomes of it, on the thread that has the answer.
 struct Pending {
-    caller: Option<oneshot::Sender<Proposal>>,
+    caller: Option<(oneshot::Sender<Answer>, Arc<oneshot::Sender<Infallible>>)>,
     batch: Arc<Batch>,
     _room: OwnedSemaphorePermit,
 }
@@ -228,17 +265,17 @@ impl Pending {
     }
 
     fn tell(&mut self, proposal: Proposal) {
-        if let Some(caller) = self.caller.take() {
+        if let Some((caller, token)) = self.caller.take() {
             self.batch.metrics.writes.count(&proposal);
             // The caller may have gone away; then nobody wants the outcome.
-            let _ = caller.send(proposal);
+            let _ = caller.send(Answer { proposal, _taking: token });
         }
     }
 }
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        self.tell(Err(unknown(&"the node went down")));
+        self.tell(Err(unknown(&WENT_DOWN)));
     }
 }
 

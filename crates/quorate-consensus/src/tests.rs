@@ -8,6 +8,7 @@
 )]
 
 mod cluster;
+mod combiner;
 mod members;
 mod metrics;
 mod reboot;

@@ -62,11 +62,10 @@ impl Hold {
     ///
     /// Those of [`Consensus::propose`](crate::Consensus::propose); nothing was proposed where the hold had ended.
     pub async fn propose(self, proposal: Bytes) -> Result<(Position, Outcome), ProposeError> {
-        let (waiting, answer) = self.combiner.waiting(proposal)?;
+        let (waiting, answered) = self.combiner.waiting(proposal)?;
         let ended = |_| ProposeError::NotLeader { leader: None };
         self.granted.queue.try_send(waiting).map_err(ended)?;
-        let unknown = |_| Err(ProposeError::Unknown("the hold ended, or the node went down".to_owned()));
-        let (index, outcome) = answer.await.unwrap_or_else(unknown)?;
+        let (index, outcome) = answered.proposal("the hold ended, or the node went down").await?;
         Ok((self.at(index), outcome))
     }
 
