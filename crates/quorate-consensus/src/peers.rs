@@ -184,6 +184,11 @@ impl Peers {
         self.look(id, |seen| self.is_fresh(seen)).unwrap_or(false)
     }
 
+    /// Up to where the store of a Raft id is, if that was heard lately.
+    pub(crate) fn applied_index(&self, id: u64) -> Option<u64> {
+        self.look(id, |seen| self.is_fresh(seen).then_some(seen.status.applied_index)).flatten()
+    }
+
     /// Whether a node that was heard of lately knows the members, and does not count this id among them.
     pub(crate) fn leave_out(&self, id: u64) -> bool {
         let seen = lock(&self.seen);

@@ -1,19 +1,26 @@
-//! When the log is purged: by bytes, and never above what the store holds durably.
+//! When the log is purged: by bytes while entries come, wholly when idle; never above what the store holds durably.
+//!
+//! Invariant: an idle log keeps what a member may still need, as far as it could be asked, up to the bytes that a busy
+//! one keeps.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use openraft::rt::WatchReceiver;
 use quorate_env::mutant::Mutant;
-use quorate_env::{Env, sleep};
-use quorate_model::{GroupId, Store};
+use quorate_env::{Env, Instant, sleep};
+use quorate_model::{GroupId, LogId, Store};
 use quorate_wal::Wal;
 
 use crate::images::ImageSender;
+use crate::peers::Peers;
 use crate::raft::Raft;
 
 /// How often it is looked whether something can be purged.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// How long no entry must have come for the log to rest.
+const IDLE_AFTER: Duration = Duration::from_secs(3);
 
 /// What purging looks at.
 pub(crate) struct Purger {
@@ -22,27 +29,52 @@ pub(crate) struct Purger {
     pub(crate) wal: Wal,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) images: Arc<ImageSender>,
+    pub(crate) peers: Arc<Peers>,
     pub(crate) keep_bytes: u64,
 }
 
+/// Since when no entry came.
+struct Quiet {
+    last: Option<LogId>,
+    since: Instant,
+}
+
+impl Quiet {
+    /// Whether the log is idle, now that its last entry is this.
+    fn is_idle(&mut self, last: Option<LogId>) -> bool {
+        if last != self.last {
+            *self = Self { last, since: Instant::now() };
+        }
+        self.since.elapsed() >= IDLE_AFTER
+    }
+}
+
 impl Purger {
-    /// Purges again and again until the core ends.
+    /// Purges again and again until the core ends, or the log.
     pub(crate) async fn run(self) {
+        let mut quiet = Quiet { last: None, since: Instant::now() };
         loop {
             // A little randomness keeps the nodes of a cluster from doing this all at once.
             sleep(LOOK_EVERY + Duration::from_millis(self.env.rng().below(100))).await;
-            if let Some(index) = self.limit()
-                && self.purge(index).await.is_err()
-            {
-                return;
+            let last = self.wal.last_log_id(GroupId::MAIN);
+            let rests = quiet.is_idle(last) && self.wal.would_shrink();
+            if let Some(index) = self.limit(rests) {
+                if self.purge(index).await.is_err() {
+                    return;
+                }
+            } else if rests && self.wal.purged(GroupId::MAIN) == last {
+                // Nobody waits for it; what the log says to the contrary its other users hear too.
+                let _ = self.wal.cut_active(Box::new(drop));
             }
         }
     }
 
     /// The index up to which the log can go now, if there is something worth it.
-    fn limit(&self) -> Option<u64> {
+    fn limit(&self, rests: bool) -> Option<u64> {
         let floor = self.wal.purged(GroupId::MAIN).map_or(0, |id| id.index);
-        let by_bytes = self.wal.index_at_bytes_before_end(GroupId::MAIN, self.keep_bytes)?;
+        let by_bytes = self.wal.index_at_bytes_before_end(GroupId::MAIN, self.keep_bytes);
+        let by_need = if rests { self.applied_by_others() } else { None };
+        let wanted = by_bytes.max(by_need)?;
         let is_early = Mutant::PurgedBeforeDurable.is_on();
         let durable = if is_early { self.store.applied() } else { self.store.durable() }.log_id?.index;
         let metrics = self.raft.metrics();
@@ -50,7 +82,13 @@ impl Purger {
             let metrics = metrics.borrow_watched();
             metrics.replication.as_ref().and_then(|all| all.get(&id).copied().flatten()).map(|id| id.index)
         });
-        Some(by_bytes.min(durable).min(images)).filter(|index| *index > floor)
+        Some(wanted.min(durable).min(images)).filter(|index| *index > floor)
+    }
+
+    /// Up to where all other members have applied the log, if all of them said so lately.
+    fn applied_by_others(&self) -> Option<u64> {
+        let members = self.peers.members().into_keys().filter(|id| id != self.raft.node_id());
+        members.map(|id| self.peers.applied_index(id)).try_fold(u64::MAX, |least, index| Some(least.min(index?)))
     }
 
     async fn purge(&self, index: u64) -> Result<(), openraft::errors::Fatal<crate::raft::types::TypeConfig>> {

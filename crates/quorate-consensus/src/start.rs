@@ -122,6 +122,7 @@ impl Consensus {
             wal: home.wal.clone(),
             store: Arc::clone(&store),
             images: Arc::clone(&images),
+            peers: Arc::clone(&peers),
             keep_bytes: config.keep_log_bytes,
         };
         let tasks = vec![

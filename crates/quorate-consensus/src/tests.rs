@@ -11,6 +11,7 @@ mod cluster;
 mod combiner;
 mod members;
 mod metrics;
+mod purge;
 mod reboot;
 mod store;
 mod suite;

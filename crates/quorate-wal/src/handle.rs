@@ -269,6 +269,12 @@ impl Wal {
         live.saturating_add(state.spares.iter().map(|spare| spare.len).sum())
     }
 
+    /// Whether [`Wal::cut_active`] is worth it once everything is purged: the files take more than twice what they would
+    /// take then.
+    pub fn would_shrink(&self) -> bool {
+        self.disk_bytes() > self.0.options.quick_segment_bytes(0).saturating_mul(2)
+    }
+
     /// Whether the log waits for space on the disk. Nothing completes until there is some.
     pub fn is_disk_full(&self) -> bool {
         self.0.lock().disk_full

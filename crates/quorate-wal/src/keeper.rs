@@ -33,6 +33,7 @@ struct Fill {
     path: PathBuf,
     file: Arc<dyn File>,
     len: u64,
+    target: u64,
 }
 
 enum Job {
@@ -127,7 +128,7 @@ impl SegmentKeeper {
             Some(fill) => fill,
             None => self.begin_fill()?,
         };
-        let missing = self.shared.options.segment_bytes.saturating_sub(fill.len);
+        let missing = fill.target.saturating_sub(fill.len);
         if missing == 0 {
             return self.adopt(fill.path, fill.len);
         }
@@ -143,7 +144,8 @@ impl SegmentKeeper {
         let path = self.shared.dir.join(FILL_NAME);
         let file = self.shared.disk.open(&path, OpenMode::Create).map_err(WalError::io("create", &path))?;
         file.set_len(0).map_err(WalError::io("cut", &path))?;
-        Ok(Fill { path, file, len: 0 })
+        let active = self.shared.lock().segments.last_key_value().map_or(0, |(_, live)| live.segment.len);
+        Ok(Fill { path, file, len: 0, target: self.shared.options.next_segment_bytes(active) })
     }
 }
 

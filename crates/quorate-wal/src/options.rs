@@ -20,6 +20,10 @@ pub(crate) const FRAME_ALIGN: u64 = 8;
 /// Size of a segment that has to be made on the spot.
 pub(crate) const QUICK_SEGMENT_BYTES: u64 = 4 << 20;
 
+/// How many times longer than the active segment the next one is, up to [`WalOptions::segment_bytes`]: a log that
+/// was idle, and may soon be so again, is not made large at once.
+const GROWTH: u64 = 4;
+
 /// Bounds of [`WalOptions::segment_bytes`].
 const SEGMENT_BYTES: std::ops::RangeInclusive<u64> = (4 * PAGE)..=(1 << 30);
 
@@ -109,6 +113,11 @@ impl WalOptions {
         self.segment_bytes = bytes.next_multiple_of(PAGE);
         self.batch_bytes = self.batch_bytes.clamp(1, MAX_BODY_BYTES - MAX_ENTRY_BYTES - (1 << 20));
         self
+    }
+
+    /// Size of the segment to prepare while one of `active` bytes is written.
+    pub(crate) fn next_segment_bytes(&self, active: u64) -> u64 {
+        self.segment_bytes.min(active.saturating_mul(GROWTH))
     }
 
     /// Size of a segment that has to be made on the spot, in which `needed` bytes must fit.

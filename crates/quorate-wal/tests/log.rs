@@ -269,6 +269,22 @@ fn cutting_an_idle_log_frees_what_is_purged() {
 }
 
 #[test]
+fn segments_grow_again_by_and_by_after_an_idle_log_was_cut() {
+    let disk = SimDisk::new(14);
+    let mut log = open_with(&disk, options(64 << 20)).unwrap();
+    let mut lengths = vec![log.wal.disk_bytes()];
+    for n in 0..150 {
+        let entry = (id(1, n), Bytes::from(vec![1; 500_000]));
+        log.wal.append(G, vec![entry], Told::default().by(0)).unwrap();
+        settle(&mut log);
+        lengths.push(log.wal.disk_bytes());
+    }
+    lengths.dedup();
+    let mib = |n: u64| n << 20;
+    assert_eq!(lengths, [mib(4), mib(4 + 16), mib(4 + 16 + 64), mib(4 + 16 + 64 + 64)]);
+}
+
+#[test]
 fn a_log_that_is_killed_again_and_again_does_not_fill_the_disk() {
     let disk = (0..100).fold(SimDisk::new(13), |disk, n| {
         let mut log = open(&disk).unwrap();

@@ -74,7 +74,8 @@ pub struct Config {
     pub timing: Timing,
     /// When a write counts as done: fixed when the cluster is founded, and the same on all nodes.
     pub durability: Durability,
-    /// Bytes of applied and durable log kept for followers that lag; more is purged.
+    /// Bytes of applied and durable log kept for followers that lag; more is purged, and when idle all that no
+    /// member needs.
     pub keep_log_bytes: u64,
     /// How long a call tries before it fails, where it is not told otherwise
     /// ([`Sql::with_deadline`](crate::Sql::with_deadline)).

@@ -14,14 +14,16 @@ use quorate_wire::{CallFailure, FailureKind, PeerInfo, Secret, StreamReceiver, S
 
 use super::store::MemStore;
 use crate::{
-    Consensus, ConsensusConfig, Durability, KEEP_LOG_BYTES, LOG_SEGMENT_BYTES, Member, ProposeError, Service,
-    StartError, Timing,
+    Consensus, ConsensusConfig, Durability, KEEP_LOG_BYTES, Member, ProposeError, Service, StartError, Timing,
 };
 
 pub(super) const NAMES: [&str; 3] = ["a", "b", "c"];
 
 /// Virtual time in which whatever is waited for must have happened.
 pub(super) const SOON: Duration = Duration::from_secs(60);
+
+/// Small, so that logs change their segments.
+pub(super) const LOG_SEGMENT_BYTES: u64 = 64 << 10;
 
 pub(super) struct Nothing;
 
