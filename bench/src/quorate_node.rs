@@ -1,5 +1,7 @@
 //! Quorate, embedded, with its defaults.
 
+use std::time::Instant;
+
 use quorate::{Config, Level as QuorateLevel, Node, SecretSource, Sql};
 use quorate_bench_harness::{About, Durability, Level, NodeSpec, Result, Row, SELECT, Stage, System, locked_version};
 use quorate_env::metrics::Histogram;
@@ -74,6 +76,11 @@ impl System for QuorateNode {
 
     async fn number(&self, sql: &'static str) -> Result<u64> {
         Ok(u64::try_from(self.sql.query_one::<i64>(sql, ()).await?)?)
+    }
+
+    fn long_syncs(&self) -> Vec<(Instant, Instant)> {
+        let syncs = self.node.metrics().log.long_syncs.list().into_iter();
+        syncs.map(|sync| (sync.began.into_std(), sync.ended.into_std())).collect()
     }
 
     fn stages(&self) -> Vec<Stage> {

@@ -92,7 +92,7 @@ impl<S: System> Host<S> {
             Request::Fill { rows, mib } => value(self.fill(rows, mib).await?),
             Request::Counts => value(self.counts().await?),
             Request::Ready { id } => value(self.ready(id).await?),
-            Request::Run(load) => value(load::run(self.writer().await?, load).await?),
+            Request::Run(load) => value(load::run(self.writer().await?, &self.0, load).await?),
             Request::Failover { load, pid } => {
                 let node = self.0.first().ok_or("this process has no node")?;
                 value(load::failover(node, load, pid).await?)

@@ -12,6 +12,10 @@ use crate::histogram::{Histogram, Summary};
 use crate::system::{INSERT, Level, Row, Stage, System, UPSERT};
 use crate::{Error, Result};
 
+/// A write that takes longer is remembered by itself.
+const SLOW: Duration = Duration::from_millis(50);
+/// How many of them a client remembers.
+const SLOW_MAX: usize = 10_000;
 /// A load without an end of its own ends after this.
 const RUN_MAX: Duration = Duration::from_secs(600);
 /// How long the last operations may take once a load ends.
@@ -81,12 +85,32 @@ pub struct Loaded {
     pub writes: Summary,
     /// Times of selects.
     pub reads: Summary,
+    /// When writes waited longer than 50 ms.
+    pub slow_writes: Vec<Span>,
+    /// When a log of this process was synced for longer than 50 ms, as far as the system tells.
+    pub long_syncs: Vec<Span>,
     /// The mean time of a write in each stage that the system measures itself, in microseconds.
     pub stages: Vec<(String, f64)>,
     /// Operations that failed, and the first reason.
     pub failed: Option<(u64, String)>,
     /// Whether it came to the end that was asked for.
     pub finished: bool,
+}
+
+/// A time that took longer than it should, in seconds since the load began.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Span {
+    /// Its beginning.
+    pub from: f64,
+    /// Its end.
+    pub to: f64,
+}
+
+impl Span {
+    /// Whether both took place at some moment.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        self.from <= other.to && other.from <= self.to
+    }
 }
 
 /// What came of a failover.
@@ -119,12 +143,13 @@ struct Tally {
     unsure: u64,
     writes: Histogram,
     reads: Histogram,
+    slow: Vec<Span>,
     failed: u64,
     failure: Option<String>,
 }
 
-/// Runs a load against a node.
-pub async fn run<S: System>(node: &Arc<S>, load: Load) -> Result<Loaded> {
+/// Runs a load against a node of a process.
+pub async fn run<S: System>(node: &Arc<S>, all_nodes: &[Arc<S>], load: Load) -> Result<Loaded> {
     let before = node.stages();
     let shared = Shared::new(load);
     let mut clients = start(node, &shared);
@@ -137,7 +162,8 @@ pub async fn run<S: System>(node: &Arc<S>, load: Load) -> Result<Loaded> {
     let finished = in_time || shared.load.seconds.is_some();
     stop(&shared, &mut clients, &mut tally).await?;
     let stages = node.stages().into_iter().zip(before).map(|(after, before)| mean(before, after)).collect();
-    Ok(Loaded { stages, ..shared.loaded(tally, finished) })
+    let long_syncs = all_nodes.iter().flat_map(|node| node.long_syncs()).filter_map(|sync| shared.span(sync));
+    Ok(Loaded { stages, long_syncs: long_syncs.collect(), ..shared.loaded(tally, finished) })
 }
 
 /// The mean time of the writes that passed a stage between two looks, in microseconds.
@@ -210,7 +236,7 @@ async fn client<S: System>(node: Arc<S>, shared: Arc<Shared>, number: u64) -> Ta
             Work::Upsert { ids } => (1, node.insert(UPSERT, Row::new(one_of(drawn, ids))).await),
         };
         match outcome {
-            Ok(()) => tally.wrote(rows, shared.acknowledged(begin)),
+            Ok(()) => tally.wrote(rows, begin, shared.acknowledged(begin)),
             Err(error) => {
                 tally.fail(rows, &error);
                 shared.failures.fetch_add(1, Relaxed);
@@ -284,6 +310,12 @@ impl Shared {
         now - begin
     }
 
+    /// A time as seconds since the beginning, if it ended after that.
+    fn span(&self, (from, to): (Instant, Instant)) -> Option<Span> {
+        let seconds = |at: Instant| at.saturating_duration_since(self.begin).as_secs_f64();
+        (to > self.begin).then(|| Span { from: seconds(from), to: seconds(to) })
+    }
+
     fn loaded(&self, tally: Tally, finished: bool) -> Loaded {
         Loaded {
             seconds: self.begin.elapsed().as_secs_f64(),
@@ -292,6 +324,8 @@ impl Shared {
             next_id: self.next_id.load(Relaxed),
             writes: tally.writes.summary(),
             reads: tally.reads.summary(),
+            slow_writes: tally.slow,
+            long_syncs: Vec::new(),
             stages: Vec::new(),
             failed: tally.failure.map(|failure| (tally.failed, failure)),
             finished: finished && self.failures.load(Relaxed) < FAILURES_MAX,
@@ -307,8 +341,11 @@ impl Tally {
     }
 
     /// Counts an acknowledged write; of no rows it was none.
-    fn wrote(&mut self, rows: u64, nanos: u64) {
+    fn wrote(&mut self, rows: u64, begin: u64, nanos: u64) {
         if rows > 0 {
+            if nanos as u128 > SLOW.as_nanos() && self.slow.len() < SLOW_MAX {
+                self.slow.push(Span { from: begin as f64 / 1e9, to: (begin + nanos) as f64 / 1e9 });
+            }
             self.inserted += rows;
             self.writes.record(Duration::from_nanos(nanos));
         }
@@ -325,6 +362,7 @@ impl Tally {
         self.unsure += other.unsure;
         self.writes.add(&other.writes);
         self.reads.add(&other.reads);
+        self.slow.extend(other.slow);
         self.failed += other.failed;
         self.failure = self.failure.take().or(other.failure);
     }

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
@@ -141,6 +141,11 @@ pub trait System: Sized + Send + Sync + 'static {
 
     /// Runs a query that gives one number, in a column `rows`, on the local state.
     fn number(&self, sql: &'static str) -> impl Future<Output = Result<u64>> + Send;
+
+    /// The latest syncs of the node's log that took longer than 50 ms, from when to when, if the system remembers them.
+    fn long_syncs(&self) -> Vec<(Instant, Instant)> {
+        Vec::new()
+    }
 
     /// What the system itself measures of the stages of its writes, if it does, since the node's start.
     fn stages(&self) -> Vec<Stage> {

@@ -58,7 +58,7 @@ pub use images::{ImageError, ImagePieces, take_image};
 pub use metrics::{ConsensusMetrics, FailureCounts, WriteMetrics};
 pub use node::Consensus;
 pub use permits::{Admission, Admitted};
-pub use quorate_wal::{Durability, WalMetrics, WalStats};
+pub use quorate_wal::{Durability, LONG_SYNC, LongSync, LongSyncs, WalMetrics, WalStats};
 pub use raft::types::Member;
 pub use restore::{INDEX_GAP, Living, Restored, check_nobody_lives};
 pub use stages::WriteTrace;

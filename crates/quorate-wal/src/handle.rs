@@ -5,12 +5,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use quorate_env::metrics::Histogram;
 use quorate_env::mutant::Mutant;
 use quorate_model::{GroupId, LogId};
 
 use crate::error::{ReadError, WalError};
 use crate::group::Group;
+use crate::metrics::WalMetrics;
 use crate::options::{Durability, MAX_ENTRY_BYTES, MAX_STATE_BYTES};
 pub use crate::queue::Completion;
 use crate::queue::{Item, Need, Task, Waiter};
@@ -51,13 +51,6 @@ pub struct WalStats {
     pub segments_begun: u64,
     /// Segments used again since the log was opened.
     pub segments_recycled: u64,
-}
-
-/// What the writer measures.
-#[derive(Clone, Debug, Default)]
-pub struct WalMetrics {
-    /// How long each `fdatasync` of frames took.
-    pub fsync: Histogram,
 }
 
 impl Wal {

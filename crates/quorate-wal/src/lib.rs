@@ -32,6 +32,7 @@ mod header;
 mod index;
 pub mod inspect;
 mod keeper;
+mod metrics;
 mod open;
 mod options;
 mod queue;
@@ -44,8 +45,9 @@ mod state;
 mod writer;
 
 pub use error::{OpenError, ReadError, WalError};
-pub use handle::{Completion, Wal, WalMetrics, WalStats};
+pub use handle::{Completion, Wal, WalStats};
 pub use keeper::SegmentKeeper;
+pub use metrics::{LONG_SYNC, LongSync, LongSyncs, WalMetrics};
 pub use open::{GroupRecovery, Opened, Recovery, Restart};
 pub use options::{Durability, MAX_ENTRY_BYTES, MAX_STATE_BYTES, WalOptions};
 pub use writer::WalWriter;

@@ -14,7 +14,7 @@ use quorate_model::GroupId;
 use crate::batch::Batch;
 use crate::error::WalError;
 use crate::group::Group;
-use crate::handle::WalMetrics;
+use crate::metrics::WalMetrics;
 use crate::options::WalOptions;
 use crate::queue::{Item, Queue, Waiter};
 use crate::read::FrameCache;

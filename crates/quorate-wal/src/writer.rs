@@ -218,7 +218,7 @@ impl WalWriter {
         if !Mutant::SyncErrorIgnored.is_on() {
             synced?;
         }
-        self.shared.metrics.fsync.observe(begun.elapsed());
+        self.shared.metrics.synced(begun);
         (self.unsynced, self.durable) = (0, self.sequence);
         self.offset = self.offset.next_multiple_of(PAGE);
         let mut state = self.shared.lock();

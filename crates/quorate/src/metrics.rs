@@ -9,7 +9,9 @@ use quorate_env::metrics::{Counter, Histogram};
 use quorate_env::{Instant, Usage};
 use quorate_model::{NodeId, StoreFault};
 
-pub use quorate_consensus::{ConsensusMetrics, FailureCounts, WalMetrics, WalStats, WriteMetrics};
+pub use quorate_consensus::{
+    ConsensusMetrics, FailureCounts, LONG_SYNC, LongSync, LongSyncs, WalMetrics, WalStats, WriteMetrics,
+};
 pub use quorate_sql::metrics::StoreMetrics;
 pub use quorate_sql::store::Sizes;
 pub use quorate_wire::Connections;

@@ -4,7 +4,7 @@ use super::Bench;
 use crate::Result;
 use crate::args::{Options, Processes};
 use crate::cluster::mib;
-use crate::load::{Load, Work};
+use crate::load::{Load, Loaded, Span, Work};
 use crate::report::Report;
 
 /// Keys that are written again and again.
@@ -13,9 +13,6 @@ const KEYS: u64 = 100_000;
 const SLICE_SECONDS: f64 = 10.0;
 /// Seconds, if nothing is said.
 const SECONDS_DEFAULT: f64 = 60.0;
-/// A slice with a write that took longer is counted.
-const SLOW_US: f64 = 50_000.0;
-
 /// Measures slice after slice; tells of the first and the last minute, or of the first and the last slice of a shorter
 /// run.
 pub(super) async fn measure(options: &Options, processes: Processes, report: &mut Report) -> Result<()> {
@@ -23,13 +20,13 @@ pub(super) async fn measure(options: &Options, processes: Processes, report: &mu
     let slices = (options.seconds.unwrap_or(SECONDS_DEFAULT) / SLICE_SECONDS).ceil().max(2.0) as usize;
     let work = Work::Upsert { ids: KEYS };
     let load = Load { rows: None, seconds: Some(SLICE_SECONDS), ..bench.load(work) };
-    let (mut rates, mut max_us, mut slow, mut bytes_max) = (Vec::new(), 0.0_f64, 0, 0);
-    for _ in 0..slices {
+    let (mut rates, mut max_us, mut bytes_max, mut slow) = (Vec::new(), 0.0_f64, 0, Slow::default());
+    for slice in 0..slices {
         // No row is added: what was acknowledged at the start is what must be there.
         let loaded = bench.cluster.run(load.clone()).await?;
         rates.push(loaded.inserted as f64 / loaded.seconds);
         max_us = max_us.max(loaded.writes.max_us);
-        slow += usize::from(loaded.writes.max_us > SLOW_US);
+        slow.add(slice as f64 * SLICE_SECONDS, &loaded);
         bytes_max = bytes_max.max(bench.cluster.bytes_on_disk());
     }
     let ends = (60.0 / SLICE_SECONDS) as usize;
@@ -38,7 +35,38 @@ pub(super) async fn measure(options: &Options, processes: Processes, report: &mu
     let (first, last) = (mean(&rates[..ends]), mean(&rates[slices - ends..]));
     report.number("upserts_per_s", mean(&rates)).number("first_per_s", first).number("last_per_s", last);
     report.number("last_to_first", last / first).number("max_us", max_us);
-    report.add("slices", slices).add("slices_with_a_slow_write", slow);
+    report.add("slices", slices);
+    report.add("writes_over_50_ms", slow.writes).add("of_them_beside_no_long_sync", slow.unexplained);
+    report.add("syncs_over_50_ms", slow.syncs).add("when_over_50_ms", slow.told);
     report.number("disk_max_mib", mib(bytes_max));
     bench.finish(report).await
+}
+
+/// Writes and syncs of the log that took longer than 50 ms.
+#[derive(Default)]
+struct Slow {
+    writes: usize,
+    unexplained: usize,
+    syncs: usize,
+    /// Each of them, for people; writes that overlap are one.
+    told: Vec<String>,
+}
+
+impl Slow {
+    /// Adds those of a slice that began at so many seconds.
+    fn add(&mut self, begin: f64, loaded: &Loaded) {
+        let tell = |what: &str, span: &Span| {
+            format!("{what} from {:.3} s for {:.0} ms", begin + span.from, (span.to - span.from) * 1e3)
+        };
+        let syncs = &loaded.long_syncs;
+        self.syncs += syncs.len();
+        self.told.extend(syncs.iter().map(|sync| tell("a sync", sync)));
+        let mut writes = loaded.slow_writes.clone();
+        writes.sort_by(|a, b| a.from.total_cmp(&b.from));
+        self.writes += writes.len();
+        let is_explained = |write: &Span| syncs.iter().any(|sync| sync.overlaps(write));
+        self.unexplained += writes.iter().filter(|write| !is_explained(write)).count();
+        writes.dedup_by(|next, first| first.overlaps(next));
+        self.told.extend(writes.iter().map(|write| tell("writes", write)));
+    }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use quorate_env::Instant;
 use quorate_env::disk::{Disk, File, OpenMode};
 
 use super::WalWriter;
@@ -37,7 +38,9 @@ impl WalWriter {
             taken => taken?,
         };
         file.write_at(&header, 0).map_err(WalError::io("write", &path))?;
+        let begun = Instant::now();
         file.sync_data().map_err(WalError::io("sync", &path))?;
+        self.shared.metrics.synced(begun);
 
         let segment = Arc::new(Segment { epoch, path, file, len });
         let mut state = self.shared.lock();
