@@ -1,0 +1,114 @@
+//! Large transactions and large values on three nodes: they take effect everywhere, small writes go on beside them, no
+//! leader is lost over them, and what is beyond a limit is refused by its name.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "tests stop at the first surprise"
+)]
+
+mod support;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures_util::future::{join, join_all};
+use quorate::{Error, Level, Sql};
+use support::{Cluster, run};
+
+/// Bytes of a value, and of a row.
+const VALUE_BYTES_MAX: usize = 16 << 20;
+
+/// Bytes of an encoded transaction.
+const TRANSACTION_BYTES_MAX: usize = 32 << 20;
+
+const INSERT: &str = "INSERT INTO files (name, content) VALUES (?, ?)";
+
+/// Runs something on the leader while small writes go on there; they must all be done, in one term.
+async fn beside_small_writes<T>(cluster: &Cluster, large: impl AsyncFnOnce(Sql) -> T) -> T {
+    let leader = cluster.node(&cluster.leader().await);
+    let (sql, term) = (leader.sql(), leader.status().term);
+    let is_over = AtomicBool::new(false);
+    let small = async {
+        let mut written = 0;
+        while !is_over.load(Ordering::Relaxed) {
+            sql.execute("UPDATE small SET n = n + 1", ()).await.unwrap();
+            written += 1;
+        }
+        written
+    };
+    let large = async {
+        let done = large(sql.clone()).await;
+        is_over.store(true, Ordering::Relaxed);
+        done
+    };
+    let (done, written) = join(large, small).await;
+    assert!(written > 0 && leader.is_leader());
+    assert_eq!(leader.status().term, term, "the leader was deposed");
+    done
+}
+
+async fn cluster() -> Cluster {
+    let cluster = Cluster::start().await;
+    let sql = cluster.sql(&cluster.leader().await);
+    sql.execute("CREATE TABLE small (n INTEGER NOT NULL)", ()).await.unwrap();
+    sql.execute("INSERT INTO small VALUES (0)", ()).await.unwrap();
+    sql.execute("CREATE TABLE files (name TEXT PRIMARY KEY, content BLOB NOT NULL)", ()).await.unwrap();
+    cluster
+}
+
+/// What a query finds on each node, once it has all that was acknowledged.
+async fn everywhere(cluster: &Cluster, query: &'static str) -> Vec<i64> {
+    let reads = cluster.nodes().map(|node| {
+        let sql = node.sql().at(Level::Linearizable);
+        async move { sql.query_one::<i64>(query, ()).await.unwrap() }
+    });
+    join_all(reads).await
+}
+
+#[test]
+fn a_batch_of_25_000_statements_is_one_transaction() {
+    run(async {
+        let mut cluster = cluster().await;
+        let done = beside_small_writes(&cluster, async |sql| {
+            sql.batch((0..25_000).map(|n| (INSERT, (format!("{n}"), vec![7_u8; 100])))).await.unwrap()
+        });
+        assert_eq!(done.await.results.len(), 25_000);
+        assert_eq!(everywhere(&cluster, "SELECT count(*) FROM files").await, [25_000; 3]);
+        // One that fails at its end leaves nothing.
+        let sql = cluster.sql(&cluster.leader().await);
+        let again = sql.batch((25_000..50_001).rev().chain([0]).map(|n| (INSERT, (format!("{n}"), vec![7_u8; 100]))));
+        let error = again.await.unwrap_err().to_string();
+        assert!(error.contains("UNIQUE constraint failed: files.name"), "{error}");
+        assert_eq!(everywhere(&cluster, "SELECT count(*) FROM files").await, [25_000; 3]);
+        cluster.stop_all().await;
+    });
+}
+
+#[test]
+fn values_go_up_to_their_limit_many_at_once() {
+    run(async {
+        let mut cluster = cluster().await;
+        // A row is a value too: some bytes are left for the name and the header.
+        let largest = || vec![7_u8; VALUE_BYTES_MAX - 100];
+        beside_small_writes(&cluster, async |sql| {
+            let writes = (0..6).map(|n| sql.execute(INSERT, (format!("{n}"), largest())));
+            join_all(writes).await.into_iter().for_each(|done| assert!(done.is_ok()));
+        })
+        .await;
+        let bytes = 6 * (VALUE_BYTES_MAX as i64 - 100);
+        assert_eq!(everywhere(&cluster, "SELECT sum(length(content)) FROM files").await, [bytes; 3]);
+
+        let sql = cluster.sql(&cluster.leader().await);
+        let too_large = |error: Error| matches!(&error, Error::Failed(_)).then(|| error.to_string()).unwrap();
+        let value = sql.execute(INSERT, ("large", vec![7_u8; VALUE_BYTES_MAX + 1])).await.unwrap_err();
+        let value = too_large(value);
+        assert!(value.contains("16777217 bytes of a value: the limit is 16777216; store it in pieces"), "{value}");
+        let three = sql.batch((0..3).map(|n| (INSERT, (format!("large {n}"), largest())))).await.unwrap_err();
+        let three = too_large(three);
+        assert!(three.contains(&format!("the limit is {TRANSACTION_BYTES_MAX}")), "{three}");
+        assert_eq!(everywhere(&cluster, "SELECT count(*) FROM files").await, [6; 3]);
+        cluster.stop_all().await;
+    });
+}
