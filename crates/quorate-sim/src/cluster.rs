@@ -47,7 +47,7 @@ const LARGE_ONE_IN: u64 = 5;
 const DATA_DIR: &str = "/data";
 
 /// Sizes that make rare things happen often.
-const SEGMENT_BYTES: u64 = 64 << 10;
+pub const SEGMENT_BYTES: u64 = 64 << 10;
 const BATCH_ENTRIES_MAX: usize = 24;
 const CACHE_BYTES: u32 = 256 << 10;
 

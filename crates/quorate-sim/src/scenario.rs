@@ -8,7 +8,7 @@ use quorate::{Durability, Level, Sql};
 use quorate_env::Instant;
 use quorate_env_sim::SimWorld;
 
-use crate::cluster::{Cluster, End};
+use crate::cluster::{Cluster, End, SEGMENT_BYTES};
 use crate::coverage::{Coverage, EXPIRED, EXPIRED_RETRY, HEALED, WORK_RIGHT, WORK_WRONG};
 use crate::faults::{Crashes, Faults};
 use crate::history::History;
@@ -18,6 +18,9 @@ use crate::vfs;
 
 /// How long birth may take, and how long until a mended cluster is whole and serves.
 const SETTLE_MAX: Duration = Duration::from_secs(60);
+
+/// What the log of an idle node takes at most.
+const RESTING_BYTES: u64 = 2 * SEGMENT_BYTES;
 
 /// A run is given up after this many times the time that it should take.
 const OVERTIME: u32 = 4;
@@ -156,6 +159,7 @@ async fn live(world: &SimWorld, history: &History, plan: &Plan, skipped: &BTreeS
     load.end().await;
     compare(&cluster, &ledger).await?;
     logs(&cluster).await;
+    rest(&cluster, &ledger).await?;
     Some(Report {
         seed: world.seed(),
         time: world.elapsed(),
@@ -277,6 +281,19 @@ async fn logs(cluster: &Cluster) {
             }
         }
     }
+}
+
+/// All nodes come back after they were killed at once; their logs become small while nothing is asked of them, and
+/// nothing is lost by that.
+async fn rest(cluster: &Cluster, ledger: &Ledger) -> Option<()> {
+    cluster.names().iter().for_each(|name| cluster.start(name));
+    serves(cluster).await?;
+    let is_small = |cluster: &Cluster| cluster.statuses().iter().all(|status| status.log_bytes <= RESTING_BYTES);
+    if !cluster.until(SETTLE_MAX, |cluster| cluster.is_whole() && is_small(cluster)).await {
+        let bytes: Vec<u64> = cluster.statuses().iter().map(|status| status.log_bytes).collect();
+        cluster.history().violation(format!("the logs of idle nodes do not become small: {bytes:?}"));
+    }
+    compare(cluster, ledger).await
 }
 
 fn any(cluster: &Cluster) -> Option<Sql> {
