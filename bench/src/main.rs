@@ -11,6 +11,7 @@ mod compare;
 mod peer;
 mod plain;
 mod quorate_node;
+mod rqlite;
 mod wal;
 
 use std::process::ExitCode;
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         Command::Measure(measure) => match measure.system() {
             SystemName::Quorate => run::<quorate_node::QuorateNode>(&measure),
             SystemName::Rusqlite => run::<plain::PlainSqlite>(&measure),
+            SystemName::Rqlite => run::<rqlite::Rqlite>(&measure),
             SystemName::Hiqlite => finish(&measure, peer::become_hiqlite()),
         },
         Command::Wal(options) => told(wal::run(&options)),

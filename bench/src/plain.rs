@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use quorate_bench_harness::{About, Durability, Level, NodeSpec, Result, Row, SELECT, System};
+use quorate_bench_harness::{About, Durability, Level, NodeSpec, Options, Result, Row, SELECT, System};
 use rusqlite::{Connection, OptionalExtension as _};
 
 /// A database.
@@ -17,7 +17,7 @@ pub struct PlainSqlite {
 }
 
 impl System for PlainSqlite {
-    fn about(durability: Durability, nodes: usize) -> Result<About> {
+    async fn about(&Options { durability, nodes, .. }: &Options) -> Result<About> {
         if nodes != 1 {
             return Err("plain SQLite has no cluster: --nodes 1".into());
         }

@@ -3,7 +3,9 @@
 use std::time::Instant;
 
 use quorate::{Config, Level as QuorateLevel, Node, SecretSource, Sql};
-use quorate_bench_harness::{About, Durability, Level, NodeSpec, Result, Row, SELECT, Stage, System, locked_version};
+use quorate_bench_harness::{
+    About, Durability, Level, NodeSpec, Options, Result, Row, SELECT, Stage, System, locked_version,
+};
 use quorate_env::metrics::Histogram;
 
 /// A node.
@@ -13,7 +15,7 @@ pub struct QuorateNode {
 }
 
 impl System for QuorateNode {
-    fn about(durability: Durability, nodes: usize) -> Result<About> {
+    async fn about(&Options { durability, nodes, .. }: &Options) -> Result<About> {
         Ok(About {
             version: locked_version(include_str!("../Cargo.lock"), "quorate"),
             sqlite: rusqlite::version().to_owned(),
@@ -81,6 +83,13 @@ impl System for QuorateNode {
     fn long_syncs(&self) -> Vec<(Instant, Instant)> {
         let syncs = self.node.metrics().log.long_syncs.list().into_iter();
         syncs.map(|sync| (sync.began.into_std(), sync.ended.into_std())).collect()
+    }
+
+    async fn stop(self) -> Result<()> {
+        let Self { node, sql } = self;
+        drop(sql);
+        node.stop().await;
+        Ok(())
     }
 
     fn stages(&self) -> Vec<Stage> {

@@ -21,7 +21,9 @@ pub enum Measure {
     Restart(Options),
     /// SIGKILL of the leader under load; how long until a write is acknowledged again.
     Failover(Options),
-    /// Bytes on disk, and bytes written, for single-row INSERTs.
+    /// SIGKILL's opposite: the leader stops in good order under load; how long a write waits at most.
+    HandOver(Options),
+    /// Bytes on disk ten seconds after the last of many single-row INSERTs, and bytes written for them.
     Disk(Options),
     /// A follower loses its directory while INSERTs go on; how long until it serves again, and what the writers feel.
     Image(Options),
@@ -47,17 +49,22 @@ pub struct Options {
     /// Nodes of the cluster.
     #[arg(long, default_value_t = 3, value_parser = nodes)]
     pub nodes: usize,
-    /// All nodes in one process, or one process a node; the default is `one`, but `many` for restart, failover and
-    /// image.
+    /// All nodes in one process, or one process a node; the default is `one`, but `many` for restart, failover,
+    /// hand-over and image.
     #[arg(long, value_enum)]
     pub process: Option<Processes>,
-    /// Client tasks; each waits for an answer before it asks again.
-    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=16_384))]
-    pub concurrency: u64,
+    /// Client tasks; each waits for an answer before it asks again. Several numbers, as in `1,64`, are measured one
+    /// after the other on the same cluster (`sql-insert`, `sql-batch`, `sql-select`, `mixed`).
+    #[arg(long, value_delimiter = ',', default_values_t = [64],
+          value_parser = clap::value_parser!(u64).range(1..=16_384))]
+    pub concurrency: Vec<u64>,
+    /// Whose node the clients call (`sql-insert`, `sql-batch`, `sql-select`, `mixed`); followers need `--process many`.
+    #[arg(long, value_enum, default_value = "leader")]
+    pub at: Role,
     /// Rows to write or read in the measured part.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub rows: Option<u64>,
-    /// Seconds of the measured part; 5 if neither this nor `--rows` is given (`disk`: 300,000 rows; `sustained`: 60
+    /// Seconds of the measured part; 5 if neither this nor `--rows` is given (`disk`: 1,500,000 rows; `sustained`: 60
     /// s). Given both, the first to be reached ends it.
     #[arg(long, value_parser = seconds)]
     pub seconds: Option<f64>,
@@ -65,7 +72,7 @@ pub struct Options {
     #[arg(long, default_value_t = 1.0, value_parser = seconds)]
     pub warm_up: f64,
     /// When a write is acknowledged: `fsync` when it is synced to the disks of a majority, `os` when the operating
-    /// systems of a majority have it. hiqlite's default is `os`; Quorate has only `fsync`.
+    /// systems of a majority have it. hiqlite's default is `os`, Quorate's is `fsync`, and rqlite has no other.
     #[arg(long, value_enum, default_value = "fsync")]
     pub durability: Durability,
     /// MiB that the database holds before anything is measured.
@@ -80,13 +87,17 @@ pub struct Options {
     /// How fresh reads must be (`sql-select`, `mixed`).
     #[arg(long, value_enum, default_value = "local")]
     pub level: Level,
-    /// How often to kill (`restart`, `failover`).
+    /// How often to kill, or to stop (`restart`, `failover`, `hand-over`).
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1_000))]
     pub kills: u64,
     /// Where the data go, on the disk to be measured; the default is beside this program. Removed at the end.
     #[arg(long)]
     pub dir: Option<PathBuf>,
-    /// Print one line of JSON, the last one.
+    /// An rqlited that runs, as `http://HOST:PORT`: what `--system rqlite` measures. Its tables `bench`, `filler` and
+    /// `names` are dropped.
+    #[arg(long)]
+    pub rqlited: Option<String>,
+    /// Print one line of JSON for each number of clients, the last lines.
     #[arg(long)]
     pub json: bool,
 }
@@ -100,6 +111,17 @@ pub enum SystemName {
     Hiqlite,
     /// Plain SQLite in this process, without replication: what the machine gives.
     Rusqlite,
+    /// The peer rqlite, servers that run already (`--rqlited`), over HTTP.
+    Rqlite,
+}
+
+/// A node's part in its cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Role {
+    /// It leads.
+    Leader,
+    /// It does not.
+    Follower,
 }
 
 /// Where the nodes are.
@@ -131,6 +153,7 @@ impl Measure {
             Self::Mixed(_) => "mixed",
             Self::Restart(_) => "restart",
             Self::Failover(_) => "failover",
+            Self::HandOver(_) => "hand-over",
             Self::Disk(_) => "disk",
             Self::Image(_) => "image",
             Self::Sustained(_) => "sustained",
@@ -147,6 +170,7 @@ impl Measure {
             | Self::Mixed(options)
             | Self::Restart(options)
             | Self::Failover(options)
+            | Self::HandOver(options)
             | Self::Disk(options)
             | Self::Image(options)
             | Self::Sustained(options) => Some(options),
@@ -165,10 +189,22 @@ impl Measure {
     /// Where the nodes are.
     pub fn processes(&self) -> Processes {
         let default = match self {
-            Self::Restart(_) | Self::Failover(_) | Self::Image(_) => Processes::Many,
+            Self::Restart(_) | Self::Failover(_) | Self::HandOver(_) | Self::Image(_) => Processes::Many,
             _ => Processes::One,
         };
         self.options().and_then(|options| options.process).unwrap_or(default)
+    }
+}
+
+impl Options {
+    /// The first number of clients, or the only one.
+    pub(crate) fn clients(&self) -> u64 {
+        self.concurrency.first().copied().unwrap_or(1)
+    }
+
+    /// Whether it is servers that run already: what they use is not known.
+    pub(crate) fn is_outside(&self) -> bool {
+        self.system == SystemName::Rqlite
     }
 }
 
@@ -179,6 +215,7 @@ impl SystemName {
             Self::Quorate => "quorate",
             Self::Hiqlite => "hiqlite",
             Self::Rusqlite => "rusqlite",
+            Self::Rqlite => "rqlite",
         }
     }
 }

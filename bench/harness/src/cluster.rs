@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-use crate::args::{Options, Processes};
+use crate::args::{Options, Processes, Role};
 use crate::load::{END_MAX, FAILOVER_MAX, Load, Loaded};
 use crate::machine::{MIB, Usage, bytes_by_part};
 use crate::protocol::{ANSWER, Answer, HostSpec, Request};
@@ -18,11 +18,15 @@ use crate::system::NodeSpec;
 use crate::{Result, data_dir};
 
 /// How long a cluster may take to start, to find a leader, to apply what was written, to answer a short question.
-const STATE_MAX: Duration = Duration::from_secs(150);
+const STATE_MAX: Duration = Duration::from_secs(60);
 /// How long a load without an end by time may take, beside its last answers.
 const LOAD_MAX: Duration = Duration::from_secs(600);
 /// How long filling may take for each MiB.
 const FILL_MIB_MAX: Duration = Duration::from_secs(2);
+/// How long until all nodes have what was acknowledged. A node that has fallen behind for good is not waited for.
+const CHECK_MAX: Duration = Duration::from_secs(30);
+/// How many lines that are no answers are passed on for each process.
+const PRINTED_MAX: usize = 5;
 /// How often states are looked at.
 const STEP: Duration = Duration::from_millis(20);
 
@@ -39,6 +43,8 @@ pub struct Host {
     child: Child,
     requests: ChildStdin,
     answers: Lines<BufReader<ChildStdout>>,
+    /// Lines that were no answers and were passed on.
+    printed: usize,
 }
 
 impl Cluster {
@@ -92,20 +98,37 @@ impl Cluster {
         self.check(rows, 0).await
     }
 
-    /// Runs a load beside the leader.
-    pub async fn run(&mut self, load: Load) -> Result<Loaded> {
-        let limit = load.seconds.map_or(LOAD_MAX, Duration::from_secs_f64) + END_MAX + STATE_MAX;
-        let loaded: Loaded = self.ask_leader(Request::Run(load), limit).await?;
-        match (&loaded.failed, loaded.finished) {
-            (failed, false) => Err(format!("the load did not finish: {} rows, {failed:?}", loaded.inserted).into()),
-            (_, true) => Ok(loaded),
-        }
+    /// Runs a load beside the leader, or beside a follower in another process.
+    pub async fn run(&mut self, load: Load, at: Role) -> Result<Loaded> {
+        let leader = self.leader().await?;
+        let number = match at {
+            Role::Leader => leader,
+            Role::Follower => (leader + 1) % self.hosts.len(),
+        };
+        let limit = load_max(&load);
+        self.host(number)?.ask::<Loaded>(Request::Run(load), limit).await?.whole()
+    }
+
+    /// Runs a load at one host for as long as something takes at another one, and gives what came of both.
+    pub async fn run_during<T>(
+        &mut self,
+        load: Load,
+        [runs, other]: [usize; 2],
+        task: impl AsyncFnOnce(&mut Host) -> Result<T>,
+    ) -> Result<(T, Loaded)> {
+        let [runs, other] = self.hosts.get_disjoint_mut([runs, other])?;
+        let (load, limit) = (Load { rows: None, seconds: None, ..load }, load_max(&load));
+        runs.tell(&(serde_json::to_string(&Request::Run(load))? + "\n")).await?;
+        let done = task(other).await;
+        runs.tell("\n").await?;
+        let loaded: Loaded = runs.answer(limit).await?;
+        Ok((done?, loaded.whole()?))
     }
 
     /// Waits until all nodes have applied the rows that were acknowledged; those whose insert failed may be there.
     pub async fn check(&mut self, acknowledged: u64, unsure: u64) -> Result<()> {
         let expected = acknowledged..=acknowledged + unsure;
-        let limit = Instant::now() + STATE_MAX;
+        let limit = Instant::now() + CHECK_MAX;
         loop {
             let mut counts = Vec::new();
             for host in &mut self.hosts {
@@ -146,27 +169,6 @@ impl Cluster {
         Ok(())
     }
 
-    /// Runs a load beside the leader and waits at the same time until another host answers reads of a row; when it
-    /// does, and what came of the load.
-    pub async fn run_until_ready(&mut self, load: Load, waits: usize, id: i64) -> Result<(Duration, Loaded)> {
-        let leader = self.leader_but(waits).await?;
-        let [leader, waits] = self.hosts.get_disjoint_mut([leader, waits])?;
-        let limit = load.seconds.map_or(LOAD_MAX, Duration::from_secs_f64) + END_MAX + STATE_MAX;
-        let begin = Instant::now();
-        let ready = async { waits.ready(id).await.map(|()| begin.elapsed()) };
-        tokio::try_join!(ready, leader.ask(Request::Run(load), limit))
-    }
-
-    /// The host with the leader in it, among those that answer.
-    async fn leader_but(&mut self, starting: usize) -> Result<usize> {
-        for (number, host) in self.hosts.iter_mut().enumerate().filter(|(number, _)| *number != starting) {
-            if host.ask(Request::Leads, STATE_MAX).await? {
-                return Ok(number);
-            }
-        }
-        Err("the leader was lost".into())
-    }
-
     /// Waits until the nodes have done what they do after a start: until they are idle for a moment, or for long
     /// enough.
     pub async fn quiet(&self) -> Result<()> {
@@ -198,10 +200,11 @@ impl Cluster {
         bytes_by_part(self.dir()).values().sum()
     }
 
-    /// Bytes on disk of the first node, by the parts of its directory.
+    /// Bytes on disk of the node that takes most, by the parts of its directory.
     pub fn bytes_of_a_node(&self) -> BTreeMap<String, u64> {
-        let node = self.hosts.first().and_then(|host| host.spec.nodes.first());
-        node.map(|node| bytes_by_part(&node.dir)).unwrap_or_default()
+        let nodes = self.hosts.iter().flat_map(|host| &host.spec.nodes);
+        let parts = nodes.map(|node| bytes_by_part(&node.dir));
+        parts.max_by_key(|parts| parts.values().sum::<u64>()).unwrap_or_default()
     }
 }
 
@@ -213,7 +216,7 @@ impl Host {
         let mut child = command.spawn()?;
         let requests = child.stdin.take().ok_or("the host has no standard input")?;
         let answers = child.stdout.take().ok_or("the host has no standard output")?;
-        Ok(Self { spec, child, requests, answers: BufReader::new(answers).lines() })
+        Ok(Self { spec, child, requests, answers: BufReader::new(answers).lines(), printed: 0 })
     }
 
     pub fn pid(&self) -> Result<u32> {
@@ -222,9 +225,24 @@ impl Host {
 
     /// Asks, and waits for the answer.
     pub async fn ask<T: DeserializeOwned>(&mut self, request: Request, limit: Duration) -> Result<T> {
-        let line = serde_json::to_string(&request)? + "\n";
-        self.requests.write_all(line.as_bytes()).await?;
+        self.tell(&(serde_json::to_string(&request)? + "\n")).await?;
         self.answer(limit).await.map_err(|error| format!("{request:?}: {error}").into())
+    }
+
+    /// How large the database is, as SQLite counts it.
+    pub async fn database_bytes(&mut self) -> Result<u64> {
+        self.ask(Request::DatabaseBytes, STATE_MAX).await
+    }
+
+    /// Stops its nodes in good order; gives how long that took.
+    pub async fn stop(&mut self) -> Result<Duration> {
+        let begin = Instant::now();
+        self.ask::<()>(Request::Stop, STATE_MAX).await?;
+        Ok(begin.elapsed())
+    }
+
+    async fn tell(&mut self, line: &str) -> Result<()> {
+        Ok(self.requests.write_all(line.as_bytes()).await?)
     }
 
     /// Runs inserts here and kills another host meanwhile.
@@ -255,12 +273,21 @@ impl Host {
         while let Some(line) = self.answers.next_line().await? {
             match line.strip_prefix(ANSWER) {
                 Some(answer) => return Ok(answer.to_owned()),
-                // What a library prints.
-                None => eprintln!("{line}"),
+                // What a library prints: a few lines may tell something.
+                None if self.printed < PRINTED_MAX => {
+                    self.printed += 1;
+                    eprintln!("{line}");
+                }
+                None => {}
             }
         }
         Err("the process has ended".into())
     }
+}
+
+/// How long a load may take.
+fn load_max(load: &Load) -> Duration {
+    load.seconds.map_or(LOAD_MAX, Duration::from_secs_f64) + END_MAX + STATE_MAX
 }
 
 /// The hosts of a cluster and what is in them.
@@ -269,9 +296,12 @@ fn specs(dir: &Path, options: &Options, processes: Processes) -> Result<Vec<Host
     let node = |id: usize| -> Result<NodeSpec> {
         let dir: PathBuf = dir.join(format!("node-{id}"));
         std::fs::create_dir(&dir)?;
-        Ok(NodeSpec { id: id as u64, dir, members: members.clone(), durability: options.durability })
+        let (members, server) = (members.clone(), options.rqlited.clone());
+        Ok(NodeSpec { id: id as u64, dir, members, durability: options.durability, server })
     };
-    let nodes = (1..=options.nodes).map(node).collect::<Result<Vec<_>>>()?;
+    // Of servers that run already one is asked, and it is no matter how many there are.
+    let nodes = if options.is_outside() { 1 } else { options.nodes };
+    let nodes = (1..=nodes).map(node).collect::<Result<Vec<_>>>()?;
     Ok(match processes {
         Processes::One => vec![HostSpec { nodes }],
         Processes::Many => nodes.into_iter().map(|node| HostSpec { nodes: vec![node] }).collect(),

@@ -3,6 +3,7 @@
 //! Invariant: it ends with its driver, however that ends: its standard input closes then.
 
 use std::io::{BufRead as _, Write as _};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,16 +14,18 @@ use tokio::task::JoinSet;
 
 use crate::load;
 use crate::protocol::{ANSWER, Answer, HostSpec, Request};
-use crate::system::{COUNT, INSERT, INSERT_FILLER, Level, Row, System, TABLES};
+use crate::system::{COUNT, DATABASE_BYTES, INSERT, INSERT_FILLER, Level, Row, System, TABLES};
 use crate::{Result, machine::MIB};
 
 /// How long to ask again for what should come true.
-const WAIT_MAX: Duration = Duration::from_secs(120);
+const WAIT_MAX: Duration = Duration::from_secs(50);
 /// How long to wait before asking again.
 const WAIT_STEP: Duration = Duration::from_millis(1);
 /// Rows of a batch that fills a table; one with filler holds less than a MiB.
 const FILL_ROWS: u64 = 1000;
 const FILLER_ROWS: u64 = MIB / 4096 / 2;
+/// How many of these batches are under way at a time.
+const FILLING: usize = 4;
 
 /// The nodes of this process.
 struct Host<S>(Vec<Arc<S>>);
@@ -43,10 +46,13 @@ async fn serve<S: System>(spec: HostSpec) -> Result<()> {
     };
     match started {
         Err(error) => answer(Err(error.to_string())),
-        Ok(host) => {
+        Ok(mut host) => {
             answer(Ok(Value::Null))?;
             while let Some(line) = requests.recv().await {
-                answer(host.handle(&line).await.map_err(|error| error.to_string()))?;
+                // The end of a load that had ended before it was told to.
+                if !line.is_empty() {
+                    answer(host.handle(&line, &mut requests).await.map_err(|error| error.to_string()))?;
+                }
             }
             Ok(())
         }
@@ -85,14 +91,18 @@ impl<S: System> Host<S> {
         Ok(Self(nodes.into_iter().map(|(_, node)| node).collect()))
     }
 
-    async fn handle(&self, line: &str) -> Result<Value> {
+    async fn handle(&mut self, line: &str, requests: &mut mpsc::Receiver<String>) -> Result<Value> {
         match serde_json::from_str(line)? {
             Request::Leads => value(self.leader().await.is_some()),
             Request::CreateTables => value(self.create_tables().await?),
             Request::Fill { rows, mib } => value(self.fill(rows, mib).await?),
             Request::Counts => value(self.counts().await?),
+            Request::DatabaseBytes => {
+                value(self.0.first().ok_or("this process has no node")?.number(DATABASE_BYTES).await?)
+            }
             Request::Ready { id } => value(self.ready(id).await?),
-            Request::Run(load) => value(load::run(self.writer().await?, &self.0, load).await?),
+            Request::Run(load) => value(load::run(self.writer().await?, &self.0, load, requests.recv()).await?),
+            Request::Stop => value(self.stop().await?),
             Request::Failover { load, pid } => {
                 let node = self.0.first().ok_or("this process has no node")?;
                 value(load::failover(node, load, pid).await?)
@@ -123,13 +133,28 @@ impl<S: System> Host<S> {
 
     async fn fill(&self, rows: u64, mib: u64) -> Result<()> {
         let node = self.writer().await?;
-        for first in (1..=rows).step_by(usize::try_from(FILL_ROWS)?) {
-            let ids = first..=rows.min(first + FILL_ROWS - 1);
-            node.insert_all(INSERT, ids.map(|id| Row::new(id as i64)).collect()).await?;
+        let fillers = mib * MIB / 4096 / FILLER_ROWS * FILLER_ROWS;
+        let rows = batches(rows, FILL_ROWS).map(|ids| (INSERT, ids, Row::new as fn(i64) -> Row));
+        let fillers = batches(fillers, FILLER_ROWS).map(|ids| (INSERT_FILLER, ids, Row::filler as fn(i64) -> Row));
+        let mut under_way = JoinSet::new();
+        for (sql, ids, row) in rows.chain(fillers) {
+            if under_way.len() == FILLING
+                && let Some(filled) = under_way.join_next().await
+            {
+                filled??;
+            }
+            let node = Arc::clone(node);
+            under_way.spawn(async move { node.insert_all(sql, ids.map(row).collect()).await });
         }
-        for batch in 0..mib * MIB / 4096 / FILLER_ROWS {
-            let ids = (1 + batch * FILLER_ROWS)..=((batch + 1) * FILLER_ROWS);
-            node.insert_all(INSERT_FILLER, ids.map(|id| Row::filler(id as i64)).collect()).await?;
+        while let Some(filled) = under_way.join_next().await {
+            filled??;
+        }
+        Ok(())
+    }
+
+    async fn stop(&mut self) -> Result<()> {
+        for node in self.0.drain(..) {
+            Arc::into_inner(node).ok_or("a load is still running")?.stop().await?;
         }
         Ok(())
     }
@@ -155,6 +180,12 @@ impl<S: System> Host<S> {
         }
         Ok(())
     }
+}
+
+/// The keys from 1 to `rows`, in batches.
+fn batches(rows: u64, batch: u64) -> impl Iterator<Item = RangeInclusive<i64>> {
+    let starts = (0..rows.div_ceil(batch)).map(move |number| number * batch + 1);
+    starts.map(move |first| first as i64..=rows.min(first + batch - 1) as i64)
 }
 
 fn value(value: impl Serialize) -> Result<Value> {

@@ -25,7 +25,7 @@ mod report;
 mod scenario;
 mod system;
 
-pub use args::{Durability, Measure, Options, Processes, SystemName};
+pub use args::{Durability, Measure, Options, Processes, Role, SystemName};
 pub use histogram::{Histogram, Summary};
 pub use machine::{Disk, MIB, data_dir};
 pub use report::{Report, finish};

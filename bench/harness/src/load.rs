@@ -9,27 +9,27 @@ use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
 use crate::histogram::{Histogram, Summary};
-use crate::system::{INSERT, Level, Row, Stage, System, UPSERT};
+use crate::system::{INSERT, INSERT_NAME, Level, Row, Stage, System, UPSERT};
 use crate::{Error, Result};
 
 /// A write that takes longer is remembered by itself.
 const SLOW: Duration = Duration::from_millis(50);
 /// How many of them a client remembers.
 const SLOW_MAX: usize = 10_000;
-/// A load without an end of its own ends after this.
+/// A load that is not told to end ends after this.
 const RUN_MAX: Duration = Duration::from_secs(600);
 /// How long the last operations may take once a load ends.
-pub(crate) const END_MAX: Duration = Duration::from_secs(150);
+pub(crate) const END_MAX: Duration = Duration::from_secs(60);
 /// A load with more failures gives up.
 const FAILURES_MAX: u64 = 100_000;
 /// How long a client waits after a failure.
 const AFTER_FAILURE: Duration = Duration::from_millis(1);
 /// How long a load runs before the leader is killed, and on after the first write that is acknowledged again.
-const AROUND_KILL: Duration = Duration::from_secs(1);
+pub(crate) const AROUND_KILL: Duration = Duration::from_millis(500);
 /// How long writes may stand still.
 pub(crate) const FAILOVER_MAX: Duration = Duration::from_secs(120);
 
-/// A load.
+/// A load. One without an end in rows or seconds goes on until its host is told that it ends.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Load {
     /// What a client does each time.
@@ -63,6 +63,8 @@ pub enum Work {
         /// How fresh the reads must be.
         level: Level,
     },
+    /// Inserts a row with nothing but a short name.
+    Name,
     /// Inserts a row with a key from 1 to `ids`, or changes it.
     Upsert {
         /// Rows to choose from.
@@ -89,6 +91,8 @@ pub struct Loaded {
     pub slow_writes: Vec<Span>,
     /// When a log of this process was synced for longer than 50 ms, as far as the system tells.
     pub long_syncs: Vec<Span>,
+    /// The longest that a client tried, from its first call to the answer of the one that succeeded, in microseconds.
+    pub wait_max_us: f64,
     /// The mean time of a write in each stage that the system measures itself, in microseconds.
     pub stages: Vec<(String, f64)>,
     /// Operations that failed, and the first reason.
@@ -110,6 +114,16 @@ impl Span {
     /// Whether both took place at some moment.
     pub fn overlaps(&self, other: &Self) -> bool {
         self.from <= other.to && other.from <= self.to
+    }
+}
+
+impl Loaded {
+    /// This, unless it ended before its time.
+    pub(crate) fn whole(self) -> Result<Self> {
+        match self.finished {
+            true => Ok(self),
+            false => Err(format!("the load did not finish: {} rows, {:?}", self.inserted, self.failed).into()),
+        }
     }
 }
 
@@ -144,22 +158,40 @@ struct Tally {
     writes: Histogram,
     reads: Histogram,
     slow: Vec<Span>,
+    wait_max: u64,
     failed: u64,
     failure: Option<String>,
 }
 
-/// Runs a load against a node of a process.
-pub async fn run<S: System>(node: &Arc<S>, all_nodes: &[Arc<S>], load: Load) -> Result<Loaded> {
+/// Runs a load against a node of a process. `told` completes when a load without an end is to end.
+pub async fn run<S: System, T>(
+    node: &Arc<S>,
+    all_nodes: &[Arc<S>],
+    load: Load,
+    told: impl Future<Output = T>,
+) -> Result<Loaded> {
     let before = node.stages();
     let shared = Shared::new(load);
     let mut clients = start(node, &shared);
-    let end = tokio::time::sleep(shared.load.seconds.map_or(RUN_MAX, Duration::from_secs_f64));
-    let mut tally = Tally::default();
-    let in_time = tokio::select! {
-        all = all(&mut clients, &mut tally) => all.map(|()| true)?,
-        () = end => false,
+    // Whether it is the end that was asked for.
+    let end = async {
+        match (shared.load.seconds, shared.load.rows) {
+            (Some(seconds), _) => {
+                tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
+                true
+            }
+            (None, Some(_)) => {
+                tokio::time::sleep(RUN_MAX).await;
+                false
+            }
+            (None, None) => tokio::time::timeout(RUN_MAX, told).await.is_ok(),
+        }
     };
-    let finished = in_time || shared.load.seconds.is_some();
+    let mut tally = Tally::default();
+    let finished = tokio::select! {
+        all = all(&mut clients, &mut tally) => all.map(|()| true)?,
+        finished = end => finished,
+    };
     stop(&shared, &mut clients, &mut tally).await?;
     let stages = node.stages().into_iter().zip(before).map(|(after, before)| mean(before, after)).collect();
     let long_syncs = all_nodes.iter().flat_map(|node| node.long_syncs()).filter_map(|sync| shared.span(sync));
@@ -219,6 +251,8 @@ async fn client<S: System>(node: Arc<S>, shared: Arc<Shared>, number: u64) -> Ta
     let mut tally = Tally::default();
     // Splitmix: any sequence will do that is not the same for two clients.
     let mut random = number;
+    // When the client began to try what it has not got yet.
+    let mut tries = None;
     while shared.goes_on() {
         // A read that is answered on the caller's thread never waits: the other clients need their turns.
         tokio::task::coop::consume_budget().await;
@@ -233,11 +267,17 @@ async fn client<S: System>(node: Arc<S>, shared: Arc<Shared>, number: u64) -> Ta
             }
             Work::Batch { rows } => (rows, insert_all(&*node, shared.take(rows), rows).await),
             Work::Insert | Work::Mixed { .. } => (1, node.insert(INSERT, Row::new(shared.take(1))).await),
+            Work::Name => (1, node.execute(INSERT_NAME).await),
             Work::Upsert { ids } => (1, node.insert(UPSERT, Row::new(one_of(drawn, ids))).await),
         };
         match outcome {
-            Ok(()) => tally.wrote(rows, begin, shared.acknowledged(begin)),
+            Ok(()) => {
+                let nanos = shared.acknowledged(begin);
+                tally.wrote(rows, begin, nanos);
+                tally.wait_max = tally.wait_max.max(begin + nanos - tries.take().unwrap_or(begin));
+            }
             Err(error) => {
+                tries.get_or_insert(begin);
                 tally.fail(rows, &error);
                 shared.failures.fetch_add(1, Relaxed);
                 tokio::time::sleep(AFTER_FAILURE).await;
@@ -326,6 +366,7 @@ impl Shared {
             reads: tally.reads.summary(),
             slow_writes: tally.slow,
             long_syncs: Vec::new(),
+            wait_max_us: tally.wait_max as f64 / 1e3,
             stages: Vec::new(),
             failed: tally.failure.map(|failure| (tally.failed, failure)),
             finished: finished && self.failures.load(Relaxed) < FAILURES_MAX,
@@ -363,6 +404,7 @@ impl Tally {
         self.writes.add(&other.writes);
         self.reads.add(&other.reads);
         self.slow.extend(other.slow);
+        self.wait_max = self.wait_max.max(other.wait_max);
         self.failed += other.failed;
         self.failure = self.failure.take().or(other.failure);
     }

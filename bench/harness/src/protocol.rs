@@ -1,6 +1,7 @@
 //! What a driver asks of a host, one line of JSON each way.
 //!
-//! Invariant: a host answers every request once, in their order; its first line, unasked, says that its nodes serve.
+//! Invariant: a host answers every request once, in their order; its first line, unasked, says that its nodes serve. An
+//! empty line is no request: it ends a load that has no end of its own.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -34,13 +35,17 @@ pub enum Request {
     },
     /// How many rows each of its nodes has applied: `Vec<u64>`.
     Counts,
+    /// Bytes of its first node's database: `u64`.
+    DatabaseBytes,
     /// Wait until each of its nodes answers a linearizable read, and a local one, of this row.
     Ready {
         /// Its key.
         id: i64,
     },
-    /// Run a load: [`crate::load::Loaded`].
+    /// Run a load, if need be until an empty line comes: [`crate::load::Loaded`].
     Run(Load),
+    /// Stop its nodes in good order. It can do nothing more then.
+    Stop,
     /// Run inserts, kill a process, wait until an insert that began after that is acknowledged:
     /// [`crate::load::Recovered`].
     Failover {

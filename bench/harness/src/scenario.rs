@@ -1,61 +1,72 @@
 //! The measurements, from a start of a cluster to a report.
 
-use std::time::Instant;
+use std::time::Duration;
 
-use crate::args::{Measure, Options, Processes};
+use crate::args::{Measure, Options, Processes, Role};
 use crate::cluster::{Cluster, mib};
 use crate::load::{Load, Loaded, Work};
-use crate::machine::{Disk, Usage};
+use crate::machine::{Disk, Usage, written_to_disk};
 use crate::report::Report;
-use crate::system::{About, Level, Row, System};
+use crate::system::{About, Level, System};
 use crate::{Durability, Result};
 
+mod disk;
+mod hand_over;
 mod image;
+mod kills;
 mod sustained;
+mod throughput;
 
 /// Rows in the table when rows are read.
 const ROWS_TO_READ: u64 = 100_000;
 /// How long a measured part lasts if nothing is said.
 const SECONDS_DEFAULT: f64 = 5.0;
-/// Rows that are inserted to see what they take on disk, if nothing is said: files that are made ahead of use, and
-/// written in full then, weigh less the more there are.
-const ROWS_ON_DISK: u64 = 300_000;
 
 /// Is a driver.
 pub fn run<S: System>(measure: &Measure) -> Result<()> {
     let options = measure.options().ok_or("nothing to measure")?;
-    let about = S::about(options.durability, options.nodes)?;
+    let processes = measure.processes();
+    if options.at == Role::Follower && (processes == Processes::One || options.nodes == 1) {
+        return Err("clients call a follower only if it has a process of its own: --nodes 3 --process many".into());
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let mut report = heading(measure, options, &about);
     runtime.block_on(async {
-        let processes = measure.processes();
+        let mut report = heading(measure, options, &S::about(options).await?);
         match measure {
-            Measure::SqlInsert(_) => throughput(options, processes, Work::Insert, &mut report).await,
+            Measure::SqlInsert(_) => throughput::measure(options, processes, Work::Insert, &report).await?,
             Measure::SqlBatch(_) => {
                 report.add("batch", options.batch);
-                throughput(options, processes, Work::Batch { rows: options.batch }, &mut report).await
+                throughput::measure(options, processes, Work::Batch { rows: options.batch }, &report).await?;
             }
-            Measure::SqlSelect(_) => {
-                let work = Work::Mixed { ids: ROWS_TO_READ, writes: 0, level: options.level };
-                report.add("level", level_name(options.level));
-                throughput(options, processes, work, &mut report).await
+            Measure::SqlSelect(_) | Measure::Mixed(_) => {
+                let writes = if matches!(measure, Measure::Mixed(_)) { options.writes } else { 0 };
+                report.add("level", level_name(options.level)).add("writes_percent", writes);
+                let work = Work::Mixed { ids: ROWS_TO_READ, writes, level: options.level };
+                throughput::measure(options, processes, work, &report).await?;
             }
-            Measure::Mixed(_) => {
-                report.add("writes_percent", options.writes);
-                let work = Work::Mixed { ids: ROWS_TO_READ, writes: options.writes, level: options.level };
-                report.add("level", level_name(options.level));
-                throughput(options, processes, work, &mut report).await
+            _ if options.is_outside() => return Err("servers that run already are only asked: sql-*, mixed".into()),
+            _ if options.concurrency.len() > 1 => return Err("--concurrency: one number here".into()),
+            _ => {
+                other(measure, options, processes, &mut report).await?;
+                report.add("finished", true).print(options.json)?;
             }
-            Measure::Disk(_) => disk(options, processes, &mut report).await,
-            Measure::Restart(_) => restart(options, processes, &mut report).await,
-            Measure::Failover(_) => failover(options, processes, &mut report).await,
-            Measure::Image(_) => image::measure(options, processes, &mut report).await,
-            Measure::Sustained(_) => sustained::measure(options, processes, &mut report).await,
-            Measure::Host { .. } => Err("a host measures nothing".into()),
         }
-    })?;
-    report.add("finished", true);
-    report.print(options.json)
+        Ok(())
+    })
+}
+
+/// What has one figure for one number of clients.
+async fn other(measure: &Measure, options: &Options, processes: Processes, report: &mut Report) -> Result<()> {
+    report.add("concurrency", options.clients());
+    match measure {
+        Measure::Restart(_) => kills::restart(options, processes, report).await,
+        Measure::Failover(_) => kills::failover(options, processes, report).await,
+        Measure::HandOver(_) => hand_over::measure(options, processes, report).await,
+        Measure::Disk(_) => disk::measure(options, processes, report).await,
+        Measure::Image(_) => image::measure(options, processes, report).await,
+        Measure::Sustained(_) => sustained::measure(options, processes, report).await,
+        _ => Err("it measures nothing".into()),
+    }
 }
 
 fn level_name(level: Level) -> &'static str {
@@ -74,19 +85,23 @@ fn heading(measure: &Measure, options: &Options, about: &About) -> Report {
         Durability::Fsync => "fsync",
         Durability::Os => "os",
     };
+    let at = match options.at {
+        Role::Leader => "leader",
+        Role::Follower => "follower",
+    };
     let mut report = Report::default();
     report.add("bench", measure.name()).add("system", options.system.name());
     report.add("version", about.version.as_str()).add("sqlite", about.sqlite.as_str());
     report.add("durability", durability).add("acknowledged", about.acknowledged.as_str());
     report.add("configuration", about.configuration.as_str());
-    report.add("nodes", options.nodes).add("process", processes);
-    report.add("concurrency", options.concurrency).add("db_size_mib", options.db_size);
+    report.add("nodes", options.nodes).add("process", processes).add("at", at).add("db_size_mib", options.db_size);
     report
 }
 
 /// A cluster that is measured: what was acknowledged so far.
 struct Bench<'a> {
     options: &'a Options,
+    clients: u64,
     cluster: Cluster,
     disk: Disk,
     next_id: i64,
@@ -100,19 +115,27 @@ impl<'a> Bench<'a> {
         let mut cluster = Cluster::start(options, processes).await?;
         cluster.prepare(rows, options.db_size).await?;
         cluster.quiet().await?;
-        let disk = Disk::probe(cluster.dir())?;
-        Ok(Self { options, cluster, disk, next_id: i64::try_from(rows)? + 1, acknowledged: rows, unsure: 0 })
+        let (clients, disk) = (options.clients(), Disk::probe(cluster.dir())?);
+        Ok(Self { options, clients, cluster, disk, next_id: i64::try_from(rows)? + 1, acknowledged: rows, unsure: 0 })
+    }
+
+    /// Goes on with another number of clients, once all is quiet again.
+    async fn go_on(&mut self, clients: u64) -> Result<()> {
+        self.clients = clients;
+        self.cluster.quiet().await?;
+        self.disk = Disk::probe(self.cluster.dir())?;
+        Ok(())
     }
 
     fn load(&self, work: Work) -> Load {
-        let Options { rows, seconds, concurrency, .. } = *self.options;
+        let Options { rows, seconds, .. } = *self.options;
         let seconds = seconds.or(rows.is_none().then_some(SECONDS_DEFAULT));
-        Load { work, concurrency, rows, seconds, first_id: self.next_id }
+        Load { work, concurrency: self.clients, rows, seconds, first_id: self.next_id }
     }
 
     /// Runs a load and counts what it wrote.
     async fn run(&mut self, load: Load) -> Result<Loaded> {
-        let loaded = self.cluster.run(load).await?;
+        let loaded = self.cluster.run(load, self.options.at).await?;
         self.count(&loaded);
         Ok(loaded)
     }
@@ -136,18 +159,20 @@ impl<'a> Bench<'a> {
         self.cluster.check(self.acknowledged, self.unsure).await
     }
 
-    /// Adds what every run tells at its end.
-    async fn finish(mut self, report: &mut Report) -> Result<()> {
+    /// Adds what every run tells at its end, once all nodes have what was acknowledged.
+    async fn finish(&mut self, report: &mut Report) -> Result<()> {
         self.check().await?;
-        let Usage { peak_memory, .. } = self.cluster.usage()?;
-        report.number("peak_memory_mib", mib(peak_memory)).add("disk_bytes", self.cluster.bytes_on_disk());
+        if !self.options.is_outside() {
+            let Usage { peak_memory, .. } = self.cluster.usage()?;
+            report.number("peak_memory_mib", mib(peak_memory)).add("disk_bytes", self.cluster.bytes_on_disk());
+        }
         report.add("rows_acknowledged", self.acknowledged).add("rows_unsure", self.unsure).disk(&self.disk);
         Ok(())
     }
 }
 
 /// Adds how many operations there were, how fast they were, what failed, what they cost.
-fn add_loaded(report: &mut Report, work: Work, loaded: &Loaded, used: [Usage; 2]) {
+fn add_loaded(report: &mut Report, work: Work, loaded: &Loaded) {
     let Loaded { writes, reads, seconds, inserted, .. } = loaded;
     let operations = writes.count + reads.count;
     report.number("seconds", *seconds);
@@ -160,7 +185,7 @@ fn add_loaded(report: &mut Report, work: Work, loaded: &Loaded, used: [Usage; 2]
             report.number("selects_per_s", reads.count as f64 / seconds).times("read_", reads);
             report.number("inserts_per_s", *inserted as f64 / seconds).times("write_", writes);
         }
-        Work::Insert | Work::Batch { .. } | Work::Upsert { .. } => {
+        Work::Insert | Work::Batch { .. } | Work::Name | Work::Upsert { .. } => {
             report.number("inserts_per_s", *inserted as f64 / seconds).times("", writes);
         }
     }
@@ -171,94 +196,36 @@ fn add_loaded(report: &mut Report, work: Work, loaded: &Loaded, used: [Usage; 2]
     if let Some((failed, reason)) = &loaded.failed {
         report.add("failed", *failed).add("failure", reason.as_str());
     }
-    let [before, after] = used;
-    let cpu = (after.cpu.saturating_sub(before.cpu)).as_secs_f64();
-    report.number("cpu_us_per_operation", cpu * 1e6 / operations.max(1) as f64);
-    report.number("cpus_busy", cpu / seconds);
-    let others = after.others_cpu.saturating_sub(before.others_cpu).as_secs_f64();
-    report.number("others_cpus_busy", others / seconds);
 }
 
-/// How many operations a second.
-async fn throughput(options: &Options, processes: Processes, work: Work, report: &mut Report) -> Result<()> {
-    let rows = if matches!(work, Work::Mixed { .. }) { ROWS_TO_READ } else { 0 };
-    let mut bench = Bench::start(options, processes, rows).await?;
-    bench.warm_up(work).await?;
-    let before = bench.cluster.usage()?;
-    let loaded = bench.run(bench.load(work)).await?;
-    add_loaded(report, work, &loaded, [before, bench.cluster.usage()?]);
-    bench.finish(report).await
+/// What was used so far.
+struct Used {
+    hosts: Usage,
+    written: Option<u64>,
 }
 
-/// What inserts take on disk.
-async fn disk(options: &Options, processes: Processes, report: &mut Report) -> Result<()> {
-    let mut bench = Bench::start(options, processes, 0).await?;
-    let (before, taken) = (bench.cluster.usage()?, bench.cluster.bytes_on_disk());
-    report.add("disk_bytes_before", taken);
-    let mut load = bench.load(Work::Insert);
-    if options.rows.is_none() && options.seconds.is_none() {
-        (load.rows, load.seconds) = (Some(ROWS_ON_DISK), None);
+impl Used {
+    fn by(cluster: &Cluster) -> Result<Self> {
+        Ok(Self { written: written_to_disk(cluster.dir())?, hosts: cluster.usage()? })
     }
-    let loaded = bench.run(load).await?;
-    bench.check().await?;
-    let after = bench.cluster.usage()?;
-    add_loaded(report, Work::Insert, &loaded, [before, after]);
-    let (rows, row_bytes) = (loaded.inserted.max(1) as f64, Row::new(1).bytes());
-    let written = after.written - before.written;
-    report.add("row_bytes", row_bytes).add("written_bytes", written);
-    report.number("written_bytes_per_row", written as f64 / rows);
-    report.number("write_amplification", written as f64 / rows / row_bytes as f64);
-    for (part, bytes) in bench.cluster.bytes_of_a_node() {
-        report.add(format!("node_1_{part}_bytes"), bytes);
-    }
-    bench.finish(report).await
-}
 
-/// How long a killed node takes to serve again.
-async fn restart(options: &Options, processes: Processes, report: &mut Report) -> Result<()> {
-    let mut bench = Bench::start(options, processes, 0).await?;
-    let mut times = Times::default();
-    for _ in 0..options.kills {
-        let loaded = bench.run(bench.load(Work::Insert)).await?;
-        if let Some((failed, reason)) = loaded.failed {
-            return Err(format!("{failed} inserts failed, so that the last row is not known: {reason}").into());
+    /// Adds what a load cost, which ended by now.
+    fn tell(&self, cluster: &Cluster, loaded: &Loaded, report: &mut Report) -> Result<()> {
+        let after = cluster.usage()?;
+        let seconds = |after: Duration, before| after.saturating_sub(before).as_secs_f64();
+        let cpu = seconds(after.cpu, self.hosts.cpu);
+        let operations = (loaded.writes.count + loaded.reads.count).max(1) as f64;
+        report.number("cpu_us_per_operation", cpu * 1e6 / operations).number("cpus_busy", cpu / loaded.seconds);
+        report.number("others_cpus_busy", seconds(after.others_cpu, self.hosts.others_cpu) / loaded.seconds);
+        if loaded.inserted > 0
+            && let (Some(before), Some(after)) = (self.written, written_to_disk(cluster.dir())?)
+        {
+            let written = after.saturating_sub(before);
+            report.add("written_bytes", written);
+            report.number("written_bytes_per_row", written as f64 / loaded.inserted as f64);
         }
-        let leader = bench.cluster.leader().await?;
-        // Where there are others, a follower: a leader's restart would measure an election.
-        let victim = (leader + 1) % bench.cluster.hosts.len();
-        let start = Instant::now();
-        bench.cluster.restart(victim).await?;
-        bench.cluster.host(victim)?.ready(bench.next_id - 1).await?;
-        times.push(start.elapsed().as_secs_f64() * 1e3);
-        bench.check().await?;
+        Ok(())
     }
-    report.add("kills", options.kills).number("ready_ms", times.median()).number("ready_max_ms", times.max());
-    bench.finish(report).await
-}
-
-/// How long writes stand still when the leader is killed.
-async fn failover(options: &Options, processes: Processes, report: &mut Report) -> Result<()> {
-    if processes == Processes::One || options.nodes == 1 {
-        return Err("a failover needs 3 nodes and a process for each: --nodes 3 --process many".into());
-    }
-    let mut bench = Bench::start(options, processes, 0).await?;
-    let (mut times, mut failed) = (Times::default(), 0);
-    for _ in 0..options.kills {
-        let leader = bench.cluster.leader().await?;
-        let pid = bench.cluster.host(leader)?.pid()?;
-        let other = (leader + 1) % bench.cluster.hosts.len();
-        let load = bench.load(Work::Insert);
-        let recovered = bench.cluster.host(other)?.failover(load, pid).await?;
-        times.push(recovered.gap_ms);
-        failed += recovered.loaded.failed.as_ref().map_or(0, |(count, _)| *count);
-        bench.count(&recovered.loaded);
-        bench.cluster.restart(leader).await?;
-        bench.cluster.host(leader)?.started().await?;
-        bench.check().await?;
-    }
-    report.add("kills", options.kills).number("gap_ms", times.median()).number("gap_max_ms", times.max());
-    report.add("failed", failed);
-    bench.finish(report).await
 }
 
 /// A few times in milliseconds.
@@ -271,11 +238,34 @@ impl Times {
         self.0.sort_by(f64::total_cmp);
     }
 
+    /// The time that so many percent are not above.
+    fn percentile(&self, percent: usize) -> f64 {
+        let rank = (self.0.len() * percent).div_ceil(100);
+        self.0.get(rank.saturating_sub(1)).copied().unwrap_or_default()
+    }
+
     fn median(&self) -> f64 {
-        self.0.get(self.0.len() / 2).copied().unwrap_or_default()
+        self.percentile(50)
     }
 
     fn max(&self) -> f64 {
         self.0.last().copied().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_of_few_times_are_times_that_were_measured() {
+        let mut times = Times::default();
+        assert_eq!((times.median(), times.max()), (0.0, 0.0));
+        for time in [30.0, 10.0, 20.0] {
+            times.push(time);
+        }
+        assert_eq!([times.median(), times.percentile(99), times.max()], [20.0, 30.0, 30.0]);
+        (4..=100).for_each(|time| times.push(f64::from(time) * 10.0));
+        assert_eq!([times.median(), times.percentile(99), times.max()], [500.0, 990.0, 1000.0]);
     }
 }

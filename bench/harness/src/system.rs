@@ -6,13 +6,14 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Durability, Result};
+use crate::{Durability, Options, Result};
 
-/// The table that is measured, and one that makes the database large. The benchmark of hiqlite itself inserts into a
-/// table of this kind.
-pub(crate) const TABLES: [&str; 2] = [
+/// The table that is measured, one that makes the database large, and one for small rows. The benchmark of hiqlite
+/// itself inserts into a table of the first kind, that of rqlite into one of the last.
+pub(crate) const TABLES: [&str; 3] = [
     "CREATE TABLE bench (id INTEGER PRIMARY KEY, name TEXT NOT NULL, value INTEGER NOT NULL)",
     "CREATE TABLE filler (id INTEGER PRIMARY KEY, name TEXT NOT NULL, value INTEGER NOT NULL)",
+    "CREATE TABLE names (id INTEGER NOT NULL PRIMARY KEY, name TEXT)",
 ];
 
 /// Inserts a [`Row`]; its parameters are `id`, `name`, `value`.
@@ -25,11 +26,19 @@ pub(crate) const UPSERT: &str = "INSERT INTO bench (id, name, value) VALUES (?1,
 /// Inserts a [`Row`] that makes the database larger.
 pub const INSERT_FILLER: &str = "INSERT INTO filler (id, name, value) VALUES (?1, ?2, ?3)";
 
+/// Inserts a small row without parameters, and the bytes of what it keeps.
+pub(crate) const INSERT_NAME: &str = "INSERT INTO names (name) VALUES ('fiona')";
+pub(crate) const NAME_BYTES: u64 = 5;
+
 /// Gives the [`Row`] with the `id` that is the only parameter; its columns are `id`, `name`, `value`.
 pub const SELECT: &str = "SELECT id, name, value FROM bench WHERE id = ?1";
 
-/// How many rows there are, in one column `rows`.
-pub(crate) const COUNT: &str = "SELECT count(*) AS rows FROM bench";
+/// How many rows there are but for filler, in one column `rows`.
+pub(crate) const COUNT: &str = "SELECT (SELECT count(*) FROM bench) + (SELECT count(*) FROM names) AS rows";
+
+/// How many bytes the database has, in one column `rows`.
+pub(crate) const DATABASE_BYTES: &str =
+    "SELECT page_count * page_size AS rows FROM pragma_page_count(), pragma_page_size()";
 
 /// What a system is, and what it does when it is asked for a durability.
 #[derive(Clone, Debug)]
@@ -55,6 +64,8 @@ pub struct NodeSpec {
     pub members: Vec<[String; 2]>,
     /// When a write is acknowledged.
     pub durability: Durability,
+    /// The address of a server that runs already, if this is none to start.
+    pub server: Option<String>,
 }
 
 /// A row of the table.
@@ -83,11 +94,6 @@ impl Row {
 
     pub(crate) fn value_of(id: i64) -> i64 {
         id.wrapping_mul(7)
-    }
-
-    /// Bytes of its values: what an application asked to keep.
-    pub(crate) fn bytes(&self) -> u64 {
-        (self.name.len() + 16) as u64
     }
 }
 
@@ -119,7 +125,7 @@ pub trait System: Sized + Send + Sync + 'static {
     /// # Errors
     ///
     /// If it does not have that durability or cannot run that many nodes.
-    fn about(durability: Durability, nodes: usize) -> Result<About>;
+    fn about(options: &Options) -> impl Future<Output = Result<About>>;
 
     /// Starts a node; returns when it serves. All nodes of a cluster are started at the same time.
     fn start(spec: NodeSpec) -> impl Future<Output = Result<Self>> + Send;
@@ -145,6 +151,11 @@ pub trait System: Sized + Send + Sync + 'static {
     /// The latest syncs of the node's log that took longer than 50 ms, from when to when, if the system remembers them.
     fn long_syncs(&self) -> Vec<(Instant, Instant)> {
         Vec::new()
+    }
+
+    /// Ends the node in good order.
+    fn stop(self) -> impl Future<Output = Result<()>> + Send {
+        async { Ok(()) }
     }
 
     /// What the system itself measures of the stages of its writes, if it does, since the node's start.

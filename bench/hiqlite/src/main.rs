@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use hiqlite::{Client, LogSync, Node, NodeConfig, Param, Params};
 use quorate_bench_harness::{
-    About, Durability, Level, Measure, NodeSpec, Result, Row, SELECT, System, SystemName, locked_version, run,
+    About, Durability, Level, Measure, NodeSpec, Options, Result, Row, SELECT, System, SystemName, locked_version, run,
 };
 
 /// Bytes of a WAL file: what its own benchmark takes. It bounds an entry, too.
@@ -54,8 +54,8 @@ impl From<&mut hiqlite::Row<'_>> for Number {
 }
 
 impl System for HiqliteNode {
-    fn about(durability: Durability, _: usize) -> Result<About> {
-        let acknowledged = match durability {
+    async fn about(options: &Options) -> Result<About> {
+        let acknowledged = match options.durability {
             Durability::Fsync => "after an msync on a majority of nodes (log_sync = immediate)",
             Durability::Os => "before any sync, which follows within 200 ms (log_sync = interval_200, its default)",
         };
@@ -120,6 +120,10 @@ impl System for HiqliteNode {
             Level::Linearizable => self.0.query_consistent_map(SELECT, params).await?,
         };
         Ok(rows.into_iter().next().map(|Selected(row)| row))
+    }
+
+    async fn stop(self) -> Result<()> {
+        Ok(self.0.shutdown().await?)
     }
 
     async fn number(&self, sql: &'static str) -> Result<u64> {

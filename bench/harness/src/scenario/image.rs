@@ -1,16 +1,16 @@
 //! A follower that loses its directory under load.
 
+use std::time::Instant;
+
 use super::Bench;
 use crate::Result;
 use crate::args::{Options, Processes};
-use crate::cluster::mib;
-use crate::load::{Load, Work};
+use crate::cluster::{Host, mib};
+use crate::load::Work;
 use crate::report::Report;
 
 /// Measures the writers alone, then while a follower gets everything anew, and how long that takes.
 pub(super) async fn measure(options: &Options, processes: Processes, report: &mut Report) -> Result<()> {
-    /// How long writers go on at most while the follower is away, if nothing is said.
-    const SECONDS_MAX: f64 = 60.0;
     if processes == Processes::One || options.nodes == 1 {
         return Err("an image needs 3 nodes and a process for each: --nodes 3 --process many".into());
     }
@@ -20,15 +20,21 @@ pub(super) async fn measure(options: &Options, processes: Processes, report: &mu
     let alone_per_s = alone.inserted as f64 / alone.seconds;
     bench.check().await?;
 
-    let victim = (bench.cluster.leader().await? + 1) % bench.cluster.hosts.len();
-    let database = bench.cluster.bytes_of_a_node().get("db").copied().unwrap_or_default();
-    let load = Load { seconds: Some(options.seconds.unwrap_or(SECONDS_MAX)), rows: None, ..bench.load(Work::Insert) };
+    let leader = bench.cluster.leader().await?;
+    let victim = (leader + 1) % bench.cluster.hosts.len();
+    let database = bench.cluster.host(leader)?.database_bytes().await?;
     bench.cluster.wipe(victim).await?;
-    let (ready, loaded) = bench.cluster.run_until_ready(load, victim, bench.next_id - 1).await?;
+    let (load, last) = (bench.load(Work::Insert), bench.next_id - 1);
+    let ready = async |host: &mut Host| {
+        let begin = Instant::now();
+        host.ready(last).await?;
+        Ok(begin.elapsed().as_secs_f64())
+    };
+    let (ready, loaded) = bench.cluster.run_during(load, [leader, victim], ready).await?;
     bench.count(&loaded);
     let meanwhile_per_s = loaded.inserted as f64 / loaded.seconds;
-    report.number("ready_ms", ready.as_secs_f64() * 1e3).number("database_mib", mib(database));
-    report.number("database_mib_per_s", mib(database) / ready.as_secs_f64());
+    report.number("ready_ms", ready * 1e3).number("database_mib", mib(database));
+    report.number("database_mb_per_s", database as f64 / 1e6 / ready);
     report.number("inserts_per_s_alone", alone_per_s).number("inserts_per_s", meanwhile_per_s);
     report.number("share_of_alone", meanwhile_per_s / alone_per_s).times("", &loaded.writes);
     bench.finish(report).await

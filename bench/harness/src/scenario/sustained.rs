@@ -23,7 +23,7 @@ pub(super) async fn measure(options: &Options, processes: Processes, report: &mu
     let (mut rates, mut max_us, mut bytes_max, mut slow) = (Vec::new(), 0.0_f64, 0, Slow::default());
     for slice in 0..slices {
         // No row is added: what was acknowledged at the start is what must be there.
-        let loaded = bench.cluster.run(load.clone()).await?;
+        let loaded = bench.cluster.run(load.clone(), options.at).await?;
         rates.push(loaded.inserted as f64 / loaded.seconds);
         max_us = max_us.max(loaded.writes.max_us);
         slow.add(slice as f64 * SLICE_SECONDS, &loaded);
@@ -32,7 +32,8 @@ pub(super) async fn measure(options: &Options, processes: Processes, report: &mu
     let ends = (60.0 / SLICE_SECONDS) as usize;
     let ends = if slices >= 2 * ends { ends } else { 1 };
     let mean = |rates: &[f64]| rates.iter().sum::<f64>() / rates.len().max(1) as f64;
-    let (first, last) = (mean(&rates[..ends]), mean(&rates[slices - ends..]));
+    let first = mean(rates.get(..ends).unwrap_or_default());
+    let last = mean(rates.get(slices - ends..).unwrap_or_default());
     report.number("upserts_per_s", mean(&rates)).number("first_per_s", first).number("last_per_s", last);
     report.number("last_to_first", last / first).number("max_us", max_us);
     report.add("slices", slices);

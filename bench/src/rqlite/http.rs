@@ -1,0 +1,114 @@
+//! As much of HTTP/1.1 as a client of one server needs: a request, its answer, and the next on the same connection.
+//!
+//! Invariant: an answer is read to its last byte, within bounds, or the connection is not used again.
+
+use quorate_bench_harness::Result;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::TcpStream;
+
+/// Bytes of a line, lines of a head, and bytes of a body that are accepted.
+const LINE_MAX: u64 = 8 << 10;
+const LINES_MAX: usize = 100;
+const BODY_MAX: usize = 16 << 20;
+
+/// A connection that is kept alive.
+pub struct Connection {
+    stream: BufReader<TcpStream>,
+    host: String,
+}
+
+/// The answer to a request.
+pub struct Answer {
+    /// Its three digits.
+    pub status: u16,
+    /// The lines of its head, but for the first.
+    head: Vec<String>,
+    /// What follows the head.
+    pub body: Vec<u8>,
+}
+
+impl Connection {
+    /// Connects to `HOST:PORT`.
+    pub async fn open(host: &str) -> Result<Self> {
+        let stream = TcpStream::connect(host).await?;
+        stream.set_nodelay(true)?;
+        Ok(Self { stream: BufReader::new(stream), host: host.to_owned() })
+    }
+
+    /// Sends a request with a body of JSON and reads the answer.
+    pub async fn send(&mut self, method: &str, path: &str, body: &str) -> Result<Answer> {
+        let (host, length) = (&self.host, body.len());
+        let head = format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n");
+        let request = format!("{head}Content-Length: {length}\r\n\r\n{body}");
+        self.stream.get_mut().write_all(request.as_bytes()).await?;
+        self.answer().await
+    }
+
+    async fn answer(&mut self) -> Result<Answer> {
+        let first = self.line().await?;
+        let status = first.split(' ').nth(1).and_then(|status| status.parse().ok());
+        let status = status.ok_or_else(|| format!("not an answer of HTTP: {first:?}"))?;
+        let mut answer = Answer { status, head: self.lines().await?, body: Vec::new() };
+        if answer.header("transfer-encoding").is_some_and(|coding| coding.eq_ignore_ascii_case("chunked")) {
+            while self.chunk(&mut answer.body).await? {}
+            // What may follow the last chunk.
+            self.lines().await?;
+        } else {
+            let length = answer.header("content-length").ok_or("an answer without a length")?.parse()?;
+            self.read(length, &mut answer.body).await?;
+        }
+        Ok(answer)
+    }
+
+    /// Reads a chunk; the last one is empty.
+    async fn chunk(&mut self, body: &mut Vec<u8>) -> Result<bool> {
+        let line = self.line().await?;
+        let digits = line.split(';').next().unwrap_or_default().trim();
+        let length = usize::from_str_radix(digits, 16)?;
+        if length == 0 {
+            return Ok(false);
+        }
+        self.read(length, body).await?;
+        match self.line().await?.is_empty() {
+            true => Ok(true),
+            false => Err("a chunk does not end where it says".into()),
+        }
+    }
+
+    async fn read(&mut self, length: usize, body: &mut Vec<u8>) -> Result<()> {
+        let start = body.len();
+        let end = start.checked_add(length).filter(|end| *end <= BODY_MAX);
+        body.resize(end.ok_or("a body that is too long")?, 0);
+        self.stream.read_exact(body.get_mut(start..).unwrap_or_default()).await?;
+        Ok(())
+    }
+
+    /// Lines up to an empty one.
+    async fn lines(&mut self) -> Result<Vec<String>> {
+        let mut lines = Vec::new();
+        while lines.len() < LINES_MAX {
+            match self.line().await? {
+                line if line.is_empty() => return Ok(lines),
+                line => lines.push(line),
+            }
+        }
+        Err("a head that is too long".into())
+    }
+
+    async fn line(&mut self) -> Result<String> {
+        let mut line = String::new();
+        (&mut self.stream).take(LINE_MAX).read_line(&mut line).await?;
+        match line.strip_suffix('\n') {
+            Some(line) => Ok(line.trim_end_matches('\r').to_owned()),
+            None => Err("the connection ended, or a line is too long".into()),
+        }
+    }
+}
+
+impl Answer {
+    /// The value of a header, whose name is given in lower case.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let mut headers = self.head.iter().filter_map(|line| line.split_once(':'));
+        headers.find(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
+    }
+}
