@@ -209,14 +209,19 @@ impl Used {
         Ok(Self { written: written_to_disk(cluster.dir())?, hosts: cluster.usage()? })
     }
 
-    /// Adds what a load cost, which ended by now.
-    fn tell(&self, cluster: &Cluster, loaded: &Loaded, report: &mut Report) -> Result<()> {
+    /// Adds the processor time of a load that has just ended.
+    fn tell_time(&self, cluster: &Cluster, loaded: &Loaded, report: &mut Report) -> Result<()> {
         let after = cluster.usage()?;
         let seconds = |after: Duration, before| after.saturating_sub(before).as_secs_f64();
         let cpu = seconds(after.cpu, self.hosts.cpu);
         let operations = (loaded.writes.count + loaded.reads.count).max(1) as f64;
         report.number("cpu_us_per_operation", cpu * 1e6 / operations).number("cpus_busy", cpu / loaded.seconds);
         report.number("others_cpus_busy", seconds(after.others_cpu, self.hosts.others_cpu) / loaded.seconds);
+        Ok(())
+    }
+
+    /// Adds what was written to the disk for it.
+    fn tell_written(&self, cluster: &Cluster, loaded: &Loaded, report: &mut Report) -> Result<()> {
         if loaded.inserted > 0
             && let (Some(before), Some(after)) = (self.written, written_to_disk(cluster.dir())?)
         {

@@ -1,7 +1,8 @@
 //! hiqlite, embedded, under the load that Quorate gets: the same arguments, the same figures.
 //!
-//! It gets what its own benchmark gives it: WAL files of 8 MiB, everything else as it comes. Its log is synced every
-//! 200 ms by default, after writes were acknowledged (`--durability os`); `immediate` syncs before (`fsync`).
+//! It gets what its own benchmark gives it: jemalloc and WAL files of 8 MiB, everything else as it comes. Its log is
+//! synced every 200 ms by default, after writes were acknowledged (`--durability os`); `immediate` syncs before
+//! (`fsync`).
 
 #![forbid(unsafe_code)]
 
@@ -63,7 +64,9 @@ impl System for HiqliteNode {
             version: locked_version(include_str!("../Cargo.lock"), "hiqlite"),
             sqlite: hiqlite::rusqlite::version().to_owned(),
             acknowledged: acknowledged.to_owned(),
-            configuration: format!("wal_size = {WAL_BYTES}, otherwise defaults; no TLS"),
+            configuration: format!(
+                "jemalloc, wal_size = {WAL_BYTES}, as in its own benchmark; otherwise defaults, no TLS"
+            ),
         })
     }
 

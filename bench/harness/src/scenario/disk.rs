@@ -24,12 +24,13 @@ pub(super) async fn measure(options: &Options, processes: Processes, report: &mu
     let load = Load { rows, seconds: options.seconds, ..bench.load(Work::Name) };
     let loaded = bench.run(load).await?;
     let settled = Instant::now() + SETTLE;
+    add_loaded(report, Work::Name, &loaded);
+    before.tell_time(&bench.cluster, &loaded, report)?;
     bench.check().await?;
     tokio::time::sleep(settled.saturating_duration_since(Instant::now())).await;
 
-    add_loaded(report, Work::Name, &loaded);
     // What is cleared up after the load was written for it, too.
-    before.tell(&bench.cluster, &loaded, report)?;
+    before.tell_written(&bench.cluster, &loaded, report)?;
     let parts = bench.cluster.bytes_of_a_node();
     let node_bytes: u64 = parts.values().sum();
     report.number("node_mb", node_bytes as f64 / 1e6).number("node_mib", mib(node_bytes));

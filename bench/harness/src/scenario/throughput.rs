@@ -21,7 +21,8 @@ pub(super) async fn measure(options: &Options, processes: Processes, work: Work,
         let loaded = bench.run(bench.load(work)).await?;
         add_loaded(&mut report, work, &loaded);
         if !options.is_outside() {
-            before.tell(&bench.cluster, &loaded, &mut report)?;
+            before.tell_time(&bench.cluster, &loaded, &mut report)?;
+            before.tell_written(&bench.cluster, &loaded, &mut report)?;
         }
         bench.finish(&mut report).await?;
         report.add("finished", true).print(options.json)?;
