@@ -9,12 +9,12 @@ use std::time::Duration;
 use openraft::rt::WatchReceiver;
 use quorate_env::mutant::Mutant;
 use quorate_env::{Env, Instant, sleep};
-use quorate_model::{GroupId, LogId, Store};
+use quorate_model::{GroupId, LogId};
 use quorate_wal::Wal;
 
+use crate::desk::Running;
 use crate::images::ImageSender;
 use crate::peers::Peers;
-use crate::raft::Raft;
 
 /// How often it is looked whether something can be purged.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -25,9 +25,8 @@ const IDLE_AFTER: Duration = Duration::from_secs(3);
 /// What purging looks at.
 pub(crate) struct Purger {
     pub(crate) env: Env,
-    pub(crate) raft: Raft,
+    pub(crate) running: Running,
     pub(crate) wal: Wal,
-    pub(crate) store: Arc<dyn Store>,
     pub(crate) images: Arc<ImageSender>,
     pub(crate) peers: Arc<Peers>,
     pub(crate) keep_bytes: u64,
@@ -76,8 +75,8 @@ impl Purger {
         let by_need = if rests { self.applied_by_others() } else { None };
         let wanted = by_bytes.max(by_need)?;
         let is_early = Mutant::PurgedBeforeDurable.is_on();
-        let durable = if is_early { self.store.applied() } else { self.store.durable() }.log_id?.index;
-        let metrics = self.raft.metrics();
+        let durable = if is_early { self.running.store.applied() } else { self.running.store.durable() }.log_id?.index;
+        let metrics = self.running.raft.metrics();
         let images = self.images.purge_limit(|id| {
             let metrics = metrics.borrow_watched();
             metrics.replication.as_ref().and_then(|all| all.get(&id).copied().flatten()).map(|id| id.index)
@@ -87,13 +86,13 @@ impl Purger {
 
     /// Up to where all other members have applied the log, if all of them said so lately.
     fn applied_by_others(&self) -> Option<u64> {
-        let members = self.peers.members().into_keys().filter(|id| id != self.raft.node_id());
+        let members = self.peers.members().into_keys().filter(|id| id != self.running.raft.node_id());
         members.map(|id| self.peers.applied_index(id)).try_fold(u64::MAX, |least, index| Some(least.min(index?)))
     }
 
     async fn purge(&self, index: u64) -> Result<(), openraft::errors::Fatal<crate::raft::types::TypeConfig>> {
         // openraft purges only below what it takes for a snapshot: this tells it what is durable.
-        self.raft.trigger().snapshot().await?;
-        self.raft.trigger().purge_log(index).await
+        self.running.raft.trigger().snapshot().await?;
+        self.running.raft.trigger().purge_log(index).await
     }
 }

@@ -118,9 +118,8 @@ impl Consensus {
         let (reads, rounds) = read_positions();
         let purger = Purger {
             env: env.clone(),
-            raft: raft.clone(),
+            running: running.clone(),
             wal: home.wal.clone(),
-            store: Arc::clone(&store),
             images: Arc::clone(&images),
             peers: Arc::clone(&peers),
             keep_bytes: config.keep_log_bytes,

@@ -262,8 +262,8 @@ impl Wal {
         live.saturating_add(state.spares.iter().map(|spare| spare.len).sum())
     }
 
-    /// Whether [`Wal::cut_active`] is worth it once everything is purged: the files take more than twice what they would
-    /// take then.
+    /// Whether [`Wal::cut_active`] is worth it once everything is purged: the files take more than twice what they
+    /// would take then.
     pub fn would_shrink(&self) -> bool {
         self.disk_bytes() > self.0.options.quick_segment_bytes(0).saturating_mul(2)
     }
