@@ -86,8 +86,11 @@ impl Purger {
 
     /// Up to where all other members have applied the log, if all of them said so lately.
     fn applied_by_others(&self) -> Option<u64> {
-        let members = self.peers.members().into_keys().filter(|id| id != self.running.raft.node_id());
-        members.map(|id| self.peers.applied_index(id)).try_fold(u64::MAX, |least, index| Some(least.min(index?)))
+        let mut members = self.peers.members();
+        // Who does not know the members yet, or is none, knows nobody's needs.
+        members.remove(self.running.raft.node_id())?;
+        let mut indexes = members.into_keys().map(|id| self.peers.applied_index(id));
+        indexes.try_fold(u64::MAX, |least, index| Some(least.min(index?)))
     }
 
     async fn purge(&self, index: u64) -> Result<(), openraft::errors::Fatal<crate::raft::types::TypeConfig>> {

@@ -47,7 +47,7 @@ mod writer;
 pub use error::{OpenError, ReadError, WalError};
 pub use handle::{Completion, Wal, WalStats};
 pub use keeper::SegmentKeeper;
-pub use metrics::{LONG_SYNC, LongSync, LongSyncs, WalMetrics};
+pub use metrics::{LONG_SYNC, LONG_SYNCS_MAX, LongSync, LongSyncs, WalMetrics};
 pub use open::{GroupRecovery, Opened, Recovery, Restart};
 pub use options::{Durability, MAX_ENTRY_BYTES, MAX_STATE_BYTES, WalOptions};
 pub use writer::WalWriter;

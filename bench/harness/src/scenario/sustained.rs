@@ -13,6 +13,7 @@ const KEYS: u64 = 100_000;
 const SLICE_SECONDS: f64 = 10.0;
 /// Seconds, if nothing is said.
 const SECONDS_DEFAULT: f64 = 60.0;
+
 /// Measures slice after slice; tells of the first and the last minute, or of the first and the last slice of a shorter
 /// run.
 pub(super) async fn measure(options: &Options, processes: Processes, report: &mut Report) -> Result<()> {
