@@ -9,4 +9,5 @@ pub(crate) mod control;
 pub(crate) mod database;
 mod file;
 pub(crate) mod hooks;
+pub(crate) mod shm;
 pub(crate) mod vfs;

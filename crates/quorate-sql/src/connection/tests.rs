@@ -18,6 +18,8 @@ use crate::extensions::Extensions;
 use crate::generation::Generations;
 use crate::vfs::{self, clock};
 
+mod locks;
+
 struct Db {
     generations: Generations,
     _dir: tempfile::TempDir,

@@ -5,6 +5,7 @@
 
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering, fence};
 
 use rusqlite::ffi;
 
@@ -22,6 +23,10 @@ pub(super) struct ShimFile {
     /// From `Arc::into_raw`, or null; given back when the file is closed.
     watched: *const Watched,
     is_wal: bool,
+    /// Which locks of the shared memory its connection uses, for [`Locks`](super::shm::Locks).
+    pub(super) uses: AtomicU8,
+    /// Whether it is in the table of these.
+    pub(super) is_in_table: AtomicBool,
 }
 
 /// The shim's tables of methods, one for each version that a base's file may have.
@@ -69,6 +74,8 @@ pub(super) unsafe extern "C" fn open(
             head: ffi::sqlite3_file { pMethods: std::ptr::null() },
             watched: watched.map_or(std::ptr::null(), Arc::into_raw),
             is_wal: flags & ffi::SQLITE_OPEN_WAL != 0,
+            uses: AtomicU8::new(0),
+            is_in_table: AtomicBool::new(false),
         });
         let base = base_of(file);
         (*base).pMethods = std::ptr::null();
@@ -161,6 +168,8 @@ macro_rules! base {
 }
 
 unsafe extern "C" fn close(file: *mut ffi::sqlite3_file) -> c_int {
+    // SAFETY: SQLite calls with an open file.
+    unsafe { leave_locks(file) };
     let code = base!(file, xClose(), ffi::SQLITE_OK);
     // SAFETY: SQLite closes a file once, and does not touch it afterwards.
     unsafe {
@@ -263,15 +272,47 @@ unsafe extern "C" fn shm_map(
     }
 }
 
-unsafe extern "C" fn shm_lock(file: *mut ffi::sqlite3_file, offset: c_int, count: c_int, flags: c_int) -> c_int {
-    base!(file, xShmLock(offset, count, flags), ffi::SQLITE_IOERR_SHMLOCK)
+unsafe extern "C" fn shm_lock(file: *mut ffi::sqlite3_file, first: c_int, count: c_int, flags: c_int) -> c_int {
+    // SAFETY: SQLite calls with an open file, and the locks are left before it is unmapped or closed.
+    unsafe {
+        match watched(file) {
+            Some((watched, Role::Main)) => watched.locks.lock(file.cast(), first, count, flags),
+            _ => base_shm_lock(file.cast(), first, count, flags),
+        }
+    }
 }
 
-unsafe extern "C" fn shm_barrier(file: *mut ffi::sqlite3_file) {
-    base!(file, xShmBarrier(), ());
+/// `xShmLock` of the base.
+///
+/// # Safety
+///
+/// `file` must be an open file of a shim.
+pub(super) unsafe fn base_shm_lock(file: *mut ShimFile, first: c_int, count: c_int, flags: c_int) -> c_int {
+    base!(file.cast(), xShmLock(first, count, flags), ffi::SQLITE_IOERR_SHMLOCK)
+}
+
+/// Ends what a file has of its database's locks.
+///
+/// # Safety
+///
+/// `file` must be an open file of a shim.
+unsafe fn leave_locks(file: *mut ffi::sqlite3_file) {
+    // SAFETY: as promised by the caller.
+    unsafe {
+        if let Some((watched, Role::Main)) = watched(file) {
+            watched.locks.leave(file.cast());
+        }
+    }
+}
+
+/// A barrier is all that is asked for. SQLite's unix VFS takes a mutex of the whole process besides, "for redundancy".
+unsafe extern "C" fn shm_barrier(_: *mut ffi::sqlite3_file) {
+    fence(Ordering::SeqCst);
 }
 
 unsafe extern "C" fn shm_unmap(file: *mut ffi::sqlite3_file, delete: c_int) -> c_int {
+    // SAFETY: SQLite calls with an open file.
+    unsafe { leave_locks(file) };
     base!(file, xShmUnmap(delete), ffi::SQLITE_OK)
 }
 

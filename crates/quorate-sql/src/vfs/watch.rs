@@ -35,6 +35,8 @@ pub(crate) struct Watched {
     main_unsynced: AtomicU64,
     /// Whether a sync of either file has failed.
     sync_failed: AtomicBool,
+    /// The locks in the shared memory.
+    pub(crate) locks: ffi::shm::Locks,
     /// Who wants to know of writes to the main file.
     marks: Mutex<Vec<Weak<Marks>>>,
     /// Tests make writes fail.
