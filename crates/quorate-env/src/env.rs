@@ -1,12 +1,12 @@
 //! The handle to one node's world.
 
-use std::cell::RefCell;
 use std::fmt;
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use scoped_tls::scoped_thread_local;
 use tokio::sync::oneshot;
 
 use crate::disk::{Disk, RealDisk};
@@ -17,9 +17,7 @@ use crate::signal::Signal;
 use crate::task::{self, JoinHandle};
 use crate::worker::{Worker, WorkerHandle};
 
-thread_local! {
-    static CURRENT: RefCell<Option<Env>> = const { RefCell::new(None) };
-}
+scoped_thread_local!(static CURRENT: Env);
 
 /// A wall clock: what people and other machines call the time. It may jump; durations are measured by
 /// [`Instant`](crate::Instant) instead.
@@ -83,15 +81,12 @@ impl Env {
 
     /// The world of the running task, or `None` outside of tasks that an `Env` started.
     pub fn current() -> Option<Self> {
-        CURRENT.with(|current| current.borrow().clone())
+        CURRENT.is_set().then(|| CURRENT.with(Self::clone))
     }
 
     /// Runs `f` with this world as [`Env::current`].
     pub fn enter<T>(&self, f: impl FnOnce() -> T) -> T {
-        let outer = CURRENT.with(|current| current.replace(Some(self.clone())));
-        let result = f();
-        CURRENT.with(|current| current.replace(outer));
-        result
+        CURRENT.set(self, f)
     }
 
     /// The wall clock's nanoseconds since 1970-01-01 UTC.

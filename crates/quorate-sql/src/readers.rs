@@ -16,7 +16,7 @@
 //!   began
 //!   before ends on the old one.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use quorate_env::{Env, Instant, timeout_at};
@@ -84,7 +84,8 @@ impl Readers {
     /// Runs a query on the calling thread, unless no reader is free or it takes longer than about a millisecond: then
     /// `None`, and [`Readers::query_blocking`] is to be called.
     pub fn try_query_inline(&self, statement: &Statement, limits: &ReadLimits) -> Option<Result<Rows, ReadError>> {
-        let mut lease = self.pool().try_lease()?;
+        let pool = self.present();
+        let mut lease = pool.try_lease()?;
         let allowance = Allowance { inline: true, ..self.allowance(limits) };
         lease.reader().and_then(|reader| reader.query(statement, None, limits, allowance)).transpose()
     }
@@ -176,12 +177,19 @@ impl Readers {
     }
 
     fn pool(&self) -> Arc<Pool> {
-        let pool = Arc::clone(&self.0.pool.read().unwrap_or_else(PoisonError::into_inner));
+        Arc::clone(&self.present())
+    }
+
+    /// The pool of the generation in force, which can't be switched meanwhile.
+    fn present(&self) -> RwLockReadGuard<'_, Arc<Pool>> {
+        let present = || self.0.pool.read().unwrap_or_else(PoisonError::into_inner);
+        let pool = present();
         if pool.generation_number() == self.0.generations.number() {
             return pool;
         }
+        drop(pool);
         self.switch();
-        Arc::clone(&self.0.pool.read().unwrap_or_else(PoisonError::into_inner))
+        present()
     }
 
     fn allowance(&self, limits: &ReadLimits) -> Allowance {
@@ -195,7 +203,7 @@ impl Readers {
             match timeout_at(deadline, pool.permits.acquire()).await {
                 Ok(Ok(permit)) => {
                     permit.forget();
-                    return Ok(pool.permitted());
+                    return Ok(Lease::permitted(Arc::clone(&pool)));
                 }
                 Ok(Err(_)) => self.go_on_after(&pool)?,
                 Err(_) => return Err(ReadError::Busy),
@@ -210,7 +218,7 @@ impl Readers {
             match block_until(deadline, pool.permits.acquire()) {
                 Some(Ok(permit)) => {
                     permit.forget();
-                    return Ok(pool.permitted());
+                    return Ok(Lease::permitted(Arc::clone(&pool)));
                 }
                 Some(Err(_)) => self.go_on_after(&pool)?,
                 None => return Err(ReadError::Busy),

@@ -5,9 +5,11 @@
 //!   is dropped before it.
 //! - No statement leaves: callers get borrows that end before the next call with `&mut self`.
 //! - At most [`STATEMENTS_MAX`] statements of users are kept; the least recently used one makes room.
+//! - Each kept statement is at the place that is remembered for its text, and no other text has one.
 
 use std::collections::HashMap;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use crate::validate::text_hash::TextHash;
 use rusqlite::types::ToSql;
@@ -18,13 +20,18 @@ pub(crate) const STATEMENTS_MAX: usize = 256;
 
 /// A connection and its prepared statements, each of which carries a note `T`.
 pub(crate) struct Database<T> {
-    kept: HashMap<Box<str>, Kept<T>, TextHash>,
+    kept: Vec<Kept<T>>,
+    /// Where in `kept` the statement of a text is.
+    places: HashMap<Arc<str>, usize, TextHash>,
+    /// Where the one is that was asked for last: it is often asked for again.
+    latest: usize,
     own: Vec<(&'static str, Statement<'static>)>,
     uses: u64,
     connection: NonNull<Connection>,
 }
 
 struct Kept<T> {
+    sql: Arc<str>,
     statement: Statement<'static>,
     note: T,
     last_use: u64,
@@ -38,7 +45,8 @@ unsafe impl<T: Send> Send for Database<T> {}
 impl<T> Database<T> {
     pub(crate) fn new(connection: Connection) -> Self {
         let connection = NonNull::from(Box::leak(Box::new(connection)));
-        Self { kept: HashMap::default(), own: Vec::new(), uses: 0, connection }
+        let (kept, places) = (Vec::new(), HashMap::default());
+        Self { kept, places, latest: 0, own: Vec::new(), uses: 0, connection }
     }
 
     pub(crate) fn connection(&self) -> &Connection {
@@ -73,8 +81,15 @@ impl<T> Database<T> {
     }
 
     /// Whether a user's statement of this text is kept.
-    pub(crate) fn holds(&self, sql: &str) -> bool {
-        self.kept.contains_key(sql)
+    pub(crate) fn holds(&mut self, sql: &str) -> bool {
+        self.place(sql).is_some()
+    }
+
+    fn place(&mut self, sql: &str) -> Option<usize> {
+        if self.kept.get(self.latest).is_none_or(|kept| *kept.sql != *sql) {
+            self.latest = *self.places.get(sql)?;
+        }
+        Some(self.latest)
     }
 
     /// Prepares a user's statement and keeps it with what `note` says of it, unless that is an error.
@@ -85,28 +100,35 @@ impl<T> Database<T> {
     ) -> Result<(), E> {
         let statement = self.prepared(sql)?;
         let note = note(&statement)?;
+        self.forget(sql);
         self.make_room();
-        self.kept.insert(sql.into(), Kept { statement, note, last_use: self.uses });
+        let sql: Arc<str> = sql.into();
+        self.places.insert(Arc::clone(&sql), self.kept.len());
+        self.kept.push(Kept { sql, statement, note, last_use: self.uses });
         Ok(())
     }
 
     /// A kept statement.
     pub(crate) fn get(&mut self, sql: &str) -> Option<Prepared<'_, T>> {
         self.uses += 1;
-        let uses = self.uses;
-        self.kept.get_mut(sql).map(|kept| {
-            kept.last_use = uses;
-            Prepared { kept }
-        })
+        let place = self.place(sql)?;
+        let kept = self.kept.get_mut(place)?;
+        kept.last_use = self.uses;
+        Some(Prepared { kept })
     }
 
     /// Forgets a user's statement.
     pub(crate) fn forget(&mut self, sql: &str) {
-        self.kept.remove(sql);
+        let Some(place) = self.places.remove(sql) else { return };
+        self.kept.swap_remove(place);
+        if let Some(moved) = self.kept.get(place) {
+            self.places.insert(Arc::clone(&moved.sql), place);
+        }
     }
 
     /// Forgets all statements of users.
     pub(crate) fn flush(&mut self) {
+        self.places.clear();
         self.kept.clear();
     }
 
@@ -120,9 +142,9 @@ impl<T> Database<T> {
         if self.kept.len() < STATEMENTS_MAX {
             return;
         }
-        let oldest = self.kept.iter().min_by_key(|(_, kept)| kept.last_use).map(|(sql, _)| sql.clone());
+        let oldest = self.kept.iter().min_by_key(|kept| kept.last_use).map(|kept| Arc::clone(&kept.sql));
         if let Some(sql) = oldest {
-            self.kept.remove(&sql);
+            self.forget(&sql);
         }
     }
 }

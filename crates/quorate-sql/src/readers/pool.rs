@@ -4,10 +4,11 @@
 //! that its generation goes with its last lease.
 
 use std::future::Future;
+use std::ops::Deref;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
+use std::thread::{self, Thread, ThreadId};
 
 use quorate_env::Instant;
 use tokio::sync::Semaphore;
@@ -22,13 +23,24 @@ use crate::slow::SlowLog;
 
 pub(super) struct Pool {
     // Dropped before the generation.
-    idle: Mutex<Option<Vec<Reader>>>,
+    idle: Mutex<Option<Vec<Idle>>>,
     pub(super) permits: Semaphore,
     guards: Mutex<Vec<Weak<Guard>>>,
     held: Mutex<Vec<Weak<Held>>>,
     cache_bytes: u32,
     slow: SlowLog,
     generation: Arc<Generation>,
+}
+
+/// A reader that nobody uses.
+struct Idle {
+    reader: Reader,
+    /// The thread that used it last, whose processor has what it knows at hand.
+    thread: ThreadId,
+}
+
+thread_local! {
+    static HERE: ThreadId = thread::current().id();
 }
 
 impl Pool {
@@ -49,16 +61,10 @@ impl Pool {
     }
 
     /// A lease of a reader that is open and free at this moment.
-    pub(super) fn try_lease(self: &Arc<Self>) -> Option<Lease> {
+    pub(super) fn try_lease(&self) -> Option<Lease<&Self>> {
         self.permits.try_acquire().ok()?.forget();
-        let lease = self.permitted();
+        let lease = Lease::permitted(self);
         lease.reader.is_some().then_some(lease)
-    }
-
-    /// A lease for who has taken a permit and forgotten it.
-    pub(super) fn permitted(self: &Arc<Self>) -> Lease {
-        let reader = lock(&self.idle).as_mut().and_then(Vec::pop);
-        Lease { reader, pool: Arc::clone(self) }
     }
 
     /// Ends the pool: readers close, the idle ones now. Who waits for a permit is told.
@@ -98,13 +104,19 @@ impl Pool {
 }
 
 /// The use of one reader, given back when dropped.
-pub(super) struct Lease {
+pub(super) struct Lease<P: Deref<Target = Pool> = Arc<Pool>> {
     // Dropped before the pool, which holds the generation.
     reader: Option<Reader>,
-    pool: Arc<Pool>,
+    pool: P,
 }
 
-impl Lease {
+impl<P: Deref<Target = Pool>> Lease<P> {
+    /// For who has taken a permit and forgotten it.
+    pub(super) fn permitted(pool: P) -> Self {
+        let reader = lock(&pool.idle).as_mut().and_then(take_idle);
+        Self { reader, pool }
+    }
+
     /// The reader; opened now if it is not, which blocks.
     pub(super) fn reader(&mut self) -> Result<&mut Reader, ReadError> {
         if self.reader.is_none() {
@@ -117,21 +129,28 @@ impl Lease {
         self.reader.is_some()
     }
 
-    pub(super) fn pool(&self) -> &Arc<Pool> {
+    pub(super) fn pool(&self) -> &P {
         &self.pool
     }
 }
 
-impl Drop for Lease {
+impl<P: Deref<Target = Pool>> Drop for Lease<P> {
     fn drop(&mut self) {
         if let Some(mut reader) = self.reader.take()
             && reader.settle()
             && let Some(idle) = lock(&self.pool.idle).as_mut()
         {
-            idle.push(reader);
+            idle.push(Idle { reader, thread: HERE.with(|here| *here) });
         }
         self.pool.permits.add_permits(1);
     }
+}
+
+/// The reader that this thread used last, or else the one that was given back last.
+fn take_idle(idle: &mut Vec<Idle>) -> Option<Reader> {
+    let own = HERE.with(|here| idle.iter().rposition(|idle| idle.thread == *here));
+    let place = own.or_else(|| idle.len().checked_sub(1))?;
+    Some(idle.swap_remove(place).reader)
 }
 
 pub(super) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -2,31 +2,26 @@
 //! reads what it has applied.
 
 use std::path::PathBuf;
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::future::{Either, select};
-use quorate_consensus::{Consensus, Member, ProposeError, ReadPositionError};
+use quorate_consensus::{Consensus, ProposeError, ReadPositionError};
 use quorate_env::{Env, Instant, timeout_at};
-use quorate_model::{
-    Command, Failure, FailureKind, GroupId, NodeId, Outcome, Position, Store, StoreFault, VACUUM_ALONE,
-};
+use quorate_model::{Command, Failure, FailureKind, GroupId, Outcome, Position, Store, StoreFault, VACUUM_ALONE};
 use quorate_sql::connection::sqlite_version;
 use quorate_sql::query::Rows;
 use quorate_sql::readers::Snapshot;
 use quorate_sql::store::{SqlStore, Verification};
 use quorate_sql::validate::StatementKind;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::coop;
 
 use crate::client::{Attempt, NotDone, Read};
 use crate::error::Error;
 use crate::level::Level;
 use crate::metrics::{Metrics, NodeMetrics};
-use crate::protocol::{self, Execute, method};
 use crate::readiness::{NotReady, not_ready};
 use crate::status::Status;
 
@@ -52,6 +47,8 @@ pub(crate) struct Gateway {
     /// Places for backups that are sent at the same time.
     pub(super) backups: Semaphore,
     snapshots: Arc<Semaphore>,
+    /// As it was at the start: a look at whether that has changed takes no lock.
+    fault: watch::Receiver<Option<StoreFault>>,
     pub(crate) metrics: NodeMetrics,
     /// Set when it is told to stop.
     pub(crate) is_stopping: AtomicBool,
@@ -72,45 +69,17 @@ impl Gateway {
         let backups = Semaphore::new(super::backup::BACKUPS_MAX);
         let snapshots = store.options().readers.readers.div_ceil(READERS_PER_SNAPSHOT);
         let snapshots = Arc::new(Semaphore::new(snapshots.min(Semaphore::MAX_PERMITS)));
-        Self { env, consensus, store, backups, snapshots, metrics, is_stopping, data_dir, since }
-    }
-
-    /// Proposes here if this node leads, else at the leader.
-    pub(crate) async fn propose(&self, proposal: Bytes, deadline: Instant) -> Result<(Position, Outcome), Attempt> {
-        self.serves().map_err(Attempt::Refused)?;
-        match self.consensus.propose(proposal.clone()).await {
-            Err(ProposeError::NotLeader { leader: Some((leader, member)) }) => {
-                self.forward(leader, &member, proposal, deadline).await
-            }
-            result => result.map_err(Attempt::from),
+        let mut fault = store.watch_fault();
+        if fault.borrow_and_update().is_some() {
+            fault.mark_changed();
         }
+        Self { env, consensus, store, backups, snapshots, fault, metrics, is_stopping, data_dir, since }
     }
 
-    /// Proposes here. For callers that found out themselves who leads.
-    pub(crate) async fn propose_here(&self, proposal: Bytes) -> Result<(Position, Outcome), Attempt> {
+    /// Proposes, wherever the leader is.
+    pub(crate) async fn propose(&self, proposal: Bytes) -> Result<(Position, Outcome), Attempt> {
+        self.serves().map_err(Attempt::Refused)?;
         self.consensus.propose(proposal).await.map_err(Attempt::from)
-    }
-
-    /// Proposes at the leader, as long as it is the leader: one that is gone never answers, and this node may well be
-    /// the next one.
-    async fn forward(
-        &self,
-        leader: NodeId,
-        member: &Member,
-        proposal: Bytes,
-        deadline: Instant,
-    ) -> Result<(Position, Outcome), Attempt> {
-        let body = protocol::encode(&Execute { proposal });
-        let limit = deadline.saturating_duration_since(Instant::now());
-        let whom = || format!("{} at {}", member.name, member.addr);
-        let call = pin!(self.consensus.call_member(leader, method::EXECUTE, body, limit));
-        let reply = match select(call, pin!(self.consensus.led_by_another(leader))).await {
-            Either::Left((reply, _)) => reply.map_err(|error| Attempt::of_call(error, &whom()))?,
-            Either::Right(_) => return Err(Attempt::InDoubt(format!("{} leads no more and did not answer", whom()))),
-        };
-        let executed: protocol::Executed =
-            protocol::decode(reply).map_err(|error| Attempt::InDoubt(error.to_string()))?;
-        executed.result()
     }
 
     /// Fails if a command can never be applied, or only reads.
@@ -186,7 +155,9 @@ impl Gateway {
     /// Waits until this node has applied what a level asks for.
     pub(super) async fn reach(&self, level: Level, deadline: Instant) -> Result<(), Error> {
         self.serves()?;
-        if let Some(fault @ StoreFault::Diverged(_)) = self.store.fault() {
+        if self.fault.has_changed().unwrap_or(true)
+            && let Some(fault @ StoreFault::Diverged(_)) = self.store.fault()
+        {
             return Err(Error::Unavailable(fault.to_string()));
         }
         let in_time = |_| Error::TimedOut(NO_MAJORITY.to_owned());
@@ -292,7 +263,9 @@ impl From<ProposeError> for Attempt {
         let text = error.to_string();
         match error {
             ProposeError::Overloaded => Self::NotDone(NotDone::Overloaded(WRITES_WAIT.to_owned())),
-            ProposeError::NotLeader { .. } | ProposeError::Stopped(_) => Self::NotDone(NotDone::NoLeader(text)),
+            ProposeError::NotLeader { .. } | ProposeError::Unreachable(_) | ProposeError::Stopped(_) => {
+                Self::NotDone(NotDone::NoLeader(text))
+            }
             // Kinds that later versions add say no more.
             _ => Self::InDoubt(text),
         }
