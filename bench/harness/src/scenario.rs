@@ -46,6 +46,7 @@ pub fn run<S: System>(measure: &Measure) -> Result<()> {
             }
             _ if options.is_outside() => return Err("servers that run already are only asked: sql-*, mixed".into()),
             _ if options.concurrency.len() > 1 => return Err("--concurrency: one number here".into()),
+            _ if options.at == Role::Follower => return Err("--at: only for sql-* and mixed".into()),
             _ => {
                 other(measure, options, processes, &mut report).await?;
                 report.add("finished", true).print(options.json)?;

@@ -5,7 +5,8 @@
 //! has them, and the next batch follows when the last caller has its own: callers often ask again at once, and so they
 //! are all in the next batch, in place of two groups that wait for each other.
 //!
-//! Who asks for a [`Hold`] waits in the same queue; while it lasts no batch is proposed.
+//! On a node that does not lead, batches are handed on to the leader ([`forward`]). Who asks for a [`Hold`] waits in
+//! the same queue; while it lasts no batch is proposed.
 //!
 //! Invariants:
 //! - What waits is bounded by [`WAITING_MAX`] proposals and [`WAITING_BYTES_MAX`] bytes; beyond that callers are told
@@ -26,8 +27,10 @@ use quorate_model::codec::entry::{PROPOSAL_HEADER, encode_proposal};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::coop::unconstrained;
 
+pub(crate) mod forward;
 mod hold;
 
+use forward::leader_elsewhere;
 use hold::Asking;
 pub use hold::{HOLD_MAX, Hold};
 
@@ -57,10 +60,13 @@ const TAKING_MAX: Duration = Duration::from_millis(1);
 /// The index and the outcome of what was proposed.
 pub(crate) type Proposal = Result<(u64, Outcome), ProposeError>;
 
-/// An answer on its way to its caller, who drops the token on taking it. The last of a batch to go tells the gatherer.
+/// Held by the answers of a batch that are not taken yet: the last to go tells the gatherer.
+type Taking = Arc<oneshot::Sender<Infallible>>;
+
+/// An answer on its way to its caller, who drops the token on taking it.
 struct Answer {
     proposal: Proposal,
-    _taking: Arc<oneshot::Sender<Infallible>>,
+    _taking: Taking,
 }
 
 /// Where the answer to a proposal will come.
@@ -82,9 +88,19 @@ enum Asked {
     Hold(Asking),
 }
 
+/// Where a proposal may be proposed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Whereto {
+    /// Here or not at all.
+    Here,
+    /// Wherever the leader is.
+    Leader,
+}
+
 /// A proposal that waits.
 struct Waiting {
     bytes: Bytes,
+    whereto: Whereto,
     arrived: Instant,
     answer: oneshot::Sender<Answer>,
     room: OwnedSemaphorePermit,
@@ -113,24 +129,25 @@ pub(crate) fn combiner(metrics: &Arc<ConsensusMetrics>) -> (Combiner, Gatherer) 
 }
 
 impl Combiner {
-    /// Proposes an encoded proposal and waits for its outcome.
+    /// Has an encoded proposal proposed, wherever the leader is, and waits for its outcome.
     pub(crate) async fn propose(&self, bytes: Bytes) -> Proposal {
-        let answered = self.enqueue(bytes).inspect_err(|error| self.metrics.writes.count_error(error))?;
-        answered.proposal(WENT_DOWN).await
+        self.enqueue(bytes, Whereto::Leader)?.proposal(WENT_DOWN).await
     }
 
-    fn enqueue(&self, bytes: Bytes) -> Result<Answered, ProposeError> {
-        let (waiting, answered) = self.waiting(bytes)?;
-        self.ask(Asked::Propose(waiting))?;
-        Ok(answered)
+    fn enqueue(&self, bytes: Bytes, whereto: Whereto) -> Result<Answered, ProposeError> {
+        let enqueued = self.waiting(bytes, whereto).and_then(|(waiting, answered)| {
+            self.ask(Asked::Propose(waiting))?;
+            Ok(answered)
+        });
+        enqueued.inspect_err(|error| self.metrics.writes.count_error(error))
     }
 
     /// A proposal in waiting, if there is room for it, and where its outcome will come.
-    fn waiting(&self, bytes: Bytes) -> Result<(Waiting, Answered), ProposeError> {
+    fn waiting(&self, bytes: Bytes, whereto: Whereto) -> Result<(Waiting, Answered), ProposeError> {
         let size = u32::try_from(bytes.len()).map_err(|_| ProposeError::Overloaded)?;
         let room = Arc::clone(&self.room).try_acquire_many_owned(size).map_err(|_| ProposeError::Overloaded)?;
         let (sender, receiver) = oneshot::channel();
-        Ok((Waiting { bytes, arrived: Instant::now(), answer: sender, room }, Answered(receiver)))
+        Ok((Waiting { bytes, whereto, arrived: Instant::now(), answer: sender, room }, Answered(receiver)))
     }
 
     fn ask(&self, asked: Asked) -> Result<(), ProposeError> {
@@ -155,7 +172,7 @@ impl Gatherer {
         }
     }
 
-    /// Proposes what was taken, and measures it.
+    /// Proposes what was taken, here or at the leader, and waits until the answers are taken.
     async fn batch(
         &self,
         raft: &Raft,
@@ -165,17 +182,34 @@ impl Gatherer {
         taken: &mut Vec<Waiting>,
     ) {
         taken.retain(|waiting| !waiting.answer.is_closed());
-        if taken.is_empty() {
-            return;
+        let (token, all_taken) = oneshot::channel();
+        let token = Arc::new(token);
+        if let Some(leader) = leader_elsewhere(raft) {
+            self.forward(leader, raft, peers, taken, &token).await;
         }
+        if !taken.is_empty() {
+            self.propose_measured(raft, peers, stages, stamper, taken, &token).await;
+        }
+        drop(token);
+        // Both are fine: it only says when.
+        let _ = timeout(TAKING_MAX, all_taken).await;
+    }
+
+    /// Proposes a batch here, and measures it.
+    async fn propose_measured(
+        &self,
+        raft: &Raft,
+        peers: &Arc<Peers>,
+        stages: &Stages,
+        stamper: &mut Stamper,
+        taken: &mut Vec<Waiting>,
+        token: &Taking,
+    ) {
         let arrived: Vec<Instant> = taken.iter().map(|waiting| waiting.arrived).collect();
         let proposed = stages.begin();
-        let (token, all_taken) = oneshot::channel();
         // In one piece: tokio would let the core run after some 128 of them.
         let outcomes = unconstrained(self.propose(raft, peers, stamper, taken, token)).await;
         stages.end(proposed, if outcomes == arrived.len() { &arrived } else { &[] });
-        // Both are fine: it only says when.
-        let _ = timeout(TAKING_MAX, all_taken).await;
     }
 
     /// Takes the proposals of a batch: those that wait, up to a hold, which is returned.
@@ -202,7 +236,7 @@ impl Gatherer {
         peers: &Arc<Peers>,
         stamper: &mut Stamper,
         taken: &mut Vec<Waiting>,
-        token: oneshot::Sender<Infallible>,
+        token: &Taking,
     ) -> usize {
         let mut offsets = peers.voter_clock_offsets(raft);
         let size = |waiting: &Waiting| waiting.bytes.len().saturating_add(PROPOSAL_HEADER);
@@ -214,16 +248,15 @@ impl Gatherer {
             outcomes: AtomicUsize::new(0),
             ended: Some(sender),
         });
-        let token = Arc::new(token);
         for waiting in taken.drain(..) {
             let stamped = encode_proposal(&mut buffer, stamper.stamp(&mut offsets), &waiting.bytes);
-            let caller = Some((waiting.answer, Arc::clone(&token)));
+            let caller = Some((waiting.answer, Arc::clone(token)));
             let pending = Pending { caller, batch: Arc::clone(&batch), _room: waiting.room };
             let responder = Answering::new(move |result| pending.answer(result));
             // The core has stopped where this fails; then the responder was dropped, and has answered.
             let _ = raft.client_write_ff(Proposed(stamped), Some(responder)).await;
         }
-        drop((batch, token));
+        drop(batch);
         ended.await.unwrap_or(0)
     }
 }
@@ -247,7 +280,7 @@ impl Drop for Batch {
 
 /// A proposal in flight. Its caller gets an answer whatever becomes of it, on the thread that has the answer.
 struct Pending {
-    caller: Option<(oneshot::Sender<Answer>, Arc<oneshot::Sender<Infallible>>)>,
+    caller: Option<(oneshot::Sender<Answer>, Taking)>,
     batch: Arc<Batch>,
     _room: OwnedSemaphorePermit,
 }

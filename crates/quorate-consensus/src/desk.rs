@@ -17,6 +17,7 @@ use quorate_model::{GroupId, LogId, Store};
 use quorate_wire::{CallFailure, FailureKind, PeerInfo, Purpose, Role, StreamReceiver, StreamSender};
 
 use crate::birth;
+use crate::combiner::{Combiner, forward};
 use crate::config::ConsensusConfig;
 use crate::home::Home;
 use crate::identity::durability_number;
@@ -69,6 +70,7 @@ fn unknown_stream(method: u16) -> CallFailure {
 pub(crate) struct Running {
     pub(crate) raft: Raft,
     pub(crate) store: Arc<dyn Store>,
+    pub(crate) combiner: Combiner,
 }
 
 /// The handler.
@@ -238,6 +240,13 @@ impl Desk {
         sender.finish();
     }
 
+    async fn forward_stream(&self, peer: &PeerInfo, sender: StreamSender, receiver: StreamReceiver) {
+        match self.core_for(peer) {
+            Ok(running) => forward::serve(&running.combiner, sender, receiver).await,
+            Err(failure) => sender.fail(failure),
+        }
+    }
+
     async fn image_stream(&self, peer: &PeerInfo, mut sender: StreamSender, mut receiver: StreamReceiver) {
         let running = match self.core_for(peer) {
             Ok(running) => running,
@@ -303,6 +312,7 @@ impl quorate_wire::Handler for Handler {
         Box::pin(async move {
             match (method, peer.role, peer.purpose) {
                 (method::APPEND, Role::Peer, Purpose::Data) => desk.append_stream(&peer, sender, receiver).await,
+                (method::FORWARD, Role::Peer, Purpose::Data) => desk.forward_stream(&peer, sender, receiver).await,
                 (method::IMAGE, Role::Peer, Purpose::Image) => desk.image_stream(&peer, sender, receiver).await,
                 _ => sender.fail(unknown_stream(method)),
             }

@@ -103,6 +103,9 @@ pub enum ProposeError {
         /// Who does, if it is known.
         leader: Option<(NodeId, Member)>,
     },
+    /// The leader can't be reached. Nothing was proposed.
+    #[error("{0} can't be reached")]
+    Unreachable(String),
     /// Too much is waiting. Nothing was proposed.
     #[error("too many writes are waiting; try again later")]
     Overloaded,

@@ -9,8 +9,8 @@ use quorate_model::LogId;
 
 use crate::identity::Identity;
 use crate::peer::messages::{
-    Append, Appended, ImageHead, Join, Joined, Promise, Promised, ReadPositionReply, StatusReply, StreamResult,
-    Transfer, VoteAnswer, VoteAsk, decode, encode,
+    Append, Appended, Forward, Forwarded, ImageHead, Join, Joined, Promise, Promised, ReadPositionReply, StatusReply,
+    StreamResult, Transfer, VoteAnswer, VoteAsk, decode, encode,
 };
 use crate::raft::codec;
 use crate::raft::types::TypeConfig;
@@ -47,6 +47,8 @@ pub const ALL: &[(&str, Reencode)] = &[
     ("join", again::<Join>),
     ("joined", again::<Joined>),
     ("read position", again::<ReadPositionReply>),
+    ("forward", again::<Forward>),
+    ("forwarded", again::<Forwarded>),
 ];
 
 fn read<M: Message + Default>(bytes: Bytes) -> Option<M> {

@@ -227,7 +227,7 @@ fn unfinished(membership: &RaftMembership, is_silent: impl Fn(u64) -> bool) -> O
 /// Hands leadership over, again and again, as long as this node leads with a full disk or with a store that applies
 /// nothing for another reason. The others have disks of their own. One whose data are not those of the others does not
 /// ask for votes either.
-pub(crate) async fn step_aside(desk: Arc<Desk>, Running { raft, store }: Running) {
+pub(crate) async fn step_aside(desk: Arc<Desk>, Running { raft, store, .. }: Running) {
     loop {
         sleep(desk.config.timing.status).await;
         raft.runtime_config().elect(!matches!(store.fault(), Some(StoreFault::Diverged(_))));

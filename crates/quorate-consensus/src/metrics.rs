@@ -55,7 +55,9 @@ pub struct WriteMetrics {
     pub done: Counter,
     /// Writes whose outcome is a failure.
     pub failed: FailureCounts,
-    /// Refused, because this node does not lead.
+    /// Handed on to the leader: what came of them is counted there.
+    pub forwarded: Counter,
+    /// Refused, because this node does not lead and knows nobody else who does.
     pub not_leader: Counter,
     /// Refused, because too much was waiting.
     pub overloaded: Counter,
@@ -93,7 +95,7 @@ impl WriteMetrics {
 
     pub(crate) fn count_error(&self, error: &ProposeError) {
         let count = match error {
-            ProposeError::NotLeader { .. } => &self.not_leader,
+            ProposeError::NotLeader { .. } | ProposeError::Unreachable(_) => &self.not_leader,
             ProposeError::Overloaded => &self.overloaded,
             ProposeError::Stopped(_) => &self.stopped,
             ProposeError::Unknown(_) => &self.unknown,

@@ -13,7 +13,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::AbortHandle;
 
 use crate::Member;
-use crate::combiner::{Combiner, HOLD_MAX, Hold};
+use crate::combiner::{HOLD_MAX, Hold};
 use crate::config::Timing;
 use crate::desk::{Desk, Running};
 use crate::error::{Ended, MembershipError, ProposeError, ReadPositionError};
@@ -40,7 +40,6 @@ pub(crate) struct Inner {
     pub(crate) desk: Arc<Desk>,
     pub(crate) running: Running,
     pub(crate) images: Arc<ImageSender>,
-    pub(crate) combiner: Combiner,
     pub(crate) stages: Arc<Stages>,
     pub(crate) reads: ReadPositions,
     pub(crate) runtime: tokio::runtime::Handle,
@@ -51,12 +50,12 @@ pub(crate) struct Inner {
 
 impl Consensus {
     /// Replicates a proposal ([`quorate_model::codec::encode_proposal`]) and returns where it stands in the history
-    /// and what it produced. Only the leader can.
+    /// and what it produced. A node that does not lead hands it on to the leader, together with what else waits.
     pub async fn propose(&self, proposal: Bytes) -> Result<(Position, Outcome), ProposeError> {
         if let Some(why) = self.removed() {
             return Err(ProposeError::Stopped(why.to_owned()));
         }
-        let (index, outcome) = self.0.combiner.propose(proposal).await?;
+        let (index, outcome) = self.0.running.combiner.propose(proposal).await?;
         Ok((self.position(index), outcome))
     }
 
@@ -66,7 +65,7 @@ impl Consensus {
         if let Some(why) = self.removed() {
             return Err(ProposeError::Stopped(why.to_owned()));
         }
-        self.0.combiner.hold(limit.min(HOLD_MAX), self.0.desk.home.identity().epoch()).await
+        self.0.running.combiner.hold(limit.min(HOLD_MAX), self.0.desk.home.identity().epoch()).await
     }
 
     /// Opens a stream of the floors above to a member, on the connection for a purpose.
@@ -121,21 +120,6 @@ impl Consensus {
                 return Some(leader);
             }
             timeout_at(deadline, metrics.changed()).await.ok()?.ok()?;
-        }
-    }
-
-    /// Waits until this node takes another one than `leader` for the leader, itself perhaps.
-    pub async fn led_by_another(&self, leader: NodeId) {
-        let mut metrics = self.0.running.raft.metrics();
-        loop {
-            let is_other = metrics.borrow_watched().current_leader.is_some_and(|now| now != leader.0);
-            if is_other {
-                return;
-            }
-            // The core has ended: there will be no other.
-            if metrics.changed().await.is_err() {
-                std::future::pending::<()>().await;
-            }
         }
     }
 

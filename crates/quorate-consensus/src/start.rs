@@ -110,11 +110,11 @@ impl Consensus {
         let thrift = Arc::new(Thrift::default());
         let network = Network { peers: Arc::clone(&peers), images: Arc::clone(&images), thrift: Arc::clone(&thrift) };
         let raft = start_core(&home, config.timing, network, log, &store, founding).await?;
-        let running = Running { raft: raft.clone(), store: Arc::clone(&store) };
+        let (combiner, gatherer) = combiner(&metrics);
+        let running = Running { raft: raft.clone(), store: Arc::clone(&store), combiner };
         // Nobody else sets it.
         let _ = desk.running.set(running.clone());
 
-        let (combiner, gatherer) = combiner(&metrics);
         let (reads, rounds) = read_positions();
         let purger = Purger {
             env: env.clone(),
@@ -140,7 +140,6 @@ impl Consensus {
             desk,
             running,
             images,
-            combiner,
             stages,
             reads,
             runtime: tokio::runtime::Handle::current(),

@@ -48,6 +48,8 @@ pub enum Mutant {
     PremisesNotChecked,
     /// What was run before it was proposed takes effect whatever came in between.
     RehearsalNotChecked,
+    /// What was handed on to a leader that did not answer counts as not done.
+    ForwardedIsNotDone,
     /// A write in doubt whose session has ended counts as not done, and is done by the next session.
     ExpiredIsNotDone,
     /// A session that has ended begins anew with the next request.
@@ -56,6 +58,8 @@ pub enum Mutant {
     MigrationNotReadAgain,
     /// A snapshot is no transaction: each of its queries sees what there is.
     SnapshotNotKept,
+    /// Whoever wants a lock of the database exclusively gets it although readers of the same process use it.
+    ReadersNotCounted,
     /// Commands find whatever functions their node's program happens to have.
     ExtensionsOfProcess,
     /// Randomness goes on from the entry before.
@@ -85,16 +89,16 @@ pub enum Mutant {
 use Mutant::{
     AcknowledgedBeforeSync, AgeNotChecked, AheadByIndex, AppendNotAwaited, AppliedBeforeLogged, CheckpointDuringHold,
     CheckpointWithoutSync, DeferredKeysAtBatch, ExpiredIsFresh, ExpiredIsNotDone, ExtensionsOfProcess,
-    ImageNotReadAgain, ImageOfPartialCheckpoint, ImagePositionOff, LeaderRestored, LostIdentityReused,
-    MigrationNotReadAgain, OneIsBelieved, OutcomeNotKept, OutcomesNotCompared, PremisesNotChecked, PurgedBeforeDurable,
-    ReadWithoutQuorum, RehearsalNotChecked, RetryIsNew, SeedCarriedOver, SegmentReusedEarly, SessionsForgotten,
-    SessionsOutsideTransaction, SnapshotNotKept, StaleFrameAccepted, SyncBelievedAgain, SyncErrorIgnored,
-    TornFrameAccepted, VoteNotAwaited,
+    ForwardedIsNotDone, ImageNotReadAgain, ImageOfPartialCheckpoint, ImagePositionOff, LeaderRestored,
+    LostIdentityReused, MigrationNotReadAgain, OneIsBelieved, OutcomeNotKept, OutcomesNotCompared, PremisesNotChecked,
+    PurgedBeforeDurable, ReadWithoutQuorum, ReadersNotCounted, RehearsalNotChecked, RetryIsNew, SeedCarriedOver,
+    SegmentReusedEarly, SessionsForgotten, SessionsOutsideTransaction, SnapshotNotKept, StaleFrameAccepted,
+    SyncBelievedAgain, SyncErrorIgnored, TornFrameAccepted, VoteNotAwaited,
 };
 
 impl Mutant {
     /// All.
-    pub const ALL: [Self; 35] = [
+    pub const ALL: [Self; 37] = [
         AcknowledgedBeforeSync,
         SyncErrorIgnored,
         StaleFrameAccepted,
@@ -114,10 +118,12 @@ impl Mutant {
         OutcomeNotKept,
         PremisesNotChecked,
         RehearsalNotChecked,
+        ForwardedIsNotDone,
         ExpiredIsNotDone,
         ExpiredIsFresh,
         MigrationNotReadAgain,
         SnapshotNotKept,
+        ReadersNotCounted,
         ExtensionsOfProcess,
         SeedCarriedOver,
         DeferredKeysAtBatch,

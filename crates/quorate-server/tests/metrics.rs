@@ -138,7 +138,7 @@ fn a_cluster_counts_leaders_members_and_forwarded_writes() {
         assert_eq!((led.main("quorate_members", ""), led.main("quorate_voters_reachable", "")), (3.0, 3.0));
         let followed = page(follower);
         assert_eq!((followed.main("quorate_writes_total", ""), followed.main("quorate_is_leader", "")), (0.0, 0.0));
-        assert!(followed.main("quorate_write_refusals_total", ",reason=\"not_leader\"") >= 11.0);
+        assert!(followed.main("quorate_writes_forwarded_total", "") >= 11.0);
         assert!(STAGES[1..].iter().all(|name| stage(&followed, name, "count") == 0.0));
         assert!(followed.sample("quorate_connections{role=\"node\"}") > 0.0);
         let clocks = format!("quorate_clock_offset_seconds{{member=\"{leader}\"}}");

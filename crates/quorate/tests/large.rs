@@ -87,6 +87,28 @@ fn a_batch_of_25_000_statements_is_one_transaction() {
 }
 
 #[test]
+fn large_answers_come_through_a_follower_many_at_once() {
+    const CONTENT_BYTES: usize = 12 << 20;
+    run(async {
+        let mut cluster = cluster().await;
+        let leader = cluster.leader().await;
+        let follower = cluster.nodes().map(|node| node.status().name).find(|name| *name != leader).unwrap();
+        let sql = cluster.sql(&follower);
+        // Together they are more than one message between nodes may hold.
+        let writes = (0..6).map(|n| {
+            let insert = format!("INSERT INTO files (name, content) VALUES ('{n}', zeroblob({CONTENT_BYTES}))");
+            let sql = sql.clone();
+            async move { sql.execute_returning(format!("{insert} RETURNING content"), ()).await.unwrap() }
+        });
+        for written in join_all(writes).await {
+            assert_eq!(written.rows.one::<&[u8]>().unwrap().len(), CONTENT_BYTES);
+        }
+        assert_eq!(everywhere(&cluster, "SELECT count(*) FROM files").await, [6; 3]);
+        cluster.stop_all().await;
+    });
+}
+
+#[test]
 fn values_go_up_to_their_limit_many_at_once() {
     run(async {
         let mut cluster = cluster().await;

@@ -15,7 +15,8 @@ use quorate_env::{Instant, timeout};
 use quorate_model::{Epoch, GroupId, Outcome, Position};
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Asked, Combiner, Gatherer, Waiting};
+use super::forward::leader_elsewhere;
+use super::{Asked, Combiner, Gatherer, Waiting, Whereto};
 use crate::error::ProposeError;
 use crate::peers::Peers;
 use crate::raft::Raft;
@@ -62,7 +63,7 @@ impl Hold {
     ///
     /// Those of [`Consensus::propose`](crate::Consensus::propose); nothing was proposed where the hold had ended.
     pub async fn propose(self, proposal: Bytes) -> Result<(Position, Outcome), ProposeError> {
-        let (waiting, answered) = self.combiner.waiting(proposal)?;
+        let (waiting, answered) = self.combiner.waiting(proposal, Whereto::Here)?;
         let ended = |_| ProposeError::NotLeader { leader: None };
         self.granted.queue.try_send(waiting).map_err(ended)?;
         let (index, outcome) = answered.proposal("the hold ended, or the node went down").await?;
@@ -98,8 +99,7 @@ impl Gatherer {
             return None;
         }
         let Ok(Ok(index)) = timeout(ROUND_MAX, lead_round(raft)).await else {
-            let leader = raft.metrics().borrow_watched().current_leader.filter(|leader| leader != raft.node_id());
-            let leader = leader.and_then(|leader| peers.leader_member(leader, None));
+            let leader = leader_elsewhere(raft).and_then(|leader| peers.leader_member(leader, None));
             // Who asked may have gone away.
             let _ = granted.send(Err(ProposeError::NotLeader { leader }));
             return None;

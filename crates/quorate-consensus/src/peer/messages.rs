@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, StreamAppendError, VoteRequest, VoteResponse};
-use prost::Message;
+use prost::{Message, Oneof};
 use quorate_model::{DecodeError, LogId};
 
 use crate::raft::codec::{self, EntryBytes, LogIdBytes, VoteBytes, malformed};
@@ -20,6 +20,7 @@ pub(crate) mod method {
     pub(crate) const PROMISE: u16 = 8;
     pub(crate) const JOIN: u16 = 9;
     pub(crate) const READ_POSITION: u16 = 10;
+    pub(crate) const FORWARD: u16 = 11;
     /// From here on the methods belong to the floors above.
     pub(crate) const SERVICE: u16 = 64;
 }
@@ -195,6 +196,55 @@ pub(crate) struct Joined {
 pub(crate) struct ReadPositionReply {
     #[prost(uint64, optional, tag = "1")]
     pub index: Option<u64>,
+}
+
+/// Asks the leader to propose, as the only item of its stream.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Forward {
+    #[prost(bytes = "bytes", repeated, tag = "1")]
+    pub proposals: Vec<Bytes>,
+}
+
+/// Answers to the proposals of [`Forward`], in their order. Each item goes on where the one before ended.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Forwarded {
+    #[prost(message, repeated, tag = "1")]
+    pub answers: Vec<ForwardAnswer>,
+}
+
+/// What came of one proposal.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct ForwardAnswer {
+    #[prost(oneof = "ForwardAnswerKind", tags = "1, 2, 3, 4, 5")]
+    pub kind: Option<ForwardAnswerKind>,
+}
+
+#[derive(Clone, PartialEq, Oneof)]
+pub(crate) enum ForwardAnswerKind {
+    #[prost(message, tag = "1")]
+    Written(ForwardWritten),
+    /// Nothing was proposed; who leads, or 0.
+    #[prost(fixed64, tag = "2")]
+    NotLeader(u64),
+    /// Nothing was proposed: too much is waiting.
+    #[prost(bool, tag = "3")]
+    Overloaded(bool),
+    /// Nothing was proposed: the node stops.
+    #[prost(string, tag = "4")]
+    Stopped(String),
+    /// It may have been proposed.
+    #[prost(string, tag = "5")]
+    Unknown(String),
+}
+
+/// A proposal that was applied.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct ForwardWritten {
+    #[prost(uint64, tag = "1")]
+    pub index: u64,
+    /// As `quorate_model::codec` encodes it.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub outcome: Bytes,
 }
 
 impl From<&VoteRequest<TypeConfig>> for VoteAsk {

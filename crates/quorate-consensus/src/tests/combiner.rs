@@ -1,4 +1,5 @@
-//! The combiner's batches in a simulated world: who is in them, and that nobody can hold them up.
+//! The combiner's batches in a simulated world: who is in them, that nobody can hold them up, and how they get to the
+//! leader.
 
 use std::pin::pin;
 use std::sync::Mutex;
@@ -9,9 +10,11 @@ use futures_util::FutureExt;
 use futures_util::future::{Either, join_all, poll_fn, select};
 use quorate_env::{Instant, timeout};
 use quorate_env_sim::SimWorld;
+use quorate_wire::Purpose;
 
 use super::cluster::{SOON, born};
 use crate::Consensus;
+use crate::peer::messages::{Forward, ForwardAnswerKind, Forwarded, decode, encode, method};
 
 const CALLERS: u64 = 8;
 const ROUNDS: u64 = 50;
@@ -31,11 +34,30 @@ async fn late<T>(future: impl Future<Output = T>, turns: u64) -> T {
     poll.await
 }
 
-async fn write_on(leader: &Consensus, caller: u64) {
+async fn write_on(node: &Consensus, caller: u64) {
     for round in 0..ROUNDS {
-        let written = late(leader.propose(format!("{caller} {round}").into()), 1 + 3 * caller).await;
+        let written = late(node.propose(format!("{caller} {round}").into()), 1 + 3 * caller).await;
         assert!(written.is_ok(), "{written:?}");
     }
+}
+
+/// The batches that the leader proposes while callers on a node write.
+async fn batches_of_writes_on(node: &Consensus, leader: &Consensus) -> Vec<u64> {
+    let (mut traces, batches) = (leader.write_traces(), Mutex::new(Vec::new()));
+    let watching = async {
+        while traces.changed().await.is_ok() {
+            batches.lock().unwrap().push(traces.borrow_and_update().as_ref().unwrap().batch);
+        }
+    };
+    let writing = join_all((0..CALLERS).map(|caller| write_on(node, caller)));
+    assert!(matches!(select(pin!(writing), pin!(watching)).await, Either::Left(_)));
+    batches.into_inner().unwrap()
+}
+
+/// Before the first batch is proposed not all callers may be there.
+fn check_complete(batches: &[u64]) {
+    assert!(batches.len() as u64 >= ROUNDS - 1, "{batches:?}");
+    assert!(batches[1..batches.len() - 1].iter().all(|batch| *batch == CALLERS), "{batches:?}");
 }
 
 #[test]
@@ -44,18 +66,43 @@ fn callers_that_ask_again_at_once_are_all_in_the_next_batch() {
     let done = world.run(async {
         let cluster = born(&world).await;
         let (_, leader) = cluster.leader().unwrap();
-        let (mut traces, batches) = (leader.write_traces(), Mutex::new(Vec::new()));
-        let watching = async {
-            while traces.changed().await.is_ok() {
-                batches.lock().unwrap().push(traces.borrow_and_update().as_ref().unwrap().batch);
-            }
-        };
-        let writing = join_all((0..CALLERS).map(|caller| write_on(&leader, caller)));
-        assert!(matches!(select(pin!(writing), pin!(watching)).await, Either::Left(_)));
-        let batches = batches.into_inner().unwrap();
-        // Before the first is proposed not all of them may be there.
-        assert!(batches.len() as u64 >= ROUNDS - 1, "{batches:?}");
-        assert!(batches[1..batches.len() - 1].iter().all(|batch| *batch == CALLERS), "{batches:?}");
+        check_complete(&batches_of_writes_on(&leader, &leader).await);
+    });
+    done.unwrap();
+}
+
+#[test]
+fn the_callers_of_a_follower_are_in_one_batch_too() {
+    let world = SimWorld::new(43);
+    let done = world.run(async {
+        let cluster = born(&world).await;
+        let (name, leader) = cluster.leader().unwrap();
+        let follower = cluster.others(name).remove(0);
+        follower.wait_leader(Instant::now() + SOON).await.unwrap();
+        check_complete(&batches_of_writes_on(&follower, &leader).await);
+        let writes = follower.metrics().writes;
+        assert_eq!((writes.forwarded.get(), writes.done.get()), (CALLERS * ROUNDS, 0));
+    });
+    done.unwrap();
+}
+
+#[test]
+fn a_follower_does_not_hand_on_what_another_handed_on_to_it() {
+    let world = SimWorld::new(47);
+    let done = world.run(async {
+        let cluster = born(&world).await;
+        let (name, leader) = cluster.leader().unwrap();
+        let others = cluster.others(name);
+        let (one, other) = (&others[0], &others[1]);
+        let knows = |node: &Consensus| node.leader().is_some() && node.0.desk.peers.members().len() == 3;
+        cluster.until("news of the leader", || knows(one) && knows(other)).await;
+        let peers = &one.0.desk.peers;
+        let stream = peers.open_stream(other.status().node.0, Purpose::Data, method::FORWARD).await;
+        let (mut sender, mut receiver) = stream.unwrap();
+        sender.send(encode(&Forward { proposals: vec!["lost".into()] })).await.unwrap();
+        let forwarded: Forwarded = decode(receiver.recv().await.unwrap().unwrap()).unwrap();
+        let kinds: Vec<_> = forwarded.answers.into_iter().map(|answer| answer.kind.unwrap()).collect();
+        assert_eq!(kinds, [ForwardAnswerKind::NotLeader(leader.status().node.0)]);
     });
     done.unwrap();
 }

@@ -49,15 +49,16 @@ fn only_the_leader_measures_stages() {
         let (name, leader) = cluster.leader().unwrap();
         cluster.until("all nodes", || cluster.others(name).len() == 2).await;
         let others = cluster.others(name);
+        cluster.until("news of the leader", || others.iter().all(|node| node.leader().is_some())).await;
         for _ in 0..20 {
-            // The followers try too, so that they have batches of their own in flight.
-            let refused = others.iter().map(|node| node.propose("refused".into()));
-            let (done, refused) = futures_util::join!(leader.propose("done".into()), join_all(refused));
-            assert!(done.is_ok() && refused.iter().all(Result::is_err));
+            // The followers write too, so that they have batches of their own in flight.
+            let forwarded = others.iter().map(|node| node.propose("forwarded".into()));
+            let (done, forwarded) = futures_util::join!(leader.propose("done".into()), join_all(forwarded));
+            assert!(done.is_ok() && forwarded.iter().all(Result::is_ok));
         }
         for node in others {
             let writes = node.metrics().writes;
-            assert_eq!(writes.not_leader.get(), 20);
+            assert_eq!((writes.forwarded.get(), writes.done.get(), writes.not_leader.get()), (20, 0, 0));
             let stages = [writes.total, writes.queue, writes.append, writes.fsync, writes.replicate, writes.apply];
             assert!(stages.iter().all(|stage| stage.count() == 0));
         }

@@ -124,6 +124,8 @@ fn writes(metrics: &Metrics) -> Vec<Family> {
     vec![
         counter("quorate_writes_total", "Writes that took effect, proposed by this node as the leader.")
             .with(MAIN, writes.done.get()),
+        counter("quorate_writes_forwarded_total", "Writes that were handed on to the leader.")
+            .with(MAIN, writes.forwarded.get()),
         counter("quorate_write_failures_total", "Writes whose outcome is a failure.").with_each(MAIN, "kind", failures),
         counter("quorate_write_refusals_total", "Writes that were not proposed.").with_each(MAIN, "reason", refusals),
         counter("quorate_write_unknowns_total", "Writes that were proposed and have no known outcome.")

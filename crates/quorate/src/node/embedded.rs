@@ -34,10 +34,10 @@ impl Transport for Embedded {
         }
     }
 
-    fn propose(&self, proposal: Bytes, deadline: Instant) -> BoxFuture<'_, Result<(Position, Outcome), Attempt>> {
+    fn propose(&self, proposal: Bytes, _: Instant) -> BoxFuture<'_, Result<(Position, Outcome), Attempt>> {
         async move {
             let gateway = self.0.upgrade().ok_or(Attempt::Refused(Error::Closed))?;
-            gateway.propose(proposal, deadline).await
+            gateway.propose(proposal).await
         }
         .boxed()
     }

@@ -23,9 +23,6 @@ use crate::protocol::{
     self, Answer, Empty, Execute, Executed, Query, StatusReply, Verified, VerifiedKind, Verify, malformed, method,
 };
 
-/// How long a proposal may wait here for the leader; its caller gives up at its own deadline.
-const FORWARD_MAX: Duration = Duration::from_secs(60);
-
 /// Bytes of a reply: the connection of a client carries 36 MiB.
 const REPLY_BYTES_MAX: usize = 35 << 20;
 
@@ -103,16 +100,11 @@ impl Service for Desk {
     }
 }
 
-/// Proposes: for a node here or not at all, because it has checked the proposal and found out who leads; for a client
-/// wherever the leader is.
+/// Proposes for a client, wherever the leader is.
 async fn execute(gateway: &Gateway, role: Role, Execute { proposal }: Execute) -> Reply {
-    let result = if role == Role::Peer {
-        gateway.propose_here(proposal).await
-    } else {
-        match check(gateway, role, &proposal)? {
-            Ok(()) => gateway.propose(proposal, served_until(FORWARD_MAX)).await,
-            Err(failure) => Err(Attempt::Refused(Error::Failed(failure))),
-        }
+    let result = match check(gateway, role, &proposal)? {
+        Ok(()) => gateway.propose(proposal).await,
+        Err(failure) => Err(Attempt::Refused(Error::Failed(failure))),
     };
     Ok(protocol::encode(&Executed::new(result, gateway.leader_elsewhere())))
 }
