@@ -5,7 +5,6 @@
 //! - While an image is on its way, and until its receiver appends again, nothing beyond the announced position is
 //!   purged from the sender's log: else the receiver would need another image at once ([`ImageSender::purge_limit`]).
 //! - Disk work is done off the core's thread.
-//! - While entries are applied, an image takes no more of the disk and the network than [`BYTES_PER_SECOND`].
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,13 +32,6 @@ const PIECE_MAX: Duration = Duration::from_secs(30);
 
 /// How long to wait after an empty piece.
 const EMPTY_PAUSE: Duration = Duration::from_millis(10);
-
-/// Bytes of an image for each second in which entries are applied: at full speed an image takes the disk and the
-/// processors away from the writes.
-const BYTES_PER_SECOND: u64 = 176 << 20;
-
-/// A shorter pause is made up for later.
-const PAUSE_MIN: Duration = Duration::from_millis(2);
 
 /// Verifying and installing a received image may take this long.
 const INSTALL_MAX: Duration = Duration::from_secs(600);
@@ -87,39 +79,14 @@ impl ImageError {
 /// An image of a store, piece by piece. Dropped, it is given up.
 pub struct ImagePieces {
     env: Env,
-    store: Arc<dyn Store>,
     source: Option<Box<dyn ImageSource>>,
-}
-
-/// When the next piece may follow.
-struct Pace {
-    due: Instant,
-    applied: u64,
-}
-
-impl Pace {
-    fn new(applied: u64) -> Self {
-        Self { due: Instant::now(), applied }
-    }
-
-    /// How long to wait after so many bytes, at whose end the store has applied so much.
-    fn pause(&mut self, bytes: usize, applied: u64, now: Instant) -> Duration {
-        if std::mem::replace(&mut self.applied, applied) == applied {
-            self.due = now;
-            return Duration::ZERO;
-        }
-        let nanos = u64::try_from(bytes).unwrap_or(u64::MAX).saturating_mul(1_000_000_000) / BYTES_PER_SECOND;
-        self.due = self.due.max(now.checked_sub(PAUSE_MIN).unwrap_or(now)) + Duration::from_nanos(nanos);
-        let pause = self.due.saturating_duration_since(now);
-        if pause < PAUSE_MIN { Duration::ZERO } else { pause }
-    }
 }
 
 impl ImagePieces {
     pub(crate) async fn begin(env: &Env, store: &Arc<dyn Store>) -> Result<Self, StoreFault> {
-        let sent = Arc::clone(store);
-        let source = off(env, move || sent.send_image()).await?;
-        Ok(Self { env: env.clone(), store: Arc::clone(store), source: Some(source) })
+        let store = Arc::clone(store);
+        let source = off(env, move || store.send_image()).await?;
+        Ok(Self { env: env.clone(), source: Some(source) })
     }
 
     /// The next piece, which is never empty; `None` after the last. Waits while the store has to wait for a moment
@@ -136,16 +103,10 @@ impl ImagePieces {
         }
     }
 
-    /// Sends all pieces, no faster than writes allow. The end of the stream is the caller's to send.
+    /// Sends all pieces. The end of the stream is the caller's to send.
     pub async fn send(mut self, to: &mut StreamSender) -> Result<(), ImageError> {
-        let mut pace = Pace::new(self.store.applied().index());
         while let Some(piece) = self.next().await? {
-            let bytes = piece.len();
             timeout(PIECE_MAX, to.send(piece)).await??;
-            let pause = pace.pause(bytes, self.store.applied().index(), Instant::now());
-            if !pause.is_zero() {
-                sleep(pause).await;
-            }
         }
         Ok(())
     }
@@ -322,42 +283,4 @@ fn meta_of(head: &ImageHead) -> Result<SnapshotMeta, quorate_model::DecodeError>
     let membership = codec::decode_membership(&head.membership)?;
     let last_membership = StoredMembership::new(head.membership_id.map(id), membership);
     Ok(SnapshotMeta { last_log_id: head.last.map(id), last_membership })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const PIECE: usize = 1 << 20;
-
-    /// The time that so many pieces take which come at once, with so many entries applied between two of them.
-    fn time(pieces: u64, entries: u64) -> Duration {
-        let begun = Instant::now();
-        let (mut pace, mut now) = (Pace { due: begun, applied: 0 }, begun);
-        for piece in 1..=pieces {
-            now += pace.pause(PIECE, piece * entries, now);
-        }
-        now.saturating_duration_since(begun)
-    }
-
-    #[test]
-    fn an_image_has_its_pace_while_entries_are_applied() {
-        let expected = Duration::from_secs_f64(1000.0 * PIECE as f64 / BYTES_PER_SECOND as f64);
-        let took = time(1000, 3);
-        assert!(took + 2 * PAUSE_MIN >= expected && took <= expected + PAUSE_MIN, "{took:?}, not {expected:?}");
-        assert_eq!(time(1000, 0), Duration::ZERO);
-    }
-
-    #[test]
-    fn a_slow_receiver_leaves_no_time_to_be_made_up_for() {
-        let mut now = Instant::now();
-        let mut pace = Pace { due: now, applied: 0 };
-        now += Duration::from_secs(10);
-        let pauses = (1..=100_u64).map(|index| {
-            let pause = pace.pause(PIECE, index, now);
-            now += pause;
-            pause
-        });
-        assert!(pauses.sum::<Duration>() > Duration::from_millis(500));
-    }
 }
