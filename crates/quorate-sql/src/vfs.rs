@@ -1,8 +1,8 @@
 //! SQLite's way to files and to the clock: a thin layer of ours over SQLite's own VFS.
 //!
 //! The base VFS keeps the bytes and the locks; the layer answers the clock ([`clock`]), counts failed writes
-//! ([`failed_writes`]) and knows which blocks of a database file were written ([`marks`]). docs/decisions/0003 says why
-//! it is a layer.
+//! ([`failed_writes`]), knows which blocks of a database file were written ([`marks`]) and keeps readers' locks for the
+//! next reader ([`shm`](crate::ffi::shm)). docs/decisions/0003 says why it is a layer.
 //!
 //! Invariants: a layer is registered once for each base and never removed; it is never SQLite's default VFS, so other
 //! uses of SQLite in the process go on as before.
