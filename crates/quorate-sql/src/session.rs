@@ -61,7 +61,7 @@ const REMOVE: &str = "DELETE FROM _quorate_sessions WHERE session = ?1";
 const END_ALL: [&str; 2] = ["DELETE FROM _quorate_sessions", "DELETE FROM _quorate_outcomes"];
 const ANY_OUTCOME: &str = "SELECT session, sequence, outcome FROM _quorate_outcomes LIMIT 0";
 const OUTCOME: &str = "SELECT outcome FROM _quorate_outcomes WHERE session = ?1 AND sequence = ?2";
-const KEEP: &str = "INSERT INTO _quorate_outcomes (session, sequence, outcome) VALUES (?1, ?2, ?3)";
+const KEEP: &str = "REPLACE INTO _quorate_outcomes (session, sequence, outcome) VALUES (?1, ?2, ?3)";
 const FORGET: &str = "DELETE FROM _quorate_outcomes WHERE session = ?1 AND sequence <= ?2";
 
 /// Brings the tables of an older layout up to this version's.
@@ -275,7 +275,7 @@ impl Sessions {
         }
     }
 
-    /// Writes what the batch changed; the caller commits.
+    /// Writes what the batch changed so far, all of it each time; the caller commits.
     pub(crate) fn write(&self, db: &mut Db) -> rusqlite::Result<()> {
         for (id, upto) in &self.given_up {
             db.execute(FORGET, params![id.cast_signed(), upto.cast_signed()])?;

@@ -18,6 +18,8 @@ use super::batch::{Item, Stop};
 pub(super) struct Ahead {
     ids: Vec<LogId>,
     outcomes: Vec<Outcome>,
+    /// Whether what ends a batch was written behind them.
+    is_ended: bool,
 }
 
 impl Applier {
@@ -54,12 +56,16 @@ impl Applier {
             self.ahead.ids.push(entry.log_id);
             self.ahead.outcomes.push(outcome);
         }
+        if !self.ahead.ids.is_empty() {
+            self.end_batch()?;
+            self.ahead.is_ended = true;
+        }
         Ok(())
     }
 
     /// Begins the transaction of these entries, or goes on with the open one if it holds the first of them. Returns how
-    /// many it holds, and hands over their outcomes.
-    pub(super) fn take_ahead(&mut self, entries: &[Entry], outcomes: &mut Vec<Outcome>) -> Result<usize, Stop> {
+    /// many it holds and whether it lacks nothing but its commit, and hands over their outcomes.
+    pub(super) fn take_ahead(&mut self, entries: &[Entry], outcomes: &mut Vec<Outcome>) -> Result<(usize, bool), Stop> {
         let ids = &self.ahead.ids;
         let by_index = Mutant::AheadByIndex.is_on();
         let is_it = |id: &LogId, entry: &Entry| *id == entry.log_id || (by_index && id.index == entry.log_id.index);
@@ -72,6 +78,6 @@ impl Applier {
         }
         let ahead = std::mem::take(&mut self.ahead);
         outcomes.extend(ahead.outcomes);
-        Ok(ahead.ids.len())
+        Ok((ahead.ids.len(), ahead.is_ended && ahead.ids.len() == entries.len()))
     }
 }

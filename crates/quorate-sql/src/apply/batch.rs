@@ -145,7 +145,7 @@ impl Applier {
     }
 
     fn run(&mut self, entries: &[Entry], alone: bool, outcomes: &mut Vec<Outcome>) -> Result<(), Stop> {
-        let done = self.take_ahead(entries, outcomes)?;
+        let (done, is_ended) = self.take_ahead(entries, outcomes)?;
         // Each is decoded when its turn comes: what one lets go of, the next one takes.
         for (place, entry) in entries.iter().enumerate().skip(done) {
             let item = Item::decode(entry)?;
@@ -158,6 +158,20 @@ impl Applier {
                 break;
             }
         }
+        if !is_ended {
+            self.end_batch()?;
+        }
+        self.own(COMMIT)?;
+        if Mutant::SessionsOutsideTransaction.is_on() {
+            self.sessions.write(&mut self.db).map_err(|error| classify::own(&error))?;
+        }
+        self.adopt();
+        Ok(())
+    }
+
+    /// Writes what stands at the end of a batch: the sessions and the applied row. When more entries follow it is
+    /// written again.
+    pub(super) fn end_batch(&mut self) -> Result<(), StoreFault> {
         self.staged.row.outcome_hash = self.staged.hash.value();
         let own = |error: rusqlite::Error| classify::own(&error);
         if !Mutant::SessionsOutsideTransaction.is_on() {
@@ -165,11 +179,6 @@ impl Applier {
         }
         let (db, row) = (&mut self.db, &self.staged.row);
         row.write(|values| db.execute(applied_row::WRITE, values)).map_err(own)?;
-        self.db.execute(COMMIT, []).map_err(own)?;
-        if Mutant::SessionsOutsideTransaction.is_on() {
-            self.sessions.write(&mut self.db).map_err(own)?;
-        }
-        self.adopt();
         Ok(())
     }
 
