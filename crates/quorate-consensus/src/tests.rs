@@ -10,6 +10,7 @@
 mod cluster;
 mod combiner;
 mod members;
+mod messages;
 mod metrics;
 mod purge;
 mod reboot;

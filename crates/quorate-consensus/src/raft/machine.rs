@@ -3,7 +3,9 @@
 //! Invariants:
 //! - Outcomes are answered from the store's thread, while the core goes on with the next batch. That wakes callers one
 //!   by one, and is no harm to group commit, since the combiner proposes nothing before all of a batch is answered.
-//! - What this reports as a snapshot for purging is what the store holds durably, never more.
+//! - What this reports as a snapshot for purging is what the store holds durably, and never more than the core has had
+//!   applied: an image may end further on than it was announced, and the store may be replaced behind the core's back.
+//!   The entries up to there come again, so the log must still have them.
 //! - Nothing is applied before it is written to this node's own log, be it committed by the others: a process that is
 //!   killed must never leave a store that is ahead of its log, but by an image whose end is noted before.
 //! - A fault of the store is never an outcome: it ends the core.
@@ -40,11 +42,13 @@ pub(crate) type Snapshot = openraft::alias::SnapshotOf<TypeConfig, Image>;
 pub(crate) struct Machine {
     home: Home,
     store: Arc<dyn Store>,
+    /// Up to where the core has had entries applied, or knows them to be.
+    known: Option<RaftLogId>,
 }
 
 impl Machine {
     pub(crate) fn new(home: Home, store: Arc<dyn Store>) -> Self {
-        Self { home, store }
+        Self { home, store, known: None }
     }
 
     /// Waits until the log holds everything up to an index.
@@ -89,7 +93,8 @@ impl RaftStateMachine<TypeConfig> for Machine {
 
     async fn applied_state(&mut self) -> Result<(Option<RaftLogId>, StoredMembership), io::Error> {
         let applied = self.store.applied();
-        Ok((applied.log_id.map(to_raft), codec::decode_stored(applied.membership.as_ref()).map_err(io::Error::other)?))
+        self.known = applied.log_id.map(to_raft);
+        Ok((self.known, codec::decode_stored(applied.membership.as_ref()).map_err(io::Error::other)?))
     }
 
     async fn apply<Strm>(&mut self, mut entries: Strm) -> Result<(), io::Error>
@@ -109,14 +114,18 @@ impl RaftStateMachine<TypeConfig> for Machine {
                 responders.push(responder);
             }
             let Some(last) = batch.last() else { break };
-            self.written(last.log_id.index).await.map_err(io::Error::other)?;
+            let last = to_raft(last.log_id);
+            self.written(last.index).await.map_err(io::Error::other)?;
             self.apply_batch(batch, responders).await.map_err(io::Error::other)?;
+            self.known = Some(last);
         }
         Ok(())
     }
 
     async fn try_create_snapshot_builder(&mut self, _force: bool) -> Option<Builder> {
-        Some(self.get_snapshot_builder().await)
+        let builder = self.get_snapshot_builder().await;
+        let known = self.known.map(|id| id.index);
+        (builder.durable.log_id.map(|id| id.index) <= known).then_some(builder)
     }
 
     async fn get_snapshot_builder(&mut self) -> Builder {
@@ -125,7 +134,7 @@ impl RaftStateMachine<TypeConfig> for Machine {
         Builder { durable, store: Arc::clone(&self.store) }
     }
 
-    async fn install_snapshot(&mut self, _meta: &SnapshotMeta, snapshot: Image) -> Result<(), io::Error> {
+    async fn install_snapshot(&mut self, meta: &SnapshotMeta, snapshot: Image) -> Result<(), io::Error> {
         let end = match &snapshot {
             Image::Received(image) => image.end(),
             Image::Present(_) => None,
@@ -140,7 +149,9 @@ impl RaftStateMachine<TypeConfig> for Machine {
         };
         // The state may end further on than was announced; the entries up to there come again and are skipped.
         let installed = self.home.env.blocking(install).await.unwrap_or(Err(StoreFault::Closed));
-        installed.map(drop).map_err(io::Error::other)
+        installed.map_err(io::Error::other)?;
+        self.known = self.known.max(meta.last_log_id);
+        Ok(())
     }
 
     async fn get_current_snapshot(&mut self) -> Result<Option<Snapshot>, io::Error> {

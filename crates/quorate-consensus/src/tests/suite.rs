@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use openraft::StorageError;
+use openraft::storage::RaftStateMachine;
 use openraft::testing::log::{StoreBuilder, Suite};
 use quorate_env::Env;
-use quorate_model::{GroupId, NodeId};
+use quorate_model::{Entry, GroupId, LogId, NodeId, Payload, Store};
 use quorate_wal::{Opened, Wal, WalOptions};
 
 use super::store::MemStore;
@@ -18,7 +19,8 @@ use crate::raft::runtime::RaftRuntime;
 use crate::raft::types::TypeConfig;
 use crate::stages::Stages;
 
-struct Builder;
+/// Makes them over this store.
+struct Builder(Arc<MemStore>);
 
 /// Keeps the directory, and ends the log's threads.
 struct Guard {
@@ -43,7 +45,7 @@ impl StoreBuilder<TypeConfig, LogStore, Machine, Guard> for Builder {
         env.start_worker("log", writer, &writer_bell).unwrap();
         env.start_worker("segments", keeper, &keeper_bell).unwrap();
         let stages = Stages::new(env.clone(), NodeId(1), Arc::new(ConsensusMetrics::default()));
-        let store = Arc::new(MemStore::default());
+        let store = Arc::clone(&self.0);
         let machine = Machine::new(Home::new(env, wal.clone(), Identity::new(1, "n"), false), store.clone());
         Ok((Guard { wal: wal.clone(), _dir: dir }, LogStore::new(wal, GroupId::MAIN, stages, store), machine))
     }
@@ -52,5 +54,28 @@ impl StoreBuilder<TypeConfig, LogStore, Machine, Guard> for Builder {
 #[test]
 fn our_log_passes_openrafts_storage_suite() {
     use openraft_rt::AsyncRuntime;
-    RaftRuntime::run(async { Suite::test_all(Builder).await }).unwrap();
+    /// A new store for each of its tests.
+    struct Fresh;
+    impl StoreBuilder<TypeConfig, LogStore, Machine, Guard> for Fresh {
+        async fn build(&self) -> Result<(Guard, LogStore, Machine), StorageError<TypeConfig>> {
+            Builder(Arc::default()).build().await
+        }
+    }
+    RaftRuntime::run(async { Suite::test_all(Fresh).await }).unwrap();
+}
+
+#[test]
+fn what_the_core_has_not_had_applied_is_in_no_snapshot() {
+    use openraft_rt::AsyncRuntime;
+    RaftRuntime::run(async {
+        let store = Arc::new(MemStore::default());
+        let (_guard, _log, mut machine) = Builder(Arc::clone(&store)).build().await.unwrap();
+        machine.applied_state().await.unwrap();
+        // An image that ends further on than it was announced, or another state in the place of a damaged one.
+        let log_id = LogId { term: 1, node: NodeId(1), index: 2 };
+        store.apply(vec![Entry { log_id, payload: Payload::Blank }], Box::new(drop));
+        assert!(machine.try_create_snapshot_builder(false).await.is_none(), "the log must keep what comes again");
+        machine.applied_state().await.unwrap();
+        assert!(machine.try_create_snapshot_builder(false).await.is_some());
+    });
 }
