@@ -117,15 +117,26 @@ pub(crate) struct Combiner {
 /// The other end: what the core's thread runs.
 pub(crate) struct Gatherer {
     queue: mpsc::Receiver<Asked>,
+    raft: Raft,
+    peers: Arc<Peers>,
+    stages: Arc<Stages>,
+    stamper: Stamper,
     metrics: Arc<ConsensusMetrics>,
 }
 
 /// A new queue, empty.
-pub(crate) fn combiner(metrics: &Arc<ConsensusMetrics>) -> (Combiner, Gatherer) {
-    let (sender, receiver) = mpsc::channel(WAITING_MAX);
+pub(crate) fn combiner(
+    raft: &Raft,
+    peers: &Arc<Peers>,
+    stages: &Arc<Stages>,
+    stamper: Stamper,
+    metrics: &Arc<ConsensusMetrics>,
+) -> (Combiner, Gatherer) {
+    let (sender, queue) = mpsc::channel(WAITING_MAX);
     let room = Arc::new(Semaphore::new(WAITING_BYTES_MAX));
     let combiner = Combiner { queue: sender, room, metrics: Arc::clone(metrics) };
-    (combiner, Gatherer { queue: receiver, metrics: Arc::clone(metrics) })
+    let (peers, stages, metrics) = (Arc::clone(peers), Arc::clone(stages), Arc::clone(metrics));
+    (combiner, Gatherer { queue, raft: raft.clone(), peers, stages, stamper, metrics })
 }
 
 impl Combiner {
@@ -160,35 +171,28 @@ impl Combiner {
 
 impl Gatherer {
     /// Proposes batch after batch until the queue's senders are gone.
-    pub(crate) async fn run(mut self, raft: Raft, peers: Arc<Peers>, stages: Arc<Stages>, mut stamper: Stamper) {
+    pub(crate) async fn run(mut self) {
         let mut taken = Vec::new();
         while let Some(first) = self.queue.recv().await {
             let hold = self.gather(first, &mut taken);
-            self.batch(&raft, &peers, &stages, &mut stamper, &mut taken).await;
+            self.batch(&mut taken).await;
             if let Some(asking) = hold {
-                taken.extend(self.hold(asking, &raft, &peers, &mut stamper).await);
-                self.batch(&raft, &peers, &stages, &mut stamper, &mut taken).await;
+                taken.extend(self.hold(asking).await);
+                self.batch(&mut taken).await;
             }
         }
     }
 
     /// Proposes what was taken, here or at the leader, and waits until the answers are taken.
-    async fn batch(
-        &self,
-        raft: &Raft,
-        peers: &Arc<Peers>,
-        stages: &Stages,
-        stamper: &mut Stamper,
-        taken: &mut Vec<Waiting>,
-    ) {
+    async fn batch(&mut self, taken: &mut Vec<Waiting>) {
         taken.retain(|waiting| !waiting.answer.is_closed());
         let (token, all_taken) = oneshot::channel();
         let token = Arc::new(token);
-        if let Some(leader) = leader_elsewhere(raft) {
-            self.forward(leader, raft, peers, taken, &token).await;
+        if let Some(leader) = leader_elsewhere(&self.raft) {
+            self.forward(leader, taken, &token).await;
         }
         if !taken.is_empty() {
-            self.propose_measured(raft, peers, stages, stamper, taken, &token).await;
+            self.propose_measured(taken, &token).await;
         }
         drop(token);
         // Both are fine: it only says when.
@@ -196,20 +200,12 @@ impl Gatherer {
     }
 
     /// Proposes a batch here, and measures it.
-    async fn propose_measured(
-        &self,
-        raft: &Raft,
-        peers: &Arc<Peers>,
-        stages: &Stages,
-        stamper: &mut Stamper,
-        taken: &mut Vec<Waiting>,
-        token: &Taking,
-    ) {
+    async fn propose_measured(&mut self, taken: &mut Vec<Waiting>, token: &Taking) {
         let arrived: Vec<Instant> = taken.iter().map(|waiting| waiting.arrived).collect();
-        let proposed = stages.begin();
+        let proposed = self.stages.begin();
         // In one piece: tokio would let the core run after some 128 of them.
-        let outcomes = unconstrained(self.propose(raft, peers, stamper, taken, token)).await;
-        stages.end(proposed, if outcomes == arrived.len() { &arrived } else { &[] });
+        let outcomes = unconstrained(self.propose(taken, token)).await;
+        self.stages.end(proposed, if outcomes == arrived.len() { &arrived } else { &[] });
     }
 
     /// Takes the proposals of a batch: those that wait, up to a hold, which is returned.
@@ -230,31 +226,24 @@ impl Gatherer {
     }
 
     /// Proposes a batch, waits until all of it is answered, and returns how many outcomes there were.
-    async fn propose(
-        &self,
-        raft: &Raft,
-        peers: &Arc<Peers>,
-        stamper: &mut Stamper,
-        taken: &mut Vec<Waiting>,
-        token: &Taking,
-    ) -> usize {
-        let mut offsets = peers.voter_clock_offsets(raft);
+    async fn propose(&mut self, taken: &mut Vec<Waiting>, token: &Taking) -> usize {
+        let mut offsets = self.peers.voter_clock_offsets(&self.raft);
         let size = |waiting: &Waiting| waiting.bytes.len().saturating_add(PROPOSAL_HEADER);
         let mut buffer = BytesMut::with_capacity(taken.iter().map(size).sum());
         let (sender, ended) = oneshot::channel();
         let batch = Arc::new(Batch {
-            peers: Arc::clone(peers),
+            peers: Arc::clone(&self.peers),
             metrics: Arc::clone(&self.metrics),
             outcomes: AtomicUsize::new(0),
             ended: Some(sender),
         });
         for waiting in taken.drain(..) {
-            let stamped = encode_proposal(&mut buffer, stamper.stamp(&mut offsets), &waiting.bytes);
+            let stamped = encode_proposal(&mut buffer, self.stamper.stamp(&mut offsets), &waiting.bytes);
             let caller = Some((waiting.answer, Arc::clone(token)));
             let pending = Pending { caller, batch: Arc::clone(&batch), _room: waiting.room };
             let responder = Answering::new(move |result| pending.answer(result));
             // The core has stopped where this fails; then the responder was dropped, and has answered.
-            let _ = raft.client_write_ff(Proposed(stamped), Some(responder)).await;
+            let _ = self.raft.client_write_ff(Proposed(stamped), Some(responder)).await;
         }
         drop(batch);
         ended.await.unwrap_or(0)

@@ -110,7 +110,7 @@ impl Consensus {
         let thrift = Arc::new(Thrift::default());
         let network = Network { peers: Arc::clone(&peers), images: Arc::clone(&images), thrift: Arc::clone(&thrift) };
         let raft = start_core(&home, config.timing, network, log, &store, founding).await?;
-        let (combiner, gatherer) = combiner(&metrics);
+        let (combiner, gatherer) = combiner(&raft, &peers, &stages, Stamper::new(env.clone()), &metrics);
         let running = Running { raft: raft.clone(), store: Arc::clone(&store), combiner };
         // Nobody else sets it.
         let _ = desk.running.set(running.clone());
@@ -125,7 +125,7 @@ impl Consensus {
             keep_bytes: config.keep_log_bytes,
         };
         let tasks = vec![
-            task(env, gatherer.run(raft.clone(), Arc::clone(&peers), Arc::clone(&stages), Stamper::new(env.clone()))),
+            task(env, gatherer.run()),
             task(env, rounds.run(raft.clone(), Arc::clone(&peers), Arc::clone(&metrics))),
             task(env, purger.run()),
             task(env, Arc::clone(&peers).watch()),

@@ -16,7 +16,7 @@
 //!   began
 //!   before ends on the old one.
 
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use quorate_env::{Env, Instant, timeout_at};
@@ -84,8 +84,7 @@ impl Readers {
     /// Runs a query on the calling thread, unless no reader is free or it takes longer than about a millisecond: then
     /// `None`, and [`Readers::query_blocking`] is to be called.
     pub fn try_query_inline(&self, statement: &Statement, limits: &ReadLimits) -> Option<Result<Rows, ReadError>> {
-        let pool = self.present();
-        let mut lease = pool.try_lease()?;
+        let mut lease = self.pool().try_lease()?;
         let allowance = Allowance { inline: true, ..self.allowance(limits) };
         lease.reader().and_then(|reader| reader.query(statement, None, limits, allowance)).transpose()
     }
@@ -177,19 +176,12 @@ impl Readers {
     }
 
     fn pool(&self) -> Arc<Pool> {
-        Arc::clone(&self.present())
-    }
-
-    /// The pool of the generation in force, which can't be switched meanwhile.
-    fn present(&self) -> RwLockReadGuard<'_, Arc<Pool>> {
-        let present = || self.0.pool.read().unwrap_or_else(PoisonError::into_inner);
-        let pool = present();
+        let pool = Arc::clone(&self.0.pool.read().unwrap_or_else(PoisonError::into_inner));
         if pool.generation_number() == self.0.generations.number() {
             return pool;
         }
-        drop(pool);
         self.switch();
-        present()
+        Arc::clone(&self.0.pool.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn allowance(&self, limits: &ReadLimits) -> Allowance {
@@ -203,7 +195,7 @@ impl Readers {
             match timeout_at(deadline, pool.permits.acquire()).await {
                 Ok(Ok(permit)) => {
                     permit.forget();
-                    return Ok(Lease::permitted(Arc::clone(&pool)));
+                    return Ok(Arc::clone(&pool).permitted());
                 }
                 Ok(Err(_)) => self.go_on_after(&pool)?,
                 Err(_) => return Err(ReadError::Busy),
@@ -218,7 +210,7 @@ impl Readers {
             match block_until(deadline, pool.permits.acquire()) {
                 Some(Ok(permit)) => {
                     permit.forget();
-                    return Ok(Lease::permitted(Arc::clone(&pool)));
+                    return Ok(Arc::clone(&pool).permitted());
                 }
                 Some(Err(_)) => self.go_on_after(&pool)?,
                 None => return Err(ReadError::Busy),

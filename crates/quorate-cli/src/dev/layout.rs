@@ -10,8 +10,6 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
-use quorate_env::Rng;
-
 use crate::error::{Error, Result, Told as _};
 use crate::settings::{self, NewNode};
 
@@ -22,6 +20,9 @@ const NODES_DEFAULT: u16 = 3;
 /// Where ports are drawn from: below those that the system gives to outgoing connections, so that nothing takes the
 /// port of a node while that is down.
 const PORTS: std::ops::Range<u16> = 20_000..32_000;
+/// How many of them belong to one process before those of the next: nodes take theirs only a moment after they were
+/// found free, and clusters that start at the same time must not find the same.
+const PORTS_PER_PROCESS: usize = 32;
 /// Ports that are tried before giving up.
 const PORT_ATTEMPTS_MAX: usize = 256;
 
@@ -143,7 +144,7 @@ fn read_addrs(dir: &Path) -> Result<Vec<String>> {
 }
 
 fn new_nodes(nodes: u16) -> Result<Vec<NewNode>> {
-    let addrs = free_addrs(&Rng::from_os(), usize::from(nodes).saturating_mul(2))?;
+    let addrs = free_addrs(std::process::id(), usize::from(nodes).saturating_mul(2))?;
     let (addrs, http) = addrs.split_at(usize::from(nodes));
     let new = |(id, (addr, http)): (u64, (&String, &String))| NewNode {
         name: id.to_string(),
@@ -154,13 +155,12 @@ fn new_nodes(nodes: u16) -> Result<Vec<NewNode>> {
     Ok((FIRST..).zip(addrs.iter().zip(http)).map(new).collect())
 }
 
-fn free_addrs(rng: &Rng, count: usize) -> Result<Vec<String>> {
+fn free_addrs(process: u32, count: usize) -> Result<Vec<String>> {
     // All are held until all are found, so that no port is taken twice.
     let mut held = Vec::new();
     let mut addrs = Vec::new();
-    let width = u64::from(PORTS.end - PORTS.start);
-    for _ in 0..PORT_ATTEMPTS_MAX {
-        let port = PORTS.start + u16::try_from(rng.below(width)).unwrap_or(0);
+    let first = usize::try_from(process).unwrap_or(0).saturating_mul(PORTS_PER_PROCESS) % PORTS.len();
+    for port in PORTS.cycle().skip(first).take(PORT_ATTEMPTS_MAX) {
         if let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
             held.push(listener);
             addrs.push(format!("{}:{port}", Ipv4Addr::LOCALHOST));
@@ -170,4 +170,19 @@ fn free_addrs(rng: &Rng, count: usize) -> Result<Vec<String>> {
         }
     }
     Err(Error::new(format!("found no {count} free ports between {} and {}", PORTS.start, PORTS.end)))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn processes_that_start_at_the_same_time_find_different_ports() {
+        let found: Vec<String> = (1000..1040).flat_map(|process| free_addrs(process, 6).unwrap()).collect();
+        assert_eq!(found.iter().collect::<BTreeSet<_>>().len(), found.len(), "{found:?}");
+    }
 }

@@ -72,14 +72,8 @@ impl Callers {
 
 impl Gatherer {
     /// Hands on to the leader what may be handed on, answers it, and leaves the rest.
-    pub(super) async fn forward(
-        &self,
-        leader: u64,
-        raft: &Raft,
-        peers: &Peers,
-        taken: &mut Vec<Waiting>,
-        token: &Taking,
-    ) {
+    pub(super) async fn forward(&self, leader: u64, taken: &mut Vec<Waiting>, token: &Taking) {
+        let peers = &self.peers;
         let mut onward: Vec<Waiting> = taken.extract_if(.., |waiting| waiting.whereto == Whereto::Leader).collect();
         while !onward.is_empty() {
             let group: Vec<Waiting> = onward.drain(..group_len(&onward)).collect();
@@ -88,7 +82,7 @@ impl Gatherer {
             let mut callers = Callers { waiting: group.into_iter(), token: Arc::clone(token) };
             let error = {
                 let exchange = pin!(exchange(peers, leader, &forward, &mut callers));
-                match select(exchange, pin!(led_by_another(raft, leader))).await {
+                match select(exchange, pin!(led_by_another(&self.raft, leader))).await {
                     Either::Left((error, _)) => error,
                     Either::Right(_) => {
                         unknown(&format_args!("{} leads no more and did not answer", name(peers, leader)))

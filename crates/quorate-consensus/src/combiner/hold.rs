@@ -18,10 +18,8 @@ use tokio::sync::{mpsc, oneshot};
 use super::forward::leader_elsewhere;
 use super::{Asked, Combiner, Gatherer, Waiting, Whereto};
 use crate::error::ProposeError;
-use crate::peers::Peers;
 use crate::raft::Raft;
 use crate::reads::{ROUND_MAX, lead_round};
-use crate::stamp::Stamper;
 
 /// The longest time for which writes are held back at once.
 pub const HOLD_MAX: Duration = Duration::from_secs(10);
@@ -88,13 +86,8 @@ impl Combiner {
 
 impl Gatherer {
     /// Grants a hold and waits for its end; the proposal that it ends with, if there is one.
-    pub(super) async fn hold(
-        &mut self,
-        Asking { limit, granted }: Asking,
-        raft: &Raft,
-        peers: &Peers,
-        stamper: &mut Stamper,
-    ) -> Option<Waiting> {
+    pub(super) async fn hold(&mut self, Asking { limit, granted }: Asking) -> Option<Waiting> {
+        let (raft, peers) = (&self.raft, &self.peers);
         if granted.is_closed() {
             return None;
         }
@@ -105,7 +98,7 @@ impl Gatherer {
             return None;
         };
         let (queue, mut receiver) = mpsc::channel(1);
-        let now = stamper.stamp(&mut peers.voter_clock_offsets(raft)).now;
+        let now = self.stamper.stamp(&mut peers.voter_clock_offsets(raft)).now;
         granted.send(Ok(Granted { index, now, queue })).ok()?;
         let begun = Instant::now();
         let (proposed, deposed) = (pin!(receiver.recv()), pin!(leads_no_more(raft)));

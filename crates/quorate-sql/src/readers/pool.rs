@@ -4,7 +4,6 @@
 //! that its generation goes with its last lease.
 
 use std::future::Future;
-use std::ops::Deref;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
@@ -61,10 +60,16 @@ impl Pool {
     }
 
     /// A lease of a reader that is open and free at this moment.
-    pub(super) fn try_lease(&self) -> Option<Lease<&Self>> {
+    pub(super) fn try_lease(self: Arc<Self>) -> Option<Lease> {
         self.permits.try_acquire().ok()?.forget();
-        let lease = Lease::permitted(self);
+        let lease = self.permitted();
         lease.reader.is_some().then_some(lease)
+    }
+
+    /// A lease for who has taken a permit and forgotten it.
+    pub(super) fn permitted(self: Arc<Self>) -> Lease {
+        let reader = lock(&self.idle).as_mut().and_then(take_idle);
+        Lease { reader, pool: self }
     }
 
     /// Ends the pool: readers close, the idle ones now. Who waits for a permit is told.
@@ -104,19 +109,13 @@ impl Pool {
 }
 
 /// The use of one reader, given back when dropped.
-pub(super) struct Lease<P: Deref<Target = Pool> = Arc<Pool>> {
+pub(super) struct Lease {
     // Dropped before the pool, which holds the generation.
     reader: Option<Reader>,
-    pool: P,
+    pool: Arc<Pool>,
 }
 
-impl<P: Deref<Target = Pool>> Lease<P> {
-    /// For who has taken a permit and forgotten it.
-    pub(super) fn permitted(pool: P) -> Self {
-        let reader = lock(&pool.idle).as_mut().and_then(take_idle);
-        Self { reader, pool }
-    }
-
+impl Lease {
     /// The reader; opened now if it is not, which blocks.
     pub(super) fn reader(&mut self) -> Result<&mut Reader, ReadError> {
         if self.reader.is_none() {
@@ -129,12 +128,12 @@ impl<P: Deref<Target = Pool>> Lease<P> {
         self.reader.is_some()
     }
 
-    pub(super) fn pool(&self) -> &P {
+    pub(super) fn pool(&self) -> &Arc<Pool> {
         &self.pool
     }
 }
 
-impl<P: Deref<Target = Pool>> Drop for Lease<P> {
+impl Drop for Lease {
     fn drop(&mut self) {
         if let Some(mut reader) = self.reader.take()
             && reader.settle()
