@@ -16,9 +16,10 @@
 //!   began
 //!   before ends on the old one.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use arc_swap::{ArcSwap, Guard};
 use quorate_env::{Env, Instant, timeout_at};
 use quorate_model::{Statement, StoreFault};
 
@@ -48,7 +49,7 @@ use crate::slow::SlowLog;
 use guard::Allowance;
 use held::{Age, Held};
 use limits::CancelOnDrop;
-use pool::{Lease, Pool, block_until};
+use pool::{Lease, Pool, block_until, lock};
 use stream::{Lasts, StreamQuery};
 
 /// Reads a store. Cheap to clone; all clones share their connections.
@@ -57,7 +58,9 @@ pub struct Readers(Arc<Shared>);
 
 struct Shared {
     generations: Arc<Generations>,
-    pool: RwLock<Arc<Pool>>,
+    pool: ArcSwap<Pool>,
+    /// Held by who puts another pool in its place.
+    switching: Mutex<()>,
     options: ReaderOptions,
     slow: SlowLog,
 }
@@ -65,26 +68,25 @@ struct Shared {
 impl Readers {
     /// Readers of a store. Connections are opened when they are needed.
     pub fn new(generations: Arc<Generations>, options: ReaderOptions, slow: SlowLog) -> Self {
-        let pool = RwLock::new(Arc::new(Pool::new(generations.current(), &options, slow.clone())));
-        Self(Arc::new(Shared { generations, pool, options, slow }))
+        let pool = ArcSwap::from_pointee(Pool::new(generations.current(), &options, slow.clone()));
+        Self(Arc::new(Shared { generations, pool, switching: Mutex::default(), options, slow }))
     }
 
     /// Lets go of an old generation at once. Without this the next read does it.
     pub fn switch(&self) {
-        let mut pool = self.0.pool.write().unwrap_or_else(PoisonError::into_inner);
-        if pool.generation_number() == self.0.generations.number() {
+        let _switching = lock(&self.0.switching);
+        if self.0.pool.load().generation_number() == self.0.generations.number() {
             return;
         }
-        let next = Arc::new(Pool::new(self.0.generations.current(), &self.0.options, self.0.slow.clone()));
-        let before = std::mem::replace(&mut *pool, next);
-        drop(pool);
-        before.retire();
+        let next = Pool::new(self.0.generations.current(), &self.0.options, self.0.slow.clone());
+        self.0.pool.swap(Arc::new(next)).retire();
     }
 
     /// Runs a query on the calling thread, unless no reader is free or it takes longer than about a millisecond: then
     /// `None`, and [`Readers::query_blocking`] is to be called.
     pub fn try_query_inline(&self, statement: &Statement, limits: &ReadLimits) -> Option<Result<Rows, ReadError>> {
-        let mut lease = self.pool().try_lease()?;
+        let pool = self.present();
+        let mut lease = pool.try_lease()?;
         let allowance = Allowance { inline: true, ..self.allowance(limits) };
         lease.reader().and_then(|reader| reader.query(statement, None, limits, allowance)).transpose()
     }
@@ -176,12 +178,18 @@ impl Readers {
     }
 
     fn pool(&self) -> Arc<Pool> {
-        let pool = Arc::clone(&self.0.pool.read().unwrap_or_else(PoisonError::into_inner));
+        Guard::into_inner(self.present())
+    }
+
+    /// The pool of the generation in force, for the moment: no thread writes what others read to get it, and nobody
+    /// who puts another in its place waits for this one to be let go.
+    fn present(&self) -> Guard<Arc<Pool>> {
+        let pool = self.0.pool.load();
         if pool.generation_number() == self.0.generations.number() {
             return pool;
         }
         self.switch();
-        Arc::clone(&self.0.pool.read().unwrap_or_else(PoisonError::into_inner))
+        self.0.pool.load()
     }
 
     fn allowance(&self, limits: &ReadLimits) -> Allowance {
@@ -195,7 +203,7 @@ impl Readers {
             match timeout_at(deadline, pool.permits.acquire()).await {
                 Ok(Ok(permit)) => {
                     permit.forget();
-                    return Ok(Arc::clone(&pool).permitted());
+                    return Ok(Lease::permitted(Arc::clone(&pool)));
                 }
                 Ok(Err(_)) => self.go_on_after(&pool)?,
                 Err(_) => return Err(ReadError::Busy),
@@ -210,7 +218,7 @@ impl Readers {
             match block_until(deadline, pool.permits.acquire()) {
                 Some(Ok(permit)) => {
                     permit.forget();
-                    return Ok(Arc::clone(&pool).permitted());
+                    return Ok(Lease::permitted(Arc::clone(&pool)));
                 }
                 Some(Err(_)) => self.go_on_after(&pool)?,
                 None => return Err(ReadError::Busy),

@@ -4,6 +4,7 @@
 //! that its generation goes with its last lease.
 
 use std::future::Future;
+use std::ops::Deref;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
@@ -60,16 +61,10 @@ impl Pool {
     }
 
     /// A lease of a reader that is open and free at this moment.
-    pub(super) fn try_lease(self: Arc<Self>) -> Option<Lease> {
+    pub(super) fn try_lease(&self) -> Option<Lease<&Self>> {
         self.permits.try_acquire().ok()?.forget();
-        let lease = self.permitted();
+        let lease = Lease::permitted(self);
         lease.reader.is_some().then_some(lease)
-    }
-
-    /// A lease for who has taken a permit and forgotten it.
-    pub(super) fn permitted(self: Arc<Self>) -> Lease {
-        let reader = lock(&self.idle).as_mut().and_then(take_idle);
-        Lease { reader, pool: self }
     }
 
     /// Ends the pool: readers close, the idle ones now. Who waits for a permit is told.
@@ -109,13 +104,19 @@ impl Pool {
 }
 
 /// The use of one reader, given back when dropped.
-pub(super) struct Lease {
+pub(super) struct Lease<P: Deref<Target = Pool> = Arc<Pool>> {
     // Dropped before the pool, which holds the generation.
     reader: Option<Reader>,
-    pool: Arc<Pool>,
+    pool: P,
 }
 
-impl Lease {
+impl<P: Deref<Target = Pool>> Lease<P> {
+    /// For who has taken a permit and forgotten it.
+    pub(super) fn permitted(pool: P) -> Self {
+        let reader = lock(&pool.idle).as_mut().and_then(take_idle);
+        Self { reader, pool }
+    }
+
     /// The reader; opened now if it is not, which blocks.
     pub(super) fn reader(&mut self) -> Result<&mut Reader, ReadError> {
         if self.reader.is_none() {
@@ -128,12 +129,12 @@ impl Lease {
         self.reader.is_some()
     }
 
-    pub(super) fn pool(&self) -> &Arc<Pool> {
+    pub(super) fn pool(&self) -> &P {
         &self.pool
     }
 }
 
-impl Drop for Lease {
+impl<P: Deref<Target = Pool>> Drop for Lease<P> {
     fn drop(&mut self) {
         if let Some(mut reader) = self.reader.take()
             && reader.settle()
