@@ -14,6 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+mod direct;
 mod real;
 
 pub use real::RealDisk;
@@ -110,6 +111,12 @@ pub trait File: Send + Sync + fmt::Debug {
 
     /// Writes all of `buf` at `offset`, growing the file where needed.
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()>;
+
+    /// Writes like [`write_at`](Self::write_at) what is synced right afterwards and seldom read again. Whole pages at
+    /// page boundaries may go past the machine's cache; they are durable when they are synced, no sooner.
+    fn write_direct(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        self.write_at(buf, offset)
+    }
 
     /// Makes written bytes and the length durable.
     fn sync_data(&self) -> io::Result<()>;

@@ -181,7 +181,10 @@ impl WalWriter {
         let sequence = self.sequence.saturating_add(1);
         let epoch = self.active.epoch;
         let bytes = self.builder.seal(epoch, sequence, self.durable, span);
-        self.active.file.write_at(bytes, self.offset).map_err(WalError::io("write", &self.active.path))?;
+        let file = &self.active.file;
+        let written =
+            if batch.needs_sync() { file.write_direct(bytes, self.offset) } else { file.write_at(bytes, self.offset) };
+        written.map_err(WalError::io("write", &self.active.path))?;
         batch.apply_to(&mut self.logged);
         let purges = batch.items().iter().filter_map(|item| item.as_record()).filter(|r| r.kind == Kind::Purge);
         self.floors.extend(purges.map(|record| (record.group, record.id.index)));

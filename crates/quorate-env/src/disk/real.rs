@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use rustix::fs::{FlockOperation, flock, statvfs};
 
+use super::direct::Direct;
 use super::{DirItem, DirLock, Disk, File, OpenMode, Space};
 
 /// The file that [`Disk::lock_dir`] locks.
@@ -23,7 +24,10 @@ const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 pub struct RealDisk;
 
 #[derive(Debug)]
-struct RealFile(fs::File);
+struct RealFile {
+    file: fs::File,
+    direct: Direct,
+}
 
 #[derive(Debug)]
 struct RealDirLock(#[expect(dead_code, reason = "held for its lock, which goes when it is closed")] fs::File);
@@ -40,7 +44,7 @@ impl Disk for RealDisk {
             OpenMode::Create => drop(options.write(true).create(true).truncate(false)),
             OpenMode::CreateNew => drop(options.write(true).create_new(true)),
         }
-        Ok(Arc::new(RealFile(options.open(path)?)))
+        Ok(Arc::new(RealFile { file: options.open(path)?, direct: Direct::default() }))
     }
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
@@ -112,7 +116,7 @@ impl File for RealFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut done = 0;
         while let Some(rest) = buf.get_mut(done..).filter(|rest| !rest.is_empty()) {
-            match self.0.read_at(rest, offset.saturating_add(done as u64)) {
+            match self.file.read_at(rest, offset.saturating_add(done as u64)) {
                 Ok(0) => break,
                 Ok(n) => done = done.saturating_add(n),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -123,18 +127,22 @@ impl File for RealFile {
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
-        self.0.write_all_at(buf, offset)
+        self.file.write_all_at(buf, offset)
+    }
+
+    fn write_direct(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        if self.direct.write(&self.file, buf, offset)? { Ok(()) } else { self.write_at(buf, offset) }
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.0.sync_data()
+        self.file.sync_data()
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.0.set_len(len)
+        self.file.set_len(len)
     }
 
     fn len(&self) -> io::Result<u64> {
-        Ok(self.0.metadata()?.len())
+        Ok(self.file.metadata()?.len())
     }
 }
