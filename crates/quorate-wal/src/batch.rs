@@ -29,6 +29,12 @@ impl Batch {
         self.items.iter().map(|item| item.need).max() != Some(Need::Write)
     }
 
+    /// Whether it holds entries of a group whose entries are synced before they are acknowledged.
+    pub(crate) fn has_synced_entries(&self) -> bool {
+        let is_entry = |item: &Item| matches!(item.task, Task::Record { kind: Kind::Entry, .. });
+        self.items.iter().any(|item| item.need == Need::Sync && is_entry(item))
+    }
+
     pub(crate) fn is_cut(&self) -> bool {
         self.items.iter().any(|item| matches!(item.task, Task::Cut))
     }

@@ -182,8 +182,10 @@ impl WalWriter {
         let epoch = self.active.epoch;
         let bytes = self.builder.seal(epoch, sequence, self.durable, span);
         let file = &self.active.file;
-        let written =
-            if batch.needs_sync() { file.write_direct(bytes, self.offset) } else { file.write_at(bytes, self.offset) };
+        // What goes past the page cache takes its neighbours from there: where entries are not synced, the next small
+        // frame would have to read them first.
+        let is_direct = batch.has_synced_entries();
+        let written = if is_direct { file.write_direct(bytes, self.offset) } else { file.write_at(bytes, self.offset) };
         written.map_err(WalError::io("write", &self.active.path))?;
         batch.apply_to(&mut self.logged);
         let purges = batch.items().iter().filter_map(|item| item.as_record()).filter(|r| r.kind == Kind::Purge);
