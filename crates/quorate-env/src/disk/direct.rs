@@ -98,7 +98,7 @@ mod tests {
             let dir = tempfile::tempdir().unwrap();
             let path = dir.path().join("before");
             let file = RealDisk.open(&path, OpenMode::CreateNew).unwrap();
-            // The log renames its files while they are open.
+            // Its name may change while it is open.
             RealDisk.rename(&path, &dir.path().join("after")).unwrap();
             let mut model = Vec::new();
             for (place, (block, blocks, off, byte)) in writes.into_iter().enumerate() {
