@@ -126,4 +126,17 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn what_is_refused_is_left_to_the_caller() {
+        let file = tempfile::tempfile().unwrap();
+        // Text that is no number is an invalid argument for this one.
+        let refusing = fs::OpenOptions::new().write(true).open("/proc/self/oom_score_adj").unwrap();
+        for descriptor in [None, Some(refusing)] {
+            let direct = Direct(OnceLock::from(descriptor));
+            assert!(!direct.write(&file, &[0; BLOCK], 0).unwrap());
+        }
+        assert_eq!(file.metadata().unwrap().len(), 0);
+    }
 }
