@@ -173,7 +173,7 @@ pub async fn run(args: &MembersArgs) -> Result<()> {
     }
 }
 
-async fn connect(access: &AccessArgs) -> Result<Admin> {
+pub async fn connect(access: &AccessArgs) -> Result<Admin> {
     let Access { addrs, secret, pinned } = Access::find(access)?;
     let config = RemoteConfig { pinned, deadline: CONNECT_MAX, ..RemoteConfig::new(addrs, secret) };
     let admin = Admin::connect(config).await.map_err(|error| Error::new(error.to_string()))?;
@@ -343,6 +343,7 @@ mod tests {
             log_bytes: 0,
             database_bytes: 0,
             members: vec![member(1, "b", 0), member(2, "a", 0), member(4, "d", 72)],
+            blocked: None,
             stopped: None,
         };
         let expected = "\

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use futures_util::future::join_all;
 use quorate::Status;
-use quorate_server::status::{Answer, ClusterStatus, Member};
+use quorate_server::status::{Answer, Blocked, ClusterStatus, Member};
 
 use crate::access::Access;
 use crate::args::StatusArgs;
@@ -69,7 +69,12 @@ fn table(status: &ClusterStatus) -> String {
         Some(format!("{}: {error}\n", member.name))
     });
     let errors: String = errors.collect();
-    format!("cluster {}, epoch {}: {leader}\n\n{table}{errors}", status.cluster, status.epoch)
+    let blocked = status.members.iter().filter_map(|member| {
+        let Blocked { index, why } = member.told.positions.as_ref()?.blocked.as_ref()?;
+        Some(format!("{}: stops before entry {index}: {why}\n", member.name))
+    });
+    let blocked: String = blocked.collect();
+    format!("cluster {}, epoch {}: {leader}\n\n{table}{errors}{blocked}", status.cluster, status.epoch)
 }
 
 fn row(member: &Member<Answer>) -> Vec<String> {
@@ -117,6 +122,7 @@ mod tests {
             log_bytes: 1 << 20,
             database_bytes: 4096,
             members: members.into(),
+            blocked: None,
             stopped: None,
         }
     }

@@ -21,18 +21,19 @@ use crate::combiner::{Combiner, forward};
 use crate::config::ConsensusConfig;
 use crate::home::Home;
 use crate::identity::durability_number;
-use crate::images;
+use crate::images::{self, ImagePieces};
 use crate::membership;
 use crate::metrics::ConsensusMetrics;
 use crate::peer::messages::{
-    Append, Appended, Join, MemberInfo, Promise, Promised, ReadPositionReply, StatusReply, Transfer, VoteAnswer,
-    VoteAsk, decode, encode, method,
+    Append, Appended, Join, MemberInfo, Promise, Promised, ReadPositionReply, StandAsk, StatusReply, Transfer,
+    VoteAnswer, VoteAsk, decode, encode, method,
 };
 use crate::peers::Peers;
 use crate::permits::Permits;
 use crate::raft::Raft;
 use crate::raft::types::{RaftLogId, TypeConfig, to_raft};
 use crate::reads;
+use crate::verdict::Verdicts;
 
 /// A follower that hears nothing on a stream of entries for so long ends it; the leader makes a new one.
 const APPEND_IDLE_MAX: Duration = Duration::from_secs(60);
@@ -71,6 +72,7 @@ pub(crate) struct Running {
     pub(crate) raft: Raft,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) combiner: Combiner,
+    pub(crate) verdicts: Arc<Verdicts>,
 }
 
 /// The handler.
@@ -151,6 +153,10 @@ impl Desk {
                 let raft = &self.core_for(&peer)?.raft;
                 let index = if raft.is_leader() { reads::lead_round(raft).await.ok() } else { None };
                 Ok(encode(&ReadPositionReply { index }))
+            }
+            method::STAND => {
+                let ask: StandAsk = understood(body)?;
+                Ok(encode(&self.core_for(&peer)?.verdicts.stand(&ask).await))
             }
             _ => Err(CallFailure::new(FailureKind::UnknownMethod, format!("method {method}"))),
         }
@@ -247,6 +253,22 @@ impl Desk {
         }
     }
 
+    /// Sends this node's data to a member that needs them.
+    async fn pull_stream(&self, peer: &PeerInfo, mut sender: StreamSender) {
+        let running = match self.core_for(peer) {
+            Ok(running) => running,
+            Err(failure) => return sender.fail(failure),
+        };
+        let sent = match ImagePieces::begin(&self.home.env, &running.store).await {
+            Ok(image) => image.send(&mut sender).await,
+            Err(fault) => Err(fault.into()),
+        };
+        match sent {
+            Ok(()) => sender.finish(),
+            Err(error) => sender.fail(internal(&error)),
+        }
+    }
+
     async fn image_stream(&self, peer: &PeerInfo, mut sender: StreamSender, mut receiver: StreamReceiver) {
         let running = match self.core_for(peer) {
             Ok(running) => running,
@@ -313,6 +335,7 @@ impl quorate_wire::Handler for Handler {
             match (method, peer.role, peer.purpose) {
                 (method::APPEND, Role::Peer, Purpose::Data) => desk.append_stream(&peer, sender, receiver).await,
                 (method::FORWARD, Role::Peer, Purpose::Data) => desk.forward_stream(&peer, sender, receiver).await,
+                (method::PULL, Role::Peer, Purpose::Image) => desk.pull_stream(&peer, sender).await,
                 (method::IMAGE, Role::Peer, Purpose::Image) => desk.image_stream(&peer, sender, receiver).await,
                 _ => sender.fail(unknown_stream(method)),
             }

@@ -73,6 +73,39 @@ pub(crate) struct Identity {
     /// until it has caught up.
     #[prost(uint64, optional, tag = "9")]
     pub image_end: Option<u64>,
+    /// What earlier lives noted of entries that they could not apply.
+    #[prost(message, optional, tag = "10")]
+    pub trial: Option<Trial>,
+    /// The entry before which the node has promised to stop.
+    #[prost(message, optional, tag = "11")]
+    pub halt: Option<Halt>,
+}
+
+/// What a node must know of its former lives to find the entry that ends them.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub(crate) struct Trial {
+    /// The last applied entry at the latest start.
+    #[prost(uint64, tag = "1")]
+    pub applied: u64,
+    /// Starts in a row at this entry, each after an end that was not clean.
+    #[prost(uint32, tag = "2")]
+    pub starts: u32,
+    /// The entry that was about to be applied alone, or that could not be applied.
+    #[prost(uint64, optional, tag = "3")]
+    pub trying: Option<u64>,
+}
+
+/// A promise to a leader: not to apply an entry until its rejection is decided.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub(crate) struct Halt {
+    #[prost(uint64, tag = "1")]
+    pub index: u64,
+    /// The leader's term.
+    #[prost(uint64, tag = "2")]
+    pub term: u64,
+    /// The leader's count of its questions, from 1.
+    #[prost(uint64, tag = "3")]
+    pub round: u64,
 }
 
 /// What records and messages say of a durability. What says nothing was written when there was only fsync: 0.

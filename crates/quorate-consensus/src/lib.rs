@@ -48,6 +48,7 @@ mod start;
 mod status;
 #[cfg(test)]
 mod tests;
+mod verdict;
 
 pub use combiner::{HOLD_MAX, Hold};
 pub use config::{ConsensusConfig, KEEP_LOG_BYTES, LOG_SEGMENT_BYTES, Timing};
@@ -64,3 +65,4 @@ pub use restore::{INDEX_GAP, Living, Restored, check_nobody_lives};
 pub use stages::WriteTrace;
 pub use start::{OpenStore, StoreIdentity, put_log_aside};
 pub use status::{ClusterStatus, MemberStatus};
+pub use verdict::Blocked;

@@ -227,12 +227,13 @@ fn unfinished(membership: &RaftMembership, is_silent: impl Fn(u64) -> bool) -> O
 /// Hands leadership over, again and again, as long as this node leads with a full disk or with a store that applies
 /// nothing for another reason. The others have disks of their own. One whose data are not those of the others does not
 /// ask for votes either.
-pub(crate) async fn step_aside(desk: Arc<Desk>, Running { raft, store, .. }: Running) {
+pub(crate) async fn step_aside(desk: Arc<Desk>, Running { raft, store, verdicts, .. }: Running) {
     loop {
         sleep(desk.config.timing.status).await;
         raft.runtime_config().elect(!matches!(store.fault(), Some(StoreFault::Diverged(_))));
         let why = match store.fault() {
             Some(fault) => fault.to_string(),
+            None if verdicts.is_own_trouble() => "an entry that others have applied can't be applied here".to_owned(),
             None if desk.home.wal.is_disk_full() => "no space left for the log".to_owned(),
             None => continue,
         };

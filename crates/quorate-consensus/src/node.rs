@@ -141,6 +141,18 @@ impl Consensus {
         self.change(remove).await
     }
 
+    /// Has the leader reject the entry at which it waits for voters that can't be reached. Only the leader can.
+    ///
+    /// A voter that had applied the entry takes a copy of the others' data when it comes back.
+    pub async fn reject_entry(&self, index: u64) -> Result<(), MembershipError> {
+        let verdicts = Arc::clone(&self.0.running.verdicts);
+        let reject = |desk: Arc<Desk>, raft: Raft| async move {
+            membership::leading(&desk, &raft)?;
+            verdicts.force(index).map_err(MembershipError::Refused)
+        };
+        self.change(reject).await
+    }
+
     /// Permits a node to become a member and tells how far that is. The permit lasts for some seconds: call this about
     /// once a second, of whoever leads, until the node is a voter. Only the leader can.
     pub async fn admit(&self, admission: Admission) -> Result<Admitted, MembershipError> {
@@ -262,6 +274,7 @@ impl Consensus {
         for task in lock(&self.0.tasks).drain(..) {
             task.abort();
         }
+        self.0.running.verdicts.close();
         // An error means that the core had ended already.
         let _ = timeout(STOP_MAX, self.0.running.raft.shutdown()).await;
         let (sender, receiver) = oneshot::channel();

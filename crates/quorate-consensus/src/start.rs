@@ -45,6 +45,10 @@ use crate::reads::read_positions;
 use crate::reboot;
 use crate::stages::Stages;
 use crate::stamp::Stamper;
+use crate::verdict::{Verdicts, judge};
+
+/// Commits that may wait for the store.
+const COMMITS_WAITING_MAX: u64 = 65_536;
 
 /// What a store must be told to open itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +92,7 @@ impl Consensus {
         service: Arc<dyn Service>,
     ) -> Result<Self, StartError> {
         check(&config)?;
-        let home = open_home(env, &config, dir).await?;
+        let (home, restart) = open_home(env, &config, dir).await?;
         let listen = |error| StartError::Listen { addr: config.listen.clone(), error };
         let listener = env.net().listen(&config.listen).await.map_err(listen)?;
         let addr = listener.local_addr();
@@ -106,12 +110,16 @@ impl Consensus {
         check_end(&home, &*store)?;
         let images = Arc::new(ImageSender::new(env.clone(), Arc::clone(&store), Arc::clone(&metrics)));
         let stages = Stages::new(env.clone(), home.identity().node(), Arc::clone(&metrics));
-        let log = LogStore::new(home.wal.clone(), GroupId::MAIN, Arc::clone(&stages), Arc::clone(&store));
+        let verdicts = Verdicts::begin(&home, &store, restart).await?;
+        let log = LogStore::new(home.wal.clone(), GroupId::MAIN, &stages, &store, &verdicts);
         let thrift = Arc::new(Thrift::default());
         let network = Network { peers: Arc::clone(&peers), images: Arc::clone(&images), thrift: Arc::clone(&thrift) };
-        let raft = start_core(&home, config.timing, network, log, &store, founding).await?;
+        let machine = Machine::new(home.clone(), Arc::clone(&store), Arc::clone(&verdicts));
+        let raft = start_core(&home, config.timing, network, log, machine, founding).await?;
+        verdicts.bind(&raft, &peers);
         let (combiner, gatherer) = combiner(&raft, &peers, &stages, Stamper::new(env.clone()), &metrics);
-        let running = Running { raft: raft.clone(), store: Arc::clone(&store), combiner };
+        let running =
+            Running { raft: raft.clone(), store: Arc::clone(&store), combiner, verdicts: Arc::clone(&verdicts) };
         // Nobody else sets it.
         let _ = desk.running.set(running.clone());
 
@@ -124,18 +132,14 @@ impl Consensus {
             peers: Arc::clone(&peers),
             keep_bytes: config.keep_log_bytes,
         };
-        let tasks = vec![
+        let mut tasks = vec![
             task(env, gatherer.run()),
             task(env, rounds.run(raft.clone(), Arc::clone(&peers), Arc::clone(&metrics))),
             task(env, purger.run()),
-            task(env, Arc::clone(&peers).watch()),
             task(env, follow_members(raft.clone(), Arc::clone(&peers), thrift)),
             task(env, watch_leaders(raft.clone(), metrics)),
-            task(env, events::watch(env.clone(), Arc::clone(&desk), running.clone(), dir.to_owned())),
-            task(env, membership::step_aside(Arc::clone(&desk), running.clone())),
-            task(env, membership::finish(Arc::clone(&desk), raft)),
-            task(env, belong::belong(Arc::clone(&desk), running.clone(), own)),
         ];
+        tasks.extend(watchers(env, &desk, &running, own, dir));
         let inner = Inner {
             desk,
             running,
@@ -149,6 +153,19 @@ impl Consensus {
         };
         Ok(Self(Arc::new(inner)))
     }
+}
+
+/// What looks after the members and after this node's part, as long as it runs.
+fn watchers(env: &Env, desk: &Arc<Desk>, running: &Running, own: Member, dir: &Path) -> [AbortHandle; 6] {
+    let (peers, raft, verdicts) = (Arc::clone(&desk.peers), running.raft.clone(), Arc::clone(&running.verdicts));
+    [
+        task(env, judge::run(verdicts, raft.clone(), Arc::clone(&peers))),
+        task(env, peers.watch()),
+        task(env, events::watch(env.clone(), Arc::clone(desk), running.clone(), dir.to_owned())),
+        task(env, membership::step_aside(Arc::clone(desk), running.clone())),
+        task(env, membership::finish(Arc::clone(desk), raft)),
+        task(env, belong::belong(Arc::clone(desk), running.clone(), own)),
+    ]
 }
 
 fn task(env: &Env, future: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
@@ -170,7 +187,7 @@ fn check(config: &ConsensusConfig) -> Result<(), StartError> {
 }
 
 /// Opens the log, or a new one beside one that can't be gone on with, and reads or draws the identity.
-async fn open_home(env: &Env, config: &ConsensusConfig, dir: &Path) -> Result<Home, StartError> {
+async fn open_home(env: &Env, config: &ConsensusConfig, dir: &Path) -> Result<(Home, Restart), StartError> {
     reboot::finish(env, dir)?;
     let mut opened = open_log(env, config, dir)?;
     let mut known = known_identity(config, &opened.recovery)?;
@@ -198,9 +215,9 @@ async fn open_home(env: &Env, config: &ConsensusConfig, dir: &Path) -> Result<Ho
     let Some(identity) = known else {
         let home = Home::new(env.clone(), wal, Identity::new(new_id(env, &config.name), &config.name), false);
         home.change(|_| Ok::<(), ()>(())).await?.unwrap_or_default();
-        return Ok(home);
+        return Ok((home, restart));
     };
-    Ok(Home::new(env.clone(), wal, identity, was_in_use && restart != Restart::Rebooted))
+    Ok((Home::new(env.clone(), wal, identity, was_in_use && restart != Restart::Rebooted), restart))
 }
 
 /// An id that no directory had before.
@@ -310,12 +327,11 @@ async fn start_core(
     timing: Timing,
     network: Network,
     log: LogStore,
-    store: &Arc<dyn Store>,
+    machine: Machine,
     founding: Option<BTreeMap<u64, Member>>,
 ) -> Result<Raft, StartError> {
     let core = |error: &dyn std::fmt::Display| StartError::Core(error.to_string());
     let raft_config = raft_config(timing).map_err(|error| core(&error))?;
-    let machine = Machine::new(home.clone(), Arc::clone(store));
     let id = home.identity().id;
     let raft = Raft::new(id, Arc::new(raft_config), network, log, machine).await.map_err(|error| core(&error))?;
     if let Some(members) = founding {
@@ -331,6 +347,8 @@ fn raft_config(timing: Timing) -> Result<openraft::Config, openraft::ConfigError
         cluster_name: "quorate".to_owned(),
         heartbeat_interval: millis(timing.heartbeat),
         heartbeat_min_interval: Some(millis(timing.heartbeat) / 2),
+        // While an entry is not applied, commits wait here; a full channel would hold the core up.
+        state_machine_channel_size: Some(COMMITS_WAITING_MAX),
         election_timeout_min: millis(timing.election_min),
         election_timeout_max: millis(timing.election_max),
         // A restored leader could give an id out twice, with two contents.

@@ -8,6 +8,7 @@ use quorate_model::{Epoch, GroupId, LogId, NodeId, Position};
 use crate::desk::{Desk, Running};
 use crate::identity::ClusterId;
 use crate::raft::types::from_raft;
+use crate::verdict::Blocked;
 
 /// How the cluster stands, as one node sees it.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,6 +33,8 @@ pub struct ClusterStatus {
     pub log_bytes: u64,
     /// All members, learners too.
     pub members: Vec<MemberStatus>,
+    /// The entry that it does not apply for the time being, if there is one.
+    pub blocked: Option<Blocked>,
     /// Why its core stopped, if it did.
     pub stopped: Option<String>,
 }
@@ -86,6 +89,7 @@ pub(crate) fn cluster_status(desk: &Desk, running: &Running) -> ClusterStatus {
         applied: Position { epoch: Epoch(identity.epoch), group: GroupId::MAIN, index: applied_index },
         log_bytes: desk.home.wal.disk_bytes(),
         members: members.collect(),
+        blocked: running.verdicts.blocked(),
         stopped: desk.removed.get().cloned().or(metrics.running_state.as_ref().err().map(ToString::to_string)),
     }
 }

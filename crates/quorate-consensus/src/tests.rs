@@ -17,3 +17,4 @@ mod reboot;
 mod store;
 mod suite;
 mod thrift;
+mod verdict;

@@ -84,21 +84,28 @@ pub enum Mutant {
     OutcomesNotCompared,
     /// One node that holds something else is believed.
     OneIsBelieved,
+    /// An entry that a minority of the voters can't apply is rejected.
+    RejectedByMinority,
+    /// An entry is rejected although a voter has applied it.
+    AppliedIsRejected,
+    /// A node forgets with its process which entry it has promised not to apply.
+    HaltForgotten,
 }
 
 use Mutant::{
-    AcknowledgedBeforeSync, AgeNotChecked, AheadByIndex, AppendNotAwaited, AppliedBeforeLogged, CheckpointDuringHold,
-    CheckpointWithoutSync, DeferredKeysAtBatch, ExpiredIsFresh, ExpiredIsNotDone, ExtensionsOfProcess,
-    ForwardedIsNotDone, ImageNotReadAgain, ImageOfPartialCheckpoint, ImagePositionOff, LeaderRestored,
-    LostIdentityReused, MigrationNotReadAgain, OneIsBelieved, OutcomeNotKept, OutcomesNotCompared, PremisesNotChecked,
-    PurgedBeforeDurable, ReadWithoutQuorum, ReadersNotCounted, RehearsalNotChecked, RetryIsNew, SeedCarriedOver,
-    SegmentReusedEarly, SessionsForgotten, SessionsOutsideTransaction, SnapshotNotKept, StaleFrameAccepted,
-    SyncBelievedAgain, SyncErrorIgnored, TornFrameAccepted, VoteNotAwaited,
+    AcknowledgedBeforeSync, AgeNotChecked, AheadByIndex, AppendNotAwaited, AppliedBeforeLogged, AppliedIsRejected,
+    CheckpointDuringHold, CheckpointWithoutSync, DeferredKeysAtBatch, ExpiredIsFresh, ExpiredIsNotDone,
+    ExtensionsOfProcess, ForwardedIsNotDone, HaltForgotten, ImageNotReadAgain, ImageOfPartialCheckpoint,
+    ImagePositionOff, LeaderRestored, LostIdentityReused, MigrationNotReadAgain, OneIsBelieved, OutcomeNotKept,
+    OutcomesNotCompared, PremisesNotChecked, PurgedBeforeDurable, ReadWithoutQuorum, ReadersNotCounted,
+    RehearsalNotChecked, RejectedByMinority, RetryIsNew, SeedCarriedOver, SegmentReusedEarly, SessionsForgotten,
+    SessionsOutsideTransaction, SnapshotNotKept, StaleFrameAccepted, SyncBelievedAgain, SyncErrorIgnored,
+    TornFrameAccepted, VoteNotAwaited,
 };
 
 impl Mutant {
     /// All.
-    pub const ALL: [Self; 37] = [
+    pub const ALL: [Self; 40] = [
         AcknowledgedBeforeSync,
         SyncErrorIgnored,
         StaleFrameAccepted,
@@ -136,6 +143,9 @@ impl Mutant {
         SyncBelievedAgain,
         OutcomesNotCompared,
         OneIsBelieved,
+        RejectedByMinority,
+        AppliedIsRejected,
+        HaltForgotten,
     ];
 
     /// The mutant of a name, as [`std::fmt::Debug`] gives it.

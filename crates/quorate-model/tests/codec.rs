@@ -333,4 +333,5 @@ fn the_bytes_of_level_1_never_change() {
     golden("entry-proposal-1.hex", &codec::entry::encode(&payload));
     golden("entry-blank-1.hex", &codec::entry::encode(&Payload::Blank));
     golden("entry-membership-1.hex", &codec::entry::encode(&Payload::Membership(Bytes::from_static(b"members"))));
+    golden("entry-reject-1.hex", &codec::entry::encode(&Payload::Reject(0x0102_0304)));
 }

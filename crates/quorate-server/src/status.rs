@@ -103,6 +103,18 @@ pub struct Positions {
     pub log_bytes: u64,
     /// Bytes of its database's files.
     pub database_bytes: u64,
+    /// The entry that it does not apply for the time being.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub blocked: Option<Blocked>,
+}
+
+/// An entry that a node does not apply for the time being.
+#[derive(Clone, Debug, Serialize)]
+pub struct Blocked {
+    /// Its index.
+    pub index: u64,
+    /// Why it can't be applied, or for what the node waits.
+    pub why: String,
 }
 
 impl Positions {
@@ -116,6 +128,7 @@ impl Positions {
             lag: committed.saturating_sub(status.applied.index),
             log_bytes: status.log_bytes,
             database_bytes: status.database_bytes,
+            blocked: status.blocked.as_ref().map(|blocked| Blocked { index: blocked.index, why: blocked.why.clone() }),
         }
     }
 }
@@ -216,6 +229,7 @@ mod tests {
             log_bytes: 1 << 20,
             database_bytes: 4096,
             members: members.into(),
+            blocked: None,
             stopped: None,
         }
     }

@@ -466,7 +466,10 @@ fn hash_of(index: u64, outcome: &Outcome, is_proposal: bool) -> u64 {
 fn payload_hash(payload: &Payload) -> u64 {
     match payload {
         Payload::Blank => 0,
-        Payload::Proposal(stamp, bytes) => xxh3_64(bytes) ^ stamp.now.rotate_left(17) ^ stamp.seed,
+        Payload::Reject(index) => index.rotate_left(2),
+        Payload::Proposal(stamp, bytes) | Payload::Rejected(stamp, bytes) => {
+            xxh3_64(bytes) ^ stamp.now.rotate_left(17) ^ stamp.seed
+        }
         Payload::Membership(bytes) => xxh3_64(bytes).rotate_left(1),
     }
 }

@@ -29,6 +29,7 @@ use crate::extensions::{self, Extensions};
 use crate::ffi::database::Database;
 use crate::options::StoreIdentity;
 use crate::outcome_hash::OutcomeHash;
+use crate::rejected::{self, Rejected};
 use crate::schema_check::{Reserved, Schema};
 use crate::session::{self, Sessions};
 use crate::slow::SlowLog;
@@ -74,6 +75,8 @@ pub struct Applier {
     rehearsal: Option<Rehearsal>,
     /// Outcomes of entries that were committed before a fault ended their batch: index and outcome.
     answered: VecDeque<(u64, Outcome)>,
+    /// Entries that the cluster decided not to run.
+    rejected: Rejected,
     /// The latest entries and the outcome hash after each, the oldest first.
     hashes: VecDeque<(u64, u64)>,
     /// The entry that asks for a look at the state in which the latest batch ended.
@@ -90,6 +93,8 @@ struct Staged {
     row: AppliedRow,
     hash: OutcomeHash,
     hashes: Vec<(u64, u64)>,
+    /// Rejected entries.
+    rejected: Vec<u64>,
     /// What statements did since the last COMMIT, which a rollback would undo behind the caches.
     effects: Effects,
     /// The entry that asks for a look at the state, if this transaction is its own.
@@ -124,6 +129,7 @@ impl Applier {
         let gate = Gate::install(&conn).map_err(own)?;
         let determinism = Determinism::install(&conn).map_err(own)?;
         let sessions = Sessions::load(&conn)?;
+        let rejected = Rejected::load(&conn).map_err(own)?;
         let reserved = Reserved::read(&conn).map_err(own)?;
         let staged = Staged { hash: OutcomeHash::new(row.outcome_hash), row: row.clone(), ..Staged::default() };
         let mut applier = Self {
@@ -138,6 +144,7 @@ impl Applier {
             ahead: Ahead::default(),
             rehearsal: None,
             answered: VecDeque::new(),
+            rejected,
             hashes: VecDeque::new(),
             verification: None,
             extensions: extensions.clone(),
@@ -158,8 +165,8 @@ impl Applier {
     ///
     /// # Errors
     ///
-    /// The node's own trouble. What the batch did is rolled back, but for entries that already have a transaction of
-    /// their own: when the same entries come again, those are answered and not applied again.
+    /// The node's own trouble with one entry: the first that is not applied. When the same entries come again, those
+    /// before it are answered and not applied again.
     pub fn apply_batch(&mut self, entries: &[Entry]) -> Result<Vec<Outcome>, StoreFault> {
         let outcomes = self.batch(entries);
         crate::vfs::clock::set(None);
@@ -191,6 +198,11 @@ impl Applier {
         self.hashes.get(place).map(|(_, hash)| *hash)
     }
 
+    /// The latest entries that the cluster decided not to run.
+    pub fn rejected(&self) -> &[u64] {
+        self.rejected.indexes()
+    }
+
     /// How many sessions the database holds.
     pub fn sessions(&self) -> u64 {
         self.sessions.count()
@@ -217,7 +229,7 @@ impl std::fmt::Debug for Applier {
 pub(crate) fn create(conn: &Connection, identity: StoreIdentity) -> rusqlite::Result<AppliedRow> {
     let row = AppliedRow::new(identity);
     let transaction = conn.unchecked_transaction()?;
-    for table in [applied_row::TABLE, extensions::TABLE].iter().chain(&session::TABLES) {
+    for table in [applied_row::TABLE, extensions::TABLE, rejected::TABLE].iter().chain(&session::TABLES) {
         conn.execute(table, [])?;
     }
     row.write(|values| conn.execute(applied_row::WRITE, values))?;
@@ -228,6 +240,7 @@ pub(crate) fn create(conn: &Connection, identity: StoreIdentity) -> rusqlite::Re
 /// Brings the store's own tables of an older layout up to this version's.
 pub(crate) fn upgrade(conn: &Connection) -> rusqlite::Result<()> {
     session::upgrade(conn)?;
+    conn.execute(rejected::TABLE, [])?;
     conn.execute(extensions::TABLE, []).map(drop)
 }
 

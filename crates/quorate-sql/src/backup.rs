@@ -116,7 +116,9 @@ impl FileError {
             StoreFault::Unsupported(what) => Self::Newer { path, what },
             StoreFault::ImageLost(what) => Self::Lost(what),
             StoreFault::Full(what) | StoreFault::Io(what) => Self::Disk { path, what },
-            StoreFault::Closed => Self::Disk { path, what: fault.to_string() },
+            StoreFault::Memory(_) | StoreFault::Slow(_) | StoreFault::Closed => {
+                Self::Disk { path, what: fault.to_string() }
+            }
         }
     }
 

@@ -76,6 +76,7 @@ pub fn own(error: &Error) -> StoreFault {
     let (code, message) = describe(error);
     match code & 0xff {
         ffi::SQLITE_FULL => StoreFault::Full(message),
+        ffi::SQLITE_NOMEM => StoreFault::Memory(message),
         ffi::SQLITE_CORRUPT | ffi::SQLITE_NOTADB => StoreFault::Damaged(message),
         _ => StoreFault::Io(message),
     }
@@ -91,12 +92,12 @@ fn fault(code: i32, write_failed: bool, message: &str) -> Option<StoreFault> {
     }
     match code & 0xff {
         ffi::SQLITE_FULL if write_failed => Some(StoreFault::Full(text())),
+        ffi::SQLITE_NOMEM => Some(StoreFault::Memory(text())),
         ffi::SQLITE_CORRUPT | ffi::SQLITE_NOTADB => Some(StoreFault::Damaged(text())),
         ffi::SQLITE_INTERNAL
         | ffi::SQLITE_PERM
         | ffi::SQLITE_BUSY
         | ffi::SQLITE_LOCKED
-        | ffi::SQLITE_NOMEM
         | ffi::SQLITE_READONLY
         | ffi::SQLITE_INTERRUPT
         | ffi::SQLITE_IOERR

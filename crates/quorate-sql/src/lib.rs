@@ -42,6 +42,7 @@ pub mod determinism;
 pub mod logical_hash;
 pub mod outcome_hash;
 pub mod plain;
+pub(crate) mod rejected;
 pub mod rows_hash;
 pub mod schema_check;
 pub mod session;

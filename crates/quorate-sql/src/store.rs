@@ -198,6 +198,15 @@ impl Store for SqlStore {
         self.shared().writer.wake();
     }
 
+    fn rejections(&self) -> Vec<u64> {
+        self.shared().rejections.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn condemn(&self, fault: &StoreFault) {
+        self.shared().report(fault);
+        self.shared().writer.wake();
+    }
+
     fn foresee(&self, entries: Vec<Entry>) {
         self.shared().queue.foresee(entries);
         self.shared().writer.wake();

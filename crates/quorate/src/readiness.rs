@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use quorate_consensus::Blocked;
 use quorate_model::StoreFault;
 
 use crate::status::Status;
@@ -47,6 +48,14 @@ pub enum NotReady {
     /// The log waits for space.
     #[error("no space left for the log; free some, the node goes on by itself")]
     LogFull,
+    /// It stops before an entry that can't be applied.
+    #[error("entry {index} can't be applied: {why}; 'Entries that can't be applied' in docs/operate.md")]
+    Blocked {
+        /// The index of the entry.
+        index: u64,
+        /// Why, or for what the node waits.
+        why: String,
+    },
     /// It has to catch up first.
     #[error("the database is {entries} entries behind; the node is catching up")]
     Behind {
@@ -64,6 +73,7 @@ pub(crate) fn not_ready(status: &Status, silence_max: Duration) -> Vec<NotReady>
         return vec![NotReady::NotMember];
     }
     let mut reasons: Vec<NotReady> = no_leader(status, silence_max).into_iter().collect();
+    reasons.extend(status.blocked.clone().map(|Blocked { index, why }| NotReady::Blocked { index, why }));
     let heard = status.members.iter().filter(|member| member.silent_for <= silence_max);
     let furthest = heard.map(|member| member.applied_index).max().unwrap_or(0).max(status.committed_index);
     let entries = furthest.saturating_sub(status.applied.index);
@@ -118,6 +128,7 @@ mod tests {
             log_bytes: 0,
             database_bytes: 0,
             members: members.into(),
+            blocked: None,
             stopped: None,
         }
     }
@@ -165,6 +176,13 @@ mod tests {
             status.committed_index = status.applied.index;
         };
         assert_eq!(reasons(lags), behind);
+    }
+
+    #[test]
+    fn a_node_that_stops_before_an_entry_is_not_ready() {
+        let blocked = Blocked { index: 7, why: "no memory".to_owned() };
+        let reason = NotReady::Blocked { index: 7, why: "no memory".to_owned() };
+        assert_eq!(reasons(|status| status.blocked = Some(blocked)), [reason]);
     }
 
     #[test]

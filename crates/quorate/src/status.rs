@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorate_consensus::{ClusterId, ClusterStatus, MemberStatus};
+use quorate_consensus::{Blocked, ClusterId, ClusterStatus, MemberStatus};
 use quorate_model::{NodeId, Position};
 
 /// How a node and its cluster stand, as that node sees it.
@@ -32,6 +32,8 @@ pub struct Status {
     pub database_bytes: u64,
     /// All members, by Raft id.
     pub members: Vec<MemberStatus>,
+    /// The entry that the node does not apply for the time being, if there is one: it or the cluster can't.
+    pub blocked: Option<Blocked>,
     /// Why the node takes no part any more, if it doesn't.
     pub stopped: Option<String>,
 }
@@ -68,6 +70,7 @@ impl Status {
             log_bytes: cluster.log_bytes,
             database_bytes,
             members: cluster.members,
+            blocked: cluster.blocked,
             stopped: cluster.stopped,
         }
     }

@@ -243,6 +243,7 @@ mod tests {
             log_bytes: 0,
             database_bytes: 0,
             members: [1, 2, 3].map(member).into(),
+            blocked: None,
             stopped: None,
         }
     }

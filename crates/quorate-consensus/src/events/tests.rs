@@ -30,6 +30,7 @@ impl Story {
             applied: Position { epoch: Epoch(1), group: GroupId::MAIN, index: 0 },
             log_bytes: 0,
             members: [("a", 1), ("b", 2), ("c", 3)].map(|(name, id)| member(name, id)).into(),
+            blocked: None,
             stopped: None,
         };
         let space = Space { total: 100 << 30, available: 50 << 30 };

@@ -157,7 +157,8 @@ impl Cluster {
             all.iter().all(|index| *index == all[0])
         };
         self.until("agreement", equal).await;
-        let histories: Vec<_> = stores.values().map(|store| store.kept().proposals).collect();
+        let history = |store: &MemStore| (store.kept().proposals, store.kept().rejected);
+        let histories: Vec<_> = stores.values().map(history).collect();
         assert!(histories.iter().all(|history| *history == histories[0]), "the nodes differ");
         stores.values().for_each(|store| self.check_held(store));
     }

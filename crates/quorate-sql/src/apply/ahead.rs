@@ -8,7 +8,7 @@
 //! - Entries are told apart by their ids: two with the same id are the same entry, as Raft promises.
 
 use quorate_env::mutant::Mutant;
-use quorate_model::{Entry, LogId, Outcome};
+use quorate_model::{Entry, LogId, Outcome, Payload};
 
 use super::Applier;
 use super::batch::{Item, Stop};
@@ -68,7 +68,9 @@ impl Applier {
     pub(super) fn take_ahead(&mut self, entries: &[Entry], outcomes: &mut Vec<Outcome>) -> Result<(usize, bool), Stop> {
         let ids = &self.ahead.ids;
         let by_index = Mutant::AheadByIndex.is_on();
-        let is_it = |id: &LogId, entry: &Entry| *id == entry.log_id || (by_index && id.index == entry.log_id.index);
+        let is_id = |id: &LogId, entry: &Entry| *id == entry.log_id || (by_index && id.index == entry.log_id.index);
+        // An entry that is rejected by now must not take effect although it ran ahead.
+        let is_it = |id: &LogId, entry: &Entry| is_id(id, entry) && !matches!(entry.payload, Payload::Rejected(..));
         let is_same = ids.len() <= entries.len() && ids.iter().zip(entries).all(|(id, entry)| is_it(id, entry));
         if !is_same || self.rehearsal.is_some() {
             self.roll_back();

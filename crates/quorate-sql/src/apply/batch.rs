@@ -40,17 +40,18 @@ enum Work {
     Nothing,
     Membership(bytes::Bytes),
     Proposal(Stamp, Proposal),
+    /// A proposal that must not run.
+    Rejected(Stamp, Proposal),
 }
 
 impl Item {
     pub(super) fn decode(entry: &Entry) -> Result<Self, StoreFault> {
+        let unsupported = |error| StoreFault::Unsupported(format!("entry {}: {error}", entry.log_id));
         let work = match &entry.payload {
-            Payload::Blank => Work::Nothing,
+            Payload::Blank | Payload::Reject(_) => Work::Nothing,
             Payload::Membership(members) => Work::Membership(members.clone()),
-            Payload::Proposal(stamp, bytes) => {
-                let unsupported = |error| StoreFault::Unsupported(format!("entry {}: {error}", entry.log_id));
-                Work::Proposal(*stamp, decode_proposal(bytes).map_err(unsupported)?)
-            }
+            Payload::Proposal(stamp, bytes) => Work::Proposal(*stamp, decode_proposal(bytes).map_err(unsupported)?),
+            Payload::Rejected(stamp, bytes) => Work::Rejected(*stamp, decode_proposal(bytes).map_err(unsupported)?),
         };
         Ok(Self { log_id: entry.log_id, work })
     }
@@ -73,6 +74,11 @@ struct Undone {
     reached: usize,
 }
 
+/// Whether a fault may be the doing of an entry.
+fn is_of_an_entry(fault: &StoreFault) -> bool {
+    matches!(fault, StoreFault::Memory(_) | StoreFault::Slow(_) | StoreFault::Io(_) | StoreFault::Damaged(_))
+}
+
 impl Applier {
     pub(super) fn batch(&mut self, entries: &[Entry]) -> Result<Vec<Outcome>, StoreFault> {
         let mut outcomes = self.answered_before(entries)?;
@@ -90,6 +96,11 @@ impl Applier {
         }
         self.answered.clear();
         Ok(outcomes)
+    }
+
+    /// The outcome of an entry that was applied before a fault ended its batch.
+    pub(crate) fn answered(&self, index: u64) -> Option<Outcome> {
+        self.answered.iter().find(|(answered, _)| *answered == index).map(|(_, outcome)| outcome.clone())
     }
 
     /// The outcomes of the first entries, if they were applied before a fault ended their batch. Fails if the entries
@@ -115,10 +126,13 @@ impl Applier {
         Ok(outcomes)
     }
 
-    /// Applies the first entries, at least one, in one transaction, or else in one each.
+    /// Applies the first entries, at least one, in one transaction, or else in one each: where one of them ends the
+    /// transaction, and where one meets a fault, so that it is known which one.
     fn segment(&mut self, entries: &[Entry], outcomes: &mut Vec<Outcome>) -> Result<(), StoreFault> {
         let Err(undone) = self.transaction(entries, false, outcomes) else { return Ok(()) };
-        if let Stop::Fault(fault) = undone.stop {
+        if let Stop::Fault(fault) = undone.stop
+            && !is_of_an_entry(&fault)
+        {
             return Err(fault);
         }
         for entry in entries.iter().take(undone.reached.saturating_add(1)) {
@@ -191,6 +205,7 @@ impl Applier {
                 None
             }
             Work::Proposal(stamp, proposal) => Some(self.proposal(index, *stamp, proposal, alone)?),
+            Work::Rejected(stamp, proposal) => Some(self.rejection(index, *stamp, proposal)?),
         };
         self.staged.row.applied.log_id = Some(item.log_id);
         self.staged.hash.update(index, outcome.as_ref());
@@ -207,6 +222,7 @@ impl Applier {
 
     fn adopt(&mut self) {
         self.sessions.adopt();
+        self.rejected.adopt(&std::mem::take(&mut self.staged.rejected));
         self.row.clone_from(&self.staged.row);
         self.staged.effects = Effects::default();
         self.verification = self.staged.verification.take();

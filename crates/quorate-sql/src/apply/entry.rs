@@ -12,12 +12,17 @@ use crate::authorizer::Effects;
 use crate::classify::{self, Context, Trouble};
 use crate::extensions;
 use crate::ffi::hooks;
+use crate::rejected::Rejected;
 use crate::session::Admission;
 use crate::{schema_check, vfs};
 
 const SAVEPOINT: &str = "SAVEPOINT entry";
 const RELEASE: &str = "RELEASE entry";
 const ROLLBACK_TO: &str = "ROLLBACK TO entry";
+
+/// Why a rejected proposal was not run.
+const REJECTED: &str = "no majority of the nodes could apply this write, so the cluster does not run it; the logs of \
+                        the nodes say why; do less at once";
 
 /// Makes virtual tables write what they gathered, so that their trouble is this entry's and not the next one's.
 const FLUSH: &str = "SAVEPOINT written";
@@ -62,6 +67,27 @@ impl Applier {
             }
         };
         if let Some(origin) = fresh {
+            self.sessions.keep(origin, &outcome);
+        }
+        Ok(outcome)
+    }
+
+    /// Applies a proposal that the cluster decided not to run: a retry of it gets the same outcome.
+    pub(super) fn rejection(&mut self, index: u64, stamp: Stamp, proposal: &Proposal) -> Result<Outcome, Stop> {
+        let now = self.staged.row.now.max(stamp.now);
+        self.staged.row.now = now;
+        self.sessions.begin(now);
+        Rejected::write(&mut self.db, index).map_err(|error| classify::own(&error))?;
+        self.staged.rejected.push(index);
+        let admission = match proposal.origin {
+            Some(origin) => self.sessions.admit(&mut self.db, origin, now)?,
+            None => Admission::Fresh,
+        };
+        if let Admission::Answered(outcome) = admission {
+            return Ok(outcome);
+        }
+        let outcome = Err(Failure::new(FailureKind::Rejected, REJECTED));
+        if let Some(origin) = proposal.origin {
             self.sessions.keep(origin, &outcome);
         }
         Ok(outcome)

@@ -87,8 +87,8 @@ fn install(shared: &Shared, staged: Staged) -> Result<Applied, StoreFault> {
         if let Some(id) = applied.log_id.as_mut().filter(|_| Mutant::ImagePositionOff.is_on()) {
             id.index += 1;
         }
+        shared.installed(&next, &applied);
         *core = Some(next);
-        shared.installed(&applied);
         Ok(applied)
     })
 }

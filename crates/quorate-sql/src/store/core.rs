@@ -40,6 +40,11 @@ impl Core {
         &mut self.applier
     }
 
+    /// The latest entries that the cluster decided not to run.
+    pub(crate) fn rejected(&self) -> &[u64] {
+        self.applier.rejected()
+    }
+
     /// How many sessions the database holds.
     pub(crate) fn sessions(&self) -> u64 {
         self.applier.sessions()
@@ -49,14 +54,15 @@ impl Core {
         &self.generation
     }
 
-    /// Applies entries that follow each other; those that were applied before give nothing. Behind an entry that asks
-    /// for a verification it stops, and the rest is yet to be applied.
+    /// Applies entries that follow each other; those that were applied before give nothing, unless a fault ended their
+    /// batch. Behind an entry that asks for a verification it stops, and the rest is yet to be applied.
     pub(crate) fn apply(&mut self, entries: &[Entry]) -> Result<Vec<Option<Outcome>>, StoreFault> {
         let last = self.applied().log_id.map(|id| id.index);
         let is_old = |entry: &&Entry| last.is_some_and(|last| entry.log_id.index <= last);
         let old = entries.iter().take_while(is_old).count();
         let new = entries.get(old..).unwrap_or_default();
-        let mut outcomes = vec![None; old];
+        let before = entries.iter().take(old);
+        let mut outcomes: Vec<_> = before.map(|entry| self.applier.answered(entry.log_id.index)).collect();
         if let (Some(last), Some(next)) = (last, new.first().map(|entry| entry.log_id.index))
             && next != last.saturating_add(1)
         {

@@ -69,6 +69,8 @@ pub(crate) struct Shared {
     pub(crate) verifications: Verifications,
     pub(crate) rehearsals: Rehearsals,
     durable: Mutex<Applied>,
+    /// The latest entries that the cluster decided not to run.
+    pub(crate) rejections: Mutex<Vec<u64>>,
     stop: AtomicU8,
     // Connections go before the generations and the lock on their directory.
     pub(crate) turn: Turn<Option<Core>>,
@@ -105,6 +107,7 @@ impl Shared {
             verifications: Verifications::default(),
             rehearsals: Rehearsals::default(),
             durable: Mutex::default(),
+            rejections: Mutex::new(core.rejected().to_vec()),
             stop: AtomicU8::new(Stop::Running as u8),
             readers: Readers::new(Arc::clone(&generations), options.readers, options.slow.clone()),
             validator: Validator::new(Arc::clone(&generations)),
@@ -150,6 +153,7 @@ impl Shared {
 
     /// Tells everybody where the store stands. To be called in the turn that brought it there.
     pub(crate) fn publish(&self, core: &Core) {
+        self.note_rejections(core);
         self.applied.send_replace(core.applied().clone());
         self.metrics.sessions.set(core.sessions());
         let generation = core.generation();
@@ -159,8 +163,17 @@ impl Shared {
         }
     }
 
+    /// Keeps what others ask for without the writer's turn. To be called before the position is published.
+    pub(crate) fn note_rejections(&self, core: &Core) {
+        let mut known = self.rejections.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.last() != core.rejected().last() {
+            *known = core.rejected().to_vec();
+        }
+    }
+
     /// An image was put in force: faults of what was before are gone. To be called in the turn that did it.
-    pub(crate) fn installed(&self, applied: &Applied) {
+    pub(crate) fn installed(&self, core: &Core, applied: &Applied) {
+        self.note_rejections(core);
         self.applied.send_replace(applied.clone());
         *self.lock_durable() = applied.clone();
         self.fault.send_replace(None);

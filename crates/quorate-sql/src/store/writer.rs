@@ -55,13 +55,16 @@ impl Writer {
         let begun = Instant::now();
         let result = match core.as_mut() {
             None => Err(StoreFault::Closed),
-            Some(core) => core.apply(self.backlog.batch(max)).inspect(|_| {
+            Some(core) => {
+                let result = core.apply(self.backlog.batch(max));
                 // Before it is published that the entry was applied.
                 if let Some(index) = core.take_verification() {
                     verify::begin(&self.shared, core.generation(), index);
                 }
+                // A fault of one entry leaves those before it applied.
                 self.shared.publish(core);
-            }),
+                result
+            }
         };
         drop(core);
         match result {
@@ -105,13 +108,21 @@ impl Writer {
         }
     }
 
-    /// A full disk is waited for, with the batch kept; after anything else this store applies no more.
+    /// A full disk is waited for, with the batch kept. Whether the entry or this node is to blame for most other faults
+    /// is for consensus to find out, which hands the entry over again or condemns the store.
     fn failed(&mut self, fault: StoreFault) -> Step {
-        self.shared.report(&fault);
-        if let StoreFault::Full(_) = fault {
-            // A checkpoint lets the `-wal` start again from its beginning, which may be all the space that is needed.
-            self.shared.checkpointer.wake();
-            return Step::WaitFor(FULL_RETRY);
+        match fault {
+            StoreFault::Full(_) => {
+                self.shared.report(&fault);
+                // A checkpoint lets the `-wal` start again from its beginning, which may be all the space that is
+                // needed.
+                self.shared.checkpointer.wake();
+                return Step::WaitFor(FULL_RETRY);
+            }
+            StoreFault::Memory(_) | StoreFault::Slow(_) | StoreFault::Io(_) | StoreFault::Damaged(_) => {
+                self.shared.applied_again();
+            }
+            _ => self.shared.report(&fault),
         }
         self.backlog.fail(&self.shared.queue, &fault);
         Step::Wait

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use prost::Message;
-use quorate_consensus::{ClusterId, MemberStatus};
+use quorate_consensus::{Blocked, ClusterId, MemberStatus};
 use quorate_model::NodeId;
 
 use super::WirePosition;
@@ -40,6 +40,11 @@ pub(crate) struct StatusReply {
     pub members: Vec<MemberReply>,
     #[prost(string, optional, tag = "13")]
     pub stopped: Option<String>,
+    /// The entry that it does not apply for the time being, and why.
+    #[prost(uint64, optional, tag = "14")]
+    pub blocked: Option<u64>,
+    #[prost(string, tag = "15")]
+    pub blocked_why: String,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -82,6 +87,8 @@ impl From<Status> for StatusReply {
             database_bytes: status.database_bytes,
             members: members.collect(),
             stopped: status.stopped,
+            blocked: status.blocked.as_ref().map(|blocked| blocked.index),
+            blocked_why: status.blocked.map(|blocked| blocked.why).unwrap_or_default(),
         }
     }
 }
@@ -109,6 +116,7 @@ impl From<StatusReply> for Status {
             log_bytes: reply.log_bytes,
             database_bytes: reply.database_bytes,
             members: members.collect(),
+            blocked: reply.blocked.map(|index| Blocked { index, why: reply.blocked_why }),
             stopped: reply.stopped,
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use quorate_consensus::{ClusterId, MemberStatus};
+use quorate_consensus::{Blocked, ClusterId, MemberStatus};
 use quorate_model::{
     Epoch, Failure, FailureKind as Kind, GroupId, NodeId, Position, Reply, Stamp, Statement, StoreFault, Value,
 };
@@ -204,6 +204,7 @@ fn samples() -> Vec<(&'static str, Bytes)> {
         log_bytes: 4096,
         database_bytes: 8192,
         members: vec![member],
+        blocked: Some(Blocked { index: 7, why: text() }),
         stopped: Some(text()),
     };
     vec![
