@@ -21,6 +21,7 @@ mod bulk;
 mod dedup;
 mod equal;
 mod faults;
+mod names;
 mod poison;
 mod premises;
 mod rehearse;
