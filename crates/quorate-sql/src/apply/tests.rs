@@ -21,6 +21,7 @@ mod bulk;
 mod dedup;
 mod equal;
 mod faults;
+mod hostile;
 mod names;
 mod poison;
 mod premises;
