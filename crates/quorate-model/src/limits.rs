@@ -29,6 +29,9 @@ pub const RETURNED_BYTES_MAX: usize = 16 << 20;
 /// Steps of SQLite's virtual machine that one proposal may take where it does not say otherwise: some ten seconds.
 pub const BUDGET_DEFAULT: u64 = 500_000_000;
 
+/// Comparisons of characters of one call of `LIKE`, `GLOB`, `trim` and its kin; what needs more fails.
+pub const COMPARISONS_MAX: u64 = 1 << 26;
+
 /// The largest budget that a proposal may ask for.
 pub const BUDGET_MAX: u64 = 50_000_000_000;
 

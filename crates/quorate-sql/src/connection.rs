@@ -18,6 +18,7 @@ use rusqlite::{Connection, OpenFlags};
 use crate::determinism::math;
 use crate::error::OpenError;
 use crate::ffi::control;
+use crate::functions;
 use crate::generation::Generation;
 
 /// How long a connection waits for a lock that another process holds: the writer for an outside `sqlite3` that writes,
@@ -104,6 +105,7 @@ pub(crate) fn open_plain(vfs: &str, path: &Path) -> Result<Connection, OpenError
         let conn = Connection::open_with_flags_and_vfs(path, OpenFlags::default(), vfs)?;
         conn.execute_batch("PRAGMA foreign_keys = ON; PRAGMA synchronous = OFF")?;
         math::install(&conn)?;
+        functions::install(&conn, &functions::unmetered())?;
         control::disable_stat4(&conn);
         Ok(conn)
     };
@@ -169,6 +171,7 @@ fn prepare(conn: &Connection, path: &Path) -> Result<(), OpenError> {
         conn.set_limit(Limit::SQLITE_LIMIT_VARIABLE_NUMBER, as_limit(PARAMETERS_MAX))?;
         conn.set_limit(Limit::SQLITE_LIMIT_WORKER_THREADS, 0)?;
         math::install(conn)?;
+        functions::install(conn, &functions::unmetered())?;
         conn.pragma_update(None, "synchronous", "NORMAL")?;
         conn.pragma_update_and_check(None, "wal_autocheckpoint", 0, |row| row.get::<_, i64>(0))
     };

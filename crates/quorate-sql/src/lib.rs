@@ -24,6 +24,7 @@ pub mod checkpoint;
 pub mod connection;
 pub mod error;
 pub mod extensions;
+mod functions;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod generation;

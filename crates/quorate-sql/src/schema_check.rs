@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use quorate_model::{Failure, FailureKind};
 use rusqlite::Connection;
 
+use crate::authorizer::Effects;
 use crate::authorizer::rules::{RESERVED, is_reserved};
 
 /// Columns of one name that a table, a view or a result may have: the names of more get a random ending.
@@ -78,6 +79,16 @@ impl Schema {
 pub(crate) fn is_plain(sql: &str) -> bool {
     let names = |word: &[u8]| sql.as_bytes().windows(word.len()).any(|window| window.eq_ignore_ascii_case(word));
     !names(b"changes") && !names(b"fail")
+}
+
+/// Refuses a statement that changes the schema and names a table of the store: a view or a trigger would read it on
+/// behalf of statements that may not. SQLite asks the authorizer nothing about what is inside of those.
+pub(crate) fn check_text(sql: &str, effects: Effects) -> Result<(), Failure> {
+    let names = |window: &[u8]| window.eq_ignore_ascii_case(RESERVED.as_bytes());
+    if effects.schema && sql.as_bytes().windows(RESERVED.len()).any(names) {
+        return refuse(format!("names that begin with {RESERVED} belong to the store; leave them out of the schema"));
+    }
+    Ok(())
 }
 
 /// What the store's own part of the schema is: it must never change.

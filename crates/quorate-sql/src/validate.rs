@@ -16,6 +16,7 @@ use crate::classify::{Context, Trouble, classify};
 use crate::connection::{self, Attached};
 use crate::error::OpenError;
 use crate::generation::Generations;
+use crate::schema_check::check_text;
 
 mod cache;
 pub(crate) mod parameters;
@@ -214,6 +215,9 @@ impl Prober {
             }
         };
         let effects = self.gate.effects();
+        if let Err(failure) = check_text(sql, effects) {
+            return Ok(Err(failure));
+        }
         let kind = match statement.readonly() {
             _ if effects.schema || effects.statistics => StatementKind::Ddl,
             true => StatementKind::Read,

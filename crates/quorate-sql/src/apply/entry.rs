@@ -263,8 +263,13 @@ impl Applier {
             return Err(Failure { sqlite_code: code, ..Failure::new(FailureKind::ForeignKey, text) }.into());
         }
         if self.staged.effects.schema {
+            // As a connection that is opened later will read it.
+            self.forget_schema()?;
             let checked = schema_check::check(self.db.connection(), &self.reserved, &self.schema);
-            checked.map_err(|error| classify::classify(&error, Context::default()))??;
+            checked.map_err(|error| match classify::of_schema_text(&error) {
+                Some(failure) => self.unreadable(failure),
+                None => classify::classify(&error, Context::default()),
+            })??;
         }
         if !self.schema.virtual_tables.is_empty() {
             let failed_writes = vfs::failed_writes();

@@ -5,9 +5,9 @@ use quorate_model::{CommandResult, Failure, FailureKind, Param, Row, Statement, 
 
 use super::{Applier, Note};
 use crate::authorizer::{Effects, Mode};
-use crate::classify::{Context, Trouble, classify};
+use crate::classify::{Context, Trouble, classify, of_schema_text};
 use crate::ffi::database::Prepared;
-use crate::schema_check::{check_columns, is_plain};
+use crate::schema_check::{check_columns, check_text, is_plain};
 use crate::validate::text::check_single;
 use crate::value::{Bound, owned};
 use crate::vfs;
@@ -57,6 +57,9 @@ impl Applier {
         let done = done.map_err(|ended| match ended {
             Ended::Failed(failure) => failure.into(),
             Ended::Sqlite(error) => {
+                if let Some(failure) = of_schema_text(&error).filter(|_| effects.schema) {
+                    return self.unreadable(failure);
+                }
                 let write_failed = vfs::failed_writes() != failed_writes;
                 let refusal = self.gate.take_refusal().or_else(|| vacuum_refused(&error));
                 classify(&error, Context { write_failed, refusal })
@@ -99,6 +102,7 @@ impl Applier {
                 return Err(Ended::Failed(Failure::new(FailureKind::Refused, text)));
             }
             let effects = gate.effects();
+            check_text(sql, effects)?;
             Ok(Note { effects, is_plain: effects.only_write_rows() && schema.is_plain && is_plain(sql) })
         })
     }

@@ -21,6 +21,8 @@ mod bulk;
 mod dedup;
 mod equal;
 mod faults;
+mod hostile;
+mod names;
 mod poison;
 mod premises;
 mod rehearse;

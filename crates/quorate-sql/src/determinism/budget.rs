@@ -1,4 +1,5 @@
-//! Bounds the work of an entry by counting steps of SQLite's virtual machine.
+//! Bounds the work of an entry by counting steps of SQLite's virtual machine, and bytes that functions touch: so many
+//! of them as [`STEP_BYTES`] count as a step.
 //!
 //! All nodes must agree whether an entry is within its budget, so the verdict rests on the step counter of the
 //! statement alone, set to zero before each run: it is equal for a statement that was kept, was just prepared or is run
@@ -7,7 +8,8 @@
 //! The handler also ticks for statements that SQLite runs inside a statement: to read the schema, for FTS5. How many
 //! those are depends on the node, so they are not in the verdict, and where they can occur the handler waits for
 //! [`NESTED_STEPS_MAX`] more steps. Hence the verdict is exact, but for a statement whose own and nested steps together
-//! exceed the budget by that much while its own alone do not.
+//! exceed the budget by that much while its own alone do not. No statement that SQLite runs inside calls a function
+//! that counts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,12 +17,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use rusqlite::Connection;
 
 use crate::ffi::hooks;
+use crate::functions::Meter;
 
 /// Steps between two ticks. A power of two, so that the counter of a statement may wrap.
 pub const STRIDE: u16 = 4096;
 
 /// Nested steps of one statement that never count.
 pub const NESTED_STEPS_MAX: u64 = 10_000_000;
+
+/// Bytes that a function touches in about the time of a step.
+pub const STEP_BYTES: u64 = 64;
 
 /// The budget of the entry that is being applied.
 #[derive(Debug, Default)]
@@ -29,6 +35,8 @@ pub struct Budget {
     /// Steps at which the running statement is stopped; `u64::MAX` while none runs.
     stop: AtomicU64,
     ticks: AtomicU64,
+    /// Bytes that functions of the running statement have touched.
+    bytes: AtomicU64,
     stopped: AtomicBool,
 }
 
@@ -55,6 +63,7 @@ impl Budget {
     pub fn start(&self, nested: bool) {
         let slack = if nested { NESTED_STEPS_MAX } else { 0 };
         self.ticks.store(0, Ordering::Relaxed);
+        self.bytes.store(0, Ordering::Relaxed);
         self.stopped.store(false, Ordering::Relaxed);
         self.stop.store(self.left.load(Ordering::Relaxed).saturating_add(slack), Ordering::Relaxed);
     }
@@ -65,17 +74,32 @@ impl Budget {
         self.stop.store(u64::MAX, Ordering::Relaxed);
         let left = self.left.load(Ordering::Relaxed);
         let taken = unwrap_steps(steps, self.ticks.load(Ordering::Relaxed).saturating_mul(STRIDE.into()));
+        let taken = taken.saturating_add(self.bytes.load(Ordering::Relaxed) / STEP_BYTES);
         self.left.store(left.saturating_sub(taken), Ordering::Relaxed);
         taken <= left && !self.stopped.load(Ordering::Relaxed)
     }
 
     fn tick(&self) -> bool {
-        let ticks = self.ticks.fetch_add(1, Ordering::Relaxed) + 1;
-        let stop = ticks.saturating_mul(STRIDE.into()) > self.stop.load(Ordering::Relaxed);
+        self.ticks.fetch_add(1, Ordering::Relaxed);
+        self.is_spent()
+    }
+
+    /// Whether the running statement is to be stopped.
+    fn is_spent(&self) -> bool {
+        let steps = self.ticks.load(Ordering::Relaxed).saturating_mul(STRIDE.into());
+        let steps = steps.saturating_add(self.bytes.load(Ordering::Relaxed) / STEP_BYTES);
+        let stop = steps > self.stop.load(Ordering::Relaxed);
         if stop {
             self.stopped.store(true, Ordering::Relaxed);
         }
         stop
+    }
+}
+
+impl Meter for Budget {
+    fn charge(&self, bytes: u64) -> bool {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.is_spent()
     }
 }
 

@@ -5,8 +5,10 @@
 //! only so many, whatever the clock says, so that the simulator, whose clock stands still meanwhile, sees the same as
 //! everyone.
 //!
-//! A single step may take long (a sort, a function of a large value): limits are kept to within that.
+//! Functions of large values tick as well, after each [`TICK_BYTES`] that they touch. Other single steps may take long (a
+//! sort): limits are kept to within that.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -15,9 +17,13 @@ use quorate_env::Instant;
 use super::error::ReadError;
 use super::held::Age;
 use super::limits::{Cancel, ReadLimits};
+use crate::functions::Meter;
 
 /// Steps of SQLite between two ticks.
 pub(super) const TICK_STEPS: u16 = 1000;
+
+/// Bytes that functions touch between two ticks.
+const TICK_BYTES: u64 = 64 << 10;
 
 /// Ticks of a first try: about a millisecond.
 const INLINE_TICKS: u32 = 100;
@@ -77,7 +83,11 @@ impl Allowance {
 
 /// The guard of one connection. Shared with SQLite's progress handler, and with who ends old readers.
 #[derive(Debug, Default)]
-pub(super) struct Guard(Mutex<State>);
+pub(super) struct Guard {
+    state: Mutex<State>,
+    /// Bytes that functions have touched since they ticked.
+    bytes: AtomicU64,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -98,6 +108,7 @@ impl Guard {
             return Err(ReadError::Cancelled);
         }
         let started = (!allowance.inline).then(Instant::now);
+        self.bytes.store(0, Ordering::Relaxed);
         *self.state() = State { armed: true, allowance, started, ..State::default() };
         Ok(())
     }
@@ -130,7 +141,17 @@ impl Guard {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Meter for Guard {
+    fn charge(&self, bytes: u64) -> bool {
+        if self.bytes.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) < TICK_BYTES {
+            return false;
+        }
+        self.bytes.store(0, Ordering::Relaxed);
+        self.tick()
     }
 }
 

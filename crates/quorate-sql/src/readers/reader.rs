@@ -18,6 +18,7 @@ use crate::connection;
 use crate::determinism::random::Random;
 use crate::ffi::database::{Database, Prepared};
 use crate::ffi::hooks;
+use crate::functions::{self, Meter};
 use crate::generation::Generation;
 use crate::query::Rows;
 use crate::schema_check::Schema;
@@ -83,6 +84,8 @@ impl Reader {
         let guard = Arc::new(Guard::default());
         let ticked = Arc::clone(&guard);
         hooks::set_progress_handler(&connection, TICK_STEPS, move || ticked.tick())?;
+        let meter: Arc<dyn Meter> = Arc::<Guard>::clone(&guard);
+        functions::install(&connection, &meter)?;
         let seed = connection.query_row("SELECT random()", [], |row| row.get::<_, i64>(0))?;
         let random = Random::install(&connection)?;
         random.seed(seed.cast_unsigned());

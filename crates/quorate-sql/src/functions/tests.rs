@@ -1,0 +1,167 @@
+//! The own forms return what SQLite's return, and are quick where those are not.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, reason = "tests")]
+
+use std::time::{Duration, Instant};
+
+use proptest::prelude::*;
+use rusqlite::types::Value;
+
+use super::*;
+
+fn own() -> Connection {
+    let conn = Connection::open_in_memory().unwrap();
+    install(&conn, &unmetered()).unwrap();
+    conn
+}
+
+/// What a statement returns with these values; texts as bytes, since they need not be UTF-8.
+fn run(conn: &Connection, sql: &str, values: &[Value]) -> Result<Vec<Value>, String> {
+    let mut statement = conn.prepare(sql).map_err(|error| error.to_string())?;
+    let width = statement.column_count();
+    let mut rows = statement.query(rusqlite::params_from_iter(values)).unwrap();
+    let mut all = Vec::new();
+    while let Some(row) = rows.next().map_err(|error| error.to_string())? {
+        for column in 0..width {
+            all.push(match row.get_ref(column).unwrap() {
+                rusqlite::types::ValueRef::Text(text) => Value::Text(format!("{text:?}")),
+                value => value.try_into().unwrap(),
+            });
+        }
+    }
+    Ok(all)
+}
+
+/// Bytes of few kinds, so that much is equal, some of them no UTF-8.
+fn bytes(signs: &'static [&'static [u8]], length: usize) -> impl Strategy<Value = Vec<u8>> {
+    prop::collection::vec(prop::sample::select(signs), 0..length).prop_map(|parts| parts.concat())
+}
+
+/// A value and whether to take it for text.
+fn value(signs: &'static [&'static [u8]], length: usize) -> impl Strategy<Value = (Value, bool)> {
+    let number = prop_oneof![
+        Just(Value::Null),
+        (-200..200_i64).prop_map(Value::Integer),
+        prop::sample::select(vec![0.0, -1.5, 1e100, 1e-7, 123.456, f64::INFINITY]).prop_map(Value::Real),
+    ];
+    prop_oneof![
+        8 => bytes(signs, length).prop_map(|bytes| (Value::Blob(bytes), true)),
+        2 => bytes(signs, length).prop_map(|bytes| (Value::Blob(bytes), false)),
+        1 => number.prop_map(|number| (number, false)),
+    ]
+}
+
+fn call(function: &str, arguments: &[(Value, bool)]) -> (String, Vec<Value>) {
+    let texts = arguments.iter().zip(1..).map(|((_, is_text), number)| {
+        if *is_text { format!("CAST(?{number} AS TEXT)") } else { format!("?{number}") }
+    });
+    let sql = format!("SELECT {function}({})", texts.collect::<Vec<_>>().join(", "));
+    (sql, arguments.iter().map(|(value, _)| value.clone()).collect())
+}
+
+const TEXT: &[&[u8]] = &[
+    b"a", b"A", b"b", b"ab", b"1", b"F", b" ", b"\0", b"\xc3\xa4", b"\xc3", b"\x84", b"\xf0\x9f\x98\x80", b"\xe2\x82",
+    b"]", b"-", b"\xff", b"\xed\xa0\x80",
+];
+const LIKE: &[&[u8]] = &[
+    b"a", b"A", b"b", b"ab", b"%", b"%", b"_", b"\\", b"\xc3\xa4", b"\xc3", b"\x84", b"\xff", b"\0", b"1",
+];
+const GLOB: &[&[u8]] = &[
+    b"a", b"A", b"b", b"*", b"*", b"?", b"[", b"]", b"^", b"-", b"[ab]", b"[^a]", b"[a-b]", b"\xc3\xa4", b"\x84", b"\0",
+];
+const ESCAPE: &[&[u8]] = &[b"\\", b"a", b"%", b"_", b"\xc3\xa4", b"\xc3"];
+const FEW: &[&[u8]] = &[b"a", b"b", b"\xc3\xa4", b"\xc3", b"\xa4", b"\0", b"A"];
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 8000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn all_return_what_those_of_sqlite_return(
+        like in value(LIKE, 8), glob in value(GLOB, 8), escape in value(ESCAPE, 3),
+        text in value(TEXT, 10), few in value(FEW, 12), part in value(FEW, 4), by in value(TEXT, 3),
+    ) {
+        thread_local!(static BOTH: (Connection, Connection) = (own(), Connection::open_in_memory().unwrap()));
+        let calls = [
+            call("like", &[like.clone(), text.clone()]),
+            call("like", &[like.clone(), few.clone(), escape.clone()]),
+            call("like", &[like, text.clone(), escape]),
+            call("glob", &[glob.clone(), text.clone()]),
+            call("glob", &[glob, few.clone()]),
+            call("instr", &[few.clone(), part.clone()]),
+            call("instr", &[text.clone(), by.clone()]),
+            call("replace", &[few.clone(), part.clone(), by.clone()]),
+            call("trim", &[few.clone(), part.clone()]),
+            call("ltrim", &[few.clone(), part.clone()]),
+            call("rtrim", &[few.clone(), part.clone()]),
+            call("trim", &[text.clone(), by.clone()]),
+            call("unhex", &[text, by]),
+            call("unhex", &[few, part]),
+        ];
+        BOTH.with(|(own, plain)| {
+            for (sql, values) in &calls {
+                prop_assert_eq!(run(own, sql, values), run(plain, sql, values), "{} {:?}", sql, values);
+            }
+            Ok(())
+        })?;
+    }
+}
+
+#[test]
+fn patterns_use_an_index() {
+    let (own, plain) = (own(), Connection::open_in_memory().unwrap());
+    let queries = [
+        "SELECT * FROM t WHERE a GLOB 'abc*'",
+        "SELECT * FROM t WHERE b LIKE 'abc%'",
+        "SELECT * FROM t WHERE b LIKE 'ab\\_c%' ESCAPE '\\'",
+        "SELECT * FROM t WHERE a LIKE 'abc%'",
+        "SELECT * FROM t WHERE b GLOB 'abc*'",
+        "SELECT * FROM t WHERE a GLOB 'a[b]c*'",
+        "SELECT * FROM t WHERE a GLOB '*abc'",
+    ];
+    let plans = [&own, &plain].map(|conn| {
+        conn.execute_batch(
+            "CREATE TABLE t (a TEXT, b TEXT COLLATE NOCASE); CREATE INDEX i ON t (a); CREATE INDEX j ON t (b);
+             INSERT INTO t VALUES ('abcd', 'ABCD'), ('ABC', 'ab_cd'), ('xabc', 'abc'), ('abc', 'äbc')",
+        )
+        .unwrap();
+        queries.map(|sql| {
+            let plan = run(conn, &format!("EXPLAIN QUERY PLAN {sql}"), &[]).unwrap();
+            (plan.into_iter().filter(|value| matches!(value, Value::Text(_))).collect::<Vec<_>>(), run(conn, sql, &[]))
+        })
+    });
+    assert_eq!(plans[0], plans[1]);
+    let search = format!("{:?}", b"SEARCH t USING INDEX i (a>? AND a<?)");
+    assert_eq!(plans[0][0].0, [Value::Text(search)]);
+}
+
+#[test]
+fn hostile_arguments_end_soon() {
+    let conn = own();
+    let a = |count: usize| format!("printf('%.*c', {count}, 'a')");
+    let blob = |count: usize| format!("CAST(zeroblob({count}) AS TEXT)");
+    for (sql, is_refused) in [
+        (format!("{} LIKE replace(printf('%.*c', 24999, 'x'), 'x', '%a')", a(60_000)), false),
+        (format!("{} GLOB replace(printf('%.*c', 24999, 'x'), 'x', '*a')", a(60_000)), false),
+        (format!("{} LIKE '%' || {} || 'b'", a(3_000_000), a(25_000)), true),
+        (format!("{} GLOB '*' || {} || 'b'", a(3_000_000), a(25_000)), true),
+        (format!("{} GLOB '*[' || {} || ']b'", a(3_000_000), a(25_000)), true),
+        (format!("{} LIKE '%' || replace({}, 'a', '_') || 'b'", a(3_000_000), a(25_000)), false),
+        ("instr(zeroblob(3000000), zeroblob(1500000) || x'01')".to_owned(), false),
+        (format!("instr({}, {} || 'b')", a(3_000_000), a(1_500_000)), false),
+        (format!("length(replace({}, {} || 'b', ''))", a(3_000_000), a(1_500_000)), false),
+        (format!("length(trim({}, 'b' || {}))", a(10_000_000), a(10_000_000)), false),
+        (format!("length(rtrim({0}, hex(randomblob(1000000)) || {0}))", a(10_000_000)), false),
+        (format!("length(unhex({}, {}))", "replace(hex(zeroblob(2000000)), '00', '-00')", "hex(zeroblob(3000000)) || '-'"), false),
+        (format!("length({})", blob(10)), false),
+    ] {
+        let begun = Instant::now();
+        let done = run(&conn, &format!("SELECT {sql}"), &[]);
+        // Without optimization, on a machine with other work.
+        assert!(begun.elapsed() < Duration::from_secs(20), "{sql}: {:?}", begun.elapsed());
+        eprintln!("{:?} {sql} {done:?}", begun.elapsed());
+        match done {
+            Err(text) if is_refused => assert!(text.contains("needs too many comparisons for a value of"), "{text}"),
+            done => assert!(done.is_ok() && !is_refused, "{sql}: {done:?}"),
+        }
+    }
+}
