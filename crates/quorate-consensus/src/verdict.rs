@@ -308,17 +308,19 @@ impl Verdicts {
 
     /// Waits until it is known whether the entry or this node is to blame, and does what follows for this node.
     async fn settle(&self, trouble: &Trouble, fault: Option<&StoreFault>) -> Result<(), StoreFault> {
-        let is_final = matches!(fault, Some(StoreFault::Io(_) | StoreFault::Damaged(_)));
-        let retries = matches!(fault, Some(StoreFault::Memory(_)));
-        let Some(holders) = self.verdict(trouble.index, is_final, retries).await? else { return Ok(()) };
-        if let Some(fault) = fault.filter(|_| is_final) {
-            self.store.condemn(fault);
-            return Err(fault.clone());
-        }
-        if fault.is_some() && trouble.tries < TRIES_MAX {
-            sleep(TRY_PAUSE).await;
-            self.try_again();
-            return Ok(());
+        let Some(holders) = self.verdict(trouble.index, fault).await? else { return Ok(()) };
+        match fault {
+            // The disk that fails would take no image either.
+            Some(fault @ StoreFault::Io(_)) => {
+                self.store.condemn(fault);
+                return Err(fault.clone());
+            }
+            Some(StoreFault::Memory(_) | StoreFault::Slow(_)) if trouble.tries < TRIES_MAX => {
+                sleep(TRY_PAUSE).await;
+                self.try_again();
+                return Ok(());
+            }
+            _ => {}
         }
         for _ in 0..IMAGES_MAX {
             for holder in &holders {
@@ -335,9 +337,10 @@ impl Verdicts {
     }
 
     /// Waits for the verdict on an entry that can't be applied here: the nodes that have applied it, or `None` where it
-    /// is to be handed over again. `is_final` says that a sole voter ends with it, `retries` that trying again after a
-    /// while may help.
-    async fn verdict(&self, index: u64, is_final: bool, retries: bool) -> Result<Option<Vec<NodeId>>, StoreFault> {
+    /// is to be handed over again. A sole voter does not reject what its disk may be to blame for.
+    async fn verdict(&self, index: u64, fault: Option<&StoreFault>) -> Result<Option<Vec<NodeId>>, StoreFault> {
+        let is_of_disk = matches!(fault, Some(StoreFault::Io(_) | StoreFault::Damaged(_)));
+        let retries = matches!(fault, Some(StoreFault::Memory(_)));
         let mut changed = self.changed.subscribe();
         loop {
             changed.mark_unchanged();
@@ -350,8 +353,12 @@ impl Verdicts {
                     return Ok(None);
                 }
                 let holders = state.trouble.as_ref().map(|trouble| trouble.holders.clone()).unwrap_or_default();
-                if !holders.is_empty() || is_final && self.is_sole_voter() {
+                if !holders.is_empty() {
                     return Ok(Some(holders));
+                }
+                if let Some(fault) = fault.filter(|_| is_of_disk && self.is_sole_voter()) {
+                    self.store.condemn(fault);
+                    return Err(fault.clone());
                 }
             }
             if timeout(RETRY_AFTER, changed.changed()).await.is_err() && retries && !self.is_bound(index) {

@@ -140,7 +140,9 @@ impl Cluster {
         drop(lives);
         let cluster = self.clone();
         let inside = env.clone();
-        let config = self.config(name, program::extensions(is_present));
+        let place = self.names.iter().position(|other| *other == name).unwrap_or_default();
+        let dying = self.clone();
+        let config = self.config(name, program::extensions(is_present, place, move || dying.die(name)));
         drop(env.spawn(async move { cluster.run(name, who, inside, config).await }));
     }
 
@@ -237,6 +239,22 @@ impl Cluster {
         if let Some(who) = doomed {
             self.history.may_lose_images(&who);
             make(&self.world.disk(name));
+        }
+    }
+
+    /// A node's process dies of what it applies: it does nothing more until [`Cluster::revive`] has ended this life.
+    fn die(&self, name: &'static str) {
+        self.doom(name, |disk| disk.stop_after(0));
+        self.with_life(name, |life| life.is_dead = true);
+    }
+
+    /// Nodes whose processes have died of what they applied begin their next lives.
+    pub async fn revive(&self) {
+        for name in self.names {
+            if self.with_life(name, |life| life.is_dead) == Some(true) {
+                self.end(name, End::Kill).await;
+                self.start(name);
+            }
         }
     }
 
@@ -346,6 +364,7 @@ impl Cluster {
     pub async fn until(&self, limit: Duration, holds: impl Fn(&Self) -> bool) -> bool {
         let deadline = Instant::now() + limit;
         while !holds(self) {
+            self.revive().await;
             self.see_outsiders();
             if Instant::now() >= deadline {
                 return false;

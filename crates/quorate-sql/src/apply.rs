@@ -19,6 +19,7 @@ use quorate_model::{Applied, Entry, Outcome, StoreFault};
 use rusqlite::Connection;
 
 use self::ahead::Ahead;
+use self::batch::Doomed;
 use self::rehearse::Rehearsal;
 pub use self::rehearse::{RehearsalError, Rehearsed};
 use crate::applied_row::{self, AppliedRow};
@@ -77,6 +78,8 @@ pub struct Applier {
     answered: VecDeque<(u64, Outcome)>,
     /// Entries that the cluster decided not to run.
     rejected: Rejected,
+    /// The latest entry that ended a transaction.
+    doomed: Option<Doomed>,
     /// The latest entries and the outcome hash after each, the oldest first.
     hashes: VecDeque<(u64, u64)>,
     /// The entry that asks for a look at the state in which the latest batch ended.
@@ -145,6 +148,7 @@ impl Applier {
             rehearsal: None,
             answered: VecDeque::new(),
             rejected,
+            doomed: None,
             hashes: VecDeque::new(),
             verification: None,
             extensions: extensions.clone(),

@@ -110,13 +110,13 @@ fn fault(code: i32, write_failed: bool, message: &str) -> Option<StoreFault> {
     match code & 0xff {
         ffi::SQLITE_FULL if write_failed => Some(StoreFault::Full(text())),
         ffi::SQLITE_NOMEM => Some(StoreFault::Memory(text())),
+        ffi::SQLITE_INTERRUPT => Some(StoreFault::Slow(text())),
         ffi::SQLITE_CORRUPT | ffi::SQLITE_NOTADB => Some(StoreFault::Damaged(text())),
         ffi::SQLITE_INTERNAL
         | ffi::SQLITE_PERM
         | ffi::SQLITE_BUSY
         | ffi::SQLITE_LOCKED
         | ffi::SQLITE_READONLY
-        | ffi::SQLITE_INTERRUPT
         | ffi::SQLITE_IOERR
         | ffi::SQLITE_CANTOPEN
         | ffi::SQLITE_PROTOCOL

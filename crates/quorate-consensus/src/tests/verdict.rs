@@ -77,11 +77,11 @@ fn an_entry_that_no_node_can_apply_is_rejected() {
 }
 
 #[test]
-fn a_node_that_alone_has_no_memory_takes_an_image_and_the_entry_stays() {
-    for rank in 0..3 {
+fn a_node_that_alone_can_not_apply_takes_an_image_and_the_entry_stays() {
+    for (rank, trouble) in (0..3).flat_map(|rank| [(rank, memory()), (rank, damaged())]) {
         run(10 + rank as u64, async |_, cluster| {
             let names = by_rank(&cluster);
-            poison(&cluster, [names[rank]], &memory());
+            poison(&cluster, [names[rank]], &trouble);
             // The caller of a leader that could not apply it may never hear.
             assert_ne!(propose(&cluster).await, Some(true));
             cluster.write("after").await;
@@ -93,11 +93,11 @@ fn a_node_that_alone_has_no_memory_takes_an_image_and_the_entry_stays() {
 
 #[test]
 fn what_one_voter_has_applied_is_kept_although_the_others_can_not() {
-    for rank in 0..3 {
+    for (rank, trouble) in (0..3).flat_map(|rank| [(rank, memory()), (rank, damaged())]) {
         run(20 + rank as u64, async |_, cluster| {
             let names = by_rank(&cluster);
             let able = names[rank];
-            poison(&cluster, names.iter().copied().filter(|name| *name != able), &memory());
+            poison(&cluster, names.iter().copied().filter(|name| *name != able), &trouble);
             assert_ne!(propose(&cluster).await, Some(true));
             cluster.write("after").await;
             cluster.check().await;
@@ -107,10 +107,10 @@ fn what_one_voter_has_applied_is_kept_although_the_others_can_not() {
 }
 
 #[test]
-fn a_damaged_node_is_condemned_once_another_has_applied_the_entry() {
+fn a_node_whose_disk_fails_is_condemned_once_another_has_applied_the_entry() {
     run(30, async |_, cluster| {
         let names = by_rank(&cluster);
-        poison(&cluster, [names[2]], &damaged());
+        poison(&cluster, [names[2]], &Trouble::Fault(StoreFault::Io("of a test".to_owned())));
         assert_ne!(propose(&cluster).await, Some(true));
         cluster.until("condemned", || store(&cluster, names[2]).condemned().is_some()).await;
         assert!(has_run(&store(&cluster, names[0])) && has_run(&store(&cluster, names[1])));

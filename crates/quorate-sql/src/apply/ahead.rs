@@ -7,11 +7,16 @@
 //! - The open transaction holds exactly the entries in [`Ahead`], which follow directly what is applied.
 //! - Entries are told apart by their ids: two with the same id are the same entry, as Raft promises.
 
+use std::time::Duration;
+
 use quorate_env::mutant::Mutant;
 use quorate_model::{Entry, LogId, Outcome, Payload};
 
 use super::Applier;
-use super::batch::{Item, Stop};
+use super::batch::{Doing, Item, Stop};
+
+/// How long a statement may run ahead: one that takes longer runs when it is applied, and the writer is free meanwhile.
+const AHEAD_MAX: Duration = Duration::from_millis(500);
 
 /// Entries that ran ahead.
 #[derive(Debug, Default)]
@@ -29,7 +34,13 @@ impl Applier {
         self.give_way();
         let next = self.row.applied.log_id.map_or(0, |id| id.index.saturating_add(1));
         if entries.first().is_some_and(|entry| entry.log_id.index == next) {
-            if self.run_ahead(entries).is_err() {
+            self.determinism.budget.allow(Some(AHEAD_MAX));
+            let done = self.run_ahead(entries);
+            self.determinism.budget.allow(None);
+            if let Err(stop) = done {
+                if let Stop::Killed(failure) = stop {
+                    self.doom(entries.get(self.ahead.ids.len()), failure);
+                }
                 self.roll_back();
             }
             crate::vfs::clock::set(None);
@@ -52,7 +63,7 @@ impl Applier {
             if self.ahead.ids.is_empty() {
                 self.begin()?;
             }
-            let outcome = self.item(&item, false)?;
+            let outcome = self.item(&item, &Doing::Together)?;
             self.ahead.ids.push(entry.log_id);
             self.ahead.outcomes.push(outcome);
         }

@@ -7,7 +7,7 @@ use quorate_model::{
 };
 
 use super::Applier;
-use super::batch::{COMMIT, ROLLBACK, Stop};
+use super::batch::{COMMIT, Doing, ROLLBACK, Stop};
 use crate::authorizer::Effects;
 use crate::classify::{self, Context, Trouble};
 use crate::extensions;
@@ -47,7 +47,7 @@ impl Applier {
         index: u64,
         stamp: Stamp,
         proposal: &Proposal,
-        alone: bool,
+        doing: &Doing,
     ) -> Result<Outcome, Stop> {
         let now = self.staged.row.now.max(stamp.now);
         self.staged.row.now = now;
@@ -61,7 +61,11 @@ impl Applier {
             Admission::Fresh => {
                 vfs::clock::set(Some(now));
                 let begun = self.slow.now();
-                let outcome = self.fresh(index, Stamp { now, ..stamp }, proposal, alone)?;
+                let outcome = match doing {
+                    Doing::Fails(failure) => Err(failure.clone()),
+                    Doing::Together => self.fresh(index, Stamp { now, ..stamp }, proposal, false)?,
+                    Doing::Alone => self.fresh(index, Stamp { now, ..stamp }, proposal, true)?,
+                };
                 self.slow.write(begun, index, proposal);
                 (outcome, proposal.origin)
             }
@@ -119,7 +123,7 @@ impl Applier {
                 Ok(_) => return Err(StoreFault::Io("a statement ended the transaction".to_owned()).into()),
             };
             if !alone {
-                return Err(Stop::Killed);
+                return Err(Stop::Killed(failure));
             }
             let effects = std::mem::take(&mut self.staged.effects);
             self.staged.unsettled.add(effects);

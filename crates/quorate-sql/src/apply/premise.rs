@@ -7,7 +7,7 @@ use quorate_env::mutant::Mutant;
 use quorate_model::{Failure, FailureKind, Premise};
 use rusqlite::types::ValueRef;
 
-use super::statement::{Ended, bind, no_statement, out_of_budget};
+use super::statement::{Ended, bind, no_statement};
 use super::{Applier, Note};
 use crate::authorizer::{Effects, Mode};
 use crate::classify::Trouble;
@@ -48,9 +48,10 @@ impl Applier {
         prepared.forget_steps();
         self.determinism.budget.start(effects.nested || !self.schema.virtual_tables.is_empty());
         let hash = hash(&mut prepared);
-        let within = self.determinism.budget.finish(prepared.steps());
+        let spent = self.determinism.budget.finish(prepared.steps());
         prepared.clear_bindings();
-        if within { Ok(hash?) } else { Err(out_of_budget().into()) }
+        spent?;
+        Ok(hash?)
     }
 }
 

@@ -26,6 +26,7 @@ mod names;
 mod poison;
 mod premises;
 mod rehearse;
+mod rejected;
 mod returned;
 mod schema;
 
