@@ -15,7 +15,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use quorate_model::{Applied, Entry, Outcome, StoreFault};
+use quorate_model::{Applied, Entry, Failure, LogId, Outcome, StoreFault};
 use rusqlite::Connection;
 
 use self::ahead::Ahead;
@@ -78,6 +78,9 @@ pub struct Applier {
     hashes: VecDeque<(u64, u64)>,
     /// The entry that asks for a look at the state in which the latest batch ended.
     verification: Option<u64>,
+    /// The latest entry that used up its budget and ended its transaction, and its failure: to run it again would take
+    /// as long.
+    spent: Option<(LogId, Failure)>,
     /// What the program brings along; what of it is enabled is registered.
     extensions: Extensions,
     /// Tells of entries that take long.
@@ -140,6 +143,7 @@ impl Applier {
             answered: VecDeque::new(),
             hashes: VecDeque::new(),
             verification: None,
+            spent: None,
             extensions: extensions.clone(),
             slow: SlowLog::default(),
         };

@@ -190,7 +190,7 @@ impl Applier {
                 self.staged.row.applied.membership = Some((item.log_id, members.clone()));
                 None
             }
-            Work::Proposal(stamp, proposal) => Some(self.proposal(index, *stamp, proposal, alone)?),
+            Work::Proposal(stamp, proposal) => Some(self.proposal(item.log_id, *stamp, proposal, alone)?),
         };
         self.staged.row.applied.log_id = Some(item.log_id);
         self.staged.hash.update(index, outcome.as_ref());

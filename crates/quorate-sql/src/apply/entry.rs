@@ -2,8 +2,8 @@
 
 use quorate_env::mutant::Mutant;
 use quorate_model::{
-    Command, CommandResult, Failure, FailureKind, Outcome, Proposal, Reply, Results, SessionId, Stamp, StoreFault,
-    VACUUM_ALONE,
+    Command, CommandResult, Failure, FailureKind, LogId, Outcome, Proposal, Reply, Results, SessionId, Stamp,
+    StoreFault, VACUUM_ALONE,
 };
 
 use super::Applier;
@@ -39,7 +39,7 @@ impl Applier {
     /// Applies a proposal.
     pub(super) fn proposal(
         &mut self,
-        index: u64,
+        log_id: LogId,
         stamp: Stamp,
         proposal: &Proposal,
         alone: bool,
@@ -56,8 +56,8 @@ impl Applier {
             Admission::Fresh => {
                 vfs::clock::set(Some(now));
                 let begun = self.slow.now();
-                let outcome = self.fresh(index, Stamp { now, ..stamp }, proposal, alone)?;
-                self.slow.write(begun, index, proposal);
+                let outcome = self.fresh(log_id, Stamp { now, ..stamp }, proposal, alone)?;
+                self.slow.write(begun, log_id.index, proposal);
                 (outcome, proposal.origin)
             }
         };
@@ -68,7 +68,7 @@ impl Applier {
     }
 
     /// Does what a proposal asks for the first time.
-    fn fresh(&mut self, index: u64, stamp: Stamp, proposal: &Proposal, alone: bool) -> Result<Outcome, Stop> {
+    fn fresh(&mut self, log_id: LogId, stamp: Stamp, proposal: &Proposal, alone: bool) -> Result<Outcome, Stop> {
         if let Err(failure) = proposal.check_limits() {
             return Ok(Err(failure));
         }
@@ -78,7 +78,10 @@ impl Applier {
         if proposal.commands == [Command::Vacuum] {
             return Ok(self.vacuum()?);
         }
-        let mut changes = SessionChanges::default();
+        if let Some((_, failure)) = self.spent.as_ref().filter(|(id, _)| *id == log_id) {
+            return Ok(Err(failure.clone()));
+        }
+        let (index, mut changes) = (log_id.index, SessionChanges::default());
         // Of an entry only its own effects are checked at its end; a rollback undoes those before it too.
         let before = std::mem::take(&mut self.staged.effects);
         let rests = !proposal.premises.is_empty() || proposal.rehearsal.is_some();
@@ -93,6 +96,9 @@ impl Applier {
                 Ok(_) => return Err(StoreFault::Io("a statement ended the transaction".to_owned()).into()),
             };
             if !alone {
+                if failure.kind == FailureKind::Budget {
+                    self.spent = Some((log_id, failure));
+                }
                 return Err(Stop::Killed);
             }
             let effects = std::mem::take(&mut self.staged.effects);

@@ -188,9 +188,8 @@ impl Matcher<'_> {
             }
         }
         let Some((found, behind)) = of_text else { return Compared::TextEnded };
-        let is_same = c == found
-            || c == self.rules.one && !is_escaped
-            || self.rules.ignores_case && is_same_letter(c, found);
+        let is_same =
+            c == found || c == self.rules.one && !is_escaped || self.rules.ignores_case && is_same_letter(c, found);
         if is_same { Compared::Fits(next, behind) } else { Compared::Differs }
     }
 

@@ -52,22 +52,52 @@ fn value(signs: &'static [&'static [u8]], length: usize) -> impl Strategy<Value 
 }
 
 fn call(function: &str, arguments: &[(Value, bool)]) -> (String, Vec<Value>) {
-    let texts = arguments.iter().zip(1..).map(|((_, is_text), number)| {
-        if *is_text { format!("CAST(?{number} AS TEXT)") } else { format!("?{number}") }
-    });
+    let texts = arguments
+        .iter()
+        .zip(1..)
+        .map(|((_, is_text), number)| if *is_text { format!("CAST(?{number} AS TEXT)") } else { format!("?{number}") });
     let sql = format!("SELECT {function}({})", texts.collect::<Vec<_>>().join(", "));
     (sql, arguments.iter().map(|(value, _)| value.clone()).collect())
 }
 
 const TEXT: &[&[u8]] = &[
-    b"a", b"A", b"b", b"ab", b"1", b"F", b" ", b"\0", b"\xc3\xa4", b"\xc3", b"\x84", b"\xf0\x9f\x98\x80", b"\xe2\x82",
-    b"]", b"-", b"\xff", b"\xed\xa0\x80",
+    b"a",
+    b"A",
+    b"b",
+    b"ab",
+    b"1",
+    b"F",
+    b" ",
+    b"\0",
+    b"\xc3\xa4",
+    b"\xc3",
+    b"\x84",
+    b"\xf0\x9f\x98\x80",
+    b"\xe2\x82",
+    b"]",
+    b"-",
+    b"\xff",
+    b"\xed\xa0\x80",
 ];
-const LIKE: &[&[u8]] = &[
-    b"a", b"A", b"b", b"ab", b"%", b"%", b"_", b"\\", b"\xc3\xa4", b"\xc3", b"\x84", b"\xff", b"\0", b"1",
-];
+const LIKE: &[&[u8]] =
+    &[b"a", b"A", b"b", b"ab", b"%", b"%", b"_", b"\\", b"\xc3\xa4", b"\xc3", b"\x84", b"\xff", b"\0", b"1"];
 const GLOB: &[&[u8]] = &[
-    b"a", b"A", b"b", b"*", b"*", b"?", b"[", b"]", b"^", b"-", b"[ab]", b"[^a]", b"[a-b]", b"\xc3\xa4", b"\x84", b"\0",
+    b"a",
+    b"A",
+    b"b",
+    b"*",
+    b"*",
+    b"?",
+    b"[",
+    b"]",
+    b"^",
+    b"-",
+    b"[ab]",
+    b"[^a]",
+    b"[a-b]",
+    b"\xc3\xa4",
+    b"\x84",
+    b"\0",
 ];
 const ESCAPE: &[&[u8]] = &[b"\\", b"a", b"%", b"_", b"\xc3\xa4", b"\xc3"];
 const FEW: &[&[u8]] = &[b"a", b"b", b"\xc3\xa4", b"\xc3", b"\xa4", b"\0", b"A"];
@@ -151,7 +181,13 @@ fn hostile_arguments_end_soon() {
         (format!("length(replace({}, {} || 'b', ''))", a(3_000_000), a(1_500_000)), false),
         (format!("length(trim({}, 'b' || {}))", a(10_000_000), a(10_000_000)), false),
         (format!("length(rtrim({0}, hex(randomblob(1000000)) || {0}))", a(10_000_000)), false),
-        (format!("length(unhex({}, {}))", "replace(hex(zeroblob(2000000)), '00', '-00')", "hex(zeroblob(3000000)) || '-'"), false),
+        (
+            format!(
+                "length(unhex({}, {}))",
+                "replace(hex(zeroblob(2000000)), '00', '-00')", "hex(zeroblob(3000000)) || '-'"
+            ),
+            false,
+        ),
         (format!("length({})", blob(10)), false),
     ] {
         let begun = Instant::now();

@@ -18,7 +18,7 @@ fn passes(node: &mut Node, budget: u64, rows: i64) -> bool {
     match node.propose(&with_budget(budget, rows)) {
         Ok(_) => true,
         Err(failure) => {
-            let text = "the entry needs more steps than its budget has, some ten seconds of work; do less at once";
+            let text = "the entry needs more steps than its budget has; do less at once, or ask for more (with_budget)";
             assert_eq!((failure.kind, failure.to_string().as_str()), (FailureKind::Budget, text));
             false
         }
@@ -77,6 +77,34 @@ fn the_budget_is_for_all_commands_of_an_entry() {
     let failure = node.propose(&two(2 * edge - 1)).unwrap_err();
     assert_eq!((failure.kind, failure.command), (FailureKind::Budget, Some(1)));
     assert_eq!(node.value("SELECT count(*) FROM t"), Value::Integer(2000));
+}
+
+#[test]
+fn what_was_stopped_is_not_run_again() {
+    // Ahead, as part of a batch, and alone.
+    let mut node = node();
+    let first = node.next;
+    let insert = ENDLESS.replace("SELECT count(*)", "INSERT INTO t SELECT i");
+    let endless =
+        Proposal { budget: 20_000_000, ..Proposal::new(None, vec![Command::Statement(statement(&insert, vec![]))]) };
+    let entries = [entry(first, &with_budget(1 << 20, 1)), entry(first + 1, &endless)];
+    let begun = std::time::Instant::now();
+    node.applier().foresee(&entries);
+    let once = begun.elapsed();
+    let begun = std::time::Instant::now();
+    let outcomes = node.apply(&entries);
+    assert!(begun.elapsed() < once / 2, "{:?} after {once:?}", begun.elapsed());
+    assert_eq!(outcomes[1].as_ref().unwrap_err().kind, FailureKind::Budget);
+    // Another entry with the same index is another entry.
+    let next = node.next;
+    node.applier().foresee(&[entry(next, &endless)]);
+    assert!(
+        node.apply(&[Entry {
+            log_id: LogId { term: 9, ..entry(next, &endless).log_id },
+            ..entry(next, &with_budget(1 << 20, 1))
+        }])[0]
+            .is_ok()
+    );
 }
 
 #[test]
