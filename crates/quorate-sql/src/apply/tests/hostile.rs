@@ -22,6 +22,11 @@ const HOSTILE: &[(&str, Option<&str>)] = &[
         None,
     ),
     ("INSERT INTO pad (b) SELECT replace(printf('%.*c', 9000, 'a'), 'a', printf('%.*c', 9000, 'a'))", Some("too big")),
+    (
+        "INSERT INTO pad (b) SELECT length(json_group_array(printf('%.*c', 10000000, 'a'))) FROM
+            (WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c LIMIT 400) SELECT x FROM c)",
+        Some("too big"),
+    ),
 ];
 
 fn proposal(sql: &str) -> Proposal {
