@@ -26,8 +26,9 @@ pub const PROPOSAL_BYTES_MAX: usize = 32 << 20;
 /// [`FailureKind::TooBig`](crate::FailureKind::TooBig).
 pub const RETURNED_BYTES_MAX: usize = 16 << 20;
 
-/// Steps of SQLite's virtual machine that one proposal may take where it does not say otherwise: some ten seconds.
-pub const BUDGET_DEFAULT: u64 = 500_000_000;
+/// Steps of SQLite's virtual machine that one proposal may take where it does not say otherwise: one to two seconds of
+/// work on a core that makes 25 to 50 million a second.
+pub const BUDGET_DEFAULT: u64 = 50_000_000;
 
 /// Comparisons of characters of one call of `LIKE`, `GLOB`, `trim` and its kin; what needs more fails.
 pub const COMPARISONS_MAX: u64 = 1 << 26;

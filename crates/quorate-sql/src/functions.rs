@@ -1,5 +1,5 @@
-//! Own forms of SQLite's functions whose work SQLite does not bound: `LIKE`, `GLOB`, `instr`, `replace`, `trim`,
-//! `ltrim`, `rtrim`, `unhex`.
+//! Own forms of SQLite's functions whose work or memory SQLite does not bound: `LIKE`, `GLOB`, `instr`, `replace`,
+//! `trim`, `ltrim`, `rtrim`, `unhex`, and the aggregates that make JSON.
 //!
 //! SQLite looks at a timeout or a budget between two steps of its virtual machine, and calls a function within one. The
 //! built-in forms of these can take minutes in one call, and LIKE goes as deep into the stack as its pattern has
@@ -16,6 +16,7 @@ use rusqlite::Connection;
 
 use crate::ffi::functions::{self, Answer, Call, Failed, Wildcards};
 
+mod json;
 mod pattern;
 mod text;
 
@@ -59,7 +60,11 @@ struct Work<'a> {
     comparisons: u64,
 }
 
-impl Work<'_> {
+impl<'a> Work<'a> {
+    fn new(meter: &'a dyn Meter) -> Self {
+        Self { meter, bytes: 0, comparisons: 0 }
+    }
+
     /// Counts bytes that are read or copied one after another.
     fn bytes(&mut self, count: usize) -> Result<(), Failed> {
         self.bytes = self.bytes.saturating_add(count as u64);
@@ -110,9 +115,15 @@ pub(crate) fn install(conn: &Connection, meter: &Arc<dyn Meter>) -> rusqlite::Re
     ];
     for (name, arguments, wildcards, function) in all {
         let meter = Arc::clone(meter);
-        functions::scalar(conn, name, arguments, wildcards, move |call| {
-            function(call, &mut Work { meter: &*meter, bytes: 0, comparisons: 0 })
-        })?;
+        functions::scalar(conn, name, arguments, wildcards, move |call| function(call, &mut Work::new(&*meter)))?;
+    }
+    for (name, arguments, is_blob) in [
+        (c"json_group_array", 1, false),
+        (c"jsonb_group_array", 1, true),
+        (c"json_group_object", 2, false),
+        (c"jsonb_group_object", 2, true),
+    ] {
+        functions::aggregate(conn, name, arguments, json::Gather::new(arguments == 2, is_blob, Arc::clone(meter)))?;
     }
     conn.query_row(FIRST_CALLS, [], |_| Ok(()))
 }

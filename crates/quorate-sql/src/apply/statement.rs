@@ -150,7 +150,7 @@ pub(super) fn no_statement() -> Failure {
 }
 
 fn out_of_budget() -> Failure {
-    let text = "the entry needs more steps than its budget has, some ten seconds of work; do less at once";
+    let text = "the entry needs more steps than its budget has; do less at once, or ask for more (with_budget)";
     Failure { sqlite_code: rusqlite::ffi::SQLITE_INTERRUPT, ..Failure::new(FailureKind::Budget, text) }
 }
 

@@ -28,6 +28,8 @@ pub(crate) enum Answer<'a> {
     /// A text that is an argument, or a part of one.
     Part(&'a [u8]),
     Text(Vec<u8>),
+    /// A text that functions of JSON take for JSON.
+    Json(Vec<u8>),
     Blob(Vec<u8>),
 }
 
@@ -39,6 +41,18 @@ pub(crate) enum Failed {
     /// As SQLite's own function does for a value that is too large.
     TooBig,
     NoMemory,
+}
+
+/// The subtype of what functions of JSON return.
+const JSON_SUBTYPE: u32 = b'J' as u32;
+
+/// A number as SQLite writes it in JSON.
+pub(crate) fn json_real(value: f64) -> Vec<u8> {
+    let mut text = [0_u8; 100];
+    let length = c_int::try_from(text.len()).unwrap_or(0);
+    // SAFETY: SQLite writes no more than so many bytes, the last of them NUL, and the format takes one double.
+    unsafe { ffi::sqlite3_snprintf(length, text.as_mut_ptr().cast(), c"%!0.17g".as_ptr(), value) };
+    text.split(|byte| *byte == 0).next().unwrap_or_default().to_vec()
 }
 
 /// A call of a function.
@@ -88,6 +102,18 @@ impl<'a> Call<'a> {
         }
     }
 
+    /// Whether the argument is a text that a function of JSON returned.
+    pub(crate) fn is_json(&self, number: usize) -> bool {
+        // SAFETY: the value is valid during the call.
+        self.arguments.get(number).is_some_and(|&value| unsafe { ffi::sqlite3_value_subtype(value) } == JSON_SUBTYPE)
+    }
+
+    /// The argument as a number.
+    pub(crate) fn real(&self, number: usize) -> f64 {
+        // SAFETY: the value is valid during the call.
+        self.arguments.get(number).map_or(0.0, |&value| unsafe { ffi::sqlite3_value_double(value) })
+    }
+
     /// One of the limits of the connection.
     pub(crate) fn limit(&self, id: c_int) -> usize {
         // SAFETY: the context belongs to an open connection.
@@ -103,6 +129,11 @@ impl<'a> Call<'a> {
             Ok(Answer::Integer(value)) => unsafe { ffi::sqlite3_result_int64(self.context, value) },
             Ok(Answer::Part(text)) => self.text(text),
             Ok(Answer::Text(text)) => self.text(&text),
+            Ok(Answer::Json(text)) => {
+                self.text(&text);
+                // SAFETY: see above.
+                unsafe { ffi::sqlite3_result_subtype(self.context, JSON_SUBTYPE) };
+            }
             Ok(Answer::Blob(bytes)) => {
                 let (start, length) = (bytes.as_ptr().cast::<c_void>(), bytes.len() as u64);
                 // SAFETY: see above.
@@ -191,6 +222,130 @@ where
         ffi::sqlite3_create_function_v2(handle, name.as_ptr(), count, FLAGS, kept, Some(call::<F>), None, None, release)
     };
     check(code)
+}
+
+/// A function of groups of rows, also of windows that rows enter and leave in their order.
+pub(crate) trait Aggregate: Send + 'static {
+    /// The rows of a group so far.
+    type Group: Default;
+
+    /// Takes a row.
+    fn step(&self, call: &Call<'_>, group: &mut Self::Group) -> Result<(), Failed>;
+
+    /// Gives the oldest row back.
+    fn inverse(&self, call: &Call<'_>, group: &mut Self::Group) -> Result<(), Failed>;
+
+    /// What the rows come to; those of no rows too.
+    fn value(&self, call: &Call<'_>, group: &Self::Group) -> Result<Answer<'static>, Failed>;
+}
+
+/// Replaces an aggregate of the connection, which may take and return JSON.
+pub(crate) fn aggregate<A: Aggregate>(
+    conn: &Connection,
+    name: &CStr,
+    arguments: i16,
+    function: A,
+) -> rusqlite::Result<()> {
+    let kept = Box::into_raw(Box::new(function)).cast();
+    let flags = FLAGS | ffi::SQLITE_SUBTYPE | ffi::SQLITE_RESULT_SUBTYPE;
+    // SAFETY: the handle is open, the name ends with NUL, and the callbacks fit `kept`, which SQLite releases, also on
+    // failure.
+    let code = unsafe {
+        ffi::sqlite3_create_window_function(
+            conn.handle(),
+            name.as_ptr(),
+            arguments.into(),
+            flags,
+            kept,
+            Some(step::<A>),
+            Some(finish::<A>),
+            Some(value::<A>),
+            Some(inverse::<A>),
+            Some(release::<A>),
+        )
+    };
+    check(code)
+}
+
+/// The place where SQLite keeps the group at work: null until its first row.
+///
+/// # Safety
+///
+/// The context of a call of an aggregate of groups of this type; the place is used until that call ends.
+unsafe fn group_of<'a, G>(context: *mut ffi::sqlite3_context) -> Option<&'a mut *mut G> {
+    let size = c_int::try_from(size_of::<*mut G>()).unwrap_or(0);
+    // SAFETY: SQLite keeps so many bytes for the group, aligned for a pointer and zero at first, and nobody else has
+    // them meanwhile.
+    unsafe { ffi::sqlite3_aggregate_context(context, size).cast::<*mut G>().as_mut() }
+}
+
+unsafe extern "C" fn step<A: Aggregate>(
+    context: *mut ffi::sqlite3_context,
+    count: c_int,
+    values: *mut *mut ffi::sqlite3_value,
+) {
+    // SAFETY: what SQLite passes to the callbacks of this aggregate.
+    unsafe { change::<A>(context, count, values, A::step) };
+}
+
+unsafe extern "C" fn inverse<A: Aggregate>(
+    context: *mut ffi::sqlite3_context,
+    count: c_int,
+    values: *mut *mut ffi::sqlite3_value,
+) {
+    // SAFETY: what SQLite passes to the callbacks of this aggregate.
+    unsafe { change::<A>(context, count, values, A::inverse) };
+}
+
+/// # Safety
+///
+/// What SQLite passes to a callback of the aggregate.
+unsafe fn change<A: Aggregate>(
+    context: *mut ffi::sqlite3_context,
+    count: c_int,
+    values: *mut *mut ffi::sqlite3_value,
+    change: impl FnOnce(&A, &Call<'_>, &mut A::Group) -> Result<(), Failed>,
+) {
+    // SAFETY: promised by the caller; the user data is what the aggregate was registered with.
+    let (call, function, place) = unsafe {
+        let function = &*ffi::sqlite3_user_data(context).cast::<A>();
+        (call_of(context, count, values), function, group_of::<A::Group>(context))
+    };
+    let Some(place) = place else { return call.fail(&Failed::NoMemory) };
+    if place.is_null() {
+        *place = Box::into_raw(Box::default());
+    }
+    // SAFETY: a box that was leaked above, which `finish` takes back.
+    let group = unsafe { &mut **place };
+    if let Err(failed) = change(function, &call, group) {
+        call.fail(&failed);
+    }
+}
+
+unsafe extern "C" fn value<A: Aggregate>(context: *mut ffi::sqlite3_context) {
+    // SAFETY: as in `change`.
+    let (call, function, place) = unsafe {
+        let function = &*ffi::sqlite3_user_data(context).cast::<A>();
+        (call_of(context, 0, std::ptr::null_mut()), function, group_of::<A::Group>(context))
+    };
+    // SAFETY: null, or the box of the group.
+    match place.and_then(|place| unsafe { place.as_ref() }) {
+        Some(group) => call.answer(function.value(&call, group)),
+        None => call.answer(function.value(&call, &A::Group::default())),
+    }
+}
+
+unsafe extern "C" fn finish<A: Aggregate>(context: *mut ffi::sqlite3_context) {
+    // SAFETY: as SQLite calls this.
+    unsafe { value::<A>(context) };
+    // SAFETY: as in `change`.
+    if let Some(place) = unsafe { group_of::<A::Group>(context) } {
+        let group = std::mem::replace(place, std::ptr::null_mut());
+        if !group.is_null() {
+            // SAFETY: the box that `change` leaked; the place is null from now on.
+            drop(unsafe { Box::from_raw(group) });
+        }
+    }
 }
 
 unsafe extern "C" fn release<T>(kept: *mut c_void) {

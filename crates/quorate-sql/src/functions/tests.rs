@@ -136,6 +136,60 @@ proptest! {
     }
 }
 
+const JSON: &[&[u8]] =
+    &[b"a", b"\"", b"\\", b",", b"]", b"{", b"\n", b"\x01", b"\x7f", b"'", b"\xc3\xa4", b"\0", b"@", b"1"];
+const JSONB: &[&[u8]] = &[b"\x0c", b"\x17a", b"\x2b\x13\x31", b"\x00", b"\x4c\x17a\x13\x31", b"\xff"];
+
+/// An expression of SQL for a value of a row.
+fn an_element() -> impl Strategy<Value = String> {
+    let hex = |bytes: Vec<u8>| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    prop_oneof![
+        4 => bytes(JSON, 5).prop_map(move |bytes| format!("CAST(x'{}' AS TEXT)", hex(bytes))),
+        2 => bytes(JSON, 4).prop_map(move |bytes| format!("json_array(CAST(x'{}' AS TEXT), 1, NULL)", hex(bytes))),
+        1 => bytes(JSON, 4).prop_map(move |bytes| format!("jsonb_object('k', CAST(x'{}' AS TEXT))", hex(bytes))),
+        1 => bytes(JSONB, 2).prop_map(move |bytes| format!("x'{}'", hex(bytes))),
+        1 => (-99..99_i64).prop_map(|number| number.to_string()),
+        2 => prop::sample::select(vec!["NULL", "0.1", "-1e300", "1e999", "5e-324", "100.0", "''", "-9223372036854775808"])
+            .prop_map(str::to_owned),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn aggregates_of_json_return_what_those_of_sqlite_return(
+        rows in prop::collection::vec((an_element(), an_element()), 0..6), width in 0..4_usize,
+    ) {
+        let (own, plain) = (own(), Connection::open_in_memory().unwrap());
+        let values = rows.iter().zip(1..).map(|((key, value), number)| format!("SELECT {number} AS n, {key} AS k, {value} AS v"));
+        let none = std::iter::once("SELECT 0 AS n, 0 AS k, 0 AS v WHERE 0".to_owned());
+        let rows = none.chain(values).collect::<Vec<_>>().join(" UNION ALL ");
+        for call in ["json_group_array(v)", "jsonb_group_array(v)", "json_group_object(k, v)", "jsonb_group_object(k, v)"] {
+            for sql in [
+                format!("SELECT {call} FROM ({rows})"),
+                format!("SELECT typeof({call}), json_array({call}), json_valid({call}, 5) FROM ({rows})"),
+                format!("SELECT {call} FROM ({rows}) GROUP BY n % 2 ORDER BY n % 2"),
+                format!("SELECT {call} OVER (ORDER BY n ROWS BETWEEN {width} PRECEDING AND CURRENT ROW) FROM ({rows})"),
+                format!("SELECT {call} FILTER (WHERE n > 1) FROM ({rows})"),
+            ] {
+                prop_assert_eq!(run(&own, &sql, &[]), run(&plain, &sql, &[]), "{}", sql);
+            }
+        }
+    }
+}
+
+#[test]
+fn aggregates_of_json_stop_at_the_limit() {
+    let conn = own();
+    conn.set_limit(rusqlite::limits::Limit::SQLITE_LIMIT_LENGTH, 1_000_000).unwrap();
+    let rows = "FROM (WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT x FROM c)";
+    for call in ["json_group_array(x)", "jsonb_group_array('a')", "json_group_object(x, x)", "jsonb_group_object(x, 1)"]
+    {
+        assert_eq!(run(&conn, &format!("SELECT {call} {rows}"), &[]), Err("string or blob too big".to_owned()));
+    }
+}
+
 #[test]
 fn patterns_use_an_index() {
     let (own, plain) = (own(), Connection::open_in_memory().unwrap());
