@@ -195,6 +195,7 @@ impl Desk {
             last_index: self.home.wal.last_log_id(GroupId::MAIN).map_or(0, |id| id.index),
             log_bytes: self.home.wal.disk_bytes(),
             durability: durability_number(self.config.durability),
+            belonged: identity.has_belonged(),
             ..StatusReply::default()
         };
         if let Some(running) = self.running.get() {

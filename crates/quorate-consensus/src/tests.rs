@@ -9,6 +9,7 @@
 
 mod cluster;
 mod combiner;
+mod lineage;
 mod members;
 mod messages;
 mod metrics;

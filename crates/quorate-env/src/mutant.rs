@@ -36,6 +36,10 @@ pub enum Mutant {
     AgeNotChecked,
     /// A node whose disk was lost comes back with its former id.
     LostIdentityReused,
+    /// A node whose log or database is damaged forgets the cluster that it belongs to.
+    FoundedFromDamaged,
+    /// A node that is no member yet, or has not caught up, serves reads.
+    LearnerServes,
     /// A write that is tried again is a new one.
     RetryIsNew,
     /// Sessions are written behind the transaction of their entries.
@@ -89,16 +93,17 @@ pub enum Mutant {
 use Mutant::{
     AcknowledgedBeforeSync, AgeNotChecked, AheadByIndex, AppendNotAwaited, AppliedBeforeLogged, CheckpointDuringHold,
     CheckpointWithoutSync, DeferredKeysAtBatch, ExpiredIsFresh, ExpiredIsNotDone, ExtensionsOfProcess,
-    ForwardedIsNotDone, ImageNotReadAgain, ImageOfPartialCheckpoint, ImagePositionOff, LeaderRestored,
-    LostIdentityReused, MigrationNotReadAgain, OneIsBelieved, OutcomeNotKept, OutcomesNotCompared, PremisesNotChecked,
-    PurgedBeforeDurable, ReadWithoutQuorum, ReadersNotCounted, RehearsalNotChecked, RetryIsNew, SeedCarriedOver,
-    SegmentReusedEarly, SessionsForgotten, SessionsOutsideTransaction, SnapshotNotKept, StaleFrameAccepted,
-    SyncBelievedAgain, SyncErrorIgnored, TornFrameAccepted, VoteNotAwaited,
+    ForwardedIsNotDone, FoundedFromDamaged, ImageNotReadAgain, ImageOfPartialCheckpoint, ImagePositionOff,
+    LeaderRestored, LearnerServes, LostIdentityReused, MigrationNotReadAgain, OneIsBelieved, OutcomeNotKept,
+    OutcomesNotCompared, PremisesNotChecked, PurgedBeforeDurable, ReadWithoutQuorum, ReadersNotCounted,
+    RehearsalNotChecked, RetryIsNew, SeedCarriedOver, SegmentReusedEarly, SessionsForgotten,
+    SessionsOutsideTransaction, SnapshotNotKept, StaleFrameAccepted, SyncBelievedAgain, SyncErrorIgnored,
+    TornFrameAccepted, VoteNotAwaited,
 };
 
 impl Mutant {
     /// All.
-    pub const ALL: [Self; 37] = [
+    pub const ALL: [Self; 39] = [
         AcknowledgedBeforeSync,
         SyncErrorIgnored,
         StaleFrameAccepted,
@@ -112,6 +117,8 @@ impl Mutant {
         ReadWithoutQuorum,
         AgeNotChecked,
         LostIdentityReused,
+        FoundedFromDamaged,
+        LearnerServes,
         RetryIsNew,
         SessionsOutsideTransaction,
         SessionsForgotten,

@@ -364,6 +364,7 @@ impl Cluster {
             let life = self.with_life(name, |life| (life.who.clone(), life.is_doomed, life.store.upgrade()));
             let Some((who, is_doomed, store)) = life else { continue };
             let status = node.status();
+            self.history.cluster(&who, status.cluster);
             self.history.identity(name, losses, status.node);
             if node.is_leader() {
                 self.history.leads(&who, status.term, status.node);

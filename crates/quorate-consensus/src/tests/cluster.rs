@@ -193,6 +193,7 @@ pub(super) fn config(name: &str) -> ConsensusConfig {
         durability: Durability::default(),
         keep_log_bytes: KEEP_LOG_BYTES,
         log_segment_bytes: LOG_SEGMENT_BYTES,
+        had_store: false,
     }
 }
 

@@ -1,6 +1,7 @@
 //! What others do to a node's database: they read it for long, or change it behind the node's back, as a bad memory or
 //! a careless hand would.
 
+use std::path::Path;
 use std::time::Duration;
 
 use quorate_env::Instant;
@@ -8,7 +9,8 @@ use quorate_sql::connection::{self, Attached};
 use quorate_sql::store::SqlStore;
 
 use super::life::Life;
-use super::{CACHE_BYTES, Cluster, snapshot};
+use super::{CACHE_BYTES, Cluster, DATA_DIR, snapshot};
+use crate::damage;
 
 /// More than anybody counts.
 const FOREIGN: i64 = 1_000_000;
@@ -30,6 +32,13 @@ impl Cluster {
     pub fn spare(&self) {
         for name in self.names {
             self.with_life(name, |life| life.is_target = false);
+        }
+    }
+
+    /// The file that names the cluster is lost to a node that is down.
+    pub fn lose_cluster_file(&self, name: &'static str) {
+        if let Err(error) = damage::remove_cluster_file(&self.world.disk(name), Path::new(DATA_DIR)) {
+            self.history.violation(format!("the cluster's file of {name} can't be removed: {error}"));
         }
     }
 
