@@ -9,6 +9,7 @@
 
 mod cluster;
 mod combiner;
+mod led;
 mod lineage;
 mod members;
 mod messages;

@@ -150,6 +150,7 @@ impl Cluster {
             Ok(node) => {
                 self.world.trace().add(&who, format_args!("serves"));
                 self.with_life(name, |life| life.node = Some(Arc::new(node)));
+                self.ask_early(name, &who).await;
             }
             Err(error) => {
                 let is_excused = self.is_full(name) || self.with_life(name, |life| life.is_doomed) == Some(true);

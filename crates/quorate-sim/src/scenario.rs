@@ -202,7 +202,14 @@ async fn born(cluster: &Cluster) -> Option<()> {
         return None;
     }
     let sql = any(cluster)?;
-    load::prepare(&sql).await.map_err(|error| cluster.history().violation(format!("no tables: {error}"))).ok()
+    let prepared = load::prepare(&sql).await;
+    prepared.map_err(|error| cluster.history().violation(format!("no tables: {error}"))).ok()?;
+    if !cluster.until(SETTLE_MAX, Cluster::is_whole).await {
+        cluster.history().violation("the tables did not reach all nodes in time".to_owned());
+        return None;
+    }
+    cluster.has_tables();
+    Some(())
 }
 
 async fn hard_times(cluster: &Cluster, ledger: &Ledger, faults: &mut Faults, plan: &Plan) -> Option<()> {

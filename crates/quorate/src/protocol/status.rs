@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use prost::Message;
-use quorate_consensus::{ClusterId, MemberStatus};
+use quorate_consensus::{ClusterId, MemberStatus, Standing};
 use quorate_model::NodeId;
 
 use super::WirePosition;
@@ -40,6 +40,46 @@ pub(crate) struct StatusReply {
     pub members: Vec<MemberReply>,
     #[prost(string, optional, tag = "13")]
     pub stopped: Option<String>,
+    #[prost(message, optional, tag = "30")]
+    pub standing: Option<StandingReply>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct StandingReply {
+    #[prost(fixed64, optional, tag = "1")]
+    pub last_leader: Option<u64>,
+    #[prost(uint64, optional, tag = "2")]
+    pub leader_silent_millis: Option<u64>,
+    #[prost(bool, tag = "3")]
+    pub joined: bool,
+    #[prost(bool, tag = "4")]
+    pub votes: bool,
+}
+
+impl From<Standing> for StandingReply {
+    fn from(standing: Standing) -> Self {
+        Self {
+            last_leader: standing.last_leader.map(|leader| leader.0),
+            leader_silent_millis: standing.leader_silent_for.map(millis),
+            joined: standing.joined,
+            votes: standing.votes,
+        }
+    }
+}
+
+impl From<StandingReply> for Standing {
+    fn from(reply: StandingReply) -> Self {
+        Self {
+            last_leader: reply.last_leader.map(NodeId),
+            leader_silent_for: reply.leader_silent_millis.map(Duration::from_millis),
+            joined: reply.joined,
+            votes: reply.votes,
+        }
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -65,7 +105,7 @@ impl From<Status> for StatusReply {
             name: member.name,
             addr: member.addr,
             voter: member.voter,
-            silent_millis: u64::try_from(member.silent_for.as_millis()).unwrap_or(u64::MAX),
+            silent_millis: millis(member.silent_for),
             applied_index: member.applied_index,
         });
         Self {
@@ -82,6 +122,7 @@ impl From<Status> for StatusReply {
             database_bytes: status.database_bytes,
             members: members.collect(),
             stopped: status.stopped,
+            standing: Some(status.standing.into()),
         }
     }
 }
@@ -110,6 +151,7 @@ impl From<StatusReply> for Status {
             database_bytes: reply.database_bytes,
             members: members.collect(),
             stopped: reply.stopped,
+            standing: reply.standing.map(Standing::from).unwrap_or_default(),
         }
     }
 }
