@@ -3,7 +3,7 @@
 //! Invariants:
 //! - A Raft id is drawn for a data directory and never used with another: a directory that was lost or damaged comes
 //!   back under a new id, so it never votes as its former self.
-//! - A node belongs to the cluster in this record or to none; that changes only while the log is empty.
+//! - A node belongs to the cluster in this record or to none yet. Once it names one it never names another.
 //! - What the record says of voting and of removal only ever comes to be, and never passes.
 //! - It names the cluster's durability from the moment on at which it names the cluster.
 
@@ -79,6 +79,10 @@ pub(crate) struct Identity {
     /// The entry before which the node has promised to stop.
     #[prost(message, optional, tag = "11")]
     pub halt: Option<Halt>,
+    /// The directory belonged to a cluster of which nothing is known any more ([`lineage`](crate::lineage)): this node
+    /// joins one, and founds none.
+    #[prost(bool, tag = "20")]
+    pub belonged: bool,
 }
 
 /// What a node must know of its former lives to find the entry that ends them.
@@ -139,6 +143,11 @@ impl Identity {
     /// The cluster, or [`ClusterId::NONE`].
     pub(crate) fn cluster(&self) -> ClusterId {
         ClusterId::from_bytes(&self.cluster).unwrap_or(ClusterId::NONE)
+    }
+
+    /// Whether the directory belongs to a cluster, or did: then it never founds one.
+    pub(crate) fn has_belonged(&self) -> bool {
+        self.belonged || !self.cluster.is_empty()
     }
 
     pub(crate) fn epoch(&self) -> Epoch {

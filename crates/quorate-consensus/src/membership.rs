@@ -26,6 +26,7 @@ use crate::desk::{Desk, Running};
 use crate::error::MembershipError;
 use crate::peer::messages::{Join, Joined, MemberInfo};
 use crate::peers::Peers;
+use crate::permits;
 use crate::raft::Raft;
 use crate::raft::types::{RaftMembership, StoredMembership};
 
@@ -60,6 +61,9 @@ async fn step(desk: &Desk, raft: &Raft, new: &MemberInfo) -> Result<(), String> 
     }
     let now = current(raft);
     let membership = now.membership();
+    if let Some(known) = membership.get_node(&new.id).filter(|known| known.addr != new.addr) {
+        return readdress(desk, raft, &now, known, new).await;
+    }
     if membership.voter_ids().any(|id| id == new.id) {
         return Ok(());
     }
@@ -97,6 +101,33 @@ async fn step(desk: &Desk, raft: &Raft, new: &MemberInfo) -> Result<(), String> 
         }
     };
     replace(raft, &now, &old, new.id).await.map_err(|error| error.to_string())
+}
+
+/// Takes in the address that a member announces, once it answers there: nodes call each other where the list of members
+/// says. An address of another node would do no harm, since a handshake proves the id of the member that is called.
+async fn readdress(desk: &Desk, raft: &Raft, now: &Current, known: &Member, new: &MemberInfo) -> Result<(), String> {
+    settled(now).map_err(|error| error.to_string())?;
+    if new.id != *raft.node_id() {
+        let there = permits::knock(desk, &new.name, &new.addr).await;
+        if there.as_ref().ok() != Some(&new.id) {
+            let why = there.map_or_else(|error| error.to_string(), |_| "another node answers there".to_owned());
+            return Err(format!(
+                "'{}' announces the address {}, but the leader finds it not: {why}",
+                new.name, new.addr
+            ));
+        }
+    }
+    let member = Member { name: known.name.clone(), addr: new.addr.clone() };
+    tracing::info!(
+        event = "moved",
+        member = known.name,
+        from = known.addr,
+        addr = new.addr,
+        "{} has another address",
+        known.name
+    );
+    let nodes = ChangeMembers::SetNodes(BTreeMap::from([(new.id, member)]));
+    change(raft, now, nodes).await.map_err(|error| error.to_string())
 }
 
 /// Fails as long as one of the ids that have a name may still be alive.
@@ -175,6 +206,13 @@ async fn remove_learners(raft: &Raft, ids: &BTreeSet<u64>) -> Result<(), Members
     let now = current(raft);
     let left: BTreeSet<u64> = now.membership().learner_ids().filter(|id| ids.contains(id)).collect();
     if left.is_empty() { Ok(()) } else { change(raft, &now, ChangeMembers::RemoveNodes(left)).await }
+}
+
+/// Whether a majority of the voters was heard of lately, this node among them.
+pub(crate) fn hears_majority(desk: &Desk, raft: &Raft) -> bool {
+    let now = current(raft);
+    let voters: BTreeSet<u64> = now.membership().voter_ids().collect();
+    enough(desk, now.membership(), &voters, None).is_ok()
 }
 
 /// Fails if voters would be left of whom no majority was heard of lately. `joins` is one that was heard of just now.

@@ -1,5 +1,6 @@
 //! The handle to a node's part in consensus.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::AbortHandle;
 
 use crate::Member;
+use crate::belong;
 use crate::combiner::{HOLD_MAX, Hold};
 use crate::config::Timing;
 use crate::desk::{Desk, Running};
@@ -99,6 +101,18 @@ impl Consensus {
     /// How the cluster stands, as this node sees it.
     pub fn status(&self) -> ClusterStatus {
         cluster_status(&self.0.desk, &self.0.running)
+    }
+
+    /// Whether this node has applied its own admission to the cluster, and with it all that was committed before. Until
+    /// then its store may hold nothing.
+    pub fn has_joined(&self) -> bool {
+        let joined = &self.0.desk.joined;
+        if !joined.load(Ordering::Relaxed) {
+            let own = self.0.desk.home.identity().id;
+            let membership = belong::applied_membership(&self.0.running.store.applied());
+            joined.store(membership.is_some_and(|(_, all)| all.get_node(&own).is_some()), Ordering::Relaxed);
+        }
+        joined.load(Ordering::Relaxed)
     }
 
     /// The leader, as far as this node knows.

@@ -30,6 +30,7 @@ use crate::events;
 use crate::home::Home;
 use crate::identity::{ClusterId, Identity};
 use crate::images::ImageSender;
+use crate::lineage;
 use crate::membership;
 use crate::metrics::{ConsensusMetrics, watch_leaders};
 use crate::node::{Consensus, Inner};
@@ -106,6 +107,7 @@ impl Consensus {
 
         let founding = birth::settle(&home, &config, &peers, &own).await?;
         peers.hang_up();
+        lineage::keep(env, dir, &home.identity())?;
         let store = open(env, &home, open_store).await?;
         check_end(&home, &*store)?;
         let images = Arc::new(ImageSender::new(env.clone(), Arc::clone(&store), Arc::clone(&metrics)));
@@ -188,7 +190,6 @@ fn check(config: &ConsensusConfig) -> Result<(), StartError> {
 
 /// Opens the log, or a new one beside one that can't be gone on with, and reads or draws the identity.
 async fn open_home(env: &Env, config: &ConsensusConfig, dir: &Path) -> Result<(Home, Restart), StartError> {
-    reboot::finish(env, dir)?;
     let mut opened = open_log(env, config, dir)?;
     let mut known = known_identity(config, &opened.recovery)?;
     if let Some(former) = known.as_ref().filter(|_| reboot::may_have_lost(config, &opened.recovery)) {
@@ -201,9 +202,10 @@ async fn open_home(env: &Env, config: &ConsensusConfig, dir: &Path) -> Result<(H
              acknowledged; this node comes back as a new member"
         );
         drop(opened);
-        reboot::begin_anew(env, config, dir, former).await?;
+        lineage::keep(env, dir, former)?;
+        move_log(env, dir, &lineage::aside(dir, lineage::REBOOTED, env.unix_nanos()))?;
         opened = open_log(env, config, dir)?;
-        known = known_identity(config, &opened.recovery)?;
+        known = None;
     }
     let (restart, was_in_use) = (opened.recovery.restart, reboot::was_in_use(&opened.recovery));
     let wal = run_workers(env, opened)?;
@@ -212,12 +214,15 @@ async fn open_home(env: &Env, config: &ConsensusConfig, dir: &Path) -> Result<(H
         // Whatever was acknowledged was synced, or nothing was.
         accept_reboot(&wal).await?;
     }
-    let Some(identity) = known else {
-        let home = Home::new(env.clone(), wal, Identity::new(new_id(env, &config.name), &config.name), false);
+    let is_new = known.is_none();
+    let mut identity = known.unwrap_or_else(|| Identity::new(new_id(env, &config.name), &config.name));
+    let has_inherited = lineage::inherit(env, dir, config.had_store, &mut identity)?;
+    let is_complete = !is_new && was_in_use && restart != Restart::Rebooted;
+    let home = Home::new(env.clone(), wal, identity, is_complete);
+    if is_new || has_inherited {
         home.change(|_| Ok::<(), ()>(())).await?.unwrap_or_default();
-        return Ok((home, restart));
-    };
-    Ok((Home::new(env.clone(), wal, identity, was_in_use && restart != Restart::Rebooted), restart))
+    }
+    Ok((home, restart))
 }
 
 /// An id that no directory had before.
@@ -228,10 +233,11 @@ fn new_id(env: &Env, name: &str) -> u64 {
     env.rng().next_u64().max(1)
 }
 
-/// Opens the log, or a new one beside a damaged one.
+/// Opens the log, or a new one beside a damaged one. Alone, nobody could bring the node up to date: it changes nothing.
 fn open_log(env: &Env, config: &ConsensusConfig, dir: &Path) -> Result<Opened, StartError> {
     let open = || Wal::open(Arc::clone(env.disk()), dir, log_options(env, config));
     match open() {
+        Err(error @ OpenError::Corrupt { .. }) if config.is_alone() => Err(StartError::LogDamaged(error.to_string())),
         Err(OpenError::Corrupt { path: segment, offset, what }) => {
             tracing::error!(
                 segment = %segment.display(), offset, what,
@@ -269,15 +275,13 @@ pub(crate) fn log_options(env: &Env, config: &ConsensusConfig) -> WalOptions {
     }
 }
 
-/// Moves a damaged log out of the way, for people to look at. The next start draws a new Raft id.
+/// Moves a damaged log out of the way, for people to look at. The next start draws a new Raft id, in the same cluster.
 pub fn put_log_aside(env: &Env, dir: &Path) -> Result<(), StartError> {
-    let mut aside = dir.as_os_str().to_owned();
-    aside.push(format!(".damaged-{}", env.unix_nanos()));
-    move_log(env, dir, Path::new(&aside))
+    move_log(env, dir, &lineage::aside(dir, lineage::DAMAGED, env.unix_nanos()))
 }
 
 /// Gives the directory of a log another name beside the present one, durably.
-pub(crate) fn move_log(env: &Env, from: &Path, to: &Path) -> Result<(), StartError> {
+fn move_log(env: &Env, from: &Path, to: &Path) -> Result<(), StartError> {
     let moved = env.disk().rename(from, to);
     let synced = moved.and_then(|()| env.disk().sync_dir(from.parent().unwrap_or(from)));
     synced.map_err(|source| StartError::Log(OpenError::Io { action: "move", path: from.to_path_buf(), source }))

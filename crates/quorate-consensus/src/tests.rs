@@ -9,6 +9,8 @@
 
 mod cluster;
 mod combiner;
+mod led;
+mod lineage;
 mod members;
 mod messages;
 mod metrics;

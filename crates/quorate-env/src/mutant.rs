@@ -36,6 +36,10 @@ pub enum Mutant {
     AgeNotChecked,
     /// A node whose disk was lost comes back with its former id.
     LostIdentityReused,
+    /// A node whose log or database is damaged forgets the cluster that it belongs to.
+    FoundedFromDamaged,
+    /// A node that is no member yet, or has not caught up, serves reads.
+    LearnerServes,
     /// A write that is tried again is a new one.
     RetryIsNew,
     /// Sessions are written behind the transaction of their entries.
@@ -95,17 +99,17 @@ pub enum Mutant {
 use Mutant::{
     AcknowledgedBeforeSync, AgeNotChecked, AheadByIndex, AppendNotAwaited, AppliedBeforeLogged, AppliedIsRejected,
     CheckpointDuringHold, CheckpointWithoutSync, DeferredKeysAtBatch, ExpiredIsFresh, ExpiredIsNotDone,
-    ExtensionsOfProcess, ForwardedIsNotDone, HaltForgotten, ImageNotReadAgain, ImageOfPartialCheckpoint,
-    ImagePositionOff, LeaderRestored, LostIdentityReused, MigrationNotReadAgain, OneIsBelieved, OutcomeNotKept,
-    OutcomesNotCompared, PremisesNotChecked, PurgedBeforeDurable, ReadWithoutQuorum, ReadersNotCounted,
-    RehearsalNotChecked, RejectedByMinority, RetryIsNew, SeedCarriedOver, SegmentReusedEarly, SessionsForgotten,
-    SessionsOutsideTransaction, SnapshotNotKept, StaleFrameAccepted, SyncBelievedAgain, SyncErrorIgnored,
-    TornFrameAccepted, VoteNotAwaited,
+    ExtensionsOfProcess, ForwardedIsNotDone, FoundedFromDamaged, HaltForgotten, ImageNotReadAgain,
+    ImageOfPartialCheckpoint, ImagePositionOff, LeaderRestored, LearnerServes, LostIdentityReused,
+    MigrationNotReadAgain, OneIsBelieved, OutcomeNotKept, OutcomesNotCompared, PremisesNotChecked, PurgedBeforeDurable,
+    ReadWithoutQuorum, ReadersNotCounted, RehearsalNotChecked, RejectedByMinority, RetryIsNew, SeedCarriedOver,
+    SegmentReusedEarly, SessionsForgotten, SessionsOutsideTransaction, SnapshotNotKept, StaleFrameAccepted,
+    SyncBelievedAgain, SyncErrorIgnored, TornFrameAccepted, VoteNotAwaited,
 };
 
 impl Mutant {
     /// All.
-    pub const ALL: [Self; 40] = [
+    pub const ALL: [Self; 42] = [
         AcknowledgedBeforeSync,
         SyncErrorIgnored,
         StaleFrameAccepted,
@@ -119,6 +123,8 @@ impl Mutant {
         ReadWithoutQuorum,
         AgeNotChecked,
         LostIdentityReused,
+        FoundedFromDamaged,
+        LearnerServes,
         RetryIsNew,
         SessionsOutsideTransaction,
         SessionsForgotten,

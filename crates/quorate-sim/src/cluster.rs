@@ -152,6 +152,7 @@ impl Cluster {
             Ok(node) => {
                 self.world.trace().add(&who, format_args!("serves"));
                 self.with_life(name, |life| life.node = Some(Arc::new(node)));
+                self.ask_early(name, &who).await;
             }
             Err(error) => {
                 let is_excused = self.is_full(name) || self.with_life(name, |life| life.is_doomed) == Some(true);
@@ -383,6 +384,7 @@ impl Cluster {
             let life = self.with_life(name, |life| (life.who.clone(), life.is_doomed, life.store.upgrade()));
             let Some((who, is_doomed, store)) = life else { continue };
             let status = node.status();
+            self.history.cluster(&who, status.cluster);
             self.history.identity(name, losses, status.node);
             if node.is_leader() {
                 self.history.leads(&who, status.term, status.node);

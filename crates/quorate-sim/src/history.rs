@@ -9,6 +9,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use quorate_consensus::ClusterId;
 use quorate_env_sim::Trace;
 use quorate_model::{Applied, Entry, FailureKind, LogId, NodeId, Outcome, Payload, Stamp, StoreFault, codec};
 use quorate_sql::outcome_hash::OutcomeHash;
@@ -36,6 +37,7 @@ struct Known {
     owners: BTreeMap<NodeId, (&'static str, u64)>,
     /// The id of a node after so many losses of any kind.
     ids: BTreeMap<(&'static str, u64), NodeId>,
+    cluster: Option<ClusterId>,
     faults: u32,
     installs: u64,
     /// Lives in which an image was, or was being, installed.
@@ -268,6 +270,14 @@ impl History {
         }
         if before != id {
             self.violation(format!("{name} is {id} and was {before}, though it has lost nothing since"));
+        }
+    }
+
+    /// A node belongs to this cluster. There is one, whatever is lost.
+    pub fn cluster(&self, who: &str, cluster: ClusterId) {
+        let first = *self.known().cluster.get_or_insert(cluster);
+        if first != cluster {
+            self.violation(format!("{who} belongs to a second cluster, {cluster}; the first is {first}"));
         }
     }
 

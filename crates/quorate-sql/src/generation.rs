@@ -30,7 +30,7 @@ mod pointer;
 mod set;
 mod unsynced;
 
-pub use damage::put_aside;
+pub use damage::{put_aside, was_here};
 pub(crate) use set::database_in_force;
 pub use set::{Generations, Staged, make_first};
 

@@ -200,6 +200,7 @@ impl Config {
             durability: self.durability,
             keep_log_bytes: self.keep_log_bytes,
             log_segment_bytes: LOG_SEGMENT_BYTES,
+            had_store: false,
         }
     }
 }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use futures_util::FutureExt;
 use futures_util::future::{Either, select};
-use quorate_consensus::{Consensus, Ended, OpenStore};
+use quorate_consensus::{Consensus, ConsensusConfig, Ended, OpenStore};
 use quorate_env::{Env, timeout};
 use quorate_sql::options::{StoreIdentity, StoreOptions};
 use quorate_sql::readers::ReaderOptions;
@@ -283,10 +283,11 @@ async fn open(env: &Env, config: &Config, seams: Seams) -> Result<Opened, StartE
     let secret = config.secret.resolve(&env, &config.data_dir)?;
     let desk = Desk::default();
     let (open_store, opened) = store_opener(&env, config, seams.clone());
-    let log = config.data_dir.join(LOG_DIR);
-    let service = Arc::new(desk.clone());
-    let consensus =
-        Consensus::start(&env, seams.consensus(config.consensus(secret)), &log, open_store, service).await?;
+    let (log, service) = (config.data_dir.join(LOG_DIR), Arc::new(desk.clone()));
+    let failed = |error| StartError::Disk { path: config.data_dir.display().to_string(), error };
+    let had_store = quorate_sql::generation::was_here(env.disk().as_ref(), &config.data_dir).map_err(failed)?;
+    let consensus = ConsensusConfig { had_store, ..seams.consensus(config.consensus(secret)) };
+    let consensus = Consensus::start(&env, consensus, &log, open_store, service).await?;
     let store = opened.get().cloned().ok_or(StartError::Died)?;
     let gateway = Arc::new(Gateway::new(env.clone(), config.data_dir.clone(), consensus, store));
     desk.open(&gateway);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorate_consensus::{Blocked, ClusterId, ClusterStatus, MemberStatus};
+use quorate_consensus::{Blocked, ClusterId, ClusterStatus, MemberStatus, Standing};
 use quorate_model::{NodeId, Position};
 
 /// How a node and its cluster stand, as that node sees it.
@@ -14,7 +14,7 @@ pub struct Status {
     pub node: NodeId,
     /// Its name.
     pub name: String,
-    /// The leader, if the node knows one.
+    /// The leader, if the node knows one and has heard of it lately.
     pub leader: Option<NodeId>,
     /// The present term.
     pub term: u64,
@@ -36,12 +36,15 @@ pub struct Status {
     pub blocked: Option<Blocked>,
     /// Why the node takes no part any more, if it doesn't.
     pub stopped: Option<String>,
+    /// What the node knows of its own place in the cluster.
+    pub standing: Standing,
 }
 
 impl Status {
-    /// Committed entries that the node has not applied yet.
-    pub fn lag(&self) -> u64 {
-        self.committed_index.saturating_sub(self.applied.index)
+    /// Committed entries that the node has not applied yet; `None` while it hears of no leader, and so does not know
+    /// what is committed.
+    pub fn lag(&self) -> Option<u64> {
+        self.leader.map(|_| self.committed_index.saturating_sub(self.applied.index))
     }
 
     /// How many voters can be reached, and how many there are. One of which nothing was heard for longer than
@@ -72,6 +75,7 @@ impl Status {
             members: cluster.members,
             blocked: cluster.blocked,
             stopped: cluster.stopped,
+            standing: cluster.standing,
         }
     }
 }

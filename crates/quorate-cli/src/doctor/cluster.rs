@@ -245,6 +245,7 @@ mod tests {
             members: [1, 2, 3].map(member).into(),
             blocked: None,
             stopped: None,
+            standing: quorate::Standing::default(),
         }
     }
 

@@ -3,8 +3,8 @@
 use quorate_model::{Epoch, GroupId, NodeId, Position};
 
 use super::*;
-use crate::MemberStatus;
 use crate::identity::ClusterId;
+use crate::{MemberStatus, Standing};
 
 const SILENT_AFTER: Duration = Duration::from_secs(4);
 
@@ -32,6 +32,7 @@ impl Story {
             members: [("a", 1), ("b", 2), ("c", 3)].map(|(name, id)| member(name, id)).into(),
             blocked: None,
             stopped: None,
+            standing: Standing::default(),
         };
         let space = Space { total: 100 << 30, available: 50 << 30 };
         Self { teller: Teller::default(), now: Instant::now(), status, clocks: BTreeMap::new(), space }

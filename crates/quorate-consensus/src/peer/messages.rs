@@ -135,6 +135,9 @@ pub(crate) struct StatusReply {
     /// The number of its durability.
     #[prost(uint32, tag = "15")]
     pub durability: u32,
+    /// Whether its data directory belongs to a cluster, or did: nothing is founded with it.
+    #[prost(bool, tag = "30")]
+    pub belonged: bool,
 }
 
 /// A member of the cluster, as a node knows it.

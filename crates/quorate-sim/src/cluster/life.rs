@@ -52,6 +52,8 @@ pub(super) struct Lives {
     pub(super) full: BTreeMap<&'static str, Option<Instant>>,
     /// Nodes whose database may end before their log begins: they lost one or the other, and it is not yet made good.
     pub(super) unsound: BTreeSet<&'static str>,
+    /// Whether all nodes have had the clients' tables: whoever joins from now on has them too, or has nothing to show.
+    pub(super) has_tables: bool,
     /// Nodes whose database may end behind their log.
     pub(super) ahead: BTreeSet<&'static str>,
 }

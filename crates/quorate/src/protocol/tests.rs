@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use quorate_consensus::{Blocked, ClusterId, MemberStatus};
+use quorate_consensus::{Blocked, ClusterId, MemberStatus, Standing};
 use quorate_model::{
     Epoch, Failure, FailureKind as Kind, GroupId, NodeId, Position, Reply, Stamp, Statement, StoreFault, Value,
 };
@@ -206,6 +206,12 @@ fn samples() -> Vec<(&'static str, Bytes)> {
         members: vec![member],
         blocked: Some(Blocked { index: 7, why: text() }),
         stopped: Some(text()),
+        standing: Standing {
+            last_leader: Some(NodeId(6)),
+            leader_silent_for: Some(Duration::from_millis(9)),
+            joined: true,
+            votes: true,
+        },
     };
     vec![
         ("execute", encode(&Execute { proposal: Bytes::from_static(b"proposal") })),

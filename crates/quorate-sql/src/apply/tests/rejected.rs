@@ -124,8 +124,8 @@ fn an_entry_that_ends_its_transaction_runs_once() {
     assert_eq!(node.value("SELECT group_concat(a) FROM u"), "1,2,1,2".into());
 
     // Another entry with the same index is another entry.
-    let [other, ..] = entries(10);
-    let killer = insert(9, sql);
+    let [other, ..] = entries(11);
+    let killer = insert(node.next, sql);
     node.applier().foresee(std::slice::from_ref(&killer));
     let other = Entry { log_id: LogId { term: 9, ..killer.log_id }, ..other };
     assert!(node.apply(&[other])[0].is_ok());
