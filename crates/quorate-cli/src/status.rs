@@ -81,7 +81,8 @@ fn row(member: &Member<Answer>) -> Vec<String> {
     };
     let mut row = vec![member.name.clone(), member.addr.clone(), role.to_owned()];
     if let Some(at) = &member.told.positions {
-        row.extend([at.term, at.applied, at.committed, at.last, at.lag].map(|number| number.to_string()));
+        row.extend([at.term, at.applied, at.committed, at.last].map(|number| number.to_string()));
+        row.push(at.lag.map_or_else(|| "?".to_owned(), |lag| lag.to_string()));
         row.extend([at.log_bytes, at.database_bytes].map(format::size));
     }
     row
@@ -91,7 +92,7 @@ fn row(member: &Member<Answer>) -> Vec<String> {
 mod tests {
     #![allow(clippy::indexing_slicing, reason = "tests")]
 
-    use quorate::{ClusterId, Epoch, GroupId, MemberStatus as Member, NodeId, Position};
+    use quorate::{ClusterId, Epoch, GroupId, MemberStatus as Member, NodeId, Position, Standing};
 
     use super::*;
 
@@ -118,6 +119,7 @@ mod tests {
             database_bytes: 4096,
             members: members.into(),
             stopped: None,
+            standing: Standing::default(),
         }
     }
 
@@ -132,7 +134,8 @@ mod tests {
         let answers = Answers::from([(addr("1"), Ok(one)), (addr("2"), dead), (addr("3"), Ok(three.clone()))]);
         let status = ClusterStatus::assemble(&three, &answers);
         assert_eq!(status.leader, Some(3));
-        let lag: Vec<Option<u64>> = status.members.iter().map(|m| m.told.positions.as_ref().map(|at| at.lag)).collect();
+        let lag: Vec<Option<u64>> =
+            status.members.iter().map(|m| m.told.positions.as_ref().and_then(|at| at.lag)).collect();
         assert_eq!(lag, [Some(10), None, Some(0)]);
 
         let json = serde_json::to_value(&status).unwrap_or_default();

@@ -165,6 +165,15 @@ impl Peers {
         join_all(asks).await.into_iter().flatten().collect()
     }
 
+    /// Which of these members answer within a time.
+    pub(crate) async fn answering(&self, ids: &[u64], limit: Duration) -> Vec<u64> {
+        let asks = ids.iter().map(|id| async move {
+            let link = self.link(&self.addr_of(*id)?, *id, Purpose::Heartbeat);
+            link.call(method::STATUS, Bytes::new(), limit).await.is_ok().then_some(*id)
+        });
+        join_all(asks).await.into_iter().flatten().collect()
+    }
+
     /// Asks again and again, for ever.
     pub(crate) async fn watch(self: Arc<Self>) {
         loop {

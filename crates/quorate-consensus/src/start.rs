@@ -30,6 +30,7 @@ use crate::events;
 use crate::home::Home;
 use crate::identity::{ClusterId, Identity};
 use crate::images::ImageSender;
+use crate::led;
 use crate::lineage;
 use crate::membership;
 use crate::metrics::{ConsensusMetrics, watch_leaders};
@@ -135,6 +136,7 @@ impl Consensus {
             task(env, watch_leaders(raft.clone(), metrics)),
             task(env, events::watch(env.clone(), Arc::clone(&desk), running.clone(), dir.to_owned())),
             task(env, membership::step_aside(Arc::clone(&desk), running.clone())),
+            task(env, led::be_patient(Arc::clone(&desk), running.clone())),
             task(env, membership::finish(Arc::clone(&desk), raft)),
             task(env, belong::belong(Arc::clone(&desk), running.clone(), own)),
         ];

@@ -64,6 +64,9 @@ pub enum NotReady {
     /// The log waits for space.
     #[error("no space left for the log; free some, the node goes on by itself")]
     LogFull,
+    /// It has not received the cluster's database yet.
+    #[error("the node has not received the cluster's database yet")]
+    NoDatabase,
     /// It has to catch up first.
     #[error("the database is {entries} entries behind; the node is catching up")]
     Behind {
@@ -87,7 +90,10 @@ pub(crate) fn not_ready(status: &Status, silence_max: Duration) -> Vec<NotReady>
     let heard = status.members.iter().filter(|member| member.silent_for <= silence_max);
     let furthest = heard.map(|member| member.applied_index).max().unwrap_or(0).max(status.committed_index);
     let entries = furthest.saturating_sub(status.applied.index);
-    if entries > BEHIND_MAX {
+    if !status.standing.joined {
+        // What is behind an index at which a restored history begins are no entries.
+        reasons.push(NotReady::NoDatabase);
+    } else if entries > BEHIND_MAX {
         reasons.push(NotReady::Behind { entries });
     }
     reasons
@@ -177,6 +183,10 @@ mod tests {
     #[test]
     fn a_learner_is_not_ready() {
         assert_eq!(reasons(|status| status.standing.votes = false), [NotReady::Learner]);
+        let is_empty = |status: &mut Status| {
+            (status.standing.votes, status.standing.joined, status.applied.index) = (false, false, 0);
+        };
+        assert_eq!(reasons(is_empty), [NotReady::Learner, NotReady::NoDatabase]);
     }
 
     #[test]

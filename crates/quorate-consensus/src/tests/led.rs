@@ -5,7 +5,7 @@ use std::time::Duration;
 use quorate_env::sleep;
 use quorate_env_sim::SimWorld;
 
-use super::cluster::{Cluster, NAMES, SOON, born, config};
+use super::cluster::{Cluster, NAMES, born, config};
 use super::members::follower;
 use crate::Consensus;
 
