@@ -5,8 +5,8 @@
 //!
 //! A follower that hears nothing for `election_max` asks for votes. On a machine that is starved the leader's messages
 //! come late again and again, and each election costs more than it gives. So a follower is patient: it waits for a few
-//! times the longest pause that it saw lately and that ended with the same leader. The messages of a leader that is gone
-//! never come, so they make nobody patient, and failover takes what it did.
+//! times the longest pause that it saw lately and that ended with the same leader. The messages of a leader that is
+//! gone never come, so they make nobody patient, and failover takes what it did.
 //!
 //! Invariants:
 //! - Only messages that the core accepted from a leader count, never answers to this node's own questions.

@@ -76,8 +76,8 @@ impl Peers {
         known.or_else(|| lock(&self.members).get(&id).cloned()).map(|member| (NodeId(id), member))
     }
 
-    /// Where a member is called: where the list of members has it, unless it was heard of lately, and only elsewhere. So
-    /// nodes that have all moved find each other by their configurations.
+    /// Where a member is called: where the list of members has it, unless it was heard of lately, and only elsewhere.
+    /// So nodes that have all moved find each other by their configurations.
     pub(crate) fn addr_of(&self, id: u64) -> Option<String> {
         let listed = lock(&self.members).get(&id)?.addr.clone();
         let seen = lock(&self.seen);

@@ -117,7 +117,6 @@ impl Consensus {
         let running = Running { raft: raft.clone(), store: Arc::clone(&store), combiner };
         // Nobody else sets it.
         let _ = desk.running.set(running.clone());
-
         let (reads, rounds) = read_positions();
         let purger = Purger {
             env: env.clone(),

@@ -25,7 +25,8 @@ pub enum NotReady {
     NotMember,
     /// It is a member that does not vote yet: the cluster still counts on the node in whose place it comes.
     #[error(
-        "the node does not vote yet: it catches up, or waits until the node that had its name was silent for long enough"
+        "the node does not vote yet: it catches up, or waits until the node that had its name was silent for long \
+         enough"
     )]
     Learner,
     /// There is none, or it can't be heard of.
@@ -41,8 +42,8 @@ pub enum NotReady {
     },
     /// It answers, but sends nothing.
     #[error(
-        "the leader, '{name}', is up but sends this node neither entries nor heartbeats: it can't reach the node at {addr}, \
-         the address in the list of members"
+        "the leader, '{name}', is up but sends this node neither entries nor heartbeats: it can't reach the node at \
+         {addr}, the address in the list of members"
     )]
     Unreached {
         /// The leader's name.
