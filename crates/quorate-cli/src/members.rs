@@ -316,7 +316,7 @@ impl Member {
 
 #[cfg(test)]
 mod tests {
-    use quorate::{ClusterId, Epoch, GroupId, NodeId, Position};
+    use quorate::{ClusterId, Epoch, GroupId, NodeId, Position, Standing};
 
     use super::*;
 
@@ -345,7 +345,7 @@ mod tests {
             members: vec![member(1, "b", 0), member(2, "a", 0), member(4, "d", 72)],
             blocked: None,
             stopped: None,
-            standing: quorate::Standing::default(),
+            standing: Standing::default(),
         };
         let expected = "\
 cluster 00000000000000000000000000c0ffee: a leads

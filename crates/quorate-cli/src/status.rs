@@ -87,7 +87,7 @@ fn row(member: &Member<Answer>) -> Vec<String> {
     let mut row = vec![member.name.clone(), member.addr.clone(), role.to_owned()];
     if let Some(at) = &member.told.positions {
         row.extend([at.term, at.applied, at.committed, at.last].map(|number| number.to_string()));
-        row.push(at.lag.map_or_else(|| "unknown".to_owned(), |lag| lag.to_string()));
+        row.push(at.lag.map_or_else(|| "?".to_owned(), |lag| lag.to_string()));
         row.extend([at.log_bytes, at.database_bytes].map(format::size));
     }
     row
@@ -125,7 +125,7 @@ mod tests {
             members: members.into(),
             blocked: None,
             stopped: None,
-            standing: Standing { joined: true, votes: true, ..Standing::default() },
+            standing: Standing::default(),
         }
     }
 

@@ -42,7 +42,9 @@ fn nodes_whose_databases_are_all_damaged_found_no_cluster() {
     let mut servers = Servers::start(3);
     servers.value("CREATE TABLE t (x)");
     servers.value("INSERT INTO t VALUES (1)");
-    names.into_iter().for_each(|name| drop(servers.stop(name, Signal::TERM)));
+    for name in names {
+        servers.stop(name, Signal::TERM);
+    }
     for name in names {
         let db = data_dir(&servers, name).join("db");
         let generation = std::fs::read_dir(db).unwrap().next().unwrap().unwrap().path();

@@ -54,8 +54,8 @@ pub enum StartError {
     Rebooted,
     /// The log of a node that runs alone is damaged. Nothing was changed.
     #[error(
-        "the log is damaged: {0}. Nothing was changed, and without other members nothing can bring the node up to date. \
-         Restore a backup, or what this node's own database holds ('When nothing brings a node back' in \
+        "the log is damaged: {0}. Nothing was changed, and without other members nothing can bring the node up to \
+         date. Restore a backup, or what this node's own database holds ('When nothing brings a node back' in \
          docs/operate.md): 'quorate restore' begins a new history; if the cluster has other members, list them in this \
          node's configuration"
     )]

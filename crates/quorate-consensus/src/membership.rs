@@ -18,7 +18,7 @@ use std::time::Duration;
 use openraft::rt::WatchReceiver;
 use openraft::{ChangeMembers, Precondition};
 use quorate_env::{Instant, sleep, timeout};
-use quorate_model::{NodeId, StoreFault};
+use quorate_model::NodeId;
 
 use crate::Member;
 use crate::belong;
@@ -35,6 +35,9 @@ const CAUGHT_UP: u64 = 1_024;
 
 /// A change must be committed within this time, or it is looked at again later.
 pub(crate) const CHANGE_MAX: Duration = Duration::from_secs(5);
+
+/// How often it is said that a node leads which should not.
+const SAY_EVERY: Duration = Duration::from_secs(10);
 
 /// Another node must take over the leadership within this time.
 const TRANSFER_MAX: Duration = Duration::from_secs(3);
@@ -263,12 +266,11 @@ fn unfinished(membership: &RaftMembership, is_silent: impl Fn(u64) -> bool) -> O
 }
 
 /// Hands leadership over, again and again, as long as this node leads with a full disk or with a store that applies
-/// nothing for another reason. The others have disks of their own. One whose data are not those of the others does not
-/// ask for votes either.
+/// nothing for another reason. The others have disks of their own.
 pub(crate) async fn step_aside(desk: Arc<Desk>, Running { raft, store, verdicts, .. }: Running) {
+    let mut said: Option<Instant> = None;
     loop {
         sleep(desk.config.timing.status).await;
-        raft.runtime_config().elect(!matches!(store.fault(), Some(StoreFault::Diverged(_))));
         let why = match store.fault() {
             Some(fault) => fault.to_string(),
             None if verdicts.is_own_trouble() => "an entry that others have applied can't be applied here".to_owned(),
@@ -277,7 +279,10 @@ pub(crate) async fn step_aside(desk: Arc<Desk>, Running { raft, store, verdicts,
         };
         if raft.is_leader() {
             let taken_over = transfer(&raft, &desk.peers, |_| true).await.is_ok();
-            tracing::warn!(why, taken_over, "this node should not lead");
+            if taken_over || said.is_none_or(|at| at.elapsed() >= SAY_EVERY) {
+                tracing::warn!(why, taken_over, "this node should not lead");
+                said = Some(Instant::now());
+            }
         }
     }
 }

@@ -32,6 +32,9 @@ use crate::status::{ClusterStatus, cluster_status};
 /// Calls that are under way get this long when the node stops.
 const STOP_MAX: Duration = Duration::from_secs(2);
 
+/// A voter that may take the leadership over answers within this time.
+const HAND_OVER_ASK_MAX: Duration = Duration::from_millis(300);
+
 /// A node's part in consensus. Cheap to clone; every method may be called from any thread and runtime.
 ///
 /// Dropping all clones does not stop the node: call [`Consensus::stop`], or end its runtime.
@@ -278,8 +281,7 @@ impl Consensus {
     /// store is the caller's to close. Call it on the node's own runtime.
     pub async fn stop(&self) {
         if self.is_leader() {
-            // Without another voter there is nobody to take over.
-            let _ = membership::transfer(&self.0.running.raft, &self.0.desk.peers, |_| true).await;
+            self.hand_over().await;
         }
         let server = lock(&self.0.server).take();
         if let Some(server) = server {
@@ -295,6 +297,25 @@ impl Consensus {
         let done = Box::new(move |result| drop(sender.send(result)));
         if self.0.desk.home.wal.close_clean(done).is_ok() {
             let _ = timeout(STOP_MAX, receiver).await;
+        }
+    }
+
+    /// Hands leadership to a voter that answers now: of one that was stopped just before, something was heard lately.
+    async fn hand_over(&self) {
+        let (raft, peers) = (&self.0.running.raft, &self.0.desk.peers);
+        let own = *raft.node_id();
+        let voters: Vec<u64> = raft.voter_ids().filter(|id| *id != own).collect();
+        let there = peers.answering(&voters, HAND_OVER_ASK_MAX).await;
+        if there.is_empty() {
+            return tracing::info!(event = "no_hand_over", "no other voter answers: nobody takes the leadership over");
+        }
+        match membership::transfer(raft, peers, |id| there.contains(&id)).await {
+            Ok(leader) => {
+                let name =
+                    peers.leader_member(leader.0, None).map_or_else(|| leader.to_string(), |(_, member)| member.name);
+                tracing::info!(event = "handed_over", member = name, "{name} has taken the leadership over");
+            }
+            Err(error) => tracing::info!(event = "no_hand_over", %error, "nobody took the leadership over"),
         }
     }
 

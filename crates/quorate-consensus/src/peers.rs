@@ -76,8 +76,8 @@ impl Peers {
         known.or_else(|| lock(&self.members).get(&id).cloned()).map(|member| (NodeId(id), member))
     }
 
-    /// Where a member is called: where the list of members has it, unless it was heard of lately, and only elsewhere. So
-    /// nodes that have all moved find each other by their configurations.
+    /// Where a member is called: where the list of members has it, unless it was heard of lately, and only elsewhere.
+    /// So nodes that have all moved find each other by their configurations.
     pub(crate) fn addr_of(&self, id: u64) -> Option<String> {
         let listed = lock(&self.members).get(&id)?.addr.clone();
         let seen = lock(&self.seen);
@@ -161,6 +161,15 @@ impl Peers {
             let seen = Seen { status: status.clone(), at: Instant::now(), clock_offset };
             lock(&self.seen).insert(addr.clone(), seen);
             Some((addr, status))
+        });
+        join_all(asks).await.into_iter().flatten().collect()
+    }
+
+    /// Which of these members answer within a time.
+    pub(crate) async fn answering(&self, ids: &[u64], limit: Duration) -> Vec<u64> {
+        let asks = ids.iter().map(|id| async move {
+            let link = self.link(&self.addr_of(*id)?, *id, Purpose::Heartbeat);
+            link.call(method::STATUS, Bytes::new(), limit).await.is_ok().then_some(*id)
         });
         join_all(asks).await.into_iter().flatten().collect()
     }

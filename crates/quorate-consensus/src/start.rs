@@ -30,6 +30,7 @@ use crate::events;
 use crate::home::Home;
 use crate::identity::{ClusterId, Identity};
 use crate::images::ImageSender;
+use crate::led;
 use crate::lineage;
 use crate::membership;
 use crate::metrics::{ConsensusMetrics, watch_leaders};
@@ -124,7 +125,6 @@ impl Consensus {
             Running { raft: raft.clone(), store: Arc::clone(&store), combiner, verdicts: Arc::clone(&verdicts) };
         // Nobody else sets it.
         let _ = desk.running.set(running.clone());
-
         let (reads, rounds) = read_positions();
         let purger = Purger {
             env: env.clone(),
@@ -158,13 +158,14 @@ impl Consensus {
 }
 
 /// What looks after the members and after this node's part, as long as it runs.
-fn watchers(env: &Env, desk: &Arc<Desk>, running: &Running, own: Member, dir: &Path) -> [AbortHandle; 6] {
+fn watchers(env: &Env, desk: &Arc<Desk>, running: &Running, own: Member, dir: &Path) -> [AbortHandle; 7] {
     let (peers, raft, verdicts) = (Arc::clone(&desk.peers), running.raft.clone(), Arc::clone(&running.verdicts));
     [
         task(env, judge::run(verdicts, raft.clone(), Arc::clone(&peers))),
         task(env, peers.watch()),
         task(env, events::watch(env.clone(), Arc::clone(desk), running.clone(), dir.to_owned())),
         task(env, membership::step_aside(Arc::clone(desk), running.clone())),
+        task(env, led::be_patient(Arc::clone(desk), running.clone())),
         task(env, membership::finish(Arc::clone(desk), raft)),
         task(env, belong::belong(Arc::clone(desk), running.clone(), own)),
     ]

@@ -268,7 +268,8 @@ mod tests {
             })
         };
         let expected = json!({
-            "id": 1, "name": "a", "leader": 2, "last_leader": 2, "leader_silent_ms": 80, "votes": true, "cluster": "00000000000000000000000000c0ffee", "epoch": 1, "term": 4,
+            "id": 1, "name": "a", "leader": 2, "last_leader": 2, "leader_silent_ms": 80, "votes": true,
+            "cluster": "00000000000000000000000000c0ffee", "epoch": 1, "term": 4,
             "last": 101, "committed": 100, "applied": 90, "durable": 80, "lag": 10, "log_bytes": 1 << 20,
             "database_bytes": 4096, "stopped": null,
             "members": [

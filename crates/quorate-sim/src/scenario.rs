@@ -22,7 +22,8 @@ const SETTLE_MAX: Duration = Duration::from_secs(60);
 /// What the log of an idle node takes at most.
 const RESTING_BYTES: u64 = 2 * SEGMENT_BYTES;
 
-/// How long nodes that can't tell what was acknowledged are watched: longer than a member must be silent to be replaced.
+/// How long nodes that can't tell what was acknowledged are watched: longer than a member must be silent until it is
+/// replaced.
 const DAMAGED_WAIT: Duration = Duration::from_secs(15);
 
 /// A run is given up after this many times the time that it should take.

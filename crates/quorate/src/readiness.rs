@@ -25,7 +25,8 @@ pub enum NotReady {
     NotMember,
     /// It is a member that does not vote yet: the cluster still counts on the node in whose place it comes.
     #[error(
-        "the node does not vote yet: it catches up, or waits until the node that had its name was silent for long enough"
+        "the node does not vote yet: it catches up, or waits until the node that had its name was silent for long \
+         enough"
     )]
     Learner,
     /// There is none, or it can't be heard of.
@@ -41,8 +42,8 @@ pub enum NotReady {
     },
     /// It answers, but sends nothing.
     #[error(
-        "the leader, '{name}', is up but sends this node neither entries nor heartbeats: it can't reach the node at {addr}, \
-         the address in the list of members"
+        "the leader, '{name}', is up but sends this node neither entries nor heartbeats: it can't reach the node at \
+         {addr}, the address in the list of members"
     )]
     Unreached {
         /// The leader's name.
@@ -72,6 +73,9 @@ pub enum NotReady {
         /// Why, or for what the node waits.
         why: String,
     },
+    /// It has not received the cluster's database yet.
+    #[error("the node has not received the cluster's database yet")]
+    NoDatabase,
     /// It has to catch up first.
     #[error("the database is {entries} entries behind; the node is catching up")]
     Behind {
@@ -96,7 +100,10 @@ pub(crate) fn not_ready(status: &Status, silence_max: Duration) -> Vec<NotReady>
     let heard = status.members.iter().filter(|member| member.silent_for <= silence_max);
     let furthest = heard.map(|member| member.applied_index).max().unwrap_or(0).max(status.committed_index);
     let entries = furthest.saturating_sub(status.applied.index);
-    if entries > BEHIND_MAX {
+    if !status.standing.joined {
+        // What is behind an index at which a restored history begins are no entries.
+        reasons.push(NotReady::NoDatabase);
+    } else if entries > BEHIND_MAX {
         reasons.push(NotReady::Behind { entries });
     }
     reasons
@@ -187,6 +194,10 @@ mod tests {
     #[test]
     fn a_learner_is_not_ready() {
         assert_eq!(reasons(|status| status.standing.votes = false), [NotReady::Learner]);
+        let is_empty = |status: &mut Status| {
+            (status.standing.votes, status.standing.joined, status.applied.index) = (false, false, 0);
+        };
+        assert_eq!(reasons(is_empty), [NotReady::Learner, NotReady::NoDatabase]);
     }
 
     #[test]

@@ -216,7 +216,7 @@ fn check_versions(facts: &Facts) -> Option<Finding> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
-    use quorate::{ClusterId, Epoch, GroupId, MemberStatus, NodeId, Position};
+    use quorate::{ClusterId, Epoch, GroupId, MemberStatus, NodeId, Position, Standing};
 
     use super::super::finding::Level::{Note, Ok as Fine, Problem};
     use super::*;
@@ -245,7 +245,7 @@ mod tests {
             members: [1, 2, 3].map(member).into(),
             blocked: None,
             stopped: None,
-            standing: quorate::Standing::default(),
+            standing: Standing::default(),
         }
     }
 

@@ -49,7 +49,7 @@ impl Cluster {
     }
 
     /// Somebody reads from a node as soon as it serves. One that is no member yet, or has not caught up to where the
-    /// cluster was when it joined, must not answer from an empty database. Without retries, which would hide the answer.
+    /// cluster was when it joined, must not answer from an empty database. Retries would hide such an answer.
     pub(super) async fn ask_early(&self, name: &'static str, who: &str) {
         if !self.lives().has_tables {
             return;

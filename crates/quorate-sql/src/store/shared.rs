@@ -204,14 +204,17 @@ impl Shared {
 
     /// Makes a fault known. A later one never hides an earlier one that is final.
     pub(crate) fn report(&self, fault: &StoreFault) {
-        tracing::error!(%fault, "the store stops applying");
-        self.fault.send_if_modified(|known| {
+        let is_news = self.fault.send_if_modified(|known| {
             let is_new = known.as_ref() != Some(fault) && known.as_ref().is_none_or(StoreFault::is_retryable);
             if is_new {
                 *known = Some(fault.clone());
             }
             is_new
         });
+        // While the disk is full the same comes again and again.
+        if is_news {
+            tracing::error!(%fault, "the store stops applying");
+        }
         match fault {
             StoreFault::Damaged(what) => self.generations.note_damage(what),
             // A node that ends before it is healed does not open such data again.

@@ -169,6 +169,11 @@ proptest! {
     }
 }
 
+fn standing() -> Standing {
+    let leader_silent_for = Some(Duration::from_millis(9));
+    Standing { last_leader: Some(NodeId(6)), leader_silent_for, joined: true, votes: true }
+}
+
 /// One of each message, as version 1 writes it.
 fn samples() -> Vec<(&'static str, Bytes)> {
     let statement = Statement { sql: "SELECT :a".to_owned(), params: vec![7.into()], names: vec![":a".to_owned()] };
@@ -206,12 +211,7 @@ fn samples() -> Vec<(&'static str, Bytes)> {
         members: vec![member],
         blocked: Some(Blocked { index: 7, why: text() }),
         stopped: Some(text()),
-        standing: Standing {
-            last_leader: Some(NodeId(6)),
-            leader_silent_for: Some(Duration::from_millis(9)),
-            joined: true,
-            votes: true,
-        },
+        standing: standing(),
     };
     vec![
         ("execute", encode(&Execute { proposal: Bytes::from_static(b"proposal") })),
