@@ -215,8 +215,7 @@ impl Reader {
         }
         if !self.database.holds(sql) {
             text::check_single(sql)?;
-            self.gate.enter(Mode::Query);
-            self.database.prepare(sql, |prepared| known(prepared, sql))?;
+            self.prepare(sql)?;
         }
         let mut prepared = self.database.get(sql).ok_or(ReadError::Cancelled)?;
         let parameters = Arc::clone(&prepared.note().parameters);
@@ -225,6 +224,23 @@ impl Reader {
             prepared.bind(number, Bound(value))?;
         }
         Ok(prepared)
+    }
+
+    /// Prepares a statement; once more under the present schema, in the transaction in which it will run, if it fails.
+    /// SQLite compares the schema that it has loaded with that of the database only where a name is missing. Every other
+    /// error of its parser may come from a schema that has changed since.
+    fn prepare(&mut self, sql: &str) -> Result<(), ReadError> {
+        self.gate.enter(Mode::Query);
+        let prepared = self.database.prepare(sql, |prepared| known(prepared, sql));
+        // An open transaction has loaded the schema that it sees.
+        if !matches!(prepared, Err(ReadError::Failed(_))) || !self.database.connection().is_autocommit() {
+            return prepared;
+        }
+        self.own(|database| {
+            database.execute("BEGIN", [])?;
+            database.first_row(APPLIED_INDEX, [], |_| Ok(()))
+        })?;
+        self.database.prepare(sql, |prepared| known(prepared, sql))
     }
 
     /// Makes SQLite and virtual tables look at the schema and the state as they are, in a transaction that lasts as

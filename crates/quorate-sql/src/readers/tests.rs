@@ -21,6 +21,7 @@ use crate::query::FromRowOwned;
 mod figures;
 mod limits;
 mod refused;
+mod schema;
 mod snapshot;
 mod stream;
 mod switch;
