@@ -226,7 +226,7 @@ fn unfinished(membership: &RaftMembership, is_silent: impl Fn(u64) -> bool) -> O
 
 /// Hands leadership over, again and again, as long as this node leads with a full disk or with a store that applies
 /// nothing for another reason. The others have disks of their own. One whose data are not those of the others does not
-/// ask for votes either.
+/// ask for votes either, and one whose database is damaged ends.
 pub(crate) async fn step_aside(desk: Arc<Desk>, Running { raft, store, .. }: Running) {
     loop {
         sleep(desk.config.timing.status).await;
@@ -239,6 +239,11 @@ pub(crate) async fn step_aside(desk: Arc<Desk>, Running { raft, store, .. }: Run
         if raft.is_leader() {
             let taken_over = transfer(&raft, &desk.peers, |_| true).await.is_ok();
             tracing::warn!(why, taken_over, "this node should not lead");
+        }
+        if let Some(StoreFault::Damaged(_)) = store.fault() {
+            // The next start replaces the database. Without this the node would end only with the next entry.
+            let _ = raft.shutdown().await;
+            return;
         }
     }
 }

@@ -172,6 +172,11 @@ impl Generation {
         self.watched.marks()
     }
 
+    /// Reads of its files, by SQLite, that the system has failed.
+    pub(crate) fn failed_reads(&self) -> u64 {
+        self.watched.failed_reads()
+    }
+
     /// What the VFS layer knows of it.
     #[cfg(test)]
     pub(crate) fn watched(&self) -> &Watched {

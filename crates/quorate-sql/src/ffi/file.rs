@@ -180,7 +180,19 @@ unsafe extern "C" fn close(file: *mut ffi::sqlite3_file) -> c_int {
 }
 
 unsafe extern "C" fn read(file: *mut ffi::sqlite3_file, out: *mut c_void, len: c_int, at: i64) -> c_int {
-    base!(file, xRead(out, len, at), ffi::SQLITE_IOERR_READ)
+    // SAFETY: SQLite calls with an open file, and the reference does not outlive this call.
+    let watched = unsafe { watched(file) };
+    let code = match watched.and_then(|(watched, role)| watched.read_refusal(role)) {
+        Some(code) => code,
+        None => base!(file, xRead(out, len, at), ffi::SQLITE_IOERR_READ),
+    };
+    if code != ffi::SQLITE_OK
+        && code != ffi::SQLITE_IOERR_SHORT_READ
+        && let Some((watched, _)) = watched
+    {
+        watched.failed_to_read();
+    }
+    code
 }
 
 unsafe extern "C" fn write(file: *mut ffi::sqlite3_file, bytes: *const c_void, len: c_int, at: i64) -> c_int {

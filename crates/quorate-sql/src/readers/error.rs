@@ -68,8 +68,10 @@ impl From<Failure> for ReadError {
 
 impl From<OpenError> for ReadError {
     fn from(error: OpenError) -> Self {
+        let is_damage = error.is_damage();
         Self::Fault(match error {
             OpenError::Fault(fault) => fault,
+            other if is_damage => StoreFault::Damaged(other.to_string()),
             other => StoreFault::Io(other.to_string()),
         })
     }

@@ -11,6 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use quorate_env::Instant;
+use quorate_model::StoreFault;
 
 use super::error::ReadError;
 use super::held::Age;
@@ -36,6 +37,8 @@ pub(super) enum Trip {
     Timeout(Duration),
     TooOld,
     Cancelled,
+    /// The store is being closed.
+    Closed,
 }
 
 impl Trip {
@@ -46,6 +49,7 @@ impl Trip {
             Self::Timeout(limit) => ReadError::Timeout(limit),
             Self::TooOld => ReadError::SnapshotTooOld,
             Self::Cancelled => ReadError::Cancelled,
+            Self::Closed => StoreFault::Closed.into(),
         }
     }
 }
@@ -76,8 +80,12 @@ impl Allowance {
 }
 
 /// The guard of one connection. Shared with SQLite's progress handler, and with who ends old readers.
-#[derive(Debug, Default)]
-pub(super) struct Guard(Mutex<State>);
+#[derive(Debug)]
+pub(super) struct Guard {
+    state: Mutex<State>,
+    /// Used when the store is closed: no query goes on then.
+    closing: Cancel,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -92,8 +100,15 @@ struct State {
 }
 
 impl Guard {
+    pub(super) fn new(closing: Cancel) -> Self {
+        Self { state: Mutex::default(), closing }
+    }
+
     /// Begins a query; fails at once where it was cancelled before.
     pub(super) fn arm(&self, allowance: Allowance) -> Result<(), ReadError> {
+        if self.closing.is_cancelled() {
+            return Err(Trip::Closed.error());
+        }
         if allowance.cancel.iter().flatten().any(Cancel::is_cancelled) {
             return Err(ReadError::Cancelled);
         }
@@ -114,7 +129,7 @@ impl Guard {
     pub(super) fn tick(&self) -> bool {
         let mut state = self.state();
         if state.armed && state.trip.is_none() {
-            state.trip = state.exceeded();
+            state.trip = if self.closing.is_cancelled() { Some(Trip::Closed) } else { state.exceeded() };
         }
         state.trip.is_some()
     }
@@ -130,7 +145,7 @@ impl Guard {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -11,8 +11,9 @@ use rusqlite::types::ValueRef;
 
 use super::error::ReadError;
 use super::guard::{Allowance, Guard, TICK_STEPS, Trip};
-use super::limits::{CHUNK_BYTES, CHUNK_ROWS, ReadLimits};
+use super::limits::{CHUNK_BYTES, CHUNK_ROWS, Cancel, ReadLimits};
 use super::stream::StreamQuery;
+use super::suspicion::Suspicions;
 use crate::authorizer::{self, Gate, Mode, rules};
 use crate::connection;
 use crate::determinism::random::Random;
@@ -33,7 +34,8 @@ const APPLIED_INDEX: &str = "SELECT \"index\" FROM _quorate_applied WHERE id = 1
 pub(super) struct Reader {
     // Dropped before the generation.
     database: Database<Known>,
-    _generation: Arc<Generation>,
+    generation: Arc<Generation>,
+    suspicions: Arc<Suspicions>,
     guard: Arc<Guard>,
     gate: Arc<Gate>,
     random: Arc<Random>,
@@ -78,9 +80,15 @@ pub(super) struct Chunk {
 }
 
 impl Reader {
-    pub(super) fn open(generation: &Arc<Generation>, cache_bytes: u32, slow: SlowLog) -> Result<Self, ReadError> {
+    pub(super) fn open(
+        generation: &Arc<Generation>,
+        cache_bytes: u32,
+        slow: SlowLog,
+        suspicions: &Arc<Suspicions>,
+        closing: &Cancel,
+    ) -> Result<Self, ReadError> {
         let (connection, generation) = connection::open_reader(generation, cache_bytes)?.into_parts();
-        let guard = Arc::new(Guard::default());
+        let guard = Arc::new(Guard::new(closing.clone()));
         let ticked = Arc::clone(&guard);
         hooks::set_progress_handler(&connection, TICK_STEPS, move || ticked.tick())?;
         let seed = connection.query_row("SELECT random()", [], |row| row.get::<_, i64>(0))?;
@@ -88,7 +96,8 @@ impl Reader {
         random.seed(seed.cast_unsigned());
         let gate = authorizer::install_reader(&connection)?;
         let database = Database::new(connection);
-        Ok(Self { database, _generation: generation, guard, gate, random, slow, paused: None, streams: 0 })
+        let suspicions = Arc::clone(suspicions);
+        Ok(Self { database, generation, suspicions, guard, gate, random, slow, paused: None, streams: 0 })
     }
 
     pub(super) fn guard(&self) -> &Arc<Guard> {
@@ -104,24 +113,25 @@ impl Reader {
         allowance: Allowance,
     ) -> Result<Option<Rows>, ReadError> {
         let _stamped = stamp.map(|stamp| Stamped::enter(stamp, &self.random));
-        self.guarded(&statement.sql, allowance, |reader| {
+        let rows = self.guarded(&statement.sql, allowance, |reader| {
             let mut prepared = reader.start(statement)?;
             let mut sink = Sink::new(limits, Progress::default());
             let filled = sink.fill(&mut prepared.rows(), usize::MAX);
             prepared.clear_bindings();
             filled?;
             Ok(Rows::new(columns(&mut prepared), sink.values))
-        })
+        });
+        rows.inspect_err(|error| self.suspicions.note(&self.generation, error, Some((statement, stamp))))
     }
 
     /// Runs a query up to the end of its next piece.
     pub(super) fn next_chunk(
         &mut self,
-        StreamQuery { statement, stamp, limits }: &StreamQuery,
+        StreamQuery { statement, stamp: from, limits }: &StreamQuery,
         allowance: Allowance,
         progress: Progress,
     ) -> Result<Chunk, ReadError> {
-        let stamp = stamp.map(|stamp| Stamp { seed: progress.seed.unwrap_or(stamp.seed), ..stamp });
+        let stamp = from.map(|stamp| Stamp { seed: progress.seed.unwrap_or(stamp.seed), ..stamp });
         let stamped = stamp.map(|stamp| Stamped::enter(stamp, &self.random));
         let random = Arc::clone(&self.random);
         let chunk = self.guarded(&statement.sql, allowance, |reader| {
@@ -147,8 +157,10 @@ impl Reader {
             let rows = Rows::new(columns(&mut prepared), sink.values);
             reader.paused = (!ended).then(|| Paused { stream, sql: statement.sql.clone() });
             Ok(Chunk { rows: (is_first || !rows.is_empty()).then_some(rows), progress, more: !ended })
-        })?;
+        });
         drop(stamped);
+        let query = Some((statement, *from));
+        let chunk = chunk.inspect_err(|error| self.suspicions.note(&self.generation, error, query))?;
         // Without a first try there is always an answer.
         chunk.ok_or(ReadError::Busy)
     }
@@ -160,7 +172,8 @@ impl Reader {
                 database.execute("BEGIN", [])?;
             }
             database.first_row(APPLIED_INDEX, [], |row| row.get::<_, Option<i64>>(0))
-        })?;
+        });
+        let index = index.inspect_err(|error| self.suspicions.note(&self.generation, error, None))?;
         Ok(index.flatten().map_or(0, i64::cast_unsigned))
     }
 

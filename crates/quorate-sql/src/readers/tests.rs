@@ -24,6 +24,7 @@ mod refused;
 mod schema;
 mod snapshot;
 mod stream;
+mod suspicion;
 mod switch;
 mod together;
 
@@ -51,7 +52,7 @@ fn fixture_with(options: ReaderOptions) -> Fixture {
     let writer = connection::open_writer(&generations.current(), 8 << 20).unwrap();
     fill(&writer, 10);
     Fixture {
-        readers: Readers::new(Arc::clone(&generations), options, SlowLog::default()),
+        readers: Readers::new(Arc::clone(&generations), options, SlowLog::default(), &Signal::new()),
         writer,
         generations,
         _dir: dir,

@@ -91,7 +91,9 @@ impl Shared {
         let generations = Arc::new(generations);
         let writer = Signal::new();
         let checkpointer = Signal::new();
-        let metrics = StoreMetrics { slow: options.slow.clone(), ..StoreMetrics::default() };
+        let readers = Readers::new(Arc::clone(&generations), options.readers, options.slow.clone(), &checkpointer);
+        let read_faults = readers.suspicions().counts();
+        let metrics = StoreMetrics { slow: options.slow.clone(), read_faults, ..StoreMetrics::default() };
         metrics.sessions.set(core.sessions());
         Arc::new(Self {
             env: env.clone(),
@@ -106,7 +108,7 @@ impl Shared {
             rehearsals: Rehearsals::default(),
             durable: Mutex::default(),
             stop: AtomicU8::new(Stop::Running as u8),
-            readers: Readers::new(Arc::clone(&generations), options.readers, options.slow.clone()),
+            readers,
             validator: Validator::new(Arc::clone(&generations)),
             turn: Turn::new(Some(core), writer.clone()),
             writer,
