@@ -132,6 +132,9 @@ pub(crate) fn space(shared: &Shared, _pass: &Pass, beside: &Attached) -> Result<
     let begun = Instant::now();
     let generation = beside.generation();
     for _ in 0..ROUNDS_MAX {
+        if shared.stop() != Stop::Running {
+            return Ok(false);
+        }
         let before = generation.wal_bytes();
         sync(shared)?;
         on_disk(shared, || {

@@ -31,6 +31,7 @@ pub mod image;
 pub mod metrics;
 pub mod options;
 pub mod store;
+pub mod usage;
 mod value;
 pub mod vfs;
 

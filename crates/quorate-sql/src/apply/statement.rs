@@ -10,7 +10,7 @@ use crate::ffi::database::Prepared;
 use crate::schema_check::{check_columns, is_plain};
 use crate::validate::text::check_single;
 use crate::value::{Bound, owned};
-use crate::vfs;
+use crate::{usage, vfs};
 
 /// What a value in a result counts for besides its bytes.
 const VALUE_OVERHEAD: usize = 8;
@@ -57,6 +57,9 @@ impl Applier {
         let done = done.map_err(|ended| match ended {
             Ended::Failed(failure) => failure.into(),
             Ended::Sqlite(error) => {
+                if let Some(fault) = usage::fault(&error) {
+                    return fault.into();
+                }
                 let write_failed = vfs::failed_writes() != failed_writes;
                 let refusal = self.gate.take_refusal().or_else(|| vacuum_refused(&error));
                 classify(&error, Context { write_failed, refusal })

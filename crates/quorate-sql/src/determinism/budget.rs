@@ -9,8 +9,8 @@
 //! [`NESTED_STEPS_MAX`] more steps. Hence the verdict is exact, but for a statement whose own and nested steps together
 //! exceed the budget by that much while its own alone do not.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use rusqlite::Connection;
 
@@ -30,6 +30,8 @@ pub struct Budget {
     stop: AtomicU64,
     ticks: AtomicU64,
     stopped: AtomicBool,
+    /// Says that the store is being closed.
+    closing: OnceLock<Arc<AtomicBool>>,
 }
 
 impl Budget {
@@ -39,6 +41,17 @@ impl Budget {
         budget.stop.store(u64::MAX, Ordering::Relaxed);
         hooks::set_progress_handler(conn, STRIDE, move || ticking.tick())?;
         Ok(budget)
+    }
+
+    /// Interrupts whatever runs once `closing` says so. What comes of that must not become an outcome.
+    pub(crate) fn end_when(&self, closing: Arc<AtomicBool>) {
+        // Said once.
+        let _ = self.closing.set(closing);
+    }
+
+    /// Whether the store is being closed.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.get().is_some_and(|closing| closing.load(Ordering::Acquire))
     }
 
     /// Begins an entry, or goes on with one, that may take so many more steps.
@@ -70,6 +83,9 @@ impl Budget {
     }
 
     fn tick(&self) -> bool {
+        if self.is_closing() {
+            return true;
+        }
         let ticks = self.ticks.fetch_add(1, Ordering::Relaxed) + 1;
         let stop = ticks.saturating_mul(STRIDE.into()) > self.stop.load(Ordering::Relaxed);
         if stop {

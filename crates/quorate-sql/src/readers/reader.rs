@@ -23,6 +23,7 @@ use crate::generation::Generation;
 use crate::query::Rows;
 use crate::schema_check::Schema;
 use crate::slow::SlowLog;
+use crate::usage::{self, QUERY_MEMORY_MAX, Scope, Temp};
 use crate::validate::parameters::Parameters;
 use crate::validate::text;
 use crate::value::{Bound, owned};
@@ -36,6 +37,8 @@ pub(super) struct Reader {
     database: Database<Known>,
     generation: Arc<Generation>,
     suspicions: Arc<Suspicions>,
+    temp: Arc<Temp>,
+    memory_max: usize,
     guard: Arc<Guard>,
     gate: Arc<Gate>,
     random: Arc<Random>,
@@ -96,8 +99,10 @@ impl Reader {
         random.seed(seed.cast_unsigned());
         let gate = authorizer::install_reader(&connection)?;
         let database = Database::new(connection);
-        let suspicions = Arc::clone(suspicions);
-        Ok(Self { database, generation, suspicions, guard, gate, random, slow, paused: None, streams: 0 })
+        let (suspicions, temp) = (Arc::clone(suspicions), Temp::of_reader(generation.temp()));
+        let memory_max = QUERY_MEMORY_MAX.saturating_add(cache_bytes as usize);
+        let (paused, streams) = (None, 0);
+        Ok(Self { database, generation, suspicions, temp, memory_max, guard, gate, random, slow, paused, streams })
     }
 
     pub(super) fn guard(&self) -> &Arc<Guard> {
@@ -204,7 +209,9 @@ impl Reader {
         f: impl FnOnce(&mut Self) -> Result<T, ReadError>,
     ) -> Result<Option<T>, ReadError> {
         self.guard.arm(allowance)?;
-        let result = f(self);
+        let scope = Scope::read(self.memory_max, &self.temp);
+        let result = f(self).map_err(usage::explain);
+        drop(scope);
         let (trip, took) = self.guard.disarm();
         if trip != Some(Trip::Inline) {
             self.slow.query(took, sql);
@@ -240,8 +247,8 @@ impl Reader {
     }
 
     /// Prepares a statement; once more under the present schema, in the transaction in which it will run, if it fails.
-    /// SQLite compares the schema that it has loaded with that of the database only where a name is missing. Every other
-    /// error of its parser may come from a schema that has changed since.
+    /// SQLite compares the schema that it has loaded with that of the database only where a name is missing. Every
+    /// other error of its parser may come from a schema that has changed since.
     fn prepare(&mut self, sql: &str) -> Result<(), ReadError> {
         self.gate.enter(Mode::Query);
         let prepared = self.database.prepare(sql, |prepared| known(prepared, sql));

@@ -1,8 +1,8 @@
 //! Reads that failed as if the database's files were damaged or could not be read.
 //!
-//! A reader only notes the failure. A second look, on a fresh connection with a cache of its own, says whether the files
-//! are to blame; the checkpointer takes it. Errors of temporary files and a schema that SQLite can't parse, which all
-//! nodes would share, do not condemn the database.
+//! A reader only notes the failure. A second look, on a fresh connection with a cache of its own, says whether the
+//! files are to blame; the checkpointer takes it. Errors of temporary files and a schema that SQLite can't parse, which
+//! all nodes would share, do not condemn the database.
 //!
 //! Invariants: one suspicion is kept at a time, the first; looks are bounded in time and in number.
 

@@ -26,6 +26,7 @@ mod snapshot;
 mod stream;
 mod suspicion;
 mod switch;
+mod temp;
 mod together;
 
 /// How long a test waits for what must come.

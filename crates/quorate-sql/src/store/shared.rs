@@ -1,6 +1,6 @@
 //! What the handle, the writer, the checkpointer and images of one store share.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use quorate_env::Env;
@@ -70,6 +70,8 @@ pub(crate) struct Shared {
     pub(crate) rehearsals: Rehearsals,
     durable: Mutex<Applied>,
     stop: AtomicU8,
+    /// Interrupts the writer's statements: no outcome of theirs counts any more.
+    pub(crate) closing: Arc<AtomicBool>,
     // Connections go before the generations and the lock on their directory.
     pub(crate) turn: Turn<Option<Core>>,
     pub(crate) readers: Readers,
@@ -87,7 +89,14 @@ pub(crate) struct Rehearsals {
 }
 
 impl Shared {
-    pub(crate) fn new(env: &Env, options: StoreOptions, generations: Generations, core: Core) -> Arc<Self> {
+    /// `closing` is what `core` looks at.
+    pub(crate) fn new(
+        env: &Env,
+        options: StoreOptions,
+        generations: Generations,
+        core: Core,
+        closing: Arc<AtomicBool>,
+    ) -> Arc<Self> {
         let generations = Arc::new(generations);
         let writer = Signal::new();
         let checkpointer = Signal::new();
@@ -108,6 +117,7 @@ impl Shared {
             rehearsals: Rehearsals::default(),
             durable: Mutex::default(),
             stop: AtomicU8::new(Stop::Running as u8),
+            closing,
             readers,
             validator: Validator::new(Arc::clone(&generations)),
             turn: Turn::new(Some(core), writer.clone()),
@@ -126,6 +136,7 @@ impl Shared {
     /// Ends what `stop` says; nothing goes back.
     pub(crate) fn set_stop(&self, stop: Stop) {
         self.stop.fetch_max(stop as u8, Ordering::AcqRel);
+        self.closing.store(stop != Stop::Running, Ordering::Release);
         self.checkpointer.wake();
         self.writer.wake();
     }

@@ -16,6 +16,9 @@ use crate::checkpoint;
 /// How soon a batch is tried again that found the disk full.
 const FULL_RETRY: Duration = Duration::from_millis(200);
 
+/// Bytes of a `-wal` that is emptied when the store is closed. A longer one would keep the process from ending.
+const CLOSING_WAL_MAX: u64 = 64 << 20;
+
 /// Work that takes longer does not go before that of other threads.
 const URGENT_MAX: Duration = Duration::from_millis(5);
 
@@ -107,6 +110,11 @@ impl Writer {
 
     /// A full disk is waited for, with the batch kept; after anything else this store applies no more.
     fn failed(&mut self, fault: StoreFault) -> Step {
+        if self.shared.stop() != Stop::Running {
+            // It was interrupted, and may be applied by the next life.
+            self.backlog.fail(&self.shared.queue, &StoreFault::Closed);
+            return Step::Wait;
+        }
         self.shared.report(&fault);
         if let StoreFault::Full(_) = fault {
             // A checkpoint lets the `-wal` start again from its beginning, which may be all the space that is needed.
@@ -130,6 +138,7 @@ impl Writer {
         self.shared.queue.take(&mut self.backlog);
         self.backlog.fail(&self.shared.queue, &StoreFault::Closed);
         if stop == Stop::Closed
+            && self.shared.generations.current().wal_bytes() <= CLOSING_WAL_MAX
             && let Some(pass) = self.shared.gate.try_enter()
             && let Err(fault) = checkpoint::empty_wal(&self.shared, &pass)
         {
