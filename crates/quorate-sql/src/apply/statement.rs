@@ -191,7 +191,7 @@ fn read_rows(prepared: &mut Prepared<'_, Note>, returned: &mut usize) -> Result<
     while let Some(row) = rows.next()? {
         let mut values = Vec::with_capacity(width);
         for column in 0..width {
-            let value = owned(row.get_ref(column)?);
+            let value = owned(row.get_ref(column)?, row, column)?;
             *returned = returned.saturating_add(value.size()).saturating_add(VALUE_OVERHEAD);
             values.push(value);
         }

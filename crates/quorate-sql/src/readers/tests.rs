@@ -130,7 +130,15 @@ fn values_keep_their_storage_class() {
         let rows = fixture.readers.query_blocking(&query, &ReadLimits::default()).unwrap();
         assert_eq!(rows.one::<(Value, String)>().unwrap(), (value.clone(), value.class().to_lowercase()));
     }
-    assert_eq!(fixture.one::<String>("SELECT CAST(x'61ff' AS TEXT)"), "a\u{FFFD}");
+}
+
+#[test]
+fn text_that_is_not_utf8_is_an_error_and_its_bytes_can_be_read() {
+    let fixture = fixture();
+    let error = fixture.try_query("SELECT CAST(x'61ff' AS TEXT) AS bad", &ReadLimits::default()).unwrap_err();
+    assert!(error.to_string().contains("\"bad\" holds a text that is not UTF-8"), "{error}");
+    assert_eq!(fixture.one::<Vec<u8>>("SELECT CAST(CAST(x'61ff' AS TEXT) AS BLOB)"), [0x61, 0xff]);
+    fixture.assert_usable();
 }
 
 #[test]
