@@ -54,8 +54,8 @@ impl Stop {
 /// How long a node may take to stop in good order.
 const ORDERLY_MAX: Duration = Duration::from_secs(8);
 
-/// From now on the process has [`ORDERLY_MAX`] to end. After that it says what it was waiting for and ends as if it were
-/// killed, which loses nothing that was acknowledged.
+/// From now on the process has [`ORDERLY_MAX`] to end. After that it says what it was waiting for and ends as if it
+/// were killed, which loses nothing that was acknowledged.
 pub fn end_soon(waiting_for: &'static str) {
     // A thread of its own: whatever keeps the process from ending may keep its runtime busy too.
     std::thread::spawn(move || {
