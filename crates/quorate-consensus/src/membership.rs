@@ -266,7 +266,7 @@ fn unfinished(membership: &RaftMembership, is_silent: impl Fn(u64) -> bool) -> O
 }
 
 /// Hands leadership over, again and again, as long as this node leads with a full disk or with a store that applies
-/// nothing for another reason. The others have disks of their own.
+/// nothing for another reason. The others have disks of their own. One whose database is damaged ends.
 pub(crate) async fn step_aside(desk: Arc<Desk>, Running { raft, store, verdicts, .. }: Running) {
     let mut said: Option<Instant> = None;
     loop {
@@ -283,6 +283,11 @@ pub(crate) async fn step_aside(desk: Arc<Desk>, Running { raft, store, verdicts,
                 tracing::warn!(why, taken_over, "this node should not lead");
                 said = Some(Instant::now());
             }
+        }
+        if let Some(StoreFault::Damaged(_)) = store.fault() {
+            // The next start replaces the database. Without this the node would end only with the next entry.
+            let _ = raft.shutdown().await;
+            return;
         }
     }
 }

@@ -267,7 +267,10 @@ impl Consensus {
             if let Err(fatal) = &metrics.borrow_watched().running_state {
                 return match (fatal, self.removed()) {
                     (_, Some(why)) => Ended::Removed(why.to_owned()),
-                    (openraft::errors::Fatal::Stopped, None) => Ended::Stopped,
+                    (openraft::errors::Fatal::Stopped, None) => match self.0.running.store.fault() {
+                        Some(fault @ StoreFault::Damaged(_)) => Ended::Store(fault),
+                        _ => Ended::Stopped,
+                    },
                     (other, None) => Ended::Core(other.to_string()),
                 };
             }

@@ -14,6 +14,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use quorate_model::{Applied, Entry, Outcome, StoreFault};
 use rusqlite::Connection;
@@ -164,6 +165,19 @@ impl Applier {
         Self { slow, ..self }
     }
 
+    /// The same, which gives up what it does once `closing` says so.
+    #[must_use]
+    pub(crate) fn ending_when(self, closing: Arc<AtomicBool>) -> Self {
+        self.determinism.budget.end_when(closing);
+        self
+    }
+
+    /// Fails once the store is being closed: an interrupted statement must not become an outcome, and its error, or the
+    /// lack of one, may have been taken for something else since.
+    fn check_not_closing(&self) -> Result<(), StoreFault> {
+        if self.determinism.budget.is_closing() { Err(StoreFault::Closed) } else { Ok(()) }
+    }
+
     /// Applies entries in order, each as if alone, and returns their outcomes; an entry that is no proposal has an
     /// empty reply. Behind an entry that asks for a verification it stops: the rest has no outcomes yet.
     ///
@@ -174,7 +188,7 @@ impl Applier {
     pub fn apply_batch(&mut self, entries: &[Entry]) -> Result<Vec<Outcome>, StoreFault> {
         let outcomes = self.batch(entries);
         crate::vfs::clock::set(None);
-        outcomes
+        outcomes.map_err(|fault| self.check_not_closing().err().unwrap_or(fault))
     }
 
     /// Where the database stands.

@@ -10,5 +10,6 @@ pub(crate) mod database;
 mod file;
 pub(crate) mod functions;
 pub(crate) mod hooks;
+pub(crate) mod memory;
 pub(crate) mod shm;
 pub(crate) mod vfs;

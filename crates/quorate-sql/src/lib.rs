@@ -32,6 +32,7 @@ pub mod image;
 pub mod metrics;
 pub mod options;
 pub mod store;
+pub mod usage;
 mod value;
 pub mod vfs;
 

@@ -17,6 +17,7 @@ use quorate_sql::options::{StoreIdentity, StoreOptions};
 use quorate_sql::readers::ReaderOptions;
 use quorate_sql::slow::SlowLog;
 use quorate_sql::store::SqlStore;
+use quorate_sql::usage::TempOptions;
 use tokio::sync::oneshot;
 
 use crate::backup::{BackupError, BackupInfo, BackupOptions};
@@ -240,9 +241,9 @@ async fn root(
         tracing::info!(event = "stopping", node = config.name, "{} was told to stop", config.name);
         gateway.consensus.stop().await;
     }
-    doors.close().await;
-    // A snapshot may outlive the node; what it reads must not.
+    // What reads must not keep the node from ending. A snapshot may outlive the node; what it reads must not.
     gateway.store.readers().close();
+    doors.close().await;
     if orderly {
         gateway.store.close().await;
         tracing::info!(event = "stopped", node = config.name, served = ?begun.elapsed(), "{} has stopped", config.name);
@@ -341,6 +342,7 @@ fn store_opener(env: &Env, config: &Config, seams: Seams) -> (OpenStore, Arc<Onc
             page_size: sql.page_size,
             writer_cache_bytes: sql.writer_cache_bytes,
             readers,
+            temp: TempOptions { per_query: sql.temp_bytes_per_query, all: sql.temp_bytes },
             extensions: extensions.clone(),
             slow: SlowLog::new(sql.slow_statement),
             ..StoreOptions::new(identity)

@@ -203,6 +203,11 @@ fn database(metrics: &Metrics) -> Vec<Family> {
             "kind",
             [("query", store.slow.queries()), ("write", store.slow.writes())],
         ),
+        counter("quorate_read_faults_total", "Queries that failed because of the database's files.").with_each(
+            MAIN,
+            "kind",
+            [("damaged", store.read_faults.damaged.get()), ("io", store.read_faults.io.get())],
+        ),
         gauge("quorate_sessions", "Sessions that the database holds.").with(MAIN, store.sessions.get()),
         gauge("quorate_database_bytes", "Bytes of the database file.").with(NONE, sizes.database),
         gauge("quorate_database_wal_bytes", "Bytes of the database's -wal file.").with(NONE, sizes.wal_file),

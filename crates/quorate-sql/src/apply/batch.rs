@@ -214,6 +214,7 @@ impl Applier {
         if !is_ended {
             self.end_batch()?;
         }
+        self.check_not_closing()?;
         self.own(COMMIT)?;
         if Mutant::SessionsOutsideTransaction.is_on() {
             self.sessions.write(&mut self.db).map_err(|error| classify::own(&error))?;

@@ -14,7 +14,7 @@ use crate::extensions;
 use crate::ffi::hooks;
 use crate::rejected::Rejected;
 use crate::session::Admission;
-use crate::{schema_check, vfs};
+use crate::{schema_check, usage, vfs};
 
 const SAVEPOINT: &str = "SAVEPOINT entry";
 const RELEASE: &str = "RELEASE entry";
@@ -296,6 +296,9 @@ impl Applier {
         match done {
             Ok(()) => Ok(Ok(Reply { results: [CommandResult::Done].into() })),
             Err(error) => {
+                if let Some(fault) = usage::fault(&error) {
+                    return Err(fault);
+                }
                 let context = Context { write_failed: vfs::failed_writes() != failed_writes, refusal: None };
                 match classify::classify(&error, context) {
                     Trouble::Failure(failure) => Ok(Err(failure.at(0))),

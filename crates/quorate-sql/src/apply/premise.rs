@@ -5,7 +5,6 @@
 
 use quorate_env::mutant::Mutant;
 use quorate_model::{Failure, FailureKind, Premise};
-use rusqlite::types::ValueRef;
 
 use super::statement::{Ended, bind, no_statement};
 use super::{Applier, Note};
@@ -61,11 +60,7 @@ fn hash(prepared: &mut Prepared<'_, Note>) -> rusqlite::Result<u128> {
     while let Some(row) = rows.next()? {
         hash.begin_row();
         for column in 0..width {
-            match row.get_ref(column)? {
-                // As readers show it.
-                ValueRef::Text(text) => hash.value(ValueRef::Text(String::from_utf8_lossy(text).as_bytes())),
-                value => hash.value(value),
-            }
+            hash.value(row.get_ref(column)?);
         }
     }
     Ok(hash.finish())

@@ -79,6 +79,7 @@ impl Applier {
         let Some(mut open) = open else { return Err(RehearsalError::Over) };
         let stamp = Stamp { now: stamp.now.max(self.row.now), ..stamp };
         let done = self.play(&mut open, stamp, statement);
+        let done = self.check_not_closing().map_err(RehearsalError::Fault).and(done);
         let is_over = match &done {
             Ok(_) => false,
             Err(RehearsalError::Failed(_)) => self.replay(&mut open).is_err(),

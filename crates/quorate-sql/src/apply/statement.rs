@@ -11,7 +11,7 @@ use crate::ffi::database::Prepared;
 use crate::schema_check::{check_columns, check_text, is_plain};
 use crate::validate::text::check_single;
 use crate::value::{Bound, owned};
-use crate::vfs;
+use crate::{usage, vfs};
 
 /// What a value in a result counts for besides its bytes.
 const VALUE_OVERHEAD: usize = 8;
@@ -71,6 +71,9 @@ impl Applier {
             Ended::Sqlite(error) => {
                 if let Some(failure) = of_schema_text(&error).filter(|_| effects.schema) {
                     return self.unreadable(failure);
+                }
+                if let Some(fault) = usage::fault(&error) {
+                    return fault.into();
                 }
                 let write_failed = vfs::failed_writes() != failed_writes;
                 let refusal = self.gate.take_refusal().or_else(|| vacuum_refused(&error));
@@ -202,7 +205,7 @@ fn read_rows(prepared: &mut Prepared<'_, Note>, returned: &mut usize) -> Result<
     while let Some(row) = rows.next()? {
         let mut values = Vec::with_capacity(width);
         for column in 0..width {
-            let value = owned(row.get_ref(column)?);
+            let value = owned(row.get_ref(column)?, row, column)?;
             *returned = returned.saturating_add(value.size()).saturating_add(VALUE_OVERHEAD);
             values.push(value);
         }

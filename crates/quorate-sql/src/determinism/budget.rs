@@ -15,7 +15,7 @@
 //! entry: it depends on the machine, and is the node's trouble until a majority says otherwise.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use quorate_env::Instant;
@@ -59,6 +59,8 @@ pub struct Budget {
     bytes: AtomicU64,
     stopped: AtomicBool,
     clock: Mutex<Clock>,
+    /// Says that the store is being closed.
+    closing: OnceLock<Arc<AtomicBool>>,
 }
 
 /// The time of the running statement.
@@ -78,6 +80,17 @@ impl Budget {
         budget.stop.store(u64::MAX, Ordering::Relaxed);
         hooks::set_progress_handler(conn, STRIDE, move || ticking.tick())?;
         Ok(budget)
+    }
+
+    /// Interrupts whatever runs once `closing` says so. What comes of that must not become an outcome.
+    pub(crate) fn end_when(&self, closing: Arc<AtomicBool>) {
+        // Said once.
+        let _ = self.closing.set(closing);
+    }
+
+    /// Whether the store is being closed.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.get().is_some_and(|closing| closing.load(Ordering::Acquire))
     }
 
     /// Begins an entry, or goes on with one, that may take so many more steps.
@@ -125,6 +138,9 @@ impl Budget {
     }
 
     fn tick(&self) -> bool {
+        if self.is_closing() {
+            return true;
+        }
         self.ticks.fetch_add(1, Ordering::Relaxed);
         self.is_spent() || self.is_late()
     }

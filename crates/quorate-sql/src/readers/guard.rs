@@ -13,6 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use quorate_env::Instant;
+use quorate_model::StoreFault;
 
 use super::error::ReadError;
 use super::held::Age;
@@ -42,6 +43,8 @@ pub(super) enum Trip {
     Timeout(Duration),
     TooOld,
     Cancelled,
+    /// The store is being closed.
+    Closed,
 }
 
 impl Trip {
@@ -52,6 +55,7 @@ impl Trip {
             Self::Timeout(limit) => ReadError::Timeout(limit),
             Self::TooOld => ReadError::SnapshotTooOld,
             Self::Cancelled => ReadError::Cancelled,
+            Self::Closed => StoreFault::Closed.into(),
         }
     }
 }
@@ -82,11 +86,13 @@ impl Allowance {
 }
 
 /// The guard of one connection. Shared with SQLite's progress handler, and with who ends old readers.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Guard {
     state: Mutex<State>,
     /// Bytes that functions have touched since they ticked.
     bytes: AtomicU64,
+    /// Used when the store is closed: no query goes on then.
+    closing: Cancel,
 }
 
 #[derive(Debug, Default)]
@@ -102,8 +108,15 @@ struct State {
 }
 
 impl Guard {
+    pub(super) fn new(closing: Cancel) -> Self {
+        Self { state: Mutex::default(), bytes: AtomicU64::new(0), closing }
+    }
+
     /// Begins a query; fails at once where it was cancelled before.
     pub(super) fn arm(&self, allowance: Allowance) -> Result<(), ReadError> {
+        if self.closing.is_cancelled() {
+            return Err(Trip::Closed.error());
+        }
         if allowance.cancel.iter().flatten().any(Cancel::is_cancelled) {
             return Err(ReadError::Cancelled);
         }
@@ -125,7 +138,7 @@ impl Guard {
     pub(super) fn tick(&self) -> bool {
         let mut state = self.state();
         if state.armed && state.trip.is_none() {
-            state.trip = state.exceeded();
+            state.trip = if self.closing.is_cancelled() { Some(Trip::Closed) } else { state.exceeded() };
         }
         state.trip.is_some()
     }

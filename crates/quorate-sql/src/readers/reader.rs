@@ -11,8 +11,9 @@ use rusqlite::types::ValueRef;
 
 use super::error::ReadError;
 use super::guard::{Allowance, Guard, TICK_STEPS, Trip};
-use super::limits::{CHUNK_BYTES, CHUNK_ROWS, ReadLimits};
+use super::limits::{CHUNK_BYTES, CHUNK_ROWS, Cancel, ReadLimits};
 use super::stream::StreamQuery;
+use super::suspicion::Suspicions;
 use crate::authorizer::{self, Gate, Mode, rules};
 use crate::connection;
 use crate::determinism::random::Random;
@@ -23,6 +24,7 @@ use crate::generation::Generation;
 use crate::query::Rows;
 use crate::schema_check::Schema;
 use crate::slow::SlowLog;
+use crate::usage::{self, QUERY_MEMORY_MAX, Scope, Temp};
 use crate::validate::parameters::Parameters;
 use crate::validate::text;
 use crate::value::{Bound, owned};
@@ -34,7 +36,10 @@ const APPLIED_INDEX: &str = "SELECT \"index\" FROM _quorate_applied WHERE id = 1
 pub(super) struct Reader {
     // Dropped before the generation.
     database: Database<Known>,
-    _generation: Arc<Generation>,
+    generation: Arc<Generation>,
+    suspicions: Arc<Suspicions>,
+    temp: Arc<Temp>,
+    memory_max: usize,
     guard: Arc<Guard>,
     gate: Arc<Gate>,
     random: Arc<Random>,
@@ -79,9 +84,15 @@ pub(super) struct Chunk {
 }
 
 impl Reader {
-    pub(super) fn open(generation: &Arc<Generation>, cache_bytes: u32, slow: SlowLog) -> Result<Self, ReadError> {
+    pub(super) fn open(
+        generation: &Arc<Generation>,
+        cache_bytes: u32,
+        slow: SlowLog,
+        suspicions: &Arc<Suspicions>,
+        closing: &Cancel,
+    ) -> Result<Self, ReadError> {
         let (connection, generation) = connection::open_reader(generation, cache_bytes)?.into_parts();
-        let guard = Arc::new(Guard::default());
+        let guard = Arc::new(Guard::new(closing.clone()));
         let ticked = Arc::clone(&guard);
         hooks::set_progress_handler(&connection, TICK_STEPS, move || ticked.tick())?;
         let meter: Arc<dyn Meter> = Arc::<Guard>::clone(&guard);
@@ -91,7 +102,10 @@ impl Reader {
         random.seed(seed.cast_unsigned());
         let gate = authorizer::install_reader(&connection)?;
         let database = Database::new(connection);
-        Ok(Self { database, _generation: generation, guard, gate, random, slow, paused: None, streams: 0 })
+        let (suspicions, temp) = (Arc::clone(suspicions), Temp::of_reader(generation.temp()));
+        let memory_max = QUERY_MEMORY_MAX.saturating_add(cache_bytes as usize);
+        let (paused, streams) = (None, 0);
+        Ok(Self { database, generation, suspicions, temp, memory_max, guard, gate, random, slow, paused, streams })
     }
 
     pub(super) fn guard(&self) -> &Arc<Guard> {
@@ -107,24 +121,25 @@ impl Reader {
         allowance: Allowance,
     ) -> Result<Option<Rows>, ReadError> {
         let _stamped = stamp.map(|stamp| Stamped::enter(stamp, &self.random));
-        self.guarded(&statement.sql, allowance, |reader| {
+        let rows = self.guarded(&statement.sql, allowance, |reader| {
             let mut prepared = reader.start(statement)?;
             let mut sink = Sink::new(limits, Progress::default());
             let filled = sink.fill(&mut prepared.rows(), usize::MAX);
             prepared.clear_bindings();
             filled?;
             Ok(Rows::new(columns(&mut prepared), sink.values))
-        })
+        });
+        rows.inspect_err(|error| self.suspicions.note(&self.generation, error, Some((statement, stamp))))
     }
 
     /// Runs a query up to the end of its next piece.
     pub(super) fn next_chunk(
         &mut self,
-        StreamQuery { statement, stamp, limits }: &StreamQuery,
+        StreamQuery { statement, stamp: from, limits }: &StreamQuery,
         allowance: Allowance,
         progress: Progress,
     ) -> Result<Chunk, ReadError> {
-        let stamp = stamp.map(|stamp| Stamp { seed: progress.seed.unwrap_or(stamp.seed), ..stamp });
+        let stamp = from.map(|stamp| Stamp { seed: progress.seed.unwrap_or(stamp.seed), ..stamp });
         let stamped = stamp.map(|stamp| Stamped::enter(stamp, &self.random));
         let random = Arc::clone(&self.random);
         let chunk = self.guarded(&statement.sql, allowance, |reader| {
@@ -150,8 +165,10 @@ impl Reader {
             let rows = Rows::new(columns(&mut prepared), sink.values);
             reader.paused = (!ended).then(|| Paused { stream, sql: statement.sql.clone() });
             Ok(Chunk { rows: (is_first || !rows.is_empty()).then_some(rows), progress, more: !ended })
-        })?;
+        });
         drop(stamped);
+        let query = Some((statement, *from));
+        let chunk = chunk.inspect_err(|error| self.suspicions.note(&self.generation, error, query))?;
         // Without a first try there is always an answer.
         chunk.ok_or(ReadError::Busy)
     }
@@ -163,7 +180,8 @@ impl Reader {
                 database.execute("BEGIN", [])?;
             }
             database.first_row(APPLIED_INDEX, [], |row| row.get::<_, Option<i64>>(0))
-        })?;
+        });
+        let index = index.inspect_err(|error| self.suspicions.note(&self.generation, error, None))?;
         Ok(index.flatten().map_or(0, i64::cast_unsigned))
     }
 
@@ -194,7 +212,9 @@ impl Reader {
         f: impl FnOnce(&mut Self) -> Result<T, ReadError>,
     ) -> Result<Option<T>, ReadError> {
         self.guard.arm(allowance)?;
-        let result = f(self);
+        let scope = Scope::read(self.memory_max, &self.temp);
+        let result = f(self).map_err(usage::explain);
+        drop(scope);
         let (trip, took) = self.guard.disarm();
         if trip != Some(Trip::Inline) {
             self.slow.query(took, sql);
@@ -218,8 +238,7 @@ impl Reader {
         }
         if !self.database.holds(sql) {
             text::check_single(sql)?;
-            self.gate.enter(Mode::Query);
-            self.database.prepare(sql, |prepared| known(prepared, sql))?;
+            self.prepare(sql)?;
         }
         let mut prepared = self.database.get(sql).ok_or(ReadError::Cancelled)?;
         let parameters = Arc::clone(&prepared.note().parameters);
@@ -228,6 +247,23 @@ impl Reader {
             prepared.bind(number, Bound(value))?;
         }
         Ok(prepared)
+    }
+
+    /// Prepares a statement; once more under the present schema, in the transaction in which it will run, if it fails.
+    /// SQLite compares the schema that it has loaded with that of the database only where a name is missing. Every
+    /// other error of its parser may come from a schema that has changed since.
+    fn prepare(&mut self, sql: &str) -> Result<(), ReadError> {
+        self.gate.enter(Mode::Query);
+        let prepared = self.database.prepare(sql, |prepared| known(prepared, sql));
+        // An open transaction has loaded the schema that it sees.
+        if !matches!(prepared, Err(ReadError::Failed(_))) || !self.database.connection().is_autocommit() {
+            return prepared;
+        }
+        self.own(|database| {
+            database.execute("BEGIN", [])?;
+            database.first_row(APPLIED_INDEX, [], |_| Ok(()))
+        })?;
+        self.database.prepare(sql, |prepared| known(prepared, sql))
     }
 
     /// Makes SQLite and virtual tables look at the schema and the state as they are, in a transaction that lasts as
@@ -344,7 +380,7 @@ impl<'a> Sink<'a> {
             if self.progress.bytes > self.limits.bytes {
                 return Err(ReadError::TooManyBytes(self.limits.bytes));
             }
-            self.values.push(owned(value));
+            self.values.push(owned(value, row, column)?);
         }
         Ok(())
     }

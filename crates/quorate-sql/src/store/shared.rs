@@ -1,6 +1,6 @@
 //! What the handle, the writer, the checkpointer and images of one store share.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use quorate_env::Env;
@@ -72,6 +72,8 @@ pub(crate) struct Shared {
     /// The latest entries that the cluster decided not to run.
     pub(crate) rejections: Mutex<Vec<u64>>,
     stop: AtomicU8,
+    /// Interrupts the writer's statements: no outcome of theirs counts any more.
+    pub(crate) closing: Arc<AtomicBool>,
     // Connections go before the generations and the lock on their directory.
     pub(crate) turn: Turn<Option<Core>>,
     pub(crate) readers: Readers,
@@ -89,11 +91,20 @@ pub(crate) struct Rehearsals {
 }
 
 impl Shared {
-    pub(crate) fn new(env: &Env, options: StoreOptions, generations: Generations, core: Core) -> Arc<Self> {
+    /// `closing` is what `core` looks at.
+    pub(crate) fn new(
+        env: &Env,
+        options: StoreOptions,
+        generations: Generations,
+        core: Core,
+        closing: Arc<AtomicBool>,
+    ) -> Arc<Self> {
         let generations = Arc::new(generations);
         let writer = Signal::new();
         let checkpointer = Signal::new();
-        let metrics = StoreMetrics { slow: options.slow.clone(), ..StoreMetrics::default() };
+        let readers = Readers::new(Arc::clone(&generations), options.readers, options.slow.clone(), &checkpointer);
+        let read_faults = readers.suspicions().counts();
+        let metrics = StoreMetrics { slow: options.slow.clone(), read_faults, ..StoreMetrics::default() };
         metrics.sessions.set(core.sessions());
         Arc::new(Self {
             env: env.clone(),
@@ -109,7 +120,8 @@ impl Shared {
             durable: Mutex::default(),
             rejections: Mutex::new(core.rejected().to_vec()),
             stop: AtomicU8::new(Stop::Running as u8),
-            readers: Readers::new(Arc::clone(&generations), options.readers, options.slow.clone()),
+            closing,
+            readers,
             validator: Validator::new(Arc::clone(&generations)),
             turn: Turn::new(Some(core), writer.clone()),
             writer,
@@ -127,6 +139,7 @@ impl Shared {
     /// Ends what `stop` says; nothing goes back.
     pub(crate) fn set_stop(&self, stop: Stop) {
         self.stop.fetch_max(stop as u8, Ordering::AcqRel);
+        self.closing.store(stop != Stop::Running, Ordering::Release);
         self.checkpointer.wake();
         self.writer.wake();
     }

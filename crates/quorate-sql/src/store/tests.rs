@@ -24,6 +24,10 @@ use super::*;
 use crate::options::StoreIdentity;
 use crate::readers::{ReadError, ReadLimits, ReaderOptions};
 
+mod close;
+mod damage;
+mod temp;
+
 /// How long anything may take before a test gives up.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 

@@ -16,6 +16,9 @@ use crate::checkpoint;
 /// How soon a batch is tried again that found the disk full.
 const FULL_RETRY: Duration = Duration::from_millis(200);
 
+/// Bytes of a `-wal` that is emptied when the store is closed. A longer one would keep the process from ending.
+const CLOSING_WAL_MAX: u64 = 64 << 20;
+
 /// Work that takes longer does not go before that of other threads.
 const URGENT_MAX: Duration = Duration::from_millis(5);
 
@@ -111,6 +114,11 @@ impl Writer {
     /// A full disk is waited for, with the batch kept. Whether the entry or this node is to blame for most other faults
     /// is for consensus to find out, which hands the entry over again or condemns the store.
     fn failed(&mut self, fault: StoreFault) -> Step {
+        if self.shared.stop() != Stop::Running {
+            // It was interrupted, and may be applied by the next life.
+            self.backlog.fail(&self.shared.queue, &StoreFault::Closed);
+            return Step::Wait;
+        }
         match fault {
             StoreFault::Full(_) => {
                 self.shared.report(&fault);
@@ -141,6 +149,7 @@ impl Writer {
         self.shared.queue.take(&mut self.backlog);
         self.backlog.fail(&self.shared.queue, &StoreFault::Closed);
         if stop == Stop::Closed
+            && self.shared.generations.current().wal_bytes() <= CLOSING_WAL_MAX
             && let Some(pass) = self.shared.gate.try_enter()
             && let Err(fault) = checkpoint::empty_wal(&self.shared, &pass)
         {

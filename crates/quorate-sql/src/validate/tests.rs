@@ -14,6 +14,7 @@ use crate::extensions::Extensions;
 
 struct Fixture {
     validator: Validator,
+    writer: rusqlite::Connection,
     _dir: tempfile::TempDir,
 }
 
@@ -22,7 +23,7 @@ fn fixture() -> Fixture {
     let generations = Arc::new(Generations::open(Env::real().disk(), dir.path(), 4096, Extensions::default()).unwrap());
     let writer = connection::open_writer(&generations.current(), CACHE_BYTES).unwrap();
     writer.execute_batch("CREATE TABLE t (id INTEGER PRIMARY KEY, name TEXT)").unwrap();
-    Fixture { validator: Validator::new(generations), _dir: dir }
+    Fixture { validator: Validator::new(generations), writer, _dir: dir }
 }
 
 impl Fixture {
@@ -128,6 +129,16 @@ fn sizes_are_checked_to_the_byte() {
 fn very_many_statements_do_not_exhaust_the_stack() {
     let fixture = fixture();
     assert_eq!(fixture.failure(&"SELECT 1;".repeat(100_000)), FailureKind::Refused);
+}
+
+#[test]
+fn a_column_that_is_added_later_is_known_then() {
+    let fixture = fixture();
+    let sql = "SELECT * FROM t ORDER BY 3";
+    assert_eq!(fixture.kind(sql, 0), Ok(StatementKind::Unknown));
+    fixture.writer.execute_batch("ALTER TABLE t ADD COLUMN age").unwrap();
+    assert_eq!(fixture.kind(sql, 0), Ok(StatementKind::Read));
+    assert_eq!(fixture.kind("DELETE FROM t WHERE (1, 2, 3) IN (SELECT * FROM t)", 0), Ok(StatementKind::Write));
 }
 
 #[test]

@@ -166,7 +166,7 @@ impl Gateway {
     pub(super) async fn reach(&self, level: Level, deadline: Instant) -> Result<(), Error> {
         self.serves()?;
         if self.fault.has_changed().unwrap_or(true)
-            && let Some(fault @ StoreFault::Diverged(_)) = self.store.fault()
+            && let Some(fault @ (StoreFault::Diverged(_) | StoreFault::Damaged(_))) = self.store.fault()
         {
             return Err(Error::Unavailable(fault.to_string()));
         }
