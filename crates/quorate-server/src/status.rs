@@ -11,25 +11,31 @@ use serde::Serialize;
 /// A cluster, as its members tell when each is asked itself.
 #[derive(Debug, Serialize)]
 pub struct ClusterStatus {
-    /// The id of the member that leads; none if no member does, or can be reached.
-    pub leader: Option<u64>,
+    /// The name of the member that leads; none if no member does, or can be reached.
+    pub leader: Option<String>,
     /// The cluster's own id, in hexadecimal.
     pub cluster: String,
     /// The history that it is in.
     pub epoch: u64,
-    /// All members, by id.
+    /// All members, by name.
     pub members: Vec<Member<Answer>>,
 }
 
 /// A node and the members of its cluster, as that node tells.
 #[derive(Debug, Serialize)]
 pub struct NodeStatus {
-    /// The node's id among its members; none while it is not one of them.
-    pub id: Option<u64>,
-    /// Its name.
+    /// The node's name.
     pub name: String,
-    /// The id of the member that leads, if the node knows one.
-    pub leader: Option<u64>,
+    /// The id of its data directory in the cluster, in hexadecimal.
+    pub raft_id: String,
+    /// Whether it is one of the members.
+    pub member: bool,
+    /// The name of the member that leads, if the node knows one.
+    pub leader: Option<String>,
+    /// Members that vote.
+    pub voters: usize,
+    /// Those of them that the node heard of lately, itself among them.
+    pub voters_reachable: usize,
     /// The cluster's own id, in hexadecimal.
     pub cluster: String,
     /// The history that it is in.
@@ -39,15 +45,13 @@ pub struct NodeStatus {
     pub positions: Positions,
     /// Why the node takes no part any more, if it doesn't.
     pub stopped: Option<String>,
-    /// All members, by id.
+    /// All members, by name.
     pub members: Vec<Member<Heard>>,
 }
 
 /// A member of a cluster, and what is told of it.
 #[derive(Debug, Serialize)]
 pub struct Member<T> {
-    /// Its name where that is a number, else its place in the list of all names, from 1.
-    pub id: u64,
     /// Its name.
     pub name: String,
     /// The id of its data directory in the cluster, in hexadecimal.
@@ -127,11 +131,14 @@ impl NodeStatus {
             let silent_ms = u64::try_from(member.silent_for.as_millis()).unwrap_or(u64::MAX);
             (member.silent_for <= silence_max, Heard { silent_ms, applied: member.applied_index })
         });
-        let own = status.node.to_string();
+        let (voters_reachable, voters) = status.reachable_voters(silence_max);
         Self {
-            id: members.iter().find(|member| member.raft_id == own).map(|member| member.id),
             name: status.name.clone(),
-            leader: members.iter().find(|member| member.leader).map(|member| member.id),
+            raft_id: status.node.to_string(),
+            member: status.members.iter().any(|member| member.id == status.node),
+            leader: status.leader().map(|leader| leader.name.clone()),
+            voters,
+            voters_reachable,
             cluster: status.cluster.to_string(),
             epoch: status.applied.epoch.0,
             positions: Positions::of(status, status.committed_index),
@@ -156,7 +163,7 @@ impl ClusterStatus {
             let positions = status.map(|status| Positions::of(status, committed));
             (status.is_some(), Answer { error, positions })
         });
-        let leader = members.iter().find(|member| member.leader).map(|member| member.id);
+        let leader = members.iter().find(|member| member.leader).map(|member| member.name.clone());
         Self { leader, cluster: known.cluster.to_string(), epoch: known.applied.epoch.0, members }
     }
 }
@@ -169,10 +176,9 @@ fn members<T>(
 ) -> Vec<Member<T>> {
     let mut listed: Vec<_> = status.members.iter().collect();
     listed.sort_by(|a, b| (a.name.parse::<u64>().ok(), &a.name).cmp(&(b.name.parse().ok(), &b.name)));
-    let members = (1..).zip(listed).map(|(place, member)| {
+    let members = listed.into_iter().map(|member| {
         let (reachable, told) = tell(member);
         Member {
-            id: member.name.parse().unwrap_or(place),
             name: member.name.clone(),
             raft_id: member.id.to_string(),
             addr: member.addr.clone(),
@@ -225,12 +231,13 @@ mod tests {
         let told = serde_json::to_value(NodeStatus::of(&status(), Duration::from_secs(5))).unwrap_or_default();
         let member = |id: u64, name: &str, leader, reachable, silent_ms| {
             json!({
-                "id": id, "name": name, "raft_id": format!("{id:016x}"), "addr": format!("{name}:1"), "voter": true,
+                "name": name, "raft_id": format!("{id:016x}"), "addr": format!("{name}:1"), "voter": true,
                 "leader": leader, "reachable": reachable, "silent_ms": silent_ms, "applied": 90,
             })
         };
         let expected = json!({
-            "id": 1, "name": "a", "leader": 2, "cluster": "00000000000000000000000000c0ffee", "epoch": 1, "term": 4,
+            "name": "a", "raft_id": "0000000000000001", "member": true, "leader": "b", "voters": 3, "voters_reachable": 2,
+            "cluster": "00000000000000000000000000c0ffee", "epoch": 1, "term": 4,
             "last": 101, "committed": 100, "applied": 90, "durable": 80, "lag": 10, "log_bytes": 1 << 20,
             "database_bytes": 4096, "stopped": null,
             "members": [
@@ -247,7 +254,7 @@ mod tests {
         let dead = Err("connection refused");
         let answers = [("a:1".to_owned(), Ok(old)), ("b:1".to_owned(), Ok(new)), ("c:1".to_owned(), dead)];
         let told = serde_json::to_value(ClusterStatus::assemble(&status(), &answers.into())).unwrap_or_default();
-        assert_eq!((&told["leader"], &told["members"][0]["leader"]), (&json!(2), &json!(false)));
+        assert_eq!((&told["leader"], &told["members"][0]["leader"]), (&json!("b"), &json!(false)));
         assert_eq!((&told["members"][0]["lag"], &told["members"][0]["error"]), (&json!(30), &Value::Null));
         let dead = &told["members"][2];
         assert_eq!((&dead["reachable"], &dead["error"]), (&json!(false), &json!("connection refused")));
