@@ -74,7 +74,7 @@ impl Cluster {
         command.args(["status", "--json", "--node", &node.peer_addr]);
         let output = succeed(command.output()).ok()?;
         let json: Value = serde_json::from_slice(&output.stdout).ok()?;
-        json.get("leader")?.as_u64()
+        json.get("leader")?.as_str()?.parse().ok()
     }
 }
 

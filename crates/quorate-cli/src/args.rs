@@ -1,6 +1,7 @@
 //! What may be typed.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -16,6 +17,16 @@ use crate::restore::RestoreArgs;
 use crate::serve::ServeArgs;
 use crate::verify::VerifyArgs;
 use crate::wal_inspect::WalArgs;
+
+/// The longest `--timeout`: a day.
+const TIMEOUT_SECONDS_MAX: f64 = 86_400.0;
+
+/// The time that an option gives in seconds.
+pub fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().filter(|seconds| (0.001..=TIMEOUT_SECONDS_MAX).contains(seconds));
+    let wrong = || format!("a number of seconds from 0.001 to {TIMEOUT_SECONDS_MAX}, not '{text}'");
+    seconds.map(Duration::from_secs_f64).ok_or_else(wrong)
+}
 
 /// Where `quorate dev` keeps its cluster, and where the other commands look for one, unless told otherwise.
 pub const DATA_DIR: &str = "quorate-data";
@@ -151,6 +162,7 @@ Examples:
   quorate sql --format csv 'SELECT * FROM users' > u.csv  results of any size
   quorate sql .dump > backup.sql                          all as SQL, at one position
   quorate sql --node 10.0.0.2:7001 --level local .status  what one node has
+  quorate sql --timeout 2 'SELECT count(*) FROM users'    fail rather than wait longer
 
 Exit code: 0 done; 1 a statement failed; 2 typed wrongly; 3 the cluster can't be reached, lets nobody in or did not
 answer in time (a message says if a write may have been done).";
@@ -168,6 +180,9 @@ pub struct SqlArgs {
     /// What a read promises
     #[arg(long, value_enum, default_value_t = Level::Linearizable)]
     pub level: Level,
+    /// How long each statement may take [default: 60]; a query never runs longer than the node's sql.query_timeout
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub timeout: Option<Duration>,
     /// Run what a file holds; `-` is the standard input. May be given several times
     #[arg(short, long = "file", value_name = "FILE", conflicts_with = "query")]
     pub files: Vec<PathBuf>,
@@ -188,6 +203,9 @@ pub struct ImportArgs {
     /// What to import.
     #[command(flatten)]
     pub options: ImportOptions,
+    /// How long each batch of rows may take, changes of the leader included [default: 60]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub timeout: Option<Duration>,
 }
 
 /// Options of `quorate status`.

@@ -9,7 +9,7 @@ use clap::Args;
 use quorate::{BackupError, BackupOptions, BackupProgress, FileError, RemoteConfig, TellProgress};
 
 use crate::access::Access;
-use crate::args::{AccessArgs, Level};
+use crate::args::{AccessArgs, Level, seconds};
 use crate::error::{Error, Result};
 use crate::format::size;
 use crate::output;
@@ -36,6 +36,9 @@ pub struct BackupArgs {
     /// What the backup must hold; `local` needs no majority
     #[arg(long, value_enum, default_value_t = Level::Linearizable)]
     pub level: Level,
+    /// How long to try to reach a node, and to wait for what the backup must hold [default: 30]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub timeout: Option<Duration>,
     /// Replace FILE if there is one
     #[arg(long)]
     pub force: bool,
@@ -48,7 +51,8 @@ pub struct BackupArgs {
 pub async fn run(args: &BackupArgs) -> Result<()> {
     let begun = Instant::now();
     let access = Access::find(&args.access)?;
-    let config = RemoteConfig { pinned: access.pinned, ..RemoteConfig::new(access.addrs, access.secret) };
+    let config = RemoteConfig::new(access.addrs, access.secret);
+    let config = RemoteConfig { pinned: access.pinned, deadline: args.timeout.unwrap_or(config.deadline), ..config };
     let progress = std::io::stderr().is_terminal().then(teller);
     let options = BackupOptions { replace: args.force, level: args.level.into(), progress };
     let is_told = options.progress.is_some();

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use quorate::{
-    BatchResult, Error as SqlError, Level as ReadLevel, RemoteConfig, RemoteSql, Rows, SecretSource, Snapshot, Sql,
-    Status,
+    BatchResult, ConnectError, Error as SqlError, IntoParams, Level as ReadLevel, RemoteConfig, RemoteSql, Rows,
+    SecretSource, Snapshot, Sql, Status,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -15,8 +15,12 @@ use crate::format::visible;
 
 /// How long nodes may take to let this client in.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
-/// How long a statement may take, changes of the leader included.
+/// How long a statement may take unless told otherwise, changes of the leader included.
 const STATEMENT_MAX: Duration = Duration::from_secs(60);
+/// Rows of a result that is taken whole; a larger one is streamed.
+const WHOLE_ROWS_MAX: usize = 50_000;
+/// Bytes of it.
+const WHOLE_BYTES_MAX: usize = 4 << 20;
 /// How long a node may take to say how it is.
 const STATUS_MAX: Duration = Duration::from_secs(2);
 /// How long a new cluster may take to answer, or a node that starts.
@@ -29,23 +33,51 @@ const START_POLL: Duration = Duration::from_millis(20);
 pub struct Client {
     sql: Sql,
     remote: RemoteSql,
+    /// How long a statement may take, where the caller said so.
+    timeout: Option<Duration>,
 }
 
 impl Client {
-    /// Reaches the cluster, or the node.
-    pub async fn connect(access: &Access) -> Result<Self> {
+    /// Reaches the cluster, or the node. No statement takes longer than `timeout`, if there is one; a query never longer
+    /// than the node lets it run.
+    pub async fn connect(access: &Access, timeout: Option<Duration>) -> Result<Self> {
         let config = RemoteConfig {
             pinned: access.pinned,
-            deadline: CONNECT_MAX,
+            deadline: timeout.map_or(CONNECT_MAX, |timeout| timeout.min(CONNECT_MAX)),
             ..RemoteConfig::new(access.addrs.clone(), access.secret.clone())
         };
         let remote = RemoteSql::connect(config).await.map_err(|error| Error::new(error.to_string()).of_connection())?;
-        Ok(Self { sql: remote.with_deadline(STATEMENT_MAX), remote })
+        let sql = remote.with_deadline(timeout.unwrap_or(STATEMENT_MAX));
+        let sql = timeout.map_or_else(|| sql.clone(), |timeout| sql.with_query_timeout(timeout));
+        Ok(Self { sql, remote, timeout })
     }
 
-    /// Keeps a state to read from.
+    /// How long a statement may take, where the caller said so.
+    pub fn timeout(&self) -> Option<Duration> {
+        self.timeout
+    }
+
+    /// Runs a query whose result is not too large to be taken whole; else it fails with [`SqlError::TooLarge`], and a
+    /// [`Client::snapshot`] streams it.
+    pub async fn query(&self, level: Level, query: &str, params: impl IntoParams) -> Result<Rows, SqlError> {
+        self.sql.at(level.into()).with_limits(WHOLE_ROWS_MAX, WHOLE_BYTES_MAX).query(query, params).await
+    }
+
+    /// Keeps a state to read from. A node keeps only a few at a time.
     pub async fn snapshot(&self, level: Level) -> Result<Snapshot> {
-        Ok(self.remote.at(level.into()).with_deadline(STATEMENT_MAX).snapshot().await?)
+        Ok(self.sql.at(level.into()).snapshot().await?)
+    }
+
+    /// An error of a query, with which limit it hit if it ran too long.
+    pub fn of_query(&self, error: SqlError) -> Error {
+        let is_too_long = matches!(&error, SqlError::TimedOut(text) if text.contains("did not end within"));
+        let is_own = self.timeout.is_some_and(|timeout| error.to_string().contains(&format!("within {timeout:?};")));
+        let error = Error::from(error);
+        match (is_too_long, is_own) {
+            (false, _) => error,
+            (true, true) => error.followed_by("this limit is --timeout"),
+            (true, false) => error.followed_by("this limit is the node's 'sql.query_timeout'"),
+        }
     }
 
     /// Runs a query for ourselves, of whatever the node that answers has.
@@ -72,7 +104,10 @@ impl Client {
 /// An error of the library, with text of the database made harmless for terminals.
 impl From<SqlError> for Error {
     fn from(error: SqlError) -> Self {
-        let told = Self::new(visible::lines(&error.to_string()));
+        // As the options are called that do here what these do in a program.
+        let text = error.to_string().replace("(with_deadline)", "(--timeout)");
+        let text = text.replace("(with_query_timeout)", "(--timeout)");
+        let told = Self::new(visible::lines(&text));
         match error {
             SqlError::Failed(_)
             | SqlError::Conflict(_)
@@ -86,7 +121,7 @@ impl From<SqlError> for Error {
 
 /// What a node says of itself.
 pub async fn status(addr: &str, secret: &SecretSource) -> Result<Status> {
-    connect_to(addr, secret).await?.status().await.map_err(|error| Error::new(error.to_string()))
+    connect_to(addr, secret).await?.status().await.map_err(of_one_node)
 }
 
 /// Waits until a node that starts answers linearizable reads.
@@ -115,7 +150,23 @@ pub async fn leader(addrs: &[String], secret: &SecretSource) -> Option<u64> {
 
 async fn connect_to(addr: &str, secret: &SecretSource) -> Result<RemoteSql> {
     let config = RemoteConfig { deadline: STATUS_MAX, ..RemoteConfig::pinned(addr, secret.clone()) };
-    RemoteSql::connect(config).await.map_err(|error| Error::new(error.to_string()))
+    RemoteSql::connect(config).await.map_err(of_connecting)
+}
+
+/// An error of connecting to one node, whose text would tell of a cluster.
+pub fn of_connecting(error: ConnectError) -> Error {
+    match error {
+        ConnectError::Cluster(error) => of_one_node(error),
+        error => Error::new(error.to_string()),
+    }
+}
+
+/// The same of asking it.
+fn of_one_node(error: SqlError) -> Error {
+    match error {
+        SqlError::Unavailable(why) => Error::new(why),
+        error => Error::new(error.to_string()),
+    }
 }
 
 /// Asks again until there is an answer, or says what the last answer was.

@@ -36,6 +36,12 @@ impl Error {
         Self { message: format!("{what}: {}", self.message), ..self }
     }
 
+    /// The same, with more about it behind a semicolon.
+    #[must_use]
+    pub fn followed_by(self, what: impl Display) -> Self {
+        Self { message: format!("{}; {what}", self.message), ..self }
+    }
+
     /// What the process ends with: 3 where the cluster is the trouble, else 1. What is typed wrongly ends with 2.
     pub fn exit_code(&self) -> u8 {
         if self.is_connection { 3 } else { 1 }

@@ -56,7 +56,7 @@ const DRAW_EVERY: Duration = Duration::from_millis(100);
 
 /// Runs the command.
 pub async fn command(args: &ImportArgs) -> Result<ExitCode> {
-    let summary = run(&Access::find(&args.access)?, &args.options).await?;
+    let summary = run(&Access::find(&args.access)?, &args.options, args.timeout).await?;
     Ok(if summary.bad == 0 { ExitCode::SUCCESS } else { ExitCode::from(BAD_LINES) })
 }
 
@@ -65,8 +65,8 @@ pub async fn command(args: &ImportArgs) -> Result<ExitCode> {
 /// # Errors
 ///
 /// Nothing that was written is undone: the same import, run again, goes on.
-pub async fn run(access: &Access, options: &ImportOptions) -> Result<Summary> {
-    let client = Client::connect(access).await?;
+pub async fn run(access: &Access, options: &ImportOptions, timeout: Option<Duration>) -> Result<Summary> {
+    let client = Client::connect(access, timeout).await?;
     let done = Import { sql: client.sql(), options, begun: Instant::now() }.run().await;
     client.close().await;
     done

@@ -1,5 +1,6 @@
 //! `quorate init`: commented configurations and a secret for the nodes of a new cluster.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
@@ -49,13 +50,12 @@ fn member(text: &str) -> Result<(String, String), String> {
 
 /// Runs the command.
 pub fn run(args: &InitArgs) -> Result<()> {
-    let nodes = nodes(args);
-    if let Some(name) = nodes
-        .iter()
-        .enumerate()
-        .find_map(|(at, node)| nodes.iter().take(at).any(|other| other.name == node.name).then_some(&node.name))
-    {
+    let nodes = nodes(args)?;
+    if let Some(name) = twice(nodes.iter().map(|node| node.name.clone())) {
         return Err(Error::new(format!("two members are called '{name}': give each a name of its own")));
+    }
+    if let Some((machine, port)) = twice(nodes.iter().map(|node| place(&node.addr))) {
+        return Err(Error::new(format!("two members have the address {machine}:{port}: give each a port of its own")));
     }
     let files = settings::found(&args.dir, &nodes, str::to_owned)?;
     let mut text = format!("wrote {} and:\n", settings::secret_file(&args.dir).display());
@@ -66,29 +66,47 @@ pub fn run(args: &InitArgs) -> Result<()> {
     print(&text)
 }
 
-fn nodes(args: &InitArgs) -> Vec<NewNode> {
+fn nodes(args: &InitArgs) -> Result<Vec<NewNode>> {
     if args.members.is_empty() {
         let numbers = 0..args.nodes.unwrap_or(NODES);
-        return numbers
-            .map(|number| NewNode {
-                name: format!("node-{}", number.saturating_add(1)),
-                addr: format!("127.0.0.1:{}", PORT.saturating_add(number)),
-                http: format!("127.0.0.1:{}", HTTP_PORT.saturating_add(number)),
-                data_dir: format!("node-{}", number.saturating_add(1)).into(),
-            })
-            .collect();
+        let node = |number: u16| NewNode {
+            name: format!("node-{}", number.saturating_add(1)),
+            addr: format!("127.0.0.1:{}", PORT.saturating_add(number)),
+            http: format!("127.0.0.1:{}", HTTP_PORT.saturating_add(number)),
+            data_dir: format!("node-{}", number.saturating_add(1)).into(),
+        };
+        return Ok(numbers.map(node).collect());
     }
-    let new = |(name, addr): &(String, String)| NewNode {
-        name: name.clone(),
-        addr: addr.clone(),
-        http: format!("127.0.0.1:{HTTP_PORT}"),
-        data_dir: name.into(),
+    // Nodes of one machine share its ports.
+    let mut taken: BTreeSet<(String, u16)> = args.members.iter().map(|(_, addr)| place(addr)).collect();
+    let node = |(name, addr): &(String, String)| {
+        let (machine, _) = place(addr);
+        let free = (HTTP_PORT..).find(|port| taken.insert((machine.clone(), *port)));
+        let port = free.ok_or_else(|| Error::new(format!("{machine} has no port left for HTTP")))?;
+        let (name, addr, data_dir) = (name.clone(), addr.clone(), name.into());
+        Ok(NewNode { name, addr, http: format!("127.0.0.1:{port}"), data_dir })
     };
-    args.members.iter().map(new).collect()
+    args.members.iter().map(node).collect()
+}
+
+/// The machine and the port of an address. The names of this machine are one.
+fn place(addr: &str) -> (String, u16) {
+    let (host, port) = addr.rsplit_once(':').unwrap_or((addr, ""));
+    let host = host.to_ascii_lowercase();
+    let is_here = host == "localhost" || host == "[::1]" || host.starts_with("127.");
+    (if is_here { "127.0.0.1".to_owned() } else { host }, port.parse().unwrap_or(0))
+}
+
+/// What is there twice.
+fn twice<T: Ord + Clone>(all: impl Iterator<Item = T>) -> Option<T> {
+    let mut seen = BTreeSet::new();
+    all.into_iter().find(|one| !seen.insert(one.clone()))
 }
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
     use super::*;
 
     #[test]
@@ -98,5 +116,19 @@ mod tests {
         for wrong in ["a", "a=", "a=host", "a=host:0", "a=host:port", "a=:1", "=host:1", "a b=host:1", "../a=host:1"] {
             assert!(member(wrong).is_err(), "{wrong}");
         }
+    }
+
+    /// The HTTP ports that members with these addresses get.
+    fn http(members: &[&str]) -> Vec<String> {
+        let members = members.iter().enumerate().map(|(at, addr)| (at.to_string(), (*addr).to_owned())).collect();
+        let nodes = nodes(&InitArgs { dir: PathBuf::new(), nodes: None, members });
+        nodes.unwrap().into_iter().map(|node| node.http).collect()
+    }
+
+    #[test]
+    fn nodes_of_one_machine_get_different_http_ports() {
+        let at = |ports: &[u16]| ports.iter().map(|port| format!("127.0.0.1:{port}")).collect::<Vec<_>>();
+        assert_eq!(http(&["x:7001", "y:7001", "X:7002"]), at(&[8001, 8001, 8002]));
+        assert_eq!(http(&["127.0.0.1:8001", "localhost:8003", "[::1]:7001"]), at(&[8002, 8004, 8005]));
     }
 }

@@ -42,6 +42,7 @@ mod shell;
 mod sql;
 mod status;
 mod stop;
+mod survey;
 mod utc;
 mod verify;
 mod wal_inspect;

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use quorate::{Admin, AdminError, Admission, Admitted, MemberStatus, RemoteConfig, Status};
+use quorate::{Admin, AdminError, Admission, Admitted, MemberStatus, RemoteConfig};
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
@@ -15,6 +15,7 @@ use crate::args::AccessArgs;
 use crate::error::{Error, Result, Told as _};
 use crate::format;
 use crate::output;
+use crate::survey::{Survey, no_leader};
 
 /// How long nodes may take to let this client in.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
@@ -48,7 +49,7 @@ pub struct MembersArgs {
 /// What to do with the members.
 #[derive(Debug, Subcommand)]
 pub enum MembersCommand {
-    /// Show who belongs to the cluster, as its leader knows it
+    /// Show who belongs to the cluster, and who of them can be reached; exit code 1 without a leader
     #[command(after_help = "Examples:\n  quorate members list\n  quorate members list --config a.toml --json")]
     List(ListArgs),
     /// Let a node in that has been started and waits, and wait until it is a voter
@@ -181,13 +182,17 @@ pub async fn connect(access: &AccessArgs) -> Result<Admin> {
 }
 
 async fn list(args: &ListArgs) -> Result<()> {
-    let status = connect(&args.access).await?.members().await.told(|| "the members")?;
-    let members = Members::of(&status);
+    let members = Members::of(&Survey::take(&Access::find(&args.access)?).await?);
     if args.json {
         let text = serde_json::to_string_pretty(&members).map_err(|error| Error::new(error.to_string()))?;
-        return output::print(&(text + "\n"));
+        output::print(&(text + "\n"))?;
+    } else {
+        output::print(&members.text())?;
     }
-    output::print(&members.text())
+    match members.leader {
+        Some(_) => Ok(()),
+        None => Err(Error::new(no_leader((members.voters_reachable, members.voters)))),
+    }
 }
 
 async fn remove(args: &RemoveArgs) -> Result<()> {
@@ -254,6 +259,9 @@ struct Members {
     leader: Option<String>,
     /// The cluster's own id, in hexadecimal.
     cluster: String,
+    voters: usize,
+    /// How many of them answered.
+    voters_reachable: usize,
     members: Vec<Member>,
 }
 
@@ -268,32 +276,35 @@ struct Member {
     leader: bool,
     /// Committed entries that it had not applied when it was last heard of.
     lag: u64,
-    /// Since when nothing was heard of it, in milliseconds.
+    /// Whether it answered.
+    reachable: bool,
+    /// Since when the others heard nothing of it, in milliseconds.
     silent_ms: u64,
 }
 
 impl Members {
-    fn of(status: &Status) -> Self {
+    fn of(survey: &Survey) -> Self {
+        let (known, leader) = (&survey.known, survey.cluster().leader);
         let member = |member: &MemberStatus| Member {
             name: member.name.clone(),
             raft_id: member.id.to_string(),
             addr: member.addr.clone(),
             voter: member.voter,
-            leader: status.leader == Some(member.id),
-            lag: status.committed_index.saturating_sub(member.applied_index),
+            leader: leader.as_ref() == Some(&member.name),
+            lag: known.committed_index.saturating_sub(member.applied_index),
+            reachable: survey.answer(member).is_some(),
             silent_ms: u64::try_from(member.silent_for.as_millis()).unwrap_or(u64::MAX),
         };
-        let mut members: Vec<Member> = status.members.iter().map(member).collect();
+        let mut members: Vec<Member> = known.members.iter().map(member).collect();
         members.sort_by(|a, b| (&a.name, &a.raft_id).cmp(&(&b.name, &b.raft_id)));
-        let leader = members.iter().find(|member| member.leader).map(|member| member.name.clone());
-        Self { leader, cluster: status.cluster.to_string(), members }
+        let (voters_reachable, voters) = survey.voters();
+        Self { leader, cluster: known.cluster.to_string(), voters, voters_reachable, members }
     }
 
     fn text(&self) -> String {
-        let leader =
-            self.leader.as_ref().map_or_else(|| "no leader is known".to_owned(), |name| format!("{name} leads"));
+        let leader = self.leader.as_ref().map_or_else(|| "no leader".to_owned(), |name| format!("{name} leads"));
         let rows: Vec<Vec<String>> = self.members.iter().map(Member::row).collect();
-        let table = format::aligned(&["name", "id", "address", "role", "lag", "silent"], &rows);
+        let table = format::aligned(&["name", "id", "address", "role", "lag", "reachable"], &rows);
         format!("cluster {}: {leader}\n\n{table}", self.cluster)
     }
 }
@@ -307,21 +318,25 @@ impl Member {
             (_, true) => "voter",
             (_, false) => "learner",
         };
-        let silent = self.silent_ms >= SILENT_FROM_MS;
-        let silent = if silent { format!("{} s", self.silent_ms / 1000) } else { "no".to_owned() };
+        let reachable = match (self.reachable, self.silent_ms >= SILENT_FROM_MS) {
+            (true, _) => "yes".to_owned(),
+            (false, false) => "no".to_owned(),
+            (false, true) => format!("no, silent for {} s", self.silent_ms / 1000),
+        };
         let lag = self.lag.to_string();
-        vec![self.name.clone(), self.raft_id.clone(), self.addr.clone(), role.to_owned(), lag, silent]
+        vec![self.name.clone(), self.raft_id.clone(), self.addr.clone(), role.to_owned(), lag, reachable]
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use quorate::{ClusterId, Epoch, GroupId, NodeId, Position, Standing};
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use quorate::{ClusterId, Epoch, GroupId, NodeId, Position, Standing, Status};
 
     use super::*;
 
-    #[test]
-    fn the_members_are_shown_as_their_leader_knows_them() {
+    fn status(node: u64, leader: Option<u64>) -> Status {
         let member = |id: u64, name: &str, silent: u64| MemberStatus {
             id: NodeId(id),
             name: name.to_owned(),
@@ -330,11 +345,11 @@ mod tests {
             silent_for: Duration::from_secs(silent),
             applied_index: 100 - id,
         };
-        let status = Status {
+        Status {
             cluster: ClusterId(0xc0ffee),
-            node: NodeId(2),
+            node: NodeId(node),
             name: "b".to_owned(),
-            leader: Some(NodeId(2)),
+            leader: leader.map(NodeId),
             term: 3,
             last_index: 100,
             committed_index: 99,
@@ -346,16 +361,49 @@ mod tests {
             blocked: None,
             stopped: None,
             standing: Standing::default(),
-        };
+        }
+    }
+
+    fn survey(answers: impl IntoIterator<Item = (u64, Result<Status>)>) -> Result<Survey> {
+        let answers = answers.into_iter().map(|(id, answer)| (format!("10.0.0.{id}:7001"), answer));
+        Survey::of(answers.collect())
+    }
+
+    fn dead() -> Result<Status> {
+        Err(Error::new("connection refused"))
+    }
+
+    #[test]
+    fn the_members_are_shown_and_who_of_them_answers() {
+        let survey = survey([(1, Ok(status(1, Some(2)))), (2, Ok(status(2, Some(2)))), (4, dead())]).unwrap();
         let expected = "\
 cluster 00000000000000000000000000c0ffee: a leads
 
-name  id                address        role     lag  silent
-────  ────────────────  ─────────────  ───────  ───  ──────
-a     0000000000000002  10.0.0.2:7001  leader     1  no
-b     0000000000000001  10.0.0.1:7001  voter      0  no
-d     0000000000000004  10.0.0.4:7001  learner    3    72 s
+name  id                address        role     lag  reachable
+────  ────────────────  ─────────────  ───────  ───  ───────────────────
+a     0000000000000002  10.0.0.2:7001  leader     1  yes
+b     0000000000000001  10.0.0.1:7001  voter      0  yes
+d     0000000000000004  10.0.0.4:7001  learner    3  no, silent for 72 s
 ";
-        assert_eq!(Members::of(&status).text(), expected);
+        assert_eq!(Members::of(&survey).text(), expected);
+    }
+
+    #[test]
+    fn a_leader_of_which_others_tell_but_that_does_not_answer_is_none() {
+        let survey = survey([(1, Ok(status(1, Some(2)))), (2, dead()), (4, dead())]).unwrap();
+        let members = Members::of(&survey);
+        assert_eq!((&members.leader, members.voters_reachable, members.voters), (&None, 1, 2));
+        let said = no_leader(survey.voters());
+        assert!(said.starts_with("no leader: 1 of 2 voters can be reached; a majority is needed"), "{said}");
+        assert!(no_leader((2, 3)).contains("elect one soon"));
+    }
+
+    #[test]
+    fn who_knows_no_members_is_not_believed() {
+        let wiped = Status { members: Vec::new(), term: 9, ..status(7, None) };
+        let both = survey([(1, Ok(status(1, Some(2)))), (7, Ok(wiped.clone()))]).unwrap();
+        assert_eq!(both.known.members.len(), 3);
+        let error = survey([(7, Ok(wiped))]).unwrap_err().to_string();
+        assert!(error.contains("10.0.0.7:7001") && error.contains("knows no members"), "{error}");
     }
 }

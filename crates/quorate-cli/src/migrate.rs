@@ -38,7 +38,7 @@ pub struct MigrateArgs {
 /// Runs the command.
 pub async fn run(args: &MigrateArgs) -> Result<()> {
     let migrations = read(&args.folder)?;
-    let client = Client::connect(&Access::find(&args.access)?).await?;
+    let client = Client::connect(&Access::find(&args.access)?, None).await?;
     let told = if args.dry_run {
         client.sql().migration_status(&migrations).await.map(|status| status.to_string())
     } else {

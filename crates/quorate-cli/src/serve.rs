@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use quorate::Node;
-use quorate::config;
+use quorate::{ConfigError, Node, config};
 use quorate_server::{ServerConfig, http};
+use rustix::fs::Mode;
+use rustix::process::umask;
 
 use crate::error::{Error, Result, Told as _};
 use crate::output::print;
@@ -35,12 +36,14 @@ pub struct ServeArgs {
 /// Runs the command.
 pub async fn run(args: &ServeArgs) -> Result<()> {
     let sources = settings::sources(args.config.as_deref())?;
-    let config: ServerConfig = sources.read().told(|| "the configuration")?;
+    let config: ServerConfig = sources.read().map_err(|error| unusable(&error, args.config.is_some()))?;
     if args.print_config {
         return print(&config::print(&config, |key| sources.origin(key)));
     }
     log::begin(config.log)?;
     let mut stop = Stop::take(args.until_stdin_closes)?;
+    // What SQLite makes by itself would be as open as the umask lets it be.
+    umask(Mode::RWXG | Mode::RWXO);
     let http = match &config.http_listen {
         Some(addr) => Some(http::serve(addr).await.told(|| "the server can't start")?),
         None => None,
@@ -63,4 +66,16 @@ pub async fn run(args: &ServeArgs) -> Result<()> {
         http.stop().await;
     }
     ended
+}
+
+/// Why no node can be started with what was given, and what to do where nothing was.
+fn unusable(error: &ConfigError, has_file: bool) -> Error {
+    let todo = match error {
+        ConfigError::Missing(_) if !has_file => {
+            "; name a configuration with --config FILE (`quorate init DIR` writes one for each node of a new cluster), or \
+             give all keys by variables QUORATE_*"
+        }
+        _ => "",
+    };
+    Error::new(format!("the configuration: {error}{todo}"))
 }

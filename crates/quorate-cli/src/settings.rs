@@ -29,7 +29,7 @@ pub fn sources(file: Option<&Path>) -> Result<Sources> {
 
 /// What the file of a server says, whatever the environment.
 pub fn load(file: &Path) -> Result<ServerConfig> {
-    read(file).told(|| format!("the configuration {}", file.display()))
+    read(file).told(|| "the configuration")
 }
 
 /// The same, with the error as it is.

@@ -31,7 +31,7 @@ use crate::access::Access;
 use crate::args::{Level, SqlArgs};
 use crate::client::Client;
 use crate::error::{Error, Result};
-use crate::format::{Style, plural};
+use crate::format::{Mode, Style, plural};
 use crate::output::print;
 use crate::status;
 use command::Command;
@@ -48,6 +48,8 @@ pub struct Shell {
     client: Client,
     access: Access,
     style: Style,
+    /// The mode that `.expanded off` goes back to.
+    compact: Mode,
     level: Level,
     /// Whether each statement's time is printed.
     timer: bool,
@@ -78,6 +80,7 @@ impl Shell {
             client,
             access,
             style: Style { mode: args.format.clone(), ..Style::default() },
+            compact: Mode::Table,
             level: args.level,
             timer: false,
             plans: false,
@@ -165,7 +168,7 @@ impl Shell {
             Command::Dump(tables) => self.dump(&tables).await?,
             Command::Explain(query) => self.explain(&query).await?,
             Command::Help(of) => self.output.write(&command::help(of))?,
-            Command::Import { file, table } => import::run(&self.access, &file, &table).await?,
+            Command::Import { file, table } => import::run(&self.access, &file, &table, self.client.timeout()).await?,
             Command::Indexes(table) => self.indexes(table.as_deref()).await?,
             Command::Schema(table) => self.schema(table.as_deref()).await?,
             Command::Status => self.output.write(&status::text(&self.access).await?)?,
@@ -179,6 +182,7 @@ impl Shell {
     fn set(&mut self, setting: Command) -> Result<()> {
         match setting {
             Command::Eqp(Some(on)) => self.plans = on,
+            Command::Expanded(on) => self.expand(on.unwrap_or(self.style.mode != Mode::Line)),
             Command::Headers(Some(on)) => self.style.headers = on,
             Command::Level(Some(level)) => self.level = level,
             Command::Mode(Some(mode)) => self.style.mode = mode,
@@ -199,6 +203,16 @@ impl Shell {
             }
         }
         Ok(())
+    }
+
+    /// Prints each row as lines from now on, or as it was before.
+    fn expand(&mut self, on: bool) {
+        let is_on = self.style.mode == Mode::Line;
+        if on && !is_on {
+            self.compact = std::mem::replace(&mut self.style.mode, Mode::Line);
+        } else if is_on && !on {
+            self.style.mode = self.compact.clone();
+        }
     }
 
     /// The settings, or only one.

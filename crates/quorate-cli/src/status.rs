@@ -2,22 +2,18 @@
 //!
 //! Every member is asked itself, so that one which is down or cut off shows as such.
 
-use std::collections::BTreeMap;
-
-use futures_util::future::join_all;
-use quorate::Status;
 use quorate_server::status::{Answer, Blocked, ClusterStatus, Member};
 
 use crate::access::Access;
 use crate::args::StatusArgs;
-use crate::client;
-use crate::error::{Error, Result, Told as _};
+use crate::error::{Error, Result};
 use crate::format;
 use crate::output;
+use crate::survey::{Survey, no_leader};
 
 /// Runs the command.
 pub async fn run(args: &StatusArgs) -> Result<()> {
-    let status = gather(&Access::find(&args.access)?).await?;
+    let status = Survey::take(&Access::find(&args.access)?).await?.cluster();
     if args.json {
         let text = serde_json::to_string_pretty(&status).map_err(|error| Error::new(error.to_string()))?;
         return output::print(&(text + "\n"));
@@ -25,41 +21,18 @@ pub async fn run(args: &StatusArgs) -> Result<()> {
     output::print(&table(&status))
 }
 
-/// What each address answered.
-type Answers = BTreeMap<String, Result<Status>>;
-
 /// What the members say of themselves, as a text.
 pub async fn text(access: &Access) -> Result<String> {
-    Ok(table(&gather(access).await?))
-}
-
-async fn gather(access: &Access) -> Result<ClusterStatus> {
-    let mut answers = ask(access, access.addrs.clone()).await;
-    // The members as the one knows them that heard of the latest term.
-    let known = answers.values().flatten().max_by_key(|status| status.term).cloned();
-    let Some(known) = known else {
-        let failed = answers.into_iter().find_map(|(addr, answer)| answer.err().map(|error| (addr, error)));
-        let (addr, error) = failed.unwrap_or_else(|| (String::new(), Error::new("no address to ask")));
-        return Err(error).told(|| format!("no node answers; {addr}"));
-    };
-    let others = known.members.iter().map(|member| member.addr.clone());
-    let others = others.filter(|addr| !answers.contains_key(addr)).collect();
-    answers.extend(ask(access, others).await);
-    Ok(ClusterStatus::assemble(&known, &answers))
-}
-
-async fn ask(access: &Access, addrs: Vec<String>) -> Answers {
-    let answers = addrs.into_iter().map(async |addr| {
-        let answer = client::status(&addr, &access.secret).await;
-        (addr, answer)
-    });
-    join_all(answers).await.into_iter().collect()
+    Ok(table(&Survey::take(access).await?.cluster()))
 }
 
 fn table(status: &ClusterStatus) -> String {
-    let leader = match status.leader {
-        Some(id) => format!("node {id} leads"),
-        None => "no node leads".to_owned(),
+    let leader = match &status.leader {
+        Some(name) => format!("node {name} leads"),
+        None => {
+            let voters = || status.members.iter().filter(|member| member.voter);
+            no_leader((voters().filter(|voter| voter.reachable).count(), voters().count()))
+        }
     };
     let header = ["node", "address", "role", "term", "applied", "committed", "last", "lag", "log", "database"];
     let rows: Vec<Vec<String>> = status.members.iter().map(row).collect();
@@ -97,7 +70,7 @@ fn row(member: &Member<Answer>) -> Vec<String> {
 mod tests {
     #![allow(clippy::indexing_slicing, reason = "tests")]
 
-    use quorate::{ClusterId, Epoch, GroupId, MemberStatus as Member, NodeId, Position, Standing};
+    use quorate::{ClusterId, Epoch, GroupId, MemberStatus as Member, NodeId, Position, Standing, Status};
 
     use super::*;
 
@@ -137,15 +110,16 @@ mod tests {
     fn the_leader_of_the_latest_term_counts_and_the_dead_are_shown() {
         let (one, three) = (node(1, 4, 90, 1), node(3, 5, 100, 3));
         let dead = Err(Error::new("connection refused"));
-        let answers = Answers::from([(addr("1"), Ok(one)), (addr("2"), dead), (addr("3"), Ok(three.clone()))]);
+        let answers =
+            crate::survey::Answers::from([(addr("1"), Ok(one)), (addr("2"), dead), (addr("3"), Ok(three.clone()))]);
         let status = ClusterStatus::assemble(&three, &answers);
-        assert_eq!(status.leader, Some(3));
+        assert_eq!(status.leader.as_deref(), Some("3"));
         let lag: Vec<Option<u64>> =
             status.members.iter().map(|m| m.told.positions.as_ref().and_then(|at| at.lag)).collect();
         assert_eq!(lag, [Some(10), None, Some(0)]);
 
         let json = serde_json::to_value(&status).unwrap_or_default();
-        assert_eq!(json["leader"], 3);
+        assert_eq!(json["leader"], "3");
         assert_eq!(json["members"][1]["reachable"], false);
         assert_eq!(json["members"][2]["applied"], 100);
 

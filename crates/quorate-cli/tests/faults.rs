@@ -49,7 +49,7 @@ fn a_full_disk_of_each_node_in_turn_loses_nothing_and_heals() {
         fill_disk(&ballast);
         write(10);
         wait_until("the node's word that its disk is full", || dev.node_said(id).contains("no space left"));
-        wait_until("a leader with a disk", || dev.status()["leader"].as_u64().is_some_and(|leader| leader != id));
+        wait_until("a leader with a disk", || dev.led_by().is_some_and(|leader| leader != id));
         let expected = write(2);
 
         std::fs::remove_file(&ballast).unwrap();

@@ -166,3 +166,36 @@ fn what_makes_no_sense_is_refused_in_words() {
     let list = succeeded(&members(&dev, &["list"]));
     assert!(list.contains("1 leads") && list.contains("leader"), "{list}");
 }
+
+/// The others are gone, the leader among them: who is left must not take that one for the leader any longer.
+#[test]
+fn a_lost_majority_is_told_with_the_members() {
+    let dev = Dev::start(3);
+    let leader = dev.leader();
+    let left = dev.ids().into_iter().find(|id| *id != leader).unwrap();
+    dev.ids().into_iter().filter(|id| *id != left).for_each(|id| dev.kill(id));
+
+    let list = members(&dev, &["list"]);
+    let told = failed(&list);
+    assert!(told.contains("no leader: 1 of 3 voters can be reached; a majority is needed"), "{told}");
+    let table = String::from_utf8(list.stdout).unwrap();
+    for id in dev.ids() {
+        let row = table.lines().find(|line| line.contains(&dev.addr(id))).unwrap_or_else(|| panic!("{table}"));
+        assert!(row.ends_with(if id == left { "yes" } else { "no" }) || row.contains("no, silent for"), "{row}");
+    }
+    let json = members(&dev, &["list", "--json"]);
+    let told: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(
+        (json.status.code(), told["voters"].as_u64(), told["voters_reachable"].as_u64()),
+        (Some(1), Some(3), Some(1))
+    );
+
+    let doctor = quorate(&["doctor", "--data-dir", dev.path()]);
+    let told = String::from_utf8(doctor.stdout).unwrap();
+    assert_eq!(doctor.status.code(), Some(1));
+    for expected in ["1 of 3 voters answer", "no leader: 1 of 3 voters can be reached"] {
+        assert!(told.split_whitespace().collect::<Vec<_>>().join(" ").contains(expected), "{told}");
+    }
+    let status = succeeded(&quorate(&["status", "--data-dir", dev.path()]));
+    assert!(status.contains("no leader: 1 of 3 voters can be reached"), "{status}");
+}

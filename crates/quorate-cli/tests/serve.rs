@@ -115,6 +115,19 @@ fn nothing_that_is_there_is_overwritten() {
 }
 
 #[test]
+fn members_of_one_machine_get_ports_of_their_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let init = |members: &str| quorate(&["init", dir.path().to_str().unwrap(), "--members", members]);
+    let same = failed(&init("a=localhost:7001,b=127.0.0.1:7001"));
+    assert!(same.contains("two members have the address 127.0.0.1:7001"), "{same}");
+    assert!(!dir.path().join("secret").exists());
+    let told = succeeded(&init("a=127.0.0.1:7001,b=127.0.0.1:7002,c=10.0.0.3:7001"));
+    for expected in ["7001, HTTP at 127.0.0.1:8001", "7002, HTTP at 127.0.0.1:8002", "7001, HTTP at 127.0.0.1:8001"] {
+        assert!(told.contains(expected), "{told}");
+    }
+}
+
+#[test]
 fn the_configuration_in_force_is_printed_without_the_secret() {
     let servers = Servers::init(1);
     let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
@@ -152,12 +165,15 @@ fn a_server_that_cannot_start_says_why_and_what_to_do() {
     let missing = failed(&quorate(&["serve", "--config", "no-such.toml"]));
     assert!(missing.contains("no-such.toml: No such file"), "{missing}");
     let nothing = failed(&quorate(&["serve"]));
-    assert!(nothing.contains("'data_dir' is missing"), "{nothing}");
+    for expected in ["'data_dir' is missing", "--config FILE", "quorate init DIR", "QUORATE_*"] {
+        assert!(nothing.contains(expected), "{nothing}");
+    }
     let misspelt = refused(|servers| {
         let text = std::fs::read_to_string(servers.config("a")).unwrap();
         std::fs::write(servers.config("a"), text.replace("data_dir", "datadir")).unwrap();
     });
     assert!(misspelt.contains("'datadir' is not known; did you mean 'data_dir'?"), "{misspelt}");
+    assert!(misspelt.contains("/a.toml:"), "{misspelt}");
     let no_secret = refused(|servers| servers.configure("a", "secret_file", "\"elsewhere\""));
     assert!(no_secret.contains("elsewhere: No such file"), "{no_secret}");
 
@@ -165,6 +181,9 @@ fn a_server_that_cannot_start_says_why_and_what_to_do() {
     let taken = TcpListener::bind(("127.0.0.1", port)).unwrap();
     let occupied = refused(|servers| servers.configure("a", "listen", &format!("\"127.0.0.1:{port}\"")));
     assert!(occupied.contains(&format!("127.0.0.1:{port}")) && occupied.contains("in use"), "{occupied}");
+    assert!(occupied.contains("'listen'"), "{occupied}");
+    let occupied = refused(|servers| servers.configure("a", "http.listen", &format!("\"127.0.0.1:{port}\"")));
+    assert!(occupied.contains("in use") && occupied.contains("'http.listen'"), "{occupied}");
     drop(taken);
 }
 
@@ -249,4 +268,48 @@ fn what_is_shipped_to_deploy_is_a_configuration() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
     let printed = succeeded(&command.args(["serve", "--print-config"]).envs(pairs).output().unwrap());
     assert!(printed.contains("listen = \"0.0.0.0:7001\"  # QUORATE_LISTEN"), "{printed}");
+}
+
+#[test]
+fn a_wrong_secret_is_told_on_both_sides() {
+    let mut servers = Servers::init(3);
+    std::fs::write(servers.dir.path().join("other"), "another secret of enough bytes").unwrap();
+    servers.configure("b", "secret_file", "\"other\"");
+    ["a", "b", "c"].into_iter().for_each(|name| servers.serve(name));
+    let lines = |servers: &Servers, name: &str, text: &str| {
+        let said = servers.said(name);
+        let lines = said.lines().filter(|line| line.contains(text)).map(str::to_owned);
+        lines.collect::<Vec<String>>()
+    };
+    wait_until("the wrong secret to be told", || {
+        let told = lines(&servers, "b", "waiting to belong to a cluster");
+        told.iter().any(|line| line.contains("the secrets differ"))
+    });
+    let waits = lines(&servers, "b", "waiting to belong to a cluster");
+    assert!(!waits.iter().any(|line| line.contains("has not founded it yet")), "{waits:?}");
+    let warned = lines(&servers, "b", "does not let this one in");
+    assert!(warned.iter().all(|line| line.contains("WARN")) && (1..=4).contains(&warned.len()), "{warned:?}");
+    wait_until("the other side to tell it", || !lines(&servers, "a", "a connection was refused").is_empty());
+    let refused = lines(&servers, "a", "a connection was refused");
+    for expected in ["WARN", "from=\"127.0.0.1:", "the secrets differ"] {
+        assert!(refused[0].contains(expected), "{refused:?}");
+    }
+}
+
+#[test]
+fn what_a_server_keeps_is_its_owner_s_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let mut servers = Servers::start(1);
+    servers.value("CREATE TABLE t (x)");
+    assert_eq!(servers.stop("a", Signal::TERM).code(), Some(0));
+    let mut open = vec![servers.dir.path().join("a")];
+    while let Some(path) = open.pop() {
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{} has mode {mode:o}", path.display());
+        if path.is_dir() {
+            open.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        }
+    }
+    let secret = std::fs::metadata(servers.dir.path().join("secret")).unwrap().permissions().mode();
+    assert_eq!(secret & 0o077, 0);
 }

@@ -184,3 +184,17 @@ fn results_have_any_size() {
     let printed = succeeded(&dev.sql(&[], &many(3000, 20)));
     assert!(printed.lines().count() == 3003 && printed.ends_with("\n(3000 rows)\n"));
 }
+
+#[test]
+fn expanded_output_goes_on_and_off_again() {
+    let dev = Dev::start(1);
+    let script = ".mode csv\n\\x\nSELECT 1 AS a, 2 AS b;\n\\x\nSELECT 3 AS a, 4 AS b;\n.expanded on\n.expanded on
+SELECT 5 AS a;\n.expanded off\nSELECT 6 AS a;\n";
+    let printed = succeeded(&dev.script(&[], script));
+    let lines: Vec<&str> = printed.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let plain = lines.iter().filter(|line| ["a,b", "3,4", "a", "6"].contains(line)).count();
+    assert!(
+        plain == 4 && printed.contains("a = 1") && printed.contains("b = 2") && printed.contains("a = 5"),
+        "{printed}"
+    );
+}

@@ -51,7 +51,8 @@ pub(crate) async fn settle(
         }
         let why = match attempt(home, config, peers, own).await? {
             Attempt::Settled(founding) => return Ok(founding),
-            Attempt::Waiting(why) => why,
+            // What it makes of the answers that it did not get is not the reason.
+            Attempt::Waiting(why) => peers.refusal().unwrap_or(why),
         };
         if said.is_none_or(|at| at.elapsed() >= SAY_EVERY) {
             if home.identity().has_belonged() {

@@ -64,7 +64,9 @@ pub enum StartError {
     #[error("{0}")]
     Bereft(String),
     /// The address to listen on is not to be had.
-    #[error("can't listen on {addr}: {error}")]
+    #[error(
+        "can't listen on {addr}: {error}; it is what 'listen' says in the configuration, or 'members' of this node"
+    )]
     Listen {
         /// The address.
         addr: String,

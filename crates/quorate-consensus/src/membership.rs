@@ -18,7 +18,7 @@ use std::time::Duration;
 use openraft::rt::WatchReceiver;
 use openraft::{ChangeMembers, Precondition};
 use quorate_env::{Instant, sleep, timeout};
-use quorate_model::NodeId;
+use quorate_model::{NodeId, StoreFault};
 
 use crate::Member;
 use crate::belong;

@@ -14,7 +14,9 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use quorate_env::{Env, Instant, sleep, timeout};
 use quorate_model::NodeId;
-use quorate_wire::{CallError, Dialer, DialerConfig, NotSent, Purpose, Role, StreamReceiver, StreamSender};
+use quorate_wire::{
+    CallError, ConnectError, Dialer, DialerConfig, NotSent, Purpose, Role, StreamReceiver, StreamSender,
+};
 
 use crate::Member;
 use crate::config::ConsensusConfig;
@@ -24,6 +26,9 @@ use crate::raft::Raft;
 
 /// A status that takes longer to come is taken for silence.
 pub(crate) const STATUS_MAX: Duration = Duration::from_secs(1);
+
+/// How often it is said that a node does not let this one in.
+const REFUSAL_SAID_EVERY: Duration = Duration::from_secs(60);
 
 /// What is known of the node at an address.
 #[derive(Clone, Debug)]
@@ -44,6 +49,8 @@ pub(crate) struct Peers {
     seen: Mutex<BTreeMap<String, Seen>>,
     links: Mutex<BTreeMap<(String, u64, Purpose), Link>>,
     members: Mutex<BTreeMap<u64, Member>>,
+    /// Why the nodes at these addresses do not let this one in, and when that was said.
+    refusals: Mutex<BTreeMap<String, (String, Instant)>>,
 }
 
 impl Peers {
@@ -56,6 +63,7 @@ impl Peers {
             seen: Mutex::default(),
             links: Mutex::default(),
             members: Mutex::default(),
+            refusals: Mutex::default(),
         }
     }
 
@@ -153,7 +161,11 @@ impl Peers {
     pub(crate) async fn ask_all(&self) -> BTreeMap<String, StatusReply> {
         let asks = self.addrs().into_iter().map(|addr| async move {
             let sent = self.env.unix_nanos();
-            let body = self.link(&addr, 0, Purpose::Heartbeat).call(method::STATUS, Bytes::new(), STATUS_MAX).await;
+            let link = self.link(&addr, 0, Purpose::Heartbeat);
+            let connected = timeout(STATUS_MAX, link.0.client()).await.ok()?;
+            self.note_refusal(&addr, connected.as_ref().err());
+            connected.ok()?;
+            let body = link.call(method::STATUS, Bytes::new(), STATUS_MAX).await;
             let status: StatusReply = decode(body.ok()?).ok()?;
             let received = self.env.unix_nanos();
             let middle = sent.saturating_add(received.saturating_sub(sent) / 2);
@@ -172,6 +184,28 @@ impl Peers {
             link.call(method::STATUS, Bytes::new(), limit).await.is_ok().then_some(*id)
         });
         join_all(asks).await.into_iter().flatten().collect()
+    }
+
+    /// Remembers why a node does not let this one in, if that is why it can't be reached, and says so now and then.
+    fn note_refusal(&self, addr: &str, error: Option<&ConnectError>) {
+        let mut refusals = lock(&self.refusals);
+        let Some(error) = error.filter(|error| !error.is_retryable()) else {
+            refusals.remove(addr);
+            return;
+        };
+        let (why, now) = (error.to_string(), Instant::now());
+        let is_told = |(told, at): &(String, Instant)| *told == why && at.elapsed() < REFUSAL_SAID_EVERY;
+        if !refusals.get(addr).is_some_and(is_told) {
+            tracing::warn!(event = "refused", addr, "a node does not let this one in: {why}");
+            refusals.insert(addr.to_owned(), (why, now));
+        }
+    }
+
+    /// Why nodes do not let this one in, if any does not.
+    pub(crate) fn refusal(&self) -> Option<String> {
+        let refusals = lock(&self.refusals);
+        let all: Vec<&str> = refusals.values().map(|(why, _)| why.as_str()).collect();
+        (!all.is_empty()).then(|| all.join("; "))
     }
 
     /// Asks again and again, for ever.

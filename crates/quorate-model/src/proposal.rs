@@ -171,6 +171,7 @@ impl From<Statement> for Statement<Param> {
 impl Statement<Param> {
     /// The same as a query, which has no earlier step to refer to.
     pub fn into_query(self) -> Result<Statement, Failure> {
+        check_text(&self.sql)?;
         let params = self.params.into_iter().map(Param::into_value).collect::<Result<_, _>>()?;
         Ok(Statement { sql: self.sql, params, names: self.names })
     }

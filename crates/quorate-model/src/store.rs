@@ -29,8 +29,8 @@ pub enum StoreFault {
     /// Reading or writing failed. The store must be closed; the node may come back after a restart.
     #[error("the database can't be read or written: {0}; see to the disk, then restart the node")]
     Io(String),
-    /// A statement needs more memory than this node has, or may use for one.
-    #[error("no memory left to apply an entry: {0}; give the node more")]
+    /// A statement needs more memory or temporary files than this node has, or may use for one.
+    #[error("an entry can't be applied: {0}")]
     Memory(String),
     /// A statement runs for much longer than its budget of steps allows for.
     #[error("an entry takes too long to apply: {0}; look at the load of the machine")]
@@ -156,7 +156,7 @@ mod tests {
                 false,
                 "the database can't be read or written: this is why; see to the disk, then restart the node",
             ),
-            (StoreFault::Memory(why()), false, "no memory left to apply an entry: this is why; give the node more"),
+            (StoreFault::Memory(why()), false, "an entry can't be applied: this is why"),
             (
                 StoreFault::Slow(why()),
                 false,

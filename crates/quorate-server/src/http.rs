@@ -4,10 +4,12 @@
 //! disk is asked beside that thread: `/health` answers while a disk hangs.
 //!
 //! Invariants:
+//! - A new connection always finds a place: where all are taken, whoever has most of them loses its oldest (`places`).
 //! - Connections, the bytes and the number of headers, and the time for each step of a request are bounded. A request
 //!   that breaks a bound loses its connection and nothing else.
 //! - There is no TLS and no authentication: whoever can connect may read what is answered here.
 
+use std::pin::pin;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -15,20 +17,22 @@ use futures_util::future::{Either, select};
 use quorate::{Node, Observer};
 use quorate_env::net::Listener;
 use quorate_env::{Env, sleep, timeout};
-use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 
 pub use crate::ask::ANSWER_TIME_MAX;
 use crate::ask::Asks;
+use places::Places;
 
 mod answers;
 mod connection;
+mod places;
 pub(crate) mod stream;
 
 #[cfg(test)]
 mod tests;
 
-/// Connections at once; one more is told to come later.
-pub const CONNECTIONS_MAX: u32 = 64;
+/// Connections at once. For one more the oldest of the address that has most of them is closed.
+pub const CONNECTIONS_MAX: usize = 64;
 
 /// Bytes of a request's head.
 pub const HEAD_BYTES_MAX: usize = 16 << 10;
@@ -59,7 +63,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 #[non_exhaustive]
 pub enum ServeError {
     /// The address is not to be had.
-    #[error("can't listen for HTTP on {addr}: {error}")]
+    #[error("can't listen for HTTP on {addr}: {error}; it is what 'http.listen' says in the configuration")]
     Listen {
         /// The address.
         addr: String,
@@ -127,7 +131,7 @@ pub async fn serve_in(env: &Env, listen: &str) -> Result<HttpServer, ServeError>
     let (orders, order) = watch::channel(Order::Serve);
     let (started, starting) = oneshot::channel();
     let (end, ended) = oneshot::channel::<()>();
-    let (places, asks) = (Arc::new(places()), Asks::new(env, ASKS_MAX));
+    let (places, asks) = (Arc::new(Places::default()), Asks::new(env, ASKS_MAX));
     let door = Door { env: env.clone(), shown: Arc::clone(&shown), places, asks };
     let addr = listen.to_owned();
     let root = async move {
@@ -145,10 +149,6 @@ pub async fn serve_in(env: &Env, listen: &str) -> Result<HttpServer, ServeError>
     let gone = || ServeError::Thread(std::io::Error::other("it went down at once"));
     let addr = starting.await.map_err(|_| gone())??;
     Ok(HttpServer { addr, shown, orders, ended })
-}
-
-fn places() -> Semaphore {
-    Semaphore::new(usize::try_from(CONNECTIONS_MAX).unwrap_or(Semaphore::MAX_PERMITS))
 }
 
 impl HttpServer {
@@ -175,7 +175,7 @@ impl HttpServer {
 struct Door {
     env: Env,
     shown: Arc<Shown>,
-    places: Arc<Semaphore>,
+    places: Arc<Places>,
     asks: Asks,
 }
 
@@ -183,26 +183,22 @@ impl Door {
     /// Accepts until the order changes, then waits for the connections.
     async fn run(self, listener: Arc<dyn Listener>, order: watch::Receiver<Order>) {
         let mut changes = order.clone();
-        let changed = std::pin::pin!(changes.changed());
-        let accepting = std::pin::pin!(self.accept(&*listener, &order));
+        let changed = pin!(changes.changed());
+        let accepting = pin!(self.accept(&*listener, &order));
         let Either::Left((Ok(()), _)) = select(changed, accepting).await else { return };
-        // All places are free again when all connections have ended.
-        let _ = timeout(STOP_TIME_MAX, self.places.acquire_many(CONNECTIONS_MAX)).await;
+        let _ = timeout(STOP_TIME_MAX, self.places.all_free()).await;
     }
 
     async fn accept(&self, listener: &dyn Listener, order: &watch::Receiver<Order>) {
         loop {
             match listener.accept().await {
-                Ok((stream, _)) => match Arc::clone(&self.places).try_acquire_owned() {
-                    Ok(place) => {
-                        let (door, order) = (self.clone(), order.clone());
-                        self.env.spawn(async move {
-                            connection::serve(&door, stream, order).await;
-                            drop(place);
-                        });
-                    }
-                    Err(_) => connection::refuse(stream),
-                },
+                Ok((stream, from)) => {
+                    let (door, order, mut place) = (self.clone(), order.clone(), self.places.take(&from));
+                    self.env.spawn(async move {
+                        let serving = pin!(connection::serve(&door, stream, order));
+                        select(serving, pin!(place.lost())).await;
+                    });
+                }
                 Err(error) => {
                     tracing::warn!(%error, "an HTTP connection could not be accepted");
                     sleep(ACCEPT_PAUSE).await;

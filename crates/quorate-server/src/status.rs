@@ -11,31 +11,37 @@ use serde::Serialize;
 /// A cluster, as its members tell when each is asked itself.
 #[derive(Debug, Serialize)]
 pub struct ClusterStatus {
-    /// The id of the member that leads; none if no member does, or can be reached.
-    pub leader: Option<u64>,
+    /// The name of the member that leads; none if no member does, or can be reached.
+    pub leader: Option<String>,
     /// The cluster's own id, in hexadecimal.
     pub cluster: String,
     /// The history that it is in.
     pub epoch: u64,
-    /// All members, by id.
+    /// All members, by name.
     pub members: Vec<Member<Answer>>,
 }
 
 /// A node and the members of its cluster, as that node tells.
 #[derive(Debug, Serialize)]
 pub struct NodeStatus {
-    /// The node's id among its members; none while it is not one of them.
-    pub id: Option<u64>,
-    /// Its name.
+    /// The node's name.
     pub name: String,
-    /// The id of the member that leads, if the node knows one and has heard of it lately.
-    pub leader: Option<u64>,
-    /// The id of the member that led last, as far as the node knows.
-    pub last_leader: Option<u64>,
+    /// The id of its data directory in the cluster, in hexadecimal.
+    pub raft_id: String,
+    /// Whether it is one of the members.
+    pub member: bool,
+    /// The name of the member that leads, if the node knows one and has heard of it lately.
+    pub leader: Option<String>,
+    /// The name of the member that led last, as far as the node knows.
+    pub last_leader: Option<String>,
     /// Milliseconds since entries or heartbeats of a leader came last, 0 on the leader; none if none ever came.
     pub leader_silent_ms: Option<u64>,
     /// Whether the node votes, and the cluster counts on no former node in its place.
     pub votes: bool,
+    /// Members that vote.
+    pub voters: usize,
+    /// Those of them that the node heard of lately, itself among them.
+    pub voters_reachable: usize,
     /// The cluster's own id, in hexadecimal.
     pub cluster: String,
     /// The history that it is in.
@@ -45,15 +51,13 @@ pub struct NodeStatus {
     pub positions: Positions,
     /// Why the node takes no part any more, if it doesn't.
     pub stopped: Option<String>,
-    /// All members, by id.
+    /// All members, by name.
     pub members: Vec<Member<Heard>>,
 }
 
 /// A member of a cluster, and what is told of it.
 #[derive(Debug, Serialize)]
 pub struct Member<T> {
-    /// Its name where that is a number, else its place in the list of all names, from 1.
-    pub id: u64,
     /// Its name.
     pub name: String,
     /// The id of its data directory in the cluster, in hexadecimal.
@@ -146,14 +150,17 @@ impl NodeStatus {
             let silent_ms = millis(member.silent_for);
             (member.silent_for <= silence_max, Heard { silent_ms, applied: member.applied_index })
         });
-        let own = status.node.to_string();
+        let (voters_reachable, voters) = status.reachable_voters(silence_max);
         Self {
-            id: members.iter().find(|member| member.raft_id == own).map(|member| member.id),
             name: status.name.clone(),
-            leader: members.iter().find(|member| member.leader).map(|member| member.id),
-            last_leader: id_of(&members, status.standing.last_leader),
+            raft_id: status.node.to_string(),
+            member: status.members.iter().any(|member| member.id == status.node),
+            leader: status.leader().map(|leader| leader.name.clone()),
+            last_leader: name_of(status, status.standing.last_leader),
             leader_silent_ms: status.standing.leader_silent_for.map(millis),
             votes: status.standing.votes,
+            voters,
+            voters_reachable,
             cluster: status.cluster.to_string(),
             epoch: status.applied.epoch.0,
             positions: Positions::of(status, status.leader.map(|_| status.committed_index)),
@@ -163,9 +170,9 @@ impl NodeStatus {
     }
 }
 
-fn id_of<T>(members: &[Member<T>], node: Option<NodeId>) -> Option<u64> {
-    let raft_id = node?.to_string();
-    members.iter().find(|member| member.raft_id == raft_id).map(|member| member.id)
+/// The name of a member.
+fn name_of(status: &Status, node: Option<NodeId>) -> Option<String> {
+    status.members.iter().find(|member| Some(member.id) == node).map(|member| member.name.clone())
 }
 
 fn millis(time: Duration) -> u64 {
@@ -187,7 +194,7 @@ impl ClusterStatus {
             let positions = status.map(|status| Positions::of(status, committed));
             (status.is_some(), Answer { error, positions })
         });
-        let leader = members.iter().find(|member| member.leader).map(|member| member.id);
+        let leader = members.iter().find(|member| member.leader).map(|member| member.name.clone());
         Self { leader, cluster: known.cluster.to_string(), epoch: known.applied.epoch.0, members }
     }
 }
@@ -200,10 +207,9 @@ fn members<T>(
 ) -> Vec<Member<T>> {
     let mut listed: Vec<_> = status.members.iter().collect();
     listed.sort_by(|a, b| (a.name.parse::<u64>().ok(), &a.name).cmp(&(b.name.parse().ok(), &b.name)));
-    let members = (1..).zip(listed).map(|(place, member)| {
+    let members = listed.into_iter().map(|member| {
         let (reachable, told) = tell(member);
         Member {
-            id: member.name.parse().unwrap_or(place),
             name: member.name.clone(),
             raft_id: member.id.to_string(),
             addr: member.addr.clone(),
@@ -263,12 +269,13 @@ mod tests {
         let told = serde_json::to_value(NodeStatus::of(&status(), Duration::from_secs(5))).unwrap_or_default();
         let member = |id: u64, name: &str, leader, reachable, silent_ms| {
             json!({
-                "id": id, "name": name, "raft_id": format!("{id:016x}"), "addr": format!("{name}:1"), "voter": true,
+                "name": name, "raft_id": format!("{id:016x}"), "addr": format!("{name}:1"), "voter": true,
                 "leader": leader, "reachable": reachable, "silent_ms": silent_ms, "applied": 90,
             })
         };
         let expected = json!({
-            "id": 1, "name": "a", "leader": 2, "last_leader": 2, "leader_silent_ms": 80, "votes": true,
+            "name": "a", "raft_id": "0000000000000001", "member": true, "leader": "b", "last_leader": "b",
+            "leader_silent_ms": 80, "votes": true, "voters": 3, "voters_reachable": 2,
             "cluster": "00000000000000000000000000c0ffee", "epoch": 1, "term": 4,
             "last": 101, "committed": 100, "applied": 90, "durable": 80, "lag": 10, "log_bytes": 1 << 20,
             "database_bytes": 4096, "stopped": null,
@@ -282,7 +289,7 @@ mod tests {
     #[test]
     fn a_node_that_hears_no_leader_names_none_and_tells_no_lag() {
         let told = NodeStatus::of(&Status { leader: None, ..status() }, Duration::from_secs(5));
-        assert_eq!((told.leader, told.last_leader, told.positions.lag), (None, Some(2), None));
+        assert_eq!((told.leader, told.last_leader, told.positions.lag), (None, Some("b".to_owned()), None));
     }
 
     #[test]
@@ -292,7 +299,7 @@ mod tests {
         let dead = Err("connection refused");
         let answers = [("a:1".to_owned(), Ok(old)), ("b:1".to_owned(), Ok(new)), ("c:1".to_owned(), dead)];
         let told = serde_json::to_value(ClusterStatus::assemble(&status(), &answers.into())).unwrap_or_default();
-        assert_eq!((&told["leader"], &told["members"][0]["leader"]), (&json!(2), &json!(false)));
+        assert_eq!((&told["leader"], &told["members"][0]["leader"]), (&json!("b"), &json!(false)));
         assert_eq!((&told["members"][0]["lag"], &told["members"][0]["error"]), (&json!(30), &Value::Null));
         let dead = &told["members"][2];
         assert_eq!((&dead["reachable"], &dead["error"]), (&json!(false), &json!("connection refused")));

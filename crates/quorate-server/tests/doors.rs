@@ -59,8 +59,8 @@ fn a_port_follows_the_life_of_its_node() {
         node.sql().execute("CREATE TABLE t (x)", ()).await.unwrap();
         let (code, status) = json_of(&server, "/status");
         let shown = node.status();
-        assert_eq!((code, &status["name"], &status["id"]), (200, &json!("node"), &json!(1)));
-        assert_eq!((&status["leader"], &status["cluster"]), (&json!(1), &json!(shown.cluster.to_string())));
+        assert_eq!((code, &status["name"], &status["member"]), (200, &json!("node"), &json!(true)));
+        assert_eq!((&status["leader"], &status["cluster"]), (&json!("node"), &json!(shown.cluster.to_string())));
         assert_eq!((&status["applied"], &status["lag"]), (&json!(shown.applied.index), &json!(0)));
         assert_eq!(status["members"].as_array().unwrap().len(), 1);
         assert_eq!(status["members"][0]["addr"], json!(node.local_addr()));

@@ -5,6 +5,7 @@
 //! code, and `SQLITE_FULL` stands for a full disk as well as for a table without free rowids, told apart by whether a
 //! write failed.
 
+use quorate_model::limits::{SQL_BYTES_MAX, VALUE_BYTES_MAX};
 use quorate_model::{Failure, FailureKind, StoreFault};
 use rusqlite::{Error, ffi};
 
@@ -69,6 +70,7 @@ pub fn classify(error: &Error, context: Context) -> Trouble {
         (Some(refusal), _) => (FailureKind::Refused, refusal),
         // SQLite speaks of a full disk, which it is not.
         (None, FailureKind::RowidExhausted) => (FailureKind::RowidExhausted, format!("{NO_ROWID} (SQLite: {message})")),
+        (None, FailureKind::TooBig) => (FailureKind::TooBig, too_big(&message)),
         (None, kind) => (kind, message),
     };
     Trouble::Failure(Failure { sqlite_code: code, ..Failure::new(kind, shortened(message)) })
@@ -135,6 +137,14 @@ fn kind(code: i32) -> FailureKind {
         ffi::SQLITE_FULL => FailureKind::RowidExhausted,
         _ => FailureKind::Sql,
     }
+}
+
+/// SQLite does not say how large a text or a value may be.
+fn too_big(message: &str) -> String {
+    if message == "statement too long" {
+        return format!("{message}: the limit is {SQL_BYTES_MAX} bytes; pass its values as parameters");
+    }
+    format!("{message}: the limit of a value and of a row is {VALUE_BYTES_MAX} bytes; keep it in pieces")
 }
 
 /// The extended code and the text. What rusqlite finds by itself has the code of a plain error.

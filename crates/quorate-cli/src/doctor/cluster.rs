@@ -11,6 +11,8 @@ use super::config::check_count;
 use super::finding::Finding;
 use super::network::{self, Trips};
 use crate::access::Access;
+use crate::client;
+use crate::survey::{Survey, no_leader};
 
 /// How long a node may take to let this client in and to answer.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
@@ -24,8 +26,8 @@ const LAG_MAX: u64 = 1_024;
 /// What is known of a cluster.
 #[derive(Clone, Debug)]
 struct Facts {
-    /// As the leader says, or who answered.
-    status: Status,
+    /// Where the leader is and what it is called, if one leads.
+    leader: Option<String>,
     nodes: Vec<Node>,
 }
 
@@ -56,14 +58,10 @@ pub async fn look(access: &Access, config: Option<&Config>, named: bool) -> Vec<
 
 impl Facts {
     async fn gather(access: &Access) -> Result<Self, String> {
-        let config = RemoteConfig {
-            pinned: access.pinned,
-            deadline: ANSWER_MAX,
-            ..RemoteConfig::new(access.addrs.clone(), access.secret.clone())
-        };
-        let admin = Admin::connect(config).await.map_err(|error| error.to_string())?;
-        let status = admin.members().await.map_err(|error| error.to_string())?;
-        let nodes = status.members.iter().map(async |member| Node {
+        let survey = Survey::take(access).await.map_err(|error| error.to_string())?;
+        let leader = survey.cluster().members.into_iter().find(|member| member.leader);
+        let leader = leader.map(|leader| format!("'{}' at {}", leader.name, leader.addr));
+        let nodes = survey.known.members.iter().map(async |member| Node {
             name: member.name.clone(),
             addr: member.addr.clone(),
             voter: member.voter,
@@ -74,13 +72,13 @@ impl Facts {
         });
         let mut nodes = join_all(nodes).await;
         nodes.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(Self { nodes, status })
+        Ok(Self { nodes, leader })
     }
 }
 
 async fn ask(access: &Access, addr: &str) -> Result<Answer, String> {
     let config = RemoteConfig { deadline: ANSWER_MAX, ..RemoteConfig::pinned(addr, access.secret.clone()) };
-    let admin = Admin::connect(config).await.map_err(|error| error.to_string())?;
+    let admin = Admin::connect(config).await.map_err(|error| client::of_connecting(error).to_string())?;
     let told = |error: AdminError| error.to_string();
     let mut probes = Vec::new();
     for _ in 0..PROBES {
@@ -133,10 +131,10 @@ fn check_members(facts: &Facts) -> Vec<Finding> {
         Some(spare) => Finding::ok(CHECK, what, format!("{spare} of them may be lost at any moment.")),
     }];
     findings.extend(check_count(voters.len()).filter(|_| voters.len() > 2));
-    match facts.status.leader() {
-        Some(leader) => findings.push(Finding::ok("leader", format!("'{}' at {}", leader.name, leader.addr), "")),
-        None => findings.push(Finding::problem("leader", "none is known", "Nothing can be written.")),
-    }
+    findings.push(match &facts.leader {
+        Some(leader) => Finding::ok("leader", leader, ""),
+        None => Finding::problem("leader", no_leader((there, voters.len())), "Nothing can be written."),
+    });
     let mut names: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for node in &facts.nodes {
         names.entry(&node.addr).or_default().insert(&node.name);
@@ -263,7 +261,7 @@ mod tests {
     }
 
     fn whole() -> Facts {
-        Facts { status: status(1, 100), nodes: [1, 2, 3].map(|id| node(id, 100)).into() }
+        Facts { leader: Some("'1' at h:1".to_owned()), nodes: [1, 2, 3].map(|id| node(id, 100)).into() }
     }
 
     /// The findings that are not as they should be.
@@ -288,8 +286,8 @@ mod tests {
         assert!(told_one[1].contains("'3' at h:3 does not answer: refused"), "{told_one:?}");
         facts.nodes[1].answer = Err("refused".to_owned());
         assert!(told(&facts)[0].contains("no majority"));
-        facts.status.leader = None;
-        assert!(told(&facts).iter().any(|text| text.contains("none is known")));
+        facts.leader = None;
+        assert!(told(&facts).iter().any(|text| text.contains("no leader: 1 of 3 voters can be reached")));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What there is: tables, views, indexes, and how they were made.
 
-use quorate::Snapshot;
+use quorate::Error as SqlError;
 
 use super::Shell;
 use crate::error::{Error, Result};
@@ -30,8 +30,7 @@ impl Shell {
     }
 
     async fn names(&mut self, sql: &str, pattern: Option<&str>) -> Result<()> {
-        let mut snapshot = self.client.snapshot(self.level).await?;
-        let names = texts(&mut snapshot, sql, pattern.unwrap_or("%")).await?;
+        let names = self.texts(sql, pattern.unwrap_or("%")).await?;
         self.output.write(&side_by_side(&names, self.output.width()))
     }
 
@@ -44,13 +43,20 @@ impl Shell {
         let sql = format!(
             "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND {NOT_INTERNAL} AND {which} ORDER BY rowid"
         );
-        let mut snapshot = self.client.snapshot(self.level).await?;
-        let made = texts(&mut snapshot, &sql, name.unwrap_or("%")).await?;
+        let made = self.texts(&sql, name.unwrap_or("%")).await?;
         if let Some(name) = name.filter(|_| made.is_empty()) {
             return Err(Error::new(format!("there is nothing like {name}; .tables lists the tables and views")));
         }
         let text: String = made.iter().map(|sql| terminated(sql)).collect();
         self.output.write(&text)
+    }
+
+    async fn texts(&self, sql: &str, pattern: &str) -> Result<Vec<String>> {
+        let rows = match self.client.query(self.level, sql, (pattern,)).await {
+            Err(SqlError::TooLarge(_)) => self.client.snapshot(self.level).await?.query(sql, (pattern,)).await?,
+            rows => rows?,
+        };
+        rows.all().map_err(|error| Error::new(error.to_string()))
     }
 }
 
@@ -58,9 +64,4 @@ impl Shell {
 pub(super) fn terminated(sql: &str) -> String {
     let last = sql.lines().last().unwrap_or_default();
     if last.contains("--") { format!("{sql}\n;\n") } else { format!("{sql};\n") }
-}
-
-async fn texts(snapshot: &mut Snapshot, sql: &str, pattern: &str) -> Result<Vec<String>> {
-    let rows = snapshot.query(sql, (pattern,)).await?;
-    rows.all().map_err(|error| Error::new(error.to_string()))
 }

@@ -15,6 +15,8 @@ pub enum Command {
     Dump(Vec<String>),
     Eqp(Option<bool>),
     Exit,
+    /// `None` for the other of the two.
+    Expanded(Option<bool>),
     Explain(String),
     Headers(Option<bool>),
     Help(Option<&'static Spec>),
@@ -84,6 +86,8 @@ pub const COMMANDS: &[Spec] = &[
         Takes::Tables),
     spec(".eqp", "on|off", "show the plan before each query", "", Takes::Switch),
     spec(".exit", "", "leave, as .quit and Ctrl-D do", "", Takes::Nothing),
+    spec(".expanded", "[on|off]", "print each row as lines, or as before",
+        "Without on or off it changes from the one to the other, as \\x does.", Takes::Switch),
     spec(".explain", "QUERY", "the plan of a query, as a tree", "", Takes::Query),
     spec(".headers", "on|off", "print the names of the columns", "", Takes::Switch),
     spec(".help", "[COMMAND]", "this, or more of one command", "", Takes::Command),
@@ -116,7 +120,7 @@ const PSQL: &[(&str, &str)] = &[
     ("\\di", ".indexes"),
     ("\\i", ".read"),
     ("\\o", ".output"),
-    ("\\x", ".mode line"),
+    ("\\x", ".expanded"),
     ("\\timing", ".timer"),
 ];
 
@@ -164,6 +168,7 @@ fn command(spec: &'static Spec, rest: &str) -> Result<Command, String> {
     Ok(match spec.name {
         ".dump" => Command::Dump(words),
         ".eqp" => Command::Eqp(switch(one()?)?),
+        ".expanded" => Command::Expanded(switch(one()?)?),
         ".explain" => Command::Explain(needed(Some(rest.trim_end_matches(';').to_owned()).filter(|q| !q.is_empty()))?),
         ".headers" => Command::Headers(switch(one()?)?),
         ".help" => Command::Help(one()?.map(|name| find(&dotted(&name))).transpose()?),

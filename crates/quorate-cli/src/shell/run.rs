@@ -1,6 +1,6 @@
-//! Running statements: reads in pieces from one state, writes one by one, or together between BEGIN and COMMIT.
+//! Running statements: reads, in pieces where they are large, writes one by one, or together between BEGIN and COMMIT.
 
-use quorate::{BatchResult, Error as SqlError, Failure, FailureKind, Snapshot, Value};
+use quorate::{BatchResult, Error as SqlError, Failure, FailureKind, Rows, Value};
 
 use super::kind::Kind;
 use super::plan::Plan;
@@ -12,6 +12,12 @@ use crate::format::{self, Mode, Printer, Written, plural, visible};
 use crate::output::print;
 
 const BEGUN: &str = "BEGIN: statements are gathered; COMMIT sends them as one, ROLLBACK forgets them\n";
+
+/// A result that is being printed.
+enum Shown {
+    Plan(Plan),
+    Rows(Printer),
+}
 
 impl Shell {
     /// Runs a statement.
@@ -102,36 +108,63 @@ impl Shell {
         if has_rows { Ok(()) } else { self.output.write(&format::written(&written, &self.style.mode)) }
     }
 
-    /// Runs a statement as a query, or, if it turns out that it is none, as a write.
+    /// Runs a statement as a query, or, if it turns out that it is none, as a write. What is too large to be taken whole
+    /// is streamed, from a state that the node keeps for that.
     async fn read(&mut self, kind: Kind, statement: &str) -> Result<()> {
-        let mut snapshot = self.client.snapshot(self.level).await?;
         if self.plans && kind == Kind::Read {
-            let plan = plan(&mut snapshot, statement).await?;
-            self.output.write(&plan.text())?;
+            self.explain(statement).await?;
         }
-        let mut rows = match snapshot.stream(statement, ()).await {
-            Ok(rows) => rows,
+        match self.client.query(self.level, statement, ()).await {
+            Ok(rows) => {
+                let mut shown = self.head(kind, rows.columns())?;
+                self.rows(&mut shown, &rows)?;
+                self.tail(shown)
+            }
+            Err(SqlError::TooLarge(_)) => self.stream(kind, statement).await,
             Err(SqlError::Failed(failure)) if failure.kind == FailureKind::Refused => {
-                drop(snapshot);
-                return self.not_read(kind, statement, failure).await;
+                self.not_read(kind, statement, failure).await
             }
-            Err(error) => return Err(error.into()),
-        };
-        let mut plan =
-            Plan::of_columns(rows.columns()).filter(|_| self.style.mode == Mode::Table && kind == Kind::Explain);
-        let (mut printer, head) = Printer::new(&self.style, self.output.width(), rows.columns());
-        if plan.is_none() {
-            self.output.write(&head)?;
+            Err(error) => Err(self.client.of_query(error)),
         }
-        while let Some(piece) = rows.next().await? {
-            match &mut plan {
-                Some(plan) => piece.iter().for_each(|row| plan.add(row.values())),
-                None => self.output.write(&printer.rows(piece.iter().map(|row| row.values())))?,
-            }
+    }
+
+    async fn stream(&mut self, kind: Kind, statement: &str) -> Result<()> {
+        let mut snapshot = self.client.snapshot(self.level).await?;
+        let streamed = snapshot.stream(statement, ()).await;
+        let mut rows = streamed.map_err(|error| self.client.of_query(error))?;
+        let mut shown = self.head(kind, rows.columns())?;
+        while let Some(piece) = rows.next().await.map_err(|error| self.client.of_query(error))? {
+            self.rows(&mut shown, &piece)?;
             // So that Ctrl-C is heard also where rows never have to be waited for.
             tokio::task::yield_now().await;
         }
-        self.output.write(&plan.map_or_else(|| printer.end(), |plan| plan.text()))
+        self.tail(shown)
+    }
+
+    /// Begins to print a result.
+    fn head(&mut self, kind: Kind, columns: &[String]) -> Result<Shown> {
+        let plan = Plan::of_columns(columns).filter(|_| self.style.mode == Mode::Table && kind == Kind::Explain);
+        if let Some(plan) = plan {
+            return Ok(Shown::Plan(plan));
+        }
+        let (printer, head) = Printer::new(&self.style, self.output.width(), columns);
+        self.output.write(&head)?;
+        Ok(Shown::Rows(printer))
+    }
+
+    fn rows(&mut self, shown: &mut Shown, rows: &Rows) -> Result<()> {
+        match shown {
+            Shown::Plan(plan) => rows.iter().for_each(|row| plan.add(row.values())),
+            Shown::Rows(printer) => self.output.write(&printer.rows(rows.iter().map(|row| row.values())))?,
+        }
+        Ok(())
+    }
+
+    fn tail(&mut self, shown: Shown) -> Result<()> {
+        self.output.write(&match shown {
+            Shown::Plan(plan) => plan.text(),
+            Shown::Rows(printer) => printer.end(),
+        })
     }
 
     /// What is no query is refused as one. What is not allowed at all is refused again.
@@ -141,20 +174,16 @@ impl Shell {
 
     /// Prints the plan of a query.
     pub(super) async fn explain(&mut self, query: &str) -> Result<()> {
-        let mut snapshot = self.client.snapshot(self.level).await?;
-        let plan = plan(&mut snapshot, query).await?;
+        let rows = match self.client.query(self.level, &format!("EXPLAIN QUERY PLAN {query}"), ()).await {
+            Err(SqlError::Failed(failure)) if failure.kind == FailureKind::Refused => {
+                return Err(not_explained(failure));
+            }
+            rows => rows?,
+        };
+        let mut plan = Plan::default();
+        rows.iter().map(|row| row.values()).for_each(|row: &[Value]| plan.add(row));
         self.output.write(&plan.text())
     }
-}
-
-async fn plan(snapshot: &mut Snapshot, query: &str) -> Result<Plan> {
-    let rows = match snapshot.query(format!("EXPLAIN QUERY PLAN {query}"), ()).await {
-        Err(SqlError::Failed(failure)) if failure.kind == FailureKind::Refused => return Err(not_explained(failure)),
-        rows => rows?,
-    };
-    let mut plan = Plan::default();
-    rows.iter().map(|row| row.values()).for_each(|row: &[Value]| plan.add(row));
-    Ok(plan)
 }
 
 fn not_explained(failure: Failure) -> Error {

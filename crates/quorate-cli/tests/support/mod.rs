@@ -107,7 +107,8 @@ impl Dev {
     /// What `quorate status` says of a member, once the cluster answers.
     pub fn member(&self, id: u64) -> Value {
         let status = self.status();
-        status["members"].as_array().unwrap().iter().find(|member| member["id"] == id).cloned().unwrap_or_default()
+        let name = id.to_string();
+        status["members"].as_array().unwrap().iter().find(|member| member["name"] == *name).cloned().unwrap_or_default()
     }
 
     /// The nodes of `cluster.json`.
@@ -155,10 +156,15 @@ impl Dev {
     pub fn leader(&self) -> u64 {
         let mut leader = None;
         wait_until("a leader", || {
-            leader = self.status()["leader"].as_u64();
+            leader = self.led_by();
             leader.is_some()
         });
         leader.unwrap()
+    }
+
+    /// The id of the leader, if there is one.
+    pub fn led_by(&self) -> Option<u64> {
+        self.status()["leader"].as_str()?.parse().ok()
     }
 
     pub fn kill(&self, id: u64) {

@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -15,6 +15,12 @@ use super::{DirItem, DirLock, Disk, File, OpenMode, Space};
 
 /// The file that [`Disk::lock_dir`] locks.
 const LOCK_FILE: &str = "LOCK";
+
+/// Permissions of new files: what a node keeps is its owner's alone.
+const OWNER_FILE: u32 = 0o600;
+
+/// Permissions of new directories.
+const OWNER_DIR: u32 = 0o700;
 
 /// Where Linux keeps the name of the kernel's present life.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
@@ -37,7 +43,7 @@ impl DirLock for RealDirLock {}
 impl Disk for RealDisk {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
         let mut options = fs::OpenOptions::new();
-        options.read(true);
+        options.read(true).mode(OWNER_FILE);
         match mode {
             OpenMode::Read => {}
             OpenMode::ReadWrite => drop(options.write(true)),
@@ -48,7 +54,7 @@ impl Disk for RealDisk {
     }
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        fs::create_dir_all(path)
+        fs::DirBuilder::new().recursive(true).mode(OWNER_DIR).create(path)
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<DirItem>> {
@@ -88,8 +94,9 @@ impl Disk for RealDisk {
     }
 
     fn lock_dir(&self, dir: &Path) -> io::Result<Box<dyn DirLock>> {
-        let file =
-            fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(dir.join(LOCK_FILE))?;
+        let mut options = fs::OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(OWNER_FILE);
+        let file = options.open(dir.join(LOCK_FILE))?;
         flock(&file, FlockOperation::NonBlockingLockExclusive)?;
         Ok(Box::new(RealDirLock(file)))
     }
@@ -103,7 +110,7 @@ impl Disk for RealDisk {
     }
 
     fn make_private(&self, path: &Path) -> io::Result<()> {
-        fs::set_permissions(path, fs::Permissions::from_mode(0o600))
+        fs::set_permissions(path, fs::Permissions::from_mode(OWNER_FILE))
     }
 
     fn boot_id(&self) -> Option<String> {

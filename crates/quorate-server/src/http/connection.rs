@@ -3,7 +3,6 @@
 use std::convert::Infallible;
 use std::pin::pin;
 
-use futures_util::FutureExt;
 use futures_util::future::{Either, select};
 use hyper::Request;
 use hyper::body::Incoming;
@@ -11,7 +10,6 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use quorate_env::net::BoxStream;
 use quorate_env::{sleep, timeout};
-use tokio::io::AsyncWriteExt;
 use tokio::sync::watch;
 
 use super::answers::Page;
@@ -19,15 +17,6 @@ use super::stream::{EnvTimer, HttpStream};
 use super::{
     CONNECTION_TIME_MAX, Door, HEAD_BYTES_MAX, HEAD_TIME_MAX, HEADERS_MAX, Order, STOP_TIME_MAX, WRITE_STALL_MAX,
 };
-
-/// What a connection beyond the limit is told.
-const BUSY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
-
-/// Turns a connection away.
-pub(super) fn refuse(mut stream: BoxStream) {
-    // A fresh connection takes a few bytes at once or never will.
-    let _ = stream.write_all(BUSY).now_or_never();
-}
 
 /// Serves a connection until it breaks, its time is over, or the port is closed.
 pub(super) async fn serve(door: &Door, stream: BoxStream, mut order: watch::Receiver<Order>) {

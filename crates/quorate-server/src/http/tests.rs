@@ -117,18 +117,30 @@ fn who_asks_without_end_but_never_reads_is_let_go() {
     });
 }
 
+/// As many stalled connections as there are places, and more that dribble: others, and the same client, are served.
 #[test]
-fn too_many_connections_are_turned_away_until_there_is_room() {
-    story(4, async |_server, clients| {
-        let mut idle = Vec::new();
-        for _ in 0..CONNECTIONS_MAX {
-            idle.push(clients.connect().await);
+fn stalled_connections_take_no_place_from_others() {
+    let world = SimWorld::new(4);
+    let told = world.run(async {
+        let _server = serve_in(&world.node("server"), ADDR).await.unwrap();
+        let [slow, other, here] = ["slow", "other", "server"].map(|name| Clients(world.node(name)));
+        let mut kept = other.connect().await;
+        let mut stalled = Vec::new();
+        for number in 0..2 * CONNECTIONS_MAX {
+            let mut stream = slow.connect().await;
+            if number % 2 == 0 {
+                stream.write_all(b"GET /hea").await.unwrap();
+            }
+            stalled.push(stream);
         }
-        let mut beyond = clients.connect().await;
-        assert!(rest(&mut beyond).await.starts_with("HTTP/1.1 503"));
-        sleep(HEAD_TIME_MAX + LATE_MAX).await;
-        clients.check().await;
+        for clients in [&other, &here, &slow] {
+            clients.check().await;
+        }
+        kept.write_all(HEALTH).await.unwrap();
+        assert!(first(&mut kept).await.starts_with("HTTP/1.1 200"), "an idle connection of another is kept");
+        assert_eq!(rest(&mut stalled[0]).await, "", "the oldest is closed");
     });
+    told.unwrap();
 }
 
 #[test]

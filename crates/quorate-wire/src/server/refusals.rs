@@ -61,6 +61,15 @@ impl Refusals {
             }
         };
         drop(all);
-        tracing::info!(from, %error, as_many_before = untold, "a connection was refused");
+        if needs_a_person(error) {
+            tracing::warn!(from, %error, as_many_before = untold, "a connection was refused");
+        } else {
+            tracing::info!(from, %error, as_many_before = untold, "a connection was refused");
+        }
     }
+}
+
+/// Whether somebody must change a configuration. Anything may connect to a port and speak another protocol.
+fn needs_a_person(error: &HandshakeError) -> bool {
+    !error.is_retryable() && !matches!(error, HandshakeError::Malformed(_))
 }

@@ -1,6 +1,6 @@
 //! What can be wrong with a configuration.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What is wrong with a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -21,6 +21,16 @@ pub enum ConfigError {
         line: usize,
         /// What is wrong.
         message: String,
+    },
+    /// Something is wrong in a file, or with what it says as a whole.
+    #[error("{}: {}", place(path, *line), within(error))]
+    InFile {
+        /// Which.
+        path: PathBuf,
+        /// Where, from 1; none where it is no single line.
+        line: Option<usize>,
+        /// What.
+        error: Box<Self>,
     },
     /// A key is not known.
     #[error("the key '{key}' is not known; did you mean '{nearest}'?")]
@@ -59,7 +69,22 @@ pub enum ConfigError {
     Invalid(String),
 }
 
+/// A place in a file, as editors and compilers write it.
+fn place(path: &Path, line: Option<usize>) -> String {
+    line.map_or_else(|| path.display().to_string(), |line| format!("{}:{line}", path.display()))
+}
+
+/// An error behind its place, which need not be told twice.
+fn within(error: &ConfigError) -> String {
+    if let ConfigError::Syntax { message, .. } = error { message.clone() } else { error.to_string() }
+}
+
 impl ConfigError {
+    /// The same, in this file.
+    pub(super) fn in_file(self, path: &Path, line: Option<usize>) -> Self {
+        Self::InFile { path: path.to_owned(), line, error: Box::new(self) }
+    }
+
     /// Never: somebody has to change the configuration.
     pub fn is_retryable(&self) -> bool {
         false

@@ -3,11 +3,12 @@
 //! Invariant: nothing that is given is passed over. A key or a variable that no schema knows is an error that names
 //! the nearest known one.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use quorate_env::Env;
 use quorate_env::disk::read_file;
+use toml::de::DeTable;
 use toml::{Table, Value};
 
 use super::ConfigError;
@@ -22,6 +23,8 @@ const CONFIG_FILE_MAX: u64 = 1 << 20;
 #[derive(Clone, Default)]
 pub struct Sources {
     table: Table,
+    /// The file that it is from, and the lines of its keys; none of a text.
+    file: Option<(PathBuf, BTreeMap<String, usize>)>,
     /// From where relative paths in the file count.
     base: PathBuf,
     variables: Vec<(String, String)>,
@@ -41,8 +44,7 @@ impl Sources {
     pub fn text(mut self, text: &str) -> Result<Self, ConfigError> {
         self.table = text.parse::<Table>().map_err(|error| {
             // The error's own text would quote the line, which may hold the secret.
-            let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
-            let line = before.matches('\n').count().saturating_add(1);
+            let line = line_at(text, error.span().map_or(0, |span| span.start));
             ConfigError::Syntax { line, message: error.message().to_owned() }
         })?;
         Ok(self)
@@ -59,7 +61,11 @@ impl Sources {
         let bytes = read_file(Env::real().disk().as_ref(), path, CONFIG_FILE_MAX).map_err(|e| failed(e.to_string()))?;
         let text = String::from_utf8(bytes).map_err(|_| failed("it is not text".to_owned()))?;
         path.parent().unwrap_or(Path::new("")).clone_into(&mut self.base);
-        self.text(&text)
+        self.file = Some((path.to_owned(), lines(&text)));
+        self.text(&text).map_err(|error| {
+            let line = if let ConfigError::Syntax { line, .. } = error { Some(line) } else { None };
+            error.in_file(path, line)
+        })
     }
 
     /// Takes those variables whose names begin with `QUORATE_`, but for those that Kubernetes makes of services.
@@ -82,9 +88,10 @@ impl Sources {
         let in_variables = self.apply_variables(&keys, &mut config)?;
         let is_given = |key: &Key<C>| in_file.contains(key.path) || in_variables.contains(key.path);
         if let Some(key) = keys.iter().find(|key| key.is_required && !is_given(key)) {
-            return Err(ConfigError::Missing(key.path));
+            return Err(self.in_file(ConfigError::Missing(key.path), None));
         }
-        config.check()?;
+        // What variables say may be what does not fit.
+        config.check().map_err(|error| if in_variables.is_empty() { self.in_file(error, None) } else { error })?;
         Ok(config)
     }
 
@@ -97,20 +104,30 @@ impl Sources {
         take(&mut self.table.clone(), key.path).ok().flatten().map(|_| "file".to_owned())
     }
 
+    /// An error with the file that it is in, if there is one, and the line of a key.
+    fn in_file(&self, error: ConfigError, key: Option<&str>) -> ConfigError {
+        let Some((path, lines)) = &self.file else { return error };
+        // Of a table that should be none the keys inside have the lines.
+        error.in_file(path, key.and_then(|key| lines.get(key)).copied())
+    }
+
     fn apply_file<C: 'static>(&self, keys: &[Key<C>], config: &mut C) -> Result<BTreeSet<&'static str>, ConfigError> {
         let mut table = self.table.clone();
         let mut given = BTreeSet::new();
         for key in keys {
-            let Some(value) = take(&mut table, key.path)? else { continue };
-            alone(key, &given)?;
+            let at = |error| self.in_file(error, Some(key.path));
+            let outer = |error| self.in_file(error, key.path.split_once('.').map(|(outer, _)| outer));
+            let Some(value) = take(&mut table, key.path).map_err(outer)? else { continue };
+            alone(key, &given).map_err(at)?;
             given.insert(key.path);
-            set(key, config, key.path, Given::File(&value, &self.base))?;
+            set(key, config, key.path, Given::File(&value, &self.base)).map_err(at)?;
         }
         match first_path(&table) {
             None => Ok(given),
             Some(path) => {
                 let known = nearest(&path, keys.iter().map(|key| key.path));
-                Err(ConfigError::UnknownKey { key: path, nearest: known.unwrap_or_default().to_owned() })
+                let nearest = known.unwrap_or_default().to_owned();
+                Err(self.in_file(ConfigError::UnknownKey { key: path.clone(), nearest }, Some(&path)))
             }
         }
     }
@@ -139,6 +156,28 @@ impl Sources {
             }
         }
     }
+}
+
+/// The line, from 1, of a place in a text.
+fn line_at(text: &str, at: usize) -> usize {
+    text.get(..at).unwrap_or_default().matches('\n').count().saturating_add(1)
+}
+
+/// The lines of all keys of a text, with the tables around them. What can't be read has none.
+fn lines(text: &str) -> BTreeMap<String, usize> {
+    let mut lines = BTreeMap::new();
+    let Ok(root) = DeTable::parse(text) else { return lines };
+    let mut open = vec![(String::new(), root.get_ref())];
+    while let Some((before, table)) = open.pop() {
+        for (key, value) in table {
+            let path = format!("{before}{}", key.get_ref());
+            if let Some(inside) = value.get_ref().as_table() {
+                open.push((format!("{path}."), inside));
+            }
+            lines.insert(path, line_at(text, key.span().start));
+        }
+    }
+    lines
 }
 
 /// A variable that Kubernetes sets in each pod for a service whose name begins with `quorate`.

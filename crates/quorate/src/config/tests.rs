@@ -139,6 +139,29 @@ fn a_file_names_paths_from_where_it_is() {
 }
 
 #[test]
+fn what_is_wrong_in_a_file_is_told_with_file_and_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("quorate.toml");
+    let shown = path.display();
+    for (text, expected) in [
+        ("data_dir = \"d\"\n\nname = = 5", format!("{shown}:3: ")),
+        ("data_dir = \"d\"\nlisen = \"x\"", format!("{shown}:2: the key 'lisen' is not known")),
+        ("data_dir = \"d\"\n[timing]\n\nheartbeat = 5", format!("{shown}:4: 'timing.heartbeat' must be a time")),
+        ("data_dir = \"d\"\ntiming = 3", format!("{shown}:2: 'timing' must be a table")),
+        ("data_dir = \"d\"\ntiming.hart = 3", format!("{shown}:2: the key 'timing.hart' is not known")),
+        ("name = \"a\"", format!("{shown}: 'data_dir' is missing")),
+        ("data_dir = \"d\"\n[sql]\nreaders = 0", format!("{shown}: 'sql.readers' is 0")),
+    ] {
+        std::fs::write(&path, text).unwrap();
+        let error = Config::load(&path).unwrap_err().to_string();
+        assert!(error.starts_with(&expected), "{text}: {error}");
+    }
+    let variables = [("QUORATE_SQL_READERS".to_owned(), "0".to_owned())];
+    let read = Sources::new().file(&path).unwrap().variables(variables).read::<Config>();
+    assert!(read.unwrap_err().to_string().starts_with("'sql.readers' is 0"), "the variable is wrong, not the file");
+}
+
+#[test]
 fn a_secret_comes_from_a_file_without_its_line_end() {
     let (dir, env) = (tempfile::tempdir().unwrap(), Env::real());
     let path = dir.path().join("s");

@@ -54,7 +54,8 @@ impl Transport for Embedded {
         async move {
             let gateway = self.0.upgrade().ok_or(Error::Closed)?;
             let kept = gateway.snapshot(level, deadline).await?;
-            Ok(Box::new(Local { kept, env: gateway.env.clone(), rows: None }) as Box<dyn State>)
+            let (env, query_timeout) = (gateway.env.clone(), gateway.query_timeout());
+            Ok(Box::new(Local { kept, env, query_timeout, rows: None }) as Box<dyn State>)
         }
         .boxed()
     }
@@ -64,6 +65,7 @@ impl Transport for Embedded {
 struct Local {
     kept: Kept,
     env: Env,
+    query_timeout: Duration,
     /// What is taken piece by piece.
     rows: Option<RowStream>,
 }
@@ -77,7 +79,8 @@ impl State for Local {
         async move {
             // Short queries wait for nothing: without this a loop of them would never let another task run.
             coop::consume_budget().await;
-            let limits = query.limits.within(deadline.saturating_duration_since(Instant::now())).for_read();
+            let left = deadline.saturating_duration_since(Instant::now());
+            let limits = query.limits.within(left).within(self.query_timeout).for_read();
             Ok(self.kept.snapshot.query_under(&self.env, query.stamp, &query.statement, &limits).await?)
         }
         .boxed()
@@ -89,7 +92,7 @@ impl State for Local {
         piece_max: Duration,
         deadline: Instant,
     ) -> BoxFuture<'a, Result<Rows, Error>> {
-        let limits = Limits::NONE.within(piece_max).for_read();
+        let limits = Limits::NONE.within(piece_max).within(self.query_timeout).for_read();
         self.rows = Some(self.kept.snapshot.stream(statement, limits));
         let columns = |first: Option<Rows>| first.ok_or(Error::Closed);
         async move { self.piece(deadline).await.and_then(columns) }.boxed()

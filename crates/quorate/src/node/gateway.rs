@@ -149,6 +149,11 @@ impl Gateway {
         Ok(Kept { snapshot, position, _place: place })
     }
 
+    /// How long a query may run, and a piece of one take, whatever its caller asks for.
+    pub(crate) fn query_timeout(&self) -> Duration {
+        self.store.options().readers.transaction
+    }
+
     /// Fails if this node was removed from its cluster: what it holds is of the past.
     pub(super) fn serves(&self) -> Result<(), Error> {
         self.consensus.removed().map_or(Ok(()), |why| Err(Error::Removed(why.to_owned())))

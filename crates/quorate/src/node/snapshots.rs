@@ -12,14 +12,18 @@ use quorate_env::{timeout, timeout_at};
 use quorate_model::Position;
 use quorate_sql::query::Rows;
 use quorate_sql::readers::RowStream;
-use quorate_wire::{CallFailure, StreamError, StreamReceiver, StreamSender};
+use quorate_wire::{CallFailure, FailureKind as CallFailureKind, StreamError, StreamReceiver, StreamSender};
 
-use super::gateway::{Gateway, Kept, SNAPSHOT_MAX, served_until};
+use super::gateway::{Gateway, Kept, served_until};
 use crate::error::Error;
 use crate::protocol::{self, OpenSnapshot, Query, SnapshotItem};
 
 /// How long a client may ask nothing.
 const IDLE_MAX: Duration = Duration::from_secs(30);
+
+/// How long a client may take nothing of what it has asked for. As long as it does not, it has one of the few snapshots
+/// that a node keeps.
+const STALL_MAX: Duration = Duration::from_secs(60);
 
 /// Serves the stream until the client ends it, or a limit does.
 pub(super) async fn serve(
@@ -35,14 +39,15 @@ pub(super) async fn serve(
         Err(Error::TimedOut("the node was not ready in time; wait longer (with_deadline)".to_owned()))
     });
     let position: Result<Position, Error> = opened.as_ref().map(|kept| kept.position).map_err(Clone::clone);
-    let (Ok(()), Ok(kept)) = (send(sender, position).await, opened) else { return Ok(()) };
+    send(sender, position).await?;
+    let Ok(kept) = opened else { return Ok(()) };
     let mut next = asked(receiver).await;
     while let Some(item) = next {
-        let mut rows = begin(&kept, protocol::decode(item)?)?;
-        next = match answer(gateway, &mut rows, sender, receiver).await {
-            Ok(Some(item)) => Some(item),
-            Ok(None) => asked(receiver).await,
-            Err(_) => None,
+        let mut rows = begin(gateway, &kept, protocol::decode(item)?)?;
+        next = match answer(gateway, &mut rows, sender, receiver).await? {
+            Answered::Asked(item) => Some(item),
+            Answered::Whole => asked(receiver).await,
+            Answered::Gone => None,
         };
     }
     Ok(())
@@ -53,42 +58,66 @@ async fn asked(receiver: &mut StreamReceiver) -> Option<Bytes> {
     timeout(IDLE_MAX, receiver.recv()).await.ok()?.ok()?
 }
 
-fn begin(kept: &Kept, query: Query) -> Result<RowStream, CallFailure> {
+fn begin(gateway: &Gateway, kept: &Kept, query: Query) -> Result<RowStream, CallFailure> {
     let piece_max = Duration::from_millis(query.millis);
     let query = query.state_query()?;
-    let limits = query.limits.within(piece_max).for_read();
+    let limits = query.limits.within(piece_max).within(gateway.query_timeout()).for_read();
     Ok(kept.snapshot.stream_under(query.stamp, query.statement, limits))
 }
 
-/// Sends the pieces of a result up to its end, or until something else is asked, which is given back.
+/// How sending a result ended.
+enum Answered {
+    /// All of it was sent.
+    Whole,
+    /// Something else was asked.
+    Asked(Bytes),
+    /// The client has gone.
+    Gone,
+}
+
+/// Sends the pieces of a result up to its end, or until something else is asked.
 async fn answer(
     gateway: &Gateway,
     rows: &mut RowStream,
     sender: &mut StreamSender,
     receiver: &mut StreamReceiver,
-) -> Result<Option<Bytes>, StreamError> {
+) -> Result<Answered, CallFailure> {
     loop {
         let mut asked = None;
         let piece: Result<Option<Rows>, Error> =
             match select(pin!(rows.next(&gateway.env)), pin!(receiver.recv())).await {
                 Either::Left((piece, _)) => piece.map_err(Error::from),
-                Either::Right((item, _)) => {
-                    asked = item?;
-                    if asked.is_none() {
-                        return Err(StreamError::Stopped);
-                    }
+                Either::Right((Ok(Some(item)), _)) => {
+                    asked = Some(item);
                     Ok(None)
                 }
+                Either::Right(_) => return Ok(Answered::Gone),
             };
         let is_last = !matches!(piece, Ok(Some(_)));
         send(sender, piece).await?;
         if is_last {
-            return Ok(asked);
+            return Ok(asked.map_or(Answered::Whole, Answered::Asked));
         }
     }
 }
 
-async fn send(sender: &mut StreamSender, item: impl Into<SnapshotItem>) -> Result<(), StreamError> {
-    let sending = sender.send(protocol::encode(&item.into()));
-    timeout(SNAPSHOT_MAX, sending).await.unwrap_or(Err(StreamError::Stopped))
+/// Sends an item, or says that the client takes nothing.
+async fn send(sender: &mut StreamSender, item: impl Into<SnapshotItem>) -> Result<(), CallFailure> {
+    match timeout(STALL_MAX, sender.send(protocol::encode(&item.into()))).await {
+        Ok(Ok(())) => Ok(()),
+        // Nobody hears why.
+        Ok(Err(StreamError::Broken | StreamError::Stopped)) => Err(unavailable("the client has gone".to_owned())),
+        Ok(Err(error)) => Err(unavailable(error.to_string())),
+        Err(_) => Err(unavailable(format!(
+            "nothing of the result was taken for {} s, so the snapshot was ended; take its pieces faster, or ask for less",
+            STALL_MAX.as_secs()
+        ))),
+    }
 }
+
+fn unavailable(why: String) -> CallFailure {
+    CallFailure::new(CallFailureKind::Unavailable, why)
+}
+
+#[cfg(test)]
+mod tests;

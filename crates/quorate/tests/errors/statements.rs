@@ -31,7 +31,10 @@ const OF_SQLITE: [(&str, &str); 16] = [
     ("INSERT INTO t (a) VALUES (json('{'))", "malformed JSON"),
     ("INSERT INTO t (id) VALUES ('x')", "datatype mismatch"),
     ("UPDATE t SET n = abs(-9223372036854775807 - 1)", "integer overflow"),
-    ("INSERT INTO t (a) VALUES (zeroblob(17000000))", "string or blob too big"),
+    (
+        "INSERT INTO t (a) VALUES (zeroblob(17000000))",
+        "string or blob too big: the limit of a value and of a row is 16777216 bytes; keep it in pieces",
+    ),
 ];
 
 /// Writes that are not allowed, and what to do instead.

@@ -43,7 +43,8 @@ fn lines_mean_what_they_say() {
         ("\\q", Command::Exit),
         ("\\dt %x%", Command::Tables(text("%x%"))),
         ("\\d t", Command::Schema(text("t"))),
-        ("\\x", Command::Mode(Some(Mode::Line))),
+        ("\\x", Command::Expanded(None)),
+        (".expanded off", Command::Expanded(Some(false))),
     ] {
         assert_eq!(parse(line), Ok(command), "{line}");
     }

@@ -1,0 +1,117 @@
+//! What bounds a statement of `quorate sql`, and that readers which stall keep nobody else from reading.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    clippy::print_stderr,
+    reason = "tests run real processes and stop at the first surprise"
+)]
+
+mod support;
+
+use std::io::Read as _;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use support::servers::Servers;
+use support::{Dev, QUORATE, ended_with, failed, quorate, succeeded};
+
+/// Never ends by itself.
+const ENDLESS: &str = "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n";
+
+/// Gives rows for ever.
+const ENDLESS_ROWS: &str =
+    "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n) SELECT i, printf('%.*c', 4000, 'x') FROM n";
+
+/// Snapshots that a node keeps unless configured otherwise.
+const SNAPSHOTS: usize = 16;
+
+#[test]
+fn a_query_runs_as_long_as_the_node_lets_it_and_no_longer_than_asked() {
+    let mut servers = Servers::init(1);
+    servers.configure("a", "sql.query_timeout", "\"700 ms\"");
+    servers.serve("a");
+    servers.value("SELECT 1");
+    let config = servers.config("a");
+    let sql = |options: &[&str]| {
+        let begun = Instant::now();
+        let output = quorate(&[&["sql", "--config", config.to_str().unwrap()], options, &[ENDLESS]].concat());
+        assert!(begun.elapsed() < Duration::from_secs(30), "{output:?}");
+        failed(&output)
+    };
+    for options in [&[][..], &["--timeout", "50"]] {
+        let error = sql(options);
+        assert!(
+            error.contains("did not end within 700ms") && error.contains("node's 'sql.query_timeout'\n"),
+            "{error}"
+        );
+    }
+    let error = sql(&["--timeout", "0.2"]);
+    // The node, which is asked to end it then, and the client are equally fast.
+    assert!(error.contains("--timeout") && !error.ends_with("node's 'sql.query_timeout'\n"), "{error}");
+    for wrong in ["0", "-1", "soon", "1e9", "NaN"] {
+        let output = quorate(&["sql", "--timeout", wrong, "SELECT 1"]);
+        assert!(ended_with(2, &output).contains("a number of seconds from 0.001 to 86400"), "{wrong}: {output:?}");
+    }
+}
+
+#[test]
+fn a_long_statement_is_told_with_its_length_and_the_limit() {
+    let dev = Dev::start(1);
+    for statement in ["SELECT", "CREATE TABLE t AS SELECT"] {
+        let error = failed(&dev.script(&[], &format!("{statement} '{}';", "x".repeat(1 << 20))));
+        let length = statement.len() + (1 << 20) + 3;
+        assert!(error.contains(&format!("{length} bytes of a statement: the limit is 1048576; ")), "{error}");
+    }
+    let error = failed(&dev.sql(&[], "SELECT zeroblob(17000000)"));
+    assert!(error.contains("too big: the limit of a value and of a row is 16777216 bytes; "), "{error}");
+}
+
+/// A client that reads nothing of a large result.
+struct Stalled(Child);
+
+impl Stalled {
+    fn start(dev: &Dev) -> Self {
+        let mut command = Command::new(QUORATE);
+        command.args(dev.sql_options(&["--level", "local", "--format", "list", ENDLESS_ROWS]));
+        Self(command.stdout(Stdio::piped()).stderr(Stdio::null()).stdin(Stdio::null()).spawn().unwrap())
+    }
+
+    /// Waits until the first bytes have come.
+    fn begun(mut self) -> Self {
+        let mut bytes = [0; 16];
+        self.0.stdout.as_mut().unwrap().read_exact(&mut bytes).unwrap();
+        self
+    }
+}
+
+impl Drop for Stalled {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn stalled_readers_keep_nobody_else_from_reading() {
+    let dev = Dev::start(1);
+    let stalled: Vec<Stalled> = (0..SNAPSHOTS).map(|_| Stalled::start(&dev).begun()).collect();
+    let _waiting = Stalled::start(&dev);
+    let begun = Instant::now();
+    assert_eq!(dev.value(None, "SELECT 6 * 7"), "42");
+    succeeded(&dev.sql(&[], ".tables"));
+    assert!(begun.elapsed() < Duration::from_secs(30));
+    drop(stalled);
+}
+
+#[test]
+fn a_result_that_is_too_large_to_be_taken_whole_is_streamed() {
+    let dev = Dev::start(1);
+    let rows = "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < 120000)
+                SELECT i, 'a text that makes the row larger than it would be' FROM n";
+    let printed = succeeded(&dev.sql(&["--format", "csv"], rows));
+    assert_eq!(printed.lines().count(), 120_001);
+    assert!(printed.lines().last().unwrap().starts_with("120000,"));
+}

@@ -1,0 +1,124 @@
+//! Who may be connected at once.
+//!
+//! A client that stalls on all connections that it can get must not keep others out: a health check that finds no place
+//! would have a healthy process restarted. So a new connection always gets a place. Where all are taken, the address
+//! that has most of them loses the one it has had for longest: a check takes some milliseconds, a stalled connection
+//! is old.
+//!
+//! Invariant: never more than [`CONNECTIONS_MAX`] have a place.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{Notify, oneshot};
+
+use super::CONNECTIONS_MAX;
+
+/// The places of a port, and who has them.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    held: Mutex<Held>,
+    /// Rung when a place was given back.
+    freed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    /// How many places were ever given.
+    given: u64,
+    /// By when they were given: from whom, and what says that it is lost.
+    by_age: BTreeMap<u64, (String, oneshot::Sender<()>)>,
+}
+
+/// A place, for as long as this exists or another takes it.
+#[derive(Debug)]
+pub(super) struct Place {
+    places: Arc<Places>,
+    number: u64,
+    kept: oneshot::Receiver<()>,
+}
+
+impl Places {
+    /// A place for a connection from `host:port`.
+    pub(super) fn take(self: &Arc<Self>, from: &str) -> Place {
+        let host = from.rsplit_once(':').map_or(from, |(host, _)| host);
+        let mut held = self.held();
+        while held.by_age.len() >= CONNECTIONS_MAX {
+            let oldest = held.oldest_of_most();
+            // Its sender goes with it, which its connection hears.
+            let Some(_lost) = oldest.and_then(|number| held.by_age.remove(&number)) else { break };
+        }
+        let (number, (keep, kept)) = (held.given, oneshot::channel());
+        held.given = held.given.saturating_add(1);
+        held.by_age.insert(number, (host.to_owned(), keep));
+        Place { places: Arc::clone(self), number, kept }
+    }
+
+    /// Waits until nobody has a place.
+    pub(super) async fn all_free(&self) {
+        loop {
+            let freed = self.freed.notified();
+            if self.held().by_age.is_empty() {
+                return;
+            }
+            freed.await;
+        }
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Held {
+    /// The oldest place of the host that has most of them; of several such hosts, that of the oldest.
+    fn oldest_of_most(&self) -> Option<u64> {
+        let mut hosts: BTreeMap<&str, (usize, u64)> = BTreeMap::new();
+        for (number, (host, _)) in &self.by_age {
+            let (count, _oldest) = hosts.entry(host).or_insert((0, *number));
+            *count = count.saturating_add(1);
+        }
+        let most = hosts.into_values().max_by_key(|(count, oldest)| (*count, std::cmp::Reverse(*oldest)));
+        most.map(|(_, oldest)| oldest)
+    }
+}
+
+impl Place {
+    /// Waits until another has it.
+    pub(super) async fn lost(&mut self) {
+        // Nothing is ever sent.
+        let _ = (&mut self.kept).await;
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.places.held().by_age.remove(&self.number);
+        self.places.freed.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests stop at the first surprise")]
+
+    use super::*;
+
+    fn is_lost(place: &mut Place) -> bool {
+        place.kept.try_recv() == Err(oneshot::error::TryRecvError::Closed)
+    }
+
+    #[test]
+    fn who_has_most_loses_its_oldest() {
+        let places = Arc::new(Places::default());
+        let mut old = places.take("10.0.0.1:1");
+        let mut many: Vec<Place> = (1..CONNECTIONS_MAX).map(|port| places.take(&format!("10.0.0.2:{port}"))).collect();
+        let mut new = places.take("[::1]:1");
+        assert!(is_lost(&mut many[0]) && !is_lost(&mut many[1]));
+        assert!(!is_lost(&mut old) && !is_lost(&mut new));
+        let again = places.take("10.0.0.2:9");
+        assert!(is_lost(&mut many[1]) && !is_lost(&mut old));
+        drop((old, new, again, many));
+        assert!(places.held().by_age.is_empty());
+    }
+}
