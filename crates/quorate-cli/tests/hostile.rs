@@ -17,9 +17,12 @@ mod run;
 
 use std::collections::{BTreeMap, HashSet};
 
-use rusqlite::Connection;
 use run::schema::SCHEMA;
 use run::statements::{Category, Corpus, Hostile, functions};
+use rusqlite::Connection;
+
+/// Bytes of a statement that takes SQLite long to prepare.
+const WIDE_BYTES: usize = 20_000;
 
 fn corpus(seed: u64, only: Option<Category>) -> Corpus {
     Corpus::new(seed, only, functions().unwrap())
@@ -68,18 +71,17 @@ fn sqlite_understands_most_statements() {
     let conn = database();
     let mut shares = BTreeMap::new();
     for (category, _) in Category::ALL {
-        let all = statements(&corpus(5, Some(category)), 600);
+        let mut all = statements(&corpus(5, Some(category)), 600);
+        // Some that are wide take SQLite a minute to prepare.
+        all.retain(|hostile| category != Category::Deep || hostile.sql.len() < WIDE_BYTES);
         let (mut prepared, mut wrong) = (0, 0);
         for hostile in &all {
             match conn.prepare(&hostile.sql) {
                 Ok(_) => prepared += 1,
                 Err(error) => {
                     let text = error.to_string();
-                    let syntax = text.contains("syntax error") || text.contains("incomplete");
-                    wrong += usize::from(syntax || text.contains("unrecognized token"));
-                    if std::env::var_os("HOSTILE_SHOW").is_some() {
-                        println!("{category:?}: {text}");
-                    }
+                    let syntax = ["syntax error", "incomplete input", "unrecognized token"];
+                    wrong += usize::from(syntax.iter().any(|part| text.contains(part)));
                 }
             }
         }
@@ -87,11 +89,13 @@ fn sqlite_understands_most_statements() {
     }
     println!("prepared, and syntax errors, in percent: {shares:?}");
     let demands = [
-        (Category::Grammar, 45, 10),
-        (Category::Functions, 45, 10),
+        (Category::Grammar, 45, 8),
+        (Category::Functions, 60, 6),
         (Category::Heavy, 90, 2),
-        (Category::Deep, 20, 10),
-        (Category::Issue, 80, 20),
+        (Category::Deep, 60, 5),
+        (Category::Issue, 90, 5),
+        (Category::Names, 35, 25),
+        (Category::Control, 65, 20),
     ];
     for (category, prepared, wrong) in demands {
         let (is_prepared, is_wrong) = shares[&category];

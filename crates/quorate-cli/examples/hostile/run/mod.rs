@@ -37,8 +37,7 @@ const LOST_MAX: u64 = 200;
 
 /// What to do.
 pub struct Settings {
-    pub seed: u64,
-    /// Numbers of statements.
+    /// Numbers of statements: from this one on, up to the second.
     pub from: u64,
     pub to: u64,
     pub senders: usize,
@@ -128,8 +127,8 @@ async fn live(fleet: &mut Fleet, books: &Arc<Books>, sending: &Arc<Sending>) -> 
 async fn compare(remote: &RemoteSql, config: RemoteConfig, books: &Books) -> Result<String> {
     let rows = writers::compare(remote, books).await?;
     let mut said = String::new();
-    let verification = until("all nodes to tell what they hold", VERIFIED_MAX, async || {
-        match quorate::verify(config.clone()).await {
+    let verification =
+        until("all nodes to tell what they hold", VERIFIED_MAX, async || match quorate::verify(config.clone()).await {
             Ok(verification) => {
                 let silent = verification.nodes.iter().find_map(|node| node.tables.as_ref().err());
                 said = silent.cloned().unwrap_or_default();
@@ -139,8 +138,7 @@ async fn compare(remote: &RemoteSql, config: RemoteConfig, books: &Books) -> Res
                 said = error.to_string();
                 None
             }
-        }
-    });
+        });
     let verification = match verification.await {
         Ok(verification) => verification,
         Err(error) => return Err(format!("{error}: {said}").into()),
@@ -169,10 +167,11 @@ fn verdict(books: &Books, took: Duration) -> bool {
     }
     println!(
         "{distinct} of {} statements distinct; all nodes killed {} times, {} clusters lost; {} s",
-        inner.sent, inner.kills, inner.lost, took.as_secs()
+        inner.sent,
+        inner.kills,
+        inner.lost,
+        took.as_secs()
     );
-    println!(
-        "statements {}, nodes ended {}, longest stall {} ms", inner.sent, inner.ended, inner.longest.as_millis()
-    );
+    println!("statements {}, nodes ended {}, longest stall {} ms", inner.sent, inner.ended, inner.longest.as_millis());
     inner.failed == 0 && inner.reasons.is_empty()
 }

@@ -24,8 +24,18 @@ const RESET_MAX: Duration = Duration::from_secs(60);
 const AGAIN: Duration = Duration::from_millis(200);
 /// What a user should not have to read in the answer to a statement.
 const DOUBTFUL: [&str; 12] = [
-    "malformed", "corrupt", "out of memory", "disk I/O", "panic", "internal", "can't serve", "unexpected", "bug", "disk",
-    "unable to open", "not an error",
+    "malformed",
+    "corrupt",
+    "out of memory",
+    "disk I/O",
+    "panic",
+    "internal",
+    "can't serve",
+    "unexpected",
+    "bug",
+    "disk",
+    "unable to open",
+    "not an error",
 ];
 
 /// What the connections share.
@@ -91,7 +101,8 @@ async fn one(sql: &Sql, sender: usize, hostile: Hostile, books: &Books) {
     };
     let lost = matches!(kind, "no answer" | "unknown" | "unavailable" | "fault" | "odd");
     if lost && !troubled {
-        let said = answer.map_or_else(|_| String::new(), |answer| answer.err().map(|e| e.to_string()).unwrap_or_default());
+        let said =
+            answer.map_or_else(|_| String::new(), |answer| answer.err().map(|e| e.to_string()).unwrap_or_default());
         let took = begun.elapsed().as_millis();
         books.fails(&format!("{kind} after {took} ms: {said}\n  for {}", shown(&hostile)), Some(begun));
     }

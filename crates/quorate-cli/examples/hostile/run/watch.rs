@@ -92,7 +92,8 @@ impl Watch<'_> {
                 Some(asked) => asked.await.unwrap_or(false),
                 None => false,
             };
-            let writes = self.books.open().writers.iter().any(|own| own.acknowledged.is_some_and(|begun| begun > since));
+            let writes =
+                self.books.open().writers.iter().any(|own| own.acknowledged.is_some_and(|begun| begun > since));
             if all && writes {
                 self.books.trouble_ends();
                 return true;

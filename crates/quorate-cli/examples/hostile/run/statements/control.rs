@@ -16,8 +16,28 @@ const PRAGMAS: &str = "analysis_limit application_id auto_vacuum automatic_index
     vdbe_addoptrace vdbe_debug vdbe_listing vdbe_trace wal_autocheckpoint wal_checkpoint writable_schema nonsense";
 /// What a pragma may be told.
 const VALUES: [&str; 22] = [
-    "0", "1", "-1", "2", "ON", "OFF", "100", "2147483647", "9223372036854775807", "1e10", "'x'", "NULL", "DELETE", "WAL",
-    "MEMORY", "EXCLUSIVE", "FULL", "TRUNCATE", "'UTF-16'", "t1", "t2", "1024",
+    "0",
+    "1",
+    "-1",
+    "2",
+    "ON",
+    "OFF",
+    "100",
+    "2147483647",
+    "9223372036854775807",
+    "1e10",
+    "'x'",
+    "NULL",
+    "DELETE",
+    "WAL",
+    "MEMORY",
+    "EXCLUSIVE",
+    "FULL",
+    "TRUNCATE",
+    "'UTF-16'",
+    "t1",
+    "t2",
+    "1024",
 ];
 
 /// A statement of one of the kinds.
@@ -34,7 +54,7 @@ pub fn statement(dice: &Dice) -> Draft {
 fn pragma(dice: &Dice) -> Draft {
     let pragmas: Vec<&str> = PRAGMAS.split_whitespace().collect();
     let pragma = dice.one(&pragmas);
-    let schema = dice.one(&["", "", "", "main.", "temp.", "nothing."]);
+    let schema = dice.one(&["", "", "", "main.", "temp.", "nowhere."]);
     let value = if dice.chance(80) { dice.one(&VALUES).to_owned() } else { names::name(dice) };
     let sql = match dice.below(8) {
         0 | 1 => format!("PRAGMA {schema}{pragma}"),
@@ -101,8 +121,16 @@ fn no_statement(dice: &Dice) -> Draft {
 fn explain(dice: &Dice) -> Draft {
     let plan = dice.one(&["EXPLAIN ", "EXPLAIN QUERY PLAN ", "EXPLAIN EXPLAIN "]);
     let statement = dice.one(&[
-        "SELECT * FROM t1, t2, t3, tree ORDER BY 1, 2", "INSERT INTO t1 (b) VALUES (1)", "DELETE FROM tree", "VACUUM",
-        "CREATE TABLE x (a)", "DROP TABLE t1", "PRAGMA user_version = 3", "BEGIN", "ATTACH 'x' AS y", "SELECT * FROM v3",
+        "SELECT * FROM t1, t2, t3, tree ORDER BY 1, 2",
+        "INSERT INTO t1 (b) VALUES (1)",
+        "DELETE FROM tree",
+        "VACUUM",
+        "CREATE TABLE x (a)",
+        "DROP TABLE t1",
+        "PRAGMA user_version = 3",
+        "BEGIN",
+        "ATTACH 'x' AS y",
+        "SELECT * FROM v3",
     ]);
     if dice.chance(60) { Draft::read(format!("{plan}{statement}")) } else { Draft::write(format!("{plan}{statement}")) }
 }

@@ -4,8 +4,7 @@ use super::{Draft, arguments};
 use crate::harness::dice::Dice;
 
 /// How deep or wide, at the edges of SQLite's limits and beyond them.
-const SIZES: [usize; 16] =
-    [2, 50, 99, 127, 128, 200, 499, 500, 501, 999, 1000, 1001, 1999, 2001, 10_000, 32_767];
+const SIZES: [usize; 16] = [2, 50, 99, 127, 128, 200, 499, 500, 501, 999, 1000, 1001, 1999, 2001, 10_000, 32_767];
 
 /// A statement of one of the shapes.
 pub fn statement(dice: &Dice) -> Draft {
@@ -66,9 +65,14 @@ fn selects(dice: &Dice, size: usize) -> Draft {
         3 => format!("SELECT {} FROM t1", list(size, ",", |n| format!("a+{n}"))),
         4 => format!("SELECT * FROM {}", nest(joined, "(SELECT * FROM ", "t1", ")")),
         5 => format!("WITH {} SELECT * FROM c0", list(joined, ",", |n| format!("c{n} AS (SELECT * FROM c{})", n + 1))),
-        6 => format!("WITH c0 AS (SELECT 1 a),{} SELECT * FROM c{}",
-            list(joined, ",", |n| format!("c{} AS (SELECT x.a FROM c{n} x, c{n} y)", n + 1)), joined),
-        7 => format!("SELECT {} FROM t1", list(joined, ",", |n| format!("sum(a) OVER (ORDER BY b ROWS {n} PRECEDING)"))),
+        6 => format!(
+            "WITH c0 AS (SELECT 1 a),{} SELECT * FROM c{}",
+            list(joined, ",", |n| format!("c{} AS (SELECT x.a FROM c{n} x, c{n} y)", n + 1)),
+            joined
+        ),
+        7 => {
+            format!("SELECT {} FROM t1", list(joined, ",", |n| format!("sum(a) OVER (ORDER BY b ROWS {n} PRECEDING)")))
+        }
         8 => format!("VALUES {}", list(size, ",", |n| format!("({n})"))),
         9 => format!("SELECT a FROM t1 ORDER BY {}", list(joined, ",", |n| format!("a+{n}"))),
         10 => format!("SELECT 1 FROM t1 GROUP BY {}", list(joined, ",", |n| format!("a+{n}"))),
@@ -85,13 +89,28 @@ fn tables(dice: &Dice, size: usize) -> Draft {
     let n = dice.below(9);
     match dice.below(9) {
         0 => Draft::write(format!("CREATE TABLE d{n} ({})", list(size, ",", |n| format!("c{n}")))),
-        1 => Draft::write(format!("CREATE TABLE d{n} (c0,{})", list(size.min(1999), ",", |n| format!("c{} AS (c{n}+1)", n + 1)))),
-        2 => Draft::write(format!("CREATE TABLE d{n} (a,{})", list(size, ",", |n| format!("UNIQUE (a,a,a) ON CONFLICT IGNORE, CHECK (a>{n})")))),
-        3 => Draft::write(format!("CREATE TABLE d{n} (a,{})", list(size, ",", |_| format!("FOREIGN KEY (a) REFERENCES d{n} (a)")))),
+        1 => Draft::write(format!(
+            "CREATE TABLE d{n} (c0,{})",
+            list(size.min(1999), ",", |n| format!("c{} AS (c{n}+1)", n + 1))
+        )),
+        2 => Draft::write(format!(
+            "CREATE TABLE d{n} (a,{})",
+            list(size, ",", |n| format!("UNIQUE (a,a,a) ON CONFLICT IGNORE, CHECK (a>{n})"))
+        )),
+        3 => Draft::write(format!(
+            "CREATE TABLE d{n} (a,{})",
+            list(size, ",", |_| format!("FOREIGN KEY (a) REFERENCES d{n} (a)"))
+        )),
         4 => Draft::write(format!("CREATE INDEX d{n} ON t1 ({})", list(size, ",", |n| format!("a+{n}")))),
-        5 => Draft::write(format!("CREATE TRIGGER d{n} AFTER INSERT ON t3 BEGIN {} END", list(size, " ", |_| "DELETE FROM chain;".into()))),
+        5 => Draft::write(format!(
+            "CREATE TRIGGER d{n} AFTER INSERT ON t3 BEGIN {} END",
+            list(size, " ", |_| "DELETE FROM chain;".into())
+        )),
         6 => Draft::write(format!("CREATE VIRTUAL TABLE d{n} USING fts5 ({})", list(size, ",", |n| format!("c{n}")))),
-        7 => Draft::write(format!("CREATE VIRTUAL TABLE d{n} USING rtree (id,{})", list(size.min(500), ",", |n| format!("c{n}")))),
+        7 => Draft::write(format!(
+            "CREATE VIRTUAL TABLE d{n} USING rtree (id,{})",
+            list(size.min(500), ",", |n| format!("c{n}"))
+        )),
         _ => Draft::write(format!("INSERT INTO d{n} VALUES ({})", list(size, ",", |n| n.to_string()))),
     }
 }
@@ -113,12 +132,29 @@ fn full_text(dice: &Dice, size: usize) -> Draft {
     let table = dice.one(&["ft", "fx"]);
     match dice.below(9) {
         0..4 => Draft::read(format!("SELECT * FROM {table} WHERE {table} MATCH {query}")),
-        4 => Draft::read(format!("SELECT bm25(ft), snippet(ft, -1, '[', ']', '...', 64), highlight(ft, 1, '<', '>') FROM ft({query})")),
+        4 => Draft::read(format!(
+            "SELECT bm25(ft), snippet(ft, -1, '[', ']', '...', 64), highlight(ft, 1, '<', '>') FROM ft({query})"
+        )),
         5 => Draft::read(format!("SELECT b FROM fx({query}) ORDER BY rank")),
         6 => Draft::write(format!("INSERT INTO ft (title, body) VALUES ({query}, {})", arguments::long(dice))),
         7 => {
-            let order = dice.one(&["optimize", "integrity-check", "rebuild", "delete-all", "merge", "pgsz", "crisismerge",
-                "automerge", "rank", "secure-delete", "usermerge", "hashsize", "delete", "flush", "nonsense"]);
+            let order = dice.one(&[
+                "optimize",
+                "integrity-check",
+                "rebuild",
+                "delete-all",
+                "merge",
+                "pgsz",
+                "crisismerge",
+                "automerge",
+                "rank",
+                "secure-delete",
+                "usermerge",
+                "hashsize",
+                "delete",
+                "flush",
+                "nonsense",
+            ]);
             Draft::write(format!("INSERT INTO {table} ({table}, rank) VALUES ('{order}', {})", arguments::any(dice)))
         }
         _ => Draft::write(format!("DELETE FROM {table} WHERE {table} MATCH {query}")),
@@ -137,20 +173,41 @@ fn chains(dice: &Dice) -> Draft {
         4 => Draft::write(format!("CREATE VIEW w{from} AS SELECT x.a FROM w{to} x, w{to} y")),
         5 => Draft::write(format!("CREATE VIEW w{from} AS SELECT a FROM t1 UNION ALL SELECT a FROM w{to}")),
         6 => Draft::read(format!("SELECT * FROM w{from}")),
-        7 => Draft::write(format!("CREATE TRIGGER w{from} AFTER INSERT ON pad BEGIN INSERT INTO pad SELECT b||b FROM pad; END")),
+        7 => Draft::write(format!(
+            "CREATE TRIGGER w{from} AFTER INSERT ON pad BEGIN INSERT INTO pad SELECT b||b FROM pad; END"
+        )),
         8 => Draft::write(format!("CREATE TRIGGER w{from} AFTER UPDATE ON t3 BEGIN UPDATE t3 SET v = v||v; END")),
         9 => Draft::write("UPDATE t3 SET v = 'x'".to_owned()),
-        _ => Draft::write(format!("CREATE TRIGGER w{from} AFTER DELETE ON tree BEGIN INSERT INTO tree VALUES (old.id, NULL); END")),
+        _ => Draft::write(format!(
+            "CREATE TRIGGER w{from} AFTER DELETE ON tree BEGIN INSERT INTO tree VALUES (old.id, NULL); END"
+        )),
     }
 }
 
 fn rows(dice: &Dice, size: usize) -> Draft {
     match dice.below(6) {
-        0 => Draft { parameters: size, ..Draft::read(format!("SELECT {}", list(size.min(2000), ",", |n| format!("?{}", n + 1)))) },
-        1 => Draft { parameters: size, ..Draft::write(format!("INSERT INTO pad(b) SELECT ?{size} IN ({})", list(size, ",", |n| format!("?{}", n + 1)))) },
+        0 => Draft {
+            parameters: size,
+            ..Draft::read(format!("SELECT {}", list(size.min(2000), ",", |n| format!("?{}", n + 1))))
+        },
+        1 => Draft {
+            parameters: size,
+            ..Draft::write(format!(
+                "INSERT INTO pad(b) SELECT ?{size} IN ({})",
+                list(size, ",", |n| format!("?{}", n + 1))
+            ))
+        },
         2 => Draft::write(format!("INSERT INTO pad(b) VALUES {}", list(size, ",", |n| format!("({n})")))),
-        3 => Draft::write(format!("INSERT INTO t3 VALUES (1, 2) {}", list(size.min(2001), " ", |n| format!("ON CONFLICT (k) WHERE v > {n} DO NOTHING")))),
-        4 => Draft::write(format!("INSERT INTO t1 (b) VALUES (1) RETURNING {}", list(size, ",", |n| format!("b||{n}")))),
-        _ => Draft { parameters: 1, ..Draft::read(format!("SELECT ?{}", dice.one(&[1, 2, 32_766, 32_767, 2_147_483_647]))) },
+        3 => Draft::write(format!(
+            "INSERT INTO t3 VALUES (1, 2) {}",
+            list(size.min(2001), " ", |n| format!("ON CONFLICT (k) WHERE v > {n} DO NOTHING"))
+        )),
+        4 => {
+            Draft::write(format!("INSERT INTO t1 (b) VALUES (1) RETURNING {}", list(size, ",", |n| format!("b||{n}"))))
+        }
+        _ => Draft {
+            parameters: 1,
+            ..Draft::read(format!("SELECT ?{}", dice.one(&[1, 2, 32_766, 32_767, 2_147_483_647])))
+        },
     }
 }

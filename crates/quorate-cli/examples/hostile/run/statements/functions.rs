@@ -42,8 +42,10 @@ pub fn statement(dice: &Dice, functions: &[Function]) -> Draft {
         _ => call.clone(),
     };
     let rows = dice.one(&ROWS);
-    let many = format!("(WITH RECURSIVE r(a) AS (SELECT 1 UNION ALL SELECT a+1 FROM r LIMIT {rows}) SELECT a, a AS b, a AS d, \
-                        a AS e, a AS rowid FROM r)");
+    let many = format!(
+        "(WITH RECURSIVE r(a) AS (SELECT 1 UNION ALL SELECT a+1 FROM r LIMIT {rows}) SELECT a, a AS b, a AS d, \
+                        a AS e, a AS rowid FROM r)"
+    );
     match dice.below(24) {
         0..6 => Draft::read(format!("SELECT {shown} FROM t1 LIMIT 1")),
         6..9 => Draft::read(format!("SELECT {shown} FROM {many}")),
@@ -52,10 +54,17 @@ pub fn statement(dice: &Dice, functions: &[Function]) -> Draft {
         11..15 => Draft::write(format!("INSERT INTO pad(b) SELECT {shown} FROM t1 LIMIT 1")),
         15..17 => Draft::write(format!("INSERT INTO pad(b) SELECT {shown} FROM {many} LIMIT 3")),
         17 => Draft::write(format!("UPDATE t1 SET e = {call} WHERE a = 1 RETURNING {shown}")),
-        18 => Draft::write(format!("INSERT INTO t2 (a, b, n) VALUES (1, {}, 2) ON CONFLICT DO UPDATE SET n = {call}", "'b1'")),
+        18 => Draft::write(format!(
+            "INSERT INTO t2 (a, b, n) VALUES (1, {}, 2) ON CONFLICT DO UPDATE SET n = {call}",
+            "'b1'"
+        )),
         19 => Draft::write(format!("CREATE TABLE f{} (a DEFAULT ({call}), b CHECK ({call}))", dice.below(9))),
         20 => Draft::write(format!("CREATE INDEX f{} ON t1 ({call})", dice.below(9))),
-        21 => Draft::write(format!("CREATE TABLE f{} (a, b, d, e, g AS ({call}) {})", dice.below(9), dice.one(&["STORED", ""]))),
+        21 => Draft::write(format!(
+            "CREATE TABLE f{} (a, b, d, e, g AS ({call}) {})",
+            dice.below(9),
+            dice.one(&["STORED", ""])
+        )),
         22 => Draft::write(format!("DELETE FROM t1 WHERE a > 35 AND {call} IS NULL")),
         _ => Draft::write(format!("CREATE VIEW f{} AS SELECT {call} FROM t1", dice.below(9))),
     }

@@ -11,8 +11,11 @@ const ROWS: [u64; 4] = [1000, 100_000, 10_000_000, 1 << 40];
 /// A statement of one of the shapes.
 pub fn statement(dice: &Dice) -> Draft {
     let (width, rows) = (dice.one(&WIDTHS), dice.one(&ROWS));
-    let value = dice.one(&["randomblob({})", "printf('%.*c',{},'a')||x", "zeroblob({})||x"]).replace("{}", &width.to_string());
-    let wide = format!("(WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c LIMIT {rows}) SELECT x, {value} AS r FROM c)");
+    let value =
+        dice.one(&["randomblob({})", "printf('%.*c',{},'a')||x", "zeroblob({})||x"]).replace("{}", &width.to_string());
+    let wide = format!(
+        "(WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c LIMIT {rows}) SELECT x, {value} AS r FROM c)"
+    );
     let cross = "t1 a, t1 b, t1 c, tree d, tree e, tree f, tree g";
     let select = match dice.below(20) {
         0 => format!("SELECT r FROM {wide} ORDER BY r"),
@@ -34,7 +37,9 @@ pub fn statement(dice: &Dice) -> Draft {
         16 => "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x FROM c, t1) SELECT count(*) FROM c".into(),
         17 => format!("SELECT 1 WHERE randomblob({width}) IN (SELECT r FROM {wide})"),
         18 => format!("SELECT sum(x) FROM {wide} WHERE r LIKE '%b' OR instr(r, 'ab') OR r GLOB '*[b-z]*'"),
-        _ => format!("SELECT a.value FROM json_each('['||replace(printf('%.*c',3000000,'a'),'a','1,')||'1]') a, {wide}"),
+        _ => {
+            format!("SELECT a.value FROM json_each('['||replace(printf('%.*c',3000000,'a'),'a','1,')||'1]') a, {wide}")
+        }
     };
     match dice.below(10) {
         0..5 => Draft::read(select),

@@ -28,7 +28,10 @@ pub const STATEMENTS: &[(bool, &str)] = &[
     (false, "SELECT printf('%.*c',8000000,'a') LIKE '%'||printf('%.*c',25000,'a')||'b'"),
     (true, "INSERT INTO pad(b) SELECT printf('%.*c',8000000,'a') LIKE '%'||printf('%.*c',25000,'a')||'b'"),
     (false, "SELECT length(replace(printf('%.*c',3000000,'a'), printf('%.*c',1500000,'a')||'b', ''))"),
-    (true, "INSERT INTO pad(b) SELECT length(replace(printf('%.*c',3000000,'a'), printf('%.*c',1500000,'a')||'b', ''))"),
+    (
+        true,
+        "INSERT INTO pad(b) SELECT length(replace(printf('%.*c',3000000,'a'), printf('%.*c',1500000,'a')||'b', ''))",
+    ),
     (
         false,
         "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c) SELECT x, randomblob(10000) AS r FROM c ORDER BY r",

@@ -98,11 +98,6 @@ impl Category {
 }
 
 impl Door {
-    /// Whether it may change something.
-    pub fn writes(self) -> bool {
-        !matches!(self, Self::Local | Self::Linearizable)
-    }
-
     fn read(dice: &Dice) -> Self {
         dice.one(&[Self::Local, Self::Linearizable])
     }

@@ -7,8 +7,8 @@ use crate::run::schema::COLLATIONS;
 use crate::run::statements::names;
 
 /// What a conflict of a constraint does.
-const CONFLICT: [&str; 8] = ["", "", "", "", " ON CONFLICT IGNORE", " ON CONFLICT REPLACE", " ON CONFLICT FAIL",
-    " ON CONFLICT ROLLBACK"];
+const CONFLICT: [&str; 8] =
+    ["", "", "", "", " ON CONFLICT IGNORE", " ON CONFLICT REPLACE", " ON CONFLICT FAIL", " ON CONFLICT ROLLBACK"];
 
 impl Walk<'_> {
     pub(super) fn create_table(&mut self) -> String {
@@ -48,27 +48,46 @@ impl Walk<'_> {
         let named = self.maybe(8, |walk| format!(" CONSTRAINT {}", walk.made()));
         let conflict = self.word(&CONFLICT);
         let constraint = match self.dice.below(14) {
-            0 | 1 => format!("PRIMARY KEY{}{conflict}{}", self.word(&["", " ASC", " DESC"]), self.word(&["", " AUTOINCREMENT"])),
+            0 | 1 => format!(
+                "PRIMARY KEY{}{conflict}{}",
+                self.word(&["", " ASC", " DESC"]),
+                self.word(&["", " AUTOINCREMENT"])
+            ),
             2 | 3 => format!("NOT NULL{conflict}"),
             4 => format!("UNIQUE{conflict}"),
             5 | 6 => format!("CHECK ({})", self.expr(2)),
-            7 | 8 => format!("DEFAULT {}", self.word(&["1", "-5", "'x'", "NULL", "CURRENT_TIMESTAMP", "(1 + abs(-2))", "(random())"])),
+            7 | 8 => format!(
+                "DEFAULT {}",
+                self.word(&["1", "-5", "'x'", "NULL", "CURRENT_TIMESTAMP", "(1 + abs(-2))", "(random())"])
+            ),
             9 => format!("COLLATE {}", self.word(COLLATIONS)),
             10 | 11 => self.references(),
-            _ => format!("{}AS ({}){}", self.word(&["", "GENERATED ALWAYS "]), self.expr(2), self.word(&["", " STORED", " VIRTUAL"])),
+            _ => format!(
+                "{}AS ({}){}",
+                self.word(&["", "GENERATED ALWAYS "]),
+                self.expr(2),
+                self.word(&["", " STORED", " VIRTUAL"])
+            ),
         };
         format!("{named} {constraint}")
     }
 
     fn references(&mut self) -> String {
-        let mut sql = format!("REFERENCES {}", self.word(&["t1", "t1 (a)", "t2 (a, b)", "t3", "tree (id)", "n1", "n2 (c0)"]));
+        let mut sql =
+            format!("REFERENCES {}", self.word(&["t1", "t1 (a)", "t2 (a, b)", "t3", "tree (id)", "n1", "n2 (c0)"]));
         while self.dice.chance(40) {
             sql.push_str(self.word(&[
-                " ON DELETE CASCADE", " ON UPDATE CASCADE", " ON DELETE SET NULL", " ON UPDATE SET DEFAULT",
-                " ON DELETE RESTRICT", " ON UPDATE NO ACTION", " MATCH FULL",
+                " ON DELETE CASCADE",
+                " ON UPDATE CASCADE",
+                " ON DELETE SET NULL",
+                " ON UPDATE SET DEFAULT",
+                " ON DELETE RESTRICT",
+                " ON UPDATE NO ACTION",
+                " MATCH FULL",
             ]));
         }
-        let deferrable = ["", "", " DEFERRABLE", " NOT DEFERRABLE INITIALLY DEFERRED", " DEFERRABLE INITIALLY DEFERRED"];
+        let deferrable =
+            ["", "", " DEFERRABLE", " NOT DEFERRABLE INITIALLY DEFERRED", " DEFERRABLE INITIALLY DEFERRED"];
         format!("{sql}{}", self.word(&deferrable))
     }
 
@@ -121,6 +140,7 @@ impl Walk<'_> {
             _ => &["new", "old"],
         };
         let (exists, name, row) = (self.word(&["", "IF NOT EXISTS "]), self.made(), self.word(&["", " FOR EACH ROW"]));
+        self.trigger = true;
         self.with_sources(Source::rows(table, seen), |walk| {
             let when = walk.maybe(30, |walk| format!(" WHEN {}", walk.expr(2)));
             let count = 1 + walk.dice.below(3);
@@ -135,11 +155,24 @@ impl Walk<'_> {
         let module = match self.dice.below(8) {
             0..4 => {
                 let options = [
-                    "content = ''", "content = t1", "content_rowid = a", "prefix = '2 3'", "tokenize = porter",
-                    "tokenize = 'unicode61 remove_diacritics 2'", "tokenize = 'trigram case_sensitive 1'", "detail = none",
-                    "detail = column", "columnsize = 0", "contentless_delete = 1", "locale = 1", "prefix = 99999", "x = y",
+                    "content = ''",
+                    "content = t1",
+                    "content_rowid = a",
+                    "prefix = '2 3'",
+                    "tokenize = porter",
+                    "tokenize = 'unicode61 remove_diacritics 2'",
+                    "tokenize = 'trigram case_sensitive 1'",
+                    "detail = none",
+                    "detail = column",
+                    "columnsize = 0",
+                    "contentless_delete = 1",
+                    "locale = 1",
+                    "prefix = 99999",
+                    "x = y",
                 ];
-                let columns = self.some(3, |walk| format!("{}{}", walk.word(&["a", "b", "c", "rank"]), walk.word(&["", " UNINDEXED"])));
+                let columns = self.some(3, |walk| {
+                    format!("{}{}", walk.word(&["a", "b", "c", "rank"]), walk.word(&["", " UNINDEXED"]))
+                });
                 let more = self.maybe(60, |walk| format!(", {}", walk.some(2, |walk| walk.word(&options).to_owned())));
                 format!("fts5 ({columns}{more})")
             }
@@ -148,8 +181,14 @@ impl Walk<'_> {
                 let columns = self.word(&["id, a, b", "id, a, b, c, d", "id", "id, a", "id, a, b, +extra", ""]);
                 format!("{module} ({columns})")
             }
-            6 => format!("fts5vocab ({}, {})", self.word(&["ft", "nothing", "main, ft"]), self.word(&["row", "col", "instance"])),
-            _ => self.word(&["dbstat", "json_each", "fts4 (a)", "sqlite_stmt", "bytecode", "nothing (1)", "generate_series"]).to_owned(),
+            6 => format!(
+                "fts5vocab ({}, {})",
+                self.word(&["ft", "nowhere", "main, ft"]),
+                self.word(&["row", "col", "instance"])
+            ),
+            _ => self
+                .word(&["dbstat", "json_each", "fts4 (a)", "sqlite_stmt", "bytecode", "nowhere (1)", "generate_series"])
+                .to_owned(),
         };
         format!("CREATE VIRTUAL TABLE {exists}{}{name} USING {module}", self.schema())
     }

@@ -113,7 +113,10 @@ impl Walk<'_> {
         let before = self.ctes.len();
         let with = self.maybe(10, |walk| walk.with(ROW_DEPTH));
         let table = self.writable();
-        let (schema, indexed) = (self.schema(), self.maybe(4, |walk| walk.word(&[" INDEXED BY i1", " NOT INDEXED"]).into()));
+        let (schema, indexed) = (
+            self.schema(),
+            self.maybe(4, |walk| walk.word(&[" NOT INDEXED", " NOT INDEXED", " INDEXED BY i1"]).into()),
+        );
         let sql = self.with_sources(vec![Source::of(table, table.name)], |walk| {
             let condition = walk.maybe(92, |walk| format!(" WHERE {}", walk.expr(DEPTH)));
             let returning = walk.returning(table, table.name);

@@ -6,34 +6,149 @@ use crate::run::statements::names;
 
 /// Values.
 const LITERALS: [&str; 26] = [
-    "0", "1", "-1", "3", "42", "9223372036854775807", "-9223372036854775808", "1.5", "-0.0", "1e308", "1e999", ".5e-3",
-    "0xff", "1_000", "NULL", "TRUE", "FALSE", "''", "'a'", "'row 1'", "'12abc'", "x''", "x'00ff'", "CURRENT_TIME",
-    "CURRENT_DATE", "CURRENT_TIMESTAMP",
+    "0",
+    "1",
+    "-1",
+    "3",
+    "42",
+    "9223372036854775807",
+    "-9223372036854775808",
+    "1.5",
+    "-0.0",
+    "1e308",
+    "1e999",
+    ".5e-3",
+    "0xff",
+    "1_000",
+    "NULL",
+    "TRUE",
+    "FALSE",
+    "''",
+    "'a'",
+    "'row 1'",
+    "'12abc'",
+    "x''",
+    "x'00ff'",
+    "CURRENT_TIME",
+    "CURRENT_DATE",
+    "CURRENT_TIMESTAMP",
 ];
 const BINARY: [&str; 31] = [
-    "||", "->", "->>", "*", "/", "%", "+", "-", "&", "|", "<<", ">>", "<", "<=", ">", ">=", "=", "==", "<>", "!=", "IS",
-    "IS NOT", "IS DISTINCT FROM", "IS NOT DISTINCT FROM", "AND", "AND", "OR", "OR", "=", "<", "||",
+    "||",
+    "->",
+    "->>",
+    "*",
+    "/",
+    "%",
+    "+",
+    "-",
+    "&",
+    "|",
+    "<<",
+    ">>",
+    "<",
+    "<=",
+    ">",
+    ">=",
+    "=",
+    "==",
+    "<>",
+    "!=",
+    "IS",
+    "IS NOT",
+    "IS DISTINCT FROM",
+    "IS NOT DISTINCT FROM",
+    "AND",
+    "AND",
+    "OR",
+    "OR",
+    "=",
+    "<",
+    "||",
 ];
 const TYPES: [&str; 12] = [
-    "TEXT", "INTEGER", "REAL", "BLOB", "NUMERIC", "ANY", "INT", "VARCHAR(10)", "DECIMAL(10, -5)", "DOUBLE PRECISION",
-    "UNSIGNED BIG INT", "CHARINT",
+    "TEXT",
+    "INTEGER",
+    "REAL",
+    "BLOB",
+    "NUMERIC",
+    "ANY",
+    "INT",
+    "VARCHAR(10)",
+    "DECIMAL(10, -5)",
+    "DOUBLE PRECISION",
+    "UNSIGNED BIG INT",
+    "CHARINT",
 ];
 /// Functions with how many arguments they take.
 const SCALAR: [(&str, u64); 40] = [
-    ("abs", 1), ("lower", 1), ("upper", 1), ("length", 1), ("octet_length", 1), ("typeof", 1), ("quote", 1), ("hex", 1),
-    ("unhex", 1), ("unicode", 1), ("round", 2), ("substr", 3), ("instr", 2), ("replace", 3), ("trim", 2), ("ltrim", 1),
-    ("coalesce", 2), ("ifnull", 2), ("nullif", 2), ("iif", 3), ("max", 2), ("min", 2), ("printf", 3), ("char", 2),
-    ("like", 2), ("glob", 2), ("likely", 1), ("unlikely", 1), ("likelihood", 2), ("date", 2), ("datetime", 1),
-    ("strftime", 2), ("julianday", 1), ("json", 1), ("json_extract", 2), ("json_set", 3), ("json_type", 1), ("jsonb", 1),
-    ("random", 0), ("zeroblob", 1),
+    ("abs", 1),
+    ("lower", 1),
+    ("upper", 1),
+    ("length", 1),
+    ("octet_length", 1),
+    ("typeof", 1),
+    ("quote", 1),
+    ("hex", 1),
+    ("unhex", 1),
+    ("unicode", 1),
+    ("round", 2),
+    ("substr", 3),
+    ("instr", 2),
+    ("replace", 3),
+    ("trim", 2),
+    ("ltrim", 1),
+    ("coalesce", 2),
+    ("ifnull", 2),
+    ("nullif", 2),
+    ("iif", 3),
+    ("max", 2),
+    ("min", 2),
+    ("printf", 3),
+    ("char", 2),
+    ("like", 2),
+    ("glob", 2),
+    ("likely", 1),
+    ("unlikely", 1),
+    ("likelihood", 2),
+    ("date", 2),
+    ("datetime", 1),
+    ("strftime", 2),
+    ("julianday", 1),
+    ("json", 1),
+    ("json_extract", 2),
+    ("json_set", 3),
+    ("json_type", 1),
+    ("jsonb", 1),
+    ("random", 0),
+    ("zeroblob", 1),
 ];
 const AGGREGATE: [(&str, u64); 12] = [
-    ("count", 1), ("count", 0), ("sum", 1), ("total", 1), ("avg", 1), ("min", 1), ("max", 1), ("group_concat", 2),
-    ("string_agg", 2), ("json_group_array", 1), ("json_group_object", 2), ("jsonb_group_array", 1),
+    ("count", 1),
+    ("count", 0),
+    ("sum", 1),
+    ("total", 1),
+    ("avg", 1),
+    ("min", 1),
+    ("max", 1),
+    ("group_concat", 2),
+    ("string_agg", 2),
+    ("json_group_array", 1),
+    ("json_group_object", 2),
+    ("jsonb_group_array", 1),
 ];
 const WINDOW: [(&str, u64); 11] = [
-    ("row_number", 0), ("rank", 0), ("dense_rank", 0), ("percent_rank", 0), ("cume_dist", 0), ("ntile", 1), ("lag", 3),
-    ("lead", 2), ("first_value", 1), ("last_value", 1), ("nth_value", 2),
+    ("row_number", 0),
+    ("rank", 0),
+    ("dense_rank", 0),
+    ("percent_rank", 0),
+    ("cume_dist", 0),
+    ("ntile", 1),
+    ("lag", 3),
+    ("lead", 2),
+    ("first_value", 1),
+    ("last_value", 1),
+    ("nth_value", 2),
 ];
 
 impl Walk<'_> {
@@ -72,9 +187,13 @@ impl Walk<'_> {
                 self.parameters += 1;
                 format!("?{}", self.parameters)
             }
-            97 => format!("\"{}\"", self.word(&["a", "b", "nothing", "rowid"])),
-            98 => names::name(self.dice),
-            _ => format!("raise({})", self.word(&["IGNORE", "ABORT, 'no'", "FAIL, 'no'", "ROLLBACK, b", "ABORT, 1 || 2"])),
+            97 => format!("\"{}\"", self.word(&["a", "b", "nowhere", "rowid"])),
+            98 if self.dice.chance(40) => names::name(self.dice),
+            99 if self.trigger || self.dice.chance(20) => format!(
+                "raise({})",
+                self.word(&["IGNORE", "ABORT, 'no'", "FAIL, 'no'", "ROLLBACK, b", "ABORT, 1 || 2"])
+            ),
+            _ => self.column(),
         }
     }
 
@@ -135,26 +254,29 @@ impl Walk<'_> {
 
     fn frame(&mut self, depth: u64) -> String {
         let unit = self.word(&["RANGE", "ROWS", "GROUPS"]);
-        let edge = |walk: &mut Self, ways: &[&'static str]| match walk.word(ways) {
-            "N" => format!("{} {}", walk.offset(depth), walk.word(&["PRECEDING", "FOLLOWING"])),
-            way => way.to_owned(),
+        // Most frames that end before they begin are refused.
+        let (first, last) = match self.dice.below(6) {
+            0 => ("UNBOUNDED PRECEDING".to_owned(), "CURRENT ROW".to_owned()),
+            1 => ("CURRENT ROW".to_owned(), "UNBOUNDED FOLLOWING".to_owned()),
+            2 if unit != "RANGE" => (self.edge(depth, "PRECEDING"), self.edge(depth, "FOLLOWING")),
+            3 if unit != "RANGE" => (self.edge(depth, "PRECEDING"), self.edge(depth, "PRECEDING")),
+            4 => (self.edge(depth, "FOLLOWING"), self.edge(depth, "FOLLOWING")),
+            _ => ("UNBOUNDED PRECEDING".to_owned(), "UNBOUNDED FOLLOWING".to_owned()),
         };
-        let first = edge(self, &["UNBOUNDED PRECEDING", "CURRENT ROW", "N", "N"]);
-        let frame = if self.dice.chance(70) {
-            format!("BETWEEN {first} AND {}", edge(self, &["UNBOUNDED FOLLOWING", "CURRENT ROW", "N", "N"]))
-        } else {
-            first
-        };
+        let single = self.dice.chance(20) && !first.ends_with("FOLLOWING");
+        let frame = if single { first } else { format!("BETWEEN {first} AND {last}") };
         let exclude = ["EXCLUDE NO OTHERS", "EXCLUDE CURRENT ROW", "EXCLUDE GROUP", "EXCLUDE TIES", "", ""];
         format!("{unit} {frame} {}", self.word(&exclude))
     }
 
-    fn offset(&mut self, depth: u64) -> String {
-        if self.dice.chance(10) { self.expr(depth) } else { self.word(&["1", "3", "0", "1e9", "2.5", "-1"]).to_owned() }
+    fn edge(&mut self, depth: u64, way: &str) -> String {
+        let numbers = ["1", "3", "0", "2", "1000000000", "2.5", "-1"];
+        let offset = if self.dice.chance(10) { self.expr(depth) } else { self.word(&numbers).to_owned() };
+        format!("{offset} {way}")
     }
 
     fn pattern(&mut self, depth: u64) -> String {
-        let operator = self.word(&["LIKE", "LIKE", "GLOB", "REGEXP", "MATCH"]);
+        let operator = self.word(&["LIKE", "LIKE", "LIKE", "LIKE", "GLOB", "GLOB", "GLOB", "REGEXP", "MATCH"]);
         let not = self.word(&["", "NOT "]);
         let escape = self.maybe(10, |walk| format!(" ESCAPE {}", walk.word(&["'\\'", "'%'", "'_'", "'ab'", "NULL"])));
         format!("{} {not}{operator} {}{escape}", self.expr(depth), self.expr(depth))
@@ -166,8 +288,8 @@ impl Walk<'_> {
             0 => "()".to_owned(),
             1 | 2 => format!("({})", self.some(4, |walk| walk.expr(depth))),
             3 => format!("({})", self.select_of(depth, 1)),
-            4 => self.word(&["pad", "chain", "main.pad", "nothing"]).to_owned(),
-            _ => format!("{}({})", self.word(&["json_each", "pragma_page_size", "nothing"]), self.expr(depth)),
+            4 => self.word(&["pad", "chain", "main.pad", "main.chain", "nowhere"]).to_owned(),
+            _ => format!("(SELECT value FROM json_each({}))", self.expr(depth)),
         };
         format!("{} {not}IN {set}", self.expr(depth))
     }
@@ -197,7 +319,8 @@ impl Walk<'_> {
     pub(super) fn ordering(&mut self, depth: u64) -> String {
         self.some(3, |walk| {
             let collate = walk.maybe(15, |walk| format!(" COLLATE {}", walk.word(COLLATIONS)));
-            let (way, nulls) = (walk.word(&["", "", " ASC", " DESC"]), walk.word(&["", "", " NULLS FIRST", " NULLS LAST"]));
+            let (way, nulls) =
+                (walk.word(&["", "", " ASC", " DESC"]), walk.word(&["", "", " NULLS FIRST", " NULLS LAST"]));
             format!("{}{collate}{way}{nulls}", walk.expr(depth))
         })
     }

@@ -26,6 +26,8 @@ struct Walk<'a> {
     ctes: Vec<Source>,
     /// Named windows of the `SELECT` around.
     windows: bool,
+    /// Whether what is made belongs to a trigger.
+    trigger: bool,
     parameters: usize,
     aliases: u64,
 }
@@ -39,7 +41,8 @@ struct Source {
 
 /// A statement.
 pub fn statement(dice: &Dice) -> Draft {
-    let walk = Walk { dice, sources: Vec::new(), ctes: Vec::new(), windows: false, parameters: 0, aliases: 0 };
+    let walk =
+        Walk { dice, sources: Vec::new(), ctes: Vec::new(), windows: false, trigger: false, parameters: 0, aliases: 0 };
     walk.statement()
 }
 
@@ -64,7 +67,7 @@ impl Walk<'_> {
         Draft { writes, sql: format!("{prefix}{sql}"), parameters: self.parameters }
     }
 
-    /// Something in so many of a hundred cases, else nothing.
+    /// Something in so many of a hundred cases, else nowhere.
     fn maybe(&mut self, percent: u64, make: impl FnOnce(&mut Self) -> String) -> String {
         if self.dice.chance(percent) { make(self) } else { String::new() }
     }
@@ -95,7 +98,7 @@ impl Walk<'_> {
 
     /// A name for something new, which may have been made before.
     fn made(&self) -> String {
-        if self.dice.chance(3) { names::name(self.dice) } else { format!("n{}", self.dice.below(MADE)) }
+        if self.dice.chance(2) { names::name(self.dice) } else { format!("n{}", self.dice.below(MADE)) }
     }
 
     fn alias(&mut self) -> String {
@@ -113,7 +116,11 @@ impl Walk<'_> {
     }
 
     fn schema(&self) -> &'static str {
-        if self.dice.chance(8) { self.word(&["main.", "main.", "main.", "temp.", "nothing."]) } else { "" }
+        if self.dice.chance(8) {
+            self.word(&["main.", "main.", "main.", "main.", "main.", "temp.", "nowhere."])
+        } else {
+            ""
+        }
     }
 }
 

@@ -15,6 +15,7 @@ impl Walk<'_> {
     pub(super) fn select_of(&mut self, depth: u64, width: u64) -> String {
         let before = self.ctes.len();
         let with = self.maybe(15, |walk| walk.with(depth));
+        let mut ended_by_values = false;
         let cores = if self.dice.chance(15) { 2 + self.dice.below(2) } else { 1 };
         let mut sql = with;
         for core in 0..cores {
@@ -22,12 +23,17 @@ impl Walk<'_> {
                 sql.push_str(self.word(&[" UNION ", " UNION ALL ", " INTERSECT ", " EXCEPT "]));
             }
             let last = cores == 1;
-            sql.push_str(&self.core(depth, width, last));
+            let core = self.core(depth, width, last);
+            ended_by_values = core.starts_with("VALUES");
+            sql.push_str(&core);
         }
-        if cores > 1 && self.dice.chance(50) {
-            sql.push_str(&format!(" ORDER BY {}", 1 + self.dice.below(width + 1)));
+        // Nothing may follow the rows of `VALUES`.
+        if cores > 1 && !ended_by_values && self.dice.chance(50) {
+            sql.push_str(&format!(" ORDER BY {}", 1 + self.dice.below(width)));
         }
-        sql.push_str(&self.limit(depth));
+        if !ended_by_values {
+            sql.push_str(&self.limit(depth));
+        }
         self.ctes.truncate(before);
         sql
     }
@@ -69,7 +75,10 @@ impl Walk<'_> {
     fn core(&mut self, depth: u64, width: u64, last: bool) -> String {
         let next = depth.saturating_sub(1);
         if self.dice.chance(8) {
-            return format!("VALUES {}", self.some(3, |walk| format!("({})", walk.times(width, |walk| walk.expr(next)))));
+            return format!(
+                "VALUES {}",
+                self.some(3, |walk| format!("({})", walk.times(width, |walk| walk.expr(next))))
+            );
         }
         let mut sources = Vec::new();
         let from = self.maybe(92, |walk| format!(" FROM {}", walk.join(next, &mut sources)));
@@ -88,12 +97,15 @@ impl Walk<'_> {
         });
         let windows = if named {
             let (first, second) = (self.window(depth), self.maybe(50, |walk| walk.window(depth)));
-            let base = self.word(&["", "w0 "]);
-            format!(" WINDOW w0 AS ({first}), w1 AS ({base}{second})")
+            // A window that is based on another must not say what that says.
+            let second =
+                if self.dice.chance(20) { format!("w0 {}", self.word(&["", "ROWS 2 PRECEDING"])) } else { second };
+            format!(" WINDOW w0 AS ({first}), w1 AS ({second})")
         } else {
             String::new()
         };
-        let order = if last { self.maybe(35, |walk| format!(" ORDER BY {}", walk.ordering(depth))) } else { String::new() };
+        let order =
+            if last { self.maybe(35, |walk| format!(" ORDER BY {}", walk.ordering(depth))) } else { String::new() };
         self.windows = before;
         format!("SELECT {distinct}{columns}{from}{condition}{group}{windows}{order}")
     }
@@ -103,7 +115,9 @@ impl Walk<'_> {
             let star = self.dice.pick(&self.sources).map(|source| format!("{}.*", source.name));
             return star.filter(|_| self.dice.chance(50)).unwrap_or_else(|| "*".to_owned());
         }
-        self.times(width, |walk| format!("{}{}", walk.expr(depth), walk.maybe(15, |walk| format!(" AS {}", walk.made()))))
+        self.times(width, |walk| {
+            format!("{}{}", walk.expr(depth), walk.maybe(15, |walk| format!(" AS {}", walk.made())))
+        })
     }
 
     /// Tables, joined; what they are called is added to `sources`.
@@ -111,8 +125,16 @@ impl Walk<'_> {
         let mut sql = self.source(depth, sources);
         while self.dice.chance(30) && sources.len() < 4 {
             let operator = self.word(&[
-                ", ", " JOIN ", " INNER JOIN ", " CROSS JOIN ", " LEFT JOIN ", " LEFT OUTER JOIN ", " RIGHT JOIN ",
-                " FULL OUTER JOIN ", " NATURAL JOIN ", " NATURAL LEFT JOIN ",
+                ", ",
+                " JOIN ",
+                " INNER JOIN ",
+                " CROSS JOIN ",
+                " LEFT JOIN ",
+                " LEFT OUTER JOIN ",
+                " RIGHT JOIN ",
+                " FULL OUTER JOIN ",
+                " NATURAL JOIN ",
+                " NATURAL LEFT JOIN ",
             ]);
             let right = self.source(depth, sources);
             let plain = operator.starts_with(',') || operator.contains("NATURAL");
@@ -121,7 +143,7 @@ impl Walk<'_> {
                     let on = self.with_sources(sources.clone(), |walk| walk.expr(depth.min(1)));
                     format!(" ON {on}")
                 }
-                6 | 7 if !plain => format!(" USING ({})", self.word(&["a", "b", "n", "id", "a, b", "c0"])),
+                6 | 7 if !plain => format!(" USING ({})", self.word(&["a", "b", "rowid", "a, b", "n"])),
                 _ => String::new(),
             };
             sql = format!("{sql}{operator}{right}{how}");
@@ -140,8 +162,11 @@ impl Walk<'_> {
                 format!("({select}) AS {alias}")
             }
             2 => {
-                let function = self.word(&["json_each", "json_tree", "pragma_table_info", "pragma_index_list", "fts5vocab"]);
-                let columns = ["key", "value", "name", "type"].map(str::to_owned).to_vec();
+                let function =
+                    self.word(&["json_each", "json_tree", "json_each", "pragma_table_info", "pragma_index_list"]);
+                let named =
+                    if function.starts_with("json") { ["key", "value", "type"] } else { ["name", "rowid", "oid"] };
+                let columns = named.map(str::to_owned).to_vec();
                 let argument = self.word(&["'[1,{\"a\":2}]'", "'t1'", "NULL", "'{}', '$'", "a"]);
                 sources.push(Source { name: alias.clone(), columns });
                 format!("{function}({argument}) AS {alias}")
@@ -153,7 +178,7 @@ impl Walk<'_> {
                 sources.push(Source { name: alias.clone(), columns: cte.columns });
                 format!("{} AS {alias}", cte.name)
             }
-            8 => {
+            8 if self.dice.chance(50) => {
                 let made = self.made();
                 sources.push(Source { name: alias.clone(), columns: vec!["a".to_owned(), "c0".to_owned()] });
                 format!("{made} {alias}")
@@ -161,7 +186,11 @@ impl Walk<'_> {
             _ => {
                 let table = self.table();
                 sources.push(Source::of(table, &alias));
-                let indexed = self.maybe(5, |walk| walk.word(&[" INDEXED BY i1", " NOT INDEXED", " INDEXED BY i2"]).to_owned());
+                let indexed = self.maybe(5, |walk| match table.name {
+                    "t1" => " INDEXED BY i1".to_owned(),
+                    "t2" => " INDEXED BY i2".to_owned(),
+                    _ => " NOT INDEXED".to_owned(),
+                });
                 format!("{}{} AS {alias}{indexed}", self.schema(), table.name)
             }
         }
