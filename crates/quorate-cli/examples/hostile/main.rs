@@ -7,9 +7,10 @@
 //! then. The statements depend on the seed and their number alone. Those that were in flight when something went wrong
 //! are written to a file, which `--replay` sends again.
 //!
-//! `cargo run --release -p quorate-cli --example hostile -- [--statements 100000] [--seed N] [--from N] [--to N] [--only
-//! CATEGORY] [--replay FILE] [--senders 4] [--kill-every 5000] [--limits no] [--suspects FILE] [--dir DIR] [--quorate
-//! FILE]`
+//! `cargo run --release -p quorate-cli --example hostile -- [--statements 100000] [--seed N] [--from N] [--to N]
+//! [--only CATEGORY] [--replay FILE] [--senders 4] [--kill-every 5000] [--reset-every 400] [--limits no]
+//! [--suspects FILE] [--dir DIR] [--quorate FILE]`; with `--embedded yes` the queries among them run in a program that
+//! embeds a node and whose threads have stacks of 512 KiB.
 
 #![forbid(unsafe_code)]
 #![allow(
@@ -33,7 +34,7 @@ use harness::Result;
 use harness::options::Options;
 use run::books::Books;
 use run::statements::{Category, Corpus, Hostile, functions};
-use run::{Settings, Source};
+use run::{Settings, Source, embedded};
 
 /// Statements between two kills of all nodes.
 const KILL_EVERY: u64 = 5000;
@@ -54,12 +55,6 @@ async fn main() -> ExitCode {
 
 async fn hostile() -> Result<bool> {
     let mut options = Options::typed()?;
-    let given = options.path("quorate");
-    let program = match &given {
-        Some(program) => program.clone(),
-        None => harness::cluster::build().await?,
-    };
-    let temp = run::fleet::enter(&mut options, given.is_none().then_some(&program))?;
     let seed = options.number("seed", quorate_env::Rng::from_os().below(1_000_000))?;
     let from = options.number("from", 0)?;
     let statements = options.number("statements", 100_000)?;
@@ -67,31 +62,37 @@ async fn hostile() -> Result<bool> {
     let replay = options.path("replay").map(|file| again(&file)).transpose()?;
     let all = replay.as_ref().map_or(from + statements, |list| list.len() as u64);
     let to = options.number("to", all)?;
-    let senders = usize::try_from(options.number("senders", 4)?)?.max(1);
-    let suspects = options.path("suspects");
-    let suspects = suspects.unwrap_or_else(|| std::env::temp_dir().join(format!("hostile-{seed}.jsonl")));
-    let scratch = match options.path("dir") {
-        Some(dir) => tempfile::tempdir_in(dir)?,
-        None => tempfile::tempdir()?,
-    };
-    let settings = Settings {
-        seed,
-        from,
-        to,
-        senders,
-        kill_every: options.number("kill-every", KILL_EVERY)?,
-        reset_every: options.number("reset-every", RESET_EVERY)?.max(1),
-        limits: options.text("limits").is_none_or(|limits| limits != "no"),
-        temp,
-        program,
-        dir: scratch.path().to_owned(),
-    };
-    options.finish()?;
-    println!("seed {seed}, statements {from} to {to}; suspects go to {}", suspects.display());
     let source = match replay {
         Some(list) => Source::Again(list),
         None => Source::Corpus(Corpus::new(seed, only, functions()?)),
     };
+    let scratch = match options.path("dir") {
+        Some(dir) => tempfile::tempdir_in(dir)?,
+        None => tempfile::tempdir()?,
+    };
+    let dir = scratch.path().to_owned();
+    if let Some(life) = options.path("inside") {
+        return embedded::inside(source, options.number("begin", from)?, to, life).await;
+    }
+    if options.text("embedded").is_some() {
+        println!("seed {seed}, statements {from} to {to}, queries in a program with small stacks");
+        return embedded::run(&source, from, to, &dir);
+    }
+    let given = options.path("quorate");
+    let program = match &given {
+        Some(program) => program.clone(),
+        None => harness::cluster::build().await?,
+    };
+    let temp = run::fleet::enter(&mut options, seed, given.is_none().then_some(&program))?;
+    let senders = usize::try_from(options.number("senders", 4)?)?.max(1);
+    let suspects = options.path("suspects");
+    let suspects = suspects.unwrap_or_else(|| std::env::temp_dir().join(format!("hostile-{seed}.jsonl")));
+    let kill_every = options.number("kill-every", KILL_EVERY)?;
+    let reset_every = options.number("reset-every", RESET_EVERY)?.max(1);
+    let limits = options.text("limits").is_none_or(|limits| limits != "no");
+    options.finish()?;
+    println!("seed {seed}, statements {from} to {to}; suspects go to {}", suspects.display());
+    let settings = Settings { from, to, senders, kill_every, reset_every, limits, temp, program, dir };
     run::run(settings, source, Arc::new(Books::new(suspects, senders))).await
 }
 

@@ -133,6 +133,12 @@ impl Books {
         Ok(())
     }
 
+    /// Notes for how long a write waits.
+    pub fn waited(&self, waits: Duration) {
+        let mut inner = self.open();
+        inner.longest = inner.longest.max(waits);
+    }
+
     /// Begins a trouble, unless there is one.
     pub fn trouble_begins(&self) {
         let mut inner = self.open();

@@ -55,7 +55,7 @@ pub struct Limits {
 
 /// Goes into a namespace of mounts of its own by starting this program anew, if the machine allows it. Says whether
 /// it is in there.
-pub fn enter(options: &mut Options, program: Option<&Path>) -> Result<bool> {
+pub fn enter(options: &mut Options, seed: u64, program: Option<&Path>) -> Result<bool> {
     if options.text("namespace").is_some() {
         return Ok(true);
     }
@@ -71,6 +71,10 @@ pub fn enter(options: &mut Options, program: Option<&Path>) -> Result<bool> {
     }
     let mut again = unshare();
     again.arg(std::env::current_exe()?).args(std::env::args_os().skip(1)).args(["--namespace", "entered"]);
+    // Nothing is drawn, and nothing built, a second time.
+    if std::env::args().all(|word| word != "--seed") {
+        again.args(["--seed", &seed.to_string()]);
+    }
     if let Some(program) = program {
         again.arg("--quorate").arg(program);
     }

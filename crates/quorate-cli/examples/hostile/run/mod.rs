@@ -12,6 +12,7 @@ use quorate::{RemoteConfig, RemoteSql};
 use super::harness::{Result, until};
 
 pub mod books;
+pub mod embedded;
 pub mod fleet;
 pub mod schema;
 mod senders;
@@ -111,7 +112,7 @@ async fn live(fleet: &mut Fleet, books: &Arc<Books>, sending: &Arc<Sending>) -> 
     }
     let tasks = senders::start(fleet, books, sending);
     let kills = sending.taken() / sending.settings.kill_every.max(1);
-    let mut watch = Watch { fleet, books, sending, kills, stall: None, back: None };
+    let mut watch = Watch { fleet, books, sending, kills, stall: None, back: None, due: [None; NODES] };
     let end = watch.watch(tasks).await?;
     writers.shutdown().await;
     if end == End::Done {

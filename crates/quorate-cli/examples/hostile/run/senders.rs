@@ -23,19 +23,17 @@ const RESET_MAX: Duration = Duration::from_secs(60);
 /// How long a connection waits until it asks again for a node that is down.
 const AGAIN: Duration = Duration::from_millis(200);
 /// What a user should not have to read in the answer to a statement.
-const DOUBTFUL: [&str; 12] = [
-    "malformed",
-    "corrupt",
+const DOUBTFUL: [&str; 10] = [
+    "disk image is malformed",
     "out of memory",
-    "disk I/O",
-    "panic",
-    "internal",
+    "disk I/O error",
+    "panicked",
+    "internal error",
     "can't serve",
-    "unexpected",
-    "bug",
-    "disk",
+    "disk is full",
     "unable to open",
     "not an error",
+    "database is locked",
 ];
 
 /// What the connections share.

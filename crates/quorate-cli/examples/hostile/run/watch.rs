@@ -14,6 +14,8 @@ use super::writers::STALL_MAX;
 
 /// How often it looks.
 const LOOK: Duration = Duration::from_millis(20);
+/// How long after its end a node is started again, as a supervisor would.
+const START_AGAIN: Duration = Duration::from_secs(1);
 /// How long nodes that were started may take until all serve.
 const BACK_MAX: Duration = Duration::from_secs(40);
 /// After how long without any acknowledged write all nodes are killed and started again.
@@ -36,6 +38,8 @@ pub struct Watch<'a> {
     pub kills: u64,
     pub stall: Option<Instant>,
     pub back: Option<JoinHandle<bool>>,
+    /// When nodes that ended are started again.
+    pub due: [Option<Instant>; NODES],
 }
 
 impl Watch<'_> {
@@ -44,7 +48,8 @@ impl Watch<'_> {
         let begun = Instant::now();
         loop {
             self.ends()?;
-            if !self.back().await || !self.stalls(begun).await? {
+            self.stalls(begun).await?;
+            if !self.back().await {
                 self.books.open().lost += 1;
                 return Ok(End::Lost);
             }
@@ -71,7 +76,12 @@ impl Watch<'_> {
             self.books.fails(&format!("node {name} ended by itself: {status}"), None);
             println!("  its last words: {words}");
             self.books.trouble_begins();
-            self.fleet.start(number)?;
+            self.due[number] = Some(Instant::now() + START_AGAIN);
+        }
+        for number in 0..NODES {
+            if self.due[number].take_if(|due| *due <= Instant::now()).is_some() {
+                self.fleet.start(number)?;
+            }
         }
         Ok(())
     }
@@ -81,6 +91,7 @@ impl Watch<'_> {
         for number in 0..NODES {
             self.fleet.kill(number).await?;
         }
+        self.due = [None; NODES];
         (0..NODES).try_for_each(|number| self.fleet.start(number))
     }
 
@@ -120,9 +131,8 @@ impl Watch<'_> {
         true
     }
 
-    /// Notes writes that wait too long; where none is acknowledged any more, all nodes are started again. Says whether
-    /// there is hope.
-    async fn stalls(&mut self, begun: Instant) -> Result<bool> {
+    /// Notes writes that wait too long; where none is acknowledged any more, all nodes are started again.
+    async fn stalls(&mut self, begun: Instant) -> Result<()> {
         let (troubled, oldest, last) = {
             let inner = self.books.open();
             let oldest = inner.writers.iter().filter_map(|own| own.begun).min();
@@ -131,7 +141,7 @@ impl Watch<'_> {
         };
         if troubled {
             self.stall = None;
-            return Ok(true);
+            return Ok(());
         }
         let waits = oldest.map_or(Duration::ZERO, |oldest| oldest.elapsed());
         let since = Instant::now() - waits;
@@ -146,13 +156,11 @@ impl Watch<'_> {
             }
             _ => {}
         }
-        let mut inner = self.books.open();
-        inner.longest = inner.longest.max(waits);
-        drop(inner);
+        self.books.waited(waits);
         if last.elapsed() > STUCK_MAX {
             self.books.fails(&format!("no write was acknowledged for {} s", STUCK_MAX.as_secs()), Some(last));
             self.restart_all().await?;
         }
-        Ok(true)
+        Ok(())
     }
 }

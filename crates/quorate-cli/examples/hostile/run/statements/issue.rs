@@ -34,7 +34,8 @@ pub const STATEMENTS: &[(bool, &str)] = &[
     ),
     (
         false,
-        "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c) SELECT x, randomblob(10000) AS r FROM c ORDER BY r",
+        "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c) SELECT x, randomblob(10000) AS r FROM c \
+         ORDER BY r",
     ),
     (
         true,

@@ -186,7 +186,7 @@ impl Walk<'_> {
             _ => {
                 let table = self.table();
                 sources.push(Source::of(table, &alias));
-                let indexed = self.maybe(5, |walk| match table.name {
+                let indexed = self.maybe(5, |_| match table.name {
                     "t1" => " INDEXED BY i1".to_owned(),
                     "t2" => " INDEXED BY i2".to_owned(),
                     _ => " NOT INDEXED".to_owned(),
