@@ -32,6 +32,7 @@ use crate::outcome_hash::OutcomeHash;
 use crate::schema_check::{Reserved, Schema};
 use crate::session::{self, Sessions};
 use crate::slow::SlowLog;
+use crate::stack;
 
 mod ahead;
 mod batch;
@@ -147,7 +148,7 @@ impl Applier {
             extensions: extensions.clone(),
             slow: SlowLog::default(),
         };
-        applier.load_schema().map_err(own)?;
+        stack::for_write(|| applier.load_schema()).map_err(own)?;
         Ok(applier)
     }
 
@@ -165,7 +166,7 @@ impl Applier {
     /// The node's own trouble. What the batch did is rolled back, but for entries that already have a transaction of
     /// their own: when the same entries come again, those are answered and not applied again.
     pub fn apply_batch(&mut self, entries: &[Entry]) -> Result<Vec<Outcome>, StoreFault> {
-        let outcomes = self.batch(entries);
+        let outcomes = stack::for_write(|| self.batch(entries));
         crate::vfs::clock::set(None);
         outcomes
     }

@@ -12,6 +12,7 @@ use quorate_model::{Entry, LogId, Outcome};
 
 use super::Applier;
 use super::batch::{Item, Stop};
+use crate::stack;
 
 /// Entries that ran ahead.
 #[derive(Debug, Default)]
@@ -29,7 +30,7 @@ impl Applier {
         self.give_way();
         let next = self.row.applied.log_id.map_or(0, |id| id.index.saturating_add(1));
         if entries.first().is_some_and(|entry| entry.log_id.index == next) {
-            if self.run_ahead(entries).is_err() {
+            if stack::for_write(|| self.run_ahead(entries)).is_err() {
                 self.roll_back();
             }
             crate::vfs::clock::set(None);

@@ -23,6 +23,7 @@ use crate::generation::Generation;
 use crate::query::Rows;
 use crate::schema_check::Schema;
 use crate::slow::SlowLog;
+use crate::stack;
 use crate::validate::parameters::Parameters;
 use crate::validate::text;
 use crate::value::{Bound, owned};
@@ -194,7 +195,7 @@ impl Reader {
         f: impl FnOnce(&mut Self) -> Result<T, ReadError>,
     ) -> Result<Option<T>, ReadError> {
         self.guard.arm(allowance)?;
-        let result = f(self);
+        let result = stack::for_query(|| f(self));
         let (trip, took) = self.guard.disarm();
         if trip != Some(Trip::Inline) {
             self.slow.query(took, sql);
@@ -248,7 +249,7 @@ impl Reader {
     /// Runs statements of our own.
     fn own<T>(&mut self, f: impl FnOnce(&mut Database<Known>) -> rusqlite::Result<T>) -> Result<T, ReadError> {
         self.gate.enter(Mode::Own);
-        let result = f(&mut self.database);
+        let result = stack::for_query(|| f(&mut self.database));
         self.gate.enter(Mode::Query);
         Ok(result?)
     }
