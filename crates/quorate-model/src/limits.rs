@@ -42,6 +42,9 @@ pub const BUDGET_DEFAULT: u64 = 50_000_000;
 /// Comparisons of characters of one call of `LIKE`, `GLOB`, `trim` and its kin; what needs more fails.
 pub const COMPARISONS_MAX: u64 = 1 << 26;
 
+/// Pairs of members that one call of `json_patch` may compare.
+pub const PATCH_PAIRS_MAX: usize = 1 << 24;
+
 /// The largest budget that a proposal may ask for.
 pub const BUDGET_MAX: u64 = 50_000_000_000;
 

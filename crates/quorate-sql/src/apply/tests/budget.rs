@@ -1,5 +1,7 @@
 //! The edge of the budget is the same for a statement that is kept, was just prepared, or is done again.
 
+use quorate_env::Instant;
+
 use super::*;
 
 const WORK: &str =
@@ -88,10 +90,10 @@ fn what_was_stopped_is_not_run_again() {
     let endless =
         Proposal { budget: 20_000_000, ..Proposal::new(None, vec![Command::Statement(statement(&insert, vec![]))]) };
     let entries = [entry(first, &with_budget(1 << 20, 1)), entry(first + 1, &endless)];
-    let begun = std::time::Instant::now();
+    let begun = Instant::now();
     node.applier().foresee(&entries);
     let once = begun.elapsed();
-    let begun = std::time::Instant::now();
+    let begun = Instant::now();
     let outcomes = node.apply(&entries);
     assert!(begun.elapsed() < once / 2, "{:?} after {once:?}", begun.elapsed());
     assert_eq!(outcomes[1].as_ref().unwrap_err().kind, FailureKind::Budget);

@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::hostile;
+use crate::{hostile, stack};
 
 /// How long one of these may take here: without much optimization, on a machine with other work.
 const SOON: Duration = Duration::from_secs(30);
@@ -94,48 +94,64 @@ fn deep_statements_fit_a_small_stack() {
     });
 }
 
+/// A schema whose parts stand on each other.
+struct Chain {
+    first: &'static str,
+    /// The next part, which stands on the one with the second number.
+    next: fn(usize, usize) -> String,
+    /// A statement that goes through so many of them.
+    last: fn(usize) -> String,
+}
+
+const CHAINS: [Chain; 5] = [
+    Chain {
+        first: "CREATE TABLE v0 (a)",
+        next: |n, before| format!("CREATE VIEW v{n} AS SELECT a FROM v{before}"),
+        last: |depth| format!("SELECT * FROM v{depth}"),
+    },
+    Chain {
+        first: "CREATE TABLE v0 (a)",
+        next: |n, before| {
+            let insert = format!("INSERT INTO v{before} VALUES (NEW.a)");
+            format!("CREATE TABLE v{n} (a); CREATE TRIGGER g{n} AFTER INSERT ON v{n} BEGIN {insert}; END")
+        },
+        last: |depth| format!("INSERT INTO v{depth} VALUES (1)"),
+    },
+    Chain {
+        first: "CREATE TABLE v0 (a PRIMARY KEY)",
+        next: |n, before| {
+            format!("CREATE TABLE v{n} (a PRIMARY KEY REFERENCES v{before} ON UPDATE CASCADE ON DELETE CASCADE)")
+        },
+        last: |depth| format!("UPDATE v{} SET a = a + 1", 1099 - depth),
+    },
+    Chain {
+        first: "CREATE TABLE v0 (a)",
+        next: |n, before| {
+            let insert = format!("INSERT INTO v{before} SELECT NEW.a");
+            let view = format!("CREATE VIEW v{n} AS SELECT a FROM v{before}");
+            format!("{view}; CREATE TRIGGER g{n} INSTEAD OF INSERT ON v{n} BEGIN {insert}; END")
+        },
+        last: |depth| format!("INSERT INTO v{depth} VALUES (1)"),
+    },
+    Chain {
+        first: "CREATE TABLE v0 (a)",
+        next: |n, before| format!("CREATE VIEW v{n} AS SELECT sum(a) AS a FROM v{before}"),
+        last: |depth| format!("DELETE FROM v0 WHERE a IN v{depth}"),
+    },
+];
+
 #[test]
 fn long_chains_fit_a_small_stack() {
-    let chains: [(&str, fn(usize) -> String, &str); 5] = [
-        ("CREATE TABLE v0 (a)", |n| format!("CREATE VIEW v{n} AS SELECT a FROM v{}", n - 1), "SELECT * FROM v"),
-        (
-            "CREATE TABLE v0 (a)",
-            |n| {
-                let last = n - 1;
-                format!(
-                    "CREATE TABLE v{n} (a); CREATE TRIGGER g{n} AFTER INSERT ON v{n} BEGIN
-                         INSERT INTO v{last} VALUES (NEW.a); END"
-                )
-            },
-            "INSERT INTO v VALUES (1)",
-        ),
-        (
-            "CREATE TABLE v0 (a PRIMARY KEY)",
-            |n| format!("CREATE TABLE v{n} (a PRIMARY KEY REFERENCES v{} ON UPDATE CASCADE ON DELETE CASCADE)", n - 1),
-            "DELETE FROM v0",
-        ),
-        (
-            "CREATE TABLE v0 (a)",
-            |n| {
-                let last = n - 1;
-                format!(
-                    "CREATE VIEW v{n} AS SELECT a FROM v{last}; CREATE TRIGGER g{n} INSTEAD OF INSERT ON v{n} BEGIN
-                         INSERT INTO v{last} SELECT NEW.a; END"
-                )
-            },
-            "INSERT INTO v VALUES (1)",
-        ),
-        ("CREATE TABLE v0 (a)", |n| format!("CREATE VIEW v{n} AS SELECT sum(a) AS a FROM v{}", n - 1), "DROP TABLE v0"),
-    ];
-    for (first, next, last) in chains {
+    for Chain { first, next, last } in CHAINS {
         on_a_small_stack(move || {
-            // The schema is made at once: each change of it looks at all of it.
             let mut node = Node::with(&[first]);
-            let schema: String = (1..1100).map(|n| next(n) + ";").collect();
-            node.conn().execute_batch(&format!("BEGIN; {schema} COMMIT")).unwrap();
+            // At once: each change of the schema looks at all of it.
+            let schema: String = (1..1100).map(|n| next(n, n - 1) + ";").collect();
+            stack::for_write(|| node.conn().execute_batch(&format!("BEGIN; {schema} COMMIT"))).unwrap();
             node.restart();
             for depth in [300, 900, 1099] {
-                let _ = node.sql(&last.replace(" v", &format!(" v{depth}")).replace(&format!("v{depth}0"), "v0"));
+                // It succeeds or not; neither ends the node.
+                let _ = node.sql(&last(depth));
             }
             let _ = node.sql("ALTER TABLE v0 RENAME TO w0");
             node.ok("CREATE TABLE x (a)");
