@@ -35,6 +35,7 @@ use crate::rejected::{self, Rejected};
 use crate::schema_check::{Reserved, Schema};
 use crate::session::{self, Sessions};
 use crate::slow::SlowLog;
+use crate::stack;
 
 mod ahead;
 mod batch;
@@ -155,7 +156,7 @@ impl Applier {
             extensions: extensions.clone(),
             slow: SlowLog::default(),
         };
-        applier.load_schema().map_err(own)?;
+        stack::for_write(|| applier.load_schema()).map_err(own)?;
         Ok(applier)
     }
 
@@ -186,7 +187,7 @@ impl Applier {
     /// The node's own trouble with one entry: the first that is not applied. When the same entries come again, those
     /// before it are answered and not applied again.
     pub fn apply_batch(&mut self, entries: &[Entry]) -> Result<Vec<Outcome>, StoreFault> {
-        let outcomes = self.batch(entries);
+        let outcomes = stack::for_write(|| self.batch(entries));
         crate::vfs::clock::set(None);
         outcomes.map_err(|fault| self.check_not_closing().err().unwrap_or(fault))
     }

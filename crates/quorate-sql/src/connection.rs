@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorate_model::limits::{PARAMETERS_MAX, SQL_BYTES_MAX, VALUE_BYTES_MAX};
+use quorate_model::limits::{FUNCTION_ARGUMENTS_MAX, PARAMETERS_MAX, PARSER_DEPTH_MAX, SQL_BYTES_MAX, VALUE_BYTES_MAX};
 use rusqlite::config::DbConfig;
 use rusqlite::limits::Limit;
 use rusqlite::{Connection, OpenFlags};
@@ -169,6 +169,8 @@ fn prepare(conn: &Connection, path: &Path) -> Result<(), OpenError> {
         conn.set_limit(Limit::SQLITE_LIMIT_LENGTH, as_limit(VALUE_BYTES_MAX))?;
         conn.set_limit(Limit::SQLITE_LIMIT_SQL_LENGTH, as_limit(SQL_BYTES_MAX))?;
         conn.set_limit(Limit::SQLITE_LIMIT_VARIABLE_NUMBER, as_limit(PARAMETERS_MAX))?;
+        conn.set_limit(Limit::SQLITE_LIMIT_FUNCTION_ARG, as_limit(FUNCTION_ARGUMENTS_MAX))?;
+        control::limit_parser_depth(conn, PARSER_DEPTH_MAX);
         conn.set_limit(Limit::SQLITE_LIMIT_WORKER_THREADS, 0)?;
         math::install(conn)?;
         functions::install(conn, &functions::unmetered())?;

@@ -1,10 +1,11 @@
 //! Own forms of SQLite's functions whose work or memory SQLite does not bound: `LIKE`, `GLOB`, `instr`, `replace`,
-//! `trim`, `ltrim`, `rtrim`, `unhex`, and the aggregates that make JSON.
+//! `trim`, `ltrim`, `rtrim`, `unhex`, `json_patch`, and the aggregates that make JSON.
 //!
 //! SQLite looks at a timeout or a budget between two steps of its virtual machine, and calls a function within one. The
 //! built-in forms of these can take minutes in one call, and LIKE goes as deep into the stack as its pattern has
 //! wildcards. These here return the same, in time that is linear in their arguments, or fail after
-//! [`COMPARISONS_MAX`]; and they tell a [`Meter`] of their work. `docs/decisions/0018-own-functions.md` has the figures.
+//! [`COMPARISONS_MAX`]; and they tell a [`Meter`] of their work. The figures stand in
+//! `docs/decisions/0018-own-functions.md`.
 //!
 //! Invariant: what a function returns, and whether it fails, depends on its arguments alone, and is equal on all
 //! connections; a meter can only end the statement.
@@ -116,6 +117,10 @@ pub(crate) fn install(conn: &Connection, meter: &Arc<dyn Meter>) -> rusqlite::Re
     for (name, arguments, wildcards, function) in all {
         let meter = Arc::clone(meter);
         functions::scalar(conn, name, arguments, wildcards, move |call| function(call, &mut Work::new(&*meter)))?;
+    }
+    for (name, is_blob) in [(c"json_patch", false), (c"jsonb_patch", true)] {
+        let (meter, patch) = (Arc::clone(meter), json::patch(is_blob));
+        functions::scalar(conn, name, 2, None, move |call| patch(call, &mut Work::new(&*meter)))?;
     }
     for (name, arguments, is_blob) in [
         (c"json_group_array", 1, false),

@@ -28,9 +28,12 @@ mod functions;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod generation;
+#[cfg(test)]
+mod hostile;
 pub mod image;
 pub mod metrics;
 pub mod options;
+mod stack;
 pub mod store;
 pub mod usage;
 mod value;

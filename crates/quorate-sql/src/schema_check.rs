@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use quorate_model::limits::GENERATED_COLUMNS_MAX;
 use quorate_model::{Failure, FailureKind};
 use rusqlite::Connection;
 
@@ -20,6 +21,7 @@ const TEXTS: &str = "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL";
 const KEYS: &str = "SELECT m.name, k.\"table\" FROM sqlite_schema m, pragma_foreign_key_list(m.name) k
     WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite!_%' ESCAPE '!'";
 const COLUMNS: &str = "SELECT name FROM pragma_table_xinfo(?1)";
+const GENERATED: &str = "SELECT count(*) FROM pragma_table_xinfo(?1) WHERE hidden IN (2, 3)";
 
 /// What the schema holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -158,6 +160,13 @@ fn check_object(conn: &Connection, object: &Object, schema: &Schema) -> rusqlite
         Err(_) if object.kind == "view" => return Ok(Ok(())),
         Err(error) => return Err(error),
     };
+    let count = || conn.query_row(GENERATED, [&object.name], |row| row.get::<_, u32>(0));
+    let generated = if names.len() > GENERATED_COLUMNS_MAX { count()? } else { 0 };
+    if generated as usize > GENERATED_COLUMNS_MAX {
+        let text =
+            format!("{}: {generated} generated columns; at most {GENERATED_COLUMNS_MAX} are allowed", object.name);
+        return Ok(Err(Failure::new(FailureKind::TooBig, text)));
+    }
     Ok(check_columns(names.iter().map(String::as_str)))
 }
 

@@ -17,6 +17,7 @@ use crate::connection::{self, Attached};
 use crate::error::OpenError;
 use crate::generation::Generations;
 use crate::schema_check::check_text;
+use crate::stack;
 
 mod cache;
 pub(crate) mod parameters;
@@ -138,9 +139,10 @@ impl Validator {
         }
         if prober.is_none() {
             // A node that can't read now says nothing of the statement.
-            *prober = Prober::open(&self.generations).ok();
+            *prober = stack::for_write(|| Prober::open(&self.generations)).ok();
         }
-        prober.as_mut().map_or(Ok(Known::of(StatementKind::Unknown)), |prober| prober.probe(sql))
+        let unknown = Ok(Known::of(StatementKind::Unknown));
+        prober.as_mut().map_or(unknown, |prober| stack::for_write(|| prober.probe(sql)))
     }
 
     /// Lets go of an old generation at once. Without this the next statement that is new does it.

@@ -14,6 +14,7 @@ use quorate_model::{Entry, LogId, Outcome, Payload};
 
 use super::Applier;
 use super::batch::{Doing, Item, Stop};
+use crate::stack;
 
 /// How long a statement may run ahead: one that takes longer runs when it is applied, and the writer is free meanwhile.
 const AHEAD_MAX: Duration = Duration::from_millis(500);
@@ -35,7 +36,7 @@ impl Applier {
         let next = self.row.applied.log_id.map_or(0, |id| id.index.saturating_add(1));
         if entries.first().is_some_and(|entry| entry.log_id.index == next) {
             self.determinism.budget.allow(Some(AHEAD_MAX));
-            let done = self.run_ahead(entries);
+            let done = stack::for_write(|| self.run_ahead(entries));
             self.determinism.budget.allow(None);
             if let Err(stop) = done {
                 if let Stop::Killed(failure) = stop {

@@ -185,6 +185,9 @@ struct Kept<F> {
 /// What the functions of this module are: they have no effects and look at nothing but their arguments.
 const FLAGS: c_int = ffi::SQLITE_UTF8 | ffi::SQLITE_INNOCUOUS | ffi::SQLITE_DETERMINISTIC;
 
+/// What those are that may return JSON.
+const JSON_FLAGS: c_int = FLAGS | ffi::SQLITE_RESULT_SUBTYPE;
+
 /// Replaces a function of the connection.
 pub(crate) fn scalar<F>(
     conn: &Connection,
@@ -219,7 +222,8 @@ where
     let code = unsafe {
         let release = Some(release::<Kept<F>> as unsafe extern "C" fn(*mut c_void));
         let (handle, count) = (conn.handle(), arguments.into());
-        ffi::sqlite3_create_function_v2(handle, name.as_ptr(), count, FLAGS, kept, Some(call::<F>), None, None, release)
+        let flags = if wildcards.is_some() { FLAGS } else { JSON_FLAGS };
+        ffi::sqlite3_create_function_v2(handle, name.as_ptr(), count, flags, kept, Some(call::<F>), None, None, release)
     };
     check(code)
 }

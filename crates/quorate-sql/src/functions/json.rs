@@ -1,10 +1,11 @@
-//! `json_group_array`, `json_group_object` and their forms that return JSONB.
+//! `json_group_array`, `json_group_object`, `json_patch`, and their forms that return JSONB.
 //!
-//! SQLite's own forms look at the limit of a value when the group ends, and take memory without bound before.
+//! SQLite's own aggregates look at the limit of a value when the group ends, and take memory without bound before.
 
 use std::cell::RefCell;
 use std::sync::Arc;
 
+use quorate_model::limits::PATCH_PAIRS_MAX;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, ffi};
 
@@ -17,13 +18,68 @@ const OF_JSONB: &str = "SELECT CASE WHEN json_valid(?1, 4) THEN CAST(json(?1) AS
 /// The JSONB of a text.
 const TO_JSONB: &str = "SELECT jsonb(?1)";
 
+const PATCH: &str = "SELECT json_patch(?1, ?2)";
+const PATCH_JSONB: &str = "SELECT jsonb_patch(?1, ?2)";
+
+/// Runs SQLite's own functions on a connection of its own, which is opened when it is needed first.
+#[derive(Default)]
+struct Converter(RefCell<Option<Connection>>);
+
+impl Converter {
+    fn run(&self, sql: &str, values: &[ValueRef<'_>]) -> Result<Option<Vec<u8>>, Failed> {
+        let run = |conn: &Connection| {
+            let mut statement = conn.prepare(sql)?;
+            let values = rusqlite::params_from_iter(values.iter().map(|value| ToSqlOutput::Borrowed(*value)));
+            statement.query_row(values, |row| match row.get_ref(0)? {
+                ValueRef::Text(bytes) | ValueRef::Blob(bytes) => Ok(Some(bytes.to_vec())),
+                _ => Ok(None),
+            })
+        };
+        let mut kept = self.0.borrow_mut();
+        let opened = match kept.take() {
+            Some(opened) => Ok(opened),
+            None => Connection::open_in_memory(),
+        };
+        opened.and_then(|opened| run(kept.insert(opened))).map_err(|error| Failed::Text(error.to_string()))
+    }
+}
+
+/// `json_patch` and `jsonb_patch`: SQLite's own compares each member of one object with each of the other.
+pub(super) fn patch(
+    is_blob: bool,
+) -> impl for<'a> Fn(&Call<'a>, &mut Work<'_>) -> Result<Answer<'a>, Failed> + Send + 'static {
+    let converter = Converter::default();
+    move |call, work| {
+        let (target, patch) = (call.bytes(0)?.unwrap_or_default(), call.bytes(1)?.unwrap_or_default());
+        work.bytes(target.len().saturating_add(patch.len()).saturating_mul(8))?;
+        // In text there is a comma before each but the first; in JSONB a member has at least two bytes.
+        let members = |number, bytes: &[u8]| match call.kind(number) {
+            Kind::Blob => bytes.len() / 2 + 1,
+            _ => memchr::memchr_iter(b',', bytes).count() + 1,
+        };
+        if members(0, target).saturating_mul(members(1, patch)) > PATCH_PAIRS_MAX {
+            let todo = "patch a smaller part, or in the program";
+            return Err(Failed::Text(format!("json_patch: these have too many members to be compared; {todo}")));
+        }
+        let value = |number, bytes| match call.kind(number) {
+            Kind::Null => ValueRef::Null,
+            Kind::Blob => ValueRef::Blob(bytes),
+            Kind::Real => ValueRef::Real(call.real(number)),
+            _ => ValueRef::Text(bytes),
+        };
+        let sql = if is_blob { PATCH_JSONB } else { PATCH };
+        let done = converter.run(sql, &[value(0, target), value(1, patch)])?;
+        Ok(done.map_or(Answer::Null, if is_blob { Answer::Blob } else { Answer::Json }))
+    }
+}
+
 /// One of the aggregates.
 pub(super) struct Gather {
     is_object: bool,
     is_blob: bool,
     meter: Arc<dyn Meter>,
     /// Reads and makes JSONB with SQLite's own functions, once there is any.
-    converter: RefCell<Option<Connection>>,
+    converter: Converter,
 }
 
 /// The members of an array or object, with commas between.
@@ -70,26 +126,12 @@ fn end_of_first(members: &[u8]) -> usize {
 
 impl Gather {
     pub(super) fn new(is_object: bool, is_blob: bool, meter: Arc<dyn Meter>) -> Self {
-        Self { is_object, is_blob, meter, converter: RefCell::default() }
+        Self { is_object, is_blob, meter, converter: Converter::default() }
     }
 
     /// Whether a row is a member: a pair whose name is NULL is left out.
     fn is_member(&self, call: &Call<'_>) -> bool {
         !self.is_object || call.kind(0) != Kind::Null
-    }
-
-    /// Runs one of SQLite's own conversions.
-    fn convert(&self, sql: &str, value: ValueRef<'_>) -> Result<Option<Vec<u8>>, Failed> {
-        let run = |conn: &Connection| {
-            let mut statement = conn.prepare(sql)?;
-            statement.query_row([ToSqlOutput::Borrowed(value)], |row| row.get(0))
-        };
-        let mut converter = self.converter.borrow_mut();
-        let opened = match converter.take() {
-            Some(opened) => Ok(opened),
-            None => Connection::open_in_memory(),
-        };
-        opened.and_then(|opened| run(converter.insert(opened))).map_err(|error| Failed::Text(error.to_string()))
     }
 
     fn append_value(&self, call: &Call<'_>, number: usize, text: &mut Vec<u8>) -> Result<(), Failed> {
@@ -100,7 +142,7 @@ impl Gather {
             Kind::Real => text.extend_from_slice(&json_real(call.real(number))),
             Kind::Text if call.is_json(number) => text.extend_from_slice(bytes),
             Kind::Text => append_string(bytes, text),
-            Kind::Blob => match self.convert(OF_JSONB, ValueRef::Blob(bytes))? {
+            Kind::Blob => match self.converter.run(OF_JSONB, &[ValueRef::Blob(bytes)])? {
                 Some(json) => text.extend_from_slice(&json),
                 None => return Err(Failed::Text("JSON cannot hold BLOB values".to_owned())),
             },
@@ -152,7 +194,7 @@ impl Aggregate for Gather {
         if !self.is_blob {
             return Ok(Answer::Json(text));
         }
-        Ok(self.convert(TO_JSONB, ValueRef::Text(&text))?.map_or(Answer::Null, Answer::Blob))
+        Ok(self.converter.run(TO_JSONB, &[ValueRef::Text(&text)])?.map_or(Answer::Null, Answer::Blob))
     }
 }
 

@@ -140,6 +140,11 @@ const JSON: &[&[u8]] =
     &[b"a", b"\"", b"\\", b",", b"]", b"{", b"\n", b"\x01", b"\x7f", b"'", b"\xc3\xa4", b"\0", b"@", b"1"];
 const JSONB: &[&[u8]] = &[b"\x0c", b"\x17a", b"\x2b\x13\x31", b"\x00", b"\x4c\x17a\x13\x31", b"\xff"];
 
+const CALLS: &[&str] =
+    &["json_group_array(v)", "jsonb_group_array(v)", "json_group_object(k, v)", "jsonb_group_object(k, v)"];
+const NUMBERS: &[&str] = &["NULL", "0.1", "-1e300", "1e999", "5e-324", "100.0", "''", "-9223372036854775808"];
+const MEMBERS: &[&str] = &["'a',1", "'b',NULL", "'c',json_object('a',2,'b',NULL)", "'d',json('[1,2]')"];
+
 /// An expression of SQL for a value of a row.
 fn an_element() -> impl Strategy<Value = String> {
     let hex = |bytes: Vec<u8>| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
@@ -149,9 +154,48 @@ fn an_element() -> impl Strategy<Value = String> {
         1 => bytes(JSON, 4).prop_map(move |bytes| format!("jsonb_object('k', CAST(x'{}' AS TEXT))", hex(bytes))),
         1 => bytes(JSONB, 2).prop_map(move |bytes| format!("x'{}'", hex(bytes))),
         1 => (-99..99_i64).prop_map(|number| number.to_string()),
-        2 => prop::sample::select(vec!["NULL", "0.1", "-1e300", "1e999", "5e-324", "100.0", "''", "-9223372036854775808"])
-            .prop_map(str::to_owned),
+        2 => prop::sample::select(NUMBERS).prop_map(str::to_owned),
     ]
+}
+
+/// A document or what is none.
+fn a_document() -> impl Strategy<Value = String> {
+    prop_oneof![
+        6 => prop::sample::subsequence(MEMBERS, 0..4)
+            .prop_map(|members| format!("json_object({})", members.join(","))),
+        2 => prop::sample::subsequence(vec!["'a',3", "'b',NULL", "'c',json_object('a',NULL)"], 0..3)
+            .prop_map(|members| format!("jsonb_object({})", members.join(","))),
+        2 => an_element(),
+        1 => Just("'{a:1,}'".to_owned()),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn patches_are_those_of_sqlite(target in a_document(), patch in a_document()) {
+        let (own, plain) = (own(), Connection::open_in_memory().unwrap());
+        for sql in [
+            format!("SELECT json_patch({target}, {patch}), jsonb_patch({target}, {patch})"),
+            format!("SELECT json_array(json_patch({target}, {patch}))"),
+        ] {
+            prop_assert_eq!(run(&own, &sql, &[]), run(&plain, &sql, &[]), "{}", sql);
+        }
+    }
+}
+
+#[test]
+fn patches_of_many_members_are_refused() {
+    let conn = own();
+    let keys = |count: usize| {
+        let rows =
+            format!("(WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c LIMIT {count}) SELECT x FROM c)");
+        format!("(SELECT json_group_object(x, x) FROM {rows})")
+    };
+    assert!(run(&conn, &format!("SELECT json_patch({}, {})", keys(3000), keys(3000)), &[]).is_ok());
+    let refused = run(&conn, &format!("SELECT json_patch({}, {})", keys(5000), keys(5000)), &[]).unwrap_err();
+    assert!(refused.contains("too many members"), "{refused}");
 }
 
 proptest! {
@@ -162,10 +206,11 @@ proptest! {
         rows in prop::collection::vec((an_element(), an_element()), 0..6), width in 0..4_usize,
     ) {
         let (own, plain) = (own(), Connection::open_in_memory().unwrap());
-        let values = rows.iter().zip(1..).map(|((key, value), number)| format!("SELECT {number} AS n, {key} AS k, {value} AS v"));
+        let row = |((key, value), number)| format!("SELECT {number} AS n, {key} AS k, {value} AS v");
+        let values = rows.iter().map(|(key, value)| (key, value)).zip(1..).map(row);
         let none = std::iter::once("SELECT 0 AS n, 0 AS k, 0 AS v WHERE 0".to_owned());
         let rows = none.chain(values).collect::<Vec<_>>().join(" UNION ALL ");
-        for call in ["json_group_array(v)", "jsonb_group_array(v)", "json_group_object(k, v)", "jsonb_group_object(k, v)"] {
+        for call in CALLS {
             for sql in [
                 format!("SELECT {call} FROM ({rows})"),
                 format!("SELECT typeof({call}), json_array({call}), json_valid({call}, 5) FROM ({rows})"),

@@ -5,8 +5,8 @@
 //! only so many, whatever the clock says, so that the simulator, whose clock stands still meanwhile, sees the same as
 //! everyone.
 //!
-//! Functions of large values tick as well, after each [`TICK_BYTES`] that they touch. Other single steps may take long (a
-//! sort): limits are kept to within that.
+//! Functions of large values tick as well, after each [`TICK_BYTES`] that they touch. Other single steps may take long
+//! (a sort): limits are kept to within that.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};

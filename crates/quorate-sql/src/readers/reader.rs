@@ -24,6 +24,7 @@ use crate::generation::Generation;
 use crate::query::Rows;
 use crate::schema_check::Schema;
 use crate::slow::SlowLog;
+use crate::stack;
 use crate::usage::{self, QUERY_MEMORY_MAX, Scope, Temp};
 use crate::validate::parameters::Parameters;
 use crate::validate::text;
@@ -213,7 +214,7 @@ impl Reader {
     ) -> Result<Option<T>, ReadError> {
         self.guard.arm(allowance)?;
         let scope = Scope::read(self.memory_max, &self.temp);
-        let result = f(self).map_err(usage::explain);
+        let result = stack::for_query(|| f(self)).map_err(usage::explain);
         drop(scope);
         let (trip, took) = self.guard.disarm();
         if trip != Some(Trip::Inline) {
@@ -284,7 +285,7 @@ impl Reader {
     /// Runs statements of our own.
     fn own<T>(&mut self, f: impl FnOnce(&mut Database<Known>) -> rusqlite::Result<T>) -> Result<T, ReadError> {
         self.gate.enter(Mode::Own);
-        let result = f(&mut self.database);
+        let result = stack::for_query(|| f(&mut self.database));
         self.gate.enter(Mode::Query);
         Ok(result?)
     }

@@ -19,6 +19,7 @@ use crate::options::StoreIdentity;
 use crate::query::FromRowOwned;
 
 mod figures;
+mod hostile;
 mod limits;
 mod refused;
 mod schema;

@@ -166,3 +166,19 @@ fn hit_cost() {
     }
     println!("a second check costs {:?}", start.elapsed() / rounds);
 }
+
+#[test]
+fn deep_statements_and_those_that_take_long_to_prepare_end_no_caller() {
+    let fixture = fixture();
+    let check = move || {
+        for sql in crate::hostile::deep() {
+            let _ = fixture.kind(&format!("INSERT INTO t (id) SELECT 1 FROM ({sql})"), 0);
+        }
+        assert_eq!(
+            fixture.failure(&format!("INSERT INTO t (id) {}", crate::hostile::doubling())),
+            FailureKind::Refused
+        );
+        assert_eq!(fixture.kind("INSERT INTO t (id) VALUES (1)", 0), Ok(StatementKind::Write));
+    };
+    std::thread::Builder::new().stack_size(512 << 10).spawn(check).unwrap().join().unwrap();
+}
