@@ -43,11 +43,8 @@ const CAREFUL_AFTER: u32 = 3;
 /// How often a node that alone can't apply an entry tries it again before it takes an image.
 const TRIES_MAX: u32 = 2;
 
-/// How long it waits before each try, and between two images that did not arrive.
+/// How long it waits before each try, and after images that did not arrive.
 const TRY_PAUSE: Duration = Duration::from_millis(500);
-
-/// Images that it asks for before it ends.
-const IMAGES_MAX: u32 = 3;
 
 /// After this time a node tries an entry again that it had no memory for, if nothing was decided meanwhile.
 const RETRY_AFTER: Duration = Duration::from_secs(10);
@@ -308,32 +305,35 @@ impl Verdicts {
 
     /// Waits until it is known whether the entry or this node is to blame, and does what follows for this node.
     async fn settle(&self, trouble: &Trouble, fault: Option<&StoreFault>) -> Result<(), StoreFault> {
-        let Some(holders) = self.verdict(trouble.index, fault).await? else { return Ok(()) };
-        match fault {
-            // The disk that fails would take no image either.
-            Some(fault @ StoreFault::Io(_)) => {
-                self.store.condemn(fault);
-                return Err(fault.clone());
+        while let Some(holders) = self.verdict(trouble.index, fault).await? {
+            match fault {
+                // The disk that fails would take no image either.
+                Some(fault @ StoreFault::Io(_)) => {
+                    self.store.condemn(fault);
+                    return Err(fault.clone());
+                }
+                Some(StoreFault::Memory(_) | StoreFault::Slow(_)) if trouble.tries < TRIES_MAX => {
+                    sleep(TRY_PAUSE).await;
+                    self.try_again();
+                    return Ok(());
+                }
+                _ => {}
             }
-            Some(StoreFault::Memory(_) | StoreFault::Slow(_)) if trouble.tries < TRIES_MAX => {
-                sleep(TRY_PAUSE).await;
-                self.try_again();
-                return Ok(());
-            }
-            _ => {}
-        }
-        for _ in 0..IMAGES_MAX {
-            for holder in &holders {
-                if self.take_image(*holder).await {
+            for holder in holders {
+                if self.take_image(holder).await {
                     self.try_again();
                     return Ok(());
                 }
             }
+            // They may be reached again later, and are asked anew until then.
             sleep(TRY_PAUSE).await;
+            self.change(|state| {
+                if let Some(trouble) = &mut state.trouble {
+                    trouble.holders.clear();
+                }
+            });
         }
-        let fault = fault.cloned().unwrap_or_else(|| StoreFault::Io(trouble.why.clone()));
-        self.store.condemn(&fault);
-        Err(fault)
+        Ok(())
     }
 
     /// Waits for the verdict on an entry that can't be applied here: the nodes that have applied it, or `None` where it

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorate_model::{Failure, StoreFault};
+use quorate_model::{Failure, FailureKind, StoreFault};
 use rusqlite::ffi;
 
 use crate::classify::{Context, Trouble, classify};
@@ -88,6 +88,8 @@ impl From<rusqlite::Error> for ReadError {
             ffi::SQLITE_BUSY | ffi::SQLITE_PROTOCOL => return Self::Busy,
             ffi::SQLITE_LOCKED if code != ffi::SQLITE_LOCKED_VTAB => return Self::Busy,
             ffi::SQLITE_READONLY => return Self::Writes,
+            // Another connection changed the schema, and the query can't be prepared under the new one.
+            ffi::SQLITE_SCHEMA => return Failure::new(FailureKind::Sql, error.to_string()).into(),
             _ => {}
         }
         // What a query writes are temporary files, so a full disk is the node's.

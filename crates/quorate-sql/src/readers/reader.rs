@@ -60,8 +60,9 @@ struct Paused {
 struct Known {
     parameters: Arc<Parameters>,
     columns: Arc<[String]>,
-    /// Whether it may be a PRAGMA.
-    is_pragma: bool,
+    /// Whether it must be prepared anew for each run: it may be a PRAGMA, or it is an EXPLAIN, which SQLite runs without a
+    /// look at the schema, so that it may point to one that is gone.
+    is_fleeting: bool,
 }
 
 /// What a stream has returned so far.
@@ -232,7 +233,7 @@ impl Reader {
     fn start(&mut self, statement: &Statement) -> Result<Prepared<'_, Known>, ReadError> {
         self.end_paused();
         let sql = statement.sql.as_str();
-        let kept = self.database.get(sql).map(|prepared| prepared.note().is_pragma);
+        let kept = self.database.get(sql).map(|prepared| prepared.note().is_fleeting);
         if kept.unwrap_or_else(|| is_pragma(sql)) {
             self.look_at_schema()?;
             self.database.forget(sql);
@@ -325,7 +326,7 @@ fn known(statement: &rusqlite::Statement<'_>, sql: &str) -> Result<Known, ReadEr
         return Err(ReadError::Writes);
     }
     let parameters = Arc::new(Parameters::of(statement));
-    Ok(Known { parameters, columns: Arc::default(), is_pragma: is_pragma(sql) })
+    Ok(Known { parameters, columns: Arc::default(), is_fleeting: is_pragma(sql) || statement.is_explain() != 0 })
 }
 
 /// Whether a text may be a PRAGMA, or ask one as a table function: it may take a text for one that is not.
