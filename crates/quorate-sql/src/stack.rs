@@ -3,7 +3,7 @@
 //! SQLite recurses while it prepares a statement: for nested expressions, subqueries and views, for chains of triggers,
 //! foreign keys and generated columns. Limits bound each of these ([`connection`](crate::connection),
 //! [`schema_check`](crate::schema_check)); here the room is made that what they allow may need. Measured at the limits:
-//! 610 KiB for a query, 1,860 KiB for a statement that writes, some 300 KiB while one runs. A thread that has the room
+//! 640 KiB for a query, 1,860 KiB for a statement that writes, some 300 KiB while one runs. A thread that has the room
 //! left costs a comparison.
 
 /// Bytes that a query may need.
