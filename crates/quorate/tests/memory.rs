@@ -32,7 +32,7 @@ fn a_query_that_needs_too_much_memory_fails_and_the_node_serves_on() {
         assert!(single.node.metrics().fault.is_none());
         let together = (0..8).map(|_| {
             let sql = sql.clone();
-            tokio::spawn(async move { sql.query(wide(10), ()).await.map(drop) })
+            tokio::spawn(async move { sql.query(wide(6), ()).await.map(drop) })
         });
         for query in together.collect::<Vec<_>>() {
             match query.await.unwrap() {

@@ -37,7 +37,8 @@ pub(super) struct Pool {
 
 /// A reader that nobody uses.
 struct Idle {
-    reader: Reader,
+    /// Boxed, because it moves with every use.
+    reader: Box<Reader>,
     /// The thread that used it last, whose processor has what it knows at hand.
     thread: ThreadId,
 }
@@ -119,7 +120,7 @@ impl Pool {
 /// The use of one reader, given back when dropped.
 pub(super) struct Lease<P: Deref<Target = Pool> = Arc<Pool>> {
     // Dropped before the pool, which holds the generation.
-    reader: Option<Reader>,
+    reader: Option<Box<Reader>>,
     pool: P,
 }
 
@@ -133,9 +134,9 @@ impl<P: Deref<Target = Pool>> Lease<P> {
     /// The reader; opened now if it is not, which blocks.
     pub(super) fn reader(&mut self) -> Result<&mut Reader, ReadError> {
         if self.reader.is_none() {
-            self.reader = Some(self.pool.open_reader()?);
+            self.reader = Some(Box::new(self.pool.open_reader()?));
         }
-        self.reader.as_mut().ok_or(ReadError::Busy)
+        self.reader.as_deref_mut().ok_or(ReadError::Busy)
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -160,7 +161,7 @@ impl<P: Deref<Target = Pool>> Drop for Lease<P> {
 }
 
 /// The reader that this thread used last, or else the one that was given back last.
-fn take_idle(idle: &mut Vec<Idle>) -> Option<Reader> {
+fn take_idle(idle: &mut Vec<Idle>) -> Option<Box<Reader>> {
     let own = HERE.with(|here| idle.iter().rposition(|idle| idle.thread == *here));
     let place = own.or_else(|| idle.len().checked_sub(1))?;
     Some(idle.swap_remove(place).reader)
