@@ -118,6 +118,7 @@ impl Consensus {
         let thrift = Arc::new(Thrift::default());
         let network = Network { peers: Arc::clone(&peers), images: Arc::clone(&images), thrift: Arc::clone(&thrift) };
         let machine = Machine::new(home.clone(), Arc::clone(&store), Arc::clone(&verdicts));
+        machine.replay().await;
         let raft = start_core(&home, config.timing, network, log, machine, founding).await?;
         verdicts.bind(&raft, &peers);
         let (combiner, gatherer) = combiner(&raft, &peers, &stages, Stamper::new(env.clone()), &metrics);

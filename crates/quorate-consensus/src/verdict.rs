@@ -233,6 +233,17 @@ impl Verdicts {
         }
     }
 
+    /// The same without waiting: `None` where there is anything to wait for, or to note.
+    pub(crate) fn clear_now(&self, first: u64, last: u64) -> Option<Cleared> {
+        if first <= self.state().careful_until {
+            return None;
+        }
+        match self.next(first, last) {
+            Ok(Next::Go(cleared)) => Some(cleared),
+            _ => None,
+        }
+    }
+
     fn next(&self, first: u64, last: u64) -> Result<Next, StoreFault> {
         let mut state = self.state();
         if state.closed {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use quorate::{Config, Durability, Extensions, Node, Seams, SecretSource, Sql, SqlOptions, Status, Timing};
-use quorate_env::{Env, Instant, sleep};
+use quorate_env::{Env, Instant, sleep, timeout};
 use quorate_env_sim::{SimDisk, SimWorld};
 use quorate_model::{GroupId, Store as _, StoreFault};
 use quorate_sql::applied_row::AppliedRow;
@@ -255,6 +255,17 @@ impl Cluster {
             if self.with_life(name, |life| life.is_dead) == Some(true) {
                 self.end(name, End::Kill).await;
                 self.start(name);
+            }
+        }
+    }
+
+    /// Waits for something, while nodes that die of what they apply are started again.
+    pub async fn reviving<T>(&self, awaited: impl Future<Output = T>) -> T {
+        let mut awaited = std::pin::pin!(awaited);
+        loop {
+            match timeout(LOOK_EVERY, awaited.as_mut()).await {
+                Ok(done) => return done,
+                Err(_) => self.revive().await,
             }
         }
     }

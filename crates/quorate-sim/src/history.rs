@@ -51,6 +51,8 @@ struct Known {
     /// Nodes whose data somebody has changed, until they hold what the others hold, and how often that was so.
     tampered: BTreeSet<&'static str>,
     tamperings: u64,
+    /// An operator has rejected an entry.
+    is_forced: bool,
     /// Those of them that got a copy of the others' data while they ran.
     healed: u64,
     compared: u64,
@@ -439,6 +441,16 @@ impl History {
     /// Whether a node, given by its name or as one of its lives, holds what somebody has changed.
     pub fn is_tampered(&self, who: &str) -> bool {
         self.known().tampered.contains(node_of(who))
+    }
+
+    /// An operator rejects an entry that a node which is lost may have applied, and answered for.
+    pub fn forced(&self) {
+        self.known().is_forced = true;
+    }
+
+    /// Whether an operator did.
+    pub fn is_forced(&self) -> bool {
+        self.known().is_forced
     }
 
     /// How often somebody has changed a node's data.

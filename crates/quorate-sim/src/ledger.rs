@@ -222,7 +222,7 @@ impl Ledger {
         for (number, end) in &inner.ails {
             let found = held.ails.remove(number).unwrap_or_default();
             let is_right = match end {
-                End::Acknowledged(_) => found == 1,
+                End::Acknowledged(_) => found == 1 || history.is_forced() && found == 0,
                 End::Unknown => found <= 1,
                 End::NotDone => found == 0,
             };

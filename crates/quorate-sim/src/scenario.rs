@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use quorate::{Durability, Level, Sql};
-use quorate_env::{Instant, Rng};
+use quorate::{Durability, Level, Sql, Status};
+use quorate_env::{Instant, Rng, sleep};
 use quorate_env_sim::SimWorld;
 
 use crate::cluster::{Cluster, End, SEGMENT_BYTES};
@@ -15,6 +15,9 @@ use crate::history::History;
 use crate::ledger::{Counts, Ledger};
 use crate::load::{self, Load};
 use crate::vfs;
+
+/// How often a node without a life is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(25);
 
 /// How long birth may take, and how long until a mended cluster is whole and serves.
 const SETTLE_MAX: Duration = Duration::from_secs(60);
@@ -160,7 +163,7 @@ async fn live(world: &SimWorld, history: &History, plan: &Plan, skipped: &BTreeS
     let mended = Instant::now();
     serves(&cluster).await?;
     let settled = mended.elapsed();
-    load.end().await;
+    cluster.reviving(load.end()).await;
     compare(&cluster, &ledger).await?;
     logs(&cluster).await;
     rest(&cluster, &ledger).await?;
@@ -246,14 +249,28 @@ async fn serves(cluster: &Cluster) -> Option<()> {
         return None;
     }
     for name in cluster.names() {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let sql = cluster.sql(name)?.with_deadline(left);
-        let written = sql.execute("UPDATE totals SET moved = 0 WHERE client = 0", ()).await;
-        if let Err(error) = written {
+        if let Err(error) = writes(cluster, name, deadline).await {
             cluster.history().violation(format!("{name} does not serve after the repair: {error}"));
         }
     }
     Some(())
+}
+
+/// A node writes, in this life or in the next one where it dies of what it applies.
+async fn writes(cluster: &Cluster, name: &'static str, deadline: Instant) -> Result<(), String> {
+    let mut failed = "it has no life".to_owned();
+    while Instant::now() < deadline {
+        let Some(sql) = cluster.sql(name) else {
+            cluster.reviving(sleep(LOOK_EVERY)).await;
+            continue;
+        };
+        let sql = sql.with_deadline(deadline.saturating_duration_since(Instant::now()));
+        match cluster.reviving(sql.execute("UPDATE totals SET moved = 0 WHERE client = 0", ())).await {
+            Ok(_) => return Ok(()),
+            Err(error) => failed = error.to_string(),
+        }
+    }
+    Err(failed)
 }
 
 /// All nodes are at one index with one state, and hold what the clients know.
@@ -267,7 +284,7 @@ async fn compare(cluster: &Cluster, ledger: &Ledger) -> Option<()> {
     cluster.look();
     cluster.sample();
     let sql = any(cluster)?.at(Level::Linearizable);
-    match load::held(&sql).await {
+    match cluster.reviving(load::held(&sql)).await {
         Ok(held) => ledger.check(held, cluster.history()),
         Err(error) => cluster.history().violation(format!("the tables can't be read: {error}")),
     }
@@ -323,7 +340,9 @@ async fn all_damaged(cluster: &Cluster) {
         }
         cluster.start(name);
     }
-    if cluster.until(DAMAGED_WAIT, |cluster| !cluster.statuses().is_empty()).await {
+    // A node may have come up that took another for a member, whose database it had not looked at yet: it waits in vain.
+    let is_part = |status: &Status| !status.members.is_empty() || status.last_index > 0;
+    if cluster.until(DAMAGED_WAIT, |cluster| cluster.statuses().iter().any(is_part)).await {
         let statuses = cluster.statuses();
         cluster.history().violation(format!("nodes whose databases are all damaged serve: {statuses:#?}"));
     }

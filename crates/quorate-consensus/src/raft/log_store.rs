@@ -166,8 +166,8 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         self.wal.save_committed(self.group, from_raft(&committed)).map_err(io::Error::other)
     }
 
-    /// Nothing, or openraft would apply entries before it has started, and could not start without one that can't be
-    /// applied. The leader says again what is committed.
+    /// Nothing: openraft would apply entries before it has started, and could not start where one can't be applied.
+    /// [`Machine::replay`](super::machine::Machine::replay) has applied what it could.
     async fn read_committed(&mut self) -> Result<Option<RaftLogId>, io::Error> {
         Ok(None)
     }

@@ -70,6 +70,27 @@ impl Machine {
         receiver.await.unwrap_or(Err(WalError::Closed))
     }
 
+    /// Applies what the log knows to be committed, before the core runs. It stops at the first entry that can't be
+    /// applied or must wait: the core meets that one again, when there are others to be asked.
+    pub(crate) async fn replay(&self) {
+        let wal = &self.home.wal;
+        let last = wal.committed(GroupId::MAIN).min(wal.last_log_id(GroupId::MAIN)).map_or(0, |id| id.index);
+        // The first entry of a log has the index 0.
+        let mut next = self.store.applied().log_id.map_or(0, |id| id.index.saturating_add(1));
+        while next <= last {
+            let most = last.min(next.saturating_add(BATCH_ENTRIES_MAX as u64 - 1));
+            let Some(cleared) = self.verdicts.clear_now(next, most) else { return };
+            let Ok(page) = self.read_page(next, cleared.last) else { return self.verdicts.answered() };
+            next = page.last().map_or(last, |entry| entry.log_id.index).saturating_add(1);
+            let nobody = page.iter().map(|_| None).collect();
+            let handed = self.hand_over(page, nobody).await;
+            self.verdicts.answered();
+            if handed.is_err() {
+                return;
+            }
+        }
+    }
+
     /// Has a batch applied: at once, or in parts where one of its entries can't be applied.
     async fn apply_batch(&self, mut batch: Vec<Entry>, mut responders: Vec<Responder>) -> Result<(), StoreFault> {
         while let (Some(first), Some(last)) = (batch.first(), batch.last()) {
@@ -95,18 +116,25 @@ impl Machine {
 
     /// Reads entries that were handed over, to hand them over again.
     fn read(&self, first: u64, last: u64) -> Result<Vec<Entry>, StoreFault> {
-        let unreadable = |error: &dyn std::fmt::Display| StoreFault::Io(format!("the log can't be read: {error}"));
         let (mut entries, mut next) = (Vec::new(), first);
         while next <= last {
-            let page = self.home.wal.entries(GroupId::MAIN, next..last.saturating_add(1), AGAIN_BYTES);
-            let page = page.map_err(|error| unreadable(&error))?;
-            let Some((end, _)) = page.last() else { return Err(unreadable(&"entries are missing")) };
-            next = end.index.saturating_add(1);
-            for (id, bytes) in page {
-                entries.push(codec::stored(id, bytes).map_err(|error| unreadable(&error))?);
-            }
+            let page = self.read_page(next, last)?;
+            next = page.last().map_or(last, |entry| entry.log_id.index).saturating_add(1);
+            entries.extend(page);
         }
         Ok(entries)
+    }
+
+    /// The first of some entries of the log: at least one, and about as many bytes as are read at once.
+    fn read_page(&self, first: u64, last: u64) -> Result<Vec<Entry>, StoreFault> {
+        let unreadable = |error: &dyn std::fmt::Display| StoreFault::Io(format!("the log can't be read: {error}"));
+        let page = self.home.wal.entries(GroupId::MAIN, first..last.saturating_add(1), AGAIN_BYTES);
+        let page = page.map_err(|error| unreadable(&error))?;
+        if page.is_empty() {
+            return Err(unreadable(&"entries are missing"));
+        }
+        let read = |(id, bytes)| codec::stored(id, bytes).map_err(|error| unreadable(&error));
+        page.into_iter().map(read).collect()
     }
 
     /// Hands entries to the store. A fault gives the responders back.

@@ -36,6 +36,14 @@ impl Cluster {
     /// Where two hold different data, and a third that needs an image can't say who is right, a person does: the node
     /// that was tampered with gets an empty disk, and the others forget that they disagreed.
     pub async fn decide(&self) {
+        // A voter whose disk was lost is asked in vain what became of the entry.
+        let blocked = self.statuses().into_iter().find_map(|status| status.blocked);
+        if let Some(blocked) = blocked {
+            self.history.forced();
+            let rejected = self.reject(blocked.index).await;
+            self.world.trace().add("operator", format_args!("rejects entry {}: {rejected:?}", blocked.index));
+            return;
+        }
         let committed = self.statuses().iter().map(|status| status.committed_index).max().unwrap_or_default();
         let lags = |status: &Status| status.applied.index + LAG < committed && !self.history.is_tampered(&status.name);
         if !self.statuses().iter().any(lags) {
@@ -46,6 +54,13 @@ impl Cluster {
             self.end(name, end).await;
             self.start(name);
         }
+    }
+
+    async fn reject(&self, index: u64) -> Result<(), AdminError> {
+        let admin = self.admin().await?;
+        let rejected = admin.reject_entry(index).await;
+        admin.close().await;
+        rejected
     }
 
     /// An operator removes a node.

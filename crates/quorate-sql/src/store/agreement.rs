@@ -5,11 +5,12 @@ use quorate_model::StoreFault;
 use super::{SqlStore, Verification};
 
 impl SqlStore {
-    /// Where the store stands, and the running hash of outcomes there. Blocks until the running batch is applied.
+    /// Where the store stands, and the running hash of outcomes there; `None` before the first entry, which has the
+    /// index 0. Blocks until the running batch is applied.
     pub fn outcome_hash(&self) -> Option<(u64, u64)> {
         self.shared().turn.visit(|core| {
             let applier = core.as_mut()?.applier();
-            Some((applier.applied().index(), applier.outcome_hash()))
+            Some((applier.applied().log_id?.index, applier.outcome_hash()))
         })
     }
 
