@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use quorate::{Config, Durability, Extensions, Node, Seams, SecretSource, Sql, SqlOptions, Status, Timing};
-use quorate_env::{Env, Instant, sleep, timeout};
+use quorate_env::{Env, Instant, sleep};
 use quorate_env_sim::{SimDisk, SimWorld};
 use quorate_model::{GroupId, Store as _, StoreFault};
 use quorate_sql::applied_row::AppliedRow;
@@ -29,6 +29,7 @@ mod found;
 mod life;
 mod operator;
 mod outsiders;
+mod revival;
 
 #[cfg(test)]
 mod tests;
@@ -240,33 +241,6 @@ impl Cluster {
         if let Some(who) = doomed {
             self.history.may_lose_images(&who);
             make(&self.world.disk(name));
-        }
-    }
-
-    /// A node's process dies of what it applies: it does nothing more until [`Cluster::revive`] has ended this life.
-    fn die(&self, name: &'static str) {
-        self.doom(name, |disk| disk.stop_after(0));
-        self.with_life(name, |life| life.is_dead = true);
-    }
-
-    /// Nodes whose processes have died of what they applied begin their next lives.
-    pub async fn revive(&self) {
-        for name in self.names {
-            if self.with_life(name, |life| life.is_dead) == Some(true) {
-                self.end(name, End::Kill).await;
-                self.start(name);
-            }
-        }
-    }
-
-    /// Waits for something, while nodes that die of what they apply are started again.
-    pub async fn reviving<T>(&self, awaited: impl Future<Output = T>) -> T {
-        let mut awaited = std::pin::pin!(awaited);
-        loop {
-            match timeout(LOOK_EVERY, awaited.as_mut()).await {
-                Ok(done) => return done,
-                Err(_) => self.revive().await,
-            }
         }
     }
 

@@ -340,7 +340,8 @@ async fn all_damaged(cluster: &Cluster) {
         }
         cluster.start(name);
     }
-    // A node may have come up that took another for a member, whose database it had not looked at yet: it waits in vain.
+    // A node may have come up that took another for a member, whose database it had not looked at yet: it waits in
+    // vain.
     let is_part = |status: &Status| !status.members.is_empty() || status.last_index > 0;
     if cluster.until(DAMAGED_WAIT, |cluster| cluster.statuses().iter().any(is_part)).await {
         let statuses = cluster.statuses();

@@ -11,8 +11,8 @@
 //! exceed the budget by that much while its own alone do not. No statement that SQLite runs inside calls a function
 //! that counts.
 //!
-//! A step may touch many bytes that nobody counts, so time is watched too ([`Budget::allow`]). That is no verdict on the
-//! entry: it depends on the machine, and is the node's trouble until a majority says otherwise.
+//! A step may touch many bytes that nobody counts, so time is watched too ([`Budget::allow`]). That is no verdict on
+//! the entry: it depends on the machine, and is the node's trouble until a majority says otherwise.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};

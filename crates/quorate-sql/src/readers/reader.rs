@@ -60,8 +60,8 @@ struct Paused {
 struct Known {
     parameters: Arc<Parameters>,
     columns: Arc<[String]>,
-    /// Whether it must be prepared anew for each run: it may be a PRAGMA, or it is an EXPLAIN, which SQLite runs without a
-    /// look at the schema, so that it may point to one that is gone.
+    /// Whether it must be prepared anew for each run: it may be a PRAGMA, or it is an EXPLAIN, which SQLite runs
+    /// without a look at the schema, so that it may point to one that is gone.
     is_fleeting: bool,
 }
 

@@ -1,0 +1,36 @@
+//! Nodes that die of an entry: their processes do nothing more, and somebody starts them again.
+
+use std::future::Future;
+
+use quorate_env::timeout;
+
+use super::{Cluster, End, LOOK_EVERY};
+
+impl Cluster {
+    /// A node's process dies of what it applies: it does nothing more until [`Cluster::revive`] has ended this life.
+    pub(super) fn die(&self, name: &'static str) {
+        self.doom(name, |disk| disk.stop_after(0));
+        self.with_life(name, |life| life.is_dead = true);
+    }
+
+    /// Nodes whose processes have died of what they applied begin their next lives.
+    pub async fn revive(&self) {
+        for name in self.names {
+            if self.with_life(name, |life| life.is_dead) == Some(true) {
+                self.end(name, End::Kill).await;
+                self.start(name);
+            }
+        }
+    }
+
+    /// Waits for something, while nodes that die of what they apply are started again.
+    pub async fn reviving<T>(&self, awaited: impl Future<Output = T>) -> T {
+        let mut awaited = std::pin::pin!(awaited);
+        loop {
+            match timeout(LOOK_EVERY, awaited.as_mut()).await {
+                Ok(done) => return done,
+                Err(_) => self.revive().await,
+            }
+        }
+    }
+}
