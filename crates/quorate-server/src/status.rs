@@ -236,8 +236,8 @@ mod tests {
             })
         };
         let expected = json!({
-            "name": "a", "raft_id": "0000000000000001", "member": true, "leader": "b", "voters": 3, "voters_reachable": 2,
-            "cluster": "00000000000000000000000000c0ffee", "epoch": 1, "term": 4,
+            "name": "a", "raft_id": "0000000000000001", "member": true, "leader": "b", "voters": 3,
+            "voters_reachable": 2, "cluster": "00000000000000000000000000c0ffee", "epoch": 1, "term": 4,
             "last": 101, "committed": 100, "applied": 90, "durable": 80, "lag": 10, "log_bytes": 1 << 20,
             "database_bytes": 4096, "stopped": null,
             "members": [

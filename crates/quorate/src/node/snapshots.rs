@@ -109,7 +109,8 @@ async fn send(sender: &mut StreamSender, item: impl Into<SnapshotItem>) -> Resul
         Ok(Err(StreamError::Broken | StreamError::Stopped)) => Err(unavailable("the client has gone".to_owned())),
         Ok(Err(error)) => Err(unavailable(error.to_string())),
         Err(_) => Err(unavailable(format!(
-            "nothing of the result was taken for {} s, so the snapshot was ended; take its pieces faster, or ask for less",
+            "nothing of the result was taken for {} s, so the snapshot was ended; take its pieces faster, or ask for \
+             less",
             STALL_MAX.as_secs()
         ))),
     }
