@@ -12,6 +12,7 @@ use crate::import::ImportOptions;
 use crate::init::InitArgs;
 use crate::members::MembersArgs;
 use crate::migrate::MigrateArgs;
+use crate::recover::RecoverArgs;
 use crate::restore::RestoreArgs;
 use crate::serve::ServeArgs;
 use crate::verify::VerifyArgs;
@@ -76,6 +77,8 @@ pub enum Command {
     Restore(RestoreArgs),
     /// Look at the members of a cluster and change them: list, add, remove, replace, transfer
     Members(MembersArgs),
+    /// Decide what a cluster can't decide by itself
+    Recover(RecoverArgs),
     /// Measure what a node and its cluster depend on, and explain it: disk, clocks, network, limits, members
     Doctor(DoctorArgs),
     /// Compare what all nodes hold, at one position and while work goes on

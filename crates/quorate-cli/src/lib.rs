@@ -34,6 +34,7 @@ mod log;
 mod members;
 mod migrate;
 mod output;
+mod recover;
 mod restore;
 mod serve;
 mod settings;
@@ -66,6 +67,7 @@ pub async fn run() -> ExitCode {
         Command::Restore(args) => restore::run(args).await,
         Command::Migrate(args) => migrate::run(args).await,
         Command::Members(args) => members::run(args).await,
+        Command::Recover(args) => recover::run(args).await,
         Command::Doctor(args) => doctor::run(args).await,
         Command::Verify(args) => verify::run(args).await,
         Command::Wal(args) => wal_inspect::run(args),

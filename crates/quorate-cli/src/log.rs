@@ -8,8 +8,8 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::error::{Result, Told as _};
 
-/// Says events of our own at the level that is asked for, those of dependencies where they warn. openraft warns of
-/// every heartbeat that a lost node does not answer.
+/// Says events of our own at the level that is asked for, those of dependencies where they warn. openraft says nothing:
+/// for it a node that is down is an error at every attempt, and what ends it the node says itself.
 pub fn begin(config: LogConfig) -> Result<()> {
     let level = match config.level {
         LogLevel::Off => LevelFilter::OFF,
@@ -18,7 +18,7 @@ pub fn begin(config: LogConfig) -> Result<()> {
         LogLevel::Info => LevelFilter::INFO,
     };
     let events = Targets::new().with_default(LevelFilter::WARN.min(level)).with_target("quorate", level);
-    let events = events.with_target("openraft", LevelFilter::ERROR.min(level));
+    let events = events.with_target("openraft", LevelFilter::OFF);
     let lines = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(std::io::stderr);
     let lines = match config.format {
         LogFormat::Text => lines.boxed(),

@@ -174,7 +174,7 @@ pub async fn run(args: &MembersArgs) -> Result<()> {
     }
 }
 
-async fn connect(access: &AccessArgs) -> Result<Admin> {
+pub async fn connect(access: &AccessArgs) -> Result<Admin> {
     let Access { addrs, secret, pinned } = Access::find(access)?;
     let config = RemoteConfig { pinned, deadline: CONNECT_MAX, ..RemoteConfig::new(addrs, secret) };
     let admin = Admin::connect(config).await.map_err(|error| Error::new(error.to_string()))?;
@@ -332,7 +332,7 @@ impl Member {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
-    use quorate::{ClusterId, Epoch, GroupId, NodeId, Position, Status};
+    use quorate::{ClusterId, Epoch, GroupId, NodeId, Position, Standing, Status};
 
     use super::*;
 
@@ -358,7 +358,9 @@ mod tests {
             log_bytes: 0,
             database_bytes: 0,
             members: vec![member(1, "b", 0), member(2, "a", 0), member(4, "d", 72)],
+            blocked: None,
             stopped: None,
+            standing: Standing::default(),
         }
     }
 

@@ -10,7 +10,7 @@ use rustix::process::umask;
 
 use crate::error::{Error, Result, Told as _};
 use crate::output::print;
-use crate::stop::Stop;
+use crate::stop::{self, Stop};
 use crate::{log, settings};
 
 /// Options of `quorate serve`.
@@ -60,6 +60,7 @@ pub async fn run(args: &ServeArgs) -> Result<()> {
         ended = node.ended() => Err(Error::new(format!("the node has ended: {ended}"))),
         () = stop.asked() => Ok(()),
     };
+    stop::end_soon("its consensus, its database, or a read");
     node.stop().await;
     if let Some(http) = http {
         http.stop().await;

@@ -2,7 +2,7 @@
 //!
 //! Every member is asked itself, so that one which is down or cut off shows as such.
 
-use quorate_server::status::{Answer, ClusterStatus, Member};
+use quorate_server::status::{Answer, Blocked, ClusterStatus, Member};
 
 use crate::access::Access;
 use crate::args::StatusArgs;
@@ -42,7 +42,12 @@ fn table(status: &ClusterStatus) -> String {
         Some(format!("{}: {error}\n", member.name))
     });
     let errors: String = errors.collect();
-    format!("cluster {}, epoch {}: {leader}\n\n{table}{errors}", status.cluster, status.epoch)
+    let blocked = status.members.iter().filter_map(|member| {
+        let Blocked { index, why } = member.told.positions.as_ref()?.blocked.as_ref()?;
+        Some(format!("{}: stops before entry {index}: {why}\n", member.name))
+    });
+    let blocked: String = blocked.collect();
+    format!("cluster {}, epoch {}: {leader}\n\n{table}{errors}{blocked}", status.cluster, status.epoch)
 }
 
 fn row(member: &Member<Answer>) -> Vec<String> {
@@ -54,7 +59,8 @@ fn row(member: &Member<Answer>) -> Vec<String> {
     };
     let mut row = vec![member.name.clone(), member.addr.clone(), role.to_owned()];
     if let Some(at) = &member.told.positions {
-        row.extend([at.term, at.applied, at.committed, at.last, at.lag].map(|number| number.to_string()));
+        row.extend([at.term, at.applied, at.committed, at.last].map(|number| number.to_string()));
+        row.push(at.lag.map_or_else(|| "?".to_owned(), |lag| lag.to_string()));
         row.extend([at.log_bytes, at.database_bytes].map(format::size));
     }
     row
@@ -64,7 +70,7 @@ fn row(member: &Member<Answer>) -> Vec<String> {
 mod tests {
     #![allow(clippy::indexing_slicing, reason = "tests")]
 
-    use quorate::{ClusterId, Epoch, GroupId, MemberStatus as Member, NodeId, Position, Status};
+    use quorate::{ClusterId, Epoch, GroupId, MemberStatus as Member, NodeId, Position, Standing, Status};
 
     use super::*;
 
@@ -90,7 +96,9 @@ mod tests {
             log_bytes: 1 << 20,
             database_bytes: 4096,
             members: members.into(),
+            blocked: None,
             stopped: None,
+            standing: Standing::default(),
         }
     }
 
@@ -106,7 +114,8 @@ mod tests {
             crate::survey::Answers::from([(addr("1"), Ok(one)), (addr("2"), dead), (addr("3"), Ok(three.clone()))]);
         let status = ClusterStatus::assemble(&three, &answers);
         assert_eq!(status.leader.as_deref(), Some("3"));
-        let lag: Vec<Option<u64>> = status.members.iter().map(|m| m.told.positions.as_ref().map(|at| at.lag)).collect();
+        let lag: Vec<Option<u64>> =
+            status.members.iter().map(|m| m.told.positions.as_ref().and_then(|at| at.lag)).collect();
         assert_eq!(lag, [Some(10), None, Some(0)]);
 
         let json = serde_json::to_value(&status).unwrap_or_default();

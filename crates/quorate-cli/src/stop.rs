@@ -1,6 +1,7 @@
 //! What asks `quorate dev` or a node to stop: a signal, or the end of the standard input.
 
 use std::io::Read as _;
+use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
@@ -48,6 +49,21 @@ impl Stop {
         // After the first request the end of the input asks for nothing more.
         self.input = None;
     }
+}
+
+/// How long a node may take to stop in good order.
+const ORDERLY_MAX: Duration = Duration::from_secs(8);
+
+/// From now on the process has [`ORDERLY_MAX`] to end. After that it says what it was waiting for and ends as if it
+/// were killed, which loses nothing that was acknowledged.
+pub fn end_soon(waiting_for: &'static str) {
+    // A thread of its own: whatever keeps the process from ending may keep its runtime busy too.
+    std::thread::spawn(move || {
+        std::thread::sleep(ORDERLY_MAX);
+        let text = "the node did not stop in time: its process ends as if it were killed, and nothing is lost";
+        tracing::error!(event = "stop_cut_short", waiting_for, "{text}");
+        std::process::exit(1);
+    });
 }
 
 fn end_of_input() -> oneshot::Receiver<()> {

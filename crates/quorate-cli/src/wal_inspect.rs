@@ -403,6 +403,9 @@ impl Entry {
                 shown.sequence = proposal.origin.map(|origin| origin.sequence);
                 shown.what = commands(&proposal);
             }
+            Ok(Asked::Reject(index)) => {
+                (shown.kind, shown.what) = ("reject", vec![format!("entry {index} is not run")]);
+            }
             Ok(Asked::Membership(membership)) => {
                 (shown.kind, shown.what) = ("members", members(&membership));
             }

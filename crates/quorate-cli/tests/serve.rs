@@ -13,7 +13,8 @@
 mod support;
 
 use std::net::TcpListener;
-use std::path::Path;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rustix::process::Signal;
@@ -32,6 +33,44 @@ fn what_init_writes_is_a_cluster() {
         servers.serve(name);
     }
     assert_eq!(servers.value("SELECT group_concat(x, '') FROM t"), "abc");
+}
+
+/// Damage that strikes all nodes leaves everything for people to look at: nothing begins anew in its place.
+#[test]
+fn nodes_whose_databases_are_all_damaged_found_no_cluster() {
+    let names = ["a", "b", "c"];
+    let mut servers = Servers::start(3);
+    servers.value("CREATE TABLE t (x)");
+    servers.value("INSERT INTO t VALUES (1)");
+    for name in names {
+        servers.stop(name, Signal::TERM);
+    }
+    for name in names {
+        let db = data_dir(&servers, name).join("db");
+        let generation = std::fs::read_dir(db).unwrap().next().unwrap().unwrap().path();
+        let file = std::fs::File::options().write(true).open(generation.join("quorate.db")).unwrap();
+        file.write_all_at(&[0; 100], 0).unwrap();
+    }
+    names.into_iter().for_each(|name| servers.serve(name));
+    for name in names {
+        wait_until("its word what it waits for", || servers.said(name).contains("It founds no other cluster"));
+    }
+    // Long enough for what a founder says once it has the promises of all.
+    wait_until("more such words", || {
+        names.iter().all(|name| servers.said(name).matches("founds no other").count() > 1)
+    });
+    for name in names {
+        assert_eq!(servers.said(name).matches("founding the cluster").count(), usize::from(name == "a"));
+        let items = std::fs::read_dir(data_dir(&servers, name)).unwrap().map(|item| item.unwrap().file_name());
+        assert_eq!(items.filter(|item| item.to_string_lossy().starts_with("db.damaged-")).count(), 1);
+    }
+}
+
+/// The data directory of a node.
+fn data_dir(servers: &Servers, name: &str) -> PathBuf {
+    let text = std::fs::read_to_string(servers.config(name)).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix("data_dir = ")).unwrap();
+    servers.dir.path().join(line.trim_matches('"'))
 }
 
 /// The events in the log of a node that logs JSON, as `event member`.

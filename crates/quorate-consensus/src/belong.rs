@@ -1,5 +1,5 @@
-//! Whether this node belongs to its cluster: it asks to become a voter until it is one, and notices when it was
-//! removed.
+//! Whether this node belongs to its cluster: it asks to become a voter until it is one, announces its address where the
+//! members have another, and notices when it was removed.
 //!
 //! A member that is removed is told nothing more, least of all that. So a node that its peers do not count among the
 //! members asks them to take it in, like a new one; who knows that it was removed says so.
@@ -17,7 +17,7 @@ use quorate_wire::Purpose;
 
 use crate::Member;
 use crate::desk::{Desk, Running};
-use crate::membership::CHANGE_MAX;
+use crate::membership::{self, CHANGE_MAX};
 use crate::peer::messages::{Join, Joined, MemberInfo, decode, encode, method};
 use crate::raft::codec;
 use crate::raft::types::RaftMembership;
@@ -32,8 +32,8 @@ pub(crate) async fn belong(desk: Arc<Desk>, running: Running, own: Member) {
         let is_voter = running.raft.voter_ids().any(|voter| voter == id);
         let removed = if is_removed(&running.store.applied(), id, desk.home.identity().voter_since) {
             Some(refusal(&own.name, NodeId(id)))
-        } else if !is_voter || desk.peers.leave_out(id) {
-            ask(&desk, &own, &mut said).await
+        } else if !is_voter || desk.peers.leave_out(id) || has_moved(&running, &own) {
+            ask(&desk, &running, &own, &mut said).await
         } else {
             None
         };
@@ -42,6 +42,13 @@ pub(crate) async fn belong(desk: Arc<Desk>, running: Running, own: Member) {
         }
         sleep(desk.config.timing.status).await;
     }
+}
+
+/// Whether the members have another address for this node. Alone, nobody calls it.
+fn has_moved(running: &Running, own: &Member) -> bool {
+    let now = membership::current(&running.raft);
+    let members = now.membership();
+    members.nodes().count() > 1 && members.get_node(running.raft.node_id()).is_some_and(|known| known.addr != own.addr)
 }
 
 /// Keeps in the log that this node is a voter, once that is committed: it can't be undone by anything but its removal.
@@ -61,11 +68,16 @@ async fn remember_voting(desk: &Desk, running: &Running, id: u64) {
     }
 }
 
-/// Asks all others once; the answer of one that knows of this node's removal.
-async fn ask(desk: &Desk, own: &Member, said: &mut String) -> Option<String> {
+/// Asks all others once, or itself if it leads; the answer of one that knows of this node's removal.
+async fn ask(desk: &Desk, running: &Running, own: &Member, said: &mut String) -> Option<String> {
     let identity = desk.home.identity();
     let member = MemberInfo { id: identity.id, name: own.name.clone(), addr: own.addr.clone(), voter: false };
-    let join = encode(&Join { member, voter_since: identity.voter_since });
+    let join = Join { member, voter_since: identity.voter_since };
+    if running.raft.is_leader() {
+        let joined = membership::admit(desk, running, &join).await;
+        return joined.removed.then_some(joined.why);
+    }
+    let join = encode(&join);
     for addr in desk.peers.addrs() {
         let link = desk.peers.link(&addr, 0, Purpose::Heartbeat);
         let answer = link.call(method::JOIN, join.clone(), CHANGE_MAX).await;
@@ -74,7 +86,7 @@ async fn ask(desk: &Desk, own: &Member, said: &mut String) -> Option<String> {
             return Some(joined.why);
         }
         if !joined.done && !joined.why.is_empty() && joined.why != *said {
-            tracing::info!(node = own.name, "waiting to become a voter: {}", joined.why);
+            tracing::info!(node = own.name, "waiting for the leader: {}", joined.why);
             *said = joined.why;
         }
     }
@@ -113,7 +125,7 @@ pub(crate) fn refusal(name: &str, id: NodeId) -> String {
 }
 
 /// The membership that was applied last, with the index of its entry.
-fn applied_membership(applied: &Applied) -> Option<(u64, RaftMembership)> {
+pub(crate) fn applied_membership(applied: &Applied) -> Option<(u64, RaftMembership)> {
     let (id, bytes) = applied.membership.as_ref()?;
     Some((id.index, codec::decode_membership(bytes).ok()?))
 }

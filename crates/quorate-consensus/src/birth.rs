@@ -6,7 +6,8 @@
 //!   one list, whoever lost a disk or a message on the way.
 //! - A node keeps at most one promise. It replaces it only by one of a higher attempt, and only while its log is
 //!   empty; the earlier set can then never be founded with it.
-//! - A node that belongs to a cluster founds no other one, be its log lost.
+//! - A node whose directory belonged to a cluster founds no other one and joins no other one, be its log lost. Nor does
+//!   anybody found one with such a node.
 //! - A node that can't tell waits, and says what for. One whose durability is not that of the others does not wait: it
 //!   ends with an error.
 
@@ -54,7 +55,11 @@ pub(crate) async fn settle(
             Attempt::Waiting(why) => peers.refusal().unwrap_or(why),
         };
         if said.is_none_or(|at| at.elapsed() >= SAY_EVERY) {
-            tracing::info!(node = config.name, "waiting to belong to a cluster: {why}");
+            if home.identity().has_belonged() {
+                tracing::warn!(event = "forsaken", node = config.name, "waiting for the cluster: {why}");
+            } else {
+                tracing::info!(node = config.name, "waiting to belong to a cluster: {why}");
+            }
             said = Some(Instant::now());
         }
         sleep(config.timing.status / 4).await;
@@ -74,7 +79,9 @@ async fn attempt(
 ) -> Result<Attempt, StartError> {
     let alone = config.is_alone();
     let answers = if alone { BTreeMap::new() } else { peers.ask_all().await };
-    if let Some(living) = answers.values().find(|status| status.member) {
+    let own_cluster = home.identity().cluster.clone();
+    let is_own = |status: &&StatusReply| own_cluster.is_empty() || status.cluster == own_cluster;
+    if let Some(living) = answers.values().filter(|status| status.member).find(is_own) {
         let Some(cluster) = ClusterId::from_bytes(&living.cluster) else {
             return Ok(Attempt::Waiting(format!("'{}' does not say which cluster it belongs to", living.name)));
         };
@@ -85,8 +92,15 @@ async fn attempt(
     if let Some(founding) = resume(home) {
         return Ok(Attempt::Settled(Some(founding)));
     }
-    if !home.identity().cluster.is_empty() {
-        return Ok(Attempt::Waiting(forsaken(home)));
+    if home.identity().has_belonged() {
+        let why = forsaken(home);
+        return if alone { Err(StartError::Bereft(why)) } else { Ok(Attempt::Waiting(why)) };
+    }
+    if let Some(other) = answers.values().find(|status| status.belonged) {
+        return Ok(Attempt::Waiting(format!(
+            "the data directory of '{}' belongs to a cluster of which no member answers yet; see what that node says",
+            other.name
+        )));
     }
     for status in answers.values() {
         config.check_durability(&format!("'{}'", status.name), status.durability)?;
@@ -110,11 +124,13 @@ async fn attempt(
 
 /// What a node waits for that belongs to a cluster but has nothing of its log.
 fn forsaken(home: &Home) -> String {
+    let identity = home.identity();
+    let cluster = if identity.cluster.is_empty() { String::new() } else { format!(" {}", identity.cluster()) };
     format!(
-        "no living member of its cluster {} answers. If the log of every node is lost, as when all machines lose power \
-         with durability 'os', then restore a backup, or what one of the databases holds: 'When power fails' in \
-         docs/operate.md",
-        home.identity().cluster()
+        "its data directory belongs to the cluster{cluster}, its log is lost, and no living member answers. It founds \
+         no other cluster. If every node has lost its log or its database, restore a backup, or what one of the databases \
+         holds, those that were put aside (db.damaged-*) too: 'When nothing brings a node back' in docs/operate.md. To \
+         give the data up, move the data directory away"
     )
 }
 
@@ -165,8 +181,8 @@ pub(crate) async fn keep(home: &Home, promise: Promise) -> Result<Result<(), Str
         return Ok(Err("it is a member of a cluster".to_owned()));
     }
     home.change(|identity| {
-        if !identity.cluster.is_empty() {
-            return Err("it belongs to a cluster already".to_owned());
+        if identity.has_belonged() {
+            return Err("its data directory belongs to a cluster already".to_owned());
         }
         if !promise.members.iter().any(|member| member.id == identity.id) {
             return Err("it is not named in the promise".to_owned());

@@ -30,6 +30,8 @@ pub struct ConsensusConfig {
     pub keep_log_bytes: u64,
     /// Bytes of one file of the log, and of the newest entries that are kept in memory.
     pub log_segment_bytes: u64,
+    /// Whether the store's files are in the data directory, or some that were put aside: it belonged to a cluster.
+    pub had_store: bool,
 }
 
 impl ConsensusConfig {

@@ -3,13 +3,14 @@
 //! Before the core runs only the questions of birth are answered; everything else is told to come later. Methods from
 //! [`method::SERVICE`] on belong to the floors above.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{StreamExt, unfold};
-use openraft::raft::{AppendEntriesRequest, TransferLeaderRequest};
+use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, StreamAppendError, TransferLeaderRequest};
 use openraft::rt::WatchReceiver;
 use prost::Message;
 use quorate_env::{Instant, timeout};
@@ -21,18 +22,20 @@ use crate::combiner::{Combiner, forward};
 use crate::config::ConsensusConfig;
 use crate::home::Home;
 use crate::identity::durability_number;
-use crate::images;
+use crate::images::{self, ImagePieces};
+use crate::led::Led;
 use crate::membership;
 use crate::metrics::ConsensusMetrics;
 use crate::peer::messages::{
-    Append, Appended, Join, MemberInfo, Promise, Promised, ReadPositionReply, StatusReply, Transfer, VoteAnswer,
-    VoteAsk, decode, encode, method,
+    Append, Appended, Join, MemberInfo, Promise, Promised, ReadPositionReply, StandAsk, StatusReply, Transfer,
+    VoteAnswer, VoteAsk, decode, encode, method,
 };
 use crate::peers::Peers;
 use crate::permits::Permits;
 use crate::raft::Raft;
 use crate::raft::types::{RaftLogId, TypeConfig, to_raft};
 use crate::reads;
+use crate::verdict::Verdicts;
 
 /// A follower that hears nothing on a stream of entries for so long ends it; the leader makes a new one.
 const APPEND_IDLE_MAX: Duration = Duration::from_secs(60);
@@ -71,6 +74,7 @@ pub(crate) struct Running {
     pub(crate) raft: Raft,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) combiner: Combiner,
+    pub(crate) verdicts: Arc<Verdicts>,
 }
 
 /// The handler.
@@ -82,6 +86,10 @@ pub(crate) struct Desk {
     pub(crate) running: OnceLock<Running>,
     pub(crate) service: Arc<dyn Service>,
     pub(crate) permits: Permits,
+    /// What this node hears of the leader.
+    pub(crate) led: Led,
+    /// Set once the node has applied its own admission.
+    pub(crate) joined: AtomicBool,
     /// Why this node answers nobody any more: it was removed.
     pub(crate) removed: OnceLock<String>,
 }
@@ -99,7 +107,8 @@ impl Desk {
         let (peers, metrics) = (Arc::clone(peers), Arc::clone(metrics));
         let (home, config, running) = (home.clone(), config.clone(), OnceLock::new());
         let (permits, removed) = (Permits::default(), OnceLock::new());
-        Arc::new(Self { home, config, peers, metrics, running, service, permits, removed })
+        let (led, joined) = (Led::default(), AtomicBool::new(false));
+        Arc::new(Self { home, config, peers, metrics, running, service, permits, led, joined, removed })
     }
 
     fn running(&self) -> Result<&Running, CallFailure> {
@@ -152,6 +161,10 @@ impl Desk {
                 let index = if raft.is_leader() { reads::lead_round(raft).await.ok() } else { None };
                 Ok(encode(&ReadPositionReply { index }))
             }
+            method::STAND => {
+                let ask: StandAsk = understood(body)?;
+                Ok(encode(&self.core_for(&peer)?.verdicts.stand(&ask).await))
+            }
             _ => Err(CallFailure::new(FailureKind::UnknownMethod, format!("method {method}"))),
         }
     }
@@ -166,8 +179,12 @@ impl Desk {
     }
 
     async fn heartbeat(&self, peer: &PeerInfo, append: Append) -> Answer {
-        let request = append.try_into().map_err(|error| malformed(&error))?;
+        let request: AppendEntriesRequest<TypeConfig> = append.try_into().map_err(|error| malformed(&error))?;
+        let leader = request.vote.leader_id.node_id;
         let response = self.core_for(peer)?.raft.append_entries(request).await.map_err(|error| internal(&error))?;
+        if !matches!(response, AppendEntriesResponse::HigherVote(_)) {
+            self.led.heard(leader);
+        }
         // A heartbeat's previous id is what the leader believes to match; a conflict names nothing more.
         Ok(encode(&Appended::from_unary(response)))
     }
@@ -195,6 +212,7 @@ impl Desk {
             last_index: self.home.wal.last_log_id(GroupId::MAIN).map_or(0, |id| id.index),
             log_bytes: self.home.wal.disk_bytes(),
             durability: durability_number(self.config.durability),
+            belonged: identity.has_belonged(),
             ..StatusReply::default()
         };
         if let Some(running) = self.running.get() {
@@ -233,6 +251,10 @@ impl Desk {
         let mut results = std::pin::pin!(running.raft.stream_append(requests));
         while let Some(result) = results.next().await {
             let Ok(result) = result else { break };
+            if !matches!(result, Err(StreamAppendError::HigherVote(_))) {
+                // Only the node that leads opens such a stream.
+                self.led.heard(peer.node);
+            }
             if sender.send(encode(&Appended::from(result))).await.is_err() {
                 return;
             }
@@ -244,6 +266,22 @@ impl Desk {
         match self.core_for(peer) {
             Ok(running) => forward::serve(&running.combiner, sender, receiver).await,
             Err(failure) => sender.fail(failure),
+        }
+    }
+
+    /// Sends this node's data to a member that needs them.
+    async fn pull_stream(&self, peer: &PeerInfo, mut sender: StreamSender) {
+        let running = match self.core_for(peer) {
+            Ok(running) => running,
+            Err(failure) => return sender.fail(failure),
+        };
+        let sent = match ImagePieces::begin(&self.home.env, &running.store).await {
+            Ok(image) => image.send(&mut sender).await,
+            Err(fault) => Err(fault.into()),
+        };
+        match sent {
+            Ok(()) => sender.finish(),
+            Err(error) => sender.fail(internal(&error)),
         }
     }
 
@@ -313,6 +351,7 @@ impl quorate_wire::Handler for Handler {
             match (method, peer.role, peer.purpose) {
                 (method::APPEND, Role::Peer, Purpose::Data) => desk.append_stream(&peer, sender, receiver).await,
                 (method::FORWARD, Role::Peer, Purpose::Data) => desk.forward_stream(&peer, sender, receiver).await,
+                (method::PULL, Role::Peer, Purpose::Image) => desk.pull_stream(&peer, sender).await,
                 (method::IMAGE, Role::Peer, Purpose::Image) => desk.image_stream(&peer, sender, receiver).await,
                 _ => sender.fail(unknown_stream(method)),
             }

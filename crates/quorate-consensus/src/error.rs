@@ -52,6 +52,17 @@ pub enum StartError {
          restore' begins a new history; if the cluster has other members, list them in this node's configuration"
     )]
     Rebooted,
+    /// The log of a node that runs alone is damaged. Nothing was changed.
+    #[error(
+        "the log is damaged: {0}. Nothing was changed, and without other members nothing can bring the node up to \
+         date. Restore a backup, or what this node's own database holds ('When nothing brings a node back' in \
+         docs/operate.md): 'quorate restore' begins a new history; if the cluster has other members, list them in this \
+         node's configuration"
+    )]
+    LogDamaged(String),
+    /// The data directory of a node that runs alone belonged to a cluster, and its log is gone. Nothing was changed.
+    #[error("{0}")]
+    Bereft(String),
     /// The address to listen on is not to be had.
     #[error(
         "can't listen on {addr}: {error}; it is what 'listen' says in the configuration, or 'members' of this node"

@@ -3,9 +3,10 @@
 //!
 //! Invariants:
 //! - A line tells a change of a state against what was last told of it, and never the same twice.
-//! - Of one thing there is at most one line in [`QUIET`]; what it has come to by then is told.
+//! - A change is told when it is seen. Of one thing there are at most [`BURST`] lines in [`QUIET`]; what it has come to
+//!   by then is told.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,8 +17,11 @@ use quorate_env::{Env, Instant, sleep};
 use crate::desk::{Desk, Running};
 use crate::status::{ClusterStatus, cluster_status};
 
-/// How long nothing more is told of a thing.
+/// For so long nothing more is told of a thing that has changed [`BURST`] times.
 const QUIET: Duration = Duration::from_secs(10);
+
+/// A leader that goes and another that comes are two changes.
+const BURST: usize = 3;
 
 /// A follower lags that lacks so many entries, until it lacks fewer than the second.
 const LAG: (u64, u64) = (50_000, 1_000);
@@ -83,10 +87,16 @@ pub(crate) async fn watch(env: Env, desk: Arc<Desk>, running: Running, dir: Path
     }
 }
 
+/// What was last told of a topic, or taken for known, and when its last lines were told: the newest last.
+struct Told {
+    state: State,
+    lines: VecDeque<Instant>,
+}
+
 /// What was told.
 #[derive(Default)]
 struct Teller {
-    told: BTreeMap<Topic, (State, Option<Instant>)>,
+    told: BTreeMap<Topic, Told>,
 }
 
 impl Teller {
@@ -111,7 +121,13 @@ impl Teller {
             seen.push((Topic::Silence(name.clone()), silent, format!("{:.1} s", member.silent_for.as_secs_f64())));
             if status.leader == Some(status.node) && member.silent_for <= silent_after {
                 let lag = committed.saturating_sub(member.applied_index);
-                seen.push(self.above(Topic::Lag(name.clone()), lag, LAG, format!("{lag} entries")));
+                // A restored history begins far behind index 0: there are no such entries.
+                let figure = if member.applied_index == 0 {
+                    "everything: a copy of the database is on its way".to_owned()
+                } else {
+                    format!("{lag} entries")
+                };
+                seen.push(self.above(Topic::Lag(name.clone()), lag, LAG, figure));
             }
             if let Some(offset) = clocks.get(name) {
                 let figure = format!("{} ms", offset.as_millis());
@@ -141,7 +157,7 @@ impl Teller {
     }
 
     fn is_alarm(&self, topic: &Topic) -> bool {
-        self.told.get(topic).is_some_and(|(state, _)| *state == State::Alarm)
+        self.told.get(topic).is_some_and(|told| told.state == State::Alarm)
     }
 
     /// What of it is to be told.
@@ -152,19 +168,20 @@ impl Teller {
 
     fn is_news(&mut self, topic: &Topic, state: &State, is_first: bool, now: Instant) -> bool {
         let is_member = matches!(state, State::Voter | State::Learner);
-        match self.told.get(topic) {
-            Some((told, _)) if told == state => false,
-            Some((_, Some(at))) if now.saturating_duration_since(*at) < QUIET => false,
+        let Some(told) = self.told.get_mut(topic) else {
             // Well from the beginning, or a member since before this node looked.
-            None if *state == State::Calm || (is_first && is_member) => {
-                self.told.insert(topic.clone(), (state.clone(), None));
-                false
-            }
-            _ => {
-                self.told.insert(topic.clone(), (state.clone(), Some(now)));
-                true
-            }
+            let is_known = *state == State::Calm || (is_first && is_member);
+            let lines = if is_known { VecDeque::new() } else { VecDeque::from([now]) };
+            self.told.insert(topic.clone(), Told { state: state.clone(), lines });
+            return !is_known;
+        };
+        told.lines.retain(|at| now.saturating_duration_since(*at) < QUIET);
+        if told.state == *state || told.lines.len() >= BURST {
+            return false;
         }
+        told.state = state.clone();
+        told.lines.push_back(now);
+        true
     }
 }
 

@@ -8,7 +8,7 @@ use quorate_model::GroupId;
 use quorate_wal::{Durability, Wal, WalError};
 use tokio::sync::oneshot;
 
-use crate::identity::{ClusterId, Identity, durability_number};
+use crate::identity::{ClusterId, Halt, Identity, Trial, durability_number};
 use crate::peers::lock;
 
 /// What a node owns before it belongs to a cluster. Cheap to clone.
@@ -72,6 +72,24 @@ impl Home {
     pub(crate) async fn brings_image(&self, end: u64) -> Result<(), WalError> {
         let noted = self.change(|identity| {
             identity.image_end = Some(end);
+            Ok::<(), ()>(())
+        });
+        noted.await.map(drop)
+    }
+
+    /// Notes what the next life must know of entries that can't be applied.
+    pub(crate) async fn note_trial(&self, trial: Trial) -> Result<(), WalError> {
+        let noted = self.change(|identity| {
+            identity.trial = Some(trial);
+            Ok::<(), ()>(())
+        });
+        noted.await.map(drop)
+    }
+
+    /// Notes the entry before which this node has promised to stop, or that it may go on.
+    pub(crate) async fn note_halt(&self, halt: Option<Halt>) -> Result<(), WalError> {
+        let noted = self.change(|identity| {
+            identity.halt = halt;
             Ok::<(), ()>(())
         });
         noted.await.map(drop)

@@ -3,7 +3,7 @@
 //! Invariants:
 //! - A Raft id is drawn for a data directory and never used with another: a directory that was lost or damaged comes
 //!   back under a new id, so it never votes as its former self.
-//! - A node belongs to the cluster in this record or to none; that changes only while the log is empty.
+//! - A node belongs to the cluster in this record or to none yet. Once it names one it never names another.
 //! - What the record says of voting and of removal only ever comes to be, and never passes.
 //! - It names the cluster's durability from the moment on at which it names the cluster.
 
@@ -73,6 +73,43 @@ pub(crate) struct Identity {
     /// until it has caught up.
     #[prost(uint64, optional, tag = "9")]
     pub image_end: Option<u64>,
+    /// What earlier lives noted of entries that they could not apply.
+    #[prost(message, optional, tag = "10")]
+    pub trial: Option<Trial>,
+    /// The entry before which the node has promised to stop.
+    #[prost(message, optional, tag = "11")]
+    pub halt: Option<Halt>,
+    /// The directory belonged to a cluster of which nothing is known any more ([`lineage`](crate::lineage)): this node
+    /// joins one, and founds none.
+    #[prost(bool, tag = "20")]
+    pub belonged: bool,
+}
+
+/// What a node must know of its former lives to find the entry that ends them.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub(crate) struct Trial {
+    /// The last applied entry at the latest start.
+    #[prost(uint64, tag = "1")]
+    pub applied: u64,
+    /// Starts in a row at this entry, each after an end that was not clean.
+    #[prost(uint32, tag = "2")]
+    pub starts: u32,
+    /// The entry that was about to be applied alone, or that could not be applied.
+    #[prost(uint64, optional, tag = "3")]
+    pub trying: Option<u64>,
+}
+
+/// A promise to a leader: not to apply an entry until its rejection is decided.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub(crate) struct Halt {
+    #[prost(uint64, tag = "1")]
+    pub index: u64,
+    /// The leader's term.
+    #[prost(uint64, tag = "2")]
+    pub term: u64,
+    /// The leader's count of its questions, from 1.
+    #[prost(uint64, tag = "3")]
+    pub round: u64,
 }
 
 /// What records and messages say of a durability. What says nothing was written when there was only fsync: 0.
@@ -106,6 +143,11 @@ impl Identity {
     /// The cluster, or [`ClusterId::NONE`].
     pub(crate) fn cluster(&self) -> ClusterId {
         ClusterId::from_bytes(&self.cluster).unwrap_or(ClusterId::NONE)
+    }
+
+    /// Whether the directory belongs to a cluster, or did: then it never founds one.
+    pub(crate) fn has_belonged(&self) -> bool {
+        self.belonged || !self.cluster.is_empty()
     }
 
     pub(crate) fn epoch(&self) -> Epoch {

@@ -36,6 +36,11 @@ const EMPTY_PAUSE: Duration = Duration::from_millis(10);
 /// Verifying and installing a received image may take this long.
 const INSTALL_MAX: Duration = Duration::from_secs(600);
 
+/// A receiver that an image did not reach gets another after a pause, which grows from the first to the second: a disk
+/// that is full, or a node that ends each time, does not get better by haste.
+const RETRY_FIRST: Duration = Duration::from_secs(1);
+const RETRY_LONGEST: Duration = Duration::from_secs(30);
+
 /// How long after its end an image keeps holding back the purge, if its receiver is not heard of.
 const HOLD_AFTER: Duration = Duration::from_secs(60);
 
@@ -137,6 +142,8 @@ pub(crate) struct ImageSender {
     store: Arc<dyn Store>,
     metrics: Arc<ConsensusMetrics>,
     holds: Mutex<BTreeMap<u64, Hold>>,
+    /// How long receivers wait that the last image did not reach.
+    pauses: Mutex<BTreeMap<u64, Duration>>,
     /// No member is sent an image: what the store holds is in doubt.
     withheld: AtomicBool,
 }
@@ -149,7 +156,8 @@ struct Hold {
 
 impl ImageSender {
     pub(crate) fn new(env: Env, store: Arc<dyn Store>, metrics: Arc<ConsensusMetrics>) -> Self {
-        Self { env, store, metrics, holds: Mutex::default(), withheld: AtomicBool::new(false) }
+        let (holds, pauses) = (Mutex::default(), Mutex::default());
+        Self { env, store, metrics, holds, pauses, withheld: AtomicBool::new(false) }
     }
 
     /// From now on members are sent no image, or are again. One on its way is not completed.
@@ -175,15 +183,27 @@ impl ImageSender {
         meta: &SnapshotMeta,
     ) -> Result<RaftVote, ImageError> {
         let index = meta.last_log_id.as_ref().map_or(0, |id| id.index);
+        let pause = lock(&self.pauses).get(&target).copied();
+        if let Some(pause) = pause {
+            sleep(pause).await;
+        }
         lock(&self.holds).insert(target, Hold { index, ended: None });
         tracing::info!(target_id = format_args!("{target:016x}"), index, "sending an image");
         let sent = self.send_pieces(link, vote, meta).await;
         lock(&self.holds).insert(target, Hold { index, ended: Some(Instant::now()) });
         match &sent {
-            Ok(_) => self.metrics.images_sent.inc(),
+            Ok(_) => {
+                lock(&self.pauses).remove(&target);
+                self.metrics.images_sent.inc();
+            }
             Err(error) => {
+                let pause = next_pause(pause);
+                lock(&self.pauses).insert(target, pause);
                 self.metrics.images_not_sent.inc();
-                tracing::warn!(target_id = format_args!("{target:016x}"), index, %error, "an image was not delivered");
+                tracing::warn!(
+                    target_id = format_args!("{target:016x}"), index, %error, again_after = ?pause,
+                    "an image was not delivered"
+                );
             }
         }
         sent
@@ -212,6 +232,10 @@ impl ImageSender {
         });
         holds.values().map(|hold| hold.index).min().unwrap_or(u64::MAX)
     }
+}
+
+fn next_pause(before: Option<Duration>) -> Duration {
+    before.map_or(RETRY_FIRST, |before| before.saturating_mul(2).min(RETRY_LONGEST))
 }
 
 fn head(vote: &RaftVote, meta: &SnapshotMeta) -> Bytes {
@@ -283,4 +307,18 @@ fn meta_of(head: &ImageHead) -> Result<SnapshotMeta, quorate_model::DecodeError>
     let membership = codec::decode_membership(&head.membership)?;
     let last_membership = StoredMembership::new(head.membership_id.map(id), membership);
     Ok(SnapshotMeta { last_log_id: head.last.map(id), last_membership })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_between_images_grow_to_a_bound() {
+        let pauses = (0..7).scan(None, |pause, _| {
+            *pause = Some(next_pause(*pause));
+            *pause
+        });
+        assert!(pauses.map(|pause| pause.as_secs()).eq([1, 2, 4, 8, 16, 30, 30]));
+    }
 }

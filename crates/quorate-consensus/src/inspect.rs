@@ -52,6 +52,8 @@ pub enum Asked {
     Proposal(Stamp, Proposal),
     /// Other members.
     Membership(Membership),
+    /// The entry of this index is rejected.
+    Reject(u64),
 }
 
 /// The members of a cluster.
@@ -87,7 +89,10 @@ pub fn vote(bytes: &[u8]) -> Result<Vote, DecodeError> {
 pub fn entry(entry: &InspectedEntry) -> Result<Asked, DecodeError> {
     Ok(match codec::entry::decode(entry.bytes.clone())? {
         Payload::Blank => Asked::Blank,
-        Payload::Proposal(stamp, bytes) => Asked::Proposal(stamp, codec::decode_proposal(&bytes)?),
+        Payload::Reject(index) => Asked::Reject(index),
+        Payload::Proposal(stamp, bytes) | Payload::Rejected(stamp, bytes) => {
+            Asked::Proposal(stamp, codec::decode_proposal(&bytes)?)
+        }
         Payload::Membership(bytes) => {
             let membership = decode_membership(&bytes)?;
             let voters = membership.get_joint_config().iter();

@@ -26,6 +26,7 @@ use crate::desk::{Desk, Running};
 use crate::error::MembershipError;
 use crate::peer::messages::{Join, Joined, MemberInfo};
 use crate::peers::Peers;
+use crate::permits;
 use crate::raft::Raft;
 use crate::raft::types::{RaftMembership, StoredMembership};
 
@@ -34,6 +35,9 @@ const CAUGHT_UP: u64 = 1_024;
 
 /// A change must be committed within this time, or it is looked at again later.
 pub(crate) const CHANGE_MAX: Duration = Duration::from_secs(5);
+
+/// How often it is said that a node leads which should not.
+const SAY_EVERY: Duration = Duration::from_secs(10);
 
 /// Another node must take over the leadership within this time.
 const TRANSFER_MAX: Duration = Duration::from_secs(3);
@@ -60,6 +64,9 @@ async fn step(desk: &Desk, raft: &Raft, new: &MemberInfo) -> Result<(), String> 
     }
     let now = current(raft);
     let membership = now.membership();
+    if let Some(known) = membership.get_node(&new.id).filter(|known| known.addr != new.addr) {
+        return readdress(desk, raft, &now, known, new).await;
+    }
     if membership.voter_ids().any(|id| id == new.id) {
         return Ok(());
     }
@@ -97,6 +104,33 @@ async fn step(desk: &Desk, raft: &Raft, new: &MemberInfo) -> Result<(), String> 
         }
     };
     replace(raft, &now, &old, new.id).await.map_err(|error| error.to_string())
+}
+
+/// Takes in the address that a member announces, once it answers there: nodes call each other where the list of members
+/// says. An address of another node would do no harm, since a handshake proves the id of the member that is called.
+async fn readdress(desk: &Desk, raft: &Raft, now: &Current, known: &Member, new: &MemberInfo) -> Result<(), String> {
+    settled(now).map_err(|error| error.to_string())?;
+    if new.id != *raft.node_id() {
+        let there = permits::knock(desk, &new.name, &new.addr).await;
+        if there.as_ref().ok() != Some(&new.id) {
+            let why = there.map_or_else(|error| error.to_string(), |_| "another node answers there".to_owned());
+            return Err(format!(
+                "'{}' announces the address {}, but the leader finds it not: {why}",
+                new.name, new.addr
+            ));
+        }
+    }
+    let member = Member { name: known.name.clone(), addr: new.addr.clone() };
+    tracing::info!(
+        event = "moved",
+        member = known.name,
+        from = known.addr,
+        addr = new.addr,
+        "{} has another address",
+        known.name
+    );
+    let nodes = ChangeMembers::SetNodes(BTreeMap::from([(new.id, member)]));
+    change(raft, now, nodes).await.map_err(|error| error.to_string())
 }
 
 /// Fails as long as one of the ids that have a name may still be alive.
@@ -177,6 +211,13 @@ async fn remove_learners(raft: &Raft, ids: &BTreeSet<u64>) -> Result<(), Members
     if left.is_empty() { Ok(()) } else { change(raft, &now, ChangeMembers::RemoveNodes(left)).await }
 }
 
+/// Whether a majority of the voters was heard of lately, this node among them.
+pub(crate) fn hears_majority(desk: &Desk, raft: &Raft) -> bool {
+    let now = current(raft);
+    let voters: BTreeSet<u64> = now.membership().voter_ids().collect();
+    enough(desk, now.membership(), &voters, None).is_ok()
+}
+
 /// Fails if voters would be left of whom no majority was heard of lately. `joins` is one that was heard of just now.
 fn enough(desk: &Desk, membership: &RaftMembership, left: &BTreeSet<u64>, joins: Option<u64>) -> Result<(), String> {
     let own = desk.home.identity().id;
@@ -225,20 +266,28 @@ fn unfinished(membership: &RaftMembership, is_silent: impl Fn(u64) -> bool) -> O
 }
 
 /// Hands leadership over, again and again, as long as this node leads with a full disk or with a store that applies
-/// nothing for another reason. The others have disks of their own. One whose data are not those of the others does not
-/// ask for votes either.
-pub(crate) async fn step_aside(desk: Arc<Desk>, Running { raft, store, .. }: Running) {
+/// nothing for another reason. The others have disks of their own. One whose database is damaged ends.
+pub(crate) async fn step_aside(desk: Arc<Desk>, Running { raft, store, verdicts, .. }: Running) {
+    let mut said: Option<Instant> = None;
     loop {
         sleep(desk.config.timing.status).await;
-        raft.runtime_config().elect(!matches!(store.fault(), Some(StoreFault::Diverged(_))));
         let why = match store.fault() {
             Some(fault) => fault.to_string(),
+            None if verdicts.is_own_trouble() => "an entry that others have applied can't be applied here".to_owned(),
             None if desk.home.wal.is_disk_full() => "no space left for the log".to_owned(),
             None => continue,
         };
         if raft.is_leader() {
             let taken_over = transfer(&raft, &desk.peers, |_| true).await.is_ok();
-            tracing::warn!(why, taken_over, "this node should not lead");
+            if taken_over || said.is_none_or(|at| at.elapsed() >= SAY_EVERY) {
+                tracing::warn!(why, taken_over, "this node should not lead");
+                said = Some(Instant::now());
+            }
+        }
+        if let Some(StoreFault::Damaged(_)) = store.fault() {
+            // The next start replaces the database. Without this the node would end only with the next entry.
+            let _ = raft.shutdown().await;
+            return;
         }
     }
 }

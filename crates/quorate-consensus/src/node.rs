@@ -1,5 +1,6 @@
 //! The handle to a node's part in consensus.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::AbortHandle;
 
 use crate::Member;
+use crate::belong;
 use crate::combiner::{HOLD_MAX, Hold};
 use crate::config::Timing;
 use crate::desk::{Desk, Running};
@@ -29,6 +31,9 @@ use crate::status::{ClusterStatus, cluster_status};
 
 /// Calls that are under way get this long when the node stops.
 const STOP_MAX: Duration = Duration::from_secs(2);
+
+/// A voter that may take the leadership over answers within this time.
+const HAND_OVER_ASK_MAX: Duration = Duration::from_millis(300);
 
 /// A node's part in consensus. Cheap to clone; every method may be called from any thread and runtime.
 ///
@@ -101,6 +106,18 @@ impl Consensus {
         cluster_status(&self.0.desk, &self.0.running)
     }
 
+    /// Whether this node has applied its own admission to the cluster, and with it all that was committed before. Until
+    /// then its store may hold nothing.
+    pub fn has_joined(&self) -> bool {
+        let joined = &self.0.desk.joined;
+        if !joined.load(Ordering::Relaxed) {
+            let own = self.0.desk.home.identity().id;
+            let membership = belong::applied_membership(&self.0.running.store.applied());
+            joined.store(membership.is_some_and(|(_, all)| all.get_node(&own).is_some()), Ordering::Relaxed);
+        }
+        joined.load(Ordering::Relaxed)
+    }
+
     /// The leader, as far as this node knows.
     pub fn leader(&self) -> Option<(NodeId, Member)> {
         let leader = self.0.running.raft.metrics().borrow_watched().current_leader?;
@@ -139,6 +156,18 @@ impl Consensus {
         let name = name.to_owned();
         let remove = |desk: Arc<Desk>, raft: Raft| async move { membership::remove(&desk, &raft, &name, force).await };
         self.change(remove).await
+    }
+
+    /// Has the leader reject the entry at which it waits for voters that can't be reached. Only the leader can.
+    ///
+    /// A voter that had applied the entry takes a copy of the others' data when it comes back.
+    pub async fn reject_entry(&self, index: u64) -> Result<(), MembershipError> {
+        let verdicts = Arc::clone(&self.0.running.verdicts);
+        let reject = |desk: Arc<Desk>, raft: Raft| async move {
+            membership::leading(&desk, &raft)?;
+            verdicts.force(index).map_err(MembershipError::Refused)
+        };
+        self.change(reject).await
     }
 
     /// Permits a node to become a member and tells how far that is. The permit lasts for some seconds: call this about
@@ -238,7 +267,10 @@ impl Consensus {
             if let Err(fatal) = &metrics.borrow_watched().running_state {
                 return match (fatal, self.removed()) {
                     (_, Some(why)) => Ended::Removed(why.to_owned()),
-                    (openraft::errors::Fatal::Stopped, None) => Ended::Stopped,
+                    (openraft::errors::Fatal::Stopped, None) => match self.0.running.store.fault() {
+                        Some(fault @ StoreFault::Damaged(_)) => Ended::Store(fault),
+                        _ => Ended::Stopped,
+                    },
                     (other, None) => Ended::Core(other.to_string()),
                 };
             }
@@ -252,8 +284,7 @@ impl Consensus {
     /// store is the caller's to close. Call it on the node's own runtime.
     pub async fn stop(&self) {
         if self.is_leader() {
-            // Without another voter there is nobody to take over.
-            let _ = membership::transfer(&self.0.running.raft, &self.0.desk.peers, |_| true).await;
+            self.hand_over().await;
         }
         let server = lock(&self.0.server).take();
         if let Some(server) = server {
@@ -262,12 +293,32 @@ impl Consensus {
         for task in lock(&self.0.tasks).drain(..) {
             task.abort();
         }
+        self.0.running.verdicts.close();
         // An error means that the core had ended already.
         let _ = timeout(STOP_MAX, self.0.running.raft.shutdown()).await;
         let (sender, receiver) = oneshot::channel();
         let done = Box::new(move |result| drop(sender.send(result)));
         if self.0.desk.home.wal.close_clean(done).is_ok() {
             let _ = timeout(STOP_MAX, receiver).await;
+        }
+    }
+
+    /// Hands leadership to a voter that answers now: of one that was stopped just before, something was heard lately.
+    async fn hand_over(&self) {
+        let (raft, peers) = (&self.0.running.raft, &self.0.desk.peers);
+        let own = *raft.node_id();
+        let voters: Vec<u64> = raft.voter_ids().filter(|id| *id != own).collect();
+        let there = peers.answering(&voters, HAND_OVER_ASK_MAX).await;
+        if there.is_empty() {
+            return tracing::info!(event = "no_hand_over", "no other voter answers: nobody takes the leadership over");
+        }
+        match membership::transfer(raft, peers, |id| there.contains(&id)).await {
+            Ok(leader) => {
+                let name =
+                    peers.leader_member(leader.0, None).map_or_else(|| leader.to_string(), |(_, member)| member.name);
+                tracing::info!(event = "handed_over", member = name, "{name} has taken the leadership over");
+            }
+            Err(error) => tracing::info!(event = "no_hand_over", %error, "nobody took the leadership over"),
         }
     }
 

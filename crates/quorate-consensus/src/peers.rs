@@ -84,6 +84,19 @@ impl Peers {
         known.or_else(|| lock(&self.members).get(&id).cloned()).map(|member| (NodeId(id), member))
     }
 
+    /// Where a member is called: where the list of members has it, unless it was heard of lately, and only elsewhere.
+    /// So nodes that have all moved find each other by their configurations.
+    pub(crate) fn addr_of(&self, id: u64) -> Option<String> {
+        let listed = lock(&self.members).get(&id)?.addr.clone();
+        let seen = lock(&self.seen);
+        let is_there = |seen: &Seen| seen.status.id == id && self.is_fresh(seen);
+        if seen.get(&listed).is_some_and(is_there) {
+            return Some(listed);
+        }
+        let elsewhere = seen.iter().find(|(_, seen)| is_there(seen)).map(|(addr, _)| addr.clone());
+        Some(elsewhere.unwrap_or(listed))
+    }
+
     /// The connection to a node for a purpose; made when it is first used. `id` 0 stands for whoever is there.
     pub(crate) fn link(&self, addr: &str, id: u64, purpose: Purpose) -> Link {
         let key = (addr.to_owned(), id, purpose);
@@ -117,10 +130,8 @@ impl Peers {
         body: Bytes,
         limit: Duration,
     ) -> Result<Bytes, CallError> {
-        let Some(member) = lock(&self.members).get(&id).cloned() else {
-            return Err(CallError::NotSent(NotSent::Closed));
-        };
-        self.link(&member.addr, id, Purpose::Data).call(method, body, limit).await
+        let Some(addr) = self.addr_of(id) else { return Err(CallError::NotSent(NotSent::Closed)) };
+        self.link(&addr, id, Purpose::Data).call(method, body, limit).await
     }
 
     /// Opens a stream to a member by its Raft id, if it can be reached.
@@ -130,8 +141,8 @@ impl Peers {
         purpose: Purpose,
         method: u16,
     ) -> Option<(StreamSender, StreamReceiver)> {
-        let member = lock(&self.members).get(&id).cloned()?;
-        let client = timeout(CONNECT_MAX, self.link(&member.addr, id, purpose).0.client()).await;
+        let addr = self.addr_of(id)?;
+        let client = timeout(CONNECT_MAX, self.link(&addr, id, purpose).0.client()).await;
         client.ok()?.ok()?.open_stream(method).ok()
     }
 
@@ -162,6 +173,15 @@ impl Peers {
             let seen = Seen { status: status.clone(), at: Instant::now(), clock_offset };
             lock(&self.seen).insert(addr.clone(), seen);
             Some((addr, status))
+        });
+        join_all(asks).await.into_iter().flatten().collect()
+    }
+
+    /// Which of these members answer within a time.
+    pub(crate) async fn answering(&self, ids: &[u64], limit: Duration) -> Vec<u64> {
+        let asks = ids.iter().map(|id| async move {
+            let link = self.link(&self.addr_of(*id)?, *id, Purpose::Heartbeat);
+            link.call(method::STATUS, Bytes::new(), limit).await.is_ok().then_some(*id)
         });
         join_all(asks).await.into_iter().flatten().collect()
     }

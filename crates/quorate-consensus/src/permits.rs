@@ -161,7 +161,7 @@ pub(crate) async fn permit(desk: &Desk, raft: &Raft, admission: &Admission) -> R
 }
 
 /// The id of the node at an address, if it is the one of this name.
-async fn knock(desk: &Desk, name: &str, addr: &str) -> Result<u64, MembershipError> {
+pub(crate) async fn knock(desk: &Desk, name: &str, addr: &str) -> Result<u64, MembershipError> {
     let nobody = |why: &dyn std::fmt::Display| MembershipError::Refused(format!("no node answers at {addr}: {why}"));
     let link = desk.peers.dial(addr, 0, Purpose::Heartbeat);
     // What a call says of a connection that was not made is less than what the handshake says.

@@ -22,6 +22,7 @@ use tokio::sync::oneshot;
 use crate::config::ConsensusConfig;
 use crate::error::StartError;
 use crate::identity::{ClusterId, Identity, durability_number};
+use crate::lineage;
 use crate::link::CONNECT_MAX;
 use crate::peer::messages::{StatusReply, decode, method};
 use crate::peers::STATUS_MAX;
@@ -128,12 +129,13 @@ impl Restored {
         written(|done| wal.save_vote(group, vote.encode_to_vec().into(), done)).await?;
         wal.save_committed(group, self.applied)?;
         written(|done| wal.save_identity(self.identity.encode_to_vec().into(), done)).await?;
-        written(|done| wal.close_clean(done)).await
+        written(|done| wal.close_clean(done)).await?;
+        lineage::keep(env, dir, &self.identity)
     }
 }
 
 /// Hands something to the log and waits until it is durable.
-pub(crate) async fn written(write: impl FnOnce(Completion) -> Result<(), WalError>) -> Result<(), StartError> {
+async fn written(write: impl FnOnce(Completion) -> Result<(), WalError>) -> Result<(), StartError> {
     let (sender, receiver) = oneshot::channel();
     write(Box::new(move |result| drop(sender.send(result))))?;
     let result = timeout(WRITE_MAX, receiver).await;

@@ -30,6 +30,8 @@ use crate::events;
 use crate::home::Home;
 use crate::identity::{ClusterId, Identity};
 use crate::images::ImageSender;
+use crate::led;
+use crate::lineage;
 use crate::membership;
 use crate::metrics::{ConsensusMetrics, watch_leaders};
 use crate::node::{Consensus, Inner};
@@ -45,6 +47,10 @@ use crate::reads::read_positions;
 use crate::reboot;
 use crate::stages::Stages;
 use crate::stamp::Stamper;
+use crate::verdict::{Verdicts, judge};
+
+/// Commits that may wait for the store.
+const COMMITS_WAITING_MAX: u64 = 65_536;
 
 /// What a store must be told to open itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +94,7 @@ impl Consensus {
         service: Arc<dyn Service>,
     ) -> Result<Self, StartError> {
         check(&config)?;
-        let home = open_home(env, &config, dir).await?;
+        let (home, restart) = open_home(env, &config, dir).await?;
         let listen = |error| StartError::Listen { addr: config.listen.clone(), error };
         let listener = env.net().listen(&config.listen).await.map_err(listen)?;
         let addr = listener.local_addr();
@@ -102,19 +108,23 @@ impl Consensus {
 
         let founding = birth::settle(&home, &config, &peers, &own).await?;
         peers.hang_up();
+        lineage::keep(env, dir, &home.identity())?;
         let store = open(env, &home, open_store).await?;
         check_end(&home, &*store)?;
         let images = Arc::new(ImageSender::new(env.clone(), Arc::clone(&store), Arc::clone(&metrics)));
         let stages = Stages::new(env.clone(), home.identity().node(), Arc::clone(&metrics));
-        let log = LogStore::new(home.wal.clone(), GroupId::MAIN, Arc::clone(&stages), Arc::clone(&store));
+        let verdicts = Verdicts::begin(&home, &store, restart).await?;
+        let log = LogStore::new(home.wal.clone(), GroupId::MAIN, &stages, &store, &verdicts);
         let thrift = Arc::new(Thrift::default());
         let network = Network { peers: Arc::clone(&peers), images: Arc::clone(&images), thrift: Arc::clone(&thrift) };
-        let raft = start_core(&home, config.timing, network, log, &store, founding).await?;
+        let machine = Machine::new(home.clone(), Arc::clone(&store), Arc::clone(&verdicts));
+        let raft = start_core(&home, config.timing, network, log, machine, founding).await?;
+        verdicts.bind(&raft, &peers);
         let (combiner, gatherer) = combiner(&raft, &peers, &stages, Stamper::new(env.clone()), &metrics);
-        let running = Running { raft: raft.clone(), store: Arc::clone(&store), combiner };
+        let running =
+            Running { raft: raft.clone(), store: Arc::clone(&store), combiner, verdicts: Arc::clone(&verdicts) };
         // Nobody else sets it.
         let _ = desk.running.set(running.clone());
-
         let (reads, rounds) = read_positions();
         let purger = Purger {
             env: env.clone(),
@@ -124,18 +134,14 @@ impl Consensus {
             peers: Arc::clone(&peers),
             keep_bytes: config.keep_log_bytes,
         };
-        let tasks = vec![
+        let mut tasks = vec![
             task(env, gatherer.run()),
             task(env, rounds.run(raft.clone(), Arc::clone(&peers), Arc::clone(&metrics))),
             task(env, purger.run()),
-            task(env, Arc::clone(&peers).watch()),
             task(env, follow_members(raft.clone(), Arc::clone(&peers), thrift)),
             task(env, watch_leaders(raft.clone(), metrics)),
-            task(env, events::watch(env.clone(), Arc::clone(&desk), running.clone(), dir.to_owned())),
-            task(env, membership::step_aside(Arc::clone(&desk), running.clone())),
-            task(env, membership::finish(Arc::clone(&desk), raft)),
-            task(env, belong::belong(Arc::clone(&desk), running.clone(), own)),
         ];
+        tasks.extend(watchers(env, &desk, &running, own, dir));
         let inner = Inner {
             desk,
             running,
@@ -149,6 +155,20 @@ impl Consensus {
         };
         Ok(Self(Arc::new(inner)))
     }
+}
+
+/// What looks after the members and after this node's part, as long as it runs.
+fn watchers(env: &Env, desk: &Arc<Desk>, running: &Running, own: Member, dir: &Path) -> [AbortHandle; 7] {
+    let (peers, raft, verdicts) = (Arc::clone(&desk.peers), running.raft.clone(), Arc::clone(&running.verdicts));
+    [
+        task(env, judge::run(verdicts, raft.clone(), Arc::clone(&peers))),
+        task(env, peers.watch()),
+        task(env, events::watch(env.clone(), Arc::clone(desk), running.clone(), dir.to_owned())),
+        task(env, membership::step_aside(Arc::clone(desk), running.clone())),
+        task(env, led::be_patient(Arc::clone(desk), running.clone())),
+        task(env, membership::finish(Arc::clone(desk), raft)),
+        task(env, belong::belong(Arc::clone(desk), running.clone(), own)),
+    ]
 }
 
 fn task(env: &Env, future: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
@@ -170,8 +190,7 @@ fn check(config: &ConsensusConfig) -> Result<(), StartError> {
 }
 
 /// Opens the log, or a new one beside one that can't be gone on with, and reads or draws the identity.
-async fn open_home(env: &Env, config: &ConsensusConfig, dir: &Path) -> Result<Home, StartError> {
-    reboot::finish(env, dir)?;
+async fn open_home(env: &Env, config: &ConsensusConfig, dir: &Path) -> Result<(Home, Restart), StartError> {
     let mut opened = open_log(env, config, dir)?;
     let mut known = known_identity(config, &opened.recovery)?;
     if let Some(former) = known.as_ref().filter(|_| reboot::may_have_lost(config, &opened.recovery)) {
@@ -184,9 +203,10 @@ async fn open_home(env: &Env, config: &ConsensusConfig, dir: &Path) -> Result<Ho
              acknowledged; this node comes back as a new member"
         );
         drop(opened);
-        reboot::begin_anew(env, config, dir, former).await?;
+        lineage::keep(env, dir, former)?;
+        move_log(env, dir, &lineage::aside(dir, lineage::REBOOTED, env.unix_nanos()))?;
         opened = open_log(env, config, dir)?;
-        known = known_identity(config, &opened.recovery)?;
+        known = None;
     }
     let (restart, was_in_use) = (opened.recovery.restart, reboot::was_in_use(&opened.recovery));
     let wal = run_workers(env, opened)?;
@@ -195,12 +215,15 @@ async fn open_home(env: &Env, config: &ConsensusConfig, dir: &Path) -> Result<Ho
         // Whatever was acknowledged was synced, or nothing was.
         accept_reboot(&wal).await?;
     }
-    let Some(identity) = known else {
-        let home = Home::new(env.clone(), wal, Identity::new(new_id(env, &config.name), &config.name), false);
+    let is_new = known.is_none();
+    let mut identity = known.unwrap_or_else(|| Identity::new(new_id(env, &config.name), &config.name));
+    let has_inherited = lineage::inherit(env, dir, config.had_store, &mut identity)?;
+    let is_complete = !is_new && was_in_use && restart != Restart::Rebooted;
+    let home = Home::new(env.clone(), wal, identity, is_complete);
+    if is_new || has_inherited {
         home.change(|_| Ok::<(), ()>(())).await?.unwrap_or_default();
-        return Ok(home);
-    };
-    Ok(Home::new(env.clone(), wal, identity, was_in_use && restart != Restart::Rebooted))
+    }
+    Ok((home, restart))
 }
 
 /// An id that no directory had before.
@@ -211,10 +234,11 @@ fn new_id(env: &Env, name: &str) -> u64 {
     env.rng().next_u64().max(1)
 }
 
-/// Opens the log, or a new one beside a damaged one.
+/// Opens the log, or a new one beside a damaged one. Alone, nobody could bring the node up to date: it changes nothing.
 fn open_log(env: &Env, config: &ConsensusConfig, dir: &Path) -> Result<Opened, StartError> {
     let open = || Wal::open(Arc::clone(env.disk()), dir, log_options(env, config));
     match open() {
+        Err(error @ OpenError::Corrupt { .. }) if config.is_alone() => Err(StartError::LogDamaged(error.to_string())),
         Err(OpenError::Corrupt { path: segment, offset, what }) => {
             tracing::error!(
                 segment = %segment.display(), offset, what,
@@ -252,15 +276,13 @@ pub(crate) fn log_options(env: &Env, config: &ConsensusConfig) -> WalOptions {
     }
 }
 
-/// Moves a damaged log out of the way, for people to look at. The next start draws a new Raft id.
+/// Moves a damaged log out of the way, for people to look at. The next start draws a new Raft id, in the same cluster.
 pub fn put_log_aside(env: &Env, dir: &Path) -> Result<(), StartError> {
-    let mut aside = dir.as_os_str().to_owned();
-    aside.push(format!(".damaged-{}", env.unix_nanos()));
-    move_log(env, dir, Path::new(&aside))
+    move_log(env, dir, &lineage::aside(dir, lineage::DAMAGED, env.unix_nanos()))
 }
 
 /// Gives the directory of a log another name beside the present one, durably.
-pub(crate) fn move_log(env: &Env, from: &Path, to: &Path) -> Result<(), StartError> {
+fn move_log(env: &Env, from: &Path, to: &Path) -> Result<(), StartError> {
     let moved = env.disk().rename(from, to);
     let synced = moved.and_then(|()| env.disk().sync_dir(from.parent().unwrap_or(from)));
     synced.map_err(|source| StartError::Log(OpenError::Io { action: "move", path: from.to_path_buf(), source }))
@@ -310,12 +332,11 @@ async fn start_core(
     timing: Timing,
     network: Network,
     log: LogStore,
-    store: &Arc<dyn Store>,
+    machine: Machine,
     founding: Option<BTreeMap<u64, Member>>,
 ) -> Result<Raft, StartError> {
     let core = |error: &dyn std::fmt::Display| StartError::Core(error.to_string());
     let raft_config = raft_config(timing).map_err(|error| core(&error))?;
-    let machine = Machine::new(home.clone(), Arc::clone(store));
     let id = home.identity().id;
     let raft = Raft::new(id, Arc::new(raft_config), network, log, machine).await.map_err(|error| core(&error))?;
     if let Some(members) = founding {
@@ -331,6 +352,8 @@ fn raft_config(timing: Timing) -> Result<openraft::Config, openraft::ConfigError
         cluster_name: "quorate".to_owned(),
         heartbeat_interval: millis(timing.heartbeat),
         heartbeat_min_interval: Some(millis(timing.heartbeat) / 2),
+        // While an entry is not applied, commits wait here; a full channel would hold the core up.
+        state_machine_channel_size: Some(COMMITS_WAITING_MAX),
         election_timeout_min: millis(timing.election_min),
         election_timeout_max: millis(timing.election_max),
         // A restored leader could give an id out twice, with two contents.

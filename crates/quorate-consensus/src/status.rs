@@ -7,7 +7,9 @@ use quorate_model::{Epoch, GroupId, LogId, NodeId, Position};
 
 use crate::desk::{Desk, Running};
 use crate::identity::ClusterId;
+use crate::led::{Standing, standing};
 use crate::raft::types::from_raft;
+use crate::verdict::Blocked;
 
 /// How the cluster stands, as one node sees it.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,7 +20,7 @@ pub struct ClusterStatus {
     pub node: NodeId,
     /// Its name.
     pub name: String,
-    /// The leader, if it knows one.
+    /// The leader, if it knows one and has heard of it lately.
     pub leader: Option<NodeId>,
     /// The present term.
     pub term: u64,
@@ -32,8 +34,12 @@ pub struct ClusterStatus {
     pub log_bytes: u64,
     /// All members, learners too.
     pub members: Vec<MemberStatus>,
+    /// The entry that it does not apply for the time being, if there is one.
+    pub blocked: Option<Blocked>,
     /// Why its core stopped, if it did.
     pub stopped: Option<String>,
+    /// What it knows of its own place.
+    pub standing: Standing,
 }
 
 /// A member, as one node sees it.
@@ -55,6 +61,7 @@ pub struct MemberStatus {
 
 pub(crate) fn cluster_status(desk: &Desk, running: &Running) -> ClusterStatus {
     let identity = desk.home.identity();
+    let (leader, standing) = standing(desk, running);
     let metrics = running.raft.metrics();
     let metrics = metrics.borrow_watched();
     let membership = metrics.membership_config.membership();
@@ -79,13 +86,15 @@ pub(crate) fn cluster_status(desk: &Desk, running: &Running) -> ClusterStatus {
         cluster: identity.cluster(),
         node: identity.node(),
         name: identity.name.clone(),
-        leader: metrics.current_leader.map(NodeId),
+        leader,
         term: metrics.current_term,
         last: desk.home.wal.last_log_id(GroupId::MAIN),
         committed: metrics.local_committed.as_ref().map(from_raft),
         applied: Position { epoch: Epoch(identity.epoch), group: GroupId::MAIN, index: applied_index },
         log_bytes: desk.home.wal.disk_bytes(),
         members: members.collect(),
+        blocked: running.verdicts.blocked(),
         stopped: desk.removed.get().cloned().or(metrics.running_state.as_ref().err().map(ToString::to_string)),
+        standing,
     }
 }

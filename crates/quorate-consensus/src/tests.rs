@@ -9,6 +9,8 @@
 
 mod cluster;
 mod combiner;
+mod led;
+mod lineage;
 mod members;
 mod messages;
 mod metrics;
@@ -17,3 +19,4 @@ mod reboot;
 mod store;
 mod suite;
 mod thrift;
+mod verdict;

@@ -18,6 +18,9 @@ use crate::signal::Signal;
 use crate::task;
 use crate::worker::{Ended, Step, Worker};
 
+/// Bytes of the stack of a worker's thread. SQLite takes up to some 2 MiB for a long chain of triggers.
+const WORKER_STACK_BYTES: usize = 8 << 20;
+
 /// A task whose result is only ever dropped.
 pub type BoxTask = Pin<Box<dyn Future<Output = Box<dyn Send>> + Send>>;
 
@@ -121,7 +124,7 @@ fn resident_bytes() -> Option<u64> {
 #[expect(clippy::disallowed_methods, reason = "the one place that starts threads")]
 fn start_thread(name: &str, priority: Priority, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
     // Linux cuts names of threads at 15 bytes.
-    let thread = thread::Builder::new().name(name.to_owned());
+    let thread = thread::Builder::new().name(name.to_owned()).stack_size(WORKER_STACK_BYTES);
     thread.spawn(move || {
         priority.take();
         body();

@@ -36,6 +36,10 @@ pub enum Mutant {
     AgeNotChecked,
     /// A node whose disk was lost comes back with its former id.
     LostIdentityReused,
+    /// A node whose log or database is damaged forgets the cluster that it belongs to.
+    FoundedFromDamaged,
+    /// A node that is no member yet, or has not caught up, serves reads.
+    LearnerServes,
     /// A write that is tried again is a new one.
     RetryIsNew,
     /// Sessions are written behind the transaction of their entries.
@@ -84,21 +88,28 @@ pub enum Mutant {
     OutcomesNotCompared,
     /// One node that holds something else is believed.
     OneIsBelieved,
+    /// An entry that a minority of the voters can't apply is rejected.
+    RejectedByMinority,
+    /// An entry is rejected although a voter has applied it.
+    AppliedIsRejected,
+    /// A node forgets with its process which entry it has promised not to apply.
+    HaltForgotten,
 }
 
 use Mutant::{
-    AcknowledgedBeforeSync, AgeNotChecked, AheadByIndex, AppendNotAwaited, AppliedBeforeLogged, CheckpointDuringHold,
-    CheckpointWithoutSync, DeferredKeysAtBatch, ExpiredIsFresh, ExpiredIsNotDone, ExtensionsOfProcess,
-    ForwardedIsNotDone, ImageNotReadAgain, ImageOfPartialCheckpoint, ImagePositionOff, LeaderRestored,
-    LostIdentityReused, MigrationNotReadAgain, OneIsBelieved, OutcomeNotKept, OutcomesNotCompared, PremisesNotChecked,
-    PurgedBeforeDurable, ReadWithoutQuorum, ReadersNotCounted, RehearsalNotChecked, RetryIsNew, SeedCarriedOver,
+    AcknowledgedBeforeSync, AgeNotChecked, AheadByIndex, AppendNotAwaited, AppliedBeforeLogged, AppliedIsRejected,
+    CheckpointDuringHold, CheckpointWithoutSync, DeferredKeysAtBatch, ExpiredIsFresh, ExpiredIsNotDone,
+    ExtensionsOfProcess, ForwardedIsNotDone, FoundedFromDamaged, HaltForgotten, ImageNotReadAgain,
+    ImageOfPartialCheckpoint, ImagePositionOff, LeaderRestored, LearnerServes, LostIdentityReused,
+    MigrationNotReadAgain, OneIsBelieved, OutcomeNotKept, OutcomesNotCompared, PremisesNotChecked, PurgedBeforeDurable,
+    ReadWithoutQuorum, ReadersNotCounted, RehearsalNotChecked, RejectedByMinority, RetryIsNew, SeedCarriedOver,
     SegmentReusedEarly, SessionsForgotten, SessionsOutsideTransaction, SnapshotNotKept, StaleFrameAccepted,
     SyncBelievedAgain, SyncErrorIgnored, TornFrameAccepted, VoteNotAwaited,
 };
 
 impl Mutant {
     /// All.
-    pub const ALL: [Self; 37] = [
+    pub const ALL: [Self; 42] = [
         AcknowledgedBeforeSync,
         SyncErrorIgnored,
         StaleFrameAccepted,
@@ -112,6 +123,8 @@ impl Mutant {
         ReadWithoutQuorum,
         AgeNotChecked,
         LostIdentityReused,
+        FoundedFromDamaged,
+        LearnerServes,
         RetryIsNew,
         SessionsOutsideTransaction,
         SessionsForgotten,
@@ -136,6 +149,9 @@ impl Mutant {
         SyncBelievedAgain,
         OutcomesNotCompared,
         OneIsBelieved,
+        RejectedByMinority,
+        AppliedIsRejected,
+        HaltForgotten,
     ];
 
     /// The mutant of a name, as [`std::fmt::Debug`] gives it.

@@ -13,6 +13,12 @@ pub enum Payload {
     Proposal(Stamp, Bytes),
     /// Who the members are, in consensus's own encoding; a store keeps it without reading it.
     Membership(Bytes),
+    /// No majority can apply the entry of this index, which comes before this one: no node runs it. To a store this
+    /// entry is blank.
+    Reject(u64),
+    /// A proposal that a [`Payload::Reject`] names. A store does not run it: its outcome is
+    /// [`FailureKind::Rejected`](crate::FailureKind::Rejected). The log holds it as the proposal that it was.
+    Rejected(Stamp, Bytes),
 }
 
 /// One item of a group's log.

@@ -34,11 +34,13 @@ pub enum FailureKind {
     Conflict = 13,
     /// Another entry came between the statements of an interactive transaction and its end; run anew, it may succeed.
     Aborted = 14,
+    /// No majority of the nodes could apply the entry, so the cluster decided not to run it.
+    Rejected = 15,
 }
 
 impl FailureKind {
     /// All kinds.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Sql,
         Self::Constraint,
         Self::Refused,
@@ -53,6 +55,7 @@ impl FailureKind {
         Self::OutcomeTooBig,
         Self::Conflict,
         Self::Aborted,
+        Self::Rejected,
     ];
 
     /// The number that stands for the kind in logs and hashes.
@@ -77,6 +80,7 @@ impl FailureKind {
             Self::OutcomeTooBig => "outcome_too_big",
             Self::Conflict => "conflict",
             Self::Aborted => "aborted",
+            Self::Rejected => "rejected",
         }
     }
 

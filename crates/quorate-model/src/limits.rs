@@ -13,6 +13,15 @@ pub const PARAMETERS_MAX: usize = 32_766;
 /// Rows of parameters of one bulk statement.
 pub const BULK_ROWS_MAX: usize = 1 << 20;
 
+/// Arguments of one call of a function.
+pub const FUNCTION_ARGUMENTS_MAX: usize = 127;
+
+/// Entries of the stack of SQLite's parser: parts of a statement that are nested take one to six each.
+pub const PARSER_DEPTH_MAX: i32 = 1000;
+
+/// Generated columns of one table: each may refer to another, and SQLite recurses for them.
+pub const GENERATED_COLUMNS_MAX: usize = 500;
+
 /// Commands of one proposal.
 pub const COMMANDS_MAX: usize = 65_536;
 
@@ -26,8 +35,15 @@ pub const PROPOSAL_BYTES_MAX: usize = 32 << 20;
 /// [`FailureKind::TooBig`](crate::FailureKind::TooBig).
 pub const RETURNED_BYTES_MAX: usize = 16 << 20;
 
-/// Steps of SQLite's virtual machine that one proposal may take where it does not say otherwise: some ten seconds.
-pub const BUDGET_DEFAULT: u64 = 500_000_000;
+/// Steps of SQLite's virtual machine that one proposal may take where it does not say otherwise: one to two seconds of
+/// work on a core that makes 25 to 50 million a second.
+pub const BUDGET_DEFAULT: u64 = 50_000_000;
+
+/// Comparisons of characters of one call of `LIKE`, `GLOB`, `trim` and its kin; what needs more fails.
+pub const COMPARISONS_MAX: u64 = 1 << 26;
+
+/// Pairs of members that one call of `json_patch` may compare.
+pub const PATCH_PAIRS_MAX: usize = 1 << 24;
 
 /// The largest budget that a proposal may ask for.
 pub const BUDGET_MAX: u64 = 50_000_000_000;

@@ -29,6 +29,12 @@ pub enum StoreFault {
     /// Reading or writing failed. The store must be closed; the node may come back after a restart.
     #[error("the database can't be read or written: {0}; see to the disk, then restart the node")]
     Io(String),
+    /// A statement needs more memory or temporary files than this node has, or may use for one.
+    #[error("an entry can't be applied: {0}")]
+    Memory(String),
+    /// A statement runs for much longer than its budget of steps allows for.
+    #[error("an entry takes too long to apply: {0}; look at the load of the machine")]
+    Slow(String),
     /// The database is damaged and must be replaced by an image of another node.
     #[error("the database is damaged: {0}; it must be replaced by a copy from another node")]
     Damaged(String),
@@ -54,7 +60,10 @@ impl StoreFault {
     }
 }
 
-/// Told the outcomes of a batch, one for each entry, or why nothing of it was applied.
+/// Rejected entries that a store remembers.
+pub const REJECTIONS_MAX: usize = 64;
+
+/// Told the outcomes of a batch, one for each entry, or why it ended early.
 ///
 /// `None` stands for an entry that had been applied before, by an earlier life or by the sender of an image: nobody
 /// here knows what came of it.
@@ -68,8 +77,19 @@ pub trait Store: Send + Sync + 'static {
 
     /// Applies committed entries, in order, and calls `done` from the writer's thread.
     ///
-    /// Every outcome must be as if each entry had been applied alone. On a fault nothing of the batch is applied.
+    /// Every outcome must be as if each entry had been applied alone.
+    ///
+    /// A fault is the fault of one entry: the one that follows [`Store::applied`]. Those before it are applied; it and
+    /// those after it are not, and may be handed over again.
     fn apply(&self, entries: Vec<Entry>, done: ApplyDone);
+
+    /// The indexes of the latest [`Payload::Rejected`](crate::Payload::Rejected) that were applied, at most
+    /// [`REJECTIONS_MAX`]. An image brings them along.
+    fn rejections(&self) -> Vec<u64>;
+
+    /// The fault that applying ended with is this node's own, by the word of a node that has applied the entry: it is
+    /// noted, and nothing is applied until an image is installed.
+    fn condemn(&self, fault: &StoreFault);
 
     /// Tells of entries that will probably be committed and applied next. The store may do their work ahead, so that
     /// [`Store::apply`] has less to do, but nothing of it may be seen before that, and perhaps other entries come.
@@ -135,6 +155,12 @@ mod tests {
                 StoreFault::Io(why()),
                 false,
                 "the database can't be read or written: this is why; see to the disk, then restart the node",
+            ),
+            (StoreFault::Memory(why()), false, "an entry can't be applied: this is why"),
+            (
+                StoreFault::Slow(why()),
+                false,
+                "an entry takes too long to apply: this is why; look at the load of the machine",
             ),
             (
                 StoreFault::Damaged(why()),

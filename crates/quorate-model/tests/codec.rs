@@ -241,17 +241,22 @@ fn golden_proposal() -> Proposal {
     Proposal { budget: 1_000, ..Proposal::new(Some(origin), commands) }
 }
 
+/// With the budget that was the default when the format was fixed.
+fn golden_proposal_of(commands: Vec<Command>) -> Proposal {
+    Proposal { budget: 500_000_000, ..Proposal::new(None, commands) }
+}
+
 /// A parameter by each kind of column.
 fn golden_returned() -> Proposal {
     let params = vec![Step(0).column(0), Step(300).column("é")];
     let statement = Statement { sql: "INSERT INTO t VALUES (?,?)".to_owned(), params, names: vec![] };
-    Proposal::new(None, vec![Command::Statement(statement)])
+    golden_proposal_of(vec![Command::Statement(statement)])
 }
 
 fn golden_premise() -> Proposal {
     let query = Statement { sql: "SELECT ?".to_owned(), params: vec![7.into()], names: vec![] };
     let premise = Premise { query, stamp: Stamp { now: 1_700_000_000_000_000_000, seed: 0xfeed }, rows: 1 << 100 };
-    Proposal { premises: vec![premise], ..Proposal::new(None, vec![]) }
+    Proposal { premises: vec![premise], ..golden_proposal_of(vec![]) }
 }
 
 fn golden_rehearsal() -> Proposal {
@@ -259,12 +264,12 @@ fn golden_rehearsal() -> Proposal {
     let rehearsal = Some(Rehearsal { index: 300, stamps });
     let statement = Statement { sql: "DELETE FROM t".to_owned(), ..Statement::default() };
     let commands = vec![Command::Statement(statement.clone()), Command::Statement(statement)];
-    Proposal { rehearsal, ..Proposal::new(None, commands) }
+    Proposal { rehearsal, ..golden_proposal_of(commands) }
 }
 
 fn golden_extend() -> Proposal {
     let names = ["slug/1", "collation german"].map(str::to_owned).into();
-    Proposal::new(None, vec![Command::Extend(names)])
+    golden_proposal_of(vec![Command::Extend(names)])
 }
 
 /// One value of each tag's kind, and integers of each length.
@@ -283,7 +288,7 @@ fn golden_bulk() -> Proposal {
     ];
     let values: Vec<Value> = integers.chain(others).collect();
     let rows = packed(9, &values.chunks(9).map(<[_]>::to_vec).collect::<Vec<_>>());
-    Proposal::new(None, vec![Command::Bulk(Bulk { sql: "INSERT INTO t VALUES (?,?)".to_owned(), rows })])
+    golden_proposal_of(vec![Command::Bulk(Bulk { sql: "INSERT INTO t VALUES (?,?)".to_owned(), rows })])
 }
 
 fn golden_outcomes() -> [Outcome; 2] {
@@ -333,4 +338,5 @@ fn the_bytes_of_level_1_never_change() {
     golden("entry-proposal-1.hex", &codec::entry::encode(&payload));
     golden("entry-blank-1.hex", &codec::entry::encode(&Payload::Blank));
     golden("entry-membership-1.hex", &codec::entry::encode(&Payload::Membership(Bytes::from_static(b"members"))));
+    golden("entry-reject-1.hex", &codec::entry::encode(&Payload::Reject(0x0102_0304)));
 }

@@ -30,8 +30,14 @@ pub struct NodeStatus {
     pub raft_id: String,
     /// Whether it is one of the members.
     pub member: bool,
-    /// The name of the member that leads, if the node knows one.
+    /// The name of the member that leads, if the node knows one and has heard of it lately.
     pub leader: Option<String>,
+    /// The name of the member that led last, as far as the node knows.
+    pub last_leader: Option<String>,
+    /// Milliseconds since entries or heartbeats of a leader came last, 0 on the leader; none if none ever came.
+    pub leader_silent_ms: Option<u64>,
+    /// Whether the node votes, and the cluster counts on no former node in its place.
+    pub votes: bool,
     /// Members that vote.
     pub voters: usize,
     /// Those of them that the node heard of lately, itself among them.
@@ -101,25 +107,38 @@ pub struct Positions {
     pub applied: u64,
     /// The last that its database holds without the help of the log.
     pub durable: u64,
-    /// Committed entries, as far as is known, that its database does not hold.
-    pub lag: u64,
+    /// Committed entries that its database does not hold; none while it hears of no leader, and so can't know.
+    pub lag: Option<u64>,
     /// Bytes of its log's files.
     pub log_bytes: u64,
     /// Bytes of its database's files.
     pub database_bytes: u64,
+    /// The entry that it does not apply for the time being.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub blocked: Option<Blocked>,
+}
+
+/// An entry that a node does not apply for the time being.
+#[derive(Clone, Debug, Serialize)]
+pub struct Blocked {
+    /// Its index.
+    pub index: u64,
+    /// Why it can't be applied, or for what the node waits.
+    pub why: String,
 }
 
 impl Positions {
-    fn of(status: &Status, committed: u64) -> Self {
+    fn of(status: &Status, committed: Option<u64>) -> Self {
         Self {
             term: status.term,
             last: status.last_index,
             committed: status.committed_index,
             applied: status.applied.index,
             durable: status.durable_index,
-            lag: committed.saturating_sub(status.applied.index),
+            lag: committed.map(|committed| committed.saturating_sub(status.applied.index)),
             log_bytes: status.log_bytes,
             database_bytes: status.database_bytes,
+            blocked: status.blocked.as_ref().map(|blocked| Blocked { index: blocked.index, why: blocked.why.clone() }),
         }
     }
 }
@@ -128,7 +147,7 @@ impl NodeStatus {
     /// What a node tells. A member that was silent for longer than `silence_max` counts as unreachable.
     pub fn of(status: &Status, silence_max: Duration) -> Self {
         let members = members(status, status.leader, |member| {
-            let silent_ms = u64::try_from(member.silent_for.as_millis()).unwrap_or(u64::MAX);
+            let silent_ms = millis(member.silent_for);
             (member.silent_for <= silence_max, Heard { silent_ms, applied: member.applied_index })
         });
         let (voters_reachable, voters) = status.reachable_voters(silence_max);
@@ -137,15 +156,27 @@ impl NodeStatus {
             raft_id: status.node.to_string(),
             member: status.members.iter().any(|member| member.id == status.node),
             leader: status.leader().map(|leader| leader.name.clone()),
+            last_leader: name_of(status, status.standing.last_leader),
+            leader_silent_ms: status.standing.leader_silent_for.map(millis),
+            votes: status.standing.votes,
             voters,
             voters_reachable,
             cluster: status.cluster.to_string(),
             epoch: status.applied.epoch.0,
-            positions: Positions::of(status, status.committed_index),
+            positions: Positions::of(status, status.leader.map(|_| status.committed_index)),
             stopped: status.stopped.clone(),
             members,
         }
     }
+}
+
+/// The name of a member.
+fn name_of(status: &Status, node: Option<NodeId>) -> Option<String> {
+    status.members.iter().find(|member| Some(member.id) == node).map(|member| member.name.clone())
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl ClusterStatus {
@@ -153,7 +184,7 @@ impl ClusterStatus {
     /// member that says of itself that it leads, in the latest term: what others last heard of it may be old.
     pub fn assemble<E: ToString>(known: &Status, answers: &BTreeMap<String, Result<Status, E>>) -> Self {
         let reached = || answers.values().flatten();
-        let committed = reached().map(|status| status.committed_index).max().unwrap_or(0);
+        let committed = reached().map(|status| status.committed_index).max();
         let leading = reached().filter(|status| status.leader == Some(status.node)).max_by_key(|status| status.term);
         let members = members(known, leading.map(|status| status.node), |member| {
             let answer = answers.get(&member.addr).map(Result::as_ref);
@@ -195,7 +226,7 @@ fn members<T>(
 mod tests {
     #![allow(clippy::indexing_slicing, reason = "tests")]
 
-    use quorate::{ClusterId, Epoch, GroupId, MemberStatus, Position};
+    use quorate::{ClusterId, Epoch, GroupId, MemberStatus, Position, Standing};
     use serde_json::{Value, json};
 
     use super::*;
@@ -222,7 +253,14 @@ mod tests {
             log_bytes: 1 << 20,
             database_bytes: 4096,
             members: members.into(),
+            blocked: None,
             stopped: None,
+            standing: Standing {
+                last_leader: Some(NodeId(2)),
+                leader_silent_for: Some(Duration::from_millis(80)),
+                joined: true,
+                votes: true,
+            },
         }
     }
 
@@ -236,8 +274,9 @@ mod tests {
             })
         };
         let expected = json!({
-            "name": "a", "raft_id": "0000000000000001", "member": true, "leader": "b", "voters": 3,
-            "voters_reachable": 2, "cluster": "00000000000000000000000000c0ffee", "epoch": 1, "term": 4,
+            "name": "a", "raft_id": "0000000000000001", "member": true, "leader": "b", "last_leader": "b",
+            "leader_silent_ms": 80, "votes": true, "voters": 3, "voters_reachable": 2,
+            "cluster": "00000000000000000000000000c0ffee", "epoch": 1, "term": 4,
             "last": 101, "committed": 100, "applied": 90, "durable": 80, "lag": 10, "log_bytes": 1 << 20,
             "database_bytes": 4096, "stopped": null,
             "members": [
@@ -245,6 +284,12 @@ mod tests {
             ],
         });
         assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn a_node_that_hears_no_leader_names_none_and_tells_no_lag() {
+        let told = NodeStatus::of(&Status { leader: None, ..status() }, Duration::from_secs(5));
+        assert_eq!((told.leader, told.last_leader, told.positions.lag), (None, Some("b".to_owned()), None));
     }
 
     #[test]

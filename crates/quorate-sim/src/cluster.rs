@@ -140,7 +140,9 @@ impl Cluster {
         drop(lives);
         let cluster = self.clone();
         let inside = env.clone();
-        let config = self.config(name, program::extensions(is_present));
+        let place = self.names.iter().position(|other| *other == name).unwrap_or_default();
+        let dying = self.clone();
+        let config = self.config(name, program::extensions(is_present, place, move || dying.die(name)));
         drop(env.spawn(async move { cluster.run(name, who, inside, config).await }));
     }
 
@@ -150,6 +152,7 @@ impl Cluster {
             Ok(node) => {
                 self.world.trace().add(&who, format_args!("serves"));
                 self.with_life(name, |life| life.node = Some(Arc::new(node)));
+                self.ask_early(name, &who).await;
             }
             Err(error) => {
                 let is_excused = self.is_full(name) || self.with_life(name, |life| life.is_doomed) == Some(true);
@@ -237,6 +240,22 @@ impl Cluster {
         if let Some(who) = doomed {
             self.history.may_lose_images(&who);
             make(&self.world.disk(name));
+        }
+    }
+
+    /// A node's process dies of what it applies: it does nothing more until [`Cluster::revive`] has ended this life.
+    fn die(&self, name: &'static str) {
+        self.doom(name, |disk| disk.stop_after(0));
+        self.with_life(name, |life| life.is_dead = true);
+    }
+
+    /// Nodes whose processes have died of what they applied begin their next lives.
+    pub async fn revive(&self) {
+        for name in self.names {
+            if self.with_life(name, |life| life.is_dead) == Some(true) {
+                self.end(name, End::Kill).await;
+                self.start(name);
+            }
         }
     }
 
@@ -346,6 +365,7 @@ impl Cluster {
     pub async fn until(&self, limit: Duration, holds: impl Fn(&Self) -> bool) -> bool {
         let deadline = Instant::now() + limit;
         while !holds(self) {
+            self.revive().await;
             self.see_outsiders();
             if Instant::now() >= deadline {
                 return false;
@@ -364,6 +384,7 @@ impl Cluster {
             let life = self.with_life(name, |life| (life.who.clone(), life.is_doomed, life.store.upgrade()));
             let Some((who, is_doomed, store)) = life else { continue };
             let status = node.status();
+            self.history.cluster(&who, status.cluster);
             self.history.identity(name, losses, status.node);
             if node.is_leader() {
                 self.history.leads(&who, status.term, status.node);

@@ -79,7 +79,7 @@ pub struct Coverage {
 }
 
 /// What must have happened, beside faults.
-const HAPPENINGS: [&str; 21] = [
+const HAPPENINGS: [&str; 23] = [
     WORK_RIGHT,
     WORK_WRONG,
     TRANSACTION,
@@ -101,7 +101,13 @@ const HAPPENINGS: [&str; 21] = [
     SCHEMA,
     EXTENDED,
     NOT_EXTENDED,
+    AILED,
+    REJECTED,
 ];
+
+/// Statements that some nodes could not apply, and that took effect; and those that the cluster rejected.
+pub const AILED: &str = "entry that ailed and stayed";
+pub const REJECTED: &str = "entry that was rejected";
 
 /// Hints to work ahead that came true, and those that did not.
 pub const WORK_RIGHT: &str = "work ahead that was right";

@@ -6,6 +6,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use quorate_consensus::CLUSTER_FILE;
 use quorate_env::Rng;
 use quorate_env::disk::{Disk as _, OpenMode};
 use quorate_env_sim::SimDisk;
@@ -44,6 +45,12 @@ pub fn overwrite_database_header(disk: &SimDisk, data_dir: &Path) -> io::Result<
         file.sync_data()?;
     }
     Ok(())
+}
+
+/// Removes the file that names the cluster.
+pub fn remove_cluster_file(disk: &SimDisk, data_dir: &Path) -> io::Result<()> {
+    let path = data_dir.join(CLUSTER_FILE);
+    if disk.exists(&path)? { disk.remove_file(&path) } else { Ok(()) }
 }
 
 /// Flips a bit of an image that is being received, if one is: in a text if there is any, where SQLite sees no harm.

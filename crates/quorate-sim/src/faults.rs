@@ -190,6 +190,7 @@ impl Faults {
         while Instant::now() < end {
             sleep((LOOK_EVERY * self.calm).min(end - Instant::now())).await;
             self.cluster.look();
+            self.cluster.revive().await;
             if self.sampled.is_none_or(|last| last.elapsed() >= SAMPLE_EVERY * self.calm) {
                 self.sampled = Some(Instant::now());
                 self.cluster.sample();

@@ -9,6 +9,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use quorate_consensus::ClusterId;
 use quorate_env_sim::Trace;
 use quorate_model::{Applied, Entry, FailureKind, LogId, NodeId, Outcome, Payload, Stamp, StoreFault, codec};
 use quorate_sql::outcome_hash::OutcomeHash;
@@ -36,6 +37,7 @@ struct Known {
     owners: BTreeMap<NodeId, (&'static str, u64)>,
     /// The id of a node after so many losses of any kind.
     ids: BTreeMap<(&'static str, u64), NodeId>,
+    cluster: Option<ClusterId>,
     faults: u32,
     installs: u64,
     /// Lives in which an image was, or was being, installed.
@@ -271,6 +273,14 @@ impl History {
         }
     }
 
+    /// A node belongs to this cluster. There is one, whatever is lost.
+    pub fn cluster(&self, who: &str, cluster: ClusterId) {
+        let first = *self.known().cluster.get_or_insert(cluster);
+        if first != cluster {
+            self.violation(format!("{who} belongs to a second cluster, {cluster}; the first is {first}"));
+        }
+    }
+
     /// A node has this state at an index.
     pub fn state(&self, who: &str, index: u64, state: State) {
         self.0.trace.add(who, format_args!("state {index} {:016x} {:032x}", state.outcomes, state.user));
@@ -466,7 +476,10 @@ fn hash_of(index: u64, outcome: &Outcome, is_proposal: bool) -> u64 {
 fn payload_hash(payload: &Payload) -> u64 {
     match payload {
         Payload::Blank => 0,
-        Payload::Proposal(stamp, bytes) => xxh3_64(bytes) ^ stamp.now.rotate_left(17) ^ stamp.seed,
+        Payload::Reject(index) => index.rotate_left(2),
+        Payload::Proposal(stamp, bytes) | Payload::Rejected(stamp, bytes) => {
+            xxh3_64(bytes) ^ stamp.now.rotate_left(17) ^ stamp.seed
+        }
         Payload::Membership(bytes) => xxh3_64(bytes).rotate_left(1),
     }
 }

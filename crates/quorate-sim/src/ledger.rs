@@ -57,6 +57,8 @@ struct Inner {
     milestones: VecDeque<(Instant, u64)>,
     /// Migrations that anybody was told to run, and those that were run as somebody was told.
     migrations: (u64, u64),
+    /// What came of statements that some nodes can't apply, by number.
+    ails: BTreeMap<i64, End>,
     counts: Counts,
     happened: BTreeMap<&'static str, u64>,
 }
@@ -87,6 +89,8 @@ pub struct Held {
     pub steps: Vec<(u64, u64)>,
     /// Migrations that are on record, in the order of their numbers.
     pub recorded: Vec<u64>,
+    /// How often the statements of these numbers, which some nodes can't apply, took effect.
+    pub ails: BTreeMap<i64, u64>,
     /// By client: batches, moves.
     pub counters: BTreeMap<i64, (u64, u64)>,
 }
@@ -133,6 +137,11 @@ impl Ledger {
     /// What happened, and how often.
     pub fn happenings(&self) -> BTreeMap<&'static str, u64> {
         self.inner().happened.clone()
+    }
+
+    /// A statement that some nodes can't apply ended so.
+    pub fn ailed(&self, number: i64, end: End) {
+        self.inner().ails.insert(number, end);
     }
 
     /// Somebody is told to run this many migrations.
@@ -209,6 +218,17 @@ impl Ledger {
         }
         if let Some(wrong) = wrong_migrations(&held, inner.migrations) {
             history.violation(wrong);
+        }
+        for (number, end) in &inner.ails {
+            let found = held.ails.remove(number).unwrap_or_default();
+            let is_right = match end {
+                End::Acknowledged(_) => found == 1,
+                End::Unknown => found <= 1,
+                End::NotDone => found == 0,
+            };
+            if !is_right {
+                history.violation(format!("statement {number} that ails ended as {end:?}, and is there {found} times"));
+            }
         }
         for (client, [batches, moves]) in expected {
             let (found_batches, found_moves) = held.counters.get(&client).copied().unwrap_or_default();

@@ -19,11 +19,13 @@ use crate::cluster::Cluster;
 use crate::coverage::{ABORTED, CONFLICT, OVERLOADED, ROLLED_BACK};
 use crate::ledger::{End, Held, Key, Kind, Ledger};
 
+mod ails;
 mod bursts;
 mod reads;
 mod transactions;
 mod upkeep;
 
+use ails::Ails;
 use upkeep::Upkeep;
 
 /// Clients over the network.
@@ -50,12 +52,13 @@ const BURST_ONE_IN: u64 = 600;
 
 /// The tables: one without a key, so that what was applied twice shows; and all that draws numbers and asks for the
 /// time.
-const SCHEMA: [&str; 11] = [
+const SCHEMA: [&str; 12] = [
     "CREATE TABLE events (client INTEGER NOT NULL, number INTEGER NOT NULL, draw INTEGER NOT NULL DEFAULT (random()),
         at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP, body TEXT CHECK (body IS NULL OR body <> 'broken'))",
     "CREATE INDEX events_by_number ON events (client, number)",
     "CREATE INDEX events_by_scramble ON events (scramble(number), body COLLATE by_length)",
     "CREATE TABLE lates (x)",
+    "CREATE TABLE ails (number INTEGER NOT NULL, x)",
     "CREATE TABLE totals (client INTEGER PRIMARY KEY, batches INTEGER NOT NULL DEFAULT 0,
         moves INTEGER NOT NULL DEFAULT 0, moved REAL)",
     "CREATE TABLE echoes (id INTEGER PRIMARY KEY AUTOINCREMENT, event INTEGER, noise BLOB, at TEXT)",
@@ -105,6 +108,8 @@ pub async fn held(sql: &Sql) -> Result<Held, Error> {
     held.counters =
         counters.into_iter().map(|(client, batches, moves)| (client, (count(batches), count(moves)))).collect();
     held.steps = sql.query_as("SELECT number, before FROM steps ORDER BY rowid", ()).await?;
+    let ails: Vec<(i64, i64)> = sql.query_as("SELECT number, count(*) FROM ails GROUP BY number", ()).await?;
+    held.ails = ails.into_iter().map(|(number, found)| (number, count(found))).collect();
     let status = sql.migration_status(&Migrations::default()).await;
     let status = status.map_err(|error| match error {
         MigrateError::Database(error) => error,
@@ -144,6 +149,8 @@ impl Load {
         }
         let env = cluster.world().node("upkeep");
         load.tasks.push(env.spawn(Upkeep::new(cluster, ledger, &load.stop, calm).run(env.clone())));
+        let env = cluster.world().node("ails");
+        load.tasks.push(env.spawn(Ails::new(cluster, ledger, &load.stop, calm).run(env.clone())));
         load
     }
 

@@ -8,11 +8,53 @@ use quorate::{Extensions, Value, ValueRef};
 /// An odd number, by which each integer becomes another.
 const SCRAMBLE: i64 = 0x5851_f42d_4c95_7f2d;
 
-/// What such a version of the program brings along.
-pub fn extensions(is_present: bool) -> Extensions {
+/// What keeps a node from applying an entry, as the entry asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ailment {
+    /// It has no memory for it.
+    Memory,
+    /// It takes too long.
+    Slow,
+    /// SQLite finds its database damaged.
+    Damage,
+    /// The process dies of it.
+    Crash,
+}
+
+impl Ailment {
+    /// All.
+    pub const ALL: [Self; 4] = [Self::Memory, Self::Slow, Self::Damage, Self::Crash];
+
+    /// The number by which a statement names it.
+    pub fn number(self) -> i64 {
+        self as i64
+    }
+
+    fn numbered(number: i64) -> Option<Self> {
+        Self::ALL.into_iter().find(|ailment| ailment.number() == number)
+    }
+
+    /// SQLite's result code.
+    fn code(self) -> i32 {
+        match self {
+            Self::Memory => 7,
+            Self::Slow => 9,
+            Self::Damage => 11,
+            // What the dying process says is heard by nobody.
+            Self::Crash => 10,
+        }
+    }
+}
+
+/// What such a version of the program brings along, on the node at this place among all.
+///
+/// `ail(kind, mask)` returns 1, but on the nodes whose bits are set in the mask it fails as the kind says; `die` is
+/// called where the process is to die.
+pub fn extensions(is_present: bool, place: usize, die: impl Fn() + Send + Sync + 'static) -> Extensions {
     let former = Extensions::default()
         .with_function("scramble", 1, scramble)
-        .with_collation("by_length", |a, b| a.len().cmp(&b.len()).then_with(|| a.cmp(b)));
+        .with_collation("by_length", |a, b| a.len().cmp(&b.len()).then_with(|| a.cmp(b)))
+        .with_ailment("ail", 2, move |arguments| ails(arguments, place, &die));
     if is_present { former.with_function("late", 1, scramble) } else { former }
 }
 
@@ -21,4 +63,13 @@ fn scramble(arguments: &[ValueRef<'_>]) -> Result<Value, String> {
         [ValueRef::Integer(number)] => Ok(Value::Integer(number.wrapping_mul(SCRAMBLE))),
         other => Err(format!("{} arguments, or no integer", other.len())),
     }
+}
+
+fn ails(arguments: &[ValueRef<'_>], place: usize, die: &dyn Fn()) -> Option<i32> {
+    let [ValueRef::Integer(number), ValueRef::Integer(mask)] = arguments else { return None };
+    let ailment = Ailment::numbered(*number).filter(|_| mask >> place & 1 == 1)?;
+    if ailment == Ailment::Crash {
+        die();
+    }
+    Some(ailment.code())
 }

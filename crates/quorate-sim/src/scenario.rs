@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use quorate::{Durability, Level, Sql};
-use quorate_env::Instant;
+use quorate_env::{Instant, Rng};
 use quorate_env_sim::SimWorld;
 
 use crate::cluster::{Cluster, End, SEGMENT_BYTES};
@@ -21,6 +21,10 @@ const SETTLE_MAX: Duration = Duration::from_secs(60);
 
 /// What the log of an idle node takes at most.
 const RESTING_BYTES: u64 = 2 * SEGMENT_BYTES;
+
+/// How long nodes that can't tell what was acknowledged are watched: longer than a member must be silent until it is
+/// replaced.
+const DAMAGED_WAIT: Duration = Duration::from_secs(15);
 
 /// A run is given up after this many times the time that it should take.
 const OVERTIME: u32 = 4;
@@ -160,6 +164,7 @@ async fn live(world: &SimWorld, history: &History, plan: &Plan, skipped: &BTreeS
     compare(&cluster, &ledger).await?;
     logs(&cluster).await;
     rest(&cluster, &ledger).await?;
+    all_damaged(&cluster).await;
     Some(Report {
         seed: world.seed(),
         time: world.elapsed(),
@@ -198,7 +203,14 @@ async fn born(cluster: &Cluster) -> Option<()> {
         return None;
     }
     let sql = any(cluster)?;
-    load::prepare(&sql).await.map_err(|error| cluster.history().violation(format!("no tables: {error}"))).ok()
+    let prepared = load::prepare(&sql).await;
+    prepared.map_err(|error| cluster.history().violation(format!("no tables: {error}"))).ok()?;
+    if !cluster.until(SETTLE_MAX, Cluster::is_whole).await {
+        cluster.history().violation("the tables did not reach all nodes in time".to_owned());
+        return None;
+    }
+    cluster.has_tables();
+    Some(())
 }
 
 async fn hard_times(cluster: &Cluster, ledger: &Ledger, faults: &mut Faults, plan: &Plan) -> Option<()> {
@@ -294,6 +306,31 @@ async fn rest(cluster: &Cluster, ledger: &Ledger) -> Option<()> {
         cluster.history().violation(format!("the logs of idle nodes do not become small: {bytes:?}"));
     }
     compare(cluster, ledger).await
+}
+
+/// The database of every node is damaged, or all but one and that one's disk is lost: no node can tell what was
+/// acknowledged, and none may serve. Whatever they hold is for a person to look at.
+async fn all_damaged(cluster: &Cluster) {
+    let rng = cluster.world().rng().fork();
+    let wiped = if rng.chance(0.3) { pick(&rng, cluster.names()) } else { None };
+    for name in cluster.names() {
+        cluster.end(name, if wiped == Some(*name) { End::Wipe } else { End::BadDatabase }).await;
+    }
+    for name in cluster.names() {
+        // The file that names the cluster is not the only thing that shows that there was one.
+        if rng.chance(0.3) {
+            cluster.lose_cluster_file(name);
+        }
+        cluster.start(name);
+    }
+    if cluster.until(DAMAGED_WAIT, |cluster| !cluster.statuses().is_empty()).await {
+        let statuses = cluster.statuses();
+        cluster.history().violation(format!("nodes whose databases are all damaged serve: {statuses:#?}"));
+    }
+}
+
+fn pick(rng: &Rng, names: &[&'static str]) -> Option<&'static str> {
+    names.get(usize::try_from(rng.below(names.len() as u64)).ok()?).copied()
 }
 
 fn any(cluster: &Cluster) -> Option<Sql> {

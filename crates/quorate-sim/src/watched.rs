@@ -115,6 +115,14 @@ impl Store for Watched {
         self.store.apply(entries, Box::new(tell));
     }
 
+    fn rejections(&self) -> Vec<u64> {
+        self.store.rejections()
+    }
+
+    fn condemn(&self, fault: &StoreFault) {
+        self.store.condemn(fault);
+    }
+
     fn foresee(&self, entries: Vec<Entry>) {
         *self.expected() = entries.iter().map(|entry| entry.log_id).collect();
         self.store.foresee(entries);

@@ -16,7 +16,7 @@ use crate::options::StoreIdentity;
 ///
 /// Since 2 sessions have a column `recent`, since 3 there is a table of enabled extensions; lower ones are brought up
 /// to it when they are opened.
-pub const STORE_LEVEL: u32 = 3;
+pub const STORE_LEVEL: u32 = 4;
 
 /// The table.
 pub(crate) const TABLE: &str = "CREATE TABLE _quorate_applied (

@@ -14,11 +14,13 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use quorate_model::{Applied, Entry, Outcome, StoreFault};
 use rusqlite::Connection;
 
 use self::ahead::Ahead;
+use self::batch::Doomed;
 use self::rehearse::Rehearsal;
 pub use self::rehearse::{RehearsalError, Rehearsed};
 use crate::applied_row::{self, AppliedRow};
@@ -29,9 +31,11 @@ use crate::extensions::{self, Extensions};
 use crate::ffi::database::Database;
 use crate::options::StoreIdentity;
 use crate::outcome_hash::OutcomeHash;
+use crate::rejected::{self, Rejected};
 use crate::schema_check::{Reserved, Schema};
 use crate::session::{self, Sessions};
 use crate::slow::SlowLog;
+use crate::stack;
 
 mod ahead;
 mod batch;
@@ -74,6 +78,10 @@ pub struct Applier {
     rehearsal: Option<Rehearsal>,
     /// Outcomes of entries that were committed before a fault ended their batch: index and outcome.
     answered: VecDeque<(u64, Outcome)>,
+    /// Entries that the cluster decided not to run.
+    rejected: Rejected,
+    /// The latest entry that ended a transaction.
+    doomed: Option<Doomed>,
     /// The latest entries and the outcome hash after each, the oldest first.
     hashes: VecDeque<(u64, u64)>,
     /// The entry that asks for a look at the state in which the latest batch ended.
@@ -90,6 +98,8 @@ struct Staged {
     row: AppliedRow,
     hash: OutcomeHash,
     hashes: Vec<(u64, u64)>,
+    /// Rejected entries.
+    rejected: Vec<u64>,
     /// What statements did since the last COMMIT, which a rollback would undo behind the caches.
     effects: Effects,
     /// The entry that asks for a look at the state, if this transaction is its own.
@@ -124,6 +134,7 @@ impl Applier {
         let gate = Gate::install(&conn).map_err(own)?;
         let determinism = Determinism::install(&conn).map_err(own)?;
         let sessions = Sessions::load(&conn)?;
+        let rejected = Rejected::load(&conn).map_err(own)?;
         let reserved = Reserved::read(&conn).map_err(own)?;
         let staged = Staged { hash: OutcomeHash::new(row.outcome_hash), row: row.clone(), ..Staged::default() };
         let mut applier = Self {
@@ -138,12 +149,14 @@ impl Applier {
             ahead: Ahead::default(),
             rehearsal: None,
             answered: VecDeque::new(),
+            rejected,
+            doomed: None,
             hashes: VecDeque::new(),
             verification: None,
             extensions: extensions.clone(),
             slow: SlowLog::default(),
         };
-        applier.load_schema().map_err(own)?;
+        stack::for_write(|| applier.load_schema()).map_err(own)?;
         Ok(applier)
     }
 
@@ -153,17 +166,30 @@ impl Applier {
         Self { slow, ..self }
     }
 
+    /// The same, which gives up what it does once `closing` says so.
+    #[must_use]
+    pub(crate) fn ending_when(self, closing: Arc<AtomicBool>) -> Self {
+        self.determinism.budget.end_when(closing);
+        self
+    }
+
+    /// Fails once the store is being closed: an interrupted statement must not become an outcome, and its error, or the
+    /// lack of one, may have been taken for something else since.
+    fn check_not_closing(&self) -> Result<(), StoreFault> {
+        if self.determinism.budget.is_closing() { Err(StoreFault::Closed) } else { Ok(()) }
+    }
+
     /// Applies entries in order, each as if alone, and returns their outcomes; an entry that is no proposal has an
     /// empty reply. Behind an entry that asks for a verification it stops: the rest has no outcomes yet.
     ///
     /// # Errors
     ///
-    /// The node's own trouble. What the batch did is rolled back, but for entries that already have a transaction of
-    /// their own: when the same entries come again, those are answered and not applied again.
+    /// The node's own trouble with one entry: the first that is not applied. When the same entries come again, those
+    /// before it are answered and not applied again.
     pub fn apply_batch(&mut self, entries: &[Entry]) -> Result<Vec<Outcome>, StoreFault> {
-        let outcomes = self.batch(entries);
+        let outcomes = stack::for_write(|| self.batch(entries));
         crate::vfs::clock::set(None);
-        outcomes
+        outcomes.map_err(|fault| self.check_not_closing().err().unwrap_or(fault))
     }
 
     /// Where the database stands.
@@ -189,6 +215,11 @@ impl Applier {
         }
         let place = self.hashes.binary_search_by_key(&index, |(index, _)| *index).ok()?;
         self.hashes.get(place).map(|(_, hash)| *hash)
+    }
+
+    /// The latest entries that the cluster decided not to run.
+    pub fn rejected(&self) -> &[u64] {
+        self.rejected.indexes()
     }
 
     /// How many sessions the database holds.
@@ -217,7 +248,7 @@ impl std::fmt::Debug for Applier {
 pub(crate) fn create(conn: &Connection, identity: StoreIdentity) -> rusqlite::Result<AppliedRow> {
     let row = AppliedRow::new(identity);
     let transaction = conn.unchecked_transaction()?;
-    for table in [applied_row::TABLE, extensions::TABLE].iter().chain(&session::TABLES) {
+    for table in [applied_row::TABLE, extensions::TABLE, rejected::TABLE].iter().chain(&session::TABLES) {
         conn.execute(table, [])?;
     }
     row.write(|values| conn.execute(applied_row::WRITE, values))?;
@@ -228,6 +259,7 @@ pub(crate) fn create(conn: &Connection, identity: StoreIdentity) -> rusqlite::Re
 /// Brings the store's own tables of an older layout up to this version's.
 pub(crate) fn upgrade(conn: &Connection) -> rusqlite::Result<()> {
     session::upgrade(conn)?;
+    conn.execute(rejected::TABLE, [])?;
     conn.execute(extensions::TABLE, []).map(drop)
 }
 

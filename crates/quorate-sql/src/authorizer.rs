@@ -17,6 +17,13 @@ use crate::ffi::hooks::{self, Access, Answer};
 
 pub(crate) mod rules;
 
+/// What SQLite may ask while it prepares one statement: for each subquery, each column and each function. Few
+/// statements of a megabyte have so many, but SQLite copies parts of a statement: window functions that are nested in
+/// each other double the work with each level, some seconds for so many, and no budget sees it.
+pub const ASKED_MAX: u32 = 50_000;
+
+const TOO_COMPLEX: &str = "SQLite would plan this statement for too long; nest less, or split it";
+
 /// Whose statement is at work, and how far it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
@@ -103,6 +110,8 @@ pub struct Gate {
 struct Seen {
     refusal: Option<String>,
     effects: Effects,
+    /// What SQLite has asked while it prepared the statement.
+    asked: u32,
     drops: bool,
     alters: bool,
     shadows: BTreeSet<String>,
@@ -137,6 +146,7 @@ impl Gate {
             let mut seen = self.seen();
             seen.refusal = None;
             seen.effects = Effects::default();
+            seen.asked = 0;
             (seen.drops, seen.alters) = (false, false);
         }
     }
@@ -166,6 +176,13 @@ impl Gate {
             seen.refusal = Some("a name in the statement is not UTF-8".to_owned());
             return Answer::Deny;
         };
+        if matches!(mode, Mode::Command | Mode::Query) {
+            seen.asked = seen.asked.saturating_add(1);
+            if seen.asked > ASKED_MAX {
+                seen.refusal.get_or_insert_with(|| TOO_COMPLEX.to_owned());
+                return Answer::Deny;
+            }
+        }
         if mode == Mode::Command {
             rules::note(&access, &mut seen);
         }

@@ -2,6 +2,7 @@
 //!
 //! Invariants:
 //! - A file under its final name is whole, verified and durable: it is built under another name and renamed last.
+//! - A backup carries a checksum over all of it ([`seal`]), which is checked before anything is restored from it.
 //! - A backup needs no other file beside it: its journal mode is `delete`. Where a `-wal` or a journal of that name
 //!   lies, none is made and none is read, because SQLite would take that for a part of it.
 
@@ -24,6 +25,7 @@ use crate::session;
 use crate::vfs;
 
 mod restore;
+mod seal;
 #[cfg(test)]
 mod tests;
 
@@ -116,7 +118,9 @@ impl FileError {
             StoreFault::Unsupported(what) => Self::Newer { path, what },
             StoreFault::ImageLost(what) => Self::Lost(what),
             StoreFault::Full(what) | StoreFault::Io(what) => Self::Disk { path, what },
-            StoreFault::Closed => Self::Disk { path, what: fault.to_string() },
+            StoreFault::Memory(_) | StoreFault::Slow(_) | StoreFault::Closed => {
+                Self::Disk { path, what: fault.to_string() }
+            }
         }
     }
 
@@ -180,6 +184,7 @@ impl BackupFile {
             drop(conn);
             let row = image::verify(&vfs, &partial, identity, log_id, None).map_err(FileError::fault(&partial))?;
             let file = disk.open(&partial, OpenMode::ReadWrite).map_err(FileError::disk(&partial))?;
+            seal::seal(&*file).map_err(FileError::disk(&partial))?;
             file.sync_data().map_err(FileError::disk(&partial))?;
             let bytes = file.len().map_err(FileError::disk(&partial))?;
             check_free(disk.as_ref(), &self.path, self.replaces)?;
@@ -205,6 +210,7 @@ impl Drop for BackupFile {
 pub fn inspect(disk: &dyn Disk, path: &Path) -> Result<Backup, FileError> {
     let found = Found::open(disk, path)?;
     let row = found.row()?.ok_or_else(|| found.foreign("it is a SQLite database of another origin"))?;
+    seal::check(disk, path)?;
     found.check()?;
     session::check_tables(&found.conn).map_err(|error| found.damaged(error.to_string()))?;
     Ok(Backup { identity: row.identity, applied: row.applied, bytes: found.bytes })

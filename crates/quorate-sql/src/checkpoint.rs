@@ -132,6 +132,9 @@ pub(crate) fn space(shared: &Shared, _pass: &Pass, beside: &Attached) -> Result<
     let begun = Instant::now();
     let generation = beside.generation();
     for _ in 0..ROUNDS_MAX {
+        if shared.stop() != Stop::Running {
+            return Ok(false);
+        }
         let before = generation.wal_bytes();
         sync(shared)?;
         on_disk(shared, || {
@@ -276,8 +279,16 @@ impl Worker for Checkpointer {
         if self.shared.final_fault().is_some() {
             return Step::WaitFor(TICK);
         }
+        if let Some(fault) = self.shared.readers.look_again() {
+            self.shared.report(&fault);
+            return Step::WaitFor(TICK);
+        }
+        let due = self.shared.readers.suspicions().due_in();
         // What went wrong was reported where it did.
-        self.look().unwrap_or(Step::WaitFor(TICK))
+        match (self.look().unwrap_or(Step::WaitFor(TICK)), due) {
+            (Step::WaitFor(time), Some(due)) => Step::WaitFor(time.min(due)),
+            (step, _) => step,
+        }
     }
 }
 

@@ -12,6 +12,9 @@ use rusqlite::{Error, ffi};
 /// Bytes of an error's text that are kept: texts of users may be in it.
 pub const MESSAGE_BYTES_MAX: usize = 2048;
 
+/// How SQLite begins what it says of a schema that it can't read.
+const MALFORMED_SCHEMA: &str = "malformed database schema";
+
 /// What is said where a table has no rowid for a new row.
 const NO_ROWID: &str =
     "the table has given out the largest rowid; make a new table, or give each row a rowid of its own";
@@ -73,11 +76,26 @@ pub fn classify(error: &Error, context: Context) -> Trouble {
     Trouble::Failure(Failure { sqlite_code: code, ..Failure::new(kind, shortened(message)) })
 }
 
+/// The failure of a statement that changed the schema to one that SQLite can't read back, if the error is that.
+///
+/// SQLite keeps the text of what is created, reads it back at once, and reports what it can't read as `SQLITE_CORRUPT`,
+/// as it does for a damaged page. The statement was prepared, so the schema before it was readable: only its own change
+/// can be what is wrong. A caller must undo the transaction and read the schema again, which finds a damaged page.
+pub fn of_schema_text(error: &Error) -> Option<Failure> {
+    let (code, message) = describe(error);
+    if code != ffi::SQLITE_CORRUPT || !message.starts_with(MALFORMED_SCHEMA) {
+        return None;
+    }
+    let text = format!("SQLite can't read back what it would keep of this: {message}; use another name, or quote it");
+    Some(Failure { sqlite_code: code, ..Failure::new(FailureKind::Sql, shortened(text)) })
+}
+
 /// An error of the store's own statements, or of a COMMIT: always the node's.
 pub fn own(error: &Error) -> StoreFault {
     let (code, message) = describe(error);
     match code & 0xff {
         ffi::SQLITE_FULL => StoreFault::Full(message),
+        ffi::SQLITE_NOMEM => StoreFault::Memory(message),
         ffi::SQLITE_CORRUPT | ffi::SQLITE_NOTADB => StoreFault::Damaged(message),
         _ => StoreFault::Io(message),
     }
@@ -93,14 +111,14 @@ fn fault(code: i32, write_failed: bool, message: &str) -> Option<StoreFault> {
     }
     match code & 0xff {
         ffi::SQLITE_FULL if write_failed => Some(StoreFault::Full(text())),
+        ffi::SQLITE_NOMEM => Some(StoreFault::Memory(text())),
+        ffi::SQLITE_INTERRUPT => Some(StoreFault::Slow(text())),
         ffi::SQLITE_CORRUPT | ffi::SQLITE_NOTADB => Some(StoreFault::Damaged(text())),
         ffi::SQLITE_INTERNAL
         | ffi::SQLITE_PERM
         | ffi::SQLITE_BUSY
         | ffi::SQLITE_LOCKED
-        | ffi::SQLITE_NOMEM
         | ffi::SQLITE_READONLY
-        | ffi::SQLITE_INTERRUPT
         | ffi::SQLITE_IOERR
         | ffi::SQLITE_CANTOPEN
         | ffi::SQLITE_PROTOCOL

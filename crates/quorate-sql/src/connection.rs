@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorate_model::limits::{PARAMETERS_MAX, SQL_BYTES_MAX, VALUE_BYTES_MAX};
+use quorate_model::limits::{FUNCTION_ARGUMENTS_MAX, PARAMETERS_MAX, PARSER_DEPTH_MAX, SQL_BYTES_MAX, VALUE_BYTES_MAX};
 use rusqlite::config::DbConfig;
 use rusqlite::limits::Limit;
 use rusqlite::{Connection, OpenFlags};
@@ -18,6 +18,7 @@ use rusqlite::{Connection, OpenFlags};
 use crate::determinism::math;
 use crate::error::OpenError;
 use crate::ffi::control;
+use crate::functions;
 use crate::generation::Generation;
 
 /// How long a connection waits for a lock that another process holds: the writer for an outside `sqlite3` that writes,
@@ -104,6 +105,7 @@ pub(crate) fn open_plain(vfs: &str, path: &Path) -> Result<Connection, OpenError
         let conn = Connection::open_with_flags_and_vfs(path, OpenFlags::default(), vfs)?;
         conn.execute_batch("PRAGMA foreign_keys = ON; PRAGMA synchronous = OFF")?;
         math::install(&conn)?;
+        functions::install(&conn, &functions::unmetered())?;
         control::disable_stat4(&conn);
         Ok(conn)
     };
@@ -167,8 +169,11 @@ fn prepare(conn: &Connection, path: &Path) -> Result<(), OpenError> {
         conn.set_limit(Limit::SQLITE_LIMIT_LENGTH, as_limit(VALUE_BYTES_MAX))?;
         conn.set_limit(Limit::SQLITE_LIMIT_SQL_LENGTH, as_limit(SQL_BYTES_MAX))?;
         conn.set_limit(Limit::SQLITE_LIMIT_VARIABLE_NUMBER, as_limit(PARAMETERS_MAX))?;
+        conn.set_limit(Limit::SQLITE_LIMIT_FUNCTION_ARG, as_limit(FUNCTION_ARGUMENTS_MAX))?;
+        control::limit_parser_depth(conn, PARSER_DEPTH_MAX);
         conn.set_limit(Limit::SQLITE_LIMIT_WORKER_THREADS, 0)?;
         math::install(conn)?;
+        functions::install(conn, &functions::unmetered())?;
         conn.pragma_update(None, "synchronous", "NORMAL")?;
         conn.pragma_update_and_check(None, "wal_autocheckpoint", 0, |row| row.get::<_, i64>(0))
     };

@@ -5,7 +5,7 @@
 //! the entry's seed ([`random`]); `changes()`, `total_changes()` and `last_insert_rowid()` start anew at each entry
 //! ([`counters`]); a rowid at the maximum is noticed, after which SQLite would draw rowids at random ([`counters`]);
 //! and the work of an entry is bounded by counting, not by time ([`budget`]). The functions of mathematics are the same
-//! on all machines, and on all connections ([`math`]).
+//! on all machines, and on all connections ([`math`]); others count their work for the budget ([`functions`]).
 //!
 //! Invariant: [`Determinism::begin`] makes everything here as on a connection that was just opened.
 
@@ -15,6 +15,7 @@ use quorate_env::mutant::Mutant;
 use rusqlite::Connection;
 
 use crate::ffi::hooks;
+use crate::functions::{self, Meter};
 
 pub mod budget;
 pub mod counters;
@@ -37,7 +38,11 @@ pub struct Determinism {
 impl Determinism {
     /// Installs everything, once for a connection.
     pub fn install(conn: &Connection) -> rusqlite::Result<Self> {
-        Ok(Self { random: Random::install(conn)?, counters: Counters::install(conn)?, budget: Budget::install(conn)? })
+        let (random, counters) = (Random::install(conn)?, Counters::install(conn)?);
+        let budget = Budget::install(conn)?;
+        let meter: Arc<dyn Meter> = Arc::<Budget>::clone(&budget);
+        functions::install(conn, &meter)?;
+        Ok(Self { random, counters, budget })
     }
 
     /// Begins an entry. `changes()` is for the caller to reset, by a statement that changes nothing.

@@ -54,6 +54,7 @@ const FLAGS: FunctionFlags =
 
 type Scalar = Arc<dyn Fn(&[ValueRef<'_>]) -> Result<Value, String> + Send + Sync>;
 type Aggregation = Arc<dyn Fn() -> Box<dyn Aggregator> + Send + Sync>;
+type Ailment = Arc<dyn Fn(&[ValueRef<'_>]) -> Option<i32> + Send + Sync>;
 type Collation = Arc<dyn Fn(&str, &str) -> Ordering + Send + Sync>;
 
 /// A group of rows on its way to one value.
@@ -109,6 +110,7 @@ enum Kind {
     Scalar(Scalar),
     Aggregate(Aggregation),
     Collation(Collation),
+    Ailment(Ailment),
 }
 
 impl Extensions {
@@ -138,6 +140,19 @@ impl Extensions {
     #[must_use]
     pub fn with_collation(self, name: &str, compare: impl Fn(&str, &str) -> Ordering + Send + Sync + 'static) -> Self {
         self.with(name, 0, Kind::Collation(Arc::new(compare)))
+    }
+
+    /// The same with a function that breaks the rule: it returns 1, or fails with a result code of SQLite that stands
+    /// for trouble of this node. For simulations.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_ailment(
+        self,
+        name: &str,
+        arguments: usize,
+        ails: impl Fn(&[ValueRef<'_>]) -> Option<i32> + Send + Sync + 'static,
+    ) -> Self {
+        self.with(name, arguments, Kind::Ailment(Arc::new(ails)))
     }
 
     fn with(mut self, name: &str, arguments: usize, kind: Kind) -> Self {
@@ -220,7 +235,7 @@ impl Extensions {
 impl Extension {
     fn announced(&self) -> String {
         match self.kind {
-            Kind::Scalar(_) | Kind::Aggregate(_) => format!("{}/{}", self.name, self.arguments),
+            Kind::Scalar(_) | Kind::Aggregate(_) | Kind::Ailment(_) => format!("{}/{}", self.name, self.arguments),
             Kind::Collation(_) => format!("{COLLATION}{}", self.name),
         }
     }
@@ -251,6 +266,15 @@ impl Extension {
                 conn.create_scalar_function(name, arguments, FLAGS, move |context| {
                     let arguments = arguments_of(context)?;
                     guarded(&own, || function(&arguments)).map(returned)
+                })
+            }
+            Kind::Ailment(ails) => {
+                let ails = Arc::clone(ails);
+                conn.create_scalar_function(name, arguments, FLAGS, move |context| {
+                    match ails(&arguments_of(context)?) {
+                        None => Ok(1),
+                        Some(code) => Err(Error::SqliteFailure(rusqlite::ffi::Error::new(code), None)),
+                    }
                 })
             }
             Kind::Aggregate(begin) => {

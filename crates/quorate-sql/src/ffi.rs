@@ -8,6 +8,8 @@
 pub(crate) mod control;
 pub(crate) mod database;
 mod file;
+pub(crate) mod functions;
 pub(crate) mod hooks;
+pub(crate) mod memory;
 pub(crate) mod shm;
 pub(crate) mod vfs;

@@ -21,6 +21,7 @@ use quorate_env::disk::{Disk, File, OpenMode};
 
 use crate::error::OpenError;
 use crate::extensions::Extensions;
+use crate::usage::TempSpace;
 use crate::vfs;
 use crate::vfs::marks::Marks;
 use crate::vfs::watch::{self, Role, Watched};
@@ -30,7 +31,7 @@ mod pointer;
 mod set;
 mod unsynced;
 
-pub use damage::put_aside;
+pub use damage::{put_aside, was_here};
 pub(crate) use set::database_in_force;
 pub use set::{Generations, Staged, make_first};
 
@@ -55,10 +56,17 @@ pub struct Generation {
     wal_name_durable: Mutex<bool>,
     obsolete: AtomicBool,
     extensions: Extensions,
+    temp: Arc<TempSpace>,
 }
 
 impl Generation {
-    fn open(disk: &Arc<dyn Disk>, dir: PathBuf, number: u64, extensions: &Extensions) -> Result<Arc<Self>, OpenError> {
+    fn open(
+        disk: &Arc<dyn Disk>,
+        dir: PathBuf,
+        number: u64,
+        extensions: &Extensions,
+        temp: &Arc<TempSpace>,
+    ) -> Result<Arc<Self>, OpenError> {
         let path = dir.join(DATABASE_FILE);
         let vfs = vfs::over(disk.sqlite_vfs().as_deref())?;
         let main = disk.open(&path, OpenMode::ReadWrite).map_err(OpenError::disk(&path))?;
@@ -74,6 +82,7 @@ impl Generation {
             wal_name_durable: Mutex::default(),
             obsolete: AtomicBool::new(false),
             extensions: extensions.clone(),
+            temp: Arc::clone(temp),
         };
         // What is in use of a `-wal` left by another process is known only after the first write: at most all of it.
         let wal = generation.wal_file_bytes().map_err(OpenError::disk(&generation.dir))?;
@@ -104,6 +113,16 @@ impl Generation {
     /// What the program brings along for its connections.
     pub(crate) fn extensions(&self) -> &Extensions {
         &self.extensions
+    }
+
+    /// Where temporary files of its connections go.
+    pub(crate) fn temp(&self) -> &Arc<TempSpace> {
+        &self.temp
+    }
+
+    /// The database file.
+    pub(crate) fn main(&self) -> &Arc<dyn File> {
+        &self.main
     }
 
     /// Bytes of the database file: what was applied since the last checkpoint is not in it yet.
@@ -170,6 +189,11 @@ impl Generation {
     /// Marks of what is written to the database file from now on.
     pub(crate) fn marks(&self) -> Arc<Marks> {
         self.watched.marks()
+    }
+
+    /// Reads of its files, by SQLite, that the system has failed.
+    pub(crate) fn failed_reads(&self) -> u64 {
+        self.watched.failed_reads()
     }
 
     /// What the VFS layer knows of it.

@@ -24,13 +24,18 @@ pub mod checkpoint;
 pub mod connection;
 pub mod error;
 pub mod extensions;
+mod functions;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod generation;
+#[cfg(test)]
+mod hostile;
 pub mod image;
 pub mod metrics;
 pub mod options;
+mod stack;
 pub mod store;
+pub mod usage;
 mod value;
 pub mod vfs;
 
@@ -42,6 +47,7 @@ pub mod determinism;
 pub mod logical_hash;
 pub mod outcome_hash;
 pub mod plain;
+pub(crate) mod rejected;
 pub mod rows_hash;
 pub mod schema_check;
 pub mod session;

@@ -4,9 +4,11 @@
 //! left out: what they hold depends on where transactions ended. The store's own tables have a hash of their own.
 
 use rusqlite::Connection;
+use rusqlite::limits::Limit;
 use rusqlite::types::ValueRef;
 
 pub use crate::authorizer::rules::is_reserved;
+use crate::classify::{self, Context, Trouble};
 use crate::rows_hash::RowsHash;
 use crate::schema_check::{Schema, quoted};
 
@@ -46,18 +48,25 @@ pub fn by_table(conn: &Connection) -> rusqlite::Result<Vec<(String, u128)>> {
             SCHEMA_NAME => rows(conn, SCHEMA, |table| hidden(table) || is_reserved(table))?,
             "sqlite_sequence" => rows(conn, SEQUENCES, |_| false)?,
             "sqlite_stat1" => rows(conn, STATISTICS, |table| hidden(table) || is_reserved(table))?,
-            _ => rows(conn, &query(conn, &name, without_rowid, kind == "virtual")?, |_| false)?,
+            _ => match table(conn, &name, without_rowid, kind == "virtual") {
+                Err(error) if kind == "virtual" && is_of_content(&error) => {
+                    // The words are part of the name, so that whoever compares sees which and why.
+                    hashes.push((format!("{name} (can't be read: {})", words(&error)), 0));
+                    continue;
+                }
+                hash => hash?,
+            },
         };
         hashes.push((name, hash));
     }
     Ok(hashes)
 }
 
-/// The query that gives a table's rows in their order.
-fn query(conn: &Connection, table: &str, without_rowid: bool, is_virtual: bool) -> rusqlite::Result<String> {
+/// The hash of a table's rows in their order.
+fn table(conn: &Connection, table: &str, without_rowid: bool, is_virtual: bool) -> rusqlite::Result<u128> {
     let name = quoted(table);
     if without_rowid {
-        return Ok(format!("SELECT * FROM {name} NOT INDEXED"));
+        return rows(conn, &format!("SELECT * FROM {name} NOT INDEXED"), |_| false);
     }
     let columns = conn
         .prepare("SELECT name FROM pragma_table_xinfo(?1)")?
@@ -65,11 +74,33 @@ fn query(conn: &Connection, table: &str, without_rowid: bool, is_virtual: bool) 
         .collect::<rusqlite::Result<Vec<String>>>()?;
     let free = |alias: &&str| !columns.iter().any(|column| column.eq_ignore_ascii_case(alias));
     let hint = if is_virtual { "" } else { "NOT INDEXED" };
-    Ok(match ["rowid", "oid", "_rowid_"].iter().find(|alias| free(alias)) {
-        Some(alias) => format!("SELECT {alias}, * FROM {name} {hint} ORDER BY {alias}"),
+    match ["rowid", "oid", "_rowid_"].iter().find(|alias| free(alias)) {
+        // A result can't have one column more than the table.
+        Some(alias) if columns.len() >= usize::try_from(conn.limit(Limit::SQLITE_LIMIT_COLUMN)?).unwrap_or(0) => {
+            let mut hash = RowsHash::new();
+            for columns in [*alias, "*"] {
+                let sql = format!("SELECT {columns} FROM {name} {hint} ORDER BY {alias}");
+                hash.bytes(&rows(conn, &sql, |_| false)?.to_le_bytes());
+            }
+            Ok(hash.finish())
+        }
+        Some(alias) => rows(conn, &format!("SELECT {alias}, * FROM {name} {hint} ORDER BY {alias}"), |_| false),
         // All names of the rowid are taken; a scan is in its order all the same.
-        None => format!("SELECT * FROM {name} {hint}"),
-    })
+        None => rows(conn, &format!("SELECT * FROM {name} {hint}"), |_| false),
+    }
+}
+
+/// Whether an error is of what a virtual table holds or refers to, and not of this node.
+fn is_of_content(error: &rusqlite::Error) -> bool {
+    matches!(classify::classify(error, Context { write_failed: true, refusal: None }), Trouble::Failure(_))
+}
+
+fn words(error: &rusqlite::Error) -> String {
+    match error {
+        rusqlite::Error::SqliteFailure(_, Some(words)) => words.clone(),
+        rusqlite::Error::SqlInputError { msg, .. } => msg.clone(),
+        other => other.to_string(),
+    }
 }
 
 /// The hash of a query's rows, without those whose first column `skip` recognises.
@@ -150,6 +181,30 @@ mod tests {
         ] {
             assert_ne!(of(&format!("{rows}; {different}")), of(rows), "{different}");
         }
+    }
+
+    #[test]
+    fn a_table_of_as_many_columns_as_one_may_have_is_hashed_with_its_rowids() {
+        let columns = (0..2000).map(|number| format!("c{number}")).collect::<Vec<_>>().join(", ");
+        let of = |rowid: i64| {
+            let insert = format!("INSERT INTO w (rowid, c7) VALUES ({rowid}, 1)");
+            user(&database(&[&format!("CREATE TABLE w ({columns})"), &insert])).unwrap()
+        };
+        assert_eq!(of(1), of(1));
+        assert_ne!(of(1), of(2));
+    }
+
+    #[test]
+    fn a_virtual_table_that_cannot_be_read_is_named_and_the_rest_is_hashed() {
+        let conn = database(&[
+            "CREATE TABLE c (body); CREATE VIRTUAL TABLE f USING fts5(body, content='c'); DROP TABLE c",
+            "CREATE TABLE t (a); INSERT INTO t VALUES (1)",
+            "CREATE TABLE d (body); CREATE VIRTUAL TABLE g USING fts5(body, content='d'); INSERT INTO d VALUES ('one')",
+            "INSERT INTO g (g) VALUES ('rebuild'); DELETE FROM d",
+            "CREATE VIRTUAL TABLE h USING fts5(body, content=''); INSERT INTO h VALUES ('one')",
+        ]);
+        let names: Vec<String> = by_table(&conn).unwrap().into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["d", "f (can't be read: no such table: main.c)", "g", "h", "sqlite_schema", "t"]);
     }
 
     #[test]

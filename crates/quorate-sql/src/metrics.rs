@@ -2,6 +2,7 @@
 
 use quorate_env::metrics::{Counter, Gauge, Histogram};
 
+use crate::readers::ReadFaults;
 use crate::slow::SlowLog;
 
 /// What the writer and the checkpointer measure.
@@ -17,6 +18,8 @@ pub struct StoreMetrics {
     pub checkpoints: Histogram,
     /// How long each checkpoint kept the writer from applying.
     pub checkpoint_turns: Histogram,
+    /// Queries that failed because of the database's files.
+    pub read_faults: ReadFaults,
     /// Statements that took long.
     pub slow: SlowLog,
 }

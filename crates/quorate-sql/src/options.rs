@@ -9,6 +9,7 @@ use crate::extensions::Extensions;
 use crate::image::PIECE_BLOCKS_MAX;
 use crate::readers::ReaderOptions;
 use crate::slow::SlowLog;
+use crate::usage::TempOptions;
 
 /// Bytes of the `-wal` from which a checkpoint for space is run.
 pub const CHECKPOINT_BYTES: u64 = 32 << 20;
@@ -51,6 +52,8 @@ pub struct StoreOptions {
     pub readers: ReaderOptions,
     /// Functions and collations that the program brings along.
     pub extensions: Extensions,
+    /// How large temporary files may become.
+    pub temp: TempOptions,
     /// What tells of slow statements.
     pub slow: SlowLog,
     /// Bytes of the `-wal` from which a checkpoint for space is run.
@@ -82,6 +85,7 @@ impl StoreOptions {
             writer_cache_bytes: 32 << 20,
             readers: ReaderOptions::default(),
             extensions: Extensions::default(),
+            temp: TempOptions::default(),
             slow: SlowLog::default(),
             checkpoint_bytes: CHECKPOINT_BYTES,
             hold_bytes_max: HOLD_BYTES_MAX,

@@ -149,7 +149,8 @@ fn run<P: ToSql>(conn: &Connection, sql: &str, params: impl Iterator<Item = P>) 
     let mut rows = prepared.query(params_from_iter(params))?;
     let mut seen = Vec::new();
     while let Some(row) = rows.next()? {
-        seen.push((0..columns).map(|column| row.get_ref(column).map(owned)).collect::<Result<_, _>>()?);
+        let value = |column| owned(row.get_ref(column)?, row, column).map_err(|_| rusqlite::Error::InvalidQuery);
+        seen.push((0..columns).map(value).collect::<rusqlite::Result<_>>()?);
     }
     let is = |verbs: &[&str]| verbs.iter().any(|verb| sql.starts_with(verb));
     let writes = is(&["INSERT", "REPLACE", "UPDATE", "DELETE"]);

@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, Guard};
+use quorate_env::signal::Signal;
 use quorate_env::{Env, Instant, timeout_at};
 use quorate_model::{Statement, StoreFault};
 
@@ -31,6 +32,7 @@ mod pool;
 mod reader;
 mod snapshot;
 mod stream;
+mod suspicion;
 
 #[cfg(test)]
 mod tests;
@@ -42,6 +44,8 @@ pub use limits::{
 };
 pub use snapshot::Snapshot;
 pub use stream::RowStream;
+pub use suspicion::ReadFaults;
+pub(crate) use suspicion::Suspicions;
 
 use crate::generation::Generations;
 use crate::query::Rows;
@@ -63,13 +67,30 @@ struct Shared {
     switching: Mutex<()>,
     options: ReaderOptions,
     slow: SlowLog,
+    suspicions: Arc<Suspicions>,
+    /// Used when nothing is to be read any more.
+    closing: Cancel,
 }
 
 impl Readers {
     /// Readers of a store. Connections are opened when they are needed.
-    pub fn new(generations: Arc<Generations>, options: ReaderOptions, slow: SlowLog) -> Self {
-        let pool = ArcSwap::from_pointee(Pool::new(generations.current(), &options, slow.clone()));
-        Self(Arc::new(Shared { generations, pool, switching: Mutex::default(), options, slow }))
+    /// `doubts` is rung when a read found what may be the files' fault.
+    pub(crate) fn new(generations: Arc<Generations>, options: ReaderOptions, slow: SlowLog, doubts: &Signal) -> Self {
+        let (suspicions, closing) = (Arc::new(Suspicions::telling(doubts)), Cancel::new());
+        let pool = Pool::new(generations.current(), &options, slow.clone(), &suspicions, &closing);
+        let (pool, switching) = (ArcSwap::from_pointee(pool), Mutex::default());
+        Self(Arc::new(Shared { generations, pool, switching, options, slow, suspicions, closing }))
+    }
+
+    /// What reads found wrong with the files of the database.
+    pub(crate) fn suspicions(&self) -> &Suspicions {
+        &self.0.suspicions
+    }
+
+    /// Takes a second look at a read that failed as if the files were damaged, if there is one to look at, and says
+    /// what is wrong with them if that is certain. Blocks for some seconds at most.
+    pub(crate) fn look_again(&self) -> Option<StoreFault> {
+        self.0.suspicions.look(&self.0.generations.current(), &self.0.closing)
     }
 
     /// Lets go of an old generation at once. Without this the next read does it.
@@ -78,7 +99,8 @@ impl Readers {
         if self.0.pool.load().generation_number() == self.0.generations.number() {
             return;
         }
-        let next = Pool::new(self.0.generations.current(), &self.0.options, self.0.slow.clone());
+        let Shared { generations, options, slow, suspicions, closing, .. } = &*self.0;
+        let next = Pool::new(generations.current(), options, slow.clone(), suspicions, closing);
         self.0.pool.swap(Arc::new(next)).retire();
     }
 
@@ -144,6 +166,7 @@ impl Readers {
     /// Ends every read transaction and closes the connections, those in use when they are given back. Nothing can be
     /// read any more.
     pub fn close(&self) {
+        self.0.closing.cancel();
         let pool = self.pool();
         pool.end_if(|_| true);
         pool.retire();

@@ -5,9 +5,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use quorate_model::limits::GENERATED_COLUMNS_MAX;
 use quorate_model::{Failure, FailureKind};
 use rusqlite::Connection;
 
+use crate::authorizer::Effects;
 use crate::authorizer::rules::{RESERVED, is_reserved};
 
 /// Columns of one name that a table, a view or a result may have: the names of more get a random ending.
@@ -19,6 +21,7 @@ const TEXTS: &str = "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL";
 const KEYS: &str = "SELECT m.name, k.\"table\" FROM sqlite_schema m, pragma_foreign_key_list(m.name) k
     WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite!_%' ESCAPE '!'";
 const COLUMNS: &str = "SELECT name FROM pragma_table_xinfo(?1)";
+const GENERATED: &str = "SELECT count(*) FROM pragma_table_xinfo(?1) WHERE hidden IN (2, 3)";
 
 /// What the schema holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -78,6 +81,16 @@ impl Schema {
 pub(crate) fn is_plain(sql: &str) -> bool {
     let names = |word: &[u8]| sql.as_bytes().windows(word.len()).any(|window| window.eq_ignore_ascii_case(word));
     !names(b"changes") && !names(b"fail")
+}
+
+/// Refuses a statement that changes the schema and names a table of the store: a view or a trigger would read it on
+/// behalf of statements that may not. SQLite asks the authorizer nothing about what is inside of those.
+pub(crate) fn check_text(sql: &str, effects: Effects) -> Result<(), Failure> {
+    let names = |window: &[u8]| window.eq_ignore_ascii_case(RESERVED.as_bytes());
+    if effects.schema && sql.as_bytes().windows(RESERVED.len()).any(names) {
+        return refuse(format!("names that begin with {RESERVED} belong to the store; leave them out of the schema"));
+    }
+    Ok(())
 }
 
 /// What the store's own part of the schema is: it must never change.
@@ -147,6 +160,13 @@ fn check_object(conn: &Connection, object: &Object, schema: &Schema) -> rusqlite
         Err(_) if object.kind == "view" => return Ok(Ok(())),
         Err(error) => return Err(error),
     };
+    let count = || conn.query_row(GENERATED, [&object.name], |row| row.get::<_, u32>(0));
+    let generated = if names.len() > GENERATED_COLUMNS_MAX { count()? } else { 0 };
+    if generated as usize > GENERATED_COLUMNS_MAX {
+        let text =
+            format!("{}: {generated} generated columns; at most {GENERATED_COLUMNS_MAX} are allowed", object.name);
+        return Ok(Err(Failure::new(FailureKind::TooBig, text)));
+    }
     Ok(check_columns(names.iter().map(String::as_str)))
 }
 

@@ -68,6 +68,8 @@ pub struct Sizes {
     pub wal_file: u64,
     /// Bytes of entries that wait to be applied.
     pub queued: u64,
+    /// Bytes of the temporary files of queries.
+    pub temp: u64,
 }
 
 /// The index was not applied in time.
@@ -92,8 +94,10 @@ impl SqlStore {
         let disk = env.disk();
         make_dir(&**disk, dir).map_err(OpenError::disk(dir))?;
         let generations = Generations::open(disk, dir, options.page_size, options.extensions.clone())?;
-        let core = Core::open(generations.current(), &options)?;
-        let shared = Shared::new(env, options, generations, core);
+        generations.temp().limit(options.temp);
+        let closing = Arc::default();
+        let core = Core::open(generations.current(), &options, &closing)?;
+        let shared = Shared::new(env, options, generations, core, closing);
         let (writer, checkpointer) = (Writer::new(Arc::clone(&shared)), Checkpointer::new(Arc::clone(&shared)));
         let writer = env.start_worker("SQL writer", writer, &shared.writer).map_err(OpenError::disk(dir))?;
         let checkpointer = env.start_worker("checkpointer", checkpointer, &shared.checkpointer);
@@ -105,13 +109,15 @@ impl SqlStore {
         Ok(Self(Arc::new(Handle { shared, workers: Mutex::new(Some(Workers { checkpointer, writer })) })))
     }
 
-    /// Ends the workers in good order: entries that wait are refused as [`StoreFault::Closed`], the `-wal` is emptied
-    /// unless somebody reads. The directory can be opened again once all clones are dropped.
+    /// Ends the workers in good order: entries that wait, and those that are being applied, are refused as
+    /// [`StoreFault::Closed`] and nothing of them is done; reads end; the `-wal` is emptied unless somebody reads or it
+    /// is long. The directory can be opened again once all clones are dropped.
     pub fn close(&self) -> impl Future<Output = ()> + Send + use<> {
         let handle = Arc::clone(&self.0);
         async move {
             let workers = handle.workers.lock().unwrap_or_else(PoisonError::into_inner).take();
             let Some(workers) = workers else { return };
+            handle.shared.readers.close();
             handle.shared.set_stop(Stop::Closing);
             workers.checkpointer.ended().await;
             handle.shared.set_stop(Stop::Closed);
@@ -175,6 +181,7 @@ impl SqlStore {
             wal: generation.wal_bytes(),
             wal_file: generation.wal_file_bytes().unwrap_or(0),
             queued: self.shared().queue.bytes() as u64,
+            temp: self.shared().generations.temp().used(),
         }
     }
 
@@ -195,6 +202,15 @@ impl Store for SqlStore {
 
     fn apply(&self, entries: Vec<Entry>, done: ApplyDone) {
         self.shared().queue.push(entries, done);
+        self.shared().writer.wake();
+    }
+
+    fn rejections(&self) -> Vec<u64> {
+        self.shared().rejections.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn condemn(&self, fault: &StoreFault) {
+        self.shared().report(fault);
         self.shared().writer.wake();
     }
 

@@ -16,6 +16,8 @@ use crate::classify::{Context, Trouble, classify};
 use crate::connection::{self, Attached};
 use crate::error::OpenError;
 use crate::generation::Generations;
+use crate::schema_check::check_text;
+use crate::stack;
 
 mod cache;
 pub(crate) mod parameters;
@@ -31,6 +33,9 @@ use text::Vacuum;
 
 /// Bytes of the page cache of the connection that prepares: it reads the schema only.
 const CACHE_BYTES: u32 = 1 << 20;
+
+/// A statement that makes SQLite load the schema anew if it has changed.
+const LOOK: &str = "SELECT 1 FROM sqlite_schema LIMIT 1";
 
 /// What a statement does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,9 +139,10 @@ impl Validator {
         }
         if prober.is_none() {
             // A node that can't read now says nothing of the statement.
-            *prober = Prober::open(&self.generations).ok();
+            *prober = stack::for_write(|| Prober::open(&self.generations)).ok();
         }
-        prober.as_mut().map_or(Ok(Known::of(StatementKind::Unknown)), |prober| prober.probe(sql))
+        let unknown = Ok(Known::of(StatementKind::Unknown));
+        prober.as_mut().map_or(unknown, |prober| stack::for_write(|| prober.probe(sql)))
     }
 
     /// Lets go of an old generation at once. Without this the next statement that is new does it.
@@ -202,7 +208,7 @@ impl Prober {
 
     fn look(&self, sql: &str) -> Result<Result<Known, Failure>, Missed> {
         self.gate.enter(Mode::Command);
-        let statement = match self.connection.prepare(sql) {
+        let statement = match self.connection.prepare(sql).or_else(|error| self.prepare_again(sql, error)) {
             Ok(statement) => statement,
             Err(error) => {
                 let refusal = self.gate.take_refusal();
@@ -214,12 +220,31 @@ impl Prober {
             }
         };
         let effects = self.gate.effects();
+        if let Err(failure) = check_text(sql, effects) {
+            return Ok(Err(failure));
+        }
         let kind = match statement.readonly() {
             _ if effects.schema || effects.statistics => StatementKind::Ddl,
             true => StatementKind::Read,
             false => StatementKind::Write,
         };
         Ok(Ok(Known { kind, parameters: Arc::new(Parameters::of(&statement)) }))
+    }
+
+    /// Prepares a statement under the present schema, in one transaction with loading it: it may have failed because
+    /// the schema has changed since it was loaded, which SQLite looks at only where a name is missing.
+    fn prepare_again(&self, sql: &str, error: Error) -> rusqlite::Result<rusqlite::Statement<'_>> {
+        self.gate.enter(Mode::Own);
+        let Ok(transaction) = self.connection.unchecked_transaction() else { return Err(error) };
+        if self.connection.query_row(LOOK, [], |_| Ok(())).is_err() {
+            return Err(error);
+        }
+        self.gate.enter(Mode::Command);
+        let prepared = self.connection.prepare(sql);
+        // The gate refuses the end of a transaction as a command.
+        self.gate.enter(Mode::Own);
+        drop(transaction);
+        prepared
     }
 }
 

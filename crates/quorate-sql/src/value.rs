@@ -1,6 +1,7 @@
 //! Values on their way into SQLite and out of it: by storage class, never by declared type.
 
-use quorate_model::{RawValue, Value};
+use quorate_model::{Failure, FailureKind, RawValue, Value};
+use rusqlite::Row;
 use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
 
 /// A value that SQLite copies.
@@ -38,13 +39,25 @@ impl ToSql for BoundRaw<'_> {
     }
 }
 
-/// A copy of what SQLite returns. Text that is not UTF-8, which SQL can make of blobs, gets replacement characters.
-pub(crate) fn owned(value: ValueRef<'_>) -> Value {
-    match value {
+/// A copy of a value in a column of a row. Fails for text that is not UTF-8, which SQL can make of blobs: it has no
+/// form outside of SQLite, and another text in its place would be a lie.
+pub(crate) fn owned(value: ValueRef<'_>, row: &Row<'_>, column: usize) -> Result<Value, Failure> {
+    Ok(match value {
         ValueRef::Null => Value::Null,
         ValueRef::Integer(value) => Value::Integer(value),
         ValueRef::Real(value) => Value::Real(value),
-        ValueRef::Text(text) => Value::Text(String::from_utf8_lossy(text).into_owned()),
+        ValueRef::Text(text) => match std::str::from_utf8(text) {
+            Ok(text) => Value::Text(text.to_owned()),
+            Err(_) => return Err(not_utf8(row, column)),
+        },
         ValueRef::Blob(bytes) => Value::Blob(bytes.to_vec()),
-    }
+    })
+}
+
+#[cold]
+fn not_utf8(row: &Row<'_>, column: usize) -> Failure {
+    let statement: &rusqlite::Statement<'_> = row.as_ref();
+    let name = statement.column_name(column).unwrap_or_default();
+    let text = format!("the column {name:?} holds a text that is not UTF-8; read its bytes as CAST(... AS BLOB)");
+    Failure::new(FailureKind::Sql, text)
 }

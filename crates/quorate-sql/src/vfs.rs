@@ -51,6 +51,9 @@ pub fn over(base: Option<&str>) -> Result<String, VfsError> {
     }
     if layers.is_empty() {
         ffi::control::disable_memory_statistics();
+        if !ffi::memory::install() {
+            tracing::warn!("the program has used SQLite before: the memory of queries is not limited");
+        }
     }
     let name = base.map_or_else(|| NAME.to_owned(), |base| format!("{NAME}-{base}"));
     let no_base = || VfsError::NoBase(base.unwrap_or("default").to_owned());

@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 
 use crate::client::Attempt;
 use crate::error::Error;
-use crate::protocol::admin::{Admit, Change, Changed, NoChange, Probe, Remove, Transfer};
+use crate::protocol::admin::{Admit, Change, Changed, NoChange, Probe, RejectEntry, Remove, Transfer};
 use crate::protocol::{self, StatusReply, method};
 use crate::remote::nodes::{Nodes, Reached, unreachable};
 use crate::remote::{ConnectError, RemoteConfig, start_runtime};
@@ -208,6 +208,17 @@ impl Admin {
             Change::Done(Some(leads)) => Ok(leads),
             other => Err(AdminError::Unconfirmed(format!("the answer does not fit: {other:?}"))),
         }
+    }
+
+    /// Has the cluster reject the entry at which its leader waits: a majority can't apply it, and voters that may have
+    /// applied it can't be reached. Such a voter takes a copy of the others' data when it comes back. The caller of the
+    /// write gets a failure; nobody was told that it succeeded, unless such a voter did so.
+    ///
+    /// # Errors
+    ///
+    /// [`AdminError::Refused`] where the leader does not wait at this entry.
+    pub async fn reject_entry(&self, index: u64) -> Result<(), AdminError> {
+        self.change(method::REJECT_ENTRY, protocol::encode(&RejectEntry { index })).await.map(drop)
     }
 
     /// Measures the node that this client talks to: connect with [`RemoteConfig::pinned`] for one in particular.

@@ -10,6 +10,7 @@ use quorate_consensus::{ConsensusConfig, KEEP_LOG_BYTES, LOG_SEGMENT_BYTES, Memb
 use quorate_sql::extensions::Extensions;
 use quorate_sql::readers::ReaderOptions;
 use quorate_sql::slow::SLOW_DEFAULT;
+use quorate_sql::usage::{TEMP_BYTES_DEFAULT, TEMP_BYTES_PER_QUERY_DEFAULT};
 use quorate_wire::Secret;
 
 mod error;
@@ -101,6 +102,10 @@ pub struct SqlOptions {
     pub page_size: u32,
     /// How long a query may run, and a read transaction last, whatever its caller asks for.
     pub query_timeout: Duration,
+    /// Bytes of temporary files that one query may have: for sorts and the like that do not fit into its page cache.
+    pub temp_bytes_per_query: u64,
+    /// Bytes of temporary files that all queries may have. The writer may have as many, and twice the database besides.
+    pub temp_bytes: u64,
     /// Statements that take so long are told in the log; none if it is zero.
     pub slow_statement: Duration,
 }
@@ -113,6 +118,8 @@ impl Default for SqlOptions {
             writer_cache_bytes: 32 << 20,
             page_size: 4096,
             query_timeout: ReaderOptions::default().transaction,
+            temp_bytes_per_query: TEMP_BYTES_PER_QUERY_DEFAULT,
+            temp_bytes: TEMP_BYTES_DEFAULT,
             slow_statement: SLOW_DEFAULT,
         }
     }
@@ -200,6 +207,7 @@ impl Config {
             durability: self.durability,
             keep_log_bytes: self.keep_log_bytes,
             log_segment_bytes: LOG_SEGMENT_BYTES,
+            had_store: false,
         }
     }
 }

@@ -105,7 +105,7 @@ impl From<ReadError> for Error {
             ReadError::TooManyRows(_) | ReadError::TooManyBytes(_) => Self::TooLarge(text),
             ReadError::Timeout(_) | ReadError::Cancelled => Self::TimedOut(text),
             ReadError::SnapshotTooOld => Self::SnapshotTooOld,
-            ReadError::Busy => Self::Overloaded(text),
+            ReadError::Busy | ReadError::Overloaded(_) => Self::Overloaded(text),
             ReadError::Fault(StoreFault::Closed) => Self::Closed,
             ReadError::Fault(fault) => Self::Store(fault),
             // Kinds that later versions of the readers add.

@@ -85,7 +85,7 @@ pub use node::{Node, Observer, WriteTraces};
 pub use params::{BatchStep, IntoParams, IntoStatement, Params};
 pub use quorate_consensus::inspect;
 pub use quorate_consensus::{
-    Admission, Admitted, ClusterId, Ended, HOLD_MAX, ImageError, Living, MemberStatus, WriteTrace,
+    Admission, Admitted, Blocked, ClusterId, Ended, HOLD_MAX, ImageError, Living, MemberStatus, Standing, WriteTrace,
 };
 pub use quorate_derive::{FromRow, migrations};
 pub use quorate_model::{

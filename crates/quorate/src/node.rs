@@ -7,16 +7,17 @@
 use std::fmt;
 use std::path::Path;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use futures_util::FutureExt;
 use futures_util::future::{Either, select};
-use quorate_consensus::{Consensus, Ended, OpenStore};
-use quorate_env::{Env, timeout};
+use quorate_consensus::{Consensus, ConsensusConfig, Ended, OpenStore};
+use quorate_env::{Env, Instant, sleep, timeout};
 use quorate_sql::options::{StoreIdentity, StoreOptions};
 use quorate_sql::readers::ReaderOptions;
 use quorate_sql::slow::SlowLog;
 use quorate_sql::store::SqlStore;
+use quorate_sql::usage::TempOptions;
 use tokio::sync::oneshot;
 
 use crate::backup::{BackupError, BackupInfo, BackupOptions};
@@ -232,17 +233,36 @@ async fn root(
         }
     };
     let told = Started { gateway: Arc::clone(&gateway), runtime };
+    let begun = Instant::now();
+    let ready = env.spawn(tell_ready(Arc::downgrade(&gateway)));
     let orderly = started.send(Ok(told)).is_ok() && stopping.await.is_ok();
+    ready.abort();
     if orderly {
+        tracing::info!(event = "stopping", node = config.name, "{} was told to stop", config.name);
         gateway.consensus.stop().await;
     }
-    doors.close().await;
-    // A snapshot may outlive the node; what it reads must not.
+    // What reads must not keep the node from ending. A snapshot may outlive the node; what it reads must not.
     gateway.store.readers().close();
+    doors.close().await;
     if orderly {
         gateway.store.close().await;
+        tracing::info!(event = "stopped", node = config.name, served = ?begun.elapsed(), "{} has stopped", config.name);
     }
     Some(claim)
+}
+
+/// Says, once, that the node can serve.
+async fn tell_ready(gateway: Weak<Gateway>) {
+    loop {
+        let Some(gateway) = gateway.upgrade() else { return };
+        if gateway.not_ready().is_empty() {
+            let name = gateway.status().name;
+            return tracing::info!(event = "ready", node = name, "{name} is ready");
+        }
+        let pause = gateway.consensus.timing().election_min;
+        drop(gateway);
+        sleep(pause).await;
+    }
 }
 
 /// A running node's parts.
@@ -283,10 +303,15 @@ async fn open(env: &Env, config: &Config, seams: Seams) -> Result<Opened, StartE
     let secret = config.secret.resolve(&env, &config.data_dir)?;
     let desk = Desk::default();
     let (open_store, opened) = store_opener(&env, config, seams.clone());
-    let log = config.data_dir.join(LOG_DIR);
-    let service = Arc::new(desk.clone());
-    let consensus =
-        Consensus::start(&env, seams.consensus(config.consensus(secret)), &log, open_store, service).await?;
+    let (log, service) = (config.data_dir.join(LOG_DIR), Arc::new(desk.clone()));
+    let failed = |error| StartError::Disk { path: config.data_dir.display().to_string(), error };
+    let had_store = quorate_sql::generation::was_here(env.disk().as_ref(), &config.data_dir).map_err(failed)?;
+    let consensus = ConsensusConfig { had_store, ..seams.consensus(config.consensus(secret)) };
+    let consensus = Consensus::start(&env, consensus, &log, open_store, service).await?;
+    tracing::info!(
+        event = "started", version = env!("CARGO_PKG_VERSION"), node = config.name, dir = %config.data_dir.display(),
+        addr = consensus.local_addr(), "{} has started", config.name
+    );
     let store = opened.get().cloned().ok_or(StartError::Died)?;
     let gateway = Arc::new(Gateway::new(env.clone(), config.data_dir.clone(), consensus, store));
     desk.open(&gateway);
@@ -317,6 +342,7 @@ fn store_opener(env: &Env, config: &Config, seams: Seams) -> (OpenStore, Arc<Onc
             page_size: sql.page_size,
             writer_cache_bytes: sql.writer_cache_bytes,
             readers,
+            temp: TempOptions { per_query: sql.temp_bytes_per_query, all: sql.temp_bytes },
             extensions: extensions.clone(),
             slow: SlowLog::new(sql.slow_statement),
             ..StoreOptions::new(identity)

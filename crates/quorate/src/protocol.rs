@@ -36,6 +36,8 @@ pub(crate) mod method {
     pub(crate) const PROBE: u16 = 73;
     /// Announces functions and collations.
     pub(crate) const EXTENSIONS: u16 = 74;
+    /// Has the leader reject an entry.
+    pub(crate) const REJECT_ENTRY: u16 = 75;
     /// A stream: reads one state as often as asked, in pieces.
     pub(crate) const SNAPSHOT: u16 = 80;
     /// A stream: runs the statements of an interactive transaction, and commits it.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use quorate_consensus::{Blocked, MemberStatus};
 use quorate_model::StoreFault;
 
 use crate::status::Status;
@@ -22,6 +23,12 @@ pub enum NotReady {
     /// The cluster has not made it a member yet.
     #[error("the node is not a member of the cluster yet")]
     NotMember,
+    /// It is a member that does not vote yet: the cluster still counts on the node in whose place it comes.
+    #[error(
+        "the node does not vote yet: it catches up, or waits until the node that had its name was silent for long \
+         enough"
+    )]
+    Learner,
     /// There is none, or it can't be heard of.
     #[error("no leader is known")]
     NoLeader,
@@ -32,6 +39,17 @@ pub enum NotReady {
         name: String,
         /// How long nothing was heard of it.
         silence: Duration,
+    },
+    /// It answers, but sends nothing.
+    #[error(
+        "the leader, '{name}', is up but sends this node neither entries nor heartbeats: it can't reach the node at \
+         {addr}, the address in the list of members"
+    )]
+    Unreached {
+        /// The leader's name.
+        name: String,
+        /// Where the members call this node.
+        addr: String,
     },
     /// It leads, but can do nothing.
     #[error("only {reachable} of {voters} voters can be reached: without a majority nothing can be written")]
@@ -47,6 +65,17 @@ pub enum NotReady {
     /// The log waits for space.
     #[error("no space left for the log; free some, the node goes on by itself")]
     LogFull,
+    /// It stops before an entry that can't be applied.
+    #[error("entry {index} can't be applied: {why}; 'Entries that can't be applied' in docs/operate.md")]
+    Blocked {
+        /// The index of the entry.
+        index: u64,
+        /// Why, or for what the node waits.
+        why: String,
+    },
+    /// It has not received the cluster's database yet.
+    #[error("the node has not received the cluster's database yet")]
+    NoDatabase,
     /// It has to catch up first.
     #[error("the database is {entries} entries behind; the node is catching up")]
     Behind {
@@ -60,34 +89,52 @@ pub(crate) fn not_ready(status: &Status, silence_max: Duration) -> Vec<NotReady>
     if let Some(why) = &status.stopped {
         return vec![NotReady::Ended(why.clone())];
     }
-    if !status.members.iter().any(|member| member.id == status.node) {
+    let Some(own) = status.members.iter().find(|member| member.id == status.node) else {
         return vec![NotReady::NotMember];
+    };
+    let mut reasons: Vec<NotReady> = no_leader(status, own, silence_max).into_iter().collect();
+    if !status.standing.votes {
+        reasons.push(NotReady::Learner);
     }
-    let mut reasons: Vec<NotReady> = no_leader(status, silence_max).into_iter().collect();
+    reasons.extend(status.blocked.clone().map(|Blocked { index, why }| NotReady::Blocked { index, why }));
     let heard = status.members.iter().filter(|member| member.silent_for <= silence_max);
     let furthest = heard.map(|member| member.applied_index).max().unwrap_or(0).max(status.committed_index);
     let entries = furthest.saturating_sub(status.applied.index);
-    if entries > BEHIND_MAX {
+    if !status.standing.joined {
+        // What is behind an index at which a restored history begins are no entries.
+        reasons.push(NotReady::NoDatabase);
+    } else if entries > BEHIND_MAX {
         reasons.push(NotReady::Behind { entries });
     }
     reasons
 }
 
-fn no_leader(status: &Status, silence_max: Duration) -> Option<NotReady> {
-    let Some(leader) = status.leader() else { return Some(NotReady::NoLeader) };
+/// Only what comes from the leader says that it leads this node; that it answers questions does not.
+fn no_leader(status: &Status, own: &MemberStatus, silence_max: Duration) -> Option<NotReady> {
+    let last = status.leader.or(status.standing.last_leader);
+    let Some(leader) = status.members.iter().find(|member| Some(member.id) == last) else {
+        return Some(NotReady::NoLeader);
+    };
     if leader.id == status.node {
         let (reachable, voters) = status.reachable_voters(silence_max);
         return (reachable <= voters / 2).then_some(NotReady::NoMajority { reachable, voters });
     }
-    let silence = leader.silent_for;
-    (silence > silence_max).then(|| NotReady::LeaderSilent { name: leader.name.clone(), silence })
+    let silence = status.standing.leader_silent_for;
+    if silence.is_some_and(|silence| silence <= silence_max) {
+        return None;
+    }
+    let name = leader.name.clone();
+    if leader.silent_for <= silence_max {
+        return Some(NotReady::Unreached { name, addr: own.addr.clone() });
+    }
+    Some(NotReady::LeaderSilent { name, silence: silence.unwrap_or(leader.silent_for).max(leader.silent_for) })
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::indexing_slicing, reason = "tests stop at the first surprise")]
 
-    use quorate_consensus::{ClusterId, MemberStatus};
+    use quorate_consensus::{ClusterId, Standing};
     use quorate_model::{NodeId, Position};
 
     use super::*;
@@ -118,7 +165,14 @@ mod tests {
             log_bytes: 0,
             database_bytes: 0,
             members: members.into(),
+            blocked: None,
             stopped: None,
+            standing: Standing {
+                last_leader: Some(NodeId(2)),
+                leader_silent_for: Some(Duration::from_millis(80)),
+                joined: true,
+                votes: true,
+            },
         }
     }
 
@@ -132,22 +186,53 @@ mod tests {
     fn a_healthy_node_is_ready() {
         assert_eq!(reasons(|_| {}), []);
         assert_eq!(reasons(|status| status.members[2].silent_for = LONG), [], "one of three may be gone");
-        assert_eq!(reasons(|status| status.members[0].voter = false), [], "a learner serves too");
         assert_eq!(reasons(|status| status.applied.index -= BEHIND_MAX), []);
+    }
+
+    /// Whoever restarts nodes one by one goes on when this one is ready: then the cluster must be able to count on it,
+    /// and not still on the node that had its name.
+    #[test]
+    fn a_learner_is_not_ready() {
+        assert_eq!(reasons(|status| status.standing.votes = false), [NotReady::Learner]);
+        let is_empty = |status: &mut Status| {
+            (status.standing.votes, status.standing.joined, status.applied.index) = (false, false, 0);
+        };
+        assert_eq!(reasons(is_empty), [NotReady::Learner, NotReady::NoDatabase]);
     }
 
     #[test]
     fn a_follower_needs_a_leader_that_is_heard() {
-        assert_eq!(reasons(|status| status.leader = None), [NotReady::NoLeader]);
+        let none = |status: &mut Status| (status.leader, status.standing.last_leader) = (None, None);
+        assert_eq!(reasons(none), [NotReady::NoLeader]);
         let silent = NotReady::LeaderSilent { name: "n2".to_owned(), silence: LONG };
-        assert_eq!(reasons(|status| status.members[1].silent_for = LONG), [silent]);
+        let is_gone = |status: &mut Status| {
+            status.leader = None;
+            status.standing.leader_silent_for = Some(LONG);
+            status.members[1].silent_for = LONG;
+        };
+        assert_eq!(reasons(is_gone), [silent]);
+        let fails_over = |status: &mut Status| {
+            status.leader = None;
+            status.standing.leader_silent_for = Some(Duration::from_secs(2));
+        };
+        assert_eq!(reasons(fails_over), [], "another one is being elected");
+    }
+
+    #[test]
+    fn a_node_that_the_leader_does_not_reach_is_not_ready_though_the_leader_answers_it() {
+        for silence in [None, Some(LONG)] {
+            let unreached = |status: &mut Status| (status.leader, status.standing.leader_silent_for) = (None, silence);
+            let expected = NotReady::Unreached { name: "n2".to_owned(), addr: "n1:1".to_owned() };
+            assert_eq!(reasons(unreached), [expected]);
+        }
     }
 
     #[test]
     fn a_leader_needs_a_majority() {
         let lead = |silent: usize| {
             reasons(|status| {
-                status.leader = Some(NodeId(1));
+                status.leader = (silent < 2).then_some(NodeId(1));
+                status.standing.last_leader = Some(NodeId(1));
                 status.members.iter_mut().skip(1).take(silent).for_each(|member| member.silent_for = LONG);
             })
         };
@@ -165,6 +250,13 @@ mod tests {
             status.committed_index = status.applied.index;
         };
         assert_eq!(reasons(lags), behind);
+    }
+
+    #[test]
+    fn a_node_that_stops_before_an_entry_is_not_ready() {
+        let blocked = Blocked { index: 7, why: "no memory".to_owned() };
+        let reason = NotReady::Blocked { index: 7, why: "no memory".to_owned() };
+        assert_eq!(reasons(|status| status.blocked = Some(blocked)), [reason]);
     }
 
     #[test]

@@ -11,7 +11,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use quorate_consensus::{ClusterId, ConsensusConfig, Living, Restored, check_nobody_lives};
+use quorate_consensus::{CLUSTER_FILE, ClusterId, ConsensusConfig, Living, Restored, check_nobody_lives};
 use quorate_env::Env;
 use quorate_env::disk::{Disk, read_file, replace_file};
 use quorate_model::{Epoch, GroupId, Position};
@@ -263,10 +263,10 @@ impl Site {
         self.others.iter().chain([&self.dir]).map(PathBuf::as_path)
     }
 
-    /// What of a node is in a directory. The log first: without it nobody takes the rest for a node.
+    /// What of a node is in a directory. The log first: without it the rest starts no node of a former life.
     fn held(&self, dir: &Path) -> Result<Vec<&'static str>, RestoreError> {
         let mut held = Vec::new();
-        for item in [LOG_DIR].into_iter().chain(generation::ITEMS) {
+        for item in [LOG_DIR, CLUSTER_FILE].into_iter().chain(generation::ITEMS) {
             let path = dir.join(item);
             if self.env.disk().exists(&path).map_err(RestoreError::disk(&path))? {
                 held.push(item);

@@ -5,8 +5,8 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorate_model::limits::COMMANDS_MAX;
-use quorate_model::{Bulk, Command, Failure, FailureKind};
+use quorate_model::limits::{BUDGET_DEFAULT, COMMANDS_MAX};
+use quorate_model::{Bulk, Command, Failure, FailureKind, Proposal};
 use quorate_sql::query::{FromRowOwned, Rows};
 use quorate_sql::readers::{BYTES_DEFAULT, ROWS_DEFAULT};
 
@@ -34,12 +34,13 @@ pub struct Sql {
     sees_own_writes: bool,
     deadline: Duration,
     limits: Limits,
+    budget: u64,
 }
 
 impl Sql {
     pub(crate) fn new(client: Arc<Client>, level: Level, deadline: Duration) -> Self {
         let limits = Limits { rows: ROWS_DEFAULT, bytes: BYTES_DEFAULT, timeout: Duration::MAX };
-        Self { client, level, sees_own_writes: false, deadline, limits }
+        Self { client, level, sees_own_writes: false, deadline, limits, budget: BUDGET_DEFAULT }
     }
 
     /// The same handle, reading at another level.
@@ -85,6 +86,15 @@ impl Sql {
     #[must_use]
     pub fn with_query_timeout(&self, timeout: Duration) -> Self {
         Self { limits: Limits { timeout, ..self.limits }, ..self.clone() }
+    }
+
+    /// The same handle, whose writes may take so many steps of SQLite each; 50 million is the default, one to two
+    /// seconds of work. A write that needs more fails with [`FailureKind::Budget`] and does nothing. While one is
+    /// applied, no other takes effect, on any node: a large budget is for an index of a large table and the like, and
+    /// what can be done in parts is better done so. Interactive transactions keep the default.
+    #[must_use]
+    pub fn with_budget(&self, steps: u64) -> Self {
+        Self { budget: steps, ..self.clone() }
     }
 
     /// Runs a statement that writes, and says what it did.
@@ -146,7 +156,7 @@ impl Sql {
         if commands.is_empty() {
             return Err(Failure::new(FailureKind::Refused, "the batch holds no statement; give it at least one").into());
         }
-        self.client.write(commands, self.deadline).await.map(Into::into)
+        self.write_all(commands).await.map(Into::into)
     }
 
     /// Runs a statement that writes once for each row of parameters, in their order, all of them or none: at a fraction
@@ -234,7 +244,8 @@ impl Sql {
         F: Future<Output = Result<T, E>>,
         E: From<Error>,
     {
-        let attempts = Attempts::new(Arc::clone(&self.client), self.level()?, self.limits, self.deadline)?;
+        let (client, level) = (Arc::clone(&self.client), self.level()?);
+        let attempts = Attempts::new(client, level, self.limits, self.budget, self.deadline)?;
         attempts.run(body).await
     }
 
@@ -313,7 +324,13 @@ impl Sql {
     }
 
     async fn write(&self, step: impl Into<BatchStep>) -> Result<Written, Error> {
-        self.client.write(vec![step.into().0], self.deadline).await
+        self.write_all(vec![step.into().0]).await
+    }
+
+    async fn write_all(&self, commands: Vec<Command>) -> Result<Written, Error> {
+        let proposal = Proposal { budget: self.budget, ..Proposal::new(None, commands) };
+        let (position, outcome) = self.client.propose(proposal, self.deadline).await?;
+        Ok(Written { position, reply: outcome? })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorate_consensus::{ClusterId, ClusterStatus, MemberStatus};
+use quorate_consensus::{Blocked, ClusterId, ClusterStatus, MemberStatus, Standing};
 use quorate_model::{NodeId, Position};
 
 /// How a node and its cluster stand, as that node sees it.
@@ -14,7 +14,7 @@ pub struct Status {
     pub node: NodeId,
     /// Its name.
     pub name: String,
-    /// The leader, if the node knows one.
+    /// The leader, if the node knows one and has heard of it lately.
     pub leader: Option<NodeId>,
     /// The present term.
     pub term: u64,
@@ -32,14 +32,19 @@ pub struct Status {
     pub database_bytes: u64,
     /// All members, by Raft id.
     pub members: Vec<MemberStatus>,
+    /// The entry that the node does not apply for the time being, if there is one: it or the cluster can't.
+    pub blocked: Option<Blocked>,
     /// Why the node takes no part any more, if it doesn't.
     pub stopped: Option<String>,
+    /// What the node knows of its own place in the cluster.
+    pub standing: Standing,
 }
 
 impl Status {
-    /// Committed entries that the node has not applied yet.
-    pub fn lag(&self) -> u64 {
-        self.committed_index.saturating_sub(self.applied.index)
+    /// Committed entries that the node has not applied yet; `None` while it hears of no leader, and so does not know
+    /// what is committed.
+    pub fn lag(&self) -> Option<u64> {
+        self.leader.map(|_| self.committed_index.saturating_sub(self.applied.index))
     }
 
     /// How many voters can be reached, and how many there are. One of which nothing was heard for longer than
@@ -68,7 +73,9 @@ impl Status {
             log_bytes: cluster.log_bytes,
             database_bytes,
             members: cluster.members,
+            blocked: cluster.blocked,
             stopped: cluster.stopped,
+            standing: cluster.standing,
         }
     }
 }

@@ -56,6 +56,8 @@ struct Gathered {
 pub(crate) struct Attempts {
     client: Arc<Client>,
     limits: Limits,
+    /// Steps that the entry may take.
+    budget: u64,
     deadline: Instant,
     /// The state that the next one reads.
     level: Level,
@@ -211,10 +213,16 @@ impl Gathered {
 }
 
 impl Attempts {
-    pub(crate) fn new(client: Arc<Client>, level: Level, limits: Limits, limit: Duration) -> Result<Self, Error> {
+    pub(crate) fn new(
+        client: Arc<Client>,
+        level: Level,
+        limits: Limits,
+        budget: u64,
+        limit: Duration,
+    ) -> Result<Self, Error> {
         let deadline = client.runtime().inside(|| Instant::now() + limit).map_err(|_| Error::Closed)?;
         let backoff = client.backoff();
-        Ok(Self { client, limits, deadline, level, backoff })
+        Ok(Self { client, limits, budget, deadline, level, backoff })
     }
 
     /// Runs a closure until an attempt commits.
@@ -258,7 +266,8 @@ impl Attempts {
 
     /// Ships an attempt. `None` if it conflicts with the write of another and there is time for one more.
     async fn commit(&mut self, gathered: Gathered) -> Result<Option<BatchResult>, Error> {
-        let proposal = Proposal { premises: gathered.premises, ..Proposal::new(None, gathered.commands) };
+        let Gathered { premises, commands, .. } = gathered;
+        let proposal = Proposal { budget: self.budget, premises, ..Proposal::new(None, commands) };
         match self.client.propose(proposal, self.left()?).await? {
             (position, Ok(reply)) => Ok(Some(Written { position, reply }.into())),
             (position, Err(failure)) if failure.kind == FailureKind::Conflict => {

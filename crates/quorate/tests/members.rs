@@ -15,9 +15,10 @@ use std::net::TcpListener;
 use std::time::Duration;
 
 use quorate::{
-    Admin, AdminError, Admission, Admitted, Config, Ended, Error, Level, Node, RemoteConfig, SecretSource, StartError,
+    Admin, AdminError, Admission, Admitted, BackupOptions, Config, Ended, Error, Level, Node, RemoteConfig,
+    SecretSource, StartError,
 };
-use support::{Cluster, run, secret};
+use support::{Cluster, PATIENCE, run, secret, until};
 use tempfile::TempDir;
 
 /// A node that lists the cluster and itself, and where it listens.
@@ -120,6 +121,36 @@ fn a_fourth_node_comes_the_leader_goes_and_no_write_is_lost() {
             let sql = cluster.sql(&name).at(Level::Linearizable);
             assert_eq!(sql.query_one::<i64>("SELECT count(*) FROM t", ()).await, Ok(written));
         }
+    });
+}
+
+#[test]
+fn a_node_that_is_no_member_yet_serves_no_reads_and_is_not_ready() {
+    run(async {
+        let cluster = Cluster::start().await;
+        cluster.sql("a").execute("CREATE TABLE t (x)", ()).await.unwrap();
+        let (admin, fourth) = (admin(&cluster).await, Fourth::of(&cluster));
+        let node = Node::start(fourth.config.clone()).await.unwrap();
+        // It would find no table.
+        let at_once = node.sql().at(Level::Local).with_deadline(Duration::from_millis(300));
+        let error = at_once.query("SELECT count(*) FROM t", ()).await.unwrap_err();
+        assert!(matches!(&error, Error::Unavailable(why) if why.contains("no member of the cluster yet")), "{error}");
+        assert!(error.is_retryable());
+        assert!(at_once.snapshot().await.is_err());
+        let file = fourth._dir.path().join("backup.db");
+        let options = BackupOptions { level: Level::Local, ..BackupOptions::default() };
+        let backup = tokio::time::timeout(Duration::from_millis(500), node.backup(&file, &options)).await;
+        assert!(!matches!(backup, Ok(Ok(_))), "it would be empty");
+        assert!(!node.observer().not_ready().is_empty());
+        // Whoever waits for longer gets the rows.
+        let waiting = tokio::spawn({
+            let sql = node.sql().at(Level::Local).with_deadline(PATIENCE);
+            async move { sql.query_one::<i64>("SELECT count(*) FROM t", ()).await }
+        });
+        admit(&admin, &fourth.admission()).await;
+        assert_eq!(waiting.await.unwrap(), Ok(0));
+        until("its word that it is ready", || node.observer().not_ready().is_empty()).await;
+        node.stop().await;
     });
 }
 

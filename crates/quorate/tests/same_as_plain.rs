@@ -153,6 +153,14 @@ impl Store for Recorder {
         self.0.store.applied()
     }
 
+    fn rejections(&self) -> Vec<u64> {
+        self.0.store.rejections()
+    }
+
+    fn condemn(&self, fault: &StoreFault) {
+        self.0.store.condemn(fault);
+    }
+
     fn apply(&self, entries: Vec<Entry>, done: ApplyDone) {
         let (record, told) = (Arc::clone(&self.0), entries.clone());
         let done = Box::new(move |result: Result<Vec<Option<Outcome>>, StoreFault>| {

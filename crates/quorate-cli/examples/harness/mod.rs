@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each measurement uses a part of it")]
 
 pub mod cluster;
+pub mod dice;
 pub mod figures;
 pub mod load;
 pub mod options;

@@ -214,7 +214,7 @@ fn check_versions(facts: &Facts) -> Option<Finding> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
-    use quorate::{ClusterId, Epoch, GroupId, MemberStatus, NodeId, Position};
+    use quorate::{ClusterId, Epoch, GroupId, MemberStatus, NodeId, Position, Standing};
 
     use super::super::finding::Level::{Note, Ok as Fine, Problem};
     use super::*;
@@ -241,7 +241,9 @@ mod tests {
             log_bytes: 0,
             database_bytes: 0,
             members: [1, 2, 3].map(member).into(),
+            blocked: None,
             stopped: None,
+            standing: Standing::default(),
         }
     }
 

@@ -3,8 +3,8 @@
 use quorate_model::{Epoch, GroupId, NodeId, Position};
 
 use super::*;
-use crate::MemberStatus;
 use crate::identity::ClusterId;
+use crate::{MemberStatus, Standing};
 
 const SILENT_AFTER: Duration = Duration::from_secs(4);
 
@@ -30,7 +30,9 @@ impl Story {
             applied: Position { epoch: Epoch(1), group: GroupId::MAIN, index: 0 },
             log_bytes: 0,
             members: [("a", 1), ("b", 2), ("c", 3)].map(|(name, id)| member(name, id)).into(),
+            blocked: None,
             stopped: None,
+            standing: Standing::default(),
         };
         let space = Space { total: 100 << 30, available: 50 << 30 };
         Self { teller: Teller::default(), now: Instant::now(), status, clocks: BTreeMap::new(), space }
@@ -83,6 +85,34 @@ fn only_changes_are_told() {
 }
 
 #[test]
+fn a_leader_that_goes_and_one_that_comes_are_told_when_it_happens() {
+    let mut story = Story::new();
+    story.told_after(0);
+    story.status.leader = None;
+    assert_eq!(story.told_after(1), [(Topic::Leader, State::Gone)]);
+    (story.status.leader, story.status.term) = (Some(NodeId(2)), 2);
+    assert_eq!(story.told_after(1), [leads("b", 2)]);
+    // That was enough for a while; then the present is told, and not what was in between.
+    (story.status.leader, story.status.term) = (Some(NodeId(1)), 3);
+    assert_eq!(story.told_after(1), []);
+    (story.status.leader, story.status.term) = (Some(NodeId(3)), 4);
+    assert_eq!(story.told_after(1), []);
+    assert_eq!(story.told_after(8), [leads("c", 4)]);
+}
+
+#[test]
+fn a_member_without_a_database_lacks_no_number_of_entries() {
+    let mut story = Story::new();
+    story.told_after(0);
+    story.status.committed = Some(quorate_model::LogId { index: 1_000_000_060_184, ..Default::default() });
+    story.member("a").applied_index = 1_000_000_060_184;
+    story.member("b").applied_index = 1_000_000_060_184;
+    let seen = story.teller.observe(&story.status, &story.clocks, Some(story.space), SILENT_AFTER);
+    let lag = seen.iter().find(|(topic, _, _)| *topic == Topic::Lag("c".to_owned())).unwrap();
+    assert!(lag.1 == State::Alarm && lag.2.contains("copy of the database"), "{lag:?}");
+}
+
+#[test]
 fn what_flaps_is_told_once_in_a_while_and_what_it_came_to() {
     let mut story = Story::new();
     story.told_after(0);
@@ -92,7 +122,7 @@ fn what_flaps_is_told_once_in_a_while_and_what_it_came_to() {
         story.member("b").silent_for = if second % 2 == 0 { SILENT_AFTER * 2 } else { Duration::ZERO };
         lines.extend(story.told_after(1));
     }
-    assert!(lines.len() <= 11, "{} lines", lines.len());
+    assert!(lines.len() <= 11 * BURST, "{} lines", lines.len());
     story.member("b").silent_for = Duration::ZERO;
     lines.extend(story.told_after(60));
     assert_eq!(lines.last(), Some(&(silence, State::Calm)));

@@ -21,6 +21,8 @@ pub(crate) mod method {
     pub(crate) const JOIN: u16 = 9;
     pub(crate) const READ_POSITION: u16 = 10;
     pub(crate) const FORWARD: u16 = 11;
+    pub(crate) const STAND: u16 = 12;
+    pub(crate) const PULL: u16 = 13;
     /// From here on the methods belong to the floors above.
     pub(crate) const SERVICE: u16 = 64;
 }
@@ -133,6 +135,9 @@ pub(crate) struct StatusReply {
     /// The number of its durability.
     #[prost(uint32, tag = "15")]
     pub durability: u32,
+    /// Whether its data directory belongs to a cluster, or did: nothing is founded with it.
+    #[prost(bool, tag = "30")]
+    pub belonged: bool,
 }
 
 /// A member of the cluster, as a node knows it.
@@ -189,6 +194,44 @@ pub(crate) struct Joined {
     /// It was removed, and never comes back; `why` says so.
     #[prost(bool, tag = "3")]
     pub removed: bool,
+}
+
+/// Asks where a node stands at an entry that some node can't apply.
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(crate) struct StandAsk {
+    #[prost(uint64, tag = "1")]
+    pub index: u64,
+    /// The term of the leader that asks for a promise to stop before the entry, and its count of such questions; 0
+    /// where none is asked for.
+    #[prost(uint64, tag = "2")]
+    pub term: u64,
+    #[prost(uint64, tag = "3")]
+    pub round: u64,
+    /// The term of the leader whom the asking node has promised to stop before the entry, if it has.
+    #[prost(uint64, optional, tag = "4")]
+    pub halt_term: Option<u64>,
+}
+
+/// Answers [`StandAsk`].
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct StandReply {
+    /// It was applied, and ran.
+    #[prost(bool, tag = "1")]
+    pub applied: bool,
+    /// It was applied as a rejected one.
+    #[prost(bool, tag = "2")]
+    pub rejected: bool,
+    /// It can't be applied there; `why` says why.
+    #[prost(bool, tag = "3")]
+    pub stuck: bool,
+    /// The promise is given, and durable.
+    #[prost(bool, tag = "4")]
+    pub promised: bool,
+    /// The leader answers, and the asking node's promise is no longer needed.
+    #[prost(bool, tag = "5")]
+    pub released: bool,
+    #[prost(string, tag = "6")]
+    pub why: String,
 }
 
 /// A read position, or nothing from a node that does not lead.

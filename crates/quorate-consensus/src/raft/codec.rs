@@ -155,7 +155,7 @@ pub(crate) fn payload_bytes(entry: &RaftEntry) -> Bytes {
 pub(crate) fn entry_from(id: LogId, bytes: Bytes) -> Result<RaftEntry, DecodeError> {
     let payload = match codec::entry::decode(bytes.clone())? {
         Payload::Blank => EntryPayload::Blank,
-        Payload::Proposal(..) => EntryPayload::Normal(Proposed(bytes)),
+        Payload::Proposal(..) | Payload::Rejected(..) | Payload::Reject(_) => EntryPayload::Normal(Proposed(bytes)),
         Payload::Membership(membership) => EntryPayload::Membership(decode_membership(&membership)?),
     };
     Ok(RaftEntry { log_id: to_raft(id), payload })

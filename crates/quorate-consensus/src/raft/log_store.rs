@@ -22,6 +22,7 @@ use tokio::sync::oneshot;
 use super::codec;
 use super::types::{RaftEntry, RaftLogId, RaftVote, TypeConfig, from_raft, to_raft};
 use crate::stages::Stages;
+use crate::verdict::{Verdicts, rejections};
 
 /// Bytes of entries in one message to a follower, but for a single larger entry.
 const MESSAGE_BYTES_MAX: usize = 4 << 20;
@@ -36,11 +37,19 @@ pub(crate) struct LogStore {
     group: GroupId,
     stages: Arc<Stages>,
     store: Arc<dyn Store>,
+    verdicts: Arc<Verdicts>,
 }
 
 impl LogStore {
-    pub(crate) fn new(wal: Wal, group: GroupId, stages: Arc<Stages>, store: Arc<dyn Store>) -> Self {
-        Self { wal, group, stages, store }
+    pub(crate) fn new(
+        wal: Wal,
+        group: GroupId,
+        stages: &Arc<Stages>,
+        store: &Arc<dyn Store>,
+        verdicts: &Arc<Verdicts>,
+    ) -> Self {
+        let (stages, store, verdicts) = (Arc::clone(stages), Arc::clone(store), Arc::clone(verdicts));
+        Self { wal, group, stages, store, verdicts }
     }
 
     /// The entries from `start` to before `end` that fit into `bytes`: at least one, if there is one.
@@ -153,11 +162,14 @@ impl RaftLogStorage<TypeConfig> for LogStore {
     async fn save_committed(&mut self, committed: Option<RaftLogId>) -> Result<(), io::Error> {
         let Some(committed) = committed else { return Ok(()) };
         self.stages.committed(committed.index);
+        self.verdicts.committed(committed.index);
         self.wal.save_committed(self.group, from_raft(&committed)).map_err(io::Error::other)
     }
 
+    /// Nothing, or openraft would apply entries before it has started, and could not start without one that can't be
+    /// applied. The leader says again what is committed.
     async fn read_committed(&mut self) -> Result<Option<RaftLogId>, io::Error> {
-        Ok(self.wal.committed(self.group).map(to_raft))
+        Ok(None)
     }
 
     async fn append<I>(&mut self, entries: I, callback: IOFlushed<TypeConfig>) -> Result<(), io::Error>
@@ -171,8 +183,9 @@ impl RaftLogStorage<TypeConfig> for LogStore {
             (from_raft(&entry.log_id), codec::payload_bytes(&entry))
         });
         let entries: Vec<_> = encoded.collect();
+        self.verdicts.appended(rejections(&entries));
         let handed = entries.last().and_then(|(last, _)| self.stages.handed(*last, writes));
-        if handed.is_some() {
+        if handed.is_some() && self.verdicts.may_foresee() {
             let foreseen: Result<Vec<Entry>, _> =
                 entries.iter().map(|(id, bytes)| codec::stored(*id, bytes.clone())).collect();
             // What can't be read is met again when it is to be applied.
@@ -192,6 +205,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
     }
 
     async fn truncate_after(&mut self, last_log_id: Option<RaftLogId>) -> Result<(), io::Error> {
+        self.verdicts.truncated(last_log_id.map(|id| id.index));
         self.wal.truncate_after(self.group, last_log_id.map(|id| id.index)).map_err(io::Error::other)
     }
 

@@ -8,7 +8,8 @@
 //!   The entries up to there come again, so the log must still have them.
 //! - Nothing is applied before it is written to this node's own log, be it committed by the others: a process that is
 //!   killed must never leave a store that is ahead of its log, but by an image whose end is noted before.
-//! - A fault of the store is never an outcome: it ends the core.
+//! - A fault of the store is never an outcome. Whether the entry or this node is to blame is for [`Verdicts`] to find
+//!   out; where it is the node, the core ends.
 
 use std::io;
 use std::sync::Arc;
@@ -24,9 +25,13 @@ use tokio::sync::oneshot;
 use super::codec;
 use super::types::{Answer, RaftLogId, SnapshotMeta, StoredMembership, TypeConfig, to_raft};
 use crate::home::Home;
+use crate::verdict::{self, Verdicts};
 
 /// Entries that the store is given at once.
 const BATCH_ENTRIES_MAX: usize = 4_096;
+
+/// Bytes of entries that are read again at once.
+const AGAIN_BYTES: usize = 8 << 20;
 
 /// A snapshot, as openraft passes it around.
 pub(crate) enum Image {
@@ -38,17 +43,21 @@ pub(crate) enum Image {
 
 pub(crate) type Snapshot = openraft::alias::SnapshotOf<TypeConfig, Image>;
 
+/// Where the outcome of an entry goes.
+type Responder = Option<ApplyResponder<TypeConfig>>;
+
 /// openraft's handle to the store.
 pub(crate) struct Machine {
     home: Home,
     store: Arc<dyn Store>,
+    verdicts: Arc<Verdicts>,
     /// Up to where the core has had entries applied, or knows them to be.
     known: Option<RaftLogId>,
 }
 
 impl Machine {
-    pub(crate) fn new(home: Home, store: Arc<dyn Store>) -> Self {
-        Self { home, store, known: None }
+    pub(crate) fn new(home: Home, store: Arc<dyn Store>, verdicts: Arc<Verdicts>) -> Self {
+        Self { home, store, verdicts, known: None }
     }
 
     /// Waits until the log holds everything up to an index.
@@ -61,19 +70,59 @@ impl Machine {
         receiver.await.unwrap_or(Err(WalError::Closed))
     }
 
-    async fn apply_batch(
+    /// Has a batch applied: at once, or in parts where one of its entries can't be applied.
+    async fn apply_batch(&self, mut batch: Vec<Entry>, mut responders: Vec<Responder>) -> Result<(), StoreFault> {
+        while let (Some(first), Some(last)) = (batch.first(), batch.last()) {
+            let (first, last) = (first.log_id.index, last.log_id.index);
+            let cleared = self.verdicts.clear(first, last).await?;
+            let count = batch.iter().take_while(|entry| entry.log_id.index <= cleared.last).count();
+            let (later, later_responders) = (batch.split_off(count), responders.split_off(count));
+            let part = if cleared.rejected { batch.into_iter().map(verdict::reject).collect() } else { batch };
+            let handed = self.hand_over(part, responders).await;
+            self.verdicts.answered();
+            (batch, responders) = match handed {
+                Ok(()) => (later, later_responders),
+                Err((fault, mut kept)) => {
+                    self.verdicts.fault(&fault).await?;
+                    kept.extend(later_responders);
+                    // What was applied of it is answered, and not applied again.
+                    ([self.read(first, cleared.last)?, later].concat(), kept)
+                }
+            };
+        }
+        Ok(())
+    }
+
+    /// Reads entries that were handed over, to hand them over again.
+    fn read(&self, first: u64, last: u64) -> Result<Vec<Entry>, StoreFault> {
+        let unreadable = |error: &dyn std::fmt::Display| StoreFault::Io(format!("the log can't be read: {error}"));
+        let (mut entries, mut next) = (Vec::new(), first);
+        while next <= last {
+            let page = self.home.wal.entries(GroupId::MAIN, next..last.saturating_add(1), AGAIN_BYTES);
+            let page = page.map_err(|error| unreadable(&error))?;
+            let Some((end, _)) = page.last() else { return Err(unreadable(&"entries are missing")) };
+            next = end.index.saturating_add(1);
+            for (id, bytes) in page {
+                entries.push(codec::stored(id, bytes).map_err(|error| unreadable(&error))?);
+            }
+        }
+        Ok(entries)
+    }
+
+    /// Hands entries to the store. A fault gives the responders back.
+    async fn hand_over(
         &self,
         batch: Vec<Entry>,
-        responders: Vec<Option<ApplyResponder<TypeConfig>>>,
-    ) -> Result<(), StoreFault> {
+        responders: Vec<Responder>,
+    ) -> Result<(), (StoreFault, Vec<Responder>)> {
         let (sender, receiver) = oneshot::channel();
         let done = move |result: Result<Vec<Option<Outcome>>, StoreFault>| {
-            let (result, outcomes) = match result {
-                Ok(outcomes) => (Ok(()), outcomes),
-                Err(fault) => (Err(fault), Vec::new()),
+            let outcomes = match result {
+                Ok(outcomes) => outcomes,
+                Err(fault) => return drop(sender.send(Err((fault, responders)))),
             };
             // First the core, which takes a while to wake up.
-            drop(sender.send(result));
+            drop(sender.send(Ok(())));
             for (responder, outcome) in responders.into_iter().zip(outcomes) {
                 // Whoever asks for an outcome that is not known here gets no answer when its responder goes, and asks
                 // again under its session.
@@ -83,7 +132,7 @@ impl Machine {
             }
         };
         self.store.apply(batch, Box::new(done));
-        receiver.await.unwrap_or(Err(StoreFault::Closed))
+        receiver.await.unwrap_or(Err((StoreFault::Closed, Vec::new())))
     }
 }
 

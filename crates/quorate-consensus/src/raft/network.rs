@@ -60,7 +60,8 @@ pub(crate) struct Network {
 impl Network {
     fn channel(&self, id: u64, member: &Member, purpose: Purpose) -> Channel {
         Channel {
-            link: self.peers.link(&member.addr, id, purpose),
+            peers: Arc::clone(&self.peers),
+            addr: member.addr.clone(),
             images: Arc::clone(&self.images),
             thrift: Arc::clone(&self.thrift),
             target: id,
@@ -87,7 +88,9 @@ impl RaftNetworkFactory<TypeConfig> for Network {
 
 /// The connection to one member for one purpose.
 pub(crate) struct Channel {
-    link: Link,
+    peers: Arc<Peers>,
+    /// The member's address when this was made.
+    addr: String,
     images: Arc<ImageSender>,
     thrift: Arc<Thrift>,
     target: u64,
@@ -97,13 +100,19 @@ pub(crate) struct Channel {
 type RpcError = RPCError<TypeConfig>;
 
 impl Channel {
+    /// To where the member is now.
+    fn link(&self) -> Link {
+        let addr = self.peers.addr_of(self.target);
+        self.peers.link(addr.as_ref().unwrap_or(&self.addr), self.target, self.purpose)
+    }
+
     async fn call<A: Message + Default>(
         &self,
         method: u16,
         ask: &impl Message,
         limit: Duration,
     ) -> Result<A, RpcError> {
-        let body = self.link.call(method, encode(ask), limit).await.map_err(|error| unreachable(&error))?;
+        let body = self.link().call(method, encode(ask), limit).await.map_err(|error| unreachable(&error))?;
         decode(body).map_err(|error| network(&error))
     }
 }
@@ -141,7 +150,7 @@ impl RaftNetworkV2<TypeConfig> for Channel {
             // refused connection would be tried again without end and without yielding.
             let mut input = input.peekable();
             let _ = Pin::new(&mut input).peek().await;
-            let client = self.link.0.client().await.map_err(|error| unreachable(&error))?;
+            let client = self.link().0.client().await.map_err(|error| unreachable(&error))?;
             let (sender, receiver) = client.open_stream(method::APPEND).map_err(|error| unreachable(&error))?;
             let (target, thrift) = (self.target, Arc::clone(&self.thrift));
             let state = Appending {
@@ -185,7 +194,8 @@ impl RaftNetworkV2<TypeConfig> for Channel {
         cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
         _option: RPCOption,
     ) -> Result<SnapshotResponse<TypeConfig>, StreamingError<TypeConfig>> {
-        let sending = self.images.send(&self.link, self.target, &vote, &snapshot.meta);
+        let link = self.link();
+        let sending = self.images.send(&link, self.target, &vote, &snapshot.meta);
         let higher = tokio::select! {
             biased;
             closed = cancel => return Err(StreamingError::Closed(closed)),
@@ -201,7 +211,7 @@ impl RaftNetworkV2<TypeConfig> for Channel {
     ) -> Result<TransferLeaderResponse<TypeConfig>, RpcError> {
         let transfer =
             Transfer { from: req.from_leader().into(), to: *req.to_node_id(), last: id_bytes(req.last_log_id()) };
-        self.link
+        self.link()
             .call(method::TRANSFER, encode(&transfer), option.hard_ttl())
             .await
             .map_err(|error| unreachable(&error))?;

@@ -48,6 +48,10 @@ pub(super) struct Cluster {
     acknowledged: Mutex<Vec<Bytes>>,
     /// What the configurations say; fsync of nodes that are not here.
     pub(super) durability: Mutex<BTreeMap<&'static str, Durability>>,
+    /// The port of all nodes in the lists of members, if it is another one than at first.
+    pub(super) listed: Mutex<Option<u16>>,
+    /// Where nodes listen that have moved, and the address that they announce.
+    pub(super) moved: Mutex<BTreeMap<&'static str, (String, String)>>,
 }
 
 impl Cluster {
@@ -60,6 +64,8 @@ impl Cluster {
             failed: Arc::default(),
             acknowledged: Mutex::default(),
             durability: Mutex::default(),
+            moved: Mutex::default(),
+            listed: Mutex::default(),
         }
     }
 
@@ -68,7 +74,13 @@ impl Cluster {
         let store: Arc<dyn Store> = Arc::new(self.stores.lock().unwrap().entry(name).or_default().clone());
         let (nodes, failed, inside) = (Arc::clone(&self.nodes), Arc::clone(&self.failed), env.clone());
         let durability = self.durability.lock().unwrap().get(name).copied().unwrap_or_default();
-        let config = ConsensusConfig { durability, ..config(name) };
+        let mut config = ConsensusConfig { durability, ..config(name) };
+        if let Some(port) = *self.listed.lock().unwrap() {
+            config.members.iter_mut().for_each(|member| member.addr = format!("{}:{port}", member.name));
+        }
+        if let Some((listen, announced)) = self.moved.lock().unwrap().get(name).cloned() {
+            (config.listen, config.advertise) = (listen, Some(announced));
+        }
         let up = async move {
             let open = Box::new(move |_| Ok(store));
             match Consensus::start(&inside, config, Path::new("/data/log"), open, Arc::new(Nothing)).await {
@@ -157,7 +169,8 @@ impl Cluster {
             all.iter().all(|index| *index == all[0])
         };
         self.until("agreement", equal).await;
-        let histories: Vec<_> = stores.values().map(|store| store.kept().proposals).collect();
+        let history = |store: &MemStore| (store.kept().proposals, store.kept().rejected);
+        let histories: Vec<_> = stores.values().map(history).collect();
         assert!(histories.iter().all(|history| *history == histories[0]), "the nodes differ");
         stores.values().for_each(|store| self.check_held(store));
     }
@@ -193,6 +206,7 @@ pub(super) fn config(name: &str) -> ConsensusConfig {
         durability: Durability::default(),
         keep_log_bytes: KEEP_LOG_BYTES,
         log_segment_bytes: LOG_SEGMENT_BYTES,
+        had_store: false,
     }
 }
 

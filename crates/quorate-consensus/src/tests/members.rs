@@ -42,7 +42,7 @@ async fn remove(cluster: &Cluster, name: &str, force: bool) -> Result<(), Member
 }
 
 /// Asks as an operator's command does, until the node is a voter.
-async fn admit(cluster: &Cluster, admission: &Admission) -> Result<(), MembershipError> {
+pub(super) async fn admit(cluster: &Cluster, admission: &Admission) -> Result<(), MembershipError> {
     let deadline = Instant::now() + SOON;
     while lead(cluster, async |leader| leader.admit(admission.clone()).await).await? != Admitted::Voter {
         assert!(Instant::now() < deadline, "{admission:?} did not come to an end");
@@ -51,7 +51,7 @@ async fn admit(cluster: &Cluster, admission: &Admission) -> Result<(), Membershi
     Ok(())
 }
 
-fn admission(name: &str) -> Admission {
+pub(super) fn admission(name: &str) -> Admission {
     Admission { name: name.to_owned(), addr: format!("{name}:1"), ..Admission::default() }
 }
 
@@ -63,7 +63,7 @@ fn refusal<T: std::fmt::Debug>(result: Result<T, MembershipError>) -> String {
 }
 
 /// A node that does not lead.
-fn follower(cluster: &Cluster) -> &'static str {
+pub(super) fn follower(cluster: &Cluster) -> &'static str {
     let (leader, _) = cluster.leader().unwrap();
     NAMES.into_iter().find(|name| *name != leader).unwrap()
 }

@@ -1,11 +1,13 @@
 //! A store that only remembers: the payloads that it applied, in order. Its contents outlive its process as a file
-//! that is written at once would; what it loses in a crash is nothing.
+//! that is written at once would; what it loses in a crash is nothing. A test may make it fail at some payloads.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use quorate_model::{
-    Applied, ApplyDone, Entry, ImageSink, ImageSource, LogId, Payload, Reply, Store, StoreFault, WholeImage,
+    Applied, ApplyDone, Entry, Failure, FailureKind, ImageSink, ImageSource, LogId, Payload, Reply, Store, StoreFault,
+    WholeImage,
 };
 
 #[derive(Clone, Debug, Default)]
@@ -13,29 +15,82 @@ pub(crate) struct Kept {
     pub(crate) applied: Applied,
     /// The index and the bytes of each applied proposal, without the stamp.
     pub(crate) proposals: Vec<(u64, Bytes)>,
+    /// The indexes of rejected entries.
+    pub(crate) rejected: Vec<u64>,
+}
+
+/// What goes wrong at a proposal.
+#[derive(Clone, Debug)]
+pub(crate) enum Trouble {
+    Fault(StoreFault),
+    /// The process dies: nothing is ever answered.
+    Crash,
 }
 
 /// What survives the process.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct MemStore(Arc<Mutex<Kept>>);
+pub(crate) struct MemStore {
+    kept: Arc<Mutex<Kept>>,
+    /// What goes wrong at proposals that begin with a text.
+    troubles: Arc<Mutex<BTreeMap<&'static str, Trouble>>>,
+    crashed: Arc<Mutex<bool>>,
+    condemned: Arc<Mutex<Option<StoreFault>>>,
+}
 
 impl MemStore {
     pub(crate) fn kept(&self) -> Kept {
-        self.0.lock().unwrap().clone()
+        self.kept.lock().unwrap().clone()
+    }
+
+    /// From now on it fails at proposals that begin with this text.
+    pub(crate) fn fail_at(&self, text: &'static str, trouble: Trouble) {
+        self.troubles.lock().unwrap().insert(text, trouble);
+    }
+
+    pub(crate) fn condemned(&self) -> Option<StoreFault> {
+        self.condemned.lock().unwrap().clone()
+    }
+
+    /// Whether its process ought to be dead. Told once.
+    pub(crate) fn take_crashed(&self) -> bool {
+        std::mem::take(&mut *self.crashed.lock().unwrap())
+    }
+
+    fn trouble(&self, entry: &Entry) -> Option<Trouble> {
+        let Payload::Proposal(_, bytes) = &entry.payload else { return None };
+        let troubles = self.troubles.lock().unwrap();
+        troubles.iter().find(|(text, _)| bytes.starts_with(text.as_bytes())).map(|(_, trouble)| trouble.clone())
     }
 }
 
 impl Store for MemStore {
     fn applied(&self) -> Applied {
-        self.0.lock().unwrap().applied.clone()
+        self.kept.lock().unwrap().applied.clone()
     }
 
     fn apply(&self, entries: Vec<Entry>, done: ApplyDone) {
-        let outcomes = {
-            let mut kept = self.0.lock().unwrap();
-            entries.into_iter().map(|entry| kept.apply(entry)).collect()
-        };
+        let mut outcomes = Vec::new();
+        for entry in entries {
+            let is_new = self.applied().log_id.is_none_or(|id| id.index < entry.log_id.index);
+            match self.trouble(&entry).filter(|_| is_new) {
+                Some(Trouble::Fault(fault)) => return done(Err(fault)),
+                Some(Trouble::Crash) => {
+                    *self.crashed.lock().unwrap() = true;
+                    // The node that waits for it is killed.
+                    return std::mem::forget(done);
+                }
+                None => outcomes.push(self.kept.lock().unwrap().apply(entry)),
+            }
+        }
         done(Ok(outcomes));
+    }
+
+    fn rejections(&self) -> Vec<u64> {
+        self.kept().rejected
+    }
+
+    fn condemn(&self, fault: &StoreFault) {
+        *self.condemned.lock().unwrap() = Some(fault.clone());
     }
 
     fn foresee(&self, _entries: Vec<Entry>) {}
@@ -64,7 +119,11 @@ impl Kept {
         }
         self.applied.log_id = Some(entry.log_id);
         match entry.payload {
-            Payload::Blank => {}
+            Payload::Blank | Payload::Reject(_) => {}
+            Payload::Rejected(..) => {
+                self.rejected.push(entry.log_id.index);
+                return Some(Err(Failure::new(FailureKind::Rejected, "rejected")));
+            }
             Payload::Membership(bytes) => self.applied.membership = Some((entry.log_id, bytes)),
             Payload::Proposal(_, bytes) => self.proposals.push((entry.log_id.index, bytes)),
         }
@@ -120,7 +179,7 @@ impl WholeImage for Whole {
     }
 
     fn install(self: Box<Self>) -> Result<Applied, StoreFault> {
-        *self.store.0.lock().unwrap() = self.kept;
+        *self.store.kept.lock().unwrap() = self.kept;
         Ok(self.store.applied())
     }
 }

@@ -7,7 +7,7 @@ use openraft::storage::RaftStateMachine;
 use openraft::testing::log::{StoreBuilder, Suite};
 use quorate_env::Env;
 use quorate_model::{Entry, GroupId, LogId, NodeId, Payload, Store};
-use quorate_wal::{Opened, Wal, WalOptions};
+use quorate_wal::{Opened, Restart, Wal, WalOptions};
 
 use super::store::MemStore;
 use crate::home::Home;
@@ -18,6 +18,7 @@ use crate::raft::machine::Machine;
 use crate::raft::runtime::RaftRuntime;
 use crate::raft::types::TypeConfig;
 use crate::stages::Stages;
+use crate::verdict::Verdicts;
 
 /// Makes them over this store.
 struct Builder(Arc<MemStore>);
@@ -45,9 +46,12 @@ impl StoreBuilder<TypeConfig, LogStore, Machine, Guard> for Builder {
         env.start_worker("log", writer, &writer_bell).unwrap();
         env.start_worker("segments", keeper, &keeper_bell).unwrap();
         let stages = Stages::new(env.clone(), NodeId(1), Arc::new(ConsensusMetrics::default()));
-        let store = Arc::clone(&self.0);
-        let machine = Machine::new(Home::new(env, wal.clone(), Identity::new(1, "n"), false), store.clone());
-        Ok((Guard { wal: wal.clone(), _dir: dir }, LogStore::new(wal, GroupId::MAIN, stages, store), machine))
+        let store: Arc<dyn Store> = Arc::clone(&self.0) as _;
+        let home = Home::new(env, wal.clone(), Identity::new(1, "n"), false);
+        let verdicts = Verdicts::begin(&home, &store, Restart::Clean).await.unwrap();
+        let machine = Machine::new(home, Arc::clone(&store), Arc::clone(&verdicts));
+        let log = LogStore::new(wal.clone(), GroupId::MAIN, &stages, &store, &verdicts);
+        Ok((Guard { wal, _dir: dir }, log, machine))
     }
 }
 

@@ -1,11 +1,11 @@
 //! The payload of an entry as the log and the followers hold it.
 //!
-//! | byte | blank | proposal | membership |
-//! |---|---|---|---|
-//! | 0 | tag 0 | tag 1 | tag 2 |
-//! | 1..9 | - | `now`, little-endian | the membership's bytes |
-//! | 9..17 | - | `seed`, little-endian | |
-//! | 17.. | - | the encoded proposal | |
+//! | byte | blank | proposal | membership | reject |
+//! |---|---|---|---|---|
+//! | 0 | tag 0 | tag 1 | tag 2 | tag 3 |
+//! | 1..9 | - | `now`, little-endian | the membership's bytes | the rejected index, little-endian |
+//! | 9..17 | - | `seed`, little-endian | | - |
+//! | 17.. | - | the encoded proposal | | - |
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
@@ -15,6 +15,7 @@ use crate::{Payload, Stamp};
 const BLANK: u8 = 0;
 const PROPOSAL: u8 = 1;
 const MEMBERSHIP: u8 = 2;
+const REJECT: u8 = 3;
 
 /// Bytes before the proposal.
 pub const PROPOSAL_HEADER: usize = 17;
@@ -23,11 +24,19 @@ pub const PROPOSAL_HEADER: usize = 17;
 pub fn encode(payload: &Payload) -> Bytes {
     match payload {
         Payload::Blank => Bytes::from_static(&[BLANK]),
-        Payload::Proposal(stamp, proposal) => encode_proposal(&mut BytesMut::new(), *stamp, proposal),
+        Payload::Proposal(stamp, proposal) | Payload::Rejected(stamp, proposal) => {
+            encode_proposal(&mut BytesMut::new(), *stamp, proposal)
+        }
         Payload::Membership(membership) => {
             let mut bytes = BytesMut::with_capacity(membership.len().saturating_add(1));
             bytes.put_u8(MEMBERSHIP);
             bytes.put_slice(membership);
+            bytes.freeze()
+        }
+        Payload::Reject(index) => {
+            let mut bytes = BytesMut::with_capacity(size_of::<u64>().saturating_add(1));
+            bytes.put_u8(REJECT);
+            bytes.put_u64_le(*index);
             bytes.freeze()
         }
     }
@@ -44,6 +53,17 @@ pub fn encode_proposal(buffer: &mut BytesMut, stamp: Stamp, proposal: &[u8]) -> 
     buffer.split().freeze()
 }
 
+/// The index that an encoded payload rejects, if it rejects one. Cheap: it looks at the tag first.
+pub fn rejected_index(bytes: &Bytes) -> Option<u64> {
+    if bytes.first() != Some(&REJECT) {
+        return None;
+    }
+    match decode(bytes.clone()) {
+        Ok(Payload::Reject(index)) => Some(index),
+        _ => None,
+    }
+}
+
 /// Decodes a payload without copying.
 pub fn decode(mut bytes: Bytes) -> Result<Payload, DecodeError> {
     let short = || DecodeError::Malformed("an entry is cut short".to_owned());
@@ -55,6 +75,10 @@ pub fn decode(mut bytes: Bytes) -> Result<Payload, DecodeError> {
             Ok(Payload::Proposal(Stamp { now, seed }, bytes))
         }
         MEMBERSHIP => Ok(Payload::Membership(bytes)),
+        REJECT => {
+            let index = bytes.try_get_u64_le().map_err(|_| short())?;
+            if bytes.is_empty() { Ok(Payload::Reject(index)) } else { Err(DecodeError::Unknown) }
+        }
         _ => Err(DecodeError::Unknown),
     }
 }

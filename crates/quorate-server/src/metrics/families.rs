@@ -55,6 +55,9 @@ fn cluster(metrics: &Metrics) -> Vec<Family> {
     let status = &metrics.status;
     let is_voter = status.members.iter().any(|member| member.id == status.node && member.voter);
     let (reachable, voters) = status.reachable_voters(metrics.silence_max);
+    let lag =
+        gauge("quorate_apply_lag_entries", "Committed entries that the database lacks; none while no leader is heard.");
+    let lag = status.lag().into_iter().fold(lag, |family, entries| family.with(MAIN, entries));
     vec![
         gauge("quorate_ready", "1 if the node can serve: what /ready says.").with(MAIN, metrics.not_ready.is_empty()),
         gauge("quorate_is_leader", "1 if the node leads.").with(MAIN, status.leader == Some(status.node)),
@@ -65,7 +68,7 @@ fn cluster(metrics: &Metrics) -> Vec<Family> {
         gauge("quorate_applied_index", "The last index in the database.").with(MAIN, status.applied.index),
         gauge("quorate_durable_index", "The last index that the database holds without the log.")
             .with(MAIN, status.durable_index),
-        gauge("quorate_apply_lag_entries", "Committed entries that the database lacks.").with(MAIN, status.lag()),
+        lag,
         gauge("quorate_members", "Members, learners too.").with(MAIN, status.members.len()),
         gauge("quorate_voters", "Members that vote.").with(MAIN, voters),
         gauge("quorate_voters_reachable", "Voters heard of lately, the node itself too.").with(MAIN, reachable),
@@ -199,6 +202,11 @@ fn database(metrics: &Metrics) -> Vec<Family> {
             MAIN,
             "kind",
             [("query", store.slow.queries()), ("write", store.slow.writes())],
+        ),
+        counter("quorate_read_faults_total", "Queries that failed because of the database's files.").with_each(
+            MAIN,
+            "kind",
+            [("damaged", store.read_faults.damaged.get()), ("io", store.read_faults.io.get())],
         ),
         gauge("quorate_sessions", "Sessions that the database holds.").with(MAIN, store.sessions.get()),
         gauge("quorate_database_bytes", "Bytes of the database file.").with(NONE, sizes.database),

@@ -52,6 +52,8 @@ pub(super) struct Lives {
     pub(super) full: BTreeMap<&'static str, Option<Instant>>,
     /// Nodes whose database may end before their log begins: they lost one or the other, and it is not yet made good.
     pub(super) unsound: BTreeSet<&'static str>,
+    /// Whether all nodes have had the clients' tables: whoever joins from now on has them too, or has nothing to show.
+    pub(super) has_tables: bool,
     /// Nodes whose database may end behind their log.
     pub(super) ahead: BTreeSet<&'static str>,
 }
@@ -68,6 +70,8 @@ pub(super) struct Life {
     pub(super) is_target: bool,
     /// Its disk was told to fail: it may give up.
     pub(super) is_doomed: bool,
+    /// Its process has died of what it applied.
+    pub(super) is_dead: bool,
     /// It gave up before it served.
     pub(super) has_failed: bool,
     // Dropped last: the VFS of this life.
@@ -77,8 +81,8 @@ pub(super) struct Life {
 impl Life {
     /// A life that begins.
     pub(super) fn new(who: String, slot: Slot) -> Self {
-        let (is_target, is_doomed, has_failed) = Default::default();
-        Self { who, node: None, reader: None, store: Weak::new(), is_target, is_doomed, has_failed, slot }
+        let (is_target, is_doomed, is_dead, has_failed) = Default::default();
+        Self { who, node: None, reader: None, store: Weak::new(), is_target, is_doomed, is_dead, has_failed, slot }
     }
 }
 

@@ -1,14 +1,24 @@
 //! What others do to a node's database: they read it for long, or change it behind the node's back, as a bad memory or
 //! a careless hand would.
 
+use std::path::Path;
 use std::time::Duration;
 
-use quorate_env::Instant;
+use quorate::{Error, Level};
+use quorate_env::{Instant, sleep};
 use quorate_sql::connection::{self, Attached};
 use quorate_sql::store::SqlStore;
 
 use super::life::Life;
-use super::{CACHE_BYTES, Cluster, snapshot};
+use super::{CACHE_BYTES, Cluster, DATA_DIR, snapshot};
+use crate::damage;
+
+/// How often a node is asked after its start, and at what intervals.
+const EARLY_READS: u32 = 20;
+const EARLY_EVERY: Duration = Duration::from_millis(20);
+
+/// A local read waits for nothing.
+const AT_ONCE: Duration = Duration::from_millis(1);
 
 /// More than anybody counts.
 const FOREIGN: i64 = 1_000_000;
@@ -30,6 +40,35 @@ impl Cluster {
     pub fn spare(&self) {
         for name in self.names {
             self.with_life(name, |life| life.is_target = false);
+        }
+    }
+
+    /// All nodes have the clients' tables now.
+    pub fn has_tables(&self) {
+        self.lives().has_tables = true;
+    }
+
+    /// Somebody reads from a node as soon as it serves. One that is no member yet, or has not caught up to where the
+    /// cluster was when it joined, must not answer from an empty database. Retries would hide such an answer.
+    pub(super) async fn ask_early(&self, name: &'static str, who: &str) {
+        if !self.lives().has_tables {
+            return;
+        }
+        for _ in 0..EARLY_READS {
+            let is_same = self.with_life(name, |life| life.who == who) == Some(true);
+            let Some(sql) = self.sql(name).filter(|_| is_same) else { return };
+            let sql = sql.at(Level::Local).with_deadline(AT_ONCE);
+            if let Err(Error::Failed(failure)) = sql.query_one::<i64>("SELECT count(*) FROM events", ()).await {
+                return self.history.violation(format!("{who} serves before it has the cluster's data: {failure}"));
+            }
+            sleep(EARLY_EVERY).await;
+        }
+    }
+
+    /// The file that names the cluster is lost to a node that is down.
+    pub fn lose_cluster_file(&self, name: &'static str) {
+        if let Err(error) = damage::remove_cluster_file(&self.world.disk(name), Path::new(DATA_DIR)) {
+            self.history.violation(format!("the cluster's file of {name} can't be removed: {error}"));
         }
     }
 

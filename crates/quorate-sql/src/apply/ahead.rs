@@ -7,11 +7,17 @@
 //! - The open transaction holds exactly the entries in [`Ahead`], which follow directly what is applied.
 //! - Entries are told apart by their ids: two with the same id are the same entry, as Raft promises.
 
+use std::time::Duration;
+
 use quorate_env::mutant::Mutant;
-use quorate_model::{Entry, LogId, Outcome};
+use quorate_model::{Entry, LogId, Outcome, Payload};
 
 use super::Applier;
-use super::batch::{Item, Stop};
+use super::batch::{Doing, Item, Stop};
+use crate::stack;
+
+/// How long a statement may run ahead: one that takes longer runs when it is applied, and the writer is free meanwhile.
+const AHEAD_MAX: Duration = Duration::from_millis(500);
 
 /// Entries that ran ahead.
 #[derive(Debug, Default)]
@@ -29,7 +35,13 @@ impl Applier {
         self.give_way();
         let next = self.row.applied.log_id.map_or(0, |id| id.index.saturating_add(1));
         if entries.first().is_some_and(|entry| entry.log_id.index == next) {
-            if self.run_ahead(entries).is_err() {
+            self.determinism.budget.allow(Some(AHEAD_MAX));
+            let done = stack::for_write(|| self.run_ahead(entries));
+            self.determinism.budget.allow(None);
+            if let Err(stop) = done {
+                if let Stop::Killed(failure) = stop {
+                    self.doom(entries.get(self.ahead.ids.len()), failure);
+                }
                 self.roll_back();
             }
             crate::vfs::clock::set(None);
@@ -52,7 +64,7 @@ impl Applier {
             if self.ahead.ids.is_empty() {
                 self.begin()?;
             }
-            let outcome = self.item(&item, false)?;
+            let outcome = self.item(&item, &Doing::Together)?;
             self.ahead.ids.push(entry.log_id);
             self.ahead.outcomes.push(outcome);
         }
@@ -68,7 +80,9 @@ impl Applier {
     pub(super) fn take_ahead(&mut self, entries: &[Entry], outcomes: &mut Vec<Outcome>) -> Result<(usize, bool), Stop> {
         let ids = &self.ahead.ids;
         let by_index = Mutant::AheadByIndex.is_on();
-        let is_it = |id: &LogId, entry: &Entry| *id == entry.log_id || (by_index && id.index == entry.log_id.index);
+        let is_id = |id: &LogId, entry: &Entry| *id == entry.log_id || (by_index && id.index == entry.log_id.index);
+        // An entry that is rejected by now must not take effect although it ran ahead.
+        let is_it = |id: &LogId, entry: &Entry| is_id(id, entry) && !matches!(entry.payload, Payload::Rejected(..));
         let is_same = ids.len() <= entries.len() && ids.iter().zip(entries).all(|(id, entry)| is_it(id, entry));
         if !is_same || self.rehearsal.is_some() {
             self.roll_back();

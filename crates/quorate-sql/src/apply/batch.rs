@@ -2,7 +2,7 @@
 
 use quorate_env::mutant::Mutant;
 use quorate_model::codec::decode_proposal;
-use quorate_model::{Command, Entry, LogId, Outcome, Payload, Proposal, Reply, Stamp, StoreFault};
+use quorate_model::{Command, Entry, Failure, LogId, Outcome, Payload, Proposal, Reply, Stamp, StoreFault};
 
 use super::ahead::Ahead;
 use super::{Applier, HASHES_KEPT, Staged};
@@ -18,8 +18,8 @@ pub(super) const ROLLBACK: &str = "ROLLBACK";
 /// Why a transaction came to nothing.
 #[derive(Debug)]
 pub(super) enum Stop {
-    /// A statement ended it.
-    Killed,
+    /// A statement ended it, and failed so.
+    Killed(Failure),
     /// The node's trouble.
     Fault(StoreFault),
 }
@@ -40,17 +40,18 @@ enum Work {
     Nothing,
     Membership(bytes::Bytes),
     Proposal(Stamp, Proposal),
+    /// A proposal that must not run.
+    Rejected(Stamp, Proposal),
 }
 
 impl Item {
     pub(super) fn decode(entry: &Entry) -> Result<Self, StoreFault> {
+        let unsupported = |error| StoreFault::Unsupported(format!("entry {}: {error}", entry.log_id));
         let work = match &entry.payload {
-            Payload::Blank => Work::Nothing,
+            Payload::Blank | Payload::Reject(_) => Work::Nothing,
             Payload::Membership(members) => Work::Membership(members.clone()),
-            Payload::Proposal(stamp, bytes) => {
-                let unsupported = |error| StoreFault::Unsupported(format!("entry {}: {error}", entry.log_id));
-                Work::Proposal(*stamp, decode_proposal(bytes).map_err(unsupported)?)
-            }
+            Payload::Proposal(stamp, bytes) => Work::Proposal(*stamp, decode_proposal(bytes).map_err(unsupported)?),
+            Payload::Rejected(stamp, bytes) => Work::Rejected(*stamp, decode_proposal(bytes).map_err(unsupported)?),
         };
         Ok(Self { log_id: entry.log_id, work })
     }
@@ -66,11 +67,33 @@ impl Item {
     }
 }
 
+/// How the entries of a transaction are done.
+pub(super) enum Doing {
+    /// None of them may end it.
+    Together,
+    /// It holds one entry, which may.
+    Alone,
+    /// It holds one entry, of which it is known that it fails.
+    Fails(Failure),
+}
+
+/// An entry that ended a transaction.
+#[derive(Debug)]
+pub(super) struct Doomed {
+    log_id: LogId,
+    failure: Failure,
+}
+
 /// A transaction that came to nothing.
 struct Undone {
     stop: Stop,
     /// How many of its entries had run to their end.
     reached: usize,
+}
+
+/// Whether a fault may be the doing of an entry.
+fn is_of_an_entry(fault: &StoreFault) -> bool {
+    matches!(fault, StoreFault::Memory(_) | StoreFault::Slow(_) | StoreFault::Io(_) | StoreFault::Damaged(_))
 }
 
 impl Applier {
@@ -90,6 +113,11 @@ impl Applier {
         }
         self.answered.clear();
         Ok(outcomes)
+    }
+
+    /// The outcome of an entry that was applied before a fault ended its batch.
+    pub(crate) fn answered(&self, index: u64) -> Option<Outcome> {
+        self.answered.iter().find(|(answered, _)| *answered == index).map(|(_, outcome)| outcome.clone())
     }
 
     /// The outcomes of the first entries, if they were applied before a fault ended their batch. Fails if the entries
@@ -115,28 +143,53 @@ impl Applier {
         Ok(outcomes)
     }
 
-    /// Applies the first entries, at least one, in one transaction, or else in one each.
+    /// Applies the first entries, at least one, in one transaction, or else in one each: where one of them ends the
+    /// transaction, and where one meets a fault, so that it is known which one.
     fn segment(&mut self, entries: &[Entry], outcomes: &mut Vec<Outcome>) -> Result<(), StoreFault> {
-        let Err(undone) = self.transaction(entries, false, outcomes) else { return Ok(()) };
-        if let Stop::Fault(fault) = undone.stop {
-            return Err(fault);
+        let doomed = |entry: &Entry| self.doomed.as_ref().is_some_and(|doomed| doomed.log_id == entry.log_id);
+        let entries = match entries.iter().position(doomed) {
+            Some(0) => return self.alone(entries, outcomes),
+            Some(count) => entries.get(..count).unwrap_or(entries),
+            None => entries,
+        };
+        let Err(undone) = self.transaction(entries, Doing::Together, outcomes) else { return Ok(()) };
+        match undone.stop {
+            Stop::Killed(failure) => self.doom(entries.get(undone.reached), failure),
+            Stop::Fault(fault) if is_of_an_entry(&fault) => {}
+            Stop::Fault(fault) => return Err(fault),
         }
-        for entry in entries.iter().take(undone.reached.saturating_add(1)) {
-            match self.transaction(std::slice::from_ref(entry), true, outcomes) {
-                Ok(()) => {}
-                Err(Undone { stop: Stop::Fault(fault), .. }) => return Err(fault),
-                Err(Undone { stop: Stop::Killed, .. }) => {
-                    return Err(StoreFault::Io("a transaction ended twice".to_owned()));
-                }
-            }
+        let mut left = entries.get(..undone.reached.saturating_add(1)).unwrap_or(entries);
+        while !left.is_empty() {
+            self.alone(left, outcomes)?;
+            left = left.get(1..).unwrap_or_default();
         }
         Ok(())
     }
 
-    /// One transaction, of the first entries. `alone` says that a statement may end it: it holds one entry.
-    fn transaction(&mut self, entries: &[Entry], alone: bool, outcomes: &mut Vec<Outcome>) -> Result<(), Undone> {
+    /// Applies the first entry in a transaction of its own.
+    fn alone(&mut self, entries: &[Entry], outcomes: &mut Vec<Outcome>) -> Result<(), StoreFault> {
+        let first = entries.get(..1).unwrap_or_default();
+        let log_id = first.first().map(|entry| entry.log_id);
+        let doing = match self.doomed.take_if(|doomed| Some(doomed.log_id) == log_id) {
+            Some(doomed) => Doing::Fails(doomed.failure),
+            None => Doing::Alone,
+        };
+        self.transaction(first, doing, outcomes).map_err(|undone| match undone.stop {
+            Stop::Fault(fault) => fault,
+            Stop::Killed(_) => StoreFault::Io("a transaction ended twice".to_owned()),
+        })
+    }
+
+    /// Remembers that an entry ends its transaction, so that it need not run once more to fail in one of its own: what
+    /// comes of it depends on the entries before it alone, which the id stands for.
+    pub(super) fn doom(&mut self, entry: Option<&Entry>, failure: Failure) {
+        self.doomed = entry.map(|entry| Doomed { log_id: entry.log_id, failure });
+    }
+
+    /// One transaction, of the first entries.
+    fn transaction(&mut self, entries: &[Entry], doing: Doing, outcomes: &mut Vec<Outcome>) -> Result<(), Undone> {
         let before = outcomes.len();
-        self.run(entries, alone, outcomes).map_err(|stop| {
+        self.run(entries, &doing, outcomes).map_err(|stop| {
             self.roll_back();
             let reached = outcomes.len().saturating_sub(before);
             outcomes.truncate(before);
@@ -144,7 +197,7 @@ impl Applier {
         })
     }
 
-    fn run(&mut self, entries: &[Entry], alone: bool, outcomes: &mut Vec<Outcome>) -> Result<(), Stop> {
+    fn run(&mut self, entries: &[Entry], doing: &Doing, outcomes: &mut Vec<Outcome>) -> Result<(), Stop> {
         let (done, is_ended) = self.take_ahead(entries, outcomes)?;
         // Each is decoded when its turn comes: what one lets go of, the next one takes.
         for (place, entry) in entries.iter().enumerate().skip(done) {
@@ -152,7 +205,7 @@ impl Applier {
             if item.is_alone() && place > 0 {
                 break;
             }
-            outcomes.push(self.item(&item, alone)?);
+            outcomes.push(self.item(&item, doing)?);
             if item.is_alone() {
                 self.staged.verification = item.is_verification().then_some(item.log_id.index);
                 break;
@@ -161,6 +214,7 @@ impl Applier {
         if !is_ended {
             self.end_batch()?;
         }
+        self.check_not_closing()?;
         self.own(COMMIT)?;
         if Mutant::SessionsOutsideTransaction.is_on() {
             self.sessions.write(&mut self.db).map_err(|error| classify::own(&error))?;
@@ -182,7 +236,7 @@ impl Applier {
         Ok(())
     }
 
-    pub(super) fn item(&mut self, item: &Item, alone: bool) -> Result<Outcome, Stop> {
+    pub(super) fn item(&mut self, item: &Item, doing: &Doing) -> Result<Outcome, Stop> {
         let index = item.log_id.index;
         let outcome = match &item.work {
             Work::Nothing => None,
@@ -190,7 +244,8 @@ impl Applier {
                 self.staged.row.applied.membership = Some((item.log_id, members.clone()));
                 None
             }
-            Work::Proposal(stamp, proposal) => Some(self.proposal(index, *stamp, proposal, alone)?),
+            Work::Proposal(stamp, proposal) => Some(self.proposal(index, *stamp, proposal, doing)?),
+            Work::Rejected(stamp, proposal) => Some(self.rejection(index, *stamp, proposal)?),
         };
         self.staged.row.applied.log_id = Some(item.log_id);
         self.staged.hash.update(index, outcome.as_ref());
@@ -207,6 +262,7 @@ impl Applier {
 
     fn adopt(&mut self) {
         self.sessions.adopt();
+        self.rejected.adopt(&std::mem::take(&mut self.staged.rejected));
         self.row.clone_from(&self.staged.row);
         self.staged.effects = Effects::default();
         self.verification = self.staged.verification.take();

@@ -5,7 +5,7 @@
 
 use quorate_model::{Bulk, Failure, FailureKind, StatementResult};
 
-use super::statement::{Ended, no_statement, out_of_budget, rowid_exhausted};
+use super::statement::{Ended, no_statement, rowid_exhausted};
 use super::{Applier, Note};
 use crate::authorizer::{Effects, Mode};
 use crate::classify::Trouble;
@@ -35,12 +35,12 @@ impl Applier {
         prepared.forget_steps();
         self.determinism.budget.start(effects.nested || !self.schema.virtual_tables.is_empty());
         let done = run(&mut prepared, bulk, self.determinism.counters(), row);
-        let within = self.determinism.budget.finish(prepared.steps());
+        let spent = self.determinism.budget.finish(prepared.steps());
         prepared.clear_bindings();
-        if !within {
+        if let Err(spent) = spent {
             // Where it was stopped may depend on what SQLite ran inside.
             *row = None;
-            return Err(out_of_budget().into());
+            return Err(spent.into());
         }
         let (changes, inserted) = done?;
         let inserted = inserted && effects.inserts;

@@ -7,17 +7,22 @@ use quorate_model::{
 };
 
 use super::Applier;
-use super::batch::{COMMIT, ROLLBACK, Stop};
+use super::batch::{COMMIT, Doing, ROLLBACK, Stop};
 use crate::authorizer::Effects;
 use crate::classify::{self, Context, Trouble};
 use crate::extensions;
 use crate::ffi::hooks;
+use crate::rejected::Rejected;
 use crate::session::Admission;
-use crate::{schema_check, vfs};
+use crate::{schema_check, usage, vfs};
 
 const SAVEPOINT: &str = "SAVEPOINT entry";
 const RELEASE: &str = "RELEASE entry";
 const ROLLBACK_TO: &str = "ROLLBACK TO entry";
+
+/// Why a rejected proposal was not run.
+const REJECTED: &str = "no majority of the nodes could apply this write, so the cluster does not run it; the logs of \
+                        the nodes say why; do less at once";
 
 /// Makes virtual tables write what they gathered, so that their trouble is this entry's and not the next one's.
 const FLUSH: &str = "SAVEPOINT written";
@@ -42,7 +47,7 @@ impl Applier {
         index: u64,
         stamp: Stamp,
         proposal: &Proposal,
-        alone: bool,
+        doing: &Doing,
     ) -> Result<Outcome, Stop> {
         let now = self.staged.row.now.max(stamp.now);
         self.staged.row.now = now;
@@ -56,12 +61,37 @@ impl Applier {
             Admission::Fresh => {
                 vfs::clock::set(Some(now));
                 let begun = self.slow.now();
-                let outcome = self.fresh(index, Stamp { now, ..stamp }, proposal, alone)?;
+                let outcome = match doing {
+                    Doing::Fails(failure) => Err(failure.clone()),
+                    Doing::Together => self.fresh(index, Stamp { now, ..stamp }, proposal, false)?,
+                    Doing::Alone => self.fresh(index, Stamp { now, ..stamp }, proposal, true)?,
+                };
                 self.slow.write(begun, index, proposal);
                 (outcome, proposal.origin)
             }
         };
         if let Some(origin) = fresh {
+            self.sessions.keep(origin, &outcome);
+        }
+        Ok(outcome)
+    }
+
+    /// Applies a proposal that the cluster decided not to run: a retry of it gets the same outcome.
+    pub(super) fn rejection(&mut self, index: u64, stamp: Stamp, proposal: &Proposal) -> Result<Outcome, Stop> {
+        let now = self.staged.row.now.max(stamp.now);
+        self.staged.row.now = now;
+        self.sessions.begin(now);
+        Rejected::write(&mut self.db, index).map_err(|error| classify::own(&error))?;
+        self.staged.rejected.push(index);
+        let admission = match proposal.origin {
+            Some(origin) => self.sessions.admit(&mut self.db, origin, now)?,
+            None => Admission::Fresh,
+        };
+        if let Admission::Answered(outcome) = admission {
+            return Ok(outcome);
+        }
+        let outcome = Err(Failure::new(FailureKind::Rejected, REJECTED));
+        if let Some(origin) = proposal.origin {
             self.sessions.keep(origin, &outcome);
         }
         Ok(outcome)
@@ -93,7 +123,7 @@ impl Applier {
                 Ok(_) => return Err(StoreFault::Io("a statement ended the transaction".to_owned()).into()),
             };
             if !alone {
-                return Err(Stop::Killed);
+                return Err(Stop::Killed(failure));
             }
             let effects = std::mem::take(&mut self.staged.effects);
             self.staged.unsettled.add(effects);
@@ -237,8 +267,13 @@ impl Applier {
             return Err(Failure { sqlite_code: code, ..Failure::new(FailureKind::ForeignKey, text) }.into());
         }
         if self.staged.effects.schema {
+            // As a connection that is opened later will read it.
+            self.forget_schema()?;
             let checked = schema_check::check(self.db.connection(), &self.reserved, &self.schema);
-            checked.map_err(|error| classify::classify(&error, Context::default()))??;
+            checked.map_err(|error| match classify::of_schema_text(&error) {
+                Some(failure) => self.unreadable(failure),
+                None => classify::classify(&error, Context::default()),
+            })??;
         }
         if !self.schema.virtual_tables.is_empty() {
             let failed_writes = vfs::failed_writes();
@@ -261,6 +296,9 @@ impl Applier {
         match done {
             Ok(()) => Ok(Ok(Reply { results: [CommandResult::Done].into() })),
             Err(error) => {
+                if let Some(fault) = usage::fault(&error) {
+                    return Err(fault);
+                }
                 let context = Context { write_failed: vfs::failed_writes() != failed_writes, refusal: None };
                 match classify::classify(&error, context) {
                     Trouble::Failure(failure) => Ok(Err(failure.at(0))),

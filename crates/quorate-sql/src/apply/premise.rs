@@ -5,9 +5,8 @@
 
 use quorate_env::mutant::Mutant;
 use quorate_model::{Failure, FailureKind, Premise};
-use rusqlite::types::ValueRef;
 
-use super::statement::{Ended, bind, no_statement, out_of_budget};
+use super::statement::{Ended, bind, no_statement};
 use super::{Applier, Note};
 use crate::authorizer::{Effects, Mode};
 use crate::classify::Trouble;
@@ -48,9 +47,10 @@ impl Applier {
         prepared.forget_steps();
         self.determinism.budget.start(effects.nested || !self.schema.virtual_tables.is_empty());
         let hash = hash(&mut prepared);
-        let within = self.determinism.budget.finish(prepared.steps());
+        let spent = self.determinism.budget.finish(prepared.steps());
         prepared.clear_bindings();
-        if within { Ok(hash?) } else { Err(out_of_budget().into()) }
+        spent?;
+        Ok(hash?)
     }
 }
 
@@ -60,11 +60,7 @@ fn hash(prepared: &mut Prepared<'_, Note>) -> rusqlite::Result<u128> {
     while let Some(row) = rows.next()? {
         hash.begin_row();
         for column in 0..width {
-            match row.get_ref(column)? {
-                // As readers show it.
-                ValueRef::Text(text) => hash.value(ValueRef::Text(String::from_utf8_lossy(text).as_bytes())),
-                value => hash.value(value),
-            }
+            hash.value(row.get_ref(column)?);
         }
     }
     Ok(hash.finish())

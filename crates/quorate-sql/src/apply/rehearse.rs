@@ -13,7 +13,7 @@ use quorate_model::{CommandResult, Failure, FailureKind, Param, Stamp, Statement
 
 use super::Applier;
 use crate::classify::Trouble;
-use crate::vfs;
+use crate::{stack, vfs};
 
 /// The open transaction's.
 #[derive(Debug, Default)]
@@ -63,7 +63,7 @@ impl Applier {
     /// Begins a rehearsal on what is applied, in place of whatever else is open. Statements say its number.
     pub fn begin_rehearsal(&mut self, number: u64) -> Result<(), StoreFault> {
         self.roll_back();
-        self.open_rehearsal()?;
+        stack::for_write(|| self.open_rehearsal())?;
         self.rehearsal = Some(Rehearsal { number, ..Rehearsal::default() });
         Ok(())
     }
@@ -78,10 +78,11 @@ impl Applier {
         let open = self.rehearsal.take_if(|open| open.number == number);
         let Some(mut open) = open else { return Err(RehearsalError::Over) };
         let stamp = Stamp { now: stamp.now.max(self.row.now), ..stamp };
-        let done = self.play(&mut open, stamp, statement);
+        let done = stack::for_write(|| self.play(&mut open, stamp, statement));
+        let done = self.check_not_closing().map_err(RehearsalError::Fault).and(done);
         let is_over = match &done {
             Ok(_) => false,
-            Err(RehearsalError::Failed(_)) => self.replay(&mut open).is_err(),
+            Err(RehearsalError::Failed(_)) => stack::for_write(|| self.replay(&mut open)).is_err(),
             Err(_) => true,
         };
         vfs::clock::set(None);

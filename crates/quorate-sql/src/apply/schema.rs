@@ -1,10 +1,11 @@
 //! Keeps what is remembered of the schema, here and inside SQLite, as it would be on a connection that was just opened.
 
-use quorate_model::StoreFault;
+use quorate_model::{Failure, StoreFault};
 
 use super::Applier;
+use super::batch::ROLLBACK;
 use crate::authorizer::Effects;
-use crate::classify;
+use crate::classify::{self, Trouble};
 use crate::schema_check::Schema;
 
 /// A change of the schema that is rolled back makes SQLite forget all that it has loaded: schema, statistics, virtual
@@ -20,11 +21,25 @@ impl Applier {
         }
         if effects.statistics {
             // SQLite keeps statistics until it loads the schema again, whatever happens to the rows.
-            RELOAD.into_iter().try_for_each(|sql| self.own(sql))?;
+            self.forget_schema()?;
             self.staged.effects.schema = true;
         }
         self.db.flush();
         self.load_schema().map_err(|error| classify::own(&error))
+    }
+
+    /// The trouble of a statement that left a schema that SQLite can't read back. SQLite takes the database for damaged
+    /// and writes no more in this transaction, so all of it is undone.
+    pub(super) fn unreadable(&mut self, failure: Failure) -> Trouble {
+        match self.own(ROLLBACK) {
+            Ok(()) => failure.into(),
+            Err(fault) => fault.into(),
+        }
+    }
+
+    /// Makes SQLite load the schema again when it is needed next.
+    pub(super) fn forget_schema(&mut self) -> Result<(), StoreFault> {
+        RELOAD.into_iter().try_for_each(|sql| self.own(sql))
     }
 
     pub(super) fn load_schema(&mut self) -> rusqlite::Result<()> {

@@ -1,16 +1,17 @@
 //! One statement: prepared or found, bound, run within the budget, and its result read by storage class.
 
 use quorate_model::limits::RETURNED_BYTES_MAX;
-use quorate_model::{CommandResult, Failure, FailureKind, Param, Row, Statement, StatementResult, Value};
+use quorate_model::{CommandResult, Failure, FailureKind, Param, Row, Statement, StatementResult, StoreFault, Value};
 
 use super::{Applier, Note};
 use crate::authorizer::{Effects, Mode};
-use crate::classify::{Context, Trouble, classify};
+use crate::classify::{Context, Trouble, classify, of_schema_text};
+use crate::determinism::budget::Spent;
 use crate::ffi::database::Prepared;
-use crate::schema_check::{check_columns, is_plain};
+use crate::schema_check::{check_columns, check_text, is_plain};
 use crate::validate::text::check_single;
 use crate::value::{Bound, owned};
-use crate::vfs;
+use crate::{usage, vfs};
 
 /// What a value in a result counts for besides its bytes.
 const VALUE_OVERHEAD: usize = 8;
@@ -19,6 +20,16 @@ const VALUE_OVERHEAD: usize = 8;
 pub(super) enum Ended {
     Sqlite(rusqlite::Error),
     Failed(Failure),
+    Fault(StoreFault),
+}
+
+impl From<Spent> for Ended {
+    fn from(spent: Spent) -> Self {
+        match spent {
+            Spent::Steps => Self::Failed(out_of_budget()),
+            Spent::Time => Self::Fault(StoreFault::Slow("a statement was stopped".to_owned())),
+        }
+    }
 }
 
 impl From<rusqlite::Error> for Ended {
@@ -56,7 +67,14 @@ impl Applier {
         self.gate.enter(Mode::Own);
         let done = done.map_err(|ended| match ended {
             Ended::Failed(failure) => failure.into(),
+            Ended::Fault(fault) => fault.into(),
             Ended::Sqlite(error) => {
+                if let Some(failure) = of_schema_text(&error).filter(|_| effects.schema) {
+                    return self.unreadable(failure);
+                }
+                if let Some(fault) = usage::fault(&error) {
+                    return fault.into();
+                }
                 let write_failed = vfs::failed_writes() != failed_writes;
                 let refusal = self.gate.take_refusal().or_else(|| vacuum_refused(&error));
                 classify(&error, Context { write_failed, refusal })
@@ -99,6 +117,7 @@ impl Applier {
                 return Err(Ended::Failed(Failure::new(FailureKind::Refused, text)));
             }
             let effects = gate.effects();
+            check_text(sql, effects)?;
             Ok(Note { effects, is_plain: effects.only_write_rows() && schema.is_plain && is_plain(sql) })
         })
     }
@@ -109,12 +128,10 @@ impl Applier {
         prepared.forget_steps();
         self.determinism.budget.start(effects.nested || !self.schema.virtual_tables.is_empty());
         let rows = read_rows(&mut prepared, returned);
-        let within = self.determinism.budget.finish(prepared.steps());
+        let spent = self.determinism.budget.finish(prepared.steps());
         let columns = if rows.is_ok() { prepared.columns() } else { Vec::new() };
         prepared.clear_bindings();
-        if !within {
-            return Err(out_of_budget().into());
-        }
+        spent?;
         let rows = rows?;
         if columns.len() > crate::schema_check::EQUAL_COLUMNS_MAX {
             check_columns(columns.iter().map(String::as_str))?;
@@ -135,8 +152,8 @@ pub(super) fn no_statement() -> Failure {
     Failure::new(FailureKind::Sql, "the text holds no statement; give it one")
 }
 
-pub(super) fn out_of_budget() -> Failure {
-    let text = "the entry needs more steps than its budget has, some ten seconds of work; do less at once";
+fn out_of_budget() -> Failure {
+    let text = "the entry needs more steps than its budget has; do less at once, or ask for more (with_budget)";
     Failure { sqlite_code: rusqlite::ffi::SQLITE_INTERRUPT, ..Failure::new(FailureKind::Budget, text) }
 }
 
@@ -188,7 +205,7 @@ fn read_rows(prepared: &mut Prepared<'_, Note>, returned: &mut usize) -> Result<
     while let Some(row) = rows.next()? {
         let mut values = Vec::with_capacity(width);
         for column in 0..width {
-            let value = owned(row.get_ref(column)?);
+            let value = owned(row.get_ref(column)?, row, column)?;
             *returned = returned.saturating_add(value.size()).saturating_add(VALUE_OVERHEAD);
             values.push(value);
         }

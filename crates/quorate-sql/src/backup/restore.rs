@@ -11,7 +11,7 @@ use std::sync::Arc;
 use quorate_env::disk::{Disk, OpenMode};
 use quorate_model::{Applied, Epoch};
 
-use super::FileError;
+use super::{FileError, seal};
 use crate::applied_row::{self, AppliedRow};
 use crate::apply;
 use crate::connection;
@@ -56,10 +56,12 @@ pub fn epoch_of(disk: &Arc<dyn Disk>, dir: &Path) -> Option<Epoch> {
 fn copy(disk: &dyn Disk, from: &Path, to: &Path) -> Result<(), OpenError> {
     let source = disk.open(from, OpenMode::Read).map_err(OpenError::disk(from))?;
     let target = disk.open(to, OpenMode::ReadWrite).map_err(OpenError::disk(to))?;
+    let end = seal::database_bytes(&*source).map_err(OpenError::disk(from))?;
     let mut chunk = vec![0; CHUNK_BYTES];
     let (mut at, mut unsynced) = (0_u64, 0_u64);
     loop {
-        let read = source.read_at(&mut chunk, at).map_err(OpenError::disk(from))?;
+        let left = usize::try_from(end.saturating_sub(at)).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES);
+        let read = source.read_at(chunk.get_mut(..left).unwrap_or_default(), at).map_err(OpenError::disk(from))?;
         let Some(bytes) = chunk.get(..read).filter(|bytes| !bytes.is_empty()) else { break };
         target.write_at(bytes, at).map_err(OpenError::disk(to))?;
         (at, unsynced) = (at.saturating_add(read as u64), unsynced.saturating_add(read as u64));

@@ -59,6 +59,23 @@ fn names(dir: &Path) -> Vec<String> {
 }
 
 #[test]
+fn three_bytes_that_change_anywhere_in_a_backup_are_found() {
+    let (_dir, file, _) = backed_up();
+    let disk = disk();
+    let whole = std::fs::read(&file).unwrap();
+    // In the middle of a row, at the end of the database, and in each part of the trailer.
+    for at in [whole.len() / 2, whole.len() - 60, whole.len() - 48, whole.len() - 30, whole.len() - 20, whole.len() - 3]
+    {
+        let mut bytes = whole.clone();
+        bytes[at..at + 3].iter_mut().for_each(|byte| *byte ^= 0x55);
+        std::fs::write(&file, bytes).unwrap();
+        assert!(matches!(inspect(&*disk, &file), Err(FileError::Damaged { .. })), "{at}");
+    }
+    std::fs::write(&file, &whole[..whole.len() - 1]).unwrap();
+    assert!(matches!(inspect(&*disk, &file), Err(FileError::Damaged { .. })));
+}
+
+#[test]
 fn a_backup_is_one_plain_file_that_says_what_it_holds() {
     let (dir, path, backup) = backed_up();
     assert_eq!((backup.identity, backup.applied.index()), (IDENTITY, 1 + ROWS));

@@ -1,4 +1,5 @@
-//! Bounds the work of an entry by counting steps of SQLite's virtual machine.
+//! Bounds the work of an entry by counting steps of SQLite's virtual machine, and bytes that functions touch: so many
+//! of them as [`STEP_BYTES`] count as a step.
 //!
 //! All nodes must agree whether an entry is within its budget, so the verdict rests on the step counter of the
 //! statement alone, set to zero before each run: it is equal for a statement that was kept, was just prepared or is run
@@ -7,20 +8,45 @@
 //! The handler also ticks for statements that SQLite runs inside a statement: to read the schema, for FTS5. How many
 //! those are depends on the node, so they are not in the verdict, and where they can occur the handler waits for
 //! [`NESTED_STEPS_MAX`] more steps. Hence the verdict is exact, but for a statement whose own and nested steps together
-//! exceed the budget by that much while its own alone do not.
+//! exceed the budget by that much while its own alone do not. No statement that SQLite runs inside calls a function
+//! that counts.
+//!
+//! A step may touch many bytes that nobody counts, so time is watched too ([`Budget::allow`]). That is no verdict on the
+//! entry: it depends on the machine, and is the node's trouble until a majority says otherwise.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
+use quorate_env::Instant;
 use rusqlite::Connection;
 
 use crate::ffi::hooks;
+use crate::functions::Meter;
 
 /// Steps between two ticks. A power of two, so that the counter of a statement may wrap.
-pub const STRIDE: u16 = 4096;
+pub const STRIDE: u16 = 1024;
 
 /// Nested steps of one statement that never count.
 pub const NESTED_STEPS_MAX: u64 = 10_000_000;
+
+/// Bytes that a function touches in about the time of a step.
+pub const STEP_BYTES: u64 = 64;
+
+/// How long a statement may take besides [`STEP_TIME`] for each step of its budget.
+const TIME_BASE: Duration = Duration::from_secs(1);
+
+/// How long a step may take, on average and on a slow machine.
+const STEP_TIME: Duration = Duration::from_nanos(60);
+
+/// How a statement has spent what it may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spent {
+    /// More steps than the entry has.
+    Steps,
+    /// More time than this node gives it.
+    Time,
+}
 
 /// The budget of the entry that is being applied.
 #[derive(Debug, Default)]
@@ -29,7 +55,22 @@ pub struct Budget {
     /// Steps at which the running statement is stopped; `u64::MAX` while none runs.
     stop: AtomicU64,
     ticks: AtomicU64,
+    /// Bytes that functions of the running statement have touched.
+    bytes: AtomicU64,
     stopped: AtomicBool,
+    clock: Mutex<Clock>,
+    /// Says that the store is being closed.
+    closing: OnceLock<Arc<AtomicBool>>,
+}
+
+/// The time of the running statement.
+#[derive(Debug, Default)]
+struct Clock {
+    /// The most that a statement may take, where its budget does not say less.
+    max: Option<Duration>,
+    /// When the running one was first looked at.
+    started: Option<Instant>,
+    is_over: bool,
 }
 
 impl Budget {
@@ -39,6 +80,17 @@ impl Budget {
         budget.stop.store(u64::MAX, Ordering::Relaxed);
         hooks::set_progress_handler(conn, STRIDE, move || ticking.tick())?;
         Ok(budget)
+    }
+
+    /// Interrupts whatever runs once `closing` says so. What comes of that must not become an outcome.
+    pub(crate) fn end_when(&self, closing: Arc<AtomicBool>) {
+        // Said once.
+        let _ = self.closing.set(closing);
+    }
+
+    /// Whether the store is being closed.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.get().is_some_and(|closing| closing.load(Ordering::Acquire))
     }
 
     /// Begins an entry, or goes on with one, that may take so many more steps.
@@ -51,31 +103,85 @@ impl Budget {
         self.left.load(Ordering::Relaxed)
     }
 
+    /// From now on a statement may take at most so long, or only as long as its budget says (`None`).
+    pub(crate) fn allow(&self, max: Option<Duration>) {
+        self.clock().max = max;
+    }
+
     /// Begins a statement, which may make SQLite run nested ones.
     pub fn start(&self, nested: bool) {
         let slack = if nested { NESTED_STEPS_MAX } else { 0 };
         self.ticks.store(0, Ordering::Relaxed);
+        self.bytes.store(0, Ordering::Relaxed);
         self.stopped.store(false, Ordering::Relaxed);
+        let mut clock = self.clock();
+        (clock.started, clock.is_over) = (None, false);
+        drop(clock);
         self.stop.store(self.left.load(Ordering::Relaxed).saturating_add(slack), Ordering::Relaxed);
     }
 
-    /// Ends a statement that its own counter, which wraps at 2^32, says took `steps`. Returns whether the entry is
-    /// still within its budget.
-    pub fn finish(&self, steps: u32) -> bool {
+    /// Ends a statement that its own counter, which wraps at 2^32, says took `steps`. Fails where the entry is no
+    /// longer within its budget, or took too long.
+    pub fn finish(&self, steps: u32) -> Result<(), Spent> {
         self.stop.store(u64::MAX, Ordering::Relaxed);
         let left = self.left.load(Ordering::Relaxed);
         let taken = unwrap_steps(steps, self.ticks.load(Ordering::Relaxed).saturating_mul(STRIDE.into()));
+        let taken = taken.saturating_add(self.bytes.load(Ordering::Relaxed) / STEP_BYTES);
         self.left.store(left.saturating_sub(taken), Ordering::Relaxed);
-        taken <= left && !self.stopped.load(Ordering::Relaxed)
+        if self.clock().is_over {
+            Err(Spent::Time)
+        } else if taken > left || self.stopped.load(Ordering::Relaxed) {
+            Err(Spent::Steps)
+        } else {
+            Ok(())
+        }
     }
 
     fn tick(&self) -> bool {
-        let ticks = self.ticks.fetch_add(1, Ordering::Relaxed) + 1;
-        let stop = ticks.saturating_mul(STRIDE.into()) > self.stop.load(Ordering::Relaxed);
+        if self.is_closing() {
+            return true;
+        }
+        self.ticks.fetch_add(1, Ordering::Relaxed);
+        self.is_spent() || self.is_late()
+    }
+
+    /// Whether the running statement takes too long. Its time runs from the first look, so that a short one reads no
+    /// clock.
+    fn is_late(&self) -> bool {
+        let stop = self.stop.load(Ordering::Relaxed);
+        if stop == u64::MAX {
+            return false;
+        }
+        let mut clock = self.clock();
+        let now = Instant::now();
+        let started = *clock.started.get_or_insert(now);
+        let steps = u32::try_from(stop).unwrap_or(u32::MAX);
+        let allowed = TIME_BASE.saturating_add(STEP_TIME.saturating_mul(steps));
+        let allowed = clock.max.map_or(allowed, |max| max.min(allowed));
+        clock.is_over |= now.saturating_duration_since(started) > allowed;
+        clock.is_over
+    }
+
+    fn clock(&self) -> MutexGuard<'_, Clock> {
+        self.clock.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the running statement is to be stopped.
+    fn is_spent(&self) -> bool {
+        let steps = self.ticks.load(Ordering::Relaxed).saturating_mul(STRIDE.into());
+        let steps = steps.saturating_add(self.bytes.load(Ordering::Relaxed) / STEP_BYTES);
+        let stop = steps > self.stop.load(Ordering::Relaxed);
         if stop {
             self.stopped.store(true, Ordering::Relaxed);
         }
         stop
+    }
+}
+
+impl Meter for Budget {
+    fn charge(&self, bytes: u64) -> bool {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.is_spent() || self.is_late()
     }
 }
 

@@ -46,6 +46,15 @@ pub(crate) fn stat4_is_disabled(conn: &Connection) -> bool {
     mask & OPTIMIZATION_STAT4 != 0
 }
 
+/// SQLite's `SQLITE_LIMIT_PARSER_DEPTH`, which rusqlite does not know.
+const LIMIT_PARSER_DEPTH: c_int = 12;
+
+/// Limits the depth of the parser's stack: how deep parts of a statement may be nested.
+pub(crate) fn limit_parser_depth(conn: &Connection, depth: i32) {
+    // SAFETY: the handle is open; SQLite takes any number.
+    unsafe { ffi::sqlite3_limit(conn.handle(), LIMIT_PARSER_DEPTH, depth) };
+}
+
 /// Makes `'localtime'` and `'utc'` fail, in the whole process, on threads whose clock is a stamp.
 pub(crate) fn install_localtime_rule() {
     static INSTALLED: Once = Once::new();

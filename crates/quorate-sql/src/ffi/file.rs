@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering, fence};
 use rusqlite::ffi;
 
 use super::vfs::shim;
+use crate::usage::{self, Refusal, TempFile};
 use crate::vfs::watch::{self, Role, Watched};
 use crate::vfs::writes;
 
@@ -22,6 +23,8 @@ pub(super) struct ShimFile {
     head: ffi::sqlite3_file,
     /// From `Arc::into_raw`, or null; given back when the file is closed.
     watched: *const Watched,
+    /// From `Box::into_raw`, or null; dropped when the file was closed.
+    temp: *mut TempFile,
     is_wal: bool,
     /// Which locks of the shared memory its connection uses, for [`Locks`](super::shm::Locks).
     pub(super) uses: AtomicU8,
@@ -70,9 +73,13 @@ pub(super) unsafe extern "C" fn open(
         let shim = shim(vfs);
         let ours = file.cast::<ShimFile>();
         let watched = watched_of(&shim.name, name, flags);
+        // SQLite leaves the name of a temporary file to the VFS. The base keeps a pointer to the name that it gets.
+        let temp = if name.is_null() { usage::temp_file() } else { None };
+        let name = temp.as_ref().map_or(name, |temp| temp.name.as_ptr());
         ours.write(ShimFile {
             head: ffi::sqlite3_file { pMethods: std::ptr::null() },
             watched: watched.map_or(std::ptr::null(), Arc::into_raw),
+            temp: temp.map_or(std::ptr::null_mut(), Box::into_raw),
             is_wal: flags & ffi::SQLITE_OPEN_WAL != 0,
             uses: AtomicU8::new(0),
             is_in_table: AtomicBool::new(false),
@@ -82,7 +89,10 @@ pub(super) unsafe extern "C" fn open(
         let code =
             (*shim.base).xOpen.map_or(ffi::SQLITE_CANTOPEN, |open| open(shim.base, name, base, flags, out_flags));
         if (*base).pMethods.is_null() {
-            forget_watched(ours);
+            if !(*ours).temp.is_null() {
+                usage::refused(Refusal::TempFile(code));
+            }
+            forget(ours);
         } else {
             (*ours).head.pMethods = match (*(*base).pMethods).iVersion {
                 ..=1 => &raw const METHODS[0],
@@ -113,14 +123,19 @@ unsafe fn watched_of(vfs: &str, name: *const std::ffi::c_char, flags: c_int) -> 
     watch::find(vfs, path, role)
 }
 
-/// Gives the reference to what is watched back.
+/// Gives the reference to what is watched back, and lets go of a temporary file.
 ///
 /// # Safety
 ///
 /// `file` must have been written by [`open`].
-unsafe fn forget_watched(file: *mut ShimFile) {
-    // SAFETY: the pointer is null or came from `Arc::into_raw`, and is set to null so that it is given back once.
+unsafe fn forget(file: *mut ShimFile) {
+    // SAFETY: the pointers are null or came from `Arc::into_raw` and `Box::into_raw`, and are set to null so that each
+    // is given back once.
     unsafe {
+        let temp = std::mem::replace(&mut (*file).temp, std::ptr::null_mut());
+        if !temp.is_null() {
+            drop(Box::from_raw(temp));
+        }
         let watched = std::mem::replace(&mut (*file).watched, std::ptr::null());
         if !watched.is_null() {
             drop(Arc::from_raw(watched));
@@ -152,6 +167,16 @@ unsafe fn watched<'a>(file: *mut ffi::sqlite3_file) -> Option<(&'a Watched, Role
     }
 }
 
+/// The temporary file behind an open file, if it is one of ours.
+///
+/// # Safety
+///
+/// `file` must be an open file of a shim, used by nobody else meanwhile, and the result must not outlive it.
+unsafe fn temp<'a>(file: *mut ffi::sqlite3_file) -> Option<&'a mut TempFile> {
+    // SAFETY: `open` wrote the `ShimFile`, whose pointer is null or that of a box which lives until `close`.
+    unsafe { (*file.cast::<ShimFile>()).temp.as_mut() }
+}
+
 /// Calls a method of the base's part of a file; its absence gives `$absent`.
 macro_rules! base {
     ($file:expr, $method:ident($($arg:expr),*), $absent:expr) => {{
@@ -173,19 +198,34 @@ unsafe extern "C" fn close(file: *mut ffi::sqlite3_file) -> c_int {
     let code = base!(file, xClose(), ffi::SQLITE_OK);
     // SAFETY: SQLite closes a file once, and does not touch it afterwards.
     unsafe {
-        forget_watched(file.cast());
+        forget(file.cast());
         (*file).pMethods = std::ptr::null();
     }
     code
 }
 
 unsafe extern "C" fn read(file: *mut ffi::sqlite3_file, out: *mut c_void, len: c_int, at: i64) -> c_int {
-    base!(file, xRead(out, len, at), ffi::SQLITE_IOERR_READ)
+    // SAFETY: SQLite calls with an open file, and the reference does not outlive this call.
+    let watched = unsafe { watched(file) };
+    let code = match watched.and_then(|(watched, role)| watched.read_refusal(role)) {
+        Some(code) => code,
+        None => base!(file, xRead(out, len, at), ffi::SQLITE_IOERR_READ),
+    };
+    if code != ffi::SQLITE_OK
+        && code != ffi::SQLITE_IOERR_SHORT_READ
+        && let Some((watched, _)) = watched
+    {
+        watched.failed_to_read();
+    }
+    code
 }
 
 unsafe extern "C" fn write(file: *mut ffi::sqlite3_file, bytes: *const c_void, len: c_int, at: i64) -> c_int {
-    // SAFETY: SQLite calls with an open file, and the reference does not outlive this call.
-    let watched = unsafe { watched(file) };
+    // SAFETY: SQLite calls with an open file that no other thread uses, and the references do not outlive this call.
+    let (watched, temp) = unsafe { (watched(file), temp(file)) };
+    if let Some(temp) = temp {
+        return write_temp(file, temp, bytes, len, at);
+    }
     let code = match watched.and_then(|(watched, role)| watched.refusal(role)) {
         Some(code) => code,
         None => base!(file, xWrite(bytes, len, at), ffi::SQLITE_IOERR_WRITE),
@@ -205,8 +245,30 @@ unsafe extern "C" fn write(file: *mut ffi::sqlite3_file, bytes: *const c_void, l
     code
 }
 
+/// Writes to a temporary file, if it may become so large.
+fn write_temp(file: *mut ffi::sqlite3_file, temp: &mut TempFile, bytes: *const c_void, len: c_int, at: i64) -> c_int {
+    let end = u64::try_from(at.saturating_add(len.into())).unwrap_or(0);
+    let code = if temp.grow_to(end) {
+        let code = base!(file, xWrite(bytes, len, at), ffi::SQLITE_IOERR_WRITE);
+        if code != ffi::SQLITE_OK {
+            usage::refused(Refusal::TempFile(code));
+        }
+        code
+    } else {
+        ffi::SQLITE_FULL
+    };
+    if code != ffi::SQLITE_OK {
+        writes::failed(code);
+    }
+    code
+}
+
 unsafe extern "C" fn truncate(file: *mut ffi::sqlite3_file, size: i64) -> c_int {
     let code = base!(file, xTruncate(size), ffi::SQLITE_IOERR_TRUNCATE);
+    // SAFETY: SQLite calls with an open file that no other thread uses, and the reference does not outlive this call.
+    if let Some(temp) = unsafe { temp(file) }.filter(|_| code == ffi::SQLITE_OK) {
+        temp.cut(u64::try_from(size).unwrap_or(0));
+    }
     // SAFETY: SQLite calls with an open file, and the reference does not outlive this call.
     if let Some((watched, role)) = unsafe { watched(file) } {
         watched.truncated(role, u64::try_from(size).unwrap_or(0));
@@ -244,6 +306,12 @@ unsafe extern "C" fn check_reserved_lock(file: *mut ffi::sqlite3_file, out: *mut
 }
 
 unsafe extern "C" fn file_control(file: *mut ffi::sqlite3_file, op: c_int, arg: *mut c_void) -> c_int {
+    // A temporary file grows by what is written to it, which is counted, and by nothing else.
+    let is_size = matches!(op, ffi::SQLITE_FCNTL_SIZE_HINT | ffi::SQLITE_FCNTL_CHUNK_SIZE);
+    // SAFETY: SQLite calls with an open file that no other thread uses, and the reference does not outlive this call.
+    if is_size && unsafe { temp(file) }.is_some() {
+        return ffi::SQLITE_OK;
+    }
     base!(file, xFileControl(op, arg), ffi::SQLITE_NOTFOUND)
 }
 

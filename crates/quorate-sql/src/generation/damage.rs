@@ -45,6 +45,12 @@ pub(super) fn check(disk: &dyn Disk, dir: &Path) -> Result<(), OpenError> {
     }
 }
 
+/// Whether a database is below `dir`, or one that was put aside.
+pub fn was_here(disk: &dyn Disk, dir: &Path) -> std::io::Result<bool> {
+    let aside = format!("{DB_DIR}.damaged-");
+    Ok(disk.list(dir)?.iter().any(|item| item.name == DB_DIR || item.name.starts_with(&aside)))
+}
+
 /// Moves the database below `dir` out of the way, for people to look at: the next opening makes an empty one. `mark`
 /// tells it from others.
 pub fn put_aside(disk: &dyn Disk, dir: &Path, mark: u64) -> Result<(), OpenError> {

@@ -10,6 +10,7 @@ use super::{DATABASE_FILE, Generation, damage, pointer, unsynced};
 use crate::connection;
 use crate::error::OpenError;
 use crate::extensions::Extensions;
+use crate::usage::TempSpace;
 use crate::vfs;
 
 /// The directory of generations.
@@ -29,6 +30,7 @@ pub struct Generations {
     current: Mutex<Arc<Generation>>,
     number: AtomicU64,
     extensions: Extensions,
+    temp: Arc<TempSpace>,
     _lock: Box<dyn DirLock>,
 }
 
@@ -61,13 +63,15 @@ impl Generations {
         }
         let wal = home.join(format!("{DATABASE_FILE}-wal"));
         unsynced::make_good(disk.as_ref(), dir, &wal).map_err(OpenError::disk(&wal))?;
-        let current = Generation::open(disk, home, number, &extensions)?;
+        let temp = TempSpace::make(disk, &vfs::over(disk.sqlite_vfs().as_deref())?, dir)?;
+        let current = Generation::open(disk, home, number, &extensions, &temp)?;
         Ok(Self {
             disk: Arc::clone(disk),
             dir: dir.to_path_buf(),
             current: Mutex::new(current),
             number: AtomicU64::new(number),
             extensions,
+            temp,
             _lock: lock,
         })
     }
@@ -80,6 +84,11 @@ impl Generations {
     /// The number of the generation in force, without a lock.
     pub fn number(&self) -> u64 {
         self.number.load(Ordering::Acquire)
+    }
+
+    /// Where temporary files of all its connections go.
+    pub(crate) fn temp(&self) -> &TempSpace {
+        &self.temp
     }
 
     /// Notes that the generation in force is damaged, so that the next start does not open it.
@@ -107,7 +116,7 @@ impl Generations {
         let home = staged.publish()?;
         pointer::write(self.disk.as_ref(), &self.dir, number).map_err(OpenError::disk(&self.dir))?;
         damage::forget(self.disk.as_ref(), &self.dir).map_err(OpenError::disk(&self.dir))?;
-        let next = Generation::open(&self.disk, home, number, &self.extensions)?;
+        let next = Generation::open(&self.disk, home, number, &self.extensions, &self.temp)?;
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         current.retire();
         *current = Arc::clone(&next);

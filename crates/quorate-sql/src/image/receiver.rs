@@ -76,7 +76,10 @@ fn install(shared: &Shared, staged: Staged) -> Result<Applied, StoreFault> {
         if core.is_none() {
             return Err(StoreFault::Closed);
         }
-        let next = shared.generations.publish(staged).and_then(|generation| Core::open(generation, &shared.options));
+        let next = shared
+            .generations
+            .publish(staged)
+            .and_then(|generation| Core::open(generation, &shared.options, &shared.closing));
         let next = next.map_err(|error| {
             // Which generation is in force is not known: what were applied to the old one now could be lost.
             let fault = StoreFault::Io(format!("while an image was installed: {error}"));
@@ -87,8 +90,8 @@ fn install(shared: &Shared, staged: Staged) -> Result<Applied, StoreFault> {
         if let Some(id) = applied.log_id.as_mut().filter(|_| Mutant::ImagePositionOff.is_on()) {
             id.index += 1;
         }
+        shared.installed(&next, &applied);
         *core = Some(next);
-        shared.installed(&applied);
         Ok(applied)
     })
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorate_model::{Failure, StoreFault};
+use quorate_model::{Failure, FailureKind, StoreFault};
 use rusqlite::ffi;
 
 use crate::classify::{Context, Trouble, classify};
@@ -39,6 +39,9 @@ pub enum ReadError {
     /// All readers were in use for as long as the query may wait.
     #[error("all readers of the node are in use ('sql.readers' says how many it has)")]
     Busy,
+    /// All queries together have taken as much memory or disk as they may.
+    #[error("{0}; run the query again when others have ended")]
+    Overloaded(String),
     /// The node's own trouble.
     #[error(transparent)]
     Fault(#[from] StoreFault),
@@ -48,7 +51,7 @@ impl ReadError {
     /// Whether the same read may succeed later without a change.
     pub fn is_retryable(&self) -> bool {
         match self {
-            Self::SnapshotTooOld | Self::Busy => true,
+            Self::SnapshotTooOld | Self::Busy | Self::Overloaded(_) => true,
             Self::Fault(fault) => fault.is_retryable(),
             Self::Failed(_)
             | Self::Writes
@@ -68,8 +71,10 @@ impl From<Failure> for ReadError {
 
 impl From<OpenError> for ReadError {
     fn from(error: OpenError) -> Self {
+        let is_damage = error.is_damage();
         Self::Fault(match error {
             OpenError::Fault(fault) => fault,
+            other if is_damage => StoreFault::Damaged(other.to_string()),
             other => StoreFault::Io(other.to_string()),
         })
     }
@@ -83,6 +88,8 @@ impl From<rusqlite::Error> for ReadError {
             ffi::SQLITE_BUSY | ffi::SQLITE_PROTOCOL => return Self::Busy,
             ffi::SQLITE_LOCKED if code != ffi::SQLITE_LOCKED_VTAB => return Self::Busy,
             ffi::SQLITE_READONLY => return Self::Writes,
+            // Another connection changed the schema, and the query can't be prepared under the new one.
+            ffi::SQLITE_SCHEMA => return Failure::new(FailureKind::Sql, error.to_string()).into(),
             _ => {}
         }
         // What a query writes are temporary files, so a full disk is the node's.

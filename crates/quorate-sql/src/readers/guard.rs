@@ -5,19 +5,26 @@
 //! only so many, whatever the clock says, so that the simulator, whose clock stands still meanwhile, sees the same as
 //! everyone.
 //!
-//! A single step may take long (a sort, a function of a large value): limits are kept to within that.
+//! Functions of large values tick as well, after each [`TICK_BYTES`] that they touch. Other single steps may take long
+//! (a sort): limits are kept to within that.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use quorate_env::Instant;
+use quorate_model::StoreFault;
 
 use super::error::ReadError;
 use super::held::Age;
 use super::limits::{Cancel, ReadLimits};
+use crate::functions::Meter;
 
 /// Steps of SQLite between two ticks.
 pub(super) const TICK_STEPS: u16 = 1000;
+
+/// Bytes that functions touch between two ticks.
+const TICK_BYTES: u64 = 64 << 10;
 
 /// Ticks of a first try: about a millisecond.
 const INLINE_TICKS: u32 = 100;
@@ -36,6 +43,8 @@ pub(super) enum Trip {
     Timeout(Duration),
     TooOld,
     Cancelled,
+    /// The store is being closed.
+    Closed,
 }
 
 impl Trip {
@@ -46,6 +55,7 @@ impl Trip {
             Self::Timeout(limit) => ReadError::Timeout(limit),
             Self::TooOld => ReadError::SnapshotTooOld,
             Self::Cancelled => ReadError::Cancelled,
+            Self::Closed => StoreFault::Closed.into(),
         }
     }
 }
@@ -76,8 +86,14 @@ impl Allowance {
 }
 
 /// The guard of one connection. Shared with SQLite's progress handler, and with who ends old readers.
-#[derive(Debug, Default)]
-pub(super) struct Guard(Mutex<State>);
+#[derive(Debug)]
+pub(super) struct Guard {
+    state: Mutex<State>,
+    /// Bytes that functions have touched since they ticked.
+    bytes: AtomicU64,
+    /// Used when the store is closed: no query goes on then.
+    closing: Cancel,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -92,12 +108,20 @@ struct State {
 }
 
 impl Guard {
+    pub(super) fn new(closing: Cancel) -> Self {
+        Self { state: Mutex::default(), bytes: AtomicU64::new(0), closing }
+    }
+
     /// Begins a query; fails at once where it was cancelled before.
     pub(super) fn arm(&self, allowance: Allowance) -> Result<(), ReadError> {
+        if self.closing.is_cancelled() {
+            return Err(Trip::Closed.error());
+        }
         if allowance.cancel.iter().flatten().any(Cancel::is_cancelled) {
             return Err(ReadError::Cancelled);
         }
         let started = (!allowance.inline).then(Instant::now);
+        self.bytes.store(0, Ordering::Relaxed);
         *self.state() = State { armed: true, allowance, started, ..State::default() };
         Ok(())
     }
@@ -114,7 +138,7 @@ impl Guard {
     pub(super) fn tick(&self) -> bool {
         let mut state = self.state();
         if state.armed && state.trip.is_none() {
-            state.trip = state.exceeded();
+            state.trip = if self.closing.is_cancelled() { Some(Trip::Closed) } else { state.exceeded() };
         }
         state.trip.is_some()
     }
@@ -130,7 +154,17 @@ impl Guard {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Meter for Guard {
+    fn charge(&self, bytes: u64) -> bool {
+        if self.bytes.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) < TICK_BYTES {
+            return false;
+        }
+        self.bytes.store(0, Ordering::Relaxed);
+        self.tick()
     }
 }
 

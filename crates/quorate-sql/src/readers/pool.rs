@@ -16,8 +16,9 @@ use tokio::sync::Semaphore;
 use super::error::ReadError;
 use super::guard::Guard;
 use super::held::{Age, Held};
-use super::limits::ReaderOptions;
+use super::limits::{Cancel, ReaderOptions};
 use super::reader::Reader;
+use super::suspicion::Suspicions;
 use crate::generation::Generation;
 use crate::slow::SlowLog;
 
@@ -29,6 +30,8 @@ pub(super) struct Pool {
     held: Mutex<Vec<Weak<Held>>>,
     cache_bytes: u32,
     slow: SlowLog,
+    suspicions: Arc<Suspicions>,
+    closing: Cancel,
     generation: Arc<Generation>,
 }
 
@@ -44,7 +47,13 @@ thread_local! {
 }
 
 impl Pool {
-    pub(super) fn new(generation: Arc<Generation>, options: &ReaderOptions, slow: SlowLog) -> Self {
+    pub(super) fn new(
+        generation: Arc<Generation>,
+        options: &ReaderOptions,
+        slow: SlowLog,
+        suspicions: &Arc<Suspicions>,
+        closing: &Cancel,
+    ) -> Self {
         Self {
             idle: Mutex::new(Some(Vec::new())),
             permits: Semaphore::new(options.readers.clamp(1, Semaphore::MAX_PERMITS)),
@@ -52,6 +61,8 @@ impl Pool {
             held: Mutex::default(),
             cache_bytes: options.cache_bytes,
             slow,
+            suspicions: Arc::clone(suspicions),
+            closing: closing.clone(),
             generation,
         }
     }
@@ -95,7 +106,9 @@ impl Pool {
     }
 
     fn open_reader(&self) -> Result<Reader, ReadError> {
-        let reader = Reader::open(&self.generation, self.cache_bytes, self.slow.clone())?;
+        let slow = self.slow.clone();
+        let reader = Reader::open(&self.generation, self.cache_bytes, slow, &self.suspicions, &self.closing);
+        let reader = reader.inspect_err(|error| self.suspicions.note(&self.generation, error, None))?;
         let mut guards = lock(&self.guards);
         guards.retain(|guard| guard.strong_count() > 0);
         guards.push(Arc::downgrade(reader.guard()));

@@ -11,17 +11,21 @@ use rusqlite::types::ValueRef;
 
 use super::error::ReadError;
 use super::guard::{Allowance, Guard, TICK_STEPS, Trip};
-use super::limits::{CHUNK_BYTES, CHUNK_ROWS, ReadLimits};
+use super::limits::{CHUNK_BYTES, CHUNK_ROWS, Cancel, ReadLimits};
 use super::stream::StreamQuery;
+use super::suspicion::Suspicions;
 use crate::authorizer::{self, Gate, Mode, rules};
 use crate::connection;
 use crate::determinism::random::Random;
 use crate::ffi::database::{Database, Prepared};
 use crate::ffi::hooks;
+use crate::functions::{self, Meter};
 use crate::generation::Generation;
 use crate::query::Rows;
 use crate::schema_check::Schema;
 use crate::slow::SlowLog;
+use crate::stack;
+use crate::usage::{self, QUERY_MEMORY_MAX, Scope, Temp};
 use crate::validate::parameters::Parameters;
 use crate::validate::text;
 use crate::value::{Bound, owned};
@@ -33,7 +37,10 @@ const APPLIED_INDEX: &str = "SELECT \"index\" FROM _quorate_applied WHERE id = 1
 pub(super) struct Reader {
     // Dropped before the generation.
     database: Database<Known>,
-    _generation: Arc<Generation>,
+    generation: Arc<Generation>,
+    suspicions: Arc<Suspicions>,
+    temp: Arc<Temp>,
+    memory_max: usize,
     guard: Arc<Guard>,
     gate: Arc<Gate>,
     random: Arc<Random>,
@@ -53,8 +60,9 @@ struct Paused {
 struct Known {
     parameters: Arc<Parameters>,
     columns: Arc<[String]>,
-    /// Whether it may be a PRAGMA.
-    is_pragma: bool,
+    /// Whether it must be prepared anew for each run: it may be a PRAGMA, or it is an EXPLAIN, which SQLite runs without a
+    /// look at the schema, so that it may point to one that is gone.
+    is_fleeting: bool,
 }
 
 /// What a stream has returned so far.
@@ -78,17 +86,28 @@ pub(super) struct Chunk {
 }
 
 impl Reader {
-    pub(super) fn open(generation: &Arc<Generation>, cache_bytes: u32, slow: SlowLog) -> Result<Self, ReadError> {
+    pub(super) fn open(
+        generation: &Arc<Generation>,
+        cache_bytes: u32,
+        slow: SlowLog,
+        suspicions: &Arc<Suspicions>,
+        closing: &Cancel,
+    ) -> Result<Self, ReadError> {
         let (connection, generation) = connection::open_reader(generation, cache_bytes)?.into_parts();
-        let guard = Arc::new(Guard::default());
+        let guard = Arc::new(Guard::new(closing.clone()));
         let ticked = Arc::clone(&guard);
         hooks::set_progress_handler(&connection, TICK_STEPS, move || ticked.tick())?;
+        let meter: Arc<dyn Meter> = Arc::<Guard>::clone(&guard);
+        functions::install(&connection, &meter)?;
         let seed = connection.query_row("SELECT random()", [], |row| row.get::<_, i64>(0))?;
         let random = Random::install(&connection)?;
         random.seed(seed.cast_unsigned());
         let gate = authorizer::install_reader(&connection)?;
         let database = Database::new(connection);
-        Ok(Self { database, _generation: generation, guard, gate, random, slow, paused: None, streams: 0 })
+        let (suspicions, temp) = (Arc::clone(suspicions), Temp::of_reader(generation.temp()));
+        let memory_max = QUERY_MEMORY_MAX.saturating_add(cache_bytes as usize);
+        let (paused, streams) = (None, 0);
+        Ok(Self { database, generation, suspicions, temp, memory_max, guard, gate, random, slow, paused, streams })
     }
 
     pub(super) fn guard(&self) -> &Arc<Guard> {
@@ -104,24 +123,25 @@ impl Reader {
         allowance: Allowance,
     ) -> Result<Option<Rows>, ReadError> {
         let _stamped = stamp.map(|stamp| Stamped::enter(stamp, &self.random));
-        self.guarded(&statement.sql, allowance, |reader| {
+        let rows = self.guarded(&statement.sql, allowance, |reader| {
             let mut prepared = reader.start(statement)?;
             let mut sink = Sink::new(limits, Progress::default());
             let filled = sink.fill(&mut prepared.rows(), usize::MAX);
             prepared.clear_bindings();
             filled?;
             Ok(Rows::new(columns(&mut prepared), sink.values))
-        })
+        });
+        rows.inspect_err(|error| self.suspicions.note(&self.generation, error, Some((statement, stamp))))
     }
 
     /// Runs a query up to the end of its next piece.
     pub(super) fn next_chunk(
         &mut self,
-        StreamQuery { statement, stamp, limits }: &StreamQuery,
+        StreamQuery { statement, stamp: from, limits }: &StreamQuery,
         allowance: Allowance,
         progress: Progress,
     ) -> Result<Chunk, ReadError> {
-        let stamp = stamp.map(|stamp| Stamp { seed: progress.seed.unwrap_or(stamp.seed), ..stamp });
+        let stamp = from.map(|stamp| Stamp { seed: progress.seed.unwrap_or(stamp.seed), ..stamp });
         let stamped = stamp.map(|stamp| Stamped::enter(stamp, &self.random));
         let random = Arc::clone(&self.random);
         let chunk = self.guarded(&statement.sql, allowance, |reader| {
@@ -147,8 +167,10 @@ impl Reader {
             let rows = Rows::new(columns(&mut prepared), sink.values);
             reader.paused = (!ended).then(|| Paused { stream, sql: statement.sql.clone() });
             Ok(Chunk { rows: (is_first || !rows.is_empty()).then_some(rows), progress, more: !ended })
-        })?;
+        });
         drop(stamped);
+        let query = Some((statement, *from));
+        let chunk = chunk.inspect_err(|error| self.suspicions.note(&self.generation, error, query))?;
         // Without a first try there is always an answer.
         chunk.ok_or(ReadError::Busy)
     }
@@ -160,7 +182,8 @@ impl Reader {
                 database.execute("BEGIN", [])?;
             }
             database.first_row(APPLIED_INDEX, [], |row| row.get::<_, Option<i64>>(0))
-        })?;
+        });
+        let index = index.inspect_err(|error| self.suspicions.note(&self.generation, error, None))?;
         Ok(index.flatten().map_or(0, i64::cast_unsigned))
     }
 
@@ -191,7 +214,9 @@ impl Reader {
         f: impl FnOnce(&mut Self) -> Result<T, ReadError>,
     ) -> Result<Option<T>, ReadError> {
         self.guard.arm(allowance)?;
-        let result = f(self);
+        let scope = Scope::read(self.memory_max, &self.temp);
+        let result = stack::for_query(|| f(self)).map_err(usage::explain);
+        drop(scope);
         let (trip, took) = self.guard.disarm();
         if trip != Some(Trip::Inline) {
             self.slow.query(took, sql);
@@ -208,15 +233,14 @@ impl Reader {
     fn start(&mut self, statement: &Statement) -> Result<Prepared<'_, Known>, ReadError> {
         self.end_paused();
         let sql = statement.sql.as_str();
-        let kept = self.database.get(sql).map(|prepared| prepared.note().is_pragma);
+        let kept = self.database.get(sql).map(|prepared| prepared.note().is_fleeting);
         if kept.unwrap_or_else(|| is_pragma(sql)) {
             self.look_at_schema()?;
             self.database.forget(sql);
         }
         if !self.database.holds(sql) {
             text::check_single(sql)?;
-            self.gate.enter(Mode::Query);
-            self.database.prepare(sql, |prepared| known(prepared, sql))?;
+            self.prepare(sql)?;
         }
         let mut prepared = self.database.get(sql).ok_or(ReadError::Cancelled)?;
         let parameters = Arc::clone(&prepared.note().parameters);
@@ -225,6 +249,23 @@ impl Reader {
             prepared.bind(number, Bound(value))?;
         }
         Ok(prepared)
+    }
+
+    /// Prepares a statement; once more under the present schema, in the transaction in which it will run, if it fails.
+    /// SQLite compares the schema that it has loaded with that of the database only where a name is missing. Every
+    /// other error of its parser may come from a schema that has changed since.
+    fn prepare(&mut self, sql: &str) -> Result<(), ReadError> {
+        self.gate.enter(Mode::Query);
+        let prepared = self.database.prepare(sql, |prepared| known(prepared, sql));
+        // An open transaction has loaded the schema that it sees.
+        if !matches!(prepared, Err(ReadError::Failed(_))) || !self.database.connection().is_autocommit() {
+            return prepared;
+        }
+        self.own(|database| {
+            database.execute("BEGIN", [])?;
+            database.first_row(APPLIED_INDEX, [], |_| Ok(()))
+        })?;
+        self.database.prepare(sql, |prepared| known(prepared, sql))
     }
 
     /// Makes SQLite and virtual tables look at the schema and the state as they are, in a transaction that lasts as
@@ -245,7 +286,7 @@ impl Reader {
     /// Runs statements of our own.
     fn own<T>(&mut self, f: impl FnOnce(&mut Database<Known>) -> rusqlite::Result<T>) -> Result<T, ReadError> {
         self.gate.enter(Mode::Own);
-        let result = f(&mut self.database);
+        let result = stack::for_query(|| f(&mut self.database));
         self.gate.enter(Mode::Query);
         Ok(result?)
     }
@@ -285,7 +326,7 @@ fn known(statement: &rusqlite::Statement<'_>, sql: &str) -> Result<Known, ReadEr
         return Err(ReadError::Writes);
     }
     let parameters = Arc::new(Parameters::of(statement));
-    Ok(Known { parameters, columns: Arc::default(), is_pragma: is_pragma(sql) })
+    Ok(Known { parameters, columns: Arc::default(), is_fleeting: is_pragma(sql) || statement.is_explain() != 0 })
 }
 
 /// Whether a text may be a PRAGMA, or ask one as a table function: it may take a text for one that is not.
@@ -341,7 +382,7 @@ impl<'a> Sink<'a> {
             if self.progress.bytes > self.limits.bytes {
                 return Err(ReadError::TooManyBytes(self.limits.bytes));
             }
-            self.values.push(owned(value));
+            self.values.push(owned(value, row, column)?);
         }
         Ok(())
     }

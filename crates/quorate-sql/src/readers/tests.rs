@@ -19,11 +19,15 @@ use crate::options::StoreIdentity;
 use crate::query::FromRowOwned;
 
 mod figures;
+mod hostile;
 mod limits;
 mod refused;
+mod schema;
 mod snapshot;
 mod stream;
+mod suspicion;
 mod switch;
+mod temp;
 mod together;
 
 /// How long a test waits for what must come.
@@ -50,7 +54,7 @@ fn fixture_with(options: ReaderOptions) -> Fixture {
     let writer = connection::open_writer(&generations.current(), 8 << 20).unwrap();
     fill(&writer, 10);
     Fixture {
-        readers: Readers::new(Arc::clone(&generations), options, SlowLog::default()),
+        readers: Readers::new(Arc::clone(&generations), options, SlowLog::default(), &Signal::new()),
         writer,
         generations,
         _dir: dir,
@@ -127,7 +131,15 @@ fn values_keep_their_storage_class() {
         let rows = fixture.readers.query_blocking(&query, &ReadLimits::default()).unwrap();
         assert_eq!(rows.one::<(Value, String)>().unwrap(), (value.clone(), value.class().to_lowercase()));
     }
-    assert_eq!(fixture.one::<String>("SELECT CAST(x'61ff' AS TEXT)"), "a\u{FFFD}");
+}
+
+#[test]
+fn text_that_is_not_utf8_is_an_error_and_its_bytes_can_be_read() {
+    let fixture = fixture();
+    let error = fixture.try_query("SELECT CAST(x'61ff' AS TEXT) AS bad", &ReadLimits::default()).unwrap_err();
+    assert!(error.to_string().contains("\"bad\" holds a text that is not UTF-8"), "{error}");
+    assert_eq!(fixture.one::<Vec<u8>>("SELECT CAST(CAST(x'61ff' AS TEXT) AS BLOB)"), [0x61, 0xff]);
+    fixture.assert_usable();
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The write side of one generation: the applier with its connection, and the generation that both live in.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use quorate_model::{Applied, Entry, Outcome, StoreFault};
@@ -12,23 +13,35 @@ use crate::error::OpenError;
 use crate::ffi::control::{self, Checkpointed};
 use crate::generation::Generation;
 use crate::options::{StoreIdentity, StoreOptions};
+use crate::usage::{Scope, Temp, WRITER_MEMORY_MAX};
 
 /// What only one thread at a time may use.
 pub(crate) struct Core {
     // Before the generation: the connection must be closed before the main file's handle.
     applier: Applier,
+    temp: Arc<Temp>,
+    memory_max: usize,
     generation: Arc<Generation>,
 }
 
 impl Core {
     /// Opens the write side of a generation; the data must be of the identity in `options`.
-    pub(crate) fn open(generation: Arc<Generation>, options: &StoreOptions) -> Result<Self, OpenError> {
+    ///
+    /// Once `closing` says so, what it applies is given up.
+    pub(crate) fn open(
+        generation: Arc<Generation>,
+        options: &StoreOptions,
+        closing: &Arc<AtomicBool>,
+    ) -> Result<Self, OpenError> {
         let conn = connection::open_writer(&generation, options.writer_cache_bytes)?;
         if let Some(row) = AppliedRow::read(&conn)? {
             check_identity(options, row.identity)?;
         }
         let applier = Applier::open(conn, &options.identity, &options.extensions)?.telling(options.slow.clone());
-        Ok(Self { applier, generation })
+        let applier = applier.ending_when(Arc::clone(closing));
+        let temp = Temp::of_writer(generation.temp(), generation.main());
+        let memory_max = WRITER_MEMORY_MAX.saturating_add(options.writer_cache_bytes as usize);
+        Ok(Self { applier, temp, memory_max, generation })
     }
 
     pub(crate) fn applied(&self) -> &Applied {
@@ -40,6 +53,16 @@ impl Core {
         &mut self.applier
     }
 
+    /// The latest entries that the cluster decided not to run.
+    pub(crate) fn rejected(&self) -> &[u64] {
+        self.applier.rejected()
+    }
+
+    /// Lets this thread use what a statement of an entry may. To be kept while statements run.
+    pub(crate) fn scope(&self) -> Scope {
+        Scope::write(self.memory_max, &self.temp)
+    }
+
     /// How many sessions the database holds.
     pub(crate) fn sessions(&self) -> u64 {
         self.applier.sessions()
@@ -49,20 +72,22 @@ impl Core {
         &self.generation
     }
 
-    /// Applies entries that follow each other; those that were applied before give nothing. Behind an entry that asks
-    /// for a verification it stops, and the rest is yet to be applied.
+    /// Applies entries that follow each other; those that were applied before give nothing, unless a fault ended their
+    /// batch. Behind an entry that asks for a verification it stops, and the rest is yet to be applied.
     pub(crate) fn apply(&mut self, entries: &[Entry]) -> Result<Vec<Option<Outcome>>, StoreFault> {
         let last = self.applied().log_id.map(|id| id.index);
         let is_old = |entry: &&Entry| last.is_some_and(|last| entry.log_id.index <= last);
         let old = entries.iter().take_while(is_old).count();
         let new = entries.get(old..).unwrap_or_default();
-        let mut outcomes = vec![None; old];
+        let before = entries.iter().take(old);
+        let mut outcomes: Vec<_> = before.map(|entry| self.applier.answered(entry.log_id.index)).collect();
         if let (Some(last), Some(next)) = (last, new.first().map(|entry| entry.log_id.index))
             && next != last.saturating_add(1)
         {
             return Err(StoreFault::Io(format!("entry {next} was handed over after entry {last}; restart the node")));
         }
         if !new.is_empty() {
+            let _scope = self.scope();
             outcomes.extend(self.applier.apply_batch(new)?.into_iter().map(Some));
         }
         Ok(outcomes)
@@ -70,6 +95,7 @@ impl Core {
 
     /// Does the work of entries that will probably come next.
     pub(crate) fn foresee(&mut self, entries: &[Entry]) {
+        let _scope = self.scope();
         self.applier.foresee(entries);
     }
 

@@ -156,8 +156,8 @@ pub(crate) fn batch_of(entries: &[Entry], max: usize) -> &[Entry] {
 /// About how many bytes an entry takes.
 fn size(entry: &Entry) -> usize {
     let payload = match &entry.payload {
-        Payload::Blank => 0,
-        Payload::Proposal(_, bytes) | Payload::Membership(bytes) => bytes.len(),
+        Payload::Blank | Payload::Reject(_) => 0,
+        Payload::Proposal(_, bytes) | Payload::Rejected(_, bytes) | Payload::Membership(bytes) => bytes.len(),
     };
     payload.saturating_add(size_of::<Entry>())
 }

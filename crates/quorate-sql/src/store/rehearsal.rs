@@ -54,6 +54,7 @@ impl Rehearsal {
     pub fn run(&self, stamp: Stamp, statement: Statement) -> Result<Rehearsed, RehearsalError> {
         self.shared.upgrade().ok_or(RehearsalError::Over)?.turn.visit(|core| {
             let core = core.as_mut().ok_or(RehearsalError::Over)?;
+            let _scope = core.scope();
             core.applier().rehearse(self.number, stamp, statement.into())
         })
     }

@@ -1,6 +1,6 @@
 //! What the handle, the writer, the checkpointer and images of one store share.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use quorate_env::Env;
@@ -69,7 +69,11 @@ pub(crate) struct Shared {
     pub(crate) verifications: Verifications,
     pub(crate) rehearsals: Rehearsals,
     durable: Mutex<Applied>,
+    /// The latest entries that the cluster decided not to run.
+    pub(crate) rejections: Mutex<Vec<u64>>,
     stop: AtomicU8,
+    /// Interrupts the writer's statements: no outcome of theirs counts any more.
+    pub(crate) closing: Arc<AtomicBool>,
     // Connections go before the generations and the lock on their directory.
     pub(crate) turn: Turn<Option<Core>>,
     pub(crate) readers: Readers,
@@ -87,11 +91,20 @@ pub(crate) struct Rehearsals {
 }
 
 impl Shared {
-    pub(crate) fn new(env: &Env, options: StoreOptions, generations: Generations, core: Core) -> Arc<Self> {
+    /// `closing` is what `core` looks at.
+    pub(crate) fn new(
+        env: &Env,
+        options: StoreOptions,
+        generations: Generations,
+        core: Core,
+        closing: Arc<AtomicBool>,
+    ) -> Arc<Self> {
         let generations = Arc::new(generations);
         let writer = Signal::new();
         let checkpointer = Signal::new();
-        let metrics = StoreMetrics { slow: options.slow.clone(), ..StoreMetrics::default() };
+        let readers = Readers::new(Arc::clone(&generations), options.readers, options.slow.clone(), &checkpointer);
+        let read_faults = readers.suspicions().counts();
+        let metrics = StoreMetrics { slow: options.slow.clone(), read_faults, ..StoreMetrics::default() };
         metrics.sessions.set(core.sessions());
         Arc::new(Self {
             env: env.clone(),
@@ -105,8 +118,10 @@ impl Shared {
             verifications: Verifications::default(),
             rehearsals: Rehearsals::default(),
             durable: Mutex::default(),
+            rejections: Mutex::new(core.rejected().to_vec()),
             stop: AtomicU8::new(Stop::Running as u8),
-            readers: Readers::new(Arc::clone(&generations), options.readers, options.slow.clone()),
+            closing,
+            readers,
             validator: Validator::new(Arc::clone(&generations)),
             turn: Turn::new(Some(core), writer.clone()),
             writer,
@@ -124,6 +139,7 @@ impl Shared {
     /// Ends what `stop` says; nothing goes back.
     pub(crate) fn set_stop(&self, stop: Stop) {
         self.stop.fetch_max(stop as u8, Ordering::AcqRel);
+        self.closing.store(stop != Stop::Running, Ordering::Release);
         self.checkpointer.wake();
         self.writer.wake();
     }
@@ -150,6 +166,7 @@ impl Shared {
 
     /// Tells everybody where the store stands. To be called in the turn that brought it there.
     pub(crate) fn publish(&self, core: &Core) {
+        self.note_rejections(core);
         self.applied.send_replace(core.applied().clone());
         self.metrics.sessions.set(core.sessions());
         let generation = core.generation();
@@ -159,8 +176,17 @@ impl Shared {
         }
     }
 
+    /// Keeps what others ask for without the writer's turn. To be called before the position is published.
+    pub(crate) fn note_rejections(&self, core: &Core) {
+        let mut known = self.rejections.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.last() != core.rejected().last() {
+            *known = core.rejected().to_vec();
+        }
+    }
+
     /// An image was put in force: faults of what was before are gone. To be called in the turn that did it.
-    pub(crate) fn installed(&self, applied: &Applied) {
+    pub(crate) fn installed(&self, core: &Core, applied: &Applied) {
+        self.note_rejections(core);
         self.applied.send_replace(applied.clone());
         *self.lock_durable() = applied.clone();
         self.fault.send_replace(None);
@@ -191,14 +217,17 @@ impl Shared {
 
     /// Makes a fault known. A later one never hides an earlier one that is final.
     pub(crate) fn report(&self, fault: &StoreFault) {
-        tracing::error!(%fault, "the store stops applying");
-        self.fault.send_if_modified(|known| {
+        let is_news = self.fault.send_if_modified(|known| {
             let is_new = known.as_ref() != Some(fault) && known.as_ref().is_none_or(StoreFault::is_retryable);
             if is_new {
                 *known = Some(fault.clone());
             }
             is_new
         });
+        // While the disk is full the same comes again and again.
+        if is_news {
+            tracing::error!(%fault, "the store stops applying");
+        }
         match fault {
             StoreFault::Damaged(what) => self.generations.note_damage(what),
             // A node that ends before it is healed does not open such data again.

@@ -24,6 +24,10 @@ use super::*;
 use crate::options::StoreIdentity;
 use crate::readers::{ReadError, ReadLimits, ReaderOptions};
 
+mod close;
+mod damage;
+mod temp;
+
 /// How long anything may take before a test gives up.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -251,17 +255,21 @@ fn a_full_disk_is_waited_for_and_nothing_is_lost() {
 }
 
 #[test]
-fn after_an_error_of_the_disk_nothing_more_is_applied() {
+fn an_entry_that_met_a_fault_may_come_again_until_the_store_is_condemned() {
     let home = home();
     let store = open(&home.dir, options());
     apply(&store, vec![create_table()]).unwrap();
     let generation = store.shared().generations.current();
     generation.watched().faults.wal_writes.store(ffi::SQLITE_IOERR_WRITE, Ordering::Release);
-    assert!(matches!(apply(&store, vec![insert(2, 100)]), Err(StoreFault::Io(_))));
+    let fault = apply(&store, vec![insert(2, 100), insert(3, 100)]).unwrap_err();
+    assert!(matches!(fault, StoreFault::Io(_)), "{fault}");
+    assert_eq!((store.applied().index(), store.fault()), (1, None));
     generation.watched().faults.wal_writes.store(0, Ordering::Release);
-    assert!(matches!(apply(&store, vec![insert(2, 100)]), Err(StoreFault::Io(_))));
-    assert!(matches!(store.fault(), Some(StoreFault::Io(_))));
-    assert_eq!(store.applied().index(), 1);
+    assert_eq!(apply(&store, vec![insert(2, 100)]).unwrap().len(), 1);
+
+    store.condemn(&fault);
+    assert_eq!(apply(&store, vec![insert(3, 100)]).unwrap_err(), fault);
+    assert_eq!((store.applied().index(), store.fault()), (2, Some(fault)));
 }
 
 #[test]

@@ -36,6 +36,12 @@ impl<T> Turn<T> {
         result
     }
 
+    /// Whether somebody uses it just now.
+    #[cfg(test)]
+    pub(crate) fn is_taken(&self) -> bool {
+        self.inner.try_lock().is_err()
+    }
+
     fn lock(&self) -> MutexGuard<'_, T> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }

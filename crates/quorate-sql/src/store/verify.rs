@@ -23,6 +23,7 @@ use crate::error::OpenError;
 use crate::ffi::hooks;
 use crate::generation::Generation;
 use crate::logical_hash;
+use crate::usage::{QUERY_MEMORY_MAX, Scope, Temp};
 
 /// How long a hash may take.
 const HASH_MAX: Duration = Duration::from_secs(300);
@@ -173,7 +174,10 @@ struct Hasher {
 impl Worker for Hasher {
     fn run_once(&mut self) -> Step {
         if let Some(conn) = self.conn.take() {
-            let hashed = logical_hash::by_table(&conn);
+            let hashed = {
+                let _scope = Scope::read(QUERY_MEMORY_MAX, &Temp::of_reader(conn.generation().temp()));
+                logical_hash::by_table(&conn)
+            };
             // The state is let go before anybody hears of the result.
             drop(conn);
             self.shared.verifications.end(

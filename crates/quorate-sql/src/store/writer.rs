@@ -16,6 +16,9 @@ use crate::checkpoint;
 /// How soon a batch is tried again that found the disk full.
 const FULL_RETRY: Duration = Duration::from_millis(200);
 
+/// Bytes of a `-wal` that is emptied when the store is closed. A longer one would keep the process from ending.
+const CLOSING_WAL_MAX: u64 = 64 << 20;
+
 /// Work that takes longer does not go before that of other threads.
 const URGENT_MAX: Duration = Duration::from_millis(5);
 
@@ -55,13 +58,16 @@ impl Writer {
         let begun = Instant::now();
         let result = match core.as_mut() {
             None => Err(StoreFault::Closed),
-            Some(core) => core.apply(self.backlog.batch(max)).inspect(|_| {
+            Some(core) => {
+                let result = core.apply(self.backlog.batch(max));
                 // Before it is published that the entry was applied.
                 if let Some(index) = core.take_verification() {
                     verify::begin(&self.shared, core.generation(), index);
                 }
+                // A fault of one entry leaves those before it applied.
                 self.shared.publish(core);
-            }),
+                result
+            }
         };
         drop(core);
         match result {
@@ -105,13 +111,26 @@ impl Writer {
         }
     }
 
-    /// A full disk is waited for, with the batch kept; after anything else this store applies no more.
+    /// A full disk is waited for, with the batch kept. Whether the entry or this node is to blame for most other faults
+    /// is for consensus to find out, which hands the entry over again or condemns the store.
     fn failed(&mut self, fault: StoreFault) -> Step {
-        self.shared.report(&fault);
-        if let StoreFault::Full(_) = fault {
-            // A checkpoint lets the `-wal` start again from its beginning, which may be all the space that is needed.
-            self.shared.checkpointer.wake();
-            return Step::WaitFor(FULL_RETRY);
+        if self.shared.stop() != Stop::Running {
+            // It was interrupted, and may be applied by the next life.
+            self.backlog.fail(&self.shared.queue, &StoreFault::Closed);
+            return Step::Wait;
+        }
+        match fault {
+            StoreFault::Full(_) => {
+                self.shared.report(&fault);
+                // A checkpoint lets the `-wal` start again from its beginning, which may be all the space that is
+                // needed.
+                self.shared.checkpointer.wake();
+                return Step::WaitFor(FULL_RETRY);
+            }
+            StoreFault::Memory(_) | StoreFault::Slow(_) | StoreFault::Io(_) | StoreFault::Damaged(_) => {
+                self.shared.applied_again();
+            }
+            _ => self.shared.report(&fault),
         }
         self.backlog.fail(&self.shared.queue, &fault);
         Step::Wait
@@ -130,6 +149,7 @@ impl Writer {
         self.shared.queue.take(&mut self.backlog);
         self.backlog.fail(&self.shared.queue, &StoreFault::Closed);
         if stop == Stop::Closed
+            && self.shared.generations.current().wal_bytes() <= CLOSING_WAL_MAX
             && let Some(pass) = self.shared.gate.try_enter()
             && let Err(fault) = checkpoint::empty_wal(&self.shared, &pass)
         {

@@ -14,6 +14,7 @@ use crate::extensions::Extensions;
 
 struct Fixture {
     validator: Validator,
+    writer: rusqlite::Connection,
     _dir: tempfile::TempDir,
 }
 
@@ -22,7 +23,7 @@ fn fixture() -> Fixture {
     let generations = Arc::new(Generations::open(Env::real().disk(), dir.path(), 4096, Extensions::default()).unwrap());
     let writer = connection::open_writer(&generations.current(), CACHE_BYTES).unwrap();
     writer.execute_batch("CREATE TABLE t (id INTEGER PRIMARY KEY, name TEXT)").unwrap();
-    Fixture { validator: Validator::new(generations), _dir: dir }
+    Fixture { validator: Validator::new(generations), writer, _dir: dir }
 }
 
 impl Fixture {
@@ -131,6 +132,16 @@ fn very_many_statements_do_not_exhaust_the_stack() {
 }
 
 #[test]
+fn a_column_that_is_added_later_is_known_then() {
+    let fixture = fixture();
+    let sql = "SELECT * FROM t ORDER BY 3";
+    assert_eq!(fixture.kind(sql, 0), Ok(StatementKind::Unknown));
+    fixture.writer.execute_batch("ALTER TABLE t ADD COLUMN age").unwrap();
+    assert_eq!(fixture.kind(sql, 0), Ok(StatementKind::Read));
+    assert_eq!(fixture.kind("DELETE FROM t WHERE (1, 2, 3) IN (SELECT * FROM t)", 0), Ok(StatementKind::Write));
+}
+
+#[test]
 fn a_table_that_appears_later_is_known_then() {
     let fixture = fixture();
     let sql = "INSERT INTO later VALUES (?)";
@@ -154,4 +165,20 @@ fn hit_cost() {
         assert_eq!(fixture.validator.check(std::hint::black_box(&statement)), Ok(StatementKind::Write));
     }
     println!("a second check costs {:?}", start.elapsed() / rounds);
+}
+
+#[test]
+fn deep_statements_and_those_that_take_long_to_prepare_end_no_caller() {
+    let fixture = fixture();
+    let check = move || {
+        for sql in crate::hostile::deep() {
+            let _ = fixture.kind(&format!("INSERT INTO t (id) SELECT 1 FROM ({sql})"), 0);
+        }
+        assert_eq!(
+            fixture.failure(&format!("INSERT INTO t (id) {}", crate::hostile::doubling())),
+            FailureKind::Refused
+        );
+        assert_eq!(fixture.kind("INSERT INTO t (id) VALUES (1)", 0), Ok(StatementKind::Write));
+    };
+    std::thread::Builder::new().stack_size(512 << 10).spawn(check).unwrap().join().unwrap();
 }

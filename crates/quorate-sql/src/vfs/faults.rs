@@ -1,4 +1,4 @@
-//! Writes that tests make fail. In the product none is refused before it reaches the base VFS.
+//! Reads and writes that tests make fail. In the product none is refused before it reaches the base VFS.
 
 use super::watch::{Role, Watched};
 
@@ -6,6 +6,11 @@ use super::watch::{Role, Watched};
 impl Watched {
     /// The code with which a write is refused.
     pub(crate) fn refusal(&self, _role: Role) -> Option<i32> {
+        None
+    }
+
+    /// The code with which a read is refused.
+    pub(crate) fn read_refusal(&self, _role: Role) -> Option<i32> {
         None
     }
 }
@@ -16,6 +21,11 @@ impl Watched {
         let code = self.faults.wal_writes.load(std::sync::atomic::Ordering::Acquire);
         (role == Role::Wal && code != 0).then_some(code)
     }
+
+    pub(crate) fn read_refusal(&self, role: Role) -> Option<i32> {
+        let code = self.faults.main_reads.load(std::sync::atomic::Ordering::Acquire);
+        (role == Role::Main && code != 0).then_some(code)
+    }
 }
 
 /// What goes wrong.
@@ -24,4 +34,6 @@ impl Watched {
 pub(crate) struct Faults {
     /// SQLite's code for each write to the `-wal`; 0 lets them pass.
     pub(crate) wal_writes: std::sync::atomic::AtomicI32,
+    /// SQLite's code for each read of the main file; 0 lets them pass.
+    pub(crate) main_reads: std::sync::atomic::AtomicI32,
 }

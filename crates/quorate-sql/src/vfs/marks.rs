@@ -31,6 +31,9 @@ pub struct Blocks {
 impl Marks {
     /// Adds the blocks that hold any of `len` bytes from `at`.
     pub fn add(&self, at: u64, len: u64) {
+        if len == 0 {
+            return;
+        }
         let mut written = self.lock();
         for number in at / BLOCK..at.saturating_add(len).div_ceil(BLOCK) {
             written.blocks.insert(number);

@@ -35,6 +35,8 @@ pub(crate) struct Watched {
     main_unsynced: AtomicU64,
     /// Whether a sync of either file has failed.
     sync_failed: AtomicBool,
+    /// Reads of either file that have failed.
+    failed_reads: AtomicU64,
     /// The locks in the shared memory.
     pub(crate) locks: ffi::shm::Locks,
     /// Who wants to know of writes to the main file.
@@ -120,6 +122,16 @@ impl Watched {
     /// Told of a sync that failed.
     pub(crate) fn failed_to_sync(&self) {
         self.sync_failed.store(true, Ordering::Release);
+    }
+
+    /// Told of a read that failed, other than by the end of the file.
+    pub(crate) fn failed_to_read(&self) {
+        self.failed_reads.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// How many did.
+    pub(crate) fn failed_reads(&self) -> u64 {
+        self.failed_reads.load(Ordering::Acquire)
     }
 
     /// Told after a file was cut or grown to `size`.

@@ -174,7 +174,7 @@ fn timing() -> [Key<Timing>; 5] {
     ]
 }
 
-fn sql() -> [Key<SqlOptions>; 6] {
+fn sql() -> [Key<SqlOptions>; 8] {
     let key = |path, about, part_mut: fn(&mut SqlOptions) -> &mut u32, part: fn(&SqlOptions) -> u32| {
         let set = move |sql: &mut SqlOptions, given: Given<'_>| {
             *part_mut(sql) = u32::try_from(given.bytes()?).map_err(|_| Wrong::Invalid("is too large".to_owned()))?;
@@ -214,6 +214,18 @@ fn sql() -> [Key<SqlOptions>; 6] {
             "How long a query may run, and a read transaction last, whatever its caller asks for.",
             |sql: &mut SqlOptions, given| given.time().map(|time| sql.query_timeout = time),
             |sql| time(sql.query_timeout),
+        ),
+        Key::new(
+            "sql.temp_bytes_per_query",
+            "Temporary files of one query: for sorts and the like that do not fit into its page cache.",
+            |sql: &mut SqlOptions, given| given.bytes().map(|bytes| sql.temp_bytes_per_query = bytes),
+            |sql| size(sql.temp_bytes_per_query),
+        ),
+        Key::new(
+            "sql.temp_bytes",
+            "Temporary files of all queries. The writer may have as many, and twice the size of the database besides.",
+            |sql: &mut SqlOptions, given| given.bytes().map(|bytes| sql.temp_bytes = bytes),
+            |sql| size(sql.temp_bytes),
         ),
         Key::new(
             "sql.slow_statement",

@@ -30,6 +30,8 @@ const FULL: &str = r#"
     writer_cache = "2 MiB"
     page_size = 8192
     query_timeout = "1 min"
+    temp_bytes_per_query = "256 MiB"
+    temp_bytes = "8 GiB"
     slow_statement = "200 ms"
 "#;
 
@@ -59,6 +61,8 @@ fn every_key_arrives() {
             writer_cache_bytes: 2 << 20,
             page_size: 8192,
             query_timeout: Duration::from_secs(60),
+            temp_bytes_per_query: 256 << 20,
+            temp_bytes: 8 << 30,
             slow_statement: Duration::from_millis(200),
         },
         extensions: Extensions::default(),

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_consensus::{Consensus, ProposeError, ReadPositionError};
+use quorate_env::mutant::Mutant;
 use quorate_env::{Env, Instant, timeout_at};
 use quorate_model::{Command, Failure, FailureKind, GroupId, Outcome, Position, Store, StoreFault, VACUUM_ALONE};
 use quorate_sql::connection::sqlite_version;
@@ -36,6 +37,7 @@ const READERS_PER_SNAPSHOT: usize = 2;
 pub(super) const WRITES_WAIT: &str = "too many writes wait on the leader";
 
 const SNAPSHOTS_OPEN: &str = "too many snapshots are open on this node (one for each two of its 'sql.readers')";
+const NOT_JOINED: &str = "this node is no member of the cluster yet, or has not received the cluster's database yet";
 const NO_MAJORITY: &str = "no majority answered in time; see that a majority of the nodes is up and reachable, wait \
                            longer (with_deadline), or read at the level Local";
 
@@ -157,17 +159,25 @@ impl Gateway {
         self.consensus.removed().map_or(Ok(()), |why| Err(Error::Removed(why.to_owned())))
     }
 
+    /// Fails until this node has applied its own admission: before that its database may be empty, or of a former life.
+    fn has_state(&self) -> Result<(), Error> {
+        if self.consensus.has_joined() || Mutant::LearnerServes.is_on() {
+            return Ok(());
+        }
+        Err(Error::Unavailable(NOT_JOINED.to_owned()))
+    }
+
     /// Waits until this node has applied what a level asks for.
     pub(super) async fn reach(&self, level: Level, deadline: Instant) -> Result<(), Error> {
         self.serves()?;
         if self.fault.has_changed().unwrap_or(true)
-            && let Some(fault @ StoreFault::Diverged(_)) = self.store.fault()
+            && let Some(fault @ (StoreFault::Diverged(_) | StoreFault::Damaged(_))) = self.store.fault()
         {
             return Err(Error::Unavailable(fault.to_string()));
         }
         let in_time = |_| Error::TimedOut(NO_MAJORITY.to_owned());
         let position = match level {
-            Level::Local => return Ok(()),
+            Level::Local => return self.has_state(),
             Level::AtLeast(position) => self.comparable(position)?,
             Level::Linearizable => timeout_at(deadline, self.consensus.read_position()).await.map_err(in_time)??,
             Level::Bounded(age) => {

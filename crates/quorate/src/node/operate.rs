@@ -9,7 +9,7 @@ use quorate_wire::{CallFailure, FailureKind as CallFailureKind, Role};
 
 use super::gateway::Gateway;
 use crate::client::{Attempt, NotDone};
-use crate::protocol::admin::{Admit, Change, Changed, NoChange, Probe, Remove, Transfer};
+use crate::protocol::admin::{Admit, Change, Changed, NoChange, Probe, RejectEntry, Remove, Transfer};
 use crate::protocol::{self, method};
 
 /// How long a request may take at the leader: handing leadership over, and a joint change.
@@ -33,11 +33,12 @@ pub(super) async fn answer(gateway: &Gateway, role: Role, method: u16, body: Byt
     Ok(protocol::encode(&Changed::new(result, gateway.leader_elsewhere())))
 }
 
-/// A change of the members.
+/// What an operator wants done.
 enum Request {
     Admit(Admit),
     Remove(Remove),
     Transfer(Transfer),
+    RejectEntry(RejectEntry),
 }
 
 impl Request {
@@ -46,6 +47,7 @@ impl Request {
             method::ADMIT => protocol::decode(body).map(Self::Admit),
             method::REMOVE => protocol::decode(body).map(Self::Remove),
             method::TRANSFER => protocol::decode(body).map(Self::Transfer),
+            method::REJECT_ENTRY => protocol::decode(body).map(Self::RejectEntry),
             _ => Err(CallFailure::new(CallFailureKind::UnknownMethod, format!("method {method}"))),
         }
     }
@@ -57,6 +59,9 @@ impl Request {
                 other => Change::Waiting(other),
             }),
             Self::Remove(Remove { name, force }) => consensus.remove(&name, force).await.map(|()| Change::Done(None)),
+            Self::RejectEntry(RejectEntry { index }) => {
+                consensus.reject_entry(index).await.map(|()| Change::Done(None))
+            }
             Self::Transfer(Transfer { name }) => {
                 let name = Some(name.as_str()).filter(|name| !name.is_empty());
                 consensus.transfer_leadership(name).await.map(|leads| Change::Done(Some(leads)))

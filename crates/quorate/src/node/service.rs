@@ -62,7 +62,7 @@ impl Desk {
             method::VERIFY => verify(&gateway, protocol::decode(body)?).await,
             method::QUERY => query(&gateway, protocol::decode(body)?).await,
             method::STATUS => Ok(protocol::encode(&StatusReply::from(gateway.status()))),
-            method::ADMIT..=method::PROBE => operate::answer(&gateway, role, method, body).await,
+            method::ADMIT..=method::PROBE | method::REJECT_ENTRY => operate::answer(&gateway, role, method, body).await,
             _ => Err(CallFailure::new(CallFailureKind::UnknownMethod, format!("method {method}"))),
         }
     }

@@ -35,7 +35,14 @@ pub(crate) struct Transfer {
     pub name: String,
 }
 
-/// Answers [`Admit`], [`Remove`] and [`Transfer`].
+/// Asks to reject the entry at which the leader waits for voters that can't be reached.
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(crate) struct RejectEntry {
+    #[prost(uint64, tag = "1")]
+    pub index: u64,
+}
+
+/// Answers [`Admit`], [`Remove`], [`Transfer`] and [`RejectEntry`].
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Changed {
     #[prost(oneof = "ChangedKind", tags = "1, 2, 3, 4, 5")]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use prost::Message;
-use quorate_consensus::{ClusterId, MemberStatus};
+use quorate_consensus::{Blocked, ClusterId, MemberStatus, Standing};
 use quorate_model::NodeId;
 
 use super::WirePosition;
@@ -40,6 +40,51 @@ pub(crate) struct StatusReply {
     pub members: Vec<MemberReply>,
     #[prost(string, optional, tag = "13")]
     pub stopped: Option<String>,
+    /// The entry that it does not apply for the time being, and why.
+    #[prost(uint64, optional, tag = "14")]
+    pub blocked: Option<u64>,
+    #[prost(string, tag = "15")]
+    pub blocked_why: String,
+    #[prost(message, optional, tag = "30")]
+    pub standing: Option<StandingReply>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct StandingReply {
+    #[prost(fixed64, optional, tag = "1")]
+    pub last_leader: Option<u64>,
+    #[prost(uint64, optional, tag = "2")]
+    pub leader_silent_millis: Option<u64>,
+    #[prost(bool, tag = "3")]
+    pub joined: bool,
+    #[prost(bool, tag = "4")]
+    pub votes: bool,
+}
+
+impl From<Standing> for StandingReply {
+    fn from(standing: Standing) -> Self {
+        Self {
+            last_leader: standing.last_leader.map(|leader| leader.0),
+            leader_silent_millis: standing.leader_silent_for.map(millis),
+            joined: standing.joined,
+            votes: standing.votes,
+        }
+    }
+}
+
+impl From<StandingReply> for Standing {
+    fn from(reply: StandingReply) -> Self {
+        Self {
+            last_leader: reply.last_leader.map(NodeId),
+            leader_silent_for: reply.leader_silent_millis.map(Duration::from_millis),
+            joined: reply.joined,
+            votes: reply.votes,
+        }
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -65,7 +110,7 @@ impl From<Status> for StatusReply {
             name: member.name,
             addr: member.addr,
             voter: member.voter,
-            silent_millis: u64::try_from(member.silent_for.as_millis()).unwrap_or(u64::MAX),
+            silent_millis: millis(member.silent_for),
             applied_index: member.applied_index,
         });
         Self {
@@ -82,6 +127,9 @@ impl From<Status> for StatusReply {
             database_bytes: status.database_bytes,
             members: members.collect(),
             stopped: status.stopped,
+            blocked: status.blocked.as_ref().map(|blocked| blocked.index),
+            blocked_why: status.blocked.map(|blocked| blocked.why).unwrap_or_default(),
+            standing: Some(status.standing.into()),
         }
     }
 }
@@ -109,7 +157,9 @@ impl From<StatusReply> for Status {
             log_bytes: reply.log_bytes,
             database_bytes: reply.database_bytes,
             members: members.collect(),
+            blocked: reply.blocked.map(|index| Blocked { index, why: reply.blocked_why }),
             stopped: reply.stopped,
+            standing: reply.standing.map(Standing::from).unwrap_or_default(),
         }
     }
 }

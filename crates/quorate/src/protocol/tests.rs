@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use quorate_consensus::{ClusterId, MemberStatus};
+use quorate_consensus::{Blocked, ClusterId, MemberStatus, Standing};
 use quorate_model::{
     Epoch, Failure, FailureKind as Kind, GroupId, NodeId, Position, Reply, Stamp, Statement, StoreFault, Value,
 };
@@ -169,6 +169,11 @@ proptest! {
     }
 }
 
+fn standing() -> Standing {
+    let leader_silent_for = Some(Duration::from_millis(9));
+    Standing { last_leader: Some(NodeId(6)), leader_silent_for, joined: true, votes: true }
+}
+
 /// One of each message, as version 1 writes it.
 fn samples() -> Vec<(&'static str, Bytes)> {
     let statement = Statement { sql: "SELECT :a".to_owned(), params: vec![7.into()], names: vec![":a".to_owned()] };
@@ -204,7 +209,9 @@ fn samples() -> Vec<(&'static str, Bytes)> {
         log_bytes: 4096,
         database_bytes: 8192,
         members: vec![member],
+        blocked: Some(Blocked { index: 7, why: text() }),
         stopped: Some(text()),
+        standing: standing(),
     };
     vec![
         ("execute", encode(&Execute { proposal: Bytes::from_static(b"proposal") })),

@@ -70,11 +70,8 @@ const REFUSED: [(&str, &str); 37] = [
         "CREATE TABLE x AS SELECT * FROM _quorate_applied",
         "_quorate_applied: names that begin with _quorate_ belong to the store; read it by a query",
     ),
-    ("ALTER TABLE t RENAME TO _quorate_t", "names that begin with _quorate_ belong to the store; choose another"),
-    (
-        "CREATE TABLE x (a REFERENCES _quorate_applied)",
-        "a foreign key of x refers to _quorate_applied, which commands may not read; refer to a table of your own",
-    ),
+    ("ALTER TABLE t RENAME TO _quorate_t", IN_SCHEMA),
+    ("CREATE TABLE x (a REFERENCES _quorate_applied)", IN_SCHEMA),
     (
         "CREATE VIRTUAL TABLE x USING fts5(sql, content = 'sqlite_schema')",
         "x: a virtual table can't stand on tables of SQLite or of the store, or on the insides of another; \
@@ -130,6 +127,7 @@ const REFUSED: [(&str, &str); 37] = [
     ),
 ];
 
+const IN_SCHEMA: &str = "names that begin with _quorate_ belong to the store; leave them out of the schema";
 const TRANSACTION: &str =
     "BEGIN, COMMIT, ROLLBACK and SAVEPOINT are not allowed: send statements that belong together as a batch";
 const ATTACH: &str =

@@ -18,7 +18,7 @@ fn passes(node: &mut Node, budget: u64, rows: i64) -> bool {
     match node.propose(&with_budget(budget, rows)) {
         Ok(_) => true,
         Err(failure) => {
-            let text = "the entry needs more steps than its budget has, some ten seconds of work; do less at once";
+            let text = "the entry needs more steps than its budget has; do less at once, or ask for more (with_budget)";
             assert_eq!((failure.kind, failure.to_string().as_str()), (FailureKind::Budget, text));
             false
         }

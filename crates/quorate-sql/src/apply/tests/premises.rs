@@ -91,3 +91,15 @@ fn premises_have_a_share_in_the_budget_of_their_entry() {
     assert_eq!(node.propose(&asked(9)).unwrap_err().kind, FailureKind::Budget);
     node.propose(&asked(1)).unwrap();
 }
+
+#[test]
+fn a_premise_compares_the_bytes_of_a_text() {
+    let mut node = Node::with(&["CREATE TABLE t (a)", "INSERT INTO t VALUES ('a' || char(0xFFFD))"]);
+    let seen = rows_hash::of(&Rows::new(["a".to_owned()].into(), vec!["a\u{fffd}".into()]));
+    let premise = Premise { rows: seen, ..gives(query("SELECT a FROM t", vec![]), &[]) };
+    let proposal = resting_on(vec![premise], Command::Statement(statement("INSERT INTO t VALUES (1)", vec![])));
+    node.ok("UPDATE t SET a = CAST(x'61ff' AS TEXT)");
+    assert_eq!(node.propose(&proposal).unwrap_err().kind, FailureKind::Conflict);
+    node.ok("UPDATE t SET a = CAST(x'61efbfbd' AS TEXT)");
+    node.propose(&proposal).unwrap();
+}

@@ -4,6 +4,7 @@ use quorate::{Column, Param, Step, Value};
 use quorate_env::Rng;
 
 use super::unit::{Call, Level, Unit};
+pub use crate::harness::dice::Dice;
 
 mod ddl;
 mod dml;
@@ -26,34 +27,6 @@ const BULK_ROWS_MAX: u64 = 12;
 /// What there is from the beginning, and is never dropped: triggers write to it.
 pub fn first() -> Call {
     call_of("CREATE TABLE log (n INTEGER PRIMARY KEY, what TEXT, value)".to_owned())
-}
-
-/// Random numbers, as the generator likes them.
-pub struct Dice(pub Rng);
-
-impl Dice {
-    pub fn below(&self, bound: u64) -> u64 {
-        self.0.below(bound)
-    }
-
-    /// Whether something happens that does in so many of a hundred cases.
-    pub fn chance(&self, percent: u64) -> bool {
-        self.below(100) < percent
-    }
-
-    pub fn index(&self, length: usize) -> usize {
-        usize::try_from(self.below(length as u64)).unwrap_or(0)
-    }
-
-    /// One of some; none of nothing.
-    pub fn pick<'a, T>(&self, items: &'a [T]) -> Option<&'a T> {
-        items.get(self.index(items.len()))
-    }
-
-    /// One of some, of which there is at least one.
-    pub fn one<T: Copy>(&self, items: &[T]) -> T {
-        items[self.index(items.len())]
-    }
 }
 
 /// Makes units.

@@ -1,0 +1,225 @@
+//! The nodes: processes of `quorate serve` under limits of the process, each with a small file system for temporary
+//! files where the machine allows it.
+//!
+//! The file systems are mounted in a namespace of mounts that ends with this process and its children, so nothing of
+//! them is left outside however the trial ends.
+
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use quorate::{RemoteConfig, RemoteSql, SecretSource};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process};
+use tokio::process::{Child, Command};
+
+use super::super::harness::Result;
+use super::super::harness::options::Options;
+use super::super::harness::servers::{free_addrs, init, serve};
+
+/// Nodes.
+pub const NODES: usize = 3;
+/// The size of each node's file system for temporary files.
+const TEMP_MIB: u64 = 20;
+/// Address space that a node may take above what it needs.
+const SPARE_BYTES: u64 = 256 << 20;
+/// How long a killed process may take to end.
+const END_MAX: Duration = Duration::from_secs(30);
+/// How long a node may take to answer whether it serves.
+const SERVES_MAX: Duration = Duration::from_secs(2);
+/// Bytes of a node's log that are shown when it ends.
+const LOG_BYTES: usize = 1500;
+
+/// See the module.
+pub struct Fleet {
+    program: PathBuf,
+    dir: PathBuf,
+    nodes: Vec<Node>,
+    limits: Limits,
+}
+
+struct Node {
+    name: String,
+    addr: String,
+    process: Option<Child>,
+}
+
+/// What the processes may take.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Limits {
+    /// Whether temporary files go to small file systems.
+    pub temp: bool,
+    /// The most address space, once it is known.
+    pub address_space: Option<u64>,
+}
+
+/// Goes into a namespace of mounts of its own by starting this program anew, if the machine allows it. Says whether
+/// it is in there.
+pub fn enter(options: &mut Options, seed: u64, program: Option<&Path>) -> Result<bool> {
+    if options.text("namespace").is_some() {
+        return Ok(true);
+    }
+    let unshare = || {
+        let mut command = std::process::Command::new("unshare");
+        command.args(["--mount", "--"]);
+        command
+    };
+    let probe = unshare().args(["sh", "-c", "mount -t tmpfs none /mnt"]).output();
+    if !probe.is_ok_and(|output| output.status.success()) {
+        println!("this machine gives us no file systems of our own: temporary files have no limit");
+        return Ok(false);
+    }
+    let mut again = unshare();
+    again.arg(std::env::current_exe()?).args(std::env::args_os().skip(1)).args(["--namespace", "entered"]);
+    // Nothing is drawn, and nothing built, a second time.
+    if std::env::args().all(|word| word != "--seed") {
+        again.args(["--seed", &seed.to_string()]);
+    }
+    if let Some(program) = program {
+        again.arg("--quorate").arg(program);
+    }
+    Err(again.exec().into())
+}
+
+impl Fleet {
+    /// Founds a cluster in an empty directory.
+    pub async fn found(program: &Path, dir: PathBuf, limits: Limits) -> Result<Self> {
+        std::fs::create_dir_all(&dir)?;
+        let names = ["a", "b", "c"].map(str::to_owned);
+        let members: Vec<(String, String)> = names.into_iter().zip(free_addrs(NODES)?).collect();
+        init(program, &dir, &members).await?;
+        let nodes = members.into_iter().map(|(name, addr)| Node { name, addr, process: None }).collect();
+        let mut fleet = Self { program: program.to_owned(), dir, nodes, limits };
+        for number in 0..NODES {
+            fleet.mount(number).await?;
+            fleet.start(number)?;
+        }
+        Ok(fleet)
+    }
+
+    fn temp(&self, number: usize) -> PathBuf {
+        self.dir.join(format!("temp-{}", self.nodes[number].name))
+    }
+
+    async fn mount(&self, number: usize) -> Result<()> {
+        let temp = self.temp(number);
+        std::fs::create_dir_all(&temp)?;
+        if !self.limits.temp {
+            return Ok(());
+        }
+        let size = format!("size={TEMP_MIB}m");
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "none"]).arg(&temp).output().await?;
+        let said = String::from_utf8_lossy(&mounted.stderr);
+        if mounted.status.success() { Ok(()) } else { Err(format!("mount: {}", said.trim()).into()) }
+    }
+
+    /// Starts a node's process.
+    pub fn start(&mut self, number: usize) -> Result<()> {
+        let temp = self.temp(number);
+        let mut command = Command::new(&self.program);
+        command.env("TMPDIR", &temp).env("SQLITE_TMPDIR", &temp);
+        let node = &mut self.nodes[number];
+        node.process = Some(serve(command, &self.dir, &node.name)?);
+        self.confine(number)
+    }
+
+    /// Limits the address space from now on to what the nodes take at present and some more.
+    pub fn limit_address_space(&mut self) -> Result<u64> {
+        let mut most = 0;
+        for number in 0..NODES {
+            let pid = self.pid(number).ok_or("a node has ended")?;
+            let status = std::fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero()))?;
+            let peak = status.lines().find_map(|line| line.strip_prefix("VmPeak:")).ok_or("no VmPeak")?;
+            let kib: u64 = peak.trim().trim_end_matches(" kB").parse()?;
+            most = most.max(kib << 10);
+        }
+        self.limits.address_space = Some(most + SPARE_BYTES);
+        (0..NODES).try_for_each(|number| self.confine(number))?;
+        Ok(most)
+    }
+
+    fn confine(&self, number: usize) -> Result<()> {
+        let (Some(pid), limit @ Some(_)) = (self.pid(number), self.limits.address_space) else { return Ok(()) };
+        rustix::process::prlimit(Some(pid), Resource::As, Rlimit { current: limit, maximum: limit })?;
+        Ok(())
+    }
+
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    fn pid(&self, number: usize) -> Option<Pid> {
+        let id = self.nodes[number].process.as_ref().and_then(Child::id)?;
+        Pid::from_raw(i32::try_from(id).ok()?)
+    }
+
+    /// Sends SIGKILL to a node, if it runs, and waits for its end.
+    pub async fn kill(&mut self, number: usize) -> Result<()> {
+        if let Some(pid) = self.pid(number) {
+            kill_process(pid, Signal::KILL)?;
+        }
+        if let Some(mut process) = self.nodes[number].process.take() {
+            tokio::time::timeout(END_MAX, process.wait()).await.map_err(|_| "a killed process did not end")??;
+        }
+        Ok(())
+    }
+
+    /// Removes all files. No node runs any more.
+    pub async fn remove(self) -> Result<()> {
+        for number in 0..NODES {
+            if self.limits.temp {
+                Command::new("umount").arg(self.temp(number)).status().await?;
+            }
+        }
+        Ok(std::fs::remove_dir_all(self.dir)?)
+    }
+
+    /// The nodes that have ended by themselves since this was asked before.
+    pub fn ended(&mut self) -> Result<Vec<(usize, ExitStatus)>> {
+        let mut ended = Vec::new();
+        for (number, node) in self.nodes.iter_mut().enumerate() {
+            let Some(process) = &mut node.process else { continue };
+            if let Some(status) = process.try_wait()? {
+                node.process = None;
+                ended.push((number, status));
+            }
+        }
+        Ok(ended)
+    }
+
+    /// The end of what a node said.
+    pub fn last_words(&self, number: usize) -> String {
+        let said = std::fs::read(self.dir.join(format!("{}.log", self.nodes[number].name))).unwrap_or_default();
+        String::from_utf8_lossy(&said[said.len().saturating_sub(LOG_BYTES)..]).into_owned()
+    }
+
+    pub fn name(&self, number: usize) -> &str {
+        &self.nodes[number].name
+    }
+
+    /// How to reach all nodes, from one on.
+    pub fn config(&self, first: usize) -> RemoteConfig {
+        let addrs = (0..NODES).map(|number| self.nodes[(first + number) % NODES].addr.clone());
+        RemoteConfig::new(addrs, self.secret())
+    }
+
+    /// How to reach one node.
+    pub fn pinned(&self, number: usize) -> RemoteConfig {
+        RemoteConfig::pinned(&self.nodes[number].addr, self.secret())
+    }
+
+    fn secret(&self) -> SecretSource {
+        SecretSource::File(self.dir.join("secret"))
+    }
+}
+
+/// Whether the node of a pinned configuration answers a linearizable query.
+pub async fn serves(config: RemoteConfig) -> bool {
+    let ask = async {
+        let remote = RemoteSql::connect(RemoteConfig { deadline: SERVES_MAX, ..config }).await.ok()?;
+        let one = remote.query_one::<i64>("SELECT 1", ()).await.ok();
+        remote.close().await;
+        one
+    };
+    tokio::time::timeout(SERVES_MAX * 2, ask).await.ok().flatten().is_some()
+}

@@ -1,0 +1,177 @@
+//! Hostile statements, each by its number: what a number gives depends on the seed and the number alone, so that any
+//! part of a run can be run again.
+
+use quorate::Value;
+use quorate_env::Rng;
+use serde::{Deserialize, Serialize};
+
+use crate::harness::Result;
+use crate::harness::dice::Dice;
+
+mod arguments;
+mod control;
+mod deep;
+mod functions;
+mod grammar;
+mod heavy;
+mod issue;
+mod names;
+
+pub use functions::{Function, functions};
+pub use names::quote;
+
+/// A statement, and how it is sent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Hostile {
+    pub number: u64,
+    pub category: Category,
+    pub door: Door,
+    pub sql: String,
+    /// How many parameters it is given.
+    #[serde(default)]
+    pub parameters: usize,
+}
+
+/// What a statement is hostile by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Category {
+    /// Statements that are known to have ended or blocked a cluster.
+    Issue,
+    /// Functions with extreme arguments.
+    Functions,
+    /// Odd names of everything.
+    Names,
+    /// Depth and width of everything.
+    Deep,
+    /// Endless and huge work.
+    Heavy,
+    /// What is not about rows: pragmas, transactions, other databases.
+    Control,
+    /// SQLite's syntax diagrams.
+    Grammar,
+}
+
+/// The call that sends a statement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Door {
+    /// A query of one node's own state.
+    Local,
+    /// A query of the present state.
+    Linearizable,
+    Execute,
+    Returning,
+    /// Between two statements that succeed.
+    Batch,
+    Interactive,
+}
+
+impl Category {
+    /// All, with how many of a thousand statements are of each.
+    pub const ALL: [(Self, u64); 7] = [
+        (Self::Grammar, 650),
+        (Self::Functions, 150),
+        (Self::Names, 110),
+        (Self::Deep, 45),
+        (Self::Control, 35),
+        (Self::Heavy, 6),
+        (Self::Issue, 4),
+    ];
+
+    /// The one of this name.
+    pub fn named(name: &str) -> Result<Self> {
+        let named = serde_json::from_value(serde_json::Value::from(name));
+        named.map_err(|_| format!("--only {name}: issue, functions, names, deep, heavy, control or grammar").into())
+    }
+
+    fn draw(dice: &Dice) -> Self {
+        let mut left = dice.below(Self::ALL.iter().map(|(_, share)| share).sum());
+        for (category, share) in Self::ALL {
+            if left < share {
+                return category;
+            }
+            left -= share;
+        }
+        Self::Grammar
+    }
+}
+
+impl Door {
+    fn read(dice: &Dice) -> Self {
+        dice.one(&[Self::Local, Self::Linearizable])
+    }
+
+    fn write(dice: &Dice) -> Self {
+        match dice.below(100) {
+            0..70 => Self::Execute,
+            70..85 => Self::Returning,
+            85..95 => Self::Batch,
+            _ => Self::Interactive,
+        }
+    }
+}
+
+/// A statement before it has a number.
+pub struct Draft {
+    pub writes: bool,
+    pub sql: String,
+    pub parameters: usize,
+}
+
+impl Draft {
+    pub fn read(sql: impl Into<String>) -> Self {
+        Self { writes: false, sql: sql.into(), parameters: 0 }
+    }
+
+    pub fn write(sql: impl Into<String>) -> Self {
+        Self { writes: true, sql: sql.into(), parameters: 0 }
+    }
+}
+
+/// All statements of a seed.
+pub struct Corpus {
+    seed: u64,
+    only: Option<Category>,
+    functions: Vec<Function>,
+}
+
+impl Corpus {
+    pub fn new(seed: u64, only: Option<Category>, functions: Vec<Function>) -> Self {
+        Self { seed, only, functions }
+    }
+
+    /// The statement of this number. Those of the issue come first, each once.
+    pub fn statement(&self, number: u64) -> Hostile {
+        /// Spreads seeds, so that those beside each other share no numbers.
+        const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
+        let dice = Dice(Rng::from_seed(self.seed.wrapping_mul(SPREAD) ^ number));
+        let first = number < issue::STATEMENTS.len() as u64;
+        let category = self.only.unwrap_or(if first { Category::Issue } else { Category::draw(&dice) });
+        let draft = match category {
+            Category::Issue => issue::statement(number),
+            Category::Functions => functions::statement(&dice, &self.functions),
+            Category::Names => names::statement(&dice),
+            Category::Deep => deep::statement(&dice),
+            Category::Heavy => heavy::statement(&dice),
+            Category::Control => control::statement(&dice),
+            Category::Grammar => grammar::statement(&dice),
+        };
+        let Draft { writes, sql, parameters } = draft;
+        // Some come to the wrong door.
+        let door = if writes != dice.chance(2) { Door::write(&dice) } else { Door::read(&dice) };
+        Hostile { number, category, door, sql, parameters }
+    }
+}
+
+/// The parameters that statements get.
+pub fn parameters(count: usize) -> Vec<Value> {
+    let one = |number: usize| match number % 5 {
+        0 => Value::Integer(i64::MAX),
+        1 => Value::Text("%a_*[".to_owned()),
+        2 => Value::Real(f64::INFINITY),
+        3 => Value::Blob(vec![0xff, 0, 0xc0]),
+        _ => Value::Null,
+    };
+    (0..count).map(one).collect()
+}

@@ -1,0 +1,166 @@
+//! The watch over the nodes: it notices those that end and starts them again, kills all of them now and then, sees that
+//! they come back within their bound, and sees which writes wait too long.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::task::{JoinHandle, JoinSet};
+
+use super::super::harness::Result;
+use super::books::Books;
+use super::fleet::{Fleet, NODES, serves};
+use super::senders::Sending;
+use super::writers::STALL_MAX;
+
+/// How often it looks.
+const LOOK: Duration = Duration::from_millis(20);
+/// How long after its end a node is started again, as a supervisor would.
+const START_AGAIN: Duration = Duration::from_secs(1);
+/// How long nodes that were started may take until all serve.
+const BACK_MAX: Duration = Duration::from_secs(40);
+/// After how long without any acknowledged write all nodes are killed and started again.
+const STUCK_MAX: Duration = Duration::from_secs(30);
+
+/// How the life of a cluster ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// All statements were sent.
+    Done,
+    /// It does not come back.
+    Lost,
+}
+
+/// See the module.
+pub struct Watch<'a> {
+    pub fleet: &'a mut Fleet,
+    pub books: &'a Arc<Books>,
+    pub sending: &'a Arc<Sending>,
+    pub kills: u64,
+    pub stall: Option<Instant>,
+    pub back: Option<JoinHandle<bool>>,
+    /// When nodes that ended are started again.
+    pub due: [Option<Instant>; NODES],
+}
+
+impl Watch<'_> {
+    /// Until the senders have ended and all nodes serve, or for ever seems lost.
+    pub async fn watch(&mut self, mut senders: JoinSet<()>) -> Result<End> {
+        let begun = Instant::now();
+        loop {
+            self.ends()?;
+            self.stalls(begun).await?;
+            if !self.back().await {
+                self.books.open().lost += 1;
+                return Ok(End::Lost);
+            }
+            while senders.try_join_next().is_some() {}
+            let troubled = self.books.open().trouble.since.is_some();
+            if senders.is_empty() && !troubled && self.stall.is_none() {
+                return Ok(End::Done);
+            }
+            let every = self.sending.settings.kill_every;
+            if every > 0 && !troubled && self.sending.taken() / every > self.kills {
+                self.kills = self.sending.taken() / every;
+                self.restart_all().await?;
+                self.books.open().kills += 1;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Notes nodes that ended, and starts them.
+    fn ends(&mut self) -> Result<()> {
+        for (number, status) in self.fleet.ended()? {
+            self.books.open().ended += 1;
+            let (name, words) = (self.fleet.name(number), self.fleet.last_words(number));
+            self.books.fails(&format!("node {name} ended by itself: {status}"), None);
+            println!("  its last words: {words}");
+            self.books.trouble_begins();
+            self.due[number] = Some(Instant::now() + START_AGAIN);
+        }
+        for number in 0..NODES {
+            if self.due[number].take_if(|due| *due <= Instant::now()).is_some() {
+                self.fleet.start(number)?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn restart_all(&mut self) -> Result<()> {
+        self.books.trouble_begins();
+        for number in 0..NODES {
+            self.fleet.kill(number).await?;
+        }
+        self.due = [None; NODES];
+        (0..NODES).try_for_each(|number| self.fleet.start(number))
+    }
+
+    /// Ends a trouble if all nodes serve again. Says whether there is hope.
+    async fn back(&mut self) -> bool {
+        let Some(since) = self.books.open().trouble.since else { return true };
+        if self.back.as_ref().is_some_and(JoinHandle::is_finished) {
+            let all = match self.back.take() {
+                Some(asked) => asked.await.unwrap_or(false),
+                None => false,
+            };
+            let writes =
+                self.books.open().writers.iter().any(|own| own.acknowledged.is_some_and(|begun| begun > since));
+            if all && writes {
+                self.books.trouble_ends();
+                return true;
+            }
+        }
+        if since.elapsed() > BACK_MAX {
+            self.books.fails(&format!("not all nodes serve {} s after they were started", BACK_MAX.as_secs()), None);
+            for number in 0..NODES {
+                println!("  the last words of {}: {}", self.fleet.name(number), self.fleet.last_words(number));
+            }
+            return false;
+        }
+        if self.back.is_none() {
+            let configs: Vec<_> = (0..NODES).map(|number| self.fleet.pinned(number)).collect();
+            self.back = Some(tokio::spawn(async move {
+                for config in configs {
+                    if !serves(config).await {
+                        return false;
+                    }
+                }
+                true
+            }));
+        }
+        true
+    }
+
+    /// Notes writes that wait too long; where none is acknowledged any more, all nodes are started again.
+    async fn stalls(&mut self, begun: Instant) -> Result<()> {
+        let (troubled, oldest, last) = {
+            let inner = self.books.open();
+            let oldest = inner.writers.iter().filter_map(|own| own.begun).min();
+            let last = inner.writers.iter().filter_map(|own| own.acknowledged).max();
+            (inner.trouble.since.is_some(), oldest, last.unwrap_or(begun))
+        };
+        if troubled {
+            self.stall = None;
+            return Ok(());
+        }
+        let waits = oldest.map_or(Duration::ZERO, |oldest| oldest.elapsed());
+        let since = Instant::now() - waits;
+        match self.stall {
+            None if waits > STALL_MAX => {
+                self.stall = Some(since);
+                self.books.fails(&format!("a write waits for more than {} ms", STALL_MAX.as_millis()), Some(since));
+            }
+            Some(began) if waits < STALL_MAX => {
+                println!("  that was a stall of {} ms", began.elapsed().as_millis());
+                self.stall = None;
+            }
+            _ => {}
+        }
+        self.books.waited(waits);
+        if last.elapsed() > STUCK_MAX {
+            self.books.fails(&format!("no write was acknowledged for {} s", STUCK_MAX.as_secs()), Some(last));
+            self.restart_all().await?;
+        }
+        Ok(())
+    }
+}

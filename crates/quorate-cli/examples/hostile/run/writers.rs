@@ -1,0 +1,166 @@
+//! Sixteen writers that do nothing wrong: each inserts one small row after the other. How long they wait is what the
+//! hostile statements cost others.
+//!
+//! Invariant: a number that was acknowledged is never written again, nor is one whose outcome is not known.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use quorate::{Error, RemoteSql};
+use tokio::task::JoinSet;
+
+use super::super::harness::{Result, until};
+use super::books::{Books, Trouble};
+use super::fleet::{Fleet, NODES};
+
+/// How many.
+pub const WRITERS: usize = 16;
+/// The longest that a write may wait.
+pub const STALL_MAX: Duration = Duration::from_secs(3);
+/// How long a writer rests between two rows.
+const REST: Duration = Duration::from_millis(50);
+/// How long a write tries.
+const DEADLINE: Duration = Duration::from_secs(60);
+/// How long the rows may take to be read at the end.
+const READ_MAX: Duration = Duration::from_secs(60);
+/// Rows that are read at once.
+const PAGE: i64 = 20_000;
+
+/// What a writer did.
+pub struct Written {
+    next: i64,
+    /// Numbers that were refused: they must not be there.
+    refused: BTreeSet<i64>,
+    /// Numbers that may be there.
+    unknown: BTreeSet<i64>,
+    /// When the write under way began.
+    pub begun: Option<Instant>,
+    trouble: Trouble,
+    /// When the last acknowledged write began.
+    pub acknowledged: Option<Instant>,
+    pub acknowledgments: u64,
+}
+
+impl Written {
+    fn new() -> Self {
+        Self {
+            next: 0,
+            refused: BTreeSet::new(),
+            unknown: BTreeSet::new(),
+            begun: None,
+            trouble: Trouble::default(),
+            acknowledged: None,
+            acknowledgments: 0,
+        }
+    }
+}
+
+/// Makes their table.
+pub async fn prepare(sql: &RemoteSql) -> Result<()> {
+    sql.execute("CREATE TABLE written (writer INTEGER, number INTEGER, filler TEXT)", ()).await?;
+    sql.execute("CREATE INDEX written_by ON written (writer)", ()).await?;
+    Ok(())
+}
+
+/// Starts them in a new cluster.
+pub async fn start(fleet: &Fleet, books: &Arc<Books>) -> Result<JoinSet<()>> {
+    books.open().writers = (0..WRITERS).map(|_| Written::new()).collect();
+    let mut clients = Vec::new();
+    for first in 0..NODES {
+        clients.push(RemoteSql::connect(fleet.config(first)).await?);
+    }
+    let mut tasks = JoinSet::new();
+    for writer in 0..WRITERS {
+        tasks.spawn(write(clients[writer % NODES].clone(), writer, Arc::clone(books)));
+    }
+    Ok(tasks)
+}
+
+async fn write(remote: RemoteSql, writer: usize, books: Arc<Books>) {
+    let sql = remote.with_deadline(DEADLINE);
+    loop {
+        let begun = Instant::now();
+        let number = {
+            let mut inner = books.open();
+            let trouble = inner.trouble;
+            let own = &mut inner.writers[writer];
+            (own.begun, own.trouble) = (Some(begun), trouble);
+            own.next += 1;
+            own.next - 1
+        };
+        let row = (i64::try_from(writer).unwrap_or(0), number, "a small row");
+        let done = sql.execute("INSERT INTO written VALUES (?, ?, ?)", row).await;
+        let troubled = note(&books, writer, number, begun, &done);
+        if let (Err(error), false) = (&done, troubled) {
+            books.fails(&format!("the write {number} of writer {writer} failed: {error}"), Some(begun));
+        }
+        tokio::time::sleep(REST).await;
+    }
+}
+
+/// Notes what came of a write. Gives back whether nodes were down meanwhile.
+fn note<T>(books: &Books, writer: usize, number: i64, begun: Instant, done: &Result<T, Error>) -> bool {
+    let before = books.open().writers[writer].trouble;
+    let troubled = books.was_troubled(before);
+    let mut inner = books.open();
+    let own = &mut inner.writers[writer];
+    own.begun = None;
+    match done {
+        Ok(_) => {
+            own.acknowledged = Some(begun);
+            own.acknowledgments += 1;
+        }
+        Err(Error::Unknown(_)) => drop(own.unknown.insert(number)),
+        Err(_) => drop(own.refused.insert(number)),
+    }
+    if !troubled {
+        inner.longest = inner.longest.max(begun.elapsed());
+    }
+    troubled
+}
+
+/// Compares the rows that are there with what the writers were told: all that was acknowledged exactly once, and
+/// nothing that was refused. The writers have been stopped.
+pub async fn compare(remote: &RemoteSql, books: &Books) -> Result<String> {
+    let mut rows = 0;
+    for writer in 0..WRITERS {
+        let (mut last, mut there) = (0_i64, BTreeSet::new());
+        loop {
+            let ask = "SELECT rowid, number FROM written WHERE writer = ? AND rowid > ? ORDER BY rowid LIMIT ?";
+            let parameters = (i64::try_from(writer)?, last, PAGE);
+            let page = until("the rows of a writer", READ_MAX, async || {
+                remote.query_as::<(i64, i64)>(ask, parameters).await.ok()
+            });
+            let page = page.await?;
+            let Some((rowid, _)) = page.last() else { break };
+            last = *rowid;
+            for (_, number) in page {
+                rows += 1;
+                if !there.insert(number) {
+                    return Err(format!("row {number} of writer {writer} is there twice").into());
+                }
+            }
+        }
+        check(&books.open().writers[writer], writer, &there)?;
+    }
+    let inner = books.open();
+    let told = |count: fn(&Written) -> usize| inner.writers.iter().map(count).sum::<usize>();
+    let acknowledged: u64 = inner.writers.iter().map(|own| own.acknowledgments).sum();
+    let (unknown, refused) = (told(|own| own.unknown.len()), told(|own| own.refused.len()));
+    Ok(format!("writers: {acknowledged} rows acknowledged, {unknown} unknown, {refused} refused; {rows} are there"))
+}
+
+fn check(own: &Written, writer: usize, there: &BTreeSet<i64>) -> Result<()> {
+    // A writer that was stopped may have had one more under way.
+    let open = own.begun.map(|_| own.next - 1);
+    for number in 0..own.next {
+        let may = own.unknown.contains(&number) || open == Some(number);
+        let must = !own.refused.contains(&number);
+        if !may && there.contains(&number) != must {
+            let is = if must { "was acknowledged and is lost" } else { "was refused and is there" };
+            return Err(format!("row {number} of writer {writer} {is}").into());
+        }
+    }
+    there.range(own.next..).next().map_or(Ok(()), |number| Err(format!("row {number} was never written").into()))
+}

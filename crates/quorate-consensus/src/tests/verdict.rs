@@ -1,0 +1,207 @@
+//! Entries that some nodes, most nodes or all nodes can't apply.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use quorate_env::{sleep, timeout};
+use quorate_env_sim::SimWorld;
+use quorate_model::{FailureKind, StoreFault};
+
+use super::cluster::{Cluster, NAMES, SOON, born};
+use super::store::{MemStore, Trouble};
+use crate::ProposeError;
+
+const POISON: &str = "poison";
+
+fn memory() -> Trouble {
+    Trouble::Fault(StoreFault::Memory("of a test".to_owned()))
+}
+
+fn damaged() -> Trouble {
+    Trouble::Fault(StoreFault::Damaged("by a test".to_owned()))
+}
+
+fn store(cluster: &Cluster, name: &str) -> MemStore {
+    cluster.stores.lock().unwrap()[name].clone()
+}
+
+/// Makes the poison fail on these nodes.
+fn poison<'a>(cluster: &Cluster, names: impl IntoIterator<Item = &'a str>, trouble: &Trouble) {
+    names.into_iter().for_each(|name| store(cluster, name).fail_at(POISON, trouble.clone()));
+}
+
+/// The leader first, then the followers.
+fn by_rank(cluster: &Cluster) -> Vec<&'static str> {
+    let leader = cluster.leader().map(|(name, _)| name).unwrap();
+    [leader].into_iter().chain(NAMES.into_iter().filter(|name| *name != leader)).collect()
+}
+
+/// Proposes the poison at the leader. Says whether it was rejected, if the caller hears.
+async fn propose(cluster: &Cluster) -> Option<bool> {
+    let (_, leader) = cluster.leader().unwrap();
+    let answer = timeout(SOON, leader.propose(Bytes::from_static(POISON.as_bytes()))).await.ok()?;
+    match answer {
+        Ok((_, Err(failure))) => Some(failure.kind == FailureKind::Rejected),
+        Ok((_, Ok(_))) => Some(false),
+        Err(ProposeError::Unknown(_)) => None,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Whether a store has run the poison.
+fn has_run(store: &MemStore) -> bool {
+    store.kept().proposals.iter().any(|(_, bytes)| bytes.starts_with(POISON.as_bytes()))
+}
+
+fn run(seed: u64, story: impl AsyncFn(&SimWorld, Cluster)) {
+    let world = SimWorld::new(seed);
+    let told = world.run(async {
+        let cluster = born(&world).await;
+        cluster.write("before").await;
+        story(&world, cluster).await;
+    });
+    told.unwrap();
+}
+
+#[test]
+fn an_entry_that_no_node_can_apply_is_rejected() {
+    for (seed, trouble) in (0..).zip([memory(), damaged()]) {
+        run(seed, async |_, cluster| {
+            poison(&cluster, NAMES, &trouble);
+            assert_eq!(propose(&cluster).await, Some(true), "{trouble:?}");
+            cluster.write("after").await;
+            cluster.check().await;
+            assert!(NAMES.iter().all(|name| store(&cluster, name).condemned().is_none()));
+        });
+    }
+}
+
+#[test]
+fn a_node_that_alone_can_not_apply_takes_an_image_and_the_entry_stays() {
+    for (rank, trouble) in (0..3).flat_map(|rank| [(rank, memory()), (rank, damaged())]) {
+        run(10 + rank as u64, async |_, cluster| {
+            let names = by_rank(&cluster);
+            poison(&cluster, [names[rank]], &trouble);
+            // The caller of a leader that could not apply it may never hear.
+            assert_ne!(propose(&cluster).await, Some(true));
+            cluster.write("after").await;
+            cluster.check().await;
+            assert!(NAMES.iter().all(|name| has_run(&store(&cluster, name))));
+        });
+    }
+}
+
+#[test]
+fn what_one_voter_has_applied_is_kept_although_the_others_can_not() {
+    for (rank, trouble) in (0..3).flat_map(|rank| [(rank, memory()), (rank, damaged())]) {
+        run(20 + rank as u64, async |_, cluster| {
+            let names = by_rank(&cluster);
+            let able = names[rank];
+            poison(&cluster, names.iter().copied().filter(|name| *name != able), &trouble);
+            assert_ne!(propose(&cluster).await, Some(true));
+            cluster.write("after").await;
+            cluster.check().await;
+            assert!(NAMES.iter().all(|name| has_run(&store(&cluster, name))));
+        });
+    }
+}
+
+#[test]
+fn a_node_whose_disk_fails_is_condemned_once_another_has_applied_the_entry() {
+    run(30, async |_, cluster| {
+        let names = by_rank(&cluster);
+        poison(&cluster, [names[2]], &Trouble::Fault(StoreFault::Io("of a test".to_owned())));
+        assert_ne!(propose(&cluster).await, Some(true));
+        cluster.until("condemned", || store(&cluster, names[2]).condemned().is_some()).await;
+        assert!(has_run(&store(&cluster, names[0])) && has_run(&store(&cluster, names[1])));
+    });
+}
+
+#[test]
+fn an_entry_that_ends_every_process_is_found_and_rejected() {
+    run(40, async |_, cluster| {
+        poison(&cluster, NAMES, &Trouble::Crash);
+        let (_, leader) = cluster.leader().unwrap();
+        let _ = timeout(Duration::from_secs(1), leader.propose(Bytes::from_static(POISON.as_bytes()))).await;
+        drop(leader);
+        let rejected = || NAMES.iter().all(|name| store(&cluster, name).kept().rejected.len() == 1);
+        let mut starts = 0;
+        let watching = async {
+            while !rejected() {
+                for name in NAMES.into_iter().filter(|name| store(&cluster, name).take_crashed()) {
+                    cluster.kill(name).await;
+                    cluster.start(name);
+                    starts += 1;
+                }
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        timeout(SOON, watching).await.expect("it is never rejected");
+        assert!(starts <= 5 * NAMES.len(), "{starts} starts");
+        cluster.write("after").await;
+        cluster.check().await;
+    });
+}
+
+#[test]
+fn a_voter_that_can_not_be_asked_is_waited_for() {
+    run(50, async |_, cluster| {
+        let names = by_rank(&cluster);
+        cluster.kill(names[2]).await;
+        poison(&cluster, NAMES, &memory());
+        let (_, leader) = cluster.leader().unwrap();
+        let proposed = timeout(Duration::from_secs(20), leader.propose(Bytes::from_static(POISON.as_bytes()))).await;
+        assert!(proposed.is_err(), "nobody may decide without the third voter");
+        let blocked = leader.status().blocked.unwrap();
+        assert!(NAMES.iter().all(|name| store(&cluster, name).kept().rejected.is_empty()));
+
+        cluster.start(names[2]);
+        let rejected = || NAMES.iter().all(|name| store(&cluster, name).kept().rejected == [blocked.index]);
+        cluster.until("rejected", rejected).await;
+        cluster.write("after").await;
+        cluster.check().await;
+    });
+}
+
+#[test]
+fn an_operator_decides_without_a_voter_that_is_lost() {
+    run(60, async |_, cluster| {
+        let names = by_rank(&cluster);
+        cluster.kill(names[2]).await;
+        poison(&cluster, NAMES, &memory());
+        let (_, leader) = cluster.leader().unwrap();
+        assert!(leader.reject_entry(3).await.is_err(), "nothing waits");
+        let asked = leader.clone();
+        let proposing = async { asked.propose(Bytes::from_static(POISON.as_bytes())).await };
+        let deciding = async {
+            sleep(Duration::from_secs(2)).await;
+            let blocked = leader.status().blocked.unwrap();
+            leader.reject_entry(blocked.index).await.unwrap();
+        };
+        let (proposed, ()) = timeout(SOON, futures_util::future::join(proposing, deciding)).await.unwrap();
+        assert_eq!(proposed.unwrap().1.unwrap_err().kind, FailureKind::Rejected);
+        cluster.write("after").await;
+        cluster.start(names[2]);
+        cluster.check().await;
+    });
+}
+
+#[test]
+fn a_promise_outlives_its_process_and_its_leader() {
+    for seed in 70..80 {
+        run(seed, async |world, cluster| {
+            poison(&cluster, NAMES, &memory());
+            let (name, leader) = cluster.leader().unwrap();
+            let asked = leader.clone();
+            let proposing = async { asked.propose(Bytes::from_static(POISON.as_bytes())).await };
+            let _ = timeout(Duration::from_millis(world.rng().below(400)), proposing).await;
+            drop((leader, asked));
+            let victim = if world.rng().below(2) == 0 { name } else { NAMES[(seed % 3) as usize] };
+            cluster.kill(victim).await;
+            cluster.start(victim);
+            cluster.write("after").await;
+            cluster.check().await;
+            assert!(NAMES.iter().all(|name| !has_run(&store(&cluster, name))));
+        });
+    }
+}

@@ -1,0 +1,471 @@
+//! Whether the entry or the node is to blame where an entry can't be applied.
+//!
+//! A node whose store fails at an entry, or whose process died of it, stops before that entry and asks the others.
+//! Where another node has applied it, the node itself is to blame: it tries again, takes an image, or ends. Where no
+//! voter has applied it and a majority can't, the leader proposes [`Payload::Reject`](quorate_model::Payload::Reject);
+//! once that is committed, every node applies the entry as one that failed. [`judge`] asks and decides, [`promise`]
+//! answers; `docs/decisions/0019-entry-or-node.md` gives the reasons.
+//!
+//! # Invariants
+//!
+//! - Before `Reject(n)` is proposed, every voter has promised durably ([`Halt`]) not to apply entry `n`. It keeps the
+//!   promise until the rejection is committed, or until a leader of the same or a later term, in whose log there is no
+//!   such rejection, releases it. So no node applies a rejected entry and answers for it.
+//! - A node that has a rejection in its log applies the rejected entry only once the rejection is committed, and then
+//!   as a rejected one.
+//! - Entries that others have applied are never rejected.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::time::Duration;
+
+use quorate_env::mutant::Mutant;
+use quorate_env::{sleep, timeout};
+use quorate_model::codec::entry::rejected_index;
+use quorate_model::{Entry, GroupId, LogId, NodeId, Payload, Store, StoreFault};
+use quorate_wal::{Restart, WalError};
+use quorate_wire::Purpose;
+use tokio::sync::watch;
+
+use crate::home::Home;
+use crate::identity::{Halt, Trial};
+use crate::images;
+use crate::peer::messages::method;
+use crate::peers::{Peers, lock};
+use crate::raft::Raft;
+
+pub(crate) mod judge;
+mod promise;
+
+/// Unclean ends in a row, at the same applied entry, after which a node applies one entry at a time.
+const CAREFUL_AFTER: u32 = 3;
+
+/// How often a node that alone can't apply an entry tries it again before it takes an image.
+const TRIES_MAX: u32 = 2;
+
+/// How long it waits before each try, and after images that did not arrive.
+const TRY_PAUSE: Duration = Duration::from_millis(500);
+
+/// After this time a node tries an entry again that it had no memory for, if nothing was decided meanwhile.
+const RETRY_AFTER: Duration = Duration::from_secs(10);
+
+/// Bytes of the log that are looked through at once.
+const SCAN_BYTES: usize = 8 << 20;
+
+/// What a node knows of entries that can't be applied. See the module.
+pub(crate) struct Verdicts {
+    home: Home,
+    store: Arc<dyn Store>,
+    state: Mutex<State>,
+    changed: watch::Sender<()>,
+    core: OnceLock<(Raft, Arc<Peers>)>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The entry that this node can't apply, and why.
+    trouble: Option<Trouble>,
+    /// The entry that this node has promised not to apply.
+    halt: Option<Halt>,
+    /// The last entry that the store was given and has not answered for.
+    in_flight: Option<u64>,
+    /// Rejections in this node's log: their own index, and the one that they reject.
+    logged: BTreeMap<u64, u64>,
+    /// Entries that another node has applied as rejected ones.
+    heard: BTreeSet<u64>,
+    committed: u64,
+    /// Up to this entry the node applies one at a time, with a note before each.
+    careful_until: u64,
+    /// The rejection that this node, as the leader of a term, works for.
+    pursuit: Option<Halt>,
+    /// Entries that an operator rejects without the word of voters that can't be reached.
+    forced: BTreeSet<u64>,
+    closed: bool,
+}
+
+/// Why an entry can't be applied here.
+#[derive(Clone, Debug)]
+struct Trouble {
+    index: u64,
+    why: String,
+    tries: u32,
+    /// It is handed to the store once more.
+    again: bool,
+    /// Nodes that have applied it.
+    holders: Vec<NodeId>,
+}
+
+/// An entry that a node can't apply, as its status shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Blocked {
+    /// The index of the entry.
+    pub index: u64,
+    /// Why it can't be applied, or for what the node waits.
+    pub why: String,
+}
+
+/// Entries that may be handed to the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cleared {
+    /// The last of them.
+    pub(crate) last: u64,
+    /// Whether the first, which then is the only one, must be applied as a rejected one.
+    pub(crate) rejected: bool,
+}
+
+enum Next {
+    Go(Cleared),
+    /// One entry, after a note of it.
+    Try,
+    Wait,
+    Settle(Trouble),
+}
+
+impl Verdicts {
+    /// Takes up what this node's former life has left: `restart` says how that ended.
+    pub(crate) async fn begin(home: &Home, store: &Arc<dyn Store>, restart: Restart) -> Result<Arc<Self>, WalError> {
+        let applied = store.applied().index();
+        let known = home.identity().trial.unwrap_or_default();
+        let is_unclean = matches!(restart, Restart::ProcessOnly | Restart::Rebooted);
+        let starts = match (is_unclean, known.applied == applied) {
+            (true, true) => known.starts.saturating_add(1),
+            (true, false) => 1,
+            (false, _) => 0,
+        };
+        let trying = known.trying.filter(|index| *index == applied.saturating_add(1));
+        let trial = Trial { applied, starts, trying };
+        if trial != known {
+            home.note_trial(trial).await?;
+        }
+        let last = home.wal.last_log_id(GroupId::MAIN).map_or(0, |id| id.index);
+        let why = "the process ended while it applied this entry";
+        let state = State {
+            trouble: trying.map(|index| Trouble::new(index, why)),
+            halt: home.identity().halt.filter(|halt| halt.index > applied && !Mutant::HaltForgotten.is_on()),
+            careful_until: if starts >= CAREFUL_AFTER { last } else { 0 },
+            logged: logged(home, applied),
+            ..State::default()
+        };
+        if state.careful_until > applied {
+            tracing::warn!(applied, starts, "this node ends again and again: it applies one entry at a time");
+        }
+        let (store, changed) = (Arc::clone(store), watch::Sender::new(()));
+        let verdicts = Self { home: home.clone(), store, state: Mutex::new(state), changed, core: OnceLock::new() };
+        Ok(Arc::new(verdicts))
+    }
+
+    /// Gives it the core, without which nothing is decided.
+    pub(crate) fn bind(&self, raft: &Raft, peers: &Arc<Peers>) {
+        // Nobody else sets it.
+        let _ = self.core.set((raft.clone(), Arc::clone(peers)));
+    }
+
+    /// Ends all waiting.
+    pub(crate) fn close(&self) {
+        self.change(|state| state.closed = true);
+    }
+
+    /// The log has got these entries.
+    pub(crate) fn appended(&self, rejections: impl Iterator<Item = (u64, u64)>) {
+        let rejections: Vec<_> = rejections.collect();
+        if !rejections.is_empty() {
+            self.change(|state| state.logged.extend(rejections));
+        }
+    }
+
+    /// The log was cut behind this entry.
+    pub(crate) fn truncated(&self, last: Option<u64>) {
+        self.change(|state| state.logged.retain(|index, _| Some(*index) <= last));
+    }
+
+    /// The log is committed up to this entry.
+    pub(crate) fn committed(&self, index: u64) {
+        let is_awaited = {
+            let mut state = self.state();
+            state.committed = state.committed.max(index);
+            !state.logged.is_empty()
+        };
+        if is_awaited {
+            self.changed.send_replace(());
+        }
+    }
+
+    /// Whether work may run ahead of its commit.
+    pub(crate) fn may_foresee(&self) -> bool {
+        let state = self.state();
+        let is_free = state.trouble.is_none() && state.halt.is_none() && state.logged.is_empty();
+        is_free && (state.careful_until == 0 || state.careful_until <= self.store.applied().index())
+    }
+
+    /// The entry that is not applied here for the time being, if there is one.
+    pub(crate) fn blocked(&self) -> Option<Blocked> {
+        let applied = self.store.applied().index();
+        let state = self.state();
+        let trouble = state.trouble.as_ref().map(|trouble| Blocked { index: trouble.index, why: trouble.why.clone() });
+        let waits =
+            |halt: Halt| Blocked { index: halt.index, why: "the cluster decides whether it is rejected".into() };
+        trouble.or(state.halt.map(waits)).filter(|blocked| blocked.index > applied)
+    }
+
+    /// Whether this node can't apply an entry that others have applied.
+    pub(crate) fn is_own_trouble(&self) -> bool {
+        self.state().trouble.as_ref().is_some_and(|trouble| !trouble.holders.is_empty())
+    }
+
+    /// Waits until the entry `first`, which comes next, may be handed to the store, and says how many of those up to
+    /// `last` may go with it. [`Verdicts::answered`] must follow.
+    pub(crate) async fn clear(&self, first: u64, last: u64) -> Result<Cleared, StoreFault> {
+        let mut changed = self.changed.subscribe();
+        loop {
+            changed.mark_unchanged();
+            match self.next(first, last)? {
+                Next::Go(cleared) => return Ok(cleared),
+                Next::Try => {
+                    let trial = self.home.identity().trial.unwrap_or_default();
+                    let noted = self.home.note_trial(Trial { trying: Some(first), ..trial }).await;
+                    noted.map_err(|error| StoreFault::Io(error.to_string()))?;
+                    return Ok(Cleared { last: first, rejected: false });
+                }
+                // The sender lives as long as this value.
+                Next::Wait => drop(changed.changed().await),
+                Next::Settle(trouble) => self.settle(&trouble, None).await?,
+            }
+        }
+    }
+
+    fn next(&self, first: u64, last: u64) -> Result<Next, StoreFault> {
+        let mut state = self.state();
+        if state.closed {
+            return Err(StoreFault::Closed);
+        }
+        if state.is_rejected(first) {
+            state.in_flight = Some(first);
+            return Ok(Next::Go(Cleared { last: first, rejected: true }));
+        }
+        if let Some(trouble) = state.trouble.clone().filter(|trouble| trouble.index == first && !trouble.again) {
+            return Ok(Next::Settle(trouble));
+        }
+        if state.rejects(first) || state.halt.is_some_and(|halt| halt.index == first) {
+            return Ok(Next::Wait);
+        }
+        if first <= state.careful_until {
+            state.in_flight = Some(first);
+            return Ok(Next::Try);
+        }
+        let halted = state.halt.map(|halt| halt.index).into_iter();
+        let barrier = halted.chain(state.logged.values().copied()).filter(|index| *index > first).min();
+        let last = barrier.map_or(last, |index| last.min(index.saturating_sub(1)));
+        state.in_flight = Some(last);
+        Ok(Next::Go(Cleared { last, rejected: false }))
+    }
+
+    /// The store has answered for what it was given.
+    pub(crate) fn answered(&self) {
+        let applied = self.store.applied().index();
+        let mut state = self.state();
+        state.in_flight = None;
+        let is_quiet = state.trouble.is_none() && state.halt.is_none() && state.logged.is_empty();
+        if !is_quiet {
+            state.trouble.take_if(|trouble| trouble.index <= applied);
+            state.halt.take_if(|halt| halt.index <= applied);
+            state.logged.retain(|index, _| *index > applied);
+            state.heard.retain(|index| *index > applied);
+            state.forced.retain(|index| *index > applied);
+            drop(state);
+            self.changed.send_replace(());
+        }
+    }
+
+    /// The store could not apply the entry that follows what is applied. Returns when it is to be handed over again.
+    ///
+    /// # Errors
+    ///
+    /// The fault, if it is this node's own and can't be mended: the store is condemned, and the node has to end.
+    pub(crate) async fn fault(&self, fault: &StoreFault) -> Result<(), StoreFault> {
+        if !is_of_an_entry(fault) {
+            return Err(fault.clone());
+        }
+        let index = self.store.applied().index().saturating_add(1);
+        tracing::error!(event = "entry_not_applied", index, %fault, "an entry can't be applied here");
+        // The process may end before the trouble does.
+        let trial = self.home.identity().trial.unwrap_or_default();
+        if self.home.note_trial(Trial { trying: Some(index), ..trial }).await.is_err() {
+            return Err(fault.clone());
+        }
+        let trouble = {
+            let mut state = self.state();
+            let before = state.trouble.take().filter(|trouble| trouble.index == index);
+            let tries = before.map_or(0, |trouble| trouble.tries);
+            let trouble = Trouble { tries, ..Trouble::new(index, &fault.to_string()) };
+            state.trouble.insert(trouble).clone()
+        };
+        self.changed.send_replace(());
+        self.settle(&trouble, Some(fault)).await
+    }
+
+    /// Waits until it is known whether the entry or this node is to blame, and does what follows for this node.
+    async fn settle(&self, trouble: &Trouble, fault: Option<&StoreFault>) -> Result<(), StoreFault> {
+        while let Some(holders) = self.verdict(trouble.index, fault).await? {
+            match fault {
+                // The disk that fails would take no image either.
+                Some(fault @ StoreFault::Io(_)) => {
+                    self.store.condemn(fault);
+                    return Err(fault.clone());
+                }
+                Some(StoreFault::Memory(_) | StoreFault::Slow(_)) if trouble.tries < TRIES_MAX => {
+                    sleep(TRY_PAUSE).await;
+                    self.try_again();
+                    return Ok(());
+                }
+                _ => {}
+            }
+            for holder in holders {
+                if self.take_image(holder).await {
+                    self.try_again();
+                    return Ok(());
+                }
+            }
+            // They may be reached again later, and are asked anew until then.
+            sleep(TRY_PAUSE).await;
+            self.change(|state| {
+                if let Some(trouble) = &mut state.trouble {
+                    trouble.holders.clear();
+                }
+            });
+        }
+        Ok(())
+    }
+
+    /// Waits for the verdict on an entry that can't be applied here: the nodes that have applied it, or `None` where it
+    /// is to be handed over again. A sole voter does not reject what its disk may be to blame for.
+    async fn verdict(&self, index: u64, fault: Option<&StoreFault>) -> Result<Option<Vec<NodeId>>, StoreFault> {
+        let is_of_disk = matches!(fault, Some(StoreFault::Io(_) | StoreFault::Damaged(_)));
+        let retries = matches!(fault, Some(StoreFault::Memory(_)));
+        let mut changed = self.changed.subscribe();
+        loop {
+            changed.mark_unchanged();
+            {
+                let state = self.state();
+                if state.closed {
+                    return Err(StoreFault::Closed);
+                }
+                if state.is_rejected(index) {
+                    return Ok(None);
+                }
+                let holders = state.trouble.as_ref().map(|trouble| trouble.holders.clone()).unwrap_or_default();
+                if !holders.is_empty() {
+                    return Ok(Some(holders));
+                }
+                if let Some(fault) = fault.filter(|_| is_of_disk && self.is_sole_voter()) {
+                    self.store.condemn(fault);
+                    return Err(fault.clone());
+                }
+            }
+            if timeout(RETRY_AFTER, changed.changed()).await.is_err() && retries && !self.is_bound(index) {
+                self.try_again();
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Whether this node may not try an entry again by itself.
+    fn is_bound(&self, index: u64) -> bool {
+        let state = self.state();
+        state.rejects(index) || state.halt.is_some_and(|halt| halt.index == index)
+    }
+
+    /// The entry is handed to the store once more.
+    fn try_again(&self) {
+        self.change(|state| {
+            if let Some(trouble) = &mut state.trouble {
+                (trouble.again, trouble.tries) = (true, trouble.tries.saturating_add(1));
+                trouble.holders.clear();
+            }
+        });
+    }
+
+    /// Puts another node's state in the place of this one's.
+    async fn take_image(&self, from: NodeId) -> bool {
+        let Some((_, peers)) = self.core.get() else { return false };
+        let Some((sender, mut pieces)) = peers.open_stream(from.0, Purpose::Image, method::PULL).await else {
+            return false;
+        };
+        sender.finish();
+        match images::replace(&self.home, &self.store, &mut pieces).await {
+            Ok(applied) => {
+                let index = applied.index();
+                tracing::info!(event = "healed", index, %from, "this node has a copy of another's data");
+                true
+            }
+            Err(error) => {
+                tracing::warn!(%error, %from, "no copy came");
+                false
+            }
+        }
+    }
+
+    fn is_sole_voter(&self) -> bool {
+        self.core.get().is_some_and(|(raft, _)| raft.voter_ids().eq([*raft.node_id()]))
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.state());
+        self.changed.send_replace(());
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+}
+
+impl State {
+    /// Whether the log holds a rejection of an entry.
+    fn rejects(&self, index: u64) -> bool {
+        self.logged.values().any(|rejected| *rejected == index)
+    }
+
+    /// Whether it is certain that an entry is rejected.
+    fn is_rejected(&self, index: u64) -> bool {
+        let is_committed = |(at, rejected): (&u64, &u64)| *rejected == index && *at <= self.committed;
+        self.heard.contains(&index) || self.logged.iter().any(is_committed)
+    }
+}
+
+impl Trouble {
+    fn new(index: u64, why: &str) -> Self {
+        Self { index, why: why.to_owned(), tries: 0, again: false, holders: Vec::new() }
+    }
+}
+
+/// Whether a fault may be the doing of an entry.
+fn is_of_an_entry(fault: &StoreFault) -> bool {
+    matches!(fault, StoreFault::Memory(_) | StoreFault::Slow(_) | StoreFault::Io(_) | StoreFault::Damaged(_))
+}
+
+/// The rejections in the log behind what is applied. What can't be read is met again when it is to be applied.
+fn logged(home: &Home, applied: u64) -> BTreeMap<u64, u64> {
+    let mut found = BTreeMap::new();
+    let end = home.wal.last_log_id(GroupId::MAIN).map_or(0, |id| id.index.saturating_add(1));
+    let mut next = home.wal.purged(GroupId::MAIN).map_or(0, |id| id.index.saturating_add(1)).max(applied);
+    while next < end {
+        let page = home.wal.entries(GroupId::MAIN, next..end, SCAN_BYTES).unwrap_or_default();
+        let Some((last, _)) = page.last() else { break };
+        next = last.index.saturating_add(1);
+        found.extend(rejections(&page));
+    }
+    found
+}
+
+/// The rejections among entries: their own index, and the one that they reject.
+pub(crate) fn rejections(entries: &[(LogId, bytes::Bytes)]) -> impl Iterator<Item = (u64, u64)> {
+    let rejection = |(id, bytes): &(LogId, bytes::Bytes)| Some((id.index, rejected_index(bytes)?));
+    entries.iter().filter_map(rejection)
+}
+
+/// The entry as a rejected one.
+pub(crate) fn reject(entry: Entry) -> Entry {
+    match entry.payload {
+        Payload::Proposal(stamp, bytes) => Entry { payload: Payload::Rejected(stamp, bytes), ..entry },
+        _ => entry,
+    }
+}

@@ -1,0 +1,208 @@
+//! Asks the others about an entry that this node does not apply, and, as the leader, decides.
+//!
+//! The leader asks in two rounds. In the first every voter says where it stands. Only if a majority can't apply the
+//! entry and nobody has, the second asks all for the promise to stop before it; a voter that has not tried yet would
+//! otherwise never try.
+
+use std::collections::BTreeSet;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::{join_all, select};
+use openraft::raft::ClientWriteResult;
+use openraft::rt::WatchReceiver;
+use quorate_env::mutant::Mutant;
+use quorate_env::{Instant, sleep};
+use quorate_model::{NodeId, Payload, codec};
+use tokio::sync::oneshot;
+
+use super::Verdicts;
+use crate::identity::Halt;
+use crate::membership::current;
+use crate::peer::messages::{StandAsk, StandReply, decode, encode, method};
+use crate::peers::Peers;
+use crate::raft::Raft;
+use crate::raft::types::{Answering, Proposed, TypeConfig};
+
+/// Between two rounds of questions.
+const ROUND_PAUSE: Duration = Duration::from_millis(100);
+
+/// How long a node may take to answer: longer than its promise waits for a batch, and for its disk.
+const ANSWER_MAX: Duration = Duration::from_secs(3);
+
+/// How often the log says for whom the leader waits.
+const SAY_EVERY: Duration = Duration::from_secs(10);
+
+/// What the others answer; `None` for one that does not.
+type Answers = Vec<(u64, Option<StandReply>)>;
+
+/// Asks and decides, as long as the node runs.
+pub(crate) async fn run(verdicts: Arc<Verdicts>, raft: Raft, peers: Arc<Peers>) {
+    let mut changed = verdicts.changed.subscribe();
+    let mut judge = Judge { verdicts, raft, peers, rounds: 0, said: None };
+    loop {
+        changed.mark_unchanged();
+        if judge.verdicts.blocked().is_some() {
+            judge.look().await;
+            sleep(ROUND_PAUSE).await;
+        } else if changed.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// The present term.
+pub(super) fn term(raft: &Raft) -> u64 {
+    raft.metrics().borrow_watched().current_term
+}
+
+struct Judge {
+    verdicts: Arc<Verdicts>,
+    raft: Raft,
+    peers: Arc<Peers>,
+    /// Questions for promises that were asked.
+    rounds: u64,
+    said: Option<Instant>,
+}
+
+impl Judge {
+    async fn look(&mut self) {
+        let Some(index) = self.verdicts.blocked().map(|blocked| blocked.index) else { return };
+        let halt = self.verdicts.state().halt.filter(|halt| halt.index == index);
+        let ask = StandAsk { index, halt_term: halt.map(|halt| halt.term), ..StandAsk::default() };
+        let answers = self.ask(ask).await;
+        if answers.iter().flat_map(|(_, reply)| reply).any(|reply| reply.rejected) {
+            self.verdicts.change(|state| _ = state.heard.insert(index));
+            return;
+        }
+        let holders = holders(&answers);
+        if self.raft.is_leader() {
+            self.decide(index, &answers).await;
+        } else if let Some(halt) = halt
+            && answers.iter().flat_map(|(_, reply)| reply).any(|reply| reply.released)
+        {
+            self.verdicts.release(halt).await;
+        }
+        self.verdicts.change(|state| {
+            if let Some(trouble) = state.trouble.as_mut().filter(|trouble| trouble.index == index && !trouble.again) {
+                trouble.holders = holders;
+            }
+        });
+    }
+
+    /// Takes the leader's next step.
+    async fn decide(&mut self, index: u64, answers: &Answers) {
+        let (term, now) = (term(&self.raft), current(&self.raft));
+        let own = *self.raft.node_id();
+        let voters: BTreeSet<u64> = now.membership().voter_ids().collect();
+        let (is_stuck, is_logged, is_forced) = {
+            let state = self.verdicts.state();
+            let is_stuck = state.trouble.as_ref().is_some_and(|trouble| trouble.index == index && !trouble.again);
+            (is_stuck, state.rejects(index), state.forced.contains(&index))
+        };
+        if is_logged {
+            return;
+        }
+        let stuck = |(id, reply): &&(u64, Option<StandReply>)| {
+            voters.contains(id) && reply.as_ref().is_some_and(|reply| reply.stuck)
+        };
+        let count = answers.iter().filter(stuck).count() + usize::from(is_stuck && voters.contains(&own));
+        let is_majority = count > voters.len() / 2 || count > 0 && Mutant::RejectedByMinority.is_on();
+        let is_applied = !holders(answers).is_empty() && !Mutant::AppliedIsRejected.is_on();
+        if !is_majority || is_applied {
+            return self.give_up(index).await;
+        }
+        if !is_forced && !self.are_all_there(index, count, &voters, answers) {
+            return;
+        }
+        self.rounds = self.rounds.saturating_add(1);
+        let halt = Halt { index, term, round: self.rounds };
+        self.verdicts.change(|state| state.pursuit = Some(halt));
+        let is_own = self.verdicts.promise(halt).await;
+        let answers = self.ask(StandAsk { index, term, round: halt.round, halt_term: None }).await;
+        let promised = |(id, reply): &(u64, Option<StandReply>)| {
+            !voters.contains(id) || reply.as_ref().map_or(is_forced, |reply| reply.promised)
+        };
+        let is_applied = !holders(&answers).is_empty();
+        let are_promised = is_own && !is_applied && answers.iter().all(promised);
+        let is_same = current(&self.raft).log_id() == now.log_id() && self::term(&self.raft) == term;
+        if are_promised && is_same || Mutant::AppliedIsRejected.is_on() {
+            self.propose(index, count, voters.len()).await;
+        }
+        if !self.verdicts.state().rejects(index) {
+            self.give_up(index).await;
+        }
+    }
+
+    /// The leader does not work for a rejection, or no longer: who has promised it something may go on.
+    async fn give_up(&self, index: u64) {
+        let halt = {
+            let mut state = self.verdicts.state();
+            state.pursuit.take_if(|pursuit| pursuit.index == index);
+            let term = term(&self.raft);
+            state.halt.filter(|halt| halt.index == index && halt.term <= term && !state.rejects(index))
+        };
+        if let Some(halt) = halt {
+            self.verdicts.release(halt).await;
+        }
+    }
+
+    /// Whether all voters have answered; says so where they have not.
+    fn are_all_there(&mut self, index: u64, count: usize, voters: &BTreeSet<u64>, answers: &Answers) -> bool {
+        let missing = answers.iter().filter(|(id, reply)| voters.contains(id) && reply.is_none());
+        let missing: Vec<String> = missing.map(|(id, _)| NodeId(*id).to_string()).collect();
+        if missing.is_empty() {
+            return true;
+        }
+        if self.said.is_none_or(|at| at.elapsed() >= SAY_EVERY) {
+            self.said = Some(Instant::now());
+            tracing::error!(
+                event = "entry_undecided",
+                index,
+                missing = missing.join(", "),
+                "{count} of {} voters can't apply entry {index}, and those missing may have applied it: start them, or \
+                 decide without them by 'quorate recover reject-entry {index}'",
+                voters.len()
+            );
+        }
+        false
+    }
+
+    async fn propose(&self, index: u64, count: usize, voters: usize) {
+        tracing::error!(
+            event = "entry_rejected",
+            index,
+            "{count} of {voters} voters can't apply entry {index}, and none has: the cluster rejects it"
+        );
+        let bytes = codec::entry::encode(&Payload::Reject(index));
+        let (sender, answered) = oneshot::channel();
+        let responder = Answering::new(move |result: ClientWriteResult<TypeConfig>| _ = sender.send(result.is_ok()));
+        // The responder tells where this fails.
+        let _ = self.raft.client_write_ff(Proposed(bytes), Some(responder)).await;
+        let mut changed = self.verdicts.changed.subscribe();
+        let logged = async { while !self.verdicts.state().rejects(index) && changed.changed().await.is_ok() {} };
+        // Without a limit of time: as long as the core may still take it, nobody is released from a promise. An answer
+        // that comes before it is in the log is a refusal.
+        select(pin!(logged), answered).await;
+    }
+
+    /// Asks all other members.
+    async fn ask(&self, ask: StandAsk) -> Answers {
+        let own = *self.raft.node_id();
+        let others: Vec<u64> =
+            current(&self.raft).membership().nodes().map(|(id, _)| *id).filter(|id| *id != own).collect();
+        let body = encode(&ask);
+        let asks = others.iter().map(|id| async {
+            let reply = self.peers.call_member(*id, method::STAND, body.clone(), ANSWER_MAX).await;
+            (*id, reply.ok().and_then(|body| decode::<StandReply>(body).ok()))
+        });
+        join_all(asks).await
+    }
+}
+
+/// The nodes that have applied the entry.
+fn holders(answers: &Answers) -> Vec<NodeId> {
+    let is_holder = |reply: &StandReply| reply.applied;
+    answers.iter().filter(|(_, reply)| reply.as_ref().is_some_and(is_holder)).map(|(id, _)| NodeId(*id)).collect()
+}

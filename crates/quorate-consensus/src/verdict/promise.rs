@@ -1,0 +1,87 @@
+//! What a node says of an entry that some node can't apply, and its promise to stop before it.
+
+use std::time::Duration;
+
+use quorate_env::timeout;
+
+use super::{State, Verdicts, judge};
+use crate::identity::Halt;
+use crate::peer::messages::{StandAsk, StandReply};
+
+/// How long a question waits for the end of a batch that holds the entry.
+const FLIGHT_MAX: Duration = Duration::from_secs(1);
+
+impl Verdicts {
+    /// From now on the leader rejects an entry without the word of voters that can't be reached. Fails where this node
+    /// does not stop before that entry.
+    pub(crate) fn force(&self, index: u64) -> Result<(), String> {
+        if self.blocked().is_none_or(|blocked| blocked.index != index) {
+            return Err(format!("the leader does not wait at entry {index}; 'quorate status' shows at which it waits"));
+        }
+        self.change(|state| _ = state.forced.insert(index));
+        Ok(())
+    }
+
+    /// Answers another node where this one stands at an entry.
+    pub(crate) async fn stand(&self, ask: &StandAsk) -> StandReply {
+        let halt = Halt { index: ask.index, term: ask.term, round: ask.round };
+        let promised = ask.round > 0 && self.promise(halt).await;
+        let applied = self.store.applied().index() >= ask.index;
+        let rejected = applied && self.store.rejections().contains(&ask.index);
+        let state = self.state();
+        let trouble = state.trouble.as_ref().filter(|trouble| trouble.index == ask.index && !trouble.again);
+        StandReply {
+            applied: applied && !rejected,
+            rejected,
+            stuck: trouble.is_some(),
+            promised,
+            released: ask.halt_term.is_some_and(|term| self.releases(&state, ask.index, term)),
+            why: trouble.map(|trouble| trouble.why.clone()).unwrap_or_default(),
+        }
+    }
+
+    /// Promises, durably, to stop before an entry. Fails if the entry is applied, or may be in this moment.
+    pub(super) async fn promise(&self, halt: Halt) -> bool {
+        let mut changed = self.changed.subscribe();
+        let is_past = |state: &State| state.in_flight.is_some_and(|last| last >= halt.index);
+        let landed = async {
+            while is_past(&self.state()) {
+                // The sender lives as long as this value.
+                drop(changed.changed().await);
+            }
+        };
+        if timeout(FLIGHT_MAX, landed).await.is_err() {
+            return false;
+        }
+        {
+            let mut state = self.state();
+            let is_older =
+                |known: Halt| known.index != halt.index || (known.term, known.round) > (halt.term, halt.round);
+            if is_past(&state) || self.store.applied().index() >= halt.index || state.halt.is_some_and(is_older) {
+                return false;
+            }
+            state.halt = Some(halt);
+        }
+        self.changed.send_replace(());
+        self.home.note_halt(Some(halt)).await.is_ok()
+    }
+
+    /// Whether this node, as the leader, lets others go on that have promised a leader of `term` to stop before an
+    /// entry.
+    fn releases(&self, state: &State, index: u64, term: u64) -> bool {
+        let Some((raft, _)) = self.core.get() else { return false };
+        let is_pursued = state.pursuit.is_some_and(|pursuit| pursuit.index == index);
+        let is_rejected = state.rejects(index) || self.store.rejections().contains(&index);
+        raft.is_leader() && term <= judge::term(raft) && !is_pursued && !is_rejected
+    }
+
+    /// Goes on, if this is still what was promised.
+    pub(super) async fn release(&self, halt: Halt) {
+        let was_held = self.state().halt.take_if(|known| *known == halt).is_some();
+        if was_held {
+            self.changed.send_replace(());
+            // Where this fails the node holds again after a restart, and asks again.
+            let _ = self.home.note_halt(None).await;
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Statements that some nodes, most nodes or all nodes can't apply, each for a reason of its own.
+//!
+//! Invariant: what fewer nodes than a majority can't apply is never rejected.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use quorate::{Error, FailureKind};
+use quorate_env::{Env, Rng, sleep};
+
+use super::{WRITE_LIMIT, connected};
+use crate::cluster::Cluster;
+use crate::coverage::{AILED, REJECTED};
+use crate::ledger::{End, Ledger};
+use crate::program::Ailment;
+
+/// One cluster of so many is spared.
+const SPARED_ONE_IN: u64 = 2;
+
+/// The longest pause between two such statements, in milliseconds.
+const PAUSE_MILLIS: u64 = 8_000;
+
+/// See the module.
+pub(super) struct Ails {
+    cluster: Cluster,
+    ledger: Ledger,
+    rng: Rng,
+    stop: Arc<AtomicBool>,
+    calm: u64,
+}
+
+impl Ails {
+    pub(super) fn new(cluster: &Cluster, ledger: &Ledger, stop: &Arc<AtomicBool>, calm: u32) -> Self {
+        let (cluster, ledger, stop) = (cluster.clone(), ledger.clone(), Arc::clone(stop));
+        Self { rng: cluster.world().rng().fork(), cluster, ledger, stop, calm: calm.into() }
+    }
+
+    pub(super) async fn run(self, env: Env) {
+        if self.rng.below(SPARED_ONE_IN) == 0 {
+            return;
+        }
+        let Some(remote) = connected(&env, &self.cluster).await else { return };
+        let sql = remote.with_deadline(WRITE_LIMIT);
+        for number in 1.. {
+            sleep(Duration::from_millis(self.rng.below(PAUSE_MILLIS * self.calm))).await;
+            if self.stop.load(Ordering::Relaxed) {
+                return;
+            }
+            let kind = usize::try_from(self.rng.below(Ailment::ALL.len() as u64)).unwrap_or_default();
+            let Some(ailment) = Ailment::ALL.get(kind).copied() else { return };
+            let nodes = self.cluster.names().len();
+            // All nodes as often as some.
+            let all = (1 << nodes) - 1;
+            let mask = if self.rng.chance(0.5) { all } else { self.rng.below(all) };
+            self.ledger.ailed(number, End::Unknown);
+            let statement = "INSERT INTO ails (number, x) VALUES (?, ail(?, ?))";
+            let done = sql.execute(statement, (number, ailment.number(), mask.cast_signed())).await;
+            self.cluster.world().trace().add("ails", format_args!("{number}: {ailment:?} of {mask:b}: {done:?}"));
+            let is_of_most = mask.count_ones() as usize > nodes / 2;
+            self.note(number, is_of_most, done.map(drop));
+        }
+    }
+
+    fn note(&self, number: i64, is_of_most: bool, done: Result<(), Error>) {
+        let history = self.cluster.history();
+        match done {
+            Ok(()) => {
+                self.ledger.happened(AILED);
+                self.ledger.ailed(number, End::Acknowledged(None));
+            }
+            Err(Error::Failed(failure)) => {
+                if failure.kind == FailureKind::Rejected {
+                    self.ledger.happened(REJECTED);
+                    if !is_of_most {
+                        history.violation(format!("statement {number} was rejected, though most could apply it"));
+                    }
+                }
+                self.ledger.ailed(number, End::NotDone);
+            }
+            Err(Error::Forbidden(text)) => history.violation(format!("statement {number} that ails: {text}")),
+            Err(_) => {}
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! The checksum of a backup: a trailer behind the database, which SQLite does not read.
+//!
+//! `docs/sqlite-store.md` describes it. Invariant: a file whose length is not a multiple of the smallest page ends with
+//! a whole trailer that fits all bytes before it, or it is damaged. A file without one has no checksum: a plain
+//! database, or the file of a node.
+
+use std::path::Path;
+
+use quorate_env::disk::{Disk, File, OpenMode};
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+
+use super::{FileError, PAGE_SIZE_MIN};
+
+/// Begins the trailer.
+const MAGIC: &[u8; 16] = b"quorate backup 1";
+
+/// Bytes of the trailer: the magic, the length before it, the digest of that, and a hash of these.
+const BYTES: u64 = 16 + 8 + 16 + 8;
+
+/// Bytes that are read at a time.
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// Writes the trailer behind a database.
+pub(super) fn seal(file: &dyn File) -> std::io::Result<()> {
+    let len = file.len()?;
+    let mut trailer = MAGIC.to_vec();
+    trailer.extend(len.to_le_bytes());
+    trailer.extend(digest(file, len)?.to_le_bytes());
+    trailer.extend(xxh3_64(&trailer).to_le_bytes());
+    file.write_at(&trailer, len)
+}
+
+/// Bytes of the database in a file. Looks at the trailer alone.
+pub(super) fn database_bytes(file: &dyn File) -> std::io::Result<u64> {
+    let len = file.len()?;
+    Ok(if has_trailer(len) { len.saturating_sub(BYTES) } else { len })
+}
+
+/// Reads all of a file, and fails if its checksum, where it has one, does not fit.
+pub(super) fn check(disk: &dyn Disk, path: &Path) -> Result<(), FileError> {
+    let file = disk.open(path, OpenMode::Read).map_err(FileError::disk(path))?;
+    let fits = fits(&*file).map_err(FileError::disk(path))?;
+    let what = "its checksum does not fit: bytes of it have changed since it was made (if that was you, with sqlite3, \
+                VACUUM takes the checksum away)";
+    if fits { Ok(()) } else { Err(FileError::Damaged { path: path.to_path_buf(), what: what.to_owned() }) }
+}
+
+fn fits(file: &dyn File) -> std::io::Result<bool> {
+    let len = file.len()?;
+    if !has_trailer(len) {
+        return Ok(true);
+    }
+    let mut trailer = [0; BYTES as usize];
+    let database = len.saturating_sub(BYTES);
+    file.read_exact_at(&mut trailer, database)?;
+    let mut expected = MAGIC.to_vec();
+    expected.extend(database.to_le_bytes());
+    if !trailer.starts_with(&expected) {
+        return Ok(false);
+    }
+    expected.extend(digest(file, database)?.to_le_bytes());
+    expected.extend(xxh3_64(&expected).to_le_bytes());
+    Ok(trailer.as_slice() == expected)
+}
+
+/// Whether a file of this length has something behind its last page.
+fn has_trailer(len: u64) -> bool {
+    !len.is_multiple_of(PAGE_SIZE_MIN.unsigned_abs())
+}
+
+fn digest(file: &dyn File, len: u64) -> std::io::Result<u128> {
+    let (mut hash, mut chunk, mut at) = (Xxh3::new(), vec![0; CHUNK_BYTES], 0_u64);
+    while at < len {
+        let want = usize::try_from(len.saturating_sub(at)).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES);
+        let Some(bytes) = chunk.get_mut(..want) else { break };
+        file.read_exact_at(bytes, at)?;
+        hash.update(bytes);
+        at = at.saturating_add(want as u64);
+    }
+    Ok(hash.digest128())
+}

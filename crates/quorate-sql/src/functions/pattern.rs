@@ -1,0 +1,236 @@
+//! `LIKE` and `GLOB`, without recursion.
+//!
+//! Where characters after a wildcard do not fit, only the last wildcard that stands for any text is tried again, one
+//! character later: what an earlier one could take more, the last one can take as well. SQLite's own form does the
+//! same, by calls within calls.
+
+use rusqlite::ffi;
+
+use super::{Answer, Call, Failed, Work, before_nul, read_char};
+
+/// What characters of a pattern mean; 0 is none.
+#[derive(Clone, Copy)]
+struct Rules {
+    /// Stands for any text.
+    all: u32,
+    /// Stands for one character.
+    one: u32,
+    /// Begins a set of characters.
+    set: u32,
+    /// Makes the next character mean itself.
+    escape: u32,
+    ignores_case: bool,
+    name: &'static str,
+}
+
+/// The end of a set that is negated begins with it.
+const NOT: u32 = b'^' as u32;
+const SET_END: u32 = b']' as u32;
+const RANGE: u32 = b'-' as u32;
+
+/// Bytes that are searched for one counted comparison.
+const SEARCHED: usize = 16;
+
+/// Comparisons between two looks at the meter.
+const ROUND: u64 = 1 << 12;
+
+pub(super) fn like<'a>(call: &Call<'a>, work: &mut Work<'_>) -> Result<Answer<'a>, Failed> {
+    let (all, one, name) = (u32::from(b'%'), u32::from(b'_'), "LIKE");
+    run(call, work, Rules { all, one, set: 0, escape: 0, ignores_case: true, name })
+}
+
+pub(super) fn glob<'a>(call: &Call<'a>, work: &mut Work<'_>) -> Result<Answer<'a>, Failed> {
+    let (all, one, set) = (u32::from(b'*'), u32::from(b'?'), u32::from(b'['));
+    run(call, work, Rules { all, one, set, escape: 0, ignores_case: false, name: "GLOB" })
+}
+
+fn run<'a>(call: &Call<'a>, work: &mut Work<'_>, mut rules: Rules) -> Result<Answer<'a>, Failed> {
+    let pattern = call.bytes(0)?;
+    if pattern.is_some_and(|pattern| pattern.len() > call.limit(ffi::SQLITE_LIMIT_LIKE_PATTERN_LENGTH)) {
+        return Err(Failed::Text("LIKE or GLOB pattern too complex".to_owned()));
+    }
+    if call.len() == 3 {
+        let Some(escape) = call.bytes(2)? else { return Ok(Answer::Null) };
+        let escape = before_nul(escape);
+        rules.escape = match read_char(escape, 0) {
+            Some((c, next)) if next == escape.len() => c,
+            _ => return Err(Failed::Text("ESCAPE expression must be a single character".to_owned())),
+        };
+        for sign in [&mut rules.all, &mut rules.one] {
+            if *sign == rules.escape {
+                *sign = 0;
+            }
+        }
+    }
+    let (Some(pattern), Some(text)) = (pattern, call.bytes(1)?) else { return Ok(Answer::Null) };
+    let (pattern, text) = (before_nul(pattern), before_nul(text));
+    work.bytes(pattern.len() + text.len() / SEARCHED)?;
+    let fits = Matcher { pattern, text, rules, done: 0 }.run(work)?;
+    Ok(Answer::Integer(fits.into()))
+}
+
+struct Matcher<'a> {
+    pattern: &'a [u8],
+    text: &'a [u8],
+    rules: Rules,
+    /// Comparisons that were not counted yet.
+    done: u64,
+}
+
+/// What comparing one character of the pattern came to.
+enum Compared {
+    /// It fits; the places behind it in the pattern and in the text.
+    Fits(usize, usize),
+    Differs,
+    /// The text has ended before: no later beginning can fit.
+    TextEnded,
+}
+
+impl Matcher<'_> {
+    fn run(&mut self, work: &mut Work<'_>) -> Result<bool, Failed> {
+        let (mut pattern, mut text) = (0, 0);
+        // The places behind the last wildcard for any text: in the pattern, and where the text was tried last.
+        let mut tried: Option<(usize, usize)> = None;
+        loop {
+            let compared = match read_char(self.pattern, pattern) {
+                None if text == self.text.len() => return self.count(work).map(|()| true),
+                None => Compared::Differs,
+                Some((c, next)) if c == self.rules.all => {
+                    let Some((after, from)) = self.skip_wildcards(next, text) else {
+                        return self.count(work).map(|()| false);
+                    };
+                    if after == self.pattern.len() {
+                        return self.count(work).map(|()| true);
+                    }
+                    let Some(from) = self.search(after, from) else { return self.count(work).map(|()| false) };
+                    tried = Some((after, from));
+                    Compared::Fits(after, from)
+                }
+                Some((c, next)) => self.compare(c, next, text),
+            };
+            self.done += 1;
+            if self.done >= ROUND {
+                self.count(work)?;
+            }
+            match compared {
+                Compared::Fits(next, behind) => (pattern, text) = (next, behind),
+                Compared::TextEnded => return self.count(work).map(|()| false),
+                Compared::Differs => {
+                    let again = tried.and_then(|(after, from)| Some((after, read_char(self.text, from)?.1)));
+                    let again = again.and_then(|(after, from)| Some((after, self.search(after, from)?)));
+                    let Some((after, from)) = again else { return self.count(work).map(|()| false) };
+                    tried = again;
+                    (pattern, text) = (after, from);
+                }
+            }
+        }
+    }
+
+    fn count(&mut self, work: &mut Work<'_>) -> Result<(), Failed> {
+        let (name, bytes) = (self.rules.name, self.text.len());
+        work.comparisons(std::mem::take(&mut self.done), || {
+            let todo = "use a shorter pattern or FTS5";
+            format!("{name}: this pattern needs too many comparisons for a value of {bytes} bytes; {todo}")
+        })
+    }
+
+    /// Goes over wildcards behind one for any text; those for one character take one of the text. `None` where that has
+    /// ended.
+    fn skip_wildcards(&mut self, mut pattern: usize, mut text: usize) -> Option<(usize, usize)> {
+        while let Some((c, next)) = read_char(self.pattern, pattern) {
+            self.done += 1;
+            if c == self.rules.one {
+                text = read_char(self.text, text)?.1;
+            } else if c != self.rules.all {
+                break;
+            }
+            pattern = next;
+        }
+        Some((pattern, text))
+    }
+
+    /// The first place from which the text may fit the pattern behind a wildcard: where its first character is, if that
+    /// is a single byte.
+    fn search(&mut self, pattern: usize, from: usize) -> Option<usize> {
+        let (mut c, next) = read_char(self.pattern, pattern)?;
+        if c == self.rules.set {
+            return Some(from);
+        }
+        if c == self.rules.escape {
+            c = read_char(self.pattern, next)?.0;
+        }
+        let Some(byte) = u8::try_from(c).ok().filter(u8::is_ascii) else { return Some(from) };
+        let rest = self.text.get(from..)?;
+        let found = if self.rules.ignores_case {
+            memchr::memchr2(byte.to_ascii_lowercase(), byte.to_ascii_uppercase(), rest)
+        } else {
+            memchr::memchr(byte, rest)
+        };
+        self.done += (found.unwrap_or(rest.len()) / SEARCHED) as u64;
+        found.map(|at| from + at)
+    }
+
+    /// Compares the character `c` of the pattern, behind which is `next`, with the one of the text.
+    fn compare(&mut self, mut c: u32, mut next: usize, text: usize) -> Compared {
+        let of_text = read_char(self.text, text);
+        if c == self.rules.set {
+            let Some((found, behind)) = of_text else { return Compared::TextEnded };
+            return match self.set(next, found) {
+                Some(next) => Compared::Fits(next, behind),
+                None => Compared::Differs,
+            };
+        }
+        let is_escaped = c == self.rules.escape;
+        if is_escaped {
+            match read_char(self.pattern, next) {
+                Some(read) => (c, next) = read,
+                None => return Compared::Differs,
+            }
+        }
+        let Some((found, behind)) = of_text else { return Compared::TextEnded };
+        let is_same =
+            c == found || c == self.rules.one && !is_escaped || self.rules.ignores_case && is_same_letter(c, found);
+        if is_same { Compared::Fits(next, behind) } else { Compared::Differs }
+    }
+
+    /// Whether a set of the pattern, which begins at `at`, holds a character; then the place behind it.
+    fn set(&mut self, at: usize, found: u32) -> Option<usize> {
+        let (mut at, mut prior, mut is_in, mut is_negated) = (at, 0, false, false);
+        let read = |at: &mut usize| {
+            let (c, next) = read_char(self.pattern, *at)?;
+            *at = next;
+            Some(c)
+        };
+        let mut c = read(&mut at);
+        if c == Some(NOT) {
+            is_negated = true;
+            c = read(&mut at);
+        }
+        if c == Some(SET_END) {
+            is_in = found == SET_END;
+            c = read(&mut at);
+        }
+        while let Some(member) = c.filter(|c| *c != SET_END) {
+            self.done += 1;
+            let is_range = member == RANGE && prior > 0 && self.pattern.get(at).is_some_and(|byte| *byte != b']');
+            if is_range {
+                let last = read(&mut at)?;
+                is_in |= (prior..=last).contains(&found);
+                prior = 0;
+            } else {
+                is_in |= member == found;
+                prior = member;
+            }
+            c = read(&mut at);
+        }
+        (c.is_some() && is_in != is_negated).then_some(at)
+    }
+}
+
+/// Whether two characters are the same letter of ASCII in any case.
+fn is_same_letter(c: u32, other: u32) -> bool {
+    match (u8::try_from(c), u8::try_from(other)) {
+        (Ok(c), Ok(other)) => c.is_ascii() && c.eq_ignore_ascii_case(&other),
+        _ => false,
+    }
+}

@@ -1,0 +1,74 @@
+//! Queries that would run, grow or recurse without bound, on the thread of a caller with a small stack.
+
+use std::thread;
+use std::time::Instant as Clock;
+
+use super::*;
+use crate::hostile;
+
+const STACK_BYTES: usize = 512 << 10;
+
+fn on_a_small_stack(run: impl FnOnce() + Send + 'static) {
+    thread::Builder::new().stack_size(STACK_BYTES).spawn(run).unwrap().join().unwrap();
+}
+
+fn limits(timeout: Duration) -> ReadLimits {
+    ReadLimits { timeout, ..ReadLimits::default() }
+}
+
+#[test]
+fn functions_fail_or_are_done_soon() {
+    let fixture = fixture();
+    on_a_small_stack(move || {
+        for (sql, reason) in hostile::FUNCTIONS {
+            let begun = Clock::now();
+            let done = fixture.try_query(sql, &ReadLimits::default());
+            assert!(begun.elapsed() < PATIENCE, "{sql}: {:?}", begun.elapsed());
+            match (done, reason) {
+                (Err(error), Some(reason)) => assert!(error.to_string().contains(reason), "{sql}: {error}"),
+                (done, reason) => assert_eq!((done.is_ok(), reason), (true, None), "{sql}"),
+            }
+        }
+        fixture.assert_usable();
+    });
+}
+
+#[test]
+fn a_timeout_works_inside_of_a_function() {
+    let fixture = fixture();
+    // Comparisons take longer than this, in one step of SQLite.
+    let sql =
+        "SELECT name LIKE '%' || printf('%.*c', 25000, 'a') || 'b' FROM (SELECT printf('%.*c', 3000000, 'a') AS name)";
+    let done = fixture.try_query(sql, &limits(Duration::from_millis(20)));
+    assert!(matches!(done, Err(ReadError::Timeout(_))), "{done:?}");
+    fixture.assert_usable();
+}
+
+#[test]
+fn a_query_that_takes_long_to_prepare_is_refused() {
+    let fixture = fixture();
+    let begun = Clock::now();
+    let done = fixture.try_query(&hostile::doubling(), &ReadLimits::default());
+    // On a slow machine its time runs out before.
+    let is_refused = matches!(&done, Err(ReadError::Failed(failure)) if failure.message.contains("for too long"));
+    assert!(is_refused || matches!(done, Err(ReadError::Timeout(_))), "{done:?}");
+    assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
+    fixture.assert_usable();
+}
+
+#[test]
+fn deep_queries_fit_a_small_stack() {
+    let fixture = fixture();
+    let schema: String = (1..1100).map(|n| format!("CREATE VIEW v{n} AS SELECT id FROM v{};", n - 1)).collect();
+    fixture.writer.execute_batch(&format!("BEGIN; CREATE VIEW v0 AS SELECT id FROM t; {schema} COMMIT")).unwrap();
+    let columns: String = (1..=500).map(|n| format!(", c{n} AS (c{} + 1)", n - 1)).collect();
+    fixture.writer.execute_batch(&format!("CREATE TABLE g (c0{columns})")).unwrap();
+    on_a_small_stack(move || {
+        let views = [300, 900, 1099].map(|depth| format!("SELECT * FROM v{depth}"));
+        for sql in hostile::deep().into_iter().chain(views).chain(["SELECT c500 FROM g".to_owned()]) {
+            // It succeeds or not; neither ends the process.
+            let _ = fixture.try_query(&sql, &ReadLimits::default());
+        }
+        fixture.assert_usable();
+    });
+}

@@ -1,0 +1,54 @@
+//! A store that is closed ends soon, whatever runs, and what was interrupted is no outcome.
+
+use super::*;
+
+/// How soon.
+const SOON: Duration = Duration::from_secs(8);
+
+const ENDLESS: &str = "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n";
+
+/// An entry that would run for minutes.
+fn endless(index: u64) -> Entry {
+    let sql = format!("INSERT INTO t (v) {ENDLESS}");
+    let commands = vec![Command::Statement(Statement { sql, params: Vec::new(), names: Vec::new() })];
+    let proposal = Proposal { budget: quorate_model::limits::BUDGET_MAX, ..Proposal::new(None, commands) };
+    let bytes = codec::encode_proposal(&proposal).unwrap().into();
+    Entry { payload: Payload::Proposal(Stamp { now: 1, seed: 1 }, bytes), ..insert(index, 0) }
+}
+
+#[test]
+fn a_write_and_a_read_that_go_on_for_minutes_do_not_keep_a_store_from_closing() {
+    let home = home();
+    let store = open(&home.dir, options());
+    apply(&store, vec![create_table(), insert(2, 10)]).unwrap();
+    let limits = ReadLimits::default();
+    let readers = store.readers().clone();
+    let read = std::thread::spawn(move || {
+        let statement = Statement { sql: ENDLESS.to_owned(), ..Statement::default() };
+        readers.query_blocking(&statement, &limits)
+    });
+    let writing = send(&store, vec![insert(3, 10), endless(4), insert(5, 10)]);
+    until("the writer has begun", || store.shared().turn.is_taken());
+    let begun = StdInstant::now();
+    close(&store);
+    assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
+    assert_eq!(writing.recv_timeout(PATIENCE).unwrap(), Err(StoreFault::Closed));
+    assert_eq!(read.join().unwrap(), Err(ReadError::Fault(StoreFault::Closed)));
+    assert_eq!(store.fault(), None);
+    drop(store);
+    let store = open(&home.dir, options());
+    assert_eq!((store.applied().index(), rows(&store)), (2, 1));
+    assert_eq!(apply(&store, vec![insert(3, 10)]).unwrap().len(), 1);
+}
+
+#[test]
+fn a_store_that_is_dropped_ends_its_write() {
+    let home = home();
+    let store = open(&home.dir, options());
+    apply(&store, vec![create_table()]).unwrap();
+    let writing = send(&store, vec![endless(2)]);
+    until("the writer has begun", || store.shared().turn.is_taken());
+    drop(store);
+    assert_eq!(writing.recv_timeout(SOON).unwrap(), Err(StoreFault::Closed));
+    assert_eq!(open(&home.dir, options()).applied().index(), 1);
+}

@@ -1,0 +1,43 @@
+//! Temporary files of what entries do.
+
+use super::*;
+use crate::usage::TempOptions;
+
+/// Sorts some 20 MB, and keeps nothing of it.
+const SORT: &str = "INSERT INTO t SELECT NULL, x FROM (WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL
+    SELECT i + 1 FROM n WHERE i < 20000) SELECT hex(zeroblob(500)) || i AS x FROM n ORDER BY x DESC LIMIT -1 OFFSET 1)
+    WHERE x = ''";
+
+fn small(all: u64) -> (Home, SqlStore) {
+    let home = home();
+    let temp = TempOptions { per_query: 1, all };
+    let store = open(&home.dir, StoreOptions { temp, writer_cache_bytes: 1 << 20, ..options() });
+    apply(&store, vec![create_table()]).unwrap();
+    (home, store)
+}
+
+#[test]
+fn an_entry_that_needs_larger_temporary_files_than_it_may_have_is_a_fault_and_says_so() {
+    let (_home, store) = small(4 << 20);
+    let fault = apply(&store, vec![entry(2, SORT, Vec::new())]).unwrap_err();
+    assert!(matches!(&fault, StoreFault::Io(what) if what.contains("'sql.temp_bytes'")), "{fault}");
+    let (_home, store) = small(256 << 20);
+    assert!(apply(&store, vec![entry(2, SORT, Vec::new())]).unwrap()[0].as_ref().unwrap().is_ok());
+}
+
+#[test]
+fn what_is_stored_can_be_sorted_and_vacuumed_whatever_its_size() {
+    let home = home();
+    let temp = TempOptions { per_query: 1, all: 1 };
+    let options = StoreOptions { temp, writer_cache_bytes: 1 << 20, checkpoint_bytes: 1 << 20, ..options() };
+    let store = open(&home.dir, options);
+    apply(&store, vec![create_table()]).unwrap();
+    apply(&store, (2..=4000).map(|index| insert(index, 2000)).collect()).unwrap();
+    until("most of it is in the main file", || store.sizes().database > 7 << 20);
+    let done = apply(&store, vec![entry(4001, "CREATE INDEX i ON t (v)", Vec::new())]).unwrap();
+    assert!(done[0].as_ref().unwrap().is_ok(), "{done:?}");
+    let bytes = codec::encode_proposal(&Proposal::new(None, vec![Command::Vacuum])).unwrap().into();
+    let vacuum = Entry { payload: Payload::Proposal(Stamp::default(), bytes), ..insert(4002, 0) };
+    let done = apply(&store, vec![vacuum]).unwrap();
+    assert!(done[0].as_ref().unwrap().is_ok(), "{done:?}");
+}

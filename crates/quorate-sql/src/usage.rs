@@ -1,0 +1,252 @@
+//! What a caller's statement uses besides time: memory and temporary files.
+//!
+//! While a statement runs, its thread is in a [`Scope`] that says how much it may have. SQLite's allocator
+//! ([`memory`](crate::ffi::memory)) and the VFS layer ask here before they grow anything, and note why they refused, so
+//! that the error can say it.
+//!
+//! Only blocks of [`LARGE`] bytes and more are counted. Small ones belong to what other limits bound: page caches,
+//! parsed statements, rows.
+//!
+//! Invariant: what is counted for all reads is the sum of what the scopes of reads have counted, so it is 0 when none
+//! is open.
+
+use std::cell::Cell;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use quorate_model::{Failure, FailureKind, StoreFault};
+use rusqlite::ffi;
+
+use crate::readers::ReadError;
+
+mod temp;
+
+#[cfg(test)]
+mod tests;
+
+pub use temp::{TEMP_BYTES_DEFAULT, TEMP_BYTES_PER_QUERY_DEFAULT, TempOptions};
+pub(crate) use temp::{Temp, TempFile, TempSpace};
+
+/// Bytes of the smallest block of memory that is counted.
+pub(crate) const LARGE: usize = 128 << 10;
+
+/// Bytes of counted memory that a query may have, besides its page cache.
+pub const QUERY_MEMORY_MAX: usize = 256 << 20;
+
+/// Bytes of counted memory that all queries of the process may have together.
+pub const QUERIES_MEMORY_MAX: usize = 1 << 30;
+
+/// Bytes of counted memory that a statement of an entry may have, besides its page cache.
+pub const WRITER_MEMORY_MAX: usize = 512 << 20;
+
+/// Bytes of counted memory that all queries of the process have.
+static READS: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    static HERE: Here = const { Here::new() };
+}
+
+/// What this thread's statement may use, and has used.
+struct Here {
+    /// Bytes of memory; 0 where no scope is open.
+    memory_max: Cell<usize>,
+    memory: Cell<usize>,
+    is_read: Cell<bool>,
+    /// The number of whose temporary files it makes.
+    temp: Cell<u64>,
+    refusal: Cell<Option<Refusal>>,
+}
+
+/// Why something was not given to a statement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// It needs more memory than this.
+    Memory(usize),
+    /// All queries together have as much memory as they may.
+    MemoryOfReads,
+    /// Its temporary files would take more than this.
+    Temp(u64),
+    /// The temporary files of all queries would take more than this.
+    TempOfReads(u64),
+    /// The disk has only so much left.
+    TempReserve(u64),
+    /// The system could not make or write a temporary file, with SQLite's code.
+    TempFile(i32),
+}
+
+/// Lets this thread's statement use some. Dropped, it ends.
+pub(crate) struct Scope(());
+
+impl Scope {
+    /// For a query: so much memory, and temporary files there.
+    pub(crate) fn read(memory_max: usize, temp: &Arc<Temp>) -> Self {
+        Self::enter(memory_max, true, temp)
+    }
+
+    /// For what an entry does.
+    pub(crate) fn write(memory_max: usize, temp: &Arc<Temp>) -> Self {
+        Self::enter(memory_max, false, temp)
+    }
+
+    fn enter(memory_max: usize, is_read: bool, temp: &Arc<Temp>) -> Self {
+        HERE.with(|here| {
+            here.memory_max.set(memory_max.max(1));
+            here.memory.set(0);
+            here.is_read.set(is_read);
+            here.refusal.set(None);
+            here.temp.set(temp.number());
+        });
+        Self(())
+    }
+}
+
+impl Drop for Scope {
+    fn drop(&mut self) {
+        HERE.with(|here| {
+            here.shrink(here.memory.get());
+            here.memory_max.set(0);
+        });
+    }
+}
+
+impl Here {
+    const fn new() -> Self {
+        Self {
+            memory_max: Cell::new(0),
+            memory: Cell::new(0),
+            is_read: Cell::new(false),
+            temp: Cell::new(0),
+            refusal: Cell::new(None),
+        }
+    }
+
+    fn grow(&self, bytes: usize) -> Result<(), Refusal> {
+        let max = self.memory_max.get();
+        if max == 0 {
+            return Ok(());
+        }
+        let memory = self.memory.get().saturating_add(bytes);
+        if memory > max {
+            return Err(Refusal::Memory(max));
+        }
+        if self.is_read.get() {
+            let all = READS.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
+            if all > QUERIES_MEMORY_MAX {
+                READS.fetch_sub(bytes, Ordering::Relaxed);
+                return Err(Refusal::MemoryOfReads);
+            }
+        }
+        self.memory.set(memory);
+        Ok(())
+    }
+
+    /// Whose temporary files a statement of this moment makes.
+    fn temp(&self) -> Option<Arc<Temp>> {
+        (self.memory_max.get() > 0).then(|| temp::find(self.temp.get())).flatten()
+    }
+
+    /// A block from before the scope may be given back in it: nothing is counted below 0.
+    fn shrink(&self, bytes: usize) {
+        let counted = bytes.min(self.memory.get());
+        if counted == 0 {
+            return;
+        }
+        self.memory.set(self.memory.get().saturating_sub(counted));
+        if self.is_read.get() {
+            READS.fetch_sub(counted, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Asks for a large block of memory, or for so much more of one; `false` where the statement may not have it.
+pub(crate) fn grow(bytes: usize) -> bool {
+    let grown = HERE.try_with(|here| here.grow(bytes).inspect_err(|refusal| here.refusal.set(Some(*refusal))));
+    !matches!(grown, Ok(Err(_)))
+}
+
+/// Gives memory back.
+pub(crate) fn shrink(bytes: usize) {
+    // A thread that ends has no scope.
+    let _ = HERE.try_with(|here| here.shrink(bytes));
+}
+
+/// A new temporary file of this thread's statement, if a scope is open.
+pub(crate) fn temp_file() -> Option<Box<TempFile>> {
+    HERE.try_with(Here::temp).ok().flatten().map(|temp| temp.file())
+}
+
+/// Notes why something was refused.
+pub(crate) fn refused(refusal: Refusal) {
+    let _ = HERE.try_with(|here| here.refusal.set(Some(refusal)));
+}
+
+/// What this thread's statement was refused, with where its temporary files are. Told once.
+fn take() -> Option<Refused> {
+    HERE.with(|here| {
+        let refusal = here.refusal.take()?;
+        let temp = temp::find(here.temp.get());
+        let dir = temp.map(|temp| temp.dir().display().to_string()).unwrap_or_default();
+        Some(Refused { refusal, dir })
+    })
+}
+
+/// A refusal as people read it.
+struct Refused {
+    refusal: Refusal,
+    dir: String,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let dir = &self.dir;
+        match self.refusal {
+            Refusal::Memory(max) => {
+                write!(f, "the statement needs more memory than {max} bytes; build smaller values, or fewer at once")
+            }
+            Refusal::MemoryOfReads => {
+                write!(f, "all queries of the node have {QUERIES_MEMORY_MAX} bytes of memory, as much as they may")
+            }
+            Refusal::Temp(max) => write!(
+                f,
+                "the statement needs more than {max} bytes of temporary files ('sql.temp_bytes_per_query', \
+                 'sql.temp_bytes'); sort or group less at once, or give it an index to follow"
+            ),
+            Refusal::TempOfReads(max) => {
+                write!(f, "the temporary files of all queries take {max} bytes, as much as they may ('sql.temp_bytes')")
+            }
+            Refusal::TempReserve(left) => write!(
+                f,
+                "only {left} bytes are left on the disk of {dir}: queries make no more temporary files; free some"
+            ),
+            Refusal::TempFile(code) => {
+                write!(f, "a temporary file in {dir} can't be written: {}", ffi::code_to_str(code))
+            }
+        }
+    }
+}
+
+/// Explains an error of a query by what was refused to it.
+pub(crate) fn explain(error: ReadError) -> ReadError {
+    if !matches!(error, ReadError::Fault(StoreFault::Full(_) | StoreFault::Io(_))) {
+        return error;
+    }
+    let Some(refused) = take() else { return error };
+    let text = refused.to_string();
+    match refused.refusal {
+        Refusal::Memory(_) | Refusal::Temp(_) => ReadError::Failed(Failure::new(FailureKind::TooBig, text)),
+        Refusal::MemoryOfReads | Refusal::TempOfReads(_) | Refusal::TempReserve(_) => ReadError::Overloaded(text),
+        Refusal::TempFile(code) if code & 0xff == ffi::SQLITE_FULL => ReadError::Overloaded(text),
+        Refusal::TempFile(_) => ReadError::Fault(StoreFault::Io(text)),
+    }
+}
+
+/// The node's trouble behind an error of an entry's statement, if something was refused to it. It is never an outcome:
+/// how much memory and how many temporary files a statement needs depends on the node's caches.
+pub(crate) fn fault(error: &rusqlite::Error) -> Option<StoreFault> {
+    let code = error.sqlite_error()?.extended_code & 0xff;
+    if ![ffi::SQLITE_FULL, ffi::SQLITE_NOMEM, ffi::SQLITE_IOERR, ffi::SQLITE_CANTOPEN].contains(&code) {
+        return None;
+    }
+    Some(StoreFault::Memory(take()?.to_string()))
+}

@@ -1,0 +1,62 @@
+//! Memory is counted by scope, and for all scopes of reads together.
+
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
+
+use quorate_env::Env;
+
+use super::*;
+
+const MIB: usize = 1 << 20;
+
+fn temp(dir: &tempfile::TempDir) -> Arc<Temp> {
+    let vfs = crate::vfs::over(None).unwrap();
+    Temp::of_reader(&TempSpace::make(Env::real().disk(), &vfs, dir.path()).unwrap())
+}
+
+#[test]
+fn a_scope_has_so_much_memory_and_no_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let temp = temp(&dir);
+    assert!(grow(10 * MIB), "outside of a scope nothing is counted");
+    let scope = Scope::write(10 * MIB, &temp);
+    assert!(grow(6 * MIB) && !grow(5 * MIB) && grow(4 * MIB));
+    shrink(5 * MIB);
+    assert!(grow(5 * MIB) && !grow(1));
+    assert_eq!(take().map(|refused| refused.refusal), Some(Refusal::Memory(10 * MIB)));
+    drop(scope);
+    let _scope = Scope::write(10 * MIB, &temp);
+    shrink(100 * MIB);
+    assert!(grow(10 * MIB) && !grow(1), "what was there before gives nothing");
+}
+
+#[test]
+fn all_queries_together_have_so_much_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let temp = temp(&dir);
+    let (ready, wait) = (std::sync::Barrier::new(5), std::sync::Barrier::new(5));
+    let part = QUERIES_MEMORY_MAX / 4;
+    std::thread::scope(|threads| {
+        for _ in 0..4 {
+            threads.spawn(|| {
+                let _scope = Scope::read(part, &temp);
+                // Other tests of this process have a little too.
+                assert!(grow(part - 8 * MIB));
+                ready.wait();
+                wait.wait();
+            });
+        }
+        ready.wait();
+        {
+            let _scope = Scope::read(part, &temp);
+            assert!(!grow(part));
+            assert_eq!(take().map(|refused| refused.refusal), Some(Refusal::MemoryOfReads));
+        }
+        {
+            let _scope = Scope::write(part, &temp);
+            assert!(grow(part), "the writer's is not of theirs");
+        }
+        wait.wait();
+    });
+    let _scope = Scope::read(part, &temp);
+    assert!(grow(part), "what they had is free again");
+}

@@ -1,0 +1,46 @@
+//! The memory of queries is bounded, per query and for all of a process together.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, reason = "tests stop at the first surprise")]
+
+mod support;
+
+use quorate::{Error, FailureKind};
+use support::{Single, run};
+
+/// A row of so many columns of 16 MB each: all are there before the first is looked at.
+fn wide(columns: usize) -> String {
+    format!("SELECT {}", vec!["printf('%.*c', 16000000, 'a')"; columns].join(", "))
+}
+
+/// The most memory that this process has had, in bytes.
+fn peak() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+}
+
+#[test]
+fn a_query_that_needs_too_much_memory_fails_and_the_node_serves_on() {
+    run(async {
+        let single = Single::start().await;
+        let sql = single.node.sql();
+        let error = sql.query(wide(500), ()).await.unwrap_err();
+        let Error::Failed(failure) = error else { panic!("{error:?}") };
+        assert_eq!(failure.kind, FailureKind::TooBig, "{failure}");
+        assert!(failure.message.contains("needs more memory than"), "{failure}");
+        assert_eq!(sql.query_one::<i64>("SELECT 1", ()).await.unwrap(), 1);
+        assert!(single.node.metrics().fault.is_none());
+        let together = (0..8).map(|_| {
+            let sql = sql.clone();
+            tokio::spawn(async move { sql.query(wide(10), ()).await.map(drop) })
+        });
+        for query in together.collect::<Vec<_>>() {
+            match query.await.unwrap() {
+                Err(Error::Overloaded(_) | Error::TooLarge(_)) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(peak() < 2 << 30, "{}", peak());
+        single.node.stop().await;
+    });
+}

@@ -1,0 +1,38 @@
+//! A node that is told to stop has stopped soon, whatever runs.
+
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests stop at the first surprise")]
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use quorate::{Config, Error, Node, SqlOptions};
+use support::{Single, run, until};
+
+/// How soon.
+const SOON: Duration = Duration::from_secs(10);
+
+const ENDLESS: &str = "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n";
+
+#[test]
+fn a_long_read_and_a_long_write_do_not_keep_a_node_from_stopping() {
+    run(async {
+        let dir = tempfile::TempDir::new().unwrap();
+        let sql = SqlOptions { query_timeout: Duration::from_secs(600), ..SqlOptions::default() };
+        let config = Config { sql, ..Single::config(&dir) };
+        let node = Node::start(config.clone()).await.unwrap();
+        node.sql().execute("CREATE TABLE t (a)", ()).await.unwrap();
+        let (reader, writer) = (node.sql(), node.sql());
+        let read = tokio::spawn(async move { reader.query(ENDLESS, ()).await });
+        let write = tokio::spawn(async move { writer.execute(format!("INSERT INTO t {ENDLESS}"), ()).await });
+        let position = node.status().last_index;
+        until("the write is in the log", || node.status().last_index > position).await;
+        let begun = Instant::now();
+        node.stop().await;
+        assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
+        assert_eq!(read.await.unwrap().unwrap_err(), Error::Closed);
+        let error = write.await.unwrap().unwrap_err();
+        // It was not done, or may be done by the next life.
+        assert!(matches!(error, Error::Closed | Error::Unknown(_) | Error::Unavailable(_)), "{error:?}");
+    });
+}
