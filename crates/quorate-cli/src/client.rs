@@ -38,8 +38,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// Reaches the cluster, or the node. No statement takes longer than `timeout`, if there is one; a query never
-    /// longer than the node lets it run.
+    /// Reaches the cluster, or the node. No statement takes longer than `timeout`, if there is one, and no query longer
+    /// than the node lets it.
     pub async fn connect(access: &Access, timeout: Option<Duration>) -> Result<Self> {
         let config = RemoteConfig {
             pinned: access.pinned,

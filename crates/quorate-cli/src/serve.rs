@@ -72,8 +72,8 @@ pub async fn run(args: &ServeArgs) -> Result<()> {
 fn unusable(error: &ConfigError, has_file: bool) -> Error {
     let todo = match error {
         ConfigError::Missing(_) if !has_file => {
-            "; name a configuration with --config FILE (`quorate init DIR` writes one for each node of a new \
-             cluster), or give all keys by variables QUORATE_*"
+            "; name a configuration with --config FILE (`quorate init DIR` writes one for each node of a new cluster), \
+             or give all keys by variables QUORATE_*"
         }
         _ => "",
     };

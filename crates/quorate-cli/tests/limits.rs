@@ -52,7 +52,7 @@ fn a_query_runs_as_long_as_the_node_lets_it_and_no_longer_than_asked() {
     // The node, which is asked to end it then, and the client are equally fast.
     assert!(error.contains("--timeout") && !error.ends_with("node's 'sql.query_timeout'\n"), "{error}");
     for wrong in ["0", "-1", "soon", "1e9", "NaN"] {
-        let output = quorate(&["sql", "--timeout", wrong, "SELECT 1"]);
+        let output = quorate(&["sql", &format!("--timeout={wrong}"), "SELECT 1"]);
         assert!(ended_with(2, &output).contains("a number of seconds from 0.001 to 86400"), "{wrong}: {output:?}");
     }
 }

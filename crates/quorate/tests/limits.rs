@@ -70,6 +70,14 @@ fn a_node_lets_no_query_run_longer_than_its_configuration_says() {
         for sql in &handles {
             let result = sql.with_query_timeout(PATIENCE).query_one::<i64>(ENDLESS, ()).await;
             assert!(matches!(&result, Err(Error::TimedOut(text)) if text.contains("20ms")), "{result:?}");
+            // Nor a query of a snapshot, or of a transaction's closure.
+            let mut snapshot = sql.with_deadline(PATIENCE).snapshot().await.unwrap();
+            let result = snapshot.query(ENDLESS, ()).await;
+            assert!(matches!(&result, Err(Error::TimedOut(text)) if text.contains("20ms")), "{result:?}");
+            let patient = sql.with_deadline(PATIENCE);
+            let ran = patient.transact(|tx| async move { tx.query_one::<i64>(ENDLESS, ()).await });
+            let result = ran.await.map(|committed| committed.value);
+            assert!(matches!(&result, Err(Error::TimedOut(text)) if text.contains("20ms")), "{result:?}");
         }
         node.stop().await;
     });

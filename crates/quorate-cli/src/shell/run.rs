@@ -108,8 +108,8 @@ impl Shell {
         if has_rows { Ok(()) } else { self.output.write(&format::written(&written, &self.style.mode)) }
     }
 
-    /// Runs a statement as a query, or, if it turns out that it is none, as a write. What is too large to be taken
-    /// whole is streamed, from a state that the node keeps for that.
+    /// Runs a statement as a query, or, if it turns out that it is none, as a write. A result that is too large to be
+    /// taken whole is streamed, from a state that the node keeps for that.
     async fn read(&mut self, kind: Kind, statement: &str) -> Result<()> {
         if self.plans && kind == Kind::Read {
             self.explain(statement).await?;

@@ -122,8 +122,9 @@ fn who_asks_without_end_but_never_reads_is_let_go() {
 fn stalled_connections_take_no_place_from_others() {
     let world = SimWorld::new(4);
     let told = world.run(async {
-        let _server = serve_in(&world.node("server"), ADDR).await.unwrap();
-        let [slow, other, here] = ["slow", "other", "server"].map(|name| Clients(world.node(name)));
+        let server = world.node("server");
+        let _port = serve_in(&server, ADDR).await.unwrap();
+        let [slow, other, here] = [world.node("slow"), world.node("other"), server].map(Clients);
         let mut kept = other.connect().await;
         let mut stalled = Vec::new();
         for number in 0..2 * CONNECTIONS_MAX {
