@@ -127,9 +127,9 @@ fn forsaken(home: &Home) -> String {
     let cluster = if identity.cluster.is_empty() { String::new() } else { format!(" {}", identity.cluster()) };
     format!(
         "its data directory belongs to the cluster{cluster}, its log is lost, and no living member answers. It founds \
-         no other cluster. If every node has lost its log or its database, restore a backup, or what one of the databases \
-         holds, those that were put aside (db.damaged-*) too: 'When nothing brings a node back' in docs/operate.md. To \
-         give the data up, move the data directory away"
+         no other cluster. If every node has lost its log or its database, restore a backup, or what one of the \
+         databases holds, those that were put aside (db.damaged-*) too: 'When nothing brings a node back' in \
+         docs/operate.md. To give the data up, move the data directory away"
     )
 }
 
