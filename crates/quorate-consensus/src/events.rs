@@ -70,6 +70,8 @@ type Seen = (Topic, State, String);
 pub(crate) async fn watch(env: Env, desk: Arc<Desk>, running: Running, dir: PathBuf) {
     let mut teller = Teller::default();
     loop {
+        // First, too: a node that has just started knows no leader yet, and that is no news.
+        sleep(desk.config.timing.status).await;
         let status = cluster_status(&desk, &running);
         let clocks = status.members.iter().filter_map(|member| {
             let seen = desk.peers.seen(member.id.0)?;
@@ -83,7 +85,6 @@ pub(crate) async fn watch(env: Env, desk: Arc<Desk>, running: Running, dir: Path
         for (topic, state, figure) in teller.news(seen, Instant::now()) {
             tell(&topic, &state, &figure);
         }
-        sleep(desk.config.timing.status).await;
     }
 }
 
