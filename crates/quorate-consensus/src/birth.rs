@@ -80,8 +80,10 @@ async fn attempt(
     let alone = config.is_alone();
     let answers = if alone { BTreeMap::new() } else { peers.ask_all().await };
     let own_cluster = home.identity().cluster.clone();
+    // A member names the members once its database is open. Before that the database may turn out to be damaged.
+    let is_living = |status: &&StatusReply| status.member && !status.members.is_empty();
     let is_own = |status: &&StatusReply| own_cluster.is_empty() || status.cluster == own_cluster;
-    if let Some(living) = answers.values().filter(|status| status.member).find(is_own) {
+    if let Some(living) = answers.values().filter(is_living).find(is_own) {
         let Some(cluster) = ClusterId::from_bytes(&living.cluster) else {
             return Ok(Attempt::Waiting(format!("'{}' does not say which cluster it belongs to", living.name)));
         };

@@ -101,7 +101,9 @@ impl Faults {
             let is_in = |name: &&'static str| self.cluster.is_alive(name) && self.cluster.phases(name).contains(&phase);
             if let Some(name) = prey.iter().copied().find(is_in) {
                 let struck = if let Whom::All = whom { self.some(whom) } else { vec![name] };
-                self.end(class, end, struck).await;
+                // One node has lost its disk already for these phases; another must not forget what it promised.
+                let is_second = phase.is_of_images() && name != one && self.loses(end);
+                self.end(class, if is_second { End::Kill } else { end }, struck).await;
                 // A fast restart, while its peers have not missed it.
                 if self.rng.chance(0.5) && !self.cluster.is_alive(name) {
                     self.cluster.start(name);
