@@ -228,7 +228,7 @@ impl fmt::Display for Refused {
 
 /// Explains an error of a query by what was refused to it.
 pub(crate) fn explain(error: ReadError) -> ReadError {
-    if !matches!(error, ReadError::Fault(StoreFault::Full(_) | StoreFault::Io(_))) {
+    if !matches!(error, ReadError::Fault(StoreFault::Full(_) | StoreFault::Io(_) | StoreFault::Memory(_))) {
         return error;
     }
     let Some(refused) = take() else { return error };

@@ -198,7 +198,7 @@ fn try_run(conn: &Connection, call: &Call) -> rusqlite::Result<Seen> {
     let mut found = Vec::new();
     let mut rows = statement.raw_query();
     while let Some(row) = rows.next()? {
-        found.push((0..width).map(|column| row.get_ref(column).map(owned)).collect::<rusqlite::Result<_>>()?);
+        found.push((0..width).map(|column| row.get_ref(column).and_then(owned)).collect::<rusqlite::Result<_>>()?);
     }
     drop(rows);
     let columns = statement.column_names().map(str::to_owned).collect();
@@ -236,15 +236,17 @@ impl ToSql for Bound<'_> {
     }
 }
 
-/// A value that SQLite returned. Text that is not UTF-8 gets replacement characters, as Quorate's does.
-fn owned(value: ValueRef<'_>) -> Value {
-    match value {
+/// A value that SQLite returned. Text that is not UTF-8 is an error, as it is Quorate's.
+fn owned(value: ValueRef<'_>) -> rusqlite::Result<Value> {
+    Ok(match value {
         ValueRef::Null => Value::Null,
         ValueRef::Integer(value) => Value::Integer(value),
         ValueRef::Real(value) => Value::Real(value),
-        ValueRef::Text(text) => Value::Text(String::from_utf8_lossy(text).into_owned()),
+        ValueRef::Text(text) => {
+            Value::Text(std::str::from_utf8(text).map_err(|_| rusqlite::Error::InvalidQuery)?.to_owned())
+        }
         ValueRef::Blob(bytes) => Value::Blob(bytes.to_vec()),
-    }
+    })
 }
 
 fn failed(error: &rusqlite::Error) -> Failed {
