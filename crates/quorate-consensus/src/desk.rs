@@ -290,6 +290,11 @@ impl Desk {
             Ok(running) => running,
             Err(failure) => return sender.fail(failure),
         };
+        if running.verdicts.blocked().is_some() {
+            // The core could not install it, and it would stand in the way of the one that this node asks for itself.
+            let why = "this node stops before an entry that can't be applied; it asks for a copy by itself";
+            return sender.fail(CallFailure::new(FailureKind::Unavailable, why));
+        }
         match images::receive(&self.home.env, &running.store, &running.raft, &mut receiver).await {
             Ok(vote) => {
                 self.metrics.images_received.inc();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use quorate::{Admin, AdminError, NodeId, RemoteConfig, Status};
 use quorate_env::timeout;
 
-use super::{Cluster, End};
+use super::{Cluster, End, addr};
 
 /// How long an operator's request may try.
 const OPERATOR_LIMIT: Duration = Duration::from_secs(10);
@@ -57,7 +57,9 @@ impl Cluster {
     }
 
     async fn reject(&self, index: u64) -> Result<(), AdminError> {
-        let admin = self.admin().await?;
+        // A node that has just joined can't tell yet who leads.
+        let leader = self.leader().map(addr).ok_or(AdminError::Unavailable("no node leads".to_owned()))?;
+        let admin = self.admin_at([leader]).await?;
         let rejected = admin.reject_entry(index).await;
         admin.close().await;
         rejected
@@ -80,7 +82,11 @@ impl Cluster {
     }
 
     async fn admin(&self) -> Result<Admin, AdminError> {
-        let config = RemoteConfig { deadline: OPERATOR_LIMIT, ..RemoteConfig::new(self.addrs(), Self::secret()) };
+        self.admin_at(self.addrs()).await
+    }
+
+    async fn admin_at(&self, addrs: impl IntoIterator<Item = String>) -> Result<Admin, AdminError> {
+        let config = RemoteConfig { deadline: OPERATOR_LIMIT, ..RemoteConfig::new(addrs, Self::secret()) };
         let connected = Admin::connect_in(self.world.node("operator"), config).await;
         connected.map_err(|error| AdminError::Unavailable(error.to_string()))
     }
