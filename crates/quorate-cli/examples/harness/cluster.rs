@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use quorate::{RemoteConfig, RemoteSql, SecretSource};
 use quorate_env::Rng;
 use rustix::process::{Pid, Signal, kill_process};
-use serde::Deserialize;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
 use tokio::process::{Child, Command};
 
 use super::options::Options;
@@ -46,6 +47,7 @@ struct ClusterFile {
 /// What `quorate status --json` says.
 #[derive(Deserialize)]
 pub struct Status {
+    #[serde(deserialize_with = "perhaps_number")]
     pub leader: Option<u64>,
     pub members: Vec<Member>,
 }
@@ -53,11 +55,21 @@ pub struct Status {
 /// What it says of a member.
 #[derive(Deserialize)]
 pub struct Member {
+    #[serde(rename = "name", deserialize_with = "number")]
     pub id: u64,
     pub raft_id: String,
     pub voter: bool,
     pub reachable: bool,
     lag: Option<u64>,
+}
+
+/// The number that a node of `quorate dev` has for a name.
+fn number<'de, D: Deserializer<'de>>(name: D) -> std::result::Result<u64, D::Error> {
+    String::deserialize(name)?.parse().map_err(Error::custom)
+}
+
+fn perhaps_number<'de, D: Deserializer<'de>>(name: D) -> std::result::Result<Option<u64>, D::Error> {
+    Option::<String>::deserialize(name)?.map(|name| name.parse().map_err(Error::custom)).transpose()
 }
 
 impl Member {
