@@ -69,6 +69,7 @@ pub struct Cluster {
     tuning: Tuning,
     history: History,
     durability: Durability,
+    keeps_disks: bool,
     lives: Arc<Mutex<Lives>>,
 }
 
@@ -78,12 +79,18 @@ impl Cluster {
         let is_large = world.rng().below(LARGE_ONE_IN) == 0;
         let names = if is_large { NAMES.as_slice() } else { NAMES.split_at(SMALL).0 };
         let tuning = Tuning::draw(world.rng());
-        Self { world: world.clone(), names, tuning, history: history.clone(), durability, lives: Arc::default() }
+        let (world, history, keeps_disks) = (world.clone(), history.clone(), world.rng().chance(0.3));
+        Self { world, names, tuning, history, durability, keeps_disks, lives: Arc::default() }
     }
 
     /// Its nodes.
     pub fn names(&self) -> &'static [&'static str] {
         self.names
+    }
+
+    /// Whether no disk is lost: what most nodes can't apply would wait for a voter that never comes back.
+    pub fn keeps_disks(&self) -> bool {
+        self.keeps_disks
     }
 
     /// Whether a node loses what it has promised when its power fails.

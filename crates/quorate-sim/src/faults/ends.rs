@@ -34,6 +34,7 @@ impl Faults {
             if !self.cluster.is_alive(name) {
                 continue;
             }
+            let end = if self.cluster.keeps_disks() && self.loses(end) { End::Kill } else { end };
             match end {
                 End::Power => self.crashes.power += 1,
                 End::Kill => self.crashes.kill += 1,
