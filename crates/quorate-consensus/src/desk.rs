@@ -291,8 +291,14 @@ impl Desk {
             Err(failure) => return sender.fail(failure),
         };
         if running.verdicts.blocked().is_some() {
-            // The core could not install it, and it would stand in the way of the one that this node asks for itself.
-            let why = "this node stops before an entry that can't be applied; it asks for a copy by itself";
+            // The core could not install it before that entry is applied, so it is put in place behind its back: the
+            // leader has applied the entry. The leader sends another, or what the log lacks.
+            let _head = receiver.recv().await;
+            match images::replace(&self.home, &running.store, &mut receiver).await {
+                Ok(_) => running.verdicts.healed(),
+                Err(error) => tracing::warn!(%error, "an image was not received"),
+            }
+            let why = "this node had stopped before an entry that it could not apply; send what it lacks now";
             return sender.fail(CallFailure::new(FailureKind::Unavailable, why));
         }
         match images::receive(&self.home.env, &running.store, &running.raft, &mut receiver).await {

@@ -360,7 +360,9 @@ impl Verdicts {
                 if state.closed {
                     return Err(StoreFault::Closed);
                 }
-                if state.is_rejected(index) {
+                // An image that came meanwhile has ended the wait.
+                let is_over = state.trouble.as_ref().is_none_or(|trouble| trouble.again);
+                if is_over || state.is_rejected(index) {
                     return Ok(None);
                 }
                 let holders = state.trouble.as_ref().map(|trouble| trouble.holders.clone()).unwrap_or_default();
@@ -383,6 +385,11 @@ impl Verdicts {
     fn is_bound(&self, index: u64) -> bool {
         let state = self.state();
         state.rejects(index) || state.halt.is_some_and(|halt| halt.index == index)
+    }
+
+    /// The state of another node is in the place of this one's.
+    pub(crate) fn healed(&self) {
+        self.try_again();
     }
 
     /// The entry is handed to the store once more.
