@@ -291,8 +291,8 @@ impl Desk {
             Err(failure) => return sender.fail(failure),
         };
         if running.verdicts.blocked().is_some() {
-            // The core could not install it before that entry is applied, so it is put in place behind its back: the
-            // leader has applied the entry. The leader sends another, or what the log lacks.
+            // The core could not install it before that entry is applied, so it is put in place behind its back. The
+            // leader sends another one later, or what the log lacks.
             let _head = receiver.recv().await;
             match images::replace(&self.home, &running.store, &mut receiver).await {
                 Ok(_) => running.verdicts.healed(),

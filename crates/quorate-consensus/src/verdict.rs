@@ -387,9 +387,13 @@ impl Verdicts {
         state.rejects(index) || state.halt.is_some_and(|halt| halt.index == index)
     }
 
-    /// The state of another node is in the place of this one's.
+    /// The state of another node is in the place of this one's. It ends the wait only if it holds the entry: a leader
+    /// that stops before that entry too sends one that does not.
     pub(crate) fn healed(&self) {
-        self.try_again();
+        let applied = self.store.applied().index();
+        if self.state().trouble.as_ref().is_some_and(|trouble| trouble.index <= applied) {
+            self.try_again();
+        }
     }
 
     /// The entry is handed to the store once more.
