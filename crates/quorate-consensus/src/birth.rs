@@ -107,11 +107,6 @@ async fn attempt(
     for status in answers.values() {
         config.check_durability(&format!("'{}'", status.name), status.durability)?;
     }
-    let founder = config.members.iter().map(|member| &member.name).min();
-    if !alone && founder != Some(&config.name) {
-        let founder = founder.map_or("", String::as_str);
-        return Ok(Attempt::Waiting(format!("'{founder}' has not founded it yet")));
-    }
     let missing: Vec<&str> = config
         .members
         .iter()
@@ -120,6 +115,11 @@ async fn attempt(
         .collect();
     if !missing.is_empty() {
         return Ok(Attempt::Waiting(format!("no answer from {}", missing.join(", "))));
+    }
+    let founder = config.members.iter().map(|member| &member.name).min();
+    if !alone && founder != Some(&config.name) {
+        let founder = founder.map_or("", String::as_str);
+        return Ok(Attempt::Waiting(format!("'{founder}' has not founded it yet")));
     }
     found(home, config, peers, own, &answers).await
 }

@@ -293,8 +293,11 @@ impl Desk {
         if running.verdicts.blocked().is_some() {
             // The core could not install it before that entry is applied, so it is put in place behind its back. The
             // leader sends another one later, or what the log lacks.
-            let _head = receiver.recv().await;
-            match images::replace(&self.home, &running.store, &mut receiver).await {
+            let replaced = async {
+                images::receive_head(&mut receiver).await?;
+                images::replace(&self.home, &running.store, &mut receiver).await
+            };
+            match replaced.await {
                 Ok(_) => running.verdicts.healed(),
                 Err(error) => tracing::warn!(%error, "an image was not received"),
             }

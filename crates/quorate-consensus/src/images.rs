@@ -247,6 +247,12 @@ fn head(vote: &RaftVote, meta: &SnapshotMeta) -> Bytes {
     })
 }
 
+/// Receives what precedes the pieces of an image that a leader sends.
+pub(crate) async fn receive_head(pieces: &mut StreamReceiver) -> Result<ImageHead, ImageError> {
+    let head = timeout(PIECE_MAX, pieces.recv()).await??.ok_or(ImageError::Cut)?;
+    decode(head).map_err(|error| ImageError::Refused(error.to_string()))
+}
+
 /// Receives an image, hands it to the core, and returns the answer for the sender.
 pub(crate) async fn receive(
     env: &Env,
@@ -255,8 +261,7 @@ pub(crate) async fn receive(
     pieces: &mut StreamReceiver,
 ) -> Result<Bytes, ImageError> {
     let refused = |error: &dyn std::fmt::Display| ImageError::Refused(error.to_string());
-    let head = timeout(PIECE_MAX, pieces.recv()).await??.ok_or(ImageError::Cut)?;
-    let head: ImageHead = decode(head).map_err(|error| refused(&error))?;
+    let head = receive_head(pieces).await?;
     let meta = meta_of(&head).map_err(|error| refused(&error))?;
     let index = meta.last_log_id.as_ref().map(|id| id.index);
     tracing::info!(event = "reseeding", index, "this node is too far behind for the log: it is sent the database");

@@ -79,7 +79,7 @@ pub struct Coverage {
 }
 
 /// What must have happened, beside faults.
-const HAPPENINGS: [&str; 21] = [
+const HAPPENINGS: [&str; 23] = [
     WORK_RIGHT,
     WORK_WRONG,
     TRANSACTION,
@@ -101,6 +101,8 @@ const HAPPENINGS: [&str; 21] = [
     SCHEMA,
     EXTENDED,
     NOT_EXTENDED,
+    AILED,
+    REJECTED,
 ];
 
 /// Statements that some nodes could not apply, and that took effect; and those that the cluster rejected.

@@ -130,7 +130,10 @@ impl Judge {
         if are_promised && is_same || Mutant::AppliedIsRejected.is_on() {
             self.propose(index, count, voters.len()).await;
         }
-        if !self.verdicts.state().rejects(index) {
+        if self.verdicts.state().rejects(index) {
+            // From here on the log speaks for it: were it cut, the promises would have to be released.
+            self.verdicts.change(|state| state.pursuit = None);
+        } else {
             self.give_up(index).await;
         }
     }

@@ -194,6 +194,11 @@ fn database(metrics: &Metrics) -> Vec<Family> {
         gauge("quorate_apply_queue_bytes", "Bytes of entries that wait to be applied.").with(MAIN, sizes.queued),
         gauge("quorate_store_fault", "1 if the database has a fault and applies nothing.")
             .with(MAIN, metrics.fault.is_some()),
+        gauge(
+            "quorate_blocked_entry",
+            "The entry that the node can't apply, or waits for a verdict on; 0 if there is none.",
+        )
+        .with(MAIN, metrics.status.blocked.as_ref().map_or(0, |blocked| blocked.index)),
         counter("quorate_divergences_total", "Times that this node's data differed from those of a majority.")
             .with(MAIN, metrics.node.divergences.get()),
         counter("quorate_disagreements_total", "Times that nodes held different data, this one or others.")

@@ -20,7 +20,7 @@ fn small(all: u64) -> (Home, SqlStore) {
 fn an_entry_that_needs_larger_temporary_files_than_it_may_have_is_a_fault_and_says_so() {
     let (_home, store) = small(4 << 20);
     let fault = apply(&store, vec![entry(2, SORT, Vec::new())]).unwrap_err();
-    assert!(matches!(&fault, StoreFault::Io(what) if what.contains("'sql.temp_bytes'")), "{fault}");
+    assert!(matches!(&fault, StoreFault::Memory(what) if what.contains("'sql.temp_bytes'")), "{fault}");
     let (_home, store) = small(256 << 20);
     assert!(apply(&store, vec![entry(2, SORT, Vec::new())]).unwrap()[0].as_ref().unwrap().is_ok());
 }
