@@ -193,8 +193,7 @@ impl Verdicts {
     /// Whether work may run ahead of its commit.
     pub(crate) fn may_foresee(&self) -> bool {
         let state = self.state();
-        let is_free = state.trouble.is_none() && state.halt.is_none() && state.logged.is_empty();
-        is_free && (state.careful_until == 0 || state.careful_until <= self.store.applied().index())
+        state.is_quiet() && (state.careful_until == 0 || state.careful_until <= self.store.applied().index())
     }
 
     /// The entry that is not applied here for the time being, if there is one.
@@ -275,13 +274,8 @@ impl Verdicts {
         let applied = self.store.applied().index();
         let mut state = self.state();
         state.in_flight = None;
-        let is_quiet = state.trouble.is_none() && state.halt.is_none() && state.logged.is_empty();
-        if !is_quiet {
-            state.trouble.take_if(|trouble| trouble.index <= applied);
-            state.halt.take_if(|halt| halt.index <= applied);
-            state.logged.retain(|index, _| *index > applied);
-            state.heard.retain(|index| *index > applied);
-            state.forced.retain(|index| *index > applied);
+        if !state.is_quiet() {
+            state.forget(applied);
             drop(state);
             self.changed.send_replace(());
         }
@@ -391,9 +385,7 @@ impl Verdicts {
     /// that stops before that entry too sends one that does not.
     pub(crate) fn healed(&self) {
         let applied = self.store.applied().index();
-        if self.state().trouble.as_ref().is_some_and(|trouble| trouble.index <= applied) {
-            self.try_again();
-        }
+        self.change(|state| state.forget(applied));
     }
 
     /// The entry is handed to the store once more.
@@ -441,6 +433,21 @@ impl Verdicts {
 }
 
 impl State {
+    /// Whether no entry is in doubt.
+    fn is_quiet(&self) -> bool {
+        self.trouble.is_none() && self.halt.is_none() && self.logged.is_empty()
+    }
+
+    /// Entries up to this one are applied: nothing of them is in doubt any more.
+    fn forget(&mut self, applied: u64) {
+        self.trouble.take_if(|trouble| trouble.index <= applied);
+        self.halt.take_if(|halt| halt.index <= applied);
+        self.pursuit.take_if(|pursuit| pursuit.index <= applied);
+        self.logged.retain(|index, _| *index > applied);
+        self.heard.retain(|index| *index > applied);
+        self.forced.retain(|index| *index > applied);
+    }
+
     /// Whether the log holds a rejection of an entry.
     fn rejects(&self, index: u64) -> bool {
         self.logged.values().any(|rejected| *rejected == index)

@@ -51,6 +51,8 @@ struct Known {
     /// Nodes whose data somebody has changed, until they hold what the others hold, and how often that was so.
     tampered: BTreeSet<&'static str>,
     tamperings: u64,
+    /// Nodes that met an entry which they could not apply.
+    unable: BTreeSet<String>,
     /// An operator has rejected an entry.
     is_forced: bool,
     /// Those of them that got a copy of the others' data while they ran.
@@ -441,6 +443,19 @@ impl History {
     /// Whether a node, given by its name or as one of its lives, holds what somebody has changed.
     pub fn is_tampered(&self, who: &str) -> bool {
         self.known().tampered.contains(node_of(who))
+    }
+
+    /// A node, given as one of its lives, can't apply an entry.
+    pub fn could_not_apply(&self, who: &str, fault: &StoreFault) {
+        self.note(who, format_args!("did not apply: {fault}"));
+        if !matches!(fault, StoreFault::Closed) {
+            self.known().unable.insert(node_of(who).to_owned());
+        }
+    }
+
+    /// Whether so many nodes had a reason to reject an entry.
+    pub fn may_reject(&self, majority: usize) -> bool {
+        self.known().unable.len() >= majority
     }
 
     /// An operator rejects an entry that a node which is lost may have applied, and answered for.

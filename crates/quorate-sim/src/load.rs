@@ -286,6 +286,9 @@ impl Writer {
                 return Some(position);
             }
             Err(Error::Failed(failure)) if kind == Kind::Broken && breaks_a_rule(failure.kind) => End::NotDone,
+            Err(Error::Failed(failure)) if failure.kind == FailureKind::Rejected && self.cluster.may_reject() => {
+                End::NotDone
+            }
             Err(Error::Unknown(_)) => End::Unknown,
             Err(error @ (Error::Failed(_) | Error::Forbidden(_) | Error::Row(_))) => {
                 self.violation(format!("{kind:?} {key:?} failed: {error}"));

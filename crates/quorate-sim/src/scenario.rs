@@ -22,6 +22,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(25);
 /// How long birth may take, and how long until a mended cluster is whole and serves.
 const SETTLE_MAX: Duration = Duration::from_secs(60);
 
+/// How often a person decides what the nodes can't.
+const DECISIONS_MAX: u32 = 3;
+
 /// What the log of an idle node takes at most.
 const RESTING_BYTES: u64 = 2 * SEGMENT_BYTES;
 
@@ -239,7 +242,10 @@ async fn hard_times(cluster: &Cluster, ledger: &Ledger, faults: &mut Faults, pla
 
 /// A mended cluster becomes whole, and each node writes.
 async fn serves(cluster: &Cluster) -> Option<()> {
-    if !cluster.until(SETTLE_MAX / 2, Cluster::is_whole).await {
+    for _ in 0..DECISIONS_MAX {
+        if cluster.until(SETTLE_MAX / 4, Cluster::is_whole).await {
+            break;
+        }
         cluster.decide().await;
     }
     let deadline = Instant::now() + SETTLE_MAX;

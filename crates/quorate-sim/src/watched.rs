@@ -108,7 +108,7 @@ impl Store for Watched {
             drop(counted);
             match &result {
                 Ok(outcomes) => history.applied(&who, &told, outcomes),
-                Err(fault) => history.note(&who, format_args!("did not apply: {fault}")),
+                Err(fault) => history.could_not_apply(&who, fault),
             }
             done(result);
         };

@@ -20,7 +20,7 @@ use quorate_model::{Applied, Entry, Outcome, StoreFault};
 use rusqlite::Connection;
 
 use self::ahead::Ahead;
-use self::batch::Doomed;
+use self::batch::{Doomed, Failing};
 use self::rehearse::Rehearsal;
 pub use self::rehearse::{RehearsalError, Rehearsed};
 use crate::applied_row::{self, AppliedRow};
@@ -82,6 +82,8 @@ pub struct Applier {
     rejected: Rejected,
     /// The latest entry that ended a transaction.
     doomed: Option<Doomed>,
+    /// The latest entry that this node could not run.
+    failing: Option<Failing>,
     /// The latest entries and the outcome hash after each, the oldest first.
     hashes: VecDeque<(u64, u64)>,
     /// The entry that asks for a look at the state in which the latest batch ended.
@@ -151,6 +153,7 @@ impl Applier {
             answered: VecDeque::new(),
             rejected,
             doomed: None,
+            failing: None,
             hashes: VecDeque::new(),
             verification: None,
             extensions: extensions.clone(),

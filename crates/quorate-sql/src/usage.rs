@@ -4,6 +4,9 @@
 //! ([`memory`](crate::ffi::memory)) and the VFS layer ask here before they grow anything, and note why they refused, so
 //! that the error can say it.
 //!
+//! A write is watched besides: how many bytes it moves through large blocks and temporary files, those that are free
+//! again included. That tells sooner than a clock, and on a busy machine as on an idle one, that it takes too long.
+//!
 //! Only blocks of [`LARGE`] bytes and more are counted. Small ones belong to what other limits bound: page caches,
 //! parsed statements, rows.
 //!
@@ -52,6 +55,9 @@ struct Here {
     /// Bytes of memory; 0 where no scope is open.
     memory_max: Cell<usize>,
     memory: Cell<usize>,
+    /// Bytes that the running statement may move; without bound where none is watched.
+    moved_max: Cell<u64>,
+    moved: Cell<u64>,
     is_read: Cell<bool>,
     /// The number of whose temporary files it makes.
     temp: Cell<u64>,
@@ -63,6 +69,8 @@ struct Here {
 pub(crate) enum Refusal {
     /// It needs more memory than this.
     Memory(usize),
+    /// It moves more bytes than this.
+    Moved(u64),
     /// All queries together have as much memory as they may.
     MemoryOfReads,
     /// Its temporary files would take more than this.
@@ -115,6 +123,8 @@ impl Here {
         Self {
             memory_max: Cell::new(0),
             memory: Cell::new(0),
+            moved_max: Cell::new(u64::MAX),
+            moved: Cell::new(0),
             is_read: Cell::new(false),
             temp: Cell::new(0),
             refusal: Cell::new(None),
@@ -130,6 +140,7 @@ impl Here {
         if memory > max {
             return Err(Refusal::Memory(max));
         }
+        self.carry(bytes as u64)?;
         if self.is_read.get() {
             let all = READS.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
             if all > QUERIES_MEMORY_MAX {
@@ -139,6 +150,13 @@ impl Here {
         }
         self.memory.set(memory);
         Ok(())
+    }
+
+    /// Counts bytes that the running statement moves.
+    fn carry(&self, bytes: u64) -> Result<(), Refusal> {
+        let (moved, max) = (self.moved.get().saturating_add(bytes), self.moved_max.get());
+        self.moved.set(moved);
+        if moved > max { Err(Refusal::Moved(max)) } else { Ok(()) }
     }
 
     /// Whose temporary files a statement of this moment makes.
@@ -169,6 +187,19 @@ pub(crate) fn grow(bytes: usize) -> bool {
 pub(crate) fn shrink(bytes: usize) {
     // A thread that ends has no scope.
     let _ = HERE.try_with(|here| here.shrink(bytes));
+}
+
+/// From now on this thread's statement may move so many bytes; `u64::MAX` where nobody watches it.
+pub(crate) fn watch(moved_max: u64) {
+    HERE.with(|here| {
+        here.moved.set(0);
+        here.moved_max.set(moved_max);
+    });
+}
+
+/// Counts bytes by which a temporary file grows.
+fn carry(bytes: u64) -> Result<(), Refusal> {
+    HERE.try_with(|here| here.carry(bytes)).unwrap_or(Ok(()))
 }
 
 /// A new temporary file of this thread's statement, if a scope is open.
@@ -204,6 +235,11 @@ impl fmt::Display for Refused {
             Refusal::Memory(max) => {
                 write!(f, "the statement needs more memory than {max} bytes; build smaller values, or fewer at once")
             }
+            Refusal::Moved(max) => write!(
+                f,
+                "the statement moves more than {max} bytes through memory and temporary files; do less at once, or \
+                 allow it more (with_budget)"
+            ),
             Refusal::MemoryOfReads => {
                 write!(f, "all queries of the node have {QUERIES_MEMORY_MAX} bytes of memory, as much as they may")
             }
@@ -234,7 +270,9 @@ pub(crate) fn explain(error: ReadError) -> ReadError {
     let Some(refused) = take() else { return error };
     let text = refused.to_string();
     match refused.refusal {
-        Refusal::Memory(_) | Refusal::Temp(_) => ReadError::Failed(Failure::new(FailureKind::TooBig, text)),
+        Refusal::Memory(_) | Refusal::Moved(_) | Refusal::Temp(_) => {
+            ReadError::Failed(Failure::new(FailureKind::TooBig, text))
+        }
         Refusal::MemoryOfReads | Refusal::TempOfReads(_) | Refusal::TempReserve(_) => ReadError::Overloaded(text),
         Refusal::TempFile(code) if code & 0xff == ffi::SQLITE_FULL => ReadError::Overloaded(text),
         Refusal::TempFile(_) => ReadError::Fault(StoreFault::Io(text)),

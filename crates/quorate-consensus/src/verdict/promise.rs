@@ -54,10 +54,13 @@ impl Verdicts {
             return false;
         }
         {
+            let applied = self.store.applied().index();
             let mut state = self.state();
+            // An image may have come.
+            state.forget(applied);
             let is_older =
                 |known: Halt| known.index != halt.index || (known.term, known.round) > (halt.term, halt.round);
-            if is_past(&state) || self.store.applied().index() >= halt.index || state.halt.is_some_and(is_older) {
+            if is_past(&state) || applied >= halt.index || state.halt.is_some_and(is_older) {
                 return false;
             }
             state.halt = Some(halt);

@@ -52,8 +52,8 @@ pub(super) struct Lives {
     pub(super) full: BTreeMap<&'static str, Option<Instant>>,
     /// Nodes whose database may end before their log begins: they lost one or the other, and it is not yet made good.
     pub(super) unsound: BTreeSet<&'static str>,
-    /// Whether all nodes have had the clients' tables: whoever joins from now on has them too, or has nothing to show.
-    pub(super) has_tables: bool,
+    /// What nodes had lost when all had the clients' tables: whoever joins later has them too, or nothing to show.
+    pub(super) lost_before_tables: Option<BTreeMap<&'static str, Losses>>,
     /// Nodes whose database may end behind their log.
     pub(super) ahead: BTreeSet<&'static str>,
 }

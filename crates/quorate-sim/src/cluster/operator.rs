@@ -34,25 +34,26 @@ impl Cluster {
     }
 
     /// Where two hold different data, and a third that needs an image can't say who is right, a person does: the node
-    /// that was tampered with gets an empty disk, and the others forget that they disagreed.
+    /// that was tampered with gets an empty disk, and the others forget that they disagreed. Else, where the cluster
+    /// waits at an entry because a voter whose disk was lost is asked in vain, a person rejects that.
     pub async fn decide(&self) {
-        // A voter whose disk was lost is asked in vain what became of the entry.
-        let blocked = self.statuses().into_iter().find_map(|status| status.blocked);
+        let committed = self.statuses().iter().map(|status| status.committed_index).max().unwrap_or_default();
+        let lags = |status: &Status| status.applied.index + LAG < committed && !self.history.is_tampered(&status.name);
+        let is_any_tampered = self.names.iter().any(|name| self.history.is_tampered(name));
+        let leader = self.leader().and_then(|name| self.node(name));
+        let blocked = leader.and_then(|leader| leader.status().blocked);
+        if (is_any_tampered || blocked.is_none()) && self.statuses().iter().any(lags) {
+            for name in self.names {
+                let end = if self.history.is_tampered(name) { End::Wipe } else { End::Kill };
+                self.end(name, end).await;
+                self.start(name);
+            }
+            return;
+        }
         if let Some(blocked) = blocked {
             self.history.forced();
             let rejected = self.reject(blocked.index).await;
             self.world.trace().add("operator", format_args!("rejects entry {}: {rejected:?}", blocked.index));
-            return;
-        }
-        let committed = self.statuses().iter().map(|status| status.committed_index).max().unwrap_or_default();
-        let lags = |status: &Status| status.applied.index + LAG < committed && !self.history.is_tampered(&status.name);
-        if !self.statuses().iter().any(lags) {
-            return;
-        }
-        for name in self.names {
-            let end = if self.history.is_tampered(name) { End::Wipe } else { End::Kill };
-            self.end(name, end).await;
-            self.start(name);
         }
     }
 

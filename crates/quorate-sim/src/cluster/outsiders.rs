@@ -1,6 +1,7 @@
 //! What others do to a node's database: they read it for long, or change it behind the node's back, as a bad memory or
 //! a careless hand would.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use quorate_sql::store::SqlStore;
 use super::life::Life;
 use super::{CACHE_BYTES, Cluster, DATA_DIR, snapshot};
 use crate::damage;
+use crate::history::Losses;
 
 /// How often a node is asked after its start, and at what intervals.
 const EARLY_READS: u32 = 20;
@@ -45,13 +47,25 @@ impl Cluster {
 
     /// All nodes have the clients' tables now.
     pub fn has_tables(&self) {
-        self.lives().has_tables = true;
+        let mut lives = self.lives();
+        lives.lost_before_tables = Some(lives.losses.clone());
     }
 
-    /// Somebody reads from a node as soon as it serves. One that is no member yet, or has not caught up to where the
-    /// cluster was when it joined, must not answer from an empty database. Retries would hide such an answer.
+    /// Whether the disks of a majority have failed, so that a majority may have rejected a write of any kind.
+    pub fn may_reject(&self) -> bool {
+        self.history.may_reject(self.names.len() / 2 + 1)
+    }
+
+    /// Somebody reads from a node as soon as it serves. One that lost its data, and is no member yet or has not caught
+    /// up to where the cluster was when it joined, must not answer from an empty database. Retries would hide such an
+    /// answer. A member that only was away may show what it had.
     pub(super) async fn ask_early(&self, name: &'static str, who: &str) {
-        if !self.lives().has_tables {
+        let has_lost = {
+            let lives = self.lives();
+            let losses = |all: &BTreeMap<_, Losses>| all.get(name).map_or(0, |losses| losses.all);
+            lives.lost_before_tables.as_ref().is_some_and(|before| losses(before) < losses(&lives.losses))
+        };
+        if !has_lost {
             return;
         }
         for _ in 0..EARLY_READS {

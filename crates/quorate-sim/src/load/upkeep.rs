@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use quorate::{Error, MigrateError, Migration, Migrations, Sql};
+use quorate::{Error, FailureKind, MigrateError, Migration, Migrations, Sql};
 use quorate_env::{Env, Rng, sleep};
 
 use super::{WRITE_LIMIT, connected};
@@ -142,6 +142,10 @@ impl Upkeep {
 
     /// Nodes are killed and cut off; what is asked for is right.
     fn excuse(&self, what: &str, error: &Error) {
+        let is_rejected = matches!(error, Error::Failed(failure) if failure.kind == FailureKind::Rejected);
+        if is_rejected && self.cluster.may_reject() {
+            return;
+        }
         if matches!(error, Error::Failed(_) | Error::Forbidden(_) | Error::Row(_)) {
             self.cluster.history().violation(format!("{what} failed: {error}"));
         }

@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 use quorate_env::mutant::Mutant;
-use quorate_model::{Entry, LogId, Outcome, Payload};
+use quorate_model::{Entry, LogId, Outcome, Payload, StoreFault};
 
 use super::Applier;
 use super::batch::{Doing, Item, Stop};
@@ -39,8 +39,12 @@ impl Applier {
             let done = stack::for_write(|| self.run_ahead(entries));
             self.determinism.budget.allow(None);
             if let Err(stop) = done {
-                if let Stop::Killed(failure) = stop {
-                    self.doom(entries.get(self.ahead.ids.len()), failure);
+                let entry = entries.get(self.ahead.ids.len());
+                match stop {
+                    Stop::Killed(failure) => self.doom(entry, failure),
+                    Stop::Fault(fault @ StoreFault::Memory(_)) => self.suspect(entry, fault),
+                    // It had less time than it has when it is applied.
+                    Stop::Fault(_) => {}
                 }
                 self.roll_back();
             }

@@ -84,6 +84,16 @@ pub(super) struct Doomed {
     failure: Failure,
 }
 
+/// An entry that this node could not run.
+#[derive(Debug)]
+pub(super) struct Failing {
+    log_id: LogId,
+    /// Why, until it is told: when the entry comes again it is to run once more.
+    fault: Option<StoreFault>,
+    /// How often it was run in vain.
+    times: u32,
+}
+
 /// A transaction that came to nothing.
 struct Undone {
     stop: Stop,
@@ -146,8 +156,11 @@ impl Applier {
     /// Applies the first entries, at least one, in one transaction, or else in one each: where one of them ends the
     /// transaction, and where one meets a fault, so that it is known which one.
     fn segment(&mut self, entries: &[Entry], outcomes: &mut Vec<Outcome>) -> Result<(), StoreFault> {
-        let doomed = |entry: &Entry| self.doomed.as_ref().is_some_and(|doomed| doomed.log_id == entry.log_id);
-        let entries = match entries.iter().position(doomed) {
+        let is_known = |entry: &Entry| {
+            self.doomed.as_ref().is_some_and(|doomed| doomed.log_id == entry.log_id)
+                || self.failing.as_ref().is_some_and(|failing| failing.log_id == entry.log_id)
+        };
+        let entries = match entries.iter().position(is_known) {
             Some(0) => return self.alone(entries, outcomes),
             Some(count) => entries.get(..count).unwrap_or(entries),
             None => entries,
@@ -155,7 +168,7 @@ impl Applier {
         let Err(undone) = self.transaction(entries, Doing::Together, outcomes) else { return Ok(()) };
         match undone.stop {
             Stop::Killed(failure) => self.doom(entries.get(undone.reached), failure),
-            Stop::Fault(fault) if is_of_an_entry(&fault) => {}
+            Stop::Fault(fault) if is_of_an_entry(&fault) => self.suspect(entries.get(undone.reached), fault),
             Stop::Fault(fault) => return Err(fault),
         }
         let mut left = entries.get(..undone.reached.saturating_add(1)).unwrap_or(entries);
@@ -170,14 +183,40 @@ impl Applier {
     fn alone(&mut self, entries: &[Entry], outcomes: &mut Vec<Outcome>) -> Result<(), StoreFault> {
         let first = entries.get(..1).unwrap_or_default();
         let log_id = first.first().map(|entry| entry.log_id);
+        let failing = self.failing.as_mut().filter(|failing| Some(failing.log_id) == log_id);
+        let times = failing.as_ref().map_or(0, |failing| failing.times);
+        let runs = |entry: &Entry| matches!(entry.payload, Payload::Proposal(..));
+        if let Some(fault) = failing.filter(|_| first.iter().all(runs)).and_then(|failing| failing.fault.take()) {
+            // What ran ahead must not be seen.
+            self.roll_back();
+            return Err(fault);
+        }
         let doing = match self.doomed.take_if(|doomed| Some(doomed.log_id) == log_id) {
             Some(doomed) => Doing::Fails(doomed.failure),
             None => Doing::Alone,
         };
-        self.transaction(first, doing, outcomes).map_err(|undone| match undone.stop {
-            Stop::Fault(fault) => fault,
+        self.determinism.budget.be_patient(times);
+        let done = self.transaction(first, doing, outcomes);
+        self.determinism.budget.be_patient(0);
+        done.map_err(|undone| match undone.stop {
+            Stop::Fault(fault) => {
+                self.suspect(first.first(), fault.clone());
+                self.failing.iter_mut().for_each(|failing| failing.fault = None);
+                fault
+            }
             Stop::Killed(_) => StoreFault::Io("a transaction ended twice".to_owned()),
         })
+    }
+
+    /// Remembers that this node had no time or memory for an entry, so that it is not run in vain once more. Other
+    /// faults may be of the entries that ran before it.
+    pub(super) fn suspect(&mut self, entry: Option<&Entry>, fault: StoreFault) {
+        let Some(log_id) = entry.map(|entry| entry.log_id) else { return };
+        if matches!(fault, StoreFault::Slow(_) | StoreFault::Memory(_)) {
+            let before = self.failing.take().filter(|failing| failing.log_id == log_id);
+            let times = before.map_or(0, |failing| failing.times).saturating_add(1);
+            self.failing = Some(Failing { log_id, fault: Some(fault), times });
+        }
     }
 
     /// Remembers that an entry ends its transaction, so that it need not run once more to fail in one of its own: what

@@ -21,8 +21,9 @@ const RELEASE: &str = "RELEASE entry";
 const ROLLBACK_TO: &str = "ROLLBACK TO entry";
 
 /// Why a rejected proposal was not run.
-const REJECTED: &str = "no majority of the nodes could apply this write, so the cluster does not run it; the logs of \
-                        the nodes say why; do less at once";
+const REJECTED: &str = "no majority of the nodes could apply this write in the time and memory that it has, so the \
+                        cluster does not run it; the logs of the nodes say why; do less at once, or allow it more \
+                        (with_budget)";
 
 /// Makes virtual tables write what they gathered, so that their trouble is this entry's and not the next one's.
 const FLUSH: &str = "SAVEPOINT written";

@@ -11,8 +11,9 @@
 //! exceed the budget by that much while its own alone do not. No statement that SQLite runs inside calls a function
 //! that counts.
 //!
-//! A step may touch many bytes that nobody counts, so time is watched too ([`Budget::allow`]). That is no verdict on
-//! the entry: it depends on the machine, and is the node's trouble until a majority says otherwise.
+//! A step may touch many bytes that nobody counts, so the bytes that a statement moves ([`usage::watch`]) and its time
+//! ([`Budget::allow`]) are watched too. That is no verdict on the entry: it depends on the machine and on caches, and is
+//! the node's trouble until a majority says otherwise.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -23,6 +24,7 @@ use rusqlite::Connection;
 
 use crate::ffi::hooks;
 use crate::functions::Meter;
+use crate::usage;
 
 /// Steps between two ticks. A power of two, so that the counter of a statement may wrap.
 pub const STRIDE: u16 = 1024;
@@ -34,10 +36,18 @@ pub const NESTED_STEPS_MAX: u64 = 10_000_000;
 pub const STEP_BYTES: u64 = 64;
 
 /// How long a statement may take besides [`STEP_TIME`] for each step of its budget.
-const TIME_BASE: Duration = Duration::from_secs(1);
+const TIME_BASE: Duration = Duration::from_millis(500);
 
-/// How long a step may take, on average and on a slow machine.
-const STEP_TIME: Duration = Duration::from_nanos(60);
+/// How long a step may take, on average and on a slow machine; longer where SQLite is built for tests.
+const STEP_TIME: Duration = Duration::from_nanos(if cfg!(debug_assertions) { 100 } else { 20 });
+
+/// Bytes that a statement may move through large blocks of memory and temporary files for each step of its budget.
+const STEP_MOVES: u64 = 16;
+
+/// Each time that a node runs a statement again for which it had no time, that may take so many times as long and move
+/// so many times as much as before, up to [`PATIENCE_MAX`] times.
+const PATIENCE: u32 = 4;
+const PATIENCE_MAX: u32 = 64;
 
 /// How a statement has spent what it may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,13 +74,21 @@ pub struct Budget {
 }
 
 /// The time of the running statement.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Clock {
     /// The most that a statement may take, where its budget does not say less.
     max: Option<Duration>,
+    /// How many times as long as usual it may take.
+    patience: u32,
     /// When the running one was first looked at.
     started: Option<Instant>,
     is_over: bool,
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self { max: None, patience: 1, started: None, is_over: false }
+    }
 }
 
 impl Budget {
@@ -108,6 +126,11 @@ impl Budget {
         self.clock().max = max;
     }
 
+    /// From now on statements run that this node had no time for so many times.
+    pub(crate) fn be_patient(&self, times: u32) {
+        self.clock().patience = PATIENCE.saturating_pow(times).min(PATIENCE_MAX);
+    }
+
     /// Begins a statement, which may make SQLite run nested ones.
     pub fn start(&self, nested: bool) {
         let slack = if nested { NESTED_STEPS_MAX } else { 0 };
@@ -116,14 +139,17 @@ impl Budget {
         self.stopped.store(false, Ordering::Relaxed);
         let mut clock = self.clock();
         (clock.started, clock.is_over) = (None, false);
+        let left = self.left.load(Ordering::Relaxed);
+        usage::watch(left.saturating_mul(STEP_MOVES).saturating_mul(clock.patience.into()));
         drop(clock);
-        self.stop.store(self.left.load(Ordering::Relaxed).saturating_add(slack), Ordering::Relaxed);
+        self.stop.store(left.saturating_add(slack), Ordering::Relaxed);
     }
 
     /// Ends a statement that its own counter, which wraps at 2^32, says took `steps`. Fails where the entry is no
     /// longer within its budget, or took too long.
     pub fn finish(&self, steps: u32) -> Result<(), Spent> {
         self.stop.store(u64::MAX, Ordering::Relaxed);
+        usage::watch(u64::MAX);
         let left = self.left.load(Ordering::Relaxed);
         let taken = unwrap_steps(steps, self.ticks.load(Ordering::Relaxed).saturating_mul(STRIDE.into()));
         let taken = taken.saturating_add(self.bytes.load(Ordering::Relaxed) / STEP_BYTES);
@@ -156,7 +182,7 @@ impl Budget {
         let now = Instant::now();
         let started = *clock.started.get_or_insert(now);
         let steps = u32::try_from(stop).unwrap_or(u32::MAX);
-        let allowed = TIME_BASE.saturating_add(STEP_TIME.saturating_mul(steps));
+        let allowed = TIME_BASE.saturating_add(STEP_TIME.saturating_mul(steps)).saturating_mul(clock.patience);
         let allowed = clock.max.map_or(allowed, |max| max.min(allowed));
         clock.is_over |= now.saturating_duration_since(started) > allowed;
         clock.is_over

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use quorate_env::disk::{Disk, File};
 
-use super::{Refusal, refused};
+use super::{Refusal, carry, refused};
 use crate::error::OpenError;
 use crate::ffi;
 use crate::vfs::VfsError;
@@ -234,7 +234,7 @@ impl TempFile {
     /// Asks for the file to reach so far; `false` where it may not.
     pub(crate) fn grow_to(&mut self, end: u64) -> bool {
         let Some(more) = end.checked_sub(self.size).filter(|more| *more > 0) else { return true };
-        match self.temp.grow(more) {
+        match carry(more).and_then(|()| self.temp.grow(more)) {
             Ok(()) => {
                 self.size = end;
                 true

@@ -103,6 +103,30 @@ fn a_fault_is_that_of_the_first_entry_that_is_not_applied() {
 }
 
 #[test]
+fn an_entry_for_which_there_is_no_time_or_memory_runs_once_before_that_is_told() {
+    for code in [7, 9] {
+        let mut node = Node::with(SETUP);
+        let sick = insert(3, "INSERT INTO t VALUES (ail())");
+        let entries = [insert(2, "INSERT INTO t VALUES (1)"), sick, insert(4, "INSERT INTO t VALUES (3)")];
+        let calls = node.offer_to_ail(code);
+        for expected in 1..=3 {
+            node.applier().apply_batch(&entries).unwrap_err();
+            assert_eq!((calls.load(Ordering::Relaxed), node.applier().applied().index()), (expected, 2));
+        }
+        // What was found out ahead need not be found out again, and an entry that is rejected is not run at all.
+        let ahead = insert(3, "INSERT INTO t VALUES (2 * ail())");
+        let ahead = Entry { log_id: LogId { term: 9, ..ahead.log_id }, ..ahead };
+        node.applier().foresee(std::slice::from_ref(&ahead));
+        let again = if code == 7 { 4 } else { 5 };
+        node.applier().apply_batch(std::slice::from_ref(&ahead)).unwrap_err();
+        assert_eq!(calls.load(Ordering::Relaxed), again);
+        node.applier().foresee(std::slice::from_ref(&ahead));
+        assert!(node.apply(&[rejected(ahead)])[0].is_err());
+        assert_eq!(calls.load(Ordering::Relaxed), again + 1);
+    }
+}
+
+#[test]
 fn an_entry_that_ends_its_transaction_runs_once() {
     let mut node = Node::with(&["CREATE TABLE t (a UNIQUE ON CONFLICT ROLLBACK)", "CREATE TABLE u (a)"]);
     let sql = "INSERT INTO t SELECT ail() FROM (SELECT 1 UNION ALL SELECT 1)";

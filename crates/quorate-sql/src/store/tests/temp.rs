@@ -26,6 +26,22 @@ fn an_entry_that_needs_larger_temporary_files_than_it_may_have_is_a_fault_and_sa
 }
 
 #[test]
+fn an_entry_that_moves_more_bytes_than_its_budget_allows_is_a_fault_until_it_is_tried_again() {
+    let home = home();
+    let store = open(&home.dir, options());
+    apply(&store, vec![create_table()]).unwrap();
+    let Entry { payload: Payload::Proposal(stamp, bytes), log_id } = entry(2, SORT, Vec::new()) else { panic!() };
+    let proposal = Proposal { budget: 1 << 20, ..codec::decode_proposal(&bytes).unwrap() };
+    let bytes = codec::encode_proposal(&proposal).unwrap().into();
+    let small = Entry { payload: Payload::Proposal(stamp, bytes), log_id };
+    let fault = apply(&store, vec![small.clone()]).unwrap_err();
+    assert!(matches!(&fault, StoreFault::Memory(what) if what.contains("moves more than 16777216 bytes")), "{fault}");
+    // Each time it may move four times as much.
+    let done = (0..3).find_map(|_| apply(&store, vec![small.clone()]).ok()).unwrap();
+    assert!(done[0].as_ref().unwrap().is_ok());
+}
+
+#[test]
 fn what_is_stored_can_be_sorted_and_vacuumed_whatever_its_size() {
     let home = home();
     let temp = TempOptions { per_query: 1, all: 1 };
