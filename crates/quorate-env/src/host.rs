@@ -13,6 +13,7 @@ use rustix::time::{ClockId, clock_gettime};
 pub use tokio::task::AbortHandle;
 
 use crate::env::Env;
+use crate::machine::resident_bytes;
 use crate::priority::Priority;
 use crate::signal::Signal;
 use crate::task;
@@ -67,9 +68,6 @@ pub trait Host: Send + Sync + fmt::Debug {
     }
 }
 
-/// Where Linux tells about the memory of this process.
-const STATUS: &str = "/proc/self/status";
-
 /// Threads of this machine.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RealHost;
@@ -112,13 +110,6 @@ impl Host for RealHost {
         let (seconds, nanos) = (u64::try_from(used.tv_sec).ok()?, u32::try_from(used.tv_nsec).ok()?);
         Some(Usage { cpu: Duration::new(seconds, nanos), resident_bytes: resident_bytes() })
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "the one place that asks how much memory this process has")]
-fn resident_bytes() -> Option<u64> {
-    let text = std::fs::read_to_string(STATUS).ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
 #[expect(clippy::disallowed_methods, reason = "the one place that starts threads")]

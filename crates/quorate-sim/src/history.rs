@@ -8,13 +8,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bytes::Bytes;
 use quorate_consensus::ClusterId;
 use quorate_env_sim::Trace;
-use quorate_model::{Applied, Entry, FailureKind, LogId, NodeId, Outcome, Payload, Stamp, StoreFault, codec};
+use quorate_model::{Applied, FailureKind, LogId, NodeId, Outcome, Stamp, StoreFault, codec};
 use quorate_sql::outcome_hash::OutcomeHash;
 use quorate_sql::session::SESSION_IDLE_NANOS;
 use xxhash_rust::xxh3::xxh3_64;
+
+pub use self::told::Told;
+
+mod told;
 
 /// Violations that are kept in words.
 const TOLD_MAX: usize = 20;
@@ -67,23 +70,6 @@ struct Known {
     /// Entries of sessions that had been idle for too long, and those of them that had been done before.
     expired: (u64, u64),
     violations: Vec<String>,
-}
-
-/// What a store is given to apply.
-pub struct Told {
-    log_id: LogId,
-    payload: u64,
-    proposal: Option<(Stamp, Bytes)>,
-}
-
-impl From<&Entry> for Told {
-    fn from(entry: &Entry) -> Self {
-        let proposal = match &entry.payload {
-            Payload::Proposal(stamp, bytes) => Some((*stamp, bytes.clone())),
-            _ => None,
-        };
-        Self { log_id: entry.log_id, payload: payload_hash(&entry.payload), proposal }
-    }
 }
 
 /// What is known of an index.
@@ -497,16 +483,4 @@ fn hash_of(index: u64, outcome: &Outcome, is_proposal: bool) -> u64 {
     let mut hash = OutcomeHash::default();
     hash.update(index, is_proposal.then_some(outcome));
     hash.value()
-}
-
-/// The hash by which payloads are compared.
-fn payload_hash(payload: &Payload) -> u64 {
-    match payload {
-        Payload::Blank => 0,
-        Payload::Reject(index) => index.rotate_left(2),
-        Payload::Proposal(stamp, bytes) | Payload::Rejected(stamp, bytes) => {
-            xxh3_64(bytes) ^ stamp.now.rotate_left(17) ^ stamp.seed
-        }
-        Payload::Membership(bytes) => xxh3_64(bytes).rotate_left(1),
-    }
 }

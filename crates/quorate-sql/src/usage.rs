@@ -15,8 +15,8 @@
 
 use std::cell::Cell;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use quorate_model::{Failure, FailureKind, StoreFault};
 use rusqlite::ffi;
@@ -34,17 +34,43 @@ pub(crate) use temp::{Temp, TempFile, TempSpace};
 /// Bytes of the smallest block of memory that is counted.
 pub(crate) const LARGE: usize = 128 << 10;
 
-/// Bytes of counted memory that a query may have, besides its page cache.
+/// Bytes of counted memory that a query may have, besides its page cache. At most a quarter of what the process may get
+/// when it first runs a statement; all queries together at most half.
 pub const QUERY_MEMORY_MAX: usize = 256 << 20;
 
 /// Bytes of counted memory that all queries of the process may have together.
 pub const QUERIES_MEMORY_MAX: usize = 1 << 30;
 
-/// Bytes of counted memory that a statement of an entry may have, besides its page cache.
+/// Bytes of counted memory that a statement of an entry may have, besides its page cache. At most a quarter of what the
+/// process may get.
 pub const WRITER_MEMORY_MAX: usize = 512 << 20;
 
 /// Bytes of counted memory that all queries of the process have.
 static READS: AtomicUsize = AtomicUsize::new(0);
+
+/// How much memory statements may have in this process.
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    query: usize,
+    queries: usize,
+    writer: usize,
+}
+
+impl Bounds {
+    fn of(room: Option<u64>) -> Self {
+        let room = room.and_then(|room| usize::try_from(room).ok()).unwrap_or(usize::MAX);
+        Self {
+            query: QUERY_MEMORY_MAX.min(room / 4),
+            queries: QUERIES_MEMORY_MAX.min(room / 2),
+            writer: WRITER_MEMORY_MAX.min(room / 4),
+        }
+    }
+
+    fn get() -> Self {
+        static BOUNDS: OnceLock<Bounds> = OnceLock::new();
+        *BOUNDS.get_or_init(|| Self::of(quorate_env::memory_room()))
+    }
+}
 
 thread_local! {
     static HERE: Here = const { Here::new() };
@@ -87,14 +113,14 @@ pub(crate) enum Refusal {
 pub(crate) struct Scope(());
 
 impl Scope {
-    /// For a query: so much memory, and temporary files there.
-    pub(crate) fn read(memory_max: usize, temp: &Arc<Temp>) -> Self {
-        Self::enter(memory_max, true, temp)
+    /// For a query: the memory of one and of its page cache, and temporary files there.
+    pub(crate) fn read(cache_bytes: u32, temp: &Arc<Temp>) -> Self {
+        Self::enter(Bounds::get().query.saturating_add(cache_bytes as usize), true, temp)
     }
 
     /// For what an entry does.
-    pub(crate) fn write(memory_max: usize, temp: &Arc<Temp>) -> Self {
-        Self::enter(memory_max, false, temp)
+    pub(crate) fn write(cache_bytes: u32, temp: &Arc<Temp>) -> Self {
+        Self::enter(Bounds::get().writer.saturating_add(cache_bytes as usize), false, temp)
     }
 
     fn enter(memory_max: usize, is_read: bool, temp: &Arc<Temp>) -> Self {
@@ -143,7 +169,7 @@ impl Here {
         self.carry(bytes as u64)?;
         if self.is_read.get() {
             let all = READS.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
-            if all > QUERIES_MEMORY_MAX {
+            if all > Bounds::get().queries {
                 READS.fetch_sub(bytes, Ordering::Relaxed);
                 return Err(Refusal::MemoryOfReads);
             }
@@ -241,7 +267,8 @@ impl fmt::Display for Refused {
                  allow it more (with_budget)"
             ),
             Refusal::MemoryOfReads => {
-                write!(f, "all queries of the node have {QUERIES_MEMORY_MAX} bytes of memory, as much as they may")
+                let max = Bounds::get().queries;
+                write!(f, "all queries of the node have {max} bytes of memory, as much as they may")
             }
             Refusal::Temp(max) => write!(
                 f,
@@ -267,7 +294,12 @@ pub(crate) fn explain(error: ReadError) -> ReadError {
     if !matches!(error, ReadError::Fault(StoreFault::Full(_) | StoreFault::Io(_) | StoreFault::Memory(_))) {
         return error;
     }
-    let Some(refused) = take() else { return error };
+    let refused = match (take(), &error) {
+        (Some(refused), _) => refused,
+        // Others have the memory of the process.
+        (None, ReadError::Fault(StoreFault::Memory(text))) => return ReadError::Overloaded(text.clone()),
+        (None, _) => return error,
+    };
     let text = refused.to_string();
     match refused.refusal {
         Refusal::Memory(_) | Refusal::Moved(_) | Refusal::Temp(_) => {

@@ -12,14 +12,14 @@
 //! that counts.
 //!
 //! A step may touch many bytes that nobody counts, so the bytes that a statement moves ([`usage::watch`]) and its time
-//! ([`Budget::allow`]) are watched too. That is no verdict on the entry: it depends on the machine and on caches, and is
-//! the node's trouble until a majority says otherwise.
+//! ([`Budget::allow`]) are watched too. That is no verdict on the entry: it depends on the machine and on caches, and
+//! is the node's trouble until a majority says otherwise.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use quorate_env::Instant;
+use quorate_env::{Instant, thread_time};
 use rusqlite::Connection;
 
 use crate::ffi::hooks;
@@ -33,10 +33,14 @@ pub const STRIDE: u16 = 1024;
 pub const NESTED_STEPS_MAX: u64 = 10_000_000;
 
 /// Bytes that a function touches in about the time of a step.
-pub const STEP_BYTES: u64 = 64;
+pub const STEP_BYTES: u64 = 16;
 
-/// How long a statement may take besides [`STEP_TIME`] for each step of its budget.
-const TIME_BASE: Duration = Duration::from_millis(500);
+/// Time of the processor that a statement may take besides [`STEP_TIME`] for each step of its budget. Where the
+/// processor is shared it may take [`WAITS`] times as long.
+const TIME_BASE: Duration = Duration::from_millis(250);
+
+/// See [`TIME_BASE`].
+const WAITS: u32 = 2;
 
 /// How long a step may take, on average and on a slow machine; longer where SQLite is built for tests.
 const STEP_TIME: Duration = Duration::from_nanos(if cfg!(debug_assertions) { 100 } else { 20 });
@@ -80,8 +84,8 @@ struct Clock {
     max: Option<Duration>,
     /// How many times as long as usual it may take.
     patience: u32,
-    /// When the running one was first looked at.
-    started: Option<Instant>,
+    /// When the running one was first looked at, and the time that its thread had used by then.
+    started: Option<(Instant, Duration)>,
     is_over: bool,
 }
 
@@ -180,11 +184,14 @@ impl Budget {
         }
         let mut clock = self.clock();
         let now = Instant::now();
-        let started = *clock.started.get_or_insert(now);
+        let (started, used) = *clock.started.get_or_insert_with(|| (now, thread_time()));
         let steps = u32::try_from(stop).unwrap_or(u32::MAX);
         let allowed = TIME_BASE.saturating_add(STEP_TIME.saturating_mul(steps)).saturating_mul(clock.patience);
-        let allowed = clock.max.map_or(allowed, |max| max.min(allowed));
-        clock.is_over |= now.saturating_duration_since(started) > allowed;
+        let elapsed = now.saturating_duration_since(started);
+        let is_over = |allowed: Duration| {
+            elapsed > allowed.saturating_mul(WAITS) || elapsed > allowed && thread_time().saturating_sub(used) > allowed
+        };
+        clock.is_over |= is_over(allowed) || clock.max.is_some_and(|max| elapsed > max);
         clock.is_over
     }
 

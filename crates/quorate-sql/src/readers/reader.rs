@@ -25,7 +25,7 @@ use crate::query::Rows;
 use crate::schema_check::Schema;
 use crate::slow::SlowLog;
 use crate::stack;
-use crate::usage::{self, QUERY_MEMORY_MAX, Scope, Temp};
+use crate::usage::{self, Scope, Temp};
 use crate::validate::parameters::Parameters;
 use crate::validate::text;
 use crate::value::{Bound, owned};
@@ -40,7 +40,7 @@ pub(super) struct Reader {
     generation: Arc<Generation>,
     suspicions: Arc<Suspicions>,
     temp: Arc<Temp>,
-    memory_max: usize,
+    cache_bytes: u32,
     guard: Arc<Guard>,
     gate: Arc<Gate>,
     random: Arc<Random>,
@@ -105,9 +105,8 @@ impl Reader {
         let gate = authorizer::install_reader(&connection)?;
         let database = Database::new(connection);
         let (suspicions, temp) = (Arc::clone(suspicions), Temp::of_reader(generation.temp()));
-        let memory_max = QUERY_MEMORY_MAX.saturating_add(cache_bytes as usize);
         let (paused, streams) = (None, 0);
-        Ok(Self { database, generation, suspicions, temp, memory_max, guard, gate, random, slow, paused, streams })
+        Ok(Self { database, generation, suspicions, temp, cache_bytes, guard, gate, random, slow, paused, streams })
     }
 
     pub(super) fn guard(&self) -> &Arc<Guard> {
@@ -214,7 +213,7 @@ impl Reader {
         f: impl FnOnce(&mut Self) -> Result<T, ReadError>,
     ) -> Result<Option<T>, ReadError> {
         self.guard.arm(allowance)?;
-        let scope = Scope::read(self.memory_max, &self.temp);
+        let scope = Scope::read(self.cache_bytes, &self.temp);
         let result = stack::for_query(|| f(self)).map_err(usage::explain);
         drop(scope);
         let (trip, took) = self.guard.disarm();

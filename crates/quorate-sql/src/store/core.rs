@@ -13,14 +13,14 @@ use crate::error::OpenError;
 use crate::ffi::control::{self, Checkpointed};
 use crate::generation::Generation;
 use crate::options::{StoreIdentity, StoreOptions};
-use crate::usage::{Scope, Temp, WRITER_MEMORY_MAX};
+use crate::usage::{Scope, Temp};
 
 /// What only one thread at a time may use.
 pub(crate) struct Core {
     // Before the generation: the connection must be closed before the main file's handle.
     applier: Applier,
     temp: Arc<Temp>,
-    memory_max: usize,
+    cache_bytes: u32,
     generation: Arc<Generation>,
 }
 
@@ -40,8 +40,7 @@ impl Core {
         let applier = Applier::open(conn, &options.identity, &options.extensions)?.telling(options.slow.clone());
         let applier = applier.ending_when(Arc::clone(closing));
         let temp = Temp::of_writer(generation.temp(), generation.main());
-        let memory_max = WRITER_MEMORY_MAX.saturating_add(options.writer_cache_bytes as usize);
-        Ok(Self { applier, temp, memory_max, generation })
+        Ok(Self { applier, temp, cache_bytes: options.writer_cache_bytes, generation })
     }
 
     pub(crate) fn applied(&self) -> &Applied {
@@ -60,7 +59,7 @@ impl Core {
 
     /// Lets this thread use what a statement of an entry may. To be kept while statements run.
     pub(crate) fn scope(&self) -> Scope {
-        Scope::write(self.memory_max, &self.temp)
+        Scope::write(self.cache_bytes, &self.temp)
     }
 
     /// How many sessions the database holds.

@@ -23,7 +23,7 @@ use crate::error::OpenError;
 use crate::ffi::hooks;
 use crate::generation::Generation;
 use crate::logical_hash;
-use crate::usage::{QUERY_MEMORY_MAX, Scope, Temp};
+use crate::usage::{Scope, Temp};
 
 /// How long a hash may take.
 const HASH_MAX: Duration = Duration::from_secs(300);
@@ -175,7 +175,7 @@ impl Worker for Hasher {
     fn run_once(&mut self) -> Step {
         if let Some(conn) = self.conn.take() {
             let hashed = {
-                let _scope = Scope::read(QUERY_MEMORY_MAX, &Temp::of_reader(conn.generation().temp()));
+                let _scope = Scope::read(0, &Temp::of_reader(conn.generation().temp()));
                 logical_hash::by_table(&conn)
             };
             // The state is let go before anybody hears of the result.

@@ -18,15 +18,42 @@ fn a_scope_has_so_much_memory_and_no_more() {
     let dir = tempfile::tempdir().unwrap();
     let temp = temp(&dir);
     assert!(grow(10 * MIB), "outside of a scope nothing is counted");
-    let scope = Scope::write(10 * MIB, &temp);
+    let scope = Scope::enter(10 * MIB, false, &temp);
     assert!(grow(6 * MIB) && !grow(5 * MIB) && grow(4 * MIB));
     shrink(5 * MIB);
     assert!(grow(5 * MIB) && !grow(1));
     assert_eq!(take().map(|refused| refused.refusal), Some(Refusal::Memory(10 * MIB)));
     drop(scope);
-    let _scope = Scope::write(10 * MIB, &temp);
+    let _scope = Scope::enter(10 * MIB, false, &temp);
     shrink(100 * MIB);
     assert!(grow(10 * MIB) && !grow(1), "what was there before gives nothing");
+}
+
+#[test]
+fn a_process_that_may_get_little_memory_gives_its_statements_a_part_of_that() {
+    let figures = |room| {
+        let Bounds { query, queries, writer } = Bounds::of(room);
+        (query / MIB, queries / MIB, writer / MIB)
+    };
+    assert_eq!(figures(None), (256, 1024, 512));
+    assert_eq!(figures(Some(256 << 20)), (64, 128, 64));
+    assert_eq!(figures(Some(0)), (0, 0, 0));
+}
+
+#[test]
+fn a_statement_moves_so_many_bytes_while_it_is_watched() {
+    let dir = tempfile::tempdir().unwrap();
+    let temp = temp(&dir);
+    let _scope = Scope::enter(10 * MIB, false, &temp);
+    watch(20 << 20);
+    assert!(grow(8 * MIB));
+    shrink(8 * MIB);
+    assert!(grow(8 * MIB));
+    shrink(8 * MIB);
+    assert!(!grow(8 * MIB));
+    assert_eq!(take().map(|refused| refused.refusal), Some(Refusal::Moved(20 << 20)));
+    watch(u64::MAX);
+    assert!(grow(8 * MIB));
 }
 
 #[test]
@@ -38,7 +65,7 @@ fn all_queries_together_have_so_much_memory() {
     std::thread::scope(|threads| {
         for _ in 0..4 {
             threads.spawn(|| {
-                let _scope = Scope::read(part, &temp);
+                let _scope = Scope::enter(part, true, &temp);
                 // Other tests of this process have a little too.
                 assert!(grow(part - 8 * MIB));
                 ready.wait();
@@ -47,16 +74,16 @@ fn all_queries_together_have_so_much_memory() {
         }
         ready.wait();
         {
-            let _scope = Scope::read(part, &temp);
+            let _scope = Scope::enter(part, true, &temp);
             assert!(!grow(part));
             assert_eq!(take().map(|refused| refused.refusal), Some(Refusal::MemoryOfReads));
         }
         {
-            let _scope = Scope::write(part, &temp);
+            let _scope = Scope::enter(part, false, &temp);
             assert!(grow(part), "the writer's is not of theirs");
         }
         wait.wait();
     });
-    let _scope = Scope::read(part, &temp);
+    let _scope = Scope::enter(part, true, &temp);
     assert!(grow(part), "what they had is free again");
 }

@@ -55,8 +55,8 @@ fn functions_use_up_the_budget_exactly() {
         let middle = (fails + edge) / 2;
         if passes(&mut node, middle) { edge = middle } else { fails = middle }
     }
-    // A step for 64 bytes.
-    assert!((100_000 / 64..100_000 / 32).contains(&edge), "{edge}");
+    // A step for 16 bytes.
+    assert!((100_000 / 16..100_000 / 8).contains(&edge), "{edge}");
     node.restart();
     assert!(!passes(&mut node, edge - 1));
     assert!(passes(&mut node, edge));
