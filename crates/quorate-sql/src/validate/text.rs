@@ -1,15 +1,19 @@
 //! What can be said of a statement by reading its text alone: whether it is one statement, and whether it is a VACUUM.
 //!
 //! This is no parser: it tells words, quotes, variables and comments apart as SQLite's tokenizer does, and where a
-//! statement ends as `sqlite3_complete` does. Two things need it. Preparing a text of many statements nests one call
-//! for each of them and would exhaust the stack, so they are counted before. And SQLite asks no authorizer about
-//! VACUUM.
+//! statement ends as `sqlite3_complete` does. Three things need it. Preparing a text of many statements nests one call
+//! for each of them and would exhaust the stack, so they are counted before. SQLite asks no authorizer about VACUUM.
+//! And to plan n window functions takes it a time like n cubed.
 //!
 //! Invariant: a text that [`check_single`] accepts holds at most one statement for SQLite too. It may refuse more.
 
 use quorate_model::{Failure, FailureKind};
 
-/// Fails unless the text is one statement: not none, not several, and no zero byte, at which SQLite would stop reading.
+/// How often a statement may say `OVER`: so many windows that differ are planned in some 50 ms, 2,000 in 15 s.
+pub const WINDOWS_MAX: usize = 250;
+
+/// Fails unless the text is one statement: not none, not several, no zero byte, at which SQLite would stop reading, and
+/// no more than [`WINDOWS_MAX`] window functions.
 pub fn check_single(sql: &str) -> Result<(), Failure> {
     if sql.as_bytes().contains(&0) {
         return Err(Failure::new(
@@ -17,7 +21,7 @@ pub fn check_single(sql: &str) -> Result<(), Failure> {
             "a statement can't hold a zero byte; pass such text as a parameter",
         ));
     }
-    let (mut state, mut ended, mut empty) = (State::Start, false, true);
+    let (mut state, mut ended, mut empty, mut windows) = (State::Start, false, true, 0_usize);
     for token in Tokens(sql.as_bytes()) {
         if ended && token != Token::Semicolon {
             let text = "several statements in one text; send them one by one, or together as a batch";
@@ -25,7 +29,12 @@ pub fn check_single(sql: &str) -> Result<(), Failure> {
         }
         state = state.after(token);
         empty = empty && token == Token::Semicolon;
+        windows = windows.saturating_add(usize::from(token.is_word("over")));
         ended = state == State::Start && !empty;
+    }
+    if windows > WINDOWS_MAX {
+        let text = format!("more than {WINDOWS_MAX} window functions in one statement; use fewer");
+        return Err(Failure::new(FailureKind::TooBig, text));
     }
     if empty { Err(Failure::new(FailureKind::Sql, "the text holds no statement; give it one")) } else { Ok(()) }
 }
@@ -197,6 +206,17 @@ mod tests {
     use rusqlite::Connection;
 
     use super::*;
+
+    #[test]
+    fn window_functions_are_counted_where_they_are_none_in_a_string() {
+        let select = |count: usize| {
+            let windows: Vec<String> = (0..count).map(|n| format!("sum(a) OVER (ROWS {n} PRECEDING)")).collect();
+            format!("SELECT {} FROM t", windows.join(","))
+        };
+        assert_eq!(check_single(&select(WINDOWS_MAX)), Ok(()));
+        assert!(check_single(&select(WINDOWS_MAX + 1)).is_err());
+        assert_eq!(check_single(&format!("SELECT '{}'", "over ".repeat(1000))), Ok(()));
+    }
 
     #[test]
     fn one_statement_is_told_from_none_and_several() {

@@ -107,7 +107,9 @@ impl Books {
     pub fn fails(&self, reason: &str, since: Option<Instant>) {
         let mut inner = self.open();
         inner.failed += 1;
-        println!("FAILS: {reason}");
+        // The logs of the nodes say what they did then.
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_secs();
+        println!("FAILS at {:02}:{:02}:{:02} UTC: {reason}", now / 3600 % 24, now / 60 % 60, now % 60);
         if inner.reasons.len() < REASONS_MAX {
             inner.reasons.push(reason.to_owned());
         }
