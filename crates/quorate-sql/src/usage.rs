@@ -99,6 +99,8 @@ pub(crate) enum Refusal {
     Moved(u64),
     /// All queries together have as much memory as they may.
     MemoryOfReads,
+    /// The process has no more memory.
+    System,
     /// Its temporary files would take more than this.
     Temp(u64),
     /// The temporary files of all queries would take more than this.
@@ -270,6 +272,7 @@ impl fmt::Display for Refused {
                 let max = Bounds::get().queries;
                 write!(f, "all queries of the node have {max} bytes of memory, as much as they may")
             }
+            Refusal::System => f.write_str("the process has no more memory"),
             Refusal::Temp(max) => write!(
                 f,
                 "the statement needs more than {max} bytes of temporary files ('sql.temp_bytes_per_query', \
@@ -294,20 +297,33 @@ pub(crate) fn explain(error: ReadError) -> ReadError {
     if !matches!(error, ReadError::Fault(StoreFault::Full(_) | StoreFault::Io(_) | StoreFault::Memory(_))) {
         return error;
     }
-    let refused = match (take(), &error) {
-        (Some(refused), _) => refused,
+    match (take(), error) {
+        (Some(refused), _) => refused.into(),
         // Others have the memory of the process.
-        (None, ReadError::Fault(StoreFault::Memory(text))) => return ReadError::Overloaded(text.clone()),
-        (None, _) => return error,
-    };
-    let text = refused.to_string();
-    match refused.refusal {
-        Refusal::Memory(_) | Refusal::Moved(_) | Refusal::Temp(_) => {
-            ReadError::Failed(Failure::new(FailureKind::TooBig, text))
+        (None, ReadError::Fault(StoreFault::Memory(text))) => ReadError::Overloaded(text),
+        (None, error) => error,
+    }
+}
+
+/// Fails where something was refused to a query whose error SQLite, or one of its functions, has swallowed: what it
+/// returned may be wrong.
+pub(crate) fn check() -> Result<(), ReadError> {
+    take().map_or(Ok(()), |refused| Err(refused.into()))
+}
+
+impl From<Refused> for ReadError {
+    fn from(refused: Refused) -> Self {
+        let text = refused.to_string();
+        match refused.refusal {
+            Refusal::Memory(_) | Refusal::Moved(_) | Refusal::Temp(_) => {
+                Self::Failed(Failure::new(FailureKind::TooBig, text))
+            }
+            Refusal::MemoryOfReads | Refusal::System | Refusal::TempOfReads(_) | Refusal::TempReserve(_) => {
+                Self::Overloaded(text)
+            }
+            Refusal::TempFile(code) if code & 0xff == ffi::SQLITE_FULL => Self::Overloaded(text),
+            Refusal::TempFile(_) => Self::Fault(StoreFault::Io(text)),
         }
-        Refusal::MemoryOfReads | Refusal::TempOfReads(_) | Refusal::TempReserve(_) => ReadError::Overloaded(text),
-        Refusal::TempFile(code) if code & 0xff == ffi::SQLITE_FULL => ReadError::Overloaded(text),
-        Refusal::TempFile(_) => ReadError::Fault(StoreFault::Io(text)),
     }
 }
 
@@ -319,4 +335,15 @@ pub(crate) fn fault(error: &rusqlite::Error) -> Option<StoreFault> {
         return None;
     }
     Some(StoreFault::Memory(take()?.to_string()))
+}
+
+/// An entry begins: what was refused before is no trouble of it.
+pub(crate) fn forget() {
+    HERE.with(|here| here.refusal.set(None));
+}
+
+/// The node's trouble where something was refused to an entry whose error SQLite, or one of its functions, has
+/// swallowed: what came of the entry may differ from what came of it elsewhere.
+pub(crate) fn swallowed() -> Option<StoreFault> {
+    take().map(|refused| StoreFault::Memory(refused.to_string()))
 }

@@ -61,12 +61,17 @@ impl Applier {
             Admission::Answered(outcome) => (outcome, None),
             Admission::Fresh => {
                 vfs::clock::set(Some(now));
+                usage::forget();
                 let begun = self.slow.now();
                 let outcome = match doing {
-                    Doing::Fails(failure) => Err(failure.clone()),
-                    Doing::Together => self.fresh(index, Stamp { now, ..stamp }, proposal, false)?,
-                    Doing::Alone => self.fresh(index, Stamp { now, ..stamp }, proposal, true)?,
+                    Doing::Fails(failure) => Ok(Err(failure.clone())),
+                    Doing::Together => self.fresh(index, Stamp { now, ..stamp }, proposal, false),
+                    Doing::Alone => self.fresh(index, Stamp { now, ..stamp }, proposal, true),
                 };
+                if let (false, Some(fault)) = (matches!(outcome, Err(Stop::Fault(_))), usage::swallowed()) {
+                    return Err(fault.into());
+                }
+                let outcome = outcome?;
                 self.slow.write(begun, index, proposal);
                 (outcome, proposal.origin)
             }

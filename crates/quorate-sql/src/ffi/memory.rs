@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use rusqlite::ffi;
 
-use crate::usage::{LARGE, grow, shrink};
+use crate::usage::{LARGE, Refusal, grow, refused, shrink};
 
 /// SQLite's own allocator.
 static BASE: OnceLock<Base> = OnceLock::new();
@@ -71,17 +71,17 @@ unsafe fn size(base: &Base, block: *mut c_void) -> usize {
 unsafe extern "C" fn malloc(bytes: c_int) -> *mut c_void {
     let Some(base) = BASE.get() else { return std::ptr::null_mut() };
     let wanted = usize::try_from(bytes).unwrap_or(0);
-    if wanted < LARGE {
-        // SAFETY: SQLite's own method, with SQLite's argument.
-        return unsafe { (base.malloc)(bytes) };
-    }
-    if !grow(wanted) {
+    let counted = wanted >= LARGE;
+    if counted && !grow(wanted) {
         return std::ptr::null_mut();
     }
-    // SAFETY: as above.
+    // SAFETY: SQLite's own method, with SQLite's argument.
     let block = unsafe { (base.malloc)(bytes) };
     if block.is_null() {
-        shrink(wanted);
+        refused(Refusal::System);
+        if counted {
+            shrink(wanted);
+        }
     }
     block
 }
@@ -97,6 +97,9 @@ unsafe extern "C" fn realloc(block: *mut c_void, bytes: c_int) -> *mut c_void {
     }
     // SAFETY: SQLite's own method, with SQLite's arguments.
     let moved = unsafe { (base.realloc)(block, bytes) };
+    if moved.is_null() {
+        refused(Refusal::System);
+    }
     match (moved.is_null(), wanted > had) {
         (true, true) => shrink(wanted.saturating_sub(had)),
         (false, false) => shrink(had.saturating_sub(wanted)),

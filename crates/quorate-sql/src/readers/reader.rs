@@ -215,6 +215,7 @@ impl Reader {
         self.guard.arm(allowance)?;
         let scope = Scope::read(self.cache_bytes, &self.temp);
         let result = stack::for_query(|| f(self)).map_err(usage::explain);
+        let result = result.and_then(|value| usage::check().map(|()| value));
         drop(scope);
         let (trip, took) = self.guard.disarm();
         if trip != Some(Trip::Inline) {
