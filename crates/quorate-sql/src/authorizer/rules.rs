@@ -15,10 +15,12 @@ pub(crate) const RESERVED: &str = "_quorate_";
 const MODULES: [&str; 3] = ["fts5", "rtree", "rtree_i32"];
 
 /// Functions that reach outside of the data, or tell of this node.
-const FUNCTIONS: [&str; 7] = [
+const FUNCTIONS: [&str; 8] = [
     "load_extension",
     "fts3_tokenizer",
     "fts5_source_id",
+    // Its value begins with bytes that each connection draws.
+    "fts5_locale",
     "sqlite_version",
     "sqlite_source_id",
     "sqlite_compileoption_used",

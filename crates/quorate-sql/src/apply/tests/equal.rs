@@ -296,3 +296,42 @@ proptest! {
         }
     }
 }
+
+/// Arguments of many kinds.
+const ARGUMENTS: [&str; 8] = ["NULL", "1", "-7.5", "'abc'", "x'00ff'", "'[1,{\"a\":2}]'", "'now'", "'%s'"];
+
+/// The names of all functions.
+fn functions(node: &Node) -> Vec<String> {
+    let sql = "SELECT DISTINCT name FROM pragma_function_list WHERE name NOT LIKE '!_%' ESCAPE '!'";
+    let mut statement = node.conn().prepare(sql).unwrap();
+    statement.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap()
+}
+
+#[test]
+fn every_function_returns_the_same_on_every_node() {
+    let mut nodes = [Node::with(&["CREATE TABLE t (x)"]), Node::with(&["CREATE TABLE t (x)"])];
+    let names = functions(&nodes[0]);
+    assert!(names.len() > 150);
+    let argument = |place: usize| ARGUMENTS[place % ARGUMENTS.len()];
+    for name in names {
+        let lists = (0..4 * ARGUMENTS.len()).map(|case| {
+            let (count, first) = (case / ARGUMENTS.len(), case % ARGUMENTS.len());
+            // Each first argument with each of some others.
+            (0..count).map(|place| argument(first + 3 * place)).collect::<Vec<_>>().join(",")
+        });
+        let entries: Vec<Entry> = lists
+            .flat_map(|list| {
+                let call = format!("\"{name}\"({list})");
+                [format!("INSERT INTO t SELECT {call}"), format!("SELECT x, {call} FROM t LIMIT 1")]
+            })
+            .zip(nodes[0].next..)
+            .map(|(sql, index)| entry(index, &Proposal::new(None, vec![Command::Statement(statement(&sql, vec![]))])))
+            .collect();
+        let [one, other] = &mut nodes;
+        let (outcomes, others) = (one.apply(&entries), other.apply(&entries));
+        for ((entry, outcome), other) in entries.iter().zip(&outcomes).zip(&others) {
+            assert_eq!(outcome, other, "{name}: {entry:?}");
+        }
+        assert_eq!(one.hashes(), other.hashes(), "{name}");
+    }
+}

@@ -1,0 +1,34 @@
+//! What a store is given to apply, as far as it is compared.
+
+use bytes::Bytes;
+use quorate_model::{Entry, LogId, Payload, Stamp};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// What a store is given to apply.
+pub struct Told {
+    pub(super) log_id: LogId,
+    pub(super) payload: u64,
+    pub(super) proposal: Option<(Stamp, Bytes)>,
+}
+
+impl From<&Entry> for Told {
+    fn from(entry: &Entry) -> Self {
+        let proposal = match &entry.payload {
+            Payload::Proposal(stamp, bytes) => Some((*stamp, bytes.clone())),
+            _ => None,
+        };
+        Self { log_id: entry.log_id, payload: payload_hash(&entry.payload), proposal }
+    }
+}
+
+/// The hash by which payloads are compared.
+fn payload_hash(payload: &Payload) -> u64 {
+    match payload {
+        Payload::Blank => 0,
+        Payload::Reject(index) => index.rotate_left(2),
+        Payload::Proposal(stamp, bytes) | Payload::Rejected(stamp, bytes) => {
+            xxh3_64(bytes) ^ stamp.now.rotate_left(17) ^ stamp.seed
+        }
+        Payload::Membership(bytes) => xxh3_64(bytes).rotate_left(1),
+    }
+}
