@@ -23,27 +23,32 @@ use rusqlite::ffi;
 
 use crate::readers::ReadError;
 
+mod buffer;
 mod temp;
 
 #[cfg(test)]
 mod tests;
 
+pub(crate) use buffer::{Buffer, NoMemory};
 pub use temp::{TEMP_BYTES_DEFAULT, TEMP_BYTES_PER_QUERY_DEFAULT, TempOptions};
 pub(crate) use temp::{Temp, TempFile, TempSpace};
 
 /// Bytes of the smallest block of memory that is counted.
 pub(crate) const LARGE: usize = 128 << 10;
 
-/// Bytes of counted memory that a query may have, besides its page cache. At most a quarter of what the process may get
-/// when it first runs a statement; all queries together at most half.
+/// Bytes of counted memory that a query may have, besides its page cache. At most [`PART`] of what the process may
+/// get when it first runs a statement, as for all queries together and for the writer.
 pub const QUERY_MEMORY_MAX: usize = 256 << 20;
 
 /// Bytes of counted memory that all queries of the process may have together.
 pub const QUERIES_MEMORY_MAX: usize = 1 << 30;
 
-/// Bytes of counted memory that a statement of an entry may have, besides its page cache. At most a quarter of what the
-/// process may get.
+/// Bytes of counted memory that a statement of an entry may have, besides its page cache.
 pub const WRITER_MEMORY_MAX: usize = 512 << 20;
+
+/// Statements may have one part of so many of what the process may get. It needs the rest for page caches, threads, the
+/// log and what goes over the network.
+const PART: usize = 8;
 
 /// Bytes of counted memory that all queries of the process have.
 static READS: AtomicUsize = AtomicUsize::new(0);
@@ -60,9 +65,9 @@ impl Bounds {
     fn of(room: Option<u64>) -> Self {
         let room = room.and_then(|room| usize::try_from(room).ok()).unwrap_or(usize::MAX);
         Self {
-            query: QUERY_MEMORY_MAX.min(room / 4),
-            queries: QUERIES_MEMORY_MAX.min(room / 2),
-            writer: WRITER_MEMORY_MAX.min(room / 4),
+            query: QUERY_MEMORY_MAX.min(room / PART),
+            queries: QUERIES_MEMORY_MAX.min(room / PART),
+            writer: WRITER_MEMORY_MAX.min(room / PART),
         }
     }
 

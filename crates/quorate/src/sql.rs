@@ -88,8 +88,8 @@ impl Sql {
         Self { limits: Limits { timeout, ..self.limits }, ..self.clone() }
     }
 
-    /// The same handle, whose writes may take so many steps of SQLite each; 50 million is the default, one to two
-    /// seconds of work. A write that needs more fails with [`FailureKind::Budget`] and does nothing. While one is
+    /// The same handle, whose writes may take so many steps of SQLite each; 25 million is the default, up to a
+    /// second of work. A write that needs more fails with [`FailureKind::Budget`] and does nothing. While one is
     /// applied, no other takes effect, on any node: a large budget is for an index of a large table and the like, and
     /// what can be done in parts is better done so. Interactive transactions keep the default.
     #[must_use]

@@ -37,7 +37,7 @@ pub const STEP_BYTES: u64 = 16;
 
 /// Time of the processor that a statement may take besides [`STEP_TIME`] for each step of its budget. Where the
 /// processor is shared it may take [`WAITS`] times as long.
-const TIME_BASE: Duration = Duration::from_millis(250);
+const TIME_BASE: Duration = Duration::from_millis(100);
 
 /// See [`TIME_BASE`].
 const WAITS: u32 = 2;

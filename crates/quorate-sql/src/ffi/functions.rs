@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rusqlite::{Connection, ffi};
 
+use crate::usage::{Buffer, NoMemory};
+
 /// What an argument is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -27,10 +29,10 @@ pub(crate) enum Answer<'a> {
     Integer(i64),
     /// A text that is an argument, or a part of one.
     Part(&'a [u8]),
-    Text(Vec<u8>),
+    Text(Buffer),
     /// A text that functions of JSON take for JSON.
-    Json(Vec<u8>),
-    Blob(Vec<u8>),
+    Json(Buffer),
+    Blob(Buffer),
 }
 
 /// Why a function fails.
@@ -41,6 +43,12 @@ pub(crate) enum Failed {
     /// As SQLite's own function does for a value that is too large.
     TooBig,
     NoMemory,
+}
+
+impl From<NoMemory> for Failed {
+    fn from(_: NoMemory) -> Self {
+        Self::NoMemory
+    }
 }
 
 /// The subtype of what functions of JSON return.

@@ -11,6 +11,7 @@ use rusqlite::{Connection, ffi};
 
 use super::{Answer, Call, Failed, Meter, Work, before_nul};
 use crate::ffi::functions::{Aggregate, Kind, json_real};
+use crate::usage::{Buffer, NoMemory};
 
 /// The text of a JSONB; NULL of what is none.
 const OF_JSONB: &str = "SELECT CASE WHEN json_valid(?1, 4) THEN CAST(json(?1) AS BLOB) END";
@@ -26,12 +27,12 @@ const PATCH_JSONB: &str = "SELECT jsonb_patch(?1, ?2)";
 struct Converter(RefCell<Option<Connection>>);
 
 impl Converter {
-    fn run(&self, sql: &str, values: &[ValueRef<'_>]) -> Result<Option<Vec<u8>>, Failed> {
+    fn run(&self, sql: &str, values: &[ValueRef<'_>]) -> Result<Option<Buffer>, Failed> {
         let run = |conn: &Connection| {
             let mut statement = conn.prepare(sql)?;
             let values = rusqlite::params_from_iter(values.iter().map(|value| ToSqlOutput::Borrowed(*value)));
             statement.query_row(values, |row| match row.get_ref(0)? {
-                ValueRef::Text(bytes) | ValueRef::Blob(bytes) => Ok(Some(bytes.to_vec())),
+                ValueRef::Text(bytes) | ValueRef::Blob(bytes) => Ok(Some(Buffer::of(bytes))),
                 _ => Ok(None),
             })
         };
@@ -40,7 +41,8 @@ impl Converter {
             Some(opened) => Ok(opened),
             None => Connection::open_in_memory(),
         };
-        opened.and_then(|opened| run(kept.insert(opened))).map_err(|error| Failed::Text(error.to_string()))
+        let done = opened.and_then(|opened| run(kept.insert(opened))).map_err(|error| Failed::Text(error.to_string()));
+        Ok(done?.transpose()?)
     }
 }
 
@@ -85,7 +87,7 @@ pub(super) struct Gather {
 /// The members of an array or object, with commas between.
 #[derive(Default)]
 pub(super) struct Members {
-    text: Vec<u8>,
+    text: Buffer,
     /// Where the first that is left begins.
     start: usize,
 }
@@ -101,7 +103,7 @@ impl Members {
         // Behind the comma.
         self.start = self.text.len().min(self.start + end + 1);
         if self.start > self.text.len() / 2 {
-            self.text.drain(..self.start);
+            self.text.cut(self.start);
             self.start = 0;
         }
     }
@@ -134,16 +136,16 @@ impl Gather {
         !self.is_object || call.kind(0) != Kind::Null
     }
 
-    fn append_value(&self, call: &Call<'_>, number: usize, text: &mut Vec<u8>) -> Result<(), Failed> {
+    fn append_value(&self, call: &Call<'_>, number: usize, text: &mut Buffer) -> Result<(), Failed> {
         let bytes = call.bytes(number)?.unwrap_or_default();
         match call.kind(number) {
-            Kind::Null => text.extend_from_slice(b"null"),
-            Kind::Integer => text.extend_from_slice(bytes),
-            Kind::Real => text.extend_from_slice(&json_real(call.real(number))),
-            Kind::Text if call.is_json(number) => text.extend_from_slice(bytes),
-            Kind::Text => append_string(bytes, text),
+            Kind::Null => text.append(b"null")?,
+            Kind::Integer => text.append(bytes)?,
+            Kind::Real => text.append(&json_real(call.real(number)))?,
+            Kind::Text if call.is_json(number) => text.append(bytes)?,
+            Kind::Text => append_string(bytes, text)?,
             Kind::Blob => match self.converter.run(OF_JSONB, &[ValueRef::Blob(bytes)])? {
-                Some(json) => text.extend_from_slice(&json),
+                Some(json) => text.append(&json)?,
                 None => return Err(Failed::Text("JSON cannot hold BLOB values".to_owned())),
             },
         }
@@ -160,12 +162,12 @@ impl Aggregate for Gather {
         }
         let before = members.text.len();
         if !members.left().is_empty() {
-            members.text.push(b',');
+            members.text.push(b',')?;
         }
         let mut value = 0;
         if self.is_object {
-            append_string(before_nul(call.bytes(0)?.unwrap_or_default()), &mut members.text);
-            members.text.push(b':');
+            append_string(before_nul(call.bytes(0)?.unwrap_or_default()), &mut members.text)?;
+            members.text.push(b':')?;
             value = 1;
         }
         self.append_value(call, value, &mut members.text)?;
@@ -187,10 +189,11 @@ impl Aggregate for Gather {
         let (open, close) = if self.is_object { (b'{', b'}') } else { (b'[', b']') };
         let members = members.left();
         Work::new(&*self.meter).bytes(members.len())?;
-        let mut text = Vec::with_capacity(members.len() + 2);
-        text.push(open);
-        text.extend_from_slice(members);
-        text.push(close);
+        let mut text = Buffer::default();
+        text.reserve(members.len() + 2)?;
+        text.push(open)?;
+        text.append(members)?;
+        text.push(close)?;
         if !self.is_blob {
             return Ok(Answer::Json(text));
         }
@@ -199,19 +202,19 @@ impl Aggregate for Gather {
 }
 
 /// Appends a text as a string of JSON, as SQLite writes it.
-fn append_string(string: &[u8], text: &mut Vec<u8>) {
-    text.push(b'"');
+fn append_string(string: &[u8], text: &mut Buffer) -> Result<(), NoMemory> {
+    text.push(b'"')?;
     for &byte in string {
         match byte {
-            b'"' | b'\\' => text.extend_from_slice(&[b'\\', byte]),
-            0x08 => text.extend_from_slice(b"\\b"),
-            0x09 => text.extend_from_slice(b"\\t"),
-            0x0a => text.extend_from_slice(b"\\n"),
-            0x0c => text.extend_from_slice(b"\\f"),
-            0x0d => text.extend_from_slice(b"\\r"),
-            0..=0x1f => text.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
-            _ => text.push(byte),
+            b'"' | b'\\' => text.append(&[b'\\', byte])?,
+            0x08 => text.append(b"\\b")?,
+            0x09 => text.append(b"\\t")?,
+            0x0a => text.append(b"\\n")?,
+            0x0c => text.append(b"\\f")?,
+            0x0d => text.append(b"\\r")?,
+            0..=0x1f => text.append(format!("\\u{byte:04x}").as_bytes())?,
+            _ => text.push(byte)?,
         }
     }
-    text.push(b'"');
+    text.push(b'"')
 }

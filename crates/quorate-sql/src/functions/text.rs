@@ -7,6 +7,7 @@ use rusqlite::ffi;
 
 use super::{Answer, Call, Failed, Work, before_nul, read_char};
 use crate::ffi::functions::Kind;
+use crate::usage::Buffer;
 
 pub(super) fn instr<'a>(call: &Call<'a>, work: &mut Work<'_>) -> Result<Answer<'a>, Failed> {
     let (Some(text), Some(part)) = (call.bytes(0)?, call.bytes(1)?) else { return Ok(Answer::Null) };
@@ -46,17 +47,17 @@ pub(super) fn replace<'a>(call: &Call<'a>, work: &mut Work<'_>) -> Result<Answer
     let finder = Finder::new(part);
     let more = by.len().saturating_sub(part.len());
     let (limit, mut length) = (call.limit(ffi::SQLITE_LIMIT_LENGTH), text.len());
-    let (mut result, mut done) = (Vec::new(), 0);
+    let (mut result, mut done) = (Buffer::default(), 0);
     for at in finder.find_iter(text) {
         length = length.saturating_add(more);
         if more > 0 && length > limit {
             return Err(Failed::TooBig);
         }
-        result.extend_from_slice(text.get(done..at).unwrap_or_default());
-        result.extend_from_slice(by);
+        result.append(text.get(done..at).unwrap_or_default())?;
+        result.append(by)?;
         done = at + part.len();
     }
-    result.extend_from_slice(text.get(done..).unwrap_or_default());
+    result.append(text.get(done..).unwrap_or_default())?;
     work.bytes(result.len())?;
     Ok(Answer::Text(result))
 }
@@ -160,7 +161,8 @@ pub(super) fn unhex<'a>(call: &Call<'a>, work: &mut Work<'_>) -> Result<Answer<'
         skipped.insert(c);
         at = next;
     }
-    let (mut bytes, mut at) = (Vec::with_capacity(hex.len() / 2), 0);
+    let (mut bytes, mut at) = (Buffer::default(), 0);
+    bytes.reserve(hex.len() / 2)?;
     let digit = |at: usize| hex.get(at).and_then(|byte| char::from(*byte).to_digit(16));
     while at < hex.len() {
         let Some(high) = digit(at) else {
@@ -171,7 +173,7 @@ pub(super) fn unhex<'a>(call: &Call<'a>, work: &mut Work<'_>) -> Result<Answer<'
             continue;
         };
         let Some(low) = digit(at + 1) else { return Ok(Answer::Null) };
-        bytes.push(u8::try_from(high << 4 | low).unwrap_or_default());
+        bytes.push(u8::try_from(high << 4 | low).unwrap_or_default())?;
         at += 2;
     }
     Ok(Answer::Blob(bytes))

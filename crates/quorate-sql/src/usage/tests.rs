@@ -36,7 +36,8 @@ fn a_process_that_may_get_little_memory_gives_its_statements_a_part_of_that() {
         (query / MIB, queries / MIB, writer / MIB)
     };
     assert_eq!(figures(None), (256, 1024, 512));
-    assert_eq!(figures(Some(256 << 20)), (64, 128, 64));
+    assert_eq!(figures(Some(256 << 20)), (32, 32, 32));
+    assert_eq!(figures(Some(3 << 30)), (256, 384, 384));
     assert_eq!(figures(Some(0)), (0, 0, 0));
 }
 

@@ -10,7 +10,7 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use quorate::{RemoteConfig, RemoteSql, SecretSource};
-use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 
 use super::super::harness::Result;
@@ -116,15 +116,23 @@ impl Fleet {
     /// Starts a node's process.
     pub fn start(&mut self, number: usize) -> Result<()> {
         let temp = self.temp(number);
-        let mut command = Command::new(&self.program);
+        let mut command = match self.limits.address_space {
+            // A node looks at its limit when it starts.
+            Some(limit) => {
+                let mut command = Command::new("prlimit");
+                command.arg(format!("--as={limit}")).arg(&self.program);
+                command
+            }
+            None => Command::new(&self.program),
+        };
         command.env("TMPDIR", &temp).env("SQLITE_TMPDIR", &temp);
         let node = &mut self.nodes[number];
         node.process = Some(serve(command, &self.dir, &node.name)?);
-        self.confine(number)
+        Ok(())
     }
 
-    /// Limits the address space from now on to what the nodes take at present and some more.
-    pub fn limit_address_space(&mut self) -> Result<u64> {
+    /// Limits the address space to what the nodes take at present and some more, and starts them again.
+    pub async fn limit_address_space(&mut self) -> Result<u64> {
         let mut most = 0;
         for number in 0..NODES {
             let pid = self.pid(number).ok_or("a node has ended")?;
@@ -134,14 +142,14 @@ impl Fleet {
             most = most.max(kib << 10);
         }
         self.limits.address_space = Some(most + SPARE_BYTES);
-        (0..NODES).try_for_each(|number| self.confine(number))?;
+        for number in 0..NODES {
+            self.kill(number).await?;
+            self.start(number)?;
+        }
+        while !serves(self.config(0)).await {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
         Ok(most)
-    }
-
-    fn confine(&self, number: usize) -> Result<()> {
-        let (Some(pid), limit @ Some(_)) = (self.pid(number), self.limits.address_space) else { return Ok(()) };
-        rustix::process::prlimit(Some(pid), Resource::As, Rlimit { current: limit, maximum: limit })?;
-        Ok(())
     }
 
     pub fn limits(&self) -> Limits {

@@ -106,7 +106,7 @@ async fn live(fleet: &mut Fleet, books: &Arc<Books>, sending: &Arc<Sending>) -> 
     if sending.settings.limits {
         tokio::time::sleep(WARM_UP).await;
         if fleet.limits().address_space.is_none() {
-            let needed = fleet.limit_address_space()?;
+            let needed = fleet.limit_address_space().await?;
             println!("a node needs {} MiB of address space and may take 256 MiB more", needed >> 20);
         }
     }

@@ -1,0 +1,79 @@
+//! Bytes that a function of ours gathers: memory of the statement like that of SQLite itself.
+
+use std::ops::Deref;
+
+use super::{LARGE, Refusal, grow, refused, shrink};
+
+/// Bytes that a buffer has room for at first.
+const FIRST: usize = 64;
+
+/// The statement may not have so much memory, or the process has none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NoMemory;
+
+/// See the module. It never ends the process where there is no memory.
+#[derive(Debug, Default)]
+pub(crate) struct Buffer(Vec<u8>);
+
+impl Buffer {
+    /// A copy.
+    pub(crate) fn of(bytes: &[u8]) -> Result<Self, NoMemory> {
+        let mut buffer = Self::default();
+        buffer.append(bytes)?;
+        Ok(buffer)
+    }
+
+    /// Appends bytes.
+    pub(crate) fn append(&mut self, bytes: &[u8]) -> Result<(), NoMemory> {
+        self.reserve(bytes.len())?;
+        self.0.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    /// Appends a byte.
+    pub(crate) fn push(&mut self, byte: u8) -> Result<(), NoMemory> {
+        self.append(&[byte])
+    }
+
+    /// Removes the first bytes.
+    pub(crate) fn cut(&mut self, count: usize) {
+        self.0.drain(..count.min(self.0.len()));
+    }
+
+    /// Makes room for more.
+    pub(crate) fn reserve(&mut self, more: usize) -> Result<(), NoMemory> {
+        let (wanted, had) = (self.0.len().saturating_add(more), self.0.capacity());
+        if wanted <= had {
+            return Ok(());
+        }
+        let room = wanted.max(had.saturating_mul(2)).max(FIRST);
+        let counts = counted(room).saturating_sub(counted(had));
+        if counts > 0 && !grow(counts) {
+            return Err(NoMemory);
+        }
+        self.0.try_reserve_exact(room.saturating_sub(self.0.len())).map_err(|_| {
+            shrink(counts);
+            refused(Refusal::System);
+            NoMemory
+        })
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        shrink(counted(self.0.capacity()));
+    }
+}
+
+/// Bytes of a block that are counted.
+fn counted(bytes: usize) -> usize {
+    if bytes < LARGE { 0 } else { bytes }
+}
