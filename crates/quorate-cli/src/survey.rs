@@ -37,7 +37,7 @@ impl Survey {
         Self::of(answers)
     }
 
-    /// What came of asking.
+    /// What the answers say together.
     pub fn of(answers: Answers) -> Result<Self> {
         let Some(known) = best(&answers).cloned() else {
             let failed = answers.into_iter().find_map(|(addr, answer)| answer.err().map(|error| (addr, error)));

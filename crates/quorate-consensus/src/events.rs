@@ -1,10 +1,10 @@
-//! What an operator must know of a cluster, told in one line each: who leads, who joined, left, went silent, lags,
-//! whose clock is off, and that the disk is nearly full.
+//! Logs what an operator must know of a cluster, one line for each change: who leads, who joined, left, went silent or
+//! lags, whose clock is off, and that the disk is nearly full.
 //!
 //! Invariants:
-//! - A line tells a change of a state against what was last told of it, and never the same twice.
-//! - A change is told when it is seen. Of one thing there are at most [`BURST`] lines in [`QUIET`]; what it has come to
-//!   by then is told.
+//! - A line is logged when a state is no longer the one that was logged last, so no line comes twice in a row.
+//! - It is logged when the change is seen. About one thing there are at most [`BURST`] lines in [`QUIET`]; at the end
+//!   of that time one line tells the present state.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use quorate_env::{Env, Instant, sleep};
 use crate::desk::{Desk, Running};
 use crate::status::{ClusterStatus, cluster_status};
 
-/// For so long nothing more is told of a thing that has changed [`BURST`] times.
+/// How long nothing more is logged about a thing that has changed [`BURST`] times.
 const QUIET: Duration = Duration::from_secs(10);
 
 /// A leader that goes and another that comes are two changes.

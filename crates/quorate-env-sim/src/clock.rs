@@ -40,7 +40,7 @@ impl Timeline {
     }
 }
 
-/// A node's wall clock: the world's time, off by what it is told. Clones are the same clock.
+/// A node's wall clock: the world's time plus an offset that can be set. Clones are the same clock.
 #[derive(Clone, Debug)]
 pub struct SimClock {
     timeline: Timeline,

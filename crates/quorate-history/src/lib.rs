@@ -38,7 +38,7 @@ pub struct Op<T> {
     pub begun: Nanos,
     /// After its outcome was heard, or given up.
     pub ended: Nanos,
-    /// What came of it.
+    /// Its result.
     pub outcome: Outcome,
     /// What was asked, and what was answered.
     pub what: T,

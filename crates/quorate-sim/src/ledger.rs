@@ -57,7 +57,7 @@ struct Inner {
     milestones: VecDeque<(Instant, u64)>,
     /// Migrations that anybody was told to run, and those that were run as somebody was told.
     migrations: (u64, u64),
-    /// What came of statements that some nodes can't apply, by number.
+    /// The results of statements that some nodes can't apply, by number.
     ails: BTreeMap<i64, End>,
     counts: Counts,
     happened: BTreeMap<&'static str, u64>,

@@ -166,7 +166,7 @@ impl SqlStore {
         }
     }
 
-    /// What came of the verification that the entry of this index asked for; waits for it until `deadline`. `None` if
+    /// The result of the verification that the entry of this index asked for; waits for it until `deadline`. `None` if
     /// none is known: the entry asks for none, was applied by an earlier process, came with an image, or another that
     /// asks came after it before this one was done.
     pub async fn verification(&self, index: u64, deadline: Instant) -> Option<Verification> {

@@ -1,4 +1,4 @@
-//! What came of an import.
+//! The summary of an import.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -255,7 +255,7 @@ pub(crate) struct Forwarded {
     pub answers: Vec<ForwardAnswer>,
 }
 
-/// What came of one proposal.
+/// The result of one proposal.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct ForwardAnswer {
     #[prost(oneof = "ForwardAnswerKind", tags = "1, 2, 3, 4, 5")]

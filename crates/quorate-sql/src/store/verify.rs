@@ -40,7 +40,7 @@ const STOPPING: &str = "the node is stopping";
 /// Verifications of which the result is kept.
 const KEPT: usize = 4;
 
-/// What came of a verification.
+/// The result of a verification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verification {
     /// It is being computed.

@@ -188,7 +188,7 @@ impl Gateway {
         reached.map_err(|timeout| Error::TimedOut(timeout.to_string()))
     }
 
-    /// What came of the verification at a position; waits for it until `deadline`.
+    /// The result of the verification at a position; waits for it until `deadline`.
     pub(crate) async fn verification(
         &self,
         position: Position,

@@ -106,7 +106,7 @@ pub(crate) struct Probe {
     pub election_max_millis: u64,
 }
 
-/// What came of a change.
+/// The result of a change.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Change {
     /// It is as was asked; of a transfer, who leads.
