@@ -9,7 +9,7 @@
 //!
 //! `cargo run --release -p quorate-cli --example hostile -- [--statements 100000] [--seed N] [--from N] [--to N]
 //! [--only CATEGORY] [--replay FILE] [--senders 4] [--kill-every 5000] [--reset-every 400] [--limits no]
-//! [--suspects FILE] [--dir DIR] [--quorate FILE]`; with `--embedded yes` the queries among them run in a program that
+//! [--stall-max MILLISECONDS] [--suspects FILE] [--dir DIR] [--quorate FILE]`; with `--embedded yes` the queries among them run in a program that
 //! embeds a node and whose threads have stacks of 512 KiB.
 
 #![forbid(unsafe_code)]
@@ -29,6 +29,7 @@ mod run;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use harness::Result;
 use harness::options::Options;
@@ -38,6 +39,8 @@ use run::{Settings, Source, embedded};
 
 /// Statements between two kills of all nodes.
 const KILL_EVERY: u64 = 5000;
+/// Milliseconds that another write may wait.
+const STALL_MAX: u64 = 3000;
 /// Statements after which the schema is put in order.
 const RESET_EVERY: u64 = 400;
 
@@ -89,10 +92,11 @@ async fn hostile() -> Result<bool> {
     let suspects = suspects.unwrap_or_else(|| std::env::temp_dir().join(format!("hostile-{seed}.jsonl")));
     let kill_every = options.number("kill-every", KILL_EVERY)?;
     let reset_every = options.number("reset-every", RESET_EVERY)?.max(1);
+    let stall_max = Duration::from_millis(options.number("stall-max", STALL_MAX)?);
     let limits = options.text("limits").is_none_or(|limits| limits != "no");
     options.finish()?;
     println!("seed {seed}, statements {from} to {to}; suspects go to {}", suspects.display());
-    let settings = Settings { from, to, senders, kill_every, reset_every, limits, temp, program, dir };
+    let settings = Settings { from, to, senders, kill_every, reset_every, limits, stall_max, temp, program, dir };
     run::run(settings, source, Arc::new(Books::new(suspects, senders))).await
 }
 

@@ -79,10 +79,8 @@ fn interactive_transactions_that_end_early() {
         let mut tx = hasty.begin().await?;
         tx.execute("INSERT INTO t VALUES (1)", ()).await?;
         let up = format!("its time was up: the handle's deadline, and never more than {HOLD_MAX:?}");
-        let endless = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 2000000)
-                       SELECT count(*) FROM n";
         let error = loop {
-            if let Err(error) = tx.query(endless, ()).await {
+            if let Err(error) = tx.query("SELECT count(*) FROM t", ()).await {
                 break error;
             }
         };

@@ -25,7 +25,6 @@ use fleet::{Fleet, Limits, NODES, serves};
 use senders::Sending;
 use statements::{Corpus, Hostile};
 use watch::{End, Watch};
-use writers::STALL_MAX;
 
 /// How long a new cluster may take to serve.
 const READY_MAX: Duration = Duration::from_secs(60);
@@ -47,6 +46,8 @@ pub struct Settings {
     /// Statements after which the schema is put in order.
     pub reset_every: u64,
     pub limits: bool,
+    /// The longest that another write may wait.
+    pub stall_max: Duration,
     /// Whether nodes can have small file systems for temporary files.
     pub temp: bool,
     pub program: PathBuf,
@@ -90,7 +91,7 @@ pub async fn run(settings: Settings, source: Source, books: Arc<Books>) -> Resul
         println!("a new cluster, after {} statements and {} s", sending.taken(), begun.elapsed().as_secs());
         books.trouble_ends();
     }
-    Ok(verdict(&books, begun.elapsed()))
+    Ok(verdict(&books, settings.stall_max, begun.elapsed()))
 }
 
 /// The life of a cluster.
@@ -150,10 +151,10 @@ async fn compare(remote: &RemoteSql, config: RemoteConfig, books: &Books) -> Res
     Ok(format!("{rows}; all nodes hold the same"))
 }
 
-fn verdict(books: &Books, took: Duration) -> bool {
+fn verdict(books: &Books, stall_max: Duration, took: Duration) -> bool {
     let distinct = books.distinct();
     let mut inner = books.open();
-    if inner.longest > STALL_MAX {
+    if inner.longest > stall_max {
         let text = format!("a write waited for {} ms", inner.longest.as_millis());
         inner.reasons.push(text);
     }

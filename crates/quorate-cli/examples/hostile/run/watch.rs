@@ -10,7 +10,6 @@ use super::super::harness::Result;
 use super::books::Books;
 use super::fleet::{Fleet, NODES, serves};
 use super::senders::Sending;
-use super::writers::STALL_MAX;
 
 /// How often it looks.
 const LOOK: Duration = Duration::from_millis(20);
@@ -144,13 +143,13 @@ impl Watch<'_> {
             return Ok(());
         }
         let waits = oldest.map_or(Duration::ZERO, |oldest| oldest.elapsed());
-        let since = Instant::now() - waits;
+        let (since, max) = (Instant::now() - waits, self.sending.settings.stall_max);
         match self.stall {
-            None if waits > STALL_MAX => {
+            None if waits > max => {
                 self.stall = Some(since);
-                self.books.fails(&format!("a write waits for more than {} ms", STALL_MAX.as_millis()), Some(since));
+                self.books.fails(&format!("a write waits for more than {} ms", max.as_millis()), Some(since));
             }
-            Some(began) if waits < STALL_MAX => {
+            Some(began) if waits < max => {
                 println!("  that was a stall of {} ms", began.elapsed().as_millis());
                 self.stall = None;
             }

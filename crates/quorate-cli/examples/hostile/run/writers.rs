@@ -16,8 +16,6 @@ use super::fleet::{Fleet, NODES};
 
 /// How many.
 pub const WRITERS: usize = 16;
-/// The longest that a write may wait.
-pub const STALL_MAX: Duration = Duration::from_secs(3);
 /// How long a writer rests between two rows.
 const REST: Duration = Duration::from_millis(50);
 /// How long a write tries.
