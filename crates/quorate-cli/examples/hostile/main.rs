@@ -9,8 +9,8 @@
 //!
 //! `cargo run --release -p quorate-cli --example hostile -- [--statements 100000] [--seed N] [--from N] [--to N]
 //! [--only CATEGORY] [--replay FILE] [--senders 4] [--kill-every 5000] [--reset-every 400] [--limits no]
-//! [--stall-max MILLISECONDS] [--suspects FILE] [--dir DIR] [--quorate FILE]`; with `--embedded yes` the queries among them run in a program that
-//! embeds a node and whose threads have stacks of 512 KiB.
+//! [--stall-max MILLISECONDS] [--suspects FILE] [--dir DIR] [--quorate FILE]`; with `--embedded yes` the queries among
+//! them run in a program that embeds a node and whose threads have stacks of 512 KiB.
 
 #![forbid(unsafe_code)]
 #![allow(
