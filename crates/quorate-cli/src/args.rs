@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
+use quorate::limits::BUDGET_MAX;
 
 use crate::backup::BackupArgs;
 use crate::doctor::DoctorArgs;
@@ -163,6 +164,7 @@ Examples:
   quorate sql .dump > backup.sql                          all as SQL, at one position
   quorate sql --node 10.0.0.2:7001 --level local .status  what one node has
   quorate sql --timeout 2 'SELECT count(*) FROM users'    fail rather than wait longer
+  quorate sql --budget 1000000000 'CREATE INDEX i ON t (a)'  a long write, during which no other takes effect
 
 Exit code: 0 done; 1 a statement failed; 2 typed wrongly; 3 the cluster can't be reached, lets nobody in or did not
 answer in time (a message says if a write may have been done).";
@@ -183,6 +185,9 @@ pub struct SqlArgs {
     /// How long each statement may take [default: 60]; a query never runs longer than the node's sql.query_timeout
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub timeout: Option<Duration>,
+    /// How many steps of SQLite a write may take, for an index of a large table and the like [default: 25,000,000]
+    #[arg(long, value_name = "STEPS", value_parser = value_parser!(u64).range(1..=BUDGET_MAX))]
+    pub budget: Option<u64>,
     /// Run what a file holds; `-` is the standard input. May be given several times
     #[arg(short, long = "file", value_name = "FILE", conflicts_with = "query")]
     pub files: Vec<PathBuf>,

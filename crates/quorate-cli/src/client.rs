@@ -52,6 +52,12 @@ impl Client {
         Ok(Self { sql, remote, timeout })
     }
 
+    /// The same, whose writes may take so many steps of SQLite each, if that is said.
+    pub fn with_budget(self, steps: Option<u64>) -> Self {
+        let sql = steps.map_or_else(|| self.sql.clone(), |steps| self.sql.with_budget(steps));
+        Self { sql, ..self }
+    }
+
     /// How long a statement may take, where the caller said so.
     pub fn timeout(&self) -> Option<Duration> {
         self.timeout
@@ -106,7 +112,7 @@ impl From<SqlError> for Error {
     fn from(error: SqlError) -> Self {
         // As the options are called that do here what these do in a program.
         let text = error.to_string().replace("(with_deadline)", "(--timeout)");
-        let text = text.replace("(with_query_timeout)", "(--timeout)");
+        let text = text.replace("(with_query_timeout)", "(--timeout)").replace("(with_budget)", "(--budget)");
         let told = Self::new(visible::lines(&text));
         match error {
             SqlError::Failed(_)

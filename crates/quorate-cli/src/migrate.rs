@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{Args, value_parser};
+use quorate::limits::BUDGET_MAX;
 use quorate::{MigrateError, Migration, Migrations};
 
 use crate::access::Access;
@@ -30,6 +31,10 @@ pub struct MigrateArgs {
     /// Say what was run and what would be, and run nothing
     #[arg(long, visible_alias = "status")]
     pub dry_run: bool,
+    /// How many steps of SQLite each migration may take, for an index of a large table and the like [default:
+    /// 25,000,000]
+    #[arg(long, value_name = "STEPS", value_parser = value_parser!(u64).range(1..=BUDGET_MAX))]
+    pub budget: Option<u64>,
     /// The folder of the migrations
     #[arg(value_name = "FOLDER", default_value = "migrations")]
     pub folder: PathBuf,
@@ -38,7 +43,7 @@ pub struct MigrateArgs {
 /// Runs the command.
 pub async fn run(args: &MigrateArgs) -> Result<()> {
     let migrations = read(&args.folder)?;
-    let client = Client::connect(&Access::find(&args.access)?, None).await?;
+    let client = Client::connect(&Access::find(&args.access)?, None).await?.with_budget(args.budget);
     let told = if args.dry_run {
         client.sql().migration_status(&migrations).await.map(|status| status.to_string())
     } else {

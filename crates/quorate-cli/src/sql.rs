@@ -12,7 +12,7 @@ use crate::shell::{Script, Shell, prompt};
 pub async fn run(args: &SqlArgs) -> Result<()> {
     let scripts = scripts(args)?;
     let access = Access::find(&args.access).map_err(Error::of_connection)?;
-    let client = Client::connect(&access, args.timeout).await?;
+    let client = Client::connect(&access, args.timeout).await?.with_budget(args.budget);
     let mut shell = Shell::new(client.clone(), access, args);
     let outcome = match scripts {
         Some(scripts) => shell.run_scripts(scripts).await,

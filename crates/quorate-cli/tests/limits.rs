@@ -69,6 +69,23 @@ fn a_long_statement_is_told_with_its_length_and_the_limit() {
     assert!(error.contains("too big: the limit of a value and of a row is 16777216 bytes; "), "{error}");
 }
 
+#[test]
+fn a_write_takes_as_many_steps_as_asked() {
+    let dev = Dev::start(1);
+    let rows = |count: u32| {
+        let all = format!("WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < {count})");
+        format!("CREATE TABLE t{count} AS {all} SELECT sum(i) AS s FROM n")
+    };
+    let error = failed(&dev.sql(&["--budget", "1000"], &rows(1000)));
+    assert!(
+        error.contains("needs more steps than its budget has; do less at once, or ask for more (--budget)"),
+        "{error}"
+    );
+    succeeded(&dev.sql(&[], &rows(1000)));
+    failed(&dev.sql(&[], &rows(4_000_000)));
+    succeeded(&dev.sql(&["--budget", "1000000000"], &rows(4_000_000)));
+}
+
 /// A client that reads nothing of a large result.
 struct Stalled(Child);
 

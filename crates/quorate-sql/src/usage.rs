@@ -4,8 +4,9 @@
 //! ([`memory`](crate::ffi::memory)) and the VFS layer ask here before they grow anything, and note why they refused, so
 //! that the error can say it.
 //!
-//! A write is watched besides: how many bytes it moves through large blocks and temporary files, those that are free
-//! again included. That tells sooner than a clock, and on a busy machine as on an idle one, that it takes too long.
+//! For a statement of an entry the bytes that it moves are counted too: through large blocks and temporary files,
+//! whether they were given back or not. This count shows sooner than a clock that a statement takes too long, and does
+//! not depend on how busy the machine is.
 //!
 //! Only blocks of [`LARGE`] bytes and more are counted. Small ones belong to what other limits bound: page caches,
 //! parsed statements, rows.
@@ -36,8 +37,8 @@ pub(crate) use temp::{Temp, TempFile, TempSpace};
 /// Bytes of the smallest block of memory that is counted.
 pub(crate) const LARGE: usize = 128 << 10;
 
-/// Bytes of counted memory that a query may have, besides its page cache. At most [`PART`] of what the process may
-/// get when it first runs a statement, as for all queries together and for the writer.
+/// Bytes of counted memory that a query may have, besides its page cache. Where the process or its container has a
+/// limit of memory, this and the next two are at most an eighth of what was left of it at the first statement.
 pub const QUERY_MEMORY_MAX: usize = 256 << 20;
 
 /// Bytes of counted memory that all queries of the process may have together.
@@ -46,8 +47,8 @@ pub const QUERIES_MEMORY_MAX: usize = 1 << 30;
 /// Bytes of counted memory that a statement of an entry may have, besides its page cache.
 pub const WRITER_MEMORY_MAX: usize = 512 << 20;
 
-/// Statements may have one part of so many of what the process may get. It needs the rest for page caches, threads, the
-/// log and what goes over the network.
+/// The divisor of the memory that the process may still get: a query, all queries, and the writer may each have one
+/// such part. The process needs the rest for page caches, threads, the log and the network.
 const PART: usize = 8;
 
 /// Bytes of counted memory that all queries of the process have.
@@ -222,7 +223,7 @@ pub(crate) fn shrink(bytes: usize) {
     let _ = HERE.try_with(|here| here.shrink(bytes));
 }
 
-/// From now on this thread's statement may move so many bytes; `u64::MAX` where nobody watches it.
+/// Sets how many bytes this thread's statement may move, and begins to count. `u64::MAX` stands for no limit.
 pub(crate) fn watch(moved_max: u64) {
     HERE.with(|here| {
         here.moved.set(0);
@@ -310,8 +311,8 @@ pub(crate) fn explain(error: ReadError) -> ReadError {
     }
 }
 
-/// Fails where something was refused to a query whose error SQLite, or one of its functions, has swallowed: what it
-/// returned may be wrong.
+/// Fails if something was refused to the query and SQLite, or one of its functions, went on without an error. The rows
+/// may then be wrong.
 pub(crate) fn check() -> Result<(), ReadError> {
     take().map_or(Ok(()), |refused| Err(refused.into()))
 }
@@ -342,13 +343,13 @@ pub(crate) fn fault(error: &rusqlite::Error) -> Option<StoreFault> {
     Some(StoreFault::Memory(take()?.to_string()))
 }
 
-/// An entry begins: what was refused before is no trouble of it.
+/// Forgets what was refused to earlier statements of this thread. To be called before each entry.
 pub(crate) fn forget() {
     HERE.with(|here| here.refusal.set(None));
 }
 
-/// The node's trouble where something was refused to an entry whose error SQLite, or one of its functions, has
-/// swallowed: what came of the entry may differ from what came of it elsewhere.
+/// The node's trouble, if something was refused to the entry and SQLite, or one of its functions, went on without an
+/// error. The outcome of the entry may then differ from that on other nodes.
 pub(crate) fn swallowed() -> Option<StoreFault> {
     take().map(|refused| StoreFault::Memory(refused.to_string()))
 }

@@ -88,10 +88,11 @@ impl Sql {
         Self { limits: Limits { timeout, ..self.limits }, ..self.clone() }
     }
 
-    /// The same handle, whose writes may take so many steps of SQLite each; 25 million is the default, up to a
-    /// second of work. A write that needs more fails with [`FailureKind::Budget`] and does nothing. While one is
-    /// applied, no other takes effect, on any node: a large budget is for an index of a large table and the like, and
-    /// what can be done in parts is better done so. Interactive transactions keep the default.
+    /// The same handle, whose writes may take so many steps of SQLite each; 25 million is the default, up to a second
+    /// of work. Its processor time, and the bytes that it may move through memory and temporary files, are limited in
+    /// proportion (docs/limits.md). A write that needs more steps fails with [`FailureKind::Budget`] and does nothing.
+    /// While one is applied, no other takes effect, on any node: a large budget is for an index of a large table and
+    /// the like, and what can be done in parts is better done so. Interactive transactions keep the default.
     #[must_use]
     pub fn with_budget(&self, steps: u64) -> Self {
         Self { budget: steps, ..self.clone() }

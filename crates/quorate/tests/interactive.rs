@@ -190,8 +190,9 @@ fn a_call_that_is_dropped_ends_it() {
     on_both(async |sql| {
         accounts(&sql).await?;
         let mut tx = sql.begin().await?;
-        // One that is answered at once is not dropped on its way: then the next one is.
-        while futures_util::FutureExt::now_or_never(add(&mut tx, "ann", 1)).is_some() {}
+        // A call that is answered at once is not dropped; then the next one may be.
+        let is_dropped = (0..1000).any(|_| futures_util::FutureExt::now_or_never(add(&mut tx, "ann", 1)).is_none());
+        assert!(is_dropped);
         assert!(matches!(add(&mut tx, "ann", 1).await, Err(Error::TransactionAborted(_))));
         writes_go_on(&sql).await;
         assert!(matches!(tx.commit().await, Err(Error::TransactionAborted(_))));

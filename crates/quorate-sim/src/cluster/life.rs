@@ -52,7 +52,8 @@ pub(super) struct Lives {
     pub(super) full: BTreeMap<&'static str, Option<Instant>>,
     /// Nodes whose database may end before their log begins: they lost one or the other, and it is not yet made good.
     pub(super) unsound: BTreeSet<&'static str>,
-    /// What nodes had lost when all had the clients' tables: whoever joins later has them too, or nothing to show.
+    /// What each node had lost at the moment when all nodes had the clients' tables; `None` before that. A node that
+    /// loses its data later gets the tables from the others before it serves.
     pub(super) lost_before_tables: Option<BTreeMap<&'static str, Losses>>,
     /// Nodes whose database may end behind their log.
     pub(super) ahead: BTreeSet<&'static str>,

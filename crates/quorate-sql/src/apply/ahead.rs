@@ -43,7 +43,7 @@ impl Applier {
                 match stop {
                     Stop::Killed(failure) => self.doom(entry, failure),
                     Stop::Fault(fault @ StoreFault::Memory(_)) => self.suspect(entry, fault),
-                    // It had less time than it has when it is applied.
+                    // Other faults are not remembered: ahead, an entry has less time than when it is applied.
                     Stop::Fault(_) => {}
                 }
                 self.roll_back();

@@ -88,9 +88,9 @@ pub(super) struct Doomed {
 #[derive(Debug)]
 pub(super) struct Failing {
     log_id: LogId,
-    /// Why, until it is told: when the entry comes again it is to run once more.
+    /// Why, until [`Applier::alone`] has returned it. From then on the entry runs when it is handed over again.
     fault: Option<StoreFault>,
-    /// How often it was run in vain.
+    /// How often it has run and failed.
     times: u32,
 }
 
@@ -187,7 +187,7 @@ impl Applier {
         let times = failing.as_ref().map_or(0, |failing| failing.times);
         let runs = |entry: &Entry| matches!(entry.payload, Payload::Proposal(..));
         if let Some(fault) = failing.filter(|_| first.iter().all(runs)).and_then(|failing| failing.fault.take()) {
-            // What ran ahead must not be seen.
+            // Entries may have run ahead in an open transaction.
             self.roll_back();
             return Err(fault);
         }
@@ -208,8 +208,8 @@ impl Applier {
         })
     }
 
-    /// Remembers that this node had no time or memory for an entry, so that it is not run in vain once more. Other
-    /// faults may be of the entries that ran before it.
+    /// Remembers that this node had no time or memory for an entry, so that the fault is returned without another run.
+    /// A fault of another kind may come from the entries that ran before it, so that entry has to run alone.
     pub(super) fn suspect(&mut self, entry: Option<&Entry>, fault: StoreFault) {
         let Some(log_id) = entry.map(|entry| entry.log_id) else { return };
         if matches!(fault, StoreFault::Slow(_) | StoreFault::Memory(_)) {

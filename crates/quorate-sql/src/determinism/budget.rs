@@ -35,21 +35,21 @@ pub const NESTED_STEPS_MAX: u64 = 10_000_000;
 /// Bytes that a function touches in about the time of a step.
 pub const STEP_BYTES: u64 = 16;
 
-/// Time of the processor that a statement may take besides [`STEP_TIME`] for each step of its budget. Where the
-/// processor is shared it may take [`WAITS`] times as long.
+/// Processor time that a statement may take besides [`STEP_NANOS`] for each step of its budget. Where the
+/// processor is shared, the statement may take [`WAITS`] times as long by the clock.
 const TIME_BASE: Duration = Duration::from_millis(100);
 
 /// See [`TIME_BASE`].
 const WAITS: u32 = 2;
 
-/// How long a step may take, on average and on a slow machine; longer where SQLite is built for tests.
-const STEP_TIME: Duration = Duration::from_nanos(if cfg!(debug_assertions) { 100 } else { 20 });
+/// Nanoseconds that a step may take, on average and on a slow machine; more where SQLite is built for tests.
+const STEP_NANOS: u64 = if cfg!(debug_assertions) { 100 } else { 40 };
 
 /// Bytes that a statement may move through large blocks of memory and temporary files for each step of its budget.
 const STEP_MOVES: u64 = 16;
 
-/// Each time that a node runs a statement again for which it had no time, that may take so many times as long and move
-/// so many times as much as before, up to [`PATIENCE_MAX`] times.
+/// When a node runs a statement again that it had stopped, the statement may take this many times as long and move this
+/// many times as much as before, up to [`PATIENCE_MAX`] times the first limits.
 const PATIENCE: u32 = 4;
 const PATIENCE_MAX: u32 = 64;
 
@@ -130,7 +130,7 @@ impl Budget {
         self.clock().max = max;
     }
 
-    /// From now on statements run that this node had no time for so many times.
+    /// Sets how often this node has stopped the statements that follow.
     pub(crate) fn be_patient(&self, times: u32) {
         self.clock().patience = PATIENCE.saturating_pow(times).min(PATIENCE_MAX);
     }
@@ -185,8 +185,7 @@ impl Budget {
         let mut clock = self.clock();
         let now = Instant::now();
         let (started, used) = *clock.started.get_or_insert_with(|| (now, thread_time()));
-        let steps = u32::try_from(stop).unwrap_or(u32::MAX);
-        let allowed = TIME_BASE.saturating_add(STEP_TIME.saturating_mul(steps)).saturating_mul(clock.patience);
+        let allowed = allowed(stop).saturating_mul(clock.patience);
         let elapsed = now.saturating_duration_since(started);
         let is_over = |allowed: Duration| {
             elapsed > allowed.saturating_mul(WAITS) || elapsed > allowed && thread_time().saturating_sub(used) > allowed
@@ -216,6 +215,11 @@ impl Meter for Budget {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.is_spent() || self.is_late()
     }
+}
+
+/// The processor time that a statement may take which may take so many steps.
+pub(super) fn allowed(steps: u64) -> Duration {
+    TIME_BASE.saturating_add(Duration::from_nanos(STEP_NANOS.saturating_mul(steps)))
 }
 
 /// All steps, from those modulo 2^32 and a count that is too large by less than 2^31 and too small by less than a

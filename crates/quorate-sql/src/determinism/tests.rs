@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use std::time::Duration;
+
 use super::*;
 
 fn connection() -> (Connection, Determinism) {
@@ -54,6 +56,15 @@ fn defaults_and_triggers_may_draw_even_if_the_schema_is_not_trusted() {
         text(&conn, "SELECT json_group_array(a) || json_group_array(b) || (SELECT json_group_array(r) FROM l) FROM t")
     };
     assert_eq!(run(), run());
+}
+
+#[test]
+fn every_budget_is_given_time_for_all_of_its_steps() {
+    use quorate_model::limits::{BUDGET_DEFAULT, BUDGET_MAX};
+    // 40 ns are the time of a step in a release build.
+    for steps in [0, BUDGET_DEFAULT, BUDGET_MAX] {
+        assert!(budget::allowed(steps) >= Duration::from_nanos(steps * 40), "{steps}");
+    }
 }
 
 #[test]

@@ -13,9 +13,9 @@ use quorate::{RemoteConfig, RemoteSql, SecretSource};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 
-use super::super::harness::Result;
 use super::super::harness::options::Options;
 use super::super::harness::servers::{free_addrs, init, serve};
+use super::super::harness::{Result, until};
 
 /// Nodes.
 pub const NODES: usize = 3;
@@ -23,6 +23,8 @@ pub const NODES: usize = 3;
 const TEMP_MIB: u64 = 20;
 /// Address space that a node may take above what it needs.
 const SPARE_BYTES: u64 = 256 << 20;
+/// How long the nodes may take to serve again when their limits are set.
+const SERVE_AGAIN_MAX: Duration = Duration::from_secs(60);
 /// How long a killed process may take to end.
 const END_MAX: Duration = Duration::from_secs(30);
 /// How long a node may take to answer whether it serves.
@@ -146,9 +148,11 @@ impl Fleet {
             self.kill(number).await?;
             self.start(number)?;
         }
-        while !serves(self.config(0)).await {
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
+        let config = self.config(0);
+        until("the nodes to serve under their limits", SERVE_AGAIN_MAX, async || {
+            serves(config.clone()).await.then_some(())
+        })
+        .await?;
         Ok(most)
     }
 

@@ -113,7 +113,8 @@ fn an_entry_for_which_there_is_no_time_or_memory_runs_once_before_that_is_told()
             node.applier().apply_batch(&entries).unwrap_err();
             assert_eq!((calls.load(Ordering::Relaxed), node.applier().applied().index()), (expected, 2));
         }
-        // What was found out ahead need not be found out again, and an entry that is rejected is not run at all.
+        // A lack of memory that was met while the entry ran ahead is returned without another run. A rejected entry
+        // does not run.
         let ahead = insert(3, "INSERT INTO t VALUES (2 * ail())");
         let ahead = Entry { log_id: LogId { term: 9, ..ahead.log_id }, ..ahead };
         node.applier().foresee(std::slice::from_ref(&ahead));
