@@ -6,6 +6,7 @@ mod support;
 
 use std::time::{Duration, Instant};
 
+use quorate::limits::BUDGET_MAX;
 use quorate::{Config, Error, Node, SqlOptions};
 use support::{Single, run, until};
 
@@ -22,10 +23,10 @@ fn a_long_read_and_a_long_write_do_not_keep_a_node_from_stopping() {
         let config = Config { sql, ..Single::config(&dir) };
         let node = Node::start(config.clone()).await.unwrap();
         node.sql().execute("CREATE TABLE t (a)", ()).await.unwrap();
-        let (reader, writer) = (node.sql(), node.sql());
+        let (reader, writer) = (node.sql(), node.sql().with_budget(BUDGET_MAX));
+        let position = node.status().last_index;
         let read = tokio::spawn(async move { reader.query(ENDLESS, ()).await });
         let write = tokio::spawn(async move { writer.execute(format!("INSERT INTO t {ENDLESS}"), ()).await });
-        let position = node.status().last_index;
         until("the write is in the log", || node.status().last_index > position).await;
         let begun = Instant::now();
         node.stop().await;
