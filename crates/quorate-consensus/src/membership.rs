@@ -59,13 +59,17 @@ pub(crate) async fn admit(desk: &Desk, running: &Running, join: &Join) -> Joined
 }
 
 async fn step(desk: &Desk, raft: &Raft, new: &MemberInfo) -> Result<(), String> {
+    let now = current(raft);
+    let membership = now.membership();
+    let moved = membership.get_node(&new.id).filter(|known| known.addr != new.addr);
+    if moved.is_some() && new.id != *raft.node_id() {
+        find(desk, new).await?;
+    }
     if !raft.is_leader() {
         return Err(String::new());
     }
-    let now = current(raft);
-    let membership = now.membership();
-    if let Some(known) = membership.get_node(&new.id).filter(|known| known.addr != new.addr) {
-        return readdress(desk, raft, &now, known, new).await;
+    if let Some(known) = moved {
+        return readdress(raft, &now, known, new).await;
     }
     if membership.voter_ids().any(|id| id == new.id) {
         return Ok(());
@@ -106,20 +110,23 @@ async fn step(desk: &Desk, raft: &Raft, new: &MemberInfo) -> Result<(), String> 
     replace(raft, &now, &old, new.id).await.map_err(|error| error.to_string())
 }
 
-/// Takes in the address that a member announces, once it answers there: nodes call each other where the list of members
-/// says. An address of another node would do no harm, since a handshake proves the id of the member that is called.
-async fn readdress(desk: &Desk, raft: &Raft, now: &Current, known: &Member, new: &MemberInfo) -> Result<(), String> {
-    settled(now).map_err(|error| error.to_string())?;
-    if new.id != *raft.node_id() {
-        let there = permits::knock(desk, &new.name, &new.addr).await;
-        if there.as_ref().ok() != Some(&new.id) {
-            let why = there.map_or_else(|error| error.to_string(), |_| "another node answers there".to_owned());
-            return Err(format!(
-                "'{}' announces the address {}, but the leader finds it not: {why}",
-                new.name, new.addr
-            ));
-        }
+/// Looks for a member where it announces to be. From then on this node calls it there, be it that the list of members
+/// says so only later: to change the list, or to elect who may, the member may be needed.
+async fn find(desk: &Desk, new: &MemberInfo) -> Result<(), String> {
+    let there = permits::knock(desk, &new.name, &new.addr).await;
+    if there.as_ref().ok() == Some(&new.id) {
+        desk.peers.found(new.id, &new.addr);
+        return Ok(());
     }
+    let why = there.map_or_else(|error| error.to_string(), |_| "another node answers there".to_owned());
+    let own = &desk.config.name;
+    Err(format!("'{}' announces the address {}, but '{own}' finds it not: {why}", new.name, new.addr))
+}
+
+/// Takes in the address at which a member was found. An address of another node would do no harm, since a handshake
+/// proves the id of the member that is called.
+async fn readdress(raft: &Raft, now: &Current, known: &Member, new: &MemberInfo) -> Result<(), String> {
+    settled(now).map_err(|error| error.to_string())?;
     let member = Member { name: known.name.clone(), addr: new.addr.clone() };
     tracing::info!(
         event = "moved",

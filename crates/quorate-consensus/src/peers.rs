@@ -49,6 +49,8 @@ pub(crate) struct Peers {
     seen: Mutex<BTreeMap<String, Seen>>,
     links: Mutex<BTreeMap<(String, u64, Purpose), Link>>,
     members: Mutex<BTreeMap<u64, Member>>,
+    /// Where members answer that announce another address than the list of members has.
+    found: Mutex<BTreeMap<u64, String>>,
     /// Why the nodes at these addresses do not let this one in, and when that was said.
     refusals: Mutex<BTreeMap<String, (String, Instant)>>,
 }
@@ -63,6 +65,7 @@ impl Peers {
             seen: Mutex::default(),
             links: Mutex::default(),
             members: Mutex::default(),
+            found: Mutex::default(),
             refusals: Mutex::default(),
         }
     }
@@ -71,7 +74,14 @@ impl Peers {
     pub(crate) fn set_members(&self, members: BTreeMap<u64, Member>) {
         let mut links = lock(&self.links);
         links.retain(|(addr, id, _), _| *id == 0 || members.get(id).is_some_and(|member| member.addr == *addr));
+        lock(&self.found).retain(|id, addr| members.get(id).is_some_and(|member| member.addr != *addr));
         *lock(&self.members) = members;
+    }
+
+    /// Remembers that a member answers at another address than the list of members has: it is called there before the
+    /// list says so, which may take the votes of both.
+    pub(crate) fn found(&self, id: u64, addr: &str) {
+        lock(&self.found).insert(id, addr.to_owned());
     }
 
     /// The members with their Raft ids.
@@ -85,7 +95,7 @@ impl Peers {
     }
 
     /// Where a member is called: where the list of members has it, unless it was heard of lately, and only elsewhere.
-    /// So nodes that have all moved find each other by their configurations.
+    /// So nodes that have moved find each other by their configurations, and by what each announces.
     pub(crate) fn addr_of(&self, id: u64) -> Option<String> {
         let listed = lock(&self.members).get(&id)?.addr.clone();
         let seen = lock(&self.seen);
@@ -146,12 +156,13 @@ impl Peers {
         client.ok()?.ok()?.open_stream(method).ok()
     }
 
-    /// The addresses of all others: those of the list, and those of members that came later.
+    /// The addresses of all others: those of the list, and those of members that came later, or moved.
     pub(crate) fn addrs(&self) -> Vec<String> {
         let own = &self.config.name;
         let members = self.members();
         let listed = self.config.members.iter().chain(members.values()).filter(|member| member.name != *own);
         let mut addrs: Vec<String> = listed.map(|member| member.addr.clone()).collect();
+        addrs.extend(lock(&self.found).values().cloned());
         addrs.sort();
         addrs.dedup();
         addrs

@@ -43,6 +43,36 @@ fn the_address_that_a_member_announces_is_taken_in() {
     done.unwrap();
 }
 
+/// No majority without the node that moved: it is needed for the entry that says so, and for the election before.
+#[test]
+fn a_member_that_moved_is_called_before_the_list_says_where() {
+    for loses_leader in [false, true] {
+        let world = SimWorld::new(66);
+        let done = world.run(async {
+            let cluster = born(&world).await;
+            cluster.until("all", || NAMES.into_iter().all(|name| cluster.node(name).is_some())).await;
+            cluster.write("before").await;
+            let (leader, _) = cluster.leader().unwrap();
+            let mover = follower(&cluster);
+            let lost = NAMES.into_iter().find(|name| ![leader, mover].contains(name)).unwrap();
+            cluster.kill(mover).await;
+            // The log of the leader is longer, so that the node which moved can't be elected.
+            cluster.write("without the one that moves").await;
+            cluster.kill(lost).await;
+            if loses_leader {
+                cluster.kill(leader).await;
+                cluster.start(leader);
+            }
+            let addr = format!("{mover}:2");
+            moves(&cluster, mover, &addr, &addr).await;
+            cluster.write("after").await;
+            let is_known = || cluster.node(leader).and_then(|node| addr_of(&node, mover)) == Some(addr.clone());
+            cluster.until("the new address", is_known).await;
+        });
+        done.unwrap();
+    }
+}
+
 #[test]
 fn nodes_that_have_all_moved_find_each_other() {
     let world = SimWorld::new(62);
