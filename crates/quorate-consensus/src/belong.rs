@@ -11,6 +11,7 @@
 
 use std::sync::Arc;
 
+use quorate_env::mutant::Mutant;
 use quorate_env::sleep;
 use quorate_model::{Applied, NodeId};
 use quorate_wire::Purpose;
@@ -46,6 +47,9 @@ pub(crate) async fn belong(desk: Arc<Desk>, running: Running, own: Member) {
 
 /// Whether the members have another address for this node. Alone, nobody calls it.
 fn has_moved(running: &Running, own: &Member) -> bool {
+    if Mutant::MoveNotAnnounced.is_on() {
+        return false;
+    }
     let now = membership::current(&running.raft);
     let members = now.membership();
     members.nodes().count() > 1 && members.get_node(running.raft.node_id()).is_some_and(|known| known.addr != own.addr)

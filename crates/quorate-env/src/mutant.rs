@@ -94,6 +94,10 @@ pub enum Mutant {
     AppliedIsRejected,
     /// A node forgets with its process which entry it has promised not to apply.
     HaltForgotten,
+    /// That reads find a database damaged is told to nobody but their callers.
+    ReadDamageIgnored,
+    /// A node that has another address than before does not announce it.
+    MoveNotAnnounced,
 }
 
 use Mutant::{
@@ -101,15 +105,15 @@ use Mutant::{
     CheckpointDuringHold, CheckpointWithoutSync, DeferredKeysAtBatch, ExpiredIsFresh, ExpiredIsNotDone,
     ExtensionsOfProcess, ForwardedIsNotDone, FoundedFromDamaged, HaltForgotten, ImageNotReadAgain,
     ImageOfPartialCheckpoint, ImagePositionOff, LeaderRestored, LearnerServes, LostIdentityReused,
-    MigrationNotReadAgain, OneIsBelieved, OutcomeNotKept, OutcomesNotCompared, PremisesNotChecked, PurgedBeforeDurable,
-    ReadWithoutQuorum, ReadersNotCounted, RehearsalNotChecked, RejectedByMinority, RetryIsNew, SeedCarriedOver,
-    SegmentReusedEarly, SessionsForgotten, SessionsOutsideTransaction, SnapshotNotKept, StaleFrameAccepted,
-    SyncBelievedAgain, SyncErrorIgnored, TornFrameAccepted, VoteNotAwaited,
+    MigrationNotReadAgain, MoveNotAnnounced, OneIsBelieved, OutcomeNotKept, OutcomesNotCompared, PremisesNotChecked,
+    PurgedBeforeDurable, ReadDamageIgnored, ReadWithoutQuorum, ReadersNotCounted, RehearsalNotChecked,
+    RejectedByMinority, RetryIsNew, SeedCarriedOver, SegmentReusedEarly, SessionsForgotten, SessionsOutsideTransaction,
+    SnapshotNotKept, StaleFrameAccepted, SyncBelievedAgain, SyncErrorIgnored, TornFrameAccepted, VoteNotAwaited,
 };
 
 impl Mutant {
     /// All.
-    pub const ALL: [Self; 42] = [
+    pub const ALL: [Self; 44] = [
         AcknowledgedBeforeSync,
         SyncErrorIgnored,
         StaleFrameAccepted,
@@ -152,6 +156,8 @@ impl Mutant {
         RejectedByMinority,
         AppliedIsRejected,
         HaltForgotten,
+        ReadDamageIgnored,
+        MoveNotAnnounced,
     ];
 
     /// The mutant of a name, as [`std::fmt::Debug`] gives it.

@@ -62,6 +62,10 @@ pub enum Fault {
     Reader(Whom),
     /// Somebody changes a node's data behind its back.
     Tamper(Whom),
+    /// A page of a node's database goes bad on its disk, and somebody reads all rows there.
+    BadPage(Whom),
+    /// A node is restarted at another address.
+    Move(Whom),
 }
 
 /// Who is struck.
@@ -78,13 +82,14 @@ pub enum Whom {
 }
 
 use Fault::{
-    BadImage, Clock, ClockYear, Cut, CutWay, Day, Drift, EndAtIo, EndIn, Flap, Full, Garble, Isolate, Latency, Pause,
-    ReadFails, Reader, Remove, RemoveKilled, Reset, Slow, SlowImage, SyncFails, Tamper, Transfer, Verify, WriteFails,
+    BadImage, BadPage, Clock, ClockYear, Cut, CutWay, Day, Drift, EndAtIo, EndIn, Flap, Full, Garble, Isolate, Latency,
+    Move, Pause, ReadFails, Reader, Remove, RemoveKilled, Reset, Slow, SlowImage, SyncFails, Tamper, Transfer, Verify,
+    WriteFails,
 };
 use Whom::{All, Leader, One, Two};
 
 /// What may go wrong, each with how often.
-pub const ATLAS: [(u64, Fault); 70] = [
+pub const ATLAS: [(u64, Fault); 73] = [
     (3, Fault::End(End::Power, One)),
     (3, Fault::End(End::Power, Leader)),
     (2, Fault::End(End::Power, Two)),
@@ -155,6 +160,9 @@ pub const ATLAS: [(u64, Fault); 70] = [
     (2, Reader(Leader)),
     (2, Tamper(One)),
     (1, Tamper(Leader)),
+    (2, BadPage(One)),
+    (1, BadPage(Leader)),
+    (2, Move(One)),
 ];
 
 impl Fault {
@@ -189,6 +197,8 @@ impl Fault {
             Full(_) => "full disk",
             Reader(_) => "long reader",
             Tamper(_) => "tampering",
+            BadPage(_) => "bad page",
+            Move(_) => "changed address",
         }
     }
 

@@ -25,6 +25,7 @@ use crate::program;
 use crate::vfs;
 use crate::watched::Watched;
 
+mod address;
 mod found;
 mod life;
 mod operator;
@@ -111,11 +112,6 @@ impl Cluster {
     /// The world that it lives in.
     pub fn world(&self) -> &SimWorld {
         &self.world
-    }
-
-    /// Where clients reach the nodes.
-    pub fn addrs(&self) -> impl Iterator<Item = String> + use<> {
-        self.names.iter().map(|name| addr(name))
     }
 
     /// What all nodes and clients know.
@@ -383,12 +379,14 @@ impl Cluster {
                 self.history.leader_holds(&who, status.term, status.last_index);
             }
             if let Some(reason) = status.stopped {
-                self.complain(is_doomed, &who, format!("has stopped: {reason}"));
+                let is_excused = is_doomed || self.history.is_spoiled(name);
+                self.complain(is_excused, &who, format!("has stopped: {reason}"));
             }
             if let Some(fault) = store.and_then(|store| store.fault()) {
                 let is_excused = match fault {
                     StoreFault::Full(_) => self.is_full(name),
                     StoreFault::Diverged(_) => self.history.is_tampered(name),
+                    StoreFault::Damaged(_) => self.history.is_spoiled(name),
                     _ => false,
                 } || is_doomed;
                 self.complain(is_excused, &who, format!("has a fault in its store: {fault}"));
@@ -443,7 +441,7 @@ impl Cluster {
             name: name.to_owned(),
             durability: self.durability,
             extensions,
-            members: self.names.iter().map(|name| ((*name).to_owned(), addr(name))).collect(),
+            members: self.names.iter().map(|name| ((*name).to_owned(), self.addr(name))).collect(),
             secret: Self::secret(),
             timing: Timing { silence: SILENCE, ..Timing::default() },
             keep_log_bytes: self.tuning.keep_log_bytes,
@@ -468,10 +466,6 @@ impl Cluster {
     fn lives(&self) -> MutexGuard<'_, Lives> {
         self.lives.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn addr(name: &str) -> String {
-    format!("{name}:7000")
 }
 
 /// A transaction that reads what a database holds now.

@@ -79,7 +79,7 @@ pub struct Coverage {
 }
 
 /// What must have happened, beside faults.
-const HAPPENINGS: [&str; 23] = [
+const HAPPENINGS: [&str; 24] = [
     WORK_RIGHT,
     WORK_WRONG,
     TRANSACTION,
@@ -89,6 +89,7 @@ const HAPPENINGS: [&str; 23] = [
     ABORTED,
     ROLLED_BACK,
     HEALED,
+    DAMAGE_READ,
     EXPIRED,
     EXPIRED_RETRY,
     ENDED,
@@ -125,6 +126,9 @@ pub const ROLLED_BACK: &str = "interactive transaction rolled back";
 
 /// Nodes that were tampered with and got the data of the others while they ran.
 pub const HEALED: &str = "node that was healed";
+
+/// Reads that found a database damaged, of which their node took note.
+pub const DAMAGE_READ: &str = "damage that a read found";
 
 /// Entries that were refused because their sessions had been idle for too long, and those of them that had been done
 /// before.

@@ -14,6 +14,12 @@ use quorate_env_sim::SimDisk;
 /// Bytes of a database file's header.
 const HEADER_BYTES: usize = 100;
 
+/// What is written over what is to be lost.
+const BAD: u8 = 0xa5;
+
+/// The deepest tree of a small database.
+const DEPTH_MAX: u32 = 8;
+
 /// Bytes of text that are taken for one.
 const TEXT_BYTES: usize = 16;
 
@@ -41,10 +47,71 @@ pub fn flip_log_bit(disk: &SimDisk, log: &Path, rng: &Rng) -> io::Result<()> {
 pub fn overwrite_database_header(disk: &SimDisk, data_dir: &Path) -> io::Result<()> {
     for path in databases(disk, data_dir, |generation| !generation.ends_with(".new"))? {
         let file = disk.open(&path, OpenMode::ReadWrite)?;
-        file.write_at(&[0xa5; HEADER_BYTES], 0)?;
+        file.write_at(&[BAD; HEADER_BYTES], 0)?;
         file.sync_data()?;
     }
     Ok(())
+}
+
+/// Overwrites a page of rows below the page `root` of the database in force. Says whether the file holds one.
+pub fn overwrite_page(disk: &SimDisk, data_dir: &Path, root: u32, rng: &Rng) -> io::Result<bool> {
+    for path in databases(disk, data_dir, |generation| !generation.ends_with(".new"))? {
+        let file = disk.open(&path, OpenMode::ReadWrite)?;
+        let mut bytes = vec![0; usize::try_from(file.len()?).unwrap_or(0)];
+        file.read_exact_at(&mut bytes, 0)?;
+        if let Some(page) = leaf(&bytes, root, rng) {
+            let size = page_bytes(&bytes);
+            file.write_at(&vec![BAD; size], page as u64 * size as u64)?;
+            file.sync_data()?;
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Whether a whole page of a database is overwritten.
+pub fn has_bad_page(disk: &SimDisk, data_dir: &Path) -> io::Result<bool> {
+    for path in databases(disk, data_dir, |_| true)? {
+        let file = disk.open(&path, OpenMode::Read)?;
+        let mut bytes = vec![0; usize::try_from(file.len()?).unwrap_or(0)];
+        file.read_exact_at(&mut bytes, 0)?;
+        let size = page_bytes(&bytes);
+        if size > 0 && bytes.chunks(size).any(|page| page.iter().all(|byte| *byte == BAD)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// The number, from 0, of any page of rows below a root, whose number SQLite counts from 1
+/// (<https://sqlite.org/fileformat2.html#b_tree_pages>).
+fn leaf(database: &[u8], root: u32, rng: &Rng) -> Option<usize> {
+    let (size, mut page) = (page_bytes(database), usize::try_from(root).ok()?.checked_sub(1)?);
+    for _ in 0..DEPTH_MAX {
+        let at = page * size;
+        match database.get(at)? {
+            13 => return Some(page),
+            5 => {}
+            _ => return None,
+        }
+        let cells = be_u16(database, at + 3)?;
+        let child = match below(rng, cells + 1) {
+            0 => at + 8,
+            cell => at + be_u16(database, at + 10 + 2 * cell)?,
+        };
+        page = ((be_u16(database, child)? << 16) + be_u16(database, child + 2)?).checked_sub(1)?;
+    }
+    None
+}
+
+/// Bytes of a page of a database; 0 where there is no header.
+fn page_bytes(database: &[u8]) -> usize {
+    be_u16(database, 16).map_or(0, |size| if size == 1 { 64 << 10 } else { size })
+}
+
+fn be_u16(bytes: &[u8], at: usize) -> Option<usize> {
+    let bytes = bytes.get(at..at.checked_add(2)?)?.try_into().ok()?;
+    Some(u16::from_be_bytes(bytes).into())
 }
 
 /// Removes the file that names the cluster.

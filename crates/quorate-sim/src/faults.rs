@@ -88,6 +88,10 @@ pub struct Faults {
     lost: Option<&'static str>,
     /// Nodes whose data somebody has changed: what happens to one again within a day is for a person to mend.
     tampered: BTreeSet<&'static str>,
+    /// The node that changes its address now and then.
+    moves: Option<&'static str>,
+    /// Reads that found a bad page.
+    damage_read: u64,
     paused: BTreeSet<&'static str>,
     sampled: Option<Instant>,
     /// By how many nanoseconds all clocks have jumped.
@@ -108,6 +112,8 @@ impl Faults {
             skipped,
             lost: None,
             tampered: BTreeSet::new(),
+            moves: None,
+            damage_read: 0,
             paused: BTreeSet::new(),
             sampled: None,
             passed: 0,
@@ -123,6 +129,11 @@ impl Faults {
     /// How often nodes were parted.
     pub fn partitions(&self) -> u64 {
         self.partitions
+    }
+
+    /// Reads that found a bad page.
+    pub fn damage_read(&self) -> u64 {
+        self.damage_read
     }
 
     /// What struck whom, and when.
@@ -234,10 +245,15 @@ impl Faults {
         let (is_loss, whom) = match fault {
             Fault::End(end, whom) | Fault::EndAtIo(end, whom) => (self.loses(end), whom),
             Fault::EndIn(end, phase, whom) => (self.loses(end) || phase.is_of_images(), whom),
-            Fault::Remove(whom) | Fault::RemoveKilled(whom) | Fault::Tamper(whom) => (true, whom),
+            Fault::Remove(whom) | Fault::RemoveKilled(whom) | Fault::Tamper(whom) | Fault::BadPage(whom) => {
+                (true, whom)
+            }
             Fault::SlowImage | Fault::BadImage => (true, Whom::One),
             _ => (false, Whom::One),
         };
+        if matches!(fault, Fault::BadPage(_)) && self.cluster.keeps_disks() {
+            return false;
+        }
         let is_only_one = matches!(whom, Whom::One | Whom::Leader);
         !is_loss || (is_only_one && self.lost.is_none() && self.cluster.is_whole())
     }
@@ -264,7 +280,9 @@ impl Faults {
             | Fault::SyncFails(whom)
             | Fault::Full(whom)
             | Fault::Reader(whom)
-            | Fault::Tamper(whom) => self.some(whom),
+            | Fault::Tamper(whom)
+            | Fault::BadPage(whom)
+            | Fault::Move(whom) => self.some(whom),
             _ => vec![one],
         };
         let class = fault.class();
@@ -289,6 +307,8 @@ impl Faults {
             Fault::Flap => self.flap(one, other).await,
             Fault::Day => self.day().await,
             Fault::Tamper(_) => self.tamper(struck, one, other).await,
+            Fault::BadPage(_) => self.bad_page(struck).await,
+            Fault::Move(_) => self.relocate(struck).await,
             _ => struck.into_iter().for_each(|name| self.afflict(fault, name, other)),
         }
     }

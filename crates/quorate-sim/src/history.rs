@@ -17,6 +17,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 pub use self::told::Told;
 
+mod harm;
 mod told;
 
 /// Violations that are kept in words.
@@ -54,6 +55,9 @@ struct Known {
     /// Nodes whose data somebody has changed, until they hold what the others hold, and how often that was so.
     tampered: BTreeSet<&'static str>,
     tamperings: u64,
+    /// Nodes whose databases have a bad page, until they hold what the others hold, and how many there were.
+    spoiled: BTreeSet<&'static str>,
+    spoilings: u64,
     /// Nodes that met an entry which they could not apply.
     unable: BTreeSet<String>,
     /// An operator has rejected an entry.
@@ -404,31 +408,12 @@ impl History {
         let mut known = self.known();
         known.installs += 1;
         known.healed += u64::from(known.tampered.remove(node_of(who)));
+        known.spoiled.remove(node_of(who));
         let expected = known.entries.get(&index).map(|entry| entry.log_id);
         drop(known);
         if expected.is_some() && expected != applied.log_id {
             self.violation(format!("{who} installed an image at {:?}, where others have {expected:?}", applied.log_id));
         }
-    }
-
-    /// Somebody has changed a node's data.
-    pub fn tampered(&self, name: &'static str) {
-        self.0.trace.add(name, format_args!("is tampered with"));
-        let mut known = self.known();
-        known.tampered.insert(name);
-        known.tamperings += 1;
-    }
-
-    /// A node holds what the others hold, or nothing.
-    pub fn is_good_again(&self, name: &str) {
-        if self.known().tampered.remove(name) {
-            self.0.trace.add(name, format_args!("is good again"));
-        }
-    }
-
-    /// Whether a node, given by its name or as one of its lives, holds what somebody has changed.
-    pub fn is_tampered(&self, who: &str) -> bool {
-        self.known().tampered.contains(node_of(who))
     }
 
     /// A node, given as one of its lives, can't apply an entry.
@@ -452,16 +437,6 @@ impl History {
     /// Whether an operator did.
     pub fn is_forced(&self) -> bool {
         self.known().is_forced
-    }
-
-    /// How often somebody has changed a node's data.
-    pub fn tamperings(&self) -> u64 {
-        self.known().tamperings
-    }
-
-    /// How many of those nodes got the right data while they ran.
-    pub fn healed(&self) -> u64 {
-        self.known().healed
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {

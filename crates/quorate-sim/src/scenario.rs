@@ -9,7 +9,7 @@ use quorate_env::{Instant, Rng, sleep};
 use quorate_env_sim::SimWorld;
 
 use crate::cluster::{Cluster, End, SEGMENT_BYTES};
-use crate::coverage::{Coverage, EXPIRED, EXPIRED_RETRY, HEALED, WORK_RIGHT, WORK_WRONG};
+use crate::coverage::{Coverage, DAMAGE_READ, EXPIRED, EXPIRED_RETRY, HEALED, WORK_RIGHT, WORK_WRONG};
 use crate::faults::{Crashes, Faults};
 use crate::history::History;
 use crate::ledger::{Counts, Ledger};
@@ -195,6 +195,7 @@ fn met(faults: &Faults, ledger: &Ledger, history: &History) -> Coverage {
         (WORK_RIGHT, right),
         (WORK_WRONG, wrong),
         (HEALED, history.healed()),
+        (DAMAGE_READ, faults.damage_read()),
         (EXPIRED, expired),
         (EXPIRED_RETRY, expired_retries),
     ];

@@ -46,6 +46,8 @@ pub(super) struct Lives {
     pub(super) now: BTreeMap<&'static str, Life>,
     /// Lives so far, by node.
     pub(super) counts: BTreeMap<&'static str, u64>,
+    /// How often nodes have changed their addresses.
+    pub(super) moves: BTreeMap<&'static str, u16>,
     /// What nodes have lost.
     pub(super) losses: BTreeMap<&'static str, Losses>,
     /// Until when a node may say that its disk is full: for a while after it was, or while it is (`None`).

@@ -5,7 +5,7 @@ use std::time::Duration;
 use quorate::{Admin, AdminError, NodeId, RemoteConfig, Status};
 use quorate_env::timeout;
 
-use super::{Cluster, End, addr};
+use super::{Cluster, End};
 
 /// How long an operator's request may try.
 const OPERATOR_LIMIT: Duration = Duration::from_secs(10);
@@ -59,7 +59,8 @@ impl Cluster {
 
     async fn reject(&self, index: u64) -> Result<(), AdminError> {
         // A node that has just joined can't tell yet who leads.
-        let leader = self.leader().map(addr).ok_or(AdminError::Unavailable("no node leads".to_owned()))?;
+        let leader =
+            self.leader().map(|name| self.addr(name)).ok_or(AdminError::Unavailable("no node leads".to_owned()))?;
         let admin = self.admin_at([leader]).await?;
         let rejected = admin.reject_entry(index).await;
         admin.close().await;

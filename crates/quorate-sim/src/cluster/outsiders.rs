@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use quorate::{Error, Level};
 use quorate_env::{Instant, sleep};
+use quorate_model::{Store as _, StoreFault};
 use quorate_sql::connection::{self, Attached};
 use quorate_sql::store::SqlStore;
 
@@ -21,6 +22,11 @@ const EARLY_EVERY: Duration = Duration::from_millis(20);
 
 /// A local read waits for nothing.
 const AT_ONCE: Duration = Duration::from_millis(1);
+
+/// How long it may take to read all rows, and how long a node may take to know of damage that this finds: it takes a
+/// second look, which may last for ten seconds.
+const READ_MAX: Duration = Duration::from_secs(2);
+const NOTICE_MAX: Duration = Duration::from_secs(15);
 
 /// More than anybody counts.
 const FOREIGN: i64 = 1_000_000;
@@ -86,6 +92,67 @@ impl Cluster {
         }
     }
 
+    /// A page of the clients' rows goes bad on a node's disk. Says whether the disk holds one.
+    pub fn spoil_page(&self, name: &'static str) -> bool {
+        let Some(store) = self.with_life(name, |life| life.store.upgrade()).flatten() else { return false };
+        let root = "SELECT rootpage FROM sqlite_schema WHERE name = 'events'";
+        let root = snapshot(store.store()).ok().and_then(|conn| conn.query_row(root, (), |row| row.get(0)).ok());
+        let disk = self.world.disk(name).watcher();
+        let spoiled = root.map(|root| damage::overwrite_page(&disk, Path::new(DATA_DIR), root, self.world.rng()));
+        match spoiled.unwrap_or(Ok(false)) {
+            Ok(true) => {
+                self.history.spoiled(name);
+                true
+            }
+            Ok(false) => false,
+            Err(error) => {
+                self.history.violation(format!("the database of {name} can't be damaged: {error}"));
+                false
+            }
+        }
+    }
+
+    /// Somebody reads all rows of a node. Where that shows that its database is damaged, the node has to know it soon,
+    /// or be healed; says whether it showed that, and the node knew.
+    pub async fn read_all(&self, name: &'static str) -> bool {
+        let (Some(who), Some(sql)) = (self.with_life(name, |life| life.who.clone()), self.sql(name)) else {
+            return false;
+        };
+        let sql = sql.at(Level::Local).with_deadline(READ_MAX);
+        let read = sql.query_one::<Option<i64>>("SELECT sum(length(body)) FROM events NOT INDEXED", ()).await;
+        let Err(Error::Store(StoreFault::Damaged(what))) = read else { return false };
+        self.world.trace().add(&who, format_args!("a read finds damage: {what}"));
+        let is_over = |cluster: &Self| {
+            let is_same = cluster.with_life(name, |life| life.who == who) == Some(true);
+            !is_same || !cluster.history.is_spoiled(name) || cluster.has_ended_of_damage(name)
+        };
+        let is_noticed = self.until(NOTICE_MAX, is_over).await;
+        if !is_noticed {
+            self.history.violation(format!("a read found the database of {who} damaged, and the node takes no note"));
+        }
+        is_noticed
+    }
+
+    /// Whether a node says that its database is damaged, and serves no more.
+    pub(super) fn has_ended_of_damage(&self, name: &'static str) -> bool {
+        let store = self.with_life(name, |life| life.store.upgrade()).flatten();
+        let fault = store.filter(|_| self.history.is_spoiled(name)).and_then(|store| store.fault());
+        matches!(fault, Some(StoreFault::Damaged(_)))
+    }
+
+    /// Whether a page of a node's database is bad, and the node is not yet given the data of the others.
+    pub fn is_spoiled(&self, name: &'static str) -> bool {
+        self.history.is_spoiled(name)
+    }
+
+    fn has_bad_page(&self, name: &'static str) -> bool {
+        let found = damage::has_bad_page(&self.world.disk(name).watcher(), Path::new(DATA_DIR));
+        found.unwrap_or_else(|error| {
+            self.history.violation(format!("the database of {name} can't be looked at: {error}"));
+            true
+        })
+    }
+
     /// Whether a node's data were changed and are not yet made good, or soon will be changed.
     pub(super) fn is_tampered(&self, name: &'static str) -> bool {
         self.with_life(name, |life| life.is_target) == Some(true) || self.history.is_tampered(name)
@@ -102,7 +169,7 @@ impl Cluster {
             if is_target && change(store.store()) {
                 self.with_life(name, |life| life.is_target = false);
                 self.history.tampered(name);
-            } else if self.history.is_tampered(name) && is_clean(store.store()) {
+            } else if self.history.is_tampered(name) && is_clean(store.store()) && !self.has_bad_page(name) {
                 self.history.is_good_again(name);
             }
         }

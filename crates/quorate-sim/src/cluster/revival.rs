@@ -1,4 +1,5 @@
-//! Nodes that die of an entry: their processes do nothing more, and somebody starts them again.
+//! Nodes that end by themselves, since they die of an entry or find their databases damaged: somebody starts them
+//! again.
 
 use std::future::Future;
 
@@ -13,10 +14,10 @@ impl Cluster {
         self.with_life(name, |life| life.is_dead = true);
     }
 
-    /// Nodes whose processes have died of what they applied begin their next lives.
+    /// Nodes that have ended by themselves begin their next lives.
     pub async fn revive(&self) {
         for name in self.names {
-            if self.with_life(name, |life| life.is_dead) == Some(true) {
+            if self.with_life(name, |life| life.is_dead) == Some(true) || self.has_ended_of_damage(name) {
                 self.end(name, End::Kill).await;
                 self.start(name);
             }

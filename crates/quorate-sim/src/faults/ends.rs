@@ -20,6 +20,9 @@ const OPERATIONS_WAIT: Duration = Duration::from_millis(800);
 const HUNT_MAX: Duration = Duration::from_secs(3);
 const HUNT_EVERY: Duration = Duration::from_millis(1);
 
+/// How often a node with a bad page is read from.
+const READ_EVERY: Duration = Duration::from_millis(50);
+
 /// How long a leader has been slow at most when it is killed, and an image been on its way when it is damaged.
 const SLOW_MAX_MILLIS: u64 = 300;
 const BAD_IMAGE_MAX_MILLIS: u64 = 15;
@@ -154,6 +157,35 @@ impl Faults {
                 let away = if one == name { other } else { one };
                 self.end(End::Kill.name(), End::Kill, vec![away]).await;
             }
+        }
+    }
+
+    /// A page of a node's database goes bad, and somebody reads all rows there until that shows. Where it does not, the
+    /// disk is replaced: the damage would come to light at any time.
+    pub(super) async fn bad_page(&mut self, struck: Vec<&'static str>) {
+        for name in struck {
+            if !self.cluster.spoil_page(name) {
+                continue;
+            }
+            self.lost = Some(name);
+            let limit = Instant::now() + HUNT_MAX;
+            while Instant::now() < limit && self.cluster.is_spoiled(name) {
+                self.damage_read += u64::from(self.cluster.read_all(name).await);
+                self.pass(READ_EVERY).await;
+            }
+            if self.cluster.is_spoiled(name) {
+                self.end(End::Wipe.name(), End::Wipe, vec![name]).await;
+            }
+        }
+    }
+
+    /// A node is killed, and comes back at another address. One node of a cluster does, so that who knows the former
+    /// addresses still finds the others.
+    pub(super) async fn relocate(&mut self, struck: Vec<&'static str>) {
+        for name in struck {
+            let name = *self.moves.get_or_insert(name);
+            self.end(End::Kill.name(), End::Kill, vec![name]).await;
+            self.cluster.move_away(name);
         }
     }
 

@@ -1,6 +1,7 @@
 //! Statements that some nodes, most nodes or all nodes can't apply, each for a reason of its own.
 //!
-//! Invariant: what fewer nodes than a majority can't apply is never rejected.
+//! Invariant: what fewer nodes than a majority can't apply is never rejected, but where the database of another one was
+//! damaged.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -75,7 +76,7 @@ impl Ails {
             Err(Error::Failed(failure)) => {
                 if failure.kind == FailureKind::Rejected {
                     self.ledger.happened(REJECTED);
-                    if !is_of_most {
+                    if !is_of_most && !history.was_any_spoiled() {
                         history.violation(format!("statement {number} was rejected, though most could apply it"));
                     }
                 }
