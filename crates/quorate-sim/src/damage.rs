@@ -11,8 +11,9 @@ use quorate_env::Rng;
 use quorate_env::disk::{Disk as _, OpenMode};
 use quorate_env_sim::SimDisk;
 
-/// Bytes of a database file's header.
+/// Bytes of the headers of a database file and of a `-wal`.
 const HEADER_BYTES: usize = 100;
+const WAL_HEADER_BYTES: usize = 32;
 
 /// What is written over what is to be lost.
 const BAD: u8 = 0xa5;
@@ -43,12 +44,17 @@ pub fn flip_log_bit(disk: &SimDisk, log: &Path, rng: &Rng) -> io::Result<()> {
     Ok(())
 }
 
-/// Overwrites the header of the database.
+/// Overwrites the header of the database, and that of its `-wal`, which may hold the first page too.
 pub fn overwrite_database_header(disk: &SimDisk, data_dir: &Path) -> io::Result<()> {
     for path in databases(disk, data_dir, |generation| !generation.ends_with(".new"))? {
-        let file = disk.open(&path, OpenMode::ReadWrite)?;
-        file.write_at(&[BAD; HEADER_BYTES], 0)?;
-        file.sync_data()?;
+        let wal = path.with_extension("db-wal");
+        for (path, bytes) in [(path, HEADER_BYTES), (wal, WAL_HEADER_BYTES)] {
+            if disk.exists(&path)? {
+                let file = disk.open(&path, OpenMode::ReadWrite)?;
+                file.write_at(&vec![BAD; bytes], 0)?;
+                file.sync_data()?;
+            }
+        }
     }
     Ok(())
 }
