@@ -291,8 +291,10 @@ pub(crate) async fn step_aside(desk: Arc<Desk>, Running { raft, store, verdicts,
                 said = Some(Instant::now());
             }
         }
-        if let Some(StoreFault::Damaged(_)) = store.fault() {
+        // Where the damage keeps an entry from being applied too, the database is replaced while the node runs.
+        if matches!(store.fault(), Some(StoreFault::Damaged(_))) && verdicts.blocked().is_none() {
             // The next start replaces the database. Without this the node would end only with the next entry.
+            verdicts.close();
             let _ = raft.shutdown().await;
             return;
         }
