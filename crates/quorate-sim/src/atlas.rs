@@ -89,7 +89,7 @@ use Fault::{
 use Whom::{All, Leader, One, Two};
 
 /// What may go wrong, each with how often.
-pub const ATLAS: [(u64, Fault); 73] = [
+pub const ATLAS: [(u64, Fault); 75] = [
     (3, Fault::End(End::Power, One)),
     (3, Fault::End(End::Power, Leader)),
     (2, Fault::End(End::Power, Two)),
@@ -120,6 +120,8 @@ pub const ATLAS: [(u64, Fault); 73] = [
     (1, EndIn(End::Power, Phase::Append, All)),
     (2, EndIn(End::Power, Phase::Ahead, All)),
     (1, EndIn(End::Kill, Phase::Ahead, All)),
+    (2, EndIn(End::Kill, Phase::Blocked, One)),
+    (1, EndIn(End::Power, Phase::Blocked, All)),
     (1, EndIn(End::Power, Phase::Checkpoint, All)),
     (1, EndIn(End::Power, Phase::Checkpoint, One)),
     (1, EndIn(End::Kill, Phase::Checkpoint, One)),
@@ -160,8 +162,8 @@ pub const ATLAS: [(u64, Fault); 73] = [
     (2, Reader(Leader)),
     (2, Tamper(One)),
     (1, Tamper(Leader)),
-    (2, BadPage(One)),
-    (1, BadPage(Leader)),
+    (4, BadPage(One)),
+    (2, BadPage(Leader)),
     (2, Move(One)),
 ];
 

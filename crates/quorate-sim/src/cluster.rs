@@ -301,6 +301,7 @@ impl Cluster {
             (leader == Some(name) && self.is_new_leader(name), Phase::Elected),
             (leader.is_none(), Phase::NoLeader),
             (self.is_alive(name) && self.node(name).is_none(), Phase::Starts),
+            (self.is_blocked(name), Phase::Blocked),
             (is_any(&|path| path.starts_with(&log)), Phase::Append),
             (is_any(&|path| path.ends_with("quorate.db")), Phase::Checkpoint),
         ];

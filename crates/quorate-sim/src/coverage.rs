@@ -24,6 +24,8 @@ pub enum Phase {
     Apply,
     /// Entries had run ahead in an open transaction.
     Ahead,
+    /// It had stopped before an entry that it, or another node, could not apply.
+    Blocked,
     /// A checkpoint had written to the database file and not synced it.
     Checkpoint,
     /// It sent an image.
@@ -33,7 +35,7 @@ pub enum Phase {
 }
 
 impl Phase {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::Leads,
         Self::Elected,
         Self::NoLeader,
@@ -41,6 +43,7 @@ impl Phase {
         Self::Append,
         Self::Apply,
         Self::Ahead,
+        Self::Blocked,
         Self::Checkpoint,
         Self::SendsImage,
         Self::GetsImage,
@@ -60,6 +63,7 @@ impl Phase {
             Self::Append => "append",
             Self::Apply => "apply",
             Self::Ahead => "ahead",
+            Self::Blocked => "blocked",
             Self::Checkpoint => "checkpoint",
             Self::SendsImage => "sends image",
             Self::GetsImage => "gets image",

@@ -57,6 +57,11 @@ impl Cluster {
         }
     }
 
+    /// Whether a node waits for the verdict on an entry.
+    pub(super) fn is_blocked(&self, name: &'static str) -> bool {
+        self.node(name).is_some_and(|node| node.status().blocked.is_some())
+    }
+
     async fn reject(&self, index: u64) -> Result<(), AdminError> {
         // A node that has just joined can't tell yet who leads.
         let leader =
