@@ -51,8 +51,8 @@ const WATCH_MILLIS: u64 = 400;
 const BURST_ONE_IN: u64 = 600;
 
 /// The tables: one without a key, so that what was applied twice shows; and all that draws numbers and asks for the
-/// time.
-const SCHEMA: [&str; 12] = [
+/// time; and `relics`, which nobody touches again, so that only readers meet a bad page there.
+const SCHEMA: [&str; 13] = [
     "CREATE TABLE events (client INTEGER NOT NULL, number INTEGER NOT NULL, draw INTEGER NOT NULL DEFAULT (random()),
         at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP, body TEXT CHECK (body IS NULL OR body <> 'broken'))",
     "CREATE INDEX events_by_number ON events (client, number)",
@@ -69,7 +69,12 @@ const SCHEMA: [&str; 12] = [
     "CREATE TABLE notes (client INTEGER REFERENCES totals (client) DEFERRABLE INITIALLY DEFERRED, body)",
     "CREATE TABLE mirrors (client INTEGER NOT NULL, number INTEGER NOT NULL, draw INTEGER NOT NULL)",
     "CREATE TABLE steps (number INTEGER NOT NULL, before INTEGER NOT NULL)",
+    "CREATE TABLE relics (body TEXT)",
 ];
+
+/// Some pages of rows.
+const RELICS: &str = "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < 40)
+    INSERT INTO relics SELECT printf('%.*c', 500, 'r') FROM n";
 
 /// The running clients.
 pub struct Load {
@@ -97,7 +102,8 @@ struct Writer {
 pub async fn prepare(sql: &Sql) -> Result<(), Error> {
     sql.batch(SCHEMA.map(|statement| (statement, params![]))).await?;
     let rows = (0..=CLIENTS).map(|client| ("INSERT INTO totals (client) VALUES (?)", params![client]));
-    sql.batch(rows).await.map(drop)
+    sql.batch(rows).await?;
+    sql.execute(RELICS, ()).await.map(drop)
 }
 
 /// What the cluster holds, as a handle reads it.

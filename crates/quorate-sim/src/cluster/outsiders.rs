@@ -95,8 +95,10 @@ impl Cluster {
     /// A page of the clients' rows goes bad on a node's disk. Says whether the disk holds one.
     pub fn spoil_page(&self, name: &'static str) -> bool {
         let Some(store) = self.with_life(name, |life| life.store.upgrade()).flatten() else { return false };
-        let root = "SELECT rootpage FROM sqlite_schema WHERE name = 'events'";
-        let root = snapshot(store.store()).ok().and_then(|conn| conn.query_row(root, (), |row| row.get(0)).ok());
+        let table = if self.world.rng().chance(0.5) { "events" } else { "relics" };
+        let root = "SELECT rootpage FROM sqlite_schema WHERE name = ?";
+        let root = |conn: Attached| conn.query_row(root, (table,), |row| row.get(0)).ok();
+        let root = snapshot(store.store()).ok().and_then(root);
         let disk = self.world.disk(name).watcher();
         let spoiled = root.map(|root| damage::overwrite_page(&disk, Path::new(DATA_DIR), root, self.world.rng()));
         match spoiled.unwrap_or(Ok(false)) {
@@ -119,7 +121,9 @@ impl Cluster {
             return false;
         };
         let sql = sql.at(Level::Local).with_deadline(READ_MAX);
-        let read = sql.query_one::<Option<i64>>("SELECT sum(length(body)) FROM events NOT INDEXED", ()).await;
+        let all =
+            "SELECT sum(length(body)) FROM (SELECT body FROM events NOT INDEXED UNION ALL SELECT body FROM relics)";
+        let read = sql.query_one::<Option<i64>>(all, ()).await;
         let Err(Error::Store(StoreFault::Damaged(what))) = read else { return false };
         self.world.trace().add(&who, format_args!("a read finds damage: {what}"));
         let is_over = |cluster: &Self| {
