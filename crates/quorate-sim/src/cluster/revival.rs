@@ -28,9 +28,9 @@ impl Cluster {
     pub async fn reviving<T>(&self, awaited: impl Future<Output = T>) -> T {
         let mut awaited = std::pin::pin!(awaited);
         loop {
-            match timeout(LOOK_EVERY, awaited.as_mut()).await {
-                Ok(done) => return done,
-                Err(_) => self.revive().await,
+            self.revive().await;
+            if let Ok(done) = timeout(LOOK_EVERY, awaited.as_mut()).await {
+                return done;
             }
         }
     }
