@@ -110,8 +110,8 @@ async fn step(desk: &Desk, raft: &Raft, new: &MemberInfo) -> Result<(), String> 
     replace(raft, &now, &old, new.id).await.map_err(|error| error.to_string())
 }
 
-/// Looks for a member where it announces to be. From then on this node calls it there, be it that the list of members
-/// says so only later: to change the list, or to elect who may, the member may be needed.
+/// Looks for a member at the address that it announces. Where it answers, this node calls it there from now on, before
+/// the list of members says so: the member's vote may be needed to change the list, or to elect a leader that does.
 async fn find(desk: &Desk, new: &MemberInfo) -> Result<(), String> {
     let there = permits::knock(desk, &new.name, &new.addr).await;
     if there.as_ref().ok() == Some(&new.id) {

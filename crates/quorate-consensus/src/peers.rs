@@ -78,8 +78,8 @@ impl Peers {
         *lock(&self.members) = members;
     }
 
-    /// Remembers that a member answers at another address than the list of members has: it is called there before the
-    /// list says so, which may take the votes of both.
+    /// Remembers that a member answers at another address than the list of members has. This node calls it there until
+    /// the list changes.
     pub(crate) fn found(&self, id: u64, addr: &str) {
         lock(&self.found).insert(id, addr.to_owned());
     }

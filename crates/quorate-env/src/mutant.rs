@@ -94,7 +94,7 @@ pub enum Mutant {
     AppliedIsRejected,
     /// A node forgets with its process which entry it has promised not to apply.
     HaltForgotten,
-    /// That reads find a database damaged is told to nobody but their callers.
+    /// A node takes no note when a read finds its database damaged.
     ReadDamageIgnored,
     /// A node that has another address than before does not announce it.
     MoveNotAnnounced,
