@@ -273,19 +273,25 @@ fn unfinished(membership: &RaftMembership, is_silent: impl Fn(u64) -> bool) -> O
 }
 
 /// Hands leadership over, again and again, as long as this node leads with a full disk or with a store that applies
-/// nothing for another reason. The others have disks of their own. One whose database is damaged ends.
+/// nothing for another reason. The others have disks of their own; and where this node can't apply what others have,
+/// one of those goes on at once, while nobody hears of a write before this node has caught up. One whose database is
+/// damaged ends.
 pub(crate) async fn step_aside(desk: Arc<Desk>, Running { raft, store, verdicts, .. }: Running) {
     let mut said: Option<Instant> = None;
+    let mut changed = verdicts.changes();
     loop {
-        sleep(desk.config.timing.status).await;
+        // Whichever comes first.
+        let _ = timeout(desk.config.timing.status, changed.changed()).await;
+        let holders = verdicts.holders();
         let why = match store.fault() {
             Some(fault) => fault.to_string(),
-            None if verdicts.is_own_trouble() => "an entry that others have applied can't be applied here".to_owned(),
+            None if !holders.is_empty() => "an entry that others have applied can't be applied here".to_owned(),
             None if desk.home.wal.is_disk_full() => "no space left for the log".to_owned(),
             None => continue,
         };
         if raft.is_leader() {
-            let taken_over = transfer(&raft, &desk.peers, |_| true).await.is_ok();
+            let taken_over =
+                transfer(&raft, &desk.peers, |id| holders.is_empty() || holders.contains(&NodeId(id))).await.is_ok();
             if taken_over || said.is_none_or(|at| at.elapsed() >= SAY_EVERY) {
                 tracing::warn!(why, taken_over, "this node should not lead");
                 said = Some(Instant::now());

@@ -21,8 +21,7 @@ use std::time::Duration;
 
 use quorate_env::mutant::Mutant;
 use quorate_env::{sleep, timeout};
-use quorate_model::codec::entry::rejected_index;
-use quorate_model::{Entry, GroupId, LogId, NodeId, Payload, Store, StoreFault};
+use quorate_model::{GroupId, NodeId, Store, StoreFault};
 use quorate_wal::{Restart, WalError};
 use quorate_wire::Purpose;
 use tokio::sync::watch;
@@ -35,7 +34,11 @@ use crate::peers::{Peers, lock};
 use crate::raft::Raft;
 
 pub(crate) mod judge;
+mod log;
 mod promise;
+
+use log::logged;
+pub(crate) use log::{reject, rejections};
 
 /// Unclean ends in a row, at the same applied entry, after which a node applies one entry at a time.
 const CAREFUL_AFTER: u32 = 3;
@@ -46,11 +49,11 @@ const TRIES_MAX: u32 = 2;
 /// How long it waits before each try, and after images that did not arrive.
 const TRY_PAUSE: Duration = Duration::from_millis(500);
 
+/// The same where time was short: it has more the next time. Meanwhile a leader hands over.
+const SLOW_PAUSE: Duration = Duration::from_millis(100);
+
 /// After this time a node tries an entry again that it had no memory for, if nothing was decided meanwhile.
 const RETRY_AFTER: Duration = Duration::from_secs(10);
-
-/// Bytes of the log that are looked through at once.
-const SCAN_BYTES: usize = 8 << 20;
 
 /// What a node knows of entries that can't be applied. See the module.
 pub(crate) struct Verdicts {
@@ -206,9 +209,14 @@ impl Verdicts {
         trouble.or(state.halt.map(waits)).filter(|blocked| blocked.index > applied)
     }
 
-    /// Whether this node can't apply an entry that others have applied.
-    pub(crate) fn is_own_trouble(&self) -> bool {
-        self.state().trouble.as_ref().is_some_and(|trouble| !trouble.holders.is_empty())
+    /// The nodes that have applied the entry that this node can't apply.
+    pub(crate) fn holders(&self) -> Vec<NodeId> {
+        self.state().holders()
+    }
+
+    /// Tells whenever something of all this changes.
+    pub(crate) fn changes(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
     }
 
     /// Waits until the entry `first`, which comes next, may be handed to the store, and says how many of those up to
@@ -318,7 +326,8 @@ impl Verdicts {
                     return Err(fault.clone());
                 }
                 Some(StoreFault::Memory(_) | StoreFault::Slow(_)) if trouble.tries < TRIES_MAX => {
-                    sleep(TRY_PAUSE).await;
+                    let is_slow = matches!(fault, Some(StoreFault::Slow(_)));
+                    sleep(if is_slow { SLOW_PAUSE } else { TRY_PAUSE }).await;
                     self.try_again();
                     return Ok(());
                 }
@@ -359,7 +368,7 @@ impl Verdicts {
                 if is_over || state.is_rejected(index) {
                     return Ok(None);
                 }
-                let holders = state.trouble.as_ref().map(|trouble| trouble.holders.clone()).unwrap_or_default();
+                let holders = state.holders();
                 if !holders.is_empty() {
                     return Ok(Some(holders));
                 }
@@ -433,6 +442,10 @@ impl Verdicts {
 }
 
 impl State {
+    fn holders(&self) -> Vec<NodeId> {
+        self.trouble.as_ref().map(|trouble| trouble.holders.clone()).unwrap_or_default()
+    }
+
     /// Whether no entry is in doubt.
     fn is_quiet(&self) -> bool {
         self.trouble.is_none() && self.halt.is_none() && self.logged.is_empty()
@@ -469,32 +482,4 @@ impl Trouble {
 /// Whether a fault may be the doing of an entry.
 fn is_of_an_entry(fault: &StoreFault) -> bool {
     matches!(fault, StoreFault::Memory(_) | StoreFault::Slow(_) | StoreFault::Io(_) | StoreFault::Damaged(_))
-}
-
-/// The rejections in the log behind what is applied. What can't be read is met again when it is to be applied.
-fn logged(home: &Home, applied: u64) -> BTreeMap<u64, u64> {
-    let mut found = BTreeMap::new();
-    let end = home.wal.last_log_id(GroupId::MAIN).map_or(0, |id| id.index.saturating_add(1));
-    let mut next = home.wal.purged(GroupId::MAIN).map_or(0, |id| id.index.saturating_add(1)).max(applied);
-    while next < end {
-        let page = home.wal.entries(GroupId::MAIN, next..end, SCAN_BYTES).unwrap_or_default();
-        let Some((last, _)) = page.last() else { break };
-        next = last.index.saturating_add(1);
-        found.extend(rejections(&page));
-    }
-    found
-}
-
-/// The rejections among entries: their own index, and the one that they reject.
-pub(crate) fn rejections(entries: &[(LogId, bytes::Bytes)]) -> impl Iterator<Item = (u64, u64)> {
-    let rejection = |(id, bytes): &(LogId, bytes::Bytes)| Some((id.index, rejected_index(bytes)?));
-    entries.iter().filter_map(rejection)
-}
-
-/// The entry as a rejected one.
-pub(crate) fn reject(entry: Entry) -> Entry {
-    match entry.payload {
-        Payload::Proposal(stamp, bytes) => Entry { payload: Payload::Rejected(stamp, bytes), ..entry },
-        _ => entry,
-    }
 }

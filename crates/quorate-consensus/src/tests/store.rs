@@ -35,6 +35,8 @@ pub(crate) struct MemStore {
     troubles: Arc<Mutex<BTreeMap<&'static str, Trouble>>>,
     crashed: Arc<Mutex<bool>>,
     condemned: Arc<Mutex<Option<StoreFault>>>,
+    /// What a reader has found.
+    found: Arc<Mutex<Option<StoreFault>>>,
 }
 
 impl MemStore {
@@ -45,6 +47,11 @@ impl MemStore {
     /// From now on it fails at proposals that begin with this text.
     pub(crate) fn fail_at(&self, text: &'static str, trouble: Trouble) {
         self.troubles.lock().unwrap().insert(text, trouble);
+    }
+
+    /// A reader comes upon damage. An image replaces what is damaged.
+    pub(crate) fn find_damage(&self) {
+        *self.found.lock().unwrap() = Some(StoreFault::Damaged("by a test".to_owned()));
     }
 
     pub(crate) fn condemned(&self) -> Option<StoreFault> {
@@ -100,7 +107,7 @@ impl Store for MemStore {
     }
 
     fn fault(&self) -> Option<StoreFault> {
-        None
+        self.found.lock().unwrap().clone()
     }
 
     fn send_image(&self) -> Result<Box<dyn ImageSource>, StoreFault> {
@@ -180,6 +187,7 @@ impl WholeImage for Whole {
 
     fn install(self: Box<Self>) -> Result<Applied, StoreFault> {
         *self.store.kept.lock().unwrap() = self.kept;
+        *self.store.found.lock().unwrap() = None;
         Ok(self.store.applied())
     }
 }

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use quorate_env::{sleep, timeout};
+use quorate_env::{Instant, sleep, timeout};
 use quorate_env_sim::SimWorld;
 use quorate_model::{FailureKind, StoreFault};
 
 use super::cluster::{Cluster, NAMES, SOON, born};
 use super::store::{MemStore, Trouble};
-use crate::ProposeError;
+use crate::{ProposeError, Timing};
 
 const POISON: &str = "poison";
 
@@ -19,6 +19,10 @@ fn memory() -> Trouble {
 
 fn damaged() -> Trouble {
     Trouble::Fault(StoreFault::Damaged("by a test".to_owned()))
+}
+
+fn slow() -> Trouble {
+    Trouble::Fault(StoreFault::Slow("in a test".to_owned()))
 }
 
 fn store(cluster: &Cluster, name: &str) -> MemStore {
@@ -92,6 +96,26 @@ fn a_node_that_alone_can_not_apply_takes_an_image_and_the_entry_stays() {
 }
 
 #[test]
+fn a_node_that_is_being_healed_does_not_end_of_damage_that_a_reader_finds() {
+    for seed in 100..110 {
+        run(seed, async |_, cluster| {
+            let victim = by_rank(&cluster)[1];
+            poison(&cluster, [victim], &damaged());
+            let find = async {
+                let node = cluster.node(victim).unwrap();
+                let is_blocked = || node.status().blocked.is_some();
+                cluster.until("blocked", is_blocked).await;
+                store(&cluster, victim).find_damage();
+            };
+            let (rejected, ()) = futures_util::future::join(propose(&cluster), find).await;
+            assert_eq!(rejected, Some(false));
+            cluster.write("after").await;
+            cluster.check().await;
+        });
+    }
+}
+
+#[test]
 fn what_one_voter_has_applied_is_kept_although_the_others_can_not() {
     for (rank, trouble) in (0..3).flat_map(|rank| [(rank, memory()), (rank, damaged())]) {
         run(20 + rank as u64, async |_, cluster| {
@@ -104,6 +128,30 @@ fn what_one_voter_has_applied_is_kept_although_the_others_can_not() {
             assert!(NAMES.iter().all(|name| has_run(&store(&cluster, name))));
         });
     }
+}
+
+#[test]
+fn a_leader_that_can_not_apply_hands_over_to_a_node_that_has() {
+    let handed_over = std::cell::Cell::new(0);
+    for seed in 120..130 {
+        run(seed, async |_, cluster| {
+            let [leader, stuck, able] = by_rank(&cluster)[..] else { panic!("three nodes") };
+            poison(&cluster, [leader, stuck], &slow());
+            let begun = Instant::now();
+            let leads = || cluster.leader().is_some_and(|(name, _)| name == able);
+            // Where the third has not tried yet when it is asked, all agree to reject the entry.
+            let is_rejected = || !store(&cluster, leader).kept().rejected.is_empty();
+            let watch = async {
+                cluster.until("a hand-over", || leads() || is_rejected()).await;
+                assert!(begun.elapsed() < Timing::default().status, "{:?}", begun.elapsed());
+                handed_over.set(handed_over.get() + usize::from(leads()));
+            };
+            futures_util::future::join(propose(&cluster), watch).await;
+            cluster.write("after").await;
+            cluster.check().await;
+        });
+    }
+    assert!(handed_over.get() > 1, "{} times", handed_over.get());
 }
 
 #[test]
