@@ -17,7 +17,7 @@ use quorate_sql::Extensions;
 use quorate_sql::apply::Applier;
 use quorate_sql::connection::open_writer;
 use quorate_sql::generation::Generations;
-use quorate_sql::options::StoreIdentity;
+use quorate_sql::options::{StoreIdentity, WRITER_CACHE_BYTES_DEFAULT};
 
 fn entry(index: u64, proposal: &Proposal) -> Entry {
     let log_id = LogId { term: 1, node: NodeId(1), index };
@@ -67,7 +67,7 @@ fn main() {
     }
     let dir = tempfile::tempdir().unwrap();
     let generations = Generations::open(Env::real().disk(), dir.path(), 4096, Extensions::default()).unwrap();
-    let conn = open_writer(&generations.current(), 32 << 20).unwrap();
+    let conn = open_writer(&generations.current(), WRITER_CACHE_BYTES_DEFAULT).unwrap();
     let mut applier = Applier::open(conn, &StoreIdentity::default(), &Extensions::default()).unwrap();
     let table = statement("CREATE TABLE t (id INTEGER PRIMARY KEY, a, b, c)", vec![]);
     let session = SessionId(1);

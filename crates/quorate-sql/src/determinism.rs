@@ -38,9 +38,9 @@ pub struct Determinism {
 impl Determinism {
     /// Installs everything, once for a connection.
     pub fn install(conn: &Connection) -> rusqlite::Result<Self> {
-        let (random, counters) = (Random::install(conn)?, Counters::install(conn)?);
         let budget = Budget::install(conn)?;
         let meter: Arc<dyn Meter> = Arc::<Budget>::clone(&budget);
+        let (random, counters) = (Random::install(conn, &meter)?, Counters::install(conn)?);
         functions::install(conn, &meter)?;
         Ok(Self { random, counters, budget })
     }

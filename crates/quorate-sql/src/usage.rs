@@ -1,4 +1,4 @@
-//! What a caller's statement uses besides time: memory and temporary files.
+//! What a caller's statement uses: memory, temporary files, and time within single steps.
 //!
 //! While a statement runs, its thread is in a [`Scope`] that says how much it may have. SQLite's allocator
 //! ([`memory`](crate::ffi::memory)) and the VFS layer ask here before they grow anything, and note why they refused, so
@@ -9,7 +9,8 @@
 //! not depend on how busy the machine is.
 //!
 //! Only blocks of [`LARGE`] bytes and more are counted. Small ones belong to what other limits bound: page caches,
-//! parsed statements, rows.
+//! parsed statements, rows. But with every so many blocks of any size the time of the statement is looked at: SQLite
+//! looks at it between two steps of its virtual machine, and FTS5 can take minutes within one.
 //!
 //! Invariant: what is counted for all reads is the sum of what the scopes of reads have counted, so it is 0 when none
 //! is open.
@@ -18,7 +19,9 @@ use std::cell::Cell;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
+use quorate_env::Instant;
 use quorate_model::{Failure, FailureKind, StoreFault};
 use rusqlite::ffi;
 
@@ -30,7 +33,7 @@ mod temp;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use buffer::{Buffer, NoMemory};
+pub(crate) use buffer::{Buffer, NoMemory, copy};
 pub use temp::{TEMP_BYTES_DEFAULT, TEMP_BYTES_PER_QUERY_DEFAULT, TempOptions};
 pub(crate) use temp::{Temp, TempFile, TempSpace};
 
@@ -46,6 +49,10 @@ pub const QUERIES_MEMORY_MAX: usize = 1 << 30;
 
 /// Bytes of counted memory that a statement of an entry may have, besides its page cache.
 pub const WRITER_MEMORY_MAX: usize = 512 << 20;
+
+/// Blocks that SQLite asks for between two looks at the clock. FTS5 reads a page of its index into each, so this is
+/// some 10 ms of its work.
+const LOOK_EVERY: u32 = 1024;
 
 /// The divisor of the memory that the process may still get: a query, all queries, and the writer may each have one
 /// such part. The process needs the rest for page caches, threads, the log and the network.
@@ -90,6 +97,11 @@ struct Here {
     /// Bytes that the running statement may move; without bound where none is watched.
     moved_max: Cell<u64>,
     moved: Cell<u64>,
+    /// Blocks that SQLite has asked for.
+    asked: Cell<u32>,
+    /// How long the running statement may go on after it was first looked at; without bound where none is watched.
+    time_max: Cell<Duration>,
+    begun: Cell<Option<Instant>>,
     is_read: Cell<bool>,
     /// The number of whose temporary files it makes.
     temp: Cell<u64>,
@@ -103,6 +115,8 @@ pub(crate) enum Refusal {
     Memory(usize),
     /// It moves more bytes than this.
     Moved(u64),
+    /// It takes longer than this.
+    Time(Duration),
     /// All queries together have as much memory as they may.
     MemoryOfReads,
     /// The process has no more memory.
@@ -121,9 +135,11 @@ pub(crate) enum Refusal {
 pub(crate) struct Scope(());
 
 impl Scope {
-    /// For a query: the memory of one and of its page cache, and temporary files there.
-    pub(crate) fn read(cache_bytes: u32, temp: &Arc<Temp>) -> Self {
-        Self::enter(Bounds::get().query.saturating_add(cache_bytes as usize), true, temp)
+    /// For a query: the memory of one and of its page cache, temporary files there, and so much time.
+    pub(crate) fn read(cache_bytes: u32, temp: &Arc<Temp>, time_max: Duration) -> Self {
+        let scope = Self::enter(Bounds::get().query.saturating_add(cache_bytes as usize), true, temp);
+        watch(u64::MAX, time_max);
+        scope
     }
 
     /// For what an entry does.
@@ -148,6 +164,7 @@ impl Drop for Scope {
         HERE.with(|here| {
             here.shrink(here.memory.get());
             here.memory_max.set(0);
+            here.time_max.set(Duration::MAX);
         });
     }
 }
@@ -159,6 +176,9 @@ impl Here {
             memory: Cell::new(0),
             moved_max: Cell::new(u64::MAX),
             moved: Cell::new(0),
+            asked: Cell::new(0),
+            time_max: Cell::new(Duration::MAX),
+            begun: Cell::new(None),
             is_read: Cell::new(false),
             temp: Cell::new(0),
             refusal: Cell::new(None),
@@ -193,6 +213,29 @@ impl Here {
         if moved > max { Err(Refusal::Moved(max)) } else { Ok(()) }
     }
 
+    /// SQLite asks for a block. Says whether the statement may go on.
+    fn ask(&self) -> bool {
+        let asked = self.asked.get().wrapping_add(1);
+        self.asked.set(asked);
+        !asked.is_multiple_of(LOOK_EVERY) || self.is_in_time()
+    }
+
+    #[cold]
+    fn is_in_time(&self) -> bool {
+        let max = self.time_max.get();
+        if max == Duration::MAX {
+            return true;
+        }
+        let now = Instant::now();
+        let begun = self.begun.get().unwrap_or(now);
+        self.begun.set(Some(begun));
+        let is_over = now.saturating_duration_since(begun) > max;
+        if is_over {
+            self.refusal.set(Some(Refusal::Time(max)));
+        }
+        !is_over
+    }
+
     /// Whose temporary files a statement of this moment makes.
     fn temp(&self) -> Option<Arc<Temp>> {
         (self.memory_max.get() > 0).then(|| temp::find(self.temp.get())).flatten()
@@ -217,18 +260,31 @@ pub(crate) fn grow(bytes: usize) -> bool {
     !matches!(grown, Ok(Err(_)))
 }
 
+/// To be called for each block, however small, that SQLite asks for; `false` where the statement may not go on.
+pub(crate) fn ask() -> bool {
+    HERE.try_with(Here::ask).unwrap_or(true)
+}
+
 /// Gives memory back.
 pub(crate) fn shrink(bytes: usize) {
     // A thread that ends has no scope.
     let _ = HERE.try_with(|here| here.shrink(bytes));
 }
 
-/// Sets how many bytes this thread's statement may move, and begins to count. `u64::MAX` stands for no limit.
-pub(crate) fn watch(moved_max: u64) {
+/// Sets how many bytes this thread's statement may move and how long it may take, and begins to count. The greatest
+/// values stand for no limit.
+pub(crate) fn watch(moved_max: u64, time_max: Duration) {
     HERE.with(|here| {
         here.moved.set(0);
         here.moved_max.set(moved_max);
+        here.begun.set(None);
+        here.time_max.set(time_max);
     });
+}
+
+/// Ends the watch over a statement.
+pub(crate) fn unwatch() {
+    watch(u64::MAX, Duration::MAX);
 }
 
 /// Counts bytes by which a temporary file grows.
@@ -274,6 +330,7 @@ impl fmt::Display for Refused {
                 "the statement moves more than {max} bytes through memory and temporary files; do less at once, or \
                  allow it more (with_budget)"
             ),
+            Refusal::Time(max) => write!(f, "a statement was stopped after {max:?}"),
             Refusal::MemoryOfReads => {
                 let max = Bounds::get().queries;
                 write!(f, "all queries of the node have {max} bytes of memory, as much as they may")
@@ -321,6 +378,7 @@ impl From<Refused> for ReadError {
     fn from(refused: Refused) -> Self {
         let text = refused.to_string();
         match refused.refusal {
+            Refusal::Time(max) => Self::Timeout(max),
             Refusal::Memory(_) | Refusal::Moved(_) | Refusal::Temp(_) => {
                 Self::Failed(Failure::new(FailureKind::TooBig, text))
             }
@@ -333,6 +391,13 @@ impl From<Refused> for ReadError {
     }
 }
 
+impl From<Refused> for StoreFault {
+    fn from(refused: Refused) -> Self {
+        let text = refused.to_string();
+        if matches!(refused.refusal, Refusal::Time(_)) { Self::Slow(text) } else { Self::Memory(text) }
+    }
+}
+
 /// The node's trouble behind an error of an entry's statement, if something was refused to it. It is never an outcome:
 /// how much memory and how many temporary files a statement needs depends on the node's caches.
 pub(crate) fn fault(error: &rusqlite::Error) -> Option<StoreFault> {
@@ -340,7 +405,7 @@ pub(crate) fn fault(error: &rusqlite::Error) -> Option<StoreFault> {
     if ![ffi::SQLITE_FULL, ffi::SQLITE_NOMEM, ffi::SQLITE_IOERR, ffi::SQLITE_CANTOPEN].contains(&code) {
         return None;
     }
-    Some(StoreFault::Memory(take()?.to_string()))
+    Some(take()?.into())
 }
 
 /// Forgets what was refused to earlier statements of this thread. To be called before each entry.
@@ -351,5 +416,5 @@ pub(crate) fn forget() {
 /// The node's trouble, if something was refused to the entry and SQLite, or one of its functions, went on without an
 /// error. The outcome of the entry may then differ from that on other nodes.
 pub(crate) fn swallowed() -> Option<StoreFault> {
-    take().map(|refused| StoreFault::Memory(refused.to_string()))
+    take().map(StoreFault::from)
 }

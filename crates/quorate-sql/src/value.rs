@@ -4,6 +4,8 @@ use quorate_model::{Failure, FailureKind, RawValue, Value};
 use rusqlite::Row;
 use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
 
+use crate::usage::{self, NoMemory};
+
 /// A value that SQLite copies.
 pub(crate) struct Bound<'a>(pub(crate) &'a Value);
 
@@ -40,17 +42,24 @@ impl ToSql for BoundRaw<'_> {
 }
 
 /// A copy of a value in a column of a row. Fails for text that is not UTF-8, which SQL can make of blobs: it has no
-/// form outside of SQLite, and another text in its place would be a lie.
+/// form outside of SQLite, and another text in its place would be a lie. Fails too where there is no memory for it.
 pub(crate) fn owned(value: ValueRef<'_>, row: &Row<'_>, column: usize) -> Result<Value, Failure> {
     Ok(match value {
         ValueRef::Null => Value::Null,
         ValueRef::Integer(value) => Value::Integer(value),
         ValueRef::Real(value) => Value::Real(value),
-        ValueRef::Text(text) => match std::str::from_utf8(text) {
-            Ok(text) => Value::Text(text.to_owned()),
+        ValueRef::Text(text) => match String::from_utf8(copy(text)?) {
+            Ok(text) => Value::Text(text),
             Err(_) => return Err(not_utf8(row, column)),
         },
-        ValueRef::Blob(bytes) => Value::Blob(bytes.to_vec()),
+        ValueRef::Blob(bytes) => Value::Blob(copy(bytes)?),
+    })
+}
+
+fn copy(bytes: &[u8]) -> Result<Vec<u8>, Failure> {
+    usage::copy(bytes).map_err(|NoMemory| {
+        let text = format!("there is no memory for a value of {} bytes; ask for less at once", bytes.len());
+        Failure::new(FailureKind::TooBig, text)
     })
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use quorate_consensus::{ConsensusConfig, KEEP_LOG_BYTES, LOG_SEGMENT_BYTES, Member};
 use quorate_sql::extensions::Extensions;
+use quorate_sql::options::WRITER_CACHE_BYTES_DEFAULT;
 use quorate_sql::readers::ReaderOptions;
 use quorate_sql::slow::SLOW_DEFAULT;
 use quorate_sql::usage::{TEMP_BYTES_DEFAULT, TEMP_BYTES_PER_QUERY_DEFAULT};
@@ -96,7 +97,8 @@ pub struct SqlOptions {
     pub readers: usize,
     /// Bytes of each reader's page cache.
     pub reader_cache_bytes: u32,
-    /// Bytes of the writer's page cache.
+    /// Bytes of the writer's page cache. A sort within a write runs in pieces of this size, and none of them can be
+    /// interrupted: all other writes wait longer where it is large.
     pub writer_cache_bytes: u32,
     /// Bytes of a page, fixed when the cluster is founded and the same on all nodes: a power of two from 4096 to 65536.
     pub page_size: u32,
@@ -115,7 +117,7 @@ impl Default for SqlOptions {
         Self {
             readers: ReaderOptions::default().readers,
             reader_cache_bytes: 8 << 20,
-            writer_cache_bytes: 32 << 20,
+            writer_cache_bytes: WRITER_CACHE_BYTES_DEFAULT,
             page_size: 4096,
             query_timeout: ReaderOptions::default().transaction,
             temp_bytes_per_query: TEMP_BYTES_PER_QUERY_DEFAULT,

@@ -17,7 +17,7 @@ use super::batch::{Doing, Item, Stop};
 use crate::stack;
 
 /// How long a statement may run ahead: one that takes longer runs when it is applied, and the writer is free meanwhile.
-const AHEAD_MAX: Duration = Duration::from_millis(200);
+const AHEAD_MAX: Duration = Duration::from_millis(100);
 
 /// Entries that ran ahead.
 #[derive(Debug, Default)]

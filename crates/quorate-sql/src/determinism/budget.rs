@@ -43,7 +43,7 @@ const TIME_BASE: Duration = Duration::from_millis(100);
 const WAITS: u32 = 2;
 
 /// Nanoseconds that a step may take, on average and on a slow machine; more where SQLite is built for tests.
-const STEP_NANOS: u64 = if cfg!(debug_assertions) { 100 } else { 40 };
+const STEP_NANOS: u64 = if cfg!(debug_assertions) { 100 } else { 20 };
 
 /// Bytes that a statement may move through large blocks of memory and temporary files for each step of its budget.
 const STEP_MOVES: u64 = 16;
@@ -144,7 +144,9 @@ impl Budget {
         let mut clock = self.clock();
         (clock.started, clock.is_over) = (None, false);
         let left = self.left.load(Ordering::Relaxed);
-        usage::watch(left.saturating_mul(STEP_MOVES).saturating_mul(clock.patience.into()));
+        let time = allowed(left.saturating_add(slack)).saturating_mul(clock.patience).saturating_mul(WAITS);
+        let time = clock.max.map_or(time, |max| time.min(max));
+        usage::watch(left.saturating_mul(STEP_MOVES).saturating_mul(clock.patience.into()), time);
         drop(clock);
         self.stop.store(left.saturating_add(slack), Ordering::Relaxed);
     }
@@ -153,7 +155,7 @@ impl Budget {
     /// longer within its budget, or took too long.
     pub fn finish(&self, steps: u32) -> Result<(), Spent> {
         self.stop.store(u64::MAX, Ordering::Relaxed);
-        usage::watch(u64::MAX);
+        usage::unwatch();
         let left = self.left.load(Ordering::Relaxed);
         let taken = unwrap_steps(steps, self.ticks.load(Ordering::Relaxed).saturating_mul(STRIDE.into()));
         let taken = taken.saturating_add(self.bytes.load(Ordering::Relaxed) / STEP_BYTES);

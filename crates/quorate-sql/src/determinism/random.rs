@@ -11,9 +11,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use quorate_model::limits::VALUE_BYTES_MAX;
-use rusqlite::functions::FunctionFlags;
-use rusqlite::types::ValueRef;
-use rusqlite::{Connection, ffi};
+use rusqlite::Connection;
+
+use crate::ffi::functions::{self, Answer, Failed};
+use crate::functions::Meter;
+use crate::usage::Buffer;
 
 /// The state of the generator of one connection.
 #[derive(Debug, Default)]
@@ -22,15 +24,17 @@ pub struct Random {
 }
 
 impl Random {
-    /// Replaces the functions of the connection.
-    pub(crate) fn install(conn: &Connection) -> rusqlite::Result<Arc<Self>> {
+    /// Replaces the functions of the connection. A blob tells the meter of its bytes.
+    pub(crate) fn install(conn: &Connection, meter: &Arc<dyn Meter>) -> rusqlite::Result<Arc<Self>> {
         let random = Arc::new(Self::default());
-        let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_INNOCUOUS;
         let source = Arc::clone(&random);
-        conn.create_scalar_function("random", 0, flags, move |_| Ok(source.integer()))?;
-        let source = Arc::clone(&random);
-        conn.create_scalar_function("randomblob", 1, flags, move |context| {
-            source.blob(as_integer(context.get_raw(0)))
+        functions::volatile(conn, c"random", 0, move |_| Ok(Answer::Integer(source.integer())))?;
+        let (source, meter) = (Arc::clone(&random), Arc::clone(meter));
+        functions::volatile(conn, c"randomblob", 1, move |call| {
+            let blob = source.blob(call.integer(0))?;
+            // Where the statement is to end, the next step ends it.
+            meter.charge(blob.len() as u64);
+            Ok(Answer::Blob(blob))
         })?;
         Ok(random)
     }
@@ -59,38 +63,18 @@ impl Random {
         if value < 0 { (value & i64::MAX).wrapping_neg() } else { value }
     }
 
-    fn blob(&self, length: i64) -> rusqlite::Result<Vec<u8>> {
+    fn blob(&self, length: i64) -> Result<Buffer, Failed> {
         let length = usize::try_from(length).unwrap_or(0).max(1);
         if length > VALUE_BYTES_MAX {
-            return Err(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_TOOBIG), None));
+            return Err(Failed::TooBig);
         }
-        let mut bytes = Vec::with_capacity(length.next_multiple_of(8));
+        let mut bytes = Buffer::default();
+        bytes.reserve(length)?;
         while bytes.len() < length {
-            bytes.extend_from_slice(&self.next().to_le_bytes());
+            let drawn = self.next().to_le_bytes();
+            let missing = length.saturating_sub(bytes.len());
+            bytes.append(drawn.get(..missing).unwrap_or(&drawn))?;
         }
-        bytes.truncate(length);
         Ok(bytes)
     }
-}
-
-/// As `sqlite3_value_int64` converts.
-#[expect(clippy::cast_possible_truncation, reason = "SQLite cuts off fractions; the cast saturates as SQLite does")]
-fn as_integer(value: ValueRef<'_>) -> i64 {
-    match value {
-        ValueRef::Null => 0,
-        ValueRef::Integer(value) => value,
-        ValueRef::Real(value) => value as i64,
-        ValueRef::Text(text) | ValueRef::Blob(text) => leading_integer(text),
-    }
-}
-
-fn leading_integer(text: &[u8]) -> i64 {
-    let mut rest = text.trim_ascii_start();
-    let negative = rest.first() == Some(&b'-');
-    if let Some((b'+' | b'-', after)) = rest.split_first() {
-        rest = after;
-    }
-    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit());
-    let value = digits.fold(0_i64, |value, digit| value.saturating_mul(10).saturating_add((digit - b'0').into()));
-    if negative { -value } else { value }
 }

@@ -116,6 +116,12 @@ impl<'a> Call<'a> {
         self.arguments.get(number).is_some_and(|&value| unsafe { ffi::sqlite3_value_subtype(value) } == JSON_SUBTYPE)
     }
 
+    /// The argument as an integer, as SQLite converts it.
+    pub(crate) fn integer(&self, number: usize) -> i64 {
+        // SAFETY: the value is valid during the call.
+        self.arguments.get(number).map_or(0, |&value| unsafe { ffi::sqlite3_value_int64(value) })
+    }
+
     /// The argument as a number.
     pub(crate) fn real(&self, number: usize) -> f64 {
         // SAFETY: the value is valid during the call.
@@ -190,8 +196,11 @@ struct Kept<F> {
     function: F,
 }
 
-/// What the functions of this module are: they have no effects and look at nothing but their arguments.
-const FLAGS: c_int = ffi::SQLITE_UTF8 | ffi::SQLITE_INNOCUOUS | ffi::SQLITE_DETERMINISTIC;
+/// What the functions of this module are: they have no effects.
+const HARMLESS: c_int = ffi::SQLITE_UTF8 | ffi::SQLITE_INNOCUOUS;
+
+/// What most of them are: they look at nothing but their arguments.
+const FLAGS: c_int = HARMLESS | ffi::SQLITE_DETERMINISTIC;
 
 /// What those are that may return JSON.
 const JSON_FLAGS: c_int = FLAGS | ffi::SQLITE_RESULT_SUBTYPE;
@@ -202,6 +211,28 @@ pub(crate) fn scalar<F>(
     name: &CStr,
     arguments: i16,
     wildcards: Option<Wildcards>,
+    function: F,
+) -> rusqlite::Result<()>
+where
+    F: for<'a> Fn(&Call<'a>) -> Result<Answer<'a>, Failed> + Send + 'static,
+{
+    create(conn, name, arguments, wildcards, if wildcards.is_some() { FLAGS } else { JSON_FLAGS }, function)
+}
+
+/// The same, for a function whose calls may return different values for the same arguments.
+pub(crate) fn volatile<F>(conn: &Connection, name: &CStr, arguments: i16, function: F) -> rusqlite::Result<()>
+where
+    F: for<'a> Fn(&Call<'a>) -> Result<Answer<'a>, Failed> + Send + 'static,
+{
+    create(conn, name, arguments, None, HARMLESS, function)
+}
+
+fn create<F>(
+    conn: &Connection,
+    name: &CStr,
+    arguments: i16,
+    wildcards: Option<Wildcards>,
+    flags: c_int,
     function: F,
 ) -> rusqlite::Result<()>
 where
@@ -230,7 +261,6 @@ where
     let code = unsafe {
         let release = Some(release::<Kept<F>> as unsafe extern "C" fn(*mut c_void));
         let (handle, count) = (conn.handle(), arguments.into());
-        let flags = if wildcards.is_some() { FLAGS } else { JSON_FLAGS };
         ffi::sqlite3_create_function_v2(handle, name.as_ptr(), count, flags, kept, Some(call::<F>), None, None, release)
     };
     check(code)

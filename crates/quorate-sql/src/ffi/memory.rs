@@ -1,4 +1,4 @@
-//! SQLite's allocator, with a layer that counts large blocks for [`usage`](crate::usage).
+//! SQLite's allocator, with a layer that counts large blocks for [`usage`](crate::usage), and has it look at the clock.
 //!
 //! Invariants: a block comes from SQLite's own allocator and is as large as that says; a block that is refused leaves
 //! everything as it was. The layer is set up before SQLite is used for the first time in the process, or never.
@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use rusqlite::ffi;
 
-use crate::usage::{LARGE, Refusal, grow, refused, shrink};
+use crate::usage::{LARGE, Refusal, ask, grow, refused, shrink};
 
 /// SQLite's own allocator.
 static BASE: OnceLock<Base> = OnceLock::new();
@@ -72,7 +72,7 @@ unsafe extern "C" fn malloc(bytes: c_int) -> *mut c_void {
     let Some(base) = BASE.get() else { return std::ptr::null_mut() };
     let wanted = usize::try_from(bytes).unwrap_or(0);
     let counted = wanted >= LARGE;
-    if counted && !grow(wanted) {
+    if !ask() || counted && !grow(wanted) {
         return std::ptr::null_mut();
     }
     // SAFETY: SQLite's own method, with SQLite's argument.
@@ -92,7 +92,7 @@ unsafe extern "C" fn realloc(block: *mut c_void, bytes: c_int) -> *mut c_void {
     let wanted = counted(usize::try_from(bytes).unwrap_or(0));
     // SAFETY: SQLite calls with a block of this allocator.
     let had = counted(unsafe { size(base, block) });
-    if wanted > had && !grow(wanted.saturating_sub(had)) {
+    if !ask() || wanted > had && !grow(wanted.saturating_sub(had)) {
         return std::ptr::null_mut();
     }
     // SAFETY: SQLite's own method, with SQLite's arguments.

@@ -5,8 +5,9 @@
 //! only so many, whatever the clock says, so that the simulator, whose clock stands still meanwhile, sees the same as
 //! everyone.
 //!
-//! Functions of large values tick as well, after each [`TICK_BYTES`] that they touch. Other single steps may take long
-//! (a sort): limits are kept to within that.
+//! Functions of large values tick as well, after each [`TICK_BYTES`] that they touch. In steps that ask for much
+//! memory the allocator looks at the time ([`usage`](crate::usage)). Other single steps may take long (a sort): limits
+//! are kept to within that.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -30,7 +31,7 @@ const TICK_BYTES: u64 = 64 << 10;
 const INLINE_TICKS: u32 = 100;
 
 /// How long a first try may take.
-const INLINE_TIME: Duration = Duration::from_millis(1);
+pub(super) const INLINE_TIME: Duration = Duration::from_millis(1);
 
 /// Ticks between two looks at the clock.
 const CLOCK_TICKS: u32 = 4;

@@ -10,7 +10,7 @@ use quorate_model::{Failure, FailureKind, Stamp, Statement, Value};
 use rusqlite::types::ValueRef;
 
 use super::error::ReadError;
-use super::guard::{Allowance, Guard, TICK_STEPS, Trip};
+use super::guard::{Allowance, Guard, INLINE_TIME, TICK_STEPS, Trip};
 use super::limits::{CHUNK_BYTES, CHUNK_ROWS, Cancel, ReadLimits};
 use super::stream::StreamQuery;
 use super::suspicion::Suspicions;
@@ -100,7 +100,7 @@ impl Reader {
         let meter: Arc<dyn Meter> = Arc::<Guard>::clone(&guard);
         functions::install(&connection, &meter)?;
         let seed = connection.query_row("SELECT random()", [], |row| row.get::<_, i64>(0))?;
-        let random = Random::install(&connection)?;
+        let random = Random::install(&connection, &meter)?;
         random.seed(seed.cast_unsigned());
         let gate = authorizer::install_reader(&connection)?;
         let database = Database::new(connection);
@@ -212,8 +212,10 @@ impl Reader {
         allowance: Allowance,
         f: impl FnOnce(&mut Self) -> Result<T, ReadError>,
     ) -> Result<Option<T>, ReadError> {
+        let is_inline = allowance.inline;
+        let time_max = if is_inline { INLINE_TIME } else { allowance.timeout.min(allowance.transaction) };
         self.guard.arm(allowance)?;
-        let scope = Scope::read(self.cache_bytes, &self.temp);
+        let scope = Scope::read(self.cache_bytes, &self.temp, time_max);
         let result = stack::for_query(|| f(self)).map_err(usage::explain);
         let result = result.and_then(|value| usage::check().map(|()| value));
         drop(scope);
@@ -224,6 +226,8 @@ impl Reader {
         match (result, trip) {
             (Ok(result), _) => Ok(Some(result)),
             (Err(_), Some(Trip::Inline)) => Ok(None),
+            // Within one step the guard sees nothing.
+            (Err(ReadError::Timeout(_)), None) if is_inline => Ok(None),
             (Err(_), Some(trip)) => Err(trip.error()),
             (Err(error), None) => Err(self.gate.take_refusal().map_or(error, refused)),
         }

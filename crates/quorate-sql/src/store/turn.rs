@@ -17,6 +17,16 @@ pub(crate) struct Turn<T> {
     writer: Signal,
 }
 
+/// A visitor, until it is dropped.
+struct Leaves<'a, T>(&'a Turn<T>);
+
+impl<T> Drop for Leaves<'_, T> {
+    fn drop(&mut self) {
+        self.0.visitors.fetch_sub(1, Ordering::SeqCst);
+        self.0.writer.wake();
+    }
+}
+
 impl<T> Turn<T> {
     pub(crate) fn new(inner: T, writer: Signal) -> Self {
         Self { inner: Mutex::new(inner), visitors: AtomicUsize::new(0), writer }
@@ -30,10 +40,10 @@ impl<T> Turn<T> {
     /// Waits for the end of the running batch, then visits.
     pub(crate) fn visit<R>(&self, visit: impl FnOnce(&mut T) -> R) -> R {
         self.visitors.fetch_add(1, Ordering::SeqCst);
-        let result = visit(&mut self.lock());
-        self.visitors.fetch_sub(1, Ordering::SeqCst);
-        self.writer.wake();
-        result
+        // Dropped last, and by a visitor that panics too: the writer would wait for ever.
+        let _leaves = Leaves(self);
+        let mut inner = self.lock();
+        visit(&mut inner)
     }
 
     /// Whether somebody uses it just now.

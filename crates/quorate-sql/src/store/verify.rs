@@ -175,7 +175,7 @@ impl Worker for Hasher {
     fn run_once(&mut self) -> Step {
         if let Some(conn) = self.conn.take() {
             let hashed = {
-                let _scope = Scope::read(0, &Temp::of_reader(conn.generation().temp()));
+                let _scope = Scope::read(0, &Temp::of_reader(conn.generation().temp()), Duration::MAX);
                 logical_hash::by_table(&conn)
             };
             // The state is let go before anybody hears of the result.

@@ -59,6 +59,22 @@ impl Buffer {
     }
 }
 
+/// A copy that outlives the statement, whose memory it is until that ends.
+pub(crate) fn copy(bytes: &[u8]) -> Result<Vec<u8>, NoMemory> {
+    let counts = counted(bytes.len());
+    if counts > 0 && !grow(counts) {
+        return Err(NoMemory);
+    }
+    let mut copy = Vec::new();
+    copy.try_reserve_exact(bytes.len()).map_err(|_| {
+        shrink(counts);
+        refused(Refusal::System);
+        NoMemory
+    })?;
+    copy.extend_from_slice(bytes);
+    Ok(copy)
+}
+
 impl Deref for Buffer {
     type Target = [u8];
 

@@ -30,6 +30,25 @@ fn a_scope_has_so_much_memory_and_no_more() {
 }
 
 #[test]
+fn a_statement_that_asks_for_many_blocks_ends_when_its_time_is_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let temp = temp(&dir);
+    let refusals = |time_max| {
+        watch(u64::MAX, time_max);
+        let refused = (0..LOOK_EVERY * 3).filter(|_| !ask()).count();
+        unwatch();
+        refused
+    };
+    let _scope = Scope::enter(10 * MIB, false, &temp);
+    // The time runs from the first of three looks.
+    assert_eq!(refusals(Duration::ZERO), 2);
+    assert_eq!(take().map(|refused| refused.refusal), Some(Refusal::Time(Duration::ZERO)));
+    assert_eq!(refusals(Duration::from_secs(3600)), 0);
+    assert_eq!(refusals(Duration::MAX), 0);
+    assert!(take().is_none());
+}
+
+#[test]
 fn a_process_that_may_get_little_memory_gives_its_statements_a_part_of_that() {
     let figures = |room| {
         let Bounds { query, queries, writer } = Bounds::of(room);
@@ -46,14 +65,14 @@ fn a_statement_moves_so_many_bytes_while_it_is_watched() {
     let dir = tempfile::tempdir().unwrap();
     let temp = temp(&dir);
     let _scope = Scope::enter(10 * MIB, false, &temp);
-    watch(20 << 20);
+    watch(20 << 20, Duration::MAX);
     assert!(grow(8 * MIB));
     shrink(8 * MIB);
     assert!(grow(8 * MIB));
     shrink(8 * MIB);
     assert!(!grow(8 * MIB));
     assert_eq!(take().map(|refused| refused.refusal), Some(Refusal::Moved(20 << 20)));
-    watch(u64::MAX);
+    unwatch();
     assert!(grow(8 * MIB));
 }
 

@@ -199,7 +199,7 @@ fn sql() -> [Key<SqlOptions>; 8] {
         ),
         key(
             "sql.writer_cache",
-            "Page cache of the writer.",
+            "Page cache of the writer, and what it sorts in one step that nothing interrupts.",
             |sql| &mut sql.writer_cache_bytes,
             |sql| sql.writer_cache_bytes,
         ),

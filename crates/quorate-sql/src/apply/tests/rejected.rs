@@ -157,6 +157,20 @@ fn an_entry_that_ends_its_transaction_runs_once() {
 }
 
 #[test]
+fn a_search_that_takes_too_long_in_one_step_is_a_fault_and_no_outcome() {
+    let mut node = Node::with(SETUP);
+    node.ok("CREATE VIRTUAL TABLE f USING fts5(body)");
+    node.ok(&format!("INSERT INTO f VALUES ('{}')", "a ".repeat(200_000)));
+    let sql = format!("INSERT INTO t SELECT count(*) FROM f WHERE f MATCH '{}'", "a ".repeat(30));
+    let entries = [insert(node.next, &sql)];
+    node.applier().determinism.budget.allow(Some(Duration::ZERO));
+    let fault = node.applier().apply_batch(&entries).unwrap_err();
+    assert!(matches!(fault, StoreFault::Slow(_)), "{fault}");
+    node.applier().determinism.budget.allow(None);
+    assert!(node.apply(&entries)[0].is_ok());
+}
+
+#[test]
 fn a_statement_that_takes_too_long_is_a_fault_and_no_outcome() {
     const WORK: &str = "INSERT INTO t WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 9999)
         SELECT i FROM n";

@@ -45,6 +45,18 @@ fn a_timeout_works_inside_of_a_function() {
 }
 
 #[test]
+fn a_timeout_works_inside_of_a_search_for_many_words() {
+    let fixture = fixture();
+    fixture.writer.execute_batch("CREATE VIRTUAL TABLE f USING fts5(body)").unwrap();
+    fixture.writer.execute("INSERT INTO f VALUES (?1)", ["a ".repeat(200_000)]).unwrap();
+    // One step of SQLite reads the places of the word once for each of these.
+    let sql = format!("SELECT count(*) FROM f WHERE f MATCH '{}'", "a ".repeat(300));
+    let done = fixture.try_query(&sql, &limits(Duration::from_millis(20)));
+    assert!(matches!(done, Err(ReadError::Timeout(_))), "{done:?}");
+    fixture.assert_usable();
+}
+
+#[test]
 fn a_query_that_takes_long_to_prepare_is_refused() {
     let fixture = fixture();
     let begun = Clock::now();
