@@ -8,7 +8,7 @@
 //!
 //! The program is a library that only its `main` and the fuzzing targets use.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 #![allow(
     clippy::disallowed_methods,
     clippy::print_stdout,
@@ -27,6 +27,7 @@ mod error;
 mod format;
 #[doc(hidden)]
 pub mod fuzzing;
+mod heap;
 mod import;
 mod init;
 mod keywords;
@@ -55,6 +56,7 @@ use crate::args::{Arguments, Command};
 
 /// Runs the command that the arguments of the process name.
 pub async fn run() -> ExitCode {
+    heap::set_up();
     let outcome = match &Arguments::parse().command {
         Command::Dev(args) => dev::run(args).await,
         Command::Sql(args) => sql::run(args).await,

@@ -1,6 +1,6 @@
 //! The `quorate` binary; everything is in the library beside it.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 use std::process::ExitCode;
 
