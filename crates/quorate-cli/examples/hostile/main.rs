@@ -4,11 +4,13 @@
 //! Every statement must end with an answer or a clear error within its deadline; no node may end, no other write may
 //! wait for longer than 3 s, every acknowledged row must be there once, and all nodes must hold the same at the end.
 //! The nodes have 256 MiB of address space above what they need and 20 MiB for temporary files. All are killed now and
-//! then. The statements depend on the seed and their number alone. Those that were in flight when something went wrong
+//! then. Queries are sent by four connections at once, and one of them may send a write: what is promised is how long
+//! one hostile write may hold up the others, and those that follow on each other add up (`--writes 4` shows that). The
+//! statements depend on the seed and their number alone. Those that were in flight when something went wrong
 //! are written to a file, which `--replay` sends again.
 //!
 //! `cargo run --release -p quorate-cli --example hostile -- [--statements 100000] [--seed N] [--from N] [--to N]
-//! [--only CATEGORY] [--replay FILE] [--senders 4] [--kill-every 5000] [--reset-every 400] [--limits no]
+//! [--only CATEGORY] [--replay FILE] [--senders 4] [--writes 1] [--kill-every 5000] [--reset-every 400] [--limits no]
 //! [--stall-max MILLISECONDS] [--suspects FILE] [--dir DIR] [--quorate FILE]`; with `--embedded yes` the queries among
 //! them run in a program that embeds a node and whose threads have stacks of 512 KiB.
 
@@ -88,6 +90,7 @@ async fn hostile() -> Result<bool> {
     };
     let temp = run::fleet::enter(&mut options, seed, given.is_none().then_some(&program))?;
     let senders = usize::try_from(options.number("senders", 4)?)?.max(1);
+    let writes = usize::try_from(options.number("writes", 1)?)?.max(1);
     let suspects = options.path("suspects");
     let suspects = suspects.unwrap_or_else(|| std::env::temp_dir().join(format!("hostile-{seed}.jsonl")));
     let kill_every = options.number("kill-every", KILL_EVERY)?;
@@ -96,7 +99,8 @@ async fn hostile() -> Result<bool> {
     let limits = options.text("limits").is_none_or(|limits| limits != "no");
     options.finish()?;
     println!("seed {seed}, statements {from} to {to}; suspects go to {}", suspects.display());
-    let settings = Settings { from, to, senders, kill_every, reset_every, limits, stall_max, temp, program, dir };
+    let settings =
+        Settings { from, to, senders, writes, kill_every, reset_every, limits, stall_max, temp, program, dir };
     run::run(settings, source, Arc::new(Books::new(suspects, senders))).await
 }
 

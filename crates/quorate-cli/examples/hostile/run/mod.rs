@@ -41,6 +41,8 @@ pub struct Settings {
     pub from: u64,
     pub to: u64,
     pub senders: usize,
+    /// How many of them may send a write at the same time.
+    pub writes: usize,
     /// Statements between two kills of all nodes; 0 for none.
     pub kill_every: u64,
     /// Statements after which the schema is put in order.

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use quorate::{Error, Level, Param, RemoteSql, Sql};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::super::harness::Result;
@@ -42,12 +43,15 @@ pub struct Sending {
     pub source: Source,
     /// The next statement.
     next: AtomicU64,
+    /// Writes that may be under way.
+    writes: Semaphore,
 }
 
 impl Sending {
     pub fn new(settings: Arc<Settings>, source: Source) -> Self {
         let next = AtomicU64::new(settings.from);
-        Self { settings, source, next }
+        let writes = Semaphore::new(settings.writes);
+        Self { settings, source, next, writes }
     }
 
     /// Statements that were taken.
@@ -78,6 +82,8 @@ pub fn start(fleet: &Fleet, books: &Arc<Books>, sending: &Arc<Sending>) -> JoinS
                 if hostile.number % sending.settings.reset_every == 0 {
                     reset(&remote).await;
                 }
+                // It is never closed.
+                let _turn = if hostile.door.writes() { sending.writes.acquire().await.ok() } else { None };
                 one(&sql, sender, hostile, &books).await;
             }
         });

@@ -67,6 +67,13 @@ pub enum Door {
     Interactive,
 }
 
+impl Door {
+    /// Whether it may change something.
+    pub fn writes(self) -> bool {
+        !matches!(self, Self::Local | Self::Linearizable)
+    }
+}
+
 impl Category {
     /// All, with how many of a thousand statements are of each.
     pub const ALL: [(Self, u64); 7] = [
