@@ -1,9 +1,10 @@
 //! Values on their way into SQLite and out of it: by storage class, never by declared type.
 
-use quorate_model::{Failure, FailureKind, RawValue, Value};
+use quorate_model::{Failure, FailureKind, RawValue, StoreFault, Value};
 use rusqlite::Row;
 use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
 
+use crate::readers::ReadError;
 use crate::usage::{self, NoMemory};
 
 /// A value that SQLite copies.
@@ -41,25 +42,42 @@ impl ToSql for BoundRaw<'_> {
     }
 }
 
-/// A copy of a value in a column of a row. Fails for text that is not UTF-8, which SQL can make of blobs: it has no
-/// form outside of SQLite, and another text in its place would be a lie. Fails too where there is no memory for it.
-pub(crate) fn owned(value: ValueRef<'_>, row: &Row<'_>, column: usize) -> Result<Value, Failure> {
+/// Why a value has no copy.
+#[derive(Debug)]
+pub(crate) enum NoCopy {
+    /// A text that is not UTF-8, which SQL can make of blobs: it has no form outside of SQLite, and another text in its
+    /// place would be a lie.
+    NotUtf8(Failure),
+    /// The statement may not have the memory, or there is none.
+    NoMemory(StoreFault),
+}
+
+impl From<NoMemory> for NoCopy {
+    fn from(_: NoMemory) -> Self {
+        Self::NoMemory(StoreFault::Memory("there is no memory for a value of the result".to_owned()))
+    }
+}
+
+impl From<NoCopy> for ReadError {
+    fn from(error: NoCopy) -> Self {
+        match error {
+            NoCopy::NotUtf8(failure) => failure.into(),
+            NoCopy::NoMemory(fault) => fault.into(),
+        }
+    }
+}
+
+/// A copy of a value in a column of a row.
+pub(crate) fn owned(value: ValueRef<'_>, row: &Row<'_>, column: usize) -> Result<Value, NoCopy> {
     Ok(match value {
         ValueRef::Null => Value::Null,
         ValueRef::Integer(value) => Value::Integer(value),
         ValueRef::Real(value) => Value::Real(value),
-        ValueRef::Text(text) => match String::from_utf8(copy(text)?) {
+        ValueRef::Text(text) => match String::from_utf8(usage::copy(text)?) {
             Ok(text) => Value::Text(text),
-            Err(_) => return Err(not_utf8(row, column)),
+            Err(_) => return Err(NoCopy::NotUtf8(not_utf8(row, column))),
         },
-        ValueRef::Blob(bytes) => Value::Blob(copy(bytes)?),
-    })
-}
-
-fn copy(bytes: &[u8]) -> Result<Vec<u8>, Failure> {
-    usage::copy(bytes).map_err(|NoMemory| {
-        let text = format!("there is no memory for a value of {} bytes; ask for less at once", bytes.len());
-        Failure::new(FailureKind::TooBig, text)
+        ValueRef::Blob(bytes) => Value::Blob(usage::copy(bytes)?),
     })
 }
 

@@ -10,7 +10,7 @@ use crate::determinism::budget::Spent;
 use crate::ffi::database::Prepared;
 use crate::schema_check::{check_columns, check_text, is_plain};
 use crate::validate::text::check_single;
-use crate::value::{Bound, owned};
+use crate::value::{Bound, NoCopy, owned};
 use crate::{usage, vfs};
 
 /// What a value in a result counts for besides its bytes.
@@ -35,6 +35,15 @@ impl From<Spent> for Ended {
 impl From<rusqlite::Error> for Ended {
     fn from(error: rusqlite::Error) -> Self {
         Self::Sqlite(error)
+    }
+}
+
+impl From<NoCopy> for Ended {
+    fn from(error: NoCopy) -> Self {
+        match error {
+            NoCopy::NotUtf8(failure) => Self::Failed(failure),
+            NoCopy::NoMemory(fault) => Self::Fault(fault),
+        }
     }
 }
 
