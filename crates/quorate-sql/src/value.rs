@@ -48,7 +48,7 @@ pub(crate) enum NoCopy {
     /// A text that is not UTF-8, which SQL can make of blobs: it has no form outside of SQLite, and another text in its
     /// place would be a lie.
     NotUtf8(Failure),
-    /// The statement may not have the memory, or there is none.
+    /// The statement has reached its limit of memory, or the process has no memory left.
     NoMemory(StoreFault),
 }
 
