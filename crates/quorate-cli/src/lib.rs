@@ -35,6 +35,7 @@ mod log;
 mod members;
 mod migrate;
 mod output;
+mod panics;
 mod recover;
 mod restore;
 mod serve;
@@ -57,6 +58,7 @@ use crate::args::{Arguments, Command};
 /// Runs the command that the arguments of the process name.
 pub async fn run() -> ExitCode {
     heap::set_up();
+    panics::set_up();
     let outcome = match &Arguments::parse().command {
         Command::Dev(args) => dev::run(args).await,
         Command::Sql(args) => sql::run(args).await,

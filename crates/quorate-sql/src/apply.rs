@@ -159,7 +159,7 @@ impl Applier {
             extensions: extensions.clone(),
             slow: SlowLog::default(),
         };
-        stack::for_write(|| applier.load_schema()).map_err(own)?;
+        stack::for_write(|| applier.load_schema().map_err(own))?;
         Ok(applier)
     }
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use quorate_model::StoreFault;
 
 use crate::options::StoreIdentity;
+use crate::usage::NoMemory;
 use crate::vfs::VfsError;
 
 /// Why a store, or a connection to its database, can't be opened.
@@ -55,6 +56,12 @@ pub enum OpenError {
     /// What the store itself found.
     #[error(transparent)]
     Fault(#[from] StoreFault),
+}
+
+impl From<NoMemory> for OpenError {
+    fn from(none: NoMemory) -> Self {
+        Self::Fault(none.into())
+    }
 }
 
 impl OpenError {

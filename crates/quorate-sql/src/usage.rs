@@ -17,6 +17,7 @@
 
 use std::cell::Cell;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -302,6 +303,14 @@ pub(crate) fn refused(refusal: Refusal) {
     let _ = HERE.try_with(|here| here.refusal.set(Some(refusal)));
 }
 
+/// Runs what reads rows of SQLite. Where SQLite finds no memory to end a text with a NUL, rusqlite panics.
+pub(crate) fn contain<T, E: From<NoMemory>>(read: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+    catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|panic| {
+        let is_refused = HERE.try_with(|here| here.refusal.get().is_some());
+        if is_refused.unwrap_or(false) { Err(NoMemory.into()) } else { resume_unwind(panic) }
+    })
+}
+
 /// What this thread's statement was refused, with where its temporary files are. Told once.
 fn take() -> Option<Refused> {
     HERE.with(|here| {
@@ -352,6 +361,18 @@ impl fmt::Display for Refused {
                 write!(f, "a temporary file in {dir} can't be written: {}", ffi::code_to_str(code))
             }
         }
+    }
+}
+
+impl From<NoMemory> for StoreFault {
+    fn from(_: NoMemory) -> Self {
+        Self::Memory("there is no memory for the statement".to_owned())
+    }
+}
+
+impl From<NoMemory> for ReadError {
+    fn from(none: NoMemory) -> Self {
+        Self::Fault(none.into())
     }
 }
 

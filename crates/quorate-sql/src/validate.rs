@@ -18,6 +18,7 @@ use crate::error::OpenError;
 use crate::generation::Generations;
 use crate::schema_check::check_text;
 use crate::stack;
+use crate::usage::NoMemory;
 
 mod cache;
 pub(crate) mod parameters;
@@ -142,7 +143,8 @@ impl Validator {
             *prober = stack::for_write(|| Prober::open(&self.generations)).ok();
         }
         let unknown = Ok(Known::of(StatementKind::Unknown));
-        prober.as_mut().map_or(unknown, |prober| stack::for_write(|| prober.probe(sql)))
+        let probe = |prober: &mut Prober| stack::for_write(|| Ok::<_, NoMemory>(prober.probe(sql)));
+        prober.as_mut().and_then(|prober| probe(prober).ok()).unwrap_or(unknown)
     }
 
     /// Lets go of an old generation at once. Without this the next statement that is new does it.

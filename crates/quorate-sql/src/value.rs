@@ -53,8 +53,8 @@ pub(crate) enum NoCopy {
 }
 
 impl From<NoMemory> for NoCopy {
-    fn from(_: NoMemory) -> Self {
-        Self::NoMemory(StoreFault::Memory("there is no memory for a value of the result".to_owned()))
+    fn from(none: NoMemory) -> Self {
+        Self::NoMemory(none.into())
     }
 }
 

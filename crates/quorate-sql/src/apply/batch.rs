@@ -10,6 +10,7 @@ use crate::applied_row;
 use crate::authorizer::Effects;
 use crate::classify;
 use crate::outcome_hash::OutcomeHash;
+use crate::usage::NoMemory;
 
 pub(super) const BEGIN: &str = "BEGIN IMMEDIATE";
 pub(super) const COMMIT: &str = "COMMIT";
@@ -27,6 +28,12 @@ pub(super) enum Stop {
 impl From<StoreFault> for Stop {
     fn from(fault: StoreFault) -> Self {
         Self::Fault(fault)
+    }
+}
+
+impl From<NoMemory> for Stop {
+    fn from(none: NoMemory) -> Self {
+        Self::Fault(none.into())
     }
 }
 

@@ -12,7 +12,7 @@ use crate::authorizer::{Effects, Mode};
 use crate::classify::Trouble;
 use crate::ffi::database::Prepared;
 use crate::rows_hash::RowsHash;
-use crate::vfs;
+use crate::{usage, vfs};
 
 /// Characters of a query that a conflict names.
 const SHOWN_CHARS: usize = 80;
@@ -46,15 +46,15 @@ impl Applier {
         self.gate.enter(Mode::Running { schema: false });
         prepared.forget_steps();
         self.determinism.budget.start(effects.nested || !self.schema.virtual_tables.is_empty());
-        let hash = hash(&mut prepared);
+        let hash = usage::contain(|| hash(&mut prepared));
         let spent = self.determinism.budget.finish(prepared.steps());
         prepared.clear_bindings();
         spent?;
-        Ok(hash?)
+        hash
     }
 }
 
-fn hash(prepared: &mut Prepared<'_, Note>) -> rusqlite::Result<u128> {
+fn hash(prepared: &mut Prepared<'_, Note>) -> Result<u128, Ended> {
     let width = prepared.column_count();
     let (mut hash, mut rows) = (RowsHash::new(), prepared.rows());
     while let Some(row) = rows.next()? {

@@ -13,6 +13,7 @@ use quorate_model::{CommandResult, Failure, FailureKind, Param, Stamp, Statement
 
 use super::Applier;
 use crate::classify::Trouble;
+use crate::usage::NoMemory;
 use crate::{stack, vfs};
 
 /// The open transaction's.
@@ -143,6 +144,12 @@ impl Applier {
         self.open_rehearsal()?;
         let before = std::mem::replace(open, Rehearsal { number: open.number, ..Rehearsal::default() });
         before.recorded.into_iter().try_for_each(|(stamp, statement)| self.play(open, stamp, statement).map(|_| ()))
+    }
+}
+
+impl From<NoMemory> for RehearsalError {
+    fn from(none: NoMemory) -> Self {
+        Self::Fault(none.into())
     }
 }
 

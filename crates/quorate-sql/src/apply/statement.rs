@@ -9,6 +9,7 @@ use crate::classify::{Context, Trouble, classify, of_schema_text};
 use crate::determinism::budget::Spent;
 use crate::ffi::database::Prepared;
 use crate::schema_check::{check_columns, check_text, is_plain};
+use crate::usage::NoMemory;
 use crate::validate::text::check_single;
 use crate::value::{Bound, NoCopy, owned};
 use crate::{usage, vfs};
@@ -44,6 +45,12 @@ impl From<NoCopy> for Ended {
             NoCopy::NotUtf8(failure) => Self::Failed(failure),
             NoCopy::NoMemory(fault) => Self::Fault(fault),
         }
+    }
+}
+
+impl From<NoMemory> for Ended {
+    fn from(none: NoMemory) -> Self {
+        Self::Fault(none.into())
     }
 }
 
@@ -136,7 +143,7 @@ impl Applier {
         let mut prepared = self.db.get(sql).ok_or_else(no_statement)?;
         prepared.forget_steps();
         self.determinism.budget.start(effects.nested || !self.schema.virtual_tables.is_empty());
-        let rows = read_rows(&mut prepared, returned);
+        let rows = usage::contain(|| read_rows(&mut prepared, returned));
         let spent = self.determinism.budget.finish(prepared.steps());
         let columns = if rows.is_ok() { prepared.columns() } else { Vec::new() };
         prepared.clear_bindings();

@@ -216,7 +216,7 @@ impl Reader {
         let time_max = if is_inline { INLINE_TIME } else { allowance.timeout.min(allowance.transaction) };
         self.guard.arm(allowance)?;
         let scope = Scope::read(self.cache_bytes, &self.temp, time_max);
-        let result = stack::for_query(|| f(self)).map_err(usage::explain);
+        let result = stack::for_query(|| usage::contain(|| f(self))).map_err(usage::explain);
         let result = result.and_then(|value| usage::check().map(|()| value));
         drop(scope);
         let (trip, took) = self.guard.disarm();
@@ -290,9 +290,9 @@ impl Reader {
     /// Runs statements of our own.
     fn own<T>(&mut self, f: impl FnOnce(&mut Database<Known>) -> rusqlite::Result<T>) -> Result<T, ReadError> {
         self.gate.enter(Mode::Own);
-        let result = stack::for_query(|| f(&mut self.database));
+        let result = stack::for_query(|| Ok(f(&mut self.database)?));
         self.gate.enter(Mode::Query);
-        Ok(result?)
+        result
     }
 }
 

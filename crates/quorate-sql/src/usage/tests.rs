@@ -107,3 +107,24 @@ fn all_queries_together_have_so_much_memory() {
     let _scope = Scope::enter(part, true, &temp);
     assert!(grow(part), "what they had is free again");
 }
+
+#[test]
+fn a_text_that_finds_no_memory_for_its_end_fails_the_read_and_is_no_panic() {
+    let dir = tempfile::tempdir().unwrap();
+    let vfs = crate::vfs::over(None).unwrap();
+    let conn = rusqlite::Connection::open_with_flags_and_vfs(
+        dir.path().join("db"),
+        rusqlite::OpenFlags::SQLITE_OPEN_READ_WRITE | rusqlite::OpenFlags::SQLITE_OPEN_CREATE,
+        vfs.as_str(),
+    )
+    .unwrap();
+    let mut statement = conn.prepare("SELECT CAST(randomblob(1000000) AS TEXT)").unwrap();
+    let mut read = |max| {
+        let _scope = Scope::enter(max, false, &temp(&dir));
+        let mut rows = statement.raw_query();
+        let row = rows.next().unwrap().unwrap();
+        HERE.with(|here| here.memory_max.set(here.memory.get()));
+        contain(|| -> Result<usize, StoreFault> { Ok(row.get_ref(0).unwrap().as_bytes().unwrap().len()) })
+    };
+    assert_eq!(read(10 * MIB), Err(NoMemory.into()));
+}

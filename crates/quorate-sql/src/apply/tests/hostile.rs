@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use quorate_model::limits::BUDGET_DEFAULT;
 
 use super::*;
+use crate::readers::ReadError;
 use crate::{hostile, stack};
 
 /// How long one of these may take here: without much optimization, on a machine with other work.
@@ -154,7 +155,8 @@ fn long_chains_fit_a_small_stack() {
             let mut node = Node::with(&[first]);
             // At once: each change of the schema looks at all of it.
             let schema: String = (1..1100).map(|n| next(n, n - 1) + ";").collect();
-            stack::for_write(|| node.conn().execute_batch(&format!("BEGIN; {schema} COMMIT"))).unwrap();
+            let execute = || node.conn().execute_batch(&format!("BEGIN; {schema} COMMIT")).map_err(ReadError::from);
+            stack::for_write(execute).unwrap();
             node.restart();
             for depth in [300, 900, 1099] {
                 // It succeeds or not; neither ends the node.
