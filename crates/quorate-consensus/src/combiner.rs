@@ -14,14 +14,16 @@
 //! - A proposal whose caller went away before it was proposed is not proposed.
 
 use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use futures_util::future::{Either, select};
 use openraft::errors::ClientWriteError;
 use openraft::raft::ClientWriteResult;
-use quorate_env::{Instant, timeout};
+use quorate_env::{Env, Instant, timeout};
 use quorate_model::Outcome;
 use quorate_model::codec::entry::{PROPOSAL_HEADER, encode_proposal};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
@@ -30,7 +32,7 @@ use tokio::task::coop::unconstrained;
 pub(crate) mod forward;
 mod hold;
 
-use forward::leader_elsewhere;
+use forward::{HANDED_ON_MAX, leader_elsewhere, led_by_another};
 use hold::Asking;
 pub use hold::{HOLD_MAX, Hold};
 
@@ -53,6 +55,10 @@ const BATCH_MAX: usize = 4_096;
 
 /// Bytes of one batch, but for a single larger proposal.
 const BATCH_BYTES_MAX: usize = 8 << 20;
+
+/// After this time the next batch does not wait for answers that another node has to give, or for those of a batch that
+/// another leader has taken over.
+const TURN_MAX: Duration = Duration::from_millis(100);
 
 /// How long the next batch waits for the callers of the one before to take their answers.
 const TAKING_MAX: Duration = Duration::from_millis(1);
@@ -117,26 +123,31 @@ pub(crate) struct Combiner {
 /// The other end: what the core's thread runs.
 pub(crate) struct Gatherer {
     queue: mpsc::Receiver<Asked>,
+    env: Env,
     raft: Raft,
     peers: Arc<Peers>,
     stages: Arc<Stages>,
     stamper: Stamper,
     metrics: Arc<ConsensusMetrics>,
+    /// One permit for each batch that the leader has not answered.
+    handed_on: Arc<Semaphore>,
 }
 
 /// A new queue, empty.
 pub(crate) fn combiner(
+    env: &Env,
     raft: &Raft,
     peers: &Arc<Peers>,
     stages: &Arc<Stages>,
-    stamper: Stamper,
     metrics: &Arc<ConsensusMetrics>,
 ) -> (Combiner, Gatherer) {
     let (sender, queue) = mpsc::channel(WAITING_MAX);
     let room = Arc::new(Semaphore::new(WAITING_BYTES_MAX));
     let combiner = Combiner { queue: sender, room, metrics: Arc::clone(metrics) };
     let (peers, stages, metrics) = (Arc::clone(peers), Arc::clone(stages), Arc::clone(metrics));
-    (combiner, Gatherer { queue, raft: raft.clone(), peers, stages, stamper, metrics })
+    let (env, raft, stamper) = (env.clone(), raft.clone(), Stamper::new(env.clone()));
+    let handed_on = Arc::new(Semaphore::new(HANDED_ON_MAX));
+    (combiner, Gatherer { queue, env, raft, peers, stages, stamper, metrics, handed_on })
 }
 
 impl Combiner {
@@ -225,12 +236,13 @@ impl Gatherer {
         None
     }
 
-    /// Proposes a batch, waits until all of it is answered, and returns how many outcomes there were.
+    /// Proposes a batch, waits until all of it is answered, and returns how many outcomes there were. If another node
+    /// leads meanwhile it does not wait: this one may be unable to apply what it has proposed.
     async fn propose(&mut self, taken: &mut Vec<Waiting>, token: &Taking) -> usize {
         let mut offsets = self.peers.voter_clock_offsets(&self.raft);
         let size = |waiting: &Waiting| waiting.bytes.len().saturating_add(PROPOSAL_HEADER);
         let mut buffer = BytesMut::with_capacity(taken.iter().map(size).sum());
-        let (sender, ended) = oneshot::channel();
+        let (sender, mut ended) = oneshot::channel();
         let batch = Arc::new(Batch {
             peers: Arc::clone(&self.peers),
             metrics: Arc::clone(&self.metrics),
@@ -246,7 +258,13 @@ impl Gatherer {
             let _ = self.raft.client_write_ff(Proposed(stamped), Some(responder)).await;
         }
         drop(batch);
-        ended.await.unwrap_or(0)
+        if let Ok(outcomes) = timeout(TURN_MAX, &mut ended).await {
+            return outcomes.unwrap_or(0);
+        }
+        match select(ended, pin!(led_by_another(&self.raft, *self.raft.node_id()))).await {
+            Either::Left((outcomes, _)) => outcomes.unwrap_or(0),
+            Either::Right(_) => 0,
+        }
     }
 }
 

@@ -46,7 +46,6 @@ use crate::raft::types::Member;
 use crate::reads::read_positions;
 use crate::reboot;
 use crate::stages::Stages;
-use crate::stamp::Stamper;
 use crate::verdict::{Verdicts, judge};
 
 /// Commits that may wait for the store.
@@ -121,7 +120,7 @@ impl Consensus {
         machine.replay().await;
         let raft = start_core(&home, config.timing, network, log, machine, founding).await?;
         verdicts.bind(&raft, &peers);
-        let (combiner, gatherer) = combiner(&raft, &peers, &stages, Stamper::new(env.clone()), &metrics);
+        let (combiner, gatherer) = combiner(env, &raft, &peers, &stages, &metrics);
         let running =
             Running { raft: raft.clone(), store: Arc::clone(&store), combiner, verdicts: Arc::clone(&verdicts) };
         // Nobody else sets it.

@@ -1,5 +1,8 @@
 //! Writes on a node that does not lead: handed on to the leader, a batch at a time, and answered from there.
 //!
+//! A batch that takes long does not hold up the next one: its writes would wait here for one statement of another
+//! caller, and then at the leader for the next.
+//!
 //! Invariants:
 //! - What comes from another node is proposed here or not at all, so that no proposal goes in circles.
 //! - Once a batch was sent, what has no answer is [`ProposeError::Unknown`], whatever the other end gives as a reason:
@@ -18,9 +21,11 @@ use quorate_model::codec;
 use quorate_wire::{CallFailure, FailureKind, Purpose, StreamReceiver, StreamSender};
 
 use super::{
-    Answer, BATCH_BYTES_MAX, BATCH_MAX, Combiner, Gatherer, Proposal, Taking, WENT_DOWN, Waiting, Whereto, unknown,
+    Answer, BATCH_BYTES_MAX, BATCH_MAX, Combiner, Gatherer, Proposal, TURN_MAX, Taking, WENT_DOWN, Waiting, Whereto,
+    unknown,
 };
 use crate::error::ProposeError;
+use crate::metrics::ConsensusMetrics;
 use crate::peer::messages::{
     Forward, ForwardAnswer, ForwardAnswerKind, ForwardWritten, Forwarded, decode, encode, method,
 };
@@ -29,6 +34,9 @@ use crate::raft::Raft;
 
 /// The leader must send the next answers of a batch within this time.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
+
+/// Batches that may wait for the leader's answers at once.
+pub(super) const HANDED_ON_MAX: usize = 16;
 
 /// Answers are sent once there are so many bytes of them; one alone may be larger.
 const ANSWERS_BYTES: usize = 1 << 20;
@@ -40,7 +48,7 @@ pub(super) fn leader_elsewhere(raft: &Raft) -> Option<u64> {
 
 /// Waits until this node takes another one than `leader` for the leader, itself perhaps: one that is gone never
 /// answers.
-async fn led_by_another(raft: &Raft, leader: u64) {
+pub(super) async fn led_by_another(raft: &Raft, leader: u64) {
     let mut metrics = raft.metrics();
     loop {
         let is_other = metrics.borrow_watched().current_leader.is_some_and(|now| now != leader);
@@ -71,15 +79,42 @@ impl Callers {
 }
 
 impl Gatherer {
-    /// Hands on to the leader what may be handed on, answers it, and leaves the rest.
+    /// Hands on to the leader what may be handed on, and leaves the rest. Returns when it is answered, or takes long.
     pub(super) async fn forward(&self, leader: u64, taken: &mut Vec<Waiting>, token: &Taking) {
-        let peers = &self.peers;
-        let mut onward: Vec<Waiting> = taken.extract_if(.., |waiting| waiting.whereto == Whereto::Leader).collect();
+        let onward: Vec<Waiting> = taken.extract_if(.., |waiting| waiting.whereto == Whereto::Leader).collect();
+        if onward.is_empty() {
+            return;
+        }
+        // Nobody closes it.
+        let Ok(permit) = Arc::clone(&self.handed_on).acquire_owned().await else { return };
+        let (raft, peers, metrics) = (self.raft.clone(), Arc::clone(&self.peers), Arc::clone(&self.metrics));
+        let (handing, token) = (Handing { raft, peers, metrics, leader }, Arc::clone(token));
+        let handed = self.env.spawn(async move {
+            handing.hand_on(onward, token).await;
+            drop(permit);
+        });
+        // Whether it is answered or not, the next may go.
+        let _ = timeout(TURN_MAX, handed).await;
+    }
+}
+
+/// What it takes to hand writes on.
+struct Handing {
+    raft: Raft,
+    peers: Arc<Peers>,
+    metrics: Arc<ConsensusMetrics>,
+    leader: u64,
+}
+
+impl Handing {
+    /// Hands writes on, and answers them.
+    async fn hand_on(&self, mut onward: Vec<Waiting>, token: Taking) {
+        let (peers, leader) = (&self.peers, self.leader);
         while !onward.is_empty() {
             let group: Vec<Waiting> = onward.drain(..group_len(&onward)).collect();
             self.metrics.writes.forwarded.add(group.len() as u64);
             let forward = Forward { proposals: group.iter().map(|waiting| waiting.bytes.clone()).collect() };
-            let mut callers = Callers { waiting: group.into_iter(), token: Arc::clone(token) };
+            let mut callers = Callers { waiting: group.into_iter(), token: Arc::clone(&token) };
             let error = {
                 let exchange = pin!(exchange(peers, leader, &forward, &mut callers));
                 match select(exchange, pin!(led_by_another(&self.raft, leader))).await {

@@ -112,6 +112,10 @@ impl Cluster {
         self.nodes.lock().unwrap().get(name).cloned()
     }
 
+    pub(super) fn store(&self, name: &str) -> MemStore {
+        self.stores.lock().unwrap()[name].clone()
+    }
+
     pub(super) fn leader(&self) -> Option<(&'static str, Consensus)> {
         let nodes = self.nodes.lock().unwrap();
         nodes.iter().find(|(_, node)| node.is_leader()).map(|(name, node)| (*name, node.clone()))

@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::{Either, join_all, poll_fn, select};
-use quorate_env::{Instant, timeout};
+use quorate_env::{Instant, sleep, timeout};
 use quorate_env_sim::SimWorld;
 use quorate_wire::Purpose;
 
 use super::cluster::{SOON, born};
+use super::store::Trouble;
 use crate::Consensus;
 use crate::peer::messages::{Forward, ForwardAnswerKind, Forwarded, decode, encode, method};
 
@@ -103,6 +104,54 @@ fn a_follower_does_not_hand_on_what_another_handed_on_to_it() {
         let forwarded: Forwarded = decode(receiver.recv().await.unwrap().unwrap()).unwrap();
         let kinds: Vec<_> = forwarded.answers.into_iter().map(|answer| answer.kind.unwrap()).collect();
         assert_eq!(kinds, [ForwardAnswerKind::NotLeader(leader.status().node.0)]);
+    });
+    done.unwrap();
+}
+
+#[test]
+fn a_write_on_a_follower_waits_for_one_that_takes_long_and_not_for_the_next_one_too() {
+    let world = SimWorld::new(53);
+    let done = world.run(async {
+        let cluster = born(&world).await;
+        let (name, leader) = cluster.leader().unwrap();
+        let follower = cluster.others(name).remove(0);
+        follower.wait_leader(Instant::now() + SOON).await.unwrap();
+        let store = cluster.store(name);
+        store.fail_at("long", Trouble::Long);
+        let mut first = pin!(follower.propose("long 1".into()));
+        assert!(first.as_mut().now_or_never().is_none());
+        cluster.until("the long one to run", || store.is_held()).await;
+        let mut between = pin!(follower.propose("short".into()));
+        assert!(between.as_mut().now_or_never().is_none());
+        // Longer than it takes to get to the leader.
+        sleep(Duration::from_secs(1)).await;
+        let mut last = pin!(leader.propose("long 2".into()));
+        assert!(last.as_mut().now_or_never().is_none());
+        store.go_on();
+        assert!(first.await.is_ok() && between.await.is_ok() && last.await.is_ok());
+        let texts: Vec<_> = store.kept().proposals.into_iter().map(|(_, text)| text).collect();
+        assert_eq!(texts, ["long 1", "short", "long 2"]);
+    });
+    done.unwrap();
+}
+
+#[test]
+fn a_node_that_led_hands_writes_on_although_it_has_not_applied_its_own() {
+    let world = SimWorld::new(59);
+    let done = world.run(async {
+        let cluster = born(&world).await;
+        let (name, old) = cluster.leader().unwrap();
+        let store = cluster.store(name);
+        store.fail_at("long", Trouble::Long);
+        let mut own = pin!(old.propose("long".into()));
+        assert!(own.as_mut().now_or_never().is_none());
+        cluster.until("the long one to run", || store.is_held()).await;
+        let new = old.transfer_leadership(None).await.unwrap();
+        cluster.until("news of the new leader", || old.leader().is_some_and(|leader| leader.0 == new)).await;
+        let written = timeout(SOON, old.propose("short".into())).await;
+        assert!(matches!(written, Ok(Ok(_))), "{written:?}");
+        store.go_on();
+        assert!(own.await.is_ok());
     });
     done.unwrap();
 }

@@ -25,16 +25,20 @@ pub(crate) enum Trouble {
     Fault(StoreFault),
     /// The process dies: nothing is ever answered.
     Crash,
+    /// It takes until [`MemStore::go_on`].
+    Long,
 }
 
 /// What survives the process.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct MemStore {
     kept: Arc<Mutex<Kept>>,
     /// What goes wrong at proposals that begin with a text.
     troubles: Arc<Mutex<BTreeMap<&'static str, Trouble>>>,
     crashed: Arc<Mutex<bool>>,
     condemned: Arc<Mutex<Option<StoreFault>>>,
+    /// What it has been given and takes long for.
+    held: Arc<Mutex<Option<(Vec<Entry>, ApplyDone)>>>,
     /// What a reader has found.
     found: Arc<Mutex<Option<StoreFault>>>,
 }
@@ -47,6 +51,19 @@ impl MemStore {
     /// From now on it fails at proposals that begin with this text.
     pub(crate) fn fail_at(&self, text: &'static str, trouble: Trouble) {
         self.troubles.lock().unwrap().insert(text, trouble);
+    }
+
+    /// Whether it is at a proposal that takes long.
+    pub(crate) fn is_held(&self) -> bool {
+        self.held.lock().unwrap().is_some()
+    }
+
+    /// Nothing takes long any more.
+    pub(crate) fn go_on(&self) {
+        self.troubles.lock().unwrap().clear();
+        if let Some((entries, done)) = self.held.lock().unwrap().take() {
+            self.apply(entries, done);
+        }
     }
 
     /// A reader comes upon damage. An image replaces what is damaged.
@@ -76,6 +93,11 @@ impl Store for MemStore {
     }
 
     fn apply(&self, entries: Vec<Entry>, done: ApplyDone) {
+        let is_long = |entry: &Entry| matches!(self.trouble(entry), Some(Trouble::Long));
+        if entries.iter().any(is_long) {
+            *self.held.lock().unwrap() = Some((entries, done));
+            return;
+        }
         let mut outcomes = Vec::new();
         for entry in entries {
             let is_new = self.applied().log_id.is_none_or(|id| id.index < entry.log_id.index);
@@ -86,7 +108,7 @@ impl Store for MemStore {
                     // The node that waits for it is killed.
                     return std::mem::forget(done);
                 }
-                None => outcomes.push(self.kept.lock().unwrap().apply(entry)),
+                Some(Trouble::Long) | None => outcomes.push(self.kept.lock().unwrap().apply(entry)),
             }
         }
         done(Ok(outcomes));

@@ -25,13 +25,9 @@ fn slow() -> Trouble {
     Trouble::Fault(StoreFault::Slow("in a test".to_owned()))
 }
 
-fn store(cluster: &Cluster, name: &str) -> MemStore {
-    cluster.stores.lock().unwrap()[name].clone()
-}
-
 /// Makes the poison fail on these nodes.
 fn poison<'a>(cluster: &Cluster, names: impl IntoIterator<Item = &'a str>, trouble: &Trouble) {
-    names.into_iter().for_each(|name| store(cluster, name).fail_at(POISON, trouble.clone()));
+    names.into_iter().for_each(|name| cluster.store(name).fail_at(POISON, trouble.clone()));
 }
 
 /// The leader first, then the followers.
@@ -75,7 +71,7 @@ fn an_entry_that_no_node_can_apply_is_rejected() {
             assert_eq!(propose(&cluster).await, Some(true), "{trouble:?}");
             cluster.write("after").await;
             cluster.check().await;
-            assert!(NAMES.iter().all(|name| store(&cluster, name).condemned().is_none()));
+            assert!(NAMES.iter().all(|name| cluster.store(name).condemned().is_none()));
         });
     }
 }
@@ -90,7 +86,7 @@ fn a_node_that_alone_can_not_apply_takes_an_image_and_the_entry_stays() {
             assert_ne!(propose(&cluster).await, Some(true));
             cluster.write("after").await;
             cluster.check().await;
-            assert!(NAMES.iter().all(|name| has_run(&store(&cluster, name))));
+            assert!(NAMES.iter().all(|name| has_run(&cluster.store(name))));
         });
     }
 }
@@ -105,7 +101,7 @@ fn a_node_that_is_being_healed_does_not_end_of_damage_that_a_reader_finds() {
                 let node = cluster.node(victim).unwrap();
                 let is_blocked = || node.status().blocked.is_some();
                 cluster.until("blocked", is_blocked).await;
-                store(&cluster, victim).find_damage();
+                cluster.store(victim).find_damage();
             };
             let (rejected, ()) = futures_util::future::join(propose(&cluster), find).await;
             assert_eq!(rejected, Some(false));
@@ -125,7 +121,7 @@ fn what_one_voter_has_applied_is_kept_although_the_others_can_not() {
             assert_ne!(propose(&cluster).await, Some(true));
             cluster.write("after").await;
             cluster.check().await;
-            assert!(NAMES.iter().all(|name| has_run(&store(&cluster, name))));
+            assert!(NAMES.iter().all(|name| has_run(&cluster.store(name))));
         });
     }
 }
@@ -140,7 +136,7 @@ fn a_leader_that_can_not_apply_hands_over_to_a_node_that_has() {
             let begun = Instant::now();
             let leads = || cluster.leader().is_some_and(|(name, _)| name == able);
             // Where the third has not tried yet when it is asked, all agree to reject the entry.
-            let is_rejected = || !store(&cluster, leader).kept().rejected.is_empty();
+            let is_rejected = || !cluster.store(leader).kept().rejected.is_empty();
             let watch = async {
                 cluster.until("a hand-over", || leads() || is_rejected()).await;
                 assert!(begun.elapsed() < Timing::default().status, "{:?}", begun.elapsed());
@@ -160,8 +156,8 @@ fn a_node_whose_disk_fails_is_condemned_once_another_has_applied_the_entry() {
         let names = by_rank(&cluster);
         poison(&cluster, [names[2]], &Trouble::Fault(StoreFault::Io("of a test".to_owned())));
         assert_ne!(propose(&cluster).await, Some(true));
-        cluster.until("condemned", || store(&cluster, names[2]).condemned().is_some()).await;
-        assert!(has_run(&store(&cluster, names[0])) && has_run(&store(&cluster, names[1])));
+        cluster.until("condemned", || cluster.store(names[2]).condemned().is_some()).await;
+        assert!(has_run(&cluster.store(names[0])) && has_run(&cluster.store(names[1])));
     });
 }
 
@@ -172,11 +168,11 @@ fn an_entry_that_ends_every_process_is_found_and_rejected() {
         let (_, leader) = cluster.leader().unwrap();
         let _ = timeout(Duration::from_secs(1), leader.propose(Bytes::from_static(POISON.as_bytes()))).await;
         drop(leader);
-        let rejected = || NAMES.iter().all(|name| store(&cluster, name).kept().rejected.len() == 1);
+        let rejected = || NAMES.iter().all(|name| cluster.store(name).kept().rejected.len() == 1);
         let mut starts = 0;
         let watching = async {
             while !rejected() {
-                for name in NAMES.into_iter().filter(|name| store(&cluster, name).take_crashed()) {
+                for name in NAMES.into_iter().filter(|name| cluster.store(name).take_crashed()) {
                     cluster.kill(name).await;
                     cluster.start(name);
                     starts += 1;
@@ -201,10 +197,10 @@ fn a_voter_that_can_not_be_asked_is_waited_for() {
         let proposed = timeout(Duration::from_secs(20), leader.propose(Bytes::from_static(POISON.as_bytes()))).await;
         assert!(proposed.is_err(), "nobody may decide without the third voter");
         let blocked = leader.status().blocked.unwrap();
-        assert!(NAMES.iter().all(|name| store(&cluster, name).kept().rejected.is_empty()));
+        assert!(NAMES.iter().all(|name| cluster.store(name).kept().rejected.is_empty()));
 
         cluster.start(names[2]);
-        let rejected = || NAMES.iter().all(|name| store(&cluster, name).kept().rejected == [blocked.index]);
+        let rejected = || NAMES.iter().all(|name| cluster.store(name).kept().rejected == [blocked.index]);
         cluster.until("rejected", rejected).await;
         cluster.write("after").await;
         cluster.check().await;
@@ -249,7 +245,7 @@ fn a_promise_outlives_its_process_and_its_leader() {
             cluster.start(victim);
             cluster.write("after").await;
             cluster.check().await;
-            assert!(NAMES.iter().all(|name| !has_run(&store(&cluster, name))));
+            assert!(NAMES.iter().all(|name| !has_run(&cluster.store(name))));
         });
     }
 }
