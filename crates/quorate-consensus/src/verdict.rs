@@ -46,8 +46,9 @@ const CAREFUL_AFTER: u32 = 3;
 /// How often a node that alone can't apply an entry tries it again before it takes an image.
 const TRIES_MAX: u32 = 2;
 
-/// How long it waits before each try, and after images that did not arrive.
+/// How long it waits before each try, and after images that did not arrive; there longer each time, up to the second.
 const TRY_PAUSE: Duration = Duration::from_millis(500);
+const IMAGE_PAUSE_MAX: Duration = Duration::from_secs(8);
 
 /// The same where time was short: it has more the next time. Meanwhile a leader hands over.
 const SLOW_PAUSE: Duration = Duration::from_millis(100);
@@ -318,6 +319,7 @@ impl Verdicts {
 
     /// Waits until it is known whether the entry or this node is to blame, and does what follows for this node.
     async fn settle(&self, trouble: &Trouble, fault: Option<&StoreFault>) -> Result<(), StoreFault> {
+        let mut pause = TRY_PAUSE;
         while let Some(holders) = self.verdict(trouble.index, fault).await? {
             match fault {
                 // The disk that fails would take no image either.
@@ -340,7 +342,8 @@ impl Verdicts {
                 }
             }
             // They may be reached again later, and are asked anew until then.
-            sleep(TRY_PAUSE).await;
+            sleep(pause).await;
+            pause = pause.saturating_mul(2).min(IMAGE_PAUSE_MAX);
             self.change(|state| {
                 if let Some(trouble) = &mut state.trouble {
                     trouble.holders.clear();

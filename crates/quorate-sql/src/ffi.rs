@@ -8,6 +8,7 @@
 pub(crate) mod control;
 pub(crate) mod database;
 mod file;
+pub(crate) mod fts5;
 pub(crate) mod functions;
 pub(crate) mod hooks;
 pub(crate) mod memory;

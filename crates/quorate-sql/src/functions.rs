@@ -1,5 +1,6 @@
 //! Own forms of SQLite's functions whose work or memory SQLite does not bound: `LIKE`, `GLOB`, `instr`, `replace`,
-//! `trim`, `ltrim`, `rtrim`, `unhex`, `json_patch`, and the aggregates that make JSON.
+//! `trim`, `ltrim`, `rtrim`, `unhex`, `json_patch`, the aggregates that make JSON, and `snippet` and `highlight` of
+//! FTS5.
 //!
 //! SQLite looks at a timeout or a budget between two steps of its virtual machine, and calls a function within one. The
 //! built-in forms of these can take minutes in one call, and LIKE goes as deep into the stack as its pattern has
@@ -15,8 +16,10 @@ use std::sync::Arc;
 use quorate_model::limits::COMPARISONS_MAX;
 use rusqlite::Connection;
 
+use crate::ffi::fts5::{self, Found};
 use crate::ffi::functions::{self, Answer, Call, Failed, Wildcards};
 
+mod excerpt;
 mod json;
 mod pattern;
 mod text;
@@ -129,6 +132,12 @@ pub(crate) fn install(conn: &Connection, meter: &Arc<dyn Meter>) -> rusqlite::Re
         (c"jsonb_group_object", 2, true),
     ] {
         functions::aggregate(conn, name, arguments, json::Gather::new(arguments == 2, is_blob, Arc::clone(meter)))?;
+    }
+    type Auxiliary = fn(&Found<'_>, &mut Work<'_>) -> Result<Answer<'static>, Failed>;
+    let auxiliary: [(_, Auxiliary); 2] = [(c"highlight", excerpt::highlight), (c"snippet", excerpt::snippet)];
+    for (name, function) in auxiliary {
+        let meter = Arc::clone(meter);
+        fts5::auxiliary(conn, name, Arc::new(move |found| function(found, &mut Work::new(&*meter))))?;
     }
     conn.query_row(FIRST_CALLS, [], |_| Ok(()))
 }

@@ -52,8 +52,11 @@ pub const QUERIES_MEMORY_MAX: usize = 1 << 30;
 pub const WRITER_MEMORY_MAX: usize = 512 << 20;
 
 /// Blocks that SQLite asks for between two looks at the clock. FTS5 reads a page of its index into each, so this is
-/// some 10 ms of its work.
-const LOOK_EVERY: u32 = 1024;
+/// some 10 ms of its work. A block counts once more for each [`LOOK_BYTES`] of it.
+const LOOK_EVERY: usize = 1024;
+
+/// See [`LOOK_EVERY`].
+const LOOK_BYTES: usize = 4096;
 
 /// The divisor of the memory that the process may still get: a query, all queries, and the writer may each have one
 /// such part. The process needs the rest for page caches, threads, the log and the network.
@@ -99,7 +102,7 @@ struct Here {
     moved_max: Cell<u64>,
     moved: Cell<u64>,
     /// Blocks that SQLite has asked for.
-    asked: Cell<u32>,
+    asked: Cell<usize>,
     /// How long the running statement may go on after it was first looked at; without bound where none is watched.
     time_max: Cell<Duration>,
     begun: Cell<Option<Instant>>,
@@ -215,10 +218,11 @@ impl Here {
     }
 
     /// SQLite asks for a block. Says whether the statement may go on.
-    fn ask(&self) -> bool {
-        let asked = self.asked.get().wrapping_add(1);
+    fn ask(&self, bytes: usize) -> bool {
+        let before = self.asked.get();
+        let asked = before.wrapping_add(1 + bytes / LOOK_BYTES);
         self.asked.set(asked);
-        !asked.is_multiple_of(LOOK_EVERY) || self.is_in_time()
+        before / LOOK_EVERY == asked / LOOK_EVERY || self.is_in_time()
     }
 
     #[cold]
@@ -262,8 +266,8 @@ pub(crate) fn grow(bytes: usize) -> bool {
 }
 
 /// To be called for each block, however small, that SQLite asks for; `false` where the statement may not go on.
-pub(crate) fn ask() -> bool {
-    HERE.try_with(Here::ask).unwrap_or(true)
+pub(crate) fn ask(bytes: usize) -> bool {
+    HERE.try_with(|here| here.ask(bytes)).unwrap_or(true)
 }
 
 /// Gives memory back.

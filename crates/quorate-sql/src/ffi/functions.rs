@@ -43,6 +43,8 @@ pub(crate) enum Failed {
     /// As SQLite's own function does for a value that is too large.
     TooBig,
     NoMemory,
+    /// With an error of SQLite.
+    Code(c_int),
 }
 
 impl From<NoMemory> for Failed {
@@ -135,7 +137,7 @@ impl<'a> Call<'a> {
         usize::try_from(limit).unwrap_or(0)
     }
 
-    fn answer(&self, answer: Result<Answer<'_>, Failed>) {
+    pub(super) fn answer(&self, answer: Result<Answer<'_>, Failed>) {
         match answer {
             // SAFETY: as for all below: the context is valid during the call, and SQLite copies what it is given.
             Ok(Answer::Null) => unsafe { ffi::sqlite3_result_null(self.context) },
@@ -174,6 +176,8 @@ impl<'a> Call<'a> {
             Failed::TooBig => unsafe { ffi::sqlite3_result_error_toobig(self.context) },
             // SAFETY: the context is valid during the call.
             Failed::NoMemory => unsafe { ffi::sqlite3_result_error_nomem(self.context) },
+            // SAFETY: the context is valid during the call.
+            Failed::Code(code) => unsafe { ffi::sqlite3_result_error_code(self.context, *code) },
         }
     }
 }
@@ -390,19 +394,19 @@ unsafe extern "C" fn finish<A: Aggregate>(context: *mut ffi::sqlite3_context) {
     }
 }
 
-unsafe extern "C" fn release<T>(kept: *mut c_void) {
+pub(super) unsafe extern "C" fn release<T>(kept: *mut c_void) {
     // SAFETY: SQLite calls this once, with the pointer that it was given with this function.
     drop(unsafe { Box::from_raw(kept.cast::<T>()) });
 }
 
-fn check(code: c_int) -> rusqlite::Result<()> {
+pub(super) fn check(code: c_int) -> rusqlite::Result<()> {
     if code == ffi::SQLITE_OK { Ok(()) } else { Err(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None)) }
 }
 
 /// # Safety
 ///
 /// SQLite's arguments of a callback.
-unsafe fn call_of<'a>(
+pub(super) unsafe fn call_of<'a>(
     context: *mut ffi::sqlite3_context,
     count: c_int,
     values: *mut *mut ffi::sqlite3_value,

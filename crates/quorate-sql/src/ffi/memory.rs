@@ -72,7 +72,7 @@ unsafe extern "C" fn malloc(bytes: c_int) -> *mut c_void {
     let Some(base) = BASE.get() else { return std::ptr::null_mut() };
     let wanted = usize::try_from(bytes).unwrap_or(0);
     let counted = wanted >= LARGE;
-    if !ask() || counted && !grow(wanted) {
+    if !ask(wanted) || counted && !grow(wanted) {
         return std::ptr::null_mut();
     }
     // SAFETY: SQLite's own method, with SQLite's argument.
@@ -89,10 +89,11 @@ unsafe extern "C" fn malloc(bytes: c_int) -> *mut c_void {
 unsafe extern "C" fn realloc(block: *mut c_void, bytes: c_int) -> *mut c_void {
     let Some(base) = BASE.get() else { return std::ptr::null_mut() };
     let counted = |bytes: usize| if bytes < LARGE { 0 } else { bytes };
-    let wanted = counted(usize::try_from(bytes).unwrap_or(0));
+    let bytes_wanted = usize::try_from(bytes).unwrap_or(0);
+    let wanted = counted(bytes_wanted);
     // SAFETY: SQLite calls with a block of this allocator.
     let had = counted(unsafe { size(base, block) });
-    if !ask() || wanted > had && !grow(wanted.saturating_sub(had)) {
+    if !ask(bytes_wanted) || wanted > had && !grow(wanted.saturating_sub(had)) {
         return std::ptr::null_mut();
     }
     // SAFETY: SQLite's own method, with SQLite's arguments.

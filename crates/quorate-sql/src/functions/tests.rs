@@ -9,6 +9,8 @@ use rusqlite::types::Value;
 
 use super::*;
 
+mod excerpt;
+
 fn own() -> Connection {
     let conn = Connection::open_in_memory().unwrap();
     install(&conn, &unmetered()).unwrap();

@@ -35,7 +35,7 @@ fn a_statement_that_asks_for_many_blocks_ends_when_its_time_is_over() {
     let temp = temp(&dir);
     let refusals = |time_max| {
         watch(u64::MAX, time_max);
-        let refused = (0..LOOK_EVERY * 3).filter(|_| !ask()).count();
+        let refused = (0..LOOK_EVERY * 3).filter(|_| !ask(100)).count();
         unwatch();
         refused
     };
@@ -46,6 +46,10 @@ fn a_statement_that_asks_for_many_blocks_ends_when_its_time_is_over() {
     assert_eq!(refusals(Duration::from_secs(3600)), 0);
     assert_eq!(refusals(Duration::MAX), 0);
     assert!(take().is_none());
+    watch(u64::MAX, Duration::ZERO);
+    let large = LOOK_EVERY * LOOK_BYTES;
+    assert!(ask(large) && !ask(large) && !ask(large), "each large block is a look");
+    unwatch();
 }
 
 #[test]
@@ -108,23 +112,32 @@ fn all_queries_together_have_so_much_memory() {
     assert!(grow(part), "what they had is free again");
 }
 
+/// Set in the process that has not used SQLite before, whose allocator can be ours.
+const CHILD: &str = "QUORATE_TEST_MEMORY";
+
 #[test]
 fn a_text_that_finds_no_memory_for_its_end_fails_the_read_and_is_no_panic() {
+    if std::env::var_os(CHILD).is_some() {
+        return read_without_memory();
+    }
+    let name = "usage::tests::a_text_that_finds_no_memory_for_its_end_fails_the_read_and_is_no_panic";
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+    let done = child.args(["--exact", name]).env(CHILD, "1").output().unwrap();
+    let said = String::from_utf8_lossy(&done.stdout);
+    assert!(done.status.success() && said.contains("1 passed"), "{said}");
+}
+
+fn read_without_memory() {
     let dir = tempfile::tempdir().unwrap();
+    let temp = temp(&dir);
     let vfs = crate::vfs::over(None).unwrap();
-    let conn = rusqlite::Connection::open_with_flags_and_vfs(
-        dir.path().join("db"),
-        rusqlite::OpenFlags::SQLITE_OPEN_READ_WRITE | rusqlite::OpenFlags::SQLITE_OPEN_CREATE,
-        vfs.as_str(),
-    )
-    .unwrap();
+    let flags = rusqlite::OpenFlags::default();
+    let conn = rusqlite::Connection::open_with_flags_and_vfs(dir.path().join("db"), flags, vfs.as_str()).unwrap();
     let mut statement = conn.prepare("SELECT CAST(randomblob(1000000) AS TEXT)").unwrap();
-    let mut read = |max| {
-        let _scope = Scope::enter(max, false, &temp(&dir));
-        let mut rows = statement.raw_query();
-        let row = rows.next().unwrap().unwrap();
-        HERE.with(|here| here.memory_max.set(here.memory.get()));
-        contain(|| -> Result<usize, StoreFault> { Ok(row.get_ref(0).unwrap().as_bytes().unwrap().len()) })
-    };
-    assert_eq!(read(10 * MIB), Err(NoMemory.into()));
+    let _scope = Scope::enter(10 * MIB, false, &temp);
+    let mut rows = statement.raw_query();
+    let row = rows.next().unwrap().unwrap();
+    HERE.with(|here| here.memory_max.set(here.memory.get()));
+    let read = contain(|| -> Result<usize, StoreFault> { Ok(row.get_ref(0).unwrap().as_bytes().unwrap().len()) });
+    assert_eq!(read, Err(NoMemory.into()));
 }

@@ -1,0 +1,377 @@
+//! `snippet()` and `highlight()` of FTS5.
+//!
+//! SQLite's `snippet` looks at all instances of phrases for each of them, and its `highlight` copies what it has with
+//! each mark. These here return the same in time that is linear in the text and the instances: instances are in order,
+//! so a window over them only moves on.
+
+use rusqlite::ffi;
+
+use super::{Work, before_nul};
+use crate::ffi::fts5::{Found, More, Token};
+use crate::ffi::functions::{Answer, Failed};
+use crate::usage::Buffer;
+
+/// What an instance of a phrase that the window has not yet counts for; each further one counts for 1.
+const NEW_PHRASE: i64 = 1000;
+
+/// What a window counts for besides that begins with the text, or with a sentence.
+const BEGINS_TEXT: i64 = 120;
+const BEGINS_SENTENCE: i64 = 100;
+
+/// What an instance that is looked at counts for, in bytes.
+const INSTANCE_BYTES: usize = 16;
+
+/// `highlight(table, column, open, close)`.
+pub(super) fn highlight(found: &Found<'_>, work: &mut Work<'_>) -> Result<Answer<'static>, Failed> {
+    if found.call.len() != 3 {
+        return Err(wrong_number("highlight"));
+    }
+    let Ok(column) = usize::try_from(column_of(found)) else { return Ok(Answer::Text(Buffer::default())) };
+    if column >= found.columns() {
+        return Ok(Answer::Text(Buffer::default()));
+    }
+    let Some(text) = found.text(column)? else { return Ok(Answer::Null) };
+    let mut marked = Marked::new(found, column, text, Range { first: 0, last: None })?;
+    marked.write(work)?;
+    marked.append_rest()?;
+    Ok(Answer::Text(marked.out))
+}
+
+/// `snippet(table, column, open, close, ellipsis, tokens)`.
+pub(super) fn snippet(found: &Found<'_>, work: &mut Work<'_>) -> Result<Answer<'static>, Failed> {
+    if found.call.len() != 5 {
+        return Err(wrong_number("snippet"));
+    }
+    let tokens = found.call.integer(4);
+    let tokens = i64::from(i32::try_from(tokens).unwrap_or(i32::MAX));
+    if tokens < 1 {
+        return Err(Failed::Text("snippet() returns 1 token at least; ask for 1 to 64".to_owned()));
+    }
+    let best = Search::new(found, tokens).best(work)?;
+    let Some(text) = found.text(best.column)? else { return Ok(Answer::Null) };
+    let size = if best.size == 0 { found.column_tokens(best.column)? } else { best.size };
+    let last = best.start.saturating_add(tokens - 1);
+    let ellipsis = text_of(found, 3)?;
+    let mut marked = Marked::new(found, best.column, text, Range { first: best.start, last: Some(last) })?;
+    if best.start > 0 {
+        marked.append(ellipsis)?;
+    }
+    marked.write(work)?;
+    if last >= size - 1 {
+        marked.append_rest()?;
+    } else {
+        marked.append(ellipsis)?;
+    }
+    Ok(Answer::Text(marked.out))
+}
+
+fn wrong_number(name: &str) -> Failed {
+    Failed::Text(format!("wrong number of arguments to function {name}()"))
+}
+
+/// The column that is asked for, as a C `int`.
+#[expect(clippy::cast_possible_truncation, reason = "SQLite takes the lower half too")]
+fn column_of(found: &Found<'_>) -> i32 {
+    found.call.integer(0) as i32
+}
+
+fn text_of<'a>(found: &Found<'a>, argument: usize) -> Result<&'a [u8], Failed> {
+    Ok(before_nul(found.call.bytes(argument)?.unwrap_or_default()))
+}
+
+/// So many tokens of a column.
+#[derive(Clone, Copy, Debug, Default)]
+struct Window {
+    score: i64,
+    column: usize,
+    start: i64,
+    /// Tokens of the column; 0 where no window was found.
+    size: i64,
+}
+
+/// Looks for the window that shows most of the query.
+struct Search<'f, 'a> {
+    found: &'f Found<'a>,
+    tokens: i64,
+}
+
+impl<'f, 'a> Search<'f, 'a> {
+    fn new(found: &'f Found<'a>, tokens: i64) -> Self {
+        Self { found, tokens }
+    }
+
+    fn best(&self, work: &mut Work<'_>) -> Result<Window, Failed> {
+        let asked = usize::try_from(column_of(self.found)).ok();
+        let mut best = Window { column: asked.unwrap_or(0), ..Window::default() };
+        let (count, mut at) = (self.found.instances()?, 0);
+        for column in 0..self.found.columns() {
+            let is_asked = asked.is_none_or(|asked| asked == column);
+            let sentences = if is_asked { self.sentences(column, work)? } else { Vec::new() };
+            let size = if is_asked { self.found.column_tokens(column)? } else { 0 };
+            let (mut from_instance, mut from_sentence) = (self.sliding(at, count)?, self.sliding(at, count)?);
+            let mut sentence = 0;
+            while at < count {
+                let instance = self.found.instance(at)?;
+                if instance.column != column {
+                    break;
+                }
+                at += 1;
+                work.bytes(INSTANCE_BYTES)?;
+                if !is_asked {
+                    continue;
+                }
+                if instance.token > size {
+                    return Err(Failed::Code(ffi::SQLITE_CORRUPT_VTAB));
+                }
+                from_instance.begin(column, instance.token)?;
+                best.improve(from_instance.score(), column, from_instance.centered(size), size);
+                while sentences.get(sentence + 1).is_some_and(|next| *next <= instance.token) {
+                    sentence += 1;
+                }
+                if let Some(start) = sentences.get(sentence).copied()
+                    && size > self.tokens
+                    && start < instance.token
+                {
+                    from_sentence.begin(column, start)?;
+                    let more = if start == 0 { BEGINS_TEXT } else { BEGINS_SENTENCE };
+                    best.improve(from_sentence.score() + more, column, start, size);
+                }
+            }
+        }
+        Ok(best)
+    }
+
+    /// The tokens with which sentences begin: the first, and those behind a full stop or a colon and white space.
+    fn sentences(&self, column: usize, work: &mut Work<'_>) -> Result<Vec<i64>, Failed> {
+        let Some(text) = self.found.text(column)? else { return Ok(Vec::new()) };
+        let (mut starts, mut number, mut done) = (Vec::new(), 0_i64, 0);
+        self.found.tokens(column, text, |Token { start, end }| {
+            work.bytes(end.saturating_sub(done) + 1)?;
+            done = end.max(done);
+            if number == 0 || ends_sentence(text.get(..start).unwrap_or_default()) {
+                starts.try_reserve(1).map_err(|_| Failed::NoMemory)?;
+                starts.push(number);
+            }
+            number += 1;
+            Ok(More::Yes)
+        })?;
+        Ok(starts)
+    }
+
+    fn sliding(&self, at: usize, count: usize) -> Result<Sliding<'f, 'a>, Failed> {
+        let mut shown = Vec::new();
+        shown.try_reserve_exact(self.found.phrases()).map_err(|_| Failed::NoMemory)?;
+        shown.resize(self.found.phrases(), 0);
+        let (found, tokens) = (self.found, self.tokens);
+        Ok(Sliding { found, tokens, begun: 0, first: at, end: at, count, shown, phrases: 0, last: 0 })
+    }
+}
+
+/// Whether a text ends with a full stop or a colon and white space.
+fn ends_sentence(text: &[u8]) -> bool {
+    let last = text.iter().rposition(|byte| !matches!(byte, b' ' | b'\t' | b'\n' | b'\r'));
+    last.is_some_and(|last| last + 1 < text.len() && matches!(text.get(last), Some(b'.' | b':')))
+}
+
+impl Window {
+    fn improve(&mut self, score: i64, column: usize, start: i64, size: i64) {
+        if score > self.score {
+            *self = Self { score, column, start, size };
+        }
+    }
+}
+
+/// A window that moves on over the instances of a column.
+struct Sliding<'f, 'a> {
+    found: &'f Found<'a>,
+    tokens: i64,
+    /// Its first token.
+    begun: i64,
+    /// The instances in it: from this one up to, and without, that one.
+    first: usize,
+    end: usize,
+    /// How many there are in the row.
+    count: usize,
+    /// How many of each phrase are in it, and of how many phrases there are any.
+    shown: Vec<usize>,
+    phrases: usize,
+    /// The token behind the last instance in it.
+    last: i64,
+}
+
+impl Sliding<'_, '_> {
+    /// Moves on to begin with this token.
+    fn begin(&mut self, column: usize, token: i64) -> Result<(), Failed> {
+        self.begun = token;
+        while self.first < self.count {
+            let instance = self.found.instance(self.first)?;
+            if instance.column != column || instance.token >= token {
+                break;
+            }
+            if self.first < self.end {
+                self.count_phrase(instance.phrase, false);
+            }
+            self.first += 1;
+        }
+        self.end = self.end.max(self.first);
+        while self.end < self.count {
+            let instance = self.found.instance(self.end)?;
+            if instance.column != column || instance.token >= token.saturating_add(self.tokens) {
+                break;
+            }
+            self.count_phrase(instance.phrase, true);
+            self.last = instance.token.saturating_add(self.found.phrase_tokens(instance.phrase));
+            self.end += 1;
+        }
+        Ok(())
+    }
+
+    fn count_phrase(&mut self, phrase: usize, enters: bool) {
+        let Some(shown) = self.shown.get_mut(phrase) else { return };
+        match (enters, *shown) {
+            (true, 0) => self.phrases += 1,
+            (false, 1) => self.phrases -= 1,
+            _ => {}
+        }
+        *shown = if enters { *shown + 1 } else { *shown - 1 };
+    }
+
+    fn score(&self) -> i64 {
+        let (phrases, all) = (as_score(self.phrases), as_score(self.end - self.first));
+        all + (NEW_PHRASE - 1) * phrases
+    }
+
+    /// Where the window begins that has what this one shows, from its first token on, in its middle.
+    fn centered(&self, size: i64) -> i64 {
+        let start = self.begun - (self.tokens - (self.last - self.begun)) / 2;
+        start.min(size - self.tokens).max(0)
+    }
+}
+
+fn as_score(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX / NEW_PHRASE)
+}
+
+/// Tokens of a column, without an end or up to the last one and with it.
+#[derive(Clone, Copy, Debug)]
+struct Range {
+    first: i64,
+    last: Option<i64>,
+}
+
+/// A part of a text, with marks around what was found.
+struct Marked<'f, 'a> {
+    found: &'f Found<'a>,
+    column: usize,
+    text: &'a [u8],
+    range: Range,
+    /// What goes before and behind what was found.
+    marks: [&'a [u8]; 2],
+    is_open: bool,
+    /// Bytes of the text that are done with.
+    done: usize,
+    /// The instance that comes after `next`.
+    at: usize,
+    /// The next tokens to mark, those of overlapping instances together: the first and the last.
+    next: Option<(i64, i64)>,
+    length_max: usize,
+    out: Buffer,
+}
+
+impl<'f, 'a> Marked<'f, 'a> {
+    fn new(found: &'f Found<'a>, column: usize, text: &'a [u8], range: Range) -> Result<Self, Failed> {
+        let marks = [text_of(found, 1)?, text_of(found, 2)?];
+        let length_max = found.call.limit(ffi::SQLITE_LIMIT_LENGTH);
+        let (is_open, done, at, next, out) = (false, 0, 0, None, Buffer::default());
+        let mut marked = Self { found, column, text, range, marks, is_open, done, at, next, length_max, out };
+        marked.advance()?;
+        while marked.next.is_some_and(|(first, _)| first < range.first) {
+            marked.advance()?;
+        }
+        Ok(marked)
+    }
+
+    /// Finds the next tokens to mark.
+    fn advance(&mut self) -> Result<(), Failed> {
+        self.next = None;
+        let count = self.found.instances()?;
+        while self.at < count {
+            let instance = self.found.instance(self.at)?;
+            if instance.column == self.column {
+                let last = instance.token + self.found.phrase_tokens(instance.phrase) - 1;
+                self.next = match self.next {
+                    None => Some((instance.token, last)),
+                    Some((first, end)) if instance.token <= end => Some((first, end.max(last))),
+                    Some(_) => return Ok(()),
+                };
+            }
+            self.at += 1;
+        }
+        Ok(())
+    }
+
+    /// Writes the tokens of the range, with what is between them.
+    fn write(&mut self, work: &mut Work<'_>) -> Result<(), Failed> {
+        let (mut number, mut seen) = (0, 0);
+        let (found, column, text) = (self.found, self.column, self.text);
+        found.tokens(column, text, |token| {
+            work.bytes(token.end.saturating_sub(seen) + 1)?;
+            seen = seen.max(token.end);
+            number += 1;
+            if number <= self.range.first { Ok(More::Yes) } else { self.token(number - 1, token) }
+        })?;
+        if self.is_open { self.mark(1) } else { Ok(()) }
+    }
+
+    fn token(&mut self, number: i64, token: Token) -> Result<More, Failed> {
+        if number == self.range.first && number > 0 {
+            self.done = token.start;
+        }
+        let is_inside = self.next.is_some_and(|(first, _)| first < number);
+        if self.is_open && !is_inside && token.start >= self.done {
+            self.mark(1)?;
+        }
+        if !self.is_open && self.next.is_some_and(|(first, _)| first == number) {
+            self.copy(token.start)?;
+            self.mark(0)?;
+        }
+        if self.next.is_some_and(|(_, last)| last == number) {
+            self.copy(token.end)?;
+            self.advance()?;
+        }
+        if self.range.last != Some(number) {
+            return Ok(More::Yes);
+        }
+        if self.is_open {
+            if self.next.is_some_and(|(first, _)| first <= number) {
+                self.copy(token.end)?;
+            }
+            self.mark(1)?;
+        }
+        self.copy(token.end)?;
+        Ok(More::No)
+    }
+
+    fn mark(&mut self, which: usize) -> Result<(), Failed> {
+        self.is_open = which == 0;
+        self.append(self.marks[which.min(1)])
+    }
+
+    /// Copies the text up to this byte.
+    fn copy(&mut self, end: usize) -> Result<(), Failed> {
+        let text = self.text.get(self.done..end).unwrap_or_default();
+        self.done = end;
+        self.append(before_nul(text))
+    }
+
+    fn append_rest(&mut self) -> Result<(), Failed> {
+        self.copy(self.text.len())
+    }
+
+    fn append(&mut self, text: &[u8]) -> Result<(), Failed> {
+        if self.out.len().saturating_add(text.len()) > self.length_max {
+            return Err(Failed::TooBig);
+        }
+        Ok(self.out.append(text)?)
+    }
+}
