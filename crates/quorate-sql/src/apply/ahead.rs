@@ -9,6 +9,7 @@
 
 use std::time::Duration;
 
+use quorate_env::Instant;
 use quorate_env::mutant::Mutant;
 use quorate_model::{Entry, LogId, Outcome, Payload, StoreFault};
 
@@ -16,7 +17,7 @@ use super::Applier;
 use super::batch::{Doing, Item, Stop};
 use crate::stack;
 
-/// How long a statement may run ahead: one that takes longer runs when it is applied, and the writer is free meanwhile.
+/// How long entries may run ahead: what takes longer runs when it is applied, and the writer is free meanwhile.
 const AHEAD_MAX: Duration = Duration::from_millis(100);
 
 /// Entries that ran ahead.
@@ -60,7 +61,8 @@ impl Applier {
     }
 
     fn run_ahead(&mut self, entries: &[Entry]) -> Result<(), Stop> {
-        for entry in entries {
+        let begun = Instant::now();
+        for entry in entries.iter().take_while(|_| begun.elapsed() < AHEAD_MAX) {
             let item = Item::decode(entry)?;
             if item.is_alone() {
                 break;

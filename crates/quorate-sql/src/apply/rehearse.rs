@@ -16,6 +16,10 @@ use crate::classify::Trouble;
 use crate::usage::NoMemory;
 use crate::{stack, vfs};
 
+/// Why a statement was stopped that took too long.
+const TOO_LONG: &str = "the statement takes too long for an interactive transaction, in which other writes wait for it; \
+                        do less at once, or send the statements together (batch, transact)";
+
 /// The open transaction's.
 #[derive(Debug, Default)]
 pub(super) struct Rehearsal {
@@ -79,13 +83,18 @@ impl Applier {
         let open = self.rehearsal.take_if(|open| open.number == number);
         let Some(mut open) = open else { return Err(RehearsalError::Over) };
         let stamp = Stamp { now: stamp.now.max(self.row.now), ..stamp };
-        let done = stack::for_write(|| self.play(&mut open, stamp, statement));
+        self.determinism.budget.rehearse(true);
+        let done = stack::for_write(|| self.play(&mut open, stamp, statement)).map_err(|error| match error {
+            RehearsalError::Fault(StoreFault::Slow(_)) => Failure::new(FailureKind::Budget, TOO_LONG).into(),
+            error => error,
+        });
         let done = self.check_not_closing().map_err(RehearsalError::Fault).and(done);
         let is_over = match &done {
             Ok(_) => false,
             Err(RehearsalError::Failed(_)) => stack::for_write(|| self.replay(&mut open)).is_err(),
             Err(_) => true,
         };
+        self.determinism.budget.rehearse(false);
         vfs::clock::set(None);
         if is_over {
             self.roll_back();
@@ -118,6 +127,8 @@ impl Applier {
         statement: Statement<Param>,
     ) -> Result<Rehearsed, RehearsalError> {
         let left = self.determinism.budget.left();
+        // Its caller's pauses do not count.
+        self.determinism.budget.begin(left);
         let mut returned = open.returned;
         vfs::clock::set(Some(stamp.now));
         self.determinism.seed(stamp.seed);
@@ -150,6 +161,12 @@ impl Applier {
 impl From<NoMemory> for RehearsalError {
     fn from(none: NoMemory) -> Self {
         Self::Fault(none.into())
+    }
+}
+
+impl From<Failure> for RehearsalError {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
     }
 }
 

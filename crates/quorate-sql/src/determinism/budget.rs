@@ -35,15 +35,22 @@ pub const NESTED_STEPS_MAX: u64 = 10_000_000;
 /// Bytes that a function touches in about the time of a step.
 pub const STEP_BYTES: u64 = 16;
 
-/// Processor time that a statement may take besides [`STEP_NANOS`] for each step of its budget. Where the
-/// processor is shared, the statement may take [`WAITS`] times as long by the clock.
+/// Processor time that an entry may take besides [`STEP_NANOS`] for each step of its budget and [`STATEMENT_TIME`] for
+/// each statement. Where the processor is shared, it may take [`WAITS`] times as long by the clock.
 const TIME_BASE: Duration = Duration::from_millis(100);
+
+/// See [`TIME_BASE`].
+const STATEMENT_TIME: Duration = Duration::from_micros(20);
 
 /// See [`TIME_BASE`].
 const WAITS: u32 = 2;
 
 /// Nanoseconds that a step may take, on average and on a slow machine; more where SQLite is built for tests.
 const STEP_NANOS: u64 = if cfg!(debug_assertions) { 100 } else { 20 };
+
+/// A statement that is rehearsed may take one such part of the time that an entry may take: other writes wait for it, and
+/// once more when it is applied.
+const REHEARSED_PART: u32 = 2;
 
 /// Bytes that a statement may move through large blocks of memory and temporary files for each step of its budget.
 const STEP_MOVES: u64 = 16;
@@ -77,21 +84,42 @@ pub struct Budget {
     closing: OnceLock<Arc<AtomicBool>>,
 }
 
-/// The time of the running statement.
+/// The time of the entry.
 #[derive(Debug)]
 struct Clock {
-    /// The most that a statement may take, where its budget does not say less.
+    /// The most that an entry may take, where its budget does not say less.
     max: Option<Duration>,
     /// How many times as long as usual it may take.
     patience: u32,
-    /// When the running one was first looked at, and the time that its thread had used by then.
+    /// Whether it is rehearsed.
+    rehearsed: bool,
+    /// The steps of the entry, and how many of its statements have begun.
+    steps: u64,
+    statements: u32,
+    /// The processor time that it may take.
+    allowed: Duration,
+    /// When it was first looked at, and the time that its thread had used by then.
     started: Option<(Instant, Duration)>,
     is_over: bool,
 }
 
 impl Default for Clock {
     fn default() -> Self {
-        Self { max: None, patience: 1, started: None, is_over: false }
+        let (max, patience, rehearsed, allowed) = (None, 1, false, Duration::ZERO);
+        Self { max, patience, rehearsed, steps: 0, statements: 0, allowed, started: None, is_over: false }
+    }
+}
+
+impl Clock {
+    /// Begins a statement that may make SQLite run so many nested steps. Returns what the entry has left by the clock.
+    fn begin_statement(&mut self, nested: u64) -> Duration {
+        self.statements = self.statements.saturating_add(1);
+        let time = allowed(self.steps.saturating_add(nested));
+        let time = time.saturating_add(STATEMENT_TIME.saturating_mul(self.statements));
+        self.allowed = if self.rehearsed { time / REHEARSED_PART } else { time.saturating_mul(self.patience) };
+        let most = self.allowed.saturating_mul(WAITS);
+        let most = self.max.map_or(most, |max| most.min(max));
+        most.saturating_sub(self.started.map_or(Duration::ZERO, |(started, _)| started.elapsed()))
     }
 }
 
@@ -115,9 +143,12 @@ impl Budget {
         self.closing.get().is_some_and(|closing| closing.load(Ordering::Acquire))
     }
 
-    /// Begins an entry, or goes on with one, that may take so many more steps.
+    /// Begins an entry, or goes on with one after a pause, that may take so many more steps.
     pub fn begin(&self, steps: u64) {
         self.left.store(steps, Ordering::Relaxed);
+        let mut clock = self.clock();
+        let Clock { max, patience, rehearsed, .. } = *clock;
+        *clock = Clock { max, patience, rehearsed, steps, ..Clock::default() };
     }
 
     /// The steps that are left.
@@ -125,14 +156,19 @@ impl Budget {
         self.left.load(Ordering::Relaxed)
     }
 
-    /// From now on a statement may take at most so long, or only as long as its budget says (`None`).
+    /// From now on an entry may take at most so long, or only as long as its budget says (`None`).
     pub(crate) fn allow(&self, max: Option<Duration>) {
         self.clock().max = max;
     }
 
-    /// Sets how often this node has stopped the statements that follow.
+    /// Sets how often this node has stopped the entry that follows.
     pub(crate) fn be_patient(&self, times: u32) {
         self.clock().patience = PATIENCE.saturating_pow(times).min(PATIENCE_MAX);
+    }
+
+    /// From now on statements are rehearsed, or no longer.
+    pub(crate) fn rehearse(&self, rehearsed: bool) {
+        self.clock().rehearsed = rehearsed;
     }
 
     /// Begins a statement, which may make SQLite run nested ones.
@@ -141,13 +177,11 @@ impl Budget {
         self.ticks.store(0, Ordering::Relaxed);
         self.bytes.store(0, Ordering::Relaxed);
         self.stopped.store(false, Ordering::Relaxed);
-        let mut clock = self.clock();
-        (clock.started, clock.is_over) = (None, false);
         let left = self.left.load(Ordering::Relaxed);
-        let time = allowed(left.saturating_add(slack)).saturating_mul(clock.patience).saturating_mul(WAITS);
-        let time = clock.max.map_or(time, |max| time.min(max));
-        usage::watch(left.saturating_mul(STEP_MOVES).saturating_mul(clock.patience.into()), time);
+        let mut clock = self.clock();
+        let (time, patience) = (clock.begin_statement(slack), clock.patience);
         drop(clock);
+        usage::watch(left.saturating_mul(STEP_MOVES).saturating_mul(patience.into()), time);
         self.stop.store(left.saturating_add(slack), Ordering::Relaxed);
     }
 
@@ -177,17 +211,15 @@ impl Budget {
         self.is_spent() || self.is_late()
     }
 
-    /// Whether the running statement takes too long. Its time runs from the first look, so that a short one reads no
-    /// clock.
+    /// Whether the entry takes too long. Its time runs from the first look, so that a short one reads no clock.
     fn is_late(&self) -> bool {
-        let stop = self.stop.load(Ordering::Relaxed);
-        if stop == u64::MAX {
+        if self.stop.load(Ordering::Relaxed) == u64::MAX {
             return false;
         }
         let mut clock = self.clock();
         let now = Instant::now();
         let (started, used) = *clock.started.get_or_insert_with(|| (now, thread_time()));
-        let allowed = allowed(stop).saturating_mul(clock.patience);
+        let allowed = clock.allowed;
         let elapsed = now.saturating_duration_since(started);
         let is_over = |allowed: Duration| {
             elapsed > allowed.saturating_mul(WAITS) || elapsed > allowed && thread_time().saturating_sub(used) > allowed
@@ -219,7 +251,7 @@ impl Meter for Budget {
     }
 }
 
-/// The processor time that a statement may take which may take so many steps.
+/// The processor time for so many steps.
 pub(super) fn allowed(steps: u64) -> Duration {
     TIME_BASE.saturating_add(Duration::from_nanos(STEP_NANOS.saturating_mul(steps)))
 }

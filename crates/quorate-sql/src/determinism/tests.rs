@@ -4,6 +4,9 @@
 
 use std::time::Duration;
 
+use quorate_env::Instant;
+
+use super::budget::Spent;
 use super::*;
 
 fn connection() -> (Connection, Determinism) {
@@ -76,4 +79,25 @@ fn counters_start_anew_with_each_entry() {
     assert_eq!(text(&conn, sql), "Text(\"0 0\")");
     conn.execute_batch("INSERT INTO t VALUES (3)").unwrap();
     assert_eq!(text(&conn, sql), "Text(\"1 3\")");
+}
+
+#[test]
+fn the_statements_of_an_entry_share_its_time() {
+    let (_conn, Determinism { budget, .. }) = connection();
+    let max = Duration::from_millis(5);
+    budget.allow(Some(max));
+    let statement = |pause: bool| {
+        budget.start(false);
+        let stops = budget.charge(1);
+        let begun = Instant::now();
+        while pause && begun.elapsed() < max {
+            std::hint::spin_loop();
+        }
+        (stops, budget.finish(0))
+    };
+    budget.begin(u64::MAX >> 1);
+    assert_eq!(statement(true), (false, Ok(())), "it is looked at once, at its beginning");
+    assert_eq!(statement(false), (true, Err(Spent::Time)));
+    budget.begin(u64::MAX >> 1);
+    assert_eq!(statement(false), (false, Ok(())), "another entry has time of its own");
 }

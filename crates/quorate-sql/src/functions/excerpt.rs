@@ -4,6 +4,8 @@
 //! each mark. These here return the same in time that is linear in the text and the instances: instances are in order,
 //! so a window over them only moves on.
 
+use std::ops::Range;
+
 use rusqlite::ffi;
 
 use super::{Work, before_nul};
@@ -31,7 +33,7 @@ pub(super) fn highlight(found: &Found<'_>, work: &mut Work<'_>) -> Result<Answer
         return Ok(Answer::Text(Buffer::default()));
     }
     let Some(text) = found.text(column)? else { return Ok(Answer::Null) };
-    let mut marked = Marked::new(found, column, text, Range { first: 0, last: None })?;
+    let mut marked = Marked::new(found, column, text, Tokens { first: 0, last: None })?;
     marked.write(work)?;
     marked.append_rest()?;
     Ok(Answer::Text(marked.out))
@@ -52,7 +54,7 @@ pub(super) fn snippet(found: &Found<'_>, work: &mut Work<'_>) -> Result<Answer<'
     let size = if best.size == 0 { found.column_tokens(best.column)? } else { best.size };
     let last = best.start.saturating_add(tokens - 1);
     let ellipsis = text_of(found, 3)?;
-    let mut marked = Marked::new(found, best.column, text, Range { first: best.start, last: Some(last) })?;
+    let mut marked = Marked::new(found, best.column, text, Tokens { first: best.start, last: Some(last) })?;
     if best.start > 0 {
         marked.append(ellipsis)?;
     }
@@ -103,42 +105,50 @@ impl<'f, 'a> Search<'f, 'a> {
     fn best(&self, work: &mut Work<'_>) -> Result<Window, Failed> {
         let asked = usize::try_from(column_of(self.found)).ok();
         let mut best = Window { column: asked.unwrap_or(0), ..Window::default() };
-        let (count, mut at) = (self.found.instances()?, 0);
+        let (count, mut end) = (self.found.instances()?, 0);
         for column in 0..self.found.columns() {
-            let is_asked = asked.is_none_or(|asked| asked == column);
-            let sentences = if is_asked { self.sentences(column, work)? } else { Vec::new() };
-            let size = if is_asked { self.found.column_tokens(column)? } else { 0 };
-            let (mut from_instance, mut from_sentence) = (self.sliding(at, count)?, self.sliding(at, count)?);
-            let mut sentence = 0;
-            while at < count {
-                let instance = self.found.instance(at)?;
-                if instance.column != column {
-                    break;
-                }
-                at += 1;
+            let first = end;
+            while end < count && self.found.instance(end)?.column == column {
                 work.bytes(INSTANCE_BYTES)?;
-                if !is_asked {
-                    continue;
-                }
-                if instance.token > size {
-                    return Err(Failed::Code(ffi::SQLITE_CORRUPT_VTAB));
-                }
-                from_instance.begin(column, instance.token)?;
-                best.improve(from_instance.score(), column, from_instance.centered(size), size);
-                while sentences.get(sentence + 1).is_some_and(|next| *next <= instance.token) {
-                    sentence += 1;
-                }
-                if let Some(start) = sentences.get(sentence).copied()
-                    && size > self.tokens
-                    && start < instance.token
-                {
-                    from_sentence.begin(column, start)?;
-                    let more = if start == 0 { BEGINS_TEXT } else { BEGINS_SENTENCE };
-                    best.improve(from_sentence.score() + more, column, start, size);
-                }
+                end += 1;
+            }
+            if asked.is_none_or(|asked| asked == column) {
+                self.look_at(column, first..end, &mut best, work)?;
             }
         }
         Ok(best)
+    }
+
+    /// Looks at the windows that begin with one of these instances, which are all of the column, or with its sentence.
+    fn look_at(
+        &self,
+        column: usize,
+        instances: Range<usize>,
+        best: &mut Window,
+        work: &mut Work<'_>,
+    ) -> Result<(), Failed> {
+        let (sentences, size) = (self.sentences(column, work)?, self.found.column_tokens(column)?);
+        let (mut shown, mut shown_of_sentence) = (self.sliding(&instances)?, self.sliding(&instances)?);
+        let mut sentence = 0;
+        for at in instances {
+            work.bytes(INSTANCE_BYTES)?;
+            let token = self.found.instance(at)?.token;
+            if token > size {
+                return Err(Failed::Code(ffi::SQLITE_CORRUPT_VTAB));
+            }
+            shown.begin(token)?;
+            best.improve(shown.score(), column, shown.centered(size), size);
+            while sentences.get(sentence + 1).is_some_and(|next| *next <= token) {
+                sentence += 1;
+            }
+            let start = sentences.get(sentence).copied().filter(|start| *start < token && size > self.tokens);
+            if let Some(start) = start {
+                shown_of_sentence.begin(start)?;
+                let more = if start == 0 { BEGINS_TEXT } else { BEGINS_SENTENCE };
+                best.improve(shown_of_sentence.score() + more, column, start, size);
+            }
+        }
+        Ok(())
     }
 
     /// The tokens with which sentences begin: the first, and those behind a full stop or a colon and white space.
@@ -158,12 +168,12 @@ impl<'f, 'a> Search<'f, 'a> {
         Ok(starts)
     }
 
-    fn sliding(&self, at: usize, count: usize) -> Result<Sliding<'f, 'a>, Failed> {
-        let mut shown = Vec::new();
-        shown.try_reserve_exact(self.found.phrases()).map_err(|_| Failed::NoMemory)?;
-        shown.resize(self.found.phrases(), 0);
-        let (found, tokens) = (self.found, self.tokens);
-        Ok(Sliding { found, tokens, begun: 0, first: at, end: at, count, shown, phrases: 0, last: 0 })
+    fn sliding(&self, instances: &Range<usize>) -> Result<Sliding<'f, 'a>, Failed> {
+        let (mut counts, phrases) = (Vec::new(), self.found.phrases());
+        counts.try_reserve_exact(phrases).map_err(|_| Failed::NoMemory)?;
+        counts.resize(phrases, 0);
+        let (found, tokens, begun, inside) = (self.found, self.tokens, 0, instances.start..instances.start);
+        Ok(Sliding { found, tokens, begun, inside, end: instances.end, counts, phrases: 0, last: 0 })
     }
 }
 
@@ -187,13 +197,12 @@ struct Sliding<'f, 'a> {
     tokens: i64,
     /// Its first token.
     begun: i64,
-    /// The instances in it: from this one up to, and without, that one.
-    first: usize,
+    /// The instances in it.
+    inside: Range<usize>,
+    /// Where those of the column end.
     end: usize,
-    /// How many there are in the row.
-    count: usize,
     /// How many of each phrase are in it, and of how many phrases there are any.
-    shown: Vec<usize>,
+    counts: Vec<usize>,
     phrases: usize,
     /// The token behind the last instance in it.
     last: i64,
@@ -201,44 +210,36 @@ struct Sliding<'f, 'a> {
 
 impl Sliding<'_, '_> {
     /// Moves on to begin with this token.
-    fn begin(&mut self, column: usize, token: i64) -> Result<(), Failed> {
+    fn begin(&mut self, token: i64) -> Result<(), Failed> {
         self.begun = token;
-        while self.first < self.count {
-            let instance = self.found.instance(self.first)?;
-            if instance.column != column || instance.token >= token {
+        while self.inside.end < self.end {
+            let instance = self.found.instance(self.inside.end)?;
+            if instance.token >= token.saturating_add(self.tokens) {
                 break;
             }
-            if self.first < self.end {
-                self.count_phrase(instance.phrase, false);
+            if let Some(count) = self.counts.get_mut(instance.phrase) {
+                *count += 1;
+                self.phrases += usize::from(*count == 1);
             }
-            self.first += 1;
-        }
-        self.end = self.end.max(self.first);
-        while self.end < self.count {
-            let instance = self.found.instance(self.end)?;
-            if instance.column != column || instance.token >= token.saturating_add(self.tokens) {
-                break;
-            }
-            self.count_phrase(instance.phrase, true);
             self.last = instance.token.saturating_add(self.found.phrase_tokens(instance.phrase));
-            self.end += 1;
+            self.inside.end += 1;
+        }
+        while !self.inside.is_empty() {
+            let instance = self.found.instance(self.inside.start)?;
+            if instance.token >= token {
+                break;
+            }
+            if let Some(count) = self.counts.get_mut(instance.phrase) {
+                *count -= 1;
+                self.phrases -= usize::from(*count == 0);
+            }
+            self.inside.start += 1;
         }
         Ok(())
     }
 
-    fn count_phrase(&mut self, phrase: usize, enters: bool) {
-        let Some(shown) = self.shown.get_mut(phrase) else { return };
-        match (enters, *shown) {
-            (true, 0) => self.phrases += 1,
-            (false, 1) => self.phrases -= 1,
-            _ => {}
-        }
-        *shown = if enters { *shown + 1 } else { *shown - 1 };
-    }
-
     fn score(&self) -> i64 {
-        let (phrases, all) = (as_score(self.phrases), as_score(self.end - self.first));
-        all + (NEW_PHRASE - 1) * phrases
+        as_score(self.inside.len()) + (NEW_PHRASE - 1) * as_score(self.phrases)
     }
 
     /// Where the window begins that has what this one shows, from its first token on, in its middle.
@@ -254,7 +255,7 @@ fn as_score(count: usize) -> i64 {
 
 /// Tokens of a column, without an end or up to the last one and with it.
 #[derive(Clone, Copy, Debug)]
-struct Range {
+struct Tokens {
     first: i64,
     last: Option<i64>,
 }
@@ -264,7 +265,7 @@ struct Marked<'f, 'a> {
     found: &'f Found<'a>,
     column: usize,
     text: &'a [u8],
-    range: Range,
+    range: Tokens,
     /// What goes before and behind what was found.
     marks: [&'a [u8]; 2],
     is_open: bool,
@@ -279,7 +280,7 @@ struct Marked<'f, 'a> {
 }
 
 impl<'f, 'a> Marked<'f, 'a> {
-    fn new(found: &'f Found<'a>, column: usize, text: &'a [u8], range: Range) -> Result<Self, Failed> {
+    fn new(found: &'f Found<'a>, column: usize, text: &'a [u8], range: Tokens) -> Result<Self, Failed> {
         let marks = [text_of(found, 1)?, text_of(found, 2)?];
         let length_max = found.call.limit(ffi::SQLITE_LIMIT_LENGTH);
         let (is_open, done, at, next, out) = (false, 0, 0, None, Buffer::default());

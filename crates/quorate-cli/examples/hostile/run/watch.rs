@@ -134,10 +134,11 @@ impl Watch<'_> {
     async fn stalls(&mut self, begun: Instant) -> Result<()> {
         let (troubled, oldest, last) = {
             let inner = self.books.open();
-            let oldest = inner.writers.iter().filter_map(|own| own.begun).min();
+            let oldest = inner.writers.iter().zip(0..).filter_map(|(own, number)| Some((own.begun?, number))).min();
             let last = inner.writers.iter().filter_map(|own| own.acknowledged).max();
             (inner.trouble.since.is_some(), oldest, last.unwrap_or(begun))
         };
+        let (oldest, writer): (_, usize) = oldest.map_or((None, 0), |(begun, number)| (Some(begun), number));
         if troubled {
             self.stall = None;
             return Ok(());
@@ -147,7 +148,9 @@ impl Watch<'_> {
         match self.stall {
             None if waits > max => {
                 self.stall = Some(since);
-                self.books.fails(&format!("a write waits for more than {} ms", max.as_millis()), Some(since));
+                let node = self.fleet.name(writer % NODES);
+                let text = format!("a write through {node} waits for more than {} ms", max.as_millis());
+                self.books.fails(&text, Some(since));
             }
             Some(began) if waits < max => {
                 println!("  that was a stall of {} ms", began.elapsed().as_millis());

@@ -159,3 +159,16 @@ fn what_is_not_allowed_in_an_entry_is_not_allowed_in_a_rehearsal() {
     }
     node.rehearse(1, STATEMENTS[1], 1).unwrap();
 }
+
+#[test]
+fn a_statement_that_takes_too_long_fails_and_the_rehearsal_goes_on_without_it() {
+    let mut node = Node::with(SETUP);
+    node.applier().begin_rehearsal(1).unwrap();
+    node.rehearse(1, STATEMENTS[1], 1).unwrap();
+    node.applier().determinism.budget.allow(Some(std::time::Duration::ZERO));
+    let work = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 9999) SELECT count(*) FROM n";
+    let failed = node.rehearse(1, work, 2).unwrap_err();
+    assert!(matches!(&failed, RehearsalError::Failed(failure) if failure.kind == FailureKind::Budget), "{failed}");
+    node.applier().determinism.budget.allow(None);
+    node.rehearse(1, work, 3).unwrap();
+}
