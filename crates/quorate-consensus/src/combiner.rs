@@ -23,7 +23,8 @@ use bytes::{Bytes, BytesMut};
 use futures_util::future::{Either, select};
 use openraft::errors::ClientWriteError;
 use openraft::raft::ClientWriteResult;
-use quorate_env::{Env, Instant, timeout};
+use openraft::rt::WatchReceiver;
+use quorate_env::{Env, Instant, sleep, timeout};
 use quorate_model::Outcome;
 use quorate_model::codec::entry::{PROPOSAL_HEADER, encode_proposal};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
@@ -56,8 +57,8 @@ const BATCH_MAX: usize = 4_096;
 /// Bytes of one batch, but for a single larger proposal.
 const BATCH_BYTES_MAX: usize = 8 << 20;
 
-/// After this time the next batch does not wait for answers that another node has to give, or for those of a batch that
-/// another leader has taken over.
+/// After this time the next batch does not wait for answers that another node has to give. Nobody waits longer for
+/// those of a batch that this node proposed when it led, where another leads by now.
 const TURN_MAX: Duration = Duration::from_millis(100);
 
 /// How long the next batch waits for the callers of the one before to take their answers.
@@ -115,6 +116,7 @@ struct Waiting {
 /// Where callers leave their proposals. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Combiner {
+    raft: Raft,
     queue: mpsc::Sender<Asked>,
     room: Arc<Semaphore>,
     metrics: Arc<ConsensusMetrics>,
@@ -143,7 +145,7 @@ pub(crate) fn combiner(
 ) -> (Combiner, Gatherer) {
     let (sender, queue) = mpsc::channel(WAITING_MAX);
     let room = Arc::new(Semaphore::new(WAITING_BYTES_MAX));
-    let combiner = Combiner { queue: sender, room, metrics: Arc::clone(metrics) };
+    let combiner = Combiner { raft: raft.clone(), queue: sender, room, metrics: Arc::clone(metrics) };
     let (peers, stages, metrics) = (Arc::clone(peers), Arc::clone(stages), Arc::clone(metrics));
     let (env, raft, stamper) = (env.clone(), raft.clone(), Stamper::new(env.clone()));
     let handed_on = Arc::new(Semaphore::new(HANDED_ON_MAX));
@@ -151,9 +153,26 @@ pub(crate) fn combiner(
 }
 
 impl Combiner {
-    /// Has an encoded proposal proposed, wherever the leader is, and waits for its outcome.
+    /// Has an encoded proposal proposed, wherever the leader is, and waits for its outcome. Where this node leads no
+    /// more it may be unable to apply it: then another knows the outcome, and a retry asks that one.
     pub(crate) async fn propose(&self, bytes: Bytes) -> Proposal {
-        self.enqueue(bytes, Whereto::Leader)?.proposal(WENT_DOWN).await
+        let own = *self.raft.node_id();
+        let leads = self.raft.metrics().borrow_watched().current_leader == Some(own);
+        let mut answered = pin!(self.enqueue(bytes, Whereto::Leader)?.proposal(WENT_DOWN));
+        if !leads {
+            return answered.await;
+        }
+        if let Ok(proposal) = timeout(TURN_MAX, &mut answered).await {
+            return proposal;
+        }
+        let taken_over = async {
+            led_by_another(&self.raft, own).await;
+            sleep(TURN_MAX).await;
+        };
+        match select(answered, pin!(taken_over)).await {
+            Either::Left((proposal, _)) => proposal,
+            Either::Right(_) => Err(unknown(&"another node leads by now, and this one has not applied it")),
+        }
     }
 
     fn enqueue(&self, bytes: Bytes, whereto: Whereto) -> Result<Answered, ProposeError> {

@@ -17,8 +17,8 @@ use crate::usage::NoMemory;
 use crate::{stack, vfs};
 
 /// Why a statement was stopped that took too long.
-const TOO_LONG: &str = "the statement takes too long for an interactive transaction, in which other writes wait for it; \
-                        do less at once, or send the statements together (batch, transact)";
+const TOO_LONG: &str = "the statement takes too long for an interactive transaction, in which other writes wait for \
+                        it; do less at once, or send the statements together (batch, transact)";
 
 /// The open transaction's.
 #[derive(Debug, Default)]

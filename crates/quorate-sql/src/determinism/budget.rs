@@ -48,8 +48,8 @@ const WAITS: u32 = 2;
 /// Nanoseconds that a step may take, on average and on a slow machine; more where SQLite is built for tests.
 const STEP_NANOS: u64 = if cfg!(debug_assertions) { 100 } else { 20 };
 
-/// A statement that is rehearsed may take one such part of the time that an entry may take: other writes wait for it, and
-/// once more when it is applied.
+/// A statement that is rehearsed may take one such part of the time that an entry may take: other writes wait for it,
+/// and once more when it is applied.
 const REHEARSED_PART: u32 = 2;
 
 /// Bytes that a statement may move through large blocks of memory and temporary files for each step of its budget.
