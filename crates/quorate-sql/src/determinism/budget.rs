@@ -46,7 +46,7 @@ const STATEMENT_TIME: Duration = Duration::from_micros(20);
 const WAITS: u32 = 2;
 
 /// Nanoseconds that a step may take, on average and on a slow machine; more where SQLite is built for tests.
-const STEP_NANOS: u64 = if cfg!(debug_assertions) { 100 } else { 20 };
+const STEP_NANOS: u64 = if cfg!(debug_assertions) { 100 } else { 16 };
 
 /// A statement that is rehearsed may take one such part of the time that an entry may take: other writes wait for it,
 /// and once more when it is applied.

@@ -64,9 +64,9 @@ fn defaults_and_triggers_may_draw_even_if_the_schema_is_not_trusted() {
 #[test]
 fn every_budget_is_given_time_for_all_of_its_steps() {
     use quorate_model::limits::{BUDGET_DEFAULT, BUDGET_MAX};
-    // 20 ns are the time of a step in a release build.
+    // 16 ns are the time of a step in a release build.
     for steps in [0, BUDGET_DEFAULT, BUDGET_MAX] {
-        assert!(budget::allowed(steps) >= Duration::from_nanos(steps * 20), "{steps}");
+        assert!(budget::allowed(steps) >= Duration::from_nanos(steps * 16), "{steps}");
     }
 }
 
