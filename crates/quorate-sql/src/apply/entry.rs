@@ -275,10 +275,14 @@ impl Applier {
         if self.staged.effects.schema {
             // As a connection that is opened later will read it.
             self.forget_schema()?;
+            // SQLite expands all views for it: that too is time of the entry.
+            self.determinism.budget.watch_own();
             let checked = schema_check::check(self.db.connection(), &self.reserved, &self.schema);
-            checked.map_err(|error| match classify::of_schema_text(&error) {
-                Some(failure) => self.unreadable(failure),
-                None => classify::classify(&error, Context::default()),
+            usage::unwatch();
+            checked.map_err(|error| match (usage::fault(&error), classify::of_schema_text(&error)) {
+                (Some(fault), _) => fault.into(),
+                (None, Some(failure)) => self.unreadable(failure),
+                (None, None) => classify::classify(&error, Context::default()),
             })??;
         }
         if !self.schema.virtual_tables.is_empty() {

@@ -117,8 +117,12 @@ impl Clock {
         let time = allowed(self.steps.saturating_add(nested));
         let time = time.saturating_add(STATEMENT_TIME.saturating_mul(self.statements));
         self.allowed = if self.rehearsed { time / REHEARSED_PART } else { time.saturating_mul(self.patience) };
-        let most = self.allowed.saturating_mul(WAITS);
-        let most = self.max.map_or(most, |max| most.min(max));
+        self.left(self.allowed.saturating_mul(WAITS))
+    }
+
+    /// What is left of so much time by the clock.
+    fn left(&self, time: Duration) -> Duration {
+        let most = self.max.map_or(time, |max| time.min(max));
         most.saturating_sub(self.started.map_or(Duration::ZERO, |(started, _)| started.elapsed()))
     }
 }
@@ -201,6 +205,13 @@ impl Budget {
         } else {
             Ok(())
         }
+    }
+
+    /// Watches what the node itself does for the entry, until [`usage::unwatch`]: it may take what is left of the
+    /// entry's time.
+    pub(crate) fn watch_own(&self) {
+        let clock = self.clock();
+        usage::watch(u64::MAX, clock.left(clock.allowed));
     }
 
     fn tick(&self) -> bool {

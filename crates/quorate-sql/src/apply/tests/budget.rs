@@ -101,3 +101,31 @@ fn what_never_ends_is_stopped() {
     assert_eq!(failure.kind, FailureKind::Budget);
     assert!(node.conn().is_autocommit());
 }
+
+/// Set in the process that has not used SQLite before, whose allocator can be ours.
+const CHILD: &str = "QUORATE_TEST_SCHEMA_TIME";
+
+#[test]
+fn a_schema_that_takes_too_long_to_check_is_a_fault_and_no_outcome() {
+    if std::env::var_os(CHILD).is_some() {
+        return check_without_time();
+    }
+    let name = "apply::tests::budget::a_schema_that_takes_too_long_to_check_is_a_fault_and_no_outcome";
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+    let done = child.args(["--exact", name]).env(CHILD, "1").output().unwrap();
+    let said = String::from_utf8_lossy(&done.stdout);
+    assert!(done.status.success() && said.contains("1 passed"), "{said}");
+}
+
+fn check_without_time() {
+    let mut node = node();
+    let columns: Vec<String> = (0..1900).map(|number| format!("a + {number} AS c{number}")).collect();
+    node.ok(&format!("CREATE VIEW wide AS SELECT {} FROM t", columns.join(", ")));
+    let entries =
+        [entry(node.next, &Proposal::new(None, vec![Command::Statement(statement("CREATE TABLE u (a)", vec![]))]))];
+    node.applier().determinism.budget.allow(Some(std::time::Duration::ZERO));
+    let fault = node.applier().apply_batch(&entries).unwrap_err();
+    assert!(matches!(fault, StoreFault::Slow(_)), "{fault}");
+    node.applier().determinism.budget.allow(None);
+    assert!(node.apply(&entries)[0].is_ok());
+}
