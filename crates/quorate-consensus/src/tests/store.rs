@@ -29,6 +29,9 @@ pub(crate) enum Trouble {
     Long,
 }
 
+/// What was handed over together.
+type Job = (Vec<Entry>, ApplyDone);
+
 /// What survives the process.
 #[derive(Clone, Default)]
 pub(crate) struct MemStore {
@@ -38,7 +41,7 @@ pub(crate) struct MemStore {
     crashed: Arc<Mutex<bool>>,
     condemned: Arc<Mutex<Option<StoreFault>>>,
     /// What it has been given and takes long for.
-    held: Arc<Mutex<Option<(Vec<Entry>, ApplyDone)>>>,
+    held: Arc<Mutex<Option<Job>>>,
     /// What a reader has found.
     found: Arc<Mutex<Option<StoreFault>>>,
 }

@@ -208,6 +208,12 @@ impl Applier {
     /// Runs the commands of a proposal and checks what must hold at its end.
     fn run_sealed(&mut self, index: u64, stamp: Stamp, proposal: &Proposal, changes: &mut SessionChanges) -> Ran {
         self.determinism.begin(self.db.connection(), stamp.seed, proposal.budget);
+        let ran = self.run_watched(index, stamp, proposal, changes);
+        usage::unwatch();
+        ran
+    }
+
+    fn run_watched(&mut self, index: u64, stamp: Stamp, proposal: &Proposal, changes: &mut SessionChanges) -> Ran {
         if !proposal.premises.is_empty() {
             proposal.premises.iter().try_for_each(|premise| self.premise(premise))?;
             vfs::clock::set(Some(stamp.now));
@@ -275,10 +281,7 @@ impl Applier {
         if self.staged.effects.schema {
             // As a connection that is opened later will read it.
             self.forget_schema()?;
-            // SQLite expands all views for it: that too is time of the entry.
-            self.determinism.budget.watch_own();
             let checked = schema_check::check(self.db.connection(), &self.reserved, &self.schema);
-            usage::unwatch();
             checked.map_err(|error| match (usage::fault(&error), classify::of_schema_text(&error)) {
                 (Some(fault), _) => fault.into(),
                 (None, Some(failure)) => self.unreadable(failure),

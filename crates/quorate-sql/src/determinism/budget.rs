@@ -46,7 +46,7 @@ const STATEMENT_TIME: Duration = Duration::from_micros(20);
 const WAITS: u32 = 2;
 
 /// Nanoseconds that a step may take, on average and on a slow machine; more where SQLite is built for tests.
-const STEP_NANOS: u64 = if cfg!(debug_assertions) { 100 } else { 16 };
+const STEP_NANOS: u64 = if cfg!(debug_assertions) { 200 } else { 16 };
 
 /// A statement that is rehearsed may take one such part of the time that an entry may take: other writes wait for it,
 /// and once more when it is applied.
@@ -98,32 +98,34 @@ struct Clock {
     statements: u32,
     /// The processor time that it may take.
     allowed: Duration,
-    /// When it was first looked at, and the time that its thread had used by then.
-    started: Option<(Instant, Duration)>,
+    /// When it began, and the time of the processor that its thread had used when it was first looked at.
+    begun: Option<Instant>,
+    used: Option<Duration>,
     is_over: bool,
 }
 
 impl Default for Clock {
     fn default() -> Self {
         let (max, patience, rehearsed, allowed) = (None, 1, false, Duration::ZERO);
-        Self { max, patience, rehearsed, steps: 0, statements: 0, allowed, started: None, is_over: false }
+        let (begun, used, is_over) = (None, None, false);
+        Self { max, patience, rehearsed, steps: 0, statements: 0, allowed, begun, used, is_over }
     }
 }
 
 impl Clock {
-    /// Begins a statement that may make SQLite run so many nested steps. Returns what the entry has left by the clock.
-    fn begin_statement(&mut self, nested: u64) -> Duration {
+    /// Begins a statement that may make SQLite run so many nested steps.
+    fn begin_statement(&mut self, nested: u64) {
         self.statements = self.statements.saturating_add(1);
         let time = allowed(self.steps.saturating_add(nested));
         let time = time.saturating_add(STATEMENT_TIME.saturating_mul(self.statements));
         self.allowed = if self.rehearsed { time / REHEARSED_PART } else { time.saturating_mul(self.patience) };
-        self.left(self.allowed.saturating_mul(WAITS))
     }
 
-    /// What is left of so much time by the clock.
-    fn left(&self, time: Duration) -> Duration {
-        let most = self.max.map_or(time, |max| time.min(max));
-        most.saturating_sub(self.started.map_or(Duration::ZERO, |(started, _)| started.elapsed()))
+    /// What is left by the clock.
+    fn left(&self) -> Duration {
+        let most = self.allowed.saturating_mul(WAITS);
+        let most = self.max.map_or(most, |max| most.min(max));
+        most.saturating_sub(self.begun.map_or(Duration::ZERO, |begun| begun.elapsed()))
     }
 }
 
@@ -147,12 +149,16 @@ impl Budget {
         self.closing.get().is_some_and(|closing| closing.load(Ordering::Acquire))
     }
 
-    /// Begins an entry, or goes on with one after a pause, that may take so many more steps.
+    /// Begins an entry, or goes on with one after a pause, that may take so many more steps. What the node itself does
+    /// for it is watched too, until [`usage::unwatch`]: SQLite expands views while a statement is prepared, and all of
+    /// them when the schema was changed.
     pub fn begin(&self, steps: u64) {
         self.left.store(steps, Ordering::Relaxed);
         let mut clock = self.clock();
         let Clock { max, patience, rehearsed, .. } = *clock;
-        *clock = Clock { max, patience, rehearsed, steps, ..Clock::default() };
+        *clock = Clock { max, patience, rehearsed, steps, begun: Some(Instant::now()), ..Clock::default() };
+        clock.begin_statement(0);
+        usage::watch(u64::MAX, clock.left());
     }
 
     /// The steps that are left.
@@ -183,7 +189,8 @@ impl Budget {
         self.stopped.store(false, Ordering::Relaxed);
         let left = self.left.load(Ordering::Relaxed);
         let mut clock = self.clock();
-        let (time, patience) = (clock.begin_statement(slack), clock.patience);
+        clock.begin_statement(slack);
+        let (time, patience) = (clock.left(), clock.patience);
         drop(clock);
         usage::watch(left.saturating_mul(STEP_MOVES).saturating_mul(patience.into()), time);
         self.stop.store(left.saturating_add(slack), Ordering::Relaxed);
@@ -193,7 +200,7 @@ impl Budget {
     /// longer within its budget, or took too long.
     pub fn finish(&self, steps: u32) -> Result<(), Spent> {
         self.stop.store(u64::MAX, Ordering::Relaxed);
-        usage::unwatch();
+        usage::watch(u64::MAX, self.clock().left());
         let left = self.left.load(Ordering::Relaxed);
         let taken = unwrap_steps(steps, self.ticks.load(Ordering::Relaxed).saturating_mul(STRIDE.into()));
         let taken = taken.saturating_add(self.bytes.load(Ordering::Relaxed) / STEP_BYTES);
@@ -207,13 +214,6 @@ impl Budget {
         }
     }
 
-    /// Watches what the node itself does for the entry, until [`usage::unwatch`]: it may take what is left of the
-    /// entry's time.
-    pub(crate) fn watch_own(&self) {
-        let clock = self.clock();
-        usage::watch(u64::MAX, clock.left(clock.allowed));
-    }
-
     fn tick(&self) -> bool {
         if self.is_closing() {
             return true;
@@ -222,16 +222,17 @@ impl Budget {
         self.is_spent() || self.is_late()
     }
 
-    /// Whether the entry takes too long. Its time runs from the first look, so that a short one reads no clock.
+    /// Whether the entry takes too long.
     fn is_late(&self) -> bool {
         if self.stop.load(Ordering::Relaxed) == u64::MAX {
             return false;
         }
         let mut clock = self.clock();
         let now = Instant::now();
-        let (started, used) = *clock.started.get_or_insert_with(|| (now, thread_time()));
         let allowed = clock.allowed;
-        let elapsed = now.saturating_duration_since(started);
+        let begun = *clock.begun.get_or_insert(now);
+        let used = *clock.used.get_or_insert_with(thread_time);
+        let elapsed = now.saturating_duration_since(begun);
         let is_over = |allowed: Duration| {
             elapsed > allowed.saturating_mul(WAITS) || elapsed > allowed && thread_time().saturating_sub(used) > allowed
         };

@@ -266,8 +266,9 @@ struct Marked<'f, 'a> {
     column: usize,
     text: &'a [u8],
     range: Tokens,
-    /// What goes before and behind what was found.
-    marks: [&'a [u8]; 2],
+    /// What goes before what was found, and behind it.
+    open: &'a [u8],
+    close: &'a [u8],
     is_open: bool,
     /// Bytes of the text that are done with.
     done: usize,
@@ -281,10 +282,10 @@ struct Marked<'f, 'a> {
 
 impl<'f, 'a> Marked<'f, 'a> {
     fn new(found: &'f Found<'a>, column: usize, text: &'a [u8], range: Tokens) -> Result<Self, Failed> {
-        let marks = [text_of(found, 1)?, text_of(found, 2)?];
+        let (open, close) = (text_of(found, 1)?, text_of(found, 2)?);
         let length_max = found.call.limit(ffi::SQLITE_LIMIT_LENGTH);
         let (is_open, done, at, next, out) = (false, 0, 0, None, Buffer::default());
-        let mut marked = Self { found, column, text, range, marks, is_open, done, at, next, length_max, out };
+        let mut marked = Self { found, column, text, range, open, close, is_open, done, at, next, length_max, out };
         marked.advance()?;
         while marked.next.is_some_and(|(first, _)| first < range.first) {
             marked.advance()?;
@@ -321,7 +322,7 @@ impl<'f, 'a> Marked<'f, 'a> {
             number += 1;
             if number <= self.range.first { Ok(More::Yes) } else { self.token(number - 1, token) }
         })?;
-        if self.is_open { self.mark(1) } else { Ok(()) }
+        if self.is_open { self.close() } else { Ok(()) }
     }
 
     fn token(&mut self, number: i64, token: Token) -> Result<More, Failed> {
@@ -330,11 +331,11 @@ impl<'f, 'a> Marked<'f, 'a> {
         }
         let is_inside = self.next.is_some_and(|(first, _)| first < number);
         if self.is_open && !is_inside && token.start >= self.done {
-            self.mark(1)?;
+            self.close()?;
         }
         if !self.is_open && self.next.is_some_and(|(first, _)| first == number) {
             self.copy(token.start)?;
-            self.mark(0)?;
+            self.open()?;
         }
         if self.next.is_some_and(|(_, last)| last == number) {
             self.copy(token.end)?;
@@ -347,15 +348,20 @@ impl<'f, 'a> Marked<'f, 'a> {
             if self.next.is_some_and(|(first, _)| first <= number) {
                 self.copy(token.end)?;
             }
-            self.mark(1)?;
+            self.close()?;
         }
         self.copy(token.end)?;
         Ok(More::No)
     }
 
-    fn mark(&mut self, which: usize) -> Result<(), Failed> {
-        self.is_open = which == 0;
-        self.append(self.marks[which.min(1)])
+    fn open(&mut self) -> Result<(), Failed> {
+        self.is_open = true;
+        self.append(self.open)
+    }
+
+    fn close(&mut self) -> Result<(), Failed> {
+        self.is_open = false;
+        self.append(self.close)
     }
 
     /// Copies the text up to this byte.
