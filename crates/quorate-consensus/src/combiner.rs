@@ -175,6 +175,12 @@ impl Combiner {
         }
     }
 
+    /// Bytes of proposals that have no answer yet.
+    #[cfg(test)]
+    pub(crate) fn waiting_bytes(&self) -> usize {
+        WAITING_BYTES_MAX.saturating_sub(self.room.available_permits())
+    }
+
     fn enqueue(&self, bytes: Bytes, whereto: Whereto) -> Result<Answered, ProposeError> {
         let enqueued = self.waiting(bytes, whereto).and_then(|(waiting, answered)| {
             self.ask(Asked::Propose(waiting))?;

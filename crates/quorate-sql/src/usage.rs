@@ -32,7 +32,7 @@ mod buffer;
 mod temp;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub(crate) use buffer::{Buffer, NoMemory, copy};
 pub use temp::{TEMP_BYTES_DEFAULT, TEMP_BYTES_PER_QUERY_DEFAULT, TempOptions};

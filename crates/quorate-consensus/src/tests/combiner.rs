@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::{Either, join_all, poll_fn, select};
-use quorate_env::{Instant, sleep, timeout};
+use quorate_env::{Instant, timeout};
 use quorate_env_sim::SimWorld;
 use quorate_wire::Purpose;
 
@@ -122,10 +122,11 @@ fn a_write_on_a_follower_waits_for_one_that_takes_long_and_not_for_the_next_one_
         let mut first = pin!(follower.propose("long 1".into()));
         assert!(first.as_mut().now_or_never().is_none());
         cluster.until("the long one to run", || store.is_held()).await;
+        let waiting = || leader.0.running.combiner.waiting_bytes();
+        let before = waiting();
         let mut between = pin!(follower.propose("short".into()));
         assert!(between.as_mut().now_or_never().is_none());
-        // Longer than it takes to get to the leader.
-        sleep(Duration::from_secs(1)).await;
+        cluster.until("the short one to wait at the leader", || waiting() > before).await;
         let mut last = pin!(leader.propose("long 2".into()));
         assert!(last.as_mut().now_or_never().is_none());
         store.go_on();

@@ -29,7 +29,7 @@ pub(crate) enum Trouble {
     Long,
 }
 
-/// What was handed over together.
+/// Entries that were handed over together, and who is told of their outcomes.
 type Job = (Vec<Entry>, ApplyDone);
 
 /// What survives the process.

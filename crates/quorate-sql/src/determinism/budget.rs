@@ -121,7 +121,7 @@ impl Clock {
         self.allowed = if self.rehearsed { time / REHEARSED_PART } else { time.saturating_mul(self.patience) };
     }
 
-    /// What is left by the clock.
+    /// The time by the clock that the entry may still take.
     fn left(&self) -> Duration {
         let most = self.allowed.saturating_mul(WAITS);
         let most = self.max.map_or(most, |max| most.min(max));

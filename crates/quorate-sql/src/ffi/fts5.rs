@@ -136,7 +136,7 @@ impl<'a> Found<'a> {
     }
 }
 
-/// Who is shown tokens, and what came of it.
+/// The closure that is called with each token, and the error that it returned.
 struct Showing<'a, F> {
     each: &'a mut F,
     result: Result<(), Failed>,

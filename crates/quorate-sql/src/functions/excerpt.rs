@@ -260,13 +260,13 @@ struct Tokens {
     last: Option<i64>,
 }
 
-/// A part of a text, with marks around what was found.
+/// Copies a part of a text, and puts marks around the phrases that the query found.
 struct Marked<'f, 'a> {
     found: &'f Found<'a>,
     column: usize,
     text: &'a [u8],
     range: Tokens,
-    /// What goes before what was found, and behind it.
+    /// The marks before and behind each phrase.
     open: &'a [u8],
     close: &'a [u8],
     is_open: bool,

@@ -23,8 +23,8 @@ const REST_BLOCKS: u64 = 1024;
 /// Rounds before the hold is tried, however much is left.
 const ROUNDS_MAX: usize = 12;
 
-/// How long a complete checkpoint is tried for: readers' transactions end much earlier. The receiver waits longer, so
-/// that it is told.
+/// How long a complete checkpoint is tried for: readers' transactions end much earlier. The receiver waits longer for
+/// a piece, so that the error of the sender reaches it.
 const HOLD_TRIED_FOR: Duration = Duration::from_secs(20);
 
 /// Sends the database file as it is and as it becomes, until a hold makes it stand still.

@@ -113,18 +113,23 @@ fn all_queries_together_have_so_much_memory() {
 }
 
 /// Set in the process that has not used SQLite before, whose allocator can be ours.
-const CHILD: &str = "QUORATE_TEST_MEMORY";
+const CHILD: &str = "QUORATE_TEST_CHILD";
 
-#[test]
-fn a_text_that_finds_no_memory_for_its_end_fails_the_read_and_is_no_panic() {
+/// Runs the test of this name in a process of its own.
+pub(crate) fn in_its_own_process(name: &str, test: impl FnOnce()) {
     if std::env::var_os(CHILD).is_some() {
-        return read_without_memory();
+        return test();
     }
-    let name = "usage::tests::a_text_that_finds_no_memory_for_its_end_fails_the_read_and_is_no_panic";
     let mut child = std::process::Command::new(std::env::current_exe().unwrap());
     let done = child.args(["--exact", name]).env(CHILD, "1").output().unwrap();
     let said = String::from_utf8_lossy(&done.stdout);
     assert!(done.status.success() && said.contains("1 passed"), "{said}");
+}
+
+#[test]
+fn a_text_that_finds_no_memory_for_its_end_fails_the_read_and_is_no_panic() {
+    let name = "usage::tests::a_text_that_finds_no_memory_for_its_end_fails_the_read_and_is_no_panic";
+    in_its_own_process(name, read_without_memory);
 }
 
 fn read_without_memory() {

@@ -102,19 +102,10 @@ fn what_never_ends_is_stopped() {
     assert!(node.conn().is_autocommit());
 }
 
-/// Set in the process that has not used SQLite before, whose allocator can be ours.
-const CHILD: &str = "QUORATE_TEST_SCHEMA_TIME";
-
 #[test]
 fn a_schema_that_takes_too_long_to_check_is_a_fault_and_no_outcome() {
-    if std::env::var_os(CHILD).is_some() {
-        return check_without_time();
-    }
     let name = "apply::tests::budget::a_schema_that_takes_too_long_to_check_is_a_fault_and_no_outcome";
-    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
-    let done = child.args(["--exact", name]).env(CHILD, "1").output().unwrap();
-    let said = String::from_utf8_lossy(&done.stdout);
-    assert!(done.status.success() && said.contains("1 passed"), "{said}");
+    crate::usage::tests::in_its_own_process(name, check_without_time);
 }
 
 fn check_without_time() {
