@@ -12,12 +12,13 @@ use rusqlite::Connection;
 use crate::authorizer::Effects;
 use crate::authorizer::rules::{RESERVED, is_reserved};
 
+mod shadows;
+
 /// Columns of one name that a table, a view or a result may have: the names of more get a random ending.
 pub const EQUAL_COLUMNS_MAX: usize = 5;
 
-const TABLES: &str = "SELECT name, type FROM pragma_table_list WHERE schema = 'main'";
 const OBJECTS: &str = "SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY name, type";
-const TEXTS: &str = "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL";
+const TEXTS: &str = "SELECT type = 'table', name, rootpage, sql FROM sqlite_schema WHERE sql IS NOT NULL";
 const KEYS: &str = "SELECT m.name, k.\"table\" FROM sqlite_schema m, pragma_foreign_key_list(m.name) k
     WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite!_%' ESCAPE '!'";
 const COLUMNS: &str = "SELECT name FROM pragma_table_xinfo(?1)";
@@ -37,24 +38,24 @@ pub struct Schema {
 impl Schema {
     /// Reads it.
     pub fn read(conn: &Connection) -> rusqlite::Result<Self> {
-        let mut schema = Self::default();
-        let mut statement = conn.prepare(TABLES)?;
-        let mut rows = statement.query([])?;
-        while let Some(row) = rows.next()? {
-            let (name, kind): (String, String) = (row.get(0)?, row.get(1)?);
-            match kind.as_str() {
-                "virtual" => schema.virtual_tables.push(name),
-                "shadow" => {
-                    schema.shadows.insert(name.to_ascii_lowercase());
-                }
-                _ => {}
-            }
-        }
+        let mut schema = Self { is_plain: true, ..Self::default() };
+        let (mut owners, mut names) = (Vec::new(), BTreeSet::new());
         let mut statement = conn.prepare(TEXTS)?;
         let mut rows = statement.query([])?;
-        schema.is_plain = schema.virtual_tables.is_empty();
         while let Some(row) = rows.next()? {
-            schema.is_plain &= is_plain(row.get_ref(0)?.as_str()?);
+            let (is_table, name, root): (bool, String, u32) = (row.get(0)?, row.get(1)?, row.get(2)?);
+            let sql = row.get_ref(3)?.as_str()?;
+            schema.is_plain &= is_plain(sql);
+            match (is_table, root) {
+                (true, 0) => owners.push((name, sql.to_owned())),
+                (true, _) => drop(names.insert(name.to_ascii_lowercase())),
+                (false, _) => {}
+            }
+        }
+        for (owner, sql) in owners {
+            schema.is_plain = false;
+            schema.shadows.extend(shadows::of(&owner, &sql, &names));
+            schema.virtual_tables.push(owner);
         }
         Ok(schema)
     }

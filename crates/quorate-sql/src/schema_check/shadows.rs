@@ -1,0 +1,143 @@
+//! Which tables are the insides of virtual tables: SQLite calls them shadow tables.
+//!
+//! `PRAGMA table_list` knows it too, but it looks up the columns of all views first, and begins again from the first
+//! table for each one that it can't: seconds, where views of thousands of columns stand on each other.
+//!
+//! Invariant: the answer is that of the pragma, for the modules that commands may use.
+
+use std::collections::BTreeSet;
+
+/// The endings of shadow tables (`t_data`) of each module, as the `xShadowName` of these modules in SQLite has them.
+const ENDINGS: [(&str, &[&str]); 3] = [
+    ("fts5", &["config", "content", "data", "docsize", "idx"]),
+    ("rtree", &["node", "parent", "rowid"]),
+    ("rtree_i32", &["node", "parent", "rowid"]),
+];
+
+/// Those of `names`, in lower case, that are shadow tables of the virtual table `owner`, which `sql` creates.
+pub(super) fn of(owner: &str, sql: &str, names: &BTreeSet<String>) -> impl Iterator<Item = String> {
+    let module = module(sql).unwrap_or_default();
+    let endings = ENDINGS.iter().find(|(name, _)| *name == module).map_or(&[][..], |(_, endings)| endings);
+    let owner = owner.to_ascii_lowercase();
+    endings.iter().map(move |ending| format!("{owner}_{ending}")).filter(|name| names.contains(name))
+}
+
+/// The module in a text as SQLite keeps it, in lower case: `CREATE VIRTUAL TABLE name USING module`.
+fn module(sql: &str) -> Option<String> {
+    let mut rest = sql.get("CREATE VIRTUAL TABLE".len()..)?;
+    let mut word = || {
+        let (word, after) = first(rest)?;
+        rest = after;
+        Some(word)
+    };
+    let (_name, _using) = (word()?, word()?);
+    word().map(|module| module.to_ascii_lowercase())
+}
+
+/// The first word of a text, without its quotes, and what follows it. Comments and space before it are left out. A
+/// name with a quote in it keeps both that stand for it there; no module is called so.
+fn first(mut text: &str) -> Option<(&str, &str)> {
+    loop {
+        text = text.trim_ascii_start();
+        text = match (text.strip_prefix("--"), text.strip_prefix("/*")) {
+            (Some(comment), _) => comment.split_once('\n')?.1,
+            (_, Some(comment)) => comment.split_once("*/")?.1,
+            _ => break,
+        };
+    }
+    let close = match text.bytes().next()? {
+        b'[' => Some(']'),
+        quote @ (b'"' | b'\'' | b'`') => Some(char::from(quote)),
+        _ => None,
+    };
+    let Some(close) = close else {
+        let end = text.find(|c: char| c.is_ascii() && !c.is_ascii_alphanumeric() && c != '_' && c != '$');
+        return Some(text.split_at(end.unwrap_or(text.len())));
+    };
+    let inside = text.get(1..)?;
+    let mut end = inside.find(close)?;
+    while close != ']' && inside.get(end + 1..)?.starts_with(close) {
+        end += 2 + inside.get(end + 2..)?.find(close)?;
+    }
+    Some((inside.get(..end)?, inside.get(end + 1..)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+    use rusqlite::Connection;
+
+    use crate::schema_check::{Schema, quoted};
+
+    /// What the pragma says.
+    fn of_sqlite(conn: &Connection, kind: &str) -> BTreeSet<String> {
+        let sql = "SELECT lower(name) FROM pragma_table_list WHERE schema = 'main' AND type = ?1";
+        conn.prepare(sql).unwrap().query_map([kind], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap()
+    }
+
+    fn assert_same(conn: &Connection) {
+        let schema = Schema::read(conn).unwrap();
+        assert_eq!(schema.shadows, of_sqlite(conn, "shadow"));
+        let named: BTreeSet<_> = schema.virtual_tables.iter().map(|name| name.to_ascii_lowercase()).collect();
+        assert_eq!(named, of_sqlite(conn, "virtual"));
+    }
+
+    /// A name as somebody may write it.
+    fn name() -> impl Strategy<Value = String> {
+        let inside = prop::sample::select(vec![
+            "t", "u", "_", "node", "data", " ", "\"", "'", "]", "`", "é", "USING", "fts5", "rtree", "(", ")", "--",
+            "/*", "*/",
+        ]);
+        (prop::collection::vec(inside, 1..6), 0..4_usize).prop_map(|(parts, quote)| {
+            let name = parts.concat();
+            let doubled = |quote: &str| format!("{quote}{}{quote}", name.replace(quote, &quote.repeat(2)));
+            match quote {
+                0 => doubled("\""),
+                1 => doubled("'"),
+                2 => doubled("`"),
+                _ => format!("[{}]", name.replace(']', "")),
+            }
+        })
+    }
+
+    fn gap() -> impl Strategy<Value = &'static str> {
+        prop::sample::select(vec![" ", "\n\t", " /* USING rtree */ ", " -- USING fts5\n", "/**/"])
+    }
+
+    fn module() -> impl Strategy<Value = &'static str> {
+        prop::sample::select(vec![
+            "fts5(a)",
+            "FTS5 (a, b)",
+            "\"fts5\"(a)",
+            "[rtree](a, b, c)",
+            "rtree(a,b,c)",
+            "rtree_i32(a,b,c)",
+        ])
+    }
+
+    proptest! {
+        #[test]
+        fn shadows_are_those_that_sqlite_knows(
+            tables in prop::collection::vec((name(), gap(), gap(), module()), 1..4),
+            plain in prop::collection::vec(prop::sample::select(vec!["node", "DATA", "idx", "other"]), 0..4),
+            renamed in any::<bool>(),
+        ) {
+            let conn = Connection::open_in_memory().unwrap();
+            for (name, before, after, module) in &tables {
+                // Some names are taken, or empty: then there is nothing to compare.
+                let _ = conn.execute_batch(&format!("CREATE VIRTUAL TABLE {name}{before}USING{after}{module}"));
+            }
+            let owners = Schema::read(&conn).unwrap().virtual_tables;
+            for (owner, ending) in owners.iter().zip(plain) {
+                let _ = conn.execute_batch(&format!("CREATE TABLE {} (a)", quoted(&format!("{owner}_{ending}"))));
+            }
+            assert_same(&conn);
+            if let (Some(owner), true) = (owners.first(), renamed) {
+                let _ = conn.execute_batch(&format!("ALTER TABLE {} RENAME TO moved", quoted(owner)));
+                assert_same(&conn);
+            }
+        }
+    }
+}
