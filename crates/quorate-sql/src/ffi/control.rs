@@ -1,4 +1,4 @@
-//! Calls that rusqlite does not offer: checkpoints, the optimizer's mask, the local-time hook, memory statistics.
+//! Calls that rusqlite does not offer: checkpoints, modules, the optimizer's mask, the local-time hook, memory statistics.
 
 use std::ffi::{c_int, c_void};
 use std::sync::Once;
@@ -30,6 +30,12 @@ pub(crate) fn checkpoint(conn: &Connection, mode: i32) -> Checkpointed {
         ffi::sqlite3_wal_checkpoint_v2(conn.handle(), c"main".as_ptr(), mode, &raw mut frames, &raw mut copied)
     };
     Checkpointed { code, frames, copied }
+}
+
+/// Makes a connection forget all modules of virtual tables, so that it leaves those alone.
+pub(crate) fn drop_modules(conn: &Connection) {
+    // SAFETY: the handle is open, and no list stands for all modules. It always succeeds.
+    unsafe { ffi::sqlite3_drop_modules(conn.handle(), std::ptr::null_mut()) };
 }
 
 /// Tells the planner of a connection to neither collect, load nor use STAT4 samples.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use quorate_env::disk::File;
 use quorate_env::mutant::Mutant;
 use quorate_model::{LogId, StoreFault};
-use rusqlite::Connection;
+use rusqlite::{Connection, ErrorCode};
 
 use super::hashes::Hashes;
 use super::piece::{End, Piece, Runs};
@@ -20,6 +20,7 @@ use crate::classify;
 use crate::connection;
 use crate::error::OpenError;
 use crate::extensions::{self, Extensions};
+use crate::ffi::control;
 use crate::options::StoreIdentity;
 use crate::vfs::UNSYNCED_MAX;
 use crate::vfs::marks::BLOCK;
@@ -160,13 +161,25 @@ pub(crate) fn verify(
     if verdict == "ok" { Ok(row) } else { Err(lost(format!("it is damaged: {verdict}"))) }
 }
 
-/// SQLite's word on the structure of a database: `ok`, or the first thing that is wrong. Of one whose schema uses
-/// functions or collations of another program SQLite has no word: the digest of its pages has to do.
+/// SQLite's word on the structure of a database: `ok`, or the first thing that is wrong. Virtual tables can't be used
+/// on this connection afterwards.
+///
+/// What statements have put into the tables does not matter: an index of FTS5 that differs from the table that it is
+/// over, constraints, generated columns that can't be computed. SQLite looks at the structure before it comes to those.
+/// Of a schema that uses functions or collations of another program SQLite has no word at all: the digest of the pages
+/// has to do.
 pub(crate) fn quick_check(conn: &Connection) -> rusqlite::Result<String> {
+    control::drop_modules(conn);
+    conn.pragma_update(None, "ignore_check_constraints", true)?;
     match conn.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)) {
-        Err(error) if extensions::is_missing(&error) => Ok("ok".to_owned()),
+        Err(error) if extensions::is_missing(&error) || is_of_a_statement(&error) => Ok("ok".to_owned()),
         verdict => verdict,
     }
+}
+
+/// Whether an error is one of an expression in the schema, and not of the file.
+fn is_of_a_statement(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::Unknown | ErrorCode::TooBig | ErrorCode::TypeMismatch))
 }
 
 pub(super) fn fault_of(error: OpenError) -> StoreFault {

@@ -292,6 +292,39 @@ fn an_image_heals_a_store_that_can_no_longer_apply() {
 }
 
 #[test]
+fn whatever_statements_have_made_an_image_brings_it() {
+    let made = [
+        "CREATE TABLE c (a)",
+        // An index over a table that says something else by now, and ones over a table that went away or has changed.
+        "CREATE VIRTUAL TABLE stale USING fts5(a, content = 'c')",
+        "INSERT INTO stale (rowid, a) VALUES (1, 'one'), (2, 'two')",
+        "CREATE VIRTUAL TABLE alone USING fts5(a, content = 'nowhere')",
+        "INSERT INTO alone (rowid, a) VALUES (1, 'one')",
+        "CREATE TABLE d (a, b)",
+        "CREATE VIRTUAL TABLE changed USING fts5(b, content = 'd')",
+        "INSERT INTO changed (rowid, b) VALUES (1, 'one')",
+        "ALTER TABLE d DROP COLUMN b",
+        // One whose own check fails: its content has no such column.
+        "CREATE VIRTUAL TABLE odd USING fts5(a, content_rowid = b)",
+        "CREATE VIRTUAL TABLE box USING rtree(id, low, high)",
+        "INSERT INTO box VALUES (1, 2, 3)",
+        // A value that can't be computed.
+        "CREATE TABLE g (a)",
+        "INSERT INTO g VALUES ('no JSON')",
+        "ALTER TABLE g ADD COLUMN b AS (json(a))",
+        "CREATE VIEW v AS SELECT * FROM nowhere",
+    ];
+    let (home_of_sender, home_of_receiver) = (home(), home());
+    let (from, to) = (open(&home_of_sender.dir, options()), open(&home_of_receiver.dir, options()));
+    for (index, sql) in (1..).zip(made) {
+        let outcomes = apply(&from, vec![entry(index, sql, Vec::new())]).unwrap();
+        assert!(matches!(outcomes[..], [Some(Ok(_))]), "{sql}: {outcomes:?}");
+    }
+    assert_eq!(transfer(&from, &to, Duration::ZERO), Ok(made.len() as u64));
+    apply(&to, vec![entry(made.len() as u64 + 1, "INSERT INTO stale (rowid, a) VALUES (3, 'three')", vec![])]).unwrap();
+}
+
+#[test]
 fn a_hold_ends_when_the_wal_grows_too_long_and_checkpoints_go_on() {
     let home = home();
     let limits = StoreOptions { checkpoint_bytes: 64 << 10, hold_bytes_max: 256 << 10, ..options() };
