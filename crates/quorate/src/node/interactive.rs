@@ -194,6 +194,8 @@ fn store_error(fault: StoreFault) -> Error {
         StoreFault::Closed => Error::Closed,
         // Another node will lead.
         StoreFault::Diverged(_) => Error::Unavailable(fault.to_string()),
+        // Others have the memory of the process.
+        StoreFault::Memory(why) => Error::Overloaded(why),
         fault => Error::Store(fault),
     }
 }
