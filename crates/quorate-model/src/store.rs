@@ -63,11 +63,12 @@ impl StoreFault {
 /// Rejected entries that a store remembers.
 pub const REJECTIONS_MAX: usize = 64;
 
-/// Told the outcomes of a batch, one for each entry, or why it ended early.
+/// Told the outcomes of entries that were handed over together: one for each, in their order and in parts, each part as
+/// soon as it is applied. A fault is told last, in place of the outcomes that are missing.
 ///
 /// `None` stands for an entry that had been applied before, by an earlier life or by the sender of an image: nobody
 /// here knows what came of it.
-pub type ApplyDone = Box<dyn FnOnce(Result<Vec<Option<Outcome>>, StoreFault>) + Send>;
+pub type OnApplied = Box<dyn FnMut(Result<Vec<Option<Outcome>>, StoreFault>) + Send>;
 
 /// A deterministic state machine, as consensus sees it: a handle to its writer. No call blocks for long unless it says
 /// so.
@@ -75,13 +76,13 @@ pub trait Store: Send + Sync + 'static {
     /// Where it stands.
     fn applied(&self) -> Applied;
 
-    /// Applies committed entries, in order, and calls `done` from the writer's thread.
+    /// Applies committed entries, in order, and calls `told` from the writer's thread.
     ///
     /// Every outcome must be as if each entry had been applied alone.
     ///
-    /// A fault is the fault of one entry: the one that follows [`Store::applied`]. Those before it are applied; it and
-    /// those after it are not, and may be handed over again.
-    fn apply(&self, entries: Vec<Entry>, done: ApplyDone);
+    /// A fault is the fault of one entry: the one that follows [`Store::applied`]. The outcomes of those before it were
+    /// told; it and those after it are not applied, and may be handed over again.
+    fn apply(&self, entries: Vec<Entry>, told: OnApplied);
 
     /// The indexes of the latest [`Payload::Rejected`](crate::Payload::Rejected) that were applied, at most
     /// [`REJECTIONS_MAX`]. An image brings them along.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use quorate_model::{Applied, ApplyDone, Entry, ImageSink, ImageSource, LogId, Outcome, Store, StoreFault, WholeImage};
+use quorate_model::{Applied, Entry, ImageSink, ImageSource, LogId, OnApplied, Outcome, Store, StoreFault, WholeImage};
 use quorate_sql::store::SqlStore;
 
 use crate::coverage::Phase;
@@ -95,8 +95,8 @@ impl Store for Watched {
         self.store.applied()
     }
 
-    fn apply(&self, entries: Vec<Entry>, done: ApplyDone) {
-        let told: Vec<Told> = entries.iter().map(Told::from).collect();
+    fn apply(&self, entries: Vec<Entry>, mut told: OnApplied) {
+        let mut waiting: Vec<Told> = entries.iter().map(Told::from).collect();
         self.check_log(&entries);
         let expected = std::mem::take(&mut *self.expected());
         if !expected.is_empty() {
@@ -104,13 +104,19 @@ impl Store for Watched {
             self.history.expected(expected.len() <= entries.len() && expected.iter().zip(&entries).all(is_same));
         }
         let (who, history, counted) = (self.who.clone(), self.history.clone(), Counted::by(&self.applying));
+        let mut counted = Some(counted);
         let tell = move |result: Result<Vec<Option<Outcome>>, StoreFault>| {
-            drop(counted);
             match &result {
-                Ok(outcomes) => history.applied(&who, &told, outcomes),
+                Ok(outcomes) => {
+                    let applied: Vec<Told> = waiting.drain(..outcomes.len().min(waiting.len())).collect();
+                    history.applied(&who, &applied, outcomes);
+                }
                 Err(fault) => history.could_not_apply(&who, fault),
             }
-            done(result);
+            if result.is_err() || waiting.is_empty() {
+                drop(counted.take());
+            }
+            told(result);
         };
         self.store.apply(entries, Box::new(tell));
     }

@@ -57,6 +57,12 @@ fn bulk(rows: i64) -> Proposal {
     )
 }
 
+fn apply(applier: &mut Applier, entries: &[Entry]) {
+    let mut outcomes = Vec::with_capacity(entries.len());
+    applier.apply_batch(entries, &mut outcomes).unwrap();
+    assert!(outcomes.len() == entries.len() && outcomes.iter().all(Result::is_ok));
+}
+
 fn main() {
     let names: Vec<String> = (0..COLUMNS).map(|column| format!("c{column}")).collect();
     let mut numbers = std::env::args().skip(1).map(|text| text.parse().unwrap());
@@ -73,7 +79,7 @@ fn main() {
     let session = SessionId(1);
     let wide = statement(&format!("CREATE TABLE wide ({})", names.join(",")), vec![]);
     let setup = Proposal::new(None, vec![Command::OpenSession, table, wide]);
-    applier.apply_batch(&[entry(1, &setup)]).unwrap();
+    apply(&mut applier, &[entry(1, &setup)]);
     let mut next = 2;
     for batch in batches {
         for session in [None, Some(session)] {
@@ -81,7 +87,7 @@ fn main() {
             next += entries;
             let begun = Instant::now();
             for batch in work.chunks(batch) {
-                assert!(applier.apply_batch(batch).unwrap().iter().all(Result::is_ok));
+                apply(&mut applier, batch);
             }
             let micros = begun.elapsed().as_secs_f64() * 1e6 / work.len() as f64;
             let with = if session.is_some() { "with a session" } else { "without" };
@@ -94,7 +100,7 @@ fn main() {
         next += count;
         let begun = Instant::now();
         for batch in work.chunks(8) {
-            assert!(applier.apply_batch(batch).unwrap().iter().all(Result::is_ok));
+            apply(&mut applier, batch);
         }
         let micros = begun.elapsed().as_secs_f64() * 1e6 / (count * rows) as f64;
         println!("bulk statements of {rows:5} rows of {COLUMNS} columns: {micros:5.2} us a row");

@@ -76,8 +76,6 @@ pub struct Applier {
     ahead: Ahead,
     /// The interactive transaction that the open one is, if it is one.
     rehearsal: Option<Rehearsal>,
-    /// Outcomes of entries that were committed before a fault ended their batch: index and outcome.
-    answered: VecDeque<(u64, Outcome)>,
     /// Entries that the cluster decided not to run.
     rejected: Rejected,
     /// The latest entry that ended a transaction.
@@ -150,7 +148,6 @@ impl Applier {
             staged,
             ahead: Ahead::default(),
             rehearsal: None,
-            answered: VecDeque::new(),
             rejected,
             doomed: None,
             failing: None,
@@ -182,17 +179,17 @@ impl Applier {
         if self.determinism.budget.is_closing() { Err(StoreFault::Closed) } else { Ok(()) }
     }
 
-    /// Applies entries in order, each as if alone, and returns their outcomes; an entry that is no proposal has an
-    /// empty reply. Behind an entry that asks for a verification it stops: the rest has no outcomes yet.
+    /// Applies entries in order, each as if alone, and adds the outcome of each that is committed; an entry that is no
+    /// proposal has an empty reply. It stops behind an entry that asks for a verification, and before one that is known
+    /// to take long, so that nobody waits for it whose entry is applied: the rest is yet to be handed over again.
     ///
     /// # Errors
     ///
-    /// The node's own trouble with one entry: the first that is not applied. When the same entries come again, those
-    /// before it are answered and not applied again.
-    pub fn apply_batch(&mut self, entries: &[Entry]) -> Result<Vec<Outcome>, StoreFault> {
-        let outcomes = stack::for_write(|| self.batch(entries));
+    /// The node's own trouble with one entry: the first that has no outcome.
+    pub fn apply_batch(&mut self, entries: &[Entry], outcomes: &mut Vec<Outcome>) -> Result<(), StoreFault> {
+        let done = stack::for_write(|| self.batch(entries, outcomes));
         crate::vfs::clock::set(None);
-        outcomes.map_err(|fault| self.check_not_closing().err().unwrap_or(fault))
+        done.map_err(|fault| self.check_not_closing().err().unwrap_or(fault))
     }
 
     /// Where the database stands.

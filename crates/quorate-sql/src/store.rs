@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use quorate_env::disk::make_dir;
 use quorate_env::worker::WorkerHandle;
 use quorate_env::{Env, Instant, timeout_at};
-use quorate_model::{Applied, ApplyDone, Entry, ImageSink, ImageSource, Store, StoreFault};
+use quorate_model::{Applied, Entry, ImageSink, ImageSource, OnApplied, Store, StoreFault};
 use tokio::sync::watch;
 
 use crate::checkpoint::Checkpointer;
@@ -200,8 +200,8 @@ impl Store for SqlStore {
         self.shared().applied()
     }
 
-    fn apply(&self, entries: Vec<Entry>, done: ApplyDone) {
-        self.shared().queue.push(entries, done);
+    fn apply(&self, entries: Vec<Entry>, told: OnApplied) {
+        self.shared().queue.push(entries, told);
         self.shared().writer.wake();
     }
 

@@ -19,7 +19,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use quorate::{Config, Error, Seams, Sql, Timing};
 use quorate_env::{Env, Parts, Rng, WallClock};
 use quorate_model::codec::decode_proposal;
-use quorate_model::{Applied, ApplyDone, Entry, ImageSink, ImageSource, Outcome, Payload, Stamp, Store, StoreFault};
+use quorate_model::{Applied, Entry, ImageSink, ImageSource, OnApplied, Outcome, Payload, Stamp, Store, StoreFault};
 use quorate_sql::plain::{Plain, seen};
 use quorate_sql::{SqlStore, connection, logical_hash};
 use rusqlite::Connection;
@@ -161,19 +161,18 @@ impl Store for Recorder {
         self.0.store.condemn(fault);
     }
 
-    fn apply(&self, entries: Vec<Entry>, done: ApplyDone) {
-        let (record, told) = (Arc::clone(&self.0), entries.clone());
-        let done = Box::new(move |result: Result<Vec<Option<Outcome>>, StoreFault>| {
+    fn apply(&self, entries: Vec<Entry>, mut told: OnApplied) {
+        let (record, mut waiting) = (Arc::clone(&self.0), entries.clone().into_iter());
+        let told = Box::new(move |result: Result<Vec<Option<Outcome>>, StoreFault>| {
             let outcomes = result.iter().flatten().cloned();
             // What an image held already gives no outcome.
-            let applied = told
-                .into_iter()
-                .zip(outcomes)
-                .filter_map(|(entry, outcome)| Some((entry.log_id.index, (entry.payload, outcome?))));
+            let applied = outcomes
+                .zip(waiting.by_ref())
+                .filter_map(|(outcome, entry)| Some((entry.log_id.index, (entry.payload, outcome?))));
             record.applied.lock().unwrap().extend(applied);
-            done(result);
+            told(result);
         });
-        self.0.store.apply(entries, done);
+        self.0.store.apply(entries, told);
     }
 
     fn foresee(&self, entries: Vec<Entry>) {

@@ -105,9 +105,9 @@ impl Machine {
                 Ok(()) => (later, later_responders),
                 Err((fault, mut kept)) => {
                     self.verdicts.fault(&fault).await?;
+                    let next = first.saturating_add(count.saturating_sub(kept.len()) as u64);
                     kept.extend(later_responders);
-                    // What was applied of it is answered, and not applied again.
-                    ([self.read(first, cleared.last)?, later].concat(), kept)
+                    ([self.read(next, cleared.last)?, later].concat(), kept)
                 }
             };
         }
@@ -137,21 +137,28 @@ impl Machine {
         page.into_iter().map(read).collect()
     }
 
-    /// Hands entries to the store. A fault gives the responders back.
+    /// Hands entries to the store, and answers each as soon as it is applied. A fault gives the responders of the others
+    /// back.
     async fn hand_over(
         &self,
         batch: Vec<Entry>,
-        responders: Vec<Responder>,
+        mut responders: Vec<Responder>,
     ) -> Result<(), (StoreFault, Vec<Responder>)> {
         let (sender, receiver) = oneshot::channel();
-        let done = move |result: Result<Vec<Option<Outcome>>, StoreFault>| {
+        let mut sender = Some(sender);
+        let mut end = move |result| drop(sender.take().map(|sender| sender.send(result)));
+        let told = move |result: Result<Vec<Option<Outcome>>, StoreFault>| {
             let outcomes = match result {
                 Ok(outcomes) => outcomes,
-                Err(fault) => return drop(sender.send(Err((fault, responders)))),
+                Err(fault) => return end(Err((fault, std::mem::take(&mut responders)))),
             };
-            // First the core, which takes a while to wake up.
-            drop(sender.send(Ok(())));
-            for (responder, outcome) in responders.into_iter().zip(outcomes) {
+            let others = responders.split_off(outcomes.len().min(responders.len()));
+            let applied = std::mem::replace(&mut responders, others);
+            if responders.is_empty() {
+                // First the core, which takes a while to wake up.
+                end(Ok(()));
+            }
+            for (responder, outcome) in applied.into_iter().zip(outcomes) {
                 // Whoever asks for an outcome that is not known here gets no answer when its responder goes, and asks
                 // again under its session.
                 if let (Some(responder), Some(outcome)) = (responder, outcome) {
@@ -159,7 +166,7 @@ impl Machine {
                 }
             }
         };
-        self.store.apply(batch, Box::new(done));
+        self.store.apply(batch, Box::new(told));
         receiver.await.unwrap_or(Err((StoreFault::Closed, Vec::new())))
     }
 }

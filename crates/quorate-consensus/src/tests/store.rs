@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use quorate_model::{
-    Applied, ApplyDone, Entry, Failure, FailureKind, ImageSink, ImageSource, LogId, Payload, Reply, Store, StoreFault,
+    Applied, Entry, Failure, FailureKind, ImageSink, ImageSource, LogId, OnApplied, Payload, Reply, Store, StoreFault,
     WholeImage,
 };
 
@@ -30,7 +30,7 @@ pub(crate) enum Trouble {
 }
 
 /// Entries that were handed over together, and who is told of their outcomes.
-type Job = (Vec<Entry>, ApplyDone);
+type Job = (Vec<Entry>, OnApplied);
 
 /// What survives the process.
 #[derive(Clone, Default)]
@@ -64,8 +64,8 @@ impl MemStore {
     /// Nothing takes long any more.
     pub(crate) fn go_on(&self) {
         self.troubles.lock().unwrap().clear();
-        if let Some((entries, done)) = self.held.lock().unwrap().take() {
-            self.apply(entries, done);
+        if let Some((entries, told)) = self.held.lock().unwrap().take() {
+            self.apply(entries, told);
         }
     }
 
@@ -95,26 +95,29 @@ impl Store for MemStore {
         self.kept.lock().unwrap().applied.clone()
     }
 
-    fn apply(&self, entries: Vec<Entry>, done: ApplyDone) {
+    fn apply(&self, entries: Vec<Entry>, mut told: OnApplied) {
         let is_long = |entry: &Entry| matches!(self.trouble(entry), Some(Trouble::Long));
         if entries.iter().any(is_long) {
-            *self.held.lock().unwrap() = Some((entries, done));
+            *self.held.lock().unwrap() = Some((entries, told));
             return;
         }
         let mut outcomes = Vec::new();
         for entry in entries {
             let is_new = self.applied().log_id.is_none_or(|id| id.index < entry.log_id.index);
             match self.trouble(&entry).filter(|_| is_new) {
-                Some(Trouble::Fault(fault)) => return done(Err(fault)),
+                Some(Trouble::Fault(fault)) => {
+                    told(Ok(outcomes));
+                    return told(Err(fault));
+                }
                 Some(Trouble::Crash) => {
                     *self.crashed.lock().unwrap() = true;
                     // The node that waits for it is killed.
-                    return std::mem::forget(done);
+                    return std::mem::forget(told);
                 }
                 Some(Trouble::Long) | None => outcomes.push(self.kept.lock().unwrap().apply(entry)),
             }
         }
-        done(Ok(outcomes));
+        told(Ok(outcomes));
     }
 
     fn rejections(&self) -> Vec<u64> {

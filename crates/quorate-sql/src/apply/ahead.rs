@@ -44,7 +44,8 @@ impl Applier {
                 match stop {
                     Stop::Killed(failure) => self.doom(entry, failure),
                     Stop::Fault(fault @ StoreFault::Memory(_)) => self.suspect(entry, fault),
-                    // Other faults are not remembered: ahead, an entry has less time than when it is applied.
+                    // Ahead, an entry has less time than when it is applied.
+                    Stop::Fault(StoreFault::Slow(_)) => self.expect_long(entry),
                     Stop::Fault(_) => {}
                 }
                 self.roll_back();

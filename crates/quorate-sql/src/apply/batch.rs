@@ -91,11 +91,11 @@ pub(super) struct Doomed {
     failure: Failure,
 }
 
-/// An entry that this node could not run.
+/// An entry that this node could not run, or not ahead.
 #[derive(Debug)]
 pub(super) struct Failing {
     log_id: LogId,
-    /// Why, until [`Applier::alone`] has returned it. From then on the entry runs when it is handed over again.
+    /// Why it could not, until [`Applier::alone`] has returned it. From then on the entry runs when it is handed over again.
     fault: Option<StoreFault>,
     /// How often it has run and failed.
     times: u32,
@@ -114,60 +114,46 @@ fn is_of_an_entry(fault: &StoreFault) -> bool {
 }
 
 impl Applier {
-    pub(super) fn batch(&mut self, entries: &[Entry]) -> Result<Vec<Outcome>, StoreFault> {
-        let mut outcomes = self.answered_before(entries)?;
-        let answered_before = outcomes.len();
+    pub(super) fn batch(&mut self, entries: &[Entry], outcomes: &mut Vec<Outcome>) -> Result<(), StoreFault> {
+        self.check_order(entries)?;
         self.verification = None;
-        while let Some(left) = entries.get(outcomes.len()..).filter(|left| !left.is_empty()) {
-            if let Err(fault) = self.segment(left, &mut outcomes) {
-                let indexes = entries.iter().map(|entry| entry.log_id.index);
-                self.answered.extend(indexes.zip(outcomes).skip(answered_before));
-                return Err(fault);
+        let before = outcomes.len();
+        while let Some(left) = entries.get(outcomes.len().saturating_sub(before)..).filter(|left| !left.is_empty()) {
+            if outcomes.len() > before && left.first().is_some_and(|entry| self.is_known(entry)) {
+                break;
             }
+            self.segment(left, outcomes)?;
             if self.verification.is_some() {
                 break;
             }
         }
-        self.answered.clear();
-        Ok(outcomes)
+        Ok(())
     }
 
-    /// The outcome of an entry that was applied before a fault ended its batch.
-    pub(crate) fn answered(&self, index: u64) -> Option<Outcome> {
-        self.answered.iter().find(|(answered, _)| *answered == index).map(|(_, outcome)| outcome.clone())
-    }
-
-    /// The outcomes of the first entries, if they were applied before a fault ended their batch. Fails if the entries
-    /// are out of order.
-    fn answered_before(&self, entries: &[Entry]) -> Result<Vec<Outcome>, StoreFault> {
-        let mut outcomes = Vec::with_capacity(entries.len());
+    /// Fails if the entries do not follow what is applied, and each other.
+    fn check_order(&self, entries: &[Entry]) -> Result<(), StoreFault> {
         // The first entry of a log has the index 0.
-        let applied = self.row.applied.log_id.map(|id| id.index);
-        let mut last = applied;
-        for (place, entry) in entries.iter().enumerate() {
+        let mut last = self.row.applied.log_id.map(|id| id.index);
+        for entry in entries {
             let index = entry.log_id.index;
-            if last.is_none_or(|last| index > last) {
-                last = Some(index);
-                continue;
+            if last.is_some_and(|last| index <= last) {
+                return Err(StoreFault::Io(format!("entry {index} came after entry {}", last.unwrap_or_default())));
             }
-            match self.answered.iter().find(|(answered, _)| *answered == index && place == outcomes.len()) {
-                Some((_, outcome)) => outcomes.push(outcome.clone()),
-                None => {
-                    return Err(StoreFault::Io(format!("entry {index} came after entry {}", last.unwrap_or_default())));
-                }
-            }
+            last = Some(index);
         }
-        Ok(outcomes)
+        Ok(())
+    }
+
+    /// Whether it is known that an entry ends its transaction, takes long, or could not be run.
+    fn is_known(&self, entry: &Entry) -> bool {
+        self.doomed.as_ref().is_some_and(|doomed| doomed.log_id == entry.log_id)
+            || self.failing.as_ref().is_some_and(|failing| failing.log_id == entry.log_id)
     }
 
     /// Applies the first entries, at least one, in one transaction, or else in one each: where one of them ends the
     /// transaction, and where one meets a fault, so that it is known which one.
     fn segment(&mut self, entries: &[Entry], outcomes: &mut Vec<Outcome>) -> Result<(), StoreFault> {
-        let is_known = |entry: &Entry| {
-            self.doomed.as_ref().is_some_and(|doomed| doomed.log_id == entry.log_id)
-                || self.failing.as_ref().is_some_and(|failing| failing.log_id == entry.log_id)
-        };
-        let entries = match entries.iter().position(is_known) {
+        let entries = match entries.iter().position(|entry| self.is_known(entry)) {
             Some(0) => return self.alone(entries, outcomes),
             Some(count) => entries.get(..count).unwrap_or(entries),
             None => entries,
@@ -223,6 +209,14 @@ impl Applier {
             let before = self.failing.take().filter(|failing| failing.log_id == log_id);
             let times = before.map_or(0, |failing| failing.times).saturating_add(1);
             self.failing = Some(Failing { log_id, fault: Some(fault), times });
+        }
+    }
+
+    /// Remembers that an entry takes long, so that it runs in a transaction of its own.
+    pub(super) fn expect_long(&mut self, entry: Option<&Entry>) {
+        let Some(log_id) = entry.map(|entry| entry.log_id) else { return };
+        if self.failing.as_ref().is_none_or(|failing| failing.log_id != log_id) {
+            self.failing = Some(Failing { log_id, fault: None, times: 0 });
         }
     }
 

@@ -71,25 +71,27 @@ impl Core {
         &self.generation
     }
 
-    /// Applies entries that follow each other; those that were applied before give nothing, unless a fault ended their
-    /// batch. Behind an entry that asks for a verification it stops, and the rest is yet to be applied.
-    pub(crate) fn apply(&mut self, entries: &[Entry]) -> Result<Vec<Option<Outcome>>, StoreFault> {
+    /// Applies entries that follow each other, and adds their outcomes: none for those that were applied before. It may
+    /// stop before the last one, as [`Applier::apply_batch`] does, and the rest is yet to be applied.
+    pub(crate) fn apply(&mut self, entries: &[Entry], outcomes: &mut Vec<Option<Outcome>>) -> Result<(), StoreFault> {
         let last = self.applied().log_id.map(|id| id.index);
         let is_old = |entry: &&Entry| last.is_some_and(|last| entry.log_id.index <= last);
         let old = entries.iter().take_while(is_old).count();
         let new = entries.get(old..).unwrap_or_default();
-        let before = entries.iter().take(old);
-        let mut outcomes: Vec<_> = before.map(|entry| self.applier.answered(entry.log_id.index)).collect();
+        outcomes.extend(entries.iter().take(old).map(|_| None));
         if let (Some(last), Some(next)) = (last, new.first().map(|entry| entry.log_id.index))
             && next != last.saturating_add(1)
         {
             return Err(StoreFault::Io(format!("entry {next} was handed over after entry {last}; restart the node")));
         }
-        if !new.is_empty() {
-            let _scope = self.scope();
-            outcomes.extend(self.applier.apply_batch(new)?.into_iter().map(Some));
+        if new.is_empty() {
+            return Ok(());
         }
-        Ok(outcomes)
+        let _scope = self.scope();
+        let mut applied = Vec::with_capacity(new.len());
+        let done = self.applier.apply_batch(new, &mut applied);
+        outcomes.extend(applied.into_iter().map(Some));
+        done
     }
 
     /// Does the work of entries that will probably come next.

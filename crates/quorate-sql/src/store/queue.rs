@@ -1,13 +1,13 @@
 //! What waits for the writer.
 //!
 //! Consensus hands entries over in jobs; the writer applies them in batches that know nothing of jobs, and a job is
-//! answered when the last of its entries was applied. Invariant: every job is answered exactly once, unless the writer
-//! is killed.
+//! told the outcomes of a batch as soon as that is applied. Invariant: every job is told of each of its entries exactly
+//! once, or of a fault in place of those that are left, unless the writer is killed.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use quorate_model::{ApplyDone, Entry, Outcome, Payload, StoreFault};
+use quorate_model::{Entry, OnApplied, Outcome, Payload, StoreFault};
 
 use crate::options::{BATCH_BYTES_MAX, QUEUE_BYTES_MAX};
 
@@ -15,7 +15,7 @@ use crate::options::{BATCH_BYTES_MAX, QUEUE_BYTES_MAX};
 struct Job {
     entries: Vec<Entry>,
     bytes: usize,
-    done: ApplyDone,
+    told: OnApplied,
 }
 
 /// Jobs on their way to the writer.
@@ -40,14 +40,13 @@ pub(crate) struct Backlog {
 
 struct Waiting {
     left: usize,
-    outcomes: Vec<Option<Outcome>>,
     bytes: usize,
-    done: ApplyDone,
+    told: OnApplied,
 }
 
 impl Queue {
     /// Takes a job, or answers it at once when there is no room or nobody to do it.
-    pub(crate) fn push(&self, entries: Vec<Entry>, done: ApplyDone) {
+    pub(crate) fn push(&self, entries: Vec<Entry>, mut told: OnApplied) {
         let bytes = entries.iter().map(size).sum();
         let mut inner = self.lock();
         let refusal = if inner.closed {
@@ -56,19 +55,18 @@ impl Queue {
             StoreFault::Io(format!("over {QUEUE_BYTES_MAX} bytes wait to be applied; wait for outcomes before more"))
         } else {
             inner.bytes = inner.bytes.saturating_add(bytes);
-            inner.jobs.push(Job { entries, bytes, done });
+            inner.jobs.push(Job { entries, bytes, told });
             return;
         };
         drop(inner);
-        done(Err(refusal));
+        told(Err(refusal));
     }
 
     /// Moves all jobs to the writer's side. They count until they are answered.
     pub(crate) fn take(&self, backlog: &mut Backlog) {
         let jobs = std::mem::take(&mut self.lock().jobs);
-        for Job { entries, bytes, done } in jobs {
-            let outcomes = Vec::with_capacity(entries.len());
-            backlog.waiting.push_back(Waiting { left: entries.len(), outcomes, bytes, done });
+        for Job { entries, bytes, told } in jobs {
+            backlog.waiting.push_back(Waiting { left: entries.len(), bytes, told });
             backlog.entries.extend(entries);
         }
     }
@@ -118,26 +116,28 @@ impl Backlog {
     pub(crate) fn answer(&mut self, queue: &Queue, outcomes: Vec<Option<Outcome>>) {
         self.entries.drain(..outcomes.len().min(self.entries.len()));
         let mut outcomes = outcomes.into_iter();
-        while let Some(job) = self.waiting.front_mut() {
-            let before = job.outcomes.len();
-            job.outcomes.extend(outcomes.by_ref().take(job.left));
-            job.left = job.left.saturating_sub(job.outcomes.len().saturating_sub(before));
-            if job.left > 0 {
-                return;
-            }
-            if let Some(job) = self.waiting.pop_front() {
+        while let Some(mut job) = self.waiting.pop_front() {
+            let part: Vec<_> = outcomes.by_ref().take(job.left).collect();
+            job.left = job.left.saturating_sub(part.len());
+            let is_over = job.left == 0;
+            if is_over {
                 queue.answered(job.bytes);
-                (job.done)(Ok(job.outcomes));
+            }
+            if is_over || !part.is_empty() {
+                (job.told)(Ok(part));
+            }
+            if !is_over {
+                return self.waiting.push_front(job);
             }
         }
     }
 
-    /// Answers every job with a fault.
+    /// Tells every job of a fault.
     pub(crate) fn fail(&mut self, queue: &Queue, fault: &StoreFault) {
         self.entries.clear();
-        for job in self.waiting.drain(..) {
+        for mut job in self.waiting.drain(..) {
             queue.answered(job.bytes);
-            (job.done)(Err(fault.clone()));
+            (job.told)(Err(fault.clone()));
         }
     }
 }

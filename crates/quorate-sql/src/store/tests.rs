@@ -81,7 +81,17 @@ pub(crate) type Answer = Result<Vec<Option<Outcome>>, StoreFault>;
 
 pub(crate) fn send(store: &SqlStore, entries: Vec<Entry>) -> mpsc::Receiver<Answer> {
     let (sender, receiver) = mpsc::channel();
-    store.apply(entries, Box::new(move |answer| sender.send(answer).unwrap_or(())));
+    let (count, mut all) = (entries.len(), Vec::new());
+    let told = move |part: Answer| match part {
+        Ok(part) => {
+            all.extend(part);
+            if all.len() == count {
+                sender.send(Ok(std::mem::take(&mut all))).unwrap_or(());
+            }
+        }
+        Err(fault) => sender.send(Err(fault)).unwrap_or(()),
+    };
+    store.apply(entries, Box::new(told));
     receiver
 }
 

@@ -56,10 +56,11 @@ impl Writer {
         let max = self.batch_max();
         let Some(mut core) = self.shared.turn.of_writer() else { return Step::Wait };
         let begun = Instant::now();
+        let mut outcomes = Vec::new();
         let result = match core.as_mut() {
             None => Err(StoreFault::Closed),
             Some(core) => {
-                let result = core.apply(self.backlog.batch(max));
+                let result = core.apply(self.backlog.batch(max), &mut outcomes);
                 // Before it is published that the entry was applied.
                 if let Some(index) = core.take_verification() {
                     verify::begin(&self.shared, core.generation(), index);
@@ -70,13 +71,13 @@ impl Writer {
             }
         };
         drop(core);
+        self.shared.metrics.entries.add(outcomes.len() as u64);
+        self.backlog.answer(&self.shared.queue, outcomes);
         match result {
-            Ok(outcomes) => {
+            Ok(()) => {
                 let took = begun.elapsed();
                 self.is_urgent = std::mem::take(&mut self.has_foreseen) && took < URGENT_MAX;
                 self.shared.metrics.batches.observe(took);
-                self.shared.metrics.entries.add(outcomes.len() as u64);
-                self.backlog.answer(&self.shared.queue, outcomes);
                 self.shared.applied_again();
                 Step::Again
             }

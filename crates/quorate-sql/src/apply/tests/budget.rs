@@ -115,7 +115,7 @@ fn check_without_time() {
     let entries =
         [entry(node.next, &Proposal::new(None, vec![Command::Statement(statement("CREATE TABLE u (a)", vec![]))]))];
     node.applier().determinism.budget.allow(Some(std::time::Duration::ZERO));
-    let fault = node.applier().apply_batch(&entries).unwrap_err();
+    let fault = node.fault(&entries);
     assert!(matches!(fault, StoreFault::Slow(_)), "{fault}");
     node.applier().determinism.budget.allow(None);
     assert!(node.apply(&entries)[0].is_ok());

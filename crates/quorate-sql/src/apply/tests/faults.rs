@@ -45,15 +45,18 @@ fn survives(statements: &[&str], breaks_at_once: bool, code: i32) {
     node.offer_to_break(code);
     let expected = healthy.apply(&entries);
     node.break_disk(if breaks_at_once { code } else { 0 });
-    let fault = node.applier().apply_batch(&entries).unwrap_err();
+    let mut outcomes = Vec::new();
+    let fault = node.applier().apply_batch(&entries, &mut outcomes).unwrap_err();
     assert_eq!(fault.is_retryable(), code == ffi::SQLITE_FULL, "{fault}");
     assert!(node.conn().is_autocommit());
+    let left = &entries[outcomes.len()..];
     if code == ffi::SQLITE_FULL {
-        assert!(matches!(node.applier().apply_batch(&entries), Err(StoreFault::Full(_))), "still full");
+        assert!(matches!(node.fault(left), StoreFault::Full(_)), "still full");
     }
     node.offer_to_break(0);
     node.break_disk(0);
-    assert_eq!(node.apply(&entries), expected);
+    outcomes.extend(node.apply(left));
+    assert_eq!(outcomes, expected);
     assert_eq!(node.hashes(), healthy.hashes());
 }
 
@@ -85,7 +88,7 @@ fn trouble_ahead_is_no_trouble_before_it_is_met() {
     node.break_disk(ffi::SQLITE_FULL);
     node.applier().foresee(&entries);
     assert!(node.conn().is_autocommit(), "a write that spilled failed, and was rolled back");
-    assert!(matches!(node.applier().apply_batch(&entries), Err(StoreFault::Full(_))));
+    assert!(matches!(node.fault(&entries), StoreFault::Full(_)));
     node.break_disk(0);
     node.applier().foresee(&entries);
     node.apply(&entries);
@@ -100,7 +103,7 @@ fn a_broken_disk_leaves_the_batch_undone() {
 }
 
 #[test]
-fn what_was_committed_alone_is_answered_and_not_done_again() {
+fn what_was_committed_alone_is_told_and_not_done_again() {
     let full = ffi::SQLITE_FULL;
     let killer = "INSERT INTO once VALUES (1), (1)";
     survives(&["INSERT INTO t VALUES (random())", killer, "INSERT INTO t VALUES (break_disk())", killer], false, full);
@@ -113,7 +116,7 @@ fn after_a_restart_the_log_goes_on_where_the_row_says() {
     let entries = entries(&["INSERT INTO t VALUES (1)", killer, "INSERT INTO t VALUES (break_disk())"]);
     let mut node = Node::with(SETUP);
     node.offer_to_break(ffi::SQLITE_FULL);
-    node.applier().apply_batch(&entries).unwrap_err();
+    node.fault(&entries);
     node.break_disk(0);
     node.restart();
     node.offer_to_break(0);

@@ -227,6 +227,6 @@ fn a_damaged_schema_is_still_a_fault() {
     conn.execute_batch("PRAGMA writable_schema = RESET").unwrap();
     let (next, proposal) =
         (node.next, Proposal::new(None, vec![Command::Statement(statement("CREATE TABLE x (a)", vec![]))]));
-    let fault = node.applier().apply_batch(&[entry(next, &proposal)]).unwrap_err();
+    let fault = node.fault(&[entry(next, &proposal)]);
     assert!(matches!(fault, StoreFault::Damaged(_)), "{fault}");
 }
