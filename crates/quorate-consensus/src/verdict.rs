@@ -271,7 +271,10 @@ impl Verdicts {
             state.in_flight = Some(first);
             return Ok(Next::Try);
         }
-        let halted = state.halt.map(|halt| halt.index).into_iter();
+        // An entry that is tried again may take long once more: what follows must not be in flight meanwhile, or nobody
+        // could say that it is not applied here.
+        let tried = state.trouble.as_ref().filter(|trouble| trouble.index == first).map(|_| first.saturating_add(1));
+        let halted = state.halt.map(|halt| halt.index).into_iter().chain(tried);
         let barrier = halted.chain(state.logged.values().copied()).filter(|index| *index > first).min();
         let last = barrier.map_or(last, |index| last.min(index.saturating_sub(1)));
         state.in_flight = Some(last);
