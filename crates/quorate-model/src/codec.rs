@@ -85,6 +85,11 @@ pub fn encode_row(values: &[Value]) -> Vec<u8> {
     values.encode()
 }
 
+/// Bytes that [`encode_row`] makes of a row of values.
+pub fn row_len(values: &[Value]) -> usize {
+    values.encoded_len()
+}
+
 /// Decodes a row of values.
 pub fn decode_row(bytes: &[u8]) -> Result<Vec<Value>, DecodeError> {
     strictly(bytes)

@@ -88,6 +88,11 @@ impl Rows {
     }
 
     /// The values, row after row.
+    pub fn values(&self) -> &[Value] {
+        &self.values
+    }
+
+    /// The values, row after row.
     pub fn into_values(self) -> Vec<Value> {
         self.values
     }

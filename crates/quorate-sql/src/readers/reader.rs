@@ -386,7 +386,7 @@ impl<'a> Sink<'a> {
             if self.progress.bytes > self.limits.bytes {
                 return Err(ReadError::TooManyBytes(self.limits.bytes));
             }
-            self.values.push(owned(value, row, column)?);
+            usage::push(&mut self.values, owned(value, row, column)?)?;
         }
         Ok(())
     }

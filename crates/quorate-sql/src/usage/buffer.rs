@@ -1,17 +1,17 @@
-//! Bytes that a function of ours gathers: memory of the statement like that of SQLite itself.
+//! What we gather for a statement: its memory, like that of SQLite itself.
 
 use std::ops::Deref;
 
 use super::{LARGE, Refusal, grow, refused, shrink};
 
-/// Bytes that a buffer has room for at first.
+/// Items that a buffer or list has room for at first.
 const FIRST: usize = 64;
 
 /// The statement may not have so much memory, or the process has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NoMemory;
 
-/// See the module. It never ends the process where there is no memory.
+/// Bytes that a function gathers. It never ends the process where there is no memory.
 #[derive(Debug, Default)]
 pub(crate) struct Buffer(Vec<u8>);
 
@@ -42,21 +42,34 @@ impl Buffer {
 
     /// Makes room for more.
     pub(crate) fn reserve(&mut self, more: usize) -> Result<(), NoMemory> {
-        let (wanted, had) = (self.0.len().saturating_add(more), self.0.capacity());
-        if wanted <= had {
-            return Ok(());
-        }
-        let room = wanted.max(had.saturating_mul(2)).max(FIRST);
-        let counts = counted(room).saturating_sub(counted(had));
-        if counts > 0 && !grow(counts) {
-            return Err(NoMemory);
-        }
-        self.0.try_reserve_exact(room.saturating_sub(self.0.len())).map_err(|_| {
-            shrink(counts);
-            refused(Refusal::System);
-            NoMemory
-        })
+        reserve(&mut self.0, more)
     }
+}
+
+/// Appends to a list that outlives the statement, whose memory it is until that ends.
+pub(crate) fn push<T>(list: &mut Vec<T>, item: T) -> Result<(), NoMemory> {
+    reserve(list, 1)?;
+    list.push(item);
+    Ok(())
+}
+
+/// Makes room for more items of a list.
+fn reserve<T>(list: &mut Vec<T>, more: usize) -> Result<(), NoMemory> {
+    let (wanted, had) = (list.len().saturating_add(more), list.capacity());
+    if wanted <= had {
+        return Ok(());
+    }
+    let room = wanted.max(had.saturating_mul(2)).max(FIRST);
+    let counted = |items: usize| counted(items.saturating_mul(size_of::<T>()));
+    let counts = counted(room).saturating_sub(counted(had));
+    if counts > 0 && !grow(counts) {
+        return Err(NoMemory);
+    }
+    list.try_reserve_exact(room.saturating_sub(list.len())).map_err(|_| {
+        shrink(counts);
+        refused(Refusal::System);
+        NoMemory
+    })
 }
 
 /// A copy that outlives the statement, whose memory it is until that ends.

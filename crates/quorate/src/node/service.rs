@@ -141,14 +141,20 @@ async fn verify(gateway: &Gateway, Verify { position, millis }: Verify) -> Reply
 async fn query(gateway: &Gateway, query: Query) -> Reply {
     let deadline = served_until(Duration::from_millis(query.millis));
     let read: Read = query.read()?;
-    let answer = Answer::from(gateway.read_aside(read, deadline).await);
-    let bytes = protocol::encode(&answer);
-    if bytes.len() <= REPLY_BYTES_MAX {
-        return Ok(bytes);
+    let rows = gateway.read_aside(read, deadline).await;
+    // Counted first: most replies that are too large are never made.
+    let values = rows.as_ref().map_or(0, |rows| codec::row_len(rows.values()));
+    if values > REPLY_BYTES_MAX {
+        drop(rows);
+        return Ok(too_large(values));
     }
+    let bytes = protocol::encode(&Answer::from(rows));
+    Ok(if bytes.len() > REPLY_BYTES_MAX { too_large(bytes.len()) } else { bytes })
+}
+
+fn too_large(bytes: usize) -> Bytes {
     let text = format!(
-        "{} bytes as a reply, the limit is {REPLY_BYTES_MAX}; ask for fewer rows, or stream them from a snapshot",
-        bytes.len()
+        "{bytes} bytes as a reply, the limit is {REPLY_BYTES_MAX}; ask for fewer rows, or stream them from a snapshot"
     );
-    Ok(protocol::encode(&Answer::from(Err(Error::TooLarge(text)))))
+    protocol::encode(&Answer::from(Err(Error::TooLarge(text))))
 }

@@ -4,6 +4,7 @@ use std::thread;
 use std::time::Instant as Clock;
 
 use proptest::prelude::*;
+use quorate_model::FailureKind;
 
 use super::*;
 
@@ -37,6 +38,17 @@ fn bytes_are_limited_exactly() {
         prop_assert_eq!(rows.into_values().iter().map(value_bytes).sum::<usize>(), bytes);
         prop_assert_eq!(limited(bytes - 1), Err(ReadError::TooManyBytes(bytes - 1)));
     });
+    fixture.assert_usable();
+}
+
+/// Empty texts count nothing for the limit on bytes, but each takes 32 bytes of memory.
+#[test]
+fn a_result_of_very_many_small_values_is_limited_by_its_memory() {
+    let fixture = fixture();
+    let columns = vec!["''"; 1000].join(", ");
+    let rows = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 900000)";
+    let ended = fixture.try_query(&format!("{rows} SELECT {columns} FROM n"), &ReadLimits::default());
+    assert!(matches!(&ended, Err(ReadError::Failed(failure)) if failure.kind == FailureKind::TooBig), "{ended:?}");
     fixture.assert_usable();
 }
 
