@@ -113,7 +113,7 @@ impl Host for RealHost {
 }
 
 #[expect(clippy::disallowed_methods, reason = "the one place that starts threads")]
-pub(crate) fn start_thread(name: &str, priority: Priority, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
+fn start_thread(name: &str, priority: Priority, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
     // Linux cuts names of threads at 15 bytes.
     let thread = thread::Builder::new().name(name.to_owned()).stack_size(WORKER_STACK_BYTES);
     thread.spawn(move || {

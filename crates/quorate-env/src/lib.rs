@@ -33,6 +33,5 @@ pub mod worker;
 pub use env::{Env, Parts, WallClock};
 pub use host::{AbortHandle, BoxTask, Host, RealHost, Usage};
 pub use machine::{host_name, memory_room, thread_time};
-pub use priority::{go_back, go_behind};
 pub use rng::Rng;
 pub use task::{Elapsed, Instant, JoinHandle, Sleep, Timeout, sleep, sleep_until, timeout, timeout_at, yield_now};

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use quorate_env::{Instant, go_back};
+use quorate_env::Instant;
 use quorate_model::{Failure, FailureKind, StoreFault};
 use rusqlite::ffi;
 
@@ -170,7 +170,6 @@ impl Drop for Scope {
             here.memory_max.set(0);
             here.time_max.set(Duration::MAX);
         });
-        go_back();
     }
 }
 

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use quorate_env::{Instant, go_behind};
+use quorate_env::Instant;
 use quorate_model::StoreFault;
 
 use super::error::ReadError;
@@ -32,9 +32,6 @@ const INLINE_TICKS: u32 = 100;
 
 /// How long a first try may take.
 pub(super) const INLINE_TIME: Duration = Duration::from_millis(1);
-
-/// A query that runs for longer goes behind everything else that the machine has to do.
-const BEHIND_AFTER: Duration = Duration::from_millis(100);
 
 /// Ticks between two looks at the clock.
 const CLOCK_TICKS: u32 = 4;
@@ -200,10 +197,6 @@ impl State {
         } else if begun.is_some_and(|begun| now.saturating_duration_since(begun) >= *transaction) {
             Some(Trip::TooOld)
         } else {
-            if ran >= BEHIND_AFTER {
-                // Until the scope of the query ends.
-                go_behind();
-            }
             None
         }
     }
