@@ -137,8 +137,8 @@ impl Machine {
         page.into_iter().map(read).collect()
     }
 
-    /// Hands entries to the store, and answers each as soon as it is applied. A fault gives the responders of the others
-    /// back.
+    /// Hands entries to the store, and answers each as soon as it is applied. A fault gives back the responders of the
+    /// others.
     async fn hand_over(
         &self,
         batch: Vec<Entry>,

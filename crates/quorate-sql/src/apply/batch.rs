@@ -95,7 +95,8 @@ pub(super) struct Doomed {
 #[derive(Debug)]
 pub(super) struct Failing {
     log_id: LogId,
-    /// Why it could not, until [`Applier::alone`] has returned it. From then on the entry runs when it is handed over again.
+    /// Why it could not, until [`Applier::alone`] has returned it. From then on the entry runs when it is handed over
+    /// again.
     fault: Option<StoreFault>,
     /// How often it has run and failed.
     times: u32,

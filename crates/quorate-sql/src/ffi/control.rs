@@ -1,4 +1,5 @@
-//! Calls that rusqlite does not offer: checkpoints, modules, the optimizer's mask, the local-time hook, memory statistics.
+//! Calls that rusqlite does not offer: checkpoints, modules, the optimizer's mask, the local-time hook, memory
+//! statistics.
 
 use std::ffi::{c_int, c_void};
 use std::sync::Once;
