@@ -271,8 +271,8 @@ impl Verdicts {
             state.in_flight = Some(first);
             return Ok(Next::Try);
         }
-        // An entry that is tried again may take long once more: what follows must not be in flight meanwhile, or nobody
-        // could say that it is not applied here.
+        // An entry that is tried again may take long once more. If those behind it were in flight meanwhile, this node
+        // could not say that it has not applied them.
         let tried = state.trouble.as_ref().filter(|trouble| trouble.index == first).map(|_| first.saturating_add(1));
         let halted = state.halt.map(|halt| halt.index).into_iter().chain(tried);
         let barrier = halted.chain(state.logged.values().copied()).filter(|index| *index > first).min();

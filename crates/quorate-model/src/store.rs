@@ -63,8 +63,9 @@ impl StoreFault {
 /// Rejected entries that a store remembers.
 pub const REJECTIONS_MAX: usize = 64;
 
-/// Told the outcomes of entries that were handed over together: one for each, in their order and in parts, each part as
-/// soon as it is applied. A fault is told last, in place of the outcomes that are missing.
+/// What a store calls with the outcomes of entries that were handed over together. It may call it several times: each
+/// call gives the outcomes of the next entries, in order, as soon as the store has applied them. The call with a fault
+/// is the last one, and the entries that have no outcome by then are not applied.
 ///
 /// `None` stands for an entry that had been applied before, by an earlier life or by the sender of an image: nobody
 /// here knows what came of it.
@@ -76,13 +77,13 @@ pub trait Store: Send + Sync + 'static {
     /// Where it stands.
     fn applied(&self) -> Applied;
 
-    /// Applies committed entries, in order, and calls `told` from the writer's thread.
+    /// Applies committed entries, in order, and calls `on_applied` from the writer's thread.
     ///
     /// Every outcome must be as if each entry had been applied alone.
     ///
-    /// A fault is the fault of one entry: the one that follows [`Store::applied`]. The outcomes of those before it were
-    /// told; it and those after it are not applied, and may be handed over again.
-    fn apply(&self, entries: Vec<Entry>, told: OnApplied);
+    /// A fault is the fault of one entry: the one that follows [`Store::applied`]. The caller has the outcomes of
+    /// those before it by then; it and those after it are not applied, and may be handed over again.
+    fn apply(&self, entries: Vec<Entry>, on_applied: OnApplied);
 
     /// The indexes of the latest [`Payload::Rejected`](crate::Payload::Rejected) that were applied, at most
     /// [`REJECTIONS_MAX`]. An image brings them along.

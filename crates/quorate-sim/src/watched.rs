@@ -95,7 +95,7 @@ impl Store for Watched {
         self.store.applied()
     }
 
-    fn apply(&self, entries: Vec<Entry>, mut told: OnApplied) {
+    fn apply(&self, entries: Vec<Entry>, mut on_applied: OnApplied) {
         let mut waiting: Vec<Told> = entries.iter().map(Told::from).collect();
         self.check_log(&entries);
         let expected = std::mem::take(&mut *self.expected());
@@ -116,7 +116,7 @@ impl Store for Watched {
             if result.is_err() || waiting.is_empty() {
                 drop(counted.take());
             }
-            told(result);
+            on_applied(result);
         };
         self.store.apply(entries, Box::new(tell));
     }

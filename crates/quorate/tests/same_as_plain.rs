@@ -161,18 +161,18 @@ impl Store for Recorder {
         self.0.store.condemn(fault);
     }
 
-    fn apply(&self, entries: Vec<Entry>, mut told: OnApplied) {
+    fn apply(&self, entries: Vec<Entry>, mut on_applied: OnApplied) {
         let (record, mut waiting) = (Arc::clone(&self.0), entries.clone().into_iter());
-        let told = Box::new(move |result: Result<Vec<Option<Outcome>>, StoreFault>| {
+        let recording = Box::new(move |result: Result<Vec<Option<Outcome>>, StoreFault>| {
             let outcomes = result.iter().flatten().cloned();
             // What an image held already gives no outcome.
             let applied = outcomes
                 .zip(waiting.by_ref())
                 .filter_map(|(outcome, entry)| Some((entry.log_id.index, (entry.payload, outcome?))));
             record.applied.lock().unwrap().extend(applied);
-            told(result);
+            on_applied(result);
         });
-        self.0.store.apply(entries, told);
+        self.0.store.apply(entries, recording);
     }
 
     fn foresee(&self, entries: Vec<Entry>) {

@@ -147,7 +147,7 @@ impl Machine {
         let (sender, receiver) = oneshot::channel();
         let mut sender = Some(sender);
         let mut end = move |result| drop(sender.take().map(|sender| sender.send(result)));
-        let told = move |result: Result<Vec<Option<Outcome>>, StoreFault>| {
+        let on_applied = move |result: Result<Vec<Option<Outcome>>, StoreFault>| {
             let outcomes = match result {
                 Ok(outcomes) => outcomes,
                 Err(fault) => return end(Err((fault, std::mem::take(&mut responders)))),
@@ -166,7 +166,7 @@ impl Machine {
                 }
             }
         };
-        self.store.apply(batch, Box::new(told));
+        self.store.apply(batch, Box::new(on_applied));
         receiver.await.unwrap_or(Err((StoreFault::Closed, Vec::new())))
     }
 }

@@ -64,8 +64,8 @@ impl MemStore {
     /// Nothing takes long any more.
     pub(crate) fn go_on(&self) {
         self.troubles.lock().unwrap().clear();
-        if let Some((entries, told)) = self.held.lock().unwrap().take() {
-            self.apply(entries, told);
+        if let Some((entries, on_applied)) = self.held.lock().unwrap().take() {
+            self.apply(entries, on_applied);
         }
     }
 
@@ -95,10 +95,10 @@ impl Store for MemStore {
         self.kept.lock().unwrap().applied.clone()
     }
 
-    fn apply(&self, entries: Vec<Entry>, mut told: OnApplied) {
+    fn apply(&self, entries: Vec<Entry>, mut on_applied: OnApplied) {
         let is_long = |entry: &Entry| matches!(self.trouble(entry), Some(Trouble::Long));
         if entries.iter().any(is_long) {
-            *self.held.lock().unwrap() = Some((entries, told));
+            *self.held.lock().unwrap() = Some((entries, on_applied));
             return;
         }
         let mut outcomes = Vec::new();
@@ -106,18 +106,18 @@ impl Store for MemStore {
             let is_new = self.applied().log_id.is_none_or(|id| id.index < entry.log_id.index);
             match self.trouble(&entry).filter(|_| is_new) {
                 Some(Trouble::Fault(fault)) => {
-                    told(Ok(outcomes));
-                    return told(Err(fault));
+                    on_applied(Ok(outcomes));
+                    return on_applied(Err(fault));
                 }
                 Some(Trouble::Crash) => {
                     *self.crashed.lock().unwrap() = true;
                     // The node that waits for it is killed.
-                    return std::mem::forget(told);
+                    return std::mem::forget(on_applied);
                 }
                 Some(Trouble::Long) | None => outcomes.push(self.kept.lock().unwrap().apply(entry)),
             }
         }
-        told(Ok(outcomes));
+        on_applied(Ok(outcomes));
     }
 
     fn rejections(&self) -> Vec<u64> {

@@ -91,7 +91,7 @@ pub(super) struct Doomed {
     failure: Failure,
 }
 
-/// An entry that this node could not run, or not ahead.
+/// An entry that this node could not run, or could not finish ahead of its commit.
 #[derive(Debug)]
 pub(super) struct Failing {
     log_id: LogId,

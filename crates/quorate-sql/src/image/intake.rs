@@ -10,7 +10,7 @@ use std::sync::Arc;
 use quorate_env::disk::File;
 use quorate_env::mutant::Mutant;
 use quorate_model::{LogId, StoreFault};
-use rusqlite::{Connection, ErrorCode};
+use rusqlite::{Connection, ffi};
 
 use super::hashes::Hashes;
 use super::piece::{End, Piece, Runs};
@@ -179,7 +179,8 @@ pub(crate) fn quick_check(conn: &Connection) -> rusqlite::Result<String> {
 
 /// Whether an error is one of an expression in the schema, and not of the file.
 fn is_of_a_statement(error: &rusqlite::Error) -> bool {
-    matches!(error.sqlite_error_code(), Some(ErrorCode::Unknown | ErrorCode::TooBig | ErrorCode::TypeMismatch))
+    let code = error.sqlite_error().map(|error| error.extended_code & 0xff);
+    matches!(code, Some(ffi::SQLITE_ERROR | ffi::SQLITE_TOOBIG | ffi::SQLITE_MISMATCH))
 }
 
 pub(super) fn fault_of(error: OpenError) -> StoreFault {

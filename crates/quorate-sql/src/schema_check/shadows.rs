@@ -1,7 +1,8 @@
 //! Which tables are the insides of virtual tables: SQLite calls them shadow tables.
 //!
-//! `PRAGMA table_list` knows it too, but it looks up the columns of all views first, and begins again from the first
-//! table for each one that it can't: seconds, where views of thousands of columns stand on each other.
+//! `PRAGMA table_list` knows it too, but first it looks up the columns of all views. Each time that this fails for a
+//! view it starts again at the first table. That takes seconds where views of thousands of columns stand on
+//! each other.
 //!
 //! Invariant: the answer is that of the pragma, for the modules that commands may use.
 
@@ -35,7 +36,7 @@ fn module(sql: &str) -> Option<String> {
 }
 
 /// The first word of a text, without its quotes, and what follows it. Comments and space before it are left out. A
-/// name with a quote in it keeps both that stand for it there; no module is called so.
+/// doubled quote inside a name stays doubled, which does no harm: no module has a quote in its name.
 fn first(mut text: &str) -> Option<(&str, &str)> {
     loop {
         text = text.trim_ascii_start();

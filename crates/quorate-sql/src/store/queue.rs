@@ -1,8 +1,10 @@
 //! What waits for the writer.
 //!
-//! Consensus hands entries over in jobs; the writer applies them in batches that know nothing of jobs, and a job is
-//! told the outcomes of a batch as soon as that is applied. Invariant: every job is told of each of its entries exactly
-//! once, or of a fault in place of those that are left, unless the writer is killed.
+//! Consensus hands entries over in jobs. The writer applies them in batches that know nothing of jobs. After each batch
+//! it gives every job the outcomes of its entries in that batch.
+//!
+//! Invariant: a job gets the outcome of each of its entries exactly once, or a fault in place of those that are
+//! missing, unless the writer is killed.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,7 +17,7 @@ use crate::options::{BATCH_BYTES_MAX, QUEUE_BYTES_MAX};
 struct Job {
     entries: Vec<Entry>,
     bytes: usize,
-    told: OnApplied,
+    on_applied: OnApplied,
 }
 
 /// Jobs on their way to the writer.
@@ -41,12 +43,12 @@ pub(crate) struct Backlog {
 struct Waiting {
     left: usize,
     bytes: usize,
-    told: OnApplied,
+    on_applied: OnApplied,
 }
 
 impl Queue {
     /// Takes a job, or answers it at once when there is no room or nobody to do it.
-    pub(crate) fn push(&self, entries: Vec<Entry>, mut told: OnApplied) {
+    pub(crate) fn push(&self, entries: Vec<Entry>, mut on_applied: OnApplied) {
         let bytes = entries.iter().map(size).sum();
         let mut inner = self.lock();
         let refusal = if inner.closed {
@@ -55,18 +57,18 @@ impl Queue {
             StoreFault::Io(format!("over {QUEUE_BYTES_MAX} bytes wait to be applied; wait for outcomes before more"))
         } else {
             inner.bytes = inner.bytes.saturating_add(bytes);
-            inner.jobs.push(Job { entries, bytes, told });
+            inner.jobs.push(Job { entries, bytes, on_applied });
             return;
         };
         drop(inner);
-        told(Err(refusal));
+        on_applied(Err(refusal));
     }
 
     /// Moves all jobs to the writer's side. They count until they are answered.
     pub(crate) fn take(&self, backlog: &mut Backlog) {
         let jobs = std::mem::take(&mut self.lock().jobs);
-        for Job { entries, bytes, told } in jobs {
-            backlog.waiting.push_back(Waiting { left: entries.len(), bytes, told });
+        for Job { entries, bytes, on_applied } in jobs {
+            backlog.waiting.push_back(Waiting { left: entries.len(), bytes, on_applied });
             backlog.entries.extend(entries);
         }
     }
@@ -76,7 +78,7 @@ impl Queue {
         self.lock().foreseen = entries;
     }
 
-    /// What will probably come in a job soon; told once.
+    /// What will probably come in a job soon; on_applied once.
     pub(crate) fn take_foreseen(&self) -> Vec<Entry> {
         std::mem::take(&mut self.lock().foreseen)
     }
@@ -124,7 +126,7 @@ impl Backlog {
                 queue.answered(job.bytes);
             }
             if is_over || !part.is_empty() {
-                (job.told)(Ok(part));
+                (job.on_applied)(Ok(part));
             }
             if !is_over {
                 return self.waiting.push_front(job);
@@ -137,7 +139,7 @@ impl Backlog {
         self.entries.clear();
         for mut job in self.waiting.drain(..) {
             queue.answered(job.bytes);
-            (job.told)(Err(fault.clone()));
+            (job.on_applied)(Err(fault.clone()));
         }
     }
 }

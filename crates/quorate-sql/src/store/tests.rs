@@ -82,7 +82,7 @@ pub(crate) type Answer = Result<Vec<Option<Outcome>>, StoreFault>;
 pub(crate) fn send(store: &SqlStore, entries: Vec<Entry>) -> mpsc::Receiver<Answer> {
     let (sender, receiver) = mpsc::channel();
     let (count, mut all) = (entries.len(), Vec::new());
-    let told = move |part: Answer| match part {
+    let on_applied = move |part: Answer| match part {
         Ok(part) => {
             all.extend(part);
             if all.len() == count {
@@ -91,7 +91,7 @@ pub(crate) fn send(store: &SqlStore, entries: Vec<Entry>) -> mpsc::Receiver<Answ
         }
         Err(fault) => sender.send(Err(fault)).unwrap_or(()),
     };
-    store.apply(entries, Box::new(told));
+    store.apply(entries, Box::new(on_applied));
     receiver
 }
 

@@ -46,7 +46,7 @@ impl Buffer {
     }
 }
 
-/// Appends to a list that outlives the statement, whose memory it is until that ends.
+/// Appends to a list of results. Its memory counts as the statement's until the statement ends.
 pub(crate) fn push<T>(list: &mut Vec<T>, item: T) -> Result<(), NoMemory> {
     reserve(list, 1)?;
     list.push(item);

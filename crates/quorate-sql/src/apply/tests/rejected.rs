@@ -103,7 +103,7 @@ fn a_fault_is_that_of_the_first_entry_that_is_not_applied() {
 }
 
 #[test]
-fn nobody_waits_for_an_entry_behind_the_own_that_takes_long() {
+fn an_outcome_does_not_wait_for_a_long_entry_behind_its_own() {
     let mut node = Node::with(SETUP);
     let long = insert(3, "INSERT INTO t VALUES (ail())");
     let entries = [insert(2, "INSERT INTO t VALUES (1)"), long, insert(4, "INSERT INTO t VALUES (3)")];
@@ -116,7 +116,7 @@ fn nobody_waits_for_an_entry_behind_the_own_that_takes_long() {
     assert_eq!((outcomes.len(), calls.load(Ordering::Relaxed)), (1, 0));
     node.applier().apply_batch(&entries[1..], &mut outcomes).unwrap();
     assert_eq!((outcomes.len(), calls.load(Ordering::Relaxed)), (3, 1));
-    // Where that is not known the outcomes before it are told with its fault.
+    // A node that did not run the entries ahead meets the long one unprepared, and still returns the first outcome.
     let mut node = Node::with(SETUP);
     node.offer_to_ail(9);
     let mut outcomes = Vec::new();
