@@ -21,6 +21,7 @@ use crate::stack;
 use crate::usage::NoMemory;
 
 mod cache;
+pub mod near;
 pub(crate) mod parameters;
 pub mod text;
 pub(crate) mod text_hash;

@@ -11,6 +11,7 @@ use crate::authorizer::{Effects, Mode};
 use crate::classify::Trouble;
 use crate::determinism::counters::Counters;
 use crate::ffi::database::Prepared;
+use crate::validate::near::check_bound;
 use crate::value::BoundRaw;
 
 impl Applier {
@@ -78,7 +79,9 @@ fn run(
         *row = u32::try_from(number).ok();
         counters.watch();
         for (place, value) in (1..).zip(values.by_ref().take(bulk.rows.width())) {
-            prepared.bind(place, BoundRaw(value))?;
+            let value = BoundRaw(value);
+            check_bound(&value)?;
+            prepared.bind(place, value)?;
         }
         let changed = prepared.execute()?;
         if counters.exhausted() {

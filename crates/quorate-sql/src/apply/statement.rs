@@ -10,6 +10,7 @@ use crate::determinism::budget::Spent;
 use crate::ffi::database::Prepared;
 use crate::schema_check::{check_columns, check_text, is_plain};
 use crate::usage::NoMemory;
+use crate::validate::near::check_bound;
 use crate::validate::text::check_single;
 use crate::value::{Bound, NoCopy, owned};
 use crate::{usage, vfs};
@@ -209,7 +210,9 @@ pub(super) fn bind<'a, P>(
         {
             return Err(Failure::new(FailureKind::Sql, format!("parameter {number} was given twice")).into());
         }
-        prepared.bind(number, Bound(value_of(param)?))?;
+        let value = Bound(value_of(param)?);
+        check_bound(&value)?;
+        prepared.bind(number, value)?;
     }
     Ok(())
 }

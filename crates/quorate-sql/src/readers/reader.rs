@@ -26,6 +26,7 @@ use crate::schema_check::Schema;
 use crate::slow::SlowLog;
 use crate::stack;
 use crate::usage::{self, Scope, Temp};
+use crate::validate::near::check_bound;
 use crate::validate::parameters::Parameters;
 use crate::validate::text;
 use crate::value::{Bound, owned};
@@ -250,6 +251,7 @@ impl Reader {
         let parameters = Arc::clone(&prepared.note().parameters);
         parameters.check(statement)?;
         for (number, value) in parameters.numbers(statement).zip(&statement.params) {
+            check_bound(&Bound(value))?;
             prepared.bind(number, Bound(value))?;
         }
         Ok(prepared)

@@ -9,11 +9,13 @@
 
 use quorate_model::{Failure, FailureKind};
 
+use super::near::check_near;
+
 /// How often a statement may say `OVER`: so many windows that differ are planned in some 50 ms, 2,000 in 15 s.
 pub const WINDOWS_MAX: usize = 250;
 
-/// Fails unless the text is one statement: not none, not several, no zero byte, at which SQLite would stop reading, and
-/// no more than [`WINDOWS_MAX`] window functions.
+/// Fails unless the text is one statement: not none, not several, no zero byte, at which SQLite would stop reading, no
+/// more than [`WINDOWS_MAX`] window functions, and no `NEAR` of FTS5 with too many terms.
 pub fn check_single(sql: &str) -> Result<(), Failure> {
     if sql.as_bytes().contains(&0) {
         return Err(Failure::new(
@@ -21,6 +23,7 @@ pub fn check_single(sql: &str) -> Result<(), Failure> {
             "a statement can't hold a zero byte; pass such text as a parameter",
         ));
     }
+    check_near(sql.as_bytes())?;
     let (mut state, mut ended, mut empty, mut windows) = (State::Start, false, true, 0_usize);
     for token in Tokens(sql.as_bytes()) {
         if ended && token != Token::Semicolon {

@@ -78,6 +78,24 @@ fn a_statement_that_takes_long_to_prepare_is_refused() {
     node.ok(&format!("SELECT 1 FROM pad WHERE b = 0{}", " OR b = 1".repeat(990)));
 }
 
+#[test]
+fn a_near_of_too_many_terms_is_refused_wherever_it_comes_from() {
+    let fox = |count: usize| format!("NEAR({}, 32767)", "fox ".repeat(count));
+    let document = format!("INSERT INTO ft VALUES ('{}')", "fox ".repeat(1000));
+    let mut node = Node::with(&["CREATE VIRTUAL TABLE ft USING fts5 (body)", &document]);
+    let literal = format!("DELETE FROM ft WHERE ft MATCH '{}'", fox(32767));
+    assert_eq!(node.fails(&literal).kind, FailureKind::TooBig);
+    for sql in ["DELETE FROM ft WHERE ft MATCH ?", "DELETE FROM ft WHERE rowid IN (SELECT rowid FROM ft(?))"] {
+        let with =
+            |value: Value| Proposal::new(None, vec![Command::Statement(statement(sql, vec![Param::Value(value)]))]);
+        for value in [Value::Text(fox(32767)), Value::Blob(fox(32767).into_bytes())] {
+            assert_eq!(node.propose(&with(value)).unwrap_err().kind, FailureKind::TooBig, "{sql}");
+        }
+    }
+    node.ok(&format!("DELETE FROM ft WHERE ft MATCH '{}'", fox(32)));
+    assert_eq!(node.ok("SELECT count(*) FROM ft").rows, [[Value::Integer(0)]]);
+}
+
 /// Runs this on a small stack.
 fn on_a_small_stack(run: impl FnOnce() + Send + 'static) {
     std::thread::Builder::new().stack_size(STACK_BYTES).spawn(run).unwrap().join().unwrap();

@@ -3,6 +3,8 @@
 use std::thread;
 use std::time::Instant as Clock;
 
+use quorate_model::FailureKind;
+
 use super::*;
 use crate::hostile;
 
@@ -53,6 +55,27 @@ fn a_timeout_works_inside_of_a_search_for_many_words() {
     let sql = format!("SELECT count(*) FROM f WHERE f MATCH '{}'", "a ".repeat(300));
     let done = fixture.try_query(&sql, &limits(Duration::from_millis(20)));
     assert!(matches!(done, Err(ReadError::Timeout(_))), "{done:?}");
+    fixture.assert_usable();
+}
+
+#[test]
+fn a_near_of_too_many_terms_is_refused_wherever_it_comes_from() {
+    let fixture = fixture();
+    fixture.writer.execute_batch("CREATE VIRTUAL TABLE f USING fts5(body)").unwrap();
+    fixture.writer.execute("INSERT INTO f VALUES (?1)", ["a ".repeat(1000)]).unwrap();
+    let near = |count: usize| format!("NEAR({}, 32767)", "a ".repeat(count));
+    let is_refused = |done: Result<Rows, ReadError>| {
+        done.is_err_and(|error| matches!(error, ReadError::Failed(failure) if failure.kind == FailureKind::TooBig))
+    };
+    let query = |sql: &str, near: String| {
+        let query = Statement { params: vec![Value::Text(near)], ..statement(sql) };
+        fixture.readers.query_blocking(&query, &ReadLimits::default())
+    };
+    assert!(is_refused(fixture.try_query(&format!("SELECT 1 FROM f('{}')", near(32767)), &ReadLimits::default())));
+    for sql in ["SELECT 1 FROM f WHERE f MATCH ?", "SELECT 1 FROM f WHERE f = ?", "SELECT 1 FROM f(?)"] {
+        assert!(is_refused(query(sql, near(32767))), "{sql}");
+        assert_eq!(query(sql, near(32)).unwrap().one::<i64>().unwrap(), 1, "{sql}");
+    }
     fixture.assert_usable();
 }
 

@@ -1,0 +1,103 @@
+//! How many terms a `NEAR` group of FTS5 may have.
+//!
+//! FTS5 compares the terms of a group in one step, in a time like their number squared for each place of a document
+//! that holds one of them, and asks for nothing meanwhile at which it could be stopped: a group of 32,767 terms and a
+//! document of a thousand words took minutes. What FTS5 is to look for is not known before it runs, so every text is
+//! looked at that a statement brings along: its own, and those of its parameters.
+//!
+//! Invariant: a group that such a text holds as a whole has at most [`NEAR_TERMS_MAX`] terms. One that SQL puts
+//! together while it runs may have more.
+
+use quorate_model::{Failure, FailureKind};
+use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
+
+/// Terms that a `NEAR` group may have.
+pub const NEAR_TERMS_MAX: usize = 32;
+
+/// Fails if a value that is bound to a parameter holds a group of more terms, as text or as bytes.
+pub(crate) fn check_bound(value: &impl ToSql) -> Result<(), Failure> {
+    match value.to_sql() {
+        Ok(ToSqlOutput::Borrowed(ValueRef::Text(bytes) | ValueRef::Blob(bytes))) => check_near(bytes),
+        _ => Ok(()),
+    }
+}
+
+/// Fails if a text holds a group of more terms. FTS5 knows the word in capitals only.
+pub fn check_near(text: &[u8]) -> Result<(), Failure> {
+    let mut left = text;
+    while let Some(at) = left.iter().position(|byte| *byte == b'N') {
+        left = left.get(at.saturating_add(1)..).unwrap_or_default();
+        let group = left.strip_prefix(b"EAR").and_then(|group| group.trim_ascii_start().strip_prefix(b"("));
+        if group.is_some_and(|inside| terms(inside) > NEAR_TERMS_MAX) {
+            let text = format!("a NEAR of FTS5 has more than {NEAR_TERMS_MAX} terms; name fewer, or join them by AND");
+            return Err(Failure::new(FailureKind::TooBig, text));
+        }
+    }
+    Ok(())
+}
+
+/// How many words and strings there are before anything else, but one more than the limit at most.
+fn terms(mut inside: &[u8]) -> usize {
+    let mut count = 0_usize;
+    while count <= NEAR_TERMS_MAX {
+        inside = skip(inside, |byte| byte.is_ascii_whitespace() || b"+^*".contains(&byte));
+        let left = match inside.strip_prefix(b"\"") {
+            // A quote within a string is doubled, and so counts as two strings.
+            Some(string) => skip(string, |byte| byte != b'"').get(1..).unwrap_or_default(),
+            None => skip(inside, |byte| byte.is_ascii_alphanumeric() || byte == b'_' || !byte.is_ascii()),
+        };
+        if left.len() == inside.len() {
+            break;
+        }
+        (inside, count) = (left, count.saturating_add(1));
+    }
+    count
+}
+
+/// What is left behind all bytes of a kind.
+fn skip(text: &[u8], kind: impl Fn(u8) -> bool) -> &[u8] {
+    let count = text.iter().take_while(|byte| kind(**byte)).count();
+    text.get(count..).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn near(terms: usize, term: &str) -> String {
+        format!("title : NEAR({}, 7)", vec![term; terms].join(" "))
+    }
+
+    #[test]
+    fn a_group_of_too_many_terms_is_found_wherever_it_stands() {
+        for term in ["fox", "fox*", "^fox", "\"quick fox\"", "füchse", "a_1 +"] {
+            assert_eq!(check_near(near(NEAR_TERMS_MAX, term).as_bytes()), Ok(()), "{term}");
+            let long = near(NEAR_TERMS_MAX + 1, term);
+            for text in [long.clone(), format!("SELECT 1 FROM ft('{long}')"), format!("NEAR(a b) AND {long}")] {
+                assert_eq!(
+                    check_near(text.as_bytes()).map_err(|failure| failure.kind),
+                    Err(FailureKind::TooBig),
+                    "{text}"
+                );
+            }
+        }
+        assert!(check_near(format!("NEAR \n({})", "fox\n".repeat(33)).as_bytes()).is_err());
+        assert!(check_near(format!("NEAR({})", "\"a\"\"b\"".repeat(33)).as_bytes()).is_err());
+    }
+
+    #[test]
+    fn other_texts_pass() {
+        let words = "fox ".repeat(100);
+        for text in [
+            format!("near ({words})"),
+            format!("NEAR {words}"),
+            format!("NEAR (the river, {words})"),
+            format!("({words})"),
+            "NEAR(".repeat(10_000),
+            "NEAR(\"".repeat(10_000),
+            "NEAR".to_owned(),
+        ] {
+            assert_eq!(check_near(text.as_bytes()), Ok(()), "{text}");
+        }
+    }
+}
