@@ -83,7 +83,10 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// A fault is the fault of one entry: the one that follows [`Store::applied`]. The caller has the outcomes of
     /// those before it by then; it and those after it are not applied, and may be handed over again.
-    fn apply(&self, entries: Vec<Entry>, on_applied: OnApplied);
+    ///
+    /// Where no caller of this node waits for any of them (`is_awaited`), the store gives an entry up sooner that
+    /// takes long.
+    fn apply(&self, entries: Vec<Entry>, is_awaited: bool, on_applied: OnApplied);
 
     /// The indexes of the latest [`Payload::Rejected`](crate::Payload::Rejected) that were applied, at most
     /// [`REJECTIONS_MAX`]. An image brings them along.

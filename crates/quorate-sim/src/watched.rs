@@ -95,7 +95,7 @@ impl Store for Watched {
         self.store.applied()
     }
 
-    fn apply(&self, entries: Vec<Entry>, mut on_applied: OnApplied) {
+    fn apply(&self, entries: Vec<Entry>, is_awaited: bool, mut on_applied: OnApplied) {
         let mut waiting: Vec<Told> = entries.iter().map(Told::from).collect();
         self.check_log(&entries);
         let expected = std::mem::take(&mut *self.expected());
@@ -118,7 +118,7 @@ impl Store for Watched {
             }
             on_applied(result);
         };
-        self.store.apply(entries, Box::new(tell));
+        self.store.apply(entries, is_awaited, Box::new(tell));
     }
 
     fn rejections(&self) -> Vec<u64> {

@@ -179,6 +179,11 @@ impl Applier {
         if self.determinism.budget.is_closing() { Err(StoreFault::Closed) } else { Ok(()) }
     }
 
+    /// From now on nobody waits here for what comes of entries (`true`), or callers do. See [`Budget::hurry`].
+    pub fn hurry(&self, hurried: bool) {
+        self.determinism.budget.hurry(hurried);
+    }
+
     /// Applies entries in order, each as if alone, and adds the outcome of each that is committed; an entry that is no
     /// proposal has an empty reply. It stops behind an entry that asks for a verification, and before one that is known
     /// to take long, so that the callers of the entries before that one do not wait for it. The rest has no outcomes

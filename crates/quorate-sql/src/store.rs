@@ -200,8 +200,8 @@ impl Store for SqlStore {
         self.shared().applied()
     }
 
-    fn apply(&self, entries: Vec<Entry>, on_applied: OnApplied) {
-        self.shared().queue.push(entries, on_applied);
+    fn apply(&self, entries: Vec<Entry>, is_awaited: bool, on_applied: OnApplied) {
+        self.shared().queue.push(entries, is_awaited, on_applied);
         self.shared().writer.wake();
     }
 

@@ -161,7 +161,7 @@ impl Store for Recorder {
         self.0.store.condemn(fault);
     }
 
-    fn apply(&self, entries: Vec<Entry>, mut on_applied: OnApplied) {
+    fn apply(&self, entries: Vec<Entry>, is_awaited: bool, mut on_applied: OnApplied) {
         let (record, mut waiting) = (Arc::clone(&self.0), entries.clone().into_iter());
         let recording = Box::new(move |result: Result<Vec<Option<Outcome>>, StoreFault>| {
             let outcomes = result.iter().flatten().cloned();
@@ -172,7 +172,7 @@ impl Store for Recorder {
             record.applied.lock().unwrap().extend(applied);
             on_applied(result);
         });
-        self.0.store.apply(entries, recording);
+        self.0.store.apply(entries, is_awaited, recording);
     }
 
     fn foresee(&self, entries: Vec<Entry>) {

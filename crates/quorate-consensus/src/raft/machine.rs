@@ -144,6 +144,7 @@ impl Machine {
         batch: Vec<Entry>,
         mut responders: Vec<Responder>,
     ) -> Result<(), (StoreFault, Vec<Responder>)> {
+        let is_awaited = responders.iter().any(Option::is_some);
         let (sender, receiver) = oneshot::channel();
         let mut sender = Some(sender);
         let mut end = move |result| drop(sender.take().map(|sender| sender.send(result)));
@@ -166,7 +167,7 @@ impl Machine {
                 }
             }
         };
-        self.store.apply(batch, Box::new(on_applied));
+        self.store.apply(batch, is_awaited, Box::new(on_applied));
         receiver.await.unwrap_or(Err((StoreFault::Closed, Vec::new())))
     }
 }

@@ -42,6 +42,8 @@ pub(crate) struct MemStore {
     condemned: Arc<Mutex<Option<StoreFault>>>,
     /// What it has been given and takes long for.
     held: Arc<Mutex<Option<Job>>>,
+    /// Whether callers waited for the last entries that it was given.
+    was_awaited: Arc<Mutex<bool>>,
     /// What a reader has found.
     found: Arc<Mutex<Option<StoreFault>>>,
 }
@@ -61,11 +63,16 @@ impl MemStore {
         self.held.lock().unwrap().is_some()
     }
 
+    /// Whether callers waited for the last entries that it was given.
+    pub(crate) fn was_awaited(&self) -> bool {
+        *self.was_awaited.lock().unwrap()
+    }
+
     /// Nothing takes long any more.
     pub(crate) fn go_on(&self) {
         self.troubles.lock().unwrap().clear();
         if let Some((entries, on_applied)) = self.held.lock().unwrap().take() {
-            self.apply(entries, on_applied);
+            self.apply(entries, true, on_applied);
         }
     }
 
@@ -95,7 +102,8 @@ impl Store for MemStore {
         self.kept.lock().unwrap().applied.clone()
     }
 
-    fn apply(&self, entries: Vec<Entry>, mut on_applied: OnApplied) {
+    fn apply(&self, entries: Vec<Entry>, is_awaited: bool, mut on_applied: OnApplied) {
+        *self.was_awaited.lock().unwrap() = is_awaited;
         let is_long = |entry: &Entry| matches!(self.trouble(entry), Some(Trouble::Long));
         if entries.iter().any(is_long) {
             *self.held.lock().unwrap() = Some((entries, on_applied));

@@ -77,7 +77,7 @@ fn what_the_core_has_not_had_applied_is_in_no_snapshot() {
         machine.applied_state().await.unwrap();
         // An image that ends further on than it was announced, or another state in the place of a damaged one.
         let log_id = LogId { term: 1, node: NodeId(1), index: 2 };
-        store.apply(vec![Entry { log_id, payload: Payload::Blank }], Box::new(drop));
+        store.apply(vec![Entry { log_id, payload: Payload::Blank }], false, Box::new(drop));
         assert!(machine.try_create_snapshot_builder(false).await.is_none(), "the log must keep what comes again");
         machine.applied_state().await.unwrap();
         assert!(machine.try_create_snapshot_builder(false).await.is_some());

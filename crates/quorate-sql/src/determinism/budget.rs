@@ -36,7 +36,8 @@ pub const NESTED_STEPS_MAX: u64 = 10_000_000;
 pub const STEP_BYTES: u64 = 16;
 
 /// Processor time that an entry may take besides [`STEP_NANOS`] for each step of its budget and [`STATEMENT_TIME`] for
-/// each statement. Where the processor is shared, it may take [`WAITS`] times as long by the clock.
+/// each statement. Where the processor is shared, it may take [`WAITS`] times as long by the clock, but not the first
+/// time that it runs on a node where nobody waits for it ([`Budget::hurry`]).
 const TIME_BASE: Duration = Duration::from_millis(100);
 
 /// See [`TIME_BASE`].
@@ -93,6 +94,8 @@ struct Clock {
     patience: u32,
     /// Whether it is rehearsed.
     rehearsed: bool,
+    /// Whether nobody waits for it on this node.
+    hurried: bool,
     /// The steps of the entry, and how many of its statements have begun.
     steps: u64,
     statements: u32,
@@ -106,9 +109,9 @@ struct Clock {
 
 impl Default for Clock {
     fn default() -> Self {
-        let (max, patience, rehearsed, allowed) = (None, 1, false, Duration::ZERO);
+        let (max, patience, rehearsed, hurried, allowed) = (None, 1, false, false, Duration::ZERO);
         let (begun, used, is_over) = (None, None, false);
-        Self { max, patience, rehearsed, steps: 0, statements: 0, allowed, begun, used, is_over }
+        Self { max, patience, rehearsed, hurried, steps: 0, statements: 0, allowed, begun, used, is_over }
     }
 }
 
@@ -121,9 +124,15 @@ impl Clock {
         self.allowed = if self.rehearsed { time / REHEARSED_PART } else { time.saturating_mul(self.patience) };
     }
 
+    /// The time by the clock that the entry may take.
+    fn allowed_by_clock(&self) -> Duration {
+        let waits = if self.hurried && self.patience == 1 { 1 } else { WAITS };
+        self.allowed.saturating_mul(waits)
+    }
+
     /// The time by the clock that the entry may still take.
     fn left(&self) -> Duration {
-        let most = self.allowed.saturating_mul(WAITS);
+        let most = self.allowed_by_clock();
         let most = self.max.map_or(most, |max| most.min(max));
         most.saturating_sub(self.begun.map_or(Duration::ZERO, |begun| begun.elapsed()))
     }
@@ -155,8 +164,8 @@ impl Budget {
     pub fn begin(&self, steps: u64) {
         self.left.store(steps, Ordering::Relaxed);
         let mut clock = self.clock();
-        let Clock { max, patience, rehearsed, .. } = *clock;
-        *clock = Clock { max, patience, rehearsed, steps, begun: Some(Instant::now()), ..Clock::default() };
+        let Clock { max, patience, rehearsed, hurried, .. } = *clock;
+        *clock = Clock { max, patience, rehearsed, hurried, steps, begun: Some(Instant::now()), ..Clock::default() };
         clock.begin_statement(0);
         usage::watch(u64::MAX, clock.left());
     }
@@ -174,6 +183,13 @@ impl Budget {
     /// Sets how often this node has stopped the entry that follows.
     pub(crate) fn be_patient(&self, times: u32) {
         self.clock().patience = PATIENCE.saturating_pow(times).min(PATIENCE_MAX);
+    }
+
+    /// From now on nobody waits here for what comes of entries, or callers do. A follower gives an entry up sooner by
+    /// the clock than the leader: else it would share the processor with the leader for as long, on a machine where
+    /// both run, and could hold an entry that the leader has given up, which would then have to hand over.
+    pub(crate) fn hurry(&self, hurried: bool) {
+        self.clock().hurried = hurried;
     }
 
     /// From now on statements are rehearsed, or no longer.
@@ -233,10 +249,9 @@ impl Budget {
         let begun = *clock.begun.get_or_insert(now);
         let used = *clock.used.get_or_insert_with(thread_time);
         let elapsed = now.saturating_duration_since(begun);
-        let is_over = |allowed: Duration| {
-            elapsed > allowed.saturating_mul(WAITS) || elapsed > allowed && thread_time().saturating_sub(used) > allowed
-        };
-        clock.is_over |= is_over(allowed) || clock.max.is_some_and(|max| elapsed > max);
+        clock.is_over |= elapsed > clock.allowed_by_clock()
+            || elapsed > allowed && thread_time().saturating_sub(used) > allowed
+            || clock.max.is_some_and(|max| elapsed > max);
         clock.is_over
     }
 
@@ -273,4 +288,25 @@ pub(super) fn allowed(steps: u64) -> Duration {
 fn unwrap_steps(low: u32, ticked: u64) -> u64 {
     let wraps = (ticked + (1 << 31)).saturating_sub(low.into()) >> 32;
     (wraps << 32) + u64::from(low)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_for_which_nobody_waits_is_given_up_sooner_the_first_time() {
+        let budget = Budget::default();
+        let waits = |hurried: bool, times: u32| {
+            budget.hurry(hurried);
+            budget.be_patient(times);
+            budget.begin(1_000_000);
+            let clock = budget.clock();
+            (clock.patience, clock.allowed_by_clock().div_duration_f64(clock.allowed))
+        };
+        assert_eq!(waits(false, 0), (1, 2.0));
+        assert_eq!(waits(true, 0), (1, 1.0));
+        assert_eq!(waits(true, 1), (4, 2.0), "by then others may have applied it");
+        assert_eq!(waits(false, 1), (4, 2.0));
+    }
 }

@@ -71,6 +71,11 @@ impl Core {
         &self.generation
     }
 
+    /// From now on nobody waits for what is applied here, or callers do.
+    pub(crate) fn hurry(&mut self, hurried: bool) {
+        self.applier.hurry(hurried);
+    }
+
     /// Applies entries that follow each other, and adds their outcomes: none for those that were applied before. It may
     /// stop before the last one, as [`Applier::apply_batch`] does, and the rest is yet to be applied.
     pub(crate) fn apply(&mut self, entries: &[Entry], outcomes: &mut Vec<Option<Outcome>>) -> Result<(), StoreFault> {

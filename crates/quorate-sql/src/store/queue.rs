@@ -17,6 +17,7 @@ use crate::options::{BATCH_BYTES_MAX, QUEUE_BYTES_MAX};
 struct Job {
     entries: Vec<Entry>,
     bytes: usize,
+    is_awaited: bool,
     on_applied: OnApplied,
 }
 
@@ -43,12 +44,13 @@ pub(crate) struct Backlog {
 struct Waiting {
     left: usize,
     bytes: usize,
+    is_awaited: bool,
     on_applied: OnApplied,
 }
 
 impl Queue {
     /// Takes a job, or answers it at once when there is no room or nobody to do it.
-    pub(crate) fn push(&self, entries: Vec<Entry>, mut on_applied: OnApplied) {
+    pub(crate) fn push(&self, entries: Vec<Entry>, is_awaited: bool, mut on_applied: OnApplied) {
         let bytes = entries.iter().map(size).sum();
         let mut inner = self.lock();
         let refusal = if inner.closed {
@@ -57,7 +59,7 @@ impl Queue {
             StoreFault::Io(format!("over {QUEUE_BYTES_MAX} bytes wait to be applied; wait for outcomes before more"))
         } else {
             inner.bytes = inner.bytes.saturating_add(bytes);
-            inner.jobs.push(Job { entries, bytes, on_applied });
+            inner.jobs.push(Job { entries, bytes, is_awaited, on_applied });
             return;
         };
         drop(inner);
@@ -67,8 +69,8 @@ impl Queue {
     /// Moves all jobs to the writer's side. They count until they are answered.
     pub(crate) fn take(&self, backlog: &mut Backlog) {
         let jobs = std::mem::take(&mut self.lock().jobs);
-        for Job { entries, bytes, on_applied } in jobs {
-            backlog.waiting.push_back(Waiting { left: entries.len(), bytes, on_applied });
+        for Job { entries, bytes, is_awaited, on_applied } in jobs {
+            backlog.waiting.push_back(Waiting { left: entries.len(), bytes, is_awaited, on_applied });
             backlog.entries.extend(entries);
         }
     }
@@ -107,6 +109,11 @@ impl Backlog {
     /// Whether there is nothing to do: no entry to apply and no (empty) job to answer.
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
+    }
+
+    /// Whether callers wait for some of what there is to do.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.waiting.iter().any(|job| job.is_awaited)
     }
 
     /// The next batch: at most `max` entries and about [`BATCH_BYTES_MAX`], but at least one if there is one.

@@ -91,7 +91,7 @@ pub(crate) fn send(store: &SqlStore, entries: Vec<Entry>) -> mpsc::Receiver<Answ
         }
         Err(fault) => sender.send(Err(fault)).unwrap_or(()),
     };
-    store.apply(entries, Box::new(on_applied));
+    store.apply(entries, true, Box::new(on_applied));
     receiver
 }
 

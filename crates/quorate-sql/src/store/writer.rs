@@ -25,8 +25,6 @@ const URGENT_MAX: Duration = Duration::from_millis(5);
 pub(crate) struct Writer {
     shared: Arc<Shared>,
     backlog: Backlog,
-    /// Something was foreseen since the last batch: this node leads.
-    has_foreseen: bool,
     /// Callers wait for what it applies, and that is soon done.
     is_urgent: bool,
     /// The last rehearsal that it knows to have ended.
@@ -35,7 +33,7 @@ pub(crate) struct Writer {
 
 impl Writer {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, backlog: Backlog::default(), has_foreseen: false, is_urgent: false, rehearsal_ended: 0 }
+        Self { shared, backlog: Backlog::default(), is_urgent: false, rehearsal_ended: 0 }
     }
 
     /// Applies one batch.
@@ -53,13 +51,14 @@ impl Writer {
             self.look_ahead();
             return Step::Wait;
         }
-        let max = self.batch_max();
+        let (max, is_awaited) = (self.batch_max(), self.backlog.is_awaited());
         let Some(mut core) = self.shared.turn.of_writer() else { return Step::Wait };
         let begun = Instant::now();
         let mut outcomes = Vec::new();
         let result = match core.as_mut() {
             None => Err(StoreFault::Closed),
             Some(core) => {
+                core.hurry(!is_awaited);
                 let result = core.apply(self.backlog.batch(max), &mut outcomes);
                 // Before it is published that the entry was applied.
                 if let Some(index) = core.take_verification() {
@@ -76,7 +75,7 @@ impl Writer {
         match result {
             Ok(()) => {
                 let took = begun.elapsed();
-                self.is_urgent = std::mem::take(&mut self.has_foreseen) && took < URGENT_MAX;
+                self.is_urgent = is_awaited && took < URGENT_MAX;
                 self.shared.metrics.batches.observe(took);
                 self.shared.applied_again();
                 Step::Again
@@ -107,7 +106,6 @@ impl Writer {
             let begun = Instant::now();
             // More than the batch to come would be rolled back.
             core.foresee(batch_of(&foreseen, self.shared.options.batch_entries_max));
-            self.has_foreseen = true;
             self.is_urgent = begun.elapsed() < URGENT_MAX;
         }
     }
