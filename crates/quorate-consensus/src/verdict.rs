@@ -2,9 +2,10 @@
 //!
 //! A node whose store fails at an entry, or whose process died of it, stops before that entry and asks the others.
 //! Where another node has applied it, the node itself is to blame: it tries again, takes an image, or ends. Where no
-//! voter has applied it and a majority can't, the leader proposes [`Payload::Reject`](quorate_model::Payload::Reject);
-//! once that is committed, every node applies the entry as one that failed. [`judge`] asks and decides, [`promise`]
-//! answers; `docs/decisions/0019-entry-or-node.md` gives the reasons.
+//! voter has applied it and a majority can't, or the leader has no time for it, the leader proposes
+//! [`Payload::Reject`](quorate_model::Payload::Reject); once that is committed, every node applies the entry as one
+//! that failed. [`judge`] asks and decides, [`promise`] answers; `docs/decisions/0019-entry-or-node.md` gives the
+//! reasons.
 //!
 //! # Invariants
 //!
@@ -92,6 +93,8 @@ struct State {
 struct Trouble {
     index: u64,
     why: String,
+    /// It takes too long.
+    is_slow: bool,
     tries: u32,
     /// It is handed to the store once more.
     again: bool,
@@ -313,7 +316,8 @@ impl Verdicts {
             let mut state = self.state();
             let before = state.trouble.take().filter(|trouble| trouble.index == index);
             let tries = before.map_or(0, |trouble| trouble.tries);
-            let trouble = Trouble { tries, ..Trouble::new(index, &fault.to_string()) };
+            let is_slow = matches!(fault, StoreFault::Slow(_));
+            let trouble = Trouble { is_slow, tries, ..Trouble::new(index, &fault.to_string()) };
             state.trouble.insert(trouble).clone()
         };
         self.changed.send_replace(());
@@ -331,8 +335,7 @@ impl Verdicts {
                     return Err(fault.clone());
                 }
                 Some(StoreFault::Memory(_) | StoreFault::Slow(_)) if trouble.tries < TRIES_MAX => {
-                    let is_slow = matches!(fault, Some(StoreFault::Slow(_)));
-                    sleep(if is_slow { SLOW_PAUSE } else { TRY_PAUSE }).await;
+                    sleep(if trouble.is_slow { SLOW_PAUSE } else { TRY_PAUSE }).await;
                     self.try_again();
                     return Ok(());
                 }
@@ -481,7 +484,7 @@ impl State {
 
 impl Trouble {
     fn new(index: u64, why: &str) -> Self {
-        Self { index, why: why.to_owned(), tries: 0, again: false, holders: Vec::new() }
+        Self { index, why: why.to_owned(), is_slow: false, tries: 0, again: false, holders: Vec::new() }
     }
 }
 

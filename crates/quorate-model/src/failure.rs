@@ -34,7 +34,8 @@ pub enum FailureKind {
     Conflict = 13,
     /// Another entry came between the statements of an interactive transaction and its end; run anew, it may succeed.
     Aborted = 14,
-    /// No majority of the nodes could apply the entry, so the cluster decided not to run it.
+    /// A majority of the nodes could not apply the entry, or the leader had no time for it, so the cluster decided not
+    /// to run it.
     Rejected = 15,
 }
 

@@ -151,6 +151,26 @@ fn a_leader_that_can_not_apply_hands_over_to_a_node_that_has() {
 }
 
 #[test]
+fn what_takes_the_leader_too_long_is_rejected_while_the_others_are_behind() {
+    for seed in 140..150 {
+        run(seed, async |_, cluster| {
+            let [leader, followers @ ..] = &by_rank(&cluster)[..] else { panic!("three nodes") };
+            let stores = || followers.iter().map(|name| cluster.store(name));
+            stores().for_each(|store| store.fail_at("long", Trouble::Long));
+            cluster.write("long").await;
+            cluster.until("behind", || stores().all(|store| store.is_held())).await;
+            assert!(cluster.store(leader).was_awaited() && stores().all(|store| !store.was_awaited()));
+            poison(&cluster, [*leader], &slow());
+            assert_eq!(propose(&cluster).await, Some(true));
+            cluster.write("after").await;
+            stores().for_each(|store| store.go_on());
+            cluster.check().await;
+            assert!(NAMES.iter().all(|name| !has_run(&cluster.store(name))));
+        });
+    }
+}
+
+#[test]
 fn a_node_whose_disk_fails_is_condemned_once_another_has_applied_the_entry() {
     run(30, async |_, cluster| {
         let names = by_rank(&cluster);

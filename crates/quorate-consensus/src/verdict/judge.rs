@@ -1,8 +1,9 @@
 //! Asks the others about an entry that this node does not apply, and, as the leader, decides.
 //!
-//! The leader asks in two rounds. In the first every voter says where it stands. Only if a majority can't apply the
-//! entry and nobody has, the second asks all for the promise to stop before it; a voter that has not tried yet would
-//! otherwise never try.
+//! The leader asks in two rounds. In the first every voter says where it stands. Only if nobody has applied the entry,
+//! and a majority can't, the second asks all for the promise to stop before it; a voter that has not tried yet would
+//! otherwise never try. A leader that has no time for an entry does not wait for the others to try it, since all
+//! callers wait meanwhile.
 
 use std::collections::BTreeSet;
 use std::pin::pin;
@@ -96,10 +97,11 @@ impl Judge {
         let (term, now) = (term(&self.raft), current(&self.raft));
         let own = *self.raft.node_id();
         let voters: BTreeSet<u64> = now.membership().voter_ids().collect();
-        let (is_stuck, is_logged, is_forced) = {
+        let (is_stuck, is_slow, is_logged, is_forced) = {
             let state = self.verdicts.state();
-            let is_stuck = state.trouble.as_ref().is_some_and(|trouble| trouble.index == index && !trouble.again);
-            (is_stuck, state.rejects(index), state.forced.contains(&index))
+            let trouble = state.trouble.as_ref().filter(|trouble| trouble.index == index && !trouble.again);
+            let is_slow = trouble.is_some_and(|trouble| trouble.is_slow);
+            (trouble.is_some(), is_slow, state.rejects(index), state.forced.contains(&index))
         };
         if is_logged {
             return;
@@ -110,7 +112,7 @@ impl Judge {
         let count = answers.iter().filter(stuck).count() + usize::from(is_stuck && voters.contains(&own));
         let is_majority = count > voters.len() / 2 || count > 0 && Mutant::RejectedByMinority.is_on();
         let is_applied = !holders(answers).is_empty() && !Mutant::AppliedIsRejected.is_on();
-        if !is_majority || is_applied {
+        if !(is_majority || is_slow) || is_applied {
             return self.give_up(index).await;
         }
         if !is_forced && !self.are_all_there(index, count, &voters, answers) {
@@ -128,7 +130,11 @@ impl Judge {
         let are_promised = is_own && !is_applied && answers.iter().all(promised);
         let is_same = current(&self.raft).log_id() == now.log_id() && self::term(&self.raft) == term;
         if are_promised && is_same || Mutant::AppliedIsRejected.is_on() {
-            self.propose(index, count, voters.len()).await;
+            let who = match is_majority {
+                true => format!("{count} of {} voters can't apply it", voters.len()),
+                false => "this leader has no time for it".to_owned(),
+            };
+            self.propose(index, &who).await;
         }
         if self.verdicts.state().rejects(index) {
             // From here on the log speaks for it: were it cut, the promises would have to be released.
@@ -172,11 +178,11 @@ impl Judge {
         false
     }
 
-    async fn propose(&self, index: u64, count: usize, voters: usize) {
+    async fn propose(&self, index: u64, who: &str) {
         tracing::error!(
             event = "entry_rejected",
             index,
-            "{count} of {voters} voters can't apply entry {index}, and none has: the cluster rejects it"
+            "the cluster rejects entry {index}: {who}, and no voter has applied it"
         );
         let bytes = codec::entry::encode(&Payload::Reject(index));
         let (sender, answered) = oneshot::channel();

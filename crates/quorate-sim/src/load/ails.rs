@@ -1,7 +1,7 @@
 //! Statements that some nodes, most nodes or all nodes can't apply, each for a reason of its own.
 //!
 //! Invariant: what fewer nodes than a majority can't apply is never rejected, but where the database of another one was
-//! damaged.
+//! damaged, or the leader has no time for it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -62,11 +62,12 @@ impl Ails {
             let done = sql.execute(statement, (number, ailment.number(), mask.cast_signed())).await;
             self.cluster.world().trace().add("ails", format_args!("{number}: {ailment:?} of {mask:b}: {done:?}"));
             let is_of_most = mask.count_ones() as usize > nodes / 2;
-            self.note(number, is_of_most, done.map(drop));
+            let may_reject = is_of_most || ailment == Ailment::Slow && mask != 0;
+            self.note(number, may_reject, done.map(drop));
         }
     }
 
-    fn note(&self, number: i64, is_of_most: bool, done: Result<(), Error>) {
+    fn note(&self, number: i64, may_reject: bool, done: Result<(), Error>) {
         let history = self.cluster.history();
         match done {
             Ok(()) => {
@@ -76,7 +77,7 @@ impl Ails {
             Err(Error::Failed(failure)) => {
                 if failure.kind == FailureKind::Rejected {
                     self.ledger.happened(REJECTED);
-                    if !is_of_most && !history.was_any_spoiled() {
+                    if !may_reject && !history.was_any_spoiled() {
                         history.violation(format!("statement {number} was rejected, though most could apply it"));
                     }
                 }

@@ -21,9 +21,8 @@ const RELEASE: &str = "RELEASE entry";
 const ROLLBACK_TO: &str = "ROLLBACK TO entry";
 
 /// Why a rejected proposal was not run.
-const REJECTED: &str = "no majority of the nodes could apply this write in the time and memory that it has, so the \
-                        cluster does not run it; the logs of the nodes say why; do less at once, or allow it more \
-                        (with_budget)";
+const REJECTED: &str = "the nodes could not apply this write in the time and memory that it has, so the cluster does \
+                        not run it; their logs say why; do less at once, or allow it more (with_budget)";
 
 /// Makes virtual tables write what they gathered, so that their trouble is this entry's and not the next one's.
 const FLUSH: &str = "SAVEPOINT written";
