@@ -16,7 +16,6 @@
 //!   as a rejected one.
 //! - Entries that others have applied are never rejected.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
@@ -37,9 +36,11 @@ use crate::raft::Raft;
 pub(crate) mod judge;
 mod log;
 mod promise;
+mod state;
 
 use log::logged;
 pub(crate) use log::{reject, rejections};
+use state::{State, Trouble};
 
 /// Unclean ends in a row, at the same applied entry, after which a node applies one entry at a time.
 const CAREFUL_AFTER: u32 = 3;
@@ -64,42 +65,6 @@ pub(crate) struct Verdicts {
     state: Mutex<State>,
     changed: watch::Sender<()>,
     core: OnceLock<(Raft, Arc<Peers>)>,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    /// The entry that this node can't apply, and why.
-    trouble: Option<Trouble>,
-    /// The entry that this node has promised not to apply.
-    halt: Option<Halt>,
-    /// The last entry that the store was given and has not answered for.
-    in_flight: Option<u64>,
-    /// Rejections in this node's log: their own index, and the one that they reject.
-    logged: BTreeMap<u64, u64>,
-    /// Entries that another node has applied as rejected ones.
-    heard: BTreeSet<u64>,
-    committed: u64,
-    /// Up to this entry the node applies one at a time, with a note before each.
-    careful_until: u64,
-    /// The rejection that this node, as the leader of a term, works for.
-    pursuit: Option<Halt>,
-    /// Entries that an operator rejects without the word of voters that can't be reached.
-    forced: BTreeSet<u64>,
-    closed: bool,
-}
-
-/// Why an entry can't be applied here.
-#[derive(Clone, Debug)]
-struct Trouble {
-    index: u64,
-    why: String,
-    /// It takes too long.
-    is_slow: bool,
-    tries: u32,
-    /// It is handed to the store once more.
-    again: bool,
-    /// Nodes that have applied it.
-    holders: Vec<NodeId>,
 }
 
 /// An entry that a node can't apply, as its status shows it.
@@ -149,6 +114,7 @@ impl Verdicts {
         let state = State {
             trouble: trying.map(|index| Trouble::new(index, why)),
             halt: home.identity().halt.filter(|halt| halt.index > applied && !Mutant::HaltForgotten.is_on()),
+            perhaps_applied: last,
             careful_until: if starts >= CAREFUL_AFTER { last } else { 0 },
             logged: logged(home, applied),
             ..State::default()
@@ -289,6 +255,7 @@ impl Verdicts {
         let applied = self.store.applied().index();
         let mut state = self.state();
         state.in_flight = None;
+        state.perhaps_applied = state.perhaps_applied.max(applied);
         if !state.is_quiet() {
             state.forget(applied);
             drop(state);
@@ -447,44 +414,6 @@ impl Verdicts {
 
     fn state(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
-    }
-}
-
-impl State {
-    fn holders(&self) -> Vec<NodeId> {
-        self.trouble.as_ref().map(|trouble| trouble.holders.clone()).unwrap_or_default()
-    }
-
-    /// Whether no entry is in doubt.
-    fn is_quiet(&self) -> bool {
-        self.trouble.is_none() && self.halt.is_none() && self.logged.is_empty()
-    }
-
-    /// Entries up to this one are applied: nothing of them is in doubt any more.
-    fn forget(&mut self, applied: u64) {
-        self.trouble.take_if(|trouble| trouble.index <= applied);
-        self.halt.take_if(|halt| halt.index <= applied);
-        self.pursuit.take_if(|pursuit| pursuit.index <= applied);
-        self.logged.retain(|index, _| *index > applied);
-        self.heard.retain(|index| *index > applied);
-        self.forced.retain(|index| *index > applied);
-    }
-
-    /// Whether the log holds a rejection of an entry.
-    fn rejects(&self, index: u64) -> bool {
-        self.logged.values().any(|rejected| *rejected == index)
-    }
-
-    /// Whether it is certain that an entry is rejected.
-    fn is_rejected(&self, index: u64) -> bool {
-        let is_committed = |(at, rejected): (&u64, &u64)| *rejected == index && *at <= self.committed;
-        self.heard.contains(&index) || self.logged.iter().any(is_committed)
-    }
-}
-
-impl Trouble {
-    fn new(index: u64, why: &str) -> Self {
-        Self { index, why: why.to_owned(), is_slow: false, tries: 0, again: false, holders: Vec::new() }
     }
 }
 

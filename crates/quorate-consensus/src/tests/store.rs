@@ -76,6 +76,15 @@ impl MemStore {
         }
     }
 
+    /// It loses the last proposal that it has applied, as a database does that is not yet durable.
+    pub(crate) fn lose_last(&self) {
+        let mut kept = self.kept.lock().unwrap();
+        let (lost, _) = kept.proposals.pop().unwrap();
+        let log_id = kept.applied.log_id.as_mut().unwrap();
+        assert_eq!(log_id.index, lost);
+        log_id.index -= 1;
+    }
+
     /// A reader comes upon damage. An image replaces what is damaged.
     pub(crate) fn find_damage(&self) {
         *self.found.lock().unwrap() = Some(StoreFault::Damaged("by a test".to_owned()));

@@ -127,6 +127,24 @@ fn what_one_voter_has_applied_is_kept_although_the_others_can_not() {
 }
 
 #[test]
+fn what_a_voter_has_applied_and_lost_with_its_power_is_kept_although_the_others_can_not() {
+    for seed in 160..180 {
+        run(seed, async |world, cluster| {
+            let able = by_rank(&cluster)[0];
+            poison(&cluster, NAMES.into_iter().filter(|name| *name != able), &memory());
+            assert_eq!(propose(&cluster).await, Some(false));
+            cluster.kill(able).await;
+            cluster.store(able).lose_last();
+            sleep(Duration::from_millis(world.rng().below(2_000))).await;
+            cluster.start(able);
+            cluster.write("after").await;
+            cluster.check().await;
+            assert!(NAMES.iter().all(|name| has_run(&cluster.store(name))));
+        });
+    }
+}
+
+#[test]
 fn a_leader_that_can_not_apply_hands_over_to_a_node_that_has() {
     let handed_over = std::cell::Cell::new(0);
     for seed in 120..130 {

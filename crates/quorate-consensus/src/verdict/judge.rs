@@ -100,7 +100,8 @@ impl Judge {
         let (is_stuck, is_slow, is_logged, is_forced) = {
             let state = self.verdicts.state();
             let trouble = state.trouble.as_ref().filter(|trouble| trouble.index == index && !trouble.again);
-            let is_slow = trouble.is_some_and(|trouble| trouble.is_slow);
+            // Had it had the time before, it might have told a caller.
+            let is_slow = trouble.is_some_and(|trouble| trouble.is_slow) && index > state.perhaps_applied;
             (trouble.is_some(), is_slow, state.rejects(index), state.forced.contains(&index))
         };
         if is_logged {

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use quorate_env::timeout;
 
-use super::{State, Verdicts, judge};
+use super::state::State;
+use super::{Verdicts, judge};
 use crate::identity::Halt;
 use crate::peer::messages::{StandAsk, StandReply};
 
@@ -40,7 +41,8 @@ impl Verdicts {
         }
     }
 
-    /// Promises, durably, to stop before an entry. Fails if the entry is applied, or may be in this moment.
+    /// Promises, durably, to stop before an entry. Fails if the entry is applied, may be in this moment, or may have
+    /// been before: then this node has to try it anew first.
     pub(super) async fn promise(&self, halt: Halt) -> bool {
         let mut changed = self.changed.subscribe();
         let is_past = |state: &State| state.in_flight.is_some_and(|last| last >= halt.index);
@@ -60,7 +62,8 @@ impl Verdicts {
             state.forget(applied);
             let is_older =
                 |known: Halt| known.index != halt.index || (known.term, known.round) > (halt.term, halt.round);
-            if is_past(&state) || applied >= halt.index || state.halt.is_some_and(is_older) {
+            let is_doubtful = is_past(&state) || state.may_have_applied(halt.index);
+            if is_doubtful || applied >= halt.index || state.halt.is_some_and(is_older) {
                 return false;
             }
             state.halt = Some(halt);

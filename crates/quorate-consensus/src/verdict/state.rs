@@ -1,0 +1,92 @@
+//! What a node knows of entries that can't be applied.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use quorate_model::NodeId;
+
+use crate::identity::Halt;
+
+/// All that it knows.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    /// The entry that this node can't apply, and why.
+    pub(super) trouble: Option<Trouble>,
+    /// The entry that this node has promised not to apply.
+    pub(super) halt: Option<Halt>,
+    /// The last entry that the store was given and has not answered for.
+    pub(super) in_flight: Option<u64>,
+    /// Rejections in this node's log: their own index, and the one that they reject.
+    pub(super) logged: BTreeMap<u64, u64>,
+    /// Entries that another node has applied as rejected ones.
+    pub(super) heard: BTreeSet<u64>,
+    pub(super) committed: u64,
+    /// Up to this entry the log reached when this life began, or the store has come in it. The node may have applied
+    /// these, and answered for them, although its store does not hold them: it lost power, or has another state in
+    /// place of a damaged one.
+    pub(super) perhaps_applied: u64,
+    /// Up to this entry the node applies one at a time, with a note before each.
+    pub(super) careful_until: u64,
+    /// The rejection that this node, as the leader of a term, works for.
+    pub(super) pursuit: Option<Halt>,
+    /// Entries that an operator rejects without the word of voters that can't be reached.
+    pub(super) forced: BTreeSet<u64>,
+    pub(super) closed: bool,
+}
+
+/// Why an entry can't be applied here.
+#[derive(Clone, Debug)]
+pub(super) struct Trouble {
+    pub(super) index: u64,
+    pub(super) why: String,
+    /// It takes too long.
+    pub(super) is_slow: bool,
+    pub(super) tries: u32,
+    /// It is handed to the store once more.
+    pub(super) again: bool,
+    /// Nodes that have applied it.
+    pub(super) holders: Vec<NodeId>,
+}
+
+impl State {
+    pub(super) fn holders(&self) -> Vec<NodeId> {
+        self.trouble.as_ref().map(|trouble| trouble.holders.clone()).unwrap_or_default()
+    }
+
+    /// Whether no entry is in doubt.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.trouble.is_none() && self.halt.is_none() && self.logged.is_empty()
+    }
+
+    /// Entries up to this one are applied: nothing of them is in doubt any more.
+    pub(super) fn forget(&mut self, applied: u64) {
+        self.trouble.take_if(|trouble| trouble.index <= applied);
+        self.halt.take_if(|halt| halt.index <= applied);
+        self.pursuit.take_if(|pursuit| pursuit.index <= applied);
+        self.logged.retain(|index, _| *index > applied);
+        self.heard.retain(|index| *index > applied);
+        self.forced.retain(|index| *index > applied);
+    }
+
+    /// Whether this node may have applied an entry before. Where it can't now, it takes it that it never could.
+    pub(super) fn may_have_applied(&self, index: u64) -> bool {
+        let is_stuck = self.trouble.as_ref().is_some_and(|trouble| trouble.index == index && !trouble.again);
+        index <= self.perhaps_applied && !is_stuck
+    }
+
+    /// Whether the log holds a rejection of an entry.
+    pub(super) fn rejects(&self, index: u64) -> bool {
+        self.logged.values().any(|rejected| *rejected == index)
+    }
+
+    /// Whether it is certain that an entry is rejected.
+    pub(super) fn is_rejected(&self, index: u64) -> bool {
+        let is_committed = |(at, rejected): (&u64, &u64)| *rejected == index && *at <= self.committed;
+        self.heard.contains(&index) || self.logged.iter().any(is_committed)
+    }
+}
+
+impl Trouble {
+    pub(super) fn new(index: u64, why: &str) -> Self {
+        Self { index, why: why.to_owned(), is_slow: false, tries: 0, again: false, holders: Vec::new() }
+    }
+}
