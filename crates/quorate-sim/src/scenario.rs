@@ -23,7 +23,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(25);
 const SETTLE_MAX: Duration = Duration::from_secs(60);
 
 /// How often a person decides what the nodes can't.
-const DECISIONS_MAX: u32 = 3;
+const DECISIONS_MAX: u32 = 8;
 
 /// What the log of an idle node takes at most.
 const RESTING_BYTES: u64 = 2 * SEGMENT_BYTES;
