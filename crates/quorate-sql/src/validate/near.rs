@@ -14,6 +14,9 @@ use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
 /// Terms that a `NEAR` group may have.
 pub const NEAR_TERMS_MAX: usize = 32;
 
+/// The one control character that FTS5 takes for a part of a word.
+const SUBSTITUTE: u8 = 0x1a;
+
 /// Fails if a value that is bound to a parameter holds a group of more terms, as text or as bytes.
 pub(crate) fn check_bound(value: &impl ToSql) -> Result<(), Failure> {
     match value.to_sql() {
@@ -44,7 +47,7 @@ fn terms(mut inside: &[u8]) -> usize {
         let left = match inside.strip_prefix(b"\"") {
             // A quote within a string is doubled, and so counts as two strings.
             Some(string) => skip(string, |byte| byte != b'"').get(1..).unwrap_or_default(),
-            None => skip(inside, |byte| byte.is_ascii_alphanumeric() || byte == b'_' || !byte.is_ascii()),
+            None => skip(inside, is_of_word),
         };
         if left.len() == inside.len() {
             break;
@@ -54,7 +57,12 @@ fn terms(mut inside: &[u8]) -> usize {
     count
 }
 
-/// What is left behind all bytes of a kind.
+/// Whether FTS5 takes a byte for a part of a word.
+fn is_of_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_' || byte == SUBSTITUTE || !byte.is_ascii()
+}
+
+/// The rest of a text, from the first byte that is not of a kind.
 fn skip(text: &[u8], kind: impl Fn(u8) -> bool) -> &[u8] {
     let count = text.iter().take_while(|byte| kind(**byte)).count();
     text.get(count..).unwrap_or_default()
@@ -83,6 +91,28 @@ mod tests {
         }
         assert!(check_near(format!("NEAR \n({})", "fox\n".repeat(33)).as_bytes()).is_err());
         assert!(check_near(format!("NEAR({})", "\"a\"\"b\"".repeat(33)).as_bytes()).is_err());
+    }
+
+    #[test]
+    fn what_fts5_takes_for_many_terms_is_refused() {
+        let conn = rusqlite::Connection::open_in_memory().unwrap();
+        conn.execute_batch("CREATE VIRTUAL TABLE f USING fts5 (a)").unwrap();
+        let mut accepted = 0;
+        for byte in 1..128_u8 {
+            let char = char::from(byte);
+            let alone = format!("{char} ").repeat(33);
+            for terms in [alone, format!("a {char} ").repeat(66), format!("{char}a ").repeat(33)] {
+                let near = format!("NEAR{char}({terms})");
+                for query in [near, format!("NEAR({terms})")] {
+                    let found = conn.query_row("SELECT count(*) FROM f WHERE f MATCH ?", [&query], |_| Ok(()));
+                    if found.is_ok() && query.contains("NEAR(") || found.is_ok() && char.is_ascii_whitespace() {
+                        accepted += 1;
+                        assert!(check_near(query.as_bytes()).is_err(), "{query:?}");
+                    }
+                }
+            }
+        }
+        assert!(accepted > 100, "{accepted}");
     }
 
     #[test]
