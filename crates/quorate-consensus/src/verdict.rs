@@ -370,7 +370,10 @@ impl Verdicts {
     /// that stops before that entry too sends one that does not.
     pub(crate) fn healed(&self) {
         let applied = self.store.applied().index();
-        self.change(|state| state.forget(applied));
+        self.change(|state| {
+            state.perhaps_applied = state.perhaps_applied.max(applied);
+            state.forget(applied);
+        });
     }
 
     /// The entry is handed to the store once more.

@@ -100,7 +100,7 @@ impl Judge {
         let (is_stuck, is_slow, is_logged, is_forced) = {
             let state = self.verdicts.state();
             let trouble = state.trouble.as_ref().filter(|trouble| trouble.index == index && !trouble.again);
-            // Had it had the time before, it might have told a caller.
+            // What this node may have applied before, it may have answered for.
             let is_slow = trouble.is_some_and(|trouble| trouble.is_slow) && index > state.perhaps_applied;
             (trouble.is_some(), is_slow, state.rejects(index), state.forced.contains(&index))
         };
@@ -131,9 +131,10 @@ impl Judge {
         let are_promised = is_own && !is_applied && answers.iter().all(promised);
         let is_same = current(&self.raft).log_id() == now.log_id() && self::term(&self.raft) == term;
         if are_promised && is_same || Mutant::AppliedIsRejected.is_on() {
-            let who = match is_majority {
-                true => format!("{count} of {} voters can't apply it", voters.len()),
-                false => "this leader has no time for it".to_owned(),
+            let who = if is_majority {
+                format!("{count} of {} voters can't apply it", voters.len())
+            } else {
+                "this leader has no time for it".to_owned()
             };
             self.propose(index, &who).await;
         }

@@ -41,8 +41,8 @@ impl Verdicts {
         }
     }
 
-    /// Promises, durably, to stop before an entry. Fails if the entry is applied, may be in this moment, or may have
-    /// been before: then this node has to try it anew first.
+    /// Promises, durably, to stop before an entry. Fails if this node has applied the entry, may be applying it, or
+    /// may have applied it before: then the node has to try it anew first.
     pub(super) async fn promise(&self, halt: Halt) -> bool {
         let mut changed = self.changed.subscribe();
         let is_past = |state: &State| state.in_flight.is_some_and(|last| last >= halt.index);

@@ -20,9 +20,9 @@ pub(super) struct State {
     /// Entries that another node has applied as rejected ones.
     pub(super) heard: BTreeSet<u64>,
     pub(super) committed: u64,
-    /// Up to this entry the log reached when this life began, or the store has come in it. The node may have applied
-    /// these, and answered for them, although its store does not hold them: it lost power, or has another state in
-    /// place of a damaged one.
+    /// The last entry that the log held when this life began, or that the store has held since. The node may have
+    /// applied the entries up to here and answered for them, even where its store does not hold them now: the node lost
+    /// power, or took another node's state in the place of a damaged one.
     pub(super) perhaps_applied: u64,
     /// Up to this entry the node applies one at a time, with a note before each.
     pub(super) careful_until: u64,
@@ -67,7 +67,8 @@ impl State {
         self.forced.retain(|index| *index > applied);
     }
 
-    /// Whether this node may have applied an entry before. Where it can't now, it takes it that it never could.
+    /// Whether this node may have applied an entry before. If it can't apply the entry now, we assume that it never
+    /// could.
     pub(super) fn may_have_applied(&self, index: u64) -> bool {
         let is_stuck = self.trouble.as_ref().is_some_and(|trouble| trouble.index == index && !trouble.again);
         index <= self.perhaps_applied && !is_stuck
