@@ -179,9 +179,10 @@ impl Applier {
         if self.determinism.budget.is_closing() { Err(StoreFault::Closed) } else { Ok(()) }
     }
 
-    /// From now on nobody waits here for what comes of entries (`true`), or callers do. See [`Budget::hurry`].
-    pub fn hurry(&self, hurried: bool) {
-        self.determinism.budget.hurry(hurried);
+    /// Says whether callers of this node wait for the entries that follow. Where none do, an entry that takes long is
+    /// given up sooner.
+    pub fn set_awaited(&self, is_awaited: bool) {
+        self.determinism.budget.set_awaited(is_awaited);
     }
 
     /// Applies entries in order, each as if alone, and adds the outcome of each that is committed; an entry that is no

@@ -37,7 +37,7 @@ pub const STEP_BYTES: u64 = 16;
 
 /// Processor time that an entry may take besides [`STEP_NANOS`] for each step of its budget and [`STATEMENT_TIME`] for
 /// each statement. Where the processor is shared, it may take [`WAITS`] times as long by the clock, but not the first
-/// time that it runs on a node where nobody waits for it ([`Budget::hurry`]).
+/// time that it runs on a node where no caller waits for it ([`Budget::set_awaited`]).
 const TIME_BASE: Duration = Duration::from_millis(100);
 
 /// See [`TIME_BASE`].
@@ -94,8 +94,8 @@ struct Clock {
     patience: u32,
     /// Whether it is rehearsed.
     rehearsed: bool,
-    /// Whether nobody waits for it on this node.
-    hurried: bool,
+    /// Whether a caller of this node waits for it.
+    is_awaited: bool,
     /// The steps of the entry, and how many of its statements have begun.
     steps: u64,
     statements: u32,
@@ -109,9 +109,9 @@ struct Clock {
 
 impl Default for Clock {
     fn default() -> Self {
-        let (max, patience, rehearsed, hurried, allowed) = (None, 1, false, false, Duration::ZERO);
+        let (max, patience, rehearsed, is_awaited, allowed) = (None, 1, false, true, Duration::ZERO);
         let (begun, used, is_over) = (None, None, false);
-        Self { max, patience, rehearsed, hurried, steps: 0, statements: 0, allowed, begun, used, is_over }
+        Self { max, patience, rehearsed, is_awaited, steps: 0, statements: 0, allowed, begun, used, is_over }
     }
 }
 
@@ -126,7 +126,7 @@ impl Clock {
 
     /// The time by the clock that the entry may take.
     fn allowed_by_clock(&self) -> Duration {
-        let waits = if self.hurried && self.patience == 1 { 1 } else { WAITS };
+        let waits = if self.is_awaited || self.patience > 1 { WAITS } else { 1 };
         self.allowed.saturating_mul(waits)
     }
 
@@ -164,8 +164,8 @@ impl Budget {
     pub fn begin(&self, steps: u64) {
         self.left.store(steps, Ordering::Relaxed);
         let mut clock = self.clock();
-        let Clock { max, patience, rehearsed, hurried, .. } = *clock;
-        *clock = Clock { max, patience, rehearsed, hurried, steps, begun: Some(Instant::now()), ..Clock::default() };
+        let Clock { max, patience, rehearsed, is_awaited, .. } = *clock;
+        *clock = Clock { max, patience, rehearsed, is_awaited, steps, begun: Some(Instant::now()), ..Clock::default() };
         clock.begin_statement(0);
         usage::watch(u64::MAX, clock.left());
     }
@@ -185,11 +185,12 @@ impl Budget {
         self.clock().patience = PATIENCE.saturating_pow(times).min(PATIENCE_MAX);
     }
 
-    /// From now on nobody waits here for what comes of entries, or callers do. A follower gives an entry up sooner by
-    /// the clock than the leader: else it would share the processor with the leader for as long, on a machine where
-    /// both run, and could hold an entry that the leader has given up, which would then have to hand over.
-    pub(crate) fn hurry(&self, hurried: bool) {
-        self.clock().hurried = hurried;
+    /// Says whether callers of this node wait for the entries that follow. On a follower none do, so it gives an entry
+    /// up sooner by the clock than the leader. Where both run on one machine, the follower would else take the leader's
+    /// processor for as long as the leader runs the entry. It could also finish an entry that the leader has given up,
+    /// and the leader would have to hand over.
+    pub(crate) fn set_awaited(&self, is_awaited: bool) {
+        self.clock().is_awaited = is_awaited;
     }
 
     /// From now on statements are rehearsed, or no longer.
@@ -295,18 +296,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_for_which_nobody_waits_is_given_up_sooner_the_first_time() {
+    fn an_entry_for_which_no_caller_waits_is_given_up_sooner_the_first_time() {
         let budget = Budget::default();
-        let waits = |hurried: bool, times: u32| {
-            budget.hurry(hurried);
+        let waits = |is_awaited: bool, times: u32| {
+            budget.set_awaited(is_awaited);
             budget.be_patient(times);
             budget.begin(1_000_000);
             let clock = budget.clock();
             (clock.patience, clock.allowed_by_clock().div_duration_f64(clock.allowed))
         };
-        assert_eq!(waits(false, 0), (1, 2.0));
-        assert_eq!(waits(true, 0), (1, 1.0));
-        assert_eq!(waits(true, 1), (4, 2.0), "by then others may have applied it");
-        assert_eq!(waits(false, 1), (4, 2.0));
+        assert_eq!(waits(true, 0), (1, 2.0));
+        assert_eq!(waits(false, 0), (1, 1.0));
+        assert_eq!(waits(false, 1), (4, 2.0), "by then others may have applied it");
+        assert_eq!(waits(true, 1), (4, 2.0));
     }
 }

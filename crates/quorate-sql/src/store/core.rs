@@ -71,14 +71,15 @@ impl Core {
         &self.generation
     }
 
-    /// From now on nobody waits for what is applied here, or callers do.
-    pub(crate) fn hurry(&mut self, hurried: bool) {
-        self.applier.hurry(hurried);
-    }
-
     /// Applies entries that follow each other, and adds their outcomes: none for those that were applied before. It may
-    /// stop before the last one, as [`Applier::apply_batch`] does, and the rest is yet to be applied.
-    pub(crate) fn apply(&mut self, entries: &[Entry], outcomes: &mut Vec<Option<Outcome>>) -> Result<(), StoreFault> {
+    /// stop before the last one, as [`Applier::apply_batch`] does, and the rest is yet to be applied. `is_awaited` says
+    /// whether callers of this node wait for some of them.
+    pub(crate) fn apply(
+        &mut self,
+        entries: &[Entry],
+        is_awaited: bool,
+        outcomes: &mut Vec<Option<Outcome>>,
+    ) -> Result<(), StoreFault> {
         let last = self.applied().log_id.map(|id| id.index);
         let is_old = |entry: &&Entry| last.is_some_and(|last| entry.log_id.index <= last);
         let old = entries.iter().take_while(is_old).count();
@@ -94,7 +95,10 @@ impl Core {
         }
         let _scope = self.scope();
         let mut applied = Vec::with_capacity(new.len());
+        self.applier.set_awaited(is_awaited);
         let done = self.applier.apply_batch(new, &mut applied);
+        // Callers wait for whatever else it does.
+        self.applier.set_awaited(true);
         outcomes.extend(applied.into_iter().map(Some));
         done
     }

@@ -58,8 +58,7 @@ impl Writer {
         let result = match core.as_mut() {
             None => Err(StoreFault::Closed),
             Some(core) => {
-                core.hurry(!is_awaited);
-                let result = core.apply(self.backlog.batch(max), &mut outcomes);
+                let result = core.apply(self.backlog.batch(max), is_awaited, &mut outcomes);
                 // Before it is published that the entry was applied.
                 if let Some(index) = core.take_verification() {
                     verify::begin(&self.shared, core.generation(), index);
