@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use quorate::{ConfigError, Node, config};
+use quorate::{ConfigError, Ended, Node, StoreFault, config};
 use quorate_server::{ServerConfig, http};
 use rustix::fs::Mode;
 use rustix::process::umask;
@@ -57,15 +57,18 @@ pub async fn run(args: &ServeArgs) -> Result<()> {
         http.show(&node);
     }
     let ended = tokio::select! {
-        ended = node.ended() => Err(Error::new(format!("the node has ended: {ended}"))),
-        () = stop.asked() => Ok(()),
+        ended = node.ended() => Some(ended),
+        () = stop.asked() => None,
     };
     stop::end_soon("its consensus, its database, or a read");
-    node.stop().await;
+    // A store that is stuck would keep the node from stopping, and the others wait for its next life.
+    if !matches!(ended, Some(Ended::Store(StoreFault::Stuck(_)))) {
+        node.stop().await;
+    }
     if let Some(http) = http {
         http.stop().await;
     }
-    ended
+    ended.map_or(Ok(()), |ended| Err(Error::new(format!("the node has ended: {ended}"))))
 }
 
 /// Why no node can be started with what was given, and what to do where nothing was.

@@ -165,6 +165,38 @@ fn a_node_with_a_damaged_database_is_given_another() {
     }
 }
 
+/// A statement that SQLite can't be stopped in for a minute: its terms are put together while it runs.
+const ENDLESS: &str = "DELETE FROM words WHERE words MATCH \
+                       (SELECT 'NEAR(' || replace(printf('%.*c', 32000, 'x'), 'x', 'fox ') || ')')";
+
+#[test]
+fn nodes_that_are_stuck_in_a_statement_end_and_their_next_lives_reject_it() {
+    let dev = Dev::start(3);
+    succeeded(&dev.sql(&[], "CREATE TABLE kept (value BLOB)"));
+    succeeded(&dev.sql(&[], "CREATE VIRTUAL TABLE words USING fts5 (body)"));
+    let rows = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c LIMIT 1000) \
+                INSERT INTO words SELECT 'the quick brown fox fox fox ' || x FROM c";
+    succeeded(&dev.sql(&[], rows));
+    std::thread::scope(|scope| {
+        // Its caller may have to ask a node that has ended.
+        scope.spawn(|| dev.sql(&["--budget", "1000000", "--timeout", "20"], ENDLESS));
+        let mut ended = 0;
+        wait_until("the rejection", || {
+            for id in dev.ids().into_iter().filter(|id| !is_alive(dev.pid(*id))) {
+                ended += 1;
+                succeeded(&dev.restart(id));
+            }
+            dev.ids().into_iter().any(|id| dev.node_said(id).contains("the cluster rejects entry"))
+        });
+        assert!(ended > 0, "no node was stuck");
+    });
+    succeeded(&dev.sql(&[], INSERT));
+    for id in dev.ids() {
+        wait_until("all rows on every node", || dev.value(Some(id), COUNT) == "1");
+        assert_eq!(dev.value(Some(id), "SELECT count(*) FROM words"), "1000");
+    }
+}
+
 /// Overwrites the header of the one database file below a directory, or the rows of `kept` and nothing that a start
 /// reads; it has no `-wal` to hide that.
 fn overwrite(db: &Path, is_header: bool) {

@@ -271,7 +271,10 @@ impl Consensus {
                         Some(fault @ StoreFault::Damaged(_)) => Ended::Store(fault),
                         _ => Ended::Stopped,
                     },
-                    (other, None) => Ended::Core(other.to_string()),
+                    (other, None) => match self.0.running.verdicts.ended_by() {
+                        Some(fault) => Ended::Store(fault),
+                        None => Ended::Core(other.to_string()),
+                    },
                 };
             }
             if metrics.changed().await.is_err() {

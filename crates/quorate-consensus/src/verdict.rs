@@ -37,6 +37,7 @@ pub(crate) mod judge;
 mod log;
 mod promise;
 mod state;
+mod stuck;
 
 use log::logged;
 pub(crate) use log::{reject, rejections};
@@ -65,6 +66,8 @@ pub(crate) struct Verdicts {
     state: Mutex<State>,
     changed: watch::Sender<()>,
     core: OnceLock<(Raft, Arc<Peers>)>,
+    /// The fault that ended this node's part in consensus, where the store was stuck.
+    stuck: OnceLock<StoreFault>,
 }
 
 /// An entry that a node can't apply, as its status shows it.
@@ -104,17 +107,17 @@ impl Verdicts {
             (true, false) => 1,
             (false, _) => 0,
         };
-        let trying = known.trying.filter(|index| *index == applied.saturating_add(1));
+        let last = home.wal.last_log_id(GroupId::MAIN).map_or(0, |id| id.index);
+        let trying = known.trying.filter(|index| *index > applied && *index <= last);
         let trial = Trial { applied, starts, trying };
         if trial != known {
             home.note_trial(trial).await?;
         }
-        let last = home.wal.last_log_id(GroupId::MAIN).map_or(0, |id| id.index);
         let why = "the process ended while it applied this entry";
         let state = State {
             trouble: trying.map(|index| Trouble::new(index, why)),
             halt: home.identity().halt.filter(|halt| halt.index > applied && !Mutant::HaltForgotten.is_on()),
-            perhaps_applied: last,
+            perhaps_applied: if Mutant::DoubtForgotten.is_on() { applied } else { last },
             careful_until: if starts >= CAREFUL_AFTER { last } else { 0 },
             logged: logged(home, applied),
             ..State::default()
@@ -122,9 +125,9 @@ impl Verdicts {
         if state.careful_until > applied {
             tracing::warn!(applied, starts, "this node ends again and again: it applies one entry at a time");
         }
-        let (store, changed) = (Arc::clone(store), watch::Sender::new(()));
-        let verdicts = Self { home: home.clone(), store, state: Mutex::new(state), changed, core: OnceLock::new() };
-        Ok(Arc::new(verdicts))
+        let (store, changed, stuck) = (Arc::clone(store), watch::Sender::new(()), OnceLock::new());
+        let (home, state, core) = (home.clone(), Mutex::new(state), OnceLock::new());
+        Ok(Arc::new(Self { home, store, state, changed, core, stuck }))
     }
 
     /// Gives it the core, without which nothing is decided.
@@ -242,7 +245,7 @@ impl Verdicts {
         }
         // An entry that is tried again may take long once more. If those behind it were in flight meanwhile, this node
         // could not say that it has not applied them.
-        let tried = state.trouble.as_ref().filter(|trouble| trouble.index == first).map(|_| first.saturating_add(1));
+        let tried = state.trouble.as_ref().map(|trouble| trouble.index.max(first.saturating_add(1)));
         let halted = state.halt.map(|halt| halt.index).into_iter().chain(tried);
         let barrier = halted.chain(state.logged.values().copied()).filter(|index| *index > first).min();
         let last = barrier.map_or(last, |index| last.min(index.saturating_sub(1)));

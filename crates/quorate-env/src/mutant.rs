@@ -94,6 +94,10 @@ pub enum Mutant {
     AppliedIsRejected,
     /// A node forgets with its process which entry it has promised not to apply.
     HaltForgotten,
+    /// A node promises not to apply an entry that it may have applied before its power failed.
+    DoubtForgotten,
+    /// A node that ends because it is stuck takes no note of the entry.
+    StuckNotNoted,
     /// A node takes no note when a read finds its database damaged.
     ReadDamageIgnored,
     /// A node that has another address than before does not announce it.
@@ -102,18 +106,19 @@ pub enum Mutant {
 
 use Mutant::{
     AcknowledgedBeforeSync, AgeNotChecked, AheadByIndex, AppendNotAwaited, AppliedBeforeLogged, AppliedIsRejected,
-    CheckpointDuringHold, CheckpointWithoutSync, DeferredKeysAtBatch, ExpiredIsFresh, ExpiredIsNotDone,
+    CheckpointDuringHold, CheckpointWithoutSync, DeferredKeysAtBatch, DoubtForgotten, ExpiredIsFresh, ExpiredIsNotDone,
     ExtensionsOfProcess, ForwardedIsNotDone, FoundedFromDamaged, HaltForgotten, ImageNotReadAgain,
     ImageOfPartialCheckpoint, ImagePositionOff, LeaderRestored, LearnerServes, LostIdentityReused,
     MigrationNotReadAgain, MoveNotAnnounced, OneIsBelieved, OutcomeNotKept, OutcomesNotCompared, PremisesNotChecked,
     PurgedBeforeDurable, ReadDamageIgnored, ReadWithoutQuorum, ReadersNotCounted, RehearsalNotChecked,
     RejectedByMinority, RetryIsNew, SeedCarriedOver, SegmentReusedEarly, SessionsForgotten, SessionsOutsideTransaction,
-    SnapshotNotKept, StaleFrameAccepted, SyncBelievedAgain, SyncErrorIgnored, TornFrameAccepted, VoteNotAwaited,
+    SnapshotNotKept, StaleFrameAccepted, StuckNotNoted, SyncBelievedAgain, SyncErrorIgnored, TornFrameAccepted,
+    VoteNotAwaited,
 };
 
 impl Mutant {
     /// All.
-    pub const ALL: [Self; 44] = [
+    pub const ALL: [Self; 46] = [
         AcknowledgedBeforeSync,
         SyncErrorIgnored,
         StaleFrameAccepted,
@@ -156,6 +161,8 @@ impl Mutant {
         RejectedByMinority,
         AppliedIsRejected,
         HaltForgotten,
+        DoubtForgotten,
+        StuckNotNoted,
         ReadDamageIgnored,
         MoveNotAnnounced,
     ];

@@ -36,5 +36,7 @@ pub use outcome::{CommandResult, Outcome, Reply, Results, Row, StatementResult};
 pub use param::{Column, Param, Returned, Step};
 pub use position::{Epoch, GroupId, LogId, NodeId, Position, Stamp};
 pub use proposal::{Command, Origin, Premise, Proposal, Rehearsal, SessionId, Statement, VACUUM_ALONE};
-pub use store::{Applied, ImageSink, ImageSource, OnApplied, REJECTIONS_MAX, Store, StoreFault, WholeImage};
+pub use store::{
+    Applied, ImageSink, ImageSource, OnApplied, REJECTIONS_MAX, RunningStatement, Store, StoreFault, WholeImage,
+};
 pub use value::Value;

@@ -1,5 +1,7 @@
 //! The seam between consensus and what it replicates.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 
 use crate::{Entry, LogId, Outcome};
@@ -35,6 +37,9 @@ pub enum StoreFault {
     /// A statement runs for much longer than its budget of steps allows for.
     #[error("an entry takes too long to apply: {0}; look at the load of the machine")]
     Slow(String),
+    /// A statement runs on though it was told to end. The process must end: nothing else stops it.
+    #[error("the node can't go on: {0}; restart it, and the nodes will settle what becomes of the entry")]
+    Stuck(String),
     /// The database is damaged and must be replaced by an image of another node.
     #[error("the database is damaged: {0}; it must be replaced by a copy from another node")]
     Damaged(String),
@@ -58,6 +63,16 @@ impl StoreFault {
     pub fn is_retryable(&self) -> bool {
         matches!(self, Self::Full(_) | Self::ImageLost(_) | Self::Diverged(_))
     }
+}
+
+/// A statement that runs at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunningStatement {
+    /// The entry that it is of; none where it is tried out before it becomes one.
+    pub entry: Option<u64>,
+    /// For how long it has run on since it was to end, because a single step of it takes long; zero while it is in
+    /// time.
+    pub overdue: Duration,
 }
 
 /// Rejected entries that a store remembers.
@@ -87,6 +102,9 @@ pub trait Store: Send + Sync + 'static {
     /// Where no caller of this node waits for any of them (`is_awaited`), the store gives an entry up sooner that
     /// takes long.
     fn apply(&self, entries: Vec<Entry>, is_awaited: bool, on_applied: OnApplied);
+
+    /// The statement that runs at the moment, of an entry or of what may become one.
+    fn running(&self) -> Option<RunningStatement>;
 
     /// The indexes of the latest [`Payload::Rejected`](crate::Payload::Rejected) that were applied, at most
     /// [`REJECTIONS_MAX`]. An image brings them along.
@@ -166,6 +184,11 @@ mod tests {
                 StoreFault::Slow(why()),
                 false,
                 "an entry takes too long to apply: this is why; look at the load of the machine",
+            ),
+            (
+                StoreFault::Stuck(why()),
+                false,
+                "the node can't go on: this is why; restart it, and the nodes will settle what becomes of the entry",
             ),
             (
                 StoreFault::Damaged(why()),

@@ -145,8 +145,9 @@ impl Cluster {
         let cluster = self.clone();
         let inside = env.clone();
         let place = self.names.iter().position(|other| *other == name).unwrap_or_default();
-        let dying = self.clone();
-        let config = self.config(name, program::extensions(is_present, place, move || dying.die(name)));
+        let ailing = self.clone();
+        let ail = move |ailment| ailing.ails(name, ailment);
+        let config = self.config(name, program::extensions(is_present, place, ail));
         drop(env.spawn(async move { cluster.run(name, who, inside, config).await }));
     }
 
@@ -380,7 +381,7 @@ impl Cluster {
                 self.history.leader_holds(&who, status.term, status.last_index);
             }
             if let Some(reason) = status.stopped {
-                let is_excused = is_doomed || self.history.is_spoiled(name);
+                let is_excused = is_doomed || self.history.is_spoiled(name) || self.has_ended_stuck(name);
                 self.complain(is_excused, &who, format!("has stopped: {reason}"));
             }
             if let Some(fault) = store.and_then(|store| store.fault()) {

@@ -19,11 +19,13 @@ pub enum Ailment {
     Damage,
     /// The process dies of it.
     Crash,
+    /// A step of it never ends.
+    Stuck,
 }
 
 impl Ailment {
     /// All.
-    pub const ALL: [Self; 4] = [Self::Memory, Self::Slow, Self::Damage, Self::Crash];
+    pub const ALL: [Self; 5] = [Self::Memory, Self::Slow, Self::Damage, Self::Crash, Self::Stuck];
 
     /// The number by which a statement names it.
     pub fn number(self) -> i64 {
@@ -40,21 +42,21 @@ impl Ailment {
             Self::Memory => 7,
             Self::Slow => 9,
             Self::Damage => 11,
-            // What the dying process says is heard by nobody.
-            Self::Crash => 10,
+            // What the process says that is dying or stuck is heard by nobody.
+            Self::Crash | Self::Stuck => 10,
         }
     }
 }
 
 /// What such a version of the program brings along, on the node at this place among all.
 ///
-/// `ail(kind, mask)` returns 1, but on the nodes whose bits are set in the mask it fails as the kind says; `die` is
-/// called where the process is to die.
-pub fn extensions(is_present: bool, place: usize, die: impl Fn() + Send + Sync + 'static) -> Extensions {
+/// `ail(kind, mask)` returns 1, but on the nodes whose bits are set in the mask it fails as the kind says; `begin` is
+/// called with the kind before it does.
+pub fn extensions(is_present: bool, place: usize, begin: impl Fn(Ailment) + Send + Sync + 'static) -> Extensions {
     let former = Extensions::default()
         .with_function("scramble", 1, scramble)
         .with_collation("by_length", |a, b| a.len().cmp(&b.len()).then_with(|| a.cmp(b)))
-        .with_ailment("ail", 2, move |arguments| ails(arguments, place, &die));
+        .with_ailment("ail", 2, move |arguments| ails(arguments, place, &begin));
     if is_present { former.with_function("late", 1, scramble) } else { former }
 }
 
@@ -65,11 +67,9 @@ fn scramble(arguments: &[ValueRef<'_>]) -> Result<Value, String> {
     }
 }
 
-fn ails(arguments: &[ValueRef<'_>], place: usize, die: &dyn Fn()) -> Option<i32> {
+fn ails(arguments: &[ValueRef<'_>], place: usize, begin: &dyn Fn(Ailment)) -> Option<i32> {
     let [ValueRef::Integer(number), ValueRef::Integer(mask)] = arguments else { return None };
     let ailment = Ailment::numbered(*number).filter(|_| mask >> place & 1 == 1)?;
-    if ailment == Ailment::Crash {
-        die();
-    }
+    begin(ailment);
     Some(ailment.code())
 }

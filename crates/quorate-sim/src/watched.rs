@@ -4,10 +4,13 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use quorate_model::{Applied, Entry, ImageSink, ImageSource, LogId, OnApplied, Outcome, Store, StoreFault, WholeImage};
+use quorate_env::Instant;
+use quorate_model::{
+    Applied, Entry, ImageSink, ImageSource, LogId, OnApplied, Outcome, RunningStatement, Store, StoreFault, WholeImage,
+};
 use quorate_sql::store::SqlStore;
 
 use crate::coverage::Phase;
@@ -25,6 +28,15 @@ pub struct Watched {
     receiving: Arc<AtomicU64>,
     logged: Logged,
     applies: AtomicU64,
+    /// The statement in which it is stuck, since when, and what is never answered.
+    stuck: Arc<Mutex<Option<Stuck>>>,
+}
+
+/// A store that is stuck in a statement.
+struct Stuck {
+    entry: Option<u64>,
+    since: Instant,
+    unanswered: Vec<OnApplied>,
 }
 
 /// Says where the node's log ends, as its files have it; `None` where that can't be read.
@@ -53,8 +65,8 @@ impl Watched {
     /// What consensus is to take for the store of a node's life (`who`).
     pub fn new(who: String, store: SqlStore, history: History, logged: Logged) -> Self {
         let (applying, sending, receiving) = Default::default();
-        let (foreseen, applies) = Default::default();
-        Self { who, store, history, foreseen, applying, sending, receiving, logged, applies }
+        let (foreseen, applies, stuck) = Default::default();
+        Self { who, store, history, foreseen, applying, sending, receiving, logged, applies, stuck }
     }
 
     /// Entries are in the node's own log before they are applied.
@@ -66,6 +78,12 @@ impl Watched {
         {
             self.history.violation(format!("{} is to apply entry {last}, its log ends at {logged}", self.who));
         }
+    }
+
+    /// From now on it is stuck in the statement that runs.
+    pub fn stick(&self) {
+        let entry = self.store.running().and_then(|running| running.entry);
+        lock(&self.stuck).get_or_insert(Stuck { entry, since: Instant::now(), unanswered: Vec::new() });
     }
 
     /// The store itself.
@@ -85,9 +103,13 @@ impl Watched {
         found.into_iter().filter(|(is_so, _)| *is_so).map(|(_, phase)| phase).collect()
     }
 
-    fn expected(&self) -> std::sync::MutexGuard<'_, Vec<LogId>> {
-        self.foreseen.lock().unwrap_or_else(PoisonError::into_inner)
+    fn expected(&self) -> MutexGuard<'_, Vec<LogId>> {
+        lock(&self.foreseen)
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Store for Watched {
@@ -95,7 +117,10 @@ impl Store for Watched {
         self.store.applied()
     }
 
-    fn apply(&self, entries: Vec<Entry>, is_awaited: bool, mut on_applied: OnApplied) {
+    fn apply(&self, entries: Vec<Entry>, is_awaited: bool, on_applied: OnApplied) {
+        if let Some(stuck) = &mut *lock(&self.stuck) {
+            return stuck.unanswered.push(on_applied);
+        }
         let mut waiting: Vec<Told> = entries.iter().map(Told::from).collect();
         self.check_log(&entries);
         let expected = std::mem::take(&mut *self.expected());
@@ -104,8 +129,11 @@ impl Store for Watched {
             self.history.expected(expected.len() <= entries.len() && expected.iter().zip(&entries).all(is_same));
         }
         let (who, history, counted) = (self.who.clone(), self.history.clone(), Counted::by(&self.applying));
-        let mut counted = Some(counted);
+        let (mut counted, mut on_applied, stuck) = (Some(counted), Some(on_applied), Arc::clone(&self.stuck));
         let tell = move |result: Result<Vec<Option<Outcome>>, StoreFault>| {
+            if let Some(stuck) = &mut *lock(&stuck) {
+                return stuck.unanswered.extend(on_applied.take());
+            }
             match &result {
                 Ok(outcomes) => {
                     let applied: Vec<Told> = waiting.drain(..outcomes.len().min(waiting.len())).collect();
@@ -116,9 +144,18 @@ impl Store for Watched {
             if result.is_err() || waiting.is_empty() {
                 drop(counted.take());
             }
-            on_applied(result);
+            if let Some(on_applied) = &mut on_applied {
+                on_applied(result);
+            }
         };
         self.store.apply(entries, is_awaited, Box::new(tell));
+    }
+
+    fn running(&self) -> Option<RunningStatement> {
+        match &*lock(&self.stuck) {
+            Some(stuck) => Some(RunningStatement { entry: stuck.entry, overdue: stuck.since.elapsed() }),
+            None => self.store.running(),
+        }
     }
 
     fn rejections(&self) -> Vec<u64> {
@@ -130,6 +167,9 @@ impl Store for Watched {
     }
 
     fn foresee(&self, entries: Vec<Entry>) {
+        if lock(&self.stuck).is_some() {
+            return;
+        }
         *self.expected() = entries.iter().map(|entry| entry.log_id).collect();
         self.store.foresee(entries);
     }

@@ -14,7 +14,6 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use quorate_model::{Applied, Entry, Outcome, StoreFault};
 use rusqlite::Connection;
@@ -36,6 +35,7 @@ use crate::schema_check::{Reserved, Schema};
 use crate::session::{self, Sessions};
 use crate::slow::SlowLog;
 use crate::stack;
+use crate::supervision::Supervision;
 
 mod ahead;
 mod batch;
@@ -166,10 +166,10 @@ impl Applier {
         Self { slow, ..self }
     }
 
-    /// The same, which gives up what it does once `closing` says so.
+    /// The same, at which others look. It gives up what it does once the store is being closed.
     #[must_use]
-    pub(crate) fn ending_when(self, closing: Arc<AtomicBool>) -> Self {
-        self.determinism.budget.end_when(closing);
+    pub(crate) fn supervised(self, supervision: Arc<Supervision>) -> Self {
+        self.determinism.budget.supervise(supervision);
         self
     }
 

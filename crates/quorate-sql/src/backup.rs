@@ -118,7 +118,7 @@ impl FileError {
             StoreFault::Unsupported(what) => Self::Newer { path, what },
             StoreFault::ImageLost(what) => Self::Lost(what),
             StoreFault::Full(what) | StoreFault::Io(what) => Self::Disk { path, what },
-            StoreFault::Memory(_) | StoreFault::Slow(_) | StoreFault::Closed => {
+            StoreFault::Memory(_) | StoreFault::Slow(_) | StoreFault::Stuck(_) | StoreFault::Closed => {
                 Self::Disk { path, what: fault.to_string() }
             }
         }

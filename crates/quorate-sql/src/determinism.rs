@@ -45,14 +45,15 @@ impl Determinism {
         Ok(Self { random, counters, budget })
     }
 
-    /// Begins an entry. `changes()` is for the caller to reset, by a statement that changes nothing.
-    pub fn begin(&self, conn: &Connection, seed: u64, budget: u64) {
+    /// Begins an entry; what is rehearsed is none yet. `changes()` is for the caller to reset, by a statement that
+    /// changes nothing.
+    pub fn begin(&self, conn: &Connection, entry: Option<u64>, seed: u64, budget: u64) {
         if !Mutant::SeedCarriedOver.is_on() {
             self.seed(seed);
         }
         hooks::set_last_insert_rowid(conn, 0);
         self.counters.begin(conn);
-        self.budget.begin(budget);
+        self.budget.begin(entry, budget);
     }
 
     /// The next draw is the first of this seed.

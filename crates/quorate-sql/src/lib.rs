@@ -35,6 +35,7 @@ pub mod metrics;
 pub mod options;
 mod stack;
 pub mod store;
+mod supervision;
 pub mod usage;
 mod value;
 pub mod vfs;

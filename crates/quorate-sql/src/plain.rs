@@ -46,7 +46,7 @@ impl Plain {
     pub fn run(&self, stamp: Stamp, proposal: &Proposal) -> Result<Seen, OpenError> {
         let mut conn = self.connect()?;
         let determinism = Determinism::install(&conn).map_err(OpenError::sqlite(&self.path))?;
-        determinism.begin(&conn, stamp.seed, proposal.budget);
+        determinism.begin(&conn, None, stamp.seed, proposal.budget);
         clock::set(Some(stamp.now));
         let done = transaction(&mut conn, proposal);
         clock::set(None);

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use quorate_env::disk::make_dir;
 use quorate_env::worker::WorkerHandle;
 use quorate_env::{Env, Instant, timeout_at};
-use quorate_model::{Applied, Entry, ImageSink, ImageSource, OnApplied, Store, StoreFault};
+use quorate_model::{Applied, Entry, ImageSink, ImageSource, OnApplied, RunningStatement, Store, StoreFault};
 use tokio::sync::watch;
 
 use crate::checkpoint::Checkpointer;
@@ -95,9 +95,9 @@ impl SqlStore {
         make_dir(&**disk, dir).map_err(OpenError::disk(dir))?;
         let generations = Generations::open(disk, dir, options.page_size, options.extensions.clone())?;
         generations.temp().limit(options.temp);
-        let closing = Arc::default();
-        let core = Core::open(generations.current(), &options, &closing)?;
-        let shared = Shared::new(env, options, generations, core, closing);
+        let supervision = Arc::default();
+        let core = Core::open(generations.current(), &options, &supervision)?;
+        let shared = Shared::new(env, options, generations, core, supervision);
         let (writer, checkpointer) = (Writer::new(Arc::clone(&shared)), Checkpointer::new(Arc::clone(&shared)));
         let writer = env.start_worker("SQL writer", writer, &shared.writer).map_err(OpenError::disk(dir))?;
         let checkpointer = env.start_worker("checkpointer", checkpointer, &shared.checkpointer);
@@ -203,6 +203,10 @@ impl Store for SqlStore {
     fn apply(&self, entries: Vec<Entry>, is_awaited: bool, on_applied: OnApplied) {
         self.shared().queue.push(entries, is_awaited, on_applied);
         self.shared().writer.wake();
+    }
+
+    fn running(&self) -> Option<RunningStatement> {
+        self.shared().supervision.running()
     }
 
     fn rejections(&self) -> Vec<u64> {

@@ -19,7 +19,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use quorate::{Config, Error, Seams, Sql, Timing};
 use quorate_env::{Env, Parts, Rng, WallClock};
 use quorate_model::codec::decode_proposal;
-use quorate_model::{Applied, Entry, ImageSink, ImageSource, OnApplied, Outcome, Payload, Stamp, Store, StoreFault};
+use quorate_model::{
+    Applied, Entry, ImageSink, ImageSource, OnApplied, Outcome, Payload, RunningStatement, Stamp, Store, StoreFault,
+};
 use quorate_sql::plain::{Plain, seen};
 use quorate_sql::{SqlStore, connection, logical_hash};
 use rusqlite::Connection;
@@ -151,6 +153,10 @@ struct Recorder(Arc<Record>);
 impl Store for Recorder {
     fn applied(&self) -> Applied {
         self.0.store.applied()
+    }
+
+    fn running(&self) -> Option<RunningStatement> {
+        self.0.store.running()
     }
 
     fn rejections(&self) -> Vec<u64> {

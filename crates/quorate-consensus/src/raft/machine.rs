@@ -168,7 +168,8 @@ impl Machine {
             }
         };
         self.store.apply(batch, is_awaited, Box::new(on_applied));
-        receiver.await.unwrap_or(Err((StoreFault::Closed, Vec::new())))
+        let done = self.verdicts.unless_stuck(receiver).await.map_err(|fault| (fault, Vec::new()))?;
+        done.unwrap_or(Err((StoreFault::Closed, Vec::new())))
     }
 }
 

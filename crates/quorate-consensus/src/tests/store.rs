@@ -3,11 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_model::{
-    Applied, Entry, Failure, FailureKind, ImageSink, ImageSource, LogId, OnApplied, Payload, Reply, Store, StoreFault,
-    WholeImage,
+    Applied, Entry, Failure, FailureKind, ImageSink, ImageSource, LogId, OnApplied, Payload, Reply, RunningStatement,
+    Store, StoreFault, WholeImage,
 };
 
 #[derive(Clone, Debug, Default)]
@@ -27,6 +28,8 @@ pub(crate) enum Trouble {
     Crash,
     /// It takes until [`MemStore::go_on`].
     Long,
+    /// It never ends: the store does nothing more before it is opened anew.
+    Endless,
 }
 
 /// Entries that were handed over together, and who is told of their outcomes.
@@ -42,6 +45,8 @@ pub(crate) struct MemStore {
     condemned: Arc<Mutex<Option<StoreFault>>>,
     /// What it has been given and takes long for.
     held: Arc<Mutex<Option<Job>>>,
+    /// The entry in which it is stuck.
+    stuck: Arc<Mutex<Option<u64>>>,
     /// Whether callers waited for the last entries that it was given.
     was_awaited: Arc<Mutex<bool>>,
     /// What a reader has found.
@@ -94,6 +99,11 @@ impl MemStore {
         self.condemned.lock().unwrap().clone()
     }
 
+    /// A new process opens it.
+    pub(crate) fn reopen(&self) {
+        *self.stuck.lock().unwrap() = None;
+    }
+
     /// Whether its process ought to be dead. Told once.
     pub(crate) fn take_crashed(&self) -> bool {
         std::mem::take(&mut *self.crashed.lock().unwrap())
@@ -113,6 +123,16 @@ impl Store for MemStore {
 
     fn apply(&self, entries: Vec<Entry>, is_awaited: bool, mut on_applied: OnApplied) {
         *self.was_awaited.lock().unwrap() = is_awaited;
+        let applied = self.applied().index();
+        let is_endless = |entry: &&Entry| matches!(self.trouble(entry), Some(Trouble::Endless));
+        let endless = entries.iter().filter(|entry| entry.log_id.index > applied).find(is_endless);
+        let mut stuck = self.stuck.lock().unwrap();
+        *stuck = stuck.or(endless.map(|entry| entry.log_id.index));
+        if stuck.is_some() {
+            // The node that waits for it ends.
+            return std::mem::forget(on_applied);
+        }
+        drop(stuck);
         let is_long = |entry: &Entry| matches!(self.trouble(entry), Some(Trouble::Long));
         if entries.iter().any(is_long) {
             *self.held.lock().unwrap() = Some((entries, on_applied));
@@ -131,10 +151,15 @@ impl Store for MemStore {
                     // The node that waits for it is killed.
                     return std::mem::forget(on_applied);
                 }
-                Some(Trouble::Long) | None => outcomes.push(self.kept.lock().unwrap().apply(entry)),
+                Some(Trouble::Long | Trouble::Endless) | None => outcomes.push(self.kept.lock().unwrap().apply(entry)),
             }
         }
         on_applied(Ok(outcomes));
+    }
+
+    fn running(&self) -> Option<RunningStatement> {
+        let entry = *self.stuck.lock().unwrap();
+        entry.map(|index| RunningStatement { entry: Some(index), overdue: Duration::from_secs(3600) })
     }
 
     fn rejections(&self) -> Vec<u64> {

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::join_all;
 use quorate_env::{Instant, sleep, timeout};
 use quorate_env_sim::SimWorld;
 use quorate_model::{FailureKind, StoreFault};
 
 use super::cluster::{Cluster, NAMES, SOON, born};
 use super::store::{MemStore, Trouble};
-use crate::{ProposeError, Timing};
+use crate::{Ended, ProposeError, Timing};
 
 const POISON: &str = "poison";
 
@@ -224,6 +225,58 @@ fn an_entry_that_ends_every_process_is_found_and_rejected() {
         cluster.write("after").await;
         cluster.check().await;
     });
+}
+
+/// Starts nodes again that end by themselves, until this has happened. Returns how many have ended.
+async fn keep_running(cluster: &Cluster, happened: impl Fn() -> bool) -> usize {
+    let mut ends = 0;
+    let watching = async {
+        while !happened() {
+            for name in NAMES {
+                let Some(node) = cluster.node(name) else { continue };
+                if let Ok(ended) = timeout(Duration::from_millis(10), node.ended()).await {
+                    assert!(matches!(ended, Ended::Store(StoreFault::Stuck(_))), "{ended}");
+                    cluster.kill(name).await;
+                    cluster.store(name).reopen();
+                    cluster.start(name);
+                    ends += 1;
+                }
+            }
+        }
+    };
+    timeout(SOON, watching).await.expect("it never happens");
+    ends
+}
+
+#[test]
+fn an_entry_in_which_every_node_is_stuck_is_rejected() {
+    run(41, async |_, cluster| {
+        poison(&cluster, NAMES, &Trouble::Endless);
+        let (_, leader) = cluster.leader().unwrap();
+        // What is handed over together with it is innocent.
+        let texts = ["before it", POISON, "behind it"].map(|text| leader.propose(Bytes::from_static(text.as_bytes())));
+        let _ = timeout(Duration::from_secs(1), join_all(texts)).await;
+        drop(leader);
+        let rejected = || NAMES.iter().all(|name| cluster.store(name).kept().rejected.len() == 1);
+        assert_eq!(keep_running(&cluster, rejected).await, NAMES.len(), "each ends once");
+        cluster.write("after").await;
+        cluster.check().await;
+        assert!(NAMES.iter().all(|name| !has_run(&cluster.store(name))));
+    });
+}
+
+#[test]
+fn a_node_that_alone_is_stuck_in_an_entry_takes_an_image_and_the_entry_stays() {
+    for rank in 0..3 {
+        run(42 + rank as u64, async |_, cluster| {
+            poison(&cluster, [by_rank(&cluster)[rank]], &Trouble::Endless);
+            let _ = propose(&cluster).await;
+            let applied = || NAMES.iter().all(|name| has_run(&cluster.store(name)));
+            assert_eq!(keep_running(&cluster, applied).await, 1);
+            cluster.write("after").await;
+            cluster.check().await;
+        });
+    }
 }
 
 #[test]

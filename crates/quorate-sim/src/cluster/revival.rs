@@ -1,23 +1,46 @@
-//! Nodes that end by themselves, since they die of an entry or find their databases damaged: somebody starts them
-//! again.
+//! Nodes that end by themselves, since they die of an entry, are stuck in one, or find their databases damaged:
+//! somebody starts them again.
 
 use std::future::Future;
 
+use futures_util::FutureExt;
+use quorate::Ended;
+
 use quorate_env::timeout;
+use quorate_model::StoreFault;
 
 use super::{Cluster, End, LOOK_EVERY};
+use crate::program::Ailment;
 
 impl Cluster {
-    /// A node's process dies of what it applies: it does nothing more until [`Cluster::revive`] has ended this life.
-    pub(super) fn die(&self, name: &'static str) {
-        self.doom(name, |disk| disk.stop_after(0));
-        self.with_life(name, |life| life.is_dead = true);
+    /// A node is about to fail at what it applies. A process that dies of it, and a store that is stuck in it, do
+    /// nothing more until [`Cluster::revive`] has ended this life.
+    pub(super) fn ails(&self, name: &'static str, ailment: Ailment) {
+        match ailment {
+            Ailment::Crash => {
+                self.doom(name, |disk| disk.stop_after(0));
+                self.with_life(name, |life| life.is_dead = true);
+            }
+            Ailment::Stuck => {
+                let store = self.with_life(name, |life| life.store.upgrade()).flatten();
+                store.iter().for_each(|store| store.stick());
+            }
+            Ailment::Memory | Ailment::Slow | Ailment::Damage => {}
+        }
+    }
+
+    /// Whether a node says that its store is stuck, and does nothing more.
+    pub(super) fn has_ended_stuck(&self, name: &'static str) -> bool {
+        let node = self.with_life(name, |life| life.node.clone()).flatten();
+        let ended = node.and_then(|node| node.ended().now_or_never());
+        matches!(ended, Some(Ended::Store(StoreFault::Stuck(_))))
     }
 
     /// Nodes that have ended by themselves begin their next lives.
     pub async fn revive(&self) {
         for name in self.names {
-            if self.with_life(name, |life| life.is_dead) == Some(true) || self.has_ended_of_damage(name) {
+            let is_dead = self.with_life(name, |life| life.is_dead) == Some(true);
+            if is_dead || self.has_ended_of_damage(name) || self.has_ended_stuck(name) {
                 self.end(name, End::Kill).await;
                 self.start(name);
             }

@@ -206,7 +206,7 @@ impl Applier {
 
     /// Runs the commands of a proposal and checks what must hold at its end.
     fn run_sealed(&mut self, index: u64, stamp: Stamp, proposal: &Proposal, changes: &mut SessionChanges) -> Ran {
-        self.determinism.begin(self.db.connection(), stamp.seed, proposal.budget);
+        self.determinism.begin(self.db.connection(), Some(index), stamp.seed, proposal.budget);
         let ran = self.run_watched(index, stamp, proposal, changes);
         usage::unwatch();
         ran

@@ -115,7 +115,7 @@ impl Applier {
     fn open_rehearsal(&mut self) -> Result<(), StoreFault> {
         self.begin()?;
         self.reset_changes()?;
-        self.determinism.begin(self.db.connection(), 0, BUDGET_DEFAULT);
+        self.determinism.begin(self.db.connection(), None, 0, BUDGET_DEFAULT);
         Ok(())
     }
 
@@ -128,7 +128,7 @@ impl Applier {
     ) -> Result<Rehearsed, RehearsalError> {
         let left = self.determinism.budget.left();
         // Its caller's pauses do not count.
-        self.determinism.budget.begin(left);
+        self.determinism.budget.begin(None, left);
         let mut returned = open.returned;
         vfs::clock::set(Some(stamp.now));
         self.determinism.seed(stamp.seed);
@@ -136,7 +136,7 @@ impl Applier {
         let reads = self.db.get(&statement.sql).is_some_and(|prepared| prepared.statement().readonly());
         if reads {
             // When the entry is applied it is not there.
-            self.determinism.budget.begin(left);
+            self.determinism.budget.begin(None, left);
             return Ok(Rehearsed { result, recorded: None });
         }
         if open.recorded.len() >= COMMANDS_MAX {

@@ -24,6 +24,7 @@ use rusqlite::Connection;
 
 use crate::ffi::hooks;
 use crate::functions::Meter;
+use crate::supervision::Supervision;
 use crate::usage;
 
 /// Steps between two ticks. A power of two, so that the counter of a statement may wrap.
@@ -81,13 +82,15 @@ pub struct Budget {
     bytes: AtomicU64,
     stopped: AtomicBool,
     clock: Mutex<Clock>,
-    /// Says that the store is being closed.
-    closing: OnceLock<Arc<AtomicBool>>,
+    /// Who else looks at what runs.
+    supervision: OnceLock<Arc<Supervision>>,
 }
 
 /// The time of the entry.
 #[derive(Debug)]
 struct Clock {
+    /// The entry, if it is one already.
+    entry: Option<u64>,
     /// The most that an entry may take, where its budget does not say less.
     max: Option<Duration>,
     /// How many times as long as usual it may take.
@@ -110,8 +113,8 @@ struct Clock {
 impl Default for Clock {
     fn default() -> Self {
         let (max, patience, rehearsed, is_awaited, allowed) = (None, 1, false, true, Duration::ZERO);
-        let (begun, used, is_over) = (None, None, false);
-        Self { max, patience, rehearsed, is_awaited, steps: 0, statements: 0, allowed, begun, used, is_over }
+        let (entry, begun, used, is_over) = (None, None, None, false);
+        Self { entry, max, patience, rehearsed, is_awaited, steps: 0, statements: 0, allowed, begun, used, is_over }
     }
 }
 
@@ -130,11 +133,15 @@ impl Clock {
         self.allowed.saturating_mul(waits)
     }
 
+    /// The most time by the clock that the entry may take.
+    fn most(&self) -> Duration {
+        let most = self.allowed_by_clock();
+        self.max.map_or(most, |max| most.min(max))
+    }
+
     /// The time by the clock that the entry may still take.
     fn left(&self) -> Duration {
-        let most = self.allowed_by_clock();
-        let most = self.max.map_or(most, |max| most.min(max));
-        most.saturating_sub(self.begun.map_or(Duration::ZERO, |begun| begun.elapsed()))
+        self.most().saturating_sub(self.begun.map_or(Duration::ZERO, |begun| begun.elapsed()))
     }
 }
 
@@ -147,25 +154,26 @@ impl Budget {
         Ok(budget)
     }
 
-    /// Interrupts whatever runs once `closing` says so. What comes of that must not become an outcome.
-    pub(crate) fn end_when(&self, closing: Arc<AtomicBool>) {
+    /// Lets others look at what runs, and interrupt it. What comes of that must not become an outcome.
+    pub(crate) fn supervise(&self, supervision: Arc<Supervision>) {
         // Said once.
-        let _ = self.closing.set(closing);
+        let _ = self.supervision.set(supervision);
     }
 
     /// Whether the store is being closed.
     pub(crate) fn is_closing(&self) -> bool {
-        self.closing.get().is_some_and(|closing| closing.load(Ordering::Acquire))
+        self.supervision.get().is_some_and(|supervision| supervision.is_closing())
     }
 
-    /// Begins an entry, or goes on with one after a pause, that may take so many more steps. What the node itself does
-    /// for it is watched too, until [`usage::unwatch`]: SQLite expands views while a statement is prepared, and all of
-    /// them when the schema was changed.
-    pub fn begin(&self, steps: u64) {
+    /// Begins an entry, or goes on with one after a pause, that may take so many more steps; what is rehearsed is not
+    /// an entry yet. What the node itself does for it is watched too, until [`usage::unwatch`]: SQLite expands views
+    /// while a statement is prepared, and all of them when the schema was changed.
+    pub fn begin(&self, entry: Option<u64>, steps: u64) {
         self.left.store(steps, Ordering::Relaxed);
         let mut clock = self.clock();
         let Clock { max, patience, rehearsed, is_awaited, .. } = *clock;
-        *clock = Clock { max, patience, rehearsed, is_awaited, steps, begun: Some(Instant::now()), ..Clock::default() };
+        let begun = Some(Instant::now());
+        *clock = Clock { entry, max, patience, rehearsed, is_awaited, steps, begun, ..Clock::default() };
         clock.begin_statement(0);
         usage::watch(u64::MAX, clock.left());
     }
@@ -208,6 +216,9 @@ impl Budget {
         let mut clock = self.clock();
         clock.begin_statement(slack);
         let (time, patience) = (clock.left(), clock.patience);
+        if let (Some(supervision), Some(begun)) = (self.supervision.get(), clock.begun) {
+            supervision.begun(clock.entry, begun + clock.most());
+        }
         drop(clock);
         usage::watch(left.saturating_mul(STEP_MOVES).saturating_mul(patience.into()), time);
         self.stop.store(left.saturating_add(slack), Ordering::Relaxed);
@@ -217,6 +228,9 @@ impl Budget {
     /// longer within its budget, or took too long.
     pub fn finish(&self, steps: u32) -> Result<(), Spent> {
         self.stop.store(u64::MAX, Ordering::Relaxed);
+        if let Some(supervision) = self.supervision.get() {
+            supervision.ended();
+        }
         usage::watch(u64::MAX, self.clock().left());
         let left = self.left.load(Ordering::Relaxed);
         let taken = unwrap_steps(steps, self.ticks.load(Ordering::Relaxed).saturating_mul(STRIDE.into()));
@@ -301,7 +315,7 @@ mod tests {
         let waits = |is_awaited: bool, times: u32| {
             budget.set_awaited(is_awaited);
             budget.be_patient(times);
-            budget.begin(1_000_000);
+            budget.begin(None, 1_000_000);
             let clock = budget.clock();
             (clock.patience, clock.allowed_by_clock().div_duration_f64(clock.allowed))
         };

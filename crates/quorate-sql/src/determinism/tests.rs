@@ -22,13 +22,13 @@ fn text(conn: &Connection, sql: &str) -> String {
 #[test]
 fn draws_are_those_of_splitmix64() {
     let (conn, determinism) = connection();
-    determinism.begin(&conn, 1_234_567, u64::MAX);
+    determinism.begin(&conn, None, 1_234_567, u64::MAX);
     // The published values for this seed: 6457827717110365317, 3203168211198807973, 9817491932198370423.
     assert_eq!(text(&conn, "SELECT random()"), "Integer(6457827717110365317)");
     assert_eq!(text(&conn, "SELECT random()"), "Integer(3203168211198807973)");
     let third = i128::from(9_817_491_932_198_370_423_u64) - (1_i128 << 63);
     assert_eq!(text(&conn, "SELECT random()"), format!("Integer({})", -third));
-    determinism.begin(&conn, 1_234_567, u64::MAX);
+    determinism.begin(&conn, None, 1_234_567, u64::MAX);
     let bytes = [6_457_827_717_110_365_317_u64, 3_203_168_211_198_807_973].map(u64::to_le_bytes).concat();
     assert_eq!(text(&conn, "SELECT randomblob(11)"), format!("Blob({:?})", &bytes[..11]));
 }
@@ -53,7 +53,7 @@ fn defaults_and_triggers_may_draw_even_if_the_schema_is_not_trusted() {
     )
     .unwrap();
     let run = || {
-        determinism.begin(&conn, 5, u64::MAX);
+        determinism.begin(&conn, None, 5, u64::MAX);
         conn.execute_batch("DELETE FROM t; DELETE FROM l; INSERT INTO t DEFAULT VALUES; INSERT INTO t DEFAULT VALUES")
             .unwrap();
         text(&conn, "SELECT json_group_array(a) || json_group_array(b) || (SELECT json_group_array(r) FROM l) FROM t")
@@ -74,7 +74,7 @@ fn every_budget_is_given_time_for_all_of_its_steps() {
 fn counters_start_anew_with_each_entry() {
     let (conn, determinism) = connection();
     conn.execute_batch("CREATE TABLE t (a); INSERT INTO t VALUES (1), (2)").unwrap();
-    determinism.begin(&conn, 0, u64::MAX);
+    determinism.begin(&conn, None, 0, u64::MAX);
     let sql = "SELECT total_changes() || ' ' || last_insert_rowid()";
     assert_eq!(text(&conn, sql), "Text(\"0 0\")");
     conn.execute_batch("INSERT INTO t VALUES (3)").unwrap();
@@ -95,9 +95,9 @@ fn the_statements_of_an_entry_share_its_time() {
         }
         (stops, budget.finish(0))
     };
-    budget.begin(u64::MAX >> 1);
+    budget.begin(None, u64::MAX >> 1);
     assert_eq!(statement(true), (false, Ok(())), "it is looked at once, at its beginning");
     assert_eq!(statement(false), (true, Err(Spent::Time)));
-    budget.begin(u64::MAX >> 1);
+    budget.begin(None, u64::MAX >> 1);
     assert_eq!(statement(false), (false, Ok(())), "another entry has time of its own");
 }

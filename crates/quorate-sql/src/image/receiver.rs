@@ -79,7 +79,7 @@ fn install(shared: &Shared, staged: Staged) -> Result<Applied, StoreFault> {
         let next = shared
             .generations
             .publish(staged)
-            .and_then(|generation| Core::open(generation, &shared.options, &shared.closing));
+            .and_then(|generation| Core::open(generation, &shared.options, &shared.supervision));
         let next = next.map_err(|error| {
             // Which generation is in force is not known: what were applied to the old one now could be lost.
             let fault = StoreFault::Io(format!("while an image was installed: {error}"));

@@ -1,7 +1,6 @@
 //! The write side of one generation: the applier with its connection, and the generation that both live in.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use quorate_model::{Applied, Entry, Outcome, StoreFault};
@@ -13,6 +12,7 @@ use crate::error::OpenError;
 use crate::ffi::control::{self, Checkpointed};
 use crate::generation::Generation;
 use crate::options::{StoreIdentity, StoreOptions};
+use crate::supervision::Supervision;
 use crate::usage::{Scope, Temp};
 
 /// What only one thread at a time may use.
@@ -27,18 +27,18 @@ pub(crate) struct Core {
 impl Core {
     /// Opens the write side of a generation; the data must be of the identity in `options`.
     ///
-    /// Once `closing` says so, what it applies is given up.
+    /// Others look at what it applies by `supervision`, and end it.
     pub(crate) fn open(
         generation: Arc<Generation>,
         options: &StoreOptions,
-        closing: &Arc<AtomicBool>,
+        supervision: &Arc<Supervision>,
     ) -> Result<Self, OpenError> {
         let conn = connection::open_writer(&generation, options.writer_cache_bytes)?;
         if let Some(row) = AppliedRow::read(&conn)? {
             check_identity(options, row.identity)?;
         }
         let applier = Applier::open(conn, &options.identity, &options.extensions)?.telling(options.slow.clone());
-        let applier = applier.ending_when(Arc::clone(closing));
+        let applier = applier.supervised(Arc::clone(supervision));
         let temp = Temp::of_writer(generation.temp(), generation.main());
         Ok(Self { applier, temp, cache_bytes: options.writer_cache_bytes, generation })
     }

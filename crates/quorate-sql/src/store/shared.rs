@@ -1,6 +1,6 @@
 //! What the handle, the writer, the checkpointer and images of one store share.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use quorate_env::Env;
@@ -17,6 +17,7 @@ use crate::generation::Generations;
 use crate::metrics::StoreMetrics;
 use crate::options::StoreOptions;
 use crate::readers::Readers;
+use crate::supervision::Supervision;
 use crate::validate::Validator;
 
 /// Whether the workers go on.
@@ -72,8 +73,8 @@ pub(crate) struct Shared {
     /// The latest entries that the cluster decided not to run.
     pub(crate) rejections: Mutex<Vec<u64>>,
     stop: AtomicU8,
-    /// Interrupts the writer's statements: no outcome of theirs counts any more.
-    pub(crate) closing: Arc<AtomicBool>,
+    /// What else looks at the writer's statements, and interrupts them.
+    pub(crate) supervision: Arc<Supervision>,
     // Connections go before the generations and the lock on their directory.
     pub(crate) turn: Turn<Option<Core>>,
     pub(crate) readers: Readers,
@@ -91,13 +92,13 @@ pub(crate) struct Rehearsals {
 }
 
 impl Shared {
-    /// `closing` is what `core` looks at.
+    /// `supervision` is that of `core`.
     pub(crate) fn new(
         env: &Env,
         options: StoreOptions,
         generations: Generations,
         core: Core,
-        closing: Arc<AtomicBool>,
+        supervision: Arc<Supervision>,
     ) -> Arc<Self> {
         let generations = Arc::new(generations);
         let writer = Signal::new();
@@ -120,7 +121,7 @@ impl Shared {
             durable: Mutex::default(),
             rejections: Mutex::new(core.rejected().to_vec()),
             stop: AtomicU8::new(Stop::Running as u8),
-            closing,
+            supervision,
             readers,
             validator: Validator::new(Arc::clone(&generations)),
             turn: Turn::new(Some(core), writer.clone()),
@@ -139,7 +140,7 @@ impl Shared {
     /// Ends what `stop` says; nothing goes back.
     pub(crate) fn set_stop(&self, stop: Stop) {
         self.stop.fetch_max(stop as u8, Ordering::AcqRel);
-        self.closing.store(stop != Stop::Running, Ordering::Release);
+        self.supervision.set_closing(stop != Stop::Running);
         self.checkpointer.wake();
         self.writer.wake();
     }

@@ -1,0 +1,64 @@
+//! A statement that runs on though it was told to end.
+//!
+//! SQLite and its functions are told between two steps that a statement's time is over. A step that takes minutes is
+//! told nothing, so the node notes the entry and ends: its next life stops before that entry, as after a crash.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use futures_util::future::{Either, select};
+use quorate_env::mutant::Mutant;
+use quorate_env::sleep;
+use quorate_model::{RunningStatement, StoreFault};
+
+use super::Verdicts;
+use crate::identity::Trial;
+
+/// How often the store is asked.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// How long a statement may run on after its time is over.
+const OVERDUE_MAX: Duration = Duration::from_secs(10);
+
+impl Verdicts {
+    /// Waits for what the store does. Fails where the store is stuck in a statement for good, and notes its entry.
+    pub(crate) async fn unless_stuck<T>(&self, work: impl Future<Output = T>) -> Result<T, StoreFault> {
+        match select(pin!(work), pin!(self.stuck())).await {
+            Either::Left((done, _)) => Ok(done),
+            Either::Right((fault, _)) => Err(fault),
+        }
+    }
+
+    /// Why this node's part in consensus ended, if that is because the store was stuck.
+    pub(crate) fn ended_by(&self) -> Option<StoreFault> {
+        self.stuck.get().cloned()
+    }
+
+    async fn stuck(&self) -> StoreFault {
+        let mut before: Option<RunningStatement> = None;
+        let running = loop {
+            sleep(LOOK_EVERY).await;
+            let now = self.store.running().filter(|running| running.overdue > OVERDUE_MAX);
+            // Twice: a process that was stopped for a while finds everything overdue at first.
+            match (before, now) {
+                (Some(before), Some(now)) if before.entry == now.entry => break now,
+                _ => before = now,
+            }
+        };
+        let what = match running.entry {
+            Some(index) => format!("a step of entry {index} does not end"),
+            None => "a step of a statement of an interactive transaction does not end".to_owned(),
+        };
+        let RunningStatement { entry, overdue } = running;
+        tracing::error!(event = "store_stuck", entry, ?overdue, "{what}: the node ends");
+        if let Some(index) = entry.filter(|_| !Mutant::StuckNotNoted.is_on()) {
+            let trial = self.home.identity().trial.unwrap_or_default();
+            // Where this fails, the next life runs into it again.
+            let _ = self.home.note_trial(Trial { trying: Some(index), ..trial }).await;
+        }
+        let fault = StoreFault::Stuck(what);
+        // The first one counts.
+        let _ = self.stuck.set(fault.clone());
+        fault
+    }
+}

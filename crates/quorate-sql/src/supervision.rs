@@ -1,0 +1,81 @@
+//! What other threads say to the statement that the writer runs, and see of it.
+//!
+//! SQLite asks between two steps of its virtual machine whether it is to go on. A step that takes minutes asks nobody:
+//! then only the end of the process ends it, and whoever decides that learns here that there is such a step.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use quorate_env::Instant;
+use quorate_model::RunningStatement;
+
+/// Nothing runs.
+const NEVER: u64 = u64::MAX;
+
+/// Shared by the writer, which says what it does, and whoever supervises it.
+#[derive(Debug)]
+pub(crate) struct Supervision {
+    closing: AtomicBool,
+    /// The entry of the running statement; 0 where it is of none.
+    entry: AtomicU64,
+    /// When the time of the running statement ends, in nanoseconds after `base`, or [`NEVER`].
+    due: AtomicU64,
+    base: Instant,
+}
+
+impl Default for Supervision {
+    fn default() -> Self {
+        let (closing, entry) = Default::default();
+        Self { closing, entry, due: AtomicU64::new(NEVER), base: Instant::now() }
+    }
+}
+
+impl Supervision {
+    /// Says whether the store is being closed: whatever runs ends then, and has no outcome.
+    pub(crate) fn set_closing(&self, closing: bool) {
+        self.closing.store(closing, Ordering::Release);
+    }
+
+    /// Whether the store is being closed.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+
+    /// A statement begins, of this entry if it is of one; its time ends then.
+    pub(crate) fn begun(&self, entry: Option<u64>, due: Instant) {
+        let due = due.saturating_duration_since(self.base).as_nanos();
+        self.entry.store(entry.unwrap_or_default(), Ordering::Relaxed);
+        self.due.store(u64::try_from(due).unwrap_or(NEVER), Ordering::Release);
+    }
+
+    /// It has ended.
+    pub(crate) fn ended(&self) {
+        self.due.store(NEVER, Ordering::Release);
+    }
+
+    /// The statement that runs at the moment.
+    pub(crate) fn running(&self) -> Option<RunningStatement> {
+        let due = Some(self.due.load(Ordering::Acquire)).filter(|due| *due != NEVER)?;
+        let entry = Some(self.entry.load(Ordering::Relaxed)).filter(|index| *index > 0);
+        let overdue = self.base.elapsed().saturating_sub(Duration::from_nanos(due));
+        Some(RunningStatement { entry, overdue })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_statement_is_overdue_from_the_end_of_its_time_until_its_own() {
+        let (supervision, before) = (Supervision::default(), Instant::now());
+        assert_eq!(supervision.running(), None, "nothing runs");
+        supervision.begun(Some(7), Instant::now() + Duration::from_secs(3600));
+        assert_eq!(supervision.running(), Some(RunningStatement { entry: Some(7), overdue: Duration::ZERO }));
+        supervision.begun(None, before);
+        let running = supervision.running().unwrap();
+        assert!(running.entry.is_none() && running.overdue <= before.elapsed() && !running.overdue.is_zero());
+        supervision.ended();
+        assert_eq!(supervision.running(), None, "it has ended");
+    }
+}
