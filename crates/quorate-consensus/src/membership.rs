@@ -8,6 +8,8 @@
 //! Invariants:
 //! - A name has one voter. Its old id goes only when nothing was heard of it for [`Timing::silence`](crate::Timing),
 //!   or when an operator says so.
+//! - A voter goes only when the leader has applied all that its log held before: else an entry could be rejected that
+//!   only this voter has applied and answered for.
 //! - One change at a time, each made for the members as they are ([`change`]). One that a leader left half done is
 //!   finished by the next ([`finish`]).
 
@@ -35,6 +37,9 @@ const CAUGHT_UP: u64 = 1_024;
 
 /// A change must be committed within this time, or it is looked at again later.
 pub(crate) const CHANGE_MAX: Duration = Duration::from_secs(5);
+
+/// How long a change waits until the leader has applied what its log holds.
+const APPLY_MAX: Duration = Duration::from_secs(2);
 
 /// How often it is said that a node leads which should not.
 const SAY_EVERY: Duration = Duration::from_secs(10);
@@ -107,7 +112,26 @@ async fn step(desk: &Desk, raft: &Raft, new: &MemberInfo) -> Result<(), String> 
             namesakes
         }
     };
+    if !permit.is_some_and(|permit| permit.force) {
+        has_applied_all(raft).await?;
+    }
     replace(raft, &now, &old, new.id).await.map_err(|error| error.to_string())
+}
+
+/// Fails unless this leader applies soon what its log holds now. Entries that it can't apply may be rejected once all
+/// voters that are left promise not to apply them; one that leaves may have applied them, and answered for them.
+async fn has_applied_all(raft: &Raft) -> Result<(), String> {
+    let mut metrics = raft.metrics();
+    let last = metrics.borrow_watched().last_log_index;
+    let reached = async {
+        while metrics.borrow_watched().last_applied.map(|id| id.index) < last && metrics.changed().await.is_ok() {}
+    };
+    if timeout(APPLY_MAX, reached).await.is_ok() {
+        return Ok(());
+    }
+    Err("the leader has not yet applied all entries, and who leaves may be the only one that has: try again, or see \
+         what 'quorate status' says of them"
+        .to_owned())
 }
 
 /// Looks for a member at the address that it announces. Where it answers, this node calls it there from now on, before
@@ -207,6 +231,9 @@ pub(crate) async fn remove(desk: &Desk, raft: &Raft, name: &str, force: bool) ->
     }
     tracing::info!(name, ids = ids.len(), "a member is removed");
     if membership.voter_ids().any(|id| ids.contains(&id)) {
+        if !force {
+            has_applied_all(raft).await.map_err(MembershipError::Refused)?;
+        }
         change(raft, &now, ChangeMembers::ReplaceAllVoters(voters)).await?;
     }
     remove_learners(raft, &ids).await

@@ -251,8 +251,7 @@ impl Faults {
             Fault::SlowImage | Fault::BadImage => (true, Whom::One),
             _ => (false, Whom::One),
         };
-        let costs_disk = matches!(fault, Fault::BadPage(_) | Fault::Remove(_) | Fault::RemoveKilled(_));
-        if costs_disk && self.cluster.keeps_disks() {
+        if matches!(fault, Fault::BadPage(_)) && self.cluster.keeps_disks() {
             return false;
         }
         let is_only_one = matches!(whom, Whom::One | Whom::Leader);

@@ -10,7 +10,7 @@ use quorate_model::{FailureKind, StoreFault};
 
 use super::cluster::{Cluster, NAMES, SOON, born};
 use super::store::{MemStore, Trouble};
-use crate::{Ended, ProposeError, Timing};
+use crate::{Ended, MembershipError, ProposeError, Timing};
 
 const POISON: &str = "poison";
 
@@ -224,6 +224,55 @@ fn an_entry_that_ends_every_process_is_found_and_rejected() {
         assert!(starts <= 5 * NAMES.len(), "{starts} starts");
         cluster.write("after").await;
         cluster.check().await;
+    });
+}
+
+/// Only the leader applies the poison, and is gone before the others have a copy of its data. Returns its name and the
+/// entry.
+async fn only_the_leader_applies(cluster: &Cluster, go: impl AsyncFn(&'static str)) -> (&'static str, u64) {
+    let names = by_rank(cluster);
+    poison(cluster, names[1..].iter().copied(), &memory());
+    assert_eq!(propose(cluster).await, Some(false));
+    go(names[0]).await;
+    let blocked = || cluster.leader().and_then(|(_, leader)| leader.status().blocked);
+    cluster.until("a leader that can't apply it", || blocked().is_some()).await;
+    (names[0], blocked().unwrap().index)
+}
+
+fn is_rejected(cluster: &Cluster) -> bool {
+    NAMES.iter().any(|name| !cluster.store(name).kept().rejected.is_empty())
+}
+
+#[test]
+fn the_only_node_that_has_applied_a_write_is_not_removed() {
+    run(45, async |_, cluster| {
+        let (gone, _) = only_the_leader_applies(&cluster, async |name| cluster.kill(name).await).await;
+        let (_, leader) = cluster.leader().unwrap();
+        let Err(MembershipError::Refused(why)) = leader.remove(gone, false).await else { panic!("it was removed") };
+        assert!(why.contains("has not yet applied"), "{why}");
+        drop(leader);
+        cluster.start(gone);
+        cluster.write("after").await;
+        cluster.check().await;
+        assert!(!is_rejected(&cluster));
+    });
+}
+
+#[test]
+fn what_a_lost_disk_may_have_applied_is_for_an_operator_to_decide() {
+    run(46, async |_, cluster| {
+        let (gone, index) = only_the_leader_applies(&cluster, async |name| cluster.wipe(name).await).await;
+        // Otherwise it would apply the entry as a learner, and the others take a copy of its data.
+        poison(&cluster, [gone], &memory());
+        cluster.start(gone);
+        sleep(Duration::from_secs(60)).await;
+        assert!(!is_rejected(&cluster), "it was acknowledged");
+        let (_, leader) = cluster.leader().unwrap();
+        leader.reject_entry(index).await.unwrap();
+        drop(leader);
+        cluster.write("after").await;
+        cluster.check().await;
+        assert!(is_rejected(&cluster));
     });
 }
 
