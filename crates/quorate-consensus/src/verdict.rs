@@ -117,7 +117,7 @@ impl Verdicts {
         let state = State {
             trouble: trying.map(|index| Trouble::new(index, why)),
             halt: home.identity().halt.filter(|halt| halt.index > applied && !Mutant::HaltForgotten.is_on()),
-            perhaps_applied: if Mutant::DoubtForgotten.is_on() { applied } else { last },
+            perhaps_applied: last,
             careful_until: if starts >= CAREFUL_AFTER { last } else { 0 },
             logged: logged(home, applied),
             ..State::default()

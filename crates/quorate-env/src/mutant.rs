@@ -94,8 +94,6 @@ pub enum Mutant {
     AppliedIsRejected,
     /// A node forgets with its process which entry it has promised not to apply.
     HaltForgotten,
-    /// A node promises not to apply an entry that it may have applied before its power failed.
-    DoubtForgotten,
     /// A node that ends because it is stuck takes no note of the entry.
     StuckNotNoted,
     /// A node takes no note when a read finds its database damaged.
@@ -106,7 +104,7 @@ pub enum Mutant {
 
 use Mutant::{
     AcknowledgedBeforeSync, AgeNotChecked, AheadByIndex, AppendNotAwaited, AppliedBeforeLogged, AppliedIsRejected,
-    CheckpointDuringHold, CheckpointWithoutSync, DeferredKeysAtBatch, DoubtForgotten, ExpiredIsFresh, ExpiredIsNotDone,
+    CheckpointDuringHold, CheckpointWithoutSync, DeferredKeysAtBatch, ExpiredIsFresh, ExpiredIsNotDone,
     ExtensionsOfProcess, ForwardedIsNotDone, FoundedFromDamaged, HaltForgotten, ImageNotReadAgain,
     ImageOfPartialCheckpoint, ImagePositionOff, LeaderRestored, LearnerServes, LostIdentityReused,
     MigrationNotReadAgain, MoveNotAnnounced, OneIsBelieved, OutcomeNotKept, OutcomesNotCompared, PremisesNotChecked,
@@ -118,7 +116,7 @@ use Mutant::{
 
 impl Mutant {
     /// All.
-    pub const ALL: [Self; 46] = [
+    pub const ALL: [Self; 45] = [
         AcknowledgedBeforeSync,
         SyncErrorIgnored,
         StaleFrameAccepted,
@@ -161,7 +159,6 @@ impl Mutant {
         RejectedByMinority,
         AppliedIsRejected,
         HaltForgotten,
-        DoubtForgotten,
         StuckNotNoted,
         ReadDamageIgnored,
         MoveNotAnnounced,

@@ -41,15 +41,15 @@ impl Supervision {
         self.closing.load(Ordering::Acquire)
     }
 
-    /// A statement begins, of this entry if it is of one; its time ends then.
-    pub(crate) fn begun(&self, entry: Option<u64>, due: Instant) {
-        let due = due.saturating_duration_since(self.base).as_nanos();
+    /// A statement begins, of this entry if it is of one. It may take so long from that moment on.
+    pub(crate) fn begins(&self, entry: Option<u64>, from: Instant, time_max: Duration) {
+        let due = from.saturating_duration_since(self.base).saturating_add(time_max).as_nanos();
         self.entry.store(entry.unwrap_or_default(), Ordering::Relaxed);
         self.due.store(u64::try_from(due).unwrap_or(NEVER), Ordering::Release);
     }
 
-    /// It has ended.
-    pub(crate) fn ended(&self) {
+    /// It ends.
+    pub(crate) fn ends(&self) {
         self.due.store(NEVER, Ordering::Release);
     }
 
@@ -70,12 +70,12 @@ mod tests {
     fn a_statement_is_overdue_from_the_end_of_its_time_until_its_own() {
         let (supervision, before) = (Supervision::default(), Instant::now());
         assert_eq!(supervision.running(), None, "nothing runs");
-        supervision.begun(Some(7), Instant::now() + Duration::from_secs(3600));
+        supervision.begins(Some(7), before, Duration::from_secs(3600));
         assert_eq!(supervision.running(), Some(RunningStatement { entry: Some(7), overdue: Duration::ZERO }));
-        supervision.begun(None, before);
+        supervision.begins(None, before, Duration::ZERO);
         let running = supervision.running().unwrap();
         assert!(running.entry.is_none() && running.overdue <= before.elapsed() && !running.overdue.is_zero());
-        supervision.ended();
+        supervision.ends();
         assert_eq!(supervision.running(), None, "it has ended");
     }
 }

@@ -103,7 +103,8 @@ struct Here {
     moved: Cell<u64>,
     /// Blocks that SQLite has asked for.
     asked: Cell<usize>,
-    /// How long the running statement may go on after it was first looked at; without bound where none is watched.
+    /// How long the running statement may go on; without bound where none is watched. That counts from its beginning,
+    /// or, where nobody has looked at the clock by then, from the first look.
     time_max: Cell<Duration>,
     begun: Cell<Option<Instant>>,
     is_read: Cell<bool>,
@@ -142,7 +143,7 @@ impl Scope {
     /// For a query: the memory of one and of its page cache, temporary files there, and so much time.
     pub(crate) fn read(cache_bytes: u32, temp: &Arc<Temp>, time_max: Duration) -> Self {
         let scope = Self::enter(Bounds::get().query.saturating_add(cache_bytes as usize), true, temp);
-        watch(u64::MAX, time_max);
+        watch(u64::MAX, None, time_max);
         scope
     }
 
@@ -276,20 +277,20 @@ pub(crate) fn shrink(bytes: usize) {
     let _ = HERE.try_with(|here| here.shrink(bytes));
 }
 
-/// Sets how many bytes this thread's statement may move and how long it may take, and begins to count. The greatest
-/// values stand for no limit.
-pub(crate) fn watch(moved_max: u64, time_max: Duration) {
+/// Sets how many bytes this thread's statement may move, and how long it may take from its beginning, or from the first
+/// look at the clock. The greatest values stand for no limit.
+pub(crate) fn watch(moved_max: u64, begun: Option<Instant>, time_max: Duration) {
     HERE.with(|here| {
         here.moved.set(0);
         here.moved_max.set(moved_max);
-        here.begun.set(None);
+        here.begun.set(begun);
         here.time_max.set(time_max);
     });
 }
 
 /// Ends the watch over a statement.
 pub(crate) fn unwatch() {
-    watch(u64::MAX, Duration::MAX);
+    watch(u64::MAX, None, Duration::MAX);
 }
 
 /// Counts bytes by which a temporary file grows.

@@ -138,11 +138,6 @@ impl Clock {
         let most = self.allowed_by_clock();
         self.max.map_or(most, |max| most.min(max))
     }
-
-    /// The time by the clock that the entry may still take.
-    fn left(&self) -> Duration {
-        self.most().saturating_sub(self.begun.map_or(Duration::ZERO, |begun| begun.elapsed()))
-    }
 }
 
 impl Budget {
@@ -175,7 +170,7 @@ impl Budget {
         let begun = Some(Instant::now());
         *clock = Clock { entry, max, patience, rehearsed, is_awaited, steps, begun, ..Clock::default() };
         clock.begin_statement(0);
-        usage::watch(u64::MAX, clock.left());
+        usage::watch(u64::MAX, begun, clock.most());
     }
 
     /// The steps that are left.
@@ -215,12 +210,12 @@ impl Budget {
         let left = self.left.load(Ordering::Relaxed);
         let mut clock = self.clock();
         clock.begin_statement(slack);
-        let (time, patience) = (clock.left(), clock.patience);
+        let (most, moves) = (clock.most(), left.saturating_mul(STEP_MOVES).saturating_mul(clock.patience.into()));
+        usage::watch(moves, clock.begun, most);
         if let (Some(supervision), Some(begun)) = (self.supervision.get(), clock.begun) {
-            supervision.begun(clock.entry, begun + clock.most());
+            supervision.begins(clock.entry, begun, most);
         }
         drop(clock);
-        usage::watch(left.saturating_mul(STEP_MOVES).saturating_mul(patience.into()), time);
         self.stop.store(left.saturating_add(slack), Ordering::Relaxed);
     }
 
@@ -229,14 +224,17 @@ impl Budget {
     pub fn finish(&self, steps: u32) -> Result<(), Spent> {
         self.stop.store(u64::MAX, Ordering::Relaxed);
         if let Some(supervision) = self.supervision.get() {
-            supervision.ended();
+            supervision.ends();
         }
-        usage::watch(u64::MAX, self.clock().left());
+        let clock = self.clock();
+        usage::watch(u64::MAX, clock.begun, clock.most());
+        let is_late = clock.is_over;
+        drop(clock);
         let left = self.left.load(Ordering::Relaxed);
         let taken = unwrap_steps(steps, self.ticks.load(Ordering::Relaxed).saturating_mul(STRIDE.into()));
         let taken = taken.saturating_add(self.bytes.load(Ordering::Relaxed) / STEP_BYTES);
         self.left.store(left.saturating_sub(taken), Ordering::Relaxed);
-        if self.clock().is_over {
+        if is_late {
             Err(Spent::Time)
         } else if taken > left || self.stopped.load(Ordering::Relaxed) {
             Err(Spent::Steps)

@@ -34,7 +34,7 @@ fn a_statement_that_asks_for_many_blocks_ends_when_its_time_is_over() {
     let dir = tempfile::tempdir().unwrap();
     let temp = temp(&dir);
     let refusals = |time_max| {
-        watch(u64::MAX, time_max);
+        watch(u64::MAX, None, time_max);
         let refused = (0..LOOK_EVERY * 3).filter(|_| !ask(100)).count();
         unwatch();
         refused
@@ -46,7 +46,10 @@ fn a_statement_that_asks_for_many_blocks_ends_when_its_time_is_over() {
     assert_eq!(refusals(Duration::from_secs(3600)), 0);
     assert_eq!(refusals(Duration::MAX), 0);
     assert!(take().is_none());
-    watch(u64::MAX, Duration::ZERO);
+    watch(u64::MAX, Some(Instant::now()), Duration::ZERO);
+    assert!(!ask(LOOK_EVERY * LOOK_BYTES), "its beginning is known");
+    unwatch();
+    watch(u64::MAX, None, Duration::ZERO);
     let large = LOOK_EVERY * LOOK_BYTES;
     assert!(ask(large) && !ask(large) && !ask(large), "each large block is a look");
     unwatch();
@@ -69,7 +72,7 @@ fn a_statement_moves_so_many_bytes_while_it_is_watched() {
     let dir = tempfile::tempdir().unwrap();
     let temp = temp(&dir);
     let _scope = Scope::enter(10 * MIB, false, &temp);
-    watch(20 << 20, Duration::MAX);
+    watch(20 << 20, None, Duration::MAX);
     assert!(grow(8 * MIB));
     shrink(8 * MIB);
     assert!(grow(8 * MIB));
