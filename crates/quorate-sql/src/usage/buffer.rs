@@ -4,8 +4,8 @@ use std::ops::Deref;
 
 use super::{LARGE, Refusal, grow, refused, shrink};
 
-/// Items that a buffer or list has room for at first.
-const FIRST: usize = 64;
+/// Bytes that a buffer or list has room for at first: the values of a small row, which an allocator has at hand.
+const FIRST: usize = 128;
 
 /// The statement may not have so much memory, or the process has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +59,8 @@ fn reserve<T>(list: &mut Vec<T>, more: usize) -> Result<(), NoMemory> {
     if wanted <= had {
         return Ok(());
     }
-    let room = wanted.max(had.saturating_mul(2)).max(FIRST);
+    let first = FIRST / size_of::<T>().max(1);
+    let room = wanted.max(had.saturating_mul(2)).max(first);
     let counted = |items: usize| counted(items.saturating_mul(size_of::<T>()));
     let counts = counted(room).saturating_sub(counted(had));
     if counts > 0 && !grow(counts) {
