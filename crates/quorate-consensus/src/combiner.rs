@@ -15,15 +15,14 @@
 
 use std::convert::Infallible;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::future::{Either, select};
 use openraft::errors::ClientWriteError;
 use openraft::raft::ClientWriteResult;
-use openraft::rt::WatchReceiver;
 use quorate_env::{Env, Instant, sleep, timeout};
 use quorate_model::Outcome;
 use quorate_model::codec::entry::{PROPOSAL_HEADER, encode_proposal};
@@ -39,7 +38,7 @@ pub use hold::{HOLD_MAX, Hold};
 
 use crate::error::ProposeError;
 use crate::metrics::ConsensusMetrics;
-use crate::peers::Peers;
+use crate::peers::{Peers, lock};
 use crate::raft::Raft;
 use crate::raft::types::{Answering, Proposed, TypeConfig};
 use crate::stages::Stages;
@@ -75,6 +74,9 @@ struct Answer {
     proposal: Proposal,
     _taking: Taking,
 }
+
+/// Who waits for an answer.
+type Caller = (oneshot::Sender<Answer>, Taking);
 
 /// Where the answer to a proposal will come.
 struct Answered(oneshot::Receiver<Answer>);
@@ -116,7 +118,6 @@ struct Waiting {
 /// Where callers leave their proposals. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Combiner {
-    raft: Raft,
     queue: mpsc::Sender<Asked>,
     room: Arc<Semaphore>,
     metrics: Arc<ConsensusMetrics>,
@@ -145,7 +146,7 @@ pub(crate) fn combiner(
 ) -> (Combiner, Gatherer) {
     let (sender, queue) = mpsc::channel(WAITING_MAX);
     let room = Arc::new(Semaphore::new(WAITING_BYTES_MAX));
-    let combiner = Combiner { raft: raft.clone(), queue: sender, room, metrics: Arc::clone(metrics) };
+    let combiner = Combiner { queue: sender, room, metrics: Arc::clone(metrics) };
     let (peers, stages, metrics) = (Arc::clone(peers), Arc::clone(stages), Arc::clone(metrics));
     let (env, raft, stamper) = (env.clone(), raft.clone(), Stamper::new(env.clone()));
     let handed_on = Arc::new(Semaphore::new(HANDED_ON_MAX));
@@ -153,26 +154,9 @@ pub(crate) fn combiner(
 }
 
 impl Combiner {
-    /// Has an encoded proposal proposed, wherever the leader is, and waits for its outcome. Where this node leads no
-    /// more it may be unable to apply it: then another knows the outcome, and a retry asks that one.
+    /// Has an encoded proposal proposed, wherever the leader is, and waits for its outcome.
     pub(crate) async fn propose(&self, bytes: Bytes) -> Proposal {
-        let own = *self.raft.node_id();
-        let leads = self.raft.metrics().borrow_watched().current_leader == Some(own);
-        let mut answered = pin!(self.enqueue(bytes, Whereto::Leader)?.proposal(WENT_DOWN));
-        if !leads {
-            return answered.await;
-        }
-        if let Ok(proposal) = timeout(TURN_MAX, &mut answered).await {
-            return proposal;
-        }
-        let taken_over = async {
-            led_by_another(&self.raft, own).await;
-            sleep(TURN_MAX).await;
-        };
-        match select(answered, pin!(taken_over)).await {
-            Either::Left((proposal, _)) => proposal,
-            Either::Right(_) => Err(unknown(&"another node leads by now, and this one has not applied it")),
-        }
+        self.enqueue(bytes, Whereto::Leader)?.proposal(WENT_DOWN).await
     }
 
     /// Bytes of proposals that have no answer yet.
@@ -262,33 +246,43 @@ impl Gatherer {
     }
 
     /// Proposes a batch, waits until all of it is answered, and returns how many outcomes there were. If another node
-    /// leads meanwhile it does not wait: this one may be unable to apply what it has proposed.
+    /// leads meanwhile it does not wait: this one may be unable to apply what it has proposed. Then another knows the
+    /// outcomes, and callers are told to ask that one.
     async fn propose(&mut self, taken: &mut Vec<Waiting>, token: &Taking) -> usize {
         let mut offsets = self.peers.voter_clock_offsets(&self.raft);
         let size = |waiting: &Waiting| waiting.bytes.len().saturating_add(PROPOSAL_HEADER);
         let mut buffer = BytesMut::with_capacity(taken.iter().map(size).sum());
         let (sender, mut ended) = oneshot::channel();
+        let caller = |waiting: Waiting| (Some((waiting.answer, Arc::clone(token))), (waiting.bytes, waiting.room));
+        let (callers, proposals): (Vec<_>, Vec<_>) = taken.drain(..).map(caller).unzip();
         let batch = Arc::new(Batch {
             peers: Arc::clone(&self.peers),
             metrics: Arc::clone(&self.metrics),
             outcomes: AtomicUsize::new(0),
+            callers: Mutex::new(callers),
             ended: Some(sender),
         });
-        for waiting in taken.drain(..) {
-            let stamped = encode_proposal(&mut buffer, self.stamper.stamp(&mut offsets), &waiting.bytes);
-            let caller = Some((waiting.answer, Arc::clone(token)));
-            let pending = Pending { caller, batch: Arc::clone(&batch), _room: waiting.room };
+        for (place, (bytes, room)) in proposals.into_iter().enumerate() {
+            let stamped = encode_proposal(&mut buffer, self.stamper.stamp(&mut offsets), &bytes);
+            let pending = Pending { place, batch: Arc::clone(&batch), _room: room };
             let responder = Answering::new(move |result| pending.answer(result));
             // The core has stopped where this fails; then the responder was dropped, and has answered.
             let _ = self.raft.client_write_ff(Proposed(stamped), Some(responder)).await;
         }
+        let left = Arc::downgrade(&batch);
         drop(batch);
         if let Ok(outcomes) = timeout(TURN_MAX, &mut ended).await {
             return outcomes.unwrap_or(0);
         }
         match select(ended, pin!(led_by_another(&self.raft, *self.raft.node_id()))).await {
             Either::Left((outcomes, _)) => outcomes.unwrap_or(0),
-            Either::Right(_) => 0,
+            Either::Right(_) => {
+                drop(self.env.spawn(async move {
+                    sleep(TURN_MAX).await;
+                    left.upgrade().iter().for_each(|batch| batch.give_up());
+                }));
+                0
+            }
         }
     }
 }
@@ -298,7 +292,30 @@ struct Batch {
     peers: Arc<Peers>,
     metrics: Arc<ConsensusMetrics>,
     outcomes: AtomicUsize,
+    /// Those that have no answer yet, each at its place.
+    callers: Mutex<Vec<Option<Caller>>>,
     ended: Option<oneshot::Sender<usize>>,
+}
+
+impl Batch {
+    /// Answers one caller, unless it has an answer.
+    fn tell(&self, place: usize, proposal: impl FnOnce() -> Proposal) {
+        let caller = lock(&self.callers).get_mut(place).and_then(Option::take);
+        if let Some((caller, token)) = caller {
+            let proposal = proposal();
+            self.metrics.writes.count(&proposal);
+            // The caller may have gone away; then nobody wants the outcome.
+            let _ = caller.send(Answer { proposal, _taking: token });
+        }
+    }
+
+    /// Answers the callers that are left.
+    fn give_up(&self) {
+        let callers = lock(&self.callers).len();
+        for place in 0..callers {
+            self.tell(place, || Err(unknown(&"another node leads by now, and this one has not applied it")));
+        }
+    }
 }
 
 impl Drop for Batch {
@@ -312,13 +329,13 @@ impl Drop for Batch {
 
 /// A proposal in flight. Its caller gets an answer whatever becomes of it, on the thread that has the answer.
 struct Pending {
-    caller: Option<(oneshot::Sender<Answer>, Taking)>,
+    place: usize,
     batch: Arc<Batch>,
     _room: OwnedSemaphorePermit,
 }
 
 impl Pending {
-    fn answer(mut self, result: ClientWriteResult<TypeConfig>) {
+    fn answer(self, result: ClientWriteResult<TypeConfig>) {
         let proposal = match result {
             Ok(written) => {
                 self.batch.outcomes.fetch_add(1, Ordering::Relaxed);
@@ -326,21 +343,13 @@ impl Pending {
             }
             Err(error) => Err(refused(&self.batch.peers, error)),
         };
-        self.tell(proposal);
-    }
-
-    fn tell(&mut self, proposal: Proposal) {
-        if let Some((caller, token)) = self.caller.take() {
-            self.batch.metrics.writes.count(&proposal);
-            // The caller may have gone away; then nobody wants the outcome.
-            let _ = caller.send(Answer { proposal, _taking: token });
-        }
+        self.batch.tell(self.place, || proposal);
     }
 }
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        self.tell(Err(unknown(&WENT_DOWN)));
+        self.batch.tell(self.place, || Err(unknown(&WENT_DOWN)));
     }
 }
 
