@@ -161,17 +161,19 @@ impl Faults {
         self.last_up_to(2_500).await;
     }
 
+    /// A node that was paused goes on.
+    fn resume(&mut self, name: &'static str) {
+        let host = self.cluster.world().host(name).filter(|_| self.paused.remove(name));
+        host.iter().for_each(|host| host.resume());
+    }
+
     /// Everything is mended and every node that is down is started.
     pub async fn mend(&mut self) {
         let world = self.cluster.world().clone();
         world.net().heal_all();
         self.cluster.spare();
         world.net().set_latency(Latency::default());
-        for name in std::mem::take(&mut self.paused) {
-            if let Some(host) = world.host(name) {
-                host.resume();
-            }
-        }
+        self.paused.clone().into_iter().for_each(|name| self.resume(name));
         // What a failed sync has lost in secret shows when the power fails next.
         let is_dark = self.rng.chance(0.5) && !self.cluster.forgets_without_power();
         self.crashes.failure += self.cluster.mend_disks(if is_dark { End::Power } else { End::Kill }).await;

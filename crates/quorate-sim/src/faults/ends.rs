@@ -164,6 +164,8 @@ impl Faults {
     /// disk is replaced: the damage would come to light at any time.
     pub(super) async fn bad_page(&mut self, struck: Vec<&'static str>) {
         for name in struck {
+            // One that stands still takes no note of anything.
+            self.resume(name);
             if !self.cluster.spoil_page(name) {
                 continue;
             }
