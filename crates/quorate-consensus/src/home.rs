@@ -86,10 +86,20 @@ impl Home {
         noted.await.map(drop)
     }
 
-    /// Notes the entry before which this node has promised to stop, or that it may go on.
-    pub(crate) async fn note_halt(&self, halt: Option<Halt>) -> Result<(), WalError> {
+    /// Notes an entry before which this node has promised to stop. What it has applied is promised no longer.
+    pub(crate) async fn note_halt(&self, halt: Halt, applied: u64) -> Result<(), WalError> {
         let noted = self.change(|identity| {
-            identity.halt = halt;
+            identity.halts.retain(|known| known.index > applied && known.index != halt.index);
+            identity.halts.push(halt);
+            Ok::<(), ()>(())
+        });
+        noted.await.map(drop)
+    }
+
+    /// Notes that this node may go on.
+    pub(crate) async fn note_release(&self, halt: Halt) -> Result<(), WalError> {
+        let noted = self.change(|identity| {
+            identity.halts.retain(|known| *known != halt);
             Ok::<(), ()>(())
         });
         noted.await.map(drop)

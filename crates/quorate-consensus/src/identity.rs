@@ -76,9 +76,9 @@ pub(crate) struct Identity {
     /// What earlier lives noted of entries that they could not apply.
     #[prost(message, optional, tag = "10")]
     pub trial: Option<Trial>,
-    /// The entry before which the node has promised to stop.
-    #[prost(message, optional, tag = "11")]
-    pub halt: Option<Halt>,
+    /// The entries before which the node has promised to stop.
+    #[prost(message, repeated, tag = "11")]
+    pub halts: Vec<Halt>,
     /// The directory belonged to a cluster of which nothing is known any more ([`lineage`](crate::lineage)): this node
     /// joins one, and founds none.
     #[prost(bool, tag = "20")]

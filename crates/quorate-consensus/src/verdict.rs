@@ -114,9 +114,11 @@ impl Verdicts {
             home.note_trial(trial).await?;
         }
         let why = "the process ended while it applied this entry";
+        let is_kept = |halt: &Halt| halt.index > applied && !Mutant::HaltForgotten.is_on();
+        let halts: Vec<Halt> = home.identity().halts.iter().copied().filter(is_kept).collect();
         let state = State {
             trouble: trying.map(|index| Trouble::new(index, why)),
-            halt: home.identity().halt.filter(|halt| halt.index > applied && !Mutant::HaltForgotten.is_on()),
+            halts: halts.into_iter().map(|halt| (halt.index, halt)).collect(),
             perhaps_applied: last,
             careful_until: if starts >= CAREFUL_AFTER { last } else { 0 },
             logged: logged(home, applied),
@@ -178,8 +180,9 @@ impl Verdicts {
         let state = self.state();
         let trouble = state.trouble.as_ref().map(|trouble| Blocked { index: trouble.index, why: trouble.why.clone() });
         let waits =
-            |halt: Halt| Blocked { index: halt.index, why: "the cluster decides whether it is rejected".into() };
-        trouble.or(state.halt.map(waits)).filter(|blocked| blocked.index > applied)
+            |index: &u64| Blocked { index: *index, why: "the cluster decides whether it is rejected".to_owned() };
+        let all = trouble.into_iter().chain(state.halts.keys().map(waits));
+        all.filter(|blocked| blocked.index > applied).min_by_key(|blocked| blocked.index)
     }
 
     /// The nodes that have applied the entry that this node can't apply.
@@ -236,7 +239,7 @@ impl Verdicts {
         if let Some(trouble) = state.trouble.clone().filter(|trouble| trouble.index == first && !trouble.again) {
             return Ok(Next::Settle(trouble));
         }
-        if state.rejects(first) || state.halt.is_some_and(|halt| halt.index == first) {
+        if state.is_bound(first) {
             return Ok(Next::Wait);
         }
         if first <= state.careful_until {
@@ -246,7 +249,7 @@ impl Verdicts {
         // An entry that is tried again may take long once more. If those behind it were in flight meanwhile, this node
         // could not say that it has not applied them.
         let tried = state.trouble.as_ref().map(|trouble| trouble.index.max(first.saturating_add(1)));
-        let halted = state.halt.map(|halt| halt.index).into_iter().chain(tried);
+        let halted = state.halts.keys().copied().chain(tried);
         let barrier = halted.chain(state.logged.values().copied()).filter(|index| *index > first).min();
         let last = barrier.map_or(last, |index| last.min(index.saturating_sub(1)));
         state.in_flight = Some(last);
@@ -356,17 +359,11 @@ impl Verdicts {
                     return Err(fault.clone());
                 }
             }
-            if timeout(RETRY_AFTER, changed.changed()).await.is_err() && retries && !self.is_bound(index) {
+            if timeout(RETRY_AFTER, changed.changed()).await.is_err() && retries && !self.state().is_bound(index) {
                 self.try_again();
                 return Ok(None);
             }
         }
-    }
-
-    /// Whether this node may not try an entry again by itself.
-    fn is_bound(&self, index: u64) -> bool {
-        let state = self.state();
-        state.rejects(index) || state.halt.is_some_and(|halt| halt.index == index)
     }
 
     /// The state of another node is in the place of this one's. It ends the wait only if it holds the entry: a leader

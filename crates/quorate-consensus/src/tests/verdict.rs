@@ -10,6 +10,7 @@ use quorate_model::{FailureKind, StoreFault};
 
 use super::cluster::{Cluster, NAMES, SOON, born};
 use super::store::{MemStore, Trouble};
+use crate::peer::messages::StandAsk;
 use crate::{Ended, MembershipError, ProposeError, Timing};
 
 const POISON: &str = "poison";
@@ -237,6 +238,33 @@ async fn only_the_leader_applies(cluster: &Cluster, go: impl AsyncFn(&'static st
     let blocked = || cluster.leader().and_then(|(_, leader)| leader.status().blocked);
     cluster.until("a leader that can't apply it", || blocked().is_some()).await;
     (names[0], blocked().unwrap().index)
+}
+
+#[test]
+fn a_voter_promises_to_stop_before_several_entries() {
+    run(47, async |_, cluster| {
+        let name = by_rank(&cluster)[1];
+        let promises = async |index: u64, round: u64| {
+            let node = cluster.node(name).unwrap();
+            let ask = StandAsk { index, term: node.status().term, round, ..StandAsk::default() };
+            node.0.running.verdicts.stand(&ask).await.promised
+        };
+        let promised = || cluster.node(name).map(|node| node.0.desk.home.identity().halts.len());
+        // It may stand before the first of them for long, and what comes of a later one must not depend on that.
+        let last = cluster.store(name).kept().applied.index();
+        assert!(promises(last + 2, 1).await && promises(last + 3, 2).await && promises(last + 2, 3).await);
+        assert!(!promises(last + 2, 1).await, "a later one holds");
+        assert_eq!(promised(), Some(2));
+        cluster.kill(name).await;
+        cluster.start(name);
+        cluster.until("the next life", || promised() == Some(2)).await;
+        // The leader has no rejection of them, and releases each when the node asks.
+        cluster.write("one").await;
+        cluster.write("two").await;
+        cluster.write("three").await;
+        cluster.until("the release", || promised() == Some(0)).await;
+        cluster.check().await;
+    });
 }
 
 fn is_rejected(cluster: &Cluster) -> bool {

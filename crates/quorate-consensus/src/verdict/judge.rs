@@ -70,7 +70,7 @@ struct Judge {
 impl Judge {
     async fn look(&mut self) {
         let Some(index) = self.verdicts.blocked().map(|blocked| blocked.index) else { return };
-        let halt = self.verdicts.state().halt.filter(|halt| halt.index == index);
+        let halt = self.verdicts.state().halts.get(&index).copied();
         let ask = StandAsk { index, halt_term: halt.map(|halt| halt.term), ..StandAsk::default() };
         let answers = self.ask(ask).await;
         if answers.iter().flat_map(|(_, reply)| reply).any(|reply| reply.rejected) {
@@ -152,7 +152,7 @@ impl Judge {
             let mut state = self.verdicts.state();
             state.pursuit.take_if(|pursuit| pursuit.index == index);
             let term = term(&self.raft);
-            state.halt.filter(|halt| halt.index == index && halt.term <= term && !state.rejects(index))
+            state.halts.get(&index).copied().filter(|halt| halt.term <= term && !state.rejects(index))
         };
         if let Some(halt) = halt {
             self.verdicts.release(halt).await;

@@ -12,6 +12,9 @@ use crate::peer::messages::{StandAsk, StandReply};
 /// How long a question waits for the end of a batch that holds the entry.
 const FLIGHT_MAX: Duration = Duration::from_secs(1);
 
+/// Promises that a node gives at once.
+const HALTS_MAX: usize = 64;
+
 impl Verdicts {
     /// From now on the leader rejects an entry without the word of voters that can't be reached. Fails where this node
     /// does not stop before that entry.
@@ -60,16 +63,17 @@ impl Verdicts {
             let mut state = self.state();
             // An image may have come.
             state.forget(applied);
-            let is_older =
-                |known: Halt| known.index != halt.index || (known.term, known.round) > (halt.term, halt.round);
+            let known = state.halts.get(&halt.index);
+            let is_older = known.is_some_and(|known| (known.term, known.round) > (halt.term, halt.round));
+            let is_full = known.is_none() && state.halts.len() >= HALTS_MAX;
             let is_doubtful = is_past(&state) || state.may_have_applied(halt.index);
-            if is_doubtful || applied >= halt.index || state.halt.is_some_and(is_older) {
+            if is_doubtful || applied >= halt.index || is_older || is_full {
                 return false;
             }
-            state.halt = Some(halt);
+            state.halts.insert(halt.index, halt);
         }
         self.changed.send_replace(());
-        self.home.note_halt(Some(halt)).await.is_ok()
+        self.home.note_halt(halt, self.store.applied().index()).await.is_ok()
     }
 
     /// Whether this node, as the leader, lets others go on that have promised a leader of `term` to stop before an
@@ -83,11 +87,18 @@ impl Verdicts {
 
     /// Goes on, if this is still what was promised.
     pub(super) async fn release(&self, halt: Halt) {
-        let was_held = self.state().halt.take_if(|known| *known == halt).is_some();
+        let was_held = {
+            let mut state = self.state();
+            let is_it = state.halts.get(&halt.index) == Some(&halt);
+            if is_it {
+                state.halts.remove(&halt.index);
+            }
+            is_it
+        };
         if was_held {
             self.changed.send_replace(());
             // Where this fails the node holds again after a restart, and asks again.
-            let _ = self.home.note_halt(None).await;
+            let _ = self.home.note_release(halt).await;
         }
     }
 }

@@ -11,8 +11,9 @@ use crate::identity::Halt;
 pub(super) struct State {
     /// The entry that this node can't apply, and why.
     pub(super) trouble: Option<Trouble>,
-    /// The entry that this node has promised not to apply.
-    pub(super) halt: Option<Halt>,
+    /// The entries that this node has promised not to apply, by their indexes. There may be several: one that is behind
+    /// does not hear what became of the first while the others stop before a later one.
+    pub(super) halts: BTreeMap<u64, Halt>,
     /// The last entry that the store was given and has not answered for.
     pub(super) in_flight: Option<u64>,
     /// Rejections in this node's log: their own index, and the one that they reject.
@@ -54,13 +55,13 @@ impl State {
 
     /// Whether no entry is in doubt.
     pub(super) fn is_quiet(&self) -> bool {
-        self.trouble.is_none() && self.halt.is_none() && self.logged.is_empty()
+        self.trouble.is_none() && self.halts.is_empty() && self.logged.is_empty()
     }
 
     /// Entries up to this one are applied: nothing of them is in doubt any more.
     pub(super) fn forget(&mut self, applied: u64) {
         self.trouble.take_if(|trouble| trouble.index <= applied);
-        self.halt.take_if(|halt| halt.index <= applied);
+        self.halts.retain(|index, _| *index > applied);
         self.pursuit.take_if(|pursuit| pursuit.index <= applied);
         self.logged.retain(|index, _| *index > applied);
         self.heard.retain(|index| *index > applied);
@@ -77,6 +78,11 @@ impl State {
     /// Whether the log holds a rejection of an entry.
     pub(super) fn rejects(&self, index: u64) -> bool {
         self.logged.values().any(|rejected| *rejected == index)
+    }
+
+    /// Whether this node may not try an entry by itself.
+    pub(super) fn is_bound(&self, index: u64) -> bool {
+        self.rejects(index) || self.halts.contains_key(&index)
     }
 
     /// Whether it is certain that an entry is rejected.
