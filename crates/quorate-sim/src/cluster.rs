@@ -204,7 +204,9 @@ impl Cluster {
         if end == End::Wipe {
             self.history.is_good_again(name);
         }
-        if end == End::Power {
+        // A power failure takes from the log what a majority of others had synced, and an image is there before the
+        // log knows of it.
+        if end == End::Power || self.history.has_installed(&who) {
             self.set_ahead(name, true);
         }
         drop((node, reader));

@@ -29,7 +29,7 @@ impl Cluster {
             self.history.violation(format!("the database of {who} ends at {applied:?}, its log begins at {purged:?}"));
         }
         let is_ahead = applied.map(|id| id.index) > last.map(|id| id.index);
-        if is_ahead && !self.may_be_ahead(name) {
+        if is_ahead && !self.lives().ahead.contains(name) {
             self.history.violation(format!("the database of {who} ends at {applied:?}, its log at {last:?}"));
         }
         self.set_ahead(name, is_ahead);
@@ -41,13 +41,6 @@ impl Cluster {
         Box::new(move || Inspection::read(&disk, &log).ok()?.groups.get(&GroupId::MAIN)?.last.map(|id| id.index))
     }
 
-    /// Whether a database may end behind its log: a power failure takes from the log what a majority of others had
-    /// synced, and an image is there before the log knows of it.
-    fn may_be_ahead(&self, name: &'static str) -> bool {
-        let before = self.life_before(name);
-        self.lives().ahead.contains(name) || before.is_some_and(|before| self.history.has_installed(&before))
-    }
-
     /// From now on, or no longer, a node's database may end behind its log.
     pub(super) fn set_ahead(&self, name: &'static str, may_be: bool) {
         let ahead = &mut self.lives().ahead;
@@ -56,11 +49,6 @@ impl Cluster {
         } else {
             ahead.remove(name)
         };
-    }
-
-    fn life_before(&self, name: &'static str) -> Option<String> {
-        let count = self.lives().counts.get(name)?.checked_sub(1)?;
-        Some(format!("{name}.{count}"))
     }
 
     /// Whatever nodes had lost was made good.
