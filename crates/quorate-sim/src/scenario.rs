@@ -32,8 +32,9 @@ const RESTING_BYTES: u64 = 2 * SEGMENT_BYTES;
 /// replaced.
 const DAMAGED_WAIT: Duration = Duration::from_secs(15);
 
-/// A run is given up after this many times the time that it should take.
-const OVERTIME: u32 = 4;
+/// A run is given up after this many times the time that it should take. Writes wait for some 12 s where nodes are
+/// stuck in a statement, which may be longer than a short run should take.
+const OVERTIME: u32 = 6;
 
 /// How much a seed must go through.
 #[derive(Clone, Copy, Debug)]
