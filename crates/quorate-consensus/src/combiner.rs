@@ -246,8 +246,8 @@ impl Gatherer {
     }
 
     /// Proposes a batch, waits until all of it is answered, and returns how many outcomes there were. If another node
-    /// leads meanwhile it does not wait: this one may be unable to apply what it has proposed. Then another knows the
-    /// outcomes, and callers are told to ask that one.
+    /// leads meanwhile it does not wait: this one may be unable to apply what it has proposed. It then tells the
+    /// callers that their outcomes are unknown here, so that they ask the new leader.
     async fn propose(&mut self, taken: &mut Vec<Waiting>, token: &Taking) -> usize {
         let mut offsets = self.peers.voter_clock_offsets(&self.raft);
         let size = |waiting: &Waiting| waiting.bytes.len().saturating_add(PROPOSAL_HEADER);

@@ -1,7 +1,7 @@
 //! What other threads say to the statement that the writer runs, and see of it.
 //!
-//! SQLite asks between two steps of its virtual machine whether it is to go on. A step that takes minutes asks nobody:
-//! then only the end of the process ends it, and whoever decides that learns here that there is such a step.
+//! SQLite asks between two steps of its virtual machine whether it may go on. In a step that takes minutes it does not
+//! ask, and only the end of the process stops it. Consensus looks here whether there is such a step, and ends the node.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use quorate_model::RunningStatement;
 /// Nothing runs.
 const NEVER: u64 = u64::MAX;
 
-/// Shared by the writer, which says what it does, and whoever supervises it.
+/// The writer's thread writes here what it runs; other threads read it, and say when the store is being closed.
 #[derive(Debug)]
 pub(crate) struct Supervision {
     closing: AtomicBool,

@@ -1,7 +1,7 @@
 //! A statement that runs on though it was told to end.
 //!
-//! SQLite and its functions are told between two steps that a statement's time is over. A step that takes minutes is
-//! told nothing, so the node notes the entry and ends: its next life stops before that entry, as after a crash.
+//! SQLite asks us between two steps whether a statement may go on. In a step that takes minutes it asks nothing, and we
+//! can't stop it. So the node notes the entry and ends. Its next life stops before that entry, as after a crash.
 
 use std::pin::pin;
 use std::time::Duration;

@@ -149,7 +149,8 @@ impl Budget {
         Ok(budget)
     }
 
-    /// Lets others look at what runs, and interrupt it. What comes of that must not become an outcome.
+    /// Lets other threads see which statement runs, and interrupt it. The caller must not make an outcome of an
+    /// interrupted statement.
     pub(crate) fn supervise(&self, supervision: Arc<Supervision>) {
         // Said once.
         let _ = self.supervision.set(supervision);
@@ -160,8 +161,8 @@ impl Budget {
         self.supervision.get().is_some_and(|supervision| supervision.is_closing())
     }
 
-    /// Begins an entry, or goes on with one after a pause, that may take so many more steps; what is rehearsed is not
-    /// an entry yet. What the node itself does for it is watched too, until [`usage::unwatch`]: SQLite expands views
+    /// Begins an entry that may take so many steps, or goes on with one after a pause. A rehearsal has no entry yet.
+    /// What the node itself does for it is watched too, until [`usage::unwatch`]: SQLite expands views
     /// while a statement is prepared, and all of them when the schema was changed.
     pub fn begin(&self, entry: Option<u64>, steps: u64) {
         self.left.store(steps, Ordering::Relaxed);
