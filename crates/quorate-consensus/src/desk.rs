@@ -179,9 +179,11 @@ impl Desk {
     }
 
     async fn heartbeat(&self, peer: &PeerInfo, append: Append) -> Answer {
+        let running = self.core_for(peer)?;
+        running.verdicts.hear(&append.rejected);
         let request: AppendEntriesRequest<TypeConfig> = append.try_into().map_err(|error| malformed(&error))?;
         let leader = request.vote.leader_id.node_id;
-        let response = self.core_for(peer)?.raft.append_entries(request).await.map_err(|error| internal(&error))?;
+        let response = running.raft.append_entries(request).await.map_err(|error| internal(&error))?;
         if !matches!(response, AppendEntriesResponse::HigherVote(_)) {
             self.led.heard(leader);
         }
@@ -241,12 +243,14 @@ impl Desk {
         let Ok(running) = self.core_for(peer) else {
             return sender.fail(CallFailure::new(FailureKind::Unavailable, "the node is starting"));
         };
-        let requests = unfold((receiver, Laggard::default()), |(mut receiver, mut laggard)| async move {
+        let heard = (receiver, Laggard::default(), Arc::clone(&running.verdicts));
+        let requests = unfold(heard, |(mut receiver, mut laggard, verdicts)| async move {
             let item = timeout(APPEND_IDLE_MAX, receiver.recv()).await.ok()?.ok()??;
             let append: Append = decode(item).ok()?;
+            verdicts.hear(&append.rejected);
             let mut request: AppendEntriesRequest<TypeConfig> = append.try_into().ok()?;
             laggard.hold_back(&mut request);
-            Some((request, (receiver, laggard)))
+            Some((request, (receiver, laggard, verdicts)))
         });
         let mut results = std::pin::pin!(running.raft.stream_append(requests));
         while let Some(result) = results.next().await {

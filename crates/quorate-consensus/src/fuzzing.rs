@@ -29,8 +29,10 @@ pub const ALL: &[(&str, Reencode)] = &[
         Some(encode(&VoteAnswer::from(&VoteResponse::<TypeConfig>::from(read::<VoteAnswer>(bytes)?))))
     }),
     ("append", |bytes| {
-        let request = AppendEntriesRequest::<TypeConfig>::try_from(read::<Append>(bytes)?).ok()?;
-        Some(encode(&Append::from(&request)))
+        let append: Append = read(bytes)?;
+        let rejected = append.rejected.clone();
+        let request = AppendEntriesRequest::<TypeConfig>::try_from(append).ok()?;
+        Some(encode(&Append::new(&request, request.leader_commit, rejected)))
     }),
     ("appended", |bytes| Some(encode(&Appended::from(StreamResult::from(read::<Appended>(bytes)?))))),
     ("image head", |bytes| {

@@ -115,7 +115,7 @@ impl Consensus {
         let verdicts = Verdicts::begin(&home, &store, restart).await?;
         let log = LogStore::new(home.wal.clone(), GroupId::MAIN, &stages, &store, &verdicts);
         let thrift = Arc::new(Thrift::default());
-        let network = Network { peers: Arc::clone(&peers), images: Arc::clone(&images), thrift: Arc::clone(&thrift) };
+        let network = Network::new(&peers, &images, &thrift, &verdicts);
         let machine = Machine::new(home.clone(), Arc::clone(&store), Arc::clone(&verdicts));
         machine.replay().await;
         let raft = start_core(&home, config.timing, network, log, machine, founding).await?;

@@ -12,6 +12,8 @@
 //! - Before `Reject(n)` is proposed, every voter has promised durably ([`Halt`]) not to apply entry `n`. It keeps the
 //!   promise until the rejection is committed, or until a leader of the same or a later term, in whose log there is no
 //!   such rejection, releases it. So no node applies a rejected entry and answers for it.
+//! - Only a voter that is away need not promise, if the leader has never told it that entry `n` is committed. Later a
+//!   leader tells it so only together with the rejection ([`told`]).
 //! - A node that has a rejection in its log applies the rejected entry only once the rejection is committed, and then
 //!   as a rejected one.
 //! - Entries that others have applied are never rejected.
@@ -38,6 +40,7 @@ mod log;
 mod promise;
 mod state;
 mod stuck;
+mod told;
 
 use log::logged;
 pub(crate) use log::{reject, rejections};
@@ -249,7 +252,7 @@ impl Verdicts {
         // An entry that is tried again may take long once more. If those behind it were in flight meanwhile, this node
         // could not say that it has not applied them.
         let tried = state.trouble.as_ref().map(|trouble| trouble.index.max(first.saturating_add(1)));
-        let halted = state.halts.keys().copied().chain(tried);
+        let halted = state.halts.keys().chain(&state.heard).copied().chain(tried);
         let barrier = halted.chain(state.logged.values().copied()).filter(|index| *index > first).min();
         let last = barrier.map_or(last, |index| last.min(index.saturating_sub(1)));
         state.in_flight = Some(last);

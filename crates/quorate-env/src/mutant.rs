@@ -96,6 +96,8 @@ pub enum Mutant {
     HaltForgotten,
     /// A node that ends because it is stuck takes no note of the entry.
     StuckNotNoted,
+    /// A leader takes it for granted that a voter that is away has not applied an entry.
+    AbsentVoterIgnored,
     /// A node takes no note when a read finds its database damaged.
     ReadDamageIgnored,
     /// A node that has another address than before does not announce it.
@@ -103,9 +105,9 @@ pub enum Mutant {
 }
 
 use Mutant::{
-    AcknowledgedBeforeSync, AgeNotChecked, AheadByIndex, AppendNotAwaited, AppliedBeforeLogged, AppliedIsRejected,
-    CheckpointDuringHold, CheckpointWithoutSync, DeferredKeysAtBatch, ExpiredIsFresh, ExpiredIsNotDone,
-    ExtensionsOfProcess, ForwardedIsNotDone, FoundedFromDamaged, HaltForgotten, ImageNotReadAgain,
+    AbsentVoterIgnored, AcknowledgedBeforeSync, AgeNotChecked, AheadByIndex, AppendNotAwaited, AppliedBeforeLogged,
+    AppliedIsRejected, CheckpointDuringHold, CheckpointWithoutSync, DeferredKeysAtBatch, ExpiredIsFresh,
+    ExpiredIsNotDone, ExtensionsOfProcess, ForwardedIsNotDone, FoundedFromDamaged, HaltForgotten, ImageNotReadAgain,
     ImageOfPartialCheckpoint, ImagePositionOff, LeaderRestored, LearnerServes, LostIdentityReused,
     MigrationNotReadAgain, MoveNotAnnounced, OneIsBelieved, OutcomeNotKept, OutcomesNotCompared, PremisesNotChecked,
     PurgedBeforeDurable, ReadDamageIgnored, ReadWithoutQuorum, ReadersNotCounted, RehearsalNotChecked,
@@ -116,7 +118,7 @@ use Mutant::{
 
 impl Mutant {
     /// All.
-    pub const ALL: [Self; 45] = [
+    pub const ALL: [Self; 46] = [
         AcknowledgedBeforeSync,
         SyncErrorIgnored,
         StaleFrameAccepted,
@@ -160,6 +162,7 @@ impl Mutant {
         AppliedIsRejected,
         HaltForgotten,
         StuckNotNoted,
+        AbsentVoterIgnored,
         ReadDamageIgnored,
         MoveNotAnnounced,
     ];

@@ -6,7 +6,7 @@ use prost::{Message, Oneof};
 use quorate_model::{DecodeError, LogId};
 
 use crate::raft::codec::{self, EntryBytes, LogIdBytes, VoteBytes, malformed};
-use crate::raft::types::{RaftVote, TypeConfig, from_raft, to_raft};
+use crate::raft::types::{RaftLogId, RaftVote, TypeConfig, from_raft, to_raft};
 
 /// Numbers of the calls between nodes. Never reuse one.
 pub(crate) mod method {
@@ -60,6 +60,9 @@ pub(crate) struct Append {
     committed: Option<LogIdBytes>,
     #[prost(message, repeated, tag = "4")]
     entries: Vec<EntryBytes>,
+    /// The latest entries that are rejected: the receiver applies them so.
+    #[prost(uint64, repeated, tag = "5")]
+    pub rejected: Vec<u64>,
 }
 
 /// Answers [`Append`]: at most one of `conflict` and `higher` is set; without them it was stored up to `matched`.
@@ -324,8 +327,13 @@ impl From<VoteAnswer> for VoteResponse<TypeConfig> {
     }
 }
 
-impl From<&AppendEntriesRequest<TypeConfig>> for Append {
-    fn from(request: &AppendEntriesRequest<TypeConfig>) -> Self {
+impl Append {
+    /// A request that tells what the leader may tell at the moment of commits and rejections.
+    pub(crate) fn new(
+        request: &AppendEntriesRequest<TypeConfig>,
+        committed: Option<RaftLogId>,
+        rejected: Vec<u64>,
+    ) -> Self {
         let entries = request
             .entries
             .iter()
@@ -333,8 +341,9 @@ impl From<&AppendEntriesRequest<TypeConfig>> for Append {
         Self {
             vote: (&request.vote).into(),
             previous: id_bytes(request.prev_log_id.as_ref()),
-            committed: id_bytes(request.leader_commit.as_ref()),
+            committed: id_bytes(committed.as_ref()),
             entries: entries.collect(),
+            rejected,
         }
     }
 }

@@ -36,6 +36,7 @@ use crate::peer::messages::{
     Append, Appended, StreamResult, Transfer, VoteAnswer, VoteAsk, decode, encode, id_bytes, method,
 };
 use crate::peers::Peers;
+use crate::verdict::Verdicts;
 
 /// Requests of entries under way to one follower.
 const IN_FLIGHT_MAX: usize = 2;
@@ -52,18 +53,30 @@ const APPEND_SILENCE_MAX: Duration = Duration::from_secs(5);
 
 /// Makes the connections to members.
 pub(crate) struct Network {
-    pub(crate) peers: Arc<Peers>,
-    pub(crate) images: Arc<ImageSender>,
-    pub(crate) thrift: Arc<Thrift>,
+    peers: Arc<Peers>,
+    images: Arc<ImageSender>,
+    thrift: Arc<Thrift>,
+    verdicts: Arc<Verdicts>,
 }
 
 impl Network {
+    pub(crate) fn new(
+        peers: &Arc<Peers>,
+        images: &Arc<ImageSender>,
+        thrift: &Arc<Thrift>,
+        verdicts: &Arc<Verdicts>,
+    ) -> Self {
+        let (peers, images) = (Arc::clone(peers), Arc::clone(images));
+        Self { peers, images, thrift: Arc::clone(thrift), verdicts: Arc::clone(verdicts) }
+    }
+
     fn channel(&self, id: u64, member: &Member, purpose: Purpose) -> Channel {
         Channel {
             peers: Arc::clone(&self.peers),
             addr: member.addr.clone(),
             images: Arc::clone(&self.images),
             thrift: Arc::clone(&self.thrift),
+            verdicts: Arc::clone(&self.verdicts),
             target: id,
             purpose,
         }
@@ -93,6 +106,7 @@ pub(crate) struct Channel {
     addr: String,
     images: Arc<ImageSender>,
     thrift: Arc<Thrift>,
+    verdicts: Arc<Verdicts>,
     target: u64,
     purpose: Purpose,
 }
@@ -125,7 +139,10 @@ impl RaftNetworkV2<TypeConfig> for Channel {
         rpc: AppendEntriesRequest<TypeConfig>,
         option: RPCOption,
     ) -> Result<AppendEntriesResponse<TypeConfig>, RpcError> {
-        let appended: Appended = self.call(method::HEARTBEAT, &Append::from(&rpc), option.hard_ttl()).await?;
+        let append = || encode(&append(&self.verdicts, self.target, &rpc));
+        let called = self.link().call_with(method::HEARTBEAT, append, option.hard_ttl()).await;
+        let body = called.map_err(|error| unreachable(&error))?;
+        let appended: Appended = decode(body).map_err(|error| network(&error))?;
         Ok(match StreamResult::from(appended) {
             Ok(_) => AppendEntriesResponse::Success,
             Err(StreamAppendError::Conflict(_)) => AppendEntriesResponse::Conflict,
@@ -152,10 +169,11 @@ impl RaftNetworkV2<TypeConfig> for Channel {
             let _ = Pin::new(&mut input).peek().await;
             let client = self.link().0.client().await.map_err(|error| unreachable(&error))?;
             let (sender, receiver) = client.open_stream(method::APPEND).map_err(|error| unreachable(&error))?;
-            let (target, thrift) = (self.target, Arc::clone(&self.thrift));
+            let (target, thrift, verdicts) = (self.target, Arc::clone(&self.thrift), Arc::clone(&self.verdicts));
             let state = Appending {
                 target,
                 thrift,
+                verdicts,
                 input,
                 sender,
                 receiver,
@@ -224,6 +242,7 @@ impl RaftNetworkV2<TypeConfig> for Channel {
 struct Appending<S> {
     target: u64,
     thrift: Arc<Thrift>,
+    verdicts: Arc<Verdicts>,
     input: S,
     sender: StreamSender,
     receiver: StreamReceiver,
@@ -283,7 +302,7 @@ impl<S: Stream<Item = AppendEntriesRequest<TypeConfig>> + Unpin> Appending<S> {
     /// Sends a request, and with it all news.
     async fn send(&mut self, request: &AppendEntriesRequest<TypeConfig>) -> Result<(), RpcError> {
         self.news = None;
-        let body = encode(&Append::from(request));
+        let body = encode(&append(&self.verdicts, self.target, request));
         let is_small = body.len() < PAUSE_BYTES_MAX;
         self.sender.send(body).await.map_err(|error| unreachable(&error))?;
         self.sent = request.entries.last().map(|entry| entry.log_id).or(self.sent);
@@ -317,6 +336,12 @@ impl<S: Stream<Item = AppendEntriesRequest<TypeConfig>> + Unpin> Appending<S> {
             }
         }
     }
+}
+
+/// A request as it goes to a member now.
+fn append(verdicts: &Verdicts, target: u64, request: &AppendEntriesRequest<TypeConfig>) -> Append {
+    let (committed, rejected) = verdicts.tell(target, request.leader_commit);
+    Append::new(request, committed, rejected)
 }
 
 fn unreachable(error: &(impl std::error::Error + 'static)) -> RpcError {

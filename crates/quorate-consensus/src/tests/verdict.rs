@@ -11,9 +11,12 @@ use quorate_model::{FailureKind, StoreFault};
 use super::cluster::{Cluster, NAMES, SOON, born};
 use super::store::{MemStore, Trouble};
 use crate::peer::messages::StandAsk;
-use crate::{Ended, MembershipError, ProposeError, Timing};
+use crate::{Ended, MemberStatus, MembershipError, ProposeError, Timing};
 
 const POISON: &str = "poison";
+
+/// After so much silence the connections to a node are given up.
+const GONE_AFTER: Duration = Duration::from_secs(12);
 
 fn memory() -> Trouble {
     Trouble::Fault(StoreFault::Memory("of a test".to_owned()))
@@ -289,6 +292,9 @@ fn the_only_node_that_has_applied_a_write_is_not_removed() {
 #[test]
 fn what_a_lost_disk_may_have_applied_is_for_an_operator_to_decide() {
     run(46, async |_, cluster| {
+        let (_, leader) = cluster.leader().unwrap();
+        assert!(leader.reject_entry(3).await.is_err(), "nothing waits");
+        drop(leader);
         let (gone, index) = only_the_leader_applies(&cluster, async |name| cluster.wipe(name).await).await;
         // Otherwise it would apply the entry as a learner, and the others take a copy of its data.
         poison(&cluster, [gone], &memory());
@@ -363,45 +369,67 @@ fn a_node_that_alone_is_stuck_in_an_entry_takes_an_image_and_the_entry_stays() {
 }
 
 #[test]
-fn a_voter_that_can_not_be_asked_is_waited_for() {
+fn a_voter_that_may_have_applied_the_entry_is_waited_for() {
     run(50, async |_, cluster| {
-        let names = by_rank(&cluster);
-        cluster.kill(names[2]).await;
-        poison(&cluster, NAMES, &memory());
+        let (gone, index) = only_the_leader_applies(&cluster, async |name| cluster.kill(name).await).await;
         let (_, leader) = cluster.leader().unwrap();
-        let proposed = timeout(Duration::from_secs(20), leader.propose(Bytes::from_static(POISON.as_bytes()))).await;
+        let proposed = timeout(Duration::from_secs(20), leader.propose(Bytes::from_static(b"x"))).await;
         assert!(proposed.is_err(), "nobody may decide without the third voter");
-        let blocked = leader.status().blocked.unwrap();
-        assert!(NAMES.iter().all(|name| cluster.store(name).kept().rejected.is_empty()));
-
-        cluster.start(names[2]);
-        let rejected = || NAMES.iter().all(|name| cluster.store(name).kept().rejected == [blocked.index]);
-        cluster.until("rejected", rejected).await;
+        assert_eq!(leader.status().blocked.map(|blocked| blocked.index), Some(index));
+        drop(leader);
+        cluster.start(gone);
         cluster.write("after").await;
         cluster.check().await;
+        assert!(!is_rejected(&cluster));
     });
 }
 
 #[test]
-fn an_operator_decides_without_a_voter_that_is_lost() {
-    run(60, async |_, cluster| {
-        let names = by_rank(&cluster);
-        cluster.kill(names[2]).await;
-        poison(&cluster, NAMES, &memory());
+fn a_voter_that_was_never_told_of_the_entry_is_not_waited_for() {
+    for (seed, trouble) in (60..70).zip([memory(), slow()].into_iter().cycle()) {
+        run(seed, async |world, cluster| {
+            let names = by_rank(&cluster);
+            // The third could apply it, and has it in its log in half of the cases.
+            poison(&cluster, [names[0], names[1]], &trouble);
+            if seed % 4 < 2 {
+                cluster.kill(names[2]).await;
+            } else {
+                world.net().cut(names[0], names[2]);
+                world.net().cut(names[1], names[2]);
+                // What is on its way on the old connection may arrive.
+                let is_gone = |member: &MemberStatus| member.name == names[2] && member.silent_for > GONE_AFTER;
+                let leader = cluster.leader().unwrap().1;
+                cluster.until("silence", || leader.status().members.iter().any(is_gone)).await;
+            }
+            let begun = Instant::now();
+            assert_eq!(propose(&cluster).await, Some(true), "{trouble:?}");
+            assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+            cluster.write("after").await;
+            world.net().heal_all();
+            if seed % 4 < 2 {
+                cluster.start(names[2]);
+            }
+            cluster.write("behind it").await;
+            cluster.check().await;
+            assert!(NAMES.iter().all(|name| !has_run(&cluster.store(name))));
+        });
+    }
+}
+
+#[test]
+fn an_entry_that_the_leader_has_rejected_is_applied_so_although_the_log_does_not_say_it_yet() {
+    run(71, async |_, cluster| {
+        let name = by_rank(&cluster)[1];
+        let node = cluster.node(name).unwrap();
+        let last = cluster.store(name).kept().applied.index();
+        node.0.running.verdicts.hear(&[last, last + 2, last + 3]);
         let (_, leader) = cluster.leader().unwrap();
-        assert!(leader.reject_entry(3).await.is_err(), "nothing waits");
-        let asked = leader.clone();
-        let proposing = async { asked.propose(Bytes::from_static(POISON.as_bytes())).await };
-        let deciding = async {
-            sleep(Duration::from_secs(2)).await;
-            let blocked = leader.status().blocked.unwrap();
-            leader.reject_entry(blocked.index).await.unwrap();
-        };
-        let (proposed, ()) = timeout(SOON, futures_util::future::join(proposing, deciding)).await.unwrap();
-        assert_eq!(proposed.unwrap().1.unwrap_err().kind, FailureKind::Rejected);
-        cluster.write("after").await;
-        cluster.start(names[2]);
-        cluster.check().await;
+        let texts = ["1", "2", "3", "4"].map(|text| leader.propose(Bytes::from_static(text.as_bytes())));
+        assert!(join_all(texts).await.iter().all(Result::is_ok));
+        cluster.until("applied", || cluster.store(name).kept().applied.index() >= last + 4).await;
+        assert_eq!(cluster.store(name).kept().rejected, [last + 2, last + 3]);
+        let told = node.0.running.verdicts.tell(0, None).1;
+        assert_eq!(told, [last + 2, last + 3], "it would tell others as a leader");
     });
 }
 

@@ -2,8 +2,9 @@
 //!
 //! The leader asks in two rounds. In the first every voter says where it stands. Only if nobody has applied the entry,
 //! and a majority can't, the second asks all for the promise to stop before it; a voter that has not tried yet would
-//! otherwise never try. A leader that has no time for an entry does not wait for the others to try it, since all
-//! callers wait meanwhile.
+//! otherwise never try. The leader does not wait for a voter that can't be asked where it knows that the voter has not
+//! applied the entry ([`super::told`]). A leader that has no time for an entry does not wait for the others to try it,
+//! since all callers wait meanwhile.
 
 use std::collections::BTreeSet;
 use std::pin::pin;
@@ -31,6 +32,9 @@ const ROUND_PAUSE: Duration = Duration::from_millis(100);
 
 /// How long a node may take to answer: longer than its promise waits for a batch, and for its disk.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
+
+/// The same for a node that was not heard of lately: all writes wait meanwhile.
+const SILENT_ANSWER_MAX: Duration = Duration::from_millis(300);
 
 /// How often the log says for whom the leader waits.
 const SAY_EVERY: Duration = Duration::from_secs(10);
@@ -116,8 +120,12 @@ impl Judge {
         if !(is_majority || is_slow) || is_applied {
             return self.give_up(index).await;
         }
-        if !is_forced && !self.are_all_there(index, count, &voters, answers) {
-            return;
+        let missing = |(id, reply): &&(u64, Option<StandReply>)| {
+            voters.contains(id) && reply.is_none() && !self.verdicts.was_never_told(*id, index, term)
+        };
+        let missing: Vec<NodeId> = answers.iter().filter(missing).map(|(id, _)| NodeId(*id)).collect();
+        if !is_forced && !missing.is_empty() {
+            return self.say_missing(index, count, voters.len(), &missing);
         }
         self.rounds = self.rounds.saturating_add(1);
         let halt = Halt { index, term, round: self.rounds };
@@ -125,7 +133,8 @@ impl Judge {
         let is_own = self.verdicts.promise(halt).await;
         let answers = self.ask(StandAsk { index, term, round: halt.round, halt_term: None }).await;
         let promised = |(id, reply): &(u64, Option<StandReply>)| {
-            !voters.contains(id) || reply.as_ref().map_or(is_forced, |reply| reply.promised)
+            let may_be_missing = || is_forced || self.verdicts.was_never_told(*id, index, term);
+            !voters.contains(id) || reply.as_ref().map_or_else(may_be_missing, |reply| reply.promised)
         };
         let is_applied = !holders(&answers).is_empty();
         let are_promised = is_own && !is_applied && answers.iter().all(promised);
@@ -159,25 +168,20 @@ impl Judge {
         }
     }
 
-    /// Whether all voters have answered; says so where they have not.
-    fn are_all_there(&mut self, index: u64, count: usize, voters: &BTreeSet<u64>, answers: &Answers) -> bool {
-        let missing = answers.iter().filter(|(id, reply)| voters.contains(id) && reply.is_none());
-        let missing: Vec<String> = missing.map(|(id, _)| NodeId(*id).to_string()).collect();
-        if missing.is_empty() {
-            return true;
+    /// Says now and then for which voters the leader waits.
+    fn say_missing(&mut self, index: u64, count: usize, voters: usize, missing: &[NodeId]) {
+        if self.said.is_some_and(|at| at.elapsed() < SAY_EVERY) {
+            return;
         }
-        if self.said.is_none_or(|at| at.elapsed() >= SAY_EVERY) {
-            self.said = Some(Instant::now());
-            tracing::error!(
-                event = "entry_undecided",
-                index,
-                missing = missing.join(", "),
-                "{count} of {} voters can't apply entry {index}, and those missing may have applied it: start them, or \
-                 decide without them by 'quorate recover reject-entry {index}'",
-                voters.len()
-            );
-        }
-        false
+        self.said = Some(Instant::now());
+        let missing: Vec<String> = missing.iter().map(NodeId::to_string).collect();
+        tracing::error!(
+            event = "entry_undecided",
+            index,
+            missing = missing.join(", "),
+            "{count} of {voters} voters can't apply entry {index}, and those missing may have applied it: start them, \
+             or decide without them by 'quorate recover reject-entry {index}'"
+        );
     }
 
     async fn propose(&self, index: u64, who: &str) {
@@ -205,7 +209,8 @@ impl Judge {
             current(&self.raft).membership().nodes().map(|(id, _)| *id).filter(|id| *id != own).collect();
         let body = encode(&ask);
         let asks = others.iter().map(|id| async {
-            let reply = self.peers.call_member(*id, method::STAND, body.clone(), ANSWER_MAX).await;
+            let limit = if self.peers.is_heard(*id) { ANSWER_MAX } else { SILENT_ANSWER_MAX };
+            let reply = self.peers.call_member(*id, method::STAND, body.clone(), limit).await;
             (*id, reply.ok().and_then(|body| decode::<StandReply>(body).ok()))
         });
         join_all(asks).await

@@ -18,7 +18,7 @@ pub(super) struct State {
     pub(super) in_flight: Option<u64>,
     /// Rejections in this node's log: their own index, and the one that they reject.
     pub(super) logged: BTreeMap<u64, u64>,
-    /// Entries that another node has applied as rejected ones.
+    /// Entries that another node has applied as rejected ones, or is about to.
     pub(super) heard: BTreeSet<u64>,
     pub(super) committed: u64,
     /// The last entry that the log held when this life began, or that the store has held since. The node may have
@@ -31,6 +31,8 @@ pub(super) struct State {
     pub(super) pursuit: Option<Halt>,
     /// Entries that an operator rejects without the word of voters that can't be reached.
     pub(super) forced: BTreeSet<u64>,
+    /// Up to which entry this node, as the leader, may have told each member that the log is committed.
+    pub(super) told: BTreeMap<u64, u64>,
     pub(super) closed: bool,
 }
 
@@ -55,7 +57,7 @@ impl State {
 
     /// Whether no entry is in doubt.
     pub(super) fn is_quiet(&self) -> bool {
-        self.trouble.is_none() && self.halts.is_empty() && self.logged.is_empty()
+        self.trouble.is_none() && self.halts.is_empty() && self.logged.is_empty() && self.heard.is_empty()
     }
 
     /// Entries up to this one are applied: nothing of them is in doubt any more.

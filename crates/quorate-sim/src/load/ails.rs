@@ -22,6 +22,10 @@ const SPARED_ONE_IN: u64 = 2;
 /// The longest pause between two such statements, in milliseconds.
 const PAUSE_MILLIS: u64 = 8_000;
 
+/// How often, and how many times, it is looked whether a node is away.
+const AWAY_LOOK_EVERY: Duration = Duration::from_millis(20);
+const AWAY_LOOKS_MAX: u32 = 100;
+
 /// See the module.
 pub(super) struct Ails {
     cluster: Cluster,
@@ -54,6 +58,11 @@ impl Ails {
             // All nodes as often as some.
             let all = (1 << nodes) - 1;
             let mut mask = if self.rng.chance(0.5) { all } else { self.rng.below(all) };
+            if self.rng.chance(0.3)
+                && let Some(there) = self.while_a_node_is_away().await
+            {
+                mask = there;
+            }
             while !self.cluster.keeps_disks() && mask.count_ones() as usize > nodes / 2 {
                 mask = self.rng.below(all);
             }
@@ -65,6 +74,20 @@ impl Ails {
             let may_reject = is_of_most || ailment == Ailment::Slow && mask != 0;
             self.note(number, may_reject, done.map(drop));
         }
+    }
+
+    /// Waits for a node to be away. The bits of those that are there.
+    async fn while_a_node_is_away(&self) -> Option<u64> {
+        let names = self.cluster.names();
+        for _ in 0..AWAY_LOOKS_MAX {
+            let there = names.iter().zip(0..).filter(|(name, _)| self.cluster.is_alive(name));
+            let there: Vec<u32> = there.map(|(_, place)| place).collect();
+            if there.len() < names.len() {
+                return Some(there.iter().map(|place| 1 << place).sum());
+            }
+            sleep(AWAY_LOOK_EVERY).await;
+        }
+        None
     }
 
     fn note(&self, number: i64, may_reject: bool, done: Result<(), Error>) {

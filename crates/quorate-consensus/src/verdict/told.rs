@@ -1,0 +1,75 @@
+//! What this node, as the leader, tells members of commits and rejections.
+//!
+//! A member applies an entry only once it was told that the entry is committed. So a member that was never told so has
+//! not applied the entry, and the leader can reject the entry without asking it.
+//!
+//! Invariants:
+//!
+//! - While this node works for the rejection of an entry, it tells nobody that the entry is committed.
+//! - Later it tells so only together with the rejection. So a member applies the entry as a rejected one, also if the
+//!   rejection itself is far behind in the log.
+
+use quorate_env::mutant::Mutant;
+use quorate_model::{GroupId, LogId};
+
+use super::Verdicts;
+use super::state::State;
+use crate::raft::types::RaftLogId;
+
+impl Verdicts {
+    /// What a message to a member may say: up to where the log is committed, if that may be told now, and which entries
+    /// are rejected. To be asked right before the message is written to a connection, since this node remembers that
+    /// it was told.
+    pub(crate) fn tell(&self, target: u64, committed: Option<RaftLogId>) -> (Option<RaftLogId>, Vec<u64>) {
+        let mut state = self.state();
+        let committed = committed.filter(|committed| !state.works_for_rejection_up_to(committed.index));
+        if let Some(committed) = committed {
+            let told = state.told.entry(target).or_default();
+            *told = committed.index.max(*told);
+        }
+        // A rejection is forgotten here, under the same lock, only after the store has kept it.
+        let mut rejected = state.certainly_rejected();
+        rejected.extend(self.store.rejections());
+        (committed, rejected)
+    }
+
+    /// The leader has applied these entries as rejected ones, or is about to.
+    pub(crate) fn hear(&self, rejected: &[u64]) {
+        let applied = self.store.applied().index();
+        let mut state = self.state();
+        let news: Vec<u64> = rejected.iter().copied().filter(|index| *index > applied).collect();
+        let known = state.heard.len();
+        state.heard.extend(news);
+        if state.heard.len() > known {
+            drop(state);
+            self.changed.send_replace(());
+        }
+    }
+
+    /// Whether a member was never told that an entry is committed. Only the leader in whose term the entry was proposed
+    /// can know that, and only if it was not started again since.
+    pub(super) fn was_never_told(&self, id: u64, index: u64, term: u64) -> bool {
+        let own = self.home.identity().id;
+        let is_own = |at: LogId| at.term == term && at.node.0 == own;
+        let is_own = self.home.wal.log_id_at(GroupId::MAIN, index).is_some_and(is_own);
+        let state = self.state();
+        let is_of_this_life = index > state.perhaps_applied;
+        let is_told = state.told.get(&id).is_some_and(|told| *told >= index);
+        is_own && is_of_this_life && !is_told || Mutant::AbsentVoterIgnored.is_on()
+    }
+}
+
+impl State {
+    /// Whether this node works for the rejection of one of the entries up to here, or has one in its log that is not
+    /// committed.
+    fn works_for_rejection_up_to(&self, index: u64) -> bool {
+        let is_open = |(at, rejected): (&u64, &u64)| *at > self.committed && *rejected <= index;
+        self.pursuit.is_some_and(|pursuit| pursuit.index <= index) || self.logged.iter().any(is_open)
+    }
+
+    fn certainly_rejected(&self) -> Vec<u64> {
+        let is_committed = |(at, _): &(&u64, &u64)| **at <= self.committed;
+        let logged = self.logged.iter().filter(is_committed).map(|(_, rejected)| *rejected);
+        logged.chain(self.heard.iter().copied()).collect()
+    }
+}
