@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use quorate_env::Rng;
 use rustix::process::Signal;
-use support::{Dev, is_alive, quorate, succeeded, wait_until};
+use support::{Dev, failed, is_alive, quorate, succeeded, wait_until};
 
 /// A row that is larger than what a page of a full disk has left.
 const INSERT: &str = "INSERT INTO kept VALUES (zeroblob(100000))";
@@ -195,6 +195,26 @@ fn nodes_that_are_stuck_in_a_statement_end_and_their_next_lives_reject_it() {
         wait_until("all rows on every node", || dev.value(Some(id), COUNT) == "1");
         assert_eq!(dev.value(Some(id), "SELECT count(*) FROM words"), "1000");
     }
+}
+
+#[test]
+fn a_statement_that_no_node_can_apply_is_rejected_while_another_node_is_away() {
+    let dev = Dev::start(3);
+    succeeded(&dev.sql(&[], "CREATE TABLE kept (value BLOB)"));
+    let leader = dev.leader();
+    let away = dev.ids().into_iter().find(|id| *id != leader).unwrap();
+    dev.kill(away);
+    // A gigabyte moves through the sort.
+    let sort = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c LIMIT 1000) \
+                INSERT INTO kept SELECT length(v) FROM (SELECT zeroblob(1000000) || x AS v FROM c ORDER BY v)";
+    let said = failed(&dev.sql(&["--timeout", "30"], sort));
+    assert!(said.contains("the cluster does not run it"), "{said}");
+    succeeded(&dev.sql(&[], INSERT));
+    succeeded(&dev.restart(away));
+    for id in dev.ids() {
+        wait_until("all rows on every node", || dev.value(Some(id), COUNT) == "1");
+    }
+    succeeded(&quorate(&["verify", "--data-dir", dev.path()]));
 }
 
 /// Overwrites the header of the one database file below a directory, or the rows of `kept` and nothing that a start
