@@ -14,7 +14,7 @@ use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, StreamAppendEr
 use openraft::rt::WatchReceiver;
 use prost::Message;
 use quorate_env::{Instant, timeout};
-use quorate_model::{GroupId, LogId, Store};
+use quorate_model::{DecodeError, GroupId, LogId, Store};
 use quorate_wire::{CallFailure, FailureKind, PeerInfo, Purpose, Role, StreamReceiver, StreamSender};
 
 use crate::birth;
@@ -180,8 +180,7 @@ impl Desk {
 
     async fn heartbeat(&self, peer: &PeerInfo, append: Append) -> Answer {
         let running = self.core_for(peer)?;
-        running.verdicts.hear(&append.rejected);
-        let request: AppendEntriesRequest<TypeConfig> = append.try_into().map_err(|error| malformed(&error))?;
+        let request = hear(&running.verdicts, append).map_err(|error| malformed(&error))?;
         let leader = request.vote.leader_id.node_id;
         let response = running.raft.append_entries(request).await.map_err(|error| internal(&error))?;
         if !matches!(response, AppendEntriesResponse::HigherVote(_)) {
@@ -246,9 +245,7 @@ impl Desk {
         let heard = (receiver, Laggard::default(), Arc::clone(&running.verdicts));
         let requests = unfold(heard, |(mut receiver, mut laggard, verdicts)| async move {
             let item = timeout(APPEND_IDLE_MAX, receiver.recv()).await.ok()?.ok()??;
-            let append: Append = decode(item).ok()?;
-            verdicts.hear(&append.rejected);
-            let mut request: AppendEntriesRequest<TypeConfig> = append.try_into().ok()?;
+            let mut request = hear(&verdicts, decode(item).ok()?).ok()?;
             laggard.hold_back(&mut request);
             Some((request, (receiver, laggard, verdicts)))
         });
@@ -322,6 +319,14 @@ impl Desk {
             }
         }
     }
+}
+
+/// The request of a leader, without what this node may not hear yet.
+fn hear(verdicts: &Verdicts, append: Append) -> Result<AppendEntriesRequest<TypeConfig>, DecodeError> {
+    let rejected = append.rejected.clone();
+    let mut request = AppendEntriesRequest::try_from(append)?;
+    request.leader_commit.take_if(|committed| !verdicts.may_hear(Some(*committed), &rejected));
+    Ok(request)
 }
 
 /// Lets a follower apply in fewer and larger batches than the leader: with new entries it hears only now and then how

@@ -252,7 +252,7 @@ impl Verdicts {
         // An entry that is tried again may take long once more. If those behind it were in flight meanwhile, this node
         // could not say that it has not applied them.
         let tried = state.trouble.as_ref().map(|trouble| trouble.index.max(first.saturating_add(1)));
-        let halted = state.halts.keys().chain(&state.heard).copied().chain(tried);
+        let halted = state.halts.keys().copied().chain(tried);
         let barrier = halted.chain(state.logged.values().copied()).filter(|index| *index > first).min();
         let last = barrier.map_or(last, |index| last.min(index.saturating_sub(1)));
         state.in_flight = Some(last);

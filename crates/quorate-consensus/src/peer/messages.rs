@@ -60,7 +60,7 @@ pub(crate) struct Append {
     committed: Option<LogIdBytes>,
     #[prost(message, repeated, tag = "4")]
     entries: Vec<EntryBytes>,
-    /// The latest entries that are rejected: the receiver applies them so.
+    /// The latest entries that were rejected.
     #[prost(uint64, repeated, tag = "5")]
     pub rejected: Vec<u64>,
 }

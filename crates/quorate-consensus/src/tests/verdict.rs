@@ -1,16 +1,18 @@
 //! Entries that some nodes, most nodes or all nodes can't apply.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
 use quorate_env::{Instant, sleep, timeout};
 use quorate_env_sim::SimWorld;
-use quorate_model::{FailureKind, StoreFault};
+use quorate_model::{FailureKind, LogId, NodeId, StoreFault};
 
 use super::cluster::{Cluster, NAMES, SOON, born};
 use super::store::{MemStore, Trouble};
 use crate::peer::messages::StandAsk;
+use crate::raft::types::to_raft;
 use crate::{Ended, MemberStatus, MembershipError, ProposeError, Timing};
 
 const POISON: &str = "poison";
@@ -409,6 +411,10 @@ fn a_voter_that_was_never_told_of_the_entry_is_not_waited_for() {
             if seed % 4 < 2 {
                 cluster.start(names[2]);
             }
+            // It may be killed before the rejection has come.
+            sleep(Duration::from_millis(world.rng().below(300))).await;
+            cluster.kill(names[2]).await;
+            cluster.start(names[2]);
             cluster.write("behind it").await;
             cluster.check().await;
             assert!(NAMES.iter().all(|name| !has_run(&cluster.store(name))));
@@ -417,19 +423,24 @@ fn a_voter_that_was_never_told_of_the_entry_is_not_waited_for() {
 }
 
 #[test]
-fn an_entry_that_the_leader_has_rejected_is_applied_so_although_the_log_does_not_say_it_yet() {
+fn a_node_hears_no_commit_of_a_rejected_entry_before_its_log_has_the_rejection() {
     run(71, async |_, cluster| {
-        let name = by_rank(&cluster)[1];
-        let node = cluster.node(name).unwrap();
-        let last = cluster.store(name).kept().applied.index();
-        node.0.running.verdicts.hear(&[last, last + 2, last + 3]);
-        let (_, leader) = cluster.leader().unwrap();
-        let texts = ["1", "2", "3", "4"].map(|text| leader.propose(Bytes::from_static(text.as_bytes())));
-        assert!(join_all(texts).await.iter().all(Result::is_ok));
-        cluster.until("applied", || cluster.store(name).kept().applied.index() >= last + 4).await;
-        assert_eq!(cluster.store(name).kept().rejected, [last + 2, last + 3]);
-        let told = node.0.running.verdicts.tell(0, None).1;
-        assert_eq!(told, [last + 2, last + 3], "it would tell others as a leader");
+        let names = by_rank(&cluster);
+        cluster.kill(names[2]).await;
+        poison(&cluster, NAMES, &memory());
+        assert_eq!(propose(&cluster).await, Some(true));
+        let verdicts = |name| Arc::clone(&cluster.node(name).unwrap().0.running.verdicts);
+        let rejected = cluster.store(names[0]).kept().rejected;
+        let id = |index| Some(to_raft(LogId { term: 1, node: NodeId(1), index }));
+        // The leader tells of both.
+        assert_eq!(verdicts(names[0]).tell(1, id(rejected[0])), (id(rejected[0]), rejected.clone()));
+
+        let applied = cluster.store(names[1]).kept().applied.index();
+        let follower = verdicts(names[1]);
+        assert!(follower.may_hear(id(applied + 1), &rejected), "it has applied that one as rejected");
+        assert!(follower.may_hear(id(applied + 1), &[applied + 2]));
+        assert!(!follower.may_hear(id(applied + 2), &[rejected[0], applied + 2]));
+        assert!(follower.may_hear(None, &[applied + 2]));
     });
 }
 

@@ -18,7 +18,7 @@ pub(super) struct State {
     pub(super) in_flight: Option<u64>,
     /// Rejections in this node's log: their own index, and the one that they reject.
     pub(super) logged: BTreeMap<u64, u64>,
-    /// Entries that another node has applied as rejected ones, or is about to.
+    /// Entries that another node has applied as rejected ones.
     pub(super) heard: BTreeSet<u64>,
     pub(super) committed: u64,
     /// The last entry that the log held when this life began, or that the store has held since. The node may have
@@ -57,7 +57,7 @@ impl State {
 
     /// Whether no entry is in doubt.
     pub(super) fn is_quiet(&self) -> bool {
-        self.trouble.is_none() && self.halts.is_empty() && self.logged.is_empty() && self.heard.is_empty()
+        self.trouble.is_none() && self.halts.is_empty() && self.logged.is_empty()
     }
 
     /// Entries up to this one are applied: nothing of them is in doubt any more.

@@ -1,4 +1,4 @@
-//! What this node, as the leader, tells members of commits and rejections.
+//! What a leader tells members of commits and rejections.
 //!
 //! A member applies an entry only once it was told that the entry is committed. So a member that was never told so has
 //! not applied the entry, and the leader can reject the entry without asking it.
@@ -6,8 +6,8 @@
 //! Invariants:
 //!
 //! - While this node works for the rejection of an entry, it tells nobody that the entry is committed.
-//! - Later it tells so only together with the rejection. So a member applies the entry as a rejected one, also if the
-//!   rejection itself is far behind in the log.
+//! - Later it tells of both at once, and a member takes no notice of the commit until it has the rejection in its log.
+//!   So it applies the entry as a rejected one, also if the rejection is far behind the entry in the log.
 
 use quorate_env::mutant::Mutant;
 use quorate_model::{GroupId, LogId};
@@ -33,16 +33,17 @@ impl Verdicts {
         (committed, rejected)
     }
 
-    /// The leader has applied these entries as rejected ones, or is about to.
-    pub(crate) fn hear(&self, rejected: &[u64]) {
+    /// Whether this node may hear that the log is committed up to here, where the leader has rejected these entries. It
+    /// may not while its own log lacks one of the rejections: it would apply that entry, at the latest after a restart.
+    /// The leader says it again.
+    pub(crate) fn may_hear(&self, committed: Option<RaftLogId>, rejected: &[u64]) -> bool {
         let applied = self.store.applied().index();
-        let mut state = self.state();
-        let news: Vec<u64> = rejected.iter().copied().filter(|index| *index > applied).collect();
-        let known = state.heard.len();
-        state.heard.extend(news);
-        if state.heard.len() > known {
-            drop(state);
-            self.changed.send_replace(());
+        let committed = committed.map_or(0, |committed| committed.index);
+        let open = |index: &&u64| **index > applied && **index <= committed;
+        let mut open = rejected.iter().filter(open).peekable();
+        open.peek().is_none() || {
+            let state = self.state();
+            open.all(|index| state.rejects(*index))
         }
     }
 
