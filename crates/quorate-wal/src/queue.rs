@@ -74,7 +74,11 @@ impl Item {
 
     /// Whether it needs a frame for itself: a cut has no records, and after a close nothing may come.
     fn stands_alone(&self) -> bool {
-        matches!(&self.task, Task::Cut | Task::Record { kind: Kind::Closed, .. })
+        matches!(&self.task, Task::Cut) || self.is_last()
+    }
+
+    fn is_last(&self) -> bool {
+        matches!(&self.task, Task::Record { kind: Kind::Closed, .. })
     }
 }
 
@@ -141,7 +145,7 @@ impl Queue {
             if !taken.is_empty() && (bytes > limit || item.stands_alone()) {
                 break;
             }
-            if item.stands_alone() && !self.committed.is_empty() {
+            if item.is_last() && !self.committed.is_empty() {
                 break;
             }
             let alone = item.stands_alone();
@@ -152,7 +156,9 @@ impl Queue {
         }
         self.bytes -= taken.iter().map(Item::cost).sum::<usize>();
         self.urgent -= taken.iter().filter(|item| item.need > Need::Lazy).count();
-        if self.items.front().is_none_or(Item::stands_alone) {
+        // Never before an entry or a truncation that was there first: after a crash, entries would count as committed
+        // that were to be truncated.
+        if self.items.front().is_none_or(Item::is_last) {
             let committed = std::mem::take(&mut self.committed).into_iter();
             let record = |(group, id)| Item::record(Kind::Committed, group, id, Bytes::new(), Need::Lazy);
             taken.extend(committed.map(record));
@@ -164,5 +170,35 @@ impl Queue {
     pub(crate) fn take_all(&mut self) -> VecDeque<Item> {
         (self.bytes, self.urgent, self.committed) = (0, 0, BTreeMap::new());
         std::mem::take(&mut self.items)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kinds(items: &[Item]) -> Vec<Option<Kind>> {
+        items.iter().map(|item| item.as_record().map(|record| record.kind)).collect()
+    }
+
+    fn record(kind: Kind) -> Item {
+        Item::record(kind, GroupId::MAIN, LogId::default(), Bytes::new(), Need::Lazy)
+    }
+
+    #[test]
+    fn what_is_committed_is_written_behind_all_that_was_there_before_and_before_the_end() {
+        let mut queue = Queue::default();
+        queue.push(Item { task: Task::Cut, need: Need::Sync, done: None });
+        queue.push(record(Kind::Truncate));
+        queue.push(record(Kind::Entry));
+        queue.commit(GroupId::MAIN, LogId::default());
+        assert_eq!(kinds(&queue.take(usize::MAX)), [None], "a cut has a frame for itself");
+        assert_eq!(kinds(&queue.take(1)), [Some(Kind::Truncate)]);
+        assert_eq!(kinds(&queue.take(1)), [Some(Kind::Entry), Some(Kind::Committed)]);
+        queue.push(record(Kind::Closed));
+        queue.commit(GroupId::MAIN, LogId::default());
+        assert_eq!(kinds(&queue.take(usize::MAX)), [Some(Kind::Committed)]);
+        assert_eq!(kinds(&queue.take(usize::MAX)), [Some(Kind::Closed)]);
+        assert!(queue.is_empty());
     }
 }
