@@ -325,7 +325,8 @@ impl Desk {
 fn hear(verdicts: &Verdicts, append: Append) -> Result<AppendEntriesRequest<TypeConfig>, DecodeError> {
     let rejected = append.rejected.clone();
     let mut request = AppendEntriesRequest::try_from(append)?;
-    request.leader_commit.take_if(|committed| !verdicts.may_hear(Some(*committed), &rejected));
+    let (committed, previous) = (request.leader_commit, request.prev_log_id);
+    request.leader_commit = committed.filter(|_| verdicts.may_hear(committed, previous, &rejected));
     Ok(request)
 }
 

@@ -435,12 +435,18 @@ fn a_node_hears_no_commit_of_a_rejected_entry_before_its_log_has_the_rejection()
         // The leader tells of both.
         assert_eq!(verdicts(names[0]).tell(1, id(rejected[0])), (id(rejected[0]), rejected.clone()));
 
+        let is_applied = || cluster.store(names[1]).kept().rejected == rejected;
+        cluster.until("the rejection on the follower", is_applied).await;
         let applied = cluster.store(names[1]).kept().applied.index();
         let follower = verdicts(names[1]);
-        assert!(follower.may_hear(id(applied + 1), &rejected), "it has applied that one as rejected");
-        assert!(follower.may_hear(id(applied + 1), &[applied + 2]));
-        assert!(!follower.may_hear(id(applied + 2), &[rejected[0], applied + 2]));
-        assert!(follower.may_hear(None, &[applied + 2]));
+        let end = id(applied);
+        assert!(follower.may_hear(id(applied + 1), end, &rejected), "it has applied that one as rejected");
+        assert!(follower.may_hear(id(applied + 1), end, &[applied + 2]));
+        assert!(!follower.may_hear(id(applied + 2), end, &[rejected[0], applied + 2]));
+        assert!(follower.may_hear(None, end, &[applied + 2]));
+        follower.appended([(applied + 3, applied + 2)].into_iter());
+        assert!(follower.may_hear(id(applied + 3), id(applied + 3), &[applied + 2]));
+        assert!(!follower.may_hear(id(applied + 3), id(applied + 2), &[applied + 2]), "it may be of another leader");
     });
 }
 

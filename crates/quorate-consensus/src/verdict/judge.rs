@@ -25,7 +25,7 @@ use crate::membership::current;
 use crate::peer::messages::{StandAsk, StandReply, decode, encode, method};
 use crate::peers::Peers;
 use crate::raft::Raft;
-use crate::raft::types::{Answering, Proposed, TypeConfig};
+use crate::raft::types::{Answering, Proposed, RaftLeaderId, TypeConfig};
 
 /// Between two rounds of questions.
 const ROUND_PAUSE: Duration = Duration::from_millis(100);
@@ -33,7 +33,7 @@ const ROUND_PAUSE: Duration = Duration::from_millis(100);
 /// How long a node may take to answer: longer than its promise waits for a batch, and for its disk.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
 
-/// The same for a node that was not heard of lately: all writes wait meanwhile.
+/// The same for a node that was not heard of lately and that the leader can decide without: all writes wait meanwhile.
 const SILENT_ANSWER_MAX: Duration = Duration::from_millis(300);
 
 /// How often the log says for whom the leader waits.
@@ -145,7 +145,7 @@ impl Judge {
             } else {
                 "this leader has no time for it".to_owned()
             };
-            self.propose(index, &who).await;
+            self.propose(index, term, &who).await;
         }
         if self.verdicts.state().rejects(index) {
             // From here on the log speaks for it: were it cut, the promises would have to be released.
@@ -184,7 +184,7 @@ impl Judge {
         );
     }
 
-    async fn propose(&self, index: u64, who: &str) {
+    async fn propose(&self, index: u64, term: u64, who: &str) {
         tracing::error!(
             event = "entry_rejected",
             index,
@@ -194,7 +194,8 @@ impl Judge {
         let (sender, answered) = oneshot::channel();
         let responder = Answering::new(move |result: ClientWriteResult<TypeConfig>| _ = sender.send(result.is_ok()));
         // The responder tells where this fails.
-        let _ = self.raft.client_write_ff(Proposed(bytes), Some(responder)).await;
+        let leader = RaftLeaderId { term, node_id: *self.raft.node_id() };
+        let _ = self.raft.write(Proposed(bytes)).responder(responder).with_leader(leader).await;
         let mut changed = self.verdicts.changed.subscribe();
         let logged = async { while !self.verdicts.state().rejects(index) && changed.changed().await.is_ok() {} };
         // Without a limit of time: as long as the core may still take it, nobody is released from a promise. An answer
@@ -207,9 +208,10 @@ impl Judge {
         let own = *self.raft.node_id();
         let others: Vec<u64> =
             current(&self.raft).membership().nodes().map(|(id, _)| *id).filter(|id| *id != own).collect();
-        let body = encode(&ask);
+        let (body, term) = (encode(&ask), term(&self.raft));
         let asks = others.iter().map(|id| async {
-            let limit = if self.peers.is_heard(*id) { ANSWER_MAX } else { SILENT_ANSWER_MAX };
+            let is_awaited = self.peers.is_heard(*id) || !self.verdicts.was_never_told(*id, ask.index, term);
+            let limit = if is_awaited { ANSWER_MAX } else { SILENT_ANSWER_MAX };
             let reply = self.peers.call_member(*id, method::STAND, body.clone(), limit).await;
             (*id, reply.ok().and_then(|body| decode::<StandReply>(body).ok()))
         });

@@ -34,16 +34,16 @@ impl Verdicts {
     }
 
     /// Whether this node may hear that the log is committed up to here, where the leader has rejected these entries. It
-    /// may not while its own log lacks one of the rejections: it would apply that entry, at the latest after a restart.
-    /// The leader says it again.
-    pub(crate) fn may_hear(&self, committed: Option<RaftLogId>, rejected: &[u64]) -> bool {
+    /// may not while one of the rejections is missing in that part of its log of which the leader knows, up to
+    /// `previous`: it would apply that entry, at the latest after a restart. The leader says it again.
+    pub(crate) fn may_hear(&self, committed: Option<RaftLogId>, previous: Option<RaftLogId>, rejected: &[u64]) -> bool {
         let applied = self.store.applied().index();
-        let committed = committed.map_or(0, |committed| committed.index);
+        let [committed, previous] = [committed, previous].map(|id| id.map_or(0, |id| id.index));
         let open = |index: &&u64| **index > applied && **index <= committed;
         let mut open = rejected.iter().filter(open).peekable();
         open.peek().is_none() || {
             let state = self.state();
-            open.all(|index| state.rejects(*index))
+            open.all(|index| state.logged.iter().any(|(at, rejected)| rejected == index && *at <= previous))
         }
     }
 
