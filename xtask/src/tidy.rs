@@ -3,6 +3,7 @@
 //! Invariant: a rule sees only the [`Tree`], never the disk, so every rule is tested on snippets.
 
 mod banned;
+mod circles;
 mod layers;
 mod lexer;
 mod prose;
@@ -27,6 +28,7 @@ const RULES: &[Rule] = &[
     ("expect-reason", banned::expect_with_reason),
     ("unsafe", safety::unsafe_where_allowed),
     ("unsafe-header", safety::crate_header),
+    ("circles", circles::circles),
     ("layers", layers::layers),
     ("manifest", layers::manifest),
     ("one-title", prose::one_title),

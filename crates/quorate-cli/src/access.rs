@@ -8,10 +8,10 @@ use std::path::Path;
 
 use quorate::{Config, SecretSource};
 
-use crate::args::AccessArgs;
 use crate::cluster_file::ClusterFile;
 use crate::dev::registry;
 use crate::error::{Error, Result};
+use crate::options::AccessArgs;
 use crate::settings::{self, secret_file};
 
 /// The environment variable that may hold the secret.

@@ -2,16 +2,17 @@
 
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use quorate::{BackupError, BackupOptions, BackupProgress, FileError, RemoteConfig, TellProgress};
+use quorate_env::lock;
 
 use crate::access::Access;
-use crate::args::{AccessArgs, Level, seconds};
 use crate::error::{Error, Result};
 use crate::format::size;
+use crate::options::{AccessArgs, Level, seconds};
 use crate::output;
 
 /// How often a terminal is told how far it is.
@@ -84,7 +85,7 @@ fn told(error: &BackupError) -> Error {
 fn teller() -> TellProgress {
     let last = Mutex::new(None::<Instant>);
     Arc::new(move |progress: BackupProgress| {
-        let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = lock(&last);
         if last.is_none_or(|last| last.elapsed() >= TELL_EVERY) {
             *last = Some(Instant::now());
             eprint!("\r\x1b[K{} of about {}", size(progress.bytes), size(progress.expected));

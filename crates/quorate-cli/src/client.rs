@@ -9,9 +9,9 @@ use quorate::{
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::access::Access;
-use crate::args::Level;
 use crate::error::{Error, Result};
 use crate::format::visible;
+use crate::options::Level;
 
 /// How long nodes may take to let this client in.
 const CONNECT_MAX: Duration = Duration::from_secs(5);

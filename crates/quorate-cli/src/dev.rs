@@ -10,23 +10,71 @@ pub mod registry;
 mod say;
 mod supervisor;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use clap::Args;
 use quorate::SecretSource;
 use rustix::process::{Pid, test_kill_process};
 
 use self::control::Control;
 use self::supervisor::Supervisor;
-use crate::args::{DevArgs, Which};
 use crate::client;
 use crate::cluster_file::ClusterFile;
 use crate::error::{Error, Result};
+use crate::options::DATA_DIR;
 use crate::output::print;
 use crate::settings::secret_file;
 use crate::stop::Stop;
 
 pub use self::layout::Layout;
+
+/// Nodes that `quorate dev` starts at most: more on one machine only cost time.
+const NODES_MAX: i64 = 9;
+
+/// Options of `quorate dev`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  quorate dev                                  # three nodes; what to type next is printed
+  kill -KILL $(quorate dev --pid leader)       # in another terminal: lose the leader
+  quorate dev --restart                        # start it again")]
+pub struct DevArgs {
+    /// How many nodes; a cluster that is already in the data directory keeps its number [default: 3]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=NODES_MAX))]
+    pub nodes: Option<u16>,
+    /// Where the cluster lives; what is there is taken up again
+    #[arg(long, value_name = "DIR", default_value = DATA_DIR)]
+    pub data_dir: PathBuf,
+    /// Start node N of the running cluster again; without N all whose process has ended
+    #[arg(long, value_name = "N", conflicts_with = "nodes", num_args = 0..=1)]
+    pub restart: Option<Option<u64>>,
+    /// Print the process id of node N of the running cluster, or of the one that leads
+    #[arg(long, value_name = "N|leader", conflicts_with_all = ["nodes", "restart"])]
+    pub pid: Option<Which>,
+    /// Stop when the standard input ends: with whoever holds its other end
+    #[arg(long, hide = true)]
+    pub until_stdin_closes: bool,
+}
+
+/// A node of `quorate dev`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// By its number.
+    Node(u64),
+    /// The one that leads.
+    Leader,
+}
+
+impl std::str::FromStr for Which {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "leader" => Ok(Self::Leader),
+            number => number.parse().map(Self::Node).map_err(|_| "write the number of a node, or leader"),
+        }
+    }
+}
 
 /// Runs the command.
 pub async fn run(args: &DevArgs) -> Result<()> {

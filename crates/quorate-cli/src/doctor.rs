@@ -20,9 +20,9 @@ use quorate::{Config, SecretSource, Timing};
 
 use self::finding::{Finding, Report};
 use crate::access::Access;
-use crate::args::{AccessArgs, DATA_DIR};
 use crate::cluster_file::ClusterFile;
 use crate::error::{Error, Result};
+use crate::options::{AccessArgs, DATA_DIR};
 use crate::output;
 use crate::settings;
 

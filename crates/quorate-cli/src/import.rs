@@ -13,6 +13,7 @@ mod csv;
 pub(crate) mod fuzzing;
 mod identity;
 mod infer;
+mod line;
 mod load;
 mod ndjson;
 mod number;
@@ -27,6 +28,7 @@ use std::pin::pin;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use clap::Args;
 use futures_util::StreamExt as _;
 use quorate::Sql;
 use serde::Serialize;
@@ -40,13 +42,41 @@ use self::options::Format;
 use self::progress::{Begin, Progress};
 use self::source::{Rows, Source};
 use crate::access::Access;
-use crate::args::ImportArgs;
 use crate::client::Client;
 use crate::error::{Error, Result};
+use crate::options::{AccessArgs, seconds};
 use crate::output;
 
 pub use self::options::ImportOptions;
 pub use self::summary::Summary;
+
+/// What `quorate import --help` ends with.
+pub const IMPORT_EXAMPLES: &str = "\
+Examples:
+  quorate import flights.csv flights                     types from the file, or from the table if there is one
+  quorate import --dry-run flights.csv flights           show what would be done
+  quorate import --no-header --columns id,,name a.csv t  name the fields; leave the second out
+  quorate import --null NA --on-conflict ignore a.tsv t  NA is NULL; rows that are there already stay
+  quorate import events.ndjson events                    an object on each line
+  quorate import old.db users                            a table of a SQLite file, with types and primary key
+  zcat a.csv.gz | quorate import --format csv - t        the standard input; can't go on after an interruption
+
+Exit code: 0 all lines are in the table; 1 it stopped, and goes on when it is run again; 3 it came to its end, but some
+lines were bad.";
+
+/// Options of `quorate import`.
+#[derive(Args, Debug)]
+pub struct ImportArgs {
+    /// How to reach the cluster.
+    #[command(flatten)]
+    pub access: AccessArgs,
+    /// What to import.
+    #[command(flatten)]
+    pub options: ImportOptions,
+    /// How long each batch of rows may take, changes of the leader included [default: 60]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub timeout: Option<Duration>,
+}
 
 /// The exit code of an import that came to its end, but left lines out.
 const BAD_LINES: u8 = 3;

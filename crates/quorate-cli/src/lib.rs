@@ -34,6 +34,7 @@ mod keywords;
 mod log;
 mod members;
 mod migrate;
+mod options;
 mod output;
 mod panics;
 mod recover;

@@ -11,9 +11,9 @@ use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
 use crate::access::Access;
-use crate::args::AccessArgs;
 use crate::error::{Error, Result, Told as _};
 use crate::format;
+use crate::options::AccessArgs;
 use crate::output;
 use crate::survey::{Survey, no_leader};
 

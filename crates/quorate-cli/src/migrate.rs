@@ -7,10 +7,10 @@ use quorate::limits::BUDGET_MAX;
 use quorate::{MigrateError, Migration, Migrations};
 
 use crate::access::Access;
-use crate::args::AccessArgs;
 use crate::client::Client;
 use crate::error::{Error, Result, Told};
 use crate::format::visible;
+use crate::options::AccessArgs;
 use crate::output;
 
 const EXAMPLES: &str = "\

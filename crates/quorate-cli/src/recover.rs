@@ -2,9 +2,9 @@
 
 use clap::{Args, Subcommand};
 
-use crate::args::AccessArgs;
 use crate::error::{Result, Told as _};
 use crate::members::connect;
+use crate::options::AccessArgs;
 use crate::output;
 
 /// Options of `quorate recover`.

@@ -6,10 +6,10 @@ use std::time::Instant;
 use clap::Args;
 use quorate::{Config, Restoration, RestoreError, RestoreOptions};
 
-use crate::args::DATA_DIR;
 use crate::dev::Layout;
 use crate::error::{Error, Result};
 use crate::format::size;
+use crate::options::DATA_DIR;
 use crate::{output, settings};
 
 const EXAMPLE: &str = "\

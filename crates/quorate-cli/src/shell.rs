@@ -28,11 +28,12 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use crate::access::Access;
-use crate::args::{Level, SqlArgs};
 use crate::client::Client;
 use crate::error::{Error, Result};
 use crate::format::{Mode, Style, plural};
+use crate::options::Level;
 use crate::output::print;
+use crate::sql::SqlArgs;
 use crate::status;
 use command::Command;
 use output::Output;

@@ -2,14 +2,29 @@
 //!
 //! Every member is asked itself, so that one which is down or cut off shows as such.
 
+use clap::Args;
 use quorate_server::status::{Answer, Blocked, ClusterStatus, Member};
 
 use crate::access::Access;
-use crate::args::StatusArgs;
 use crate::error::{Error, Result};
 use crate::format;
+use crate::options::AccessArgs;
 use crate::output;
 use crate::survey::{Survey, no_leader};
+
+/// Options of `quorate status`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  quorate status
+  quorate status --json --config cluster/a.toml")]
+pub struct StatusArgs {
+    /// How to reach the cluster.
+    #[command(flatten)]
+    pub access: AccessArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// Runs the command.
 pub async fn run(args: &StatusArgs) -> Result<()> {

@@ -6,8 +6,8 @@ use clap::Args;
 use quorate::{RemoteConfig, Verification};
 
 use crate::access::Access;
-use crate::args::AccessArgs;
 use crate::error::{Error, Result};
+use crate::options::AccessArgs;
 use crate::output;
 
 const EXAMPLE: &str = "\

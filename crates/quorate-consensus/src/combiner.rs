@@ -23,7 +23,7 @@ use bytes::{Bytes, BytesMut};
 use futures_util::future::{Either, select};
 use openraft::errors::ClientWriteError;
 use openraft::raft::ClientWriteResult;
-use quorate_env::{Env, Instant, sleep, timeout};
+use quorate_env::{Env, Instant, lock, sleep, timeout};
 use quorate_model::Outcome;
 use quorate_model::codec::entry::{PROPOSAL_HEADER, encode_proposal};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
@@ -38,7 +38,7 @@ pub use hold::{HOLD_MAX, Hold};
 
 use crate::error::ProposeError;
 use crate::metrics::ConsensusMetrics;
-use crate::peers::{Peers, lock};
+use crate::peers::Peers;
 use crate::raft::Raft;
 use crate::raft::types::{Answering, Proposed, TypeConfig};
 use crate::stages::Stages;

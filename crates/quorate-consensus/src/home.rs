@@ -3,13 +3,12 @@
 use std::sync::{Arc, Mutex};
 
 use prost::Message;
-use quorate_env::Env;
+use quorate_env::{Env, lock};
 use quorate_model::GroupId;
 use quorate_wal::{Durability, Wal, WalError};
 use tokio::sync::oneshot;
 
 use crate::identity::{ClusterId, Halt, Identity, Trial, durability_number};
-use crate::peers::lock;
 
 /// What a node owns before it belongs to a cluster. Cheap to clone.
 #[derive(Clone)]

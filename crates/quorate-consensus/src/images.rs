@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use prost::Message;
-use quorate_env::{Elapsed, Env, Instant, sleep, timeout};
+use quorate_env::{Elapsed, Env, Instant, lock, sleep, timeout};
 use quorate_model::{Applied, ImageSource, LogId, Store, StoreFault, WholeImage};
 use quorate_wire::{ConnectError, StreamError, StreamReceiver, StreamSender};
 
@@ -21,7 +21,6 @@ use crate::home::Home;
 use crate::link::Link;
 use crate::metrics::ConsensusMetrics;
 use crate::peer::messages::{ImageHead, decode, encode, id_bytes, method};
-use crate::peers::lock;
 use crate::raft::Raft;
 use crate::raft::codec::{self, VoteBytes};
 use crate::raft::machine::{Image, Snapshot};

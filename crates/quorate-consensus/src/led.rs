@@ -10,20 +10,12 @@
 //!
 //! Invariants:
 //! - Only messages that the core accepted from a leader count, never answers to this node's own questions.
-//! - A node asks for votes after at most [`PATIENCE_MAX`] times `election_max`. One whose data are not those of the
-//!   others never does.
+//! - A node asks for votes after at most [`PATIENCE_MAX`] times `election_max`.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::time::Duration;
 
-use openraft::rt::WatchReceiver;
-use openraft_rt::Instant as _;
-use quorate_env::{Instant, sleep};
-use quorate_model::{NodeId, StoreFault};
-
-use crate::desk::{Desk, Running};
-use crate::membership;
-use crate::peers::lock;
+use quorate_env::{Instant, lock};
 
 /// A follower waits for so many times the longest pause that it saw.
 const PAUSES: u32 = 3;
@@ -68,73 +60,15 @@ impl Led {
         heard.last = Some((leader, now));
     }
 
-    fn last(&self) -> Option<(u64, Duration)> {
+    pub(crate) fn last(&self) -> Option<(u64, Duration)> {
         lock(&self.0).last.map(|(leader, at)| (leader, at.elapsed()))
     }
 
     /// How long this node waits for a silent leader before it asks for votes.
-    fn patience(&self, election_max: Duration) -> Duration {
+    pub(crate) fn patience(&self, election_max: Duration) -> Duration {
         let longest = lock(&self.0).pauses.into_iter().max().unwrap_or_default();
         longest.saturating_mul(PAUSES).clamp(election_max, election_max.saturating_mul(PATIENCE_MAX))
     }
-}
-
-/// Lets this node ask for votes, or not, for ever. The core itself waits for `election_max` at least.
-pub(crate) async fn be_patient(desk: Arc<Desk>, running: Running) {
-    let timing = desk.config.timing;
-    loop {
-        let patience = desk.led.patience(timing.election_max);
-        let is_waiting = patience > timing.election_max;
-        let is_silent = desk.led.last().is_none_or(|(_, silence)| silence >= patience);
-        let has_diverged = matches!(running.store.fault(), Some(StoreFault::Diverged(_)));
-        running.raft.runtime_config().elect(!has_diverged && (!is_waiting || is_silent));
-        sleep(if is_waiting { timing.heartbeat } else { timing.election_min }).await;
-    }
-}
-
-/// What a node knows of its place in the cluster.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
-    /// The last leader that the node knew, be it gone by now.
-    pub last_leader: Option<NodeId>,
-    /// How long neither entries nor heartbeats of a leader have come; none if they never did in this life. Zero for a
-    /// node that leads.
-    pub leader_silent_for: Option<Duration>,
-    /// Whether the node has applied its own admission: before that it may have nothing of the cluster's data.
-    pub joined: bool,
-    /// Whether each majority that the cluster needs is counted with this node.
-    pub votes: bool,
-}
-
-/// The leader, if a majority or this node has heard of it lately, and the rest.
-///
-/// One that is silent for longer than a failover takes is not named: there is another, or there is none.
-pub(crate) fn standing(desk: &Desk, running: &Running) -> (Option<NodeId>, Standing) {
-    let own = desk.home.identity().id;
-    let timing = desk.config.timing;
-    let limit = timing.election_max.saturating_mul(2);
-    let (known, quorum_acked) = {
-        let metrics = running.raft.metrics();
-        let metrics = metrics.borrow_watched();
-        let acked = metrics.last_quorum_acked.map(|at| at.into_inner().elapsed());
-        (metrics.current_leader, acked)
-    };
-    let heard = desk.led.last();
-    let leads = known == Some(own);
-    let is_there = if leads {
-        quorum_acked.is_some_and(|silence| silence <= limit) || membership::hears_majority(desk, &running.raft)
-    } else {
-        heard.is_some_and(|(leader, silence)| Some(leader) == known && silence <= limit)
-    };
-    let membership = crate::belong::applied_membership(&running.store.applied());
-    let configs = membership.as_ref().map(|(_, membership)| membership.get_joint_config().clone()).unwrap_or_default();
-    let standing = Standing {
-        last_leader: known.or(heard.map(|(leader, _)| leader)).map(NodeId),
-        leader_silent_for: if leads { Some(Duration::ZERO) } else { heard.map(|(_, silence)| silence) },
-        joined: membership.is_some_and(|(_, membership)| membership.get_node(&own).is_some()),
-        votes: !configs.is_empty() && configs.iter().all(|voters| voters.contains(&own)),
-    };
-    (known.filter(|_| is_there).map(NodeId), standing)
 }
 
 #[cfg(test)]

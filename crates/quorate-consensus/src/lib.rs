@@ -46,6 +46,7 @@ mod reboot;
 mod restore;
 mod stages;
 mod stamp;
+mod standing;
 mod start;
 mod status;
 #[cfg(test)]
@@ -58,7 +59,6 @@ pub use desk::{SERVICE_METHODS, Service};
 pub use error::{Ended, MembershipError, ProposeError, ReadPositionError, StartError};
 pub use identity::ClusterId;
 pub use images::{ImageError, ImagePieces, take_image};
-pub use led::Standing;
 pub use lineage::CLUSTER_FILE;
 pub use metrics::{ConsensusMetrics, FailureCounts, WriteMetrics};
 pub use node::Consensus;
@@ -67,6 +67,7 @@ pub use quorate_wal::{Durability, LONG_SYNC, LongSync, LongSyncs, WalMetrics, Wa
 pub use raft::types::Member;
 pub use restore::{INDEX_GAP, Living, Restored, check_nobody_lives};
 pub use stages::WriteTrace;
+pub use standing::Standing;
 pub use start::{OpenStore, StoreIdentity, put_log_aside};
 pub use status::{ClusterStatus, MemberStatus};
 pub use verdict::Blocked;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use openraft::rt::WatchReceiver;
-use quorate_env::{Instant, timeout, timeout_at};
+use quorate_env::{Instant, lock, timeout, timeout_at};
 use quorate_model::{Applied, GroupId, NodeId, Outcome, Position, StoreFault};
 use quorate_wal::{WalMetrics, WalStats};
 use quorate_wire::{CallError, Connections, Purpose, Server, StreamReceiver, StreamSender};
@@ -22,7 +22,6 @@ use crate::error::{Ended, MembershipError, ProposeError, ReadPositionError};
 use crate::images::{self, ImageError, ImagePieces, ImageSender};
 use crate::membership;
 use crate::metrics::ConsensusMetrics;
-use crate::peers::lock;
 use crate::permits::{self, Admission, Admitted};
 use crate::raft::Raft;
 use crate::reads::ReadPositions;

@@ -7,12 +7,12 @@
 //! this cluster, is at its other end.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use quorate_env::{Env, Instant, sleep, timeout};
+use quorate_env::{Env, Instant, lock, sleep, timeout};
 use quorate_model::NodeId;
 use quorate_wire::{
     CallError, ConnectError, Dialer, DialerConfig, NotSent, Purpose, Role, StreamReceiver, StreamSender,
@@ -291,8 +291,4 @@ impl Peers {
 
 fn difference(a: u64, b: u64) -> i64 {
     i64::try_from(i128::from(a).saturating_sub(i128::from(b))).unwrap_or(if a > b { i64::MAX } else { i64::MIN })
-}
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -13,7 +13,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use bytes::Bytes;
-use quorate_env::{Instant, timeout};
+use quorate_env::{Instant, lock, timeout};
 use quorate_wire::Purpose;
 
 use crate::desk::Desk;
@@ -21,7 +21,7 @@ use crate::error::MembershipError;
 use crate::link::CONNECT_MAX;
 use crate::membership::{self, Progress};
 use crate::peer::messages::{StatusReply, decode, method};
-use crate::peers::{STATUS_MAX, lock};
+use crate::peers::STATUS_MAX;
 use crate::raft::Raft;
 
 /// How long a permit lasts. The command that waits renews it about once a second.

@@ -30,7 +30,6 @@ use crate::events;
 use crate::home::Home;
 use crate::identity::{ClusterId, Identity};
 use crate::images::ImageSender;
-use crate::led;
 use crate::lineage;
 use crate::membership;
 use crate::metrics::{ConsensusMetrics, watch_leaders};
@@ -46,6 +45,7 @@ use crate::raft::types::Member;
 use crate::reads::read_positions;
 use crate::reboot;
 use crate::stages::Stages;
+use crate::standing;
 use crate::verdict::{Verdicts, judge};
 
 /// Commits that may wait for the store.
@@ -165,7 +165,7 @@ fn watchers(env: &Env, desk: &Arc<Desk>, running: &Running, own: Member, dir: &P
         task(env, peers.watch()),
         task(env, events::watch(env.clone(), Arc::clone(desk), running.clone(), dir.to_owned())),
         task(env, membership::step_aside(Arc::clone(desk), running.clone())),
-        task(env, led::be_patient(Arc::clone(desk), running.clone())),
+        task(env, standing::be_patient(Arc::clone(desk), running.clone())),
         task(env, membership::finish(Arc::clone(desk), raft)),
         task(env, belong::belong(Arc::clone(desk), running.clone(), own)),
     ]

@@ -7,8 +7,8 @@ use quorate_model::{Epoch, GroupId, LogId, NodeId, Position};
 
 use crate::desk::{Desk, Running};
 use crate::identity::ClusterId;
-use crate::led::{Standing, standing};
 use crate::raft::types::from_raft;
+use crate::standing::{Standing, standing};
 use crate::verdict::Blocked;
 
 /// How the cluster stands, as one node sees it.

@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use quorate_env::mutant::Mutant;
-use quorate_env::{sleep, timeout};
+use quorate_env::{lock, sleep, timeout};
 use quorate_model::{GroupId, NodeId, Store, StoreFault};
 use quorate_wal::{Restart, WalError};
 use quorate_wire::Purpose;
@@ -32,7 +32,7 @@ use crate::home::Home;
 use crate::identity::{Halt, Trial};
 use crate::images;
 use crate::peer::messages::method;
-use crate::peers::{Peers, lock};
+use crate::peers::Peers;
 use crate::raft::Raft;
 
 pub(crate) mod judge;

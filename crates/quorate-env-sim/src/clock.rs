@@ -1,9 +1,9 @@
 //! Virtual time: how long the world has been running, and what each node's wall clock makes of it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use quorate_env::{Instant, WallClock};
+use quorate_env::{Instant, WallClock, lock};
 
 /// The wall clocks of a new world: 2026-01-01 00:00 UTC.
 const BASE_NANOS: u64 = 1_767_225_600 * 1_000_000_000;
@@ -36,7 +36,7 @@ impl Timeline {
     }
 
     fn run(&self) -> MutexGuard<'_, Run> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 
@@ -89,7 +89,7 @@ impl SimClock {
     }
 
     fn wrong(&self) -> MutexGuard<'_, Wrong> {
-        self.wrong.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.wrong)
     }
 }
 

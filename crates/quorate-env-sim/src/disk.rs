@@ -11,10 +11,10 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use quorate_env::Rng;
 use quorate_env::disk::{DirItem, DirLock, Disk, File, OpenMode, Space};
+use quorate_env::{Rng, lock};
 
 mod file;
 mod inode;
@@ -304,11 +304,6 @@ impl Drop for SimLock {
             medium.unlock_dir(&self.dir);
         }
     }
-}
-
-/// Locks without regard to a panic of another holder: the tests that meet one have failed already.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

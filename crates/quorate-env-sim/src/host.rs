@@ -6,13 +6,13 @@ use std::fmt;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use quorate_env::signal::Signal;
 use quorate_env::worker::{Ended, Step, Worker};
-use quorate_env::{BoxTask, Env, Host, Rng, sleep, timeout, yield_now};
+use quorate_env::{BoxTask, Env, Host, Rng, lock, sleep, timeout, yield_now};
 use tokio::task::AbortHandle;
 
 use crate::scheduler::Scheduler;
@@ -83,7 +83,7 @@ impl SimHost {
 
     /// Changes how eagerly it runs things.
     pub fn set_pace(&self, pace: Pace) {
-        *self.0.pace.lock().unwrap_or_else(PoisonError::into_inner) = pace;
+        *lock(&self.0.pace) = pace;
     }
 
     /// The process is stopped and does nothing more, as by SIGSTOP; its sockets stay open.
@@ -122,7 +122,7 @@ impl SimHost {
     }
 
     fn pace(&self) -> Pace {
-        *self.0.pace.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.0.pace)
     }
 
     /// Lets some virtual time pass: mostly none, but other tasks have their turn.
@@ -163,7 +163,7 @@ impl SimHost {
     }
 
     fn tasks(&self) -> MutexGuard<'_, Tasks> {
-        self.0.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0.tasks)
     }
 }
 

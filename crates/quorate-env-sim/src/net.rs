@@ -10,13 +10,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use quorate_env::net::{BoxStream, Listener, Net};
-use quorate_env::{Instant, Rng, sleep};
+use quorate_env::{Instant, Rng, lock, sleep};
 use tokio::sync::Notify;
 
 use crate::trace::Trace;
@@ -238,7 +238,7 @@ impl SimNet {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0.state)
     }
 }
 

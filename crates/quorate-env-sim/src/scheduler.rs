@@ -11,10 +11,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
-use quorate_env::{Rng, yield_now};
+use quorate_env::{Rng, lock, yield_now};
 use tokio::task::Id;
 
 /// The scheduler of a world. Clones are the same one.
@@ -139,7 +139,7 @@ impl Scheduler {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0.state)
     }
 }
 

@@ -5,9 +5,10 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::clock::Timeline;
+use quorate_env::lock;
 
 /// Events that are kept in words.
 const KEPT: usize = 4_000;
@@ -72,6 +73,6 @@ impl Trace {
     }
 
     fn events(&self) -> MutexGuard<'_, Events> {
-        self.0.events.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0.events)
     }
 }

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once};
 use std::time::Duration;
 
-use quorate_env::{Env, Parts, Rng, timeout};
+use quorate_env::{Env, Parts, Rng, lock, timeout};
 
 use crate::clock::{SimClock, Timeline};
 use crate::disk::SimDisk;
@@ -256,7 +256,7 @@ impl SimWorld {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0.state)
     }
 }
 

@@ -20,6 +20,7 @@
 pub mod disk;
 mod env;
 mod host;
+mod lock;
 mod machine;
 pub mod metrics;
 pub mod mutant;
@@ -32,6 +33,7 @@ pub mod worker;
 
 pub use env::{Env, Parts, WallClock};
 pub use host::{AbortHandle, BoxTask, Host, RealHost, Usage};
+pub use lock::lock;
 pub use machine::{host_name, memory_room, thread_time};
 pub use rng::Rng;
 pub use task::{Elapsed, Instant, JoinHandle, Sleep, Timeout, sleep, sleep_until, timeout, timeout_at, yield_now};

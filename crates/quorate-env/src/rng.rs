@@ -2,8 +2,9 @@
 
 use std::convert::Infallible;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use crate::lock;
 use rand::rngs::StdRng;
 use rand::{SeedableRng, TryRng};
 
@@ -57,7 +58,7 @@ impl Rng {
     }
 
     fn with<T>(&self, f: impl FnOnce(&mut StdRng) -> T) -> T {
-        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        f(&mut lock(&self.0))
     }
 }
 

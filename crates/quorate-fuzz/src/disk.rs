@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use quorate_env::disk::{DirItem, DirLock, Disk, File, OpenMode, Space};
+use quorate_env::lock;
 
 /// Bytes of a file at most: who writes further is stopped.
 const FILE_MAX: u64 = 64 << 20;
@@ -22,10 +23,6 @@ pub struct MemoryFile(Mutex<Vec<u8>>);
 struct NoLock;
 
 impl DirLock for NoLock {}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 fn missing() -> io::Error {
     io::ErrorKind::NotFound.into()

@@ -5,11 +5,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind::NotFound;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use quorate::{Config, Durability, Extensions, Node, Seams, SecretSource, Sql, SqlOptions, Status, Timing};
-use quorate_env::{Env, Instant, sleep};
+use quorate_env::{Env, Instant, lock, sleep};
 use quorate_env_sim::{SimDisk, SimWorld};
 use quorate_model::{GroupId, Store as _, StoreFault};
 use quorate_sql::applied_row::AppliedRow;
@@ -473,7 +473,7 @@ impl Cluster {
     }
 
     fn lives(&self) -> MutexGuard<'_, Lives> {
-        self.lives.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.lives)
     }
 }
 

@@ -6,9 +6,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use quorate_consensus::ClusterId;
+use quorate_env::lock;
 use quorate_env_sim::Trace;
 use quorate_model::{Applied, FailureKind, LogId, NodeId, Outcome, Stamp, StoreFault, codec};
 use quorate_sql::outcome_hash::OutcomeHash;
@@ -440,7 +441,7 @@ impl History {
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
-        self.0.known.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0.known)
     }
 }
 

@@ -1,10 +1,10 @@
 //! What clients tried to write and what they were told: checked against what the cluster holds in the end.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use quorate_env::Instant;
+use quorate_env::{Instant, lock};
 
 use crate::history::History;
 
@@ -241,7 +241,7 @@ impl Ledger {
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

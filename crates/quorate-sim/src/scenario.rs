@@ -1,11 +1,11 @@
 //! One seed: a cluster is born, works through hard times, is mended, and is compared with what its clients know.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use quorate::{Durability, Level, Sql, Status};
-use quorate_env::{Instant, Rng, sleep};
+use quorate_env::{Instant, Rng, lock, sleep};
 use quorate_env_sim::SimWorld;
 
 use crate::cluster::{Cluster, End, SEGMENT_BYTES};
@@ -136,7 +136,7 @@ pub fn run(seed: u64, plan: &Plan) -> Result<Report, Box<Failure>> {
 /// One at a time in a process: SQLite's own randomness is shared by all of its users.
 pub fn run_without(seed: u64, plan: &Plan, skipped: &BTreeSet<u32>) -> Result<Report, Box<Failure>> {
     static ALONE: Mutex<()> = Mutex::new(());
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = lock(&ALONE);
     vfs::seed_randomness(seed);
     let world = SimWorld::new(seed);
     let history = History::new(world.trace());

@@ -19,9 +19,9 @@ mod life;
 mod locks;
 mod shm;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
-use quorate_env::{Rng, WallClock};
+use quorate_env::{Rng, WallClock, lock};
 use quorate_env_sim::SimDisk;
 
 pub use ffi::seed_randomness;
@@ -59,7 +59,7 @@ impl VfsError {
 
 /// Binds a VFS to a life's view of its disk, and tells the disk so.
 pub fn bind(disk: &SimDisk, clock: Arc<dyn WallClock>, rng: Rng) -> Result<Slot, VfsError> {
-    let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut pool = lock(&POOL);
     let free = pool.iter().find(|registered| registered.is_free()).copied();
     let registered = match free {
         Some(registered) => registered,
@@ -87,7 +87,7 @@ impl Registered {
     }
 
     fn lock(&self) -> MutexGuard<'_, Bound> {
-        self.bound.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.bound)
     }
 }
 

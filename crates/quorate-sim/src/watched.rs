@@ -4,10 +4,10 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
-use quorate_env::Instant;
+use quorate_env::{Instant, lock};
 use quorate_model::{
     Applied, Entry, ImageSink, ImageSource, LogId, OnApplied, Outcome, RunningStatement, Store, StoreFault, WholeImage,
 };
@@ -106,10 +106,6 @@ impl Watched {
     fn expected(&self) -> MutexGuard<'_, Vec<LogId>> {
         lock(&self.foreseen)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Store for Watched {

@@ -14,10 +14,11 @@ use quorate_model::{
     ValueRef,
 };
 use quorate_sql::Extensions;
+use quorate_sql::StoreIdentity;
 use quorate_sql::apply::Applier;
 use quorate_sql::connection::open_writer;
 use quorate_sql::generation::Generations;
-use quorate_sql::options::{StoreIdentity, WRITER_CACHE_BYTES_DEFAULT};
+use quorate_sql::options::WRITER_CACHE_BYTES_DEFAULT;
 
 fn entry(index: u64, proposal: &Proposal) -> Entry {
     let log_id = LogId { term: 1, node: NodeId(1), index };

@@ -10,7 +10,7 @@ use quorate_model::{Applied, Epoch, GroupId, LogId, NodeId, StoreFault};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::classify;
-use crate::options::StoreIdentity;
+use crate::identity::StoreIdentity;
 
 /// The layout of the store's own tables. A file of a higher one is not opened.
 ///

@@ -28,7 +28,7 @@ use crate::classify;
 use crate::determinism::Determinism;
 use crate::extensions::{self, Extensions};
 use crate::ffi::database::Database;
-use crate::options::StoreIdentity;
+use crate::identity::StoreIdentity;
 use crate::outcome_hash::OutcomeHash;
 use crate::rejected::{self, Rejected};
 use crate::schema_check::{Reserved, Schema};

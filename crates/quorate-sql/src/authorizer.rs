@@ -9,8 +9,9 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use quorate_env::lock;
 use rusqlite::Connection;
 
 use crate::ffi::hooks::{self, Access, Answer};
@@ -199,7 +200,7 @@ impl Gate {
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.seen)
     }
 }
 

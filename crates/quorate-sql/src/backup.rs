@@ -19,8 +19,8 @@ use crate::applied_row::AppliedRow;
 use crate::authorizer::rules::is_reserved;
 use crate::connection;
 use crate::error::OpenError;
+use crate::identity::StoreIdentity;
 use crate::image::{self, Intake};
-use crate::options::StoreIdentity;
 use crate::session;
 use crate::vfs;
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use quorate_model::StoreFault;
 
-use crate::options::StoreIdentity;
+use crate::identity::StoreIdentity;
 use crate::usage::NoMemory;
 use crate::vfs::VfsError;
 

@@ -15,9 +15,10 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use quorate_env::disk::{Disk, File, OpenMode};
+use quorate_env::lock;
 
 use crate::error::OpenError;
 use crate::extensions::Extensions;
@@ -155,7 +156,7 @@ impl Generation {
     /// and may be opened at will.
     pub(crate) fn sync_wal(&self) -> io::Result<()> {
         // One at a time: a handle that was opened after a sync failed is not told of that by the system.
-        let mut name_durable = self.wal_name_durable.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut name_durable = lock(&self.wal_name_durable);
         let path = self.dir.join(format!("{DATABASE_FILE}-wal"));
         let end = self.wal_bytes();
         match self.disk.open(&path, OpenMode::ReadWrite) {

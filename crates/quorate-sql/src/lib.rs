@@ -30,6 +30,7 @@ pub mod fuzzing;
 pub mod generation;
 #[cfg(test)]
 mod hostile;
+mod identity;
 pub mod image;
 pub mod metrics;
 pub mod options;
@@ -60,5 +61,6 @@ pub mod validate;
 
 pub use error::OpenError;
 pub use extensions::Extensions;
-pub use options::{StoreIdentity, StoreOptions};
+pub use identity::StoreIdentity;
+pub use options::StoreOptions;
 pub use store::SqlStore;

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use quorate_env::Rng;
-use quorate_model::{Epoch, GroupId};
 
 use crate::extensions::Extensions;
+use crate::identity::StoreIdentity;
 use crate::image::PIECE_BLOCKS_MAX;
 use crate::readers::ReaderOptions;
 use crate::slow::SlowLog;
@@ -32,17 +32,6 @@ pub const BATCH_BYTES_MAX: usize = 8 << 20;
 /// Bytes of entries that may wait for the writer. Callers bound what they hand over by waiting for outcomes; more than
 /// this is refused as a fault.
 pub const QUEUE_BYTES_MAX: usize = 1 << 30;
-
-/// Whose data a database holds: kept in it, and compared at every opening.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StoreIdentity {
-    /// The cluster.
-    pub cluster: u128,
-    /// The uninterrupted history of it.
-    pub epoch: Epoch,
-    /// The Raft group.
-    pub group: GroupId,
-}
 
 /// How a store is opened.
 #[derive(Clone, Debug)]

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use arc_swap::{ArcSwap, Guard};
 use quorate_env::signal::Signal;
-use quorate_env::{Env, Instant, timeout_at};
+use quorate_env::{Env, Instant, lock, timeout_at};
 use quorate_model::{Statement, StoreFault};
 
 mod error;
@@ -51,10 +51,11 @@ use crate::generation::Generations;
 use crate::query::Rows;
 use crate::slow::SlowLog;
 use guard::Allowance;
-use held::{Age, Held};
-use limits::CancelOnDrop;
-use pool::{Lease, Pool, block_until, lock};
-use stream::{Lasts, StreamQuery};
+use held::Held;
+use limits::{Age, CancelOnDrop};
+use pool::{Lease, Pool, block_until};
+use reader::StreamQuery;
+use stream::Lasts;
 
 /// Reads a store. Cheap to clone; all clones share their connections.
 #[derive(Clone)]

@@ -4,11 +4,11 @@
 //! slow statements in one second [`LINES_MAX`] are told, and how many were not.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use quorate_env::Instant;
 use quorate_env::metrics::Counter;
+use quorate_env::{Instant, lock};
 use quorate_model::{Command, Proposal};
 
 /// Characters of a statement's text that are told.
@@ -90,7 +90,7 @@ impl SlowLog {
 
     /// Whether there is room for one more line, and then how many were left out since the last.
     fn line(&self) -> Option<u64> {
-        let mut second = self.0.second.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut second = lock(&self.0.second);
         if second.since.is_none_or(|since| since.elapsed() >= Duration::from_secs(1)) {
             *second = Second { since: Some(Instant::now()), lines: 0, omitted: second.omitted };
         }
@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(slow.queries(), 0);
         assert!((0..LINES_MAX).all(|_| slow.line() == Some(0)));
         assert_eq!((slow.line(), slow.line()), (None, None));
-        slow.0.second.lock().unwrap_or_else(PoisonError::into_inner).since = None;
+        lock(&slow.0.second).since = None;
         assert_eq!((slow.line(), slow.line()), (Some(2), Some(0)));
         slow.query(Duration::from_millis(5), "SELECT 1");
         assert_eq!(slow.queries(), 1);

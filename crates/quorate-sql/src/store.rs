@@ -7,11 +7,11 @@
 
 use std::future::Future;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use quorate_env::disk::make_dir;
 use quorate_env::worker::WorkerHandle;
-use quorate_env::{Env, Instant, timeout_at};
+use quorate_env::{Env, Instant, lock, timeout_at};
 use quorate_model::{Applied, Entry, ImageSink, ImageSource, OnApplied, RunningStatement, Store, StoreFault};
 use tokio::sync::watch;
 
@@ -115,7 +115,7 @@ impl SqlStore {
     pub fn close(&self) -> impl Future<Output = ()> + Send + use<> {
         let handle = Arc::clone(&self.0);
         async move {
-            let workers = handle.workers.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let workers = lock(&handle.workers).take();
             let Some(workers) = workers else { return };
             handle.shared.readers.close();
             handle.shared.set_stop(Stop::Closing);
@@ -210,7 +210,7 @@ impl Store for SqlStore {
     }
 
     fn rejections(&self) -> Vec<u64> {
-        self.shared().rejections.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.shared().rejections).clone()
     }
 
     fn condemn(&self, fault: &StoreFault) {

@@ -6,8 +6,9 @@
 //!
 //! Invariant: what is kept of a text does not depend on the schema, so nothing has to be forgotten when that changes.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use quorate_env::lock;
 use quorate_model::{Bulk, Failure, FailureKind, Param, Statement};
 use rusqlite::{Error, ffi};
 
@@ -112,13 +113,13 @@ impl Validator {
     }
 
     fn known(&self, sql: &str) -> Result<Known, Failure> {
-        let kept = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(sql);
+        let kept = lock(&self.known).get(sql);
         if let Some(known) = kept {
             return Ok(known);
         }
         let known = self.probe(sql)?;
         if known.kind != StatementKind::Unknown {
-            self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(sql, known.clone());
+            lock(&self.known).insert(sql, known.clone());
         }
         Ok(known)
     }
@@ -135,7 +136,7 @@ impl Validator {
             }
             Vacuum::No => {}
         }
-        let mut prober = self.prober.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut prober = lock(&self.prober);
         if prober.as_ref().is_some_and(|prober| prober.generation() != self.generations.number()) {
             *prober = None;
         }
@@ -150,7 +151,7 @@ impl Validator {
 
     /// Lets go of an old generation at once. Without this the next statement that is new does it.
     pub fn switch(&self) {
-        let mut prober = self.prober.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut prober = lock(&self.prober);
         prober.take_if(|prober| prober.generation() != self.generations.number());
     }
 }

@@ -8,9 +8,10 @@
 //! uses of SQLite in the process go on as before.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use crate::ffi;
+use quorate_env::lock;
 
 pub mod clock;
 mod faults;
@@ -45,7 +46,7 @@ impl VfsError {
 /// The name of the layer over the base VFS called `base` (`None`: SQLite's default), which is registered when needed.
 pub fn over(base: Option<&str>) -> Result<String, VfsError> {
     static LAYERS: Mutex<BTreeMap<Option<String>, String>> = Mutex::new(BTreeMap::new());
-    let mut layers = LAYERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut layers = lock(&LAYERS);
     if let Some(name) = layers.get(&base.map(str::to_owned)) {
         return Ok(name.clone());
     }

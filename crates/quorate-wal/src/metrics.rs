@@ -3,11 +3,11 @@
 //! Invariant: of long syncs only the latest are kept, and the lock around them is taken when one ends or is asked for.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-use quorate_env::Instant;
 use quorate_env::metrics::Histogram;
+use quorate_env::{Instant, lock};
 
 /// A sync that takes longer than this is remembered by itself.
 pub const LONG_SYNC: Duration = Duration::from_millis(50);
@@ -52,7 +52,7 @@ impl LongSyncs {
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<LongSync>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
+use quorate_env::lock;
 use quorate_model::{GroupId, LogId};
 
 use crate::error::ReadError;
@@ -27,12 +28,12 @@ pub(crate) struct FrameCache(Mutex<Option<(u32, u32, Bytes)>>);
 
 impl FrameCache {
     fn get(&self, ordinal: u32, frame: u32) -> Option<Bytes> {
-        let cached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let cached = lock(&self.0);
         cached.as_ref().filter(|(o, f, _)| (*o, *f) == (ordinal, frame)).map(|(_, _, body)| body.clone())
     }
 
     fn put(&self, ordinal: u32, frame: u32, body: Bytes) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((ordinal, frame, body));
+        *lock(&self.0) = Some((ordinal, frame, body));
     }
 }
 

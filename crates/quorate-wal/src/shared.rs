@@ -4,10 +4,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
 use quorate_env::disk::{DirLock, Disk};
+use quorate_env::lock;
 use quorate_env::worker::Signal;
 use quorate_model::GroupId;
 
@@ -117,7 +118,7 @@ impl Shared {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// The state, if the log still works.

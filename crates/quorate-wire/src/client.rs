@@ -6,11 +6,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
 use futures_util::future::{self, Either};
-use quorate_env::{Env, Instant, timeout_at};
+use quorate_env::{Env, Instant, lock, timeout_at};
 use tokio::sync::{Semaphore, oneshot, watch};
 
 use crate::error::{CallError, LinkError, NotSent, StreamError};
@@ -222,7 +222,7 @@ impl Core {
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.waiting)
     }
 }
 

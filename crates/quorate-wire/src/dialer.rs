@@ -2,11 +2,11 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex as SyncMutex, PoisonError};
+use std::sync::{Arc, Mutex as SyncMutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use quorate_env::{Env, timeout};
+use quorate_env::{Env, lock, timeout};
 use tokio::sync::Mutex;
 
 use crate::client::Client;
@@ -83,13 +83,13 @@ impl Dialer {
         self.0.attempts.fetch_add(1, Ordering::AcqRel);
         *last_error = connected.as_ref().err().cloned();
         let client = connected?;
-        *self.0.present.lock().unwrap_or_else(PoisonError::into_inner) = Some(client.clone());
+        *lock(&self.0.present) = Some(client.clone());
         Ok(client)
     }
 
     /// The present connection, if there is one that takes calls.
     pub fn present(&self) -> Option<Client> {
-        let mut present = self.0.present.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut present = lock(&self.0.present);
         if present.as_ref().is_some_and(|client| !client.is_open()) {
             *present = None;
         }
@@ -99,7 +99,7 @@ impl Dialer {
     /// Forgets the present connection, which closes when nobody uses it any more: the next call of
     /// [`Dialer::client`] makes another.
     pub fn hang_up(&self) {
-        self.0.present.lock().unwrap_or_else(PoisonError::into_inner).take();
+        lock(&self.0.present).take();
     }
 
     /// Makes a connection of its own, beside the shared one.

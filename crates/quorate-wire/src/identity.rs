@@ -1,9 +1,10 @@
 //! Who speaks: secrets, roles, purposes, and what a handshake found out about the other end.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::error::SecretTooShort;
+use quorate_env::lock;
 
 /// Bytes that a secret must have at least.
 pub const SECRET_BYTES_MIN: usize = 16;
@@ -168,7 +169,7 @@ impl Identity {
     }
 
     fn ids(&self) -> MutexGuard<'_, Ids> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

@@ -6,9 +6,10 @@
 //! - A stream leaves the table when both its directions have ended.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use bytes::Bytes;
+use quorate_env::lock;
 use quorate_env::signal::Signal;
 use tokio::sync::Semaphore;
 
@@ -198,7 +199,7 @@ impl Streams {
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.table)
     }
 }
 
@@ -248,7 +249,7 @@ impl Cell {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

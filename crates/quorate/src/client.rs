@@ -7,13 +7,13 @@
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use quorate_env::mutant::Mutant;
-use quorate_env::{Instant, sleep, timeout_at};
+use quorate_env::{Instant, lock, sleep, timeout_at};
 use quorate_model::{Command, CommandResult, FailureKind, Outcome, Position, Proposal, SessionId, codec};
 use quorate_sql::query::Rows;
 use tokio::sync::Notify;
@@ -147,7 +147,7 @@ impl Client {
     }
 
     fn written(&self) -> MutexGuard<'_, Option<(Position, Instant)>> {
-        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.written)
     }
 
     /// Runs a query at its level.
@@ -294,7 +294,7 @@ impl Client {
     }
 
     fn session(&self) -> MutexGuard<'_, Session> {
-        self.session.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.session)
     }
 }
 

@@ -7,17 +7,17 @@
 use std::fmt;
 use std::path::Path;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use futures_util::FutureExt;
 use futures_util::future::{Either, select};
 use quorate_consensus::{Consensus, ConsensusConfig, Ended, OpenStore};
-use quorate_env::{Env, Instant, sleep, timeout};
-use quorate_sql::options::{StoreIdentity, StoreOptions};
+use quorate_env::{Env, Instant, lock, sleep, timeout};
 use quorate_sql::readers::ReaderOptions;
 use quorate_sql::slow::SlowLog;
 use quorate_sql::store::SqlStore;
 use quorate_sql::usage::TempOptions;
+use quorate_sql::{StoreIdentity, StoreOptions};
 use tokio::sync::oneshot;
 
 use crate::backup::{BackupError, BackupInfo, BackupOptions};
@@ -180,7 +180,7 @@ impl Node {
         gateway.is_stopping.store(true, Ordering::Relaxed);
         sql.end_session().await;
         drop((gateway, runtime, sql));
-        let stop = root.stop.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let stop = lock(&root.stop).take();
         if let Some(stop) = stop {
             let _ = stop.send(());
         }

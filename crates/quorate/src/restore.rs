@@ -15,9 +15,9 @@ use quorate_consensus::{CLUSTER_FILE, ClusterId, ConsensusConfig, Living, Restor
 use quorate_env::Env;
 use quorate_env::disk::{Disk, read_file, replace_file};
 use quorate_model::{Epoch, GroupId, Position};
+use quorate_sql::StoreIdentity;
 use quorate_sql::backup::{self, Backup, FileError};
 use quorate_sql::generation;
-use quorate_sql::options::StoreIdentity;
 use tokio::sync::oneshot;
 
 use crate::config::{Config, ConfigError};

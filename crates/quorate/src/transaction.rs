@@ -8,10 +8,10 @@
 
 use std::fmt;
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use quorate_env::Instant;
+use quorate_env::{Instant, lock};
 use quorate_model::limits::{COMMANDS_MAX, PREMISES_MAX};
 use quorate_model::{Bulk, Command, Failure, FailureKind, Position, Premise, Proposal, Stamp, Step};
 use quorate_sql::query::{FromRowOwned, Rows};
@@ -162,7 +162,7 @@ impl Transaction {
 
 impl Attempt {
     fn gathered(&self) -> MutexGuard<'_, Gathered> {
-        self.gathered.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.gathered)
     }
 }
 

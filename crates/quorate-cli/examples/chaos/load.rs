@@ -9,11 +9,11 @@
 //! - [`Error::Unknown`] is the only error after which a write counts as in doubt; after any other it must not be there.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use quorate::{Error, FailureKind, Level, RemoteSql};
-use quorate_env::Rng;
+use quorate_env::{Rng, lock};
 use quorate_history::{self as history, Nanos, Op, Outcome};
 use tokio::task::JoinSet;
 
@@ -90,7 +90,7 @@ impl Ledger {
     }
 
     pub fn told(&self) -> MutexGuard<'_, Told> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.told)
     }
 }
 
@@ -206,7 +206,7 @@ impl Default for Window {
 impl Window {
     /// The first key of the window; `uses` more are said to have been made of it.
     pub fn first(&self, uses: u64, uses_max: u64, width: u64) -> u64 {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.0);
         if state.1 >= uses_max {
             *state = (state.0 + width, 0);
         }
@@ -231,7 +231,7 @@ impl Load {
         for client in clients {
             let (work, stopping) = (work.clone(), Arc::clone(&stopping));
             all.spawn(async move {
-                while !*stopping.lock().unwrap_or_else(PoisonError::into_inner) {
+                while !*lock(&stopping) {
                     // It makes the rate, and waits for nothing.
                     let part = u32::try_from(client.rng.below(1000)).unwrap_or(0);
                     tokio::time::sleep(pause_max * part / 1000).await;
@@ -244,7 +244,7 @@ impl Load {
 
     /// Ends them, each after its operation.
     pub async fn stop(mut self) -> Result<()> {
-        *self.stopping.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        *lock(&self.stopping) = true;
         while let Some(ended) = self.clients.join_next().await {
             ended?;
         }

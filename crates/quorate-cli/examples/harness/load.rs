@@ -1,9 +1,10 @@
 //! Writes with many in flight, for as long as a measurement takes.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use quorate::{Error, RemoteSql};
+use quorate_env::lock;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
@@ -125,8 +126,4 @@ impl Counts {
             let _ = tell.send(now);
         }
     }
-}
-
-fn lock(counts: &Mutex<Counts>) -> MutexGuard<'_, Counts> {
-    counts.lock().unwrap_or_else(PoisonError::into_inner)
 }

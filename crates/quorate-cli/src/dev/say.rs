@@ -6,8 +6,8 @@ use std::io::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::args::DATA_DIR;
 use crate::cluster_file::ClusterFile;
+use crate::options::DATA_DIR;
 
 /// Prints a line.
 pub fn line(text: &str) {

@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write as _};
 use std::path::PathBuf;
 
-use super::source::BadLine;
+use super::line::BadLine;
 use crate::error::{Error, Result, Told as _};
 
 /// Tells bad lines, and says when there are too many.

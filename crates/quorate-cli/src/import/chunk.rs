@@ -9,7 +9,8 @@ use std::ops::ControlFlow;
 use quorate::{PackedRows, RowPacker};
 use tokio::sync::mpsc;
 
-use super::source::{BadLine, Read, Rows};
+use super::line::{BadLine, Read};
+use super::source::Rows;
 use crate::error::{Error, Result};
 
 /// Chunks that wait to be written.
@@ -81,7 +82,7 @@ impl Chunker {
             Read::Row(line) => match self.rows.end_row() {
                 Ok(()) => self.lines.push(line),
                 // Sources see to it that this never happens; a row is not lost in silence if one does not.
-                Err(failure) => self.bad.push(super::source::bad_line(line, failure.to_string(), b"")),
+                Err(failure) => self.bad.push(super::line::bad_line(line, failure.to_string(), b"")),
             },
             Read::Bad(bad) => {
                 self.rows.drop_row();

@@ -8,7 +8,7 @@ use std::io;
 use quorate::{RowPacker, ValueRef};
 
 use super::columns::Rule;
-use super::source::{Read, bad_line};
+use super::line::{Read, bad_line};
 use super::window::{RECORD_BYTES_MAX, Window};
 
 /// What is said of a record over [`RECORD_BYTES_MAX`].

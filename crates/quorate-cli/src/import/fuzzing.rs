@@ -9,9 +9,9 @@ use quorate::{PackedRows, RowPacker};
 use super::columns::{Column, Rule};
 use super::csv::Csv;
 use super::infer;
+use super::line::Read;
 use super::ndjson::Ndjson;
 use super::options::ImportOptions;
-use super::source::Read;
 use super::window::Window;
 
 /// A file to import.

@@ -10,9 +10,11 @@ use super::csv::Csv;
 use super::ndjson::{Members, Ndjson};
 use super::number::{self, Shape};
 use super::options::ImportOptions;
-use super::source::SAMPLE_ROWS;
 use super::window::Window;
 use crate::error::{Error, Result, Told as _};
+
+/// Rows at the beginning of a file that types are inferred from.
+const SAMPLE_ROWS: usize = 20_000;
 
 /// What was seen of a column's values.
 #[derive(Clone, Copy, Debug, Default)]

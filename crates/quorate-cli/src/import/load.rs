@@ -6,8 +6,8 @@ use tokio::sync::mpsc::Receiver;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::chunk::Chunk;
+use super::line::{BadLine, bad_line};
 use super::progress::{Done, LeftOut, Progress};
-use super::source::{BadLine, bad_line};
 use crate::error::{Error, Result};
 
 /// Chunks that are written at the same time: while one is applied, the next are on their way to the disks.

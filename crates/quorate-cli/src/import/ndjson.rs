@@ -12,7 +12,7 @@ use serde::de::{Deserializer as _, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::columns::Rule;
-use super::source::{Read, bad_line};
+use super::line::{Read, bad_line};
 use super::window::Window;
 
 /// The members of an object, in their order, with their values as they are written.

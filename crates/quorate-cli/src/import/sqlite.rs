@@ -11,8 +11,8 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension as _};
 
 use super::chunk::Chunker;
 use super::columns::{Column, matching, quoted};
+use super::line::{Read, bad_line};
 use super::options::ImportOptions;
-use super::source::{Read, bad_line};
 use crate::error::{Error, Result, Told as _};
 
 /// A table of a SQLite file.

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use quorate::config::nearest;
 
-use crate::args::Level;
 use crate::format::{MODES, Mode};
+use crate::options::Level;
 
 /// A command, as typed.
 #[derive(Clone, Debug, PartialEq, Eq)]

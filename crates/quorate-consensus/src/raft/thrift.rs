@@ -13,10 +13,9 @@ use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use quorate_env::Instant;
+use quorate_env::{Instant, lock};
 
 use super::types::RaftMembership;
-use crate::peers::lock;
 
 /// How long after some entries a follower that no majority waits for gets no more.
 pub(crate) const PAUSE: Duration = Duration::from_millis(5);

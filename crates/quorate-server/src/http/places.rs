@@ -8,8 +8,9 @@
 //! Invariant: never more than [`CONNECTIONS_MAX`] have a place.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use quorate_env::lock;
 use tokio::sync::{Notify, oneshot};
 
 use super::CONNECTIONS_MAX;
@@ -66,7 +67,7 @@ impl Places {
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.held)
     }
 }
 

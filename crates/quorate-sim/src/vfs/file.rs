@@ -3,9 +3,10 @@
 use std::ffi::{c_int, c_void};
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use quorate_env::disk::File;
+use quorate_env::lock;
 use rusqlite::ffi;
 
 use super::life::Life;
@@ -130,8 +131,4 @@ fn code(result: io::Result<()>, other: c_int) -> c_int {
         Err(error) if error.kind() == io::ErrorKind::StorageFull => ffi::SQLITE_FULL,
         Err(_) => other,
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -5,10 +5,10 @@ use std::ffi::c_int;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use quorate_env::disk::{Disk, OpenMode};
-use quorate_env::{Rng, WallClock};
+use quorate_env::{Rng, WallClock, lock};
 use rusqlite::ffi;
 
 use super::file::{OpenFile, Shared};
@@ -96,7 +96,7 @@ impl Life {
     }
 
     fn shared(&self, path: &Path) -> Arc<Shared> {
-        let mut all = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.shared);
         all.retain(|_, shared| shared.strong_count() > 0);
         if let Some(shared) = all.get(path).and_then(Weak::upgrade) {
             return shared;

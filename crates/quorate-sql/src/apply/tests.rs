@@ -13,7 +13,7 @@ use quorate_model::{
 use super::Applier;
 use crate::extensions::Extensions;
 use crate::generation::Generations;
-use crate::options::StoreIdentity;
+use crate::identity::StoreIdentity;
 use crate::{connection, logical_hash};
 
 mod budget;

@@ -17,8 +17,8 @@ use crate::apply;
 use crate::connection;
 use crate::error::OpenError;
 use crate::generation;
+use crate::identity::StoreIdentity;
 use crate::image;
-use crate::options::StoreIdentity;
 use crate::session;
 use crate::vfs::UNSYNCED_MAX;
 

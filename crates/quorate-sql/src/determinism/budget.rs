@@ -16,10 +16,10 @@
 //! is the node's trouble until a majority says otherwise.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
-use quorate_env::{Instant, thread_time};
+use quorate_env::{Instant, lock, thread_time};
 use rusqlite::Connection;
 
 use crate::ffi::hooks;
@@ -270,7 +270,7 @@ impl Budget {
     }
 
     fn clock(&self) -> MutexGuard<'_, Clock> {
-        self.clock.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.clock)
     }
 
     /// Whether the running statement is to be stopped.

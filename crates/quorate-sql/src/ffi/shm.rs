@@ -15,8 +15,9 @@
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
+use quorate_env::lock;
 use quorate_env::mutant::Mutant;
 use rusqlite::ffi;
 
@@ -196,7 +197,7 @@ impl Locks {
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.table)
     }
 }
 

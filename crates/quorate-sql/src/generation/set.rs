@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use quorate_env::disk::{DirLock, Disk, OpenMode};
+use quorate_env::lock;
 
 use super::{DATABASE_FILE, Generation, damage, pointer, unsynced};
 use crate::connection;
@@ -78,7 +79,7 @@ impl Generations {
 
     /// The generation in force. Whoever keeps it keeps its files.
     pub fn current(&self) -> Arc<Generation> {
-        Arc::clone(&self.current.lock().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&lock(&self.current))
     }
 
     /// The number of the generation in force, without a lock.
@@ -117,7 +118,7 @@ impl Generations {
         pointer::write(self.disk.as_ref(), &self.dir, number).map_err(OpenError::disk(&self.dir))?;
         damage::forget(self.disk.as_ref(), &self.dir).map_err(OpenError::disk(&self.dir))?;
         let next = Generation::open(&self.disk, home, number, &self.extensions, &self.temp)?;
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = lock(&self.current);
         current.retire();
         *current = Arc::clone(&next);
         self.number.store(number, Ordering::Release);

@@ -21,7 +21,7 @@ use crate::connection;
 use crate::error::OpenError;
 use crate::extensions::{self, Extensions};
 use crate::ffi::control;
-use crate::options::StoreIdentity;
+use crate::identity::StoreIdentity;
 use crate::vfs::UNSYNCED_MAX;
 use crate::vfs::marks::BLOCK;
 

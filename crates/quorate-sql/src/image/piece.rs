@@ -6,7 +6,7 @@ use bytes::{Buf, BufMut, Bytes};
 use quorate_model::{Epoch, GroupId, LogId, NodeId};
 
 use super::{IMAGE_BYTES_MAX, PIECE_BLOCKS_MAX};
-use crate::options::StoreIdentity;
+use crate::identity::StoreIdentity;
 use crate::vfs::marks::BLOCK;
 
 /// The version of the format, the first byte of each piece.

@@ -23,7 +23,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::piece;
 use crate::connection;
-use crate::options::{StoreIdentity, StoreOptions};
+use crate::identity::StoreIdentity;
+use crate::options::StoreOptions;
 use crate::store::SqlStore;
 use crate::store::tests::{Home, IDENTITY, apply, create_table, entry, home, insert, open, options, rows, send, until};
 use crate::vfs::marks::BLOCK;

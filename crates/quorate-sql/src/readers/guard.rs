@@ -10,15 +10,14 @@
 //! are kept to within that.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-use quorate_env::Instant;
+use quorate_env::{Instant, lock};
 use quorate_model::StoreFault;
 
 use super::error::ReadError;
-use super::held::Age;
-use super::limits::{Cancel, ReadLimits};
+use super::limits::{Age, Cancel, ReadLimits};
 use crate::functions::Meter;
 
 /// Steps of SQLite between two ticks.
@@ -155,7 +154,7 @@ impl Guard {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

@@ -4,12 +4,12 @@
 //! [`ReadError::SnapshotTooOld`].
 
 use std::sync::{Mutex, TryLockError};
-use std::time::Duration;
 
-use quorate_env::Instant;
+use quorate_env::{Instant, lock};
 
 use super::error::ReadError;
-use super::pool::{Lease, lock};
+use super::limits::Age;
+use super::pool::Lease;
 
 /// A lease that outlives a call.
 pub(super) struct Held {
@@ -67,18 +67,5 @@ impl Held {
     /// Ends it if it is over and not in use just now; what is in use its guard ends.
     pub(super) fn end_if(&self, is_over: impl FnOnce(Age) -> bool) -> bool {
         is_over(self.age) && self.slot.try_lock().is_ok_and(|mut slot| slot.take().is_some())
-    }
-}
-
-/// When a read transaction began, and how old it may become.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Age {
-    pub(super) begun: Instant,
-    pub(super) max: Duration,
-}
-
-impl Age {
-    pub(super) fn is_reached(self, now: Instant) -> bool {
-        now.saturating_duration_since(self.begun) >= self.max
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use quorate_env::Instant;
 use quorate_model::Value;
 
 /// Rows of one result where a query does not say otherwise.
@@ -111,5 +112,18 @@ pub(super) struct CancelOnDrop(pub(super) Cancel);
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         self.0.cancel();
+    }
+}
+
+/// When a read transaction began, and how old it may become.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Age {
+    pub(super) begun: Instant,
+    pub(super) max: Duration,
+}
+
+impl Age {
+    pub(super) fn is_reached(self, now: Instant) -> bool {
+        now.saturating_duration_since(self.begun) >= self.max
     }
 }

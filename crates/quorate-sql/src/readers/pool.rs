@@ -6,17 +6,17 @@
 use std::future::Future;
 use std::ops::Deref;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread, ThreadId};
 
-use quorate_env::Instant;
+use quorate_env::{Instant, lock};
 use tokio::sync::Semaphore;
 
 use super::error::ReadError;
 use super::guard::Guard;
-use super::held::{Age, Held};
-use super::limits::{Cancel, ReaderOptions};
+use super::held::Held;
+use super::limits::{Age, Cancel, ReaderOptions};
 use super::reader::Reader;
 use super::suspicion::Suspicions;
 use crate::generation::Generation;
@@ -165,10 +165,6 @@ fn take_idle(idle: &mut Vec<Idle>) -> Option<Box<Reader>> {
     let own = HERE.with(|here| idle.iter().rposition(|idle| idle.thread == *here));
     let place = own.or_else(|| idle.len().checked_sub(1))?;
     Some(idle.swap_remove(place).reader)
-}
-
-pub(super) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Waits on this thread for a future, until a deadline.

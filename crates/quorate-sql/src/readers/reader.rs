@@ -12,7 +12,6 @@ use rusqlite::types::ValueRef;
 use super::error::ReadError;
 use super::guard::{Allowance, Guard, INLINE_TIME, TICK_STEPS, Trip};
 use super::limits::{CHUNK_BYTES, CHUNK_ROWS, Cancel, ReadLimits};
-use super::stream::StreamQuery;
 use super::suspicion::Suspicions;
 use crate::authorizer::{self, Gate, Mode, rules};
 use crate::connection;
@@ -64,6 +63,14 @@ struct Known {
     /// Whether it must be prepared anew for each run: it may be a PRAGMA, or it is an EXPLAIN, which SQLite runs
     /// without a look at the schema, so that it may point to one that is gone.
     is_fleeting: bool,
+}
+
+/// The query of a stream.
+pub(super) struct StreamQuery {
+    pub(super) statement: Statement,
+    /// What it sees in place of this node's clock and randomness.
+    pub(super) stamp: Option<Stamp>,
+    pub(super) limits: ReadLimits,
 }
 
 /// What a stream has returned so far.

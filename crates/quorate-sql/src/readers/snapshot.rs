@@ -9,7 +9,8 @@ use super::error::ReadError;
 use super::guard::Allowance;
 use super::held::Held;
 use super::limits::{Cancel, CancelOnDrop, ReadLimits};
-use super::stream::{Lasts, RowStream, StreamQuery};
+use super::reader::StreamQuery;
+use super::stream::{Lasts, RowStream};
 use crate::query::Rows;
 
 /// A state of the store, fixed while this exists, but no longer than it may last. Its clones are the same snapshot;

@@ -5,13 +5,13 @@
 use std::sync::Arc;
 
 use quorate_env::Env;
-use quorate_model::{Stamp, Statement, StoreFault};
+use quorate_model::StoreFault;
 
 use super::error::ReadError;
 use super::guard::Allowance;
 use super::held::Held;
-use super::limits::{Cancel, CancelOnDrop, ReadLimits};
-use super::reader::{Chunk, Progress};
+use super::limits::{Cancel, CancelOnDrop};
+use super::reader::{Chunk, Progress, StreamQuery};
 use crate::query::Rows;
 
 /// The rows of a query, in pieces of some hundred KiB; the first always comes, if only with the names of the columns.
@@ -24,14 +24,6 @@ pub struct RowStream {
     progress: Progress,
     lasts: Lasts,
     end: Option<End>,
-}
-
-/// The query of a stream.
-pub(super) struct StreamQuery {
-    pub(super) statement: Statement,
-    /// What it sees in place of this node's clock and randomness.
-    pub(super) stamp: Option<Stamp>,
-    pub(super) limits: ReadLimits,
 }
 
 /// How long the read transaction of a stream is needed.

@@ -10,18 +10,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use quorate_env::Instant;
 use quorate_env::metrics::Counter;
 use quorate_env::mutant::Mutant;
 use quorate_env::signal::Signal;
+use quorate_env::{Instant, lock};
 use quorate_model::{Stamp, Statement, StoreFault};
 
 use super::error::ReadError;
 use super::guard::Allowance;
 use super::limits::{Cancel, ReadLimits};
-use super::pool::lock;
-use super::reader::{Progress, Reader};
-use super::stream::StreamQuery;
+use super::reader::{Progress, Reader, StreamQuery};
 use crate::generation::Generation;
 use crate::slow::SlowLog;
 

@@ -15,7 +15,7 @@ use crate::applied_row::{self, AppliedRow};
 use crate::connection;
 use crate::extensions::Extensions;
 use crate::generation::Generations;
-use crate::options::StoreIdentity;
+use crate::identity::StoreIdentity;
 use crate::query::FromRowOwned;
 
 mod figures;

@@ -11,7 +11,8 @@ use crate::connection::{self, BUSY_TIMEOUT};
 use crate::error::OpenError;
 use crate::ffi::control::{self, Checkpointed};
 use crate::generation::Generation;
-use crate::options::{StoreIdentity, StoreOptions};
+use crate::identity::StoreIdentity;
+use crate::options::StoreOptions;
 use crate::supervision::Supervision;
 use crate::usage::{Scope, Temp};
 

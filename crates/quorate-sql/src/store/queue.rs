@@ -7,8 +7,9 @@
 //! missing, unless the writer is killed.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
+use quorate_env::lock;
 use quorate_model::{Entry, OnApplied, Outcome, Payload, StoreFault};
 
 use crate::options::{BATCH_BYTES_MAX, QUEUE_BYTES_MAX};
@@ -101,7 +102,7 @@ impl Queue {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

@@ -1,10 +1,10 @@
 //! What the handle, the writer, the checkpointer and images of one store share.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use quorate_env::Env;
 use quorate_env::signal::Signal;
+use quorate_env::{Env, lock};
 use quorate_model::{Applied, StoreFault};
 use tokio::sync::watch;
 
@@ -162,7 +162,7 @@ impl Shared {
     }
 
     fn lock_durable(&self) -> MutexGuard<'_, Applied> {
-        self.durable.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.durable)
     }
 
     /// Tells everybody where the store stands. To be called in the turn that brought it there.
@@ -179,7 +179,7 @@ impl Shared {
 
     /// Keeps what others ask for without the writer's turn. To be called before the position is published.
     pub(crate) fn note_rejections(&self, core: &Core) {
-        let mut known = self.rejections.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.rejections);
         if known.last() != core.rejected().last() {
             *known = core.rejected().to_vec();
         }

@@ -21,7 +21,7 @@ use quorate_model::{
 use rusqlite::ffi;
 
 use super::*;
-use crate::options::StoreIdentity;
+use crate::identity::StoreIdentity;
 use crate::readers::{ReadError, ReadLimits, ReaderOptions};
 
 mod close;

@@ -5,8 +5,9 @@
 //! waits.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
+use quorate_env::lock;
 use quorate_env::signal::Signal;
 
 /// Something that one at a time may use, with the writer going last.
@@ -53,6 +54,6 @@ impl<T> Turn<T> {
     }
 
     fn lock(&self) -> MutexGuard<'_, T> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inner)
     }
 }

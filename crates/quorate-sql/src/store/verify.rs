@@ -9,12 +9,12 @@
 //!   applying.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use quorate_env::signal::Signal;
 use quorate_env::worker::{Step, Worker};
-use quorate_env::{Instant, timeout_at};
+use quorate_env::{Instant, lock, timeout_at};
 use tokio::sync::watch;
 
 use super::shared::{Shared, Stop};
@@ -151,7 +151,7 @@ struct Reason(Arc<Mutex<Option<String>>>);
 impl Reason {
     /// Notes a reason, if there is one, and says whether there was ever one.
     fn give(&self, why: Option<String>) -> bool {
-        let mut reason = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reason = lock(&self.0);
         if reason.is_none() {
             *reason = why;
         }
@@ -159,7 +159,7 @@ impl Reason {
     }
 
     fn take(&self) -> Option<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        lock(&self.0).take()
     }
 }
 

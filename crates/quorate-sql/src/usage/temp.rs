@@ -10,9 +10,10 @@ use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use quorate_env::disk::{Disk, File};
+use quorate_env::lock;
 
 use super::{Refusal, carry, refused};
 use crate::error::OpenError;
@@ -136,7 +137,7 @@ pub(super) fn find(number: u64) -> Option<Arc<Temp>> {
 }
 
 fn all() -> MutexGuard<'static, BTreeMap<u64, Weak<Temp>>> {
-    ALL.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&ALL)
 }
 
 /// The temporary files of one connection.

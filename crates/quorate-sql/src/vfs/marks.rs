@@ -3,7 +3,9 @@
 //! An image is sent while checkpoints write the file. Each image has [`Marks`]; a write marks after it happened, and
 //! whoever sends takes the marks before it reads. So what was read torn or old is marked and will be read again.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
+
+use quorate_env::lock;
 
 /// Bytes of a block: the unit of marks, the smallest page that databases of ours have.
 pub const BLOCK: u64 = 4096;
@@ -57,7 +59,7 @@ impl Marks {
     }
 
     fn lock(&self) -> MutexGuard<'_, Written> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

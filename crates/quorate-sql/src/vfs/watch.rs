@@ -6,8 +6,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
+use quorate_env::lock;
 use quorate_env::mutant::Mutant;
 
 use super::VfsError;
@@ -71,14 +72,14 @@ pub(crate) fn find(vfs: &str, path: &str, role: Role) -> Option<Arc<Watched>> {
 }
 
 fn registry() -> MutexGuard<'static, BTreeMap<Key, Weak<Watched>>> {
-    WATCHED.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&WATCHED)
 }
 
 impl Watched {
     /// New marks: from now on each write to the main file adds to them, until they are dropped.
     pub(crate) fn marks(&self) -> Arc<Marks> {
         let marks = Arc::new(Marks::default());
-        let mut all = self.marks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.marks);
         all.retain(|marks| marks.strong_count() > 0);
         all.push(Arc::downgrade(&marks));
         marks
@@ -143,7 +144,7 @@ impl Watched {
     }
 
     fn each_marks(&self, f: impl Fn(&Marks)) {
-        let all = self.marks.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = lock(&self.marks);
         all.iter().filter_map(Weak::upgrade).for_each(|marks| f(&marks));
     }
 }

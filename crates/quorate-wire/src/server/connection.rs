@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::{self, Either};
 use quorate_env::signal::Signal;
-use quorate_env::{Env, timeout};
+use quorate_env::{Env, lock, timeout};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::AbortHandle;
 
@@ -213,7 +213,7 @@ impl Connection {
     }
 
     fn running(&self) -> MutexGuard<'_, Running> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.running)
     }
 }
 

@@ -4,11 +4,11 @@
 //! Invariant: of each reason there is at most one line in [`TOLD_EVERY`], and none is left uncounted.
 
 use std::mem::{Discriminant, discriminant};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
-use quorate_env::Instant;
 use quorate_env::metrics::Counter;
+use quorate_env::{Instant, lock};
 
 use crate::error::HandshakeError;
 
@@ -44,7 +44,7 @@ impl Refusals {
     /// A connection was refused.
     pub(super) fn tell(&self, from: &str, error: &HandshakeError) {
         self.count.inc();
-        let mut all = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.told);
         let (reason, now) = (discriminant(error), Instant::now());
         let untold = match all.iter_mut().find(|told| told.reason == reason) {
             None => {

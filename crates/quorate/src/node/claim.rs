@@ -9,13 +9,13 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::task::Waker;
 use std::time::Duration;
 
 use quorate_env::disk::{DirLock, make_dir};
 use quorate_env::worker::{Ended, Signal, Step, Worker};
-use quorate_env::{AbortHandle, BoxTask, Env, Host, Instant, Usage, sleep};
+use quorate_env::{AbortHandle, BoxTask, Env, Host, Instant, Usage, lock, sleep};
 
 use crate::error::StartError;
 
@@ -80,7 +80,7 @@ impl Claim {
 impl Drop for Claim {
     fn drop(&mut self) {
         self.ending.now.store(true, Ordering::Release);
-        let bells = std::mem::take(&mut *self.ending.bells.lock().unwrap_or_else(PoisonError::into_inner));
+        let bells = std::mem::take(&mut *lock(&self.ending.bells));
         bells.iter().for_each(Signal::wake);
     }
 }
@@ -98,7 +98,7 @@ impl Host for ClaimedHost {
         signal: Signal,
         ended: Ended,
     ) -> io::Result<()> {
-        self.ending.bells.lock().unwrap_or_else(PoisonError::into_inner).push(signal.clone());
+        lock(&self.ending.bells).push(signal.clone());
         let claimed = ClaimedWorker { worker, ending: Arc::clone(&self.ending), _lock: self.lock.upgrade() };
         self.host.run_worker(env, name, Box::new(claimed), signal, ended)
     }

@@ -6,12 +6,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use quorate_env::{Env, Instant, sleep, timeout};
+use quorate_env::{Env, Instant, lock, sleep, timeout};
 use quorate_wire::{Client, ConnectError, Dialer, DialerConfig, Identity, Purpose, Role, Secret};
 
 use super::RemoteConfig;
@@ -271,7 +271,7 @@ impl Nodes {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

@@ -3,8 +3,9 @@
 //! All tests of a process share it: they look for words of their own.
 
 use std::fmt::{Debug, Write as _};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 
+use quorate_env::lock;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber, subscriber};
@@ -21,12 +22,12 @@ pub fn keep() {
 
 /// Whether an event was told whose text, with its fields, is this; numbers stand as `N`.
 pub fn is_told(text: &str) -> bool {
-    EVENTS.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|event| event == text)
+    lock(&EVENTS).iter().any(|event| event == text)
 }
 
 /// All of them, for the message of a test that misses one.
 pub fn all() -> Vec<String> {
-    EVENTS.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    lock(&EVENTS).clone()
 }
 
 /// The message, and behind it the fields.
@@ -72,7 +73,7 @@ impl Subscriber for Keeper {
         let mut text = Text::default();
         event.record(&mut text);
         let shown = without_numbers(&(text.0 + &text.1));
-        EVENTS.lock().unwrap_or_else(PoisonError::into_inner).push(shown);
+        lock(&EVENTS).push(shown);
     }
 
     fn enter(&self, _: &Id) {}

@@ -7,11 +7,12 @@ use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::Write as _;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use super::statements::{Category, Hostile};
 use super::writers::Written;
+use quorate_env::lock;
 
 /// Statements that each connection remembers.
 const RING: usize = 8;
@@ -68,7 +69,7 @@ impl Books {
     }
 
     pub fn open(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inner)
     }
 
     /// Notes that a connection sends a statement.

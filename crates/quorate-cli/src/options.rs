@@ -1,0 +1,54 @@
+//! Options that several commands have.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+/// The longest `--timeout`: a day.
+const TIMEOUT_SECONDS_MAX: f64 = 86_400.0;
+
+/// The time that an option gives in seconds.
+pub fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().filter(|seconds| (0.001..=TIMEOUT_SECONDS_MAX).contains(seconds));
+    let wrong = || format!("a number of seconds from 0.001 to {TIMEOUT_SECONDS_MAX}, not '{text}'");
+    seconds.map(Duration::from_secs_f64).ok_or_else(wrong)
+}
+
+/// Where `quorate dev` keeps its cluster, and where the other commands look for one, unless told otherwise.
+pub const DATA_DIR: &str = "quorate-data";
+
+/// How to reach a cluster.
+#[derive(Args, Debug)]
+pub struct AccessArgs {
+    /// host:port of a node; without it any node of the cluster in the data directory
+    #[arg(long, value_name = "ADDR")]
+    pub node: Option<String>,
+    /// The data directory of `quorate dev`
+    #[arg(long, value_name = "DIR", default_value = DATA_DIR)]
+    pub data_dir: PathBuf,
+    /// The configuration of one of the cluster's nodes: it names all members, and the secret
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// A file with the cluster's secret; without it that of --config, QUORATE_SECRET, or what `quorate dev` made
+    #[arg(long, value_name = "FILE")]
+    pub secret_file: Option<PathBuf>,
+}
+
+/// What a read promises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Level {
+    /// What the node that answers has applied
+    Local,
+    /// All that was acknowledged before
+    Linearizable,
+}
+
+impl From<Level> for quorate::Level {
+    fn from(level: Level) -> Self {
+        match level {
+            Level::Local => Self::Local,
+            Level::Linearizable => Self::Linearizable,
+        }
+    }
+}
