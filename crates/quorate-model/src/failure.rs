@@ -91,6 +91,14 @@ impl FailureKind {
     }
 }
 
+/// Extended result codes of SQLite, from `sqlite3.h`.
+const CHECK: i32 = 275;
+const FOREIGN_KEY: i32 = 787;
+const NOT_NULL: i32 = 1299;
+const PRIMARY_KEY: i32 = 1555;
+const UNIQUE: i32 = 2067;
+const ROWID: i32 = 2579;
+
 /// Why nothing of a proposal was done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
@@ -116,6 +124,35 @@ impl Failure {
     #[must_use]
     pub fn at(self, command: usize) -> Self {
         Self { command: u32::try_from(command).ok(), ..self }
+    }
+
+    /// Whether a row would have had the same key as another: of a `UNIQUE` constraint or index, a primary key, or a
+    /// rowid.
+    pub fn is_unique_violation(&self) -> bool {
+        [PRIMARY_KEY, UNIQUE, ROWID].contains(&self.sqlite_code)
+    }
+
+    /// Whether a foreign key leads nowhere, at once or at the end of the transaction.
+    pub fn is_foreign_key_violation(&self) -> bool {
+        self.kind == FailureKind::ForeignKey || self.sqlite_code == FOREIGN_KEY
+    }
+
+    /// Whether a column that is `NOT NULL` would have been NULL.
+    pub fn is_not_null_violation(&self) -> bool {
+        self.sqlite_code == NOT_NULL
+    }
+
+    /// Whether a `CHECK` constraint does not hold.
+    pub fn is_check_violation(&self) -> bool {
+        self.sqlite_code == CHECK
+    }
+
+    /// What SQLite names of the constraint that does not hold: `table.column` for columns, several of them with commas
+    /// between them; of a `CHECK` its name, or its text where it has none; `index 'name'` for an index on expressions.
+    /// `None` for foreign keys, and where no constraint is to blame.
+    pub fn constraint(&self) -> Option<&str> {
+        let is_constraint = self.kind == FailureKind::Constraint;
+        self.message.split_once(" constraint failed: ").filter(|_| is_constraint).map(|(_, name)| name)
     }
 
     /// Never: the same proposal would fail again, on any node.

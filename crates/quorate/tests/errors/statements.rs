@@ -287,3 +287,35 @@ fn what_goes_beyond_a_limit() {
         Ok(())
     });
 }
+
+/// Writes that break a constraint: which questions about the failure are answered by yes, in the order unique, foreign
+/// key, not null, check; and what names the constraint.
+const OF_CONSTRAINTS: [(&str, [bool; 4], Option<&str>); 10] = [
+    ("INSERT INTO t (a) VALUES ('one')", [true, false, false, false], Some("t.a")),
+    ("INSERT INTO t (id) VALUES (1)", [true, false, false, false], Some("t.id")),
+    ("INSERT INTO two VALUES (1, 2, 0), (1, 2, 0)", [true, false, false, false], Some("two.a, two.b")),
+    ("INSERT INTO square VALUES (1), (-1)", [true, false, false, false], Some("index 'squares'")),
+    ("INSERT INTO child VALUES (7)", [false, true, false, false], None),
+    ("INSERT INTO later VALUES (7)", [false, true, false, false], None),
+    ("INSERT INTO t (n) VALUES (NULL)", [false, false, true, false], Some("t.n")),
+    ("INSERT INTO t (n) VALUES (-1)", [false, false, false, true], Some("n >= 0")),
+    ("INSERT INTO two VALUES (1, 2, 9)", [false, false, false, true], Some("small")),
+    ("INSERT INTO nowhere VALUES (1)", [false; 4], None),
+];
+
+#[test]
+fn a_failure_says_which_constraint_does_not_hold() {
+    on_both(async |sql| {
+        setup(&sql).await?;
+        sql.execute("CREATE TABLE two (a, b, c, CONSTRAINT small CHECK (c < 9), PRIMARY KEY (a, b))", ()).await?;
+        sql.batch(["CREATE TABLE square (a)", "CREATE UNIQUE INDEX squares ON square (a * a)"]).await?;
+        for (statement, answers, constraint) in OF_CONSTRAINTS {
+            let Err(Error::Failed(failure)) = sql.execute(statement, ()).await else { panic!("{statement}") };
+            let unique = failure.is_unique_violation();
+            let (key, null) = (failure.is_foreign_key_violation(), failure.is_not_null_violation());
+            assert_eq!([unique, key, null, failure.is_check_violation()], answers, "{statement}: {failure:?}");
+            assert_eq!(failure.constraint(), constraint, "{statement}: {failure:?}");
+        }
+        Ok(())
+    });
+}
