@@ -51,7 +51,7 @@ pub struct DevArgs {
     /// Print the process id of node N of the running cluster, or of the one that leads
     #[arg(long, value_name = "N|leader", conflicts_with_all = ["nodes", "restart"])]
     pub pid: Option<Which>,
-    /// Stop when the standard input ends: with whoever holds its other end
+    /// Stop when the process that holds the other end of the standard input ends
     #[arg(long, hide = true)]
     pub until_stdin_closes: bool,
 }

@@ -321,7 +321,7 @@ impl Desk {
     }
 }
 
-/// The request of a leader, without what this node may not hear yet.
+/// Decodes a leader's request. Drops its commit where this node may not take note of it yet.
 fn hear(verdicts: &Verdicts, append: Append) -> Result<AppendEntriesRequest<TypeConfig>, DecodeError> {
     let rejected = append.rejected.clone();
     let mut request = AppendEntriesRequest::try_from(append)?;

@@ -17,7 +17,7 @@ use crate::membership;
 /// What a node knows of its place in the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
-    /// The last leader that the node knew, be it gone by now.
+    /// The last leader that the node knew, even if that leader is gone by now.
     pub last_leader: Option<NodeId>,
     /// How long neither entries nor heartbeats of a leader have come; none if they never did in this life. Zero for a
     /// node that leads.
@@ -28,9 +28,10 @@ pub struct Standing {
     pub votes: bool,
 }
 
-/// The leader, if a majority or this node has heard of it lately, and the rest.
+/// The leader, if a majority or this node has heard from it lately, and the node's standing.
 ///
-/// One that is silent for longer than a failover takes is not named: there is another, or there is none.
+/// A leader that has been silent for longer than a failover takes is left out: by then another node leads, or none
+/// does.
 pub(crate) fn standing(desk: &Desk, running: &Running) -> (Option<NodeId>, Standing) {
     let own = desk.home.identity().id;
     let timing = desk.config.timing;

@@ -1,6 +1,6 @@
 //! What reading a line of a source comes to: a row, or a bad line.
 
-/// Bytes of a bad line that are told.
+/// How many bytes of a bad line the report of bad lines shows.
 const SHOWN_BYTES_MAX: usize = 4 << 10;
 
 /// What reading a row came to.

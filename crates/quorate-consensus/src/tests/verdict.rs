@@ -7,13 +7,13 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use quorate_env::{Instant, sleep, timeout};
 use quorate_env_sim::SimWorld;
-use quorate_model::{FailureKind, LogId, NodeId, StoreFault};
+use quorate_model::{FailureKind, GroupId, LogId, NodeId, StoreFault};
 
 use super::cluster::{Cluster, NAMES, SOON, born};
 use super::store::{MemStore, Trouble};
 use crate::peer::messages::StandAsk;
 use crate::raft::types::to_raft;
-use crate::{Ended, MemberStatus, MembershipError, ProposeError, Timing};
+use crate::{Consensus, Ended, MemberStatus, MembershipError, ProposeError, Timing};
 
 const POISON: &str = "poison";
 
@@ -411,8 +411,11 @@ fn a_voter_that_was_never_told_of_the_entry_is_not_waited_for() {
             if seed % 4 < 2 {
                 cluster.start(names[2]);
             }
-            // It may be killed before the rejection has come.
-            sleep(Duration::from_millis(world.rng().below(300))).await;
+            // It is killed once its log has the entry, perhaps before it has the rejection.
+            let index = cluster.store(names[0]).kept().rejected[0];
+            let last = |node: &Consensus| node.0.desk.home.wal.last_log_id(GroupId::MAIN).map_or(0, |id| id.index);
+            let has_entry = || cluster.node(names[2]).is_some_and(|node| last(&node) >= index);
+            cluster.until("the entry in its log", has_entry).await;
             cluster.kill(names[2]).await;
             cluster.start(names[2]);
             cluster.write("behind it").await;

@@ -18,8 +18,8 @@ use crate::raft::types::RaftLogId;
 
 impl Verdicts {
     /// What a message to a member may say: up to where the log is committed, if that may be told now, and which entries
-    /// are rejected. To be asked right before the message is written to a connection, since this node remembers that
-    /// it was told.
+    /// are rejected. The caller writes the message to a connection right after this: the node remembers from here on
+    /// what it told the member.
     pub(crate) fn tell(&self, target: u64, committed: Option<RaftLogId>) -> (Option<RaftLogId>, Vec<u64>) {
         let mut state = self.state();
         let committed = committed.filter(|committed| !state.works_for_rejection_up_to(committed.index));
@@ -33,9 +33,9 @@ impl Verdicts {
         (committed, rejected)
     }
 
-    /// Whether this node may hear that the log is committed up to here, where the leader has rejected these entries. It
-    /// may not while one of the rejections is missing in that part of its log of which the leader knows, up to
-    /// `previous`: it would apply that entry, at the latest after a restart. The leader says it again.
+    /// Whether this node may take note that the log is committed up to `committed`. It may not while its log, up to
+    /// `previous`, lacks the rejection of an entry that the leader names in `rejected`: the node would apply that entry
+    /// as a good one, at the latest after a restart. The leader repeats its message.
     pub(crate) fn may_hear(&self, committed: Option<RaftLogId>, previous: Option<RaftLogId>, rejected: &[u64]) -> bool {
         let applied = self.store.applied().index();
         let [committed, previous] = [committed, previous].map(|id| id.map_or(0, |id| id.index));
