@@ -60,8 +60,10 @@ fn bulk(rows: i64) -> Proposal {
 
 fn apply(applier: &mut Applier, entries: &[Entry]) {
     let mut outcomes = Vec::with_capacity(entries.len());
-    applier.apply_batch(entries, &mut outcomes).unwrap();
-    assert!(outcomes.len() == entries.len() && outcomes.iter().all(Result::is_ok));
+    while outcomes.len() < entries.len() {
+        applier.apply_batch(&entries[outcomes.len()..], &mut outcomes).unwrap();
+    }
+    assert!(outcomes.iter().all(Result::is_ok));
 }
 
 fn main() {

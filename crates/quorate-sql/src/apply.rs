@@ -186,9 +186,9 @@ impl Applier {
     }
 
     /// Applies entries in order, each as if alone, and adds the outcome of each that is committed; an entry that is no
-    /// proposal has an empty reply. It stops behind an entry that asks for a verification, and before one that is known
-    /// to take long, so that the callers of the entries before that one do not wait for it. The rest has no outcomes
-    /// and has to be handed over again.
+    /// proposal has an empty reply. It stops behind an entry that asks for a verification, when those before have taken
+    /// long, and before one that is known to take long: so callers wait for what is before their own entry, and not for
+    /// what is behind it. The rest has no outcomes and has to be handed over again.
     ///
     /// # Errors
     ///

@@ -80,15 +80,22 @@ impl Schema {
 /// Whether a text of SQL neither asks for `changes()` nor lets a statement fail half-way (`OR FAIL`, `RAISE(FAIL)`).
 /// It looks for the words alone, since SQL has no second spelling for them, and may take a text for worse than it is.
 pub(crate) fn is_plain(sql: &str) -> bool {
-    let names = |word: &[u8]| sql.as_bytes().windows(word.len()).any(|window| window.eq_ignore_ascii_case(word));
-    !names(b"changes") && !names(b"fail")
+    !holds(sql, "changes") && !holds(sql, "fail")
+}
+
+/// Whether a text holds a word, in any case. All of a schema is looked through at each change of it, so it compares
+/// first letters first.
+pub(crate) fn holds(text: &str, word: &str) -> bool {
+    let first = word.bytes().next().unwrap_or_default().to_ascii_lowercase();
+    let begins = |window: &[u8]| window.first().is_some_and(|byte| byte.to_ascii_lowercase() == first);
+    let mut windows = text.as_bytes().windows(word.len().max(1));
+    windows.any(|window| begins(window) && window.eq_ignore_ascii_case(word.as_bytes()))
 }
 
 /// Refuses a statement that changes the schema and names a table of the store: a view or a trigger would read it on
 /// behalf of statements that may not. SQLite asks the authorizer nothing about what is inside of those.
 pub(crate) fn check_text(sql: &str, effects: Effects) -> Result<(), Failure> {
-    let names = |window: &[u8]| window.eq_ignore_ascii_case(RESERVED.as_bytes());
-    if effects.schema && sql.as_bytes().windows(RESERVED.len()).any(names) {
+    if effects.schema && holds(sql, RESERVED) {
         return refuse(format!("names that begin with {RESERVED} belong to the store; leave them out of the schema"));
     }
     Ok(())

@@ -1,5 +1,8 @@
 //! Batches: which entries share a transaction, and when they are done again.
 
+use std::time::Duration;
+
+use quorate_env::Instant;
 use quorate_env::mutant::Mutant;
 use quorate_model::codec::decode_proposal;
 use quorate_model::{Command, Entry, Failure, LogId, Outcome, Payload, Proposal, Reply, Stamp, StoreFault};
@@ -15,6 +18,10 @@ use crate::usage::NoMemory;
 pub(super) const BEGIN: &str = "BEGIN IMMEDIATE";
 pub(super) const COMMIT: &str = "COMMIT";
 pub(super) const ROLLBACK: &str = "ROLLBACK";
+
+/// A transaction that has taken so long takes in no more entries. Callers and readers wait for its end, and a process
+/// that is killed has to do all of it again.
+const TRANSACTION_MAX: Duration = Duration::from_millis(100);
 
 /// Why a transaction came to nothing.
 #[derive(Debug)]
@@ -118,9 +125,11 @@ impl Applier {
     pub(super) fn batch(&mut self, entries: &[Entry], outcomes: &mut Vec<Outcome>) -> Result<(), StoreFault> {
         self.check_order(entries)?;
         self.verification = None;
-        let before = outcomes.len();
+        let (before, begun) = (outcomes.len(), Instant::now());
         while let Some(left) = entries.get(outcomes.len().saturating_sub(before)..).filter(|left| !left.is_empty()) {
-            if outcomes.len() > before && left.first().is_some_and(|entry| self.is_known(entry)) {
+            let is_long =
+                || begun.elapsed() >= TRANSACTION_MAX || left.first().is_some_and(|entry| self.is_known(entry));
+            if outcomes.len() > before && is_long() {
                 break;
             }
             self.segment(left, outcomes)?;
@@ -239,11 +248,12 @@ impl Applier {
     }
 
     fn run(&mut self, entries: &[Entry], doing: &Doing, outcomes: &mut Vec<Outcome>) -> Result<(), Stop> {
+        let begun = Instant::now();
         let (done, is_ended) = self.take_ahead(entries, outcomes)?;
         // Each is decoded when its turn comes: what one lets go of, the next one takes.
         for (place, entry) in entries.iter().enumerate().skip(done) {
             let item = Item::decode(entry)?;
-            if item.is_alone() && place > 0 {
+            if place > 0 && (item.is_alone() || begun.elapsed() >= TRANSACTION_MAX) {
                 break;
             }
             outcomes.push(self.item(&item, doing)?);

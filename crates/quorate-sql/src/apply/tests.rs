@@ -86,7 +86,18 @@ impl Node {
 
     /// Applies entries of which one can't be applied.
     pub(super) fn fault(&mut self, entries: &[Entry]) -> StoreFault {
-        self.applier().apply_batch(entries, &mut Vec::new()).unwrap_err()
+        self.apply_up_to_fault(entries, &mut Vec::new())
+    }
+
+    /// The same, with the outcomes of those before it.
+    pub(super) fn apply_up_to_fault(&mut self, entries: &[Entry], outcomes: &mut Vec<Outcome>) -> StoreFault {
+        loop {
+            let left = &entries[outcomes.len()..];
+            assert!(!left.is_empty(), "all were applied");
+            if let Err(fault) = self.applier().apply_batch(left, outcomes) {
+                return fault;
+            }
+        }
     }
 
     /// Applies a proposal alone.

@@ -21,7 +21,7 @@ use crate::ffi::hooks;
 use crate::functions::{self, Meter};
 use crate::generation::Generation;
 use crate::query::Rows;
-use crate::schema_check::Schema;
+use crate::schema_check::{self, Schema};
 use crate::slow::SlowLog;
 use crate::stack;
 use crate::usage::{self, Scope, Temp};
@@ -344,7 +344,7 @@ fn known(statement: &rusqlite::Statement<'_>, sql: &str) -> Result<Known, ReadEr
 
 /// Whether a text may be a PRAGMA, or ask one as a table function: it may take a text for one that is not.
 fn is_pragma(sql: &str) -> bool {
-    sql.as_bytes().windows("pragma".len()).any(|window| window.eq_ignore_ascii_case(b"pragma"))
+    schema_check::holds(sql, "pragma")
 }
 
 /// The names of the columns: those of the last run, which a change of the schema may have changed.

@@ -46,7 +46,7 @@ fn survives(statements: &[&str], breaks_at_once: bool, code: i32) {
     let expected = healthy.apply(&entries);
     node.break_disk(if breaks_at_once { code } else { 0 });
     let mut outcomes = Vec::new();
-    let fault = node.applier().apply_batch(&entries, &mut outcomes).unwrap_err();
+    let fault = node.apply_up_to_fault(&entries, &mut outcomes);
     assert_eq!(fault.is_retryable(), code == ffi::SQLITE_FULL, "{fault}");
     assert!(node.conn().is_autocommit());
     let left = &entries[outcomes.len()..];

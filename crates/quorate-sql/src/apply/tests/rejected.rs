@@ -120,8 +120,24 @@ fn an_outcome_does_not_wait_for_a_long_entry_behind_its_own() {
     let mut node = Node::with(SETUP);
     node.offer_to_ail(9);
     let mut outcomes = Vec::new();
-    node.applier().apply_batch(&entries, &mut outcomes).unwrap_err();
+    node.apply_up_to_fault(&entries, &mut outcomes);
     assert!(matches!(outcomes[..], [Ok(_)]), "{outcomes:?}");
+}
+
+/// What a process that is killed has to do again, and what others wait for, is bounded.
+#[test]
+fn a_transaction_that_has_taken_long_takes_in_no_more_entries() {
+    let mut node = Node::with(SETUP);
+    let slow = "INSERT INTO t SELECT count(*) FROM (WITH RECURSIVE c(x) AS
+        (SELECT 1 UNION ALL SELECT x + 1 FROM c LIMIT 200000) SELECT x FROM c)";
+    let entries: Vec<Entry> = (2..66).map(|index| insert(index, slow)).collect();
+    let mut outcomes = Vec::new();
+    node.applier().apply_batch(&entries, &mut outcomes).unwrap();
+    assert!((1..entries.len()).contains(&outcomes.len()), "{} at once", outcomes.len());
+    assert_eq!(node.applier().applied().index(), 1 + outcomes.len() as u64);
+    assert!(node.conn().is_autocommit());
+    outcomes.extend(node.apply(&entries[outcomes.len()..]));
+    assert!(outcomes.iter().all(Result::is_ok));
 }
 
 #[test]
