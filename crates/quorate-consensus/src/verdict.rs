@@ -393,6 +393,7 @@ impl Verdicts {
     async fn take_image(&self, from: NodeId) -> bool {
         let Some((_, peers)) = self.core.get() else { return false };
         let Some((sender, mut pieces)) = peers.open_stream(from.0, Purpose::Image, method::PULL).await else {
+            tracing::warn!(%from, "no copy came: the node can't be reached");
             return false;
         };
         sender.finish();

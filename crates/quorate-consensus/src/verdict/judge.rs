@@ -19,7 +19,7 @@ use quorate_env::{Instant, sleep};
 use quorate_model::{NodeId, Payload, codec};
 use tokio::sync::oneshot;
 
-use super::Verdicts;
+use super::{Blocked, Verdicts};
 use crate::identity::Halt;
 use crate::membership::current;
 use crate::peer::messages::{StandAsk, StandReply, decode, encode, method};
@@ -36,7 +36,8 @@ const ANSWER_MAX: Duration = Duration::from_secs(3);
 /// The same for a node that was not heard of lately and that the leader can decide without: all writes wait meanwhile.
 const SILENT_ANSWER_MAX: Duration = Duration::from_millis(300);
 
-/// How often the log says for whom the leader waits.
+/// An entry that waits for longer is worth a line in the log, which comes again now and then.
+const SAY_AFTER: Duration = Duration::from_secs(5);
 const SAY_EVERY: Duration = Duration::from_secs(10);
 
 /// What the others answer; `None` for one that does not.
@@ -45,7 +46,7 @@ type Answers = Vec<(u64, Option<StandReply>)>;
 /// Asks and decides, as long as the node runs.
 pub(crate) async fn run(verdicts: Arc<Verdicts>, raft: Raft, peers: Arc<Peers>) {
     let mut changed = verdicts.changed.subscribe();
-    let mut judge = Judge { verdicts, raft, peers, rounds: 0, said: None };
+    let mut judge = Judge { verdicts, raft, peers, rounds: 0, waits: None, said: None };
     loop {
         changed.mark_unchanged();
         if judge.verdicts.blocked().is_some() {
@@ -68,12 +69,14 @@ struct Judge {
     peers: Arc<Peers>,
     /// Questions for promises that were asked.
     rounds: u64,
+    /// The entry that waits, and since when.
+    waits: Option<(u64, Instant)>,
     said: Option<Instant>,
 }
 
 impl Judge {
     async fn look(&mut self) {
-        let Some(index) = self.verdicts.blocked().map(|blocked| blocked.index) else { return };
+        let Some(Blocked { index, why }) = self.verdicts.blocked() else { return };
         let halt = self.verdicts.state().halts.get(&index).copied();
         let ask = StandAsk { index, halt_term: halt.map(|halt| halt.term), ..StandAsk::default() };
         let answers = self.ask(ask).await;
@@ -82,6 +85,7 @@ impl Judge {
             return;
         }
         let holders = holders(&answers);
+        self.say_waiting(index, &why, &answers);
         if self.raft.is_leader() {
             self.decide(index, &answers).await;
         } else if let Some(halt) = halt
@@ -168,12 +172,44 @@ impl Judge {
         }
     }
 
-    /// Says now and then for which voters the leader waits.
-    fn say_missing(&mut self, index: u64, count: usize, voters: usize, missing: &[NodeId]) {
-        if self.said.is_some_and(|at| at.elapsed() < SAY_EVERY) {
+    /// Says now and then that an entry waits for long, and what the others answer.
+    fn say_waiting(&mut self, index: u64, why: &str, answers: &Answers) {
+        let since = self.waits.filter(|(at, _)| *at == index).map_or_else(Instant::now, |(_, since)| since);
+        self.waits = Some((index, since));
+        if since.elapsed() < SAY_AFTER || !self.may_say() {
             return;
         }
-        self.said = Some(Instant::now());
+        let said = |(id, reply): &(u64, Option<StandReply>)| {
+            let stands = reply.as_ref().map_or("does not answer", |reply| match reply {
+                StandReply { applied: true, .. } => "has applied it",
+                StandReply { stuck: true, .. } => "can't apply it",
+                _ => "has not applied it",
+            });
+            format!("{} {stands}", NodeId(*id))
+        };
+        let others: Vec<String> = answers.iter().map(said).collect();
+        tracing::warn!(
+            event = "entry_waits",
+            index,
+            others = others.join(", "),
+            "this node has not applied entry {index} for {} s: {why}",
+            since.elapsed().as_secs()
+        );
+    }
+
+    fn may_say(&mut self) -> bool {
+        let is_due = self.said.is_none_or(|at| at.elapsed() >= SAY_EVERY);
+        if is_due {
+            self.said = Some(Instant::now());
+        }
+        is_due
+    }
+
+    /// Says now and then for which voters the leader waits.
+    fn say_missing(&mut self, index: u64, count: usize, voters: usize, missing: &[NodeId]) {
+        if !self.may_say() {
+            return;
+        }
         let missing: Vec<String> = missing.iter().map(NodeId::to_string).collect();
         tracing::error!(
             event = "entry_undecided",
