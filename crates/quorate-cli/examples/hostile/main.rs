@@ -36,6 +36,7 @@ use std::time::Duration;
 use harness::Result;
 use harness::options::Options;
 use run::books::Books;
+use run::machine::Machine;
 use run::statements::{Category, Corpus, Hostile, functions};
 use run::{Settings, Source, embedded};
 
@@ -99,9 +100,10 @@ async fn hostile() -> Result<bool> {
     let limits = options.text("limits").is_none_or(|limits| limits != "no");
     options.finish()?;
     println!("seed {seed}, statements {from} to {to}; suspects go to {}", suspects.display());
+    let machine = Machine::watch(&dir)?;
     let settings =
         Settings { from, to, senders, writes, kill_every, reset_every, limits, stall_max, temp, program, dir };
-    run::run(settings, source, Arc::new(Books::new(suspects, senders))).await
+    run::run(settings, source, Arc::new(Books::new(suspects, senders, machine))).await
 }
 
 /// The statements of a file: one JSON object a line, beside comments.

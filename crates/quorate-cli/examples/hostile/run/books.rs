@@ -7,9 +7,10 @@ use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::Write as _;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use super::machine::Machine;
 use super::statements::{Category, Hostile};
 use super::writers::Written;
 use quorate_env::lock;
@@ -27,6 +28,7 @@ const DOUBTFUL_MAX: usize = 60;
 pub struct Books {
     inner: Mutex<Inner>,
     suspects: PathBuf,
+    pub machine: Arc<Machine>,
 }
 
 #[derive(Default)]
@@ -63,9 +65,9 @@ pub struct Flight {
 }
 
 impl Books {
-    pub fn new(suspects: PathBuf, senders: usize) -> Self {
+    pub fn new(suspects: PathBuf, senders: usize, machine: Arc<Machine>) -> Self {
         let flights = (0..senders).map(|_| Flight::default()).collect();
-        Self { inner: Mutex::new(Inner { flights, ..Inner::default() }), suspects }
+        Self { inner: Mutex::new(Inner { flights, ..Inner::default() }), suspects, machine }
     }
 
     pub fn open(&self) -> MutexGuard<'_, Inner> {
@@ -111,6 +113,7 @@ impl Books {
         // The logs of the nodes say what they did then.
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_secs();
         println!("FAILS at {:02}:{:02}:{:02} UTC: {reason}", now / 3600 % 24, now / 60 % 60, now % 60);
+        println!("  {}", self.machine.said());
         if inner.reasons.len() < REASONS_MAX {
             inner.reasons.push(reason.to_owned());
         }

@@ -14,6 +14,7 @@ use super::harness::{Result, until};
 pub mod books;
 pub mod embedded;
 pub mod fleet;
+pub mod machine;
 pub mod schema;
 mod senders;
 pub mod statements;
@@ -176,6 +177,7 @@ fn verdict(books: &Books, stall_max: Duration, took: Duration) -> bool {
         inner.lost,
         took.as_secs()
     );
+    println!("{}", books.machine.said());
     println!("statements {}, nodes ended {}, longest stall {} ms", inner.sent, inner.ended, inner.longest.as_millis());
     inner.failed == 0 && inner.reasons.is_empty()
 }
