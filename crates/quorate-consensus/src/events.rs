@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use quorate_env::disk::Space;
 use quorate_env::{Env, Instant, sleep};
+use quorate_model::NodeId;
 
 use crate::desk::{Desk, Running};
 use crate::status::{ClusterStatus, cluster_status};
@@ -82,6 +83,7 @@ pub(crate) async fn watch(env: Env, desk: Arc<Desk>, running: Running, dir: Path
         let space = env.blocking(move || disk.space(&path)).await.and_then(Result::ok);
         let silent_after = desk.config.timing.status.saturating_mul(4);
         let seen = teller.observe(&status, &clocks, space, silent_after);
+        teller.remember(&status);
         for (topic, state, figure) in teller.news(seen, Instant::now()) {
             tell(&topic, &state, &figure);
         }
@@ -98,6 +100,8 @@ struct Told {
 #[derive(Default)]
 struct Teller {
     told: BTreeMap<Topic, Told>,
+    /// Members that had no database when this was looked at last. One that starts says so too at first.
+    empty: BTreeSet<NodeId>,
 }
 
 impl Teller {
@@ -120,7 +124,8 @@ impl Teller {
             seen.push((Topic::Member(name.clone()), role, member.addr.clone()));
             let silent = alarm(member.silent_for > silent_after);
             seen.push((Topic::Silence(name.clone()), silent, format!("{:.1} s", member.silent_for.as_secs_f64())));
-            if status.leader == Some(status.node) && member.silent_for <= silent_after {
+            let may_start = member.applied_index == 0 && !self.empty.contains(&member.id);
+            if status.leader == Some(status.node) && member.silent_for <= silent_after && !may_start {
                 let lag = committed.saturating_sub(member.applied_index);
                 // A restored history begins far behind index 0: there are no such entries.
                 let figure = if member.applied_index == 0 {
@@ -142,6 +147,11 @@ impl Teller {
         });
         seen.extend(gone);
         seen
+    }
+
+    fn remember(&mut self, status: &ClusterStatus) {
+        let empty = status.members.iter().filter(|member| member.applied_index == 0);
+        self.empty = empty.map(|member| member.id).collect();
     }
 
     fn disk(&self, space: Space) -> Seen {
