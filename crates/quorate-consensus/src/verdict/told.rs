@@ -37,6 +37,9 @@ impl Verdicts {
     /// `previous`, lacks the rejection of an entry that the leader names in `rejected`: the node would apply that entry
     /// as a good one, at the latest after a restart. The leader repeats its message.
     pub(crate) fn may_hear(&self, committed: Option<RaftLogId>, previous: Option<RaftLogId>, rejected: &[u64]) -> bool {
+        if rejected.is_empty() {
+            return true;
+        }
         let applied = self.store.applied().index();
         let [committed, previous] = [committed, previous].map(|id| id.map_or(0, |id| id.index));
         let open = |index: &&u64| **index > applied && **index <= committed;
