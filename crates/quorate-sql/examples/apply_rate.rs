@@ -61,7 +61,7 @@ fn bulk(rows: i64) -> Proposal {
 fn apply(applier: &mut Applier, entries: &[Entry]) {
     let mut outcomes = Vec::with_capacity(entries.len());
     while outcomes.len() < entries.len() {
-        applier.apply_batch(&entries[outcomes.len()..], &mut outcomes).unwrap();
+        applier.apply_batch(entries.get(outcomes.len()..).unwrap(), &mut outcomes).unwrap();
     }
     assert!(outcomes.iter().all(Result::is_ok));
 }

@@ -61,12 +61,16 @@ impl Schema {
     }
 
     /// Makes SQLite connect to every virtual table now. It would do so while it prepares the first statement that uses
-    /// one, where its own reading of shadow tables could not be told from the user's.
-    pub fn connect(&self, conn: &Connection) {
+    /// one, where its own reading of shadow tables could not be told from the user's. Fails where SQLite has rolled
+    /// back the open transaction for the node's trouble.
+    pub fn connect(&self, conn: &Connection) -> rusqlite::Result<()> {
+        let is_open = !conn.is_autocommit();
         for table in &self.virtual_tables {
             // A table that can't be connected to fails again, with an outcome, where it is used.
-            drop(conn.prepare(&format!("SELECT 1 FROM {}", quoted(table))));
+            let connected = conn.prepare(&format!("SELECT 1 FROM {}", quoted(table))).map(drop);
+            connected.or_else(|error| if is_open && conn.is_autocommit() { Err(error) } else { Ok(()) })?;
         }
+        Ok(())
     }
 
     /// Makes every virtual table look at what is there now. One that can't be read fails again where it is used.
@@ -165,7 +169,7 @@ fn check_object(conn: &Connection, object: &Object, schema: &Schema) -> rusqlite
     let names = match column_names(conn, &object.name) {
         Ok(names) => names,
         // A view over what does not exist has no columns yet; it is checked again when that is created.
-        Err(_) if object.kind == "view" => return Ok(Ok(())),
+        Err(_) if object.kind == "view" && !conn.is_autocommit() => return Ok(Ok(())),
         Err(error) => return Err(error),
     };
     let count = || conn.query_row(GENERATED, [&object.name], |row| row.get::<_, u32>(0));

@@ -45,7 +45,7 @@ impl Applier {
     pub(super) fn load_schema(&mut self) -> rusqlite::Result<()> {
         let conn = self.db.connection();
         self.schema = Schema::read(conn)?;
-        self.schema.connect(conn);
+        self.schema.connect(conn)?;
         self.gate.set_shadows(self.schema.shadows.clone());
         Ok(())
     }

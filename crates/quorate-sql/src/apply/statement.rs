@@ -5,7 +5,7 @@ use quorate_model::{CommandResult, Failure, FailureKind, Param, Row, Statement, 
 
 use super::{Applier, Note};
 use crate::authorizer::{Effects, Mode};
-use crate::classify::{Context, Trouble, classify, of_schema_text};
+use crate::classify::{Context, Trouble, classify, of_schema_text, own};
 use crate::determinism::budget::Spent;
 use crate::ffi::database::Prepared;
 use crate::schema_check::{check_columns, check_text, is_plain};
@@ -101,6 +101,10 @@ impl Applier {
         if !self.db.connection().is_autocommit() && !matches!(done, Err(Trouble::Fault(_))) {
             self.settle(effects)?;
         }
+        // SQLite does so for the node's trouble too. What follows would be committed by itself.
+        if done.is_ok() && self.db.connection().is_autocommit() {
+            return Err(StoreFault::Io("SQLite has rolled back the transaction".to_owned()).into());
+        }
         done
     }
 
@@ -125,7 +129,7 @@ impl Applier {
             return Ok(());
         }
         check_single(sql)?;
-        self.schema.connect(self.db.connection());
+        self.schema.connect(self.db.connection()).map_err(|error| Ended::Fault(own(&error)))?;
         self.gate.enter(Mode::Command);
         let (gate, schema) = (&self.gate, &self.schema);
         self.db.prepare(sql, |prepared| {

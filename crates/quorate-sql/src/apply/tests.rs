@@ -62,8 +62,12 @@ impl Node {
     }
 
     pub(super) fn restart(&mut self) {
+        self.restart_with_cache(1 << 20);
+    }
+
+    pub(super) fn restart_with_cache(&mut self, bytes: u32) {
         self.applier = None;
-        let conn = connection::open_writer(&self.generations.current(), 1 << 20).unwrap();
+        let conn = connection::open_writer(&self.generations.current(), bytes).unwrap();
         self.applier = Some(Applier::open(conn, &IDENTITY, &Extensions::default()).unwrap());
     }
 

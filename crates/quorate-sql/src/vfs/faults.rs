@@ -23,8 +23,13 @@ impl Watched {
     }
 
     pub(crate) fn read_refusal(&self, role: Role) -> Option<i32> {
-        let code = self.faults.main_reads.load(std::sync::atomic::Ordering::Acquire);
-        (role == Role::Main && code != 0).then_some(code)
+        use std::sync::atomic::Ordering;
+        let code = self.faults.main_reads.load(Ordering::Acquire);
+        let is_next = || self.faults.wal_read.fetch_sub(1, Ordering::AcqRel) == 1;
+        match role {
+            Role::Main => (code != 0).then_some(code),
+            Role::Wal => is_next().then_some(rusqlite::ffi::SQLITE_IOERR_READ),
+        }
     }
 }
 
@@ -36,4 +41,6 @@ pub(crate) struct Faults {
     pub(crate) wal_writes: std::sync::atomic::AtomicI32,
     /// SQLite's code for each read of the main file; 0 lets them pass.
     pub(crate) main_reads: std::sync::atomic::AtomicI32,
+    /// Which read of the `-wal` from now on fails, counted from 1; none if it is not positive.
+    pub(crate) wal_read: std::sync::atomic::AtomicI64,
 }
