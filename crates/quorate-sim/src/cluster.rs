@@ -169,7 +169,7 @@ impl Cluster {
     }
 
     fn seams(&self, name: &'static str, who: &str, env: &Env) -> Seams {
-        let (rng, cluster, who) = (env.rng().fork(), self.clone(), who.to_owned());
+        let (inside, rng, cluster, who) = (env.clone(), env.rng().fork(), self.clone(), who.to_owned());
         let tuning = self.tuning;
         Seams {
             log_segment_bytes: Some(SEGMENT_BYTES),
@@ -183,7 +183,7 @@ impl Cluster {
             watch: Some(Arc::new(move |store| {
                 cluster.found(name, &who, &store);
                 let logged = cluster.logged(name);
-                let watched = Arc::new(Watched::new(who.clone(), store, cluster.history.clone(), logged));
+                let watched = Arc::new(Watched::new(&inside, who.clone(), store, cluster.history.clone(), logged));
                 cluster.with_life(name, |life| life.store = Arc::downgrade(&watched));
                 watched
             })),

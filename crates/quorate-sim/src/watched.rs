@@ -1,13 +1,15 @@
 //! A store that tells the history what passes, and knows what it is doing.
 //!
-//! Invariant: it changes nothing of what passes, but holds back images of data that somebody has changed.
+//! Invariant: it changes nothing of what passes, but is late where it is told to be, and holds back images of data that
+//! somebody has changed.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use bytes::Bytes;
-use quorate_env::{Instant, lock};
+use quorate_env::{Env, Instant, lock, sleep};
 use quorate_model::{
     Applied, Entry, ImageSink, ImageSource, LogId, OnApplied, Outcome, RunningStatement, Store, StoreFault, WholeImage,
 };
@@ -18,6 +20,7 @@ use crate::history::{History, Told};
 
 /// See the module.
 pub struct Watched {
+    env: Env,
     who: String,
     store: SqlStore,
     history: History,
@@ -30,6 +33,8 @@ pub struct Watched {
     applies: AtomicU64,
     /// The statement in which it is stuck, since when, and what is never answered.
     stuck: Arc<Mutex<Option<Stuck>>>,
+    /// How late the next entries reach it.
+    late: Mutex<Duration>,
 }
 
 /// A store that is stuck in a statement.
@@ -63,10 +68,11 @@ impl Drop for Counted {
 
 impl Watched {
     /// What consensus is to take for the store of a node's life (`who`).
-    pub fn new(who: String, store: SqlStore, history: History, logged: Logged) -> Self {
+    pub fn new(env: &Env, who: String, store: SqlStore, history: History, logged: Logged) -> Self {
         let (applying, sending, receiving) = Default::default();
-        let (foreseen, applies, stuck) = Default::default();
-        Self { who, store, history, foreseen, applying, sending, receiving, logged, applies, stuck }
+        let (foreseen, applies, stuck, late) = Default::default();
+        let env = env.clone();
+        Self { env, who, store, history, foreseen, applying, sending, receiving, logged, applies, stuck, late }
     }
 
     /// Entries are in the node's own log before they are applied.
@@ -84,6 +90,11 @@ impl Watched {
     pub fn stick(&self) {
         let entry = self.store.running().and_then(|running| running.entry);
         lock(&self.stuck).get_or_insert(Stuck { entry, since: Instant::now(), unanswered: Vec::new() });
+    }
+
+    /// The next entries reach it so late. The node knows meanwhile of more that are committed.
+    pub fn hold_up(&self, late: Duration) {
+        *lock(&self.late) = late;
     }
 
     /// The store itself.
@@ -144,7 +155,15 @@ impl Store for Watched {
                 on_applied(result);
             }
         };
-        self.store.apply(entries, is_awaited, Box::new(tell));
+        let late = std::mem::take(&mut *lock(&self.late));
+        if late.is_zero() {
+            return self.store.apply(entries, is_awaited, Box::new(tell));
+        }
+        let store = self.store.clone();
+        drop(self.env.spawn(async move {
+            sleep(late).await;
+            store.apply(entries, is_awaited, Box::new(tell));
+        }));
     }
 
     fn running(&self) -> Option<RunningStatement> {

@@ -62,6 +62,12 @@ impl Cluster {
         self.node(name).is_some_and(|node| node.status().blocked.is_some())
     }
 
+    /// Whether a node waits for the verdict on an entry that it has not tried itself.
+    pub fn has_promised(&self, name: &'static str) -> bool {
+        let blocked = self.node(name).and_then(|node| node.status().blocked);
+        blocked.is_some_and(|blocked| blocked.why.contains("the cluster decides"))
+    }
+
     async fn reject(&self, index: u64) -> Result<(), AdminError> {
         // A node that has just joined can't tell yet who leads.
         let leader =

@@ -1,7 +1,8 @@
-//! Nodes that end by themselves, since they die of an entry, are stuck in one, or find their databases damaged:
-//! somebody starts them again.
+//! What happens to nodes at entries: they are late, die of one, are stuck in one, or find their databases damaged.
+//! Somebody starts those again that end by themselves.
 
 use std::future::Future;
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use quorate::Ended;
@@ -14,19 +15,28 @@ use crate::program::Ailment;
 
 impl Cluster {
     /// A node is about to fail at what it applies. A process that dies of it, and a store that is stuck in it, do
-    /// nothing more until [`Cluster::revive`] has ended this life.
+    /// nothing more in this life.
     pub(super) fn ails(&self, name: &'static str, ailment: Ailment) {
         match ailment {
-            Ailment::Crash => {
-                self.doom(name, |disk| disk.stop_after(0));
-                self.with_life(name, |life| life.is_dead = true);
-            }
+            Ailment::Crash => self.dies(name),
             Ailment::Stuck => {
                 let store = self.with_life(name, |life| life.store.upgrade()).flatten();
                 store.iter().for_each(|store| store.stick());
             }
             Ailment::Memory | Ailment::Slow | Ailment::Damage => {}
         }
+    }
+
+    /// A node's process ends. It does nothing more until [`Cluster::revive`] has ended this life.
+    pub fn dies(&self, name: &'static str) {
+        self.doom(name, |disk| disk.stop_after(0));
+        self.with_life(name, |life| life.is_dead = true);
+    }
+
+    /// The next entries reach the store of a node so late.
+    pub fn hold_up(&self, name: &'static str, late: Duration) {
+        let store = self.with_life(name, |life| life.store.upgrade()).flatten();
+        store.into_iter().for_each(|store| store.hold_up(late));
     }
 
     /// Whether a node says that its store is stuck, and does nothing more.

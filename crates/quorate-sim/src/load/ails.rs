@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures_util::future::join;
 use quorate::{Error, FailureKind};
-use quorate_env::{Env, Rng, sleep};
+use quorate_env::{Env, Instant, Rng, sleep};
 
 use super::{WRITE_LIMIT, connected};
 use crate::cluster::Cluster;
@@ -25,6 +26,12 @@ const PAUSE_MILLIS: u64 = 8_000;
 /// How often, and how many times, it is looked whether a node is away.
 const AWAY_LOOK_EVERY: Duration = Duration::from_millis(20);
 const AWAY_LOOKS_MAX: u32 = 100;
+
+/// How late a follower is that can apply such a statement, how long before the statement that begins, and how soon it
+/// dies, at the latest, once it has promised to stop before the statement.
+const LATE: Duration = Duration::from_millis(500);
+const LATE_BEFORE: Duration = Duration::from_millis(50);
+const DIES_MAX_MILLIS: u64 = 20;
 
 /// See the module.
 pub(super) struct Ails {
@@ -63,12 +70,17 @@ impl Ails {
             {
                 mask = there;
             }
+            let late = if mask == all && self.rng.chance(0.4) { self.hold_up_follower().await } else { None };
+            if let Some(late) = late {
+                mask &= !(1 << late);
+            }
             while !self.cluster.keeps_disks() && mask.count_ones() as usize > nodes / 2 {
                 mask = self.rng.below(all);
             }
             self.ledger.ailed(number, End::Unknown);
             let statement = "INSERT INTO ails (number, x) VALUES (?, ail(?, ?))";
-            let done = sql.execute(statement, (number, ailment.number(), mask.cast_signed())).await;
+            let done = sql.execute(statement, (number, ailment.number(), mask.cast_signed()));
+            let (done, ()) = join(done, self.kill_once_promised(late)).await;
             self.cluster.world().trace().add("ails", format_args!("{number}: {ailment:?} of {mask:b}: {done:?}"));
             let is_of_most = mask.count_ones() as usize > nodes / 2;
             let may_reject = is_of_most || ailment == Ailment::Slow && mask != 0;
@@ -88,6 +100,32 @@ impl Ails {
             sleep(AWAY_LOOK_EVERY).await;
         }
         None
+    }
+
+    /// A follower gets to its next entries late. Its place among the nodes.
+    async fn hold_up_follower(&self) -> Option<usize> {
+        let (names, leader) = (self.cluster.names(), self.cluster.leader()?);
+        let followers = (0..names.len()).filter(|place| names.get(*place).is_some_and(|name| *name != leader));
+        let followers: Vec<usize> = followers.collect();
+        let drawn = usize::try_from(self.rng.below(followers.len() as u64)).unwrap_or_default();
+        let place = followers.get(drawn).copied()?;
+        self.cluster.hold_up(names.get(place)?, LATE);
+        sleep(LATE_BEFORE).await;
+        Some(place)
+    }
+
+    /// Kills a node once it has promised to stop before an entry that it has not tried.
+    async fn kill_once_promised(&self, place: Option<usize>) {
+        let Some(name) = place.and_then(|place| self.cluster.names().get(place)) else { return };
+        let limit = Instant::now() + LATE;
+        while !self.cluster.has_promised(name) {
+            if Instant::now() > limit {
+                return;
+            }
+            sleep(Duration::from_millis(1)).await;
+        }
+        sleep(Duration::from_millis(self.rng.below(DIES_MAX_MILLIS))).await;
+        self.cluster.dies(name);
     }
 
     fn note(&self, number: i64, may_reject: bool, done: Result<(), Error>) {
