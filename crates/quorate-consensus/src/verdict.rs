@@ -399,6 +399,7 @@ impl Verdicts {
         sender.finish();
         match images::replace(&self.home, &self.store, &mut pieces).await {
             Ok(applied) => {
+                self.healed();
                 let index = applied.index();
                 tracing::info!(event = "healed", index, %from, "this node has a copy of another's data");
                 true

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::future::join_all;
+
+use futures_util::future::{join, join_all};
 use quorate_env::{Instant, sleep, timeout};
 use quorate_env_sim::SimWorld;
 use quorate_model::{FailureKind, GroupId, LogId, NodeId, StoreFault};
@@ -268,6 +269,28 @@ fn a_voter_promises_to_stop_before_several_entries() {
         cluster.write("two").await;
         cluster.write("three").await;
         cluster.until("the release", || promised() == Some(0)).await;
+        cluster.check().await;
+    });
+}
+
+/// What a promise was for is over once the node has a copy that holds the entry.
+#[test]
+fn a_node_that_has_promised_goes_on_with_a_copy_of_the_data() {
+    run(48, async |_, cluster| {
+        let name = by_rank(&cluster)[1];
+        let node = cluster.node(name).unwrap();
+        poison(&cluster, [name], &damaged());
+        let promises = async {
+            let blocked = || node.status().blocked;
+            cluster.until("a node that stops", || blocked().is_some()).await;
+            // A leader of a later term, which nobody hears of again: no other releases the node.
+            let ask = StandAsk { index: blocked().unwrap().index, term: 100, round: 1, ..StandAsk::default() };
+            node.0.running.verdicts.stand(&ask).await.promised
+        };
+        let (rejected, promised) = join(propose(&cluster), promises).await;
+        assert_eq!((rejected, promised), (Some(false), true));
+        cluster.until("the copy", || has_run(&cluster.store(name))).await;
+        cluster.write("after").await;
         cluster.check().await;
     });
 }
