@@ -1,7 +1,7 @@
 //! A store that tells the history what passes, and knows what it is doing.
 //!
-//! Invariant: it changes nothing of what passes, but is late where it is told to be, and holds back images of data that
-//! somebody has changed.
+//! Invariant: the store passes everything on unchanged. It only delays entries when it is told to, and withholds images
+//! of data that somebody has changed.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -27,10 +27,13 @@ const PAUSE_MILLIS: u64 = 8_000;
 const AWAY_LOOK_EVERY: Duration = Duration::from_millis(20);
 const AWAY_LOOKS_MAX: u32 = 100;
 
-/// How late a follower is that can apply such a statement, how long before the statement that begins, and how soon it
-/// dies, at the latest, once it has promised to stop before the statement.
+/// How long the simulator holds up a follower that can apply such a statement.
 const LATE: Duration = Duration::from_millis(500);
+
+/// How long before the statement it begins to do so.
 const LATE_BEFORE: Duration = Duration::from_millis(50);
+
+/// The follower dies within so many milliseconds after it has promised to stop before the statement.
 const DIES_MAX_MILLIS: u64 = 20;
 
 /// See the module.

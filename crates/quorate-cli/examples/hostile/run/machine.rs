@@ -18,7 +18,7 @@ const KEPT: usize = 120;
 /// Bytes that are written each time.
 const BYTES: usize = 4096;
 
-/// What was measured.
+/// A thread measures the machine for as long as this exists.
 #[derive(Default)]
 pub struct Machine(Mutex<Measured>);
 
@@ -36,7 +36,7 @@ struct Sample {
 }
 
 impl Machine {
-    /// Measures in a directory until the last other handle is gone.
+    /// Starts the thread, which writes to a file in the directory.
     pub fn watch(dir: &Path) -> io::Result<Arc<Self>> {
         let file = File::create(dir.join("probe"))?;
         let machine = Arc::new(Self::default());
@@ -45,7 +45,7 @@ impl Machine {
         Ok(machine)
     }
 
-    /// What was measured in the last minute, and in all.
+    /// Says the worst that the thread has measured: in the last minute, and since it started.
     pub fn said(&self) -> String {
         let measured = lock(&self.0);
         let last = measured.latest.iter().copied().fold(Sample::default(), Sample::max);
@@ -56,6 +56,7 @@ impl Machine {
 fn measure(file: &File, machine: &Weak<Machine>) {
     loop {
         let begun = Instant::now();
+        // This is the measurement: the machine may wake the thread too late.
         std::thread::sleep(EVERY);
         let woken = Instant::now();
         if file.write_all_at(&[0; BYTES], 0).and_then(|()| file.sync_data()).is_err() {
