@@ -119,7 +119,7 @@ impl From<SqlError> for Error {
             | SqlError::Conflict(_)
             | SqlError::TimedOut(_)
             | SqlError::TooLarge(_)
-            | SqlError::SnapshotTooOld => told,
+            | SqlError::SnapshotEnded => told,
             _ => told.of_connection(),
         }
     }

@@ -196,7 +196,7 @@ impl Readers {
     }
 
     /// Ends every read transaction of the generation in force that began before `time`, where its beginning is known,
-    /// and says how many: they fail with [`ReadError::SnapshotTooOld`].
+    /// and says how many: they fail with [`ReadError::SnapshotEnded`].
     pub fn end_begun_before(&self, time: Instant) -> usize {
         self.pool().end_if(|age| age.begun < time)
     }

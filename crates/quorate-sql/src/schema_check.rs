@@ -64,20 +64,21 @@ impl Schema {
     /// one, where its own reading of shadow tables could not be told from the user's. Fails where SQLite has rolled
     /// back the open transaction for the node's trouble.
     pub fn connect(&self, conn: &Connection) -> rusqlite::Result<()> {
-        let is_open = !conn.is_autocommit();
-        for table in &self.virtual_tables {
-            // A table that can't be connected to fails again, with an outcome, where it is used.
-            let connected = conn.prepare(&format!("SELECT 1 FROM {}", quoted(table))).map(drop);
-            connected.or_else(|error| if is_open && conn.is_autocommit() { Err(error) } else { Ok(()) })?;
-        }
-        Ok(())
+        self.each_virtual(conn, |table| conn.prepare(&format!("SELECT 1 FROM {table}")).map(drop))
     }
 
-    /// Makes every virtual table look at what is there now. One that can't be read fails again where it is used.
-    pub(crate) fn open(&self, conn: &Connection) {
+    /// Makes every virtual table look at what is there now; fails like [`Schema::connect`].
+    pub(crate) fn open(&self, conn: &Connection) -> rusqlite::Result<()> {
+        self.each_virtual(conn, |table| conn.query_row(&format!("SELECT 1 FROM {table} LIMIT 1"), [], |_| Ok(())))
+    }
+
+    /// A table that can't be used fails again, with an outcome, where a statement uses it.
+    fn each_virtual(&self, conn: &Connection, f: impl Fn(&str) -> rusqlite::Result<()>) -> rusqlite::Result<()> {
+        let is_open = !conn.is_autocommit();
         for table in &self.virtual_tables {
-            let _ = conn.query_row(&format!("SELECT 1 FROM {} LIMIT 1", quoted(table)), [], |_| Ok(()));
+            f(&quoted(table)).or_else(|error| if is_open && conn.is_autocommit() { Err(error) } else { Ok(()) })?;
         }
+        Ok(())
     }
 }
 

@@ -36,9 +36,10 @@ pub enum Error {
     /// The result of a read has more rows or bytes than it may.
     #[error("the result is too large: {0}")]
     TooLarge(String),
-    /// A read lasted for longer than one state can be kept.
-    #[error("the state that was read is too old to be kept; read again, in smaller steps")]
-    SnapshotTooOld,
+    /// A read lasted for longer than one state can be kept, or a query before it in its snapshot ran out of memory or
+    /// disk, or could not read the database: SQLite ends the read transaction then.
+    #[error("the snapshot has ended (too old, or out of memory or disk); read again, in smaller steps")]
+    SnapshotEnded,
     /// The rows are not what the program expects.
     #[error(transparent)]
     Row(#[from] RowError),
@@ -65,7 +66,7 @@ impl Error {
             | Self::Overloaded(_)
             | Self::Unavailable(_)
             | Self::TimedOut(_)
-            | Self::SnapshotTooOld => true,
+            | Self::SnapshotEnded => true,
             Self::Store(fault) => fault.is_retryable(),
             Self::Failed(_)
             | Self::Unknown(_)
@@ -104,7 +105,7 @@ impl From<ReadError> for Error {
             ReadError::Writes => Self::Failed(Failure::new(quorate_model::FailureKind::Refused, text)),
             ReadError::TooManyRows(_) | ReadError::TooManyBytes(_) => Self::TooLarge(text),
             ReadError::Timeout(_) | ReadError::Cancelled => Self::TimedOut(text),
-            ReadError::SnapshotTooOld => Self::SnapshotTooOld,
+            ReadError::SnapshotEnded => Self::SnapshotEnded,
             ReadError::Busy | ReadError::Overloaded(_) => Self::Overloaded(text),
             ReadError::Fault(StoreFault::Closed) => Self::Closed,
             ReadError::Fault(fault) => Self::Store(fault),
@@ -187,9 +188,9 @@ mod tests {
             (Error::TimedOut(why()), true, "the read took too long: this is why"),
             (Error::TooLarge(why()), false, "the result is too large: this is why"),
             (
-                Error::SnapshotTooOld,
+                Error::SnapshotEnded,
                 true,
-                "the state that was read is too old to be kept; read again, in smaller steps",
+                "the snapshot has ended (too old, or out of memory or disk); read again, in smaller steps",
             ),
             (
                 Error::Row(RowError::NoColumn { column: "a".to_owned(), columns: "b, c".to_owned() }),

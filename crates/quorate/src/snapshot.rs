@@ -44,8 +44,8 @@ pub(crate) struct Query {
 }
 
 /// One state of the database, as one node keeps it for many reads: at most ten minutes, and less where many writes make
-/// it costly to keep; then reads fail with [`Error::SnapshotTooOld`]. Results come in pieces, so they may have any
-/// size.
+/// it costly to keep, or where a query in it runs out of memory or disk. Then reads fail with [`Error::SnapshotEnded`].
+/// Results come in pieces, so they may have any size.
 ///
 /// ```no_run
 /// # async fn f(sql: quorate::Sql) -> Result<(), quorate::Error> {
@@ -126,7 +126,7 @@ impl RowStream<'_> {
     ///
     /// # Errors
     ///
-    /// [`Error::SnapshotTooOld`] where they were taken too slowly; [`Error::Unavailable`] where the node went away.
+    /// [`Error::SnapshotEnded`] where they were taken too slowly; [`Error::Unavailable`] where the node went away.
     pub async fn next(&mut self) -> Result<Option<Rows>, Error> {
         if let Some(first) = self.first.take() {
             return Ok(Some(first));

@@ -193,7 +193,7 @@ impl Gathered {
             Ok(rows) if self.premises.len() <= PREMISES_MAX => {
                 self.premises.push(Premise { query, stamp, rows: rows_hash::of(rows) });
             }
-            Err(Error::Unavailable(_) | Error::SnapshotTooOld | Error::Overloaded(_)) => self.was_let_down = true,
+            Err(Error::Unavailable(_) | Error::SnapshotEnded | Error::Overloaded(_)) => self.was_let_down = true,
             _ => {}
         }
         Ok(())

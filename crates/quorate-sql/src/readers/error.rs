@@ -33,9 +33,10 @@ pub enum ReadError {
     /// The caller cancelled the query, or went away.
     #[error("the query was cancelled; run it again")]
     Cancelled,
-    /// The read transaction lasted longer than one may: an old snapshot keeps the store from checkpointing.
-    #[error("the snapshot is too old to be kept; read again from a new one, in smaller steps")]
-    SnapshotTooOld,
+    /// The read transaction lasted longer than one may (an old snapshot keeps the store from checkpointing), or SQLite
+    /// rolled it back, as it does where a query runs out of memory or disk, or can't read the database.
+    #[error("the snapshot has ended (too old, or out of memory or disk); read again, in smaller steps")]
+    SnapshotEnded,
     /// All readers were in use for as long as the query may wait.
     #[error("all readers of the node are in use ('sql.readers' says how many it has)")]
     Busy,
@@ -51,7 +52,7 @@ impl ReadError {
     /// Whether the same read may succeed later without a change.
     pub fn is_retryable(&self) -> bool {
         match self {
-            Self::SnapshotTooOld | Self::Busy | Self::Overloaded(_) => true,
+            Self::SnapshotEnded | Self::Busy | Self::Overloaded(_) => true,
             Self::Fault(fault) => fault.is_retryable(),
             Self::Failed(_)
             | Self::Writes
@@ -110,9 +111,9 @@ mod tests {
             (ReadError::Writes, false, "this statement writes, which a query can't; execute it instead"),
             (ReadError::Cancelled, false, "the query was cancelled; run it again"),
             (
-                ReadError::SnapshotTooOld,
+                ReadError::SnapshotEnded,
                 true,
-                "the snapshot is too old to be kept; read again from a new one, in smaller steps",
+                "the snapshot has ended (too old, or out of memory or disk); read again, in smaller steps",
             ),
             (ReadError::Busy, true, "all readers of the node are in use ('sql.readers' says how many it has)"),
         ];

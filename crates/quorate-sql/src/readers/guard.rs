@@ -53,7 +53,7 @@ impl Trip {
             // Nobody runs a first try without looking for this; a new try is what it asks for.
             Self::Inline => ReadError::Busy,
             Self::Timeout(limit) => ReadError::Timeout(limit),
-            Self::TooOld => ReadError::SnapshotTooOld,
+            Self::TooOld => ReadError::SnapshotEnded,
             Self::Cancelled => ReadError::Cancelled,
             Self::Closed => StoreFault::Closed.into(),
         }

@@ -1,7 +1,7 @@
 //! What keeps a read transaction open between calls: a snapshot or a stream.
 //!
 //! Its age is bounded: once it is too old its reader is taken away, by whoever looks first, and further use fails with
-//! [`ReadError::SnapshotTooOld`].
+//! [`ReadError::SnapshotEnded`]. So it does once SQLite has rolled the transaction back.
 
 use std::sync::{Mutex, TryLockError};
 
@@ -53,10 +53,10 @@ impl Held {
         slot: &mut Option<Lease>,
         f: impl FnOnce(&mut Lease) -> Result<R, ReadError>,
     ) -> Result<R, ReadError> {
-        if self.age.is_reached(Instant::now()) {
+        if self.age.is_reached(Instant::now()) || slot.as_ref().is_some_and(Lease::has_lost_snapshot) {
             *slot = None;
         }
-        f(slot.as_mut().ok_or(ReadError::SnapshotTooOld)?)
+        f(slot.as_mut().ok_or(ReadError::SnapshotEnded)?)
     }
 
     /// Whether it is of this age, and still has its reader.

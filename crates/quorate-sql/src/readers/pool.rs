@@ -131,6 +131,11 @@ impl<P: Deref<Target = Pool>> Lease<P> {
         Self { reader, pool }
     }
 
+    /// Whether the reader has a snapshot no more that it had.
+    pub(super) fn has_lost_snapshot(&self) -> bool {
+        self.reader.as_ref().is_some_and(|reader| reader.has_lost_snapshot())
+    }
+
     /// The reader; opened now if it is not, which blocks.
     pub(super) fn reader(&mut self) -> Result<&mut Reader, ReadError> {
         if self.reader.is_none() {

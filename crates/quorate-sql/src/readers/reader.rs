@@ -46,6 +46,8 @@ pub(super) struct Reader {
     random: Arc<Random>,
     slow: SlowLog,
     paused: Option<Paused>,
+    /// Whether it has a snapshot: its transaction is to stay open from query to query.
+    has_snapshot: bool,
     /// Streams that were begun.
     streams: u64,
 }
@@ -113,8 +115,21 @@ impl Reader {
         let gate = authorizer::install_reader(&connection)?;
         let database = Database::new(connection);
         let (suspicions, temp) = (Arc::clone(suspicions), Temp::of_reader(generation.temp()));
-        let (paused, streams) = (None, 0);
-        Ok(Self { database, generation, suspicions, temp, cache_bytes, guard, gate, random, slow, paused, streams })
+        let (paused, has_snapshot, streams) = (None, false, 0);
+        Ok(Self {
+            database,
+            generation,
+            suspicions,
+            temp,
+            cache_bytes,
+            guard,
+            gate,
+            random,
+            slow,
+            paused,
+            has_snapshot,
+            streams,
+        })
     }
 
     pub(super) fn guard(&self) -> &Arc<Guard> {
@@ -191,12 +206,19 @@ impl Reader {
             database.first_row(APPLIED_INDEX, [], |row| row.get::<_, Option<i64>>(0))
         });
         let index = index.inspect_err(|error| self.suspicions.note(&self.generation, error, None))?;
+        self.has_snapshot = !self.database.connection().is_autocommit();
         Ok(index.flatten().map_or(0, i64::cast_unsigned))
+    }
+
+    /// Whether SQLite has rolled back the transaction of its snapshot. The next query would see another state.
+    pub(super) fn has_lost_snapshot(&self) -> bool {
+        self.has_snapshot && self.database.connection().is_autocommit()
     }
 
     /// Ends whatever is going on; `false` where that failed and the reader can't be used again.
     pub(super) fn settle(&mut self) -> bool {
         self.end_paused();
+        self.has_snapshot = false;
         self.database.connection().is_autocommit() || self.own(|database| database.execute("ROLLBACK", [])).is_ok()
     }
 
@@ -291,8 +313,7 @@ impl Reader {
             }
             database.first_row(APPLIED_INDEX, [], |_| Ok(()))?;
             let conn = database.connection();
-            Schema::read(conn)?.open(conn);
-            Ok(())
+            Schema::read(conn)?.open(conn)
         })
     }
 

@@ -16,7 +16,7 @@ use crate::query::Rows;
 
 /// The rows of a query, in pieces of some hundred KiB; the first always comes, if only with the names of the columns.
 /// It holds a read transaction, so it lasts no longer than one may: who takes pieces too slowly gets
-/// [`ReadError::SnapshotTooOld`]. The limits on rows and bytes are for all pieces together, the one on time is for
+/// [`ReadError::SnapshotEnded`]. The limits on rows and bytes are for all pieces together, the one on time is for
 /// each.
 pub struct RowStream {
     held: Arc<Held>,

@@ -335,7 +335,7 @@ fn an_old_snapshot_ends_when_the_wal_grows_too_long() {
         index += 1;
         apply(&store, vec![insert(index, 4096)]).unwrap();
         largest = store.sizes().wal.max(largest);
-        read() == Err(ReadError::SnapshotTooOld)
+        read() == Err(ReadError::SnapshotEnded)
     });
     assert!(largest >= 256 << 10, "it lasted until then");
 }

@@ -29,7 +29,7 @@ mod refusal {
     pub(super) const UNAVAILABLE: u32 = 3;
     pub(super) const TIMED_OUT: u32 = 4;
     pub(super) const TOO_LARGE: u32 = 5;
-    pub(super) const SNAPSHOT_TOO_OLD: u32 = 6;
+    pub(super) const SNAPSHOT_ENDED: u32 = 6;
     pub(super) const FORBIDDEN: u32 = 7;
     pub(super) const STORE: u32 = 8;
     pub(super) const TRANSACTION_ABORTED: u32 = 9;
@@ -294,7 +294,7 @@ impl From<&Error> for Refusal {
             Error::Unavailable(text) => (refusal::UNAVAILABLE, text.clone()),
             Error::TimedOut(text) => (refusal::TIMED_OUT, text.clone()),
             Error::TooLarge(text) => (refusal::TOO_LARGE, text.clone()),
-            Error::SnapshotTooOld => (refusal::SNAPSHOT_TOO_OLD, String::new()),
+            Error::SnapshotEnded => (refusal::SNAPSHOT_ENDED, String::new()),
             Error::Forbidden(text) => (refusal::FORBIDDEN, text.clone()),
             Error::TransactionAborted(text) => (refusal::TRANSACTION_ABORTED, text.clone()),
             // The other end puts the words around it again.
@@ -319,7 +319,7 @@ impl From<Refusal> for Error {
             refusal::OVERLOADED => Self::Overloaded(text),
             refusal::TIMED_OUT => Self::TimedOut(text),
             refusal::TOO_LARGE => Self::TooLarge(text),
-            refusal::SNAPSHOT_TOO_OLD => Self::SnapshotTooOld,
+            refusal::SNAPSHOT_ENDED => Self::SnapshotEnded,
             refusal::FORBIDDEN => Self::Forbidden(text),
             refusal::TRANSACTION_ABORTED => Self::TransactionAborted(text),
             // The words of the node's own error are all that is left of its kind.

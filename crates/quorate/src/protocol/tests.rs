@@ -34,7 +34,7 @@ fn errors() -> Vec<Error> {
         Error::Unavailable(text()),
         Error::TimedOut(text()),
         Error::TooLarge(text()),
-        Error::SnapshotTooOld,
+        Error::SnapshotEnded,
         Error::Forbidden(text()),
         Error::TransactionAborted(text()),
     ]
@@ -103,7 +103,7 @@ fn reads_arrive_as_they_were() {
 fn rows_arrive_as_they_were() {
     let columns = || vec!["a".to_owned(), "b".to_owned()].into();
     let rows = Rows::new(columns(), vec![Value::Null, 1.into(), "x".into(), 2.5.into()]);
-    for result in [Ok(rows), Ok(Rows::new(columns(), Vec::new())), Err(Error::SnapshotTooOld)] {
+    for result in [Ok(rows), Ok(Rows::new(columns(), Vec::new())), Err(Error::SnapshotEnded)] {
         let received: Answer = decode(encode(&Answer::from(result.clone()))).unwrap();
         assert_eq!(Result::from(received), result);
     }
@@ -120,7 +120,7 @@ fn items_of_snapshots_arrive_as_they_were() {
         assert_eq!(received.opened(), result);
     }
     let rows = Rows::new(vec!["a".to_owned()].into(), vec![1.into(), Value::Null]);
-    for result in [Ok(Some(rows)), Ok(None), Err(Error::SnapshotTooOld)] {
+    for result in [Ok(Some(rows)), Ok(None), Err(Error::SnapshotEnded)] {
         let received: SnapshotItem = decode(encode(&SnapshotItem::from(result.clone()))).unwrap();
         assert_eq!(received.piece(), result);
     }

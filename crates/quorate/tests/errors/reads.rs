@@ -143,7 +143,7 @@ fn a_snapshot_that_is_kept_for_too_long() {
                     break error;
                 }
             };
-            let text = "the state that was read is too old to be kept; read again, in smaller steps";
+            let text = "the snapshot has ended (too old, or out of memory or disk); read again, in smaller steps";
             fails_for_now(Err::<(), Error>(error), text);
         }
         node.stop().await;

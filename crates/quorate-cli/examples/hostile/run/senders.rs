@@ -150,7 +150,7 @@ fn judge(error: &Error, hostile: &Hostile, books: &Books) -> &'static str {
     match error {
         Error::Failed(_) => "failed",
         Error::TooLarge(_) => "too large",
-        Error::TimedOut(_) | Error::SnapshotTooOld => "timed out",
+        Error::TimedOut(_) | Error::SnapshotEnded => "timed out",
         Error::Overloaded(_) => "overloaded",
         Error::Conflict(_) | Error::TransactionAborted(_) => "aborted",
         Error::Unknown(_) => "unknown",

@@ -2,7 +2,10 @@
 
 use std::time::Instant as Clock;
 
+use quorate_model::FailureKind;
+
 use super::*;
+use crate::usage::TempOptions;
 
 fn name(snapshot: &Snapshot) -> String {
     let query = statement("SELECT name FROM t WHERE id = 1");
@@ -72,8 +75,8 @@ fn an_idle_snapshot_is_ended_at_its_age() {
     // The reader is free although the snapshot still exists.
     fixture.assert_usable();
     let again = snapshot.query_blocking(&statement("SELECT 1"), &ReadLimits::default());
-    assert_eq!(again, Err(ReadError::SnapshotTooOld));
-    assert!(ReadError::SnapshotTooOld.is_retryable());
+    assert_eq!(again, Err(ReadError::SnapshotEnded));
+    assert!(ReadError::SnapshotEnded.is_retryable());
 }
 
 #[tokio::test]
@@ -91,7 +94,7 @@ async fn a_snapshot_with_more_time_lasts_until_old_ones_are_to_end() {
     assert_eq!(name(&snapshot), "name 1");
     assert_eq!(fixture.readers.end_old(), 1);
     let gone = snapshot.query_blocking(&statement("SELECT 1"), &ReadLimits::default());
-    assert_eq!(gone, Err(ReadError::SnapshotTooOld));
+    assert_eq!(gone, Err(ReadError::SnapshotEnded));
     fixture.assert_usable();
 }
 
@@ -138,7 +141,7 @@ fn a_snapshot_that_nobody_ends_still_fails_at_its_age() {
         }
         assert!(start.elapsed() < PATIENCE);
     };
-    assert_eq!(error, ReadError::SnapshotTooOld);
+    assert_eq!(error, ReadError::SnapshotEnded);
     fixture.assert_usable();
 }
 
@@ -151,7 +154,7 @@ fn older_transactions_can_be_ended_and_younger_ones_stay() {
     assert_eq!(fixture.readers.end_begun_before(between), 1);
     assert_eq!(name(&young), "name 1");
     let gone = old.query_blocking(&statement("SELECT 1"), &ReadLimits::default());
-    assert_eq!(gone, Err(ReadError::SnapshotTooOld));
+    assert_eq!(gone, Err(ReadError::SnapshotEnded));
 }
 
 #[test]
@@ -165,7 +168,7 @@ fn a_running_query_of_an_old_transaction_is_ended() {
         assert!(start.elapsed() < PATIENCE);
         std::thread::yield_now();
     }
-    assert_eq!(running.join().unwrap(), Err(ReadError::SnapshotTooOld));
+    assert_eq!(running.join().unwrap(), Err(ReadError::SnapshotEnded));
     assert!(start.elapsed() < PATIENCE);
     fixture.assert_usable();
 }
@@ -188,4 +191,21 @@ fn nothing_stays_open_behind_a_query() {
     assert!(!complete(&fixture));
     drop(snapshot);
     assert!(complete(&fixture));
+}
+
+/// SQLite rolls the transaction back where a query runs out of memory or disk, or can't read.
+#[test]
+fn a_query_that_sqlite_rolls_back_ends_the_snapshot() {
+    let fixture = fixture_with(ReaderOptions { cache_bytes: 1 << 20, ..ReaderOptions::default() });
+    fixture.generations.temp().limit(TempOptions { per_query: 1 << 20, all: 1 << 30 });
+    let snapshot = fixture.readers.snapshot_blocking().unwrap();
+    fixture.writer.execute_batch("UPDATE t SET name = 'new'").unwrap();
+    let sort = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 9000)
+        SELECT i FROM n, t ORDER BY printf('%.*c', 1000, i)";
+    let sorted = snapshot.query_blocking(&statement(sort), &ReadLimits::default());
+    assert!(matches!(&sorted, Err(ReadError::Failed(failure)) if failure.kind == FailureKind::TooBig), "{sorted:?}");
+    let name = statement("SELECT name FROM t WHERE id = 1");
+    assert_eq!(snapshot.query_blocking(&name, &ReadLimits::default()), Err(ReadError::SnapshotEnded));
+    drop(snapshot);
+    fixture.assert_usable();
 }

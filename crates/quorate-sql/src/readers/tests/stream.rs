@@ -99,12 +99,12 @@ fn a_stream_that_is_taken_too_slowly_ends() {
     let fixture = fixture_with(options);
     let mut stream = fixture.readers.stream_blocking(numbers(9 * CHUNK_ROWS), ReadLimits::default()).unwrap();
     let first = stream.next_blocking();
-    assert!(matches!(first, Ok(Some(_)) | Err(ReadError::SnapshotTooOld)));
+    assert!(matches!(first, Ok(Some(_)) | Err(ReadError::SnapshotEnded)));
     while fixture.readers.expire() == 0 && first.is_ok() {
         std::thread::yield_now();
     }
     fixture.assert_usable();
-    assert_eq!(stream.next_blocking(), Err(ReadError::SnapshotTooOld));
+    assert_eq!(stream.next_blocking(), Err(ReadError::SnapshotEnded));
 }
 
 #[test]
