@@ -155,7 +155,7 @@ fn timing() -> [Key<Timing>; 5] {
         ),
         key(
             "timing.election_max",
-            "The longest that it waits.",
+            "The longest that it waits; up to four times as long where the machine or the leader has been slow lately.",
             |timing| &mut timing.election_max,
             |timing| timing.election_max,
         ),
