@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorate_env::{Instant, sleep};
+use quorate_env::{Throttle, sleep};
 use quorate_wal::WalError;
 use quorate_wire::Purpose;
 
@@ -33,9 +33,6 @@ const FIRST_EPOCH: u64 = 1;
 /// How long a promise may take to be made durable.
 const PROMISE_MAX: Duration = Duration::from_secs(5);
 
-/// How often it is said what the node waits for.
-const SAY_EVERY: Duration = Duration::from_secs(10);
-
 /// Waits until this node belongs to a cluster. Returns the members with which the core is to be initialised, if this
 /// node founds.
 pub(crate) async fn settle(
@@ -44,7 +41,7 @@ pub(crate) async fn settle(
     peers: &Arc<Peers>,
     own: &Member,
 ) -> Result<Option<BTreeMap<u64, Member>>, StartError> {
-    let mut said: Option<Instant> = None;
+    let throttle = Throttle::default();
     loop {
         if home.is_member() {
             return Ok(None);
@@ -54,13 +51,12 @@ pub(crate) async fn settle(
             // What it makes of the answers that it did not get is not the reason.
             Attempt::Waiting(why) => peers.refusal().unwrap_or(why),
         };
-        if said.is_none_or(|at| at.elapsed() >= SAY_EVERY) {
+        if throttle.is_due() {
             if home.identity().has_belonged() {
                 tracing::warn!(event = "forsaken", node = config.name, "waiting for the cluster: {why}");
             } else {
                 tracing::info!(node = config.name, "waiting to belong to a cluster: {why}");
             }
-            said = Some(Instant::now());
         }
         sleep(config.timing.status / 4).await;
     }

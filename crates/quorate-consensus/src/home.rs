@@ -85,11 +85,10 @@ impl Home {
         noted.await.map(drop)
     }
 
-    /// Notes an entry before which this node has promised to stop. What it has applied is promised no longer.
-    pub(crate) async fn note_halt(&self, halt: Halt, applied: u64) -> Result<(), WalError> {
+    /// Notes all entries before which this node has promised to stop, as `halts` gives them when they are written.
+    pub(crate) async fn note_halts(&self, halts: impl FnOnce() -> Vec<Halt>) -> Result<(), WalError> {
         let noted = self.change(|identity| {
-            identity.halts.retain(|known| known.index > applied && known.index != halt.index);
-            identity.halts.push(halt);
+            identity.halts = halts();
             Ok::<(), ()>(())
         });
         noted.await.map(drop)

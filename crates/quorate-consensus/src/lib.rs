@@ -69,5 +69,5 @@ pub use restore::{INDEX_GAP, Living, Restored, check_nobody_lives};
 pub use stages::WriteTrace;
 pub use standing::Standing;
 pub use start::{OpenStore, StoreIdentity, put_log_aside};
-pub use status::{ClusterStatus, MemberStatus};
+pub use status::{ClusterStatus, MemberStatus, lag};
 pub use verdict::Blocked;

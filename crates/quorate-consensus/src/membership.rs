@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use openraft::rt::WatchReceiver;
 use openraft::{ChangeMembers, Precondition};
-use quorate_env::{Instant, sleep, timeout};
+use quorate_env::{Instant, Throttle, sleep, timeout};
 use quorate_model::{NodeId, StoreFault};
 
 use crate::Member;
@@ -40,9 +40,6 @@ pub(crate) const CHANGE_MAX: Duration = Duration::from_secs(5);
 
 /// How long a change waits until the leader has applied what its log holds.
 const APPLY_MAX: Duration = Duration::from_secs(2);
-
-/// How often it is said that a node leads which should not.
-const SAY_EVERY: Duration = Duration::from_secs(10);
 
 /// Another node must take over the leadership within this time.
 const TRANSFER_MAX: Duration = Duration::from_secs(3);
@@ -95,7 +92,10 @@ async fn step(desk: &Desk, raft: &Raft, new: &MemberInfo) -> Result<(), String> 
     }
     let Progress { matched, last } = progress(raft, new.id);
     if matched.is_none_or(|index| index.saturating_add(CAUGHT_UP) < last) {
-        return Err(format!("it catches up: {} of {last}", matched.unwrap_or(0)));
+        return Err(matched.map_or_else(
+            || "it is sent the database".to_owned(),
+            |matched| format!("it catches up: {matched} of {last}"),
+        ));
     }
     let old = match permit.as_ref().and_then(|permit| Some((permit, permit.replaces.as_deref()?))) {
         Some((permit, leaving)) => {
@@ -275,6 +275,7 @@ fn enough(desk: &Desk, membership: &RaftMembership, left: &BTreeSet<u64>, joins:
 pub(crate) async fn finish(desk: Arc<Desk>, raft: Raft) {
     let timing = desk.config.timing;
     loop {
+        let applied = raft.metrics().borrow_watched().last_applied.map(|id| id.index);
         sleep(timing.status).await;
         if !raft.is_leader() {
             continue;
@@ -282,10 +283,30 @@ pub(crate) async fn finish(desk: Arc<Desk>, raft: Raft) {
         let now = current(&raft);
         let is_silent = |id| desk.peers.silence(id) >= timing.silence;
         let Some(rest) = unfinished(now.membership(), is_silent) else { continue };
-        if let Err(error) = change(&raft, &now, rest).await {
+        let finished = match may_leave_joint(&desk, &raft, &rest, applied).await {
+            Ok(()) => change(&raft, &now, rest).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = finished {
             tracing::info!(%error, "an unfinished change of the members has to wait");
         }
     }
+}
+
+/// Fails where the rest of a change lets a voter go that may be the only one that has applied an entry, and has
+/// answered for it. A leader that leaves itself hands over first, to one that stays and has applied what this node
+/// had a while ago.
+async fn may_leave_joint(
+    desk: &Desk,
+    raft: &Raft,
+    rest: &ChangeMembers<u64, Member>,
+    applied: Option<u64>,
+) -> Result<(), MembershipError> {
+    let ChangeMembers::ReplaceAllVoters(left) = rest else { return Ok(()) };
+    if left.contains(raft.node_id()) {
+        return has_applied_all(raft).await.map_err(MembershipError::Refused);
+    }
+    Err(give_way(desk, raft, |id| left.contains(&id) && desk.peers.applied_index(id) >= applied).await)
 }
 
 fn unfinished(membership: &RaftMembership, is_silent: impl Fn(u64) -> bool) -> Option<ChangeMembers<u64, Member>> {
@@ -304,7 +325,7 @@ fn unfinished(membership: &RaftMembership, is_silent: impl Fn(u64) -> bool) -> O
 /// one of those goes on at once, while nobody hears of a write before this node has caught up. One whose database is
 /// damaged ends.
 pub(crate) async fn step_aside(desk: Arc<Desk>, Running { raft, store, verdicts, .. }: Running) {
-    let mut said: Option<Instant> = None;
+    let throttle = Throttle::default();
     let mut changed = verdicts.changes();
     loop {
         // Whichever comes first.
@@ -319,9 +340,8 @@ pub(crate) async fn step_aside(desk: Arc<Desk>, Running { raft, store, verdicts,
         if raft.is_leader() {
             let taken_over =
                 transfer(&raft, &desk.peers, |id| holders.is_empty() || holders.contains(&NodeId(id))).await.is_ok();
-            if taken_over || said.is_none_or(|at| at.elapsed() >= SAY_EVERY) {
+            if throttle.is_due() || taken_over {
                 tracing::warn!(why, taken_over, "this node should not lead");
-                said = Some(Instant::now());
             }
         }
         // Where the damage keeps an entry from being applied too, the database is replaced while the node runs.

@@ -59,6 +59,20 @@ pub struct MemberStatus {
     pub applied_index: u64,
 }
 
+impl MemberStatus {
+    /// How many of the entries up to `committed` it had not applied when it was last heard of; `None` while it has no
+    /// database at all.
+    pub fn lag(&self, committed: u64) -> Option<u64> {
+        lag(self.applied_index, committed)
+    }
+}
+
+/// How many of the entries up to `committed` a node lacks that has applied those up to `applied`; `None` where it has
+/// applied none: it is sent the database, and indexes do not count entries after a restore.
+pub fn lag(applied: u64, committed: u64) -> Option<u64> {
+    (applied > 0 || committed == 0).then(|| committed.saturating_sub(applied))
+}
+
 pub(crate) fn cluster_status(desk: &Desk, running: &Running) -> ClusterStatus {
     let identity = desk.home.identity();
     let (leader, standing) = standing(desk, running);

@@ -2,7 +2,7 @@
 //!
 //! A node whose store fails at an entry, or whose process died of it, stops before that entry and asks the others.
 //! Where another node has applied it, the node itself is to blame: it tries again, takes an image, or ends. Where no
-//! voter has applied it and a majority can't, or the leader has no time for it, the leader proposes
+//! voter has applied it and a majority can't, or it takes more than the leader has for an entry, the leader proposes
 //! [`Payload::Reject`](quorate_model::Payload::Reject); once that is committed, every node applies the entry as one
 //! that failed. [`judge`] asks and decides, [`promise`] answers; `docs/decisions/0019-entry-or-node.md` gives the
 //! reasons.
@@ -33,7 +33,7 @@ use crate::identity::{Halt, Trial};
 use crate::images;
 use crate::peer::messages::method;
 use crate::peers::Peers;
-use crate::raft::Raft;
+use crate::raft::{Raft, codec};
 
 pub(crate) mod judge;
 mod log;
@@ -56,8 +56,8 @@ const TRIES_MAX: u32 = 2;
 const TRY_PAUSE: Duration = Duration::from_millis(500);
 const IMAGE_PAUSE_MAX: Duration = Duration::from_secs(8);
 
-/// The same where time was short: it has more the next time. Meanwhile a leader hands over.
-const SLOW_PAUSE: Duration = Duration::from_millis(100);
+/// The same where an entry took more than it may: it may have more the next time. Meanwhile a leader hands over.
+const MORE_PAUSE: Duration = Duration::from_millis(100);
 
 /// After this time a node tries an entry again that it had no memory for, if nothing was decided meanwhile.
 const RETRY_AFTER: Duration = Duration::from_secs(10);
@@ -111,7 +111,9 @@ impl Verdicts {
             (false, _) => 0,
         };
         let last = home.wal.last_log_id(GroupId::MAIN).map_or(0, |id| id.index);
-        let trying = known.trying.filter(|index| *index > applied && *index <= last);
+        // After a loss of power the note may be older than what the node has applied since, and answered for.
+        let is_certain = restart != Restart::Rebooted || starts >= CAREFUL_AFTER;
+        let trying = known.trying.filter(|index| *index > applied && *index <= last && is_certain);
         let trial = Trial { applied, starts, trying };
         if trial != known {
             home.note_trial(trial).await?;
@@ -123,6 +125,7 @@ impl Verdicts {
             trouble: trying.map(|index| Trouble::new(index, why)),
             halts: halts.into_iter().map(|halt| (halt.index, halt)).collect(),
             perhaps_applied: last,
+            lost_power_in: (restart == Restart::Rebooted).then(|| term_of_vote(home)),
             careful_until: if starts >= CAREFUL_AFTER { last } else { 0 },
             logged: logged(home, applied),
             ..State::default()
@@ -292,8 +295,8 @@ impl Verdicts {
             let mut state = self.state();
             let before = state.trouble.take().filter(|trouble| trouble.index == index);
             let tries = before.map_or(0, |trouble| trouble.tries);
-            let is_slow = matches!(fault, StoreFault::Slow(_));
-            let trouble = Trouble { is_slow, tries, ..Trouble::new(index, &fault.to_string()) };
+            let is_too_much = matches!(fault, StoreFault::Slow(_) | StoreFault::TooMuch(_));
+            let trouble = Trouble { is_too_much, tries, ..Trouble::new(index, &fault.to_string()) };
             state.trouble.insert(trouble).clone()
         };
         self.changed.send_replace(());
@@ -310,8 +313,10 @@ impl Verdicts {
                     self.store.condemn(fault);
                     return Err(fault.clone());
                 }
-                Some(StoreFault::Memory(_) | StoreFault::Slow(_)) if trouble.tries < TRIES_MAX => {
-                    sleep(if trouble.is_slow { SLOW_PAUSE } else { TRY_PAUSE }).await;
+                Some(StoreFault::Memory(_) | StoreFault::Slow(_) | StoreFault::TooMuch(_))
+                    if trouble.tries < TRIES_MAX =>
+                {
+                    sleep(if trouble.is_too_much { MORE_PAUSE } else { TRY_PAUSE }).await;
                     self.try_again();
                     return Ok(());
                 }
@@ -425,7 +430,21 @@ impl Verdicts {
     }
 }
 
+/// The term of the last vote.
+fn term_of_vote(home: &Home) -> u64 {
+    home.wal
+        .vote(GroupId::MAIN)
+        .map_or(0, |bytes| codec::decode_vote(&bytes).map_or(u64::MAX, |vote| vote.leader_id.term))
+}
+
 /// Whether a fault may be the doing of an entry.
 fn is_of_an_entry(fault: &StoreFault) -> bool {
-    matches!(fault, StoreFault::Memory(_) | StoreFault::Slow(_) | StoreFault::Io(_) | StoreFault::Damaged(_))
+    matches!(
+        fault,
+        StoreFault::Memory(_)
+            | StoreFault::TooMuch(_)
+            | StoreFault::Slow(_)
+            | StoreFault::Io(_)
+            | StoreFault::Damaged(_)
+    )
 }

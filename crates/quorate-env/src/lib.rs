@@ -29,6 +29,7 @@ mod priority;
 mod rng;
 pub mod signal;
 mod task;
+mod throttle;
 pub mod worker;
 
 pub use env::{Env, Parts, WallClock};
@@ -37,3 +38,4 @@ pub use lock::lock;
 pub use machine::{host_name, memory_room, thread_time};
 pub use rng::Rng;
 pub use task::{Elapsed, Instant, JoinHandle, Sleep, Timeout, sleep, sleep_until, timeout, timeout_at, yield_now};
+pub use throttle::Throttle;

@@ -31,9 +31,12 @@ pub enum StoreFault {
     /// Reading or writing failed. The store must be closed; the node may come back after a restart.
     #[error("the database can't be read or written: {0}; see to the disk, then restart the node")]
     Io(String),
-    /// A statement needs more memory or temporary files than this node has, or may use for one.
+    /// This node has not the memory or the temporary files that a statement needs.
     #[error("an entry can't be applied: {0}")]
     Memory(String),
+    /// A statement needs more memory or temporary files, or moves more through them, than this node lets one have.
+    #[error("an entry can't be applied: {0}")]
+    TooMuch(String),
     /// A statement runs for much longer than its budget of steps allows for.
     #[error("an entry takes too long to apply: {0}; look at the load of the machine")]
     Slow(String),

@@ -489,8 +489,7 @@ fn state(store: &SqlStore) -> Result<Option<(u64, State)>, String> {
     let conn = snapshot(store)?;
     let row = AppliedRow::read(&conn).map_err(|error| error.to_string())?;
     let Some(row) = row.filter(|row| row.applied.log_id.is_some()) else { return Ok(None) };
-    let hash = |result: rusqlite::Result<u128>| result.map_err(|error| error.to_string());
-    let user = hash(logical_hash::user(&conn))?;
-    let reserved = hash(logical_hash::reserved(&conn))?;
+    let user = logical_hash::user(&conn).map_err(|unread| unread.to_string())?;
+    let reserved = logical_hash::reserved(&conn).map_err(|unread| unread.to_string())?;
     Ok(Some((row.applied.index(), State { outcomes: row.outcome_hash, user, reserved })))
 }

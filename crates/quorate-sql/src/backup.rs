@@ -118,9 +118,11 @@ impl FileError {
             StoreFault::Unsupported(what) => Self::Newer { path, what },
             StoreFault::ImageLost(what) => Self::Lost(what),
             StoreFault::Full(what) | StoreFault::Io(what) => Self::Disk { path, what },
-            StoreFault::Memory(_) | StoreFault::Slow(_) | StoreFault::Stuck(_) | StoreFault::Closed => {
-                Self::Disk { path, what: fault.to_string() }
-            }
+            StoreFault::Memory(_)
+            | StoreFault::TooMuch(_)
+            | StoreFault::Slow(_)
+            | StoreFault::Stuck(_)
+            | StoreFault::Closed => Self::Disk { path, what: fault.to_string() },
         }
     }
 

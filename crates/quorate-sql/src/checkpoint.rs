@@ -102,6 +102,7 @@ impl Checkpointed {
         match self.code & 0xff {
             ffi::SQLITE_OK | ffi::SQLITE_BUSY | ffi::SQLITE_LOCKED => Ok(()),
             ffi::SQLITE_FULL => Err(StoreFault::Full(text())),
+            ffi::SQLITE_NOMEM => Err(StoreFault::Memory(text())),
             ffi::SQLITE_CORRUPT | ffi::SQLITE_NOTADB => Err(StoreFault::Damaged(text())),
             _ => Err(StoreFault::Io(text())),
         }
@@ -113,7 +114,7 @@ fn on_disk<T>(shared: &Shared, tell: impl FnOnce() -> Result<T, StoreFault>) -> 
     match shared.final_fault() {
         _ if Mutant::SyncBelievedAgain.is_on() => tell(),
         Some(fault) => Err(fault),
-        None => tell().inspect_err(|fault| shared.report_unless_full(fault)),
+        None => tell().inspect_err(|fault| shared.report_unless_passing(fault)),
     }
 }
 

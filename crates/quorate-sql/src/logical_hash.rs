@@ -15,33 +15,53 @@ use crate::schema_check::{Schema, quoted};
 const TABLES: &str = "SELECT name, wr, type FROM pragma_table_list
     WHERE schema = 'main' AND type IN ('table', 'virtual') ORDER BY name";
 const SCHEMA: &str = "SELECT tbl_name, type, name, sql FROM sqlite_schema ORDER BY type, name";
+const COLUMNS: &str = "SELECT name FROM pragma_table_xinfo(?1)";
 const SEQUENCES: &str = "SELECT name, seq FROM sqlite_sequence ORDER BY name, seq";
 const STATISTICS: &str = "SELECT tbl, idx, stat FROM sqlite_stat1 ORDER BY tbl, idx, stat";
 
 /// What the hash of a table is called in [`by_table`] for the schema itself.
 const SCHEMA_NAME: &str = "sqlite_schema";
 
+/// In [`by_table`], stands between the name of a virtual table that could not be read, and why.
+pub const UNREAD: &str = " (can't be read: ";
+
+/// What could not be read.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct Unread {
+    /// The query that failed.
+    pub sql: String,
+    /// Why it failed.
+    #[source]
+    pub error: rusqlite::Error,
+}
+
+impl Unread {
+    fn of(sql: &str) -> impl FnOnce(rusqlite::Error) -> Self {
+        |error| Self { sql: sql.to_owned(), error }
+    }
+}
+
 /// The hash of all that users can see: schema, rows, sequences, statistics.
 ///
 /// Reads everything, so its time grows with the database; run it in a read transaction for one moment's answer.
-pub fn user(conn: &Connection) -> rusqlite::Result<u128> {
+pub fn user(conn: &Connection) -> Result<u128, Unread> {
     Ok(combined(by_table(conn)?.into_iter().filter(|(name, _)| !is_reserved(name))))
 }
 
 /// The hash of the store's own tables but the applied row: sessions and what is kept for them. Texts of kept failures
 /// are part of it, and these may differ between versions of SQLite.
-pub fn reserved(conn: &Connection) -> rusqlite::Result<u128> {
+pub fn reserved(conn: &Connection) -> Result<u128, Unread> {
     let own = |name: &str| is_reserved(name) && name != "_quorate_applied";
     Ok(combined(by_table(conn)?.into_iter().filter(|(name, _)| own(name))))
 }
 
 /// The hash of each table, by name: to say where two databases differ.
-pub fn by_table(conn: &Connection) -> rusqlite::Result<Vec<(String, u128)>> {
-    let shadows = Schema::read(conn)?.shadows;
+pub fn by_table(conn: &Connection) -> Result<Vec<(String, u128)>, Unread> {
+    let shadows = Schema::read(conn).map_err(Unread::of(SCHEMA))?.shadows;
     let hidden = |name: &str| shadows.contains(&name.to_ascii_lowercase());
-    let mut statement = conn.prepare(TABLES)?;
-    let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
-    let tables: Vec<(String, bool, String)> = statement.query_map([], read)?.collect::<Result<_, _>>()?;
+    let tables: Vec<(String, bool, String)> =
+        collected(conn, TABLES, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
     let mut hashes = Vec::with_capacity(tables.len());
     for (name, without_rowid, kind) in tables {
         let hash = match name.as_str() {
@@ -49,9 +69,9 @@ pub fn by_table(conn: &Connection) -> rusqlite::Result<Vec<(String, u128)>> {
             "sqlite_sequence" => rows(conn, SEQUENCES, |_| false)?,
             "sqlite_stat1" => rows(conn, STATISTICS, |table| hidden(table) || is_reserved(table))?,
             _ => match table(conn, &name, without_rowid, kind == "virtual") {
-                Err(error) if kind == "virtual" && is_of_content(&error) => {
+                Err(error) if kind == "virtual" && is_of_content(&error.error) => {
                     // The words are part of the name, so that whoever compares sees which and why.
-                    hashes.push((format!("{name} (can't be read: {})", words(&error)), 0));
+                    hashes.push((format!("{name}{UNREAD}{})", words(&error.error)), 0));
                     continue;
                 }
                 hash => hash?,
@@ -63,20 +83,17 @@ pub fn by_table(conn: &Connection) -> rusqlite::Result<Vec<(String, u128)>> {
 }
 
 /// The hash of a table's rows in their order.
-fn table(conn: &Connection, table: &str, without_rowid: bool, is_virtual: bool) -> rusqlite::Result<u128> {
+fn table(conn: &Connection, table: &str, without_rowid: bool, is_virtual: bool) -> Result<u128, Unread> {
     let name = quoted(table);
     if without_rowid {
         return rows(conn, &format!("SELECT * FROM {name} NOT INDEXED"), |_| false);
     }
-    let columns = conn
-        .prepare("SELECT name FROM pragma_table_xinfo(?1)")?
-        .query_map([table], |row| row.get(0))?
-        .collect::<rusqlite::Result<Vec<String>>>()?;
+    let columns: Vec<String> = collected(conn, COLUMNS, [table], |row| row.get(0))?;
     let free = |alias: &&str| !columns.iter().any(|column| column.eq_ignore_ascii_case(alias));
     let hint = if is_virtual { "" } else { "NOT INDEXED" };
     match ["rowid", "oid", "_rowid_"].iter().find(|alias| free(alias)) {
         // A result can't have one column more than the table.
-        Some(alias) if columns.len() >= usize::try_from(conn.limit(Limit::SQLITE_LIMIT_COLUMN)?).unwrap_or(0) => {
+        Some(alias) if columns.len() >= columns_max(conn) => {
             let mut hash = RowsHash::new();
             for columns in [*alias, "*"] {
                 let sql = format!("SELECT {columns} FROM {name} {hint} ORDER BY {alias}");
@@ -88,6 +105,22 @@ fn table(conn: &Connection, table: &str, without_rowid: bool, is_virtual: bool) 
         // All names of the rowid are taken; a scan is in its order all the same.
         None => rows(conn, &format!("SELECT * FROM {name} {hint}"), |_| false),
     }
+}
+
+/// The most columns that a result may have.
+fn columns_max(conn: &Connection) -> usize {
+    conn.limit(Limit::SQLITE_LIMIT_COLUMN).ok().and_then(|max| usize::try_from(max).ok()).unwrap_or(0)
+}
+
+/// The rows of a query.
+fn collected<T>(
+    conn: &Connection,
+    sql: &str,
+    params: impl rusqlite::Params,
+    read: impl FnMut(&rusqlite::Row<'_>) -> rusqlite::Result<T>,
+) -> Result<Vec<T>, Unread> {
+    let rows = || conn.prepare(sql)?.query_map(params, read)?.collect::<rusqlite::Result<Vec<T>>>();
+    rows().map_err(Unread::of(sql))
 }
 
 /// Whether an error is of what a virtual table holds or refers to, and not of this node.
@@ -106,7 +139,11 @@ fn words(error: &rusqlite::Error) -> String {
 /// The hash of a query's rows, without those whose first column `skip` recognises.
 ///
 /// A virtual table whose content was taken away can't be read; the code of the error stands for its rows.
-fn rows(conn: &Connection, sql: &str, skip: impl Fn(&str) -> bool) -> rusqlite::Result<u128> {
+fn rows(conn: &Connection, sql: &str, skip: impl Fn(&str) -> bool) -> Result<u128, Unread> {
+    hash_of(conn, sql, skip).map_err(Unread::of(sql))
+}
+
+fn hash_of(conn: &Connection, sql: &str, skip: impl Fn(&str) -> bool) -> rusqlite::Result<u128> {
     let mut hash = RowsHash::new();
     let mut statement = conn.prepare(sql)?;
     let columns = statement.column_count();

@@ -47,7 +47,7 @@ pub use stream::RowStream;
 pub use suspicion::ReadFaults;
 pub(crate) use suspicion::Suspicions;
 
-use crate::generation::Generations;
+use crate::generation::{Generation, Generations};
 use crate::query::Rows;
 use crate::slow::SlowLog;
 use guard::Allowance;
@@ -86,6 +86,12 @@ impl Readers {
     /// What reads found wrong with the files of the database.
     pub(crate) fn suspicions(&self) -> &Suspicions {
         &self.0.suspicions
+    }
+
+    /// Notes a read of this generation that failed elsewhere, if its files may be to blame.
+    pub(crate) fn suspect(&self, generation: &Generation, sql: String, error: rusqlite::Error) {
+        let query = Statement { sql, ..Statement::default() };
+        self.0.suspicions.note(generation, &error.into(), Some((&query, None)));
     }
 
     /// Takes a second look at a read that failed as if the files were damaged, if there is one to look at, and says

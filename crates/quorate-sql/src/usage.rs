@@ -15,7 +15,7 @@
 //! Invariant: what is counted for all reads is the sum of what the scopes of reads have counted, so it is 0 when none
 //! is open.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use quorate_env::Instant;
 use quorate_model::{Failure, FailureKind, StoreFault};
-use rusqlite::ffi;
+use rusqlite::{InterruptHandle, ffi};
 
 use crate::readers::ReadError;
 
@@ -107,6 +107,8 @@ struct Here {
     /// or, where nobody has looked at the clock by then, from the first look.
     time_max: Cell<Duration>,
     begun: Cell<Option<Instant>>,
+    /// How long until it is interrupted, and by what.
+    interrupt: RefCell<Option<(Duration, Arc<InterruptHandle>)>>,
     is_read: Cell<bool>,
     /// The number of whose temporary files it makes.
     temp: Cell<u64>,
@@ -170,6 +172,7 @@ impl Drop for Scope {
             here.shrink(here.memory.get());
             here.memory_max.set(0);
             here.time_max.set(Duration::MAX);
+            here.interrupt.replace(None);
         });
     }
 }
@@ -184,6 +187,7 @@ impl Here {
             asked: Cell::new(0),
             time_max: Cell::new(Duration::MAX),
             begun: Cell::new(None),
+            interrupt: RefCell::new(None),
             is_read: Cell::new(false),
             temp: Cell::new(0),
             refusal: Cell::new(None),
@@ -235,7 +239,14 @@ impl Here {
         let now = Instant::now();
         let begun = self.begun.get().unwrap_or(now);
         self.begun.set(Some(begun));
-        let is_over = now.saturating_duration_since(begun) > max;
+        let took = now.saturating_duration_since(begun);
+        if let Some((after, handle)) = &*self.interrupt.borrow()
+            && took > *after
+        {
+            self.refusal.set(Some(Refusal::Time(*after)));
+            handle.interrupt();
+        }
+        let is_over = took > max;
         if is_over {
             self.refusal.set(Some(Refusal::Time(max)));
         }
@@ -286,6 +297,12 @@ pub(crate) fn watch(moved_max: u64, begun: Option<Instant>, time_max: Duration) 
         here.begun.set(begun);
         here.time_max.set(time_max);
     });
+}
+
+/// Has this thread's query interrupted once it has taken so long. Where SQLite finds no memory it rolls the transaction
+/// back, and a snapshot would be lost; where it is interrupted it does not.
+pub(crate) fn interrupt_after(time: Duration, handle: &Arc<InterruptHandle>) {
+    HERE.with(|here| here.interrupt.replace(Some((time, Arc::clone(handle)))));
 }
 
 /// Ends the watch over a statement.
@@ -383,7 +400,8 @@ impl From<NoMemory> for ReadError {
 
 /// Explains an error of a query by what was refused to it.
 pub(crate) fn explain(error: ReadError) -> ReadError {
-    if !matches!(error, ReadError::Fault(StoreFault::Full(_) | StoreFault::Io(_) | StoreFault::Memory(_))) {
+    let ReadError::Fault(fault) = &error else { return error };
+    if !matches!(fault, StoreFault::Full(_) | StoreFault::Io(_) | StoreFault::Memory(_) | StoreFault::Slow(_)) {
         return error;
     }
     match (take(), error) {
@@ -420,7 +438,15 @@ impl From<Refused> for ReadError {
 impl From<Refused> for StoreFault {
     fn from(refused: Refused) -> Self {
         let text = refused.to_string();
-        if matches!(refused.refusal, Refusal::Time(_)) { Self::Slow(text) } else { Self::Memory(text) }
+        match refused.refusal {
+            Refusal::Time(_) => Self::Slow(text),
+            Refusal::Memory(_) | Refusal::Moved(_) | Refusal::Temp(_) => Self::TooMuch(text),
+            Refusal::MemoryOfReads
+            | Refusal::System
+            | Refusal::TempOfReads(_)
+            | Refusal::TempReserve(_)
+            | Refusal::TempFile(_) => Self::Memory(text),
+        }
     }
 }
 
@@ -432,6 +458,12 @@ pub(crate) fn fault(error: &rusqlite::Error) -> Option<StoreFault> {
         return None;
     }
     Some(take()?.into())
+}
+
+/// Lets the entry that follows have twice the memory: this node could not apply it, and another perhaps could, whose
+/// process has a little more.
+pub(crate) fn be_generous() {
+    HERE.with(|here| here.memory_max.set(Bounds::get().writer.saturating_mul(2)));
 }
 
 /// Forgets what was refused to earlier statements of this thread. To be called before each entry.

@@ -83,10 +83,10 @@ impl Machine {
             let Ok(page) = self.read_page(next, cleared.last) else { return self.verdicts.answered() };
             next = page.last().map_or(last, |entry| entry.log_id.index).saturating_add(1);
             let nobody = page.iter().map(|_| None).collect();
-            let handed = self.hand_over(page, nobody).await;
-            self.verdicts.answered();
-            if handed.is_err() {
-                return;
+            match self.hand_over(page, nobody).await {
+                Ok(()) => self.verdicts.answered(),
+                Err((StoreFault::Stuck(_), _)) => return,
+                Err(_) => return self.verdicts.answered(),
             }
         }
     }
@@ -100,7 +100,10 @@ impl Machine {
             let (later, later_responders) = (batch.split_off(count), responders.split_off(count));
             let part = if cleared.rejected { batch.into_iter().map(verdict::reject).collect() } else { batch };
             let handed = self.hand_over(part, responders).await;
-            self.verdicts.answered();
+            // A store that is stuck still runs what it was given.
+            if !matches!(handed, Err((StoreFault::Stuck(_), _))) {
+                self.verdicts.answered();
+            }
             (batch, responders) = match handed {
                 Ok(()) => (later, later_responders),
                 Err((fault, mut kept)) => {

@@ -15,7 +15,7 @@ use futures_util::future::{join_all, select};
 use openraft::raft::ClientWriteResult;
 use openraft::rt::WatchReceiver;
 use quorate_env::mutant::Mutant;
-use quorate_env::{Instant, sleep};
+use quorate_env::{Instant, Throttle, sleep};
 use quorate_model::{NodeId, Payload, codec};
 use tokio::sync::oneshot;
 
@@ -36,9 +36,8 @@ const ANSWER_MAX: Duration = Duration::from_secs(3);
 /// The same for a node that was not heard of lately and that the leader can decide without: all writes wait meanwhile.
 const SILENT_ANSWER_MAX: Duration = Duration::from_millis(300);
 
-/// An entry that waits for longer is worth a line in the log, which comes again now and then.
+/// An entry that waits for longer is worth a line in the log.
 const SAY_AFTER: Duration = Duration::from_secs(5);
-const SAY_EVERY: Duration = Duration::from_secs(10);
 
 /// What the others answer; `None` for one that does not.
 type Answers = Vec<(u64, Option<StandReply>)>;
@@ -46,7 +45,7 @@ type Answers = Vec<(u64, Option<StandReply>)>;
 /// Asks and decides, as long as the node runs.
 pub(crate) async fn run(verdicts: Arc<Verdicts>, raft: Raft, peers: Arc<Peers>) {
     let mut changed = verdicts.changed.subscribe();
-    let mut judge = Judge { verdicts, raft, peers, rounds: 0, waits: None, said: None };
+    let mut judge = Judge { verdicts, raft, peers, rounds: 0, waits: None, throttle: Throttle::default() };
     loop {
         changed.mark_unchanged();
         if judge.verdicts.blocked().is_some() {
@@ -63,6 +62,15 @@ pub(super) fn term(raft: &Raft) -> u64 {
     raft.metrics().borrow_watched().current_term
 }
 
+/// Whether this node leads, and an entry of its own term is committed. From then on no log can win that holds a
+/// rejection of a former term which this leader's log lacks.
+pub(super) fn has_committed(raft: &Raft) -> bool {
+    let metrics = raft.metrics();
+    let metrics = metrics.borrow_watched();
+    let committed = metrics.cluster_committed.as_ref().map(|id| id.leader_id.term);
+    metrics.current_leader == Some(metrics.id) && committed == Some(metrics.current_term)
+}
+
 struct Judge {
     verdicts: Arc<Verdicts>,
     raft: Raft,
@@ -71,7 +79,8 @@ struct Judge {
     rounds: u64,
     /// The entry that waits, and since when.
     waits: Option<(u64, Instant)>,
-    said: Option<Instant>,
+    /// Of lines about an entry that waits.
+    throttle: Throttle,
 }
 
 impl Judge {
@@ -105,12 +114,13 @@ impl Judge {
         let (term, now) = (term(&self.raft), current(&self.raft));
         let own = *self.raft.node_id();
         let voters: BTreeSet<u64> = now.membership().voter_ids().collect();
-        let (is_stuck, is_slow, is_logged, is_forced) = {
+        let (is_stuck, is_too_much, is_logged, is_forced) = {
             let state = self.verdicts.state();
             let trouble = state.trouble.as_ref().filter(|trouble| trouble.index == index && !trouble.again);
             // What this node may have applied before, it may have answered for.
-            let is_slow = trouble.is_some_and(|trouble| trouble.is_slow) && index > state.perhaps_applied;
-            (trouble.is_some(), is_slow, state.rejects(index), state.forced.contains(&index))
+            let is_too_much =
+                trouble.is_some_and(|trouble| trouble.is_too_much) && !self.verdicts.was_there(&state, index);
+            (trouble.is_some(), is_too_much, state.rejects(index), state.forced.contains(&index))
         };
         if is_logged {
             return;
@@ -121,8 +131,8 @@ impl Judge {
         let count = answers.iter().filter(stuck).count() + usize::from(is_stuck && voters.contains(&own));
         let is_majority = count > voters.len() / 2 || count > 0 && Mutant::RejectedByMinority.is_on();
         let is_applied = !holders(answers).is_empty() && !Mutant::AppliedIsRejected.is_on();
-        if !(is_majority || is_slow) || is_applied {
-            return self.give_up(index).await;
+        if !(is_majority || is_too_much) || is_applied {
+            return self.give_up(index, term).await;
         }
         let missing = |(id, reply): &&(u64, Option<StandReply>)| {
             voters.contains(id) && reply.is_none() && !self.verdicts.was_never_told(*id, index, term)
@@ -147,7 +157,7 @@ impl Judge {
             let who = if is_majority {
                 format!("{count} of {} voters can't apply it", voters.len())
             } else {
-                "this leader has no time for it".to_owned()
+                "it takes more than this leader has for an entry".to_owned()
             };
             self.propose(index, term, &who).await;
         }
@@ -155,16 +165,19 @@ impl Judge {
             // From here on the log speaks for it: were it cut, the promises would have to be released.
             self.verdicts.change(|state| state.pursuit = None);
         } else {
-            self.give_up(index).await;
+            self.give_up(index, term).await;
         }
     }
 
-    /// The leader does not work for a rejection, or no longer: who has promised it something may go on.
-    async fn give_up(&self, index: u64) {
+    /// The leader of `term` does not work for a rejection, or no longer: this node may go on, if it has not promised
+    /// the leader of a later term anything meanwhile.
+    async fn give_up(&self, index: u64, term: u64) {
         let halt = {
             let mut state = self.verdicts.state();
             state.pursuit.take_if(|pursuit| pursuit.index == index);
-            let term = term(&self.raft);
+            if !has_committed(&self.raft) {
+                return;
+            }
             state.halts.get(&index).copied().filter(|halt| halt.term <= term && !state.rejects(index))
         };
         if let Some(halt) = halt {
@@ -176,7 +189,7 @@ impl Judge {
     fn say_waiting(&mut self, index: u64, why: &str, answers: &Answers) {
         let since = self.waits.filter(|(at, _)| *at == index).map_or_else(Instant::now, |(_, since)| since);
         self.waits = Some((index, since));
-        if since.elapsed() < SAY_AFTER || !self.may_say() {
+        if since.elapsed() < SAY_AFTER || !self.throttle.is_due() {
             return;
         }
         let said = |(id, reply): &(u64, Option<StandReply>)| {
@@ -197,17 +210,9 @@ impl Judge {
         );
     }
 
-    fn may_say(&mut self) -> bool {
-        let is_due = self.said.is_none_or(|at| at.elapsed() >= SAY_EVERY);
-        if is_due {
-            self.said = Some(Instant::now());
-        }
-        is_due
-    }
-
     /// Says now and then for which voters the leader waits.
-    fn say_missing(&mut self, index: u64, count: usize, voters: usize, missing: &[NodeId]) {
-        if !self.may_say() {
+    fn say_missing(&self, index: u64, count: usize, voters: usize, missing: &[NodeId]) {
+        if !self.throttle.is_due() {
             return;
         }
         let missing: Vec<String> = missing.iter().map(NodeId::to_string).collect();

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use quorate_env::timeout;
+use quorate_model::{GroupId, REJECTIONS_MAX};
 
 use super::state::State;
 use super::{Verdicts, judge};
@@ -63,17 +64,35 @@ impl Verdicts {
             let mut state = self.state();
             // An image may have come.
             state.forget(applied);
+            state.let_go();
             let known = state.halts.get(&halt.index);
             let is_older = known.is_some_and(|known| (known.term, known.round) > (halt.term, halt.round));
             let is_full = known.is_none() && state.halts.len() >= HALTS_MAX;
-            let is_doubtful = is_past(&state) || state.may_have_applied(halt.index);
+            let is_doubtful = is_past(&state) || self.may_have_applied(&state, halt.index);
             if is_doubtful || applied >= halt.index || is_older || is_full {
                 return false;
             }
             state.halts.insert(halt.index, halt);
         }
         self.changed.send_replace(());
-        self.home.note_halt(halt, self.store.applied().index()).await.is_ok()
+        self.home.note_halts(|| self.state().halts.values().copied().collect()).await.is_ok()
+    }
+
+    /// Whether this node may have applied an entry before. If it can't apply the entry now, we assume that it never
+    /// could.
+    fn may_have_applied(&self, state: &State, index: u64) -> bool {
+        let is_stuck = state.trouble.as_ref().is_some_and(|trouble| trouble.index == index && !trouble.again);
+        !is_stuck && self.was_there(state, index)
+    }
+
+    /// Whether an entry was there before this life of the node began, and the node may have answered for it then. After
+    /// a loss of power that holds for entries that its log has lost too: a leader applies what the others have synced.
+    pub(super) fn was_there(&self, state: &State, index: u64) -> bool {
+        let is_own = |term: u64| {
+            let id = self.home.wal.log_id_at(GroupId::MAIN, index);
+            id.is_none_or(|id| id.term <= term && id.node == self.home.identity().node())
+        };
+        index <= state.perhaps_applied || state.lost_power_in.is_some_and(is_own)
     }
 
     /// Whether this node, as the leader, lets others go on that have promised a leader of `term` to stop before an
@@ -81,8 +100,11 @@ impl Verdicts {
     fn releases(&self, state: &State, index: u64, term: u64) -> bool {
         let Some((raft, _)) = self.core.get() else { return false };
         let is_pursued = state.pursuit.is_some_and(|pursuit| pursuit.index == index);
-        let is_rejected = state.rejects(index) || self.store.rejections().contains(&index);
-        raft.is_leader() && term <= judge::term(raft) && !is_pursued && !is_rejected
+        let rejections = self.store.rejections();
+        // The store has forgotten older rejections.
+        let is_forgotten = rejections.len() >= REJECTIONS_MAX && rejections.iter().all(|known| *known > index);
+        let is_rejected = state.rejects(index) || rejections.contains(&index) || is_forgotten;
+        judge::has_committed(raft) && term <= judge::term(raft) && !is_pursued && !is_rejected
     }
 
     /// Goes on, if this is still what was promised.

@@ -25,6 +25,8 @@ pub(super) struct State {
     /// applied the entries up to here and answered for them, even where its store does not hold them now: the node lost
     /// power, or took another node's state in the place of a damaged one.
     pub(super) perhaps_applied: u64,
+    /// The term of this node's vote when it began, if it had lost power before.
+    pub(super) lost_power_in: Option<u64>,
     /// Up to this entry the node applies one at a time, with a note before each.
     pub(super) careful_until: u64,
     /// The rejection that this node, as the leader of a term, works for.
@@ -41,8 +43,8 @@ pub(super) struct State {
 pub(super) struct Trouble {
     pub(super) index: u64,
     pub(super) why: String,
-    /// It takes too long.
-    pub(super) is_slow: bool,
+    /// It takes longer, or more memory, than this node lets an entry have.
+    pub(super) is_too_much: bool,
     pub(super) tries: u32,
     /// It is handed to the store once more.
     pub(super) again: bool,
@@ -70,11 +72,11 @@ impl State {
         self.forced.retain(|index| *index > applied);
     }
 
-    /// Whether this node may have applied an entry before. If it can't apply the entry now, we assume that it never
-    /// could.
-    pub(super) fn may_have_applied(&self, index: u64) -> bool {
-        let is_stuck = self.trouble.as_ref().is_some_and(|trouble| trouble.index == index && !trouble.again);
-        index <= self.perhaps_applied && !is_stuck
+    /// Lets go of promises whose rejections are committed in this node's log: the log speaks for them.
+    pub(super) fn let_go(&mut self) {
+        let (logged, committed) = (&self.logged, self.committed);
+        let is_settled = |index: u64| logged.iter().any(|(at, rejected)| *rejected == index && *at <= committed);
+        self.halts.retain(|index, _| !is_settled(*index));
     }
 
     /// Whether the log holds a rejection of an entry.
@@ -96,6 +98,6 @@ impl State {
 
 impl Trouble {
     pub(super) fn new(index: u64, why: &str) -> Self {
-        Self { index, why: why.to_owned(), is_slow: false, tries: 0, again: false, holders: Vec::new() }
+        Self { index, why: why.to_owned(), is_too_much: false, tries: 0, again: false, holders: Vec::new() }
     }
 }

@@ -1,7 +1,7 @@
 //! Statements that some nodes, most nodes or all nodes can't apply, each for a reason of its own.
 //!
 //! Invariant: what fewer nodes than a majority can't apply is never rejected, but where the database of another one was
-//! damaged, or the leader has no time for it.
+//! damaged, or it takes more than the leader has for an entry.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -43,7 +43,7 @@ impl Applier {
                 let entry = entries.get(self.ahead.ids.len());
                 match stop {
                     Stop::Killed(failure) => self.doom(entry, failure),
-                    Stop::Fault(fault @ StoreFault::Memory(_)) => self.suspect(entry, fault),
+                    Stop::Fault(fault @ (StoreFault::Memory(_) | StoreFault::TooMuch(_))) => self.suspect(entry, fault),
                     // Ahead, an entry has less time than when it is applied.
                     Stop::Fault(StoreFault::Slow(_)) => self.expect_long(entry),
                     Stop::Fault(_) => {}

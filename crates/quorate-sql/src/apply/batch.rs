@@ -13,7 +13,7 @@ use crate::applied_row;
 use crate::authorizer::Effects;
 use crate::classify;
 use crate::outcome_hash::OutcomeHash;
-use crate::usage::NoMemory;
+use crate::usage::{self, NoMemory};
 
 pub(super) const BEGIN: &str = "BEGIN IMMEDIATE";
 pub(super) const COMMIT: &str = "COMMIT";
@@ -118,7 +118,12 @@ struct Undone {
 
 /// Whether a fault may be the doing of an entry.
 fn is_of_an_entry(fault: &StoreFault) -> bool {
-    matches!(fault, StoreFault::Memory(_) | StoreFault::Slow(_) | StoreFault::Io(_) | StoreFault::Damaged(_))
+    exceeds_a_node(fault) || matches!(fault, StoreFault::Io(_) | StoreFault::Damaged(_))
+}
+
+/// Whether an entry took more time or memory than this node has for one.
+fn exceeds_a_node(fault: &StoreFault) -> bool {
+    matches!(fault, StoreFault::Slow(_) | StoreFault::Memory(_) | StoreFault::TooMuch(_))
 }
 
 impl Applier {
@@ -199,6 +204,9 @@ impl Applier {
             None => Doing::Alone,
         };
         self.determinism.budget.be_patient(times);
+        if times > 0 {
+            usage::be_generous();
+        }
         let done = self.transaction(first, doing, outcomes);
         self.determinism.budget.be_patient(0);
         done.map_err(|undone| match undone.stop {
@@ -215,7 +223,7 @@ impl Applier {
     /// A fault of another kind may come from the entries that ran before it, so that entry has to run alone.
     pub(super) fn suspect(&mut self, entry: Option<&Entry>, fault: StoreFault) {
         let Some(log_id) = entry.map(|entry| entry.log_id) else { return };
-        if matches!(fault, StoreFault::Slow(_) | StoreFault::Memory(_)) {
+        if exceeds_a_node(&fault) {
             let before = self.failing.take().filter(|failing| failing.log_id == log_id);
             let times = before.map_or(0, |failing| failing.times).saturating_add(1);
             self.failing = Some(Failing { log_id, fault: Some(fault), times });
@@ -231,7 +239,8 @@ impl Applier {
     }
 
     /// Remembers that an entry ends its transaction, so that it need not run once more to fail in one of its own: what
-    /// comes of it depends on the entries before it alone, which the id stands for.
+    /// comes of it depends on the entries before it alone, which the id stands for. If one of those is rejected later,
+    /// this is forgotten.
     pub(super) fn doom(&mut self, entry: Option<&Entry>, failure: Failure) {
         self.doomed = entry.map(|entry| Doomed { log_id: entry.log_id, failure });
     }
@@ -307,8 +316,9 @@ impl Applier {
     /// Begins a transaction, with caches that know of all rollbacks before.
     pub(super) fn begin(&mut self) -> Result<(), StoreFault> {
         self.db.execute(BEGIN, []).map_err(|error| classify::own(&error))?;
-        let unsettled = std::mem::take(&mut self.staged.unsettled);
-        self.settle(unsettled)
+        self.settle(self.staged.unsettled)?;
+        self.staged.unsettled = Effects::default();
+        Ok(())
     }
 
     fn adopt(&mut self) {

@@ -83,6 +83,8 @@ impl Applier {
 
     /// Applies a proposal that the cluster decided not to run: a retry of it gets the same outcome.
     pub(super) fn rejection(&mut self, index: u64, stamp: Stamp, proposal: &Proposal) -> Result<Outcome, Stop> {
+        // It was found behind this entry, when this one had not been rejected yet.
+        self.doomed = None;
         let now = self.staged.row.now.max(stamp.now);
         self.staged.row.now = now;
         self.sessions.begin(now);
@@ -173,7 +175,7 @@ impl Applier {
         let conn = self.db.connection();
         if let Err(Trouble::Failure(failure)) = &done
             && !conn.is_autocommit()
-            && (!is_sqlites(failure) || self.determinism.counters().counted(conn))
+            && (!leaves_nothing(failure) || self.determinism.counters().counted(conn))
         {
             self.own(ROLLBACK)?;
         }
@@ -331,7 +333,8 @@ impl Applier {
     }
 }
 
-/// Whether SQLite itself let the statement fail, and not the store after it had run.
-fn is_sqlites(failure: &Failure) -> bool {
-    matches!(failure.kind, FailureKind::Sql | FailureKind::Constraint)
+/// Whether a failed statement has undone what it did, unless it was counted: SQLite gives a statement a journal of its
+/// own where a constraint may fail, but none for what STRICT, an aggregate or the store fails with.
+fn leaves_nothing(failure: &Failure) -> bool {
+    failure.kind == FailureKind::Constraint && failure.sqlite_code != rusqlite::ffi::SQLITE_CONSTRAINT_DATATYPE
 }

@@ -14,7 +14,7 @@ use quorate_model::{CommandResult, Failure, FailureKind, Param, Stamp, Statement
 use super::Applier;
 use crate::classify::Trouble;
 use crate::usage::NoMemory;
-use crate::{stack, vfs};
+use crate::{stack, usage, vfs};
 
 /// Why a statement was stopped that took too long.
 const TOO_LONG: &str = "the statement takes too long for an interactive transaction, in which other writes wait for \
@@ -86,6 +86,7 @@ impl Applier {
         self.determinism.budget.rehearse(true);
         let done = stack::for_write(|| self.play(&mut open, stamp, statement)).map_err(|error| match error {
             RehearsalError::Fault(StoreFault::Slow(_)) => Failure::new(FailureKind::Budget, TOO_LONG).into(),
+            RehearsalError::Fault(StoreFault::TooMuch(why)) => Failure::new(FailureKind::TooBig, why).into(),
             error => error,
         });
         let done = self.check_not_closing().map_err(RehearsalError::Fault).and(done);
@@ -132,7 +133,12 @@ impl Applier {
         let mut returned = open.returned;
         vfs::clock::set(Some(stamp.now));
         self.determinism.seed(stamp.seed);
-        let result = self.statement(&statement, &open.results, &mut returned)?;
+        usage::forget();
+        let result = self.statement(&statement, &open.results, &mut returned);
+        if let Some(fault) = usage::swallowed() {
+            return Err(fault.into());
+        }
+        let result = result?;
         let reads = self.db.get(&statement.sql).is_some_and(|prepared| prepared.statement().readonly());
         if reads {
             // When the entry is applied it is not there.

@@ -101,9 +101,9 @@ impl Applier {
         if !self.db.connection().is_autocommit() && !matches!(done, Err(Trouble::Fault(_))) {
             self.settle(effects)?;
         }
-        // SQLite does so for the node's trouble too. What follows would be committed by itself.
+        // SQLite does so for the node's trouble too. What the statement did after that was committed by itself.
         if done.is_ok() && self.db.connection().is_autocommit() {
-            return Err(StoreFault::Io("SQLite has rolled back the transaction".to_owned()).into());
+            return Err(StoreFault::Damaged("SQLite has rolled back the transaction of an entry".to_owned()).into());
         }
         done
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use quorate_env::mutant::Mutant;
 use quorate_model::{Failure, FailureKind, Stamp, Statement, Value};
+use rusqlite::InterruptHandle;
 use rusqlite::types::ValueRef;
 
 use super::error::ReadError;
@@ -42,6 +43,7 @@ pub(super) struct Reader {
     temp: Arc<Temp>,
     cache_bytes: u32,
     guard: Arc<Guard>,
+    interrupt: Arc<InterruptHandle>,
     gate: Arc<Gate>,
     random: Arc<Random>,
     slow: SlowLog,
@@ -113,6 +115,7 @@ impl Reader {
         let random = Random::install(&connection, &meter)?;
         random.seed(seed.cast_unsigned());
         let gate = authorizer::install_reader(&connection)?;
+        let interrupt = Arc::new(connection.get_interrupt_handle());
         let database = Database::new(connection);
         let (suspicions, temp) = (Arc::clone(suspicions), Temp::of_reader(generation.temp()));
         let (paused, has_snapshot, streams) = (None, false, 0);
@@ -123,6 +126,7 @@ impl Reader {
             temp,
             cache_bytes,
             guard,
+            interrupt,
             gate,
             random,
             slow,
@@ -243,9 +247,16 @@ impl Reader {
         f: impl FnOnce(&mut Self) -> Result<T, ReadError>,
     ) -> Result<Option<T>, ReadError> {
         let is_inline = allowance.inline;
-        let time_max = if is_inline { INLINE_TIME } else { allowance.timeout.min(allowance.transaction) };
+        let limit = allowance.timeout.min(allowance.transaction);
+        let time_max = if is_inline { INLINE_TIME } else { limit };
         self.guard.arm(allowance)?;
-        let scope = Scope::read(self.cache_bytes, &self.temp, time_max);
+        let scope = if self.has_snapshot {
+            let scope = Scope::read(self.cache_bytes, &self.temp, limit.saturating_mul(2));
+            usage::interrupt_after(time_max, &self.interrupt);
+            scope
+        } else {
+            Scope::read(self.cache_bytes, &self.temp, time_max)
+        };
         let result = stack::for_query(|| usage::contain(|| f(self))).map_err(usage::explain);
         let result = result.and_then(|value| usage::check().map(|()| value));
         drop(scope);

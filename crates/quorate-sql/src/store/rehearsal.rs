@@ -33,7 +33,10 @@ impl SqlStore {
             return Err(fault);
         }
         let number = shared.rehearsals.begun.fetch_add(1, Ordering::Relaxed).saturating_add(1);
-        let begin = |core: &mut Core| core.applier().begin_rehearsal(number).map(|()| core.applied().index());
+        let begin = |core: &mut Core| {
+            let _scope = core.scope();
+            core.applier().begin_rehearsal(number).map(|()| core.applied().index())
+        };
         let index = shared.turn.visit(|core| core.as_mut().ok_or(StoreFault::Closed).and_then(begin))?;
         Ok(Rehearsal { shared: Arc::downgrade(shared), number, index })
     }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use quorate_env::signal::Signal;
-use quorate_env::{Env, lock};
+use quorate_env::{Env, Throttle, lock};
 use quorate_model::{Applied, StoreFault};
 use tokio::sync::watch;
 
@@ -70,6 +70,9 @@ pub(crate) struct Shared {
     pub(crate) verifications: Verifications,
     pub(crate) rehearsals: Rehearsals,
     durable: Mutex<Applied>,
+    /// Of lines that say that the disk is full, and that a checkpoint has to wait.
+    disk_is_full: Throttle,
+    checkpoint_waits: Throttle,
     /// The latest entries that the cluster decided not to run.
     pub(crate) rejections: Mutex<Vec<u64>>,
     stop: AtomicU8,
@@ -119,6 +122,8 @@ impl Shared {
             verifications: Verifications::default(),
             rehearsals: Rehearsals::default(),
             durable: Mutex::default(),
+            disk_is_full: Throttle::default(),
+            checkpoint_waits: Throttle::default(),
             rejections: Mutex::new(core.rejected().to_vec()),
             stop: AtomicU8::new(Stop::Running as u8),
             supervision,
@@ -225,8 +230,8 @@ impl Shared {
             }
             is_new
         });
-        // While the disk is full the same comes again and again.
-        if is_news {
+        // While the disk is full the same comes again and again, and goes in between.
+        if is_news && (!matches!(fault, StoreFault::Full(_)) || self.disk_is_full.is_due()) {
             tracing::error!(%fault, "the store stops applying");
         }
         match fault {
@@ -245,10 +250,15 @@ impl Shared {
         }
     }
 
-    /// What went wrong in a checkpoint. That the main file can't grow costs nothing yet: the `-wal` holds the data.
-    pub(crate) fn report_unless_full(&self, fault: &StoreFault) {
+    /// What went wrong in a checkpoint. That the main file can't grow, or that there is no memory, costs nothing yet:
+    /// the `-wal` holds the data.
+    pub(crate) fn report_unless_passing(&self, fault: &StoreFault) {
         match fault {
-            StoreFault::Full(_) => tracing::warn!(%fault, "a checkpoint has to wait"),
+            StoreFault::Full(_) | StoreFault::Memory(_) => {
+                if self.checkpoint_waits.is_due() {
+                    tracing::warn!(%fault, "a checkpoint has to wait");
+                }
+            }
             _ => self.report(fault),
         }
     }

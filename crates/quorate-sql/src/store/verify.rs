@@ -178,13 +178,18 @@ impl Worker for Hasher {
                 let _scope = Scope::read(0, &Temp::of_reader(conn.generation().temp()), Duration::MAX);
                 logical_hash::by_table(&conn)
             };
+            let generation = Arc::clone(conn.generation());
             // The state is let go before anybody hears of the result.
             drop(conn);
             self.shared.verifications.end(
                 self.index,
                 match hashed {
                     Ok(hashes) => Verification::Done(Arc::new(hashes.into_iter().collect())),
-                    Err(error) => Verification::Failed(self.reason.take().unwrap_or_else(|| error.to_string())),
+                    Err(unread) => {
+                        let why = self.reason.take().unwrap_or_else(|| unread.to_string());
+                        self.shared.readers.suspect(&generation, unread.sql, unread.error);
+                        Verification::Failed(why)
+                    }
                 },
             );
         }

@@ -125,7 +125,11 @@ impl Writer {
                 self.shared.checkpointer.wake();
                 return Step::WaitFor(FULL_RETRY);
             }
-            StoreFault::Memory(_) | StoreFault::Slow(_) | StoreFault::Io(_) | StoreFault::Damaged(_) => {
+            StoreFault::Memory(_)
+            | StoreFault::TooMuch(_)
+            | StoreFault::Slow(_)
+            | StoreFault::Io(_)
+            | StoreFault::Damaged(_) => {
                 self.shared.applied_again();
             }
             _ => self.shared.report(&fault),
@@ -151,7 +155,7 @@ impl Writer {
             && let Some(pass) = self.shared.gate.try_enter()
             && let Err(fault) = checkpoint::empty_wal(&self.shared, &pass)
         {
-            self.shared.report_unless_full(&fault);
+            self.shared.report_unless_passing(&fault);
         }
         self.shared.turn.visit(|core| *core = None);
         Step::Done

@@ -50,6 +50,10 @@ const HEALED_ONCE_IN: Duration = Duration::from_secs(24 * 60 * 60);
 const HEALED_FILE: &str = "HEALED";
 const HEALED_BYTES_MAX: u64 = 32;
 
+/// Between two attempts to get a copy: the pause grows.
+const PAUSE_FIRST: Duration = Duration::from_secs(1);
+const PAUSE_LONGEST: Duration = Duration::from_secs(30);
+
 /// What to do where a copy does not mend it.
 const AGAIN: &str = "for the second time in a day: look at its disk and memory, then restart it";
 
@@ -58,7 +62,7 @@ pub(super) async fn watch(gateway: Weak<Gateway>) {
     let mut watch = Watch::default();
     loop {
         let Some(every) = gateway.upgrade().map(|gateway| gateway.consensus.timing().status) else { return };
-        sleep(every).await;
+        sleep(every + watch.pause).await;
         let Some(gateway) = gateway.upgrade() else { return };
         watch.look(&gateway).await;
     }
@@ -92,6 +96,8 @@ struct Watch {
     sources: Vec<NodeId>,
     /// It is for a person to heal it.
     waits: bool,
+    /// How much longer it waits before it asks for a copy again.
+    pause: Duration,
 }
 
 impl Watch {
@@ -209,11 +215,13 @@ impl Watch {
                     tracing::info!(event = "healed", index, "this node has a copy of the majority's data");
                     let (env, path) = (gateway.env.clone(), healed_file(gateway));
                     let _ = gateway.env.blocking(move || note_healed(&env, path)).await;
+                    self.pause = Duration::ZERO;
                     return;
                 }
                 Err(error) => tracing::warn!(%error, source = %source, "no copy came"),
             }
         }
+        self.pause = self.pause.saturating_mul(2).clamp(PAUSE_FIRST, PAUSE_LONGEST);
     }
 }
 

@@ -195,7 +195,7 @@ fn store_error(fault: StoreFault) -> Error {
         // Another node will lead.
         StoreFault::Diverged(_) => Error::Unavailable(fault.to_string()),
         // Others have the memory of the process.
-        StoreFault::Memory(why) => Error::Overloaded(why),
+        StoreFault::Memory(why) | StoreFault::TooMuch(why) => Error::Overloaded(why),
         fault => Error::Store(fault),
     }
 }

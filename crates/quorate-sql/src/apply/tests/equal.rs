@@ -24,6 +24,8 @@ const SETUP: &[&str] = &[
     "CREATE TABLE s (id INTEGER PRIMARY KEY AUTOINCREMENT, a)",
     "CREATE TABLE implicit (a)",
     "CREATE INDEX implicit_a ON implicit (a)",
+    "CREATE TABLE strict (a INT) STRICT",
+    "CREATE TABLE totals (k, v)",
 ];
 
 /// The last statement of the setup: a virtual table, or a plain one in its place. Without virtual tables most single
@@ -58,6 +60,9 @@ const STATEMENTS: &[&str] = &[
     "INSERT INTO f (f) SELECT 'optimize' WHERE ?1 > 0",
     "INSERT INTO implicit SELECT ?1 % 3 UNION ALL SELECT random() % 4",
     "DELETE FROM implicit WHERE a = ?1",
+    "INSERT INTO strict VALUES (?1), (CASE WHEN ?1 % 2 THEN 'x' ELSE 5 END)",
+    "INSERT INTO totals SELECT i.value, sum(CASE i.value WHEN ?1 THEN 9223372036854775807 ELSE 1 END)
+        FROM json_each('[0, 3, 3, 5, 5]') i GROUP BY i.value",
     "SELECT changes(), total_changes(), last_insert_rowid(), random(), CURRENT_TIMESTAMP, julianday('now'), ?1",
     "SELECT a, count(*) FROM implicit GROUP BY a HAVING a > ?1",
     "INSERT INTO nowhere VALUES (?1)",

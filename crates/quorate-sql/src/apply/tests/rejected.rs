@@ -221,3 +221,18 @@ fn a_statement_that_takes_too_long_is_a_fault_and_no_outcome() {
     assert!(node.apply(&entries)[0].is_ok());
     assert_eq!(node.value("SELECT count(*) FROM t"), Value::Integer(9999));
 }
+
+/// Run behind an entry that is rejected later, it ended the transaction. Without that entry it does not.
+#[test]
+fn what_an_entry_would_have_done_is_forgotten_when_the_one_before_it_is_rejected() {
+    let setup = ["CREATE TABLE p (a UNIQUE)"];
+    let (mut healthy, mut node) = (Node::with(&setup), Node::with(&setup));
+    let first = insert(node.next, "INSERT INTO p VALUES (1)");
+    let second = insert(node.next + 1, "INSERT OR ROLLBACK INTO p VALUES (1)");
+    node.applier().foresee(&[first.clone(), second.clone()]);
+    let entries = [rejected(first), second];
+    let expected = healthy.apply(&entries);
+    assert!(expected[1].is_ok(), "{expected:?}");
+    assert_eq!(node.apply(&entries), expected);
+    assert_eq!(node.hashes(), healthy.hashes());
+}

@@ -64,3 +64,13 @@ fn streams_and_snapshots_find_damage_too() {
     assert!(matches!(error, ReadError::Fault(StoreFault::Damaged(_))), "{error}");
     until("the fault is known", || matches!(store.fault(), Some(StoreFault::Damaged(_))));
 }
+
+#[test]
+fn a_verification_finds_damage_too() {
+    let home = home();
+    let store = filled(&home);
+    overwrite_a_page(&store);
+    apply(&store, vec![verify(501)]).unwrap();
+    until("the fault is known", || matches!(store.fault(), Some(StoreFault::Damaged(_))));
+    assert!(store.metrics().read_faults.damaged.get() > 0);
+}

@@ -20,7 +20,7 @@ fn small(all: u64) -> (Home, SqlStore) {
 fn an_entry_that_needs_larger_temporary_files_than_it_may_have_is_a_fault_and_says_so() {
     let (_home, store) = small(4 << 20);
     let fault = apply(&store, vec![entry(2, SORT, Vec::new())]).unwrap_err();
-    assert!(matches!(&fault, StoreFault::Memory(what) if what.contains("'sql.temp_bytes'")), "{fault}");
+    assert!(matches!(&fault, StoreFault::TooMuch(what) if what.contains("'sql.temp_bytes'")), "{fault}");
     let (_home, store) = small(256 << 20);
     assert!(apply(&store, vec![entry(2, SORT, Vec::new())]).unwrap()[0].as_ref().unwrap().is_ok());
 }
@@ -35,7 +35,7 @@ fn an_entry_that_moves_more_bytes_than_its_budget_allows_is_a_fault_until_it_is_
     let bytes = codec::encode_proposal(&proposal).unwrap().into();
     let small = Entry { payload: Payload::Proposal(stamp, bytes), log_id };
     let fault = apply(&store, vec![small.clone()]).unwrap_err();
-    assert!(matches!(&fault, StoreFault::Memory(what) if what.contains("moves more than 16777216 bytes")), "{fault}");
+    assert!(matches!(&fault, StoreFault::TooMuch(what) if what.contains("moves more than 16777216 bytes")), "{fault}");
     // Each time it may move four times as much.
     let done = (0..3).find_map(|_| apply(&store, vec![small.clone()]).ok()).unwrap();
     assert!(done[0].as_ref().unwrap().is_ok());
