@@ -243,6 +243,7 @@ async fn admit(access: &AccessArgs, admission: &Admission, wait: Duration) -> Re
 
 fn progress(admitted: &Admitted) -> String {
     match admitted {
+        Admitted::Learner { matched: 0, why, .. } if !why.is_empty() => format!("a learner: {why}"),
         Admitted::Learner { matched, last, why } if why.is_empty() => {
             format!("a learner, has {matched} of {last} entries")
         }
@@ -274,8 +275,9 @@ struct Member {
     addr: String,
     voter: bool,
     leader: bool,
-    /// Committed entries that it had not applied when it was last heard of.
-    lag: u64,
+    /// Committed entries that it had not applied when it was last heard of; none without a leader, and while it has no
+    /// database.
+    lag: Option<u64>,
     /// Whether it answered.
     reachable: bool,
     /// Since when the others heard nothing of it, in milliseconds.
@@ -291,7 +293,7 @@ impl Members {
             addr: member.addr.clone(),
             voter: member.voter,
             leader: leader.as_ref() == Some(&member.name),
-            lag: known.committed_index.saturating_sub(member.applied_index),
+            lag: leader.as_ref().and_then(|_| member.lag(known.committed_index)),
             reachable: survey.answer(member).is_some(),
             silent_ms: u64::try_from(member.silent_for.as_millis()).unwrap_or(u64::MAX),
         };
@@ -323,7 +325,7 @@ impl Member {
             (false, false) => "no".to_owned(),
             (false, true) => format!("no, silent for {} s", self.silent_ms / 1000),
         };
-        let lag = self.lag.to_string();
+        let lag = self.lag.map_or_else(|| "?".to_owned(), |lag| lag.to_string());
         vec![self.name.clone(), self.raft_id.clone(), self.addr.clone(), role.to_owned(), lag, reachable]
     }
 }
@@ -359,6 +361,7 @@ mod tests {
             database_bytes: 0,
             members: vec![member(1, "b", 0), member(2, "a", 0), member(4, "d", 72)],
             blocked: None,
+            fault: None,
             stopped: None,
             standing: Standing::default(),
         }

@@ -1,11 +1,21 @@
 //! `quorate recover`: what an operator decides where a cluster can't go on by itself.
 
-use clap::{Args, Subcommand};
+use std::time::Duration;
 
-use crate::error::{Result, Told as _};
+use clap::{Args, Subcommand};
+use quorate::Admin;
+use tokio::time::{Instant, sleep};
+
+use crate::error::{Error, Result, Told as _};
 use crate::members::connect;
 use crate::options::AccessArgs;
 use crate::output;
+
+/// How long the command waits for the cluster to decide.
+const DECIDED_WITHIN: Duration = Duration::from_secs(10);
+
+/// How often it looks.
+const ASK_EVERY: Duration = Duration::from_millis(200);
 
 /// Options of `quorate recover`.
 #[derive(Args, Debug)]
@@ -41,7 +51,23 @@ pub async fn run(args: &RecoverArgs) -> Result<()> {
         RecoverCommand::RejectEntry(RejectEntryArgs { index, access }) => {
             let admin = connect(access).await?;
             admin.reject_entry(*index).await.told(|| format!("entry {index} is not rejected"))?;
-            output::print(&format!("the leader rejects entry {index}\n"))
+            let deadline = Instant::now() + DECIDED_WITHIN;
+            while still_waits(&admin, *index).await? {
+                if Instant::now() >= deadline {
+                    return Err(Error::new(format!(
+                        "the leader still waits at entry {index}: it rejects the entry once a majority can't apply it; \
+                         look with `quorate status`, and run this again if another node leads by then"
+                    )));
+                }
+                sleep(ASK_EVERY).await;
+            }
+            output::print(&format!("the cluster is past entry {index}\n"))
         }
     }
+}
+
+/// Whether the leader still stops before the entry.
+async fn still_waits(admin: &Admin, index: u64) -> Result<bool> {
+    let status = admin.members().await.told(|| "no node tells whether the entry is rejected")?;
+    Ok(status.applied.index < index)
 }

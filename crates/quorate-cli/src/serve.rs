@@ -51,7 +51,10 @@ pub async fn run(args: &ServeArgs) -> Result<()> {
     // The first start may wait for the other nodes.
     let node = tokio::select! {
         started = Node::start(config.node) => started.told(|| "the node can't start")?,
-        () = stop.asked() => return Ok(()),
+        () = stop.asked() => {
+            tracing::info!(event = "stopped", "the node was told to stop before it had started");
+            return Ok(());
+        }
     };
     if let Some(http) = &http {
         http.show(&node);

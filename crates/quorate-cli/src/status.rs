@@ -62,7 +62,12 @@ fn table(status: &ClusterStatus) -> String {
         Some(format!("{}: stops before entry {index}: {why}\n", member.name))
     });
     let blocked: String = blocked.collect();
-    format!("cluster {}, epoch {}: {leader}\n\n{table}{errors}{blocked}", status.cluster, status.epoch)
+    let faults = status.members.iter().filter_map(|member| {
+        let fault = member.told.positions.as_ref()?.fault.as_ref()?;
+        Some(format!("{}: {fault}\n", member.name))
+    });
+    let faults: String = faults.collect();
+    format!("cluster {}, epoch {}: {leader}\n\n{table}{errors}{blocked}{faults}", status.cluster, status.epoch)
 }
 
 fn row(member: &Member<Answer>) -> Vec<String> {
@@ -112,6 +117,7 @@ mod tests {
             database_bytes: 4096,
             members: members.into(),
             blocked: None,
+            fault: None,
             stopped: None,
             standing: Standing::default(),
         }

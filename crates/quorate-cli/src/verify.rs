@@ -42,7 +42,7 @@ fn verdict(verification: &Verification) -> Result<()> {
         return Ok(());
     }
     Err(Error::new(if verification.differences().is_empty() {
-        "not all members answered: see that they are up, and verify again"
+        "not all members could be verified: see why above, and verify again"
     } else {
         "not all members hold the same: one that differs from a majority takes a copy of theirs by itself; verify \
          again, and look at the logs"
@@ -62,6 +62,9 @@ fn text(verification: &Verification, seconds: f64) -> String {
     for difference in &differences {
         let versions: Vec<String> = difference.versions.iter().map(|names| names.join(", ")).collect();
         text.push_str(&format!("{} differs: {}\n", difference.table, versions.join(" against ")));
+    }
+    for table in verification.unread() {
+        text.push_str(&format!("not compared: {table}\n"));
     }
     if differences.is_empty() {
         text.push_str("all that answered hold the same\n");
@@ -97,7 +100,7 @@ mod tests {
         let sound = "at position 0.0.0, in 0.2 s:\n  node 1  h:1  1 tables\n  node 2  h:2  1 tables\n\
                      all that answered hold the same\n";
         assert_eq!(said(&[Some(1), Some(1)]), sound);
-        let away = "not all members answered: see that they are up, and verify again";
+        let away = "not all members could be verified: see why above, and verify again";
         assert_eq!(said(&[Some(1), None, Some(1)]), away);
         let differ = "not all members hold the same: one that differs from a majority takes a copy of theirs by \
                       itself; verify again, and look at the logs";

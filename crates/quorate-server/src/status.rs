@@ -107,7 +107,8 @@ pub struct Positions {
     pub applied: u64,
     /// The last that its database holds without the help of the log.
     pub durable: u64,
-    /// Committed entries that its database does not hold; none while it hears of no leader, and so can't know.
+    /// Committed entries that its database does not hold; none while no leader is heard of, and so it is not known, and
+    /// while it has no database.
     pub lag: Option<u64>,
     /// Bytes of its log's files.
     pub log_bytes: u64,
@@ -116,6 +117,9 @@ pub struct Positions {
     /// The entry that it does not apply for the time being.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub blocked: Option<Blocked>,
+    /// What is wrong with its database: it applies nothing then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fault: Option<String>,
 }
 
 /// An entry that a node does not apply for the time being.
@@ -135,10 +139,11 @@ impl Positions {
             committed: status.committed_index,
             applied: status.applied.index,
             durable: status.durable_index,
-            lag: committed.map(|committed| committed.saturating_sub(status.applied.index)),
+            lag: committed.and_then(|committed| status.lag_behind(committed)),
             log_bytes: status.log_bytes,
             database_bytes: status.database_bytes,
             blocked: status.blocked.as_ref().map(|blocked| Blocked { index: blocked.index, why: blocked.why.clone() }),
+            fault: status.fault.clone(),
         }
     }
 }
@@ -184,8 +189,8 @@ impl ClusterStatus {
     /// member that says of itself that it leads, in the latest term: what others last heard of it may be old.
     pub fn assemble<E: ToString>(known: &Status, answers: &BTreeMap<String, Result<Status, E>>) -> Self {
         let reached = || answers.values().flatten();
-        let committed = reached().map(|status| status.committed_index).max();
         let leading = reached().filter(|status| status.leader == Some(status.node)).max_by_key(|status| status.term);
+        let committed = leading.and_then(|_| reached().map(|status| status.committed_index).max());
         let members = members(known, leading.map(|status| status.node), |member| {
             let answer = answers.get(&member.addr).map(Result::as_ref);
             // A former member of the same name may have had the address.
@@ -254,6 +259,7 @@ mod tests {
             database_bytes: 4096,
             members: members.into(),
             blocked: None,
+            fault: None,
             stopped: None,
             standing: Standing {
                 last_leader: Some(NodeId(2)),

@@ -175,6 +175,10 @@ impl Node {
 
     /// Stops in good order: hands leadership over first, answers what is under way, closes the log and the database.
     /// The data directory can be opened again when this returns.
+    ///
+    /// Statements are interrupted. One whose present step does not end keeps this from returning: a program that must
+    /// end by then waits with a limit of its own and ends its process, which loses nothing that was acknowledged.
+    /// `quorate serve` does so after eight seconds.
     pub async fn stop(self) {
         let Self { gateway, observer: _, runtime, sql, root } = self;
         gateway.is_stopping.store(true, Ordering::Relaxed);

@@ -166,6 +166,7 @@ mod tests {
             database_bytes: 0,
             members: members.into(),
             blocked: None,
+            fault: None,
             stopped: None,
             standing: Standing {
                 last_leader: Some(NodeId(2)),

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use quorate_consensus::{Blocked, ClusterId, ClusterStatus, MemberStatus, Standing};
-use quorate_model::{NodeId, Position};
+use quorate_consensus::{self as consensus, Blocked, ClusterId, ClusterStatus, MemberStatus, Standing};
+use quorate_model::{NodeId, Position, StoreFault};
 
 /// How a node and its cluster stand, as that node sees it.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,6 +34,8 @@ pub struct Status {
     pub members: Vec<MemberStatus>,
     /// The entry that the node does not apply for the time being, if there is one: it or the cluster can't.
     pub blocked: Option<Blocked>,
+    /// What is wrong with its database, if anything is: it applies nothing then.
+    pub fault: Option<String>,
     /// Why the node takes no part any more, if it doesn't.
     pub stopped: Option<String>,
     /// What the node knows of its own place in the cluster.
@@ -42,9 +44,14 @@ pub struct Status {
 
 impl Status {
     /// Committed entries that the node has not applied yet; `None` while it hears of no leader, and so does not know
-    /// what is committed.
+    /// what is committed, or while it has no database.
     pub fn lag(&self) -> Option<u64> {
-        self.leader.map(|_| self.committed_index.saturating_sub(self.applied.index))
+        self.leader.and_then(|_| self.lag_behind(self.committed_index))
+    }
+
+    /// How many of the entries up to `committed` the node has not applied yet; `None` while it has no database.
+    pub fn lag_behind(&self, committed: u64) -> Option<u64> {
+        consensus::lag(self.applied.index, committed)
     }
 
     /// How many voters can be reached, and how many there are. One of which nothing was heard for longer than
@@ -59,7 +66,13 @@ impl Status {
         self.members.iter().find(|member| Some(member.id) == self.leader)
     }
 
-    pub(crate) fn new(cluster: ClusterStatus, durable_index: u64, database_bytes: u64) -> Self {
+    /// `durable_index`, `database_bytes` and `fault` are those of its database.
+    pub(crate) fn new(
+        cluster: ClusterStatus,
+        durable_index: u64,
+        database_bytes: u64,
+        fault: Option<&StoreFault>,
+    ) -> Self {
         Self {
             cluster: cluster.cluster,
             node: cluster.node,
@@ -74,6 +87,7 @@ impl Status {
             database_bytes,
             members: cluster.members,
             blocked: cluster.blocked,
+            fault: fault.map(StoreFault::to_string),
             stopped: cluster.stopped,
             standing: cluster.standing,
         }

@@ -3,9 +3,10 @@
 //! An entry of the log asks each node for the logical hash of its database as it stands right behind that entry; the
 //! hashes are computed beside the work, and compared here. Invariant: what is compared are states at one position.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use quorate_model::{NodeId, Position};
+use quorate_sql::logical_hash::UNREAD;
 
 use crate::error::Error;
 use crate::remote::ConnectError;
@@ -87,6 +88,12 @@ impl Verification {
         };
         tables.into_iter().filter_map(difference).collect()
     }
+
+    /// The virtual tables whose rows could not be read, and so were not compared, each with why.
+    pub fn unread(&self) -> BTreeSet<&str> {
+        let tables = self.nodes.iter().filter_map(|node| node.tables.as_ref().ok());
+        tables.flat_map(BTreeMap::keys).map(String::as_str).filter(|name| name.contains(UNREAD)).collect()
+    }
 }
 
 #[cfg(test)]
@@ -111,7 +118,10 @@ mod tests {
     fn what_differs_is_named_with_who_holds_what() {
         let same: &[(&str, u128)] = &[("t", 1), ("u", 2)];
         let all = of(vec![node("a", Some(same)), node("b", Some(same)), node("c", Some(same))]);
-        assert!(all.is_sound() && all.differences().is_empty());
+        assert!(all.is_sound() && all.differences().is_empty() && all.unread().is_empty());
+        let gone: &[(&str, u128)] = &[("f (can't be read: no such table: x)", 0), ("t", 1)];
+        let unread = of(vec![node("a", Some(gone)), node("b", Some(gone))]);
+        assert!(unread.is_sound() && unread.unread().iter().eq(["f (can't be read: no such table: x)"].iter()));
         let away = of(vec![node("a", Some(same)), node("b", None)]);
         assert!(!away.is_sound() && away.differences().is_empty());
         let differ =

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use quorate::{Admin, AdminError, Config, Probed, RemoteConfig, Status};
+use quorate::{Admin, AdminError, Blocked, Config, Probed, RemoteConfig, Status};
 
 use super::clocks::{self, Clock};
 use super::config::check_count;
@@ -178,19 +178,33 @@ fn check_nodes(facts: &Facts) -> Vec<Finding> {
                 continue;
             }
         };
-        let lag = committed.saturating_sub(answer.status.applied.index);
         let role = if node.voter { "a voter" } else { "a learner" };
-        findings.push(match &answer.status.stopped {
-            Some(why) => Finding::problem("node", format!("{what} takes no part any more: {why}"), "Start it again."),
-            None if lag > LAG_MAX => Finding::note(
-                "node",
-                format!("{what}, {role}, lacks {lag} entries"),
-                "It catches up, or is too slow for what is written: compare its disk with the others'.",
-            ),
-            None => Finding::ok("node", format!("{what}, {role}, lacks {lag} entries"), ""),
-        });
+        findings.push(check_node(&answer.status, committed, &format!("{what}, {role},")));
     }
     findings
+}
+
+/// What one node says of itself.
+fn check_node(status: &Status, committed: u64, who: &str) -> Finding {
+    if let Some(why) = &status.stopped {
+        return Finding::problem("node", format!("{who} takes no part any more: {why}"), "Start it again.");
+    }
+    if let Some(fault) = &status.fault {
+        return Finding::problem("node", format!("{who} applies nothing: {fault}"), "See its log.");
+    }
+    if let Some(Blocked { index, why }) = &status.blocked {
+        let means = "'Entries that can't be applied' in docs/operate.md says what to do if it lasts.";
+        return Finding::problem("node", format!("{who} stops before entry {index}: {why}"), means);
+    }
+    match status.lag_behind(committed) {
+        None => Finding::note("node", format!("{who} has no database yet"), "It is sent one."),
+        Some(lag) if lag > LAG_MAX => Finding::note(
+            "node",
+            format!("{who} lacks {lag} entries"),
+            "It catches up, or is too slow for what is written: compare its disk with the others'.",
+        ),
+        Some(lag) => Finding::ok("node", format!("{who} lacks {lag} entries"), ""),
+    }
 }
 
 fn check_versions(facts: &Facts) -> Option<Finding> {
@@ -242,6 +256,7 @@ mod tests {
             database_bytes: 0,
             members: [1, 2, 3].map(member).into(),
             blocked: None,
+            fault: None,
             stopped: None,
             standing: Standing::default(),
         }
@@ -291,15 +306,30 @@ mod tests {
     }
 
     #[test]
+    fn a_node_that_applies_nothing_is_a_problem() {
+        let told_with = |change: fn(&mut Status)| {
+            let mut facts = whole();
+            change(&mut facts.nodes[1].answer.as_mut().unwrap().status);
+            told(&facts).join("\n")
+        };
+        let blocked = told_with(|status| status.blocked = Some(Blocked { index: 7, why: "no memory".to_owned() }));
+        assert!(blocked.starts_with("Problem '2' at h:2, a voter, stops before entry 7: no memory"), "{blocked}");
+        let full = told_with(|status| status.fault = Some("no space left".to_owned()));
+        assert!(full.starts_with("Problem '2' at h:2, a voter, applies nothing: no space left"), "{full}");
+        let restored = told_with(|status| status.applied.index = 0);
+        assert!(restored.starts_with("Note '2' at h:2, a voter, has no database yet"), "{restored}");
+    }
+
+    #[test]
     fn members_that_differ_stand_out() {
         let mut facts = whole();
-        facts.nodes[1] = Node { addr: "h:1".to_owned(), ..node(2, 0) };
+        facts.nodes[1] = Node { addr: "h:1".to_owned(), ..node(2, 1) };
         facts.nodes[0] = node(1, 5_000);
         facts.nodes[2].answer.as_mut().unwrap().probes.iter_mut().for_each(|p| p.version = "0.2.0".to_owned());
         facts.nodes.push(node(4, 5_000));
         let told = told(&facts).join("\n");
         for expected in
-            ["Problem 1 and 2 have the address h:1", "lacks 5000 entries", "0.1.0 on 1, 2, 4; 0.2.0 on 3", "4 voters"]
+            ["Problem 1 and 2 have the address h:1", "lacks 4999 entries", "0.1.0 on 1, 2, 4; 0.2.0 on 3", "4 voters"]
         {
             assert!(told.contains(expected), "{expected}: {told}");
         }

@@ -79,7 +79,7 @@ fn cluster(metrics: &Metrics) -> Vec<Family> {
 fn members(metrics: &Metrics) -> Vec<Family> {
     let status = &metrics.status;
     let others = || status.members.iter().filter(|member| member.id != status.node);
-    let lags = others().map(|member| (&member.name, status.committed_index.saturating_sub(member.applied_index)));
+    let lags = others().filter_map(|member| Some((&member.name, member.lag(status.committed_index)?)));
     let silences = others().map(|member| (&member.name, member.silent_for.as_secs_f64()));
     let name = |id| status.members.iter().find(|member| member.id == id).map(|member| &member.name);
     let offsets = metrics.clock_offsets.iter().filter_map(|(id, nanos)| {

@@ -216,7 +216,7 @@ impl Gateway {
     pub(crate) fn status(&self) -> Status {
         let sizes = self.store.sizes();
         let bytes = sizes.database.saturating_add(sizes.wal_file);
-        Status::new(self.consensus.status(), self.store.durable().index(), bytes)
+        Status::new(self.consensus.status(), self.store.durable().index(), bytes, self.store.fault().as_ref())
     }
 
     /// What this node measures.

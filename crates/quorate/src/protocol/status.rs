@@ -45,6 +45,9 @@ pub(crate) struct StatusReply {
     pub blocked: Option<u64>,
     #[prost(string, tag = "15")]
     pub blocked_why: String,
+    /// What is wrong with its database.
+    #[prost(string, optional, tag = "16")]
+    pub fault: Option<String>,
     #[prost(message, optional, tag = "30")]
     pub standing: Option<StandingReply>,
 }
@@ -129,6 +132,7 @@ impl From<Status> for StatusReply {
             stopped: status.stopped,
             blocked: status.blocked.as_ref().map(|blocked| blocked.index),
             blocked_why: status.blocked.map(|blocked| blocked.why).unwrap_or_default(),
+            fault: status.fault,
             standing: Some(status.standing.into()),
         }
     }
@@ -158,6 +162,7 @@ impl From<StatusReply> for Status {
             database_bytes: reply.database_bytes,
             members: members.collect(),
             blocked: reply.blocked.map(|index| Blocked { index, why: reply.blocked_why }),
+            fault: reply.fault,
             stopped: reply.stopped,
             standing: reply.standing.map(Standing::from).unwrap_or_default(),
         }

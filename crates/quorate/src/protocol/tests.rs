@@ -209,6 +209,7 @@ fn samples() -> Vec<(&'static str, Bytes)> {
         log_bytes: 4096,
         database_bytes: 8192,
         members: vec![member],
+        fault: Some("no space".to_owned()),
         blocked: Some(Blocked { index: 7, why: text() }),
         stopped: Some(text()),
         standing: standing(),
