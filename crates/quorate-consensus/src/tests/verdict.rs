@@ -29,6 +29,10 @@ fn damaged() -> Trouble {
     Trouble::Fault(StoreFault::Damaged("by a test".to_owned()))
 }
 
+fn too_much() -> Trouble {
+    Trouble::Fault(StoreFault::TooMuch("in a test".to_owned()))
+}
+
 fn slow() -> Trouble {
     Trouble::Fault(StoreFault::Slow("in a test".to_owned()))
 }
@@ -178,8 +182,8 @@ fn a_leader_that_can_not_apply_hands_over_to_a_node_that_has() {
 }
 
 #[test]
-fn what_takes_the_leader_too_long_is_rejected_while_the_others_are_behind() {
-    for seed in 140..150 {
+fn what_exceeds_the_leader_is_rejected_while_the_others_are_behind() {
+    for (seed, trouble) in (140..150).flat_map(|seed| [(seed, slow()), (seed, too_much())]) {
         run(seed, async |_, cluster| {
             let [leader, followers @ ..] = &by_rank(&cluster)[..] else { panic!("three nodes") };
             let stores = || followers.iter().map(|name| cluster.store(name));
@@ -187,7 +191,7 @@ fn what_takes_the_leader_too_long_is_rejected_while_the_others_are_behind() {
             cluster.write("long").await;
             cluster.until("behind", || stores().all(|store| store.is_held())).await;
             assert!(cluster.store(leader).was_awaited() && stores().all(|store| !store.was_awaited()));
-            poison(&cluster, [*leader], &slow());
+            poison(&cluster, [*leader], &trouble);
             assert_eq!(propose(&cluster).await, Some(true));
             cluster.write("after").await;
             stores().for_each(|store| store.go_on());
@@ -270,6 +274,21 @@ fn a_voter_promises_to_stop_before_several_entries() {
         cluster.write("three").await;
         cluster.until("the release", || promised() == Some(0)).await;
         cluster.check().await;
+    });
+}
+
+/// Its process may live on for a while, and the store may still come to the end of the entry.
+#[test]
+fn a_node_that_is_stuck_in_an_entry_promises_nothing_of_it() {
+    run(48, async |_, cluster| {
+        let name = by_rank(&cluster)[1];
+        poison(&cluster, [name], &Trouble::Endless);
+        let node = cluster.node(name).unwrap();
+        let index = cluster.store(name).kept().applied.index() + 1;
+        let _ = propose(&cluster).await;
+        assert!(matches!(timeout(SOON, node.ended()).await, Ok(Ended::Store(StoreFault::Stuck(_)))));
+        let ask = StandAsk { index, term: node.status().term, round: 1, ..StandAsk::default() };
+        assert!(!node.0.running.verdicts.stand(&ask).await.promised);
     });
 }
 
