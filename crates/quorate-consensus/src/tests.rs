@@ -14,6 +14,7 @@ mod lineage;
 mod members;
 mod messages;
 mod metrics;
+mod promises;
 mod purge;
 mod reboot;
 mod store;

@@ -213,6 +213,14 @@ pub(crate) struct StandAsk {
     /// The term of the leader whom the asking node has promised to stop before the entry, if it has.
     #[prost(uint64, optional, tag = "4")]
     pub halt_term: Option<u64>,
+    /// With a promise: the leader that proposed the entry, and its term.
+    #[prost(fixed64, optional, tag = "5")]
+    pub proposed_by: Option<u64>,
+    #[prost(uint64, optional, tag = "6")]
+    pub proposed_in: Option<u64>,
+    /// An operator has decided: the node promises although it may have applied the entry and lost it.
+    #[prost(bool, tag = "7")]
+    pub forced: bool,
 }
 
 /// Answers [`StandAsk`].

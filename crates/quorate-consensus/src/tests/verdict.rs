@@ -5,27 +5,26 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use futures_util::future::{join, join_all};
+use futures_util::future::join_all;
 use quorate_env::{Instant, sleep, timeout};
 use quorate_env_sim::SimWorld;
 use quorate_model::{FailureKind, GroupId, LogId, NodeId, StoreFault};
 
 use super::cluster::{Cluster, NAMES, SOON, born};
 use super::store::{MemStore, Trouble};
-use crate::peer::messages::StandAsk;
 use crate::raft::types::to_raft;
 use crate::{Consensus, Ended, MemberStatus, MembershipError, ProposeError, Timing};
 
-const POISON: &str = "poison";
+pub(super) const POISON: &str = "poison";
 
 /// After so much silence the connections to a node are given up.
 const GONE_AFTER: Duration = Duration::from_secs(12);
 
-fn memory() -> Trouble {
+pub(super) fn memory() -> Trouble {
     Trouble::Fault(StoreFault::Memory("of a test".to_owned()))
 }
 
-fn damaged() -> Trouble {
+pub(super) fn damaged() -> Trouble {
     Trouble::Fault(StoreFault::Damaged("by a test".to_owned()))
 }
 
@@ -38,18 +37,18 @@ fn slow() -> Trouble {
 }
 
 /// Makes the poison fail on these nodes.
-fn poison<'a>(cluster: &Cluster, names: impl IntoIterator<Item = &'a str>, trouble: &Trouble) {
+pub(super) fn poison<'a>(cluster: &Cluster, names: impl IntoIterator<Item = &'a str>, trouble: &Trouble) {
     names.into_iter().for_each(|name| cluster.store(name).fail_at(POISON, trouble.clone()));
 }
 
 /// The leader first, then the followers.
-fn by_rank(cluster: &Cluster) -> Vec<&'static str> {
+pub(super) fn by_rank(cluster: &Cluster) -> Vec<&'static str> {
     let leader = cluster.leader().map(|(name, _)| name).unwrap();
     [leader].into_iter().chain(NAMES.into_iter().filter(|name| *name != leader)).collect()
 }
 
 /// Proposes the poison at the leader. Says whether it was rejected, if the caller hears.
-async fn propose(cluster: &Cluster) -> Option<bool> {
+pub(super) async fn propose(cluster: &Cluster) -> Option<bool> {
     let (_, leader) = cluster.leader().unwrap();
     let answer = timeout(SOON, leader.propose(Bytes::from_static(POISON.as_bytes()))).await.ok()?;
     match answer {
@@ -61,11 +60,11 @@ async fn propose(cluster: &Cluster) -> Option<bool> {
 }
 
 /// Whether a store has run the poison.
-fn has_run(store: &MemStore) -> bool {
+pub(super) fn has_run(store: &MemStore) -> bool {
     store.kept().proposals.iter().any(|(_, bytes)| bytes.starts_with(POISON.as_bytes()))
 }
 
-fn run(seed: u64, story: impl AsyncFn(&SimWorld, Cluster)) {
+pub(super) fn run(seed: u64, story: impl AsyncFn(&SimWorld, Cluster)) {
     let world = SimWorld::new(seed);
     let told = world.run(async {
         let cluster = born(&world).await;
@@ -250,70 +249,6 @@ async fn only_the_leader_applies(cluster: &Cluster, go: impl AsyncFn(&'static st
     (names[0], blocked().unwrap().index)
 }
 
-#[test]
-fn a_voter_promises_to_stop_before_several_entries() {
-    run(47, async |_, cluster| {
-        let name = by_rank(&cluster)[1];
-        let promises = async |index: u64, round: u64| {
-            let node = cluster.node(name).unwrap();
-            let ask = StandAsk { index, term: node.status().term, round, ..StandAsk::default() };
-            node.0.running.verdicts.stand(&ask).await.promised
-        };
-        let promised = || cluster.node(name).map(|node| node.0.desk.home.identity().halts.len());
-        // The voter may have to wait at the first entry for long. The others need its promise for the second meanwhile.
-        let last = cluster.store(name).kept().applied.index();
-        assert!(promises(last + 2, 1).await && promises(last + 3, 2).await && promises(last + 2, 3).await);
-        assert!(!promises(last + 2, 1).await, "a later one holds");
-        assert_eq!(promised(), Some(2));
-        cluster.kill(name).await;
-        cluster.start(name);
-        cluster.until("the next life", || promised() == Some(2)).await;
-        // The leader has no rejection of them, and releases each when the node asks.
-        cluster.write("one").await;
-        cluster.write("two").await;
-        cluster.write("three").await;
-        cluster.until("the release", || promised() == Some(0)).await;
-        cluster.check().await;
-    });
-}
-
-/// Its process may live on for a while, and the store may still come to the end of the entry.
-#[test]
-fn a_node_that_is_stuck_in_an_entry_promises_nothing_of_it() {
-    run(48, async |_, cluster| {
-        let name = by_rank(&cluster)[1];
-        poison(&cluster, [name], &Trouble::Endless);
-        let node = cluster.node(name).unwrap();
-        let index = cluster.store(name).kept().applied.index() + 1;
-        let _ = propose(&cluster).await;
-        assert!(matches!(timeout(SOON, node.ended()).await, Ok(Ended::Store(StoreFault::Stuck(_)))));
-        let ask = StandAsk { index, term: node.status().term, round: 1, ..StandAsk::default() };
-        assert!(!node.0.running.verdicts.stand(&ask).await.promised);
-    });
-}
-
-/// What a promise was for is over once the node has a copy that holds the entry.
-#[test]
-fn a_node_that_has_promised_goes_on_with_a_copy_of_the_data() {
-    run(48, async |_, cluster| {
-        let name = by_rank(&cluster)[1];
-        let node = cluster.node(name).unwrap();
-        poison(&cluster, [name], &damaged());
-        let promises = async {
-            let blocked = || node.status().blocked;
-            cluster.until("a node that stops", || blocked().is_some()).await;
-            // A leader of a later term, which nobody hears of again: no other releases the node.
-            let ask = StandAsk { index: blocked().unwrap().index, term: 100, round: 1, ..StandAsk::default() };
-            node.0.running.verdicts.stand(&ask).await.promised
-        };
-        let (rejected, promised) = join(propose(&cluster), promises).await;
-        assert_eq!((rejected, promised), (Some(false), true));
-        cluster.until("the copy", || has_run(&cluster.store(name))).await;
-        cluster.write("after").await;
-        cluster.check().await;
-    });
-}
-
 fn is_rejected(cluster: &Cluster) -> bool {
     NAMES.iter().any(|name| !cluster.store(name).kept().rejected.is_empty())
 }
@@ -493,24 +428,4 @@ fn a_node_hears_no_commit_of_a_rejected_entry_before_its_log_has_the_rejection()
         assert!(follower.may_hear(id(applied + 3), id(applied + 3), &[applied + 2]));
         assert!(!follower.may_hear(id(applied + 3), id(applied + 2), &[applied + 2]), "it may be of another leader");
     });
-}
-
-#[test]
-fn a_promise_outlives_its_process_and_its_leader() {
-    for seed in 70..80 {
-        run(seed, async |world, cluster| {
-            poison(&cluster, NAMES, &memory());
-            let (name, leader) = cluster.leader().unwrap();
-            let asked = leader.clone();
-            let proposing = async { asked.propose(Bytes::from_static(POISON.as_bytes())).await };
-            let _ = timeout(Duration::from_millis(world.rng().below(400)), proposing).await;
-            drop((leader, asked));
-            let victim = if world.rng().below(2) == 0 { name } else { NAMES[(seed % 3) as usize] };
-            cluster.kill(victim).await;
-            cluster.start(victim);
-            cluster.write("after").await;
-            cluster.check().await;
-            assert!(NAMES.iter().all(|name| !has_run(&cluster.store(name))));
-        });
-    }
 }

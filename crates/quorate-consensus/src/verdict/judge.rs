@@ -16,7 +16,7 @@ use openraft::raft::ClientWriteResult;
 use openraft::rt::WatchReceiver;
 use quorate_env::mutant::Mutant;
 use quorate_env::{Instant, Throttle, sleep};
-use quorate_model::{NodeId, Payload, codec};
+use quorate_model::{GroupId, NodeId, Payload, codec};
 use tokio::sync::oneshot;
 
 use super::{Blocked, Verdicts};
@@ -118,8 +118,9 @@ impl Judge {
             let state = self.verdicts.state();
             let trouble = state.trouble.as_ref().filter(|trouble| trouble.index == index && !trouble.again);
             // What this node may have applied before, it may have answered for.
-            let is_too_much =
-                trouble.is_some_and(|trouble| trouble.is_too_much) && !self.verdicts.was_there(&state, index);
+            let is_too_much = trouble.is_some_and(|trouble| trouble.is_too_much)
+                && index > state.perhaps_applied
+                && !self.verdicts.may_have_lost(&state, index, None);
             (trouble.is_some(), is_too_much, state.rejects(index), state.forced.contains(&index))
         };
         if is_logged {
@@ -144,8 +145,12 @@ impl Judge {
         self.rounds = self.rounds.saturating_add(1);
         let halt = Halt { index, term, round: self.rounds };
         self.verdicts.change(|state| state.pursuit = Some(halt));
-        let is_own = self.verdicts.promise(halt).await;
-        let answers = self.ask(StandAsk { index, term, round: halt.round, halt_term: None }).await;
+        let id = self.verdicts.home.wal.log_id_at(GroupId::MAIN, index);
+        let is_own = self.verdicts.promise(halt, id, is_forced).await;
+        let (proposed_by, proposed_in) = (id.map(|id| id.node.0), id.map(|id| id.term));
+        let ask =
+            StandAsk { index, term, round: halt.round, halt_term: None, proposed_by, proposed_in, forced: is_forced };
+        let answers = self.ask(ask).await;
         let promised = |(id, reply): &(u64, Option<StandReply>)| {
             let may_be_missing = || is_forced || self.verdicts.was_never_told(*id, index, term);
             !voters.contains(id) || reply.as_ref().map_or_else(may_be_missing, |reply| reply.promised)

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use quorate_env::timeout;
-use quorate_model::{GroupId, REJECTIONS_MAX};
+use quorate_model::{GroupId, LogId, NodeId, REJECTIONS_MAX};
 
 use super::state::State;
 use super::{Verdicts, judge};
@@ -30,7 +30,9 @@ impl Verdicts {
     /// Answers another node where this one stands at an entry.
     pub(crate) async fn stand(&self, ask: &StandAsk) -> StandReply {
         let halt = Halt { index: ask.index, term: ask.term, round: ask.round };
-        let promised = ask.round > 0 && self.promise(halt).await;
+        let id = ask.proposed_by.zip(ask.proposed_in);
+        let id = id.map(|(node, term)| LogId { term, node: NodeId(node), index: ask.index });
+        let promised = ask.round > 0 && self.promise(halt, id, ask.forced).await;
         let applied = self.store.applied().index() >= ask.index;
         let rejected = applied && self.store.rejections().contains(&ask.index);
         let state = self.state();
@@ -45,9 +47,10 @@ impl Verdicts {
         }
     }
 
-    /// Promises, durably, to stop before an entry. Fails if this node has applied the entry, may be applying it, or
-    /// may have applied it before: then the node has to try it anew first.
-    pub(super) async fn promise(&self, halt: Halt) -> bool {
+    /// Promises, durably, to stop before an entry, whose id the asking leader knows. Fails if this node has applied the
+    /// entry, may be applying it, or may have applied it before: then the node has to try it anew first. What it may
+    /// have lost with its power it may be unable to try; an operator can have it promise that too (`forced`).
+    pub(super) async fn promise(&self, halt: Halt, id: Option<LogId>, forced: bool) -> bool {
         let mut changed = self.changed.subscribe();
         let is_past = |state: &State| state.in_flight.is_some_and(|last| last >= halt.index);
         let landed = async {
@@ -68,8 +71,8 @@ impl Verdicts {
             let known = state.halts.get(&halt.index);
             let is_older = known.is_some_and(|known| (known.term, known.round) > (halt.term, halt.round));
             let is_full = known.is_none() && state.halts.len() >= HALTS_MAX;
-            let is_doubtful = is_past(&state) || self.may_have_applied(&state, halt.index);
-            if is_doubtful || applied >= halt.index || is_older || is_full {
+            let is_doubtful = self.may_have_applied(&state, halt.index, id, forced);
+            if is_past(&state) || is_doubtful || applied >= halt.index || is_older || is_full {
                 return false;
             }
             state.halts.insert(halt.index, halt);
@@ -80,19 +83,19 @@ impl Verdicts {
 
     /// Whether this node may have applied an entry before. If it can't apply the entry now, we assume that it never
     /// could.
-    fn may_have_applied(&self, state: &State, index: u64) -> bool {
+    fn may_have_applied(&self, state: &State, index: u64, id: Option<LogId>, forced: bool) -> bool {
         let is_stuck = state.trouble.as_ref().is_some_and(|trouble| trouble.index == index && !trouble.again);
-        !is_stuck && self.was_there(state, index)
+        !is_stuck && (index <= state.perhaps_applied || !forced && self.may_have_lost(state, index, id))
     }
 
-    /// Whether an entry was there before this life of the node began, and the node may have answered for it then. After
-    /// a loss of power that holds for entries that its log has lost too: a leader applies what the others have synced.
-    pub(super) fn was_there(&self, state: &State, index: u64) -> bool {
+    /// Whether this node may have led before it lost power, applied an entry that the others had synced and its own log
+    /// had not, answered for it, and lost it. `id` is the entry's, where the log does not know it.
+    pub(super) fn may_have_lost(&self, state: &State, index: u64, id: Option<LogId>) -> bool {
         let is_own = |term: u64| {
-            let id = self.home.wal.log_id_at(GroupId::MAIN, index);
+            let id = self.home.wal.log_id_at(GroupId::MAIN, index).or(id);
             id.is_none_or(|id| id.term <= term && id.node == self.home.identity().node())
         };
-        index <= state.perhaps_applied || state.lost_power_in.is_some_and(is_own)
+        state.lost_power_in.is_some_and(is_own)
     }
 
     /// Whether this node, as the leader, lets others go on that have promised a leader of `term` to stop before an
