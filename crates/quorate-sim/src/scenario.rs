@@ -36,6 +36,9 @@ const DAMAGED_WAIT: Duration = Duration::from_secs(15);
 /// stuck in a statement, which may be longer than a short run should take.
 const OVERTIME: u32 = 6;
 
+/// After this many times that time an operator decides, where a disk was lost: the cluster may wait for its word.
+const OPERATOR_COMES: u32 = 3;
+
 /// How much a seed must go through.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
@@ -238,6 +241,9 @@ async fn hard_times(cluster: &Cluster, ledger: &Ledger, faults: &mut Faults, pla
             return None;
         }
         faults.round().await;
+        if begun.elapsed() > plan.time * OPERATOR_COMES && faults.crashes().wipe > 0 {
+            cluster.decide().await;
+        }
     }
     Some(())
 }
