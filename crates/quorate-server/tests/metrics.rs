@@ -195,7 +195,8 @@ async fn leading() -> (Cluster, HttpServer) {
     let leader = cluster.leader().await;
     cluster.sql(&leader).execute("CREATE TABLE t (x)", ()).await.unwrap();
     let server = show(cluster.nodes().find(|node| node.is_leader()).unwrap()).await;
-    until("news of the others", || Page::of(&server).names().contains("quorate_clock_offset_seconds")).await;
+    let news = ["quorate_clock_offset_seconds", "quorate_member_lag_entries"];
+    until("news of the others", || news.iter().all(|name| Page::of(&server).names().contains(name))).await;
     (cluster, server)
 }
 
