@@ -40,12 +40,17 @@ impl DecodeError {
 
 /// Encodes a proposal, or fails when it is larger than the limit.
 pub fn encode_proposal(proposal: &Proposal) -> Result<Vec<u8>, Failure> {
-    let size = proposal.encoded_len();
-    if size > PROPOSAL_BYTES_MAX {
-        let text = format!("{size} bytes of a transaction, encoded: the limit is {PROPOSAL_BYTES_MAX}; split it");
-        return Err(Failure::new(FailureKind::TooBig, text));
-    }
+    check_size(proposal.encoded_len())?;
     Ok(proposal.encode())
+}
+
+/// Fails for an encoded proposal of more bytes than one may have: no message between nodes would carry it.
+pub fn check_size(bytes: usize) -> Result<(), Failure> {
+    if bytes <= PROPOSAL_BYTES_MAX {
+        return Ok(());
+    }
+    let text = format!("{bytes} bytes of a transaction, encoded: the limit is {PROPOSAL_BYTES_MAX}; split it");
+    Err(Failure::new(FailureKind::TooBig, text))
 }
 
 /// Decodes a proposal. Whatever else is wrong with one of an unknown level, the level is the error.

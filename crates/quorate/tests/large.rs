@@ -13,8 +13,10 @@ mod support;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use bytes::Bytes;
 use futures_util::future::{join, join_all};
 use quorate::{Error, Level, Sql};
+use quorate_wire::Role;
 use support::{Cluster, run};
 
 /// Bytes of a value, and of a row.
@@ -131,6 +133,27 @@ fn values_go_up_to_their_limit_many_at_once() {
         let three = too_large(three);
         assert!(three.contains(&format!("the limit is {TRANSACTION_BYTES_MAX}")), "{three}");
         assert_eq!(everywhere(&cluster, "SELECT count(*) FROM files").await, [6; 3]);
+        cluster.stop_all().await;
+    });
+}
+
+/// A client that is not ours may send more than ours would. No message between nodes would carry it, so the log must
+/// not get it.
+#[test]
+fn a_transaction_beyond_the_limit_is_refused_whoever_sends_it() {
+    /// Of the method that writes.
+    const EXECUTE: u16 = 64;
+    run(async {
+        let mut cluster = Cluster::start().await;
+        let leader = cluster.leader().await;
+        let place = cluster.nodes().position(|node| node.is_leader()).unwrap();
+        let mut body = vec![0x0a];
+        prost::encoding::encode_varint(TRANSACTION_BYTES_MAX as u64 + 1, &mut body);
+        body.resize(body.len() + TRANSACTION_BYTES_MAX + 1, 0);
+        let reply = support::call(&cluster.addrs()[place], Role::ReadWrite, EXECUTE, Bytes::from(body)).await.unwrap();
+        let text = String::from_utf8_lossy(&reply);
+        assert!(text.contains("33554433 bytes of a transaction, encoded: the limit is 33554432; split it"), "{text}");
+        cluster.sql(&leader).execute("CREATE TABLE after (a)", ()).await.unwrap();
         cluster.stop_all().await;
     });
 }

@@ -14,6 +14,7 @@ mod support;
 use std::net::TcpListener;
 use std::time::Duration;
 
+use bytes::Bytes;
 use quorate::{
     Admin, AdminError, Admission, Admitted, BackupOptions, Config, Ended, Error, Level, Node, RemoteConfig,
     SecretSource, StartError,
@@ -207,7 +208,7 @@ fn only_administrators_change_the_members() {
         assert!(Admin::connect(RemoteConfig::new(cluster.addrs(), wrong)).await.is_err());
         for role in [quorate_wire::Role::ReadWrite, quorate_wire::Role::ReadOnly] {
             for method in 70..=73 {
-                let failure = support::call(&cluster.addrs()[0], role, method).await.unwrap_err();
+                let failure = support::call(&cluster.addrs()[0], role, method, Bytes::new()).await.unwrap_err();
                 assert!(failure.to_string().contains("administrator"), "{failure}");
             }
         }

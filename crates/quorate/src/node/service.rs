@@ -109,8 +109,11 @@ async fn execute(gateway: &Gateway, role: Role, Execute { proposal }: Execute) -
     Ok(protocol::encode(&Executed::new(result, gateway.leader_elsewhere())))
 }
 
-/// Nothing gets into the log that can't be read there.
+/// Nothing gets into the log that can't be read there, or be sent to the other nodes.
 pub(super) fn check(gateway: &Gateway, role: Role, proposal: &[u8]) -> Result<Result<(), Failure>, CallFailure> {
+    if let Err(failure) = codec::check_size(proposal.len()) {
+        return Ok(Err(failure));
+    }
     let proposal = codec::decode_proposal(proposal).map_err(malformed)?;
     if let Err(failure) = proposal.check_limits() {
         return Ok(Err(failure));

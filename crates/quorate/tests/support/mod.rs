@@ -33,8 +33,8 @@ pub fn secret() -> SecretSource {
     SecretSource::Inline(SECRET.to_owned())
 }
 
-/// Calls a method with an empty body, in a role.
-pub async fn call(addr: &str, role: Role, method: u16) -> Result<Bytes, CallError> {
+/// Calls a method, in a role.
+pub async fn call(addr: &str, role: Role, method: u16, body: Bytes) -> Result<Bytes, CallError> {
     let config = DialerConfig {
         addr: addr.to_owned(),
         identity: Identity::default(),
@@ -45,7 +45,7 @@ pub async fn call(addr: &str, role: Role, method: u16) -> Result<Bytes, CallErro
         connect_limit: PATIENCE,
     };
     let client = Dialer::new(&Env::real(), config).client().await.unwrap();
-    client.call(method, Bytes::new(), quorate_env::Instant::now() + PATIENCE).await
+    client.call(method, body, quorate_env::Instant::now() + PATIENCE).await
 }
 
 /// Runs a test on a runtime of its own.
