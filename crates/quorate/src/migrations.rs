@@ -237,14 +237,18 @@ impl Sql {
             let committed = sql.transact(|tx| {
                 let migration = &migration;
                 async move {
-                    // Another call may have run it meanwhile.
-                    let is_new = read(&tx).await?.iter().all(|done| done.number != migration.number)
-                        || Mutant::MigrationNotReadAgain.is_on();
-                    if is_new { gather(&tx, migration).map(|()| true) } else { Ok(false) }
+                    // Another call may have run it meanwhile, or one that does not fit.
+                    let status = match migrations.status(read(&tx).await?) {
+                        Ok(status) => status,
+                        Err(differs) => return Ok(Err(differs)),
+                    };
+                    let is_next = status.pending.first().is_some_and(|next| next.number == migration.number);
+                    let runs = is_next || Mutant::MigrationNotReadAgain.is_on();
+                    if runs { gather(&tx, migration).map(|()| Ok(true)) } else { Ok(Ok(false)) }
                 }
             });
             let committed = committed.await.map_err(|error| migration.failed(error))?;
-            if committed.value {
+            if committed.value? {
                 // This node may hear of it later.
                 self.at(Level::AtLeast(committed.position)).query("SELECT 1", ()).await?;
                 run.push(migration);

@@ -175,3 +175,26 @@ fn all_nodes_may_migrate_at_once() {
         cluster.stop_all().await;
     });
 }
+
+/// Each has looked before the other ran: what does not fit is found again in the transaction of the migration.
+#[test]
+fn of_two_programs_whose_migrations_differ_one_is_told() {
+    run(async {
+        let single = Single::start().await;
+        let sql = single.node.sql();
+        let first = "CREATE TABLE a (x)";
+        let one = migrations(&[("0001_a.sql", first), ("0002_b.sql", "CREATE TABLE b (x)")]);
+        let other = migrations(&[
+            ("0001_a.sql", first),
+            ("0002_b.sql", "CREATE TABLE c (x)"),
+            ("0003_d.sql", "CREATE TABLE d (x)"),
+        ]);
+        let ended = futures_util::future::join(sql.migrate(&one), sql.migrate(&other)).await;
+        let is_changed = |run: &Result<Vec<Migration>, MigrateError>| matches!(run, Err(MigrateError::Changed(_)));
+        assert!(is_changed(&ended.0) != is_changed(&ended.1), "{ended:?}");
+        let tables = "SELECT name FROM sqlite_schema WHERE name IN ('a', 'b', 'c', 'd') ORDER BY name";
+        let tables: Vec<String> = sql.query_as(tables, ()).await.unwrap();
+        assert!(tables == ["a", "b"] || tables == ["a", "c", "d"], "{tables:?}");
+        single.node.stop().await;
+    });
+}
