@@ -239,7 +239,8 @@ impl Sql {
     ///
     /// # Errors
     ///
-    /// The closure's own; those of [`Sql::execute`]; [`Error::Conflict`] where it conflicted until the deadline.
+    /// The closure's own; those of [`Sql::execute`]; [`Error::Conflict`] where it conflicted until the deadline. Where
+    /// a read has failed and the closure writes all the same, the error of that read.
     pub async fn transact<T, E, F>(&self, body: impl FnMut(Transaction) -> F) -> Result<Committed<T>, E>
     where
         F: Future<Output = Result<T, E>>,

@@ -2,7 +2,8 @@
 //! what was read before it does what was written.
 //!
 //! Invariants:
-//! - What the closure was given rests on recorded reads only: what is read after it has returned is given to nobody.
+//! - What the closure was given rests on recorded reads only: what is read after it has returned is given to nobody,
+//!   and nothing is written where a read has failed, for no node could check that again.
 //! - A read is recorded with the clock and the randomness that it saw, so that it can give the same rows again.
 //! - Nothing of an attempt that did not commit is kept: neither its writes nor its value.
 
@@ -47,6 +48,8 @@ struct Attempt {
 struct Gathered {
     premises: Vec<Premise>,
     commands: Vec<Command>,
+    /// Why the first read failed that did.
+    failed: Option<Error>,
     /// A read failed for a reason that lies outside of the transaction: another attempt may fare better.
     was_let_down: bool,
     has_ended: bool,
@@ -193,8 +196,12 @@ impl Gathered {
             Ok(rows) if self.premises.len() <= PREMISES_MAX => {
                 self.premises.push(Premise { query, stamp, rows: rows_hash::of(rows) });
             }
-            Err(Error::Unavailable(_) | Error::SnapshotEnded | Error::Overloaded(_)) => self.was_let_down = true,
-            _ => {}
+            Ok(_) => {}
+            Err(error) => {
+                self.was_let_down |=
+                    matches!(error, Error::Unavailable(_) | Error::SnapshotEnded | Error::Overloaded(_));
+                self.failed.get_or_insert_with(|| error.clone());
+            }
         }
         Ok(())
     }
@@ -234,8 +241,9 @@ impl Attempts {
         loop {
             let transaction = self.begin().await?;
             let value = body(transaction.clone()).await;
-            let gathered = transaction.end();
-            let value = match value {
+            let mut gathered = transaction.end();
+            let failed = gathered.failed.take().filter(|_| !gathered.commands.is_empty());
+            let value = match value.and_then(|value| failed.map_or(Ok(value), |error| Err(error.into()))) {
                 Ok(value) => value,
                 Err(_) if gathered.was_let_down && self.may_go_on().await => continue,
                 Err(error) => return Err(error),

@@ -188,6 +188,29 @@ fn what_goes_wrong_is_said_and_nothing_is_done() {
     });
 }
 
+/// Nobody could check again what such a read says of the state.
+#[test]
+fn it_writes_nothing_where_a_read_has_failed() {
+    on_both(async |sql| {
+        sql.execute("CREATE TABLE decisions (what)", ()).await?;
+        let decide = |writes: bool| {
+            sql.transact(move |tx| async move {
+                let is_there = tx.query_one::<i64>("SELECT count(*) FROM later", ()).await.is_ok();
+                if writes {
+                    tx.execute("INSERT INTO decisions VALUES (?)", (is_there,))?;
+                }
+                Ok::<_, Error>(is_there)
+            })
+        };
+        assert!(text(decide(true).await).contains("no such table: later"));
+        assert!(!decide(false).await?.value, "it may read");
+        sql.execute("CREATE TABLE later (a)", ()).await?;
+        assert!(decide(true).await?.value);
+        assert_eq!(sql.query_one::<i64>("SELECT count(*) FROM decisions", ()).await, Ok(1));
+        Ok(())
+    });
+}
+
 #[test]
 fn it_gives_up_at_its_deadline() {
     on_both(async |sql| {
