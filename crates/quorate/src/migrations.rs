@@ -237,7 +237,7 @@ impl Sql {
             let committed = sql.transact(|tx| {
                 let migration = &migration;
                 async move {
-                    // Another call may have run it meanwhile, or one that does not fit.
+                    // Meanwhile another call may have run this migration, or others that do not fit.
                     let status = match migrations.status(read(&tx).await?) {
                         Ok(status) => status,
                         Err(differs) => return Ok(Err(differs)),

@@ -48,7 +48,7 @@ struct Attempt {
 struct Gathered {
     premises: Vec<Premise>,
     commands: Vec<Command>,
-    /// Why the first read failed that did.
+    /// The error of the first read that failed.
     failed: Option<Error>,
     /// A read failed for a reason that lies outside of the transaction: another attempt may fare better.
     was_let_down: bool,

@@ -1,7 +1,7 @@
 //! What keeps a read transaction open between calls: a snapshot or a stream.
 //!
 //! Its age is bounded: once it is too old its reader is taken away, by whoever looks first, and further use fails with
-//! [`ReadError::SnapshotEnded`]. So it does once SQLite has rolled the transaction back.
+//! [`ReadError::SnapshotEnded`]. A snapshot whose transaction SQLite has rolled back ends in the same way.
 
 use std::sync::{Mutex, TryLockError};
 

@@ -131,7 +131,7 @@ impl<P: Deref<Target = Pool>> Lease<P> {
         Self { reader, pool }
     }
 
-    /// Whether the reader has a snapshot no more that it had.
+    /// Whether SQLite has rolled back the transaction of the reader's snapshot.
     pub(super) fn has_lost_snapshot(&self) -> bool {
         self.reader.as_ref().is_some_and(|reader| reader.has_lost_snapshot())
     }

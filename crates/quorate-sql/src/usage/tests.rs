@@ -30,6 +30,18 @@ fn a_scope_has_so_much_memory_and_no_more() {
 }
 
 #[test]
+fn an_entry_that_is_tried_again_has_twice_the_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let temp = temp(&dir);
+    let max = Bounds::get().writer;
+    let _scope = Scope::write(0, &temp);
+    assert!(!grow(max + 1));
+    be_generous();
+    be_generous();
+    assert!(grow(max + 1) && grow(max - 1) && !grow(1));
+}
+
+#[test]
 fn a_statement_that_asks_for_many_blocks_ends_when_its_time_is_over() {
     let dir = tempfile::tempdir().unwrap();
     let temp = temp(&dir);
