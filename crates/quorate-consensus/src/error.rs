@@ -88,6 +88,17 @@ pub enum StartError {
         /// The last entry that was applied.
         database: u64,
     },
+    /// The database ends before what it durably held: its files are damaged.
+    #[error(
+        "the database is damaged: it ends at entry {database}, but it held entry {held}; other members bring this node \
+         back, alone it needs a backup"
+    )]
+    StoreCut {
+        /// The last entry that the database holds.
+        database: u64,
+        /// An entry that it held before.
+        held: u64,
+    },
     /// The store could not be opened.
     #[error("the database can't be opened: {0}")]
     Store(Box<dyn std::error::Error + Send + Sync>),

@@ -76,6 +76,15 @@ impl Home {
         noted.await.map(drop)
     }
 
+    /// The store durably holds everything up to this index.
+    pub(crate) async fn note_stored(&self, index: u64) -> Result<(), WalError> {
+        let noted = self.change(|identity| {
+            identity.stored = Some(index);
+            Ok::<(), ()>(())
+        });
+        noted.await.map(drop)
+    }
+
     /// Notes what the next life must know of entries that can't be applied.
     pub(crate) async fn note_trial(&self, trial: Trial) -> Result<(), WalError> {
         let noted = self.change(|identity| {

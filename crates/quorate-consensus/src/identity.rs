@@ -79,6 +79,9 @@ pub(crate) struct Identity {
     /// The entries before which the node has promised to stop.
     #[prost(message, repeated, tag = "11")]
     pub halts: Vec<Halt>,
+    /// What the store held durably, at least: one that ends before it is damaged.
+    #[prost(uint64, optional, tag = "12")]
+    pub stored: Option<u64>,
     /// The directory belonged to a cluster of which nothing is known any more ([`lineage`](crate::lineage)): this node
     /// joins one, and founds none.
     #[prost(bool, tag = "20")]

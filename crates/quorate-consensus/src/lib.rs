@@ -43,6 +43,7 @@ mod purge;
 mod raft;
 mod reads;
 mod reboot;
+mod reconcile;
 mod restore;
 mod stages;
 mod stamp;

@@ -1,4 +1,5 @@
 //! When the log is purged: by bytes while entries come, wholly when idle; never above what the store holds durably.
+//! What that is, the node's identity is told too: a later start knows a store that has lost some of it.
 //!
 //! Invariant: an idle log keeps what a member may still need, as far as it could be asked, up to the bytes that a busy
 //! one keeps.
@@ -10,9 +11,10 @@ use openraft::rt::WatchReceiver;
 use quorate_env::mutant::Mutant;
 use quorate_env::{Env, Instant, sleep};
 use quorate_model::{GroupId, LogId};
-use quorate_wal::Wal;
+use quorate_wal::WalError;
 
 use crate::desk::Running;
+use crate::home::Home;
 use crate::images::ImageSender;
 use crate::peers::Peers;
 
@@ -26,7 +28,7 @@ const IDLE_AFTER: Duration = Duration::from_secs(3);
 pub(crate) struct Purger {
     pub(crate) env: Env,
     pub(crate) running: Running,
-    pub(crate) wal: Wal,
+    pub(crate) home: Home,
     pub(crate) images: Arc<ImageSender>,
     pub(crate) peers: Arc<Peers>,
     pub(crate) keep_bytes: u64,
@@ -55,23 +57,35 @@ impl Purger {
         loop {
             // A little randomness keeps the nodes of a cluster from doing this all at once.
             sleep(LOOK_EVERY + Duration::from_millis(self.env.rng().below(100))).await;
-            let last = self.wal.last_log_id(GroupId::MAIN);
-            let rests = quiet.is_idle(last) && self.wal.would_shrink();
+            if self.note_stored().await.is_err() {
+                return;
+            }
+            let last = self.home.wal.last_log_id(GroupId::MAIN);
+            let rests = quiet.is_idle(last) && self.home.wal.would_shrink();
             if let Some(index) = self.limit(rests) {
                 if self.purge(index).await.is_err() {
                     return;
                 }
-            } else if rests && self.wal.purged(GroupId::MAIN) == last {
+            } else if rests && self.home.wal.purged(GroupId::MAIN) == last {
                 // Nobody waits for it; what the log says to the contrary its other users hear too.
-                let _ = self.wal.cut_active(Box::new(drop));
+                let _ = self.home.wal.cut_active(Box::new(drop));
             }
+        }
+    }
+
+    /// Has the next start know what the store holds durably.
+    async fn note_stored(&self) -> Result<(), WalError> {
+        let durable = self.running.store.durable().log_id.map(|id| id.index);
+        match durable.filter(|_| durable > self.home.identity().stored) {
+            Some(index) => self.home.note_stored(index).await,
+            None => Ok(()),
         }
     }
 
     /// The index up to which the log can go now, if there is something worth it.
     fn limit(&self, rests: bool) -> Option<u64> {
-        let floor = self.wal.purged(GroupId::MAIN).map_or(0, |id| id.index);
-        let by_bytes = self.wal.index_at_bytes_before_end(GroupId::MAIN, self.keep_bytes);
+        let floor = self.home.wal.purged(GroupId::MAIN).map_or(0, |id| id.index);
+        let by_bytes = self.home.wal.index_at_bytes_before_end(GroupId::MAIN, self.keep_bytes);
         let by_need = if rests { self.applied_by_others() } else { None };
         let wanted = by_bytes.max(by_need)?;
         let is_early = Mutant::PurgedBeforeDurable.is_on();

@@ -15,9 +15,8 @@ use quorate_env::Env;
 use quorate_env::mutant::Mutant;
 use quorate_env::worker::Signal;
 use quorate_model::{Epoch, GroupId, Store};
-use quorate_wal::{OpenError, Opened, Recovery, Restart, Wal, WalError, WalOptions};
+use quorate_wal::{OpenError, Opened, Recovery, Restart, Wal, WalOptions};
 use quorate_wire::{Keys, ServerConfig, serve};
-use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
 use crate::belong;
@@ -44,6 +43,7 @@ use crate::raft::thrift::Thrift;
 use crate::raft::types::Member;
 use crate::reads::read_positions;
 use crate::reboot;
+use crate::reconcile;
 use crate::stages::Stages;
 use crate::standing;
 use crate::verdict::{Verdicts, judge};
@@ -109,7 +109,7 @@ impl Consensus {
         peers.hang_up();
         lineage::keep(env, dir, &home.identity())?;
         let store = open(env, &home, open_store).await?;
-        check_end(&home, &*store)?;
+        reconcile::reconcile(&home, &*store, restart).await?;
         let images = Arc::new(ImageSender::new(env.clone(), Arc::clone(&store), Arc::clone(&metrics)));
         let stages = Stages::new(env.clone(), home.identity().node(), Arc::clone(&metrics));
         let verdicts = Verdicts::begin(&home, &store, restart).await?;
@@ -129,7 +129,7 @@ impl Consensus {
         let purger = Purger {
             env: env.clone(),
             running: running.clone(),
-            wal: home.wal.clone(),
+            home: home.clone(),
             images: Arc::clone(&images),
             peers: Arc::clone(&peers),
             keep_bytes: config.keep_log_bytes,
@@ -190,7 +190,7 @@ fn check(config: &ConsensusConfig) -> Result<(), StartError> {
 }
 
 /// Opens the log, or a new one beside one that can't be gone on with, and reads or draws the identity.
-async fn open_home(env: &Env, config: &ConsensusConfig, dir: &Path) -> Result<(Home, Restart), StartError> {
+pub(crate) async fn open_home(env: &Env, config: &ConsensusConfig, dir: &Path) -> Result<(Home, Restart), StartError> {
     let mut opened = open_log(env, config, dir)?;
     let mut known = known_identity(config, &opened.recovery)?;
     if let Some(former) = known.as_ref().filter(|_| reboot::may_have_lost(config, &opened.recovery)) {
@@ -211,10 +211,6 @@ async fn open_home(env: &Env, config: &ConsensusConfig, dir: &Path) -> Result<(H
     let (restart, was_in_use) = (opened.recovery.restart, reboot::was_in_use(&opened.recovery));
     let wal = run_workers(env, opened)?;
     wal.set_durability(GroupId::MAIN, config.durability);
-    if restart == Restart::Rebooted {
-        // Whatever was acknowledged was synced, or nothing was.
-        accept_reboot(&wal).await?;
-    }
     let is_new = known.is_none();
     let mut identity = known.unwrap_or_else(|| Identity::new(new_id(env, &config.name), &config.name));
     let has_inherited = lineage::inherit(env, dir, config.had_store, &mut identity)?;
@@ -288,12 +284,6 @@ fn move_log(env: &Env, from: &Path, to: &Path) -> Result<(), StartError> {
     synced.map_err(|source| StartError::Log(OpenError::Io { action: "move", path: from.to_path_buf(), source }))
 }
 
-async fn accept_reboot(wal: &Wal) -> Result<(), StartError> {
-    let (sender, receiver) = oneshot::channel();
-    wal.accept_reboot(Box::new(move |result| drop(sender.send(result))))?;
-    Ok(receiver.await.unwrap_or(Err(WalError::Closed))?)
-}
-
 pub(crate) fn run_workers(env: &Env, opened: Opened) -> Result<Wal, StartError> {
     let Opened { wal, writer, keeper, .. } = opened;
     let (writer_bell, keeper_bell): (Signal, Signal) = (writer.signal().clone(), keeper.signal().clone());
@@ -309,21 +299,6 @@ async fn open(env: &Env, home: &Home, open_store: OpenStore) -> Result<Arc<dyn S
     match env.blocking(move || inside.enter(|| open_store(store))).await {
         Some(opened) => opened.map_err(StartError::Store),
         None => Err(StartError::Core("the machine is going down".to_owned())),
-    }
-}
-
-/// A log that ends before the store's state has lost entries that this node acknowledged, and perhaps more than those.
-///
-/// Not so when the machine was restarted: a leader may have applied what its own log had not synced and others had; nor
-/// where the state is that of an image, which comes before the entries. And a new member may have the store of an
-/// earlier one: what was applied was committed, whoever applied it.
-fn check_end(home: &Home, store: &dyn Store) -> Result<(), StartError> {
-    let log = home.wal.last_log_id(GroupId::MAIN).map_or(0, |id| id.index);
-    let database = store.applied().index();
-    if log.max(home.identity().image_end.unwrap_or(0)) >= database || !home.is_complete {
-        Ok(())
-    } else {
-        Err(StartError::LogCut { log, database })
     }
 }
 

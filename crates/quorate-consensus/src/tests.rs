@@ -17,6 +17,7 @@ mod metrics;
 mod promises;
 mod purge;
 mod reboot;
+mod reconcile;
 mod store;
 mod suite;
 mod thrift;

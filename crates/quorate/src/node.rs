@@ -297,8 +297,13 @@ async fn open_or_heal(env: &Env, config: &Config, seams: Seams) -> Result<Opened
 
 /// Whether a start failed because the database is damaged.
 fn is_damage(error: &quorate_consensus::StartError) -> bool {
-    let quorate_consensus::StartError::Store(error) = error else { return false };
-    error.downcast_ref::<quorate_sql::OpenError>().is_some_and(quorate_sql::OpenError::is_damage)
+    match error {
+        quorate_consensus::StartError::StoreCut { .. } => true,
+        quorate_consensus::StartError::Store(error) => {
+            error.downcast_ref::<quorate_sql::OpenError>().is_some_and(quorate_sql::OpenError::is_damage)
+        }
+        _ => false,
+    }
 }
 
 async fn open(env: &Env, config: &Config, seams: Seams) -> Result<Opened, StartError> {

@@ -58,6 +58,10 @@ impl MemStore {
         self.kept.lock().unwrap().clone()
     }
 
+    pub(crate) fn set_applied(&self, applied: Applied) {
+        self.kept.lock().unwrap().applied = applied;
+    }
+
     /// From now on it fails at proposals that begin with this text.
     pub(crate) fn fail_at(&self, text: &'static str, trouble: Trouble) {
         self.troubles.lock().unwrap().insert(text, trouble);

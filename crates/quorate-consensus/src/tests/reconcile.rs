@@ -1,0 +1,147 @@
+//! Starts where the log and the store do not fit together, in the simulated world.
+
+use std::ops::RangeInclusive;
+use std::path::Path;
+use std::time::Duration;
+
+use bytes::Bytes;
+use quorate_env::{Instant, sleep};
+use quorate_env_sim::SimWorld;
+use quorate_model::{Applied, GroupId, LogId, NodeId};
+use tokio::sync::oneshot;
+
+use super::cluster::{SOON, config, data_dir};
+use super::reboot::start_alone;
+use super::store::MemStore;
+use crate::home::Home;
+use crate::reconcile::reconcile;
+use crate::start::open_home;
+use crate::{Durability, StartError};
+
+const MAIN: GroupId = GroupId::MAIN;
+
+fn id(term: u64, index: u64) -> LogId {
+    LogId { term, node: NodeId(1), index }
+}
+
+/// A store that has applied everything up to here.
+fn store_at(applied: LogId) -> MemStore {
+    let store = MemStore::default();
+    store.set_applied(Applied { log_id: Some(applied), membership: None });
+    store
+}
+
+/// Opens the log of a node, reconciles it with its store, and goes on while the world does.
+async fn life(world: &SimWorld, store: &MemStore) -> Result<Home, StartError> {
+    let (env, store) = (data_dir(world.node("a")), store.clone());
+    let (sender, receiver) = oneshot::channel();
+    let inside = env.clone();
+    let up = async move {
+        let opened = open_home(&inside, &config("a"), Path::new("/data/log")).await;
+        let (home, restart) = opened.unwrap();
+        let reconciled = reconcile(&home, &store, restart).await;
+        drop(sender.send(reconciled.map(|()| home)));
+        std::future::pending::<()>().await;
+    };
+    env.start_runtime("a", up).unwrap();
+    receiver.await.unwrap()
+}
+
+/// Appends an entry of each index and waits until they and a vote are durable.
+async fn append(home: &Home, term: u64, indexes: RangeInclusive<u64>) {
+    let entries = indexes.map(|index| (id(term, index), Bytes::from_static(b"entry"))).collect();
+    let (sender, receiver) = oneshot::channel();
+    home.wal.append(MAIN, entries, Box::new(drop)).unwrap();
+    home.wal.save_vote(MAIN, Bytes::from_static(b"vote"), Box::new(move |done| drop(sender.send(done)))).unwrap();
+    receiver.await.unwrap().unwrap();
+}
+
+#[test]
+fn a_store_ahead_of_its_log_is_excused_after_a_power_failure_and_from_then_on() {
+    for is_power_lost in [true, false] {
+        let world = SimWorld::new(37);
+        let done = world.run(async {
+            append(&life(&world, &MemStore::default()).await.unwrap(), 1, 1..=3).await;
+            let ahead = store_at(id(1, 5));
+            if is_power_lost {
+                world.crash("a").await;
+            } else {
+                world.kill("a").await;
+                let error = life(&world, &ahead).await.err().unwrap();
+                return assert!(matches!(error, StartError::LogCut { log: 3, database: 5 }), "{error}");
+            }
+            // The next life ends as soon as it has begun; the one after knows of no power failure.
+            for _ in 0..2 {
+                let home = life(&world, &ahead).await.unwrap();
+                assert_eq!(home.wal.last_log_id(MAIN), Some(id(1, 5)));
+                world.kill("a").await;
+            }
+        });
+        done.unwrap();
+    }
+}
+
+#[test]
+fn a_log_gives_way_to_what_the_store_has_applied_at_the_same_place() {
+    let world = SimWorld::new(38);
+    let done = world.run(async {
+        append(&life(&world, &MemStore::default()).await.unwrap(), 1, 1..=6).await;
+        world.crash("a").await;
+        let home = life(&world, &store_at(id(2, 4))).await.unwrap();
+        let ends = |home: &Home| (home.wal.purged(MAIN), home.wal.last_log_id(MAIN));
+        assert_eq!(ends(&home), (Some(id(2, 4)), Some(id(2, 4))));
+        append(&home, 2, 5..=5).await;
+        world.crash("a").await;
+        let home = life(&world, &store_at(id(2, 4))).await.unwrap();
+        assert_eq!(ends(&home), (Some(id(2, 4)), Some(id(2, 5))));
+    });
+    done.unwrap();
+}
+
+#[test]
+fn a_store_that_ends_before_what_was_purged_is_damaged() {
+    let world = SimWorld::new(39);
+    let done = world.run(async {
+        let home = life(&world, &MemStore::default()).await.unwrap();
+        append(&home, 1, 1..=6).await;
+        home.wal.purge(MAIN, id(1, 4)).unwrap();
+        append(&home, 1, 7..=7).await;
+        for (applied, is_whole) in [(3, false), (4, true), (5, true)] {
+            world.kill("a").await;
+            match life(&world, &store_at(id(1, applied))).await {
+                Ok(_) => assert!(is_whole),
+                Err(error) => assert!(!is_whole && matches!(error, StartError::StoreCut { held: 4, .. }), "{error}"),
+            }
+        }
+        world.kill("a").await;
+        let error = life(&world, &MemStore::default()).await.err().unwrap();
+        assert!(matches!(error, StartError::StoreCut { database: 0, held: 4 }), "{error}");
+    });
+    done.unwrap();
+}
+
+/// Nothing is purged here: what the store held durably is known all the same.
+#[test]
+fn a_store_that_ends_before_what_it_durably_held_is_damaged() {
+    let world = SimWorld::new(40);
+    let done = world.run(async {
+        let store = MemStore::default();
+        let node = start_alone(&world, &store, Durability::Fsync).await.unwrap();
+        node.wait_leader(Instant::now() + SOON).await.unwrap();
+        node.propose(Bytes::from_static(b"one")).await.unwrap().1.unwrap();
+        let held = store.kept().applied.index();
+        let deadline = Instant::now() + SOON;
+        while node.0.desk.home.identity().stored != Some(held) {
+            assert!(Instant::now() < deadline, "what the store holds is not noted");
+            sleep(Duration::from_millis(10)).await;
+        }
+        drop(node);
+        world.kill("a").await;
+        store.lose_last();
+        let error = start_alone(&world, &store, Durability::Fsync).await.err().unwrap();
+        let expected = |database, known| (database, known) == (held - 1, held);
+        assert!(matches!(error, StartError::StoreCut { database, held } if expected(database, held)), "{error}");
+        assert!(error.to_string().contains("alone it needs a backup"), "{error}");
+    });
+    done.unwrap();
+}
