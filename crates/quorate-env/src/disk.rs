@@ -138,19 +138,30 @@ pub trait File: Send + Sync + fmt::Debug {
     }
 }
 
-/// Makes a directory, if there is none, whose name survives power loss.
+/// Makes a directory, if there is none, whose name survives power loss, as do those of the directories above it that
+/// had to be made.
 pub fn make_dir(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+    // The first also when it is there: an earlier life may have ended before its name was durable.
+    let mut holders = vec![parent_of(dir)];
+    while let Some(holder) = holders.last().copied().filter(|holder| holder.parent().is_some())
+        && !disk.exists(holder)?
+    {
+        holders.push(parent_of(holder));
+    }
     disk.create_dir_all(dir)?;
-    // Also when it was there: an earlier life may have ended before its name was durable.
-    let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    disk.sync_dir(parent)
+    holders.into_iter().try_for_each(|holder| disk.sync_dir(holder))
+}
+
+/// The directory that holds the name of another.
+fn parent_of(dir: &Path) -> &Path {
+    dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Replaces the small file `path` by `bytes` so that after power loss it holds the old content or the new one, whole.
 ///
 /// The bytes are written beside it, synced, renamed over it, and the directory synced.
 pub fn replace_file(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let parent = path.parent().map_or_else(|| PathBuf::from("."), Path::to_path_buf);
+    let parent = parent_of(path);
     let mut temp = path.as_os_str().to_owned();
     temp.push(".new");
     let temp = PathBuf::from(temp);
@@ -160,7 +171,7 @@ pub fn replace_file(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()
     file.sync_data()?;
     drop(file);
     disk.rename(&temp, path)?;
-    disk.sync_dir(&parent)
+    disk.sync_dir(parent)
 }
 
 /// The whole content of a small file; an error of kind `InvalidData` when it is longer than `limit`.

@@ -175,10 +175,8 @@ impl Generation {
 
     /// Syncs something of this database, unless a sync has failed before.
     fn sync(&self, role: Role, sync: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
-        if !self.watched.may_sync(role) {
-            return Err(io::Error::other("a sync failed before: what it covered may be lost"));
-        }
-        sync().inspect_err(|_| self.watched.failed_to_sync())
+        let failed_before = || Err(io::Error::other("a sync failed before: what it covered may be lost"));
+        self.watched.sync(role, sync).unwrap_or_else(failed_before)
     }
 
     /// Bytes of the `-wal` that were written since it was last synced, as far as is known: its restart may hide some.

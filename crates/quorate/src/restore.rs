@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use quorate_consensus::{CLUSTER_FILE, ClusterId, ConsensusConfig, Living, Restored, check_nobody_lives};
 use quorate_env::Env;
-use quorate_env::disk::{Disk, read_file, replace_file};
+use quorate_env::disk::{Disk, make_dir, read_file, replace_file};
 use quorate_model::{Epoch, GroupId, Position};
 use quorate_sql::StoreIdentity;
 use quorate_sql::backup::{self, Backup, FileError};
@@ -294,7 +294,7 @@ impl Site {
             }
             let aside = dir.join(format!("{ASIDE}{}", self.env.unix_nanos()));
             let rename = || {
-                disk.create_dir_all(&aside)?;
+                make_dir(disk.as_ref(), &aside)?;
                 for item in held {
                     disk.rename(&dir.join(item), &aside.join(item))?;
                 }

@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use proptest::prelude::*;
-use quorate_env::disk::{Disk, OpenMode};
+use quorate_env::disk::{Disk, OpenMode, make_dir};
 
 use super::{Fault, SimDisk};
 
@@ -52,6 +52,15 @@ fn synced_bytes_and_names_survive_and_unsynced_ones_meet_every_fate() {
         nameless += i32::from(content(&disk, "b").is_none());
     }
     assert!(old > 20 && new > 20 && torn > 5 && (20..180).contains(&nameless), "{old} {new} {torn} {nameless}");
+}
+
+#[test]
+fn a_made_directory_survives_with_all_above_it_that_were_made() {
+    for seed in 0..50 {
+        let disk = disk(seed);
+        make_dir(&disk, &path("a/b/c")).unwrap();
+        assert!(disk.crash().exists(&path("a/b/c")).unwrap(), "seed {seed}");
+    }
 }
 
 #[test]

@@ -37,6 +37,7 @@ pub fn restore(
 ) -> Result<(), FileError> {
     let made = generation::make_first(disk, dir, |vfs, path| {
         copy(disk.as_ref(), file, path)?;
+        seal::open(disk.as_ref(), path)?;
         rewrite(vfs, path, identity, applied)?;
         image::verify(vfs, path, identity, applied.log_id, None)?;
         let conn = connection::open_alone(vfs, path)?;
@@ -56,12 +57,10 @@ pub fn epoch_of(disk: &Arc<dyn Disk>, dir: &Path) -> Option<Epoch> {
 fn copy(disk: &dyn Disk, from: &Path, to: &Path) -> Result<(), OpenError> {
     let source = disk.open(from, OpenMode::Read).map_err(OpenError::disk(from))?;
     let target = disk.open(to, OpenMode::ReadWrite).map_err(OpenError::disk(to))?;
-    let end = seal::database_bytes(&*source).map_err(OpenError::disk(from))?;
     let mut chunk = vec![0; CHUNK_BYTES];
     let (mut at, mut unsynced) = (0_u64, 0_u64);
     loop {
-        let left = usize::try_from(end.saturating_sub(at)).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES);
-        let read = source.read_at(chunk.get_mut(..left).unwrap_or_default(), at).map_err(OpenError::disk(from))?;
+        let read = source.read_at(&mut chunk, at).map_err(OpenError::disk(from))?;
         let Some(bytes) = chunk.get(..read).filter(|bytes| !bytes.is_empty()) else { break };
         target.write_at(bytes, at).map_err(OpenError::disk(to))?;
         (at, unsynced) = (at.saturating_add(read as u64), unsynced.saturating_add(read as u64));

@@ -10,6 +10,7 @@ use quorate_env::disk::{Disk, File, OpenMode};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use super::{FileError, PAGE_SIZE_MIN};
+use crate::error::OpenError;
 
 /// Begins the trailer.
 const MAGIC: &[u8; 16] = b"quorate backup 1";
@@ -30,10 +31,22 @@ pub(super) fn seal(file: &dyn File) -> std::io::Result<()> {
     file.write_at(&trailer, len)
 }
 
-/// Bytes of the database in a file. Looks at the trailer alone.
-pub(super) fn database_bytes(file: &dyn File) -> std::io::Result<u64> {
-    let len = file.len()?;
-    Ok(if has_trailer(len) { len.saturating_sub(BYTES) } else { len })
+/// Makes a copy of a backup a database: takes the trailer away, if the copy fits it. The backup itself may have been
+/// read otherwise when it was looked at.
+pub(super) fn open(disk: &dyn Disk, path: &Path) -> Result<(), OpenError> {
+    let file = disk.open(path, OpenMode::ReadWrite).map_err(OpenError::disk(path))?;
+    if !fits(&*file).map_err(OpenError::disk(path))? {
+        let problem = "the copy of the backup does not fit the backup's checksum: a disk or the memory of this machine \
+                       changes bytes; try another"
+            .to_owned();
+        return Err(OpenError::Layout { path: path.to_path_buf(), problem });
+    }
+    let len = file.len().map_err(OpenError::disk(path))?;
+    if has_trailer(len) {
+        file.set_len(len.saturating_sub(BYTES)).map_err(OpenError::disk(path))?;
+        file.sync_data().map_err(OpenError::disk(path))?;
+    }
+    Ok(())
 }
 
 /// Reads all of a file, and fails if its checksum, where it has one, does not fit.

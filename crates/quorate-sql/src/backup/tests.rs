@@ -75,6 +75,24 @@ fn three_bytes_that_change_anywhere_in_a_backup_are_found() {
     assert!(matches!(inspect(&*disk, &file), Err(FileError::Damaged { .. })));
 }
 
+/// A disk may give other bytes the second time.
+#[test]
+fn a_copy_that_differs_from_the_backup_is_not_restored() {
+    let (_dir, file, backup) = backed_up();
+    let applied = Applied { log_id: backup.applied.log_id, membership: None };
+    let restored = |dir: &TempDir| restore(&disk(), dir.path(), &file, IDENTITY, &applied);
+    let (first, second) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    restored(&first).unwrap();
+    // In the bytes of a row, which no check of the pages' structure sees.
+    let mut bytes = std::fs::read(&file).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle..middle + 3].iter_mut().for_each(|byte| *byte ^= 0x55);
+    std::fs::write(&file, bytes).unwrap();
+    let error = restored(&second).unwrap_err();
+    assert!(error.to_string().contains("does not fit the backup's checksum"), "{error}");
+    assert!(names(&second.path().join("db")).is_empty());
+}
+
 #[test]
 fn a_backup_is_one_plain_file_that_says_what_it_holds() {
     let (dir, path, backup) = backed_up();

@@ -277,16 +277,16 @@ unsafe extern "C" fn truncate(file: *mut ffi::sqlite3_file, size: i64) -> c_int 
 }
 
 unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, flags: c_int) -> c_int {
+    let sync = || match base!(file, xSync(flags), ffi::SQLITE_IOERR_FSYNC) {
+        ffi::SQLITE_OK => Ok(()),
+        code => Err(code),
+    };
     // SAFETY: SQLite calls with an open file, and the reference does not outlive this call.
-    let watched = unsafe { watched(file) };
-    if watched.is_some_and(|(watched, role)| !watched.may_sync(role)) {
-        return ffi::SQLITE_IOERR_FSYNC;
-    }
-    let code = base!(file, xSync(flags), ffi::SQLITE_IOERR_FSYNC);
-    if let Some((watched, _)) = watched.filter(|_| code != ffi::SQLITE_OK) {
-        watched.failed_to_sync();
-    }
-    code
+    let synced = match unsafe { watched(file) } {
+        Some((watched, role)) => watched.sync(role, sync).unwrap_or(Err(ffi::SQLITE_IOERR_FSYNC)),
+        None => sync(),
+    };
+    synced.err().unwrap_or(ffi::SQLITE_OK)
 }
 
 unsafe extern "C" fn file_size(file: *mut ffi::sqlite3_file, out: *mut i64) -> c_int {

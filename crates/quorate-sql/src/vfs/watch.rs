@@ -36,6 +36,8 @@ pub(crate) struct Watched {
     main_unsynced: AtomicU64,
     /// Whether a sync of either file has failed.
     sync_failed: AtomicBool,
+    /// Held by who syncs the `-wal`.
+    wal_sync: Mutex<()>,
     /// Reads of either file that have failed.
     failed_reads: AtomicU64,
     /// The locks in the shared memory.
@@ -110,19 +112,17 @@ impl Watched {
         before.saturating_add(len) >= UNSYNCED_MAX
     }
 
-    /// Told before a file is synced, and says whether it may be: not once a sync has failed. What that one covered may
-    /// be lost in secret, and the next would say that all is well.
-    #[must_use]
-    pub(crate) fn may_sync(&self, role: Role) -> bool {
+    /// Syncs a file, unless a sync has failed before: what that one covered may be lost in secret, and this one would
+    /// say that all is well. So those of the `-wal`, which several threads sync, come one after another.
+    pub(crate) fn sync<E>(&self, role: Role, sync: impl FnOnce() -> Result<(), E>) -> Option<Result<(), E>> {
+        let _alone = (role == Role::Wal).then(|| lock(&self.wal_sync));
         if role == Role::Main {
             self.main_unsynced.store(0, Ordering::Release);
         }
-        !self.sync_failed.load(Ordering::Acquire) || Mutant::SyncBelievedAgain.is_on()
-    }
-
-    /// Told of a sync that failed.
-    pub(crate) fn failed_to_sync(&self) {
-        self.sync_failed.store(true, Ordering::Release);
+        if self.sync_failed.load(Ordering::Acquire) && !Mutant::SyncBelievedAgain.is_on() {
+            return None;
+        }
+        Some(sync().inspect_err(|_| self.sync_failed.store(true, Ordering::Release)))
     }
 
     /// Told of a read that failed, other than by the end of the file.
