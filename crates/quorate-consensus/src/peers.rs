@@ -267,20 +267,19 @@ impl Peers {
         seen.at.elapsed() < self.silence_max()
     }
 
-    /// The voters' clocks minus this node's, its own among them. Of voters that are silent nothing is known.
+    /// The voters' clocks minus this node's, its own among them. What a voter that is silent now said last still
+    /// counts: a leader that hears of nobody must not be left with its own clock alone.
     pub(crate) fn voter_clock_offsets(&self, raft: &Raft) -> Vec<i64> {
         let own = *raft.node_id();
-        raft.voter_ids().filter_map(|id| if id == own { Some(0) } else { self.clock_offset(id) }).collect()
+        let said = |id| if id == own { Some(0) } else { self.look(id, |seen| seen.clock_offset) };
+        raft.voter_ids().filter_map(said).collect()
     }
 
     /// The clocks of the other members that can be reached, minus this node's.
     pub(crate) fn clock_offsets(&self) -> Vec<(NodeId, i64)> {
         let members: Vec<u64> = lock(&self.members).keys().copied().collect();
-        members.into_iter().filter_map(|id| Some((NodeId(id), self.clock_offset(id)?))).collect()
-    }
-
-    fn clock_offset(&self, id: u64) -> Option<i64> {
-        self.look(id, |seen| self.is_fresh(seen).then_some(seen.clock_offset)).flatten()
+        let fresh = |id| self.look(id, |seen| self.is_fresh(seen).then_some(seen.clock_offset)).flatten();
+        members.into_iter().filter_map(|id| Some((NodeId(id), fresh(id)?))).collect()
     }
 
     /// The longest silence of a node that is still taken for reachable.

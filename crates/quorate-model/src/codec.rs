@@ -7,7 +7,7 @@
 //! accepts only what its own encoder would have written ([`DecodeError::Unknown`] otherwise), and an unknown level is
 //! an error that names it.
 
-use crate::limits::{FORMAT_LEVEL, PROPOSAL_BYTES_MAX};
+use crate::limits::{FORMAT_LEVEL, PARAMETERS_MAX, PROPOSAL_BYTES_MAX};
 use crate::{Failure, FailureKind, Outcome, Proposal, Value};
 
 mod decode;
@@ -97,6 +97,14 @@ pub fn row_len(values: &[Value]) -> usize {
 
 /// Decodes a row of values.
 pub fn decode_row(bytes: &[u8]) -> Result<Vec<Value>, DecodeError> {
+    strictly(bytes)
+}
+
+/// Decodes the parameters of a statement: a row of no more values than a statement takes.
+pub fn decode_params(bytes: &[u8]) -> Result<Vec<Value>, DecodeError> {
+    if decode::count(bytes, PARAMETERS_MAX) > PARAMETERS_MAX {
+        return Err(DecodeError::Malformed(format!("more than {PARAMETERS_MAX} parameters")));
+    }
     strictly(bytes)
 }
 

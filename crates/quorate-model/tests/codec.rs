@@ -13,6 +13,7 @@ use bytes::Bytes;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use quorate_model::codec;
+use quorate_model::limits::{COMMANDS_MAX, PARAMETERS_MAX};
 use quorate_model::{
     Bulk, Column, Command, CommandResult, DecodeError, Failure, FailureKind, Origin, Outcome, PackedRows, Param,
     Payload, Premise, Proposal, Rehearsal, Reply, RowPacker, SessionId, Stamp, Statement, StatementResult, Step, Value,
@@ -202,6 +203,23 @@ fn what_the_encoder_would_have_written_otherwise_is_refused() {
         assert_eq!(codec::decode_proposal(&[&bytes, more].concat()), Err(DecodeError::Unknown), "{more:?}");
     }
     assert!(codec::decode_proposal(&bytes).is_ok());
+}
+
+#[test]
+fn lists_that_are_too_long_are_refused_before_they_fill_the_memory() {
+    let read = |proposal: &Proposal| codec::decode_proposal(&codec::encode_proposal(proposal).unwrap());
+    let statement =
+        |params| Statement { sql: "x".to_owned(), params: vec![Param::Value(Value::Null); params], names: vec![] };
+    let proposal = |commands| Proposal { commands, ..golden_proposal() };
+    let of = |count| proposal(vec![Command::OpenSession; count]);
+    read(&of(COMMANDS_MAX)).unwrap();
+    assert!(matches!(read(&of(COMMANDS_MAX + 1)), Err(DecodeError::Malformed(_))));
+    let with = |params| proposal(vec![Command::Statement(statement(params))]);
+    read(&with(PARAMETERS_MAX)).unwrap();
+    assert!(matches!(read(&with(PARAMETERS_MAX + 1)), Err(DecodeError::Malformed(_))));
+    let row = |count| codec::encode_row(&vec![Value::Null; count]);
+    assert_eq!(codec::decode_params(&row(PARAMETERS_MAX)).unwrap().len(), PARAMETERS_MAX);
+    assert!(matches!(codec::decode_params(&row(PARAMETERS_MAX + 1)), Err(DecodeError::Malformed(_))));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use quorate_env::disk::Disk;
+use quorate_env::disk::{Disk, make_dir};
 use quorate_model::{GroupId, LogId};
 
 use crate::error::OpenError;
@@ -89,9 +89,7 @@ impl Wal {
     /// another opening would judge differently.
     pub fn open(disk: Arc<dyn Disk>, dir: &Path, options: WalOptions) -> Result<Opened, OpenError> {
         let options = options.bounded();
-        disk.create_dir_all(dir).map_err(OpenError::io("create", dir))?;
-        let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        disk.sync_dir(parent).map_err(OpenError::io("sync", parent))?;
+        make_dir(&*disk, dir).map_err(OpenError::io("create", dir))?;
         let lock = disk.lock_dir(dir).map_err(|error| match error.kind() {
             io::ErrorKind::WouldBlock => OpenError::Busy { dir: dir.to_path_buf() },
             _ => OpenError::io("lock", dir)(error),

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use prost::encoding::decode_varint;
 
 use super::DecodeError;
+use crate::limits::{COMMANDS_MAX, EXTENSIONS_MAX, PARAMETERS_MAX, PREMISES_MAX};
 use crate::{
     Bulk, Column, Command, CommandResult, Failure, FailureKind, Origin, Outcome, PackedRows, Param, Premise, Proposal,
     Rehearsal, Reply, Returned, SessionId, Stamp, Statement, StatementResult, Value,
@@ -37,6 +38,7 @@ impl From<Flaw> for DecodeError {
 
 const SHORT: Flaw = Flaw::Malformed("a field is cut short");
 const TOO_LARGE: Flaw = Flaw::Malformed("a number is too large");
+const TOO_MANY: Flaw = Flaw::Malformed("a list is longer than it may be");
 const NO_TEXT: Flaw = Flaw::Malformed("a text is not UTF-8");
 
 /// What can be read from the fields of a message.
@@ -124,6 +126,15 @@ fn text(bytes: &[u8]) -> Result<String, Flaw> {
     std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| NO_TEXT)
 }
 
+/// Adds to a list that may not be longer: what a message takes in memory must not be a multiple of what it takes here.
+fn push<T>(list: &mut Vec<T>, max: usize, item: T) -> Result<(), Flaw> {
+    if list.len() >= max {
+        return Err(TOO_MANY);
+    }
+    list.push(item);
+    Ok(())
+}
+
 /// A message without fields.
 fn empty<T>(bytes: &[u8], value: T) -> Result<T, Flaw> {
     if bytes.is_empty() { Ok(value) } else { Err(Flaw::Unknown) }
@@ -139,8 +150,8 @@ impl Decode for Proposal {
                 (1, Number(level)) => proposal.level = small(level)?,
                 (2, Content(bytes)) => proposal.origin = Some(Origin::decode(bytes)?),
                 (3, Number(budget)) => proposal.budget = budget,
-                (4, Content(bytes)) => proposal.commands.push(Command::decode(bytes)?),
-                (5, Content(bytes)) => proposal.premises.push(Premise::decode(bytes)?),
+                (4, Content(bytes)) => push(&mut proposal.commands, COMMANDS_MAX, Command::decode(bytes)?)?,
+                (5, Content(bytes)) => push(&mut proposal.premises, PREMISES_MAX, Premise::decode(bytes)?)?,
                 (6, Content(bytes)) => proposal.rehearsal = Some(Rehearsal::decode(bytes)?),
                 _ => return Err(Flaw::Unknown),
             }
@@ -191,7 +202,14 @@ fn names(bytes: &[u8]) -> Result<Vec<String>, Flaw> {
         (1, Content(bytes)) => text(bytes),
         _ => Err(Flaw::Unknown),
     };
-    Fields::of(bytes).map(name).collect()
+    let mut names = Vec::new();
+    Fields::of(bytes).try_for_each(|field| push(&mut names, EXTENSIONS_MAX, name(field)?))?;
+    Ok(names)
+}
+
+/// How many fields a message has, at most this many and one more.
+pub(super) fn count(bytes: &[u8], max: usize) -> usize {
+    Fields::of(bytes).take(max.saturating_add(1)).count()
 }
 
 impl Decode for Premise {
@@ -216,7 +234,7 @@ impl Decode for Rehearsal {
         for field in Fields::of(bytes) {
             match field? {
                 (1, Number(index)) => rehearsal.index = index,
-                (2, Content(bytes)) => rehearsal.stamps.push(Stamp::decode(bytes)?),
+                (2, Content(bytes)) => push(&mut rehearsal.stamps, COMMANDS_MAX, Stamp::decode(bytes)?)?,
                 _ => return Err(Flaw::Unknown),
             }
         }
@@ -244,8 +262,8 @@ impl<P: Decode> Decode for Statement<P> {
         for field in Fields::of(bytes) {
             match field? {
                 (1, Content(bytes)) => statement.sql = text(bytes)?,
-                (2, Content(bytes)) => statement.params.push(P::decode(bytes)?),
-                (3, Content(bytes)) => statement.names.push(text(bytes)?),
+                (2, Content(bytes)) => push(&mut statement.params, PARAMETERS_MAX, P::decode(bytes)?)?,
+                (3, Content(bytes)) => push(&mut statement.names, PARAMETERS_MAX, text(bytes)?)?,
                 _ => return Err(Flaw::Unknown),
             }
         }

@@ -36,9 +36,10 @@ pub(super) fn seal(file: &dyn File) -> std::io::Result<()> {
 pub(super) fn open(disk: &dyn Disk, path: &Path) -> Result<(), OpenError> {
     let file = disk.open(path, OpenMode::ReadWrite).map_err(OpenError::disk(path))?;
     if !fits(&*file).map_err(OpenError::disk(path))? {
-        let problem = "the copy of the backup does not fit the backup's checksum: a disk or the memory of this machine \
+        let problem =
+            "the copy of the backup does not fit the backup's checksum: a disk or the memory of this machine \
                        changes bytes; try another"
-            .to_owned();
+                .to_owned();
         return Err(OpenError::Layout { path: path.to_path_buf(), problem });
     }
     let len = file.len().map_err(OpenError::disk(path))?;

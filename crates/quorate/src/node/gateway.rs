@@ -138,15 +138,27 @@ impl Gateway {
 
     /// Keeps the state that a level asks for, once there is a place for one more.
     pub(crate) async fn snapshot(&self, level: Level, deadline: Instant) -> Result<Kept, Error> {
-        let place = timeout_at(deadline, Arc::clone(&self.snapshots).acquire_owned()).await;
-        let full = || Error::Overloaded(SNAPSHOTS_OPEN.to_owned());
-        // Nobody closes the semaphore.
-        let place = place.map_err(|_| full())?.map_err(|_| Error::Closed)?;
+        // Who waits for a level keeps no place from others, whose level may be there.
         self.reach(level, deadline).await?;
+        let free = Arc::clone(&self.snapshots).try_acquire_owned();
+        let place = match free {
+            Ok(place) => place,
+            Err(_) => self.wait_for_place(level, deadline).await?,
+        };
         let snapshot = self.store.readers().snapshot(&self.env, SNAPSHOT_MAX).await?;
         let epoch = self.store.options().identity.epoch;
         let position = Position { epoch, group: GroupId::MAIN, index: snapshot.applied_index() };
         Ok(Kept { snapshot, position, _place: place })
+    }
+
+    /// Waits for a place among the snapshots, and for what the level asks for then.
+    async fn wait_for_place(&self, level: Level, deadline: Instant) -> Result<OwnedSemaphorePermit, Error> {
+        let place = timeout_at(deadline, Arc::clone(&self.snapshots).acquire_owned()).await;
+        let full = |_| Error::Overloaded(SNAPSHOTS_OPEN.to_owned());
+        // Nobody closes the semaphore.
+        let place = place.map_err(full)?.map_err(|_| Error::Closed)?;
+        self.reach(level, deadline).await?;
+        Ok(place)
     }
 
     /// How long a query may run, and a piece of one take, whatever its caller asks for.

@@ -51,7 +51,7 @@ impl Gateway {
             Ok(stage) => Ok(stage),
             Err(NotBegun::Failed(error)) => Err(error),
             Err(NotBegun::Elsewhere(leader, member)) => {
-                let stream = self.consensus.open_stream(leader, Purpose::Data, method::INTERACTIVE).await;
+                let stream = self.consensus.open_stream(leader, Purpose::Client, method::INTERACTIVE).await;
                 let away = || Error::Unavailable(format!("{} at {} can't be reached", member.name, member.addr));
                 let stream =
                     Stream::begin(stream.ok_or_else(away)?, member.addr.as_str().into(), lasting, deadline).await?;
@@ -163,7 +163,7 @@ pub(super) async fn serve(
                 }
             }
             Asked::Commit(proposal) => {
-                let committed = match service::check(gateway, role, &proposal)? {
+                let committed = match service::check(gateway, role, &proposal).await? {
                     Ok(()) => stage.commit(proposal).await,
                     Err(failure) => Err(Attempt::Refused(failure.into())),
                 };

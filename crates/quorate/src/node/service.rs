@@ -33,7 +33,13 @@ pub(super) struct Desk(Arc<OnceLock<Weak<Gateway>>>);
 /// What a client is told that may not write.
 pub(super) const READ_ONLY: &str = "this client may only read; connect without 'read_only' to write";
 
+/// Bytes of a proposal that is looked at by the thread that carries consensus: some hundred statements at most.
+const CHECKED_HERE_BYTES: usize = 4 << 10;
+
 type Reply = Result<Bytes, CallFailure>;
+
+/// What a look at a proposal says to its client, or why there was none.
+type Checked = Result<Result<(), Failure>, CallFailure>;
 
 impl Desk {
     /// Says that the node runs. Once.
@@ -101,8 +107,8 @@ impl Service for Desk {
 }
 
 /// Proposes for a client, wherever the leader is.
-async fn execute(gateway: &Gateway, role: Role, Execute { proposal }: Execute) -> Reply {
-    let result = match check(gateway, role, &proposal)? {
+async fn execute(gateway: &Arc<Gateway>, role: Role, Execute { proposal }: Execute) -> Reply {
+    let result = match check(gateway, role, &proposal).await? {
         Ok(()) => gateway.propose(proposal).await,
         Err(failure) => Err(Attempt::Refused(Error::Failed(failure))),
     };
@@ -110,7 +116,19 @@ async fn execute(gateway: &Gateway, role: Role, Execute { proposal }: Execute) -
 }
 
 /// Nothing gets into the log that can't be read there, or be sent to the other nodes.
-pub(super) fn check(gateway: &Gateway, role: Role, proposal: &[u8]) -> Result<Result<(), Failure>, CallFailure> {
+///
+/// SQLite plans each statement that it has not seen before: what may hold many is looked at beside the thread that
+/// carries consensus.
+pub(super) async fn check(gateway: &Arc<Gateway>, role: Role, proposal: &Bytes) -> Checked {
+    if proposal.len() <= CHECKED_HERE_BYTES {
+        return check_here(gateway, role, proposal);
+    }
+    let (inside, proposal) = (Arc::clone(gateway), proposal.clone());
+    let checked = gateway.env.blocking(move || check_here(&inside, role, &proposal)).await;
+    checked.unwrap_or_else(|| Err(CallFailure::new(CallFailureKind::Unavailable, "the node is stopping")))
+}
+
+fn check_here(gateway: &Gateway, role: Role, proposal: &[u8]) -> Checked {
     if let Err(failure) = codec::check_size(proposal.len()) {
         return Ok(Err(failure));
     }

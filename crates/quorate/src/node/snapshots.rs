@@ -34,10 +34,14 @@ pub(super) async fn serve(
     let Some(item) = asked(receiver).await else { return Ok(()) };
     let open: OpenSnapshot = protocol::decode(item)?;
     let deadline = served_until(Duration::from_millis(open.millis));
-    let opened = timeout_at(deadline, gateway.snapshot(open.level()?, deadline)).await;
-    let opened = opened.unwrap_or_else(|_| {
-        Err(Error::TimedOut("the node was not ready in time; wait longer (with_deadline)".to_owned()))
-    });
+    let opening = timeout_at(deadline, gateway.snapshot(open.level()?, deadline));
+    let opened = match select(pin!(opening), pin!(sender.stopped())).await {
+        Either::Left((opened, _)) => opened.unwrap_or_else(|_| {
+            Err(Error::TimedOut("the node was not ready in time; wait longer (with_deadline)".to_owned()))
+        }),
+        // The client has gone.
+        Either::Right(_) => return Ok(()),
+    };
     let position: Result<Position, Error> = opened.as_ref().map(|kept| kept.position).map_err(Clone::clone);
     send(sender, position).await?;
     let Ok(kept) = opened else { return Ok(()) };

@@ -113,7 +113,7 @@ impl Query {
     /// The read that it asks for.
     pub(crate) fn read(self) -> Result<Read, CallFailure> {
         let level = level_of(self.level)?;
-        let params = codec::decode_row(&self.params).map_err(malformed)?;
+        let params = codec::decode_params(&self.params).map_err(malformed)?;
         let rows = usize::try_from(self.rows_max).unwrap_or(usize::MAX);
         let bytes = usize::try_from(self.bytes_max).unwrap_or(usize::MAX);
         let statement = Statement { sql: self.sql, params, names: self.names };
