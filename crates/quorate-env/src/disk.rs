@@ -143,10 +143,11 @@ pub trait File: Send + Sync + fmt::Debug {
 pub fn make_dir(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
     // The first also when it is there: an earlier life may have ended before its name was durable.
     let mut holders = vec![parent_of(dir)];
-    while let Some(holder) = holders.last().copied().filter(|holder| holder.parent().is_some())
-        && !disk.exists(holder)?
-    {
-        holders.push(parent_of(holder));
+    for above in dir.ancestors().skip(1) {
+        if above.as_os_str().is_empty() || disk.exists(above)? {
+            break;
+        }
+        holders.push(parent_of(above));
     }
     disk.create_dir_all(dir)?;
     holders.into_iter().try_for_each(|holder| disk.sync_dir(holder))
