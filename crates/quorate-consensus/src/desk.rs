@@ -22,7 +22,7 @@ use crate::combiner::{Combiner, forward};
 use crate::config::ConsensusConfig;
 use crate::home::Home;
 use crate::identity::durability_number;
-use crate::images::{self, ImagePieces};
+use crate::images::{self, ImageSender};
 use crate::led::Led;
 use crate::membership;
 use crate::metrics::ConsensusMetrics;
@@ -75,6 +75,7 @@ pub(crate) struct Running {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) combiner: Combiner,
     pub(crate) verdicts: Arc<Verdicts>,
+    pub(crate) images: Arc<ImageSender>,
 }
 
 /// The handler.
@@ -276,11 +277,7 @@ impl Desk {
             Ok(running) => running,
             Err(failure) => return sender.fail(failure),
         };
-        let sent = match ImagePieces::begin(&self.home.env, &running.store).await {
-            Ok(image) => image.send(&mut sender).await,
-            Err(fault) => Err(fault.into()),
-        };
-        match sent {
+        match running.images.give(&mut sender).await {
             Ok(()) => sender.finish(),
             Err(error) => sender.fail(internal(&error)),
         }

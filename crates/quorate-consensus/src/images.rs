@@ -221,6 +221,13 @@ impl ImageSender {
         VoteBytes::decode(answer).map(Into::into).map_err(|error| ImageError::Refused(error.to_string()))
     }
 
+    /// Sends the store's present state to a node that has asked for it. The end of the stream is the caller's to send.
+    pub(crate) async fn give(&self, to: &mut StreamSender) -> Result<(), ImageError> {
+        self.check_withheld()?;
+        ImagePieces::begin(&self.env, &self.store).await?.send(to).await?;
+        Ok(self.check_withheld()?)
+    }
+
     /// The index above which nothing may be purged, for the sake of images on their way. `matched` tells up to where a
     /// node is known to hold the log.
     pub(crate) fn purge_limit(&self, matched: impl Fn(u64) -> Option<u64>) -> u64 {

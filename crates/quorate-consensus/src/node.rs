@@ -19,7 +19,7 @@ use crate::combiner::{HOLD_MAX, Hold};
 use crate::config::Timing;
 use crate::desk::{Desk, Running};
 use crate::error::{Ended, MembershipError, ProposeError, ReadPositionError};
-use crate::images::{self, ImageError, ImagePieces, ImageSender};
+use crate::images::{self, ImageError, ImagePieces};
 use crate::membership;
 use crate::metrics::ConsensusMetrics;
 use crate::permits::{self, Admission, Admitted};
@@ -43,7 +43,6 @@ pub struct Consensus(pub(crate) Arc<Inner>);
 pub(crate) struct Inner {
     pub(crate) desk: Arc<Desk>,
     pub(crate) running: Running,
-    pub(crate) images: Arc<ImageSender>,
     pub(crate) stages: Arc<Stages>,
     pub(crate) reads: ReadPositions,
     pub(crate) runtime: tokio::runtime::Handle,
@@ -202,7 +201,7 @@ impl Consensus {
 
     /// From now on members are sent no images, or are again: what is in doubt must not spread.
     pub fn withhold_images(&self, withheld: bool) {
-        self.0.images.withhold(withheld);
+        self.0.running.images.withhold(withheld);
     }
 
     /// Receives an image of another member and puts it in the place of the store's present state, which must not be

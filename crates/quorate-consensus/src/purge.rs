@@ -15,7 +15,6 @@ use quorate_wal::WalError;
 
 use crate::desk::Running;
 use crate::home::Home;
-use crate::images::ImageSender;
 use crate::peers::Peers;
 
 /// How often it is looked whether something can be purged.
@@ -29,7 +28,6 @@ pub(crate) struct Purger {
     pub(crate) env: Env,
     pub(crate) running: Running,
     pub(crate) home: Home,
-    pub(crate) images: Arc<ImageSender>,
     pub(crate) peers: Arc<Peers>,
     pub(crate) keep_bytes: u64,
 }
@@ -91,7 +89,7 @@ impl Purger {
         let is_early = Mutant::PurgedBeforeDurable.is_on();
         let durable = if is_early { self.running.store.applied() } else { self.running.store.durable() }.log_id?.index;
         let metrics = self.running.raft.metrics();
-        let images = self.images.purge_limit(|id| {
+        let images = self.running.images.purge_limit(|id| {
             let metrics = metrics.borrow_watched();
             metrics.replication.as_ref().and_then(|all| all.get(&id).copied().flatten()).map(|id| id.index)
         });

@@ -121,8 +121,7 @@ impl Consensus {
         let raft = start_core(&home, config.timing, network, log, machine, founding).await?;
         verdicts.bind(&raft, &peers);
         let (combiner, gatherer) = combiner(env, &raft, &peers, &stages, &metrics);
-        let running =
-            Running { raft: raft.clone(), store: Arc::clone(&store), combiner, verdicts: Arc::clone(&verdicts) };
+        let running = Running { raft: raft.clone(), store, combiner, verdicts, images };
         // Nobody else sets it.
         let _ = desk.running.set(running.clone());
         let (reads, rounds) = read_positions();
@@ -130,7 +129,6 @@ impl Consensus {
             env: env.clone(),
             running: running.clone(),
             home: home.clone(),
-            images: Arc::clone(&images),
             peers: Arc::clone(&peers),
             keep_bytes: config.keep_log_bytes,
         };
@@ -145,7 +143,6 @@ impl Consensus {
         let inner = Inner {
             desk,
             running,
-            images,
             stages,
             reads,
             runtime: tokio::runtime::Handle::current(),

@@ -328,6 +328,11 @@ impl Verdicts {
                     return Ok(());
                 }
             }
+            // Their data may be damaged, and the process may have ended for another reason than this entry.
+            if fault.is_none() && pause == IMAGE_PAUSE_MAX {
+                self.try_again();
+                return Ok(());
+            }
             // They may be reached again later, and are asked anew until then.
             sleep(pause).await;
             pause = pause.saturating_mul(2).min(IMAGE_PAUSE_MAX);

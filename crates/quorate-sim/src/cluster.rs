@@ -348,7 +348,7 @@ impl Cluster {
         statuses.len() == self.names.len()
             && leader.members.len() == self.names.len()
             && statuses.iter().all(|status| is_voter(status) && status.applied.index >= leader.committed_index)
-            && !self.names.iter().any(|name| self.is_tampered(name))
+            && !self.has_foreign_data()
     }
 
     /// Whether all nodes serve and have applied equally much.

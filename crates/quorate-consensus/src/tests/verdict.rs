@@ -237,6 +237,28 @@ fn an_entry_that_ends_every_process_is_found_and_rejected() {
     });
 }
 
+/// Its end had another reason, and the others keep their data to themselves.
+#[test]
+fn a_node_that_died_of_an_entry_tries_it_again_where_nobody_gives_a_copy() {
+    run(47, async |_, cluster| {
+        let names = by_rank(&cluster);
+        poison(&cluster, [names[2]], &Trouble::Crash);
+        assert_eq!(propose(&cluster).await, Some(false));
+        names[..2].iter().for_each(|name| cluster.node(name).unwrap().withhold_images(true));
+        let blocked = || cluster.node(names[2]).and_then(|node| node.status().blocked);
+        while blocked().is_none() {
+            cluster.until("a sign of it", || blocked().is_some() || cluster.store(names[2]).take_crashed()).await;
+            if blocked().is_none() {
+                cluster.kill(names[2]).await;
+                cluster.start(names[2]);
+            }
+        }
+        cluster.store(names[2]).go_on();
+        cluster.until("it is applied", || has_run(&cluster.store(names[2]))).await;
+        cluster.check().await;
+    });
+}
+
 /// Only the leader applies the poison, and is gone before the others have a copy of its data. Returns its name and the
 /// entry.
 async fn only_the_leader_applies(cluster: &Cluster, go: impl AsyncFn(&'static str)) -> (&'static str, u64) {

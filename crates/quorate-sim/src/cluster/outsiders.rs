@@ -162,6 +162,11 @@ impl Cluster {
         self.with_life(name, |life| life.is_target) == Some(true) || self.history.is_tampered(name)
     }
 
+    /// The same of any node.
+    pub fn has_foreign_data(&self) -> bool {
+        self.names.iter().any(|name| self.is_tampered(name))
+    }
+
     /// Whoever has read for as long as was meant to reads no more; who means to change data does where that is possible
     /// now; and it is seen whose data are good again.
     pub(super) fn see_outsiders(&self) {

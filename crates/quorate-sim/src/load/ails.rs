@@ -77,7 +77,9 @@ impl Ails {
             if let Some(late) = late {
                 mask &= !(1 << late);
             }
-            while !self.cluster.keeps_disks() && mask.count_ones() as usize > nodes / 2 {
+            // What few nodes apply must not be lost with them: they alone could give the others a copy.
+            let may_be_lost = !self.cluster.keeps_disks() || self.cluster.has_foreign_data();
+            while may_be_lost && mask.count_ones() as usize > nodes / 2 {
                 mask = self.rng.below(all);
             }
             self.ledger.ailed(number, End::Unknown);
