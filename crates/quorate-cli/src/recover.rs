@@ -31,7 +31,7 @@ enum RecoverCommand {
     /// `quorate status` shows the entry. A majority of the voters can't apply it, and the others can't be asked whether
     /// they have. If one of them has, and told a caller so, that write is lost: that node takes a copy of the others'
     /// data when it comes back. Start the missing voters instead, if you can.
-    #[command(after_help = "Example:\n  quorate recover reject-entry 4711")]
+    #[command(after_help = "Example:\n  quorate recover reject-entry 4711 --config a.toml")]
     RejectEntry(RejectEntryArgs),
 }
 

@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use quorate_env::Rng;
 use rustix::process::Signal;
+use support::servers::Servers;
 use support::{Dev, failed, is_alive, quorate, succeeded, wait_until};
 
 /// A row that is larger than what a page of a full disk has left.
@@ -165,21 +166,23 @@ fn a_node_with_a_damaged_database_is_given_another() {
     }
 }
 
-/// A statement that SQLite can't be stopped in for a minute: its terms are put together while it runs.
-const ENDLESS: &str = "DELETE FROM words WHERE words MATCH \
+/// SQLite can't be stopped for a minute in a statement that looks for these rows: the terms are put together while it
+/// runs.
+const ENDLESS: &str = "FROM words WHERE words MATCH \
                        (SELECT 'NEAR(' || replace(printf('%.*c', 32000, 'x'), 'x', 'fox ') || ')')";
+const WORDS: &str = "CREATE VIRTUAL TABLE words USING fts5 (body)";
+const FOXES: &str = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c LIMIT 1000) \
+                     INSERT INTO words SELECT 'the quick brown fox fox fox ' || x FROM c";
 
 #[test]
 fn nodes_that_are_stuck_in_a_statement_end_and_their_next_lives_reject_it() {
     let dev = Dev::start(3);
     succeeded(&dev.sql(&[], "CREATE TABLE kept (value BLOB)"));
-    succeeded(&dev.sql(&[], "CREATE VIRTUAL TABLE words USING fts5 (body)"));
-    let rows = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c LIMIT 1000) \
-                INSERT INTO words SELECT 'the quick brown fox fox fox ' || x FROM c";
-    succeeded(&dev.sql(&[], rows));
+    succeeded(&dev.sql(&[], WORDS));
+    succeeded(&dev.sql(&[], FOXES));
     std::thread::scope(|scope| {
         // Its caller may have to ask a node that has ended.
-        scope.spawn(|| dev.sql(&["--budget", "1000000", "--timeout", "20"], ENDLESS));
+        scope.spawn(|| dev.sql(&["--budget", "1000000", "--timeout", "20"], &format!("DELETE {ENDLESS}")));
         let mut ended = 0;
         wait_until("the rejection", || {
             for id in dev.ids().into_iter().filter(|id| !is_alive(dev.pid(*id))) {
@@ -195,6 +198,30 @@ fn nodes_that_are_stuck_in_a_statement_end_and_their_next_lives_reject_it() {
         wait_until("all rows on every node", || dev.value(Some(id), COUNT) == "1");
         assert_eq!(dev.value(Some(id), "SELECT count(*) FROM words"), "1000");
     }
+}
+
+#[test]
+fn a_process_that_is_told_to_end_does_not_wait_for_a_query_that_cannot_be_stopped() {
+    let mut servers = Servers::start(1);
+    wait_until("the node is ready", || servers.said("a").contains("a is ready"));
+    let config = servers.config("a");
+    let sql = |text: &str| quorate(&["sql", "--timeout", "20", "--config", config.to_str().unwrap(), text]);
+    succeeded(&sql(WORDS));
+    succeeded(&sql(FOXES));
+    let before = processor_time(servers.pid("a"));
+    std::thread::scope(|scope| {
+        scope.spawn(|| sql(&format!("SELECT count(*) {ENDLESS}")));
+        wait_until("the query runs", || processor_time(servers.pid("a")) > before + 100);
+        assert_eq!(servers.stop("a", Signal::TERM).code(), Some(1));
+    });
+    assert!(servers.said("a").contains("stop_cut_short"), "{}", servers.said("a"));
+}
+
+/// Hundredths of a second that a process has used of the processor.
+fn processor_time(pid: i32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+    fields[11..13].iter().map(|field| field.parse::<u64>().unwrap()).sum()
 }
 
 #[test]

@@ -90,12 +90,13 @@ pub enum StartError {
     },
     /// The database ends before what it durably held: its files are damaged.
     #[error(
-        "the database is damaged: it ends at entry {database}, but it held entry {held}; other members bring this node \
-         back, alone it needs a backup"
+        "the database is damaged: it {}, but it held entry {held}; other members bring this node back, alone it needs \
+         a backup",
+        .database.map_or("is empty".to_owned(), |index| format!("ends at entry {index}"))
     )]
     StoreCut {
-        /// The last entry that the database holds.
-        database: u64,
+        /// The last entry that the database holds; `None` for one that is empty.
+        database: Option<u64>,
         /// An entry that it held before.
         held: u64,
     },

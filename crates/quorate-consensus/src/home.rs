@@ -70,7 +70,9 @@ impl Home {
     /// An image that ends at this index will take the place of the store's state.
     pub(crate) async fn brings_image(&self, end: u64) -> Result<(), WalError> {
         let noted = self.change(|identity| {
-            identity.image_end = Some(end);
+            identity.image_end_before = identity.image_end.replace(end);
+            // An image in the place of damaged data may end before them.
+            identity.stored = identity.stored.min(Some(end));
             Ok::<(), ()>(())
         });
         noted.await.map(drop)

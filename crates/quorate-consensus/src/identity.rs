@@ -79,6 +79,9 @@ pub(crate) struct Identity {
     /// The entries before which the node has promised to stop.
     #[prost(message, repeated, tag = "11")]
     pub halts: Vec<Halt>,
+    /// The image end before [`image_end`](Self::image_end), which may not have been put in force.
+    #[prost(uint64, optional, tag = "13")]
+    pub image_end_before: Option<u64>,
     /// What the store held durably, at least: one that ends before it is damaged.
     #[prost(uint64, optional, tag = "12")]
     pub stored: Option<u64>,

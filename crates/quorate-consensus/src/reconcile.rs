@@ -36,20 +36,21 @@ pub(crate) async fn reconcile(home: &Home, store: &dyn Store, restart: Restart) 
 
 fn check_store(home: &Home, applied: Option<LogId>) -> Result<(), StartError> {
     let purged = home.wal.purged(GroupId::MAIN).map(|id| id.index);
-    let Some(held) = purged.max(home.identity().stored) else { return Ok(()) };
-    match applied.map(|id| id.index) {
-        Some(database) if database >= held => Ok(()),
-        database => Err(StartError::StoreCut { database: database.unwrap_or(0), held }),
-    }
+    // An empty database is whole once the log, from which nothing was purged, is applied to it.
+    let Some(held) =
+        purged.max(home.identity().stored).filter(|_| applied.or(home.wal.purged(GroupId::MAIN)).is_some())
+    else {
+        return Ok(());
+    };
+    let database = applied.map(|id| id.index);
+    if database >= Some(held) { Ok(()) } else { Err(StartError::StoreCut { database, held }) }
 }
 
 fn check_log(home: &Home, applied: LogId) -> Result<(), StartError> {
     let (log, database) = (home.wal.last_log_id(GroupId::MAIN).map_or(0, |id| id.index), applied.index);
-    if log >= database || home.identity().image_end == Some(database) || !home.is_complete {
-        Ok(())
-    } else {
-        Err(StartError::LogCut { log, database })
-    }
+    let identity = home.identity();
+    let is_image = [identity.image_end, identity.image_end_before].contains(&Some(database));
+    if log >= database || is_image || !home.is_complete { Ok(()) } else { Err(StartError::LogCut { log, database }) }
 }
 
 /// Lets the log begin after what was applied, where it does not hold that entry.

@@ -52,6 +52,9 @@ const CAREFUL_AFTER: u32 = 3;
 /// How often a node that alone can't apply an entry tries it again before it takes an image.
 const TRIES_MAX: u32 = 2;
 
+/// Unclean ends in a row after which a node no longer tries an entry at which it died, but waits for an image.
+const DEATHS_MAX: u32 = 6;
+
 /// How long it waits before each try, and after images that did not arrive; there longer each time, up to the second.
 const TRY_PAUSE: Duration = Duration::from_millis(500);
 const IMAGE_PAUSE_MAX: Duration = Duration::from_secs(8);
@@ -329,7 +332,8 @@ impl Verdicts {
                 }
             }
             // Their data may be damaged, and the process may have ended for another reason than this entry.
-            if fault.is_none() && pause == IMAGE_PAUSE_MAX {
+            let deaths = self.home.identity().trial.unwrap_or_default().starts;
+            if fault.is_none() && pause == IMAGE_PAUSE_MAX && deaths < DEATHS_MAX {
                 self.try_again();
                 return Ok(());
             }

@@ -206,7 +206,7 @@ fn what_the_encoder_would_have_written_otherwise_is_refused() {
 }
 
 #[test]
-fn lists_that_are_too_long_are_refused_before_they_fill_the_memory() {
+fn lists_that_are_too_long_are_refused_while_they_are_read() {
     let read = |proposal: &Proposal| codec::decode_proposal(&codec::encode_proposal(proposal).unwrap());
     let statement =
         |params| Statement { sql: "x".to_owned(), params: vec![Param::Value(Value::Null); params], names: vec![] };

@@ -97,6 +97,8 @@ thread_local! {
 struct Here {
     /// Bytes of memory; 0 where no scope is open.
     memory_max: Cell<usize>,
+    /// Whether it may be twice that.
+    is_generous: Cell<bool>,
     memory: Cell<usize>,
     /// Bytes that the running statement may move; without bound where none is watched.
     moved_max: Cell<u64>,
@@ -157,6 +159,7 @@ impl Scope {
     fn enter(memory_max: usize, is_read: bool, temp: &Arc<Temp>) -> Self {
         HERE.with(|here| {
             here.memory_max.set(memory_max.max(1));
+            here.is_generous.set(false);
             here.memory.set(0);
             here.is_read.set(is_read);
             here.refusal.set(None);
@@ -181,6 +184,7 @@ impl Here {
     const fn new() -> Self {
         Self {
             memory_max: Cell::new(0),
+            is_generous: Cell::new(false),
             memory: Cell::new(0),
             moved_max: Cell::new(u64::MAX),
             moved: Cell::new(0),
@@ -195,7 +199,7 @@ impl Here {
     }
 
     fn grow(&self, bytes: usize) -> Result<(), Refusal> {
-        let max = self.memory_max.get();
+        let max = self.memory_max.get().saturating_mul(1 + usize::from(self.is_generous.get()));
         if max == 0 {
             return Ok(());
         }
@@ -460,10 +464,10 @@ pub(crate) fn fault(error: &rusqlite::Error) -> Option<StoreFault> {
     Some(take()?.into())
 }
 
-/// Lets the entry that follows have twice the memory: this node could not apply it, and another perhaps could, whose
-/// process has a little more.
-pub(crate) fn be_generous() {
-    HERE.with(|here| here.memory_max.set(Bounds::get().writer.saturating_mul(2)));
+/// Gives the entry that follows twice the memory, or what every entry has. Twice where this node could not apply it:
+/// another node, whose process has a little more, perhaps could.
+pub(crate) fn be_generous(is_generous: bool) {
+    HERE.with(|here| here.is_generous.set(is_generous));
 }
 
 /// Forgets what was refused to earlier statements of this thread. To be called before each entry.

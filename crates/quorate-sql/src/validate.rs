@@ -112,6 +112,11 @@ impl Validator {
         Ok(generation.extensions().names().filter(is_new).map(str::to_owned).collect())
     }
 
+    /// Whether a statement of this text can be checked without asking SQLite, which may take long to plan it.
+    pub fn knows(&self, sql: &str) -> bool {
+        lock(&self.known).get(sql).is_some()
+    }
+
     fn known(&self, sql: &str) -> Result<Known, Failure> {
         let kept = lock(&self.known).get(sql);
         if let Some(known) = kept {

@@ -286,11 +286,12 @@ async fn open_or_heal(env: &Env, config: &Config, seams: Seams) -> Result<Opened
     tracing::error!(%error, "this node comes back as a new member");
     // Waits for the end of those who used the directory.
     let (claim, inside) = Claim::take(env, &config.data_dir).await?;
-    quorate_consensus::put_log_aside(&inside, &config.data_dir.join(LOG_DIR))?;
+    // The database first: the log may be the only one to know that it is damaged.
     if is_database_damaged {
         let aside = quorate_sql::generation::put_aside(&**inside.disk(), &config.data_dir, inside.unix_nanos());
         aside.map_err(|error| quorate_consensus::StartError::Store(Box::new(error)))?;
     }
+    quorate_consensus::put_log_aside(&inside, &config.data_dir.join(LOG_DIR))?;
     drop((claim, inside));
     open(env, config, seams).await
 }

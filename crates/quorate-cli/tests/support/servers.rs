@@ -67,6 +67,11 @@ impl Servers {
         self.processes[at] = Some(process);
     }
 
+    /// The process of a node that was started.
+    pub fn pid(&self, name: &str) -> i32 {
+        self.processes[self.at(name)].as_ref().unwrap().id().try_into().unwrap()
+    }
+
     /// Asks a node to stop with a signal and waits until it has.
     pub fn stop(&mut self, name: &str, with: Signal) -> ExitStatus {
         let at = self.at(name);

@@ -229,6 +229,11 @@ impl RaftStateMachine<TypeConfig> for Machine {
             Image::Present(_) => None,
         };
         if let Some(end) = end {
+            if self.store.fault().is_none() && end.index <= self.store.applied().index() {
+                // The store was replaced behind the core's back by an image that ends further on: it never goes back.
+                self.known = self.known.max(meta.last_log_id);
+                return Ok(());
+            }
             self.home.brings_image(end.index).await.map_err(io::Error::other)?;
         }
         let store = Arc::clone(&self.store);

@@ -51,6 +51,8 @@ pub(crate) struct MemStore {
     was_awaited: Arc<Mutex<bool>>,
     /// What a reader has found.
     found: Arc<Mutex<Option<StoreFault>>>,
+    /// Images that were put in its place.
+    installed: Arc<Mutex<u64>>,
 }
 
 impl MemStore {
@@ -92,6 +94,11 @@ impl MemStore {
         let log_id = kept.applied.log_id.as_mut().unwrap();
         assert_eq!(log_id.index, lost);
         log_id.index -= 1;
+    }
+
+    /// How many images were put in its place.
+    pub(crate) fn installed(&self) -> u64 {
+        *self.installed.lock().unwrap()
     }
 
     /// A reader comes upon damage. An image replaces what is damaged.
@@ -262,6 +269,7 @@ impl WholeImage for Whole {
     fn install(self: Box<Self>) -> Result<Applied, StoreFault> {
         *self.store.kept.lock().unwrap() = self.kept;
         *self.store.found.lock().unwrap() = None;
+        *self.store.installed.lock().unwrap() += 1;
         Ok(self.store.applied())
     }
 }

@@ -255,6 +255,7 @@ fn a_node_that_died_of_an_entry_tries_it_again_where_nobody_gives_a_copy() {
         }
         cluster.store(names[2]).go_on();
         cluster.until("it is applied", || has_run(&cluster.store(names[2]))).await;
+        assert_eq!(cluster.store(names[2]).installed(), 0, "a copy came");
         cluster.check().await;
     });
 }

@@ -226,7 +226,7 @@ impl Judge {
             index,
             missing = missing.join(", "),
             "{count} of {voters} voters can't apply entry {index}, and those missing may have applied it: start them, \
-             or decide without them by 'quorate recover reject-entry {index}'"
+             or decide without them by 'quorate recover reject-entry {index} --config FILE'"
         );
     }
 

@@ -126,7 +126,7 @@ fn text(bytes: &[u8]) -> Result<String, Flaw> {
     std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| NO_TEXT)
 }
 
-/// Adds to a list that may not be longer: what a message takes in memory must not be a multiple of what it takes here.
+/// Adds to a list that may not be longer than what a proposal may hold: the limit would be found only when it is there.
 fn push<T>(list: &mut Vec<T>, max: usize, item: T) -> Result<(), Flaw> {
     if list.len() >= max {
         return Err(TOO_MANY);
@@ -209,7 +209,7 @@ fn names(bytes: &[u8]) -> Result<Vec<String>, Flaw> {
 
 /// How many fields a message has, at most this many and one more.
 pub(super) fn count(bytes: &[u8], max: usize) -> usize {
-    Fields::of(bytes).take(max.saturating_add(1)).count()
+    Fields::of(bytes).map_while(Result::ok).take(max.saturating_add(1)).count()
 }
 
 impl Decode for Premise {

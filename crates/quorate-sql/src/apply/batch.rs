@@ -204,11 +204,10 @@ impl Applier {
             None => Doing::Alone,
         };
         self.determinism.budget.be_patient(times);
-        if times > 0 {
-            usage::be_generous();
-        }
+        usage::be_generous(times > 0);
         let done = self.transaction(first, doing, outcomes);
         self.determinism.budget.be_patient(0);
+        usage::be_generous(false);
         done.map_err(|undone| match undone.stop {
             Stop::Fault(fault) => {
                 self.suspect(first.first(), fault.clone());

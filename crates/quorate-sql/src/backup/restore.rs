@@ -69,7 +69,12 @@ fn copy(disk: &dyn Disk, from: &Path, to: &Path) -> Result<(), OpenError> {
             unsynced = 0;
         }
     }
-    target.sync_data().map_err(OpenError::disk(to))
+    target.sync_data().map_err(OpenError::disk(to))?;
+    let whole = source.len().map_err(OpenError::disk(from))?;
+    if at != whole {
+        return Err(OpenError::layout(from, format!("{at} of {whole} bytes could be read; run it again")));
+    }
+    Ok(())
 }
 
 /// Makes the database another's, in one transaction.

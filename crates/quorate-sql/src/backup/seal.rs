@@ -31,23 +31,25 @@ pub(super) fn seal(file: &dyn File) -> std::io::Result<()> {
     file.write_at(&trailer, len)
 }
 
-/// Makes a copy of a backup a database: takes the trailer away, if the copy fits it. The backup itself may have been
-/// read otherwise when it was looked at.
+/// Makes a copy of a backup a database: takes the trailer away, if there is one and the copy fits it. The backup itself
+/// may have been read otherwise when it was looked at.
 pub(super) fn open(disk: &dyn Disk, path: &Path) -> Result<(), OpenError> {
     let file = disk.open(path, OpenMode::ReadWrite).map_err(OpenError::disk(path))?;
+    let len = file.len().map_err(OpenError::disk(path))?;
+    let mut magic = [0; MAGIC.len()];
+    let read = file.read_at(&mut magic, len.saturating_sub(BYTES)).map_err(OpenError::disk(path))?;
+    if !has_trailer(len) || read < MAGIC.len() || magic != *MAGIC {
+        return Ok(());
+    }
     if !fits(&*file).map_err(OpenError::disk(path))? {
         let problem =
             "the copy of the backup does not fit the backup's checksum: a disk or the memory of this machine \
-                       changes bytes; try another"
+                       changes bytes; use another machine"
                 .to_owned();
         return Err(OpenError::Layout { path: path.to_path_buf(), problem });
     }
-    let len = file.len().map_err(OpenError::disk(path))?;
-    if has_trailer(len) {
-        file.set_len(len.saturating_sub(BYTES)).map_err(OpenError::disk(path))?;
-        file.sync_data().map_err(OpenError::disk(path))?;
-    }
-    Ok(())
+    file.set_len(len.saturating_sub(BYTES)).map_err(OpenError::disk(path))?;
+    file.sync_data().map_err(OpenError::disk(path))
 }
 
 /// Reads all of a file, and fails if its checksum, where it has one, does not fit.

@@ -33,12 +33,15 @@ fn a_scope_has_so_much_memory_and_no_more() {
 fn an_entry_that_is_tried_again_has_twice_the_memory() {
     let dir = tempfile::tempdir().unwrap();
     let temp = temp(&dir);
-    let max = Bounds::get().writer;
-    let _scope = Scope::write(0, &temp);
+    let cache = 256 * MIB as u32;
+    let max = Bounds::get().writer + cache as usize;
+    let _scope = Scope::write(cache, &temp);
     assert!(!grow(max + 1));
-    be_generous();
-    be_generous();
+    be_generous(true);
     assert!(grow(max + 1) && grow(max - 1) && !grow(1));
+    shrink(2 * max);
+    be_generous(false);
+    assert!(!grow(max + 1), "the next entry has what it always has");
 }
 
 #[test]

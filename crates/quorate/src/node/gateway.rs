@@ -48,6 +48,8 @@ pub(crate) struct Gateway {
     pub(crate) store: SqlStore,
     /// Places for backups that are sent at the same time.
     pub(super) backups: Semaphore,
+    /// Places of clients' proposals that are looked at beside the core's thread.
+    pub(super) checks: Semaphore,
     snapshots: Arc<Semaphore>,
     /// As it was at the start: a look at whether that has changed takes no lock.
     fault: watch::Receiver<Option<StoreFault>>,
@@ -69,13 +71,14 @@ impl Gateway {
     pub(crate) fn new(env: Env, data_dir: PathBuf, consensus: Consensus, store: SqlStore) -> Self {
         let (metrics, is_stopping, since) = (NodeMetrics::default(), AtomicBool::new(false), Instant::now());
         let backups = Semaphore::new(super::backup::BACKUPS_MAX);
+        let checks = Semaphore::new(super::service::CHECKS_MAX);
         let snapshots = store.options().readers.readers.div_ceil(READERS_PER_SNAPSHOT);
         let snapshots = Arc::new(Semaphore::new(snapshots.min(Semaphore::MAX_PERMITS)));
         let mut fault = store.watch_fault();
         if fault.borrow_and_update().is_some() {
             fault.mark_changed();
         }
-        Self { env, consensus, store, backups, snapshots, fault, metrics, is_stopping, data_dir, since }
+        Self { env, consensus, store, backups, checks, snapshots, fault, metrics, is_stopping, data_dir, since }
     }
 
     /// Proposes, wherever the leader is.
@@ -87,6 +90,15 @@ impl Gateway {
     /// Fails if a command can never be applied, or only reads.
     pub(crate) fn check(&self, command: &Command) -> Result<(), Failure> {
         self.metrics.validated(|| self.validate(command))
+    }
+
+    /// Whether a command can be checked at once.
+    pub(super) fn knows(&self, command: &Command) -> bool {
+        match command {
+            Command::Statement(statement) => self.store.validator().knows(&statement.sql),
+            Command::Bulk(bulk) => self.store.validator().knows(&bulk.sql),
+            _ => true,
+        }
     }
 
     fn validate(&self, command: &Command) -> Result<(), Failure> {
@@ -138,7 +150,7 @@ impl Gateway {
 
     /// Keeps the state that a level asks for, once there is a place for one more.
     pub(crate) async fn snapshot(&self, level: Level, deadline: Instant) -> Result<Kept, Error> {
-        // Who waits for a level keeps no place from others, whose level may be there.
+        // Who waits for a level must keep no place from others, whose level may be there.
         self.reach(level, deadline).await?;
         let free = Arc::clone(&self.snapshots).try_acquire_owned();
         let place = match free {
@@ -151,13 +163,15 @@ impl Gateway {
         Ok(Kept { snapshot, position, _place: place })
     }
 
-    /// Waits for a place among the snapshots, and for what the level asks for then.
+    /// Waits for a place among the snapshots. A state that was young enough may be too old by then.
     async fn wait_for_place(&self, level: Level, deadline: Instant) -> Result<OwnedSemaphorePermit, Error> {
         let place = timeout_at(deadline, Arc::clone(&self.snapshots).acquire_owned()).await;
         let full = |_| Error::Overloaded(SNAPSHOTS_OPEN.to_owned());
         // Nobody closes the semaphore.
         let place = place.map_err(full)?.map_err(|_| Error::Closed)?;
-        self.reach(level, deadline).await?;
+        if let Level::Bounded(_) = level {
+            self.reach(level, deadline).await?;
+        }
         Ok(place)
     }
 

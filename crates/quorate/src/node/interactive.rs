@@ -52,7 +52,12 @@ impl Gateway {
             Err(NotBegun::Failed(error)) => Err(error),
             Err(NotBegun::Elsewhere(leader, member)) => {
                 let stream = self.consensus.open_stream(leader, Purpose::Client, method::INTERACTIVE).await;
-                let away = || Error::Unavailable(format!("{} at {} can't be reached", member.name, member.addr));
+                let away = || {
+                    Error::Unavailable(format!(
+                        "{} at {} can't be reached, or has as many transactions of this node as it may",
+                        member.name, member.addr
+                    ))
+                };
                 let stream =
                     Stream::begin(stream.ok_or_else(away)?, member.addr.as_str().into(), lasting, deadline).await?;
                 Ok(Box::new(stream))
@@ -107,11 +112,14 @@ impl Stage for Local {
 
     fn run(&mut self, statement: Statement) -> BoxFuture<'_, Result<Rehearsed, Error>> {
         async move {
-            self.gateway.upgrade().ok_or(Error::Closed)?.check_step(statement.clone())?;
+            let gateway = self.gateway.upgrade().ok_or(Error::Closed)?;
             let stamp = Stamp { now: self.hold.now(), seed: self.env.rng().next_u64() };
             let rehearsal = Arc::clone(&self.rehearsal);
-            let ran = self.env.blocking(move || rehearsal.run(stamp, statement)).await;
-            ran.unwrap_or(Err(RehearsalError::Over)).map_err(|error| match error {
+            let ran = self.env.blocking(move || {
+                gateway.check_step(statement.clone()).map_err(RehearsalError::Failed)?;
+                rehearsal.run(stamp, statement)
+            });
+            ran.await.unwrap_or(Err(RehearsalError::Over)).map_err(|error| match error {
                 RehearsalError::Failed(failure) => failure.into(),
                 RehearsalError::Over => Error::TransactionAborted(error.to_string()),
                 RehearsalError::Fault(fault) => store_error(fault),

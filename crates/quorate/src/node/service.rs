@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use quorate_consensus::Service;
-use quorate_model::{Command, Failure, FailureKind, codec};
+use quorate_model::{Command, Failure, FailureKind, Proposal, codec};
 use quorate_wire::{CallFailure, FailureKind as CallFailureKind, PeerInfo, Role, StreamReceiver, StreamSender};
 
 use super::agreement;
@@ -33,8 +33,11 @@ pub(super) struct Desk(Arc<OnceLock<Weak<Gateway>>>);
 /// What a client is told that may not write.
 pub(super) const READ_ONLY: &str = "this client may only read; connect without 'read_only' to write";
 
-/// Bytes of a proposal that is looked at by the thread that carries consensus: some hundred statements at most.
+/// Bytes of a proposal that is checked on the core's thread, if all its texts are known.
 const CHECKED_HERE_BYTES: usize = 4 << 10;
+
+/// Proposals that are checked beside it at a time. Others wait, not yet decoded.
+pub(super) const CHECKS_MAX: usize = 2;
 
 type Reply = Result<Bytes, CallFailure>;
 
@@ -117,27 +120,31 @@ async fn execute(gateway: &Arc<Gateway>, role: Role, Execute { proposal }: Execu
 
 /// Nothing gets into the log that can't be read there, or be sent to the other nodes.
 ///
-/// SQLite plans each statement that it has not seen before: what may hold many is looked at beside the thread that
-/// carries consensus.
+/// SQLite plans each statement whose text is new, and may take long: that is done beside the core's thread.
 pub(super) async fn check(gateway: &Arc<Gateway>, role: Role, proposal: &Bytes) -> Checked {
     if proposal.len() <= CHECKED_HERE_BYTES {
-        return check_here(gateway, role, proposal);
+        let read = codec::decode_proposal(proposal).map_err(malformed)?;
+        if read.commands.iter().all(|command| gateway.knows(command)) {
+            return Ok(look(gateway, role, &read));
+        }
     }
+    // Nobody closes the semaphore.
+    let _place = gateway.checks.acquire().await;
     let (inside, proposal) = (Arc::clone(gateway), proposal.clone());
-    let checked = gateway.env.blocking(move || check_here(&inside, role, &proposal)).await;
-    checked.unwrap_or_else(|| Err(CallFailure::new(CallFailureKind::Unavailable, "the node is stopping")))
+    let checked = gateway.env.blocking(move || {
+        if let Err(failure) = codec::check_size(proposal.len()) {
+            return Ok(Err(failure));
+        }
+        Ok(look(&inside, role, &codec::decode_proposal(&proposal).map_err(malformed)?))
+    });
+    let stopping = || Err(CallFailure::new(CallFailureKind::Unavailable, "the node is stopping"));
+    checked.await.unwrap_or_else(stopping)
 }
 
-fn check_here(gateway: &Gateway, role: Role, proposal: &[u8]) -> Checked {
-    if let Err(failure) = codec::check_size(proposal.len()) {
-        return Ok(Err(failure));
-    }
-    let proposal = codec::decode_proposal(proposal).map_err(malformed)?;
-    if let Err(failure) = proposal.check_limits() {
-        return Ok(Err(failure));
-    }
+fn look(gateway: &Gateway, role: Role, proposal: &Proposal) -> Result<(), Failure> {
+    proposal.check_limits()?;
     let mut commands = proposal.commands.iter().enumerate();
-    Ok(commands.try_for_each(|(number, command)| {
+    commands.try_for_each(|(number, command)| {
         let checked = match command {
             Command::Verify if role != Role::Admin => {
                 Err(Failure::new(FailureKind::Refused, "only an administrator may verify"))
@@ -146,7 +153,7 @@ fn check_here(gateway: &Gateway, role: Role, proposal: &[u8]) -> Checked {
             command => gateway.check(command),
         };
         checked.map_err(|failure| failure.at(number))
-    }))
+    })
 }
 
 async fn verify(gateway: &Gateway, Verify { position, millis }: Verify) -> Reply {

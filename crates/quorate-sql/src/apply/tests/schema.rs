@@ -152,3 +152,15 @@ fn schema_changes_of_every_kind_work() {
     let left = "SELECT name FROM sqlite_schema WHERE name NOT GLOB '_quorate_*' AND name NOT GLOB 'sqlite_*'";
     assert_eq!(node.ok(left).rows, Vec::<Vec<Value>>::new());
 }
+
+#[test]
+fn the_text_of_a_table_grows_to_a_mebibyte_and_no_further() {
+    let mut node = Node::with(&["CREATE TABLE t (a)"]);
+    let add = |name: &str| format!("ALTER TABLE t ADD COLUMN {name} DEFAULT '{}'", "x".repeat(600_000));
+    node.ok(&add("b"));
+    let failure = node.fails(&add("c"));
+    assert!(failure.message.contains("string or blob too big"), "{failure}");
+    node.restart();
+    node.ok("INSERT INTO t (a) VALUES (1)");
+    assert_eq!(node.ok("SELECT name FROM pragma_table_info('t')").rows.len(), 2);
+}
