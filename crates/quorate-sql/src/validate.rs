@@ -24,6 +24,7 @@ use crate::usage::NoMemory;
 mod cache;
 pub mod near;
 pub(crate) mod parameters;
+mod paths;
 pub mod text;
 pub(crate) mod text_hash;
 

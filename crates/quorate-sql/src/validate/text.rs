@@ -1,21 +1,23 @@
 //! What can be said of a statement by reading its text alone: whether it is one statement, and whether it is a VACUUM.
 //!
 //! This is no parser: it tells words, quotes, variables and comments apart as SQLite's tokenizer does, and where a
-//! statement ends as `sqlite3_complete` does. Three things need it. Preparing a text of many statements nests one call
+//! statement ends as `sqlite3_complete` does. Four things need it. Preparing a text of many statements nests one call
 //! for each of them and would exhaust the stack, so they are counted before. SQLite asks no authorizer about VACUUM.
-//! And to plan n window functions takes it a time like n cubed.
+//! To plan n window functions takes it a time like n cubed. And a call of a JSON function runs in one step.
 //!
 //! Invariant: a text that [`check_single`] accepts holds at most one statement for SQLite too. It may refuse more.
 
 use quorate_model::{Failure, FailureKind};
 
 use super::near::check_near;
+use super::paths::Calls;
 
 /// How often a statement may say `OVER`: so many windows that differ are planned in some 50 ms, 2,000 in 15 s.
 pub const WINDOWS_MAX: usize = 250;
 
 /// Fails unless the text is one statement: not none, not several, no zero byte, at which SQLite would stop reading, no
-/// more than [`WINDOWS_MAX`] window functions, and no `NEAR` of FTS5 with too many terms.
+/// more than [`WINDOWS_MAX`] window functions, no `NEAR` of FTS5 with too many terms, and no call of a JSON function
+/// with too many paths.
 pub fn check_single(sql: &str) -> Result<(), Failure> {
     if sql.as_bytes().contains(&0) {
         return Err(Failure::new(
@@ -25,11 +27,13 @@ pub fn check_single(sql: &str) -> Result<(), Failure> {
     }
     check_near(sql.as_bytes())?;
     let (mut state, mut ended, mut empty, mut windows) = (State::Start, false, true, 0_usize);
+    let mut calls = Calls::default();
     for token in Tokens(sql.as_bytes()) {
         if ended && token != Token::Semicolon {
             let text = "several statements in one text; send them one by one, or together as a batch";
             return Err(Failure::new(FailureKind::Refused, text));
         }
+        calls.take(token)?;
         state = state.after(token);
         empty = empty && token == Token::Semicolon;
         windows = windows.saturating_add(usize::from(token.is_word("over")));
@@ -124,9 +128,14 @@ impl State {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Token<'a> {
+pub(super) enum Token<'a> {
     Semicolon,
+    Open,
+    Close,
+    Comma,
     Word(&'a [u8]),
+    /// A name in quotes, without these.
+    Quoted(&'a [u8]),
     Other,
 }
 
@@ -152,8 +161,12 @@ impl<'a> Iterator for Tokens<'a> {
                 [b'-', b'-', ..] => (None, length_to(text, 2, b"\n")),
                 [b'/', b'*', ..] => (None, length_to(text, 2, b"*/")),
                 [b';', ..] => (Some(Token::Semicolon), 1),
-                [quote @ (b'\'' | b'"' | b'`'), ..] => (Some(Token::Other), length_to(text, 1, &[*quote])),
-                [b'[', ..] => (Some(Token::Other), length_to(text, 1, b"]")),
+                [b'(', ..] => (Some(Token::Open), 1),
+                [b')', ..] => (Some(Token::Close), 1),
+                [b',', ..] => (Some(Token::Comma), 1),
+                [b'\'', ..] => (Some(Token::Other), length_to(text, 1, b"'")),
+                [quote @ (b'"' | b'`'), ..] => quoted(text, *quote),
+                [b'[', ..] => quoted(text, b']'),
                 [b'$' | b'@' | b':' | b'#', ..] => (Some(Token::Other), variable_length(text)),
                 [first, ..] if is_word_byte(*first) => {
                     let len = word_length(text);
@@ -167,6 +180,12 @@ impl<'a> Iterator for Tokens<'a> {
             }
         }
     }
+}
+
+/// A name in quotes, of which `end` is the last, and its bytes.
+fn quoted(text: &[u8], end: u8) -> (Option<Token<'_>>, usize) {
+    let len = length_to(text, 1, &[end]);
+    (Some(text.get(1..len.saturating_sub(1)).map_or(Token::Other, Token::Quoted)), len)
 }
 
 fn is_word_byte(byte: u8) -> bool {
