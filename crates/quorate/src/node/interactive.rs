@@ -52,12 +52,7 @@ impl Gateway {
             Err(NotBegun::Failed(error)) => Err(error),
             Err(NotBegun::Elsewhere(leader, member)) => {
                 let stream = self.consensus.open_stream(leader, Purpose::Client, method::INTERACTIVE).await;
-                let away = || {
-                    Error::Unavailable(format!(
-                        "{} at {} can't be reached, or has as many transactions of this node as it may",
-                        member.name, member.addr
-                    ))
-                };
+                let away = || Error::Unavailable(format!("{} at {} can't be reached", member.name, member.addr));
                 let stream =
                     Stream::begin(stream.ok_or_else(away)?, member.addr.as_str().into(), lasting, deadline).await?;
                 Ok(Box::new(stream))
