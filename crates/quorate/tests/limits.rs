@@ -83,6 +83,20 @@ fn a_node_lets_no_query_run_longer_than_its_configuration_says() {
     });
 }
 
+/// The client says so: a node would not even read them.
+#[test]
+fn too_many_parameters_of_a_query_are_refused_with_the_limit() {
+    run(async {
+        let (_dir, node, _, remote) = start(SqlOptions::default()).await;
+        let many = || vec![1; 32_767];
+        let is_refused = |error: Error| error.to_string().contains("the limit is 32766");
+        assert!(is_refused(remote.query("SELECT ?", many()).await.unwrap_err()));
+        assert!(is_refused(remote.snapshot().await.unwrap().query("SELECT ?", many()).await.unwrap_err()));
+        assert!(is_refused(remote.begin().await.unwrap().query("SELECT ?", many()).await.unwrap_err()));
+        node.stop().await;
+    });
+}
+
 #[test]
 fn a_query_whose_future_is_dropped_ends() {
     run(async {

@@ -73,7 +73,11 @@ impl Stage for Stream {
     }
 
     fn run(&mut self, statement: Statement) -> BoxFuture<'_, Result<Rehearsed, Error>> {
-        async move { self.ask(Ask::run(statement)).await?.ran() }.boxed()
+        async move {
+            statement.check_limits()?;
+            self.ask(Ask::run(statement)).await?.ran()
+        }
+        .boxed()
     }
 
     fn commit(mut self: Box<Self>, proposal: Bytes) -> BoxFuture<'static, Result<(Position, Outcome), Attempt>> {

@@ -81,6 +81,7 @@ impl Network {
     }
 
     async fn read_once(&self, read: Read, deadline: Instant) -> Result<Rows, Error> {
+        read.statement.check_limits()?;
         let reached = self.nodes.reach().await.map_err(|error| unreachable(&error))?;
         let left = deadline.saturating_duration_since(Instant::now());
         let query = Query::new(read, u64::try_from(left.as_millis()).unwrap_or(u64::MAX));

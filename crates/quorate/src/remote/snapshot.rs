@@ -57,6 +57,7 @@ impl Stream {
 
     /// Begins a query, which ends those before, and gives its first piece.
     async fn ask(&mut self, query: Query, piece_max: Duration, deadline: Instant) -> Result<Rows, Error> {
+        query.statement.check_limits()?;
         self.send(protocol::encode(&protocol::Query::of_state(query, millis(piece_max))), deadline).await?;
         self.open += 1;
         while self.open > 1 {
