@@ -78,7 +78,7 @@ impl Home {
         noted.await.map(drop)
     }
 
-    /// The store durably holds everything up to this index.
+    /// Records that the store durably holds everything up to this index.
     pub(crate) async fn note_stored(&self, index: u64) -> Result<(), WalError> {
         let noted = self.change(|identity| {
             identity.stored = Some(index);

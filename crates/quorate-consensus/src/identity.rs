@@ -82,7 +82,7 @@ pub(crate) struct Identity {
     /// The image end before [`image_end`](Self::image_end), which may not have been put in force.
     #[prost(uint64, optional, tag = "13")]
     pub image_end_before: Option<u64>,
-    /// What the store held durably, at least: one that ends before it is damaged.
+    /// The store durably held all entries up to here: a store that ends earlier is damaged.
     #[prost(uint64, optional, tag = "12")]
     pub stored: Option<u64>,
     /// The directory belonged to a cluster of which nothing is known any more ([`lineage`](crate::lineage)): this node

@@ -1,5 +1,6 @@
 //! When the log is purged: by bytes while entries come, wholly when idle; never above what the store holds durably.
-//! What that is, the node's identity is told too: a later start knows a store that has lost some of it.
+//! It also records in the node's identity how far the store is durable, so that a later start can detect a store that
+//! has lost entries.
 //!
 //! Invariant: an idle log keeps what a member may still need, as far as it could be asked, up to the bytes that a busy
 //! one keeps.
@@ -71,7 +72,7 @@ impl Purger {
         }
     }
 
-    /// Has the next start know what the store holds durably.
+    /// Records how far the store is durable, if that has changed.
     async fn note_stored(&self) -> Result<(), WalError> {
         let durable = self.running.store.durable().log_id.map(|id| id.index);
         match durable.filter(|_| durable > self.home.identity().stored) {

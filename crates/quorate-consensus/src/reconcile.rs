@@ -1,17 +1,17 @@
-//! What a start makes of a log and a store that do not fit together.
+//! Makes a node's log and its store agree when the node starts.
 //!
-//! - *The log ends before the store.* It has lost entries that this node acknowledged, and perhaps more than those: the
-//!   node must come back as a new member. Not so when the machine was restarted: a leader may have applied what its own
-//!   log had not synced and others had. Nor where the state is that of an image, which comes before the entries. And a
-//!   new member may have the store of an earlier one: what was applied was committed, whoever applied it.
-//! - *The store ends before what it durably held, or before what was purged.* Its files are damaged: SQLite silently
-//!   cuts a write-ahead log at a frame that has rotted, though pages of later frames may be in the database file
-//!   already. Entries must not be applied a second time to those.
-//! - *The log has another entry where the store ends.* The power failed while a new leader's entries took the place of
-//!   others: the store had kept them, the log had not yet.
+//! - *The log ends before the store.* The log has lost entries that this node acknowledged, and perhaps votes: the node
+//!   must come back as a new member. There are three innocent causes. The machine was restarted: a leader may have
+//!   applied entries that the others had synced and its own log had not. The store is an image, which arrives before
+//!   the entries. The node is a new member and kept the store of its former self, which holds only committed entries.
+//! - *The store ends before an index that it held durably, or that the log has purged.* The store's files are damaged.
+//!   SQLite silently cuts a write-ahead log at a corrupt frame, but a checkpoint may already have copied pages of later
+//!   frames into the database file. Applying the entries again would apply them twice to those pages.
+//! - *The log has a different entry at the store's last index.* The power failed while the log replaced entries by
+//!   those of a new leader: the store had synced the new entry, the log had not.
 //!
-//! Invariant: when this is done, the store's last entry is the log's, or purged; and the restart of the machine is
-//! forgotten no sooner than its consequences are durable.
+//! Invariant: afterwards the log holds the store's last entry, or has purged it. Only when that is durable does the log
+//! forget that the machine was restarted.
 
 use quorate_model::{GroupId, LogId, Store};
 use quorate_wal::{Restart, Wal, WalError};
@@ -20,7 +20,7 @@ use tokio::sync::oneshot;
 use crate::error::StartError;
 use crate::home::Home;
 
-/// Makes the log fit the store, or says which of them is damaged.
+/// Makes the log agree with the store, or fails and says which of them is damaged.
 pub(crate) async fn reconcile(home: &Home, store: &dyn Store, restart: Restart) -> Result<(), StartError> {
     let applied = store.applied().log_id;
     check_store(home, applied)?;
@@ -35,15 +35,16 @@ pub(crate) async fn reconcile(home: &Home, store: &dyn Store, restart: Restart) 
 }
 
 fn check_store(home: &Home, applied: Option<LogId>) -> Result<(), StartError> {
-    let purged = home.wal.purged(GroupId::MAIN).map(|id| id.index);
-    // An empty database is whole once the log, from which nothing was purged, is applied to it.
-    let Some(held) =
-        purged.max(home.identity().stored).filter(|_| applied.or(home.wal.purged(GroupId::MAIN)).is_some())
-    else {
+    let purged = home.wal.purged(GroupId::MAIN);
+    if applied.is_none() && purged.is_none() {
+        // The log still has all entries: applying them makes the empty database whole.
         return Ok(());
-    };
+    }
     let database = applied.map(|id| id.index);
-    if database >= Some(held) { Ok(()) } else { Err(StartError::StoreCut { database, held }) }
+    match purged.map(|id| id.index).max(home.identity().stored) {
+        Some(held) if database < Some(held) => Err(StartError::StoreCut { database, held }),
+        _ => Ok(()),
+    }
 }
 
 fn check_log(home: &Home, applied: LogId) -> Result<(), StartError> {
@@ -53,7 +54,7 @@ fn check_log(home: &Home, applied: LogId) -> Result<(), StartError> {
     if log >= database || is_image || !home.is_complete { Ok(()) } else { Err(StartError::LogCut { log, database }) }
 }
 
-/// Lets the log begin after what was applied, where it does not hold that entry.
+/// If the log does not hold the last applied entry, removes all entries up to it and those that contradict it.
 fn go_on_behind(wal: &Wal, applied: LogId) -> Result<(), WalError> {
     let is_purged = wal.purged(GroupId::MAIN).is_some_and(|purged| purged.index >= applied.index);
     if is_purged || wal.log_id_at(GroupId::MAIN, applied.index) == Some(applied) {

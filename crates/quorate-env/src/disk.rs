@@ -138,10 +138,9 @@ pub trait File: Send + Sync + fmt::Debug {
     }
 }
 
-/// Makes a directory, if there is none, whose name survives power loss, as do those of the directories above it that
-/// had to be made.
+/// Creates a directory and its missing parents, and syncs their names so that they survive power loss.
 pub fn make_dir(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
-    // The first also when it is there: an earlier life may have ended before its name was durable.
+    // The directory's own name is synced even if it exists: an earlier process may have died before it did so.
     let mut holders = vec![parent_of(dir)];
     for above in dir.ancestors().skip(1) {
         if above.as_os_str().is_empty() || disk.exists(above)? {

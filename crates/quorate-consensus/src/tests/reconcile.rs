@@ -24,6 +24,12 @@ fn id(term: u64, index: u64) -> LogId {
     LogId { term, node: NodeId(1), index }
 }
 
+/// Runs a story in a world of its own.
+fn run(seed: u64, story: impl AsyncFn(&SimWorld)) {
+    let world = SimWorld::new(seed);
+    world.run(story(&world)).unwrap();
+}
+
 /// A store that has applied everything up to here.
 fn store_at(applied: LogId) -> MemStore {
     let store = MemStore::default();
@@ -59,108 +65,97 @@ async fn append(home: &Home, term: u64, indexes: RangeInclusive<u64>) {
 #[test]
 fn a_store_ahead_of_its_log_is_excused_after_a_power_failure_and_from_then_on() {
     for is_power_lost in [true, false] {
-        let world = SimWorld::new(37);
-        let done = world.run(async {
-            append(&life(&world, &MemStore::default()).await.unwrap(), 1, 1..=3).await;
+        run(37, async |world| {
+            append(&life(world, &MemStore::default()).await.unwrap(), 1, 1..=3).await;
             let ahead = store_at(id(1, 5));
             if is_power_lost {
                 world.crash("a").await;
             } else {
                 world.kill("a").await;
-                let error = life(&world, &ahead).await.err().unwrap();
+                let error = life(world, &ahead).await.err().unwrap();
                 return assert!(matches!(error, StartError::LogCut { log: 3, database: 5 }), "{error}");
             }
             // The next life ends as soon as it has begun; the one after knows of no power failure.
             for _ in 0..2 {
-                let home = life(&world, &ahead).await.unwrap();
+                let home = life(world, &ahead).await.unwrap();
                 assert_eq!(home.wal.last_log_id(MAIN), Some(id(1, 5)));
                 world.kill("a").await;
             }
         });
-        done.unwrap();
     }
 }
 
 #[test]
 fn a_log_gives_way_to_what_the_store_has_applied_at_the_same_place() {
-    let world = SimWorld::new(38);
-    let done = world.run(async {
-        append(&life(&world, &MemStore::default()).await.unwrap(), 1, 1..=6).await;
+    run(38, async |world| {
+        append(&life(world, &MemStore::default()).await.unwrap(), 1, 1..=6).await;
         world.crash("a").await;
-        let home = life(&world, &store_at(id(2, 4))).await.unwrap();
+        let home = life(world, &store_at(id(2, 4))).await.unwrap();
         let ends = |home: &Home| (home.wal.purged(MAIN), home.wal.last_log_id(MAIN));
         assert_eq!(ends(&home), (Some(id(2, 4)), Some(id(2, 4))));
         append(&home, 2, 5..=5).await;
         world.crash("a").await;
-        let home = life(&world, &store_at(id(2, 4))).await.unwrap();
+        let home = life(world, &store_at(id(2, 4))).await.unwrap();
         assert_eq!(ends(&home), (Some(id(2, 4)), Some(id(2, 5))));
     });
-    done.unwrap();
 }
 
 #[test]
 fn a_store_that_ends_before_what_was_purged_is_damaged() {
-    let world = SimWorld::new(39);
-    let done = world.run(async {
-        let home = life(&world, &MemStore::default()).await.unwrap();
+    run(39, async |world| {
+        let home = life(world, &MemStore::default()).await.unwrap();
         append(&home, 1, 1..=6).await;
         home.wal.purge(MAIN, id(1, 4)).unwrap();
         append(&home, 1, 7..=7).await;
         for (applied, is_whole) in [(3, false), (4, true), (5, true)] {
             world.kill("a").await;
-            match life(&world, &store_at(id(1, applied))).await {
+            match life(world, &store_at(id(1, applied))).await {
                 Ok(_) => assert!(is_whole),
                 Err(error) => assert!(!is_whole && matches!(error, StartError::StoreCut { held: 4, .. }), "{error}"),
             }
         }
         world.kill("a").await;
-        let error = life(&world, &MemStore::default()).await.err().unwrap();
+        let error = life(world, &MemStore::default()).await.err().unwrap();
         assert!(matches!(error, StartError::StoreCut { database: None, held: 4 }), "{error}");
     });
-    done.unwrap();
 }
 
 /// The second image was noted, but the process died before it was in force.
 #[test]
 fn a_store_may_be_either_of_the_last_two_images() {
-    let world = SimWorld::new(41);
-    let done = world.run(async {
-        let home = life(&world, &MemStore::default()).await.unwrap();
+    run(41, async |world| {
+        let home = life(world, &MemStore::default()).await.unwrap();
         append(&home, 1, 1..=3).await;
         home.brings_image(10).await.unwrap();
         home.brings_image(20).await.unwrap();
         world.kill("a").await;
-        let error = life(&world, &store_at(id(1, 15))).await.err().unwrap();
+        let error = life(world, &store_at(id(1, 15))).await.err().unwrap();
         assert!(matches!(error, StartError::LogCut { log: 3, database: 15 }), "{error}");
         for end in [10, 20] {
             world.kill("a").await;
-            life(&world, &store_at(id(1, end))).await.unwrap();
+            life(world, &store_at(id(1, end))).await.unwrap();
         }
     });
-    done.unwrap();
 }
 
 #[test]
 fn an_image_in_the_place_of_damaged_data_may_end_before_them() {
-    let world = SimWorld::new(42);
-    let done = world.run(async {
-        let home = life(&world, &MemStore::default()).await.unwrap();
+    run(42, async |world| {
+        let home = life(world, &MemStore::default()).await.unwrap();
         append(&home, 1, 1..=9).await;
         home.note_stored(8).await.unwrap();
         home.brings_image(5).await.unwrap();
         world.kill("a").await;
-        life(&world, &store_at(id(1, 5))).await.unwrap();
+        life(world, &store_at(id(1, 5))).await.unwrap();
     });
-    done.unwrap();
 }
 
 /// Nothing is purged here: what the store held durably is known all the same.
 #[test]
 fn a_store_that_ends_before_what_it_durably_held_is_damaged() {
-    let world = SimWorld::new(40);
-    let done = world.run(async {
+    run(40, async |world| {
         let store = MemStore::default();
-        let node = start_alone(&world, &store, Durability::Fsync).await.unwrap();
+        let node = start_alone(world, &store, Durability::Fsync).await.unwrap();
         node.wait_leader(Instant::now() + SOON).await.unwrap();
         node.propose(Bytes::from_static(b"one")).await.unwrap().1.unwrap();
         let held = store.kept().applied.index();
@@ -172,10 +167,9 @@ fn a_store_that_ends_before_what_it_durably_held_is_damaged() {
         drop(node);
         world.kill("a").await;
         store.lose_last();
-        let error = start_alone(&world, &store, Durability::Fsync).await.err().unwrap();
+        let error = start_alone(world, &store, Durability::Fsync).await.err().unwrap();
         let expected = |database, known| (database, known) == (Some(held - 1), held);
         assert!(matches!(error, StartError::StoreCut { database, held } if expected(database, held)), "{error}");
         assert!(error.to_string().contains("alone it needs a backup"), "{error}");
     });
-    done.unwrap();
 }

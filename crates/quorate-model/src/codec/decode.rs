@@ -126,7 +126,8 @@ fn text(bytes: &[u8]) -> Result<String, Flaw> {
     std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| NO_TEXT)
 }
 
-/// Adds to a list that may not be longer than what a proposal may hold: the limit would be found only when it is there.
+/// Adds to a list, or fails if it is full. Checked here, so that a hostile message can't fill the memory with elements
+/// before `check_limits` counts them.
 fn push<T>(list: &mut Vec<T>, max: usize, item: T) -> Result<(), Flaw> {
     if list.len() >= max {
         return Err(TOO_MANY);

@@ -77,7 +77,7 @@ impl Ails {
             if let Some(late) = late {
                 mask &= !(1 << late);
             }
-            // What few nodes apply must not be lost with them: they alone could give the others a copy.
+            // If a minority alone applies the entry, only it can give the others a copy: it must not lose its data.
             let may_be_lost = !self.cluster.keeps_disks() || self.cluster.has_foreign_data();
             while may_be_lost && mask.count_ones() as usize > nodes / 2 {
                 mask = self.rng.below(all);

@@ -31,8 +31,8 @@ pub(super) fn seal(file: &dyn File) -> std::io::Result<()> {
     file.write_at(&trailer, len)
 }
 
-/// Makes a copy of a backup a database: takes the trailer away, if there is one and the copy fits it. The backup itself
-/// may have been read otherwise when it was looked at.
+/// Turns a copy of a backup into a database: verifies the copy against the trailer, if it has one, and removes that.
+/// The backup was verified before, but a failing disk may return other bytes when it is read again.
 pub(super) fn open(disk: &dyn Disk, path: &Path) -> Result<(), OpenError> {
     let file = disk.open(path, OpenMode::ReadWrite).map_err(OpenError::disk(path))?;
     let len = file.len().map_err(OpenError::disk(path))?;
@@ -42,11 +42,9 @@ pub(super) fn open(disk: &dyn Disk, path: &Path) -> Result<(), OpenError> {
         return Ok(());
     }
     if !fits(&*file).map_err(OpenError::disk(path))? {
-        let problem =
-            "the copy of the backup does not fit the backup's checksum: a disk or the memory of this machine \
-                       changes bytes; use another machine"
-                .to_owned();
-        return Err(OpenError::Layout { path: path.to_path_buf(), problem });
+        let problem = "the copy does not match the backup's checksum: this machine's disk or memory changes bytes; \
+                       restore on another machine";
+        return Err(OpenError::layout(path, problem));
     }
     file.set_len(len.saturating_sub(BYTES)).map_err(OpenError::disk(path))?;
     file.sync_data().map_err(OpenError::disk(path))

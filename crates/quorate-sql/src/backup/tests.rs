@@ -89,7 +89,7 @@ fn a_copy_that_differs_from_the_backup_is_not_restored() {
     bytes[middle..middle + 3].iter_mut().for_each(|byte| *byte ^= 0x55);
     std::fs::write(&file, bytes).unwrap();
     let error = restored(&second).unwrap_err();
-    assert!(error.to_string().contains("does not fit the backup's checksum"), "{error}");
+    assert!(error.to_string().contains("does not match the backup's checksum"), "{error}");
     assert!(names(&second.path().join("db")).is_empty());
 }
 

@@ -36,7 +36,7 @@ pub(crate) struct Watched {
     main_unsynced: AtomicU64,
     /// Whether a sync of either file has failed.
     sync_failed: AtomicBool,
-    /// Held by who syncs the `-wal`.
+    /// Held while a thread syncs the `-wal`.
     wal_sync: Mutex<()>,
     /// Reads of either file that have failed.
     failed_reads: AtomicU64,
@@ -112,8 +112,9 @@ impl Watched {
         before.saturating_add(len) >= UNSYNCED_MAX
     }
 
-    /// Syncs a file, unless a sync has failed before: what that one covered may be lost in secret, and this one would
-    /// say that all is well. So those of the `-wal`, which several threads sync, come one after another.
+    /// Syncs a file; `None` if a sync has failed before. After a failed sync the system may have dropped the written
+    /// pages, and the next sync would still succeed. Several threads sync the `-wal`, so its syncs run one at a time:
+    /// otherwise one could begin before it knows that another has failed.
     pub(crate) fn sync<E>(&self, role: Role, sync: impl FnOnce() -> Result<(), E>) -> Option<Result<(), E>> {
         let _alone = (role == Role::Wal).then(|| lock(&self.wal_sync));
         if role == Role::Main {
