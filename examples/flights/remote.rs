@@ -67,7 +67,7 @@ fn plain_value(value: Value) -> Plain {
         Value::Integer(value) => Plain::Integer(value),
         Value::Real(value) => Plain::Real(value),
         Value::Text(value) => Plain::Text(value),
-        Value::Blob(value) => Plain::Blob(value),
+        Value::Blob(value) => Plain::Blob(value.into()),
     }
 }
 
@@ -77,6 +77,6 @@ fn replicated(value: Plain) -> Value {
         Plain::Integer(value) => Value::Integer(value),
         Plain::Real(value) => Value::Real(value),
         Plain::Text(value) => Value::Text(value),
-        Plain::Blob(value) => Value::Blob(value),
+        Plain::Blob(value) => Value::Blob(value.into()),
     }
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use quorate::inspect::{self, Asked, End, InspectedEntry, Inspection, OpenError, SegmentInfo};
 use quorate_env::disk::RealDisk;
-use quorate_model::{Command, GroupId, LogId, NodeId, Proposal};
+use quorate_model::{Command, ControlCommand, GroupId, LogId, NodeId, Proposal, SqlCommand};
 use serde::Serialize;
 
 use crate::error::{Error, Result, Told as _};
@@ -437,7 +437,7 @@ impl Entry {
 
 fn commands(proposal: &Proposal) -> Vec<String> {
     let shown = proposal.commands.iter().take(COMMANDS_SHOWN).map(|command| match command {
-        Command::Statement(statement) => {
+        Command::Sql(SqlCommand::Statement(statement)) => {
             let mut text: String = statement.sql.chars().take(STATEMENT_CHARS_SHOWN).collect();
             if text.len() < statement.sql.len() {
                 text.push('…');
@@ -448,7 +448,7 @@ fn commands(proposal: &Proposal) -> Vec<String> {
                 count => format!("{text}  [{count} parameters]"),
             }
         }
-        Command::OpenSession => "opens a session".to_owned(),
+        Command::Control(ControlCommand::OpenSession) => "opens a session".to_owned(),
         other => format!("{other:?}"),
     });
     let mut shown: Vec<String> = shown.collect();

@@ -213,7 +213,7 @@ fn any_value() -> impl Strategy<Value = Value> {
             .prop_map(|(digits, exponent)| Value::Real(f64::from(digits) * 10_f64.powi(exponent))),
         any::<String>().prop_map(Value::Text),
         "[-0-9.e'\r\n\t\u{0}\u{1b}]{0,6}".prop_map(Value::Text),
-        prop::collection::vec(any::<u8>(), 0..30).prop_map(Value::Blob),
+        prop::collection::vec(any::<u8>(), 0..30).prop_map(Value::from),
     ]
 }
 

@@ -49,9 +49,9 @@ pub enum Mutant {
     /// Outcomes are not kept for retries.
     OutcomeNotKept,
     /// What a transaction has read is not looked at again before its writes are done.
-    PremisesNotChecked,
+    ReadChecksIgnored,
     /// What was run before it was proposed takes effect whatever came in between.
-    RehearsalNotChecked,
+    DryRunNotChecked,
     /// What was handed on to a leader that did not answer counts as not done.
     ForwardedIsNotDone,
     /// A write in doubt whose session has ended counts as not done, and is done by the next session.
@@ -106,14 +106,13 @@ pub enum Mutant {
 
 use Mutant::{
     AbsentVoterIgnored, AcknowledgedBeforeSync, AgeNotChecked, AheadByIndex, AppendNotAwaited, AppliedBeforeLogged,
-    AppliedIsRejected, CheckpointDuringHold, CheckpointWithoutSync, DeferredKeysAtBatch, ExpiredIsFresh,
-    ExpiredIsNotDone, ExtensionsOfProcess, ForwardedIsNotDone, FoundedFromDamaged, HaltForgotten, ImageNotReadAgain,
-    ImageOfPartialCheckpoint, ImagePositionOff, LeaderRestored, LearnerServes, LostIdentityReused,
-    MigrationNotReadAgain, MoveNotAnnounced, OneIsBelieved, OutcomeNotKept, OutcomesNotCompared, PremisesNotChecked,
-    PurgedBeforeDurable, ReadDamageIgnored, ReadWithoutQuorum, ReadersNotCounted, RehearsalNotChecked,
-    RejectedByMinority, RetryIsNew, SeedCarriedOver, SegmentReusedEarly, SessionsForgotten, SessionsOutsideTransaction,
-    SnapshotNotKept, StaleFrameAccepted, StuckNotNoted, SyncBelievedAgain, SyncErrorIgnored, TornFrameAccepted,
-    VoteNotAwaited,
+    AppliedIsRejected, CheckpointDuringHold, CheckpointWithoutSync, DeferredKeysAtBatch, DryRunNotChecked,
+    ExpiredIsFresh, ExpiredIsNotDone, ExtensionsOfProcess, ForwardedIsNotDone, FoundedFromDamaged, HaltForgotten,
+    ImageNotReadAgain, ImageOfPartialCheckpoint, ImagePositionOff, LeaderRestored, LearnerServes, LostIdentityReused,
+    MigrationNotReadAgain, MoveNotAnnounced, OneIsBelieved, OutcomeNotKept, OutcomesNotCompared, PurgedBeforeDurable,
+    ReadChecksIgnored, ReadDamageIgnored, ReadWithoutQuorum, ReadersNotCounted, RejectedByMinority, RetryIsNew,
+    SeedCarriedOver, SegmentReusedEarly, SessionsForgotten, SessionsOutsideTransaction, SnapshotNotKept,
+    StaleFrameAccepted, StuckNotNoted, SyncBelievedAgain, SyncErrorIgnored, TornFrameAccepted, VoteNotAwaited,
 };
 
 impl Mutant {
@@ -138,8 +137,8 @@ impl Mutant {
         SessionsOutsideTransaction,
         SessionsForgotten,
         OutcomeNotKept,
-        PremisesNotChecked,
-        RehearsalNotChecked,
+        ReadChecksIgnored,
+        DryRunNotChecked,
         ForwardedIsNotDone,
         ExpiredIsNotDone,
         ExpiredIsFresh,

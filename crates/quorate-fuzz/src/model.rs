@@ -1,15 +1,15 @@
 //! What the log and the wire carry of the model. A replica must not skip anything, so each message has one encoding.
 
 use bytes::Bytes;
-use quorate_model::{Command, Payload, codec};
+use quorate_model::{Command, Payload, SqlCommand, codec};
 
 /// What decodes is what encodes to the very bytes; and bulk rows are whole.
 pub fn proposal(data: &[u8]) {
-    let Ok(proposal) = codec::decode_proposal(data) else { return };
+    let Ok(proposal) = codec::decode_proposal(&Bytes::copy_from_slice(data)) else { return };
     assert_eq!(codec::encode_proposal(&proposal).ok().as_deref(), Some(data), "another encoding");
     let _ = proposal.check_limits();
     for command in &proposal.commands {
-        if let Command::Bulk(bulk) = command {
+        if let Command::Sql(SqlCommand::Bulk(bulk)) = command {
             let rows = &bulk.rows;
             let values = rows.len().saturating_mul(rows.width());
             assert_eq!((rows.values().count(), rows.raw_values().count()), (values, values), "a row is lost");
@@ -29,14 +29,14 @@ pub fn entry(data: &[u8]) {
 
 /// The same of an outcome.
 pub fn outcome(data: &[u8]) {
-    if let Ok(outcome) = codec::decode_outcome(data) {
+    if let Ok(outcome) = codec::decode_outcome(&Bytes::copy_from_slice(data)) {
         assert_eq!(codec::encode_outcome(&outcome), data, "another encoding");
     }
 }
 
 /// The same of a row of values.
 pub fn row(data: &[u8]) {
-    if let Ok(values) = codec::decode_row(data) {
+    if let Ok(values) = codec::decode_row(&Bytes::copy_from_slice(data)) {
         assert_eq!(codec::encode_row(&values), data, "another encoding");
     }
 }

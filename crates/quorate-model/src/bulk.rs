@@ -20,7 +20,8 @@ use std::fmt;
 use bytes::Bytes;
 
 use crate::limits::{BULK_ROWS_MAX, PARAMETERS_MAX, VALUE_BYTES_MAX};
-use crate::proposal::{IN_PIECES, check_text, limit};
+use crate::proposal::limit;
+use crate::sql::{IN_PIECES, check_text};
 use crate::{Failure, FailureKind, Value};
 
 const NULL: u8 = 0;
@@ -91,7 +92,7 @@ impl From<ValueRef<'_>> for Value {
             ValueRef::Integer(value) => Self::Integer(value),
             ValueRef::Real(value) => Self::Real(value),
             ValueRef::Text(text) => Self::Text(text.to_owned()),
-            ValueRef::Blob(bytes) => Self::Blob(bytes.to_vec()),
+            ValueRef::Blob(bytes) => Self::Blob(Bytes::copy_from_slice(bytes)),
         }
     }
 }

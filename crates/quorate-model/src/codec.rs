@@ -7,15 +7,28 @@
 //! accepts only what its own encoder would have written ([`DecodeError::Unknown`] otherwise), and an unknown level is
 //! an error that names it.
 
-use crate::limits::{FORMAT_LEVEL, PARAMETERS_MAX, PROPOSAL_BYTES_MAX};
-use crate::{Failure, FailureKind, Outcome, Proposal, Value};
+use crate::limits::{FORMAT_LEVEL, PROPOSAL_BYTES_MAX};
+use crate::{Failure, FailureKind, Outcome, Proposal, Read, Value};
 
 mod decode;
 mod encode;
 pub mod entry;
 
-use decode::{Decode, Field, Fields};
-use encode::Message;
+use bytes::Bytes;
+use decode::{Decode, Field, Fields, Part};
+use encode::{Canonical, Message};
+
+/// Tags of the families, the same in commands, results and reads. 3 to 6 are kept for keys, locks, events and queues.
+mod family {
+    pub(super) const CONTROL: u32 = 1;
+    pub(super) const SQL: u32 = 2;
+}
+
+/// Tag of the failure of a pipeline's command, beside the families.
+const FAILED: u32 = 15;
+
+/// The mode of a proposal that is a pipeline; an atomic one says nothing.
+const PIPELINE: u64 = 1;
 
 /// Why bytes could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -39,9 +52,9 @@ impl DecodeError {
 }
 
 /// Encodes a proposal, or fails when it is larger than the limit.
-pub fn encode_proposal(proposal: &Proposal) -> Result<Vec<u8>, Failure> {
+pub fn encode_proposal(proposal: &Proposal) -> Result<Bytes, Failure> {
     check_size(proposal.encoded_len())?;
-    Ok(proposal.encode())
+    Ok(proposal.encode().into())
 }
 
 /// Fails for an encoded proposal of more bytes than one may have: no message between nodes would carry it.
@@ -53,8 +66,8 @@ pub fn check_size(bytes: usize) -> Result<(), Failure> {
     Err(Failure::new(FailureKind::TooBig, text))
 }
 
-/// Decodes a proposal. Whatever else is wrong with one of an unknown level, the level is the error.
-pub fn decode_proposal(bytes: &[u8]) -> Result<Proposal, DecodeError> {
+/// Decodes a proposal. Its blobs are slices of `bytes`. Whatever else is wrong with one of an unknown level, the level is the error.
+pub fn decode_proposal(bytes: &Bytes) -> Result<Proposal, DecodeError> {
     match strictly::<Proposal>(bytes) {
         Ok(proposal) if proposal.level <= FORMAT_LEVEL => Ok(proposal),
         decoded => newer_level(bytes).map_or(decoded, |level| Err(DecodeError::Level(level))),
@@ -62,8 +75,8 @@ pub fn decode_proposal(bytes: &[u8]) -> Result<Proposal, DecodeError> {
 }
 
 /// The level of a proposal that only a newer version understands, whatever else that put into it.
-fn newer_level(bytes: &[u8]) -> Option<u32> {
-    let mut levels = Fields::of(bytes).map_while(Result::ok).filter_map(|field| match field {
+fn newer_level(bytes: &Bytes) -> Option<u32> {
+    let mut levels = Fields::of(Part::whole(bytes)).map_while(Result::ok).filter_map(|field| match field {
         (1, Field::Number(level)) => u32::try_from(level).ok(),
         _ => None,
     });
@@ -71,8 +84,8 @@ fn newer_level(bytes: &[u8]) -> Option<u32> {
 }
 
 /// Encodes an outcome.
-pub fn encode_outcome(outcome: &Outcome) -> Vec<u8> {
-    outcome.encode()
+pub fn encode_outcome(outcome: &Outcome) -> Bytes {
+    outcome.encode().into()
 }
 
 /// Encodes an outcome at the end of a buffer.
@@ -80,14 +93,20 @@ pub fn append_outcome(buffer: &mut Vec<u8>, outcome: &Outcome) {
     outcome.put(buffer);
 }
 
+/// Appends the bytes of an outcome in which all nodes must agree. Texts for people are left empty, because they may
+/// change with SQLite's version: messages of failures and names of columns.
+pub fn append_canonical_outcome(buffer: &mut Vec<u8>, outcome: &Outcome) {
+    outcome.put(&mut Canonical(buffer));
+}
+
 /// Decodes an outcome.
-pub fn decode_outcome(bytes: &[u8]) -> Result<Outcome, DecodeError> {
+pub fn decode_outcome(bytes: &Bytes) -> Result<Outcome, DecodeError> {
     strictly(bytes)
 }
 
 /// Encodes a row of values.
-pub fn encode_row(values: &[Value]) -> Vec<u8> {
-    values.encode()
+pub fn encode_row(values: &[Value]) -> Bytes {
+    values.encode().into()
 }
 
 /// Bytes that [`encode_row`] makes of a row of values.
@@ -96,20 +115,22 @@ pub fn row_len(values: &[Value]) -> usize {
 }
 
 /// Decodes a row of values.
-pub fn decode_row(bytes: &[u8]) -> Result<Vec<Value>, DecodeError> {
+pub fn decode_row(bytes: &Bytes) -> Result<Vec<Value>, DecodeError> {
     strictly(bytes)
 }
 
-/// Decodes the parameters of a statement: a row of no more values than a statement takes.
-pub fn decode_params(bytes: &[u8]) -> Result<Vec<Value>, DecodeError> {
-    if decode::count(bytes, PARAMETERS_MAX) > PARAMETERS_MAX {
-        return Err(DecodeError::Malformed(format!("more than {PARAMETERS_MAX} parameters")));
-    }
+/// Encodes a read.
+pub fn encode_read(read: &Read) -> Bytes {
+    read.encode().into()
+}
+
+/// Decodes a read.
+pub fn decode_read(bytes: &Bytes) -> Result<Read, DecodeError> {
     strictly(bytes)
 }
 
 /// Decodes a message and refuses what the encoder would have written otherwise: fields that come twice above all.
-fn strictly<M: Message + Decode>(bytes: &[u8]) -> Result<M, DecodeError> {
-    let message = M::decode(bytes)?;
+fn strictly<M: Message + Decode>(bytes: &Bytes) -> Result<M, DecodeError> {
+    let message = M::decode(Part::whole(bytes))?;
     if message.encoded_len() == bytes.len() { Ok(message) } else { Err(DecodeError::Unknown) }
 }

@@ -37,11 +37,13 @@ pub enum FailureKind {
     /// A majority of the nodes could not apply the entry, or the leader had no time for it, so the cluster decided not
     /// to run it.
     Rejected = 15,
+    /// A command of a pipeline did not run, because an earlier one ended the transaction of the pipeline.
+    NotRun = 16,
 }
 
 impl FailureKind {
     /// All kinds.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Sql,
         Self::Constraint,
         Self::Refused,
@@ -57,6 +59,7 @@ impl FailureKind {
         Self::Conflict,
         Self::Aborted,
         Self::Rejected,
+        Self::NotRun,
     ];
 
     /// The number that stands for the kind in logs and hashes.
@@ -82,6 +85,7 @@ impl FailureKind {
             Self::Conflict => "conflict",
             Self::Aborted => "aborted",
             Self::Rejected => "rejected",
+            Self::NotRun => "not_run",
         }
     }
 

@@ -18,6 +18,8 @@
 
 mod bulk;
 pub mod codec;
+mod command;
+mod control;
 mod entry;
 mod failure;
 pub mod limits;
@@ -25,17 +27,21 @@ mod outcome;
 mod param;
 mod position;
 mod proposal;
+mod sql;
 mod store;
 mod value;
 
 pub use bulk::{Bulk, PackedRows, RawValue, RawValues, RowPacker, ValueRef};
 pub use codec::DecodeError;
+pub use command::{Command, CommandResult, Read, Results};
+pub use control::{ControlCommand, ControlReply};
 pub use entry::{Entry, Payload};
 pub use failure::{Failure, FailureKind};
-pub use outcome::{CommandResult, Outcome, Reply, Results, Row, StatementResult};
+pub use outcome::{Outcome, Reply};
 pub use param::{Column, Param, Returned, Step};
 pub use position::{Epoch, GroupId, LogId, NodeId, Position, Stamp};
-pub use proposal::{Command, Origin, Premise, Proposal, Rehearsal, SessionId, Statement, VACUUM_ALONE};
+pub use proposal::{ALONE, DryRunRecord, Mode, Origin, Proposal, ReadCheck, SessionId};
+pub use sql::{Row, SqlCommand, SqlReply, Statement, StatementResult};
 pub use store::{
     Applied, ImageSink, ImageSource, OnApplied, REJECTIONS_MAX, RunningStatement, Store, StoreFault, WholeImage,
 };

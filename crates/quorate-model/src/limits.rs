@@ -25,8 +25,8 @@ pub const GENERATED_COLUMNS_MAX: usize = 500;
 /// Commands of one proposal.
 pub const COMMANDS_MAX: usize = 65_536;
 
-/// Queries that one proposal may rest on.
-pub const PREMISES_MAX: usize = 16_384;
+/// Reads that one proposal may check again.
+pub const READ_CHECKS_MAX: usize = 16_384;
 
 /// Bytes of an encoded proposal.
 pub const PROPOSAL_BYTES_MAX: usize = 32 << 20;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::sql::NO_ROWS;
 use crate::{CommandResult, Failure, FailureKind, Value};
 
 /// What a parameter gets.
@@ -100,34 +101,24 @@ impl Param {
 impl Returned {
     fn value<'a>(&self, results: &'a [CommandResult]) -> Result<&'a Value, Failure> {
         let result = usize::try_from(self.step).ok().and_then(|step| results.get(step));
-        let Some(CommandResult::Statement(result)) = result else {
-            return Err(self.failure("which returns no rows: refer to one with RETURNING"));
-        };
-        let [row] = result.rows.as_slice() else {
-            return Err(
-                self.failure(&format!("which returned {} rows: it has to return one, by RETURNING", result.rows.len()))
-            );
-        };
-        let place = match &self.column {
-            Column::Number(number) => usize::try_from(*number).ok(),
-            Column::Name(name) => result.columns.iter().position(|column| column == name),
-        };
-        place
-            .and_then(|place| row.get(place))
-            .ok_or_else(|| self.failure(&format!("which returned only the columns {}", result.columns.join(", "))))
+        let value = result.map_or_else(|| Err(NO_ROWS.to_owned()), |result| result.value(&self.column));
+        value.map_err(|why| self.failure(&why))
     }
 
     /// Fails unless the step comes before the one of this number.
     pub(crate) fn check_before(&self, step: usize) -> Result<(), Failure> {
         match usize::try_from(self.step) {
             Ok(earlier) if earlier < step => Ok(()),
-            _ => Err(self.failure("which does not come before it in its batch: refer to an earlier one")),
+            _ => Err(self.failure("does not come before it in its batch: refer to an earlier one")),
         }
     }
 
     fn failure(&self, why: &str) -> Failure {
         let step = u64::from(self.step).saturating_add(1);
-        Failure::new(FailureKind::Sql, format!("a parameter is to get {} of statement {step}, {why}", self.column))
+        Failure::new(
+            FailureKind::Sql,
+            format!("a parameter refers to {} of statement {step}, which {why}", self.column),
+        )
     }
 }
 

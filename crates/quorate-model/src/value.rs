@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use bytes::Bytes;
+
 /// A value, by SQLite's storage classes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Value {
@@ -15,7 +17,7 @@ pub enum Value {
     /// UTF-8 text.
     Text(String),
     /// Bytes.
-    Blob(Vec<u8>),
+    Blob(Bytes),
 }
 
 impl Value {
@@ -84,8 +86,9 @@ value_from! {
     f32 => |value| Value::Real(value.into()),
     String => Value::Text,
     &str => |value| Value::Text(value.to_owned()),
-    Vec<u8> => Value::Blob,
-    &[u8] => |value| Value::Blob(value.to_vec()),
+    Vec<u8> => |value| Value::Blob(value.into()),
+    Bytes => Value::Blob,
+    &[u8] => |value| Value::Blob(Bytes::copy_from_slice(value)),
 }
 
 impl<T: Into<Value>> From<Option<T>> for Value {

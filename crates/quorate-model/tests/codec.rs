@@ -15,8 +15,9 @@ use proptest::prelude::*;
 use quorate_model::codec;
 use quorate_model::limits::{COMMANDS_MAX, PARAMETERS_MAX};
 use quorate_model::{
-    Bulk, Column, Command, CommandResult, DecodeError, Failure, FailureKind, Origin, Outcome, PackedRows, Param,
-    Payload, Premise, Proposal, Rehearsal, Reply, RowPacker, SessionId, Stamp, Statement, StatementResult, Step, Value,
+    Bulk, Column, Command, CommandResult, ControlCommand, ControlReply, DecodeError, DryRunRecord, Failure,
+    FailureKind, Mode, Origin, Outcome, PackedRows, Param, Payload, Proposal, Read, ReadCheck, Reply, RowPacker,
+    SessionId, SqlCommand, SqlReply, Stamp, Statement, StatementResult, Step, Value,
 };
 
 fn any_value() -> impl Strategy<Value = Value> {
@@ -25,7 +26,7 @@ fn any_value() -> impl Strategy<Value = Value> {
         any::<i64>().prop_map(Value::Integer),
         (-1e300..1e300).prop_map(Value::Real),
         ".{0,20}".prop_map(Value::Text),
-        vec(any::<u8>(), 0..20).prop_map(Value::Blob),
+        vec(any::<u8>(), 0..20).prop_map(Value::from),
     ]
 }
 
@@ -57,32 +58,44 @@ fn any_param() -> impl Strategy<Value = Param> {
     ]
 }
 
-fn any_command() -> impl Strategy<Value = Command> {
-    let statement = (".{0,30}", vec(any_param(), 0..4), vec(":[a-z]{1,5}", 0..4));
-    prop_oneof![
-        statement.prop_map(|(sql, params, names)| Command::Statement(Statement { sql, params, names })),
-        Just(Command::OpenSession),
-        any::<u64>().prop_map(|id| Command::CloseSession(SessionId(id))),
-        Just(Command::Vacuum),
-        (".{0,30}", any_rows())
-            .prop_map(|(sql, (width, rows))| Command::Bulk(Bulk { sql, rows: packed(width, &rows) })),
-        Just(Command::Verify),
-        vec(".{0,9}", 0..4).prop_map(Command::Extend),
-    ]
-}
-
-fn any_premise() -> impl Strategy<Value = Premise> {
-    let query = (".{0,30}", vec(any_value(), 0..4), vec(":[a-z]{1,5}", 0..4));
-    (query, any::<(u64, u64)>(), any::<u128>()).prop_map(|((sql, params, names), (now, seed), rows)| Premise {
-        query: Statement { sql, params, names },
-        stamp: Stamp { now, seed },
-        rows,
+fn any_statement<P: std::fmt::Debug>(param: impl Strategy<Value = P>) -> impl Strategy<Value = Statement<P>> {
+    (".{0,30}", vec(param, 0..4), vec(":[a-z]{1,5}", 0..4)).prop_map(|(sql, params, names)| Statement {
+        sql,
+        params,
+        names,
     })
 }
 
-fn any_rehearsal() -> impl Strategy<Value = Rehearsal> {
-    let stamp = any::<(u64, u64)>().prop_map(|(now, seed)| Stamp { now, seed });
-    (any::<u64>(), vec(stamp, 0..4)).prop_map(|(index, stamps)| Rehearsal { index, stamps })
+fn any_command() -> impl Strategy<Value = Command> {
+    let control = prop_oneof![
+        Just(ControlCommand::OpenSession),
+        any::<u64>().prop_map(|id| ControlCommand::CloseSession(SessionId(id))),
+        Just(ControlCommand::Verify),
+    ];
+    let bulk = (".{0,30}", any_rows()).prop_map(|(sql, (width, rows))| Bulk { sql, rows: packed(width, &rows) });
+    let sql = prop_oneof![
+        any_statement(any_param()).prop_map(SqlCommand::Statement),
+        bulk.prop_map(SqlCommand::Bulk),
+        Just(SqlCommand::Vacuum),
+        vec(".{0,9}", 0..4).prop_map(SqlCommand::Extend),
+    ];
+    prop_oneof![1 => control.prop_map(Command::Control), 2 => sql.prop_map(Command::Sql)]
+}
+
+fn any_stamp() -> impl Strategy<Value = Stamp> {
+    any::<(u64, u64)>().prop_map(|(now, seed)| Stamp { now, seed })
+}
+
+fn any_read_check() -> impl Strategy<Value = ReadCheck> {
+    (any_statement(any_value()), any_stamp(), any::<u128>()).prop_map(|(query, stamp, answer)| ReadCheck {
+        read: Read::Sql(query),
+        stamp,
+        answer,
+    })
+}
+
+fn any_dry_run() -> impl Strategy<Value = DryRunRecord> {
+    (any::<u64>(), vec(any_stamp(), 0..4)).prop_map(|(index, stamps)| DryRunRecord { index, stamps })
 }
 
 fn any_proposal() -> impl Strategy<Value = Proposal> {
@@ -91,28 +104,22 @@ fn any_proposal() -> impl Strategy<Value = Proposal> {
         sequence,
         floor,
     }));
-    let rehearsal = proptest::option::of(any_rehearsal());
-    (origin, any::<u64>(), vec(any_command(), 0..5), vec(any_premise(), 0..3), rehearsal).prop_map(
-        |(origin, budget, commands, premises, rehearsal)| Proposal {
+    let mode = prop_oneof![Just(Mode::Atomic), Just(Mode::Pipeline)];
+    let dry_run = proptest::option::of(any_dry_run());
+    (origin, any::<u64>(), mode, vec(any_command(), 0..5), vec(any_read_check(), 0..3), dry_run).prop_map(
+        |(origin, budget, mode, commands, read_checks, dry_run)| Proposal {
             budget,
-            premises,
-            rehearsal,
+            mode,
+            read_checks,
+            dry_run,
             ..Proposal::new(origin, commands)
         },
     )
 }
 
-fn any_outcome() -> impl Strategy<Value = Outcome> {
-    let statement = (any::<u64>(), any::<i64>(), vec("[a-z]{0,5}", 0..3), vec(vec(any_value(), 0..3), 0..3));
-    let result = prop_oneof![
-        Just(CommandResult::Done),
-        any::<u64>().prop_map(|id| CommandResult::Session(SessionId(id))),
-        statement.prop_map(|(changes, last_insert_rowid, columns, rows)| {
-            CommandResult::Statement(StatementResult { changes, last_insert_rowid, columns, rows })
-        }),
-    ];
+fn any_failure() -> impl Strategy<Value = Failure> {
     let number = || proptest::option::of(any::<u32>());
-    let failure = (0..FailureKind::ALL.len(), any::<i32>(), number(), number(), ".{0,20}").prop_map(
+    (0..FailureKind::ALL.len(), any::<i32>(), number(), number(), ".{0,20}").prop_map(
         |(kind, sqlite_code, command, row, message)| Failure {
             kind: FailureKind::ALL.into_iter().nth(kind).unwrap(),
             sqlite_code,
@@ -120,8 +127,23 @@ fn any_outcome() -> impl Strategy<Value = Outcome> {
             row,
             message,
         },
+    )
+}
+
+fn any_outcome() -> impl Strategy<Value = Outcome> {
+    let statement = (any::<u64>(), any::<i64>(), vec("[a-z]{0,5}", 0..3), vec(vec(any_value(), 0..3), 0..3)).prop_map(
+        |(changes, last_insert_rowid, columns, rows)| StatementResult { changes, last_insert_rowid, columns, rows },
     );
-    prop_oneof![vec(result, 0..4).prop_map(|results| Ok(Reply { results: results.into() })), failure.prop_map(Err)]
+    let session = any::<u64>().prop_map(|id| ControlReply::Session(SessionId(id)));
+    let result = prop_oneof![
+        prop_oneof![Just(ControlReply::Done), session].prop_map(CommandResult::Control),
+        prop_oneof![Just(SqlReply::Done), statement.prop_map(SqlReply::Statement)].prop_map(CommandResult::Sql),
+        any_failure().prop_map(CommandResult::Failed),
+    ];
+    prop_oneof![
+        vec(result, 0..4).prop_map(|results| Ok(Reply { results: results.into() })),
+        any_failure().prop_map(Err)
+    ]
 }
 
 proptest! {
@@ -146,11 +168,13 @@ proptest! {
     /// Whatever bytes stand where rows should: either they are refused, or packing what was read gives them again.
     #[test]
     fn rows_have_one_encoding(width in 0..4_u8, bytes in vec(prop_oneof![0..16_u8, any::<u8>()], 0..12)) {
-        let bulk = [&[0x10, width, 0x1a, u8::try_from(bytes.len()).unwrap()], bytes.as_slice()].concat();
-        let command = [&[0x2a, u8::try_from(bulk.len()).unwrap()], bulk.as_slice()].concat();
-        let proposal = [&[0x08, 1, 0x22, u8::try_from(command.len()).unwrap()], command.as_slice()].concat();
-        if let Ok(read) = codec::decode_proposal(&proposal) {
-            let [Command::Bulk(Bulk { rows, .. })] = read.commands.as_slice() else { panic!("{read:?}") };
+        let field = |tag: u8, bytes: &[u8]| [&[tag << 3 | 2, u8::try_from(bytes.len()).unwrap()], bytes].concat();
+        let bulk = [&[0x10, width], field(3, &bytes).as_slice()].concat();
+        let proposal = [&[0x08, 1], field(4, &field(2, &field(2, &bulk))).as_slice()].concat();
+        if let Ok(read) = codec::decode_proposal(&proposal.into()) {
+            let [Command::Sql(SqlCommand::Bulk(Bulk { rows, .. }))] = read.commands.as_slice() else {
+                panic!("{read:?}")
+            };
             let values: Vec<_> = rows.values().map(Value::from).collect();
             let again = packed(rows.width(), &values.chunks(rows.width()).map(<[_]>::to_vec).collect::<Vec<_>>());
             prop_assert_eq!(again.bytes().as_ref(), bytes);
@@ -164,11 +188,12 @@ proptest! {
 
     #[test]
     fn no_bytes_make_a_decoder_panic(bytes in vec(any::<u8>(), 0..200)) {
-        // What they answer does not matter here.
+        let bytes = Bytes::from(bytes);
+        // What they return does not matter here.
         let _ = codec::decode_proposal(&bytes);
         let _ = codec::decode_outcome(&bytes);
         let _ = codec::decode_row(&bytes);
-        let _ = codec::entry::decode(Bytes::from(bytes));
+        let _ = codec::entry::decode(bytes);
     }
 
     #[test]
@@ -177,10 +202,11 @@ proptest! {
         at in any::<prop::sample::Index>(),
         bit in 0_u32..8,
     ) {
-        let mut bytes = codec::encode_proposal(&proposal).unwrap();
+        let mut bytes = codec::encode_proposal(&proposal).unwrap().to_vec();
         prop_assume!(!bytes.is_empty());
         let at = at.index(bytes.len());
         bytes[at] ^= 1_u8 << bit;
+        let bytes = Bytes::from(bytes);
         if let Ok(read) = codec::decode_proposal(&bytes) {
             // Whatever it is now, encoding it again gives the same length: nothing was skipped.
             prop_assert_eq!(codec::encode_proposal(&read).unwrap().len(), bytes.len());
@@ -188,21 +214,40 @@ proptest! {
     }
 }
 
+/// Decodes a proposal from these pieces, one behind the other.
+fn decode_all(pieces: &[&[u8]]) -> Result<Proposal, DecodeError> {
+    codec::decode_proposal(&pieces.concat().into())
+}
+
 #[test]
 fn fields_of_a_later_version_are_refused_not_skipped() {
-    let mut bytes = codec::encode_proposal(&Proposal::new(None, vec![Command::OpenSession])).unwrap();
-    bytes.extend([0xf8, 0x07, 0x01]);
-    assert_eq!(codec::decode_proposal(&bytes), Err(DecodeError::Unknown));
+    let bytes = codec::encode_proposal(&Proposal::new(None, vec![ControlCommand::OpenSession.into()])).unwrap();
+    assert_eq!(decode_all(&[&bytes, &[0xf8, 0x07, 0x01]]), Err(DecodeError::Unknown));
 }
 
 #[test]
 fn what_the_encoder_would_have_written_otherwise_is_refused() {
-    let bytes = codec::encode_proposal(&Proposal { budget: 0, ..Proposal::new(None, vec![Command::Verify]) }).unwrap();
+    let verify = vec![ControlCommand::Verify.into()];
+    let bytes = codec::encode_proposal(&Proposal { budget: 0, ..Proposal::new(None, verify) }).unwrap();
     let (budget_of_0, level_again, long_level) = ([0x18, 0x00], [0x08, 0x01], [0x08, 0x81, 0x00]);
-    for more in [&budget_of_0[..], &level_again, &long_level] {
-        assert_eq!(codec::decode_proposal(&[&bytes, more].concat()), Err(DecodeError::Unknown), "{more:?}");
+    let atomic = [0x38, 0x00];
+    for more in [&budget_of_0[..], &level_again, &long_level, &atomic] {
+        assert_eq!(decode_all(&[&bytes, more]), Err(DecodeError::Unknown), "{more:?}");
     }
     assert!(codec::decode_proposal(&bytes).is_ok());
+}
+
+/// Decoding copies no blob: a large one must not cost its size again on every node.
+#[test]
+fn blobs_are_slices_of_what_they_are_decoded_from() {
+    let blob = vec![7; 100];
+    let insert = Statement { sql: "INSERT".to_owned(), params: vec![Value::from(blob.clone()).into()], names: vec![] };
+    let bytes = codec::encode_proposal(&Proposal::new(None, vec![SqlCommand::Statement(insert).into()])).unwrap();
+    let mut read = codec::decode_proposal(&bytes).unwrap();
+    let Some(Command::Sql(SqlCommand::Statement(read))) = read.commands.pop() else { panic!("{read:?}") };
+    let [Param::Value(Value::Blob(read))] = read.params.as_slice() else { panic!("{read:?}") };
+    assert_eq!(read, &blob);
+    assert!(bytes.as_ptr_range().contains(&read.as_ptr()));
 }
 
 #[test]
@@ -211,15 +256,18 @@ fn lists_that_are_too_long_are_refused_while_they_are_read() {
     let statement =
         |params| Statement { sql: "x".to_owned(), params: vec![Param::Value(Value::Null); params], names: vec![] };
     let proposal = |commands| Proposal { commands, ..golden_proposal() };
-    let of = |count| proposal(vec![Command::OpenSession; count]);
+    let of = |count| proposal(vec![ControlCommand::OpenSession.into(); count]);
     read(&of(COMMANDS_MAX)).unwrap();
     assert!(matches!(read(&of(COMMANDS_MAX + 1)), Err(DecodeError::Malformed(_))));
-    let with = |params| proposal(vec![Command::Statement(statement(params))]);
+    let with = |params| proposal(vec![SqlCommand::Statement(statement(params)).into()]);
     read(&with(PARAMETERS_MAX)).unwrap();
     assert!(matches!(read(&with(PARAMETERS_MAX + 1)), Err(DecodeError::Malformed(_))));
-    let row = |count| codec::encode_row(&vec![Value::Null; count]);
-    assert_eq!(codec::decode_params(&row(PARAMETERS_MAX)).unwrap().len(), PARAMETERS_MAX);
-    assert!(matches!(codec::decode_params(&row(PARAMETERS_MAX + 1)), Err(DecodeError::Malformed(_))));
+    let query = |params| {
+        let query = Statement { sql: "x".to_owned(), params: vec![Value::Null; params], names: vec![] };
+        codec::decode_read(&codec::encode_read(&Read::Sql(query)))
+    };
+    query(PARAMETERS_MAX).unwrap();
+    assert!(matches!(query(PARAMETERS_MAX + 1), Err(DecodeError::Malformed(_))));
 }
 
 #[test]
@@ -229,8 +277,8 @@ fn fields_in_another_order_are_refused() {
     let bytes = codec::encode_proposal(&proposal).unwrap();
     let (level, rest) = bytes.split_at(2);
     let (origin, budget) = rest.split_at(rest.len() - 2);
-    assert_eq!(codec::decode_proposal(&[level, origin, budget].concat()).as_ref(), Ok(&proposal));
-    assert_eq!(codec::decode_proposal(&[level, budget, origin].concat()), Err(DecodeError::Unknown));
+    assert_eq!(decode_all(&[level, origin, budget]).as_ref(), Ok(&proposal));
+    assert_eq!(decode_all(&[level, budget, origin]), Err(DecodeError::Unknown));
 }
 
 #[test]
@@ -243,18 +291,18 @@ fn a_later_level_is_named() {
 /// One of everything that level 1 can say.
 fn golden_proposal() -> Proposal {
     let values =
-        vec![Value::Null, Value::Integer(-1), Value::Real(0.5), Value::Text("é".to_owned()), Value::Blob(vec![0, 255])];
+        vec![Value::Null, Value::Integer(-1), Value::Real(0.5), Value::Text("é".to_owned()), Value::from(vec![0, 255])];
     let named =
         Statement { sql: "UPDATE t SET a = :a".to_owned(), params: vec![1.into()], names: vec![":a".to_owned()] };
     let params = values.into_iter().map(Param::Value).collect();
     let plain = Statement { sql: "INSERT INTO t VALUES (?,?,?,?,?)".to_owned(), params, names: vec![] };
     let origin = Origin { session: SessionId(5), sequence: 9, floor: 7 };
     let commands = vec![
-        Command::Statement(plain),
-        Command::Statement(named),
-        Command::OpenSession,
-        Command::CloseSession(SessionId(3)),
-        Command::Vacuum,
+        Command::Sql(SqlCommand::Statement(plain)),
+        Command::Sql(SqlCommand::Statement(named)),
+        Command::Control(ControlCommand::OpenSession),
+        Command::Control(ControlCommand::CloseSession(SessionId(3))),
+        Command::Sql(SqlCommand::Vacuum),
     ];
     Proposal { budget: 1_000, ..Proposal::new(Some(origin), commands) }
 }
@@ -268,26 +316,33 @@ fn golden_proposal_of(commands: Vec<Command>) -> Proposal {
 fn golden_returned() -> Proposal {
     let params = vec![Step(0).column(0), Step(300).column("é")];
     let statement = Statement { sql: "INSERT INTO t VALUES (?,?)".to_owned(), params, names: vec![] };
-    golden_proposal_of(vec![Command::Statement(statement)])
+    golden_proposal_of(vec![SqlCommand::Statement(statement).into()])
 }
 
-fn golden_premise() -> Proposal {
+fn golden_read_check() -> Proposal {
     let query = Statement { sql: "SELECT ?".to_owned(), params: vec![7.into()], names: vec![] };
-    let premise = Premise { query, stamp: Stamp { now: 1_700_000_000_000_000_000, seed: 0xfeed }, rows: 1 << 100 };
-    Proposal { premises: vec![premise], ..golden_proposal_of(vec![]) }
+    let stamp = Stamp { now: 1_700_000_000_000_000_000, seed: 0xfeed };
+    let check = ReadCheck { read: Read::Sql(query), stamp, answer: 1 << 100 };
+    Proposal { read_checks: vec![check], ..golden_proposal_of(vec![]) }
 }
 
-fn golden_rehearsal() -> Proposal {
+/// A statement without parameters.
+fn delete() -> Command {
+    SqlCommand::Statement(Statement { sql: "DELETE FROM t".to_owned(), ..Statement::default() }).into()
+}
+
+fn golden_dry_run() -> Proposal {
     let stamps = vec![Stamp { now: 1_700_000_000_000_000_000, seed: 0xfeed }, Stamp::default()];
-    let rehearsal = Some(Rehearsal { index: 300, stamps });
-    let statement = Statement { sql: "DELETE FROM t".to_owned(), ..Statement::default() };
-    let commands = vec![Command::Statement(statement.clone()), Command::Statement(statement)];
-    Proposal { rehearsal, ..golden_proposal_of(commands) }
+    Proposal { dry_run: Some(DryRunRecord { index: 300, stamps }), ..golden_proposal_of(vec![delete(), delete()]) }
+}
+
+fn golden_pipeline() -> Proposal {
+    Proposal { mode: Mode::Pipeline, ..golden_proposal_of(vec![delete()]) }
 }
 
 fn golden_extend() -> Proposal {
     let names = ["slug/1", "collation german"].map(str::to_owned).into();
-    golden_proposal_of(vec![Command::Extend(names)])
+    golden_proposal_of(vec![SqlCommand::Extend(names).into()])
 }
 
 /// One value of each tag's kind, and integers of each length.
@@ -298,7 +353,7 @@ fn golden_bulk() -> Proposal {
         Value::Real(-0.5),
         Value::Text("é".to_owned()),
         Value::Text("long".repeat(60)),
-        Value::Blob(vec![0, 255]),
+        Value::from(vec![0, 255]),
         Value::Integer(i64::MAX),
         Value::Integer(127),
         Value::Integer(128),
@@ -306,7 +361,7 @@ fn golden_bulk() -> Proposal {
     ];
     let values: Vec<Value> = integers.chain(others).collect();
     let rows = packed(9, &values.chunks(9).map(<[_]>::to_vec).collect::<Vec<_>>());
-    golden_proposal_of(vec![Command::Bulk(Bulk { sql: "INSERT INTO t VALUES (?,?)".to_owned(), rows })])
+    golden_proposal_of(vec![SqlCommand::Bulk(Bulk { sql: "INSERT INTO t VALUES (?,?)".to_owned(), rows }).into()])
 }
 
 fn golden_outcomes() -> [Outcome; 2] {
@@ -316,7 +371,6 @@ fn golden_outcomes() -> [Outcome; 2] {
         columns: vec!["a".to_owned(), "b".to_owned()],
         rows: vec![vec![Value::Integer(1), Value::Null], vec![Value::Text("x".to_owned()), Value::Real(1.5)]],
     };
-    let results = vec![CommandResult::Statement(statement), CommandResult::Done, CommandResult::Session(SessionId(4))];
     let failure = Failure {
         kind: FailureKind::Constraint,
         sqlite_code: 2067,
@@ -324,6 +378,13 @@ fn golden_outcomes() -> [Outcome; 2] {
         row: None,
         message: "UNIQUE constraint failed: t.a".to_owned(),
     };
+    let results = vec![
+        SqlReply::Statement(statement).into(),
+        ControlReply::Done.into(),
+        ControlReply::Session(SessionId(4)).into(),
+        SqlReply::Done.into(),
+        CommandResult::Failed(failure.clone()),
+    ];
     [Ok(Reply { results: results.into() }), Err(failure)]
 }
 
@@ -344,8 +405,9 @@ fn the_bytes_of_level_1_never_change() {
     let [reply, failure] = golden_outcomes();
     golden("proposal-bulk-1.hex", &codec::encode_proposal(&golden_bulk()).unwrap());
     golden("proposal-returned-1.hex", &codec::encode_proposal(&golden_returned()).unwrap());
-    golden("proposal-premise-1.hex", &codec::encode_proposal(&golden_premise()).unwrap());
-    golden("proposal-rehearsal-1.hex", &codec::encode_proposal(&golden_rehearsal()).unwrap());
+    golden("proposal-read-check-1.hex", &codec::encode_proposal(&golden_read_check()).unwrap());
+    golden("proposal-dry-run-1.hex", &codec::encode_proposal(&golden_dry_run()).unwrap());
+    golden("proposal-pipeline-1.hex", &codec::encode_proposal(&golden_pipeline()).unwrap());
     golden("proposal-extend-1.hex", &codec::encode_proposal(&golden_extend()).unwrap());
     golden("reply-1.hex", &codec::encode_outcome(&reply));
     golden("failure-1.hex", &codec::encode_outcome(&failure));

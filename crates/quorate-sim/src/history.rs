@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use bytes::Bytes;
 use quorate_consensus::ClusterId;
 use quorate_env::lock;
 use quorate_env_sim::Trace;
@@ -309,7 +310,7 @@ impl History {
     }
 
     /// An attempt at a write was applied, perhaps for the first time.
-    fn one_attempted(&self, index: u64, stamp: Stamp, bytes: &[u8], outcome: &Outcome) {
+    fn one_attempted(&self, index: u64, stamp: Stamp, bytes: &Bytes, outcome: &Outcome) {
         let mut known = self.known();
         if known.stamps.insert(index, stamp.now).is_some() {
             return;

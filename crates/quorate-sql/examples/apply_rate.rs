@@ -10,8 +10,8 @@ use std::time::Instant;
 use quorate_env::Env;
 use quorate_model::codec::encode_proposal;
 use quorate_model::{
-    Bulk, Command, Entry, LogId, NodeId, Origin, Payload, Proposal, RowPacker, SessionId, Stamp, Statement, Value,
-    ValueRef,
+    Bulk, Command, ControlCommand, Entry, LogId, NodeId, Origin, Payload, Proposal, RowPacker, SessionId, SqlCommand,
+    Stamp, Statement, Value, ValueRef,
 };
 use quorate_sql::Extensions;
 use quorate_sql::StoreIdentity;
@@ -23,11 +23,11 @@ use quorate_sql::options::WRITER_CACHE_BYTES_DEFAULT;
 fn entry(index: u64, proposal: &Proposal) -> Entry {
     let log_id = LogId { term: 1, node: NodeId(1), index };
     let stamp = Stamp { now: 1_700_000_000_000_000_000 + index * 1_000_000, seed: index };
-    Entry { log_id, payload: Payload::Proposal(stamp, encode_proposal(proposal).unwrap().into()) }
+    Entry { log_id, payload: Payload::Proposal(stamp, encode_proposal(proposal).unwrap()) }
 }
 
 fn statement(sql: &str, params: Vec<Value>) -> Command {
-    Command::Statement(Statement { sql: sql.to_owned(), params, names: vec![] }.into())
+    Command::Sql(SqlCommand::Statement(Statement { sql: sql.to_owned(), params, names: vec![] }.into()))
 }
 
 fn insert(number: u64, session: Option<SessionId>) -> Proposal {
@@ -54,7 +54,9 @@ fn bulk(rows: i64) -> Proposal {
     let places = vec!["?"; COLUMNS as usize].join(",");
     Proposal::new(
         None,
-        vec![Command::Bulk(Bulk { sql: format!("INSERT INTO wide VALUES ({places})"), rows: packer.finish() })],
+        vec![
+            SqlCommand::Bulk(Bulk { sql: format!("INSERT INTO wide VALUES ({places})"), rows: packer.finish() }).into(),
+        ],
     )
 }
 
@@ -81,7 +83,7 @@ fn main() {
     let table = statement("CREATE TABLE t (id INTEGER PRIMARY KEY, a, b, c)", vec![]);
     let session = SessionId(1);
     let wide = statement(&format!("CREATE TABLE wide ({})", names.join(",")), vec![]);
-    let setup = Proposal::new(None, vec![Command::OpenSession, table, wide]);
+    let setup = Proposal::new(None, vec![Command::Control(ControlCommand::OpenSession), table, wide]);
     apply(&mut applier, &[entry(1, &setup)]);
     let mut next = 2;
     for batch in batches {

@@ -20,8 +20,8 @@ use rusqlite::Connection;
 
 use self::ahead::Ahead;
 use self::batch::{Doomed, Failing};
-use self::rehearse::Rehearsal;
-pub use self::rehearse::{RehearsalError, Rehearsed};
+use self::dry_run::OpenDryRun;
+pub use self::dry_run::{DryRunError, DryRunResult};
 use crate::applied_row::{self, AppliedRow};
 use crate::authorizer::{Effects, Gate};
 use crate::classify;
@@ -40,9 +40,9 @@ use crate::supervision::Supervision;
 mod ahead;
 mod batch;
 mod bulk;
+mod dry_run;
 mod entry;
-mod premise;
-mod rehearse;
+mod read_check;
 mod schema;
 mod statement;
 
@@ -75,7 +75,7 @@ pub struct Applier {
     /// What the open transaction did before it was asked for.
     ahead: Ahead,
     /// The interactive transaction that the open one is, if it is one.
-    rehearsal: Option<Rehearsal>,
+    dry_run: Option<OpenDryRun>,
     /// Entries that the cluster decided not to run.
     rejected: Rejected,
     /// The latest entry that ended a transaction.
@@ -147,7 +147,7 @@ impl Applier {
             row,
             staged,
             ahead: Ahead::default(),
-            rehearsal: None,
+            dry_run: None,
             rejected,
             doomed: None,
             failing: None,

@@ -45,7 +45,7 @@ impl Determinism {
         Ok(Self { random, counters, budget })
     }
 
-    /// Begins an entry, or a rehearsal, which has no entry yet. The caller resets `changes()`, by a statement that
+    /// Begins an entry, or a dry run, which has no entry yet. The caller resets `changes()`, by a statement that
     /// changes nothing.
     pub fn begin(&self, conn: &Connection, entry: Option<u64>, seed: u64, budget: u64) {
         if !Mutant::SeedCarriedOver.is_on() {

@@ -4,7 +4,7 @@
 //!
 //! A command must do the same on every node, so it may use an extension only once every voter has it. Voters announce
 //! what they have; when all have announced a name, the leader proposes
-//! [`Command::Extend`](quorate_model::Command::Extend) with it, and from that entry on the name is *enabled*: it stands
+//! [`SqlCommand::Extend`](quorate_model::SqlCommand::Extend) with it, and from that entry on the name is *enabled*: it stands
 //! in `_quorate_extensions`, is registered on the write connection of every node, and stays so for ever. A node that
 //! lacks an enabled name applies nothing. Queries may use whatever their node has.
 //!
@@ -320,7 +320,7 @@ fn returned(value: Value) -> Own {
         Value::Integer(value) => Own::Integer(value),
         Value::Real(value) => Own::Real(value),
         Value::Text(text) => Own::Text(text),
-        Value::Blob(bytes) => Own::Blob(bytes),
+        Value::Blob(bytes) => Own::Blob(bytes.into()),
     }
 }
 

@@ -6,7 +6,8 @@
 use std::path::PathBuf;
 
 use quorate_model::{
-    Bulk, Column, Command, CommandResult, Outcome, Param, Premise, Proposal, Row, Stamp, Statement, Value,
+    Bulk, Column, Command, CommandResult, Mode, Outcome, Param, Proposal, Read, ReadCheck, Row, SqlCommand, SqlReply,
+    Stamp, Statement, Value,
 };
 use rusqlite::types::ToSql;
 use rusqlite::{Connection, params_from_iter};
@@ -14,6 +15,7 @@ use rusqlite::{Connection, params_from_iter};
 use crate::OpenError;
 use crate::connection;
 use crate::determinism::Determinism;
+use crate::ffi::hooks;
 use crate::query::Rows;
 use crate::rows_hash;
 use crate::value::{Bound, BoundRaw, owned};
@@ -28,8 +30,9 @@ pub struct Plain {
 /// What one statement did: the changes, the last rowid, the rows.
 pub type Step = (u64, i64, Vec<Row>);
 
-/// What an entry did: the steps of its statements, or SQLite's primary error code, 0 if it is no error of SQLite's.
-pub type Seen = Result<Vec<Step>, i32>;
+/// What an entry did: the step of each of its statements, or SQLite's primary error code, 0 if it is no error of
+/// SQLite's: that of a statement in a pipeline, or that of the whole entry.
+pub type Seen = Result<Vec<Result<Step, i32>>, i32>;
 
 impl Plain {
     /// The database at this path, which is made when needed.
@@ -46,44 +49,95 @@ impl Plain {
     pub fn run(&self, stamp: Stamp, proposal: &Proposal) -> Result<Seen, OpenError> {
         let mut conn = self.connect()?;
         let determinism = Determinism::install(&conn).map_err(OpenError::sqlite(&self.path))?;
-        determinism.begin(&conn, None, stamp.seed, proposal.budget);
         clock::set(Some(stamp.now));
-        let done = transaction(&mut conn, proposal);
+        let mut run = |ended: Option<Ended>| {
+            determinism.begin(&conn, None, stamp.seed, proposal.budget);
+            transaction(&mut conn, proposal, ended)
+        };
+        let done = match run(None) {
+            Err(Stop::Ended(ended)) => run(Some(ended)),
+            done => done,
+        };
         clock::set(None);
-        Ok(done.map_err(|error| match error {
-            // A parameter refers to what no earlier step returned, or a premise does not hold.
-            rusqlite::Error::QueryReturnedNoRows => 0,
-            error => error.sqlite_error().map_or(rusqlite::ffi::SQLITE_ERROR, |code| code.extended_code & 0xff),
+        Ok(done.map_err(|stop| match stop {
+            Stop::Failed(error) => code(&error),
+            Stop::Ended(Ended { code, .. }) => code,
         }))
     }
 }
 
-fn transaction(conn: &mut Connection, proposal: &Proposal) -> rusqlite::Result<Vec<Step>> {
+/// The command that ended the transaction of a pipeline, and SQLite's code.
+#[derive(Clone, Copy)]
+struct Ended {
+    number: usize,
+    code: i32,
+}
+
+/// Why an entry came to nothing.
+enum Stop {
+    Failed(rusqlite::Error),
+    Ended(Ended),
+}
+
+impl From<rusqlite::Error> for Stop {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+fn code(error: &rusqlite::Error) -> i32 {
+    match error {
+        // A parameter refers to what no earlier step returned, or a read check does not hold.
+        rusqlite::Error::QueryReturnedNoRows => 0,
+        error => error.sqlite_error().map_or(rusqlite::ffi::SQLITE_ERROR, |code| code.extended_code & 0xff),
+    }
+}
+
+fn transaction(
+    conn: &mut Connection,
+    proposal: &Proposal,
+    ended: Option<Ended>,
+) -> Result<Vec<Result<Step, i32>>, Stop> {
     // Ended by hand: a statement may have rolled it back already.
     conn.execute_batch("BEGIN")?;
-    let mut steps = Steps::default();
-    let premises = proposal.premises.iter().try_for_each(|premise| holds(conn, premise));
-    let commands = |()| proposal.commands.iter().try_for_each(|command| steps.run(conn, command));
-    let done = premises.and_then(commands);
-    let done = done.and_then(|()| conn.execute_batch("COMMIT")).map(|()| steps.done);
+    let done = commands(conn, proposal, ended);
+    let done = done.and_then(|steps| Ok(conn.execute_batch("COMMIT").map(|()| steps.done)?));
     if !conn.is_autocommit() {
         conn.execute_batch("ROLLBACK")?;
     }
     done
 }
 
+fn commands(conn: &Connection, proposal: &Proposal, ended: Option<Ended>) -> Result<Steps, Stop> {
+    let mut steps = Steps::default();
+    proposal.read_checks.iter().try_for_each(|check| holds(conn, check))?;
+    for (number, command) in proposal.commands.iter().enumerate() {
+        match (proposal.mode, ended) {
+            (Mode::Atomic, _) => steps.run(conn, command)?,
+            (Mode::Pipeline, Some(ended)) if number >= ended.number => {
+                steps.fail(if number == ended.number { ended.code } else { 0 });
+            }
+            (Mode::Pipeline, _) => {
+                steps.run_apart(conn, command).map_err(|code| Stop::Ended(Ended { number, code }))?
+            }
+        }
+    }
+    Ok(steps)
+}
+
 /// Fails unless a query gives the rows that it gave before. It must not ask for the time, or draw random numbers.
-fn holds(conn: &Connection, premise: &Premise) -> rusqlite::Result<()> {
-    let columns = conn.prepare(&premise.query.sql)?.column_names().map(str::to_owned).collect();
-    let (_, _, rows) = run(conn, &premise.query.sql, premise.query.params.iter().map(Bound))?;
-    let is_so = rows_hash::of(&Rows::new(columns, rows.concat())) == premise.rows;
+fn holds(conn: &Connection, check: &ReadCheck) -> rusqlite::Result<()> {
+    let Read::Sql(query) = &check.read;
+    let columns = conn.prepare(&query.sql)?.column_names().map(str::to_owned).collect();
+    let (_, _, rows) = run(conn, &query.sql, query.params.iter().map(Bound))?;
+    let is_so = rows_hash::of(&Rows::new(columns, rows.concat())) == check.answer;
     if is_so { Ok(()) } else { Err(rusqlite::Error::QueryReturnedNoRows) }
 }
 
 /// The steps of an entry so far.
 #[derive(Default)]
 struct Steps {
-    done: Vec<Step>,
+    done: Vec<Result<Step, i32>>,
     /// Of each command the names of its columns and its rows, for parameters that refer to them.
     returned: Vec<(Vec<String>, Vec<Row>)>,
 }
@@ -91,20 +145,44 @@ struct Steps {
 impl Steps {
     fn run(&mut self, conn: &Connection, command: &Command) -> rusqlite::Result<()> {
         let (step, columns) = match command {
-            Command::Statement(statement) => self.statement(conn, statement)?,
-            Command::Bulk(bulk) => (many_steps(conn, bulk)?, Vec::new()),
-            Command::OpenSession
-            | Command::CloseSession(_)
-            | Command::Vacuum
-            | Command::Verify
-            | Command::Extend(_) => {
+            Command::Sql(SqlCommand::Statement(statement)) => self.statement(conn, statement)?,
+            Command::Sql(SqlCommand::Bulk(bulk)) => (many_steps(conn, bulk)?, Vec::new()),
+            Command::Control(_) | Command::Sql(SqlCommand::Vacuum | SqlCommand::Extend(_)) => {
                 self.returned.push(Default::default());
                 return Ok(());
             }
         };
         self.returned.push((columns, step.2.clone()));
-        self.done.push(step);
+        self.done.push(Ok(step));
         Ok(())
+    }
+
+    /// Runs a command of a pipeline, which fails by itself; the error is the code of one that ends the transaction.
+    fn run_apart(&mut self, conn: &Connection, command: &Command) -> Result<(), i32> {
+        let own = |sql: &str| conn.execute_batch(sql).map_err(|error| code(&error));
+        own("SAVEPOINT command")?;
+        let done = self.run(conn, command).map_err(|error| code(&error));
+        if let Err(code) = done
+            && conn.is_autocommit()
+        {
+            return Err(code);
+        }
+        // An open deferred key is the failure of the command that left it open.
+        let is_open = done.is_ok() && hooks::deferred_keys_are_open(conn);
+        if is_open {
+            self.returned.pop();
+            self.done.pop();
+        }
+        if let Some(code) = done.err().or_else(|| is_open.then_some(rusqlite::ffi::SQLITE_CONSTRAINT)) {
+            own("ROLLBACK TO command")?;
+            self.fail(code);
+        }
+        own("RELEASE command")
+    }
+
+    fn fail(&mut self, code: i32) {
+        self.returned.push(Default::default());
+        self.done.push(Err(code));
     }
 
     fn statement(&self, conn: &Connection, statement: &Statement<Param>) -> rusqlite::Result<(Step, Vec<String>)> {
@@ -163,8 +241,11 @@ fn run<P: ToSql>(conn: &Connection, sql: &str, params: impl Iterator<Item = P>) 
 pub fn seen(outcome: &Outcome) -> Seen {
     let reply = outcome.as_ref().map_err(|failure| failure.sqlite_code & 0xff)?;
     let step = |result: &CommandResult| match result {
-        CommandResult::Statement(result) => Some((result.changes, result.last_insert_rowid, result.rows.clone())),
-        _ => None,
+        CommandResult::Sql(SqlReply::Statement(result)) => {
+            Some(Ok((result.changes, result.last_insert_rowid, result.rows.clone())))
+        }
+        CommandResult::Failed(failure) => Some(Err(failure.sqlite_code & 0xff)),
+        CommandResult::Sql(SqlReply::Done) | CommandResult::Control(_) => None,
     };
     Ok(reply.results.iter().filter_map(step).collect())
 }

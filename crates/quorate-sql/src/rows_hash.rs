@@ -1,6 +1,6 @@
 //! The hash of a query's rows, in their order, each value by its storage class.
 //!
-//! Invariant: premises in logs hold it, so it never changes; `docs/model-format.md` says what it is.
+//! Invariant: read checks in logs hold it, so it never changes; `docs/model-format.md` says what it is.
 
 use rusqlite::types::ValueRef;
 use xxhash_rust::xxh3::Xxh3;

@@ -15,6 +15,7 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
+use bytes::Bytes;
 use quorate_env::mutant::Mutant;
 use quorate_model::codec::{append_outcome, decode_outcome};
 use quorate_model::limits::{KEPT_OUTCOME_BYTES_MAX, SESSION_WINDOW};
@@ -369,5 +370,5 @@ fn answered(kind: FailureKind, text: impl Into<String>) -> Admission {
 /// The answer to a request whose outcome is kept as these bytes.
 fn again(id: u64, sequence: u64, bytes: &[u8]) -> Result<Admission, StoreFault> {
     let unsupported = |error| StoreFault::Unsupported(format!("outcome {sequence} of session {id}: {error}"));
-    decode_outcome(bytes).map(Admission::Answered).map_err(unsupported)
+    decode_outcome(&Bytes::copy_from_slice(bytes)).map(Admission::Answered).map_err(unsupported)
 }

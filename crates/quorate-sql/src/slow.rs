@@ -110,14 +110,7 @@ impl Default for SlowLog {
 }
 
 fn first_sql(proposal: &Proposal) -> &str {
-    let texts = proposal.commands.iter().filter_map(|command| match command {
-        Command::Statement(statement) => Some(statement.sql.as_str()),
-        Command::Bulk(bulk) => Some(bulk.sql.as_str()),
-        Command::OpenSession | Command::CloseSession(_) | Command::Vacuum | Command::Verify | Command::Extend(_) => {
-            None
-        }
-    });
-    texts.into_iter().next().unwrap_or_default()
+    proposal.commands.iter().find_map(Command::sql_text).unwrap_or_default()
 }
 
 /// The beginning of a text.
@@ -134,7 +127,7 @@ impl fmt::Display for Cut<'_> {
 
 #[cfg(test)]
 mod tests {
-    use quorate_model::Statement;
+    use quorate_model::{ControlCommand, SqlCommand, Statement};
 
     use super::*;
 
@@ -161,7 +154,8 @@ mod tests {
         assert_eq!(Cut(&format!("{sql}éa")).to_string(), format!("{sql}... (3 bytes more)"));
         let sql = "INSERT INTO t VALUES (?)".to_owned();
         let statement = Statement { sql, params: vec!["secret".into()], names: Vec::new() };
-        let proposal = Proposal::new(None, vec![Command::OpenSession, Command::Statement(statement)]);
+        let proposal =
+            Proposal::new(None, vec![ControlCommand::OpenSession.into(), SqlCommand::Statement(statement).into()]);
         assert_eq!(first_sql(&proposal), "INSERT INTO t VALUES (?)");
     }
 }

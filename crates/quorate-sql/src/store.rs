@@ -26,8 +26,8 @@ use crate::validate::Validator;
 
 mod agreement;
 pub(crate) mod core;
+mod dry_run;
 mod queue;
-mod rehearsal;
 pub(crate) mod shared;
 mod turn;
 mod verify;
@@ -37,7 +37,7 @@ mod writer;
 pub(crate) mod tests;
 
 use self::core::Core;
-pub use rehearsal::Rehearsal;
+pub use dry_run::DryRun;
 use shared::{Shared, Stop};
 pub use verify::Verification;
 use writer::Writer;

@@ -50,7 +50,7 @@ pub enum StatementKind {
     Write,
     /// It changes the schema, or the statistics that plans rest on.
     Ddl,
-    /// `VACUUM`, which is a command of its own: [`Command::Vacuum`](quorate_model::Command::Vacuum).
+    /// `VACUUM`, which is a command of its own: [`SqlCommand::Vacuum`](quorate_model::SqlCommand::Vacuum).
     Vacuum,
     /// Not to be said here and now: something that it names is missing. It may write.
     Unknown,

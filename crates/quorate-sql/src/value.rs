@@ -77,7 +77,7 @@ pub(crate) fn owned(value: ValueRef<'_>, row: &Row<'_>, column: usize) -> Result
             Ok(text) => Value::Text(text),
             Err(_) => return Err(NoCopy::NotUtf8(not_utf8(row, column))),
         },
-        ValueRef::Blob(bytes) => Value::Blob(usage::copy(bytes)?),
+        ValueRef::Blob(bytes) => Value::Blob(usage::copy(bytes)?.into()),
     })
 }
 

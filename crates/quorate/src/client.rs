@@ -14,8 +14,9 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use quorate_env::mutant::Mutant;
 use quorate_env::{Instant, lock, sleep, timeout_at};
-use quorate_model::{Command, CommandResult, FailureKind, Outcome, Position, Proposal, SessionId, codec};
-use quorate_sql::query::Rows;
+use quorate_model::{
+    Command, CommandResult, ControlCommand, ControlReply, FailureKind, Outcome, Position, Proposal, SessionId, codec,
+};
 use tokio::sync::Notify;
 
 use crate::error::Error;
@@ -36,7 +37,7 @@ mod tests;
 pub(crate) use backoff::Backoff;
 use session::Session;
 pub(crate) use ticket::Held;
-pub(crate) use transport::{Attempt, Limits, NotDone, Read, Transport};
+pub(crate) use transport::{Attempt, Limits, NotDone, ReadAnswer, ReadRequest, Transport};
 
 /// How long the first attempts of a write may take; after one that took so long the next may take twice as long.
 const FIRST_ATTEMPT: Duration = Duration::from_secs(4);
@@ -86,7 +87,7 @@ impl Client {
             loop {
                 let ticket = Held::take(self, deadline).await?;
                 proposal.origin = Some(ticket.origin());
-                let bytes = Bytes::from(codec::encode_proposal(&proposal)?);
+                let bytes = codec::encode_proposal(&proposal)?;
                 sent.store(true, Ordering::Relaxed);
                 if let Some((position, outcome)) = self.settle(&ticket, None, bytes, deadline).await? {
                     self.wrote(position);
@@ -150,9 +151,9 @@ impl Client {
         lock(&self.written)
     }
 
-    /// Runs a query at its level.
-    pub(crate) async fn read(&self, read: Read, limit: Duration) -> Result<Rows, Error> {
-        self.until_served(limit, |deadline| self.transport.read(&read, deadline)).await
+    /// Answers a read at its level.
+    pub(crate) async fn read(&self, request: ReadRequest, limit: Duration) -> Result<ReadAnswer, Error> {
+        self.until_served(limit, |deadline| self.transport.read(&request, deadline)).await
     }
 
     /// Opens a state of a level.
@@ -193,10 +194,10 @@ impl Client {
     /// Tells the cluster that the session is not needed any more. Nothing is lost if that fails.
     pub(crate) async fn end_session(&self) {
         let Some(session) = self.session().end() else { return };
-        let proposal = Proposal::new(None, vec![Command::CloseSession(session)]);
+        let proposal = Proposal::new(None, vec![ControlCommand::CloseSession(session).into()]);
         let Ok(bytes) = codec::encode_proposal(&proposal) else { return };
         let deadline = Instant::now() + END_MAX;
-        let ending = async { timeout_at(deadline, self.transport.propose(bytes.into(), deadline)).await };
+        let ending = async { timeout_at(deadline, self.transport.propose(bytes, deadline)).await };
         let _ = self.runtime.run(ending).await;
     }
 
@@ -257,14 +258,14 @@ impl Client {
 
     /// Opens a session. Trying again may open another, which the cluster forgets in time.
     async fn open(&self, deadline: Instant) -> Result<SessionId, Error> {
-        let bytes = Bytes::from(codec::encode_proposal(&Proposal::new(None, vec![Command::OpenSession]))?);
+        let bytes = codec::encode_proposal(&Proposal::new(None, vec![ControlCommand::OpenSession.into()]))?;
         let mut backoff = self.backoff();
         loop {
             let attempt_deadline = deadline.min(Instant::now() + FIRST_ATTEMPT);
             let why =
                 match attempt_until(attempt_deadline, self.transport.propose(bytes.clone(), attempt_deadline)).await {
                     Ok((_, Ok(reply))) => match reply.results.as_slice() {
-                        [CommandResult::Session(session)] => return Ok(*session),
+                        [CommandResult::Control(ControlReply::Session(session))] => return Ok(*session),
                         _ => return Err(Error::Unavailable("the cluster opened no session".to_owned())),
                     },
                     Ok((_, Err(failure))) => return Err(Error::Failed(failure)),

@@ -7,7 +7,7 @@ use prost::Message;
 use quorate_consensus::Admission;
 use quorate_sql::query::Rows;
 
-use crate::error::Error;
+use crate::client::ReadAnswer;
 use crate::protocol::admin::{Admit, Changed, Probe, Remove, Transfer};
 use crate::protocol::interactive::{Ask, Asked, Told};
 use crate::protocol::{
@@ -32,7 +32,13 @@ pub const ALL: &[(&str, Reencode)] = &[
         let millis = query.millis;
         Some(encode(&Query::new(query.read().ok()?, millis)))
     }),
-    ("answer", |bytes| Some(encode(&Answer::from(walked(read::<Answer>(bytes)?.into()))))),
+    ("answer", |bytes| {
+        let answer = read::<Answer>(bytes)?.into();
+        if let Ok(ReadAnswer::Sql(rows)) = &answer {
+            walk(rows);
+        }
+        Some(encode(&Answer::from(answer)))
+    }),
     ("open snapshot", |bytes| {
         let open: OpenSnapshot = read(bytes)?;
         Some(encode(&OpenSnapshot::new(open.level().ok()?, open.millis)))
@@ -40,7 +46,8 @@ pub const ALL: &[(&str, Reencode)] = &[
     ("snapshot opened", |bytes| Some(encode(&SnapshotItem::from(read::<SnapshotItem>(bytes)?.opened())))),
     ("snapshot piece", |bytes| {
         let piece = read::<SnapshotItem>(bytes)?.piece();
-        Some(encode(&SnapshotItem::from(piece.and_then(|rows| rows.map(|rows| walked(Ok(rows))).transpose()))))
+        piece.iter().flatten().for_each(walk);
+        Some(encode(&SnapshotItem::from(piece)))
     }),
     ("backup", |bytes| {
         let backup: Backup = read(bytes)?;
@@ -92,10 +99,7 @@ fn again<M: Message + Default>(bytes: Bytes) -> Option<Bytes> {
     read::<M>(bytes).map(|message| encode(&message))
 }
 
-/// Looks at every value, as whoever asked for the rows does.
-fn walked(rows: Result<Rows, Error>) -> Result<Rows, Error> {
-    if let Ok(rows) = &rows {
-        let _ = rows.iter().map(|row| row.values().len()).max();
-    }
-    rows
+/// Looks at every value, as a caller does with its rows.
+fn walk(rows: &Rows) {
+    let _ = rows.iter().map(|row| row.values().len()).max();
 }

@@ -14,9 +14,10 @@ use futures_util::future::BoxFuture;
 use quorate_consensus::HOLD_MAX;
 use quorate_env::{Instant, timeout_at};
 use quorate_model::{
-    Command, Failure, FailureKind, Outcome, Position, Proposal, Rehearsal, Stamp, Statement, StatementResult, codec,
+    Command, DryRunRecord, Failure, FailureKind, Outcome, Position, Proposal, SqlCommand, Stamp, Statement,
+    StatementResult, codec,
 };
-use quorate_sql::apply::Rehearsed;
+use quorate_sql::apply::DryRunResult;
 use quorate_sql::query::{FromRowOwned, Rows};
 
 use crate::client::{Attempt, Client, Held};
@@ -30,7 +31,7 @@ pub(crate) trait Stage: Send {
     fn position(&self) -> Position;
 
     /// Runs one. After any error but [`Error::Failed`] the transaction is over.
-    fn run(&mut self, statement: Statement) -> BoxFuture<'_, Result<Rehearsed, Error>>;
+    fn run(&mut self, statement: Statement) -> BoxFuture<'_, Result<DryRunResult, Error>>;
 
     /// Proposes what was recorded.
     fn commit(self: Box<Self>, proposal: Bytes) -> BoxFuture<'static, Result<(Position, Outcome), Attempt>>;
@@ -98,9 +99,9 @@ impl InteractiveTransaction {
         });
         let (ran, stage) = ran.await.map_err(|_| Error::Closed)?;
         match ran {
-            Ok(Rehearsed { result, recorded }) => {
+            Ok(DryRunResult { result, recorded }) => {
                 if let Some(stamp) = recorded {
-                    self.commands.push(Command::Statement(statement.into()));
+                    self.commands.push(Command::Sql(SqlCommand::Statement(statement.into())));
                     self.stamps.push(stamp);
                 }
                 self.stage = Some(stage);
@@ -172,9 +173,9 @@ impl InteractiveTransaction {
         let (index, stamps) = (self.position.index, std::mem::take(&mut self.stamps));
         let commands = std::mem::take(&mut self.commands);
         let origin = Some(self.ticket.origin());
-        let proposal = Proposal { rehearsal: Some(Rehearsal { index, stamps }), ..Proposal::new(origin, commands) };
+        let proposal = Proposal { dry_run: Some(DryRunRecord { index, stamps }), ..Proposal::new(origin, commands) };
         proposal.check_limits()?;
-        let bytes = Bytes::from(codec::encode_proposal(&proposal)?);
+        let bytes = codec::encode_proposal(&proposal)?;
         let first = stage.commit(bytes.clone());
         match self.client.settle_begun(&self.ticket, first, bytes, self.limit).await? {
             Some((position, Ok(reply))) => Ok(Written { position, reply }.into()),

@@ -98,7 +98,7 @@ pub use quorate_sql::query::{FromRow, FromRowOwned, FromValue, RowError, RowRef,
 pub use readiness::{BEHIND_MAX, NotReady};
 pub use remote::{ConnectError, RemoteConfig, RemoteSql, backup, backup_in, verify, verify_in};
 pub use restore::{Restoration, RestoreError, RestoreOptions, restore, restore_in};
-pub use results::{BatchResult, Committed, Executed, Returned};
+pub use results::{BatchResult, Committed, Executed, PipelineResult, Returned};
 pub use seams::{Seams, TuneStore, WatchStore};
 pub use snapshot::{RowStream, Snapshot};
 pub use sql::Sql;

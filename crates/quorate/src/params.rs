@@ -1,6 +1,6 @@
 //! Parameters of statements, by position or by name.
 
-use quorate_model::{Bulk, Command, Failure, FailureKind, PackedRows, Param, RowPacker, Statement};
+use quorate_model::{Bulk, Failure, FailureKind, PackedRows, Param, RowPacker, SqlCommand, Statement};
 use quorate_sql::validate::is_vacuum;
 
 /// The parameters of one statement. Usually made from a tuple or by [`params!`](crate::params) or
@@ -157,18 +157,18 @@ impl<S: Into<String>, P: IntoParams> IntoStatement for (S, P) {
 
 /// What a batch does at one step: a statement, or a [`Bulk`] of one statement with many rows of parameters.
 #[derive(Clone, Debug, PartialEq)]
-pub struct BatchStep(pub(crate) Command);
+pub struct BatchStep(pub(crate) SqlCommand);
 
 impl<S: IntoStatement> From<S> for BatchStep {
     fn from(statement: S) -> Self {
         let statement = statement.into_statement();
-        Self(if is_vacuum(&statement.sql) { Command::Vacuum } else { Command::Statement(statement) })
+        Self(if is_vacuum(&statement.sql) { SqlCommand::Vacuum } else { SqlCommand::Statement(statement) })
     }
 }
 
 impl From<Bulk> for BatchStep {
     fn from(bulk: Bulk) -> Self {
-        Self(Command::Bulk(bulk))
+        Self(SqlCommand::Bulk(bulk))
     }
 }
 

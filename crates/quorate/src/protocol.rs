@@ -103,13 +103,9 @@ pub(crate) struct WirePosition {
 /// Asks to read.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Query {
-    #[prost(string, tag = "1")]
-    pub sql: String,
-    /// A row of values, as `quorate_model::codec` encodes it.
-    #[prost(bytes = "bytes", tag = "2")]
-    pub params: Bytes,
-    #[prost(string, repeated, tag = "3")]
-    pub names: Vec<String>,
+    /// As `quorate_model::codec` encodes it.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub read: Bytes,
     #[prost(oneof = "LevelKind", tags = "4, 5, 6, 11")]
     pub level: Option<LevelKind>,
     #[prost(uint64, tag = "7")]
@@ -248,6 +244,7 @@ pub(crate) struct Answer {
 
 #[derive(Clone, PartialEq, Oneof)]
 pub(crate) enum AnswerKind {
+    /// Of the SQL store.
     #[prost(message, tag = "1")]
     Rows(WireRows),
     #[prost(message, tag = "2")]

@@ -1,6 +1,6 @@
 //! What writes return.
 
-use quorate_model::{CommandResult, Position, Reply, StatementResult};
+use quorate_model::{CommandResult, Failure, Position, Reply, SqlReply, StatementResult};
 use quorate_sql::query::Rows;
 
 /// What a statement did.
@@ -32,6 +32,15 @@ pub struct BatchResult {
     pub position: Position,
 }
 
+/// What each statement of a pipeline came to, in their order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PipelineResult {
+    /// One for each statement.
+    pub results: Vec<Result<StatementResult, Failure>>,
+    /// Where the pipeline stands in the history.
+    pub position: Position,
+}
+
 /// What a transaction came to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Committed<T> {
@@ -51,10 +60,28 @@ pub(crate) struct Written {
 
 impl Written {
     fn statements(self) -> impl Iterator<Item = StatementResult> {
-        self.reply.results.into_iter().map(|result| match result {
-            CommandResult::Statement(result) => result,
-            CommandResult::Done | CommandResult::Session(_) => StatementResult::default(),
-        })
+        self.reply.results.into_iter().map(statement)
+    }
+}
+
+/// What a command did, as a statement: VACUUM and the like changed no row.
+fn statement(result: CommandResult) -> StatementResult {
+    match result {
+        CommandResult::Sql(SqlReply::Statement(result)) => result,
+        CommandResult::Sql(SqlReply::Done) | CommandResult::Control(_) | CommandResult::Failed(_) => {
+            StatementResult::default()
+        }
+    }
+}
+
+impl From<Written> for PipelineResult {
+    fn from(written: Written) -> Self {
+        let Written { position, reply } = written;
+        let results = reply.results.into_iter().map(|result| match result {
+            CommandResult::Failed(failure) => Err(failure),
+            result => Ok(statement(result)),
+        });
+        Self { results: results.collect(), position }
     }
 }
 

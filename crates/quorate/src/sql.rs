@@ -6,16 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorate_model::limits::{BUDGET_DEFAULT, COMMANDS_MAX};
-use quorate_model::{Bulk, Command, Failure, FailureKind, Proposal};
+use quorate_model::{Bulk, Command, Failure, FailureKind, Mode, Proposal, Read};
 use quorate_sql::query::{FromRowOwned, Rows};
 use quorate_sql::readers::{BYTES_DEFAULT, ROWS_DEFAULT};
 
-use crate::client::{Client, Limits, Read};
+use crate::client::{Client, Limits, ReadAnswer, ReadRequest};
 use crate::error::Error;
 use crate::interactive::InteractiveTransaction;
 use crate::level::Level;
 use crate::params::{BatchStep, IntoParams, IntoStatement, pack};
-use crate::results::{BatchResult, Committed, Executed, Returned, Written};
+use crate::results::{BatchResult, Committed, Executed, PipelineResult, Returned, Written};
 use crate::snapshot::Snapshot;
 use crate::transaction::{Attempts, Transaction};
 
@@ -151,13 +151,38 @@ impl Sql {
     ///
     /// Those of [`Sql::execute`]; a [`Failure`] names the statement that failed.
     pub async fn batch<S: Into<BatchStep>>(&self, steps: impl IntoIterator<Item = S>) -> Result<BatchResult, Error> {
-        // One more than allowed is enough to be refused.
-        let steps = steps.into_iter().take(COMMANDS_MAX.saturating_add(1));
-        let commands: Vec<Command> = steps.map(|step| step.into().0).collect();
-        if commands.is_empty() {
-            return Err(Failure::new(FailureKind::Refused, "the batch holds no statement; give it at least one").into());
-        }
-        self.write_all(commands).await.map(Into::into)
+        self.write_all(Mode::Atomic, commands(steps)?).await.map(Into::into)
+    }
+
+    /// Runs statements that write, in their order, each of which succeeds or fails by itself: one that fails changes
+    /// nothing, and those after it still run. All of them are one entry, so no other write comes in between, and a
+    /// retry after a lost answer runs none of them again.
+    ///
+    /// A statement that ends the transaction (`ON CONFLICT ROLLBACK`, `RAISE(ROLLBACK)`, or the budget of steps is used
+    /// up) is the last one that runs: those before it stay, those after it fail with [`FailureKind::NotRun`].
+    ///
+    /// ```
+    /// # async fn f(sql: quorate::Sql) -> Result<(), quorate::Error> {
+    /// use quorate::params;
+    ///
+    /// let insert = "INSERT INTO users (name) VALUES (?)";
+    /// let written = sql.pipeline([(insert, params!["ann"]), (insert, params!["bob"])]).await?;
+    /// for failure in written.results.iter().filter_map(|result| result.as_ref().err()) {
+    ///     println!("{failure}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Sql::execute`], where nothing can be proposed: for a statement with a syntax error too. A statement
+    /// that fails when it runs is not an error of the call.
+    pub async fn pipeline<S: Into<BatchStep>>(
+        &self,
+        steps: impl IntoIterator<Item = S>,
+    ) -> Result<PipelineResult, Error> {
+        self.write_all(Mode::Pipeline, commands(steps)?).await.map(Into::into)
     }
 
     /// Runs a statement that writes once for each row of parameters, in their order, all of them or none: at a fraction
@@ -268,8 +293,9 @@ impl Sql {
     /// [`Error::Failed`] with [`FailureKind::Refused`] for a statement that writes.
     pub async fn query(&self, sql: impl Into<String>, params: impl IntoParams) -> Result<Rows, Error> {
         let statement = (sql, params).into_statement().into_query()?;
-        let read = Read { statement, level: self.level()?, limits: self.limits };
-        self.client.read(read, self.deadline).await
+        let request = ReadRequest { read: Read::Sql(statement), level: self.level()?, limits: self.limits };
+        let ReadAnswer::Sql(rows) = self.client.read(request, self.deadline).await?;
+        Ok(rows)
     }
 
     /// Runs a query that returns exactly one row: as one value, or as a tuple of them.
@@ -326,14 +352,25 @@ impl Sql {
     }
 
     async fn write(&self, step: impl Into<BatchStep>) -> Result<Written, Error> {
-        self.write_all(vec![step.into().0]).await
+        self.write_all(Mode::Atomic, vec![step.into().0.into()]).await
     }
 
-    async fn write_all(&self, commands: Vec<Command>) -> Result<Written, Error> {
-        let proposal = Proposal { budget: self.budget, ..Proposal::new(None, commands) };
+    async fn write_all(&self, mode: Mode, commands: Vec<Command>) -> Result<Written, Error> {
+        let proposal = Proposal { budget: self.budget, mode, ..Proposal::new(None, commands) };
         let (position, outcome) = self.client.propose(proposal, self.deadline).await?;
         Ok(Written { position, reply: outcome? })
     }
+}
+
+/// The commands of a batch or a pipeline, at least one.
+fn commands<S: Into<BatchStep>>(steps: impl IntoIterator<Item = S>) -> Result<Vec<Command>, Failure> {
+    // One more than allowed is enough to be refused.
+    let steps = steps.into_iter().take(COMMANDS_MAX.saturating_add(1));
+    let commands: Vec<Command> = steps.map(|step| step.into().0.into()).collect();
+    if commands.is_empty() {
+        return Err(Failure::new(FailureKind::Refused, "the batch holds no statement; give it at least one"));
+    }
+    Ok(commands)
 }
 
 impl fmt::Debug for Sql {

@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use quorate_env::{Instant, lock};
-use quorate_model::limits::{COMMANDS_MAX, PREMISES_MAX};
-use quorate_model::{Bulk, Command, Failure, FailureKind, Position, Premise, Proposal, Stamp, Step};
+use quorate_model::limits::{COMMANDS_MAX, READ_CHECKS_MAX};
+use quorate_model::{Bulk, Command, Failure, FailureKind, Position, Proposal, Read, ReadCheck, Stamp, Step};
 use quorate_sql::query::{FromRowOwned, Rows};
 use quorate_sql::rows_hash;
 
@@ -46,7 +46,7 @@ struct Attempt {
 /// What an attempt has done so far.
 #[derive(Default)]
 struct Gathered {
-    premises: Vec<Premise>,
+    read_checks: Vec<ReadCheck>,
     commands: Vec<Command>,
     /// The error of the first read that failed.
     failed: Option<Error>,
@@ -193,8 +193,8 @@ impl Gathered {
         self.may_read()?;
         match rows {
             // One more than allowed is enough to be refused.
-            Ok(rows) if self.premises.len() <= PREMISES_MAX => {
-                self.premises.push(Premise { query, stamp, rows: rows_hash::of(rows) });
+            Ok(rows) if self.read_checks.len() <= READ_CHECKS_MAX => {
+                self.read_checks.push(ReadCheck { read: Read::Sql(query), stamp, answer: rows_hash::of(rows) });
             }
             Ok(_) => {}
             Err(error) => {
@@ -214,7 +214,7 @@ impl Gathered {
         let step = step.ok().filter(|_| self.commands.len() < COMMANDS_MAX);
         let text = || format!("a transaction has at most {COMMANDS_MAX} statements that write; split it");
         let step = step.ok_or_else(|| Failure::new(FailureKind::TooBig, text()))?;
-        self.commands.push(command);
+        self.commands.push(command.into());
         Ok(step)
     }
 }
@@ -274,8 +274,8 @@ impl Attempts {
 
     /// Ships an attempt. `None` if it conflicts with the write of another and there is time for one more.
     async fn commit(&mut self, gathered: Gathered) -> Result<Option<BatchResult>, Error> {
-        let Gathered { premises, commands, .. } = gathered;
-        let proposal = Proposal { budget: self.budget, premises, ..Proposal::new(None, commands) };
+        let Gathered { read_checks, commands, .. } = gathered;
+        let proposal = Proposal { budget: self.budget, read_checks, ..Proposal::new(None, commands) };
         match self.client.propose(proposal, self.left()?).await? {
             (position, Ok(reply)) => Ok(Some(Written { position, reply }.into())),
             (position, Err(failure)) if failure.kind == FailureKind::Conflict => {

@@ -102,6 +102,30 @@ fn a_batch_is_done_whole_or_not_at_all() {
 }
 
 #[test]
+fn statements_of_a_pipeline_succeed_or_fail_by_themselves() {
+    on_both(async |sql| {
+        users(&sql).await?;
+        let insert = |name: &str| ("INSERT INTO users (name) VALUES (?) RETURNING id", params![name]);
+        let done = sql.pipeline([insert("ann"), insert("ann"), insert("bob")]).await?;
+        let [Ok(first), Err(failure), Ok(last)] = done.results.as_slice() else { panic!("{done:?}") };
+        assert_eq!((&first.rows[0][0], &last.rows[0][0]), (&1.into(), &2.into()));
+        assert_eq!((failure.kind, failure.command), (FailureKind::Constraint, Some(1)));
+        assert!(failure.is_unique_violation());
+        let ending = ("INSERT OR ROLLBACK INTO users (name) VALUES (?)", params!["ann"]);
+        let done = sql.pipeline([insert("cid"), ending, insert("dan")]).await?;
+        let kinds: Vec<_> = done.results.iter().map(|result| result.as_ref().err().map(|error| error.kind)).collect();
+        assert_eq!(kinds, [None, Some(FailureKind::Constraint), Some(FailureKind::NotRun)]);
+        let names = sql.query_as::<String>("SELECT name FROM users ORDER BY id", ()).await?;
+        assert_eq!(names, ["ann", "bob", "cid"]);
+        // What can't be proposed at all fails the call, and nothing is done.
+        let refused = sql.pipeline([insert("eve"), ("SELEC 1", params![])]).await;
+        assert_eq!(kind(refused), Some(FailureKind::Sql));
+        assert_eq!(sql.query_one::<i64>("SELECT count(*) FROM users", ()).await?, 3);
+        Ok(())
+    });
+}
+
+#[test]
 fn tables_may_be_made_and_used_in_one_batch() {
     on_both(async |sql| {
         sql.batch(["CREATE TABLE t (x)", "INSERT INTO t VALUES (1), (2)", "CREATE INDEX i ON t (x)"]).await?;

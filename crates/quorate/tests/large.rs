@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::Bytes;
 use futures_util::future::{join, join_all};
 use quorate::{Error, Level, Sql};
-use quorate_model::{Command, Param, Proposal, Statement, Value, codec};
+use quorate_model::{Command, Param, Proposal, SqlCommand, Statement, Value, codec};
 use quorate_wire::Role;
 use support::{Cluster, run};
 
@@ -149,14 +149,14 @@ fn a_transaction_beyond_the_limit_is_refused_whoever_sends_it() {
         let leader = cluster.leader().await;
         let place = cluster.nodes().position(|node| node.is_leader()).unwrap();
         // A proposal of a valid form: our own encoder makes none of this size.
-        let blob = Param::Value(Value::Blob(vec![0; 11 << 20]));
+        let blob = Param::Value(Value::from(vec![0; 11 << 20]));
         let command = || Statement {
             sql: "DELETE FROM t WHERE a = ?".into(),
             params: vec![blob.clone()],
             ..Statement::default()
         };
         let encoded = |count| {
-            let commands = (0..count).map(|_| Command::Statement(command())).collect();
+            let commands = (0..count).map(|_| Command::Sql(SqlCommand::Statement(command()))).collect();
             codec::encode_proposal(&Proposal::new(None, commands)).unwrap()
         };
         let (none, one, two) = (encoded(0), encoded(1), encoded(2));

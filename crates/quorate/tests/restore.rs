@@ -22,7 +22,7 @@ use quorate::{
     RestoreOptions, SecretSource, Sql, StartError, restore, restore_in,
 };
 use quorate_env::{Env, Instant};
-use quorate_model::{Command, CommandResult, Origin, Outcome, Proposal, SessionId, codec};
+use quorate_model::{CommandResult, ControlCommand, ControlReply, Origin, Outcome, Proposal, SessionId, codec};
 use quorate_sql::logical_hash;
 use quorate_wire::{Dialer, DialerConfig, Identity, Purpose, Role, Secret};
 use support::dying::DyingDisk;
@@ -100,14 +100,16 @@ async fn propose(addr: &str, proposal: &Proposal) -> Outcome {
         connect_limit: Duration::from_secs(5),
     };
     let client = Dialer::new(&Env::real(), config).connect().await.unwrap();
-    let execute = Execute { proposal: codec::encode_proposal(proposal).unwrap().into() };
+    let execute = Execute { proposal: codec::encode_proposal(proposal).unwrap() };
     let reply = client.call(64, execute.encode_to_vec().into(), Instant::now() + Duration::from_secs(30)).await;
     codec::decode_outcome(&Executed::decode(reply.unwrap()).unwrap().written.outcome).unwrap()
 }
 
 async fn open_session(addr: &str) -> SessionId {
-    let reply = propose(addr, &Proposal::new(None, vec![Command::OpenSession])).await.unwrap();
-    let [CommandResult::Session(session)] = reply.results.as_slice() else { panic!("{reply:?}") };
+    let reply = propose(addr, &Proposal::new(None, vec![ControlCommand::OpenSession.into()])).await.unwrap();
+    let [CommandResult::Control(ControlReply::Session(session))] = reply.results.as_slice() else {
+        panic!("{reply:?}")
+    };
     *session
 }
 
@@ -146,7 +148,7 @@ fn a_backup_founds_a_new_cluster_that_others_join() {
 
         // Sessions of the former life are not known, whether the backup holds them or not, and never will be others'.
         for session in [before, after] {
-            let mut retry = Proposal::new(None, vec![Command::CloseSession(session)]);
+            let mut retry = Proposal::new(None, vec![ControlCommand::CloseSession(session).into()]);
             retry.origin = Some(Origin { session, sequence: 1, floor: 0 });
             let refused = propose(&cluster.addrs()[0], &retry).await.unwrap_err();
             assert_eq!(refused.kind, FailureKind::SessionExpired);

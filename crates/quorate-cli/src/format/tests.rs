@@ -13,10 +13,10 @@ fn columns() -> Vec<String> {
 
 fn rows() -> Vec<Vec<Value>> {
     vec![
-        vec![Value::Integer(1), Value::from("Ada"), Value::Real(2.5), Value::Blob(vec![0, 255])],
+        vec![Value::Integer(1), Value::from("Ada"), Value::Real(2.5), Value::from(vec![0, 255])],
         vec![Value::Integer(-20), Value::from("a \"b\",\nc"), Value::Real(f64::INFINITY), Value::Null],
-        vec![Value::Integer(3), Value::from(""), Value::Real(1e300), Value::Blob(vec![])],
-        vec![Value::Integer(4), Value::from("NULL"), Value::Null, Value::Blob(vec![7; 40])],
+        vec![Value::Integer(3), Value::from(""), Value::Real(1e300), Value::from(Vec::new())],
+        vec![Value::Integer(4), Value::from("NULL"), Value::Null, Value::from(vec![7; 40])],
     ]
 }
 
@@ -153,7 +153,7 @@ fn any_value() -> impl Strategy<Value = Value> {
         any::<f64>().prop_filter("a number", |value| !value.is_nan()).prop_map(Value::Real),
         any::<String>().prop_map(Value::Text),
         "'{0,2}NULL'{0,2}".prop_map(Value::Text),
-        prop::collection::vec(any::<u8>(), 0..20).prop_map(Value::Blob),
+        prop::collection::vec(any::<u8>(), 0..20).prop_map(Value::from),
     ]
 }
 

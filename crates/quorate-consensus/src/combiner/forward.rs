@@ -210,7 +210,7 @@ impl From<Proposal> for ForwardAnswer {
     fn from(proposal: Proposal) -> Self {
         let kind = match proposal {
             Ok((index, outcome)) => {
-                let outcome = codec::encode_outcome(&outcome).into();
+                let outcome = codec::encode_outcome(&outcome);
                 ForwardAnswerKind::Written(ForwardWritten { index, outcome })
             }
             Err(ProposeError::NotLeader { leader }) => {

@@ -6,11 +6,12 @@
 use bytes::Bytes;
 use prost::encoding::decode_varint;
 
-use super::DecodeError;
-use crate::limits::{COMMANDS_MAX, EXTENSIONS_MAX, PARAMETERS_MAX, PREMISES_MAX};
+use super::{DecodeError, FAILED, PIPELINE, family};
+use crate::limits::{COMMANDS_MAX, EXTENSIONS_MAX, PARAMETERS_MAX, READ_CHECKS_MAX};
 use crate::{
-    Bulk, Column, Command, CommandResult, Failure, FailureKind, Origin, Outcome, PackedRows, Param, Premise, Proposal,
-    Rehearsal, Reply, Returned, SessionId, Stamp, Statement, StatementResult, Value,
+    Bulk, Column, Command, CommandResult, ControlCommand, ControlReply, DryRunRecord, Failure, FailureKind, Mode,
+    Origin, Outcome, PackedRows, Param, Proposal, Read, ReadCheck, Reply, Returned, SessionId, SqlCommand, SqlReply,
+    Stamp, Statement, StatementResult, Value,
 };
 
 /// The part of a field's key that says how its content stands there.
@@ -41,16 +42,35 @@ const TOO_LARGE: Flaw = Flaw::Malformed("a number is too large");
 const TOO_MANY: Flaw = Flaw::Malformed("a list is longer than it may be");
 const NO_TEXT: Flaw = Flaw::Malformed("a text is not UTF-8");
 
-/// What can be read from the fields of a message.
+/// Part of an encoded message.
+#[derive(Clone, Copy)]
+pub(super) struct Part<'a> {
+    bytes: &'a [u8],
+    /// The whole buffer that it stands in.
+    whole: &'a Bytes,
+}
+
+impl<'a> Part<'a> {
+    pub(super) fn whole(whole: &'a Bytes) -> Self {
+        Self { bytes: whole, whole }
+    }
+
+    /// Its bytes, which share the memory of the whole.
+    fn slice(self) -> Bytes {
+        self.whole.slice_ref(self.bytes)
+    }
+}
+
+/// A type that can be read from the fields of a message.
 pub(super) trait Decode: Sized {
-    fn decode(bytes: &[u8]) -> Result<Self, Flaw>;
+    fn decode(part: Part<'_>) -> Result<Self, Flaw>;
 }
 
 /// The content of a field.
 pub(super) enum Field<'a> {
     Number(u64),
     Double(f64),
-    Bytes(&'a [u8]),
+    Bytes(Part<'a>),
 }
 
 use Field::{Bytes as Content, Double, Number};
@@ -58,6 +78,7 @@ use Field::{Bytes as Content, Double, Number};
 /// The fields of a message, as they come: in the order of their numbers.
 pub(super) struct Fields<'a> {
     rest: &'a [u8],
+    whole: &'a Bytes,
     /// The number of the field before.
     last: u32,
 }
@@ -71,8 +92,8 @@ impl<'a> Iterator for Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    pub(super) fn of(bytes: &'a [u8]) -> Self {
-        Self { rest: bytes, last: 0 }
+    pub(super) fn of(part: Part<'a>) -> Self {
+        Self { rest: part.bytes, whole: part.whole, last: 0 }
     }
 
     fn field(&mut self) -> Result<(u32, Field<'a>), Flaw> {
@@ -88,7 +109,7 @@ impl<'a> Fields<'a> {
                 let length = small(self.varint()?)?;
                 let (bytes, rest) = self.rest.split_at_checked(length).ok_or(SHORT)?;
                 self.rest = rest;
-                Content(bytes)
+                Content(Part { bytes, whole: self.whole })
             }
             _ => return Err(Flaw::Unknown),
         };
@@ -122,8 +143,8 @@ fn small<T: TryFrom<N>, N>(number: N) -> Result<T, Flaw> {
     T::try_from(number).map_err(|_| TOO_LARGE)
 }
 
-fn text(bytes: &[u8]) -> Result<String, Flaw> {
-    std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| NO_TEXT)
+fn text(part: Part<'_>) -> Result<String, Flaw> {
+    std::str::from_utf8(part.bytes).map(str::to_owned).map_err(|_| NO_TEXT)
 }
 
 /// Adds to a list, or fails if it is full. Checked here, so that a hostile message can't fill the memory with elements
@@ -137,23 +158,23 @@ fn push<T>(list: &mut Vec<T>, max: usize, item: T) -> Result<(), Flaw> {
 }
 
 /// A message without fields.
-fn empty<T>(bytes: &[u8], value: T) -> Result<T, Flaw> {
-    if bytes.is_empty() { Ok(value) } else { Err(Flaw::Unknown) }
+fn empty<T>(part: Part<'_>, value: T) -> Result<T, Flaw> {
+    if part.bytes.is_empty() { Ok(value) } else { Err(Flaw::Unknown) }
 }
 
 impl Decode for Proposal {
-    fn decode(bytes: &[u8]) -> Result<Self, Flaw> {
+    fn decode(part: Part<'_>) -> Result<Self, Flaw> {
         // One command is what nearly all have.
-        let commands = Vec::with_capacity(1);
-        let mut proposal = Self { level: 0, origin: None, budget: 0, commands, premises: Vec::new(), rehearsal: None };
-        for field in Fields::of(bytes) {
+        let mut proposal = Self { level: 0, budget: 0, ..Self::new(None, Vec::with_capacity(1)) };
+        for field in Fields::of(part) {
             match field? {
                 (1, Number(level)) => proposal.level = small(level)?,
-                (2, Content(bytes)) => proposal.origin = Some(Origin::decode(bytes)?),
+                (2, Content(part)) => proposal.origin = Some(Origin::decode(part)?),
                 (3, Number(budget)) => proposal.budget = budget,
-                (4, Content(bytes)) => push(&mut proposal.commands, COMMANDS_MAX, Command::decode(bytes)?)?,
-                (5, Content(bytes)) => push(&mut proposal.premises, PREMISES_MAX, Premise::decode(bytes)?)?,
-                (6, Content(bytes)) => proposal.rehearsal = Some(Rehearsal::decode(bytes)?),
+                (4, Content(part)) => push(&mut proposal.commands, COMMANDS_MAX, Command::decode(part)?)?,
+                (5, Content(part)) => push(&mut proposal.read_checks, READ_CHECKS_MAX, ReadCheck::decode(part)?)?,
+                (6, Content(part)) => proposal.dry_run = Some(DryRunRecord::decode(part)?),
+                (7, Number(PIPELINE)) => proposal.mode = Mode::Pipeline,
                 _ => return Err(Flaw::Unknown),
             }
         }
@@ -162,9 +183,9 @@ impl Decode for Proposal {
 }
 
 impl Decode for Origin {
-    fn decode(bytes: &[u8]) -> Result<Self, Flaw> {
+    fn decode(part: Part<'_>) -> Result<Self, Flaw> {
         let mut origin = Self { session: SessionId(0), sequence: 0, floor: 0 };
-        for field in Fields::of(bytes) {
+        for field in Fields::of(part) {
             match field? {
                 (1, Number(session)) => origin.session = SessionId(session),
                 (2, Number(sequence)) => origin.sequence = sequence,
@@ -177,76 +198,98 @@ impl Decode for Origin {
 }
 
 /// The only field of a message that is one of several.
-fn only_field(bytes: &[u8]) -> Result<(u32, Field<'_>), Flaw> {
-    let mut fields = Fields::of(bytes);
+fn only_field(part: Part<'_>) -> Result<(u32, Field<'_>), Flaw> {
+    let mut fields = Fields::of(part);
     let field = fields.field()?;
     if fields.rest.is_empty() { Ok(field) } else { Err(Flaw::Unknown) }
 }
 
 impl Decode for Command {
-    fn decode(bytes: &[u8]) -> Result<Self, Flaw> {
-        match only_field(bytes)? {
-            (1, Content(bytes)) => Statement::decode(bytes).map(Self::Statement),
-            (2, Content(bytes)) => empty(bytes, Self::OpenSession),
-            (3, Number(session)) => Ok(Self::CloseSession(SessionId(session))),
-            (4, Content(bytes)) => empty(bytes, Self::Vacuum),
-            (5, Content(bytes)) => Bulk::decode(bytes).map(Self::Bulk),
-            (6, Content(bytes)) => empty(bytes, Self::Verify),
-            (7, Content(bytes)) => names(bytes).map(Self::Extend),
+    fn decode(part: Part<'_>) -> Result<Self, Flaw> {
+        match only_field(part)? {
+            (family::CONTROL, Content(part)) => ControlCommand::decode(part).map(Self::Control),
+            (family::SQL, Content(part)) => SqlCommand::decode(part).map(Self::Sql),
             _ => Err(Flaw::Unknown),
         }
     }
 }
 
-fn names(bytes: &[u8]) -> Result<Vec<String>, Flaw> {
-    let name = |field: Result<_, _>| match field? {
-        (1, Content(bytes)) => text(bytes),
-        _ => Err(Flaw::Unknown),
-    };
-    let mut names = Vec::new();
-    Fields::of(bytes).try_for_each(|field| push(&mut names, EXTENSIONS_MAX, name(field)?))?;
-    Ok(names)
-}
-
-/// How many fields a message has, at most this many and one more.
-pub(super) fn count(bytes: &[u8], max: usize) -> usize {
-    Fields::of(bytes).map_while(Result::ok).take(max.saturating_add(1)).count()
-}
-
-impl Decode for Premise {
-    fn decode(bytes: &[u8]) -> Result<Self, Flaw> {
-        let (mut query, mut stamp, mut rows) = (None, Stamp::default(), None);
-        for field in Fields::of(bytes) {
-            match field? {
-                (1, Content(bytes)) => query = Some(Statement::decode(bytes)?),
-                (2, Number(now)) => stamp.now = now,
-                (3, Number(seed)) => stamp.seed = seed,
-                (4, Content(bytes)) => rows = Some(u128::from_le_bytes(bytes.try_into().map_err(|_| SHORT)?)),
-                _ => return Err(Flaw::Unknown),
-            }
+impl Decode for ControlCommand {
+    fn decode(part: Part<'_>) -> Result<Self, Flaw> {
+        match only_field(part)? {
+            (1, Content(part)) => empty(part, Self::OpenSession),
+            (2, Number(session)) => Ok(Self::CloseSession(SessionId(session))),
+            (3, Content(part)) => empty(part, Self::Verify),
+            _ => Err(Flaw::Unknown),
         }
-        Ok(Self { query: query.ok_or(Flaw::Unknown)?, stamp, rows: rows.ok_or(Flaw::Unknown)? })
     }
 }
 
-impl Decode for Rehearsal {
-    fn decode(bytes: &[u8]) -> Result<Self, Flaw> {
-        let mut rehearsal = Self::default();
-        for field in Fields::of(bytes) {
+impl Decode for SqlCommand {
+    fn decode(part: Part<'_>) -> Result<Self, Flaw> {
+        match only_field(part)? {
+            (1, Content(part)) => Statement::decode(part).map(Self::Statement),
+            (2, Content(part)) => Bulk::decode(part).map(Self::Bulk),
+            (3, Content(part)) => empty(part, Self::Vacuum),
+            (4, Content(part)) => names(part).map(Self::Extend),
+            _ => Err(Flaw::Unknown),
+        }
+    }
+}
+
+impl Decode for Read {
+    fn decode(part: Part<'_>) -> Result<Self, Flaw> {
+        match only_field(part)? {
+            (family::SQL, Content(part)) => Statement::decode(part).map(Self::Sql),
+            _ => Err(Flaw::Unknown),
+        }
+    }
+}
+
+fn names(part: Part<'_>) -> Result<Vec<String>, Flaw> {
+    let name = |field: Result<_, _>| match field? {
+        (1, Content(part)) => text(part),
+        _ => Err(Flaw::Unknown),
+    };
+    let mut names = Vec::new();
+    Fields::of(part).try_for_each(|field| push(&mut names, EXTENSIONS_MAX, name(field)?))?;
+    Ok(names)
+}
+
+impl Decode for ReadCheck {
+    fn decode(part: Part<'_>) -> Result<Self, Flaw> {
+        let (mut read, mut stamp, mut answer) = (None, Stamp::default(), None);
+        for field in Fields::of(part) {
             match field? {
-                (1, Number(index)) => rehearsal.index = index,
-                (2, Content(bytes)) => push(&mut rehearsal.stamps, COMMANDS_MAX, Stamp::decode(bytes)?)?,
+                (1, Content(part)) => read = Some(Read::decode(part)?),
+                (2, Number(now)) => stamp.now = now,
+                (3, Number(seed)) => stamp.seed = seed,
+                (4, Content(part)) => answer = Some(u128::from_le_bytes(part.bytes.try_into().map_err(|_| SHORT)?)),
                 _ => return Err(Flaw::Unknown),
             }
         }
-        Ok(rehearsal)
+        Ok(Self { read: read.ok_or(Flaw::Unknown)?, stamp, answer: answer.ok_or(Flaw::Unknown)? })
+    }
+}
+
+impl Decode for DryRunRecord {
+    fn decode(part: Part<'_>) -> Result<Self, Flaw> {
+        let mut dry_run = Self::default();
+        for field in Fields::of(part) {
+            match field? {
+                (1, Number(index)) => dry_run.index = index,
+                (2, Content(part)) => push(&mut dry_run.stamps, COMMANDS_MAX, Stamp::decode(part)?)?,
+                _ => return Err(Flaw::Unknown),
+            }
+        }
+        Ok(dry_run)
     }
 }
 
 impl Decode for Stamp {
-    fn decode(bytes: &[u8]) -> Result<Self, Flaw> {
+    fn decode(part: Part<'_>) -> Result<Self, Flaw> {
         let mut stamp = Self::default();
-        for field in Fields::of(bytes) {
+        for field in Fields::of(part) {
             match field? {
                 (1, Number(now)) => stamp.now = now,
                 (2, Number(seed)) => stamp.seed = seed,
@@ -258,13 +301,13 @@ impl Decode for Stamp {
 }
 
 impl<P: Decode> Decode for Statement<P> {
-    fn decode(bytes: &[u8]) -> Result<Self, Flaw> {
+    fn decode(part: Part<'_>) -> Result<Self, Flaw> {
         let mut statement = Self::default();
-        for field in Fields::of(bytes) {
+        for field in Fields::of(part) {
             match field? {
-                (1, Content(bytes)) => statement.sql = text(bytes)?,
-                (2, Content(bytes)) => push(&mut statement.params, PARAMETERS_MAX, P::decode(bytes)?)?,
-                (3, Content(bytes)) => push(&mut statement.names, PARAMETERS_MAX, text(bytes)?)?,
+                (1, Content(part)) => statement.sql = text(part)?,
+                (2, Content(part)) => push(&mut statement.params, PARAMETERS_MAX, P::decode(part)?)?,
+                (3, Content(part)) => push(&mut statement.names, PARAMETERS_MAX, text(part)?)?,
                 _ => return Err(Flaw::Unknown),
             }
         }
@@ -273,13 +316,13 @@ impl<P: Decode> Decode for Statement<P> {
 }
 
 impl Decode for Bulk {
-    fn decode(bytes: &[u8]) -> Result<Self, Flaw> {
+    fn decode(part: Part<'_>) -> Result<Self, Flaw> {
         let (mut sql, mut width, mut rows) = (String::new(), 0, Bytes::new());
-        for field in Fields::of(bytes) {
+        for field in Fields::of(part) {
             match field? {
-                (1, Content(bytes)) => sql = text(bytes)?,
+                (1, Content(part)) => sql = text(part)?,
                 (2, Number(number)) => width = small(number)?,
-                (3, Content(bytes)) => rows = Bytes::copy_from_slice(bytes),
+                (3, Content(part)) => rows = part.slice(),
                 _ => return Err(Flaw::Unknown),
             }
         }
@@ -288,8 +331,8 @@ impl Decode for Bulk {
 }
 
 impl Decode for Value {
-    fn decode(bytes: &[u8]) -> Result<Self, Flaw> {
-        if bytes.is_empty() { Ok(Self::Null) } else { value(only_field(bytes)?) }
+    fn decode(part: Part<'_>) -> Result<Self, Flaw> {
+        if part.bytes.is_empty() { Ok(Self::Null) } else { value(only_field(part)?) }
     }
 }
 
@@ -298,32 +341,32 @@ fn value(field: (u32, Field<'_>)) -> Result<Value, Flaw> {
     match field {
         (1, Number(number)) => Ok(Value::Integer(unzigzag(number))),
         (2, Double(number)) => Ok(Value::Real(number)),
-        (3, Content(bytes)) => text(bytes).map(Value::Text),
-        (4, Content(bytes)) => Ok(Value::Blob(bytes.to_vec())),
+        (3, Content(part)) => text(part).map(Value::Text),
+        (4, Content(part)) => Ok(Value::Blob(part.slice())),
         _ => Err(Flaw::Unknown),
     }
 }
 
 impl Decode for Param {
-    fn decode(bytes: &[u8]) -> Result<Self, Flaw> {
-        if bytes.is_empty() {
+    fn decode(part: Part<'_>) -> Result<Self, Flaw> {
+        if part.bytes.is_empty() {
             return Ok(Self::Value(Value::Null));
         }
-        match only_field(bytes)? {
-            (5, Content(bytes)) => Returned::decode(bytes).map(Self::Returned),
+        match only_field(part)? {
+            (5, Content(part)) => Returned::decode(part).map(Self::Returned),
             field => value(field).map(Self::Value),
         }
     }
 }
 
 impl Decode for Returned {
-    fn decode(bytes: &[u8]) -> Result<Self, Flaw> {
+    fn decode(part: Part<'_>) -> Result<Self, Flaw> {
         let (mut step, mut column) = (0, None);
-        for field in Fields::of(bytes) {
+        for field in Fields::of(part) {
             match field? {
                 (1, Number(number)) => step = small(number)?,
                 (2, Number(number)) => column = Some(Column::Number(small(number)?)),
-                (3, Content(bytes)) => column = Some(Column::Name(text(bytes)?)),
+                (3, Content(part)) => column = Some(Column::Name(text(part)?)),
                 _ => return Err(Flaw::Unknown),
             }
         }
@@ -333,55 +376,75 @@ impl Decode for Returned {
 
 /// A row.
 impl Decode for Vec<Value> {
-    fn decode(bytes: &[u8]) -> Result<Self, Flaw> {
+    fn decode(part: Part<'_>) -> Result<Self, Flaw> {
         let value = |field: Result<_, _>| match field? {
-            (1, Content(bytes)) => Value::decode(bytes),
+            (1, Content(part)) => Value::decode(part),
             _ => Err(Flaw::Unknown),
         };
-        Fields::of(bytes).map(value).collect()
+        Fields::of(part).map(value).collect()
     }
 }
 
 impl Decode for Outcome {
-    fn decode(bytes: &[u8]) -> Result<Self, Flaw> {
-        match only_field(bytes)? {
-            (1, Content(bytes)) => Reply::decode(bytes).map(Ok),
-            (2, Content(bytes)) => Failure::decode(bytes).map(Err),
+    fn decode(part: Part<'_>) -> Result<Self, Flaw> {
+        match only_field(part)? {
+            (1, Content(part)) => Reply::decode(part).map(Ok),
+            (2, Content(part)) => Failure::decode(part).map(Err),
             _ => Err(Flaw::Unknown),
         }
     }
 }
 
 impl Decode for Reply {
-    fn decode(bytes: &[u8]) -> Result<Self, Flaw> {
+    fn decode(part: Part<'_>) -> Result<Self, Flaw> {
         let result = |field: Result<_, _>| match field? {
-            (1, Content(bytes)) => CommandResult::decode(bytes),
+            (1, Content(part)) => CommandResult::decode(part),
             _ => Err(Flaw::Unknown),
         };
-        Ok(Self { results: Fields::of(bytes).map(result).collect::<Result<_, _>>()? })
+        Ok(Self { results: Fields::of(part).map(result).collect::<Result<_, _>>()? })
     }
 }
 
 impl Decode for CommandResult {
-    fn decode(bytes: &[u8]) -> Result<Self, Flaw> {
-        match only_field(bytes)? {
-            (1, Content(bytes)) => empty(bytes, Self::Done),
-            (2, Content(bytes)) => StatementResult::decode(bytes).map(Self::Statement),
-            (3, Number(session)) => Ok(Self::Session(SessionId(session))),
+    fn decode(part: Part<'_>) -> Result<Self, Flaw> {
+        match only_field(part)? {
+            (family::CONTROL, Content(part)) => ControlReply::decode(part).map(Self::Control),
+            (family::SQL, Content(part)) => SqlReply::decode(part).map(Self::Sql),
+            (FAILED, Content(part)) => Failure::decode(part).map(Self::Failed),
+            _ => Err(Flaw::Unknown),
+        }
+    }
+}
+
+impl Decode for ControlReply {
+    fn decode(part: Part<'_>) -> Result<Self, Flaw> {
+        match only_field(part)? {
+            (1, Content(part)) => empty(part, Self::Done),
+            (2, Number(session)) => Ok(Self::Session(SessionId(session))),
+            _ => Err(Flaw::Unknown),
+        }
+    }
+}
+
+impl Decode for SqlReply {
+    fn decode(part: Part<'_>) -> Result<Self, Flaw> {
+        match only_field(part)? {
+            (1, Content(part)) => empty(part, Self::Done),
+            (2, Content(part)) => StatementResult::decode(part).map(Self::Statement),
             _ => Err(Flaw::Unknown),
         }
     }
 }
 
 impl Decode for StatementResult {
-    fn decode(bytes: &[u8]) -> Result<Self, Flaw> {
+    fn decode(part: Part<'_>) -> Result<Self, Flaw> {
         let mut result = Self::default();
-        for field in Fields::of(bytes) {
+        for field in Fields::of(part) {
             match field? {
                 (1, Number(changes)) => result.changes = changes,
                 (2, Number(rowid)) => result.last_insert_rowid = unzigzag(rowid),
-                (3, Content(bytes)) => result.columns.push(text(bytes)?),
-                (4, Content(bytes)) => result.rows.push(Decode::decode(bytes)?),
+                (3, Content(part)) => result.columns.push(text(part)?),
+                (4, Content(part)) => result.rows.push(Decode::decode(part)?),
                 _ => return Err(Flaw::Unknown),
             }
         }
@@ -390,15 +453,15 @@ impl Decode for StatementResult {
 }
 
 impl Decode for Failure {
-    fn decode(bytes: &[u8]) -> Result<Self, Flaw> {
+    fn decode(part: Part<'_>) -> Result<Self, Flaw> {
         let mut kind = None;
         let mut failure = Self::new(FailureKind::Sql, String::new());
-        for field in Fields::of(bytes) {
+        for field in Fields::of(part) {
             match field? {
                 (1, Number(number)) => kind = FailureKind::from_number(small(number)?),
                 (2, Number(number)) => failure.sqlite_code = small(unzigzag(number))?,
                 (3, Number(number)) => failure.command = Some(small(number)?),
-                (4, Content(bytes)) => failure.message = text(bytes)?,
+                (4, Content(part)) => failure.message = text(part)?,
                 (5, Number(number)) => failure.row = Some(small(number)?),
                 _ => return Err(Flaw::Unknown),
             }

@@ -5,9 +5,11 @@
 
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, key_len};
 
+use super::{FAILED, PIPELINE, family};
 use crate::{
-    Bulk, Column, Command, CommandResult, Failure, Origin, Outcome, PackedRows, Param, Premise, Proposal, Rehearsal,
-    Reply, Returned, Stamp, Statement, StatementResult, Value,
+    Bulk, Column, Command, CommandResult, ControlCommand, ControlReply, DryRunRecord, Failure, Mode, Origin, Outcome,
+    PackedRows, Param, Proposal, Read, ReadCheck, Reply, Returned, SqlCommand, SqlReply, Stamp, Statement,
+    StatementResult, Value,
 };
 
 /// What is written in fields with tags. Never reuse or renumber a tag: logs and sessions on disk hold them.
@@ -57,6 +59,11 @@ pub(super) trait Out {
 
     fn texts(&mut self, tag: u32, texts: &[String]) {
         texts.iter().for_each(|text| self.bytes(tag, text.as_bytes()));
+    }
+
+    /// A text for people, in which nodes may differ.
+    fn prose(&mut self, tag: u32, text: &str) {
+        self.bytes(tag, text.as_bytes());
     }
 }
 
@@ -117,6 +124,36 @@ impl Out for Vec<u8> {
     }
 }
 
+/// Writes a message for comparison between nodes: it leaves texts for people empty, and puts the length of a nested
+/// message behind it.
+pub(super) struct Canonical<'a>(pub(super) &'a mut Vec<u8>);
+
+impl Out for Canonical<'_> {
+    fn number(&mut self, tag: u32, number: u64) {
+        self.0.number(tag, number);
+    }
+
+    fn double(&mut self, tag: u32, number: f64) {
+        self.0.double(tag, number);
+    }
+
+    fn bytes(&mut self, tag: u32, bytes: &[u8]) {
+        self.0.bytes(tag, bytes);
+    }
+
+    fn message(&mut self, tag: u32, message: &impl Message) {
+        encode_key(tag, WireType::LengthDelimited, self.0);
+        let begin = self.0.len();
+        message.put(self);
+        let length = self.0.len().saturating_sub(begin) as u64;
+        self.0.extend_from_slice(&length.to_le_bytes());
+    }
+
+    fn prose(&mut self, tag: u32, _: &str) {
+        self.0.bytes(tag, &[]);
+    }
+}
+
 /// A message without fields: that it is there says it all.
 struct Empty;
 
@@ -138,8 +175,11 @@ impl Message for Proposal {
         out.messages(2, &self.origin);
         out.number_unless_0(3, self.budget);
         out.messages(4, &self.commands);
-        out.messages(5, &self.premises);
-        out.messages(6, &self.rehearsal);
+        out.messages(5, &self.read_checks);
+        out.messages(6, &self.dry_run);
+        if self.mode == Mode::Pipeline {
+            out.number(7, PIPELINE);
+        }
     }
 }
 
@@ -154,27 +194,51 @@ impl Message for Origin {
 impl Message for Command {
     fn put(&self, out: &mut impl Out) {
         match self {
-            Self::Statement(statement) => out.message(1, statement),
-            Self::OpenSession => out.message(2, &Empty),
-            Self::CloseSession(session) => out.number(3, session.0),
-            Self::Vacuum => out.message(4, &Empty),
-            Self::Bulk(bulk) => out.message(5, bulk),
-            Self::Verify => out.message(6, &Empty),
-            Self::Extend(names) => out.message(7, &Names(names)),
+            Self::Control(command) => out.message(family::CONTROL, command),
+            Self::Sql(command) => out.message(family::SQL, command),
         }
     }
 }
 
-impl Message for Premise {
+impl Message for ControlCommand {
     fn put(&self, out: &mut impl Out) {
-        out.message(1, &self.query);
-        out.number_unless_0(2, self.stamp.now);
-        out.number_unless_0(3, self.stamp.seed);
-        out.bytes(4, &self.rows.to_le_bytes());
+        match self {
+            Self::OpenSession => out.message(1, &Empty),
+            Self::CloseSession(session) => out.number(2, session.0),
+            Self::Verify => out.message(3, &Empty),
+        }
     }
 }
 
-impl Message for Rehearsal {
+impl Message for SqlCommand {
+    fn put(&self, out: &mut impl Out) {
+        match self {
+            Self::Statement(statement) => out.message(1, statement),
+            Self::Bulk(bulk) => out.message(2, bulk),
+            Self::Vacuum => out.message(3, &Empty),
+            Self::Extend(names) => out.message(4, &Names(names)),
+        }
+    }
+}
+
+impl Message for Read {
+    fn put(&self, out: &mut impl Out) {
+        match self {
+            Self::Sql(query) => out.message(family::SQL, query),
+        }
+    }
+}
+
+impl Message for ReadCheck {
+    fn put(&self, out: &mut impl Out) {
+        out.message(1, &self.read);
+        out.number_unless_0(2, self.stamp.now);
+        out.number_unless_0(3, self.stamp.seed);
+        out.bytes(4, &self.answer.to_le_bytes());
+    }
+}
+
+impl Message for DryRunRecord {
     fn put(&self, out: &mut impl Out) {
         out.number_unless_0(1, self.index);
         out.messages(2, &self.stamps);
@@ -274,9 +338,27 @@ impl Message for Reply {
 impl Message for CommandResult {
     fn put(&self, out: &mut impl Out) {
         match self {
+            Self::Control(reply) => out.message(family::CONTROL, reply),
+            Self::Sql(reply) => out.message(family::SQL, reply),
+            Self::Failed(failure) => out.message(FAILED, failure),
+        }
+    }
+}
+
+impl Message for ControlReply {
+    fn put(&self, out: &mut impl Out) {
+        match self {
+            Self::Done => out.message(1, &Empty),
+            Self::Session(session) => out.number(2, session.0),
+        }
+    }
+}
+
+impl Message for SqlReply {
+    fn put(&self, out: &mut impl Out) {
+        match self {
             Self::Done => out.message(1, &Empty),
             Self::Statement(statement) => out.message(2, statement),
-            Self::Session(session) => out.number(3, session.0),
         }
     }
 }
@@ -285,7 +367,7 @@ impl Message for StatementResult {
     fn put(&self, out: &mut impl Out) {
         out.number_unless_0(1, self.changes);
         out.signed_unless_0(2, self.last_insert_rowid);
-        out.texts(3, &self.columns);
+        self.columns.iter().for_each(|column| out.prose(3, column));
         out.messages(4, &self.rows);
     }
 }
@@ -295,7 +377,9 @@ impl Message for Failure {
         out.number_unless_0(1, self.kind.number().into());
         out.signed_unless_0(2, self.sqlite_code.into());
         self.command.iter().for_each(|command| out.number(3, (*command).into()));
-        out.text_unless_empty(4, &self.message);
+        if !self.message.is_empty() {
+            out.prose(4, &self.message);
+        }
         self.row.iter().for_each(|row| out.number(5, (*row).into()));
     }
 }

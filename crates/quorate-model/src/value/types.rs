@@ -4,6 +4,7 @@
 //! nine digits of a fraction where there is one, and with the offset where that is not zero. What has no offset is UTC,
 //! as in SQLite. `quorate_sql::query` reads them.
 
+#[cfg(any(feature = "rust_decimal", feature = "serde_json", feature = "uuid"))]
 use super::Value;
 
 #[cfg(any(feature = "chrono", feature = "jiff", feature = "time"))]
@@ -61,8 +62,8 @@ mod calendar {
 mod of_chrono {
     use chrono::{DateTime, Datelike as _, FixedOffset, NaiveDate, NaiveDateTime, NaiveTime, Timelike as _, Utc};
 
-    use super::Value;
     use super::calendar::{Clock, Date, Offset};
+    use crate::Value;
 
     /// In a leap second chrono counts on, beyond a billion nanoseconds.
     const SECOND: u32 = 1_000_000_000;
@@ -93,8 +94,8 @@ mod of_chrono {
 mod of_time {
     use time::{OffsetDateTime, PrimitiveDateTime};
 
-    use super::Value;
     use super::calendar::{Clock, Date, Offset};
+    use crate::Value;
 
     fn date(date: time::Date) -> Date<i32, u8> {
         Date(date.year(), u8::from(date.month()), date.day())
@@ -119,8 +120,8 @@ mod of_time {
 mod of_jiff {
     use jiff::{Timestamp, civil, tz};
 
-    use super::Value;
     use super::calendar::{Clock, Date};
+    use crate::Value;
 
     fn date(date: civil::Date) -> Date<i16, i8> {
         Date(date.year(), date.month(), date.day())
@@ -138,14 +139,10 @@ mod of_jiff {
     }
 }
 
-value_from! {
-    bytes::Bytes => |bytes| Value::Blob(bytes.into()),
-}
-
 #[cfg(feature = "uuid")]
 value_from! {
     // 16 bytes.
-    uuid::Uuid => |id| Value::Blob(id.into_bytes().to_vec()),
+    uuid::Uuid => |id| Value::Blob(bytes::Bytes::copy_from_slice(id.as_bytes())),
 }
 
 #[cfg(feature = "serde_json")]

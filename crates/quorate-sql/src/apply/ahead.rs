@@ -54,9 +54,9 @@ impl Applier {
         }
     }
 
-    /// Rolls back what ran ahead or is rehearsed.
+    /// Rolls back what ran ahead or runs dry.
     pub fn give_way(&mut self) {
-        if !self.ahead.ids.is_empty() || self.rehearsal.is_some() {
+        if !self.ahead.ids.is_empty() || self.dry_run.is_some() {
             self.roll_back();
         }
     }
@@ -91,7 +91,7 @@ impl Applier {
         // An entry that is rejected by now must not take effect although it ran ahead.
         let is_it = |id: &LogId, entry: &Entry| is_id(id, entry) && !matches!(entry.payload, Payload::Rejected(..));
         let is_same = ids.len() <= entries.len() && ids.iter().zip(entries).all(|(id, entry)| is_it(id, entry));
-        if !is_same || self.rehearsal.is_some() {
+        if !is_same || self.dry_run.is_some() {
             self.roll_back();
         }
         if self.ahead.ids.is_empty() {

@@ -5,7 +5,9 @@ use std::time::Duration;
 use quorate_env::Instant;
 use quorate_env::mutant::Mutant;
 use quorate_model::codec::decode_proposal;
-use quorate_model::{Command, Entry, Failure, LogId, Outcome, Payload, Proposal, Reply, Stamp, StoreFault};
+use quorate_model::{
+    Command, ControlCommand, Entry, Failure, LogId, Outcome, Payload, Proposal, Reply, Stamp, StoreFault,
+};
 
 use super::ahead::Ahead;
 use super::{Applier, HASHES_KEPT, Staged};
@@ -77,7 +79,7 @@ impl Item {
     }
 
     fn is_verification(&self) -> bool {
-        matches!(&self.work, Work::Proposal(_, proposal) if proposal.commands == [Command::Verify])
+        matches!(&self.work, Work::Proposal(_, proposal) if proposal.commands == [Command::Control(ControlCommand::Verify)])
     }
 }
 
@@ -337,7 +339,7 @@ impl Applier {
             drop(self.db.execute(ROLLBACK, []));
         }
         self.ahead = Ahead::default();
-        self.rehearsal = None;
+        self.dry_run = None;
         self.sessions.undo();
         let mut unsettled = self.staged.unsettled;
         unsettled.add(self.staged.effects);

@@ -2,8 +2,8 @@
 
 use quorate_env::mutant::Mutant;
 use quorate_model::{
-    Command, CommandResult, Failure, FailureKind, Outcome, Proposal, Reply, Results, SessionId, Stamp, StoreFault,
-    VACUUM_ALONE,
+    ALONE, Command, CommandResult, ControlCommand, ControlReply, Failure, FailureKind, Mode, Outcome, Proposal, Reply,
+    Results, SessionId, SqlCommand, SqlReply, Stamp, StoreFault,
 };
 
 use super::Applier;
@@ -30,15 +30,32 @@ const FLUSH: &str = "SAVEPOINT written";
 /// Makes `changes()` 0, for which SQLite has no other way.
 const RESET_CHANGES: &str = "DELETE FROM _quorate_applied WHERE 0";
 
-/// Sessions that commands of an entry open and end; done when all of them have succeeded.
+/// A proposal that runs now.
+#[derive(Clone, Copy)]
+struct Running<'a> {
+    index: u64,
+    stamp: Stamp,
+    proposal: &'a Proposal,
+    /// Of a pipeline that ran before: the failure of the command that ended its transaction.
+    ended: Option<&'a Failure>,
+}
+
+/// Sessions that an entry opens and closes, once its commands have succeeded.
 #[derive(Debug, Default)]
 struct SessionChanges {
     opens: bool,
-    ends: Vec<SessionId>,
+    closes: Vec<SessionId>,
 }
 
 /// What running an entry's commands came to.
 type Ran = Result<Results, Trouble>;
+
+/// What one run of a proposal came to.
+enum Attempt {
+    Done(Outcome),
+    /// A command ended the transaction, and failed so.
+    Ended(Failure),
+}
 
 impl Applier {
     /// Applies a proposal.
@@ -62,11 +79,7 @@ impl Applier {
                 vfs::clock::set(Some(now));
                 usage::forget();
                 let begun = self.slow.now();
-                let outcome = match doing {
-                    Doing::Fails(failure) => Ok(Err(failure.clone())),
-                    Doing::Together => self.fresh(index, Stamp { now, ..stamp }, proposal, false),
-                    Doing::Alone => self.fresh(index, Stamp { now, ..stamp }, proposal, true),
-                };
+                let outcome = self.fresh(index, Stamp { now, ..stamp }, proposal, doing);
                 if let (false, Some(fault)) = (matches!(outcome, Err(Stop::Fault(_))), usage::swallowed()) {
                     return Err(fault.into());
                 }
@@ -104,67 +117,87 @@ impl Applier {
         Ok(outcome)
     }
 
-    /// Does what a proposal asks for the first time.
-    fn fresh(&mut self, index: u64, stamp: Stamp, proposal: &Proposal, alone: bool) -> Result<Outcome, Stop> {
-        if let Err(failure) = proposal.check_limits() {
+    /// Runs a proposal that was not applied before.
+    fn fresh(&mut self, index: u64, stamp: Stamp, proposal: &Proposal, doing: &Doing) -> Result<Outcome, Stop> {
+        if let Err(failure) = proposal.check_limits().and_then(|()| self.check_dry_run(stamp, proposal)) {
             return Ok(Err(failure));
         }
-        if let Err(failure) = self.follows_rehearsal(stamp, proposal) {
-            return Ok(Err(failure));
-        }
-        if proposal.commands == [Command::Vacuum] {
+        if proposal.commands == [Command::Sql(SqlCommand::Vacuum)] {
             return Ok(self.vacuum()?);
         }
-        let mut changes = SessionChanges::default();
-        // Of an entry only its own effects are checked at its end; a rollback undoes those before it too.
-        let before = std::mem::take(&mut self.staged.effects);
-        let rests = !proposal.premises.is_empty() || proposal.rehearsal.is_some();
-        let is_bare = !alone && !rests && self.is_plain(proposal);
-        let run = |applier: &mut Self| applier.run_sealed(index, stamp, proposal, &mut changes);
-        let done = if is_bare { self.plainly(run) } else { self.in_savepoint(before.schema, run) };
-        self.staged.effects.add(before);
-        if self.db.connection().is_autocommit() {
-            let failure = match done {
-                Err(Trouble::Fault(fault)) => return Err(fault.into()),
-                Err(Trouble::Failure(failure)) => failure,
-                Ok(_) => return Err(StoreFault::Io("a statement ended the transaction".to_owned()).into()),
-            };
-            if !alone {
-                return Err(Stop::Killed(failure));
-            }
-            let effects = std::mem::take(&mut self.staged.effects);
-            self.staged.unsettled.add(effects);
-            self.begin()?;
-            return Ok(Err(failure));
-        }
-        match done {
-            Ok(results) => {
-                changes.ends.iter().for_each(|session| self.sessions.end(session.0));
-                if changes.opens {
-                    self.sessions.open(index, stamp.now);
+        let running = Running { index, stamp, proposal, ended: None };
+        let ended = match doing {
+            Doing::Fails(failure) => failure.clone(),
+            Doing::Together | Doing::Alone => match (self.attempt(running, doing)?, doing) {
+                (Attempt::Done(outcome), _) => return Ok(outcome),
+                (Attempt::Ended(failure), Doing::Together) => return Err(Stop::Killed(failure)),
+                (Attempt::Ended(failure), _) => {
+                    let effects = std::mem::take(&mut self.staged.effects);
+                    self.staged.unsettled.add(effects);
+                    self.begin()?;
+                    failure
                 }
-                Ok(Ok(Reply { results }))
-            }
-            Err(Trouble::Failure(failure)) => Ok(Err(failure)),
-            Err(Trouble::Fault(fault)) => Err(fault.into()),
+            },
+        };
+        if proposal.mode == Mode::Atomic || ended.command.is_none() {
+            return Ok(Err(ended));
+        }
+        match self.attempt(Running { ended: Some(&ended), ..running }, doing)? {
+            Attempt::Done(outcome) => Ok(outcome),
+            Attempt::Ended(_) => Err(StoreFault::Io("a transaction ended twice".to_owned()).into()),
         }
     }
 
-    /// Fails if another entry came between a rehearsal and its proposal.
-    fn follows_rehearsal(&self, stamp: Stamp, proposal: &Proposal) -> Result<(), Failure> {
-        let Some(rehearsal) = &proposal.rehearsal else { return Ok(()) };
-        // What it saw was later than this: time would run back.
-        let is_late = rehearsal.stamps.iter().any(|seen| seen.now > stamp.now);
-        if !is_late && self.staged.row.applied.index() == rehearsal.index || Mutant::RehearsalNotChecked.is_on() {
+    /// Runs a proposal in the open transaction.
+    fn attempt(&mut self, running: Running<'_>, doing: &Doing) -> Result<Attempt, Stop> {
+        let mut changes = SessionChanges::default();
+        // Of an entry only its own effects are checked at its end; a rollback undoes those before it too.
+        let before = std::mem::take(&mut self.staged.effects);
+        let mut run = |applier: &mut Self| applier.run_sealed(running, before.schema, &mut changes);
+        let done = if matches!(doing, Doing::Together) && self.is_plain(running.proposal) {
+            self.plainly(run)
+        } else {
+            self.in_savepoint(before.schema, |applier| {
+                applier.reset_changes()?;
+                run(applier)
+            })
+        };
+        self.staged.effects.add(before);
+        let is_ended = self.db.connection().is_autocommit();
+        match done {
+            Err(Trouble::Fault(fault)) => Err(fault.into()),
+            Err(Trouble::Failure(failure)) if is_ended => Ok(Attempt::Ended(failure)),
+            Ok(_) if is_ended => Err(StoreFault::Io("a statement ended the transaction".to_owned()).into()),
+            Err(Trouble::Failure(failure)) => Ok(Attempt::Done(Err(failure))),
+            Ok(results) => {
+                changes.closes.iter().for_each(|session| self.sessions.end(session.0));
+                if changes.opens {
+                    self.sessions.open(running.index, running.stamp.now);
+                }
+                Ok(Attempt::Done(Ok(Reply { results })))
+            }
+        }
+    }
+
+    /// Fails if another entry came between the dry run of a proposal and the proposal.
+    fn check_dry_run(&self, stamp: Stamp, proposal: &Proposal) -> Result<(), Failure> {
+        let Some(dry_run) = &proposal.dry_run else { return Ok(()) };
+        // If the commands saw a later clock than this one, time would run back.
+        let is_late = dry_run.stamps.iter().any(|seen| seen.now > stamp.now);
+        if !is_late && self.staged.row.applied.index() == dry_run.index || Mutant::DryRunNotChecked.is_on() {
             return Ok(());
         }
         let text = "another write came between its statements and its commit";
         Err(Failure::new(FailureKind::Aborted, text))
     }
 
-    /// Whether a proposal is one statement that is kept prepared, and plain.
+    /// Whether a proposal is nothing but one plain statement that is kept prepared.
     fn is_plain(&mut self, proposal: &Proposal) -> bool {
-        let [Command::Statement(statement)] = proposal.commands.as_slice() else { return false };
+        let Proposal { mode: Mode::Atomic, dry_run: None, commands, read_checks, .. } = proposal else { return false };
+        let ([Command::Sql(SqlCommand::Statement(statement))], []) = (commands.as_slice(), read_checks.as_slice())
+        else {
+            return false;
+        };
         self.db.get(&statement.sql).is_some_and(|prepared| prepared.note().is_plain)
     }
 
@@ -182,11 +215,14 @@ impl Applier {
         done
     }
 
-    /// Runs a proposal; a failure leaves the transaction as it was before, if it leaves it. `schema_changed` says
-    /// whether the transaction had changed the schema before.
-    fn in_savepoint(&mut self, schema_changed: bool, run: impl FnOnce(&mut Self) -> Ran) -> Ran {
+    /// Runs a proposal or a command of a pipeline. A failure that does not end the transaction leaves it as it was
+    /// before. `schema_changed` says whether the transaction had changed the schema before.
+    fn in_savepoint<T>(
+        &mut self,
+        schema_changed: bool,
+        run: impl FnOnce(&mut Self) -> Result<T, Trouble>,
+    ) -> Result<T, Trouble> {
         self.own(SAVEPOINT)?;
-        self.reset_changes()?;
         match run(self) {
             Err(Trouble::Failure(failure)) if !self.db.connection().is_autocommit() => {
                 self.own(ROLLBACK_TO)?;
@@ -199,76 +235,134 @@ impl Applier {
                 Err(Trouble::Failure(failure))
             }
             Err(trouble) => Err(trouble),
-            Ok(results) => {
+            Ok(done) => {
                 self.own(RELEASE)?;
-                Ok(results)
+                Ok(done)
             }
         }
     }
 
     /// Runs the commands of a proposal and checks what must hold at its end.
-    fn run_sealed(&mut self, index: u64, stamp: Stamp, proposal: &Proposal, changes: &mut SessionChanges) -> Ran {
+    fn run_sealed(&mut self, running: Running<'_>, schema_changed: bool, changes: &mut SessionChanges) -> Ran {
+        let Running { index, stamp, proposal, .. } = running;
         self.determinism.begin(self.db.connection(), Some(index), stamp.seed, proposal.budget);
-        let ran = self.run_watched(index, stamp, proposal, changes);
+        let ran = self.run_watched(running, schema_changed, changes);
         usage::unwatch();
         ran
     }
 
-    fn run_watched(&mut self, index: u64, stamp: Stamp, proposal: &Proposal, changes: &mut SessionChanges) -> Ran {
-        if !proposal.premises.is_empty() {
-            proposal.premises.iter().try_for_each(|premise| self.premise(premise))?;
+    fn run_watched(&mut self, running: Running<'_>, schema_changed: bool, changes: &mut SessionChanges) -> Ran {
+        let Running { stamp, proposal, .. } = running;
+        if !proposal.read_checks.is_empty() {
+            proposal.read_checks.iter().try_for_each(|check| self.read_check(check))?;
             vfs::clock::set(Some(stamp.now));
             self.determinism.seed(stamp.seed);
         }
-        let results = self.commands(index, proposal, changes)?;
-        self.seal()?;
-        Ok(results)
+        match proposal.mode {
+            Mode::Atomic => {
+                let results = self.commands(running, changes)?;
+                self.seal()?;
+                Ok(results)
+            }
+            Mode::Pipeline => self.pipeline(running, schema_changed, changes),
+        }
     }
 
-    fn commands(&mut self, index: u64, proposal: &Proposal, changes: &mut SessionChanges) -> Ran {
+    /// Runs commands that succeed or fail together.
+    fn commands(&mut self, running: Running<'_>, changes: &mut SessionChanges) -> Ran {
+        let Running { index, proposal, .. } = running;
         let mut returned = 0;
         let mut results = Results::with_capacity(proposal.commands.len());
-        let stamps = proposal.rehearsal.as_ref().map_or(&[][..], |rehearsal| &rehearsal.stamps);
+        let stamps = proposal.dry_run.as_ref().map_or(&[][..], |dry_run| &dry_run.stamps);
         for (number, command) in proposal.commands.iter().enumerate() {
             if let Some(stamp) = stamps.get(number) {
                 vfs::clock::set(Some(stamp.now));
                 self.determinism.seed(stamp.seed);
             }
-            let named = |trouble: Trouble| trouble.with_failure(|failure| failure.at(number));
-            results.push(match command {
-                Command::Statement(statement) => {
-                    CommandResult::Statement(self.statement(statement, &results, &mut returned).map_err(named)?)
+            let result = self.command(index, command, &results, &mut returned, changes);
+            results.push(result.map_err(|trouble| trouble.with_failure(|failure| failure.at(number)))?);
+        }
+        Ok(results)
+    }
+
+    /// Runs commands each of which succeeds or fails by itself. Where one ends the transaction, all of them are undone
+    /// and run once more up to that one; those behind it do not run, so that no pipeline runs more than twice.
+    fn pipeline(&mut self, running: Running<'_>, schema_changed: bool, changes: &mut SessionChanges) -> Ran {
+        let Running { index, proposal, ended, .. } = running;
+        let mut returned = 0;
+        let mut results = Results::with_capacity(proposal.commands.len());
+        let last = ended.and_then(|failure| failure.command).and_then(|number| usize::try_from(number).ok());
+        for (number, command) in proposal.commands.iter().enumerate() {
+            if let (Some(last), Some(failure)) = (last, ended)
+                && number >= last
+            {
+                let failure = if number == last { failure.clone() } else { not_run(failure).at(number) };
+                results.push(CommandResult::Failed(failure));
+                continue;
+            }
+            let schema_changed = schema_changed || self.staged.effects.schema;
+            let ran = self.in_savepoint(schema_changed, |applier| {
+                let result = applier.command(index, command, &results, &mut returned, changes)?;
+                applier.seal()?;
+                Ok(result)
+            });
+            results.push(match ran.map_err(|trouble| trouble.with_failure(|failure| failure.at(number))) {
+                Ok(result) => result,
+                Err(Trouble::Failure(failure)) if !self.db.connection().is_autocommit() => {
+                    CommandResult::Failed(failure)
                 }
-                Command::Bulk(bulk) => CommandResult::Statement(self.bulk(bulk).map_err(named)?),
-                Command::OpenSession => {
-                    changes.opens = true;
-                    CommandResult::Session(SessionId(index))
-                }
-                Command::CloseSession(session) => {
-                    changes.ends.push(*session);
-                    CommandResult::Done
-                }
-                Command::Verify => CommandResult::Done,
-                Command::Extend(names) => self.extend(names)?,
-                Command::Vacuum => {
-                    let failure = Failure::new(FailureKind::Refused, VACUUM_ALONE);
-                    return Err(failure.at(number).into());
-                }
+                Err(trouble) => return Err(trouble),
             });
         }
         Ok(results)
     }
 
+    fn command(
+        &mut self,
+        index: u64,
+        command: &Command,
+        earlier: &[CommandResult],
+        returned: &mut usize,
+        changes: &mut SessionChanges,
+    ) -> Result<CommandResult, Trouble> {
+        match command {
+            Command::Control(ControlCommand::OpenSession) => {
+                changes.opens = true;
+                Ok(ControlReply::Session(SessionId(index)).into())
+            }
+            Command::Control(ControlCommand::CloseSession(session)) => {
+                changes.closes.push(*session);
+                Ok(ControlReply::Done.into())
+            }
+            Command::Control(ControlCommand::Verify) => Ok(ControlReply::Done.into()),
+            Command::Sql(command) => self.sql(command, earlier, returned).map(CommandResult::Sql),
+        }
+    }
+
+    fn sql(
+        &mut self,
+        command: &SqlCommand,
+        earlier: &[CommandResult],
+        returned: &mut usize,
+    ) -> Result<SqlReply, Trouble> {
+        match command {
+            SqlCommand::Statement(statement) => self.statement(statement, earlier, returned).map(SqlReply::Statement),
+            SqlCommand::Bulk(bulk) => self.bulk(bulk).map(SqlReply::Statement),
+            SqlCommand::Extend(names) => self.extend(names),
+            SqlCommand::Vacuum => Err(Failure::new(FailureKind::Refused, ALONE).into()),
+        }
+    }
+
     /// Enables extensions. They are registered before their entry is committed: if that fails the same entry comes
     /// again before any other.
-    fn extend(&mut self, names: &[String]) -> Result<CommandResult, Trouble> {
+    fn extend(&mut self, names: &[String]) -> Result<SqlReply, Trouble> {
         let own = |error: rusqlite::Error| classify::own(&error);
         self.extensions.know(names)?;
         for name in names {
             self.db.execute(extensions::ENABLE, rusqlite::params![name]).map_err(own)?;
         }
         self.extensions.register(self.db.connection(), names.iter().map(String::as_str)).map_err(own)?;
-        Ok(CommandResult::Done)
+        Ok(SqlReply::Done)
     }
 
     /// Checks what must hold when an entry ends.
@@ -308,7 +402,7 @@ impl Applier {
         self.staged.unsettled.add(Effects { schema: true, ..Effects::default() });
         self.begin()?;
         match done {
-            Ok(()) => Ok(Ok(Reply { results: [CommandResult::Done].into() })),
+            Ok(()) => Ok(Ok(Reply { results: [SqlReply::Done.into()].into() })),
             Err(error) => {
                 if let Some(fault) = usage::fault(&error) {
                     return Err(fault);
@@ -331,6 +425,13 @@ impl Applier {
     pub(super) fn own(&mut self, sql: &'static str) -> Result<(), StoreFault> {
         self.db.execute(sql, []).map(|_| ()).map_err(|error| classify::own(&error))
     }
+}
+
+/// Why a command behind the one that ended its pipeline did not run.
+fn not_run(ended: &Failure) -> Failure {
+    let number = ended.command.map_or(0, |number| u64::from(number).saturating_add(1));
+    let text = format!("not run, because command {number} of the pipeline ended its transaction; send it again");
+    Failure::new(FailureKind::NotRun, text)
 }
 
 /// Whether a failed statement has undone what it did, unless it was counted: SQLite gives a statement a journal of its

@@ -6,8 +6,9 @@ use quorate_env::Env;
 use quorate_model::codec::encode_proposal;
 use quorate_model::limits::FORMAT_LEVEL;
 use quorate_model::{
-    Command, CommandResult, Entry, Epoch, Failure, FailureKind, GroupId, LogId, NodeId, Origin, Outcome, Param,
-    Payload, Proposal, Reply, SessionId, Stamp, Statement, StatementResult, StoreFault, Value,
+    Command, CommandResult, ControlCommand, ControlReply, Entry, Epoch, Failure, FailureKind, GroupId, LogId, Mode,
+    NodeId, Origin, Outcome, Param, Payload, Proposal, Reply, SessionId, SqlCommand, SqlReply, Stamp, Statement,
+    StatementResult, StoreFault, Value,
 };
 
 use super::Applier;
@@ -19,13 +20,14 @@ use crate::{connection, logical_hash};
 mod budget;
 mod bulk;
 mod dedup;
+mod dry_run;
 mod equal;
 mod faults;
 mod hostile;
 mod names;
+mod pipeline;
 mod poison;
-mod premises;
-mod rehearse;
+mod read_checks;
 mod rejected;
 mod returned;
 mod schema;
@@ -110,7 +112,10 @@ impl Node {
     }
 
     pub(super) fn run(&mut self, statements: Vec<Statement<Param>>) -> Outcome {
-        self.propose(&Proposal::new(None, statements.into_iter().map(Command::Statement).collect()))
+        self.propose(&Proposal::new(
+            None,
+            statements.into_iter().map(|statement| SqlCommand::Statement(statement).into()).collect(),
+        ))
     }
 
     pub(super) fn sql(&mut self, sql: &str) -> Result<StatementResult, Failure> {
@@ -139,13 +144,27 @@ impl Node {
 
 pub(super) fn only(reply: &Reply) -> StatementResult {
     match reply.results.as_slice() {
-        [CommandResult::Statement(result)] => result.clone(),
+        [CommandResult::Sql(SqlReply::Statement(result))] => result.clone(),
         other => panic!("{other:?}"),
     }
 }
 
 pub(super) fn statement(sql: &str, params: Vec<Param>) -> Statement<Param> {
     Statement { sql: sql.to_owned(), params, names: vec![] }
+}
+
+/// A statement without parameters.
+pub(super) fn command(sql: &str) -> Command {
+    SqlCommand::Statement(statement(sql, vec![])).into()
+}
+
+/// A proposal of nothing but this statement.
+pub(super) fn single(sql: &str) -> Proposal {
+    Proposal::new(None, vec![command(sql)])
+}
+
+pub(super) fn open_session() -> Proposal {
+    Proposal::new(None, vec![ControlCommand::OpenSession.into()])
 }
 
 pub(super) fn log_id(index: u64) -> LogId {
@@ -159,7 +178,7 @@ pub(super) fn entry(index: u64, proposal: &Proposal) -> Entry {
 
 pub(super) fn stamped(index: u64, now: u64, proposal: &Proposal) -> Entry {
     let stamp = Stamp { now, seed: index.wrapping_mul(0x1234_5678_9abc_def1) };
-    Entry { log_id: log_id(index), payload: Payload::Proposal(stamp, encode_proposal(proposal).unwrap().into()) }
+    Entry { log_id: log_id(index), payload: Payload::Proposal(stamp, encode_proposal(proposal).unwrap()) }
 }
 
 #[test]
@@ -191,7 +210,7 @@ fn a_database_of_another_cluster_is_not_opened() {
 #[test]
 fn time_never_runs_back() {
     let mut node = Node::new();
-    let ask = Proposal::new(None, vec![Command::Statement(statement("SELECT unixepoch()", vec![]))]);
+    let ask = single("SELECT unixepoch()");
     let times: Vec<_> = [50, 30, 70].map(|second| second * SECOND).into();
     let entries: Vec<_> = (1..).zip(times).map(|(index, now)| stamped(index, now, &ask)).collect();
     let seen: Vec<_> =
@@ -210,8 +229,8 @@ fn entries_that_were_applied_are_not_applied_again() {
 fn what_can_not_be_decoded_stops_the_store() {
     let mut node = Node::new();
     let unknown = Proposal { level: FORMAT_LEVEL + 1, ..Proposal::new(None, vec![]) };
-    for bytes in [encode_proposal(&unknown).unwrap(), vec![0xff], b"\xfa\x01\x00".to_vec()] {
-        let entry = Entry { log_id: log_id(1), payload: Payload::Proposal(Stamp::default(), bytes.into()) };
+    for bytes in [encode_proposal(&unknown).unwrap(), vec![0xff].into(), b"\xfa\x01\x00".to_vec().into()] {
+        let entry = Entry { log_id: log_id(1), payload: Payload::Proposal(Stamp::default(), bytes) };
         assert!(matches!(node.fault(&[entry]), StoreFault::Unsupported(_)));
     }
     assert_eq!(node.applier().applied().index(), 0);
@@ -277,7 +296,7 @@ fn results_count_what_the_statement_itself_did() {
     assert_eq!(of(node.ok("CREATE TABLE u (a)")), (0, 0));
     let statements = ["INSERT INTO t VALUES (50)", "SELECT changes(), total_changes(), last_insert_rowid()"];
     let reply = node.run(statements.map(|sql| statement(sql, vec![])).into()).unwrap();
-    let CommandResult::Statement(last) = &reply.results[1] else { panic!("{reply:?}") };
+    let CommandResult::Sql(SqlReply::Statement(last)) = &reply.results[1] else { panic!("{reply:?}") };
     assert_eq!(last.rows[0], [1.into(), 3.into(), 4.into()]);
 }
 
@@ -286,15 +305,15 @@ fn vacuum_runs_alone_and_counts_as_an_entry() {
     let mut node = Node::with(&["CREATE TABLE t (a)", "INSERT INTO t VALUES (zeroblob(500000))", "DELETE FROM t"]);
     let pages = |node: &Node| node.conn().query_row("PRAGMA page_count", [], |row| row.get::<_, i64>(0)).unwrap();
     let before = pages(&node);
-    let insert = Proposal::new(None, vec![Command::Statement(statement("INSERT INTO t VALUES (1)", vec![]))]);
-    let vacuum = Proposal::new(None, vec![Command::Vacuum]);
+    let insert = single("INSERT INTO t VALUES (1)");
+    let vacuum = Proposal::new(None, vec![SqlCommand::Vacuum.into()]);
     let entries: Vec<_> =
         (4..).zip([&insert, &vacuum, &insert]).map(|(index, proposal)| entry(index, proposal)).collect();
     let outcomes = node.apply(&entries);
-    assert_eq!(outcomes[1], Ok(Reply { results: [CommandResult::Done].into() }));
+    assert_eq!(outcomes[1], Ok(Reply { results: [SqlReply::Done.into()].into() }));
     assert!(pages(&node) < before && node.applier().applied().index() == 6);
     assert_eq!(node.value("SELECT count(*) FROM t"), Value::Integer(2));
-    let combined = Proposal::new(None, vec![Command::Vacuum, Command::Vacuum]);
+    let combined = Proposal::new(None, vec![Command::Sql(SqlCommand::Vacuum), Command::Sql(SqlCommand::Vacuum)]);
     assert_eq!(node.propose(&combined).unwrap_err().kind, FailureKind::Refused);
     assert!(node.fails("VACUUM").message.contains("VACUUM"));
 }

@@ -50,9 +50,9 @@ const WAITS: u32 = 2;
 /// Nanoseconds that a step may take, on average and on a slow machine; more where SQLite is built for tests.
 const STEP_NANOS: u64 = if cfg!(debug_assertions) { 200 } else { 16 };
 
-/// A statement that is rehearsed may take one such part of the time that an entry may take: other writes wait for it,
+/// A statement that runs dry may take one such part of the time that an entry may take: other writes wait for it,
 /// and once more when it is applied.
-const REHEARSED_PART: u32 = 2;
+const DRY_RUN_PART: u32 = 2;
 
 /// Bytes that a statement may move through large blocks of memory and temporary files for each step of its budget.
 const STEP_MOVES: u64 = 16;
@@ -95,8 +95,8 @@ struct Clock {
     max: Option<Duration>,
     /// How many times as long as usual it may take.
     patience: u32,
-    /// Whether it is rehearsed.
-    rehearsed: bool,
+    /// Whether it runs dry.
+    is_dry: bool,
     /// Whether a caller of this node waits for it.
     is_awaited: bool,
     /// The steps of the entry, and how many of its statements have begun.
@@ -112,9 +112,9 @@ struct Clock {
 
 impl Default for Clock {
     fn default() -> Self {
-        let (max, patience, rehearsed, is_awaited, allowed) = (None, 1, false, true, Duration::ZERO);
+        let (max, patience, is_dry, is_awaited, allowed) = (None, 1, false, true, Duration::ZERO);
         let (entry, begun, used, is_over) = (None, None, None, false);
-        Self { entry, max, patience, rehearsed, is_awaited, steps: 0, statements: 0, allowed, begun, used, is_over }
+        Self { entry, max, patience, is_dry, is_awaited, steps: 0, statements: 0, allowed, begun, used, is_over }
     }
 }
 
@@ -124,7 +124,7 @@ impl Clock {
         self.statements = self.statements.saturating_add(1);
         let time = allowed(self.steps.saturating_add(nested));
         let time = time.saturating_add(STATEMENT_TIME.saturating_mul(self.statements));
-        self.allowed = if self.rehearsed { time / REHEARSED_PART } else { time.saturating_mul(self.patience) };
+        self.allowed = if self.is_dry { time / DRY_RUN_PART } else { time.saturating_mul(self.patience) };
     }
 
     /// The time by the clock that the entry may take.
@@ -161,15 +161,15 @@ impl Budget {
         self.supervision.get().is_some_and(|supervision| supervision.is_closing())
     }
 
-    /// Begins an entry that may take so many steps, or goes on with one after a pause. A rehearsal has no entry yet.
+    /// Begins an entry that may take so many steps, or goes on with one after a pause. A dry run has no entry yet.
     /// What the node itself does for it is watched too, until [`usage::unwatch`]: SQLite expands views
     /// while a statement is prepared, and all of them when the schema was changed.
     pub fn begin(&self, entry: Option<u64>, steps: u64) {
         self.left.store(steps, Ordering::Relaxed);
         let mut clock = self.clock();
-        let Clock { max, patience, rehearsed, is_awaited, .. } = *clock;
+        let Clock { max, patience, is_dry, is_awaited, .. } = *clock;
         let begun = Some(Instant::now());
-        *clock = Clock { entry, max, patience, rehearsed, is_awaited, steps, begun, ..Clock::default() };
+        *clock = Clock { entry, max, patience, is_dry, is_awaited, steps, begun, ..Clock::default() };
         clock.begin_statement(0);
         usage::watch(u64::MAX, begun, clock.most());
     }
@@ -197,9 +197,9 @@ impl Budget {
         self.clock().is_awaited = is_awaited;
     }
 
-    /// From now on statements are rehearsed, or no longer.
-    pub(crate) fn rehearse(&self, rehearsed: bool) {
-        self.clock().rehearsed = rehearsed;
+    /// From now on statements run dry, or no longer.
+    pub(crate) fn set_dry_run(&self, is_dry: bool) {
+        self.clock().is_dry = is_dry;
     }
 
     /// Begins a statement, which may make SQLite run nested ones.

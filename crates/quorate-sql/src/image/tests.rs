@@ -51,7 +51,7 @@ impl Ledger {
         let index = self.hashes.len() as u64;
         let key = i64::try_from(self.rng.below(3_000)).unwrap();
         let (len, byte) = (usize::try_from(self.rng.below(3_000)).unwrap(), u8::try_from(self.rng.below(256)).unwrap());
-        let (key_value, blob) = (Value::Integer(key), Value::Blob(vec![byte; len]));
+        let (key_value, blob) = (Value::Integer(key), Value::from(vec![byte; len]));
         let entry = match self.rng.below(40) {
             0 => {
                 self.model.retain(|at, _| at % 7 != key % 7);

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use bytes::Bytes;
 use quorate_model::Value;
 
 /// What a value was expected to be, and what it is.
@@ -66,8 +67,9 @@ from_class! {
     i64, Integer, "an INTEGER", |inner: &i64| *inner;
     String, Text, "TEXT", Clone::clone;
     &'a str, Text, "TEXT", String::as_str;
-    Vec<u8>, Blob, "a BLOB", Clone::clone;
-    &'a [u8], Blob, "a BLOB", Vec::as_slice;
+    Vec<u8>, Blob, "a BLOB", |bytes: &Bytes| bytes.to_vec();
+    Bytes, Blob, "a BLOB", Clone::clone;
+    &'a [u8], Blob, "a BLOB", |bytes: &'a Bytes| bytes.as_ref();
 }
 
 /// Narrower integers: the value must fit.

@@ -2,10 +2,9 @@
 //! `quorate_model` makes of them.
 
 use bytes::Bytes;
-use quorate_model::Value;
 
 use super::from_row::single;
-use super::{FromRow, FromValue, Mismatch, RowError, RowRef};
+use super::{FromRow, RowError, RowRef};
 
 #[cfg(any(feature = "chrono", feature = "jiff", feature = "time"))]
 mod calendar;
@@ -21,12 +20,5 @@ mod of_serde_json;
 mod of_time;
 #[cfg(feature = "uuid")]
 mod of_uuid;
-
-/// A BLOB.
-impl FromValue<'_> for Bytes {
-    fn from_value(value: &Value) -> Result<Self, Mismatch> {
-        <&[u8]>::from_value(value).map(Self::copy_from_slice)
-    }
-}
 
 single!(Bytes);

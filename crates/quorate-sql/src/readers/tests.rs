@@ -123,8 +123,8 @@ fn values_keep_their_storage_class() {
         Value::Real(-0.5),
         Value::Text("größe\0".into()),
         Value::Text(String::new()),
-        Value::Blob(vec![0, 255]),
-        Value::Blob(vec![]),
+        Value::from(vec![0, 255]),
+        Value::from(Vec::new()),
     ];
     for value in values {
         let query = Statement { params: vec![value.clone()], ..statement("SELECT ?1, typeof(?1)") };

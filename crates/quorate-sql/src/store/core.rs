@@ -48,7 +48,7 @@ impl Core {
         self.applier.applied()
     }
 
-    /// For rehearsals and comparisons.
+    /// For dry runs and comparisons.
     pub(crate) fn applier(&mut self) -> &mut Applier {
         &mut self.applier
     }

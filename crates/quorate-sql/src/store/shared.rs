@@ -68,7 +68,7 @@ pub(crate) struct Shared {
     pub(crate) fault: watch::Sender<Option<StoreFault>>,
     pub(crate) metrics: StoreMetrics,
     pub(crate) verifications: Verifications,
-    pub(crate) rehearsals: Rehearsals,
+    pub(crate) dry_runs: DryRuns,
     durable: Mutex<Applied>,
     /// Of lines that say that the disk is full, and that a checkpoint has to wait.
     disk_is_full: Throttle,
@@ -85,9 +85,9 @@ pub(crate) struct Shared {
     pub(crate) generations: Arc<Generations>,
 }
 
-/// The numbers of rehearsals.
+/// The numbers of dry runs.
 #[derive(Debug, Default)]
-pub(crate) struct Rehearsals {
+pub(crate) struct DryRuns {
     /// The last that was begun.
     pub(crate) begun: AtomicU64,
     /// The last whose handle is gone.
@@ -120,7 +120,7 @@ impl Shared {
             fault: watch::Sender::new(None),
             metrics,
             verifications: Verifications::default(),
-            rehearsals: Rehearsals::default(),
+            dry_runs: DryRuns::default(),
             durable: Mutex::default(),
             disk_is_full: Throttle::default(),
             checkpoint_waits: Throttle::default(),

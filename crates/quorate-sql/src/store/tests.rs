@@ -16,7 +16,8 @@ use std::time::{Duration, Instant as StdInstant};
 
 use quorate_env::Rng;
 use quorate_model::{
-    Command, CommandResult, Epoch, GroupId, LogId, NodeId, Outcome, Payload, Proposal, Stamp, Statement, Value, codec,
+    CommandResult, ControlCommand, Epoch, GroupId, LogId, NodeId, Outcome, Payload, Proposal, SqlCommand, SqlReply,
+    Stamp, Statement, Value, codec,
 };
 use rusqlite::ffi;
 
@@ -56,8 +57,8 @@ pub(crate) fn try_open(dir: &Path, options: StoreOptions) -> Result<SqlStore, Op
 /// An entry that runs one statement.
 pub(crate) fn entry(index: u64, sql: &str, params: Vec<Value>) -> Entry {
     let statement = Statement { sql: sql.to_owned(), params, names: Vec::new() };
-    let proposal = Proposal::new(None, vec![Command::Statement(statement.into())]);
-    let bytes = codec::encode_proposal(&proposal).unwrap().into();
+    let proposal = Proposal::new(None, vec![SqlCommand::Statement(statement.into()).into()]);
+    let bytes = codec::encode_proposal(&proposal).unwrap();
     let log_id = LogId { term: 1, node: NodeId(1), index };
     Entry { log_id, payload: Payload::Proposal(Stamp { now: 1_700_000_000_000_000_000 + index, seed: index }, bytes) }
 }
@@ -70,11 +71,7 @@ pub(crate) fn create_table() -> Entry {
 /// An entry that writes its index and `bytes` bytes.
 pub(crate) fn insert(index: u64, bytes: usize) -> Entry {
     let blob = vec![u8::try_from(index % 251).unwrap(); bytes];
-    entry(
-        index,
-        "INSERT INTO t VALUES (?1, ?2)",
-        vec![Value::Integer(i64::try_from(index).unwrap()), Value::Blob(blob)],
-    )
+    entry(index, "INSERT INTO t VALUES (?1, ?2)", vec![Value::Integer(i64::try_from(index).unwrap()), blob.into()])
 }
 
 pub(crate) type Answer = Result<Vec<Option<Outcome>>, StoreFault>;
@@ -137,7 +134,7 @@ pub(crate) fn rows(store: &SqlStore) -> i64 {
 
 /// An entry that asks for a verification.
 fn verify(index: u64) -> Entry {
-    let bytes = codec::encode_proposal(&Proposal::new(None, vec![Command::Verify])).unwrap().into();
+    let bytes = codec::encode_proposal(&Proposal::new(None, vec![ControlCommand::Verify.into()])).unwrap();
     Entry { payload: Payload::Proposal(Stamp::default(), bytes), ..insert(index, 0) }
 }
 
@@ -221,7 +218,7 @@ fn entries_handed_over_again_are_answered_and_not_applied_again() {
     let outcomes = apply(&store, (3..=8).map(|index| insert(index, 1)).collect()).unwrap();
     assert_eq!(outcomes[..3], vec![None; 3]);
     let new = outcomes[3].as_ref().unwrap().as_ref().unwrap();
-    assert!(matches!(new.results[..], [CommandResult::Statement(_)]));
+    assert!(matches!(new.results[..], [CommandResult::Sql(SqlReply::Statement(_))]));
     assert_eq!((rows(&store), store.applied().index()), (7, 8));
     // A hole in the log is never jumped over.
     assert!(matches!(apply(&store, vec![insert(10, 1)]), Err(StoreFault::Io(_))));
@@ -351,20 +348,20 @@ fn an_idle_store_empties_its_wal_and_is_durable() {
 }
 
 #[test]
-fn a_rehearsal_is_rolled_back_when_its_handle_is_gone() {
+fn a_dry_run_is_rolled_back_when_its_handle_is_gone() {
     let home = home();
     let store = open(&home.dir, options());
     apply(&store, vec![create_table(), insert(2, 10)]).unwrap();
     let is_open = || store.shared().turn.visit(|core| !core.as_mut().unwrap().applier().connection().is_autocommit());
-    let rehearsal = store.rehearse().unwrap();
+    let dry_run = store.dry_run().unwrap();
     let delete = Statement { sql: "DELETE FROM t".to_owned(), ..Statement::default() };
-    let rehearsed = rehearsal.run(Stamp::default(), delete).unwrap();
-    assert_eq!((rehearsal.index(), rehearsed.result.changes, is_open(), rows(&store)), (2, 1, true, 1));
-    drop(rehearsal);
+    let ran = dry_run.run(Stamp::default(), delete).unwrap();
+    assert_eq!((dry_run.index(), ran.result.changes, is_open(), rows(&store)), (2, 1, true, 1));
+    drop(dry_run);
     until("it is rolled back", || !is_open());
     // Another one is not taken for it.
-    let rehearsal = store.rehearse().unwrap();
+    let dry_run = store.dry_run().unwrap();
     store.shared().writer.wake();
     let count = Statement { sql: "SELECT count(*) FROM t".to_owned(), ..Statement::default() };
-    assert_eq!(rehearsal.run(Stamp::default(), count).unwrap().result.rows, [[Value::Integer(1)]]);
+    assert_eq!(dry_run.run(Stamp::default(), count).unwrap().result.rows, [[Value::Integer(1)]]);
 }

@@ -27,13 +27,13 @@ pub(crate) struct Writer {
     backlog: Backlog,
     /// Callers wait for what it applies, and that is soon done.
     is_urgent: bool,
-    /// The last rehearsal that it knows to have ended.
-    rehearsal_ended: u64,
+    /// The last dry run that it knows to have ended.
+    dry_run_ended: u64,
 }
 
 impl Writer {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, backlog: Backlog::default(), is_urgent: false, rehearsal_ended: 0 }
+        Self { shared, backlog: Backlog::default(), is_urgent: false, dry_run_ended: 0 }
     }
 
     /// Applies one batch.
@@ -47,7 +47,7 @@ impl Writer {
             return Step::Wait;
         }
         if self.backlog.is_empty() {
-            self.end_rehearsal();
+            self.end_dry_run();
             self.look_ahead();
             return Step::Wait;
         }
@@ -83,15 +83,15 @@ impl Writer {
         }
     }
 
-    /// Rolls back the rehearsal whose handle is gone, so that its transaction does not stay open while nothing is done.
-    fn end_rehearsal(&mut self) {
-        let ended = self.shared.rehearsals.ended.load(Ordering::Acquire);
-        if ended > self.rehearsal_ended
+    /// Rolls back the dry run whose handle is gone, so that its transaction does not stay open while nothing is done.
+    fn end_dry_run(&mut self) {
+        let ended = self.shared.dry_runs.ended.load(Ordering::Acquire);
+        if ended > self.dry_run_ended
             && let Some(mut core) = self.shared.turn.of_writer()
             && let Some(core) = core.as_mut()
         {
-            core.applier().end_rehearsal(ended);
-            self.rehearsal_ended = ended;
+            core.applier().end_dry_run(ended);
+            self.dry_run_ended = ended;
         }
     }
 

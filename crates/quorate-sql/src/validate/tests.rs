@@ -116,7 +116,7 @@ fn sizes_are_checked_to_the_byte() {
     assert!(fixture.kind(&text(SQL_BYTES_MAX), 0).is_ok());
     assert_eq!(fixture.failure(&text(SQL_BYTES_MAX + 1)), FailureKind::TooBig);
     let value =
-        |len| Statement { sql: "SELECT ?".into(), params: vec![Value::Blob(vec![0; len]).into()], names: vec![] };
+        |len| Statement { sql: "SELECT ?".into(), params: vec![Value::from(vec![0; len]).into()], names: vec![] };
     assert!(fixture.validator.check(&value(VALUE_BYTES_MAX)).is_ok());
     assert_eq!(fixture.validator.check(&value(VALUE_BYTES_MAX + 1)).unwrap_err().kind, FailureKind::TooBig);
     let last = format!("SELECT ?{PARAMETERS_MAX}");

@@ -10,7 +10,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, join_all};
 use quorate_env::{Env, Rng};
 use quorate_model::limits::SESSION_WINDOW;
-use quorate_model::{Failure, Param, Reply, Statement, Value};
+use quorate_model::{ControlReply, Failure, Param, Reply, SqlCommand, Statement, Value};
 
 use super::*;
 use crate::interactive::Stage;
@@ -48,7 +48,7 @@ impl Cluster {
 }
 
 impl State {
-    fn apply(&mut self, bytes: &[u8]) -> (Position, Outcome) {
+    fn apply(&mut self, bytes: &Bytes) -> (Position, Outcome) {
         self.index += 1;
         let outcome = self.outcome(&codec::decode_proposal(bytes).unwrap());
         (Position { index: self.index, ..Position::default() }, outcome)
@@ -57,21 +57,25 @@ impl State {
     fn outcome(&mut self, proposal: &Proposal) -> Outcome {
         let Some(origin) = proposal.origin else {
             self.sessions.insert(self.index, BTreeMap::new());
-            return Ok(Reply { results: [CommandResult::Session(SessionId(self.index))].into() });
+            return Ok(Reply {
+                results: [CommandResult::Control(ControlReply::Session(SessionId(self.index)))].into(),
+            });
         };
         let expired = || Failure::new(FailureKind::SessionExpired, "no such session");
         let kept = self.sessions.get_mut(&origin.session.0).ok_or_else(expired)?;
         if let Some(outcome) = kept.get(&origin.sequence) {
             return outcome.clone();
         }
-        let Command::Statement(Statement { params, .. }) = &proposal.commands[0] else { panic!("not a statement") };
+        let Command::Sql(SqlCommand::Statement(Statement { params, .. })) = &proposal.commands[0] else {
+            panic!("not a statement")
+        };
         let Param::Value(Value::Integer(write)) = params[0] else { panic!("not a number") };
         // Every seventh write fails, the same way whoever applies it.
         let outcome = if write % 7 == 0 {
             Err(Failure::new(FailureKind::Constraint, "not this one"))
         } else {
             self.applied.push(write);
-            Ok(Reply { results: [CommandResult::Done].into() })
+            Ok(Reply { results: [CommandResult::Control(ControlReply::Done)].into() })
         };
         kept.insert(origin.sequence, outcome.clone());
         outcome
@@ -107,7 +111,7 @@ impl Transport for Arc<Cluster> {
         .boxed()
     }
 
-    fn read(&self, _: &Read, _: Instant) -> BoxFuture<'_, Result<Rows, Error>> {
+    fn read(&self, _: &ReadRequest, _: Instant) -> BoxFuture<'_, Result<ReadAnswer, Error>> {
         async { Err(Error::Closed) }.boxed()
     }
 
@@ -121,7 +125,7 @@ impl Transport for Arc<Cluster> {
 }
 
 fn insert(write: i64) -> Vec<Command> {
-    vec![Command::Statement(Statement { params: vec![write.into()], ..Statement::default() })]
+    vec![SqlCommand::Statement(Statement { params: vec![write.into()], ..Statement::default() }).into()]
 }
 
 /// Runs a test in virtual time.
@@ -199,7 +203,7 @@ impl Transport for Hopeless {
         async { Err(self.0.clone()) }.boxed()
     }
 
-    fn read(&self, _: &Read, _: Instant) -> BoxFuture<'_, Result<Rows, Error>> {
+    fn read(&self, _: &ReadRequest, _: Instant) -> BoxFuture<'_, Result<ReadAnswer, Error>> {
         async { Err(Error::Unavailable("nobody".to_owned())) }.boxed()
     }
 
@@ -268,11 +272,12 @@ impl Scripted {
         (Client::new(runtime, Box::new(scripted)), doors)
     }
 
-    fn answer(&self, bytes: &[u8]) -> Option<Result<Outcome, Attempt>> {
+    fn answer(&self, bytes: &Bytes) -> Option<Result<Outcome, Attempt>> {
         if codec::decode_proposal(bytes).unwrap().origin.is_some() {
             return self.answers.lock().unwrap().next();
         }
-        self.opens.then(|| Ok(Ok(Reply { results: [CommandResult::Session(SessionId(1))].into() })))
+        self.opens
+            .then(|| Ok(Ok(Reply { results: [CommandResult::Control(ControlReply::Session(SessionId(1)))].into() })))
     }
 }
 
@@ -288,7 +293,7 @@ impl Transport for Scripted {
         }
     }
 
-    fn read(&self, _: &Read, _: Instant) -> BoxFuture<'_, Result<Rows, Error>> {
+    fn read(&self, _: &ReadRequest, _: Instant) -> BoxFuture<'_, Result<ReadAnswer, Error>> {
         async { Err(Error::Closed) }.boxed()
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use quorate_env::Instant;
-use quorate_model::{Command, Failure, FailureKind, Outcome, Position, Statement};
+use quorate_model::{Command, Failure, FailureKind, Outcome, Position, Read};
 use quorate_sql::query::Rows;
 use quorate_sql::readers::ReadLimits;
 use quorate_wire::{CallError, FailureKind as CallFailureKind, NotSent};
@@ -27,7 +27,7 @@ pub(crate) trait Transport: Send + Sync + 'static {
     fn propose(&self, proposal: Bytes, deadline: Instant) -> BoxFuture<'_, Result<(Position, Outcome), Attempt>>;
 
     /// Reads once.
-    fn read<'a>(&'a self, read: &'a Read, deadline: Instant) -> BoxFuture<'a, Result<Rows, Error>>;
+    fn read<'a>(&'a self, request: &'a ReadRequest, deadline: Instant) -> BoxFuture<'a, Result<ReadAnswer, Error>>;
 
     /// Begins, once, an interactive transaction that may last so long.
     fn begin(&self, lasting: Duration, deadline: Instant) -> BoxFuture<'_, Result<Box<dyn Stage>, Error>>;
@@ -56,12 +56,18 @@ pub(crate) enum NotDone {
     NoLeader(String),
 }
 
-/// A query.
+/// A read, and how it is to be served.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Read {
-    pub(crate) statement: Statement,
+pub(crate) struct ReadRequest {
+    pub(crate) read: Read,
     pub(crate) level: Level,
     pub(crate) limits: Limits,
+}
+
+/// The answer to a [`Read`], of the same family.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum ReadAnswer {
+    Sql(Rows),
 }
 
 /// How much a query may return, and how long it may run.

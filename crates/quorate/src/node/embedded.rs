@@ -13,7 +13,7 @@ use quorate_sql::readers::RowStream;
 use tokio::task::coop;
 
 use super::gateway::{Gateway, Kept};
-use crate::client::{Attempt, Limits, Read, Transport};
+use crate::client::{Attempt, Limits, ReadAnswer, ReadRequest, Transport};
 use crate::error::Error;
 use crate::interactive::Stage;
 use crate::level::Level;
@@ -42,8 +42,8 @@ impl Transport for Embedded {
         .boxed()
     }
 
-    fn read<'a>(&'a self, read: &'a Read, deadline: Instant) -> BoxFuture<'a, Result<Rows, Error>> {
-        async move { self.0.upgrade().ok_or(Error::Closed)?.read(read, deadline).await }.boxed()
+    fn read<'a>(&'a self, request: &'a ReadRequest, deadline: Instant) -> BoxFuture<'a, Result<ReadAnswer, Error>> {
+        async move { self.0.upgrade().ok_or(Error::Closed)?.read(request, deadline).await }.boxed()
     }
 
     fn begin(&self, lasting: Duration, deadline: Instant) -> BoxFuture<'_, Result<Box<dyn Stage>, Error>> {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_env::sleep;
-use quorate_model::{Command, Proposal, codec};
+use quorate_model::{Proposal, SqlCommand, codec};
 
 use super::gateway::Gateway;
 use super::voters::Voters;
@@ -58,8 +58,10 @@ async fn propose(gateway: &Gateway, names: Vec<String>) {
         return;
     }
     tracing::info!(?names, "every voter has these functions and collations: writes may use them");
-    let Ok(proposal) = codec::encode_proposal(&Proposal::new(None, vec![Command::Extend(names)])) else { return };
-    if let Err(error) = gateway.consensus.propose(proposal.into()).await {
+    let Ok(proposal) = codec::encode_proposal(&Proposal::new(None, vec![SqlCommand::Extend(names).into()])) else {
+        return;
+    };
+    if let Err(error) = gateway.consensus.propose(proposal).await {
         tracing::info!(%error, "they could not be enabled now");
     }
 }

@@ -10,16 +10,17 @@ use bytes::Bytes;
 use quorate_consensus::{Consensus, ProposeError, ReadPositionError};
 use quorate_env::mutant::Mutant;
 use quorate_env::{Env, Instant, timeout_at};
-use quorate_model::{Command, Failure, FailureKind, GroupId, Outcome, Position, Store, StoreFault, VACUUM_ALONE};
+use quorate_model::{
+    ALONE, Command, Failure, FailureKind, GroupId, Outcome, Position, Read, SqlCommand, Store, StoreFault,
+};
 use quorate_sql::connection::sqlite_version;
-use quorate_sql::query::Rows;
 use quorate_sql::readers::Snapshot;
 use quorate_sql::store::{SqlStore, Verification};
 use quorate_sql::validate::StatementKind;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::coop;
 
-use crate::client::{Attempt, NotDone, Read};
+use crate::client::{Attempt, NotDone, ReadAnswer, ReadRequest};
 use crate::error::Error;
 use crate::level::Level;
 use crate::metrics::{Metrics, NodeMetrics};
@@ -94,58 +95,52 @@ impl Gateway {
 
     /// Whether a command can be checked at once.
     pub(super) fn knows(&self, command: &Command) -> bool {
-        match command {
-            Command::Statement(statement) => self.store.validator().knows(&statement.sql),
-            Command::Bulk(bulk) => self.store.validator().knows(&bulk.sql),
-            _ => true,
-        }
+        command.sql_text().is_none_or(|sql| self.store.validator().knows(sql))
     }
 
     fn validate(&self, command: &Command) -> Result<(), Failure> {
         let kind = match command {
-            Command::Statement(statement) => self.store.validator().check(statement)?,
-            Command::Bulk(bulk) => self.store.validator().check_bulk(bulk)?,
-            Command::OpenSession
-            | Command::CloseSession(_)
-            | Command::Vacuum
-            | Command::Verify
-            | Command::Extend(_) => return Ok(()),
+            Command::Sql(SqlCommand::Statement(statement)) => self.store.validator().check(statement)?,
+            Command::Sql(SqlCommand::Bulk(bulk)) => self.store.validator().check_bulk(bulk)?,
+            Command::Control(_) | Command::Sql(SqlCommand::Vacuum | SqlCommand::Extend(_)) => return Ok(()),
         };
         match kind {
             StatementKind::Read => {
                 let text = "this statement only reads, so there is nothing to replicate; use `query` for it";
                 Err(Failure::new(FailureKind::Refused, text))
             }
-            StatementKind::Vacuum => Err(Failure::new(FailureKind::Refused, VACUUM_ALONE)),
+            StatementKind::Vacuum => Err(Failure::new(FailureKind::Refused, ALONE)),
             StatementKind::Write | StatementKind::Ddl | StatementKind::Unknown => Ok(()),
         }
     }
 
-    /// Runs a query on the calling thread if it is short, else beside it.
-    pub(crate) async fn read(&self, read: &Read, deadline: Instant) -> Result<Rows, Error> {
-        let result = self.read_here(read, deadline).await;
-        self.metrics.reads.count(read.level, &result);
+    /// Answers a read on the calling thread if it is short, else beside it.
+    pub(crate) async fn read(&self, request: &ReadRequest, deadline: Instant) -> Result<ReadAnswer, Error> {
+        let result = self.read_here(request, deadline).await;
+        self.metrics.reads.count(request.level, &result);
         result
     }
 
-    async fn read_here(&self, read: &Read, deadline: Instant) -> Result<Rows, Error> {
+    async fn read_here(&self, request: &ReadRequest, deadline: Instant) -> Result<ReadAnswer, Error> {
         // A local read waits for nothing: without this a loop of them would never let another task run.
         coop::consume_budget().await;
-        self.reach(read.level, deadline).await?;
-        Ok(self.store.readers().query(&self.env, &read.statement, &read.limits.for_read()).await?)
+        self.reach(request.level, deadline).await?;
+        let Read::Sql(query) = &request.read;
+        Ok(ReadAnswer::Sql(self.store.readers().query(&self.env, query, &request.limits.for_read()).await?))
     }
 
-    /// Runs a query beside the calling thread, which has other things to do. Dropped, it ends the query.
-    pub(crate) async fn read_aside(&self, read: Read, deadline: Instant) -> Result<Rows, Error> {
-        let level = read.level;
-        let result = self.read_blocking(read, deadline).await;
+    /// Answers a read beside the calling thread, which has other things to do. Dropping the future ends the read.
+    pub(crate) async fn read_aside(&self, request: ReadRequest, deadline: Instant) -> Result<ReadAnswer, Error> {
+        let level = request.level;
+        let result = self.read_blocking(request, deadline).await;
         self.metrics.reads.count(level, &result);
         result
     }
 
-    async fn read_blocking(&self, read: Read, deadline: Instant) -> Result<Rows, Error> {
-        self.reach(read.level, deadline).await?;
-        Ok(self.store.readers().query_aside(&self.env, &read.statement, &read.limits.for_read()).await?)
+    async fn read_blocking(&self, request: ReadRequest, deadline: Instant) -> Result<ReadAnswer, Error> {
+        self.reach(request.level, deadline).await?;
+        let Read::Sql(query) = &request.read;
+        Ok(ReadAnswer::Sql(self.store.readers().query_aside(&self.env, query, &request.limits.for_read()).await?))
     }
 
     /// Keeps the state that a level asks for, once there is a place for one more.

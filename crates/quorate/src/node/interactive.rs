@@ -1,4 +1,4 @@
-//! Interactive transactions on the node that leads: a hold on all writes, and a rehearsal on the state behind it.
+//! Interactive transactions on the node that leads: a hold on all writes, and a dry run on the state behind it.
 //!
 //! Invariant: when the place where the statements run is gone, whichever way, so are the hold and what they did.
 
@@ -11,8 +11,8 @@ use futures_util::future::BoxFuture;
 use quorate_consensus::{HOLD_MAX, Hold, Member, ProposeError};
 use quorate_env::{Env, Instant, timeout_at};
 use quorate_model::{Failure, FailureKind, NodeId, Outcome, Position, Stamp, Statement, StoreFault};
-use quorate_sql::apply::{RehearsalError, Rehearsed};
-use quorate_sql::store::Rehearsal;
+use quorate_sql::apply::{DryRunError, DryRunResult};
+use quorate_sql::store::DryRun;
 use quorate_sql::validate::StatementKind;
 use quorate_wire::{
     CallFailure, FailureKind as CallFailureKind, Purpose, Role, StreamError, StreamReceiver, StreamSender,
@@ -33,7 +33,7 @@ struct Local {
     gateway: Weak<Gateway>,
     hold: Hold,
     // Before the hold ends.
-    rehearsal: Arc<Rehearsal>,
+    dry_run: Arc<DryRun>,
     position: Position,
 }
 
@@ -82,10 +82,10 @@ impl Gateway {
         let applied = self.store.wait_applied(hold.position().index, deadline).await;
         applied.map_err(|timeout| Error::Unavailable(timeout.to_string()))?;
         let store = self.store.clone();
-        let rehearsal = self.env.blocking(move || store.rehearse()).await.unwrap_or(Err(StoreFault::Closed));
-        let rehearsal = Arc::new(rehearsal.map_err(store_error)?);
-        let position = Position { index: rehearsal.index(), ..hold.position() };
-        Ok(Box::new(Local { env: self.env.clone(), gateway: Arc::downgrade(self), hold, rehearsal, position }))
+        let dry_run = self.env.blocking(move || store.dry_run()).await.unwrap_or(Err(StoreFault::Closed));
+        let dry_run = Arc::new(dry_run.map_err(store_error)?);
+        let position = Position { index: dry_run.index(), ..hold.position() };
+        Ok(Box::new(Local { env: self.env.clone(), gateway: Arc::downgrade(self), hold, dry_run, position }))
     }
 
     /// Whether a statement may be a step of an interactive transaction.
@@ -105,27 +105,27 @@ impl Stage for Local {
         self.position
     }
 
-    fn run(&mut self, statement: Statement) -> BoxFuture<'_, Result<Rehearsed, Error>> {
+    fn run(&mut self, statement: Statement) -> BoxFuture<'_, Result<DryRunResult, Error>> {
         async move {
             let gateway = self.gateway.upgrade().ok_or(Error::Closed)?;
             let stamp = Stamp { now: self.hold.now(), seed: self.env.rng().next_u64() };
-            let rehearsal = Arc::clone(&self.rehearsal);
+            let dry_run = Arc::clone(&self.dry_run);
             let ran = self.env.blocking(move || {
-                gateway.check_step(statement.clone()).map_err(RehearsalError::Failed)?;
-                rehearsal.run(stamp, statement)
+                gateway.check_step(statement.clone()).map_err(DryRunError::Failed)?;
+                dry_run.run(stamp, statement)
             });
-            ran.await.unwrap_or(Err(RehearsalError::Over)).map_err(|error| match error {
-                RehearsalError::Failed(failure) => failure.into(),
-                RehearsalError::Over => Error::TransactionAborted(error.to_string()),
-                RehearsalError::Fault(fault) => store_error(fault),
+            ran.await.unwrap_or(Err(DryRunError::Over)).map_err(|error| match error {
+                DryRunError::Failed(failure) => failure.into(),
+                DryRunError::Over => Error::TransactionAborted(error.to_string()),
+                DryRunError::Fault(fault) => store_error(fault),
             })
         }
         .boxed()
     }
 
     fn commit(self: Box<Self>, proposal: Bytes) -> BoxFuture<'static, Result<(Position, Outcome), Attempt>> {
-        let Self { hold, rehearsal, .. } = *self;
-        drop(rehearsal);
+        let Self { hold, dry_run, .. } = *self;
+        drop(dry_run);
         async move { hold.propose(proposal).await.map_err(Attempt::from) }.boxed()
     }
 }

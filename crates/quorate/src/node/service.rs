@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use quorate_consensus::Service;
-use quorate_model::{Command, Failure, FailureKind, Proposal, codec};
+use quorate_model::{Command, ControlCommand, Failure, FailureKind, Proposal, SqlCommand, codec};
 use quorate_wire::{CallFailure, FailureKind as CallFailureKind, PeerInfo, Role, StreamReceiver, StreamSender};
 
 use super::agreement;
@@ -17,7 +17,7 @@ use super::gateway::{Gateway, served_until};
 use super::interactive;
 use super::operate;
 use super::snapshots;
-use crate::client::{Attempt, Read};
+use crate::client::{Attempt, ReadAnswer};
 use crate::error::Error;
 use crate::protocol::{
     self, Answer, Empty, Execute, Executed, Query, StatusReply, Verified, VerifiedKind, Verify, malformed, method,
@@ -146,10 +146,12 @@ fn look(gateway: &Gateway, role: Role, proposal: &Proposal) -> Result<(), Failur
     let mut commands = proposal.commands.iter().enumerate();
     commands.try_for_each(|(number, command)| {
         let checked = match command {
-            Command::Verify if role != Role::Admin => {
+            Command::Control(ControlCommand::Verify) if role != Role::Admin => {
                 Err(Failure::new(FailureKind::Refused, "only an administrator may verify"))
             }
-            Command::Extend(_) => Err(Failure::new(FailureKind::Refused, "only nodes enable functions and collations")),
+            Command::Sql(SqlCommand::Extend(_)) => {
+                Err(Failure::new(FailureKind::Refused, "only nodes enable functions and collations"))
+            }
             command => gateway.check(command),
         };
         checked.map_err(|failure| failure.at(number))
@@ -168,15 +170,14 @@ async fn verify(gateway: &Gateway, Verify { position, millis }: Verify) -> Reply
 
 async fn query(gateway: &Gateway, query: Query) -> Reply {
     let deadline = served_until(Duration::from_millis(query.millis));
-    let read: Read = query.read()?;
-    let rows = gateway.read_aside(read, deadline).await;
-    // Counted first: most replies that are too large are never made.
-    let values = rows.as_ref().map_or(0, |rows| codec::row_len(rows.values()));
+    let answer = gateway.read_aside(query.read()?, deadline).await;
+    // Counted before encoding, so that most replies that are too large are never encoded.
+    let values = answer.as_ref().map_or(0, |ReadAnswer::Sql(rows)| codec::row_len(rows.values()));
     if values > REPLY_BYTES_MAX {
-        drop(rows);
+        drop(answer);
         return Ok(too_large(values));
     }
-    let bytes = protocol::encode(&Answer::from(rows));
+    let bytes = protocol::encode(&Answer::from(answer));
     Ok(if bytes.len() > REPLY_BYTES_MAX { too_large(bytes.len()) } else { bytes })
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
-use quorate_model::{Epoch, GroupId, Outcome, Position, Stamp, Statement, StoreFault, codec};
+use quorate_model::{Epoch, GroupId, Outcome, Position, Read, Stamp, StoreFault, codec};
 use quorate_sql::query::Rows;
 use quorate_sql::store::Verification;
 use quorate_wire::CallFailure;
@@ -14,7 +14,7 @@ use super::{
     SnapshotItem, SnapshotItemKind, TableHash, Verified, VerifiedKind, WirePosition, WireRows, WireStamp, Written,
     malformed,
 };
-use crate::client::{Attempt, Limits, NotDone, Read};
+use crate::client::{Attempt, Limits, NotDone, ReadAnswer, ReadRequest};
 use crate::error::Error;
 use crate::level::Level;
 use crate::snapshot;
@@ -51,10 +51,9 @@ impl Executed {
     /// The answer to a proposal, and where to send the next.
     pub(crate) fn new(result: Result<(Position, Outcome), Attempt>, leader: Option<String>) -> Self {
         let kind = match result {
-            Ok((position, outcome)) => ExecutedKind::Written(Written {
-                position: position.into(),
-                outcome: codec::encode_outcome(&outcome).into(),
-            }),
+            Ok((position, outcome)) => {
+                ExecutedKind::Written(Written { position: position.into(), outcome: codec::encode_outcome(&outcome) })
+            }
             Err(Attempt::NotDone(NotDone::Overloaded(text))) => ExecutedKind::Overloaded(text),
             Err(Attempt::NotDone(NotDone::NoLeader(text))) => ExecutedKind::NoLeader(text),
             Err(Attempt::InDoubt(text)) => ExecutedKind::InDoubt(text),
@@ -81,12 +80,10 @@ impl Executed {
 
 impl Query {
     /// The message of a read that may take so long.
-    pub(crate) fn new(read: Read, millis: u64) -> Self {
-        let Read { statement, level, limits } = read;
+    pub(crate) fn new(request: ReadRequest, millis: u64) -> Self {
+        let ReadRequest { read, level, limits } = request;
         Self {
-            params: codec::encode_row(&statement.params).into(),
-            sql: statement.sql,
-            names: statement.names,
+            read: codec::encode_read(&read),
             level: Some(level.into()),
             rows_max: u64::try_from(limits.rows).unwrap_or(u64::MAX),
             bytes_max: u64::try_from(limits.bytes).unwrap_or(u64::MAX),
@@ -100,25 +97,25 @@ impl Query {
     pub(crate) fn of_state(query: snapshot::Query, millis: u64) -> Self {
         let snapshot::Query { statement, limits, stamp } = query;
         let stamp = stamp.map(|Stamp { now, seed }| WireStamp { now, seed });
-        Self { stamp, ..Self::new(Read { statement, level: Level::Local, limits }, millis) }
+        let request = ReadRequest { read: Read::Sql(statement), level: Level::Local, limits };
+        Self { stamp, ..Self::new(request, millis) }
     }
 
     /// The query of a snapshot that it asks for.
     pub(crate) fn state_query(self) -> Result<snapshot::Query, CallFailure> {
         let stamp = self.stamp.map(|WireStamp { now, seed }| Stamp { now, seed });
-        let Read { statement, limits, .. } = self.read()?;
+        let ReadRequest { read: Read::Sql(statement), limits, .. } = self.read()?;
         Ok(snapshot::Query { statement, limits, stamp })
     }
 
     /// The read that it asks for.
-    pub(crate) fn read(self) -> Result<Read, CallFailure> {
+    pub(crate) fn read(self) -> Result<ReadRequest, CallFailure> {
         let level = level_of(self.level)?;
-        let params = codec::decode_params(&self.params).map_err(malformed)?;
+        let read = codec::decode_read(&self.read).map_err(malformed)?;
         let rows = usize::try_from(self.rows_max).unwrap_or(usize::MAX);
         let bytes = usize::try_from(self.bytes_max).unwrap_or(usize::MAX);
-        let statement = Statement { sql: self.sql, params, names: self.names };
         let timeout = if self.run_micros == 0 { Duration::MAX } else { Duration::from_micros(self.run_micros) };
-        Ok(Read { statement, level, limits: Limits { rows, bytes, timeout } })
+        Ok(ReadRequest { read, level, limits: Limits { rows, bytes, timeout } })
     }
 }
 
@@ -163,7 +160,7 @@ fn level_of(level: Option<LevelKind>) -> Result<Level, CallFailure> {
 
 impl From<Rows> for WireRows {
     fn from(rows: Rows) -> Self {
-        Self { columns: rows.columns().to_vec(), values: codec::encode_row(&rows.into_values()).into() }
+        Self { columns: rows.columns().to_vec(), values: codec::encode_row(&rows.into_values()) }
     }
 }
 
@@ -177,20 +174,20 @@ impl TryFrom<WireRows> for Rows {
     }
 }
 
-impl From<Result<Rows, Error>> for Answer {
-    fn from(result: Result<Rows, Error>) -> Self {
+impl From<Result<ReadAnswer, Error>> for Answer {
+    fn from(result: Result<ReadAnswer, Error>) -> Self {
         let kind = match result {
-            Ok(rows) => AnswerKind::Rows(rows.into()),
+            Ok(ReadAnswer::Sql(rows)) => AnswerKind::Rows(rows.into()),
             Err(error) => AnswerKind::Refused((&error).into()),
         };
         Self { kind: Some(kind) }
     }
 }
 
-impl From<Answer> for Result<Rows, Error> {
+impl From<Answer> for Result<ReadAnswer, Error> {
     fn from(answer: Answer) -> Self {
         match answer.kind {
-            Some(AnswerKind::Rows(rows)) => rows.try_into(),
+            Some(AnswerKind::Rows(rows)) => rows.try_into().map(ReadAnswer::Sql),
             Some(AnswerKind::Refused(refusal)) => Err(refusal.into()),
             None => Err(newer()),
         }
@@ -287,7 +284,7 @@ impl From<&Error> for Refusal {
     fn from(error: &Error) -> Self {
         let (kind, text) = match error {
             Error::Failed(failure) => {
-                let failure = codec::encode_outcome(&Err(failure.clone())).into();
+                let failure = codec::encode_outcome(&Err(failure.clone()));
                 return Self { kind: refusal::FAILED, text: String::new(), failure };
             }
             Error::Overloaded(text) => (refusal::OVERLOADED, text.clone()),

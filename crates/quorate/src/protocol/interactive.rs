@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use prost::{Message, Oneof};
-use quorate_model::{CommandResult, Outcome, Position, Reply, Stamp, Statement, codec};
-use quorate_sql::apply::Rehearsed;
+use quorate_model::{CommandResult, Outcome, Position, Reply, SqlReply, Stamp, Statement, codec};
+use quorate_sql::apply::DryRunResult;
 use quorate_wire::CallFailure;
 
 use super::convert::newer;
@@ -114,9 +114,9 @@ impl Told {
     }
 
     /// What it says in answer to a statement.
-    pub(crate) fn ran(self) -> Result<Rehearsed, Error> {
+    pub(crate) fn ran(self) -> Result<DryRunResult, Error> {
         match self.kind {
-            Some(ToldKind::Ran(ran)) => ran.rehearsed().ok_or_else(newer),
+            Some(ToldKind::Ran(ran)) => ran.result().ok_or_else(newer),
             Some(ToldKind::Refused(refusal)) => Err(refusal.into()),
             _ => Err(newer()),
         }
@@ -140,29 +140,31 @@ impl From<Result<Position, Error>> for Told {
     }
 }
 
-impl From<Result<Rehearsed, Error>> for Told {
-    fn from(ran: Result<Rehearsed, Error>) -> Self {
+impl From<Result<DryRunResult, Error>> for Told {
+    fn from(ran: Result<DryRunResult, Error>) -> Self {
         Self::of(match ran {
-            Ok(rehearsed) => ToldKind::Ran(rehearsed.into()),
+            Ok(ran) => ToldKind::Ran(ran.into()),
             Err(error) => ToldKind::Refused((&error).into()),
         })
     }
 }
 
-impl From<Rehearsed> for Ran {
-    fn from(Rehearsed { result, recorded }: Rehearsed) -> Self {
-        let outcome = Ok(Reply { results: [CommandResult::Statement(result)].into() });
+impl From<DryRunResult> for Ran {
+    fn from(DryRunResult { result, recorded }: DryRunResult) -> Self {
+        let outcome = Ok(Reply { results: [CommandResult::Sql(SqlReply::Statement(result))].into() });
         let recorded = recorded.map(|Stamp { now, seed }| WireStamp { now, seed });
-        Self { result: codec::encode_outcome(&outcome).into(), recorded }
+        Self { result: codec::encode_outcome(&outcome), recorded }
     }
 }
 
 impl Ran {
-    fn rehearsed(self) -> Option<Rehearsed> {
+    fn result(self) -> Option<DryRunResult> {
         let reply = codec::decode_outcome(&self.result).ok()?.ok()?;
         let mut results = reply.results.into_iter();
-        let (Some(CommandResult::Statement(result)), None) = (results.next(), results.next()) else { return None };
+        let (Some(CommandResult::Sql(SqlReply::Statement(result))), None) = (results.next(), results.next()) else {
+            return None;
+        };
         let recorded = self.recorded.map(|WireStamp { now, seed }| Stamp { now, seed });
-        Some(Rehearsed { result, recorded })
+        Some(DryRunResult { result, recorded })
     }
 }

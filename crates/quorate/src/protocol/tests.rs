@@ -9,13 +9,13 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use quorate_consensus::{Blocked, ClusterId, MemberStatus, Standing};
 use quorate_model::{
-    Epoch, Failure, FailureKind as Kind, GroupId, NodeId, Position, Reply, Stamp, Statement, StoreFault, Value,
+    Epoch, Failure, FailureKind as Kind, GroupId, NodeId, Position, Read, Reply, Stamp, Statement, StoreFault, Value,
 };
 use quorate_sql::query::Rows;
 use quorate_sql::store::Verification;
 
 use super::*;
-use crate::client::{Attempt, Limits, NotDone, Read};
+use crate::client::{Attempt, Limits, NotDone, ReadAnswer, ReadRequest};
 use crate::error::Error;
 use crate::level::Level;
 use crate::snapshot;
@@ -56,7 +56,7 @@ fn what_has_no_kind_on_the_way_arrives_with_its_words() {
     assert_eq!(told(Error::Removed("the node was removed".to_owned())), unavailable("the node was removed"));
     let newer = "refused: a newer version answered what this one can't read; install the version that the nodes run";
     let answers = [
-        Result::<Rows, Error>::from(Answer { kind: None }).unwrap_err(),
+        Result::<ReadAnswer, Error>::from(Answer { kind: None }).unwrap_err(),
         SnapshotItem { kind: None }.opened().unwrap_err(),
         SnapshotItem { kind: None }.piece().unwrap_err(),
     ];
@@ -88,7 +88,7 @@ fn reads_arrive_as_they_were() {
         let params = vec![Value::Null, 1.into(), 2.5.into(), "x".into(), vec![0, 255].into()];
         let statement = Statement { sql: "SELECT ?".to_owned(), params, names: vec![":a".to_owned()] };
         let limits = Limits { rows: 3, bytes: 4, timeout: Duration::from_micros(5) };
-        let read = Read { statement: statement.clone(), level, limits };
+        let read = ReadRequest { read: Read::Sql(statement.clone()), level, limits };
         let received: Query = decode(encode(&Query::new(read.clone(), 5))).unwrap();
         assert_eq!((received.millis, received.read().unwrap()), (5, read));
         for stamp in [None, Some(Stamp { now: 6, seed: u64::MAX })] {
@@ -104,6 +104,7 @@ fn rows_arrive_as_they_were() {
     let columns = || vec!["a".to_owned(), "b".to_owned()].into();
     let rows = Rows::new(columns(), vec![Value::Null, 1.into(), "x".into(), 2.5.into()]);
     for result in [Ok(rows), Ok(Rows::new(columns(), Vec::new())), Err(Error::SnapshotEnded)] {
+        let result = result.map(ReadAnswer::Sql);
         let received: Answer = decode(encode(&Answer::from(result.clone()))).unwrap();
         assert_eq!(Result::from(received), result);
     }
@@ -148,7 +149,7 @@ proptest! {
             let _ = query.state_query();
         }
         if let Ok(answer) = decode::<Answer>(bytes.clone()) {
-            let _ = Result::<Rows, Error>::from(answer);
+            let _ = Result::<ReadAnswer, Error>::from(answer);
         }
         if let Ok(open) = decode::<OpenSnapshot>(bytes.clone()) {
             let _ = open.level();
@@ -177,8 +178,8 @@ fn standing() -> Standing {
 /// One of each message, as version 1 writes it.
 fn samples() -> Vec<(&'static str, Bytes)> {
     let statement = Statement { sql: "SELECT :a".to_owned(), params: vec![7.into()], names: vec![":a".to_owned()] };
-    let read = |level| Read {
-        statement: statement.clone(),
+    let read = |level| ReadRequest {
+        read: Read::Sql(statement.clone()),
         level,
         limits: Limits { rows: 10, bytes: 1000, timeout: Duration::MAX },
     };
@@ -224,7 +225,7 @@ fn samples() -> Vec<(&'static str, Bytes)> {
         ("query-local", query(Level::Local)),
         ("query-at-least", query(Level::AtLeast(POSITION))),
         ("query-linearizable", query(Level::Linearizable)),
-        ("answer-rows", encode(&Answer::from(Ok(rows.clone())))),
+        ("answer-rows", encode(&Answer::from(Ok(ReadAnswer::Sql(rows.clone()))))),
         ("answer-refused", encode(&Answer::from(Err(failed.clone())))),
         ("answer-timed-out", encode(&Answer::from(Err(Error::TimedOut(text()))))),
         ("backup", encode(&Backup::new(Level::AtLeast(POSITION), 30_000))),

@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use quorate_consensus::HOLD_MAX;
 use quorate_env::{Instant, timeout, timeout_at};
 use quorate_model::{Outcome, Position, Statement};
-use quorate_sql::apply::Rehearsed;
+use quorate_sql::apply::DryRunResult;
 use quorate_wire::{StreamReceiver, StreamSender};
 
 use super::network::{ROUNDING, no_answer};
@@ -72,7 +72,7 @@ impl Stage for Stream {
         self.position
     }
 
-    fn run(&mut self, statement: Statement) -> BoxFuture<'_, Result<Rehearsed, Error>> {
+    fn run(&mut self, statement: Statement) -> BoxFuture<'_, Result<DryRunResult, Error>> {
         async move {
             statement.check_limits()?;
             self.ask(Ask::run(statement)).await?.ran()

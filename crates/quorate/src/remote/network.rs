@@ -9,7 +9,6 @@ use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Either, select};
 use quorate_env::{Instant, sleep};
 use quorate_model::{Command, Failure, FailureKind, Outcome, Position};
-use quorate_sql::query::Rows;
 use quorate_sql::validate::text::check_single;
 use quorate_wire::CallError;
 use tokio::sync::oneshot;
@@ -17,7 +16,7 @@ use tokio::sync::oneshot;
 use super::interactive;
 use super::nodes::{Nodes, Reached, unreachable};
 use super::snapshot::Stream;
-use crate::client::{Attempt, NotDone, Read, Transport};
+use crate::client::{Attempt, NotDone, ReadAnswer, ReadRequest, Transport};
 use crate::error::Error;
 use crate::interactive::Stage;
 use crate::level::Level;
@@ -80,11 +79,11 @@ impl Network {
         executed.result()
     }
 
-    async fn read_once(&self, read: Read, deadline: Instant) -> Result<Rows, Error> {
-        read.statement.check_limits()?;
+    async fn read_once(&self, request: ReadRequest, deadline: Instant) -> Result<ReadAnswer, Error> {
+        request.read.check_limits()?;
         let reached = self.nodes.reach().await.map_err(|error| unreachable(&error))?;
         let left = deadline.saturating_duration_since(Instant::now());
-        let query = Query::new(read, u64::try_from(left.as_millis()).unwrap_or(u64::MAX));
+        let query = Query::new(request, u64::try_from(left.as_millis()).unwrap_or(u64::MAX));
         let reply = self.call(&reached, method::QUERY, protocol::encode(&query), deadline).await;
         let reply = reply.map_err(|error| match Attempt::of_call(error, &reached.addr) {
             Attempt::Refused(error) => error,
@@ -105,16 +104,8 @@ pub(super) fn no_answer(addr: &str) -> String {
 
 impl Transport for Network {
     fn check(&self, command: &Command) -> Result<(), Failure> {
-        let sql = match command {
-            Command::Statement(statement) => &statement.sql,
-            Command::Bulk(bulk) => &bulk.sql,
-            Command::OpenSession
-            | Command::CloseSession(_)
-            | Command::Vacuum
-            | Command::Verify
-            | Command::Extend(_) => return Ok(()),
-        };
-        // The rest takes a database.
+        let Some(sql) = command.sql_text() else { return Ok(()) };
+        // The other checks need a database.
         check_single(sql).map_err(|failure| Failure { kind: FailureKind::Refused, ..failure })
     }
 
@@ -122,8 +113,8 @@ impl Transport for Network {
         self.propose_once(proposal, deadline).boxed()
     }
 
-    fn read<'a>(&'a self, read: &'a Read, deadline: Instant) -> BoxFuture<'a, Result<Rows, Error>> {
-        self.read_once(read.clone(), deadline).boxed()
+    fn read<'a>(&'a self, request: &'a ReadRequest, deadline: Instant) -> BoxFuture<'a, Result<ReadAnswer, Error>> {
+        self.read_once(request.clone(), deadline).boxed()
     }
 
     fn begin(&self, lasting: Duration, deadline: Instant) -> BoxFuture<'_, Result<Box<dyn Stage>, Error>> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use quorate_consensus::MemberStatus;
 use quorate_env::{Env, Instant};
-use quorate_model::{Command, Position};
+use quorate_model::{ControlCommand, Position};
 use quorate_wire::{Dialer, DialerConfig, Identity, Purpose, Role, Secret};
 
 use super::network::Network;
@@ -84,7 +84,7 @@ struct Asker {
 impl Asker {
     async fn verify(&self, client: &Client, runtime: &crate::runtime::Runtime) -> Result<Verification, VerifyError> {
         for attempt in 1.. {
-            let position = client.write(vec![Command::Verify], self.limit).await?.position;
+            let position = client.write(vec![ControlCommand::Verify.into()], self.limit).await?.position;
             let asked = runtime.run(async {
                 let status = self.nodes.status(self.limit).await?;
                 Ok::<_, Error>(join_all(status.members.iter().map(|member| self.ask(&status, member, position))).await)

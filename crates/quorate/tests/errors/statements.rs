@@ -221,7 +221,7 @@ fn parameters_that_do_not_fit() {
         fails(sql.query("SELECT ?", (Step(0).column("id"),)).await, step);
         let insert = ("INSERT INTO t (n) VALUES (?)", params![1]);
         let of = |step: Step| ("INSERT INTO t (n) VALUES (?)", params![step.column("id")]);
-        let returned = "statement 2: a parameter is to get the column id of statement";
+        let returned = "statement 2: a parameter refers to the column id of statement";
         let cases = [
             (of(Step(0)), "1, which returned 0 rows: it has to return one, by RETURNING"),
             (of(Step(1)), "2, which does not come before it in its batch: refer to an earlier one"),

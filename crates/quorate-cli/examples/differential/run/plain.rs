@@ -245,7 +245,7 @@ fn owned(value: ValueRef<'_>) -> rusqlite::Result<Value> {
         ValueRef::Text(text) => {
             Value::Text(std::str::from_utf8(text).map_err(|_| rusqlite::Error::InvalidQuery)?.to_owned())
         }
-        ValueRef::Blob(bytes) => Value::Blob(bytes.to_vec()),
+        ValueRef::Blob(bytes) => Value::from(bytes),
     })
 }
 

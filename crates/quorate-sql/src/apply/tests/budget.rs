@@ -7,7 +7,7 @@ const WORK: &str =
 const ENDLESS: &str = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n";
 
 fn with_budget(budget: u64, rows: i64) -> Proposal {
-    Proposal { budget, ..Proposal::new(None, vec![Command::Statement(statement(WORK, vec![rows.into()]))]) }
+    Proposal { budget, ..Proposal::new(None, vec![SqlCommand::Statement(statement(WORK, vec![rows.into()])).into()]) }
 }
 
 fn node() -> Node {
@@ -57,8 +57,7 @@ fn the_edge_is_exact_and_the_same_for_all() {
             assert_eq!(passes(&mut kept, budget, rows), expected);
             // Done again, because another entry of the batch ends the transaction.
             let mut again = Node::with(&["CREATE TABLE t (a)", "CREATE TABLE r (a UNIQUE ON CONFLICT ROLLBACK)"]);
-            let twice =
-                Proposal::new(None, vec![Command::Statement(statement("INSERT INTO r VALUES (1), (1)", vec![]))]);
+            let twice = single("INSERT INTO r VALUES (1), (1)");
             let outcomes = again.apply(&[entry(3, &with_budget(budget, rows)), entry(4, &twice)]);
             assert_eq!((outcomes[0].is_ok(), outcomes[1].is_ok()), (expected, false));
         }
@@ -68,7 +67,7 @@ fn the_edge_is_exact_and_the_same_for_all() {
 #[test]
 fn the_budget_is_for_all_commands_of_an_entry() {
     let two = |budget| {
-        let work = || Command::Statement(statement(WORK, vec![1000.into()]));
+        let work = || Command::Sql(SqlCommand::Statement(statement(WORK, vec![1000.into()])));
         Proposal { budget, ..Proposal::new(None, vec![work(), work()]) }
     };
     let edge = edge(1000);
@@ -82,10 +81,7 @@ fn the_budget_is_for_all_commands_of_an_entry() {
 #[test]
 fn what_never_ends_is_stopped() {
     let mut node = node();
-    let endless = |sql: &str| Proposal {
-        budget: 1_000_000,
-        ..Proposal::new(None, vec![Command::Statement(statement(sql, vec![]))])
-    };
+    let endless = |sql: &str| Proposal { budget: 1_000_000, ..single(sql) };
     let insert = ENDLESS.replace("SELECT count(*)", "INSERT INTO t SELECT i");
     for sql in [ENDLESS, insert.as_str()] {
         let before = node.next;
@@ -112,8 +108,7 @@ fn check_without_time() {
     let mut node = node();
     let columns: Vec<String> = (0..1900).map(|number| format!("a + {number} AS c{number}")).collect();
     node.ok(&format!("CREATE VIEW wide AS SELECT {} FROM t", columns.join(", ")));
-    let entries =
-        [entry(node.next, &Proposal::new(None, vec![Command::Statement(statement("CREATE TABLE u (a)", vec![]))]))];
+    let entries = [entry(node.next, &single("CREATE TABLE u (a)"))];
     node.applier().determinism.budget.allow(Some(std::time::Duration::ZERO));
     let fault = node.fault(&entries);
     assert!(matches!(fault, StoreFault::Slow(_)), "{fault}");

@@ -1,6 +1,6 @@
 //! Bulk statements: as the same statements one after another, or a failure that names the row.
 
-use quorate_model::{Bulk, RowPacker};
+use quorate_model::{Bulk, RowPacker, SqlCommand, SqlReply};
 
 use super::*;
 
@@ -10,7 +10,7 @@ pub(super) fn bulk(sql: &str, rows: &[Vec<Value>]) -> Command {
         row.iter().for_each(|value| packer.push(value.into()));
         packer.end_row().unwrap();
     }
-    Command::Bulk(Bulk { sql: sql.to_owned(), rows: packer.finish() })
+    Command::Sql(SqlCommand::Bulk(Bulk { sql: sql.to_owned(), rows: packer.finish() }))
 }
 
 fn numbers(numbers: impl IntoIterator<Item = i64>) -> Vec<Vec<Value>> {
@@ -20,7 +20,7 @@ fn numbers(numbers: impl IntoIterator<Item = i64>) -> Vec<Vec<Value>> {
 fn run(node: &mut Node, commands: Vec<Command>) -> Result<Vec<StatementResult>, Failure> {
     let results = |reply: Reply| {
         reply.results.into_iter().map(|result| match result {
-            CommandResult::Statement(result) => result,
+            CommandResult::Sql(SqlReply::Statement(result)) => result,
             other => panic!("{other:?}"),
         })
     };
@@ -36,7 +36,7 @@ fn a_bulk_statement_counts_all_its_rows() {
         bulk("UPDATE t SET a = a + 1 WHERE a > ?", &numbers([11, 0])),
         bulk("DELETE FROM t WHERE a = ?", &numbers([11, 99])),
         bulk(insert, &[]),
-        Command::Statement(statement("INSERT INTO t (a) VALUES (last_insert_rowid())", vec![])),
+        command("INSERT INTO t (a) VALUES (last_insert_rowid())"),
     ];
     let results = run(&mut node, commands).unwrap();
     let counted: Vec<_> = results.iter().map(|result| (result.changes, result.last_insert_rowid)).collect();

@@ -12,7 +12,7 @@ fn request(session: u64, sequence: u64, floor: u64) -> Proposal {
 
 fn asking(session: u64, sequence: u64, floor: u64, sql: &str) -> Proposal {
     let origin = Origin { session: SessionId(session), sequence, floor };
-    Proposal::new(Some(origin), vec![Command::Statement(statement(sql, vec![]))])
+    Proposal::new(Some(origin), vec![command(sql)])
 }
 
 /// With an empty table and an open session.
@@ -24,8 +24,8 @@ fn node() -> (Node, u64) {
 
 fn open(node: &mut Node) -> u64 {
     let index = node.next;
-    let reply = node.propose(&Proposal::new(None, vec![Command::OpenSession])).unwrap();
-    assert_eq!(reply.results.as_slice(), [CommandResult::Session(SessionId(index))]);
+    let reply = node.propose(&open_session()).unwrap();
+    assert_eq!(reply.results.as_slice(), [CommandResult::Control(ControlReply::Session(SessionId(index)))]);
     index
 }
 
@@ -100,7 +100,7 @@ fn sessions_of_the_first_layout_go_on() {
     let conn = node.conn();
     conn.execute_batch("UPDATE _quorate_applied SET level = 1; ALTER TABLE _quorate_sessions DROP COLUMN recent")
         .unwrap();
-    conn.execute("REPLACE INTO _quorate_outcomes VALUES (?1, 1, ?2)", (session.cast_signed(), bytes)).unwrap();
+    conn.execute("REPLACE INTO _quorate_outcomes VALUES (?1, 1, ?2)", (session.cast_signed(), bytes.as_ref())).unwrap();
     node.restart();
     assert_eq!(node.propose(&request(session, 1, 0)), first);
     node.propose(&request(session, 2, 1)).unwrap();
@@ -144,13 +144,13 @@ fn an_unknown_or_ended_session_is_never_made_silently() {
     let expired = Failure::new(FailureKind::SessionExpired, "the session is not known, or was idle for too long");
     assert_eq!(node.propose(&request(session + 99, 1, 0)), Err(expired));
     node.propose(&request(session, 1, 0)).unwrap();
-    node.propose(&Proposal::new(None, vec![Command::CloseSession(SessionId(session))])).unwrap();
+    node.propose(&Proposal::new(None, vec![ControlCommand::CloseSession(SessionId(session)).into()])).unwrap();
     assert_eq!(kind(node.propose(&request(session, 1, 0))), FailureKind::SessionExpired);
     assert_eq!((count(&mut node), kept(&node)), (1, 0));
     // A session is opened and ended with the rest of its entry, or not at all.
     let index = node.next;
-    let failing = Command::Statement(statement("SELECT * FROM nowhere", vec![]));
-    node.propose(&Proposal::new(None, vec![Command::OpenSession, failing])).unwrap_err();
+    let failing = command("SELECT * FROM nowhere");
+    node.propose(&Proposal::new(None, vec![ControlCommand::OpenSession.into(), failing])).unwrap_err();
     assert_eq!(kind(node.propose(&request(index, 1, 0))), FailureKind::SessionExpired);
 }
 
@@ -158,7 +158,7 @@ fn an_unknown_or_ended_session_is_never_made_silently() {
 fn a_session_may_end_itself() {
     let (mut node, session) = node();
     let origin = Some(Origin { session: SessionId(session), sequence: 1, floor: 0 });
-    node.propose(&Proposal::new(origin, vec![Command::CloseSession(SessionId(session))])).unwrap();
+    node.propose(&Proposal::new(origin, vec![ControlCommand::CloseSession(SessionId(session)).into()])).unwrap();
     assert_eq!(kept(&node), 0);
 }
 
@@ -176,7 +176,7 @@ fn a_large_outcome_is_kept_only_as_done() {
 #[test]
 fn an_idle_session_ends_whether_or_not_it_was_cleared_away() {
     let mut node = Node::with(&["CREATE TABLE t (a)"]);
-    let open = Proposal::new(None, vec![Command::OpenSession]);
+    let open = open_session();
     let start = START + 100 * 3600 * SECOND;
     // More sessions than are cleared away in one entry.
     let entries: Vec<_> = (2..10).map(|index| stamped(index, start, &open)).collect();
@@ -197,7 +197,7 @@ fn an_idle_session_ends_whether_or_not_it_was_cleared_away() {
 #[test]
 fn sessions_are_bounded_and_the_longest_idle_gives_way() {
     let mut node = Node::with(&["CREATE TABLE t (a)"]);
-    let open = Proposal::new(None, vec![Command::OpenSession]);
+    let open = open_session();
     let (end, later) = (2 + SESSIONS_MAX as u64, START + 7200 * SECOND);
     let entries: Vec<_> = (2..end).map(|index| stamped(index, later + index, &open)).collect();
     for batch in entries.chunks(4096) {

@@ -2,10 +2,10 @@
 //! with one transaction an entry, under the same stamps and seeds.
 
 use proptest::prelude::*;
-use quorate_model::{Column, Premise, Step};
+use quorate_model::{Column, ControlCommand, ReadCheck, SqlCommand, Step};
 
 use super::bulk::bulk;
-use super::premises::gives;
+use super::read_checks::gives;
 use super::*;
 use crate::plain::{Plain, seen};
 
@@ -113,7 +113,7 @@ const BULKS: &[&str] = &[
 fn a_command() -> impl Strategy<Value = Command> {
     let many = (prop::sample::select(BULKS), prop::collection::vec(0..8_i64, 0..5))
         .prop_map(|(sql, rows)| bulk(sql, &rows.into_iter().map(|n| vec![n.into()]).collect::<Vec<_>>()));
-    prop_oneof![4 => a_statement().prop_map(Command::Statement), 1 => many]
+    prop_oneof![4 => a_statement().prop_map(|statement| SqlCommand::Statement(statement).into()), 1 => many]
 }
 
 /// Commands of which one may take a parameter from an earlier one, which may or may not have a row for it.
@@ -121,7 +121,7 @@ fn commands_that_refer() -> impl Strategy<Value = Vec<Command>> {
     let reference = prop::option::of((1..4_usize, any::<prop::sample::Index>(), 0..3_usize));
     (prop::collection::vec(a_command(), 1..4), reference).prop_map(|(mut commands, reference)| {
         if let Some((from, earlier, column)) = reference
-            && let Some(Command::Statement(statement)) = commands.get_mut(from)
+            && let Some(Command::Sql(SqlCommand::Statement(statement))) = commands.get_mut(from)
         {
             let column = [Column::from(0), Column::from("id"), Column::from("at")][column].clone();
             let step = Step(earlier.index(from).try_into().unwrap());
@@ -132,7 +132,7 @@ fn commands_that_refer() -> impl Strategy<Value = Vec<Command>> {
 }
 
 /// That a table holds some number, or does not.
-fn a_premise() -> impl Strategy<Value = Premise> {
+fn a_read_check() -> impl Strategy<Value = ReadCheck> {
     (0..8_i64, any::<bool>()).prop_map(|(number, is_there)| {
         let sql = "SELECT EXISTS (SELECT 1 FROM t WHERE a = ?1)".to_owned();
         gives(Statement { sql, params: vec![number.into()], names: vec![] }, &[is_there.into()])
@@ -142,9 +142,13 @@ fn a_premise() -> impl Strategy<Value = Premise> {
 fn a_program() -> impl Strategy<Value = Vec<Proposal>> {
     let single = prop::collection::vec(a_command(), 1);
     let commands = prop_oneof![single, commands_that_refer()];
-    let premises = prop_oneof![6 => Just(Vec::new()), 1 => prop::collection::vec(a_premise(), 1..3)];
-    let proposal =
-        (commands, premises).prop_map(|(commands, premises)| Proposal { premises, ..Proposal::new(None, commands) });
+    let read_checks = prop_oneof![6 => Just(Vec::new()), 1 => prop::collection::vec(a_read_check(), 1..3)];
+    let mode = prop_oneof![3 => Just(Mode::Atomic), 1 => Just(Mode::Pipeline)];
+    let proposal = (commands, read_checks, mode).prop_map(|(commands, read_checks, mode)| Proposal {
+        read_checks,
+        mode,
+        ..Proposal::new(None, commands)
+    });
     prop::collection::vec(proposal, 1..60)
 }
 
@@ -274,8 +278,8 @@ proptest! {
             let (session, sequence, floor) = origins[number];
             (session > 0).then_some(Origin { session: SessionId(opened + session), sequence, floor })
         };
-        let open = Proposal::new(None, vec![Command::OpenSession, Command::OpenSession]);
-        let vacuum = Proposal::new(origin(0), vec![Command::Vacuum]);
+        let open = Proposal::new(None, vec![ControlCommand::OpenSession.into(), ControlCommand::OpenSession.into()]);
+        let vacuum = Proposal::new(origin(0), vec![SqlCommand::Vacuum.into()]);
         let mut all = entries(&program, |_| None);
         let mut next = opened;
         let mut push = |proposal: &Proposal, all: &mut Vec<Entry>| {
@@ -330,7 +334,7 @@ fn every_function_returns_the_same_on_every_node() {
                 [format!("INSERT INTO t SELECT {call}"), format!("SELECT x, {call} FROM t LIMIT 1")]
             })
             .zip(nodes[0].next..)
-            .map(|(sql, index)| entry(index, &Proposal::new(None, vec![Command::Statement(statement(&sql, vec![]))])))
+            .map(|(sql, index)| entry(index, &single(&sql)))
             .collect();
         let [one, other] = &mut nodes;
         let (outcomes, others) = (one.apply(&entries), other.apply(&entries));

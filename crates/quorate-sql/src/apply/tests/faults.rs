@@ -15,8 +15,8 @@ const SETUP: &[&str] = &["CREATE TABLE t (a)", "CREATE TABLE once (a UNIQUE ON C
 /// Entries after [`SETUP`], one for each text.
 fn entries(statements: &[&str]) -> Vec<Entry> {
     let proposal = |sql: &&str| match *sql {
-        "VACUUM" => Proposal::new(None, vec![Command::Vacuum]),
-        sql => Proposal::new(None, vec![Command::Statement(statement(sql, vec![]))]),
+        "VACUUM" => Proposal::new(None, vec![SqlCommand::Vacuum.into()]),
+        sql => single(sql),
     };
     (3..).zip(statements.iter().map(proposal)).map(|(index, proposal)| entry(index, &proposal)).collect()
 }
@@ -140,7 +140,7 @@ fn a_read_that_fails_leaves_an_entry_undone() {
         "INSERT INTO u VALUES (2)",
         "INSERT INTO f VALUES ('word')",
     ];
-    let commands = texts.map(|sql| Command::Statement(statement(sql, vec![])));
+    let commands = texts.map(command);
     let entries = [entry(5, &Proposal::new(None, commands.into())), entry(6, &Proposal::new(None, vec![]))];
     let mut healthy = Node::with(&setup);
     let expected = healthy.apply(&entries);

@@ -18,7 +18,7 @@ const SOON: Duration = Duration::from_secs(30);
 const STACK_BYTES: usize = 512 << 10;
 
 fn proposal(sql: &str) -> Proposal {
-    Proposal::new(None, vec![Command::Statement(statement(sql, vec![]))])
+    single(sql)
 }
 
 #[test]
@@ -86,9 +86,10 @@ fn a_near_of_too_many_terms_is_refused_wherever_it_comes_from() {
     let literal = format!("DELETE FROM ft WHERE ft MATCH '{}'", fox(32767));
     assert_eq!(node.fails(&literal).kind, FailureKind::TooBig);
     for sql in ["DELETE FROM ft WHERE ft MATCH ?", "DELETE FROM ft WHERE rowid IN (SELECT rowid FROM ft(?))"] {
-        let with =
-            |value: Value| Proposal::new(None, vec![Command::Statement(statement(sql, vec![Param::Value(value)]))]);
-        for value in [Value::Text(fox(32767)), Value::Blob(fox(32767).into_bytes())] {
+        let with = |value: Value| {
+            Proposal::new(None, vec![SqlCommand::Statement(statement(sql, vec![Param::Value(value)])).into()])
+        };
+        for value in [Value::Text(fox(32767)), Value::from(fox(32767).into_bytes())] {
             assert_eq!(node.propose(&with(value)).unwrap_err().kind, FailureKind::TooBig, "{sql}");
         }
     }

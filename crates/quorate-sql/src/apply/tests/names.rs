@@ -163,7 +163,7 @@ fn an_unreadable_name_is_the_failure_of_its_statement() {
 #[test]
 fn an_unreadable_name_undoes_its_entry_only_wherever_batches_end() {
     let statements = |texts: &[&str]| {
-        let commands = texts.iter().map(|sql| Command::Statement(statement(sql, vec![])));
+        let commands = texts.iter().map(|sql| command(sql));
         Proposal::new(None, commands.collect())
     };
     let proposals: Vec<Proposal> = UNREADABLE
@@ -225,8 +225,7 @@ fn a_damaged_schema_is_still_a_fault() {
     conn.execute_batch("UPDATE sqlite_schema SET sql = 'CREATE VIEW v AS SELECT a, b AS c FRQM t' WHERE name = 'v'")
         .unwrap();
     conn.execute_batch("PRAGMA writable_schema = RESET").unwrap();
-    let (next, proposal) =
-        (node.next, Proposal::new(None, vec![Command::Statement(statement("CREATE TABLE x (a)", vec![]))]));
+    let (next, proposal) = (node.next, single("CREATE TABLE x (a)"));
     let fault = node.fault(&[entry(next, &proposal)]);
     assert!(matches!(fault, StoreFault::Damaged(_)), "{fault}");
 }

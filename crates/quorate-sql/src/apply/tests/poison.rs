@@ -191,7 +191,7 @@ fn what_is_too_large_fails() {
     let rows = format!("SELECT zeroblob(1000000) FROM json_each('[{}1]')", "1,".repeat(RETURNED_BYTES_MAX / 1_000_000));
     fails(&mut node, &rows, too_big);
     let sql = "x".repeat(100 << 20);
-    let huge = Proposal::new(None, vec![Command::Statement(statement(&sql, vec![]))]);
+    let huge = single(&sql);
     assert_eq!(huge.check_limits().unwrap_err().kind, too_big);
 }
 
@@ -251,7 +251,7 @@ fn a_statement_that_a_trigger_lets_fail_half_way_leaves_nothing_whether_it_is_ke
 #[test]
 fn what_sqlite_does_not_count_is_undone_too_when_a_statement_turns_out_to_be_over_its_budget() {
     let mut node = Node::with(&["CREATE TABLE s (id INTEGER PRIMARY KEY AUTOINCREMENT, a)"]);
-    let insert = Command::Statement(statement("INSERT INTO s (a) SELECT 1 WHERE ?1", vec![0.into()]));
+    let insert = Command::Sql(SqlCommand::Statement(statement("INSERT INTO s (a) SELECT 1 WHERE ?1", vec![0.into()])));
     for _ in 0..3 {
         let failure = node.propose(&Proposal { budget: 1, ..Proposal::new(None, vec![insert.clone()]) }).unwrap_err();
         assert_eq!(failure.kind, FailureKind::Budget);

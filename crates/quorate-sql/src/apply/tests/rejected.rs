@@ -13,7 +13,7 @@ use super::*;
 const SETUP: &[&str] = &["CREATE TABLE t (a)"];
 
 fn insert(index: u64, sql: &str) -> Entry {
-    entry(index, &Proposal::new(None, vec![Command::Statement(statement(sql, vec![]))]))
+    entry(index, &single(sql))
 }
 
 fn rejected(entry: Entry) -> Entry {
@@ -42,9 +42,9 @@ impl Node {
 fn a_rejected_entry_fails_changes_nothing_and_is_remembered() {
     let mut node = Node::with(SETUP);
     let session = node.next;
-    node.propose(&Proposal::new(None, vec![Command::OpenSession])).unwrap();
+    node.propose(&open_session()).unwrap();
     let origin = Origin { session: SessionId(session), sequence: 1, floor: 0 };
-    let proposal = Proposal::new(Some(origin), vec![Command::Statement(statement("INSERT INTO t VALUES (1)", vec![]))]);
+    let proposal = Proposal::new(Some(origin), vec![command("INSERT INTO t VALUES (1)")]);
     let index = node.next;
     let failure = node.apply(&[rejected(entry(index, &proposal))]).remove(0).unwrap_err();
     assert_eq!(failure.kind, FailureKind::Rejected);

@@ -11,7 +11,7 @@ fn inserted(sql: &str, params: Vec<Param>) -> Statement<Param> {
 #[test]
 fn a_parameter_is_what_an_earlier_statement_returned() {
     let mut node = Node::with(&["CREATE TABLE t (id INTEGER PRIMARY KEY, a)"]);
-    let blob = Value::Blob(vec![0, 255]);
+    let blob = Value::from(vec![0, 255]);
     let by_name = Statement {
         params: vec![Step(1).column("a"), Step(0).column(0)],
         names: vec![":text".to_owned(), ":id".to_owned()],
@@ -53,7 +53,7 @@ fn what_can_t_be_referred_to_is_a_failure_that_undoes_its_entry() {
         let last = u32::try_from(statements.len() - 1).unwrap();
         let failure = node.run(statements).unwrap_err();
         assert_eq!((failure.kind, failure.command), (FailureKind::Sql, Some(last)));
-        assert!(failure.message.starts_with("a parameter is to get "), "{failure}");
+        assert!(failure.message.starts_with("a parameter refers to "), "{failure}");
         assert!(failure.message.contains(text), "{failure}\n{text}");
     }
     assert_eq!(node.value("SELECT count(*) FROM t"), Value::Integer(0));

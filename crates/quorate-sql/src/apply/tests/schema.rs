@@ -57,7 +57,7 @@ fn statistics_leave_out_what_differs_between_nodes() {
     let mut node = node();
     node.ok("CREATE VIRTUAL TABLE f USING fts5(body)");
     node.ok("INSERT INTO f VALUES ('one')");
-    node.propose(&Proposal::new(None, vec![Command::OpenSession])).unwrap();
+    node.propose(&open_session()).unwrap();
     node.ok("ANALYZE");
     let rows = node.ok("SELECT DISTINCT tbl FROM sqlite_stat1").rows;
     assert_eq!(rows, [[Value::from("e")]]);
@@ -75,7 +75,7 @@ fn a_statement_sees_what_those_before_it_in_the_entry_made() {
         "SELECT b, (SELECT count(*) FROM f WHERE f MATCH 'one') FROM t",
     ];
     let reply = node.run(statements.map(|sql| statement(sql, vec![])).into()).unwrap();
-    let Some(CommandResult::Statement(last)) = reply.results.last() else { panic!("{reply:?}") };
+    let Some(CommandResult::Sql(SqlReply::Statement(last))) = reply.results.last() else { panic!("{reply:?}") };
     assert_eq!(last.rows, [[Value::Integer(2), Value::Integer(1)]]);
     let inside = ["DROP TABLE f", "CREATE VIRTUAL TABLE g USING fts5(body)", "SELECT * FROM g_data"];
     assert_eq!(node.run(inside.map(|sql| statement(sql, vec![])).into()).unwrap_err().kind, FailureKind::Refused);

@@ -3,7 +3,8 @@
 use quorate_model::Value;
 use rust_decimal::Decimal;
 
-use super::{FromRow, FromValue, Mismatch, RowError, RowRef, single};
+use super::single;
+use crate::query::{FromRow, FromValue, Mismatch, RowError, RowRef};
 
 const EXPECTED: &str = "a decimal number as TEXT, or an INTEGER";
 

@@ -3,7 +3,8 @@
 use quorate_model::Value;
 use serde::de::DeserializeOwned;
 
-use super::{FromRow, FromValue, Mismatch, RowError, RowRef, single};
+use super::single;
+use crate::query::{FromRow, FromValue, Mismatch, RowError, RowRef};
 
 const EXPECTED: &str = "JSON as TEXT";
 

@@ -4,7 +4,8 @@ use quorate_model::Value;
 use time::{Month, OffsetDateTime, PrimitiveDateTime, UtcOffset};
 
 use super::calendar::{self, Clock, DATE, Date, LOCAL, MOMENT, Moment, TIME, from_text};
-use super::{FromRow, FromValue, Mismatch, RowError, RowRef, single};
+use super::single;
+use crate::query::{FromRow, FromValue, Mismatch, RowError, RowRef};
 
 from_text! {
     OffsetDateTime, MOMENT, |text| Moment::parse(text).and_then(|at| moment(&at));

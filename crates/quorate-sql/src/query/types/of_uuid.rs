@@ -3,7 +3,8 @@
 use quorate_model::Value;
 use uuid::Uuid;
 
-use super::{FromRow, FromValue, Mismatch, RowError, RowRef, single};
+use super::single;
+use crate::query::{FromRow, FromValue, Mismatch, RowError, RowRef};
 
 const EXPECTED: &str = "a UUID as a BLOB of 16 bytes or as TEXT";
 

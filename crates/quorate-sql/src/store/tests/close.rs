@@ -10,9 +10,9 @@ const ENDLESS: &str = "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1
 /// An entry that would run for minutes.
 fn endless(index: u64) -> Entry {
     let sql = format!("INSERT INTO t (v) {ENDLESS}");
-    let commands = vec![Command::Statement(Statement { sql, params: Vec::new(), names: Vec::new() })];
+    let commands = vec![SqlCommand::Statement(Statement { sql, params: Vec::new(), names: Vec::new() }).into()];
     let proposal = Proposal { budget: quorate_model::limits::BUDGET_MAX, ..Proposal::new(None, commands) };
-    let bytes = codec::encode_proposal(&proposal).unwrap().into();
+    let bytes = codec::encode_proposal(&proposal).unwrap();
     Entry { payload: Payload::Proposal(Stamp { now: 1, seed: 1 }, bytes), ..insert(index, 0) }
 }
 

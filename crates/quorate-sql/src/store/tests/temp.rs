@@ -32,7 +32,7 @@ fn an_entry_that_moves_more_bytes_than_its_budget_allows_is_a_fault_until_it_is_
     apply(&store, vec![create_table()]).unwrap();
     let Entry { payload: Payload::Proposal(stamp, bytes), log_id } = entry(2, SORT, Vec::new()) else { panic!() };
     let proposal = Proposal { budget: 1 << 20, ..codec::decode_proposal(&bytes).unwrap() };
-    let bytes = codec::encode_proposal(&proposal).unwrap().into();
+    let bytes = codec::encode_proposal(&proposal).unwrap();
     let small = Entry { payload: Payload::Proposal(stamp, bytes), log_id };
     let fault = apply(&store, vec![small.clone()]).unwrap_err();
     assert!(matches!(&fault, StoreFault::TooMuch(what) if what.contains("moves more than 16777216 bytes")), "{fault}");
@@ -52,7 +52,7 @@ fn what_is_stored_can_be_sorted_and_vacuumed_whatever_its_size() {
     until("most of it is in the main file", || store.sizes().database > 7 << 20);
     let done = apply(&store, vec![entry(4001, "CREATE INDEX i ON t (v)", Vec::new())]).unwrap();
     assert!(done[0].as_ref().unwrap().is_ok(), "{done:?}");
-    let bytes = codec::encode_proposal(&Proposal::new(None, vec![Command::Vacuum])).unwrap().into();
+    let bytes = codec::encode_proposal(&Proposal::new(None, vec![SqlCommand::Vacuum.into()])).unwrap();
     let vacuum = Entry { payload: Payload::Proposal(Stamp::default(), bytes), ..insert(4002, 0) };
     let done = apply(&store, vec![vacuum]).unwrap();
     assert!(done[0].as_ref().unwrap().is_ok(), "{done:?}");

@@ -25,7 +25,7 @@ impl Handler for Endless {
         let ended = Arc::clone(&self.0);
         async move {
             let begun = Instant::now();
-            let rows = || Rows::new(["a".to_owned()].into(), vec![quorate_model::Value::Blob(vec![0; 64 << 10])]);
+            let rows = || Rows::new(["a".to_owned()].into(), vec![quorate_model::Value::from(vec![0; 64 << 10])]);
             loop {
                 let piece: Result<Option<Rows>, Error> = Ok(Some(rows()));
                 if let Err(failure) = send(&mut sender, piece).await {

@@ -117,7 +117,7 @@ impl Dice {
     pub fn blob(&self) -> Value {
         let mut bytes = vec![0; self.index(BLOB_BYTES)];
         self.0.fill(&mut bytes);
-        Value::Blob(match self.below(4) {
+        Value::from(match self.below(4) {
             0 => b"abc".to_vec(),
             1 => Vec::new(),
             _ => bytes,

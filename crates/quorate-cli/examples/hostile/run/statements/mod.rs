@@ -177,7 +177,7 @@ pub fn parameters(count: usize) -> Vec<Value> {
         0 => Value::Integer(i64::MAX),
         1 => Value::Text("%a_*[".to_owned()),
         2 => Value::Real(f64::INFINITY),
-        3 => Value::Blob(vec![0xff, 0, 0xc0]),
+        3 => Value::from(vec![0xff, 0, 0xc0]),
         _ => Value::Null,
     };
     (0..count).map(one).collect()

@@ -1,9 +1,9 @@
-//! Rehearsals: what an interactive transaction was told is what its entry does, or it does nothing.
+//! Dry runs: what an interactive transaction was told is what its entry does, or it does nothing.
 
 use proptest::prelude::*;
-use quorate_model::Rehearsal;
+use quorate_model::{DryRunRecord, SqlReply};
 
-use super::super::{RehearsalError, Rehearsed};
+use super::super::{DryRunError, DryRunResult};
 use super::*;
 
 const SETUP: &[&str] = &[
@@ -40,17 +40,17 @@ struct Recorded {
 }
 
 impl Recorded {
-    fn add(&mut self, sql: &str, rehearsed: Rehearsed) {
-        if let Some(stamp) = rehearsed.recorded {
-            self.commands.push(Command::Statement(statement(sql, vec![])));
+    fn add(&mut self, sql: &str, ran: DryRunResult) {
+        if let Some(stamp) = ran.recorded {
+            self.commands.push(command(sql));
             self.stamps.push(stamp);
-            self.told.push(CommandResult::Statement(rehearsed.result));
+            self.told.push(CommandResult::Sql(SqlReply::Statement(ran.result)));
         }
     }
 
     fn proposal(&self, index: u64) -> Proposal {
-        let rehearsal = Some(Rehearsal { index, stamps: self.stamps.clone() });
-        Proposal { rehearsal, ..Proposal::new(None, self.commands.clone()) }
+        let dry_run = Some(DryRunRecord { index, stamps: self.stamps.clone() });
+        Proposal { dry_run, ..Proposal::new(None, self.commands.clone()) }
     }
 }
 
@@ -59,18 +59,18 @@ impl Node {
         self.applier().applied().index()
     }
 
-    fn rehearse(&mut self, number: u64, sql: &str, seed: u64) -> Result<Rehearsed, RehearsalError> {
-        self.applier().rehearse(number, Stamp { now: START, seed }, statement(sql, vec![]))
+    fn dry_run(&mut self, number: u64, sql: &str, seed: u64) -> Result<DryRunResult, DryRunError> {
+        self.applier().dry_run(number, Stamp { now: START, seed }, statement(sql, vec![]))
     }
 
-    /// Rehearses statements, of which some may fail.
-    fn rehearse_all(&mut self, statements: &[usize]) -> Recorded {
+    /// Dry-runs statements, of which some may fail.
+    fn dry_run_all(&mut self, statements: &[usize]) -> Recorded {
         let mut recorded = Recorded::default();
-        self.applier().begin_rehearsal(7).unwrap();
+        self.applier().begin_dry_run(7).unwrap();
         for (seed, number) in (100..).zip(statements) {
-            match self.rehearse(7, STATEMENTS[*number], seed) {
-                Ok(rehearsed) => recorded.add(STATEMENTS[*number], rehearsed),
-                Err(RehearsalError::Failed(_)) => {}
+            match self.dry_run(7, STATEMENTS[*number], seed) {
+                Ok(ran) => recorded.add(STATEMENTS[*number], ran),
+                Err(DryRunError::Failed(_)) => {}
                 Err(error) => panic!("{error}"),
             }
         }
@@ -85,7 +85,7 @@ proptest! {
     fn what_was_told_is_what_is_done_on_every_node(statements in prop::collection::vec(0..STATEMENTS.len(), 0..12)) {
         let (mut node, mut other) = (Node::with(SETUP), Node::with(SETUP));
         let before = node.applied();
-        let recorded = node.rehearse_all(&statements);
+        let recorded = node.dry_run_all(&statements);
         let proposal = recorded.proposal(before);
         let outcome = node.propose(&proposal).unwrap();
         prop_assert_eq!(outcome.results.to_vec(), recorded.told);
@@ -99,7 +99,7 @@ proptest! {
 fn another_entry_in_between_aborts_it() {
     let mut node = Node::with(SETUP);
     let before = node.applied();
-    let proposal = node.rehearse_all(&[0, 5]).proposal(before);
+    let proposal = node.dry_run_all(&[0, 5]).proposal(before);
     node.ok("INSERT INTO log VALUES ('another')");
     let failure = node.propose(&proposal).unwrap_err();
     assert_eq!(failure.kind, FailureKind::Aborted);
@@ -108,7 +108,7 @@ fn another_entry_in_between_aborts_it() {
     assert_eq!(node.value("SELECT count(*) FROM t"), 2.into());
     // Nor is it done a second time.
     let before = node.applied();
-    let proposal = node.rehearse_all(&[1]).proposal(before);
+    let proposal = node.dry_run_all(&[1]).proposal(before);
     node.propose(&proposal).unwrap();
     assert_eq!(node.propose(&proposal).unwrap_err().kind, FailureKind::Aborted);
 }
@@ -117,58 +117,58 @@ fn another_entry_in_between_aborts_it() {
 fn time_does_not_run_back_behind_it() {
     let mut node = Node::with(SETUP);
     let index = node.applied();
-    let rehearsal = Some(Rehearsal { index, stamps: vec![Stamp { now: u64::MAX, seed: 0 }] });
-    let commands = vec![Command::Statement(statement("DELETE FROM t", vec![]))];
-    let failure = node.propose(&Proposal { rehearsal, ..Proposal::new(None, commands) }).unwrap_err();
+    let dry_run = Some(DryRunRecord { index, stamps: vec![Stamp { now: u64::MAX, seed: 0 }] });
+    let commands = vec![command("DELETE FROM t")];
+    let failure = node.propose(&Proposal { dry_run, ..Proposal::new(None, commands) }).unwrap_err();
     assert_eq!(failure.kind, FailureKind::Aborted);
 }
 
 #[test]
-fn a_rehearsal_is_over_when_somebody_else_needs_the_connection() {
+fn a_dry_run_is_over_when_somebody_else_needs_the_connection() {
     let mut node = Node::with(SETUP);
     let next = node.next;
     let blank = || Entry { log_id: log_id(next), payload: Payload::Blank };
     let others: [&dyn Fn(&mut Node); 5] = [
         &|node| node.applier().foresee(&[blank()]),
         &|node| node.applier().give_way(),
-        &|node| node.applier().begin_rehearsal(8).unwrap(),
-        &|node| node.applier().end_rehearsal(7),
+        &|node| node.applier().begin_dry_run(8).unwrap(),
+        &|node| node.applier().end_dry_run(7),
         &|node| drop(node.apply(&[blank()])),
     ];
     for other in others {
-        node.rehearse_all(&[0, 1]);
+        node.dry_run_all(&[0, 1]);
         other(&mut node);
-        assert_eq!(node.rehearse(7, STATEMENTS[8], 1), Err(RehearsalError::Over));
-        assert_eq!(node.rehearse(7, STATEMENTS[0], 1), Err(RehearsalError::Over));
+        assert_eq!(node.dry_run(7, STATEMENTS[8], 1), Err(DryRunError::Over));
+        assert_eq!(node.dry_run(7, STATEMENTS[0], 1), Err(DryRunError::Over));
     }
     assert_eq!(node.value("SELECT count(*) FROM t"), 2.into());
 }
 
 #[test]
-fn what_is_not_allowed_in_an_entry_is_not_allowed_in_a_rehearsal() {
+fn what_is_not_allowed_in_an_entry_is_not_allowed_in_a_dry_run() {
     let mut node = Node::with(SETUP);
-    node.applier().begin_rehearsal(1).unwrap();
+    node.applier().begin_dry_run(1).unwrap();
     for sql in
         ["COMMIT", "SAVEPOINT x", "VACUUM", "ATTACH 'x' AS x", "PRAGMA foreign_keys = 0", "DROP TABLE _quorate_applied"]
     {
-        let refused = node.rehearse(1, sql, 1).unwrap_err();
+        let refused = node.dry_run(1, sql, 1).unwrap_err();
         assert!(
-            matches!(&refused, RehearsalError::Failed(failure) if failure.kind == FailureKind::Refused),
+            matches!(&refused, DryRunError::Failed(failure) if failure.kind == FailureKind::Refused),
             "{sql}: {refused}"
         );
     }
-    node.rehearse(1, STATEMENTS[1], 1).unwrap();
+    node.dry_run(1, STATEMENTS[1], 1).unwrap();
 }
 
 #[test]
-fn a_statement_that_takes_too_long_fails_and_the_rehearsal_goes_on_without_it() {
+fn a_statement_that_takes_too_long_fails_and_the_dry_run_goes_on_without_it() {
     let mut node = Node::with(SETUP);
-    node.applier().begin_rehearsal(1).unwrap();
-    node.rehearse(1, STATEMENTS[1], 1).unwrap();
+    node.applier().begin_dry_run(1).unwrap();
+    node.dry_run(1, STATEMENTS[1], 1).unwrap();
     node.applier().determinism.budget.allow(Some(std::time::Duration::ZERO));
     let work = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 9999) SELECT count(*) FROM n";
-    let failed = node.rehearse(1, work, 2).unwrap_err();
-    assert!(matches!(&failed, RehearsalError::Failed(failure) if failure.kind == FailureKind::Budget), "{failed}");
+    let failed = node.dry_run(1, work, 2).unwrap_err();
+    assert!(matches!(&failed, DryRunError::Failed(failure) if failure.kind == FailureKind::Budget), "{failed}");
     node.applier().determinism.budget.allow(None);
-    node.rehearse(1, work, 3).unwrap();
+    node.dry_run(1, work, 3).unwrap();
 }

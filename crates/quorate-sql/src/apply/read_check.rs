@@ -1,10 +1,10 @@
-//! The premises of a proposal: queries that must give the rows that its transaction has read.
+//! Read checks of a proposal: reads that must give the answers that its transaction has read.
 //!
 //! Each sees the clock and the randomness that it saw before, and its work counts for the entry's budget. Why it gives
-//! other rows by now, or fails, does not matter: the transaction has to be run anew.
+//! another answer now, or fails, does not matter: the caller has to run the transaction again.
 
 use quorate_env::mutant::Mutant;
-use quorate_model::{Failure, FailureKind, Premise};
+use quorate_model::{Failure, FailureKind, Read, ReadCheck, Statement};
 
 use super::statement::{Ended, bind, no_statement};
 use super::{Applier, Note};
@@ -18,31 +18,31 @@ use crate::{usage, vfs};
 const SHOWN_CHARS: usize = 80;
 
 impl Applier {
-    /// Checks a premise. Leaves its clock and its randomness behind.
-    pub(super) fn premise(&mut self, premise: &Premise) -> Result<(), Trouble> {
-        vfs::clock::set(Some(premise.stamp.now));
-        self.determinism.seed(premise.stamp.seed);
-        let rows = self.guarded(|applier, effects| applier.rows_hash(premise, effects));
-        match rows {
-            Ok(rows) if rows == premise.rows || Mutant::PremisesNotChecked.is_on() => Ok(()),
-            Ok(_) => Err(conflict(premise, "gives other rows by now").into()),
-            // What it may not do it might have done where it was read; and a larger budget is the caller's affair.
+    /// Runs a read again and compares its answer. The clock and the randomness stay those of the read.
+    pub(super) fn read_check(&mut self, check: &ReadCheck) -> Result<(), Trouble> {
+        vfs::clock::set(Some(check.stamp.now));
+        self.determinism.seed(check.stamp.seed);
+        let Read::Sql(query) = &check.read;
+        match self.guarded(|applier, effects| applier.rows_hash(query, effects)) {
+            Ok(rows) if rows == check.answer || Mutant::ReadChecksIgnored.is_on() => Ok(()),
+            Ok(_) => Err(conflict(query, "gives other rows by now").into()),
+            // A conflict would send the caller into a retry that fails in the same way: a query that is refused here
+            // may have been allowed where it was read, and only the caller can ask for a larger budget.
             Err(Trouble::Failure(failure)) if !matches!(failure.kind, FailureKind::Refused | FailureKind::Budget) => {
-                Err(conflict(premise, &failure.message).into())
+                Err(conflict(query, &failure.message).into())
             }
             Err(trouble) => Err(trouble),
         }
     }
 
-    fn rows_hash(&mut self, premise: &Premise, effects: &mut Effects) -> Result<u128, Ended> {
-        let sql = &premise.query.sql;
-        self.prepare(sql)?;
-        let mut prepared = self.db.get(sql).ok_or_else(no_statement)?;
+    fn rows_hash(&mut self, query: &Statement, effects: &mut Effects) -> Result<u128, Ended> {
+        self.prepare(&query.sql)?;
+        let mut prepared = self.db.get(&query.sql).ok_or_else(no_statement)?;
         *effects = prepared.note().effects;
         if !prepared.statement().readonly() {
-            return Err(Failure::new(FailureKind::Refused, "what a transaction rests on may only read").into());
+            return Err(Failure::new(FailureKind::Refused, "a read check may not write").into());
         }
-        bind(&mut prepared, &premise.query, Ok)?;
+        bind(&mut prepared, query, Ok)?;
         self.gate.enter(Mode::Running { schema: false });
         prepared.forget_steps();
         self.determinism.budget.start(effects.nested || !self.schema.virtual_tables.is_empty());
@@ -66,8 +66,8 @@ fn hash(prepared: &mut Prepared<'_, Note>) -> Result<u128, Ended> {
     Ok(hash.finish())
 }
 
-fn conflict(premise: &Premise, why: &str) -> Failure {
-    let sql: String = premise.query.sql.chars().take(SHOWN_CHARS).collect();
+fn conflict(query: &Statement, why: &str) -> Failure {
+    let sql: String = query.sql.chars().take(SHOWN_CHARS).collect();
     let text = format!("what the transaction had read was changed by another write: {sql:?} {why}; run it again");
     Failure::new(FailureKind::Conflict, text)
 }

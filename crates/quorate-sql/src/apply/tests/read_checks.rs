@@ -1,8 +1,8 @@
-//! Premises: what a transaction has read must still be so.
+//! Read checks: what a transaction has read must still be so.
 
 use std::sync::Arc;
 
-use quorate_model::{Param, Premise};
+use quorate_model::{Param, Read, ReadCheck, SqlCommand};
 
 use super::*;
 use crate::query::Rows;
@@ -15,22 +15,22 @@ fn query(sql: &str, params: Vec<Value>) -> Statement {
 }
 
 /// That a query gives these values, in one column.
-pub(super) fn gives(query: Statement, values: &[i64]) -> Premise {
+pub(super) fn gives(query: Statement, values: &[i64]) -> ReadCheck {
     let values = values.iter().map(|value| Value::Integer(*value)).collect();
-    let rows = rows_hash::of(&Rows::new(Arc::from(["c".to_owned()]), values));
-    Premise { query, stamp: Stamp::default(), rows }
+    let answer = rows_hash::of(&Rows::new(Arc::from(["c".to_owned()]), values));
+    ReadCheck { read: Read::Sql(query), stamp: Stamp::default(), answer }
 }
 
 fn insert(value: Param) -> Command {
-    Command::Statement(statement("INSERT INTO t VALUES (?)", vec![value]))
+    Command::Sql(SqlCommand::Statement(statement("INSERT INTO t VALUES (?)", vec![value])))
 }
 
-fn resting_on(premises: Vec<Premise>, command: Command) -> Proposal {
-    Proposal { premises, ..Proposal::new(None, vec![command]) }
+fn resting_on(read_checks: Vec<ReadCheck>, command: Command) -> Proposal {
+    Proposal { read_checks, ..Proposal::new(None, vec![command]) }
 }
 
 #[test]
-fn a_proposal_takes_effect_only_if_its_premises_hold() {
+fn a_proposal_takes_effect_only_if_its_read_checks_hold() {
     let mut node = Node::with(SETUP);
     let all = |values: &[i64]| gives(query("SELECT a FROM t ORDER BY a", vec![]), values);
     let above = |values: &[i64]| gives(query("SELECT a FROM t WHERE a > ?", vec![1.into()]), values);
@@ -63,7 +63,7 @@ fn what_can_t_be_read_any_more_is_a_conflict_and_what_may_not_be_is_refused() {
 }
 
 #[test]
-fn a_premise_sees_its_own_clock_and_randomness_and_its_entry_the_entry_s() {
+fn a_read_check_sees_its_own_clock_and_randomness_and_its_entry_the_entry_s() {
     const SEEN: &str = "SELECT unixepoch() * 1000 + abs(random() % 1000)";
     let mut node = Node::with(SETUP);
     let stamp = Stamp { now: 7 * SECOND, seed: 5 };
@@ -71,9 +71,9 @@ fn a_premise_sees_its_own_clock_and_randomness_and_its_entry_the_entry_s() {
     node.applier().determinism.seed(stamp.seed);
     let seen: i64 = node.conn().query_row(SEEN, [], |row| row.get(0)).unwrap();
     crate::vfs::clock::set(None);
-    let premise = Premise { stamp, ..gives(query(SEEN, vec![]), &[seen]) };
-    let insert = Command::Statement(statement("INSERT INTO t SELECT CURRENT_TIMESTAMP || random()", vec![]));
-    node.propose(&resting_on(vec![premise.clone(), premise], insert.clone())).unwrap();
+    let read_check = ReadCheck { stamp, ..gives(query(SEEN, vec![]), &[seen]) };
+    let insert = command("INSERT INTO t SELECT CURRENT_TIMESTAMP || random()");
+    node.propose(&resting_on(vec![read_check.clone(), read_check], insert.clone())).unwrap();
 
     let mut other = Node::with(SETUP);
     other.propose(&Proposal::new(None, vec![insert])).unwrap();
@@ -82,22 +82,22 @@ fn a_premise_sees_its_own_clock_and_randomness_and_its_entry_the_entry_s() {
 }
 
 #[test]
-fn premises_have_a_share_in_the_budget_of_their_entry() {
+fn read_checks_have_a_share_in_the_budget_of_their_entry() {
     let count =
         "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000) SELECT count(*) FROM n";
     let mut node = Node::with(SETUP);
-    let premises = |number| vec![gives(query(count, vec![]), &[1000]); number];
-    let asked = |number| Proposal { budget: 50_000, ..resting_on(premises(number), insert(9.into())) };
+    let read_checks = |number| vec![gives(query(count, vec![]), &[1000]); number];
+    let asked = |number| Proposal { budget: 50_000, ..resting_on(read_checks(number), insert(9.into())) };
     assert_eq!(node.propose(&asked(9)).unwrap_err().kind, FailureKind::Budget);
     node.propose(&asked(1)).unwrap();
 }
 
 #[test]
-fn a_premise_compares_the_bytes_of_a_text() {
+fn a_read_check_compares_the_bytes_of_a_text() {
     let mut node = Node::with(&["CREATE TABLE t (a)", "INSERT INTO t VALUES ('a' || char(0xFFFD))"]);
     let seen = rows_hash::of(&Rows::new(["a".to_owned()].into(), vec!["a\u{fffd}".into()]));
-    let premise = Premise { rows: seen, ..gives(query("SELECT a FROM t", vec![]), &[]) };
-    let proposal = resting_on(vec![premise], Command::Statement(statement("INSERT INTO t VALUES (1)", vec![])));
+    let read_check = ReadCheck { answer: seen, ..gives(query("SELECT a FROM t", vec![]), &[]) };
+    let proposal = resting_on(vec![read_check], command("INSERT INTO t VALUES (1)"));
     node.ok("UPDATE t SET a = CAST(x'61ff' AS TEXT)");
     assert_eq!(node.propose(&proposal).unwrap_err().kind, FailureKind::Conflict);
     node.ok("UPDATE t SET a = CAST(x'61efbfbd' AS TEXT)");

@@ -1,15 +1,17 @@
-//! Rehearsals: the statements of an interactive transaction, run before they are proposed, on the node that leads.
+//! Dry runs: the statements of an interactive transaction, run before they are proposed, on the node that leads.
 //!
 //! Their transaction stays open and unseen, as that of work ahead does: who else needs the connection rolls it back,
-//! and the rehearsal is over. What is recorded of it is proposed as one entry, which every node runs, this one too.
+//! and the dry run is over. What is recorded of it is proposed as one entry, which every node runs, this one too.
 //!
 //! Invariants:
 //! - The open transaction is what the recorded statements, each under its stamp, make of what is applied. One that
 //!   fails is as if it had never run: all is rolled back, and those recorded before it run again.
-//! - Only who began a rehearsal goes on with it: others have another number.
+//! - Only who began a dry run goes on with it: others have another number.
 
 use quorate_model::limits::{BUDGET_DEFAULT, COMMANDS_MAX};
-use quorate_model::{CommandResult, Failure, FailureKind, Param, Stamp, Statement, StatementResult, StoreFault};
+use quorate_model::{
+    CommandResult, Failure, FailureKind, Param, SqlReply, Stamp, Statement, StatementResult, StoreFault,
+};
 
 use super::Applier;
 use crate::classify::Trouble;
@@ -22,7 +24,7 @@ const TOO_LONG: &str = "the statement takes too long for an interactive transact
 
 /// The open transaction's.
 #[derive(Debug, Default)]
-pub(super) struct Rehearsal {
+pub(super) struct OpenDryRun {
     number: u64,
     recorded: Vec<(Stamp, Statement<Param>)>,
     results: Vec<CommandResult>,
@@ -30,31 +32,31 @@ pub(super) struct Rehearsal {
     returned: usize,
 }
 
-/// What a statement of a rehearsal did.
+/// What a statement of a dry run did.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Rehearsed {
+pub struct DryRunResult {
     /// Its result.
     pub result: StatementResult,
     /// What it ran under, if it is recorded: it may have written.
     pub recorded: Option<Stamp>,
 }
 
-/// Why a statement of a rehearsal did nothing.
+/// Why a statement of a dry run did nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RehearsalError {
-    /// The statement failed; the rehearsal goes on without it.
+pub enum DryRunError {
+    /// The statement failed; the dry run goes on without it.
     #[error(transparent)]
     Failed(Failure),
-    /// Something else was applied, or another rehearsal begun.
+    /// Something else was applied, or another dry run begun.
     #[error("the node had something else to apply")]
     Over,
-    /// The node's own trouble. The rehearsal is over.
+    /// The node's own trouble. The dry run is over.
     #[error(transparent)]
     Fault(#[from] StoreFault),
 }
 
-impl RehearsalError {
-    /// Whether another rehearsal may fare better.
+impl DryRunError {
+    /// Whether another dry run may fare better.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Failed(failure) => failure.is_retryable(),
@@ -65,55 +67,55 @@ impl RehearsalError {
 }
 
 impl Applier {
-    /// Begins a rehearsal on what is applied, in place of whatever else is open. Statements say its number.
-    pub fn begin_rehearsal(&mut self, number: u64) -> Result<(), StoreFault> {
+    /// Begins a dry run on what is applied, in place of whatever else is open. Statements say its number.
+    pub fn begin_dry_run(&mut self, number: u64) -> Result<(), StoreFault> {
         self.roll_back();
-        stack::for_write(|| self.open_rehearsal())?;
-        self.rehearsal = Some(Rehearsal { number, ..Rehearsal::default() });
+        stack::for_write(|| self.open_dry_run())?;
+        self.dry_run = Some(OpenDryRun { number, ..OpenDryRun::default() });
         Ok(())
     }
 
     /// Runs one more statement, at this time or the last applied one if that is later.
-    pub fn rehearse(
+    pub fn dry_run(
         &mut self,
         number: u64,
         stamp: Stamp,
         statement: Statement<Param>,
-    ) -> Result<Rehearsed, RehearsalError> {
-        let open = self.rehearsal.take_if(|open| open.number == number);
-        let Some(mut open) = open else { return Err(RehearsalError::Over) };
+    ) -> Result<DryRunResult, DryRunError> {
+        let open = self.dry_run.take_if(|open| open.number == number);
+        let Some(mut open) = open else { return Err(DryRunError::Over) };
         let stamp = Stamp { now: stamp.now.max(self.row.now), ..stamp };
-        self.determinism.budget.rehearse(true);
+        self.determinism.budget.set_dry_run(true);
         let done = stack::for_write(|| self.play(&mut open, stamp, statement)).map_err(|error| match error {
-            RehearsalError::Fault(StoreFault::Slow(_)) => Failure::new(FailureKind::Budget, TOO_LONG).into(),
-            RehearsalError::Fault(StoreFault::TooMuch(why)) => Failure::new(FailureKind::TooBig, why).into(),
+            DryRunError::Fault(StoreFault::Slow(_)) => Failure::new(FailureKind::Budget, TOO_LONG).into(),
+            DryRunError::Fault(StoreFault::TooMuch(why)) => Failure::new(FailureKind::TooBig, why).into(),
             error => error,
         });
-        let done = self.check_not_closing().map_err(RehearsalError::Fault).and(done);
+        let done = self.check_not_closing().map_err(DryRunError::Fault).and(done);
         let is_over = match &done {
             Ok(_) => false,
-            Err(RehearsalError::Failed(_)) => stack::for_write(|| self.replay(&mut open)).is_err(),
+            Err(DryRunError::Failed(_)) => stack::for_write(|| self.replay(&mut open)).is_err(),
             Err(_) => true,
         };
-        self.determinism.budget.rehearse(false);
+        self.determinism.budget.set_dry_run(false);
         vfs::clock::set(None);
         if is_over {
             self.roll_back();
         } else {
-            self.rehearsal = Some(open);
+            self.dry_run = Some(open);
         }
         done
     }
 
-    /// Rolls a rehearsal back, if it is the open one.
-    pub fn end_rehearsal(&mut self, number: u64) {
-        if self.rehearsal.as_ref().is_some_and(|open| open.number == number) {
+    /// Rolls a dry run back, if it is the open one.
+    pub fn end_dry_run(&mut self, number: u64) {
+        if self.dry_run.as_ref().is_some_and(|open| open.number == number) {
             self.roll_back();
         }
     }
 
     /// Begins the transaction as an entry is begun.
-    fn open_rehearsal(&mut self) -> Result<(), StoreFault> {
+    fn open_dry_run(&mut self) -> Result<(), StoreFault> {
         self.begin()?;
         self.reset_changes()?;
         self.determinism.begin(self.db.connection(), None, 0, BUDGET_DEFAULT);
@@ -123,10 +125,10 @@ impl Applier {
     /// Runs a statement and records it, unless it only reads.
     fn play(
         &mut self,
-        open: &mut Rehearsal,
+        open: &mut OpenDryRun,
         stamp: Stamp,
         statement: Statement<Param>,
-    ) -> Result<Rehearsed, RehearsalError> {
+    ) -> Result<DryRunResult, DryRunError> {
         let left = self.determinism.budget.left();
         // Its caller's pauses do not count.
         self.determinism.budget.begin(None, left);
@@ -143,40 +145,40 @@ impl Applier {
         if reads {
             // When the entry is applied it is not there.
             self.determinism.budget.begin(None, left);
-            return Ok(Rehearsed { result, recorded: None });
+            return Ok(DryRunResult { result, recorded: None });
         }
         if open.recorded.len() >= COMMANDS_MAX {
             let text = format!("a transaction has at most {COMMANDS_MAX} statements that write; split it");
-            return Err(RehearsalError::Failed(Failure::new(FailureKind::TooBig, text)));
+            return Err(DryRunError::Failed(Failure::new(FailureKind::TooBig, text)));
         }
         open.returned = returned;
-        open.results.push(CommandResult::Statement(result.clone()));
+        open.results.push(CommandResult::Sql(SqlReply::Statement(result.clone())));
         open.recorded.push((stamp, statement));
-        Ok(Rehearsed { result, recorded: Some(stamp) })
+        Ok(DryRunResult { result, recorded: Some(stamp) })
     }
 
     /// Makes the open transaction what it was before a statement failed.
-    fn replay(&mut self, open: &mut Rehearsal) -> Result<(), RehearsalError> {
+    fn replay(&mut self, open: &mut OpenDryRun) -> Result<(), DryRunError> {
         self.roll_back();
-        self.open_rehearsal()?;
-        let before = std::mem::replace(open, Rehearsal { number: open.number, ..Rehearsal::default() });
+        self.open_dry_run()?;
+        let before = std::mem::replace(open, OpenDryRun { number: open.number, ..OpenDryRun::default() });
         before.recorded.into_iter().try_for_each(|(stamp, statement)| self.play(open, stamp, statement).map(|_| ()))
     }
 }
 
-impl From<NoMemory> for RehearsalError {
+impl From<NoMemory> for DryRunError {
     fn from(none: NoMemory) -> Self {
         Self::Fault(none.into())
     }
 }
 
-impl From<Failure> for RehearsalError {
+impl From<Failure> for DryRunError {
     fn from(failure: Failure) -> Self {
         Self::Failed(failure)
     }
 }
 
-impl From<Trouble> for RehearsalError {
+impl From<Trouble> for DryRunError {
     fn from(trouble: Trouble) -> Self {
         match trouble {
             Trouble::Failure(failure) => Self::Failed(failure),

@@ -1,0 +1,117 @@
+//! Commands, what they return, and reads: each belongs to the family of the store that runs it.
+
+use smallvec::SmallVec;
+
+use crate::sql::NO_ROWS;
+use crate::{Column, ControlCommand, ControlReply, Failure, SqlCommand, SqlReply, Statement, Value};
+
+/// One thing that an entry asks of a state machine.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Command {
+    /// For the state machine itself.
+    Control(ControlCommand),
+    /// For the SQL store.
+    Sql(SqlCommand),
+}
+
+/// What one command returns.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CommandResult {
+    /// Of a [`Command::Control`].
+    Control(ControlReply),
+    /// Of a [`Command::Sql`].
+    Sql(SqlReply),
+    /// The command failed and changed nothing. Only a [pipeline](crate::Mode::Pipeline) has such results.
+    Failed(Failure),
+}
+
+/// The results of an entry's commands. Most entries have one command; it is stored inline, because a heap block would
+/// be allocated on one thread and freed on another.
+pub type Results = SmallVec<[CommandResult; 1]>;
+
+/// A question to a store, which changes nothing.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Read {
+    /// A query.
+    Sql(Statement),
+}
+
+impl Command {
+    /// Whether it must be the only command of its entry.
+    pub fn is_alone(&self) -> bool {
+        match self {
+            Self::Control(command) => command.is_alone(),
+            Self::Sql(command) => command.is_alone(),
+        }
+    }
+
+    /// Whether it may have run before its entry was proposed ([`DryRunRecord`](crate::DryRunRecord)).
+    pub fn may_run_dry(&self) -> bool {
+        match self {
+            Self::Control(_) => false,
+            Self::Sql(command) => command.may_run_dry(),
+        }
+    }
+
+    /// The text of its statement, if it runs one.
+    pub fn sql_text(&self) -> Option<&str> {
+        match self {
+            Self::Sql(SqlCommand::Statement(statement)) => Some(&statement.sql),
+            Self::Sql(SqlCommand::Bulk(bulk)) => Some(&bulk.sql),
+            Self::Control(_) | Self::Sql(SqlCommand::Vacuum | SqlCommand::Extend(_)) => None,
+        }
+    }
+
+    /// Checks the limits of the command at place `number` of its proposal.
+    pub(crate) fn check_limits(&self, number: usize) -> Result<(), Failure> {
+        match self {
+            Self::Control(_) => Ok(()),
+            Self::Sql(command) => command.check_limits(number),
+        }
+    }
+}
+
+impl Read {
+    /// Checks every limit but the encoded size.
+    pub fn check_limits(&self) -> Result<(), Failure> {
+        match self {
+            Self::Sql(query) => query.check_limits(),
+        }
+    }
+}
+
+impl From<ControlCommand> for Command {
+    fn from(command: ControlCommand) -> Self {
+        Self::Control(command)
+    }
+}
+
+impl From<SqlCommand> for Command {
+    fn from(command: SqlCommand) -> Self {
+        Self::Sql(command)
+    }
+}
+
+impl From<ControlReply> for CommandResult {
+    fn from(reply: ControlReply) -> Self {
+        Self::Control(reply)
+    }
+}
+
+impl From<SqlReply> for CommandResult {
+    fn from(reply: SqlReply) -> Self {
+        Self::Sql(reply)
+    }
+}
+
+impl CommandResult {
+    /// The value that a parameter of a later command gets from this result. The error completes the sentence
+    /// "statement 1, which ...".
+    pub(crate) fn value(&self, column: &Column) -> Result<&Value, String> {
+        match self {
+            Self::Sql(reply) => reply.value(column),
+            Self::Control(_) => Err(NO_ROWS.to_owned()),
+            Self::Failed(_) => Err("failed".to_owned()),
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Pipelines: each command succeeds or fails by itself, in one entry.
+
+use super::*;
+
+fn pipeline(texts: &[&str]) -> Proposal {
+    Proposal { mode: Mode::Pipeline, ..Proposal::new(None, texts.iter().map(|sql| command(sql)).collect()) }
+}
+
+/// The kind of the failure of each command, `None` for one that succeeded.
+fn kinds(outcome: &Outcome) -> Vec<Option<FailureKind>> {
+    let results = &outcome.as_ref().unwrap().results;
+    let kind = |(number, result): (usize, &CommandResult)| match result {
+        CommandResult::Failed(failure) => {
+            assert_eq!(failure.command, u32::try_from(number).ok(), "{failure:?}");
+            Some(failure.kind)
+        }
+        _ => None,
+    };
+    results.iter().enumerate().map(kind).collect()
+}
+
+/// What the table holds, in order.
+fn rows(node: &Node) -> Vec<i64> {
+    let mut query = node.conn().prepare("SELECT a FROM t ORDER BY a").unwrap();
+    let rows = query.query_map([], |row| row.get(0)).unwrap();
+    rows.collect::<Result<_, _>>().unwrap()
+}
+
+const SETUP: [&str; 2] = ["CREATE TABLE t (a INTEGER PRIMARY KEY)", "INSERT INTO t VALUES (5)"];
+
+#[test]
+fn each_command_succeeds_or_fails_by_itself() {
+    let mut node = Node::with(&SETUP);
+    let texts = [
+        "INSERT INTO t VALUES (1)",
+        "INSERT INTO t VALUES (2), (5)",
+        "INSERT INTO nowhere VALUES (1)",
+        "INSERT INTO t SELECT count(*) + 10 FROM t",
+    ];
+    let outcome = node.propose(&pipeline(&texts));
+    assert_eq!(kinds(&outcome), [None, Some(FailureKind::Constraint), Some(FailureKind::Sql), None]);
+    assert_eq!(rows(&node), [1, 5, 12]);
+}
+
+/// Whatever else shares the transaction, and whether the entry has run ahead of its commit.
+#[test]
+fn commands_before_one_that_ends_the_transaction_stay() {
+    let texts = ["INSERT INTO t VALUES (1)", "INSERT OR ROLLBACK INTO t VALUES (2), (5)", "INSERT INTO t VALUES (3)"];
+    let run = |others: bool, ahead: bool| {
+        let mut node = Node::with(&SETUP);
+        let first = node.next;
+        let mut proposals = vec![pipeline(&texts)];
+        if others {
+            proposals.insert(0, single("INSERT INTO t VALUES (20)"));
+            proposals.push(single("INSERT INTO t VALUES (21)"));
+        }
+        let entries: Vec<_> = (first..).zip(&proposals).map(|(index, proposal)| entry(index, proposal)).collect();
+        if ahead {
+            node.applier().foresee(&entries);
+        }
+        let outcomes = node.apply(&entries);
+        let outcome = &outcomes[usize::from(others)];
+        let expected: &[i64] = if others { &[1, 5, 20, 21] } else { &[1, 5] };
+        assert_eq!(kinds(outcome), [None, Some(FailureKind::Constraint), Some(FailureKind::NotRun)]);
+        assert_eq!(rows(&node), expected, "others {others}, ahead {ahead}");
+        outcome.clone()
+    };
+    let expected = run(false, false);
+    for (others, ahead) in [(false, true), (true, false), (true, true)] {
+        assert_eq!(run(others, ahead), expected, "others {others}, ahead {ahead}");
+    }
+}
+
+#[test]
+fn a_pipeline_that_uses_up_its_budget_keeps_what_it_had_done() {
+    let mut node = Node::with(&SETUP);
+    let long =
+        "INSERT INTO t WITH RECURSIVE c (n) AS (SELECT 100 UNION ALL SELECT n + 1 FROM c LIMIT 100000) SELECT n FROM c";
+    let texts = ["INSERT INTO t VALUES (1)", long, "INSERT INTO t VALUES (2)"];
+    let outcome = node.propose(&Proposal { budget: 10_000, ..pipeline(&texts) });
+    assert_eq!(kinds(&outcome), [None, Some(FailureKind::Budget), Some(FailureKind::NotRun)]);
+    assert_eq!(rows(&node), [1, 5]);
+}
+
+#[test]
+fn a_command_that_refers_to_a_failed_one_fails() {
+    let mut node = Node::with(&SETUP);
+    let refer = |step: u32| statement("INSERT INTO t SELECT ? + 50", vec![quorate_model::Step(step).column("a")]);
+    let commands = vec![
+        command("INSERT INTO t VALUES (5) RETURNING a"),
+        SqlCommand::Statement(refer(0)).into(),
+        command("INSERT INTO t VALUES (7) RETURNING a"),
+        SqlCommand::Statement(refer(2)).into(),
+    ];
+    let outcome = node.propose(&Proposal { mode: Mode::Pipeline, ..Proposal::new(None, commands) });
+    assert_eq!(kinds(&outcome), [Some(FailureKind::Constraint), Some(FailureKind::Sql), None, None]);
+    let CommandResult::Failed(failure) = &outcome.unwrap().results[1] else { panic!("it succeeded") };
+    assert_eq!(failure.message, "a parameter refers to the column a of statement 1, which failed");
+    assert_eq!(rows(&node), [5, 7, 57]);
+}
+
+#[test]
+fn a_deferred_key_that_stays_open_fails_the_command_that_left_it_open() {
+    let setup = [
+        "CREATE TABLE parent (a INTEGER PRIMARY KEY)",
+        "CREATE TABLE child (a REFERENCES parent DEFERRABLE INITIALLY DEFERRED)",
+    ];
+    let mut node = Node::with(&setup);
+    let texts = ["INSERT INTO child VALUES (1)", "INSERT INTO parent VALUES (1)", "INSERT INTO child VALUES (1)"];
+    let outcome = node.propose(&pipeline(&texts));
+    assert_eq!(kinds(&outcome), [Some(FailureKind::ForeignKey), None, None]);
+    assert_eq!(node.value("SELECT count(*) FROM child"), 1.into());
+}
+
+#[test]
+fn a_retry_gets_the_results_of_each_command() {
+    let mut node = Node::with(&SETUP);
+    let session = node.next;
+    node.propose(&open_session()).unwrap();
+    let origin = Some(Origin { session: SessionId(session), sequence: 1, floor: 0 });
+    let asked = Proposal { origin, ..pipeline(&["INSERT INTO t VALUES (1)", "INSERT INTO t VALUES (5)"]) };
+    let first = node.propose(&asked);
+    assert_eq!(kinds(&first), [None, Some(FailureKind::Constraint)]);
+    node.restart();
+    assert_eq!(node.propose(&asked), first);
+    assert_eq!(rows(&node), [1, 5]);
+}
