@@ -1,9 +1,9 @@
-//! The model check of the log, as long as asked for.
+//! The model check of the log, with as many cases as requested.
 //!
 //! `cargo run --release -p quorate-wal --example l0 -- --cases 1000000 [--first PROGRAM]` prints how many cases ran,
-//! how fast, and how often each kind of end, fault and verdict occurred. It fails when a promise is broken or when a
+//! how fast, and how often each kind of end, fault and verdict occurred. It fails if the log breaks a promise, or if a
 //! kind never occurred. A broken case names its program: `--first PROGRAM --cases 1` runs it again. With
-//! `--features quorate-env/mutants` it takes a deliberate bug, `--mutant NAME`, which it is to find.
+//! `--features quorate-env/mutants`, `--mutant NAME` turns on a deliberate bug, which the check must find.
 
 #![allow(clippy::print_stdout, clippy::disallowed_methods, clippy::expect_used, reason = "a program for people")]
 
@@ -58,7 +58,7 @@ struct Run {
 }
 
 impl Run {
-    /// Runs programs until there were enough cases, or a promise is broken.
+    /// Runs programs until enough cases have run or a promise is broken.
     fn work(&self) -> Option<Broken> {
         let mut tally = Tally::default();
         let mut result = None;

@@ -1,7 +1,8 @@
-//! What the log costs on this disk: `cargo run --release -p quorate-wal --example wal_bench -- DIRECTORY`.
+//! Benchmarks the log on a disk: `cargo run --release -p quorate-wal --example wal_bench -- DIRECTORY`.
 //!
-//! Prints appends a second with 1, 8 and 64 pending, next to plain pages written and synced into a file of zeros, and
-//! how fast a log is recovered from the page cache. The writer runs inline, so thread hand-offs are not part of it.
+//! Prints the appends per second with 1, 8, 64 and 512 pending, next to plain page writes with a sync each into a
+//! preallocated file, and the speed of recovery from the page cache. The writer runs inline, so the figures do not
+//! include thread hand-offs.
 
 #![allow(clippy::print_stdout, clippy::disallowed_methods, clippy::expect_used, reason = "a program for people")]
 #![allow(clippy::cast_precision_loss, reason = "figures for people")]
@@ -24,7 +25,7 @@ fn main() {
     let base = std::env::args().nth(1).expect("name a directory on the disk to measure");
     let base = Path::new(&base);
     let dir = base.join("wal-bench");
-    // What an earlier run left.
+    // Removes the files of an earlier run.
     let _ = std::fs::remove_dir_all(&dir);
     std::fs::create_dir_all(base).expect("the directory can be made");
 
@@ -65,7 +66,7 @@ fn open(dir: &Path) -> Opened {
     Wal::open(Arc::new(RealDisk), dir, WalOptions::new(1)).expect("the log opens")
 }
 
-/// Appends by `pending` at a time; returns appends and frames a second.
+/// Appends `pending` entries at a time; returns appends and frames per second.
 fn appends(log: &mut Opened, index: &mut u64, pending: u64) -> (f64, f64) {
     let mut payload = vec![0; ENTRY_BYTES];
     quorate_env::Rng::from_seed(1).fill(&mut payload);
@@ -82,7 +83,7 @@ fn appends(log: &mut Opened, index: &mut u64, pending: u64) -> (f64, f64) {
         while log.wal.pending_bytes() > 0 {
             log.writer.run_once();
         }
-        // Stands for the keeper's thread.
+        // In place of the keeper's thread.
         log.keeper.run_once();
     }
     let seconds = start.elapsed().as_secs_f64();

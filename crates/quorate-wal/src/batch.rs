@@ -1,4 +1,4 @@
-//! The items of one frame, on their way through the writer.
+//! A batch: the items that the writer puts into one frame.
 
 use crate::error::WalError;
 use crate::index::Place;
@@ -10,7 +10,7 @@ use crate::state::LogState;
 #[derive(Debug)]
 pub(crate) struct Batch {
     items: Vec<Item>,
-    /// Where the bytes of each item begin in the frame's unpacked body, once it is built.
+    /// The offset of each item's bytes in the frame's unpacked body; empty until the frame is built.
     offsets: Vec<u32>,
 }
 
@@ -23,13 +23,13 @@ impl Batch {
         &self.items
     }
 
-    /// Whether the frame must be synced before its completions may run. Records that nobody waits for are synced too
-    /// when they come alone, so that no frame that somebody waits for is written while another is unsynced.
+    /// Whether the frame must be synced before its completions run. A frame of lazy records only is synced too;
+    /// otherwise a frame with a waiting completion could be written while it is still unsynced.
     pub(crate) fn needs_sync(&self) -> bool {
         self.items.iter().map(|item| item.need).max() != Some(Need::Write)
     }
 
-    /// Whether it holds entries of a group whose entries are synced before they are acknowledged.
+    /// Whether the batch holds entries of a group whose entries are synced before they are acknowledged.
     pub(crate) fn has_synced_entries(&self) -> bool {
         let is_entry = |item: &Item| matches!(item.task, Task::Record { kind: Kind::Entry, .. });
         self.items.iter().any(|item| item.need == Need::Sync && is_entry(item))
@@ -51,12 +51,12 @@ impl Batch {
         self.offsets = offsets;
     }
 
-    /// Leads the state on by the records of this frame.
+    /// Applies the records of this frame to `state`.
     pub(crate) fn apply_to(&self, state: &mut LogState) {
         self.items.iter().filter_map(Item::as_record).for_each(|record| state.apply(&record));
     }
 
-    /// The items with their places, for a frame that was written at `frame` of segment `ordinal`.
+    /// The items with their places, for a frame that was written at offset `frame` of segment `ordinal`.
     pub(crate) fn placed(&self, ordinal: u32, frame: u32) -> impl Iterator<Item = (&Item, Place)> {
         self.items.iter().zip(&self.offsets).map(move |(item, at)| {
             let len = item.as_record().map_or(0, |record| u32::try_from(record.bytes.len()).unwrap_or(u32::MAX));

@@ -1,21 +1,21 @@
-//! Building of frames: records in, the bytes to write out.
+//! Building of frames: encodes records into the bytes to write.
 
 use crate::frame::{FRAME_HEADER, FrameHeader, SegmentEpoch};
 use crate::options::{LARGE_RECORD_BYTES, PACK_FROM_BYTES};
 use crate::record::{RECORD_HEADER, Record};
 
-/// Buffers longer than this are given back after use.
+/// Buffers are shrunk to this length after use.
 const KEEP_BUFFER_BYTES: usize = 4 << 20;
 
-/// A frame in the making. Its buffers are used again for the next one.
+/// A frame under construction. Its buffers are reused for the next frame.
 #[derive(Debug, Default)]
 pub(crate) struct FrameBuilder {
-    /// Room for the header, then the records.
+    /// Space for the header, then the records.
     raw: Vec<u8>,
-    /// Room for the header, then the packed body.
+    /// Space for the header, then the packed body.
     packed: Vec<u8>,
     count: u32,
-    /// Bytes of records that may be worth packing.
+    /// Total size of the records that are small enough to be worth packing.
     small_bytes: usize,
     is_packed: bool,
 }
@@ -30,7 +30,7 @@ impl FrameBuilder {
         (self.count, self.small_bytes, self.is_packed) = (0, 0, false);
     }
 
-    /// Adds a record and returns where in the unpacked body its bytes begin.
+    /// Adds a record and returns the offset of its bytes in the unpacked body.
     pub(crate) fn push(&mut self, record: &Record<'_>) -> u32 {
         let at = self.raw.len() - FRAME_HEADER + RECORD_HEADER;
         record.encode(&mut self.raw);
@@ -38,7 +38,7 @@ impl FrameBuilder {
         if record.bytes.len() < LARGE_RECORD_BYTES {
             self.small_bytes += RECORD_HEADER + record.bytes.len();
         }
-        // The body is bounded to less than 4 GiB by the limits on batches and entries.
+        // The limits on batches and entries keep the body below 4 GiB.
         u32::try_from(at).unwrap_or(u32::MAX)
     }
 
@@ -46,7 +46,8 @@ impl FrameBuilder {
         self.count == 0
     }
 
-    /// Ends the adding of records: packs the body where that saves a tenth, and returns the length of the frame.
+    /// Packs the body if that saves at least a tenth, and returns the length of the frame. No record may be added after
+    /// this call.
     pub(crate) fn pack(&mut self) -> u64 {
         let body = self.raw.get(FRAME_HEADER..).unwrap_or_default();
         if body.len() >= PACK_FROM_BYTES && self.small_bytes > body.len() / 2 {
@@ -62,7 +63,7 @@ impl FrameBuilder {
         self.buffer().len() as u64
     }
 
-    /// The finished frame, padded with zeros to `span`.
+    /// Writes the header and returns the finished frame, padded with zeros to `span` bytes.
     pub(crate) fn seal(&mut self, epoch: SegmentEpoch, sequence: u64, durable: u64, span: u64) -> &[u8] {
         let length = |buffer: &[u8]| u32::try_from(buffer.len().saturating_sub(FRAME_HEADER)).unwrap_or(u32::MAX);
         let header = FrameHeader {

@@ -1,4 +1,4 @@
-//! What can go wrong, by operation.
+//! The errors of the log, by operation.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,38 +7,38 @@ use std::sync::Arc;
 use quorate_model::{GroupId, LogId};
 use thiserror::Error;
 
-/// Why a log can't be opened.
+/// The reason why a log can't be opened.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// Something that was acknowledged is damaged or missing. The node must come back as a new member with an empty
-    /// directory, never under its old Raft id: it has promised what it no longer holds.
+    /// Acknowledged records are damaged or missing. The node must rejoin as a new member with an empty directory, never
+    /// under its old Raft id, because it no longer holds what it promised under that id.
     #[error("{} is damaged at byte {offset}: {what}; rejoin as a new member, with an empty directory", path.display())]
     Corrupt {
         /// The segment, or the directory.
         path: PathBuf,
-        /// Where in it.
+        /// The byte offset in it.
         offset: u64,
-        /// What is wrong.
+        /// A description of the damage.
         what: String,
     },
-    /// The disk failed, or it is full. Nothing was lost by that.
+    /// An I/O error, or a full disk. No data was lost.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// The operation that failed.
         action: &'static str,
-        /// With what.
+        /// The file or directory that it was applied to.
         path: PathBuf,
-        /// What the system said.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// Another process has this log open.
+    /// The log is already open, usually in another process.
     #[error("the log in {} is in use; is the node already running?", dir.display())]
     Busy {
         /// The directory.
         dir: PathBuf,
     },
-    /// A later version of Quorate wrote this.
+    /// A later version of Quorate wrote this segment.
     #[error("{} has format {version}, which this version does not know; run the version that wrote it", path.display())]
     Version {
         /// The segment.
@@ -46,7 +46,7 @@ pub enum OpenError {
         /// Its format.
         version: u32,
     },
-    /// What the log would have to repeat at the start of each segment is too long, or its numbers are used up.
+    /// The state that every segment header repeats is too long, or the segment numbers are used up.
     #[error(transparent)]
     Limit(WalError),
 }
@@ -79,53 +79,56 @@ impl OpenError {
     }
 }
 
-/// Why the log does not take a record. But for [`WalError::Hole`] and [`WalError::BelowFloor`] and
-/// [`WalError::TooLarge`], which refuse one call, it is the end of this log until it is opened again.
+/// The reason why the log rejects a record. [`WalError::Hole`], [`WalError::BelowFloor`] and [`WalError::TooLarge`]
+/// reject a single call; after any other error the log accepts nothing until it is opened again.
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum WalError {
-    /// The disk failed. Nothing may be assumed of what was not completed; restart the node.
+    /// An I/O error. Records whose completion has not run may or may not be on disk. Restart the node.
     #[error("cannot {action} {}: {source}; the log takes no more records, restart the node", path.display())]
     Io {
-        /// What was tried.
+        /// The operation that failed.
         action: &'static str,
-        /// With what.
+        /// The file or directory that it was applied to.
         path: PathBuf,
-        /// What the system said.
+        /// The operating system's error.
         source: Arc<io::Error>,
     },
     /// The log was closed.
     #[error("the log is closed")]
     Closed,
-    /// More is waiting to be written than may: admission let too much in.
-    #[error("{pending} bytes wait to be written, more than {limit}; the log takes no more records, restart the node")]
+    /// More bytes are waiting to be written than [`WalOptions::pending_limit`](crate::WalOptions::pending_limit)
+    /// allows; admission control let too much in.
+    #[error(
+        "{pending} bytes wait to be written, but the limit is {limit}; the log takes no more records, restart the node"
+    )]
     Overrun {
-        /// What waits, in bytes.
+        /// Bytes waiting to be written.
         pending: usize,
-        /// What may wait.
+        /// The limit.
         limit: usize,
     },
-    /// There are no more numbers for segments.
-    #[error("the log used up its segment numbers; replace this node by a new member")]
+    /// The segment numbers are used up.
+    #[error("the log has used up its segment numbers; replace this node with a new member")]
     Exhausted,
-    /// The first entry does not follow the last one.
+    /// An entry does not follow the one before it.
     #[error("group {group:?} expects entry {expected}, not {found}")]
     Hole {
         /// The group.
         group: GroupId,
-        /// The index that comes next.
+        /// The index of the next entry.
         expected: u64,
-        /// The index that came.
+        /// The index of the rejected entry.
         found: u64,
     },
-    /// What was purged can't be truncated.
+    /// A truncation would remove purged entries.
     #[error("group {group:?} can't be truncated to {to:?}: it is purged up to {floor:?}")]
     BelowFloor {
         /// The group.
         group: GroupId,
         /// The last entry to keep.
         to: Option<u64>,
-        /// The purged floor.
+        /// The last purged entry.
         floor: Option<LogId>,
     },
     /// An entry, a vote or an identity is too long.
@@ -139,7 +142,7 @@ pub enum WalError {
 }
 
 impl WalError {
-    /// Whether the same call on the same log may succeed later: never.
+    /// Whether the same call on the same log may succeed later. Always false.
     pub fn is_retryable(&self) -> bool {
         false
     }
@@ -150,18 +153,18 @@ impl WalError {
         move |source| Self::Io { action, path, source: Arc::new(source) }
     }
 
-    /// Whether the disk is full, which passes.
+    /// Whether the disk is full. The writer and the keeper retry after this error.
     pub(crate) fn is_full_disk(&self) -> bool {
         use io::ErrorKind::{QuotaExceeded, StorageFull};
         matches!(self, Self::Io { source, .. } if matches!(source.kind(), StorageFull | QuotaExceeded))
     }
 }
 
-/// Why entries can't be read.
+/// The reason why entries can't be read.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// They are purged; an image must take their place.
+    /// The entries are purged; the reader needs an image instead.
     #[error("group {group:?} is purged up to {floor:?}")]
     Purged {
         /// The group.
@@ -169,20 +172,21 @@ pub enum ReadError {
         /// The last purged entry.
         floor: LogId,
     },
-    /// The disk failed.
+    /// An I/O error.
     #[error("cannot read {}: {source}", path.display())]
     Io {
         /// The segment.
         path: PathBuf,
-        /// What the system said.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// The frame that holds them is damaged. The node must not serve; open the log again to learn more.
+    /// The frame that holds the entries is damaged. The node must stop serving; opening the log again shows the extent
+    /// of the damage.
     #[error("{} is damaged at byte {offset}", path.display())]
     Damaged {
         /// The segment.
         path: PathBuf,
-        /// Where the frame begins.
+        /// The offset of the frame.
         offset: u64,
     },
     /// The log has stopped.

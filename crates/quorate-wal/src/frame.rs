@@ -1,7 +1,8 @@
-//! Frames: batches of records, written by one call and checked as a whole.
+//! Frames: batches of records, each written by one call and verified as a whole.
 //!
 //! A frame is a header of 64 bytes and a body, plain or LZ4. Its CRC32C covers both and begins with the segment's
-//! epoch, so that what an earlier life of a recycled segment left behind can never be taken for a frame of this one.
+//! epoch, so that a frame left over from an earlier use of a recycled file is never mistaken for a frame of this
+//! segment.
 
 use bytes::{Buf, BufMut, Bytes};
 
@@ -11,7 +12,7 @@ use crate::options::MAX_BODY_BYTES;
 
 /// Length of a frame's header.
 pub(crate) const FRAME_HEADER: usize = 64;
-/// Where the checksum stands in a header; it covers what is before it.
+/// The offset of the checksum in a header. It covers the bytes before it, and the body.
 const CRC_AT: usize = 60;
 /// `QFRM`.
 pub(crate) const FRAME_MAGIC: u32 = u32::from_le_bytes(*b"QFRM");
@@ -23,10 +24,10 @@ const FLAG_PACKED: u8 = 1;
 /// Written by recovery, before the header of its segment.
 const FLAG_COPIED: u8 = 2;
 
-/// How many times longer than packed a body may be: the bound of LZ4.
+/// The maximum ratio of unpacked to packed length; LZ4 can't exceed it.
 const MAX_RATIO: usize = 256;
 
-/// The life of a segment: its number in the log, and a random part that nobody can guess beforehand.
+/// One use of a segment file: its number in the log, and a random nonce that can't be predicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentEpoch {
     pub(crate) ordinal: u32,
@@ -44,13 +45,13 @@ impl SegmentEpoch {
     }
 }
 
-/// What a frame says about itself.
+/// The header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FrameHeader {
     pub(crate) packed: bool,
     pub(crate) copied: bool,
     pub(crate) epoch: SegmentEpoch,
-    /// Counts the frames of a log, through all segments.
+    /// The frame's number in the log, counted across all segments.
     pub(crate) sequence: u64,
     /// The highest sequence that was known to be durable when this frame was made.
     pub(crate) durable: u64,
@@ -63,7 +64,7 @@ pub(crate) struct FrameHeader {
 }
 
 impl FrameHeader {
-    /// The header's bytes, for a body as it is stored.
+    /// The header's bytes, for a body as stored.
     pub(crate) fn encode(&self, body: &[u8]) -> [u8; FRAME_HEADER] {
         let mut bytes = [0; FRAME_HEADER];
         let mut out = &mut bytes[..];
@@ -83,7 +84,7 @@ impl FrameHeader {
         bytes
     }
 
-    /// Reads a header whose checksum is still to be verified; `None` when it can't be one.
+    /// Parses a header without verifying its checksum. Returns `None` if the bytes can't be a header.
     pub(crate) fn decode(mut input: &[u8]) -> Option<Self> {
         if input.try_get_u32_le().ok()? != FRAME_MAGIC || input.try_get_u8().ok()? != FRAME_VERSION {
             return None;
@@ -105,7 +106,7 @@ impl FrameHeader {
         (header.stored() <= MAX_BODY_BYTES && header.raw() <= MAX_BODY_BYTES).then_some(header)
     }
 
-    /// Length of the frame without padding.
+    /// The length of the frame without padding.
     pub(crate) fn len(&self) -> usize {
         FRAME_HEADER + self.stored()
     }
@@ -128,7 +129,7 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    /// Verifies the frame that `bytes` begin with; `None` when there is none.
+    /// Verifies the frame at the start of `bytes`. Returns `None` if there is no valid frame.
     pub(crate) fn verify(bytes: &Bytes) -> Option<Self> {
         let header = FrameHeader::decode(bytes)?;
         let covered = bytes.get(..CRC_AT)?;
@@ -141,7 +142,7 @@ impl Frame {
         Some(Self { header, stored: bytes.slice(FRAME_HEADER..header.len()) })
     }
 
-    /// The records; `None` when the body can't be unpacked.
+    /// The unpacked body, or `None` if it can't be unpacked.
     pub(crate) fn body(&self) -> Option<Bytes> {
         if !self.header.packed {
             return Some(self.stored.clone());

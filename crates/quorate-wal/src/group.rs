@@ -1,9 +1,9 @@
-//! What the handle knows of one group: its state, its index, and its newest entries in memory.
+//! One group as the handle sees it: its state, its index, and its newest entries in memory.
 //!
 //! Invariants:
-//! - The tail ends where the index ends; an entry that is not written yet is in the tail.
-//! - Records are written in the order of submission, so a place that comes back from the writer belongs to the entry
-//!   that is there now, unless a truncation that waits to be written took its predecessor away.
+//! - The tail ends where the index ends. Every entry that is not yet written is in the tail.
+//! - Records are written in the order of submission. A place reported by the writer therefore belongs to the current
+//!   entry at that index, unless a truncation that is still queued removed the entry that was written there.
 
 use std::collections::VecDeque;
 
@@ -14,7 +14,7 @@ use crate::index::{Index, Place};
 use crate::options::Durability;
 use crate::state::GroupState;
 
-/// How many entries are dropped at a time while the state is locked.
+/// The maximum number of entries dropped at a time while the state is locked.
 const DROP_AT_ONCE: usize = 4096;
 
 #[derive(Debug, Default)]
@@ -25,26 +25,26 @@ pub(crate) struct Group {
     tail: VecDeque<Bytes>,
     /// Bytes in the tail.
     pub(crate) tail_bytes: usize,
-    /// Every entry before this index was written.
+    /// Every entry before this index has been written.
     written: u64,
-    /// First removed indexes of the truncations that wait to be written.
+    /// The first index removed by each truncation that is still queued.
     truncations: VecDeque<u64>,
 }
 
 impl Group {
-    /// A group whose entries up to the last one are not there.
+    /// A group in this state without any entries: the next one follows `state.last`.
     pub(crate) fn starting_with(state: GroupState) -> Self {
         let mut group = Self::default();
         group.index.restart(state.next_index().unwrap_or_default());
         Self { state, ..group }
     }
 
-    /// The index that comes next, if the log does not accept just any.
+    /// The index that the next entry must have, or `None` if any is accepted.
     pub(crate) fn next_index(&self) -> Option<u64> {
         self.state.next_index()
     }
 
-    /// Adds an entry that has been found to be the next.
+    /// Adds an entry; the caller has checked that its index is the next.
     pub(crate) fn append(&mut self, id: LogId, bytes: Bytes) {
         let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         self.tail_bytes += bytes.len();
@@ -52,7 +52,7 @@ impl Group {
         self.index_entry(id, Place { len, ..Place::default() });
     }
 
-    /// Adds an entry that is on disk.
+    /// Adds an entry that is already on disk.
     pub(crate) fn append_written(&mut self, id: LogId, place: Place) {
         self.index_entry(id, place);
         self.written = id.index.saturating_add(1);
@@ -66,7 +66,7 @@ impl Group {
         self.state.last = Some(id);
     }
 
-    /// The id of the last entry that a truncation to `to` keeps: `Err` if that one is unknown because it is purged.
+    /// The id of the last entry that a truncation to `to` keeps, or `Err` if its id is unknown because it is purged.
     pub(crate) fn kept_by(&self, to: Option<u64>) -> Result<Option<LogId>, ()> {
         match (to, self.state.floor) {
             (None, None) => Ok(None),
@@ -88,17 +88,17 @@ impl Group {
         self.state.last = kept;
     }
 
-    /// Notes that the truncation just made waits to be written.
+    /// Notes that the truncation just made is queued for writing.
     pub(crate) fn await_truncation(&mut self, kept: Option<LogId>) {
         self.truncations.push_back(kept.map_or(0, |kept| kept.index.saturating_add(1)));
     }
 
-    /// The oldest waiting truncation was written.
+    /// Notes that the oldest queued truncation was written.
     pub(crate) fn truncation_written(&mut self) {
         self.truncations.pop_front();
     }
 
-    /// An entry was written.
+    /// Notes that an entry was written at `place`.
     pub(crate) fn entry_written(&mut self, index: u64, place: Place) {
         if index >= self.index.base() && self.truncations.iter().all(|from| index < *from) {
             self.index.set_place(index, place);
@@ -106,13 +106,14 @@ impl Group {
         }
     }
 
-    /// Whether an entry up to this index waits to be written.
+    /// Whether any entry up to this index is still unwritten.
     pub(crate) fn has_unwritten(&self, upto: u64) -> bool {
         let first = self.written.max(self.index.base());
         first <= upto && first < self.index.next()
     }
 
-    /// Moves the floor up, in constant time. Where the whole log goes, its tail is handed out to be dropped.
+    /// Raises the floor, in constant time. If this purges the whole log, returns the tail, which the caller drops
+    /// later.
     pub(crate) fn purge(&mut self, upto: LogId) -> VecDeque<Bytes> {
         let all = self.index.next() <= upto.index.saturating_add(1);
         self.state.purge(upto);
@@ -124,7 +125,7 @@ impl Group {
         std::mem::take(&mut self.tail)
     }
 
-    /// Forgets a bounded number of purged entries; returns whether that was all.
+    /// Drops a bounded number of purged entries from memory; returns whether none is left.
     pub(crate) fn trim(&mut self) -> bool {
         let Some(floor) = self.state.floor else { return true };
         let first = floor.index.saturating_add(1);
@@ -134,15 +135,16 @@ impl Group {
         purged <= DROP_AT_ONCE
     }
 
-    /// Drops up to `bytes` of written entries from memory, and at most a bounded number of them.
-    pub(crate) fn shed(&mut self, bytes: usize) {
-        let (mut shed, mut count) = (0, 0);
+    /// Drops the oldest written entries from memory until `bytes` bytes are freed, but at most a bounded number of
+    /// them.
+    pub(crate) fn evict(&mut self, bytes: usize) {
+        let (mut freed, mut count) = (0, 0);
         let written = usize::try_from(self.written.saturating_sub(self.tail_start())).unwrap_or(0);
         for entry in self.tail.iter().take(written.min(DROP_AT_ONCE)) {
-            if shed >= bytes {
+            if freed >= bytes {
                 break;
             }
-            shed += entry.len();
+            freed += entry.len();
             count += 1;
         }
         self.drop_oldest(count);
@@ -154,7 +156,7 @@ impl Group {
         }
     }
 
-    /// The first index that can be read, whether there is an entry or not.
+    /// The first index that can be read, whether or not an entry exists there.
     pub(crate) fn first(&self) -> u64 {
         self.state.floor.map_or(self.index.base(), |floor| floor.index.saturating_add(1))
     }
@@ -167,7 +169,7 @@ impl Group {
         }
     }
 
-    /// The index of the oldest entry in memory, or the one after the last.
+    /// The index of the oldest entry in memory, or the next index if none is in memory.
     pub(crate) fn tail_start(&self) -> u64 {
         self.index.next().saturating_sub(self.tail.len() as u64)
     }

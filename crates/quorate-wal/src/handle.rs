@@ -1,4 +1,5 @@
-//! The handle of a log: what callers see. No call waits for the disk, but reads of entries that left memory.
+//! The handle of a log: the interface for callers. Only reads of entries that are no longer in memory wait for the
+//! disk.
 
 use std::fmt;
 use std::ops::Range;
@@ -18,28 +19,28 @@ use crate::read;
 use crate::record::{Kind, RECORD_HEADER};
 use crate::shared::Shared;
 
-/// A log. Clones are the same log.
+/// A handle to a log. Clones refer to the same log.
 ///
-/// An operation that returns an error was not taken, and its completion is dropped without being called. A completion
-/// that was accepted is called exactly once, on the writer's thread, in the order of submission. It must not block, and
-/// it may call the log.
+/// If an operation returns an error, nothing was submitted and its completion is dropped without being called. The
+/// completion of an accepted operation is called exactly once, on the writer's thread, in the order of submission. It
+/// must not block; it may call the log.
 #[derive(Clone)]
 pub struct Wal(pub(crate) Arc<Shared>);
 
-/// Figures about a log.
+/// Statistics of a log.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WalStats {
-    /// Frames ever written to this log, in all its lives.
+    /// Frames ever written to this log, including those from before it was opened.
     pub sequence: u64,
-    /// Up to which of them the log is known to be durable.
+    /// The highest frame sequence that is known to be durable.
     pub durable_sequence: u64,
-    /// The segment that holds the last frame, and where in it that begins, in bytes.
+    /// The segment that holds the last frame, and the frame's byte offset in it.
     pub last_frame: (u32, u64),
     /// Segments in use.
     pub segments: usize,
-    /// Segments prepared or waiting to be used again.
+    /// Spare files: segments prepared in advance or waiting to be reused.
     pub spares: usize,
-    /// Bytes of entries in memory.
+    /// Bytes of entries held in memory.
     pub tail_bytes: usize,
     /// Frames written since the log was opened.
     pub frames: u64,
@@ -49,20 +50,21 @@ pub struct WalStats {
     pub bytes_written: u64,
     /// Segments begun since the log was opened.
     pub segments_begun: u64,
-    /// Segments used again since the log was opened.
+    /// Segments recycled since the log was opened.
     pub segments_recycled: u64,
 }
 
 impl Wal {
-    /// Chooses when appends of a group complete. Not kept on disk; the default is [`Durability::Fsync`].
+    /// Sets when appends of a group complete. This setting is not stored; the default is [`Durability::Fsync`].
     pub fn set_durability(&self, group: GroupId, durability: Durability) {
         self.0.lock().group(group).durability = durability;
     }
 
-    /// Adds entries, which can be read at once; `done` is told when everything up to the last of them is durable.
+    /// Appends entries, which can be read at once. `done` is called when everything up to the last of them has reached
+    /// the group's [`Durability`].
     ///
-    /// The first must follow the last entry of the group; a group without any accepts every beginning. Without
-    /// entries this is a barrier.
+    /// The first entry must follow the last one of the group; a group without entries accepts any first index. An empty
+    /// append acts as a barrier.
     pub fn append(&self, group: GroupId, entries: Vec<(LogId, Bytes)>, done: Completion) -> Result<(), WalError> {
         let cost = entries.iter().map(|(_, bytes)| RECORD_HEADER + bytes.len()).sum();
         let mut guard = self.0.lock_accepting(cost)?;
@@ -86,8 +88,8 @@ impl Wal {
         Ok(())
     }
 
-    /// Tells `done` when no entry up to `upto` waits to be written any more, here and now if none does: from then on
-    /// the end of this process takes none of them away. That says nothing about power loss.
+    /// Calls `done` when every entry up to `upto` is written, at once and on the caller's thread if that is already so.
+    /// Written entries survive the end of this process, but not necessarily a power loss.
     pub fn when_written(&self, group: GroupId, upto: u64, done: Completion) -> Result<(), WalError> {
         let mut state = self.0.lock_working()?;
         if state.group(group).has_unwritten(upto) {
@@ -99,7 +101,7 @@ impl Wal {
         Ok(())
     }
 
-    /// Replaces a group's vote. It can be read at once; `done` is told when it and everything before are synced.
+    /// Replaces a group's vote. It can be read at once; `done` is called when it and everything before it are synced.
     pub fn save_vote(&self, group: GroupId, vote: Bytes, done: Completion) -> Result<(), WalError> {
         check_length(vote.len(), MAX_STATE_BYTES)?;
         let mut state = self.0.lock_accepting(vote.len())?;
@@ -109,7 +111,7 @@ impl Wal {
         Ok(())
     }
 
-    /// Replaces the node's identity. `done` is told when it and everything before are synced.
+    /// Replaces the node's identity. `done` is called when it and everything before it are synced.
     pub fn save_identity(&self, identity: Bytes, done: Completion) -> Result<(), WalError> {
         check_length(identity.len(), MAX_STATE_BYTES)?;
         let mut state = self.0.lock_accepting(identity.len())?;
@@ -119,17 +121,18 @@ impl Wal {
         Ok(())
     }
 
-    /// Notes up to where a group is committed. It goes to disk with what comes next, or when the log has been idle for
-    /// a moment, and may be lost before.
+    /// Records up to where a group is committed. The record is written with the next frame, or once the log has been
+    /// idle for a moment; a crash before that loses it.
     pub fn save_committed(&self, group: GroupId, committed: LogId) -> Result<(), WalError> {
         let mut state = self.0.lock_accepting(0)?;
         state.group(group).state.committed = Some(committed);
         state.queue.commit(group, committed);
-        self.0.ring(&mut state, false);
+        self.0.wake_writer(&mut state, false);
         Ok(())
     }
 
-    /// Removes all entries after `to`, or all that there are. It goes to disk before whatever comes next.
+    /// Removes all entries after `to`, or all entries if `to` is `None`. The record is written before anything
+    /// submitted later.
     pub fn truncate_after(&self, group: GroupId, to: Option<u64>) -> Result<(), WalError> {
         let mut guard = self.0.lock_accepting(RECORD_HEADER)?;
         let state = &mut *guard;
@@ -147,8 +150,9 @@ impl Wal {
         Ok(())
     }
 
-    /// Removes all entries up to `upto`, which may lie beyond the last one: then the log goes on behind it. Constant
-    /// time. It goes to disk with what comes next, or when the log has been idle for a moment; space is freed later.
+    /// Removes all entries up to `upto`. If `upto` lies beyond the last entry, the log continues after it. Takes
+    /// constant time. The record is written with the next frame, or once the log has been idle for a moment; disk space
+    /// is freed later.
     pub fn purge(&self, group: GroupId, upto: LogId) -> Result<(), WalError> {
         let mut guard = self.0.lock_accepting(RECORD_HEADER)?;
         let state = &mut *guard;
@@ -161,14 +165,15 @@ impl Wal {
         state.to_trim.push(group);
         if Mutant::SegmentReusedEarly.is_on() {
             state.durable_floors.insert(group, upto.index);
-            self.0.keeper_bell.wake();
+            self.0.keeper_signal.wake();
         }
         self.0.submit(state, Item::record(Kind::Purge, group, upto, Bytes::new(), Need::Lazy));
         Ok(())
     }
 
-    /// Says that the restart of the machine that [`Recovery::may_have_lost`](crate::Recovery) told of was dealt with.
-    /// Until then every opening tells of it again. `done` is told when this is synced.
+    /// Records that the caller has handled the machine restart reported by
+    /// [`Recovery::may_have_lost`](crate::Recovery). Until then every opening reports it again. `done` is called when
+    /// the record is synced.
     pub fn accept_reboot(&self, done: Completion) -> Result<(), WalError> {
         let mut state = self.0.lock_accepting(RECORD_HEADER)?;
         state.rebooted = false;
@@ -177,18 +182,18 @@ impl Wal {
         Ok(())
     }
 
-    /// To be called when idle: begins a new, small segment, so that the old one can go once it is purged, and lets
-    /// prepared segments go. `done` is told when everything before is synced.
+    /// Begins a new, small segment, so that the old one can be removed once it is purged, and releases the spares.
+    /// Intended for an idle log. `done` is called when everything before it is synced.
     pub fn cut_active(&self, done: Completion) -> Result<(), WalError> {
         let mut state = self.0.lock_accepting(RECORD_HEADER)?;
-        state.sheds_spares = true;
+        state.releases_spares = true;
         self.0.submit(&mut state, Item { task: Task::Cut, need: Need::Sync, done: Some(done) });
-        self.0.keeper_bell.wake();
+        self.0.keeper_signal.wake();
         Ok(())
     }
 
-    /// Ends the log in good order: `done` is told when everything, and that it ended so, is synced. Nothing is
-    /// accepted from now on, and both active parts end.
+    /// Closes the log cleanly. `done` is called when everything, including the closing record, is synced. The log
+    /// accepts nothing after this call, and the writer and the keeper finish.
     pub fn close_clean(&self, done: Completion) -> Result<(), WalError> {
         let mut state = self.0.lock_accepting(RECORD_HEADER)?;
         state.closing = true;
@@ -198,8 +203,8 @@ impl Wal {
         Ok(())
     }
 
-    /// The entries of `range` as far as they exist, until about `max_bytes` bytes: always the first, if it exists.
-    /// What left memory is read from the disk, which blocks.
+    /// Returns the existing entries of `range`, up to about `max_bytes` bytes, but at least the first one. Entries that
+    /// are no longer in memory are read from the disk, which blocks.
     pub fn entries(
         &self,
         group: GroupId,
@@ -209,7 +214,7 @@ impl Wal {
         read::entries(&self.0, group, range, max_bytes)
     }
 
-    /// The id of the last entry, be it purged.
+    /// The id of the last entry, purged or not.
     pub fn last_log_id(&self, group: GroupId) -> Option<LogId> {
         self.with(group, |group| group.state.last)
     }
@@ -219,61 +224,61 @@ impl Wal {
         self.with(group, |group| group.state.floor)
     }
 
-    /// The id at an index that is not purged, or that of the last purged entry.
+    /// The id of the entry at `index`, if it is not purged or is the last purged one.
     pub fn log_id_at(&self, group: GroupId, index: u64) -> Option<LogId> {
         self.with(group, |group| group.id_at(index))
     }
 
-    /// The vote that was saved last.
+    /// The last saved vote.
     pub fn vote(&self, group: GroupId) -> Option<Bytes> {
         self.with(group, |group| group.state.vote.clone())
     }
 
-    /// The committed id that was saved last.
+    /// The last saved committed id.
     pub fn committed(&self, group: GroupId) -> Option<LogId> {
         self.with(group, |group| group.state.committed)
     }
 
-    /// The identity that was saved last.
+    /// The last saved identity.
     pub fn identity(&self) -> Option<Bytes> {
         self.0.lock().identity.clone()
     }
 
-    /// The highest index after which entries of at least `bytes` bytes follow: purging up to it keeps that much.
+    /// The highest index that at least `bytes` bytes of entries follow: purging up to it keeps that much.
     pub fn index_at_bytes_before_end(&self, group: GroupId, bytes: u64) -> Option<u64> {
         self.with(group, |group| group.index.index_before_end(bytes))
             .filter(|index| self.purged(group).is_none_or(|floor| floor.index < *index))
     }
 
-    /// Bytes of the entries after `index`.
+    /// The total size of the entries after `index`, in bytes.
     pub fn bytes_after(&self, group: GroupId, index: u64) -> u64 {
         self.with(group, |group| Some(group.index.bytes_after(index.max(group.first().saturating_sub(1))))).unwrap_or(0)
     }
 
-    /// Bytes that wait to be written or synced: what admission should bound.
+    /// The bytes that wait to be written or synced; admission control should bound them.
     pub fn pending_bytes(&self) -> usize {
         self.0.lock().pending()
     }
 
-    /// Bytes of all files of the log.
+    /// The total size of the log's segments and spares, in bytes.
     pub fn disk_bytes(&self) -> u64 {
         let state = self.0.lock();
         let live: u64 = state.segments.values().map(|live| live.segment.len).sum();
         live.saturating_add(state.spares.iter().map(|spare| spare.len).sum())
     }
 
-    /// Whether [`Wal::cut_active`] is worth it once everything is purged: the files take more than twice what they
-    /// would take then.
+    /// Whether [`Wal::cut_active`] is worthwhile once everything is purged: the files take more than twice the space
+    /// that they would take afterwards.
     pub fn would_shrink(&self) -> bool {
         self.disk_bytes() > self.0.options.quick_segment_bytes(0).saturating_mul(2)
     }
 
-    /// Whether the log waits for space on the disk. Nothing completes until there is some.
+    /// Whether the log is waiting for disk space. Nothing completes until there is some.
     pub fn is_disk_full(&self) -> bool {
         self.0.lock().disk_full
     }
 
-    /// Why the log does nothing any more, if so.
+    /// The error that stopped the log, if it has stopped.
     pub fn stopped(&self) -> Option<WalError> {
         self.0.lock().stopped.clone()
     }
@@ -297,7 +302,7 @@ impl Wal {
         }
     }
 
-    /// What the writer has measured so far.
+    /// The writer's measurements so far.
     pub fn metrics(&self) -> WalMetrics {
         self.0.metrics.clone()
     }

@@ -1,4 +1,4 @@
-//! The header of a segment: its epoch, where it stands in the log, and the state that outlives what came before.
+//! The header of a segment: its epoch, its position in the log, and the state that all earlier frames have produced.
 
 use bytes::{Buf, BufMut};
 
@@ -7,26 +7,27 @@ use crate::options::PAGE;
 use crate::record::{NotUnderstood, Records};
 use crate::state::LogState;
 
-/// Length of a header without its state.
+/// The length of a header without its state.
 pub(crate) const HEADER_FIXED: usize = 64;
-/// Where the checksum stands; it covers what is before it, and the state.
+/// The offset of the checksum. It covers the bytes before it, and the state.
 const CRC_AT: usize = 60;
 const MAGIC: &[u8; 8] = b"QUORWALS";
 const VERSION: u16 = 1;
-/// The least version that this one does not know.
+/// The lowest format version that this version of Quorate does not know.
 pub(crate) const NEXT_VERSION: u32 = 2;
-/// Longest header: votes and ids of some 100,000 groups.
+/// The maximum length of a header: enough for the votes and ids of some 100,000 groups.
 pub(crate) const MAX_HEADER_BYTES: usize = 64 << 20;
 
 /// The header of a segment.
 #[derive(Clone, Debug)]
 pub(crate) struct SegmentHeader {
     pub(crate) epoch: SegmentEpoch,
-    /// The sequence of the first frame of this segment. Frames of earlier segments from here on do not count.
+    /// The sequence of the first frame of this segment. Frames in earlier segments with this or a higher sequence are
+    /// ignored.
     pub(crate) first_sequence: u64,
     /// The highest sequence that was known to be durable when this header was written.
     pub(crate) durable: u64,
-    /// What all frames before `first_sequence` have led to.
+    /// The state that all frames before `first_sequence` have produced.
     pub(crate) state: LogState,
 }
 
@@ -36,12 +37,12 @@ pub(crate) struct Preamble {
     state_len: u32,
 }
 
-/// Why bytes are no header.
+/// The reason why bytes are not a valid header.
 #[derive(Debug)]
 pub(crate) enum NoHeader {
-    /// They never were, or are torn or damaged.
+    /// They never were one, or they are torn or damaged.
     Invalid,
-    /// They are of a later version.
+    /// A later version wrote them.
     Version(u32),
 }
 
@@ -75,7 +76,7 @@ impl SegmentHeader {
         out
     }
 
-    /// Reads and verifies a header from bytes that hold it whole.
+    /// Parses and verifies a header. `bytes` must hold all of it.
     pub(crate) fn decode(bytes: &[u8], ordinal: u32) -> Result<Self, NoHeader> {
         Preamble::decode(bytes).ok_or(NoHeader::Invalid)?;
         Self::parse(bytes, ordinal).ok_or(NoHeader::Invalid)?
@@ -108,13 +109,14 @@ impl SegmentHeader {
 }
 
 impl Preamble {
-    /// Reads the fixed part. Its layout is the same in all versions, so that damage can be told from a later version.
+    /// Parses the fixed part. Its layout is the same in all versions, so that damage can be distinguished from a later
+    /// version.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let state_len = bytes.strip_prefix(MAGIC)?.get(12..)?.try_get_u32_le().ok()?;
         (usize::try_from(state_len).ok()? <= MAX_HEADER_BYTES).then_some(Self { state_len })
     }
 
-    /// Length of the header, before and after padding.
+    /// The length of the header, before and after padding.
     pub(crate) fn lengths(self) -> (usize, u64) {
         let len = HEADER_FIXED + usize::try_from(self.state_len).unwrap_or(usize::MAX);
         (len, (len as u64).next_multiple_of(PAGE))

@@ -1,4 +1,4 @@
-//! Where the entries of a group lie: 24 bytes an entry, and its leaders by runs.
+//! The index of a group's entries: 24 bytes per entry, with terms and leaders stored as runs.
 //!
 //! Invariant: slots are contiguous from `base`; `runs` cover at least the slots, in order.
 
@@ -6,13 +6,13 @@ use std::collections::VecDeque;
 
 use quorate_model::{LogId, NodeId};
 
-/// Where the bytes of an entry lie.
+/// The location of an entry's bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Place {
     pub(crate) ordinal: u32,
-    /// Where its frame begins in the segment.
+    /// The offset of its frame in the segment.
     pub(crate) frame: u32,
-    /// Where its bytes begin in the frame's unpacked body.
+    /// The offset of its bytes in the frame's unpacked body.
     pub(crate) at: u32,
     pub(crate) len: u32,
 }
@@ -20,11 +20,11 @@ pub(crate) struct Place {
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     place: Place,
-    /// Bytes of all entries up to this one, counted from some earlier point.
+    /// The total size of all entries up to this one, counted from an arbitrary earlier point.
     end: u64,
 }
 
-/// Entries from some index on that one leader proposed in one term.
+/// Consecutive entries that one leader proposed in one term.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     from: u64,
@@ -43,12 +43,12 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    /// The index of the first slot, or where it will be.
+    /// The index of the first slot, or the one that it will have.
     pub(crate) fn base(&self) -> u64 {
         self.base
     }
 
-    /// The index after the last slot.
+    /// The index after that of the last slot.
     pub(crate) fn next(&self) -> u64 {
         self.base.saturating_add(self.slots.len() as u64)
     }
@@ -57,7 +57,7 @@ impl Index {
         self.slots.is_empty()
     }
 
-    /// Forgets all and begins anew at `base`.
+    /// Removes everything and starts again at `base`.
     pub(crate) fn restart(&mut self, base: u64) {
         self.start = self.slots.back().map_or(self.start, |slot| slot.end);
         self.slots.clear();
@@ -74,7 +74,7 @@ impl Index {
         }
     }
 
-    /// Notes where an entry was written.
+    /// Records where an entry was written.
     pub(crate) fn set_place(&mut self, index: u64, place: Place) {
         let slot = self.slot_number(index).and_then(|n| self.slots.get_mut(n));
         slot.into_iter().for_each(|slot| slot.place = place);
@@ -90,7 +90,7 @@ impl Index {
         Some(LogId { term: run.term, node: run.node, index })
     }
 
-    /// Forgets everything from `from` on.
+    /// Removes everything from index `from` on.
     pub(crate) fn truncate(&mut self, from: u64) {
         self.slots.truncate(usize::try_from(from.saturating_sub(self.base)).unwrap_or(usize::MAX));
         while self.runs.back().is_some_and(|run| run.from >= from) {
@@ -98,7 +98,7 @@ impl Index {
         }
     }
 
-    /// Forgets everything before `base`: constant time, as nothing has to be dropped.
+    /// Removes everything before `base`. Fast, because the slots need no drop.
     pub(crate) fn trim(&mut self, base: u64) {
         let count = self.slot_number(base).unwrap_or(if base > self.base { self.slots.len() } else { 0 });
         if let Some(last) = count.checked_sub(1).and_then(|n| self.slots.get(n)) {
@@ -114,7 +114,7 @@ impl Index {
         }
     }
 
-    /// Bytes of the entries after `index`.
+    /// The total size of the entries after `index`, in bytes.
     pub(crate) fn bytes_after(&self, index: u64) -> u64 {
         let end = self.slots.back().map_or(self.start, |slot| slot.end);
         let upto = match self.slot_number(index).and_then(|n| self.slots.get(n)) {
@@ -125,7 +125,7 @@ impl Index {
         end.wrapping_sub(upto)
     }
 
-    /// The last index after which there are at least `bytes` bytes of entries.
+    /// The last index that at least `bytes` bytes of entries follow.
     pub(crate) fn index_before_end(&self, bytes: u64) -> Option<u64> {
         let end = self.slots.back()?.end;
         let count = self.slots.partition_point(|slot| end.wrapping_sub(slot.end) >= bytes);

@@ -1,12 +1,12 @@
-//! Reading of a log without opening it: for people who want to know what is in it.
+//! Inspection: reads a log without opening it, for people who want to know what it holds.
 //!
-//! It is read and judged by the code that opens logs, which ends where opening would begin to write. So what this says
-//! of a torn or damaged log is what an opening would decide.
+//! Inspection runs the code that opens logs up to the point where opening would begin to write. What it reports about a
+//! torn or damaged log is therefore what an opening would decide.
 //!
 //! Invariants:
 //! - Nothing is written, created, locked or removed.
-//! - A log that is in use may be read; if it moved meanwhile, [`Inspection::moved`] says so, and a judgement of damage
-//!   is only made of a log that held still, or after [`ATTEMPTS_MAX`] attempts.
+//! - A log in use may be inspected. If it changed during the reading, [`Inspection::moved`] is set. Damage is reported
+//!   only if the log did not change, or after [`ATTEMPTS_MAX`] attempts.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -26,29 +26,29 @@ use crate::recovery::replay::Replay;
 use crate::recovery::{self, Findings, survey};
 use crate::segment::{Name, Segment};
 
-/// How often a log that moves is read anew.
+/// How often a log that changes during the reading is read.
 const ATTEMPTS_MAX: usize = 4;
 
-/// What a log holds.
+/// The contents of a log.
 #[derive(Debug)]
 pub struct Inspection {
-    /// The segments in use, oldest first; the last one is being written.
+    /// The segments in use, oldest first; the last one is the active one.
     pub segments: Vec<SegmentInfo>,
-    /// Files that wait to become segments, and how many bytes they have.
+    /// The number of spare files, which wait to become segments, and their total size in bytes.
     pub spares: (usize, u64),
-    /// Files that were never used, or are of no use any more.
+    /// Files that were never used, or are no longer needed.
     pub useless: Vec<PathBuf>,
     /// The node's identity.
     pub identity: Option<Bytes>,
-    /// The machine's life under which the log was written; empty where that could not be read.
+    /// The boot id of the machine under which the log was written; empty if it could not be read.
     pub boot: Bytes,
     /// The groups.
     pub groups: BTreeMap<GroupId, GroupInfo>,
     /// How the log ends.
     pub end: End,
-    /// Frames that nothing later declares durable. An opening copies them.
+    /// The number of frames that nothing later declares durable. An opening copies them.
     pub unproven_frames: usize,
-    /// Whether the log was written to, or its files changed, while it was read.
+    /// Whether the log was written to, or its set of files changed, while it was read.
     pub moved: bool,
     replay: Replay,
 }
@@ -58,27 +58,27 @@ pub struct Inspection {
 pub struct SegmentInfo {
     /// Its number in the log.
     pub ordinal: u32,
-    /// With `ordinal`, what tells its frames from those of an earlier life of the file.
+    /// Together with `ordinal`, distinguishes its frames from those of an earlier use of the file.
     pub nonce: u32,
     /// The file.
     pub path: PathBuf,
     /// The file's length.
     pub len: u64,
-    /// Where its last frame ends.
+    /// The offset at which its last frame ends.
     pub used: u64,
-    /// The sequence of its first frame. Frames of earlier segments from here on do not count.
+    /// The sequence of its first frame. Frames in earlier segments with this or a higher sequence are ignored.
     pub first_sequence: u64,
     /// The highest sequence that its header declares durable.
     pub durable: u64,
-    /// Its frames.
+    /// The number of its frames.
     pub frames: u64,
-    /// Whether a later segment is being written.
+    /// Whether a later segment exists, so that this one is no longer written.
     pub is_sealed: bool,
-    /// The first and the last index that each group has in it, but for what was truncated or purged.
+    /// The first and the last index that each group has in it, not counting truncated or purged entries.
     pub entries: BTreeMap<GroupId, (u64, u64)>,
 }
 
-/// What a log holds of a group.
+/// The contents of a log for one group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupInfo {
     /// The last purged id.
@@ -87,36 +87,37 @@ pub struct GroupInfo {
     pub first: Option<LogId>,
     /// The last id, purged or not.
     pub last: Option<LogId>,
-    /// Up to where the group was known to be committed; may be out of date.
+    /// The last recorded committed id; may be out of date.
     pub committed: Option<LogId>,
     /// The last vote.
     pub vote: Option<Bytes>,
 }
 
-/// How a log ends.
+/// The way a log ends.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum End {
-    /// There is none: the directory holds no segment in use.
+    /// There is no log: the directory holds no segment in use.
     Empty,
-    /// It was closed in good order.
+    /// The log was closed cleanly.
     Closed,
-    /// With whole frames, but was not closed: the node runs, or its process was ended.
+    /// The log ends with whole frames but was not closed: the node is running, or its process ended without a clean
+    /// close.
     Open,
-    /// With something that is no whole frame and that nothing declares durable: it was not acknowledged. An opening
-    /// cuts it.
+    /// The log ends with an incomplete frame that nothing declares durable, so it was not acknowledged. An opening cuts
+    /// it off.
     Torn {
         /// The segment.
         path: PathBuf,
-        /// Where the whole frames end.
+        /// The offset at which the whole frames end.
         offset: u64,
     },
-    /// The log is refused: something that was acknowledged is damaged or missing, a later version wrote it, or it can't
-    /// be read. What is told of the log is what comes before.
+    /// The log is refused: acknowledged records are damaged or missing, a later version wrote it, or it can't be read.
+    /// The inspection covers what comes before that point.
     Refused(OpenError),
 }
 
-/// An entry, and where it is.
+/// An entry and its location.
 #[derive(Clone, Debug)]
 pub struct InspectedEntry {
     /// Its id.
@@ -125,7 +126,7 @@ pub struct InspectedEntry {
     pub bytes: Bytes,
     /// The segment.
     pub ordinal: u32,
-    /// Where in the segment its frame begins.
+    /// The offset of its frame in the segment.
     pub offset: u64,
 }
 
@@ -134,14 +135,15 @@ impl Inspection {
     ///
     /// # Errors
     ///
-    /// [`OpenError::Io`] where there is no such directory, or it can't be read. Everything else is in the answer.
+    /// [`OpenError::Io`] if the directory does not exist or can't be read. Every other problem is reported in the
+    /// result.
     pub fn read(disk: &dyn Disk, dir: &Path) -> Result<Self, OpenError> {
         let mut attempt = 1;
         loop {
             let read = Self::read_once(disk, dir);
             attempt += 1;
             match read {
-                // A file went away between the listing and its opening.
+                // A file was removed or renamed between the listing and its opening.
                 Err(OpenError::Io { source, .. })
                     if source.kind() == io::ErrorKind::NotFound
                         && attempt <= ATTEMPTS_MAX
@@ -154,12 +156,12 @@ impl Inspection {
 
     fn read_once(disk: &dyn Disk, dir: &Path) -> Result<Self, OpenError> {
         let before = segment_names(disk, dir)?;
-        let (findings, judgement) = survey(disk, dir, OpenMode::Read)?;
+        let (findings, result) = survey(disk, dir, OpenMode::Read)?;
         let moved = recovery::has_grown(&findings) || before != segment_names(disk, dir)?;
         let Findings { mut replay, segments, cut, spares, useless, .. } = findings;
         let unproven_frames = replay.pending.len();
-        let judgement = judgement.and(replay.finish_in_place(dir));
-        let end = match (judgement, cut) {
+        let result = result.and(replay.finish_in_place(dir));
+        let end = match (result, cut) {
             (Err(error), _) => End::Refused(error),
             _ if segments.is_empty() => End::Empty,
             (Ok(()), Some((path, offset))) => End::Torn { path, offset },
@@ -195,7 +197,7 @@ impl Inspection {
         Ok(inspection)
     }
 
-    /// The entries of a group with indexes in `range`, as far as there are any.
+    /// The existing entries of a group with indexes in `range`.
     pub fn entries(
         &self,
         group: GroupId,
@@ -221,14 +223,15 @@ impl Inspection {
 
     fn places(&self, group: GroupId, range: Range<u64>) -> impl Iterator<Item = (LogId, Place)> {
         let group = self.replay.groups.get(&group);
-        // What the log does not hold, though nothing purged it, may be more than anybody can count.
+        // Start at the index's base: in a damaged log the gap between the floor and the first entry can be too large to
+        // iterate over.
         let first = group.map_or(u64::MAX, |group| group.first().max(group.index.base())).max(range.start);
         let next = group.map_or(0, |group| group.index.next()).min(range.end);
         let place = move |index| Some((group?.id_at(index)?, group?.index.place(index)?));
         (first..next).filter_map(place)
     }
 
-    /// Finds out which entries each segment has.
+    /// Fills in which entries each segment holds.
     fn locate_entries(&mut self) {
         let mut located: BTreeMap<u32, BTreeMap<GroupId, (u64, u64)>> = BTreeMap::new();
         for group in self.groups.keys() {
@@ -243,7 +246,7 @@ impl Inspection {
     }
 }
 
-/// The names of the files that are or were segments. Ordinals only rise, so no name stands for two of them.
+/// The names of the segment files. Ordinals only increase, so a name is never reused for another segment.
 fn segment_names(disk: &dyn Disk, dir: &Path) -> Result<Vec<String>, OpenError> {
     let items = disk.list(dir).map_err(OpenError::io("list", dir))?;
     let names = items.into_iter().map(|item| item.name);

@@ -1,8 +1,8 @@
-//! The keeper: makes spare segments ahead, takes back those that are purged, and lets go of what an idle log does not
-//! need. All of it beside the writer, in small steps.
+//! The keeper: prepares spare segments in advance, recycles purged ones, and removes those that an idle log does not
+//! need. It works concurrently with the writer, in small steps.
 //!
-//! Invariant: segments go oldest first, one at a time, and the directory is synced after each: so what a crash leaves
-//! is a contiguous log.
+//! Invariant: segments are removed one at a time, oldest first, and the directory is synced after each. A crash
+//! therefore leaves a contiguous log.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use crate::options::{FILL_BYTES, MAX_SPARES};
 use crate::segment::{FILL_NAME, Segment, Spare, spare_path};
 use crate::shared::Shared;
 
-/// When the keeper tries again to make a spare on a full disk.
+/// The delay before the keeper retries making a spare on a full disk.
 const FULL_DISK_DELAY: Duration = Duration::from_secs(1);
 
-/// The active part of a log that takes care of its files. Run it as a worker with [`SegmentKeeper::signal`].
+/// The worker that manages the files of a log. Run it with [`SegmentKeeper::signal`].
 #[derive(Debug)]
 pub struct SegmentKeeper {
     shared: Arc<Shared>,
@@ -27,7 +27,7 @@ pub struct SegmentKeeper {
     next_spare: u64,
 }
 
-/// A spare in the making.
+/// A spare that is being filled with zeros.
 #[derive(Debug)]
 struct Fill {
     path: PathBuf,
@@ -48,9 +48,9 @@ impl SegmentKeeper {
         Self { shared, fill: None, next_spare }
     }
 
-    /// The bell that the log rings when there is something to do.
+    /// The signal that wakes the keeper when there is work.
     pub fn signal(&self) -> &Signal {
-        &self.shared.keeper_bell
+        &self.shared.keeper_signal
     }
 
     fn advance(&mut self) -> Result<Step, WalError> {
@@ -66,18 +66,18 @@ impl SegmentKeeper {
     fn next_job(&self) -> Result<Job, WalError> {
         let mut state = self.shared.lock_working()?;
         if let Some(segment) = state.take_dead_segment() {
-            return Ok(Job::Retire(segment, state.spares.len() < MAX_SPARES && !state.sheds_spares));
+            return Ok(Job::Retire(segment, state.spares.len() < MAX_SPARES && !state.releases_spares));
         }
-        if state.sheds_spares
+        if state.releases_spares
             && let Some(spare) = state.spares.pop()
         {
             return Ok(Job::Remove(spare));
         }
-        let fills = state.wants_spare && state.spares.is_empty() && !state.sheds_spares && !state.closing;
+        let fills = state.wants_spare && state.spares.is_empty() && !state.releases_spares && !state.closing;
         Ok(if fills { Job::Fill } else { Job::Sleep })
     }
 
-    /// Makes a dead segment a spare, if one is wanted and nobody reads it any more.
+    /// Turns a dead segment into a spare if one is wanted and no reader holds it; removes its file otherwise.
     fn retire(&mut self, segment: Arc<Segment>, wanted: bool) -> Result<(), WalError> {
         let path = segment.path.clone();
         match Arc::try_unwrap(segment) {
@@ -95,7 +95,7 @@ impl SegmentKeeper {
         self.sync_dir()
     }
 
-    /// Makes a file of the log's directory a spare.
+    /// Turns a file of the log's directory into a spare.
     fn adopt(&mut self, path: PathBuf, len: u64) -> Result<(), WalError> {
         let spare = spare_path(&self.shared.dir, self.next_spare);
         self.next_spare += 1;
@@ -109,13 +109,14 @@ impl SegmentKeeper {
         self.shared.disk.sync_dir(&self.shared.dir).map_err(WalError::io("sync", &self.shared.dir))
     }
 
-    /// Does the next slice of a spare. A full disk is no disaster: the writer does without it as long as it can.
+    /// Fills the next slice of a spare. A full disk is not an error here: the writer works without spares as long as it
+    /// can.
     fn fill(&mut self) -> Result<Step, WalError> {
         match self.fill_slice() {
             Ok(()) => Ok(Step::Again),
             Err(error) if error.is_full_disk() => {
                 self.fill = None;
-                // What remains of it is removed by the next try or the next opening.
+                // If this fails, the next attempt or the next opening removes the file.
                 let _ = self.shared.disk.remove_file(&self.shared.dir.join(FILL_NAME));
                 Ok(Step::WaitFor(FULL_DISK_DELAY))
             }
@@ -152,7 +153,7 @@ impl SegmentKeeper {
 impl Worker for SegmentKeeper {
     fn run_once(&mut self) -> Step {
         self.advance().unwrap_or_else(|error| {
-            // If the log has stopped already, this changes nothing.
+            // If the log has already stopped, its first error is kept.
             self.shared.stop(error);
             Step::Done
         })

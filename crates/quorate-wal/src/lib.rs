@@ -1,10 +1,11 @@
-//! Quorate's log on disk: what a node has promised, kept through crashes and power loss.
+//! Quorate's write-ahead log: what a node has promised, kept through crashes and power loss.
 //!
-//! One [`Wal`] serves all groups of a node. [`Wal::open`] recovers a directory and gives three parts: the [`Wal`]
-//! handle, cheap to clone, which appends and reads and never waits for the disk; the [`WalWriter`], which takes
-//! everything that is queued, writes it as one frame, syncs once and then runs the completions in order (group commit);
-//! and the [`SegmentKeeper`], which prepares segments ahead and recycles those that are no longer needed. The two
-//! active parts are [`Worker`](quorate_env::worker::Worker)s: a thread each, or the simulator's tasks.
+//! One [`Wal`] serves all groups of a node. [`Wal::open`] recovers a directory and returns three parts: the [`Wal`]
+//! handle, cheap to clone, which appends and reads (only reads of entries no longer in memory wait for the disk); the
+//! [`WalWriter`], which takes everything that is queued, writes it as one frame, syncs once and then runs the
+//! completions in order (group commit); and the [`SegmentKeeper`], which prepares segments in advance and recycles
+//! those that are no longer needed. The writer and the keeper are [`Worker`](quorate_env::worker::Worker)s: each runs
+//! on a thread of its own, or as a task in the simulator.
 //!
 //! [`inspect`] reads a log without opening it.
 //!
@@ -12,13 +13,14 @@
 //!
 //! # Invariants
 //!
-//! - The log never looks into entries, votes or identities.
+//! - The log never interprets entries, votes or identities.
 //! - Completions run strictly in the order of submission; when one runs, everything submitted before is durable too.
-//! - At most one frame that a durable completion waits for is unsynced at a time, and each frame says up to where the
-//!   log is known to be durable. So recovery can tell a torn tail, which it cuts, from damage to what was acknowledged,
-//!   which it refuses ([`OpenError::Corrupt`]). The frames of the very last sync are the one exception.
-//! - Sectors of a synced frame are never written again, until their whole segment is recycled.
-//! - An error of a write or a sync is final: the log is poisoned and every later call answers with it.
+//! - At most one unsynced frame at a time has a completion that needs durability, and each frame records up to which
+//!   sequence the log is known to be durable. Recovery can therefore distinguish a torn tail, which it cuts off, from
+//!   damage to acknowledged records, which it refuses ([`OpenError::Corrupt`]). The one exception is the frames of the
+//!   very last sync.
+//! - Sectors of a synced frame are not written again until the whole segment is recycled.
+//! - A write or sync error is final: the log is poisoned and every later call returns that error.
 
 #![forbid(unsafe_code)]
 

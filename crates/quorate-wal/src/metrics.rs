@@ -1,6 +1,6 @@
-//! What the writer measures.
+//! The writer's measurements.
 //!
-//! Invariant: of long syncs only the latest are kept, and the lock around them is taken when one ends or is asked for.
+//! Invariant: only the latest long syncs are kept. Their lock is taken only when a long sync ends or the list is read.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard};
@@ -9,22 +9,22 @@ use std::time::Duration;
 use quorate_env::metrics::Histogram;
 use quorate_env::{Instant, lock};
 
-/// A sync that takes longer than this is remembered by itself.
+/// Syncs that take longer than this are recorded individually.
 pub const LONG_SYNC: Duration = Duration::from_millis(50);
 
-/// How many of them are remembered.
+/// The maximum number of long syncs kept.
 pub const LONG_SYNCS_MAX: usize = 256;
 
-/// What the writer measures.
+/// The writer's measurements.
 #[derive(Clone, Debug, Default)]
 pub struct WalMetrics {
     /// How long each `fdatasync` of frames and of headers took.
     pub fsync: Histogram,
-    /// The latest that took longer than [`LONG_SYNC`]: what slow writes have waited for.
+    /// The latest syncs that took longer than [`LONG_SYNC`]; they explain slow writes.
     pub long_syncs: LongSyncs,
 }
 
-/// When a long sync began and ended.
+/// The start and end of a long sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LongSync {
     /// When it began.
@@ -38,7 +38,7 @@ pub struct LongSync {
 pub struct LongSyncs(Mutex<VecDeque<LongSync>>);
 
 impl LongSyncs {
-    /// Those that are remembered, in their order.
+    /// The recorded syncs, oldest first.
     pub fn list(&self) -> Vec<LongSync> {
         self.lock().iter().copied().collect()
     }
@@ -63,7 +63,7 @@ impl Clone for LongSyncs {
 }
 
 impl WalMetrics {
-    /// Records a sync that has ended just now.
+    /// Records a sync that has just ended.
     pub(crate) fn synced(&self, began: Instant) {
         let ended = Instant::now();
         let took = ended.saturating_duration_since(began);
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_latest_long_syncs_are_remembered() {
+    fn the_latest_long_syncs_are_kept() {
         let metrics = WalMetrics::default();
         metrics.synced(Instant::now());
         assert!(metrics.long_syncs.list().is_empty());

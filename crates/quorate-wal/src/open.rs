@@ -18,50 +18,51 @@ use crate::recovery::reopen::{cut_unused, reopen};
 use crate::shared::{Shared, State};
 use crate::writer::WalWriter;
 
-/// An open log: the handle, its two active parts, and what was found.
+/// An open log: the handle, its two workers, and the result of recovery.
 #[derive(Debug)]
 pub struct Opened {
     /// The handle.
     pub wal: Wal,
-    /// Writes. Nothing completes until it runs.
+    /// The writer. Nothing completes until it runs.
     pub writer: WalWriter,
-    /// Takes care of files. Without it the log works, but makes its segments on the spot and frees no space.
+    /// The keeper of the files. The log works without it, but the writer then makes each segment when it is needed, and
+    /// no space is freed.
     pub keeper: SegmentKeeper,
-    /// What was found.
+    /// The result of recovery.
     pub recovery: Recovery,
 }
 
-/// How the former life of a log ended.
+/// How the previous run of a log ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Restart {
-    /// There was none.
+    /// There was no previous run.
     Fresh,
-    /// By [`Wal::close_clean`].
+    /// The log was closed by [`Wal::close_clean`].
     Clean,
-    /// By the end of the process; the machine ran on.
+    /// The process ended without closing the log; the machine was not restarted.
     ProcessOnly,
-    /// The machine was restarted, or it can't be told: what was not synced may be lost.
+    /// The machine was restarted, or this can't be determined: unsynced records may be lost.
     Rebooted,
 }
 
-/// What was found when a log was opened. All of it is durable now.
+/// The result of recovery when a log is opened. Everything in it is durable.
 #[derive(Clone, Debug)]
 pub struct Recovery {
-    /// How the former life ended.
+    /// How the previous run ended.
     pub restart: Restart,
     /// The node's identity.
     pub identity: Option<Bytes>,
-    /// What was found of each group.
+    /// The recovered state of each group.
     pub groups: BTreeMap<GroupId, GroupRecovery>,
-    /// The segment and the offset where a torn tail was cut, if there was one. Nothing in it was acknowledged.
+    /// The segment and the offset at which a torn tail was cut off, if there was one. Nothing in it was acknowledged.
     pub cut: Option<(PathBuf, u64)>,
-    /// Segments read.
+    /// The number of segments read.
     pub segments: usize,
-    /// Bytes of headers and frames read.
+    /// The number of bytes of headers and frames read.
     pub bytes_read: u64,
 }
 
-/// What was found of a group.
+/// The recovered state of a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupRecovery {
     /// The last purged id.
@@ -70,23 +71,24 @@ pub struct GroupRecovery {
     pub last: Option<LogId>,
     /// The last vote.
     pub vote: Option<Bytes>,
-    /// Up to where the group was known to be committed; may be out of date.
+    /// The last recorded committed id; may be out of date.
     pub committed: Option<LogId>,
 }
 
 impl Recovery {
-    /// Whether entries of groups with [`Durability::Os`](crate::Durability::Os) that were acknowledged may be lost. It
-    /// stays so through all openings until [`Wal::accept_reboot`].
+    /// Whether acknowledged entries of groups with [`Durability::Os`](crate::Durability::Os) may be lost. Every opening
+    /// reports this until [`Wal::accept_reboot`] is called.
     pub fn may_have_lost(&self) -> bool {
         self.restart == Restart::Rebooted
     }
 }
 
 impl Wal {
-    /// Opens the log in `dir`, which is made if it does not exist (its parent must) and must hold nothing else.
+    /// Opens the log in `dir`. The directory is created if it does not exist, but its parent must exist. It must hold
+    /// nothing but the log.
     ///
-    /// Blocks for the reading of the whole log and a few syncs. After [`OpenError::Corrupt`] nothing was changed that
-    /// another opening would judge differently.
+    /// Blocks while it reads the whole log and syncs a few times. After [`OpenError::Corrupt`] another opening reaches
+    /// the same result.
     pub fn open(disk: Arc<dyn Disk>, dir: &Path, options: WalOptions) -> Result<Opened, OpenError> {
         let options = options.bounded();
         make_dir(&*disk, dir).map_err(OpenError::io("create", dir))?;
@@ -94,7 +96,7 @@ impl Wal {
             io::ErrorKind::WouldBlock => OpenError::Busy { dir: dir.to_path_buf() },
             _ => OpenError::io("lock", dir)(error),
         })?;
-        // A name that is only in memory must not be built upon.
+        // A directory entry that is not yet durable must not be relied on.
         disk.sync_dir(dir).map_err(OpenError::io("sync", dir))?;
 
         let boot = Bytes::from(disk.boot_id().unwrap_or_default());
@@ -131,7 +133,7 @@ impl Wal {
             ..State::default()
         };
         let shared = Arc::new(Shared::new(disk, dir.to_path_buf(), options, lock, state));
-        shared.keeper_bell.wake();
+        shared.keeper_signal.wake();
         let writer = WalWriter::new(Arc::clone(&shared), start);
         let keeper = SegmentKeeper::new(Arc::clone(&shared), found.next_spare);
         Ok(Opened { wal: Wal(shared), writer, keeper, recovery })

@@ -1,4 +1,4 @@
-//! What waits to be written, in the order of submission.
+//! The queue of items that wait to be written, in the order of submission.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -9,32 +9,33 @@ use quorate_model::{GroupId, LogId};
 use crate::error::WalError;
 use crate::record::{Kind, RECORD_HEADER, Record};
 
-/// Told once, on the writer's thread, whether everything up to an operation is durable. It must not block.
+/// Called once, on the writer's thread, when everything up to an operation is durable or the log has stopped. It must
+/// not block.
 pub type Completion = Box<dyn FnOnce(Result<(), WalError>) + Send>;
 
-/// How much somebody wants an item to be on disk.
+/// How urgently an item must reach the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Need {
-    /// It may wait for others.
+    /// It may wait for other items.
     Lazy,
-    /// It is to be written.
+    /// It must be written without delay.
     Write,
-    /// It is to be written and synced.
+    /// It must be written and synced without delay.
     Sync,
 }
 
-/// What to do.
+/// The work of an item.
 #[derive(Debug)]
 pub(crate) enum Task {
     /// Write this record.
     Record { kind: Kind, flag: bool, group: GroupId, id: LogId, bytes: Bytes },
-    /// Nothing but what its completion demands of everything before.
+    /// Write nothing; only make everything before it as durable as its completion requires.
     Barrier,
     /// Begin a new segment.
     Cut,
 }
 
-/// One thing to do, and whom to tell.
+/// A unit of work and its completion.
 pub(crate) struct Item {
     pub(crate) task: Task,
     pub(crate) need: Need,
@@ -67,22 +68,22 @@ impl Item {
         }
     }
 
-    /// What it takes in a frame and about what it takes in memory.
+    /// The bytes that it takes in a frame, which is about what it takes in memory.
     pub(crate) fn cost(&self) -> usize {
         RECORD_HEADER + self.as_record().map_or(0, |record| record.bytes.len())
     }
 
-    /// Whether it needs a frame for itself: a cut has no records, and after a close nothing may come.
-    fn stands_alone(&self) -> bool {
-        matches!(&self.task, Task::Cut) || self.is_last()
+    /// Whether it needs a batch of its own: a cut has no records, and nothing may follow a close.
+    fn needs_own_batch(&self) -> bool {
+        matches!(&self.task, Task::Cut) || self.is_close()
     }
 
-    fn is_last(&self) -> bool {
+    fn is_close(&self) -> bool {
         matches!(&self.task, Task::Record { kind: Kind::Closed, .. })
     }
 }
 
-/// Somebody who wants to know when no entry up to an index waits to be written any more.
+/// A completion to call when every entry up to an index is written.
 pub(crate) struct Waiter {
     pub(crate) group: GroupId,
     pub(crate) upto: u64,
@@ -105,11 +106,11 @@ impl fmt::Debug for Item {
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     items: VecDeque<Item>,
-    /// What the items cost.
+    /// The total cost of the items.
     bytes: usize,
-    /// Items that somebody waits for.
+    /// The number of items that are not lazy.
     urgent: usize,
-    /// The newest committed ids not written yet: only the last of each group counts.
+    /// The committed ids not yet written; only the latest of each group is kept.
     committed: BTreeMap<GroupId, LogId>,
 }
 
@@ -136,19 +137,19 @@ impl Queue {
         self.items.is_empty() && self.committed.is_empty()
     }
 
-    /// Takes the items of the next frame: up to `limit` bytes, but at least one item.
+    /// Takes the items of the next frame: up to `limit` bytes, but at least one item if there is any.
     pub(crate) fn take(&mut self, limit: usize) -> Vec<Item> {
         let mut taken = Vec::new();
         let mut bytes = 0_usize;
         while let Some(item) = self.items.front() {
             bytes = bytes.saturating_add(item.cost());
-            if !taken.is_empty() && (bytes > limit || item.stands_alone()) {
+            if !taken.is_empty() && (bytes > limit || item.needs_own_batch()) {
                 break;
             }
-            if item.is_last() && !self.committed.is_empty() {
+            if item.is_close() && !self.committed.is_empty() {
                 break;
             }
-            let alone = item.stands_alone();
+            let alone = item.needs_own_batch();
             taken.extend(self.items.pop_front());
             if alone {
                 break;
@@ -156,9 +157,9 @@ impl Queue {
         }
         self.bytes -= taken.iter().map(Item::cost).sum::<usize>();
         self.urgent -= taken.iter().filter(|item| item.need > Need::Lazy).count();
-        // Never before an entry or a truncation that was there first: after a crash, entries would count as committed
-        // that were to be truncated.
-        if self.items.front().is_none_or(Item::is_last) {
+        // A committed id is never written before an entry or truncation that was queued earlier. Otherwise, after a
+        // crash, entries that were about to be truncated would count as committed.
+        if self.items.front().is_none_or(Item::is_close) {
             let committed = std::mem::take(&mut self.committed).into_iter();
             let record = |(group, id)| Item::record(Kind::Committed, group, id, Bytes::new(), Need::Lazy);
             taken.extend(committed.map(record));
@@ -166,7 +167,7 @@ impl Queue {
         taken
     }
 
-    /// Everything, to be told that it failed.
+    /// Takes everything, so that the caller can fail its completions.
     pub(crate) fn take_all(&mut self) -> VecDeque<Item> {
         (self.bytes, self.urgent, self.committed) = (0, 0, BTreeMap::new());
         std::mem::take(&mut self.items)
@@ -186,13 +187,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_committed_is_written_behind_all_that_was_there_before_and_before_the_end() {
+    fn committed_ids_follow_earlier_records_and_precede_close() {
         let mut queue = Queue::default();
         queue.push(Item { task: Task::Cut, need: Need::Sync, done: None });
         queue.push(record(Kind::Truncate));
         queue.push(record(Kind::Entry));
         queue.commit(GroupId::MAIN, LogId::default());
-        assert_eq!(kinds(&queue.take(usize::MAX)), [None], "a cut has a frame for itself");
+        assert_eq!(kinds(&queue.take(usize::MAX)), [None], "a cut has a batch of its own");
         assert_eq!(kinds(&queue.take(1)), [Some(Kind::Truncate)]);
         assert_eq!(kinds(&queue.take(1)), [Some(Kind::Entry), Some(Kind::Committed)]);
         queue.push(record(Kind::Closed));

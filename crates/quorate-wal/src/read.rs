@@ -22,7 +22,7 @@ struct Cold {
     segment: Arc<Segment>,
 }
 
-/// The body of the frame that was read last: whoever catches up reads on where he stopped.
+/// The body of the last frame read: a reader that catches up often continues in the same frame.
 #[derive(Debug, Default)]
 pub(crate) struct FrameCache(Mutex<Option<(u32, u32, Bytes)>>);
 
@@ -37,7 +37,7 @@ impl FrameCache {
     }
 }
 
-/// The entries of `range`, as far as they exist and fit in `max_bytes`; at least the first.
+/// The existing entries of `range` that fit in `max_bytes`, but at least the first.
 pub(crate) fn entries(
     shared: &Shared,
     group: GroupId,
@@ -97,7 +97,7 @@ fn warm_or_cold(shared: &Shared, group: GroupId, range: Range<u64>, max_bytes: u
     Ok(Found::Cold(cold))
 }
 
-/// What still fits into an answer. The first entry always does.
+/// The space left in a result. The first entry always fits.
 struct Room {
     left: usize,
     any: bool,
@@ -112,7 +112,7 @@ impl Room {
     }
 }
 
-/// The verified, unpacked body of a frame.
+/// Reads a frame and returns its verified, unpacked body.
 pub(crate) fn read_frame(segment: &Segment, frame: u32) -> Result<Bytes, ReadError> {
     let read = |bytes: &mut [u8]| match segment.file.read_at(bytes, frame.into()) {
         Ok(len) if len == bytes.len() => Ok(()),
@@ -132,7 +132,7 @@ pub(crate) fn read_frame(segment: &Segment, frame: u32) -> Result<Bytes, ReadErr
         .ok_or_else(|| damaged(&segment.path, frame))
 }
 
-/// The same, kept for who reads on.
+/// Like [`read_frame`], but keeps the body for the next read.
 fn read_frame_cached(shared: &Shared, segment: &Segment, frame: u32) -> Result<Bytes, ReadError> {
     let ordinal = segment.epoch.ordinal;
     if let Some(body) = shared.cache.get(ordinal, frame) {

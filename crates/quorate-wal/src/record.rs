@@ -1,15 +1,15 @@
-//! Records: what frames and the state in a segment's header are made of.
+//! Records: the elements of frames and of the state in a segment's header.
 //!
 //! Layout, little-endian: kind `u8`, flag `u8`, zero `u16`, group `u32`, term `u64`, node `u64`, index `u64`, length of
-//! the bytes `u32`, the bytes. Fields that a kind has no use for are zero.
+//! the bytes `u32`, the bytes. Fields that a kind does not use are zero.
 
 use bytes::{Buf, BufMut};
 use quorate_model::{GroupId, LogId, NodeId};
 
-/// Length of a record without its bytes.
+/// The length of a record without its bytes.
 pub(crate) const RECORD_HEADER: usize = 36;
 
-/// What a record says. The numbers are part of the format.
+/// The kind of a record. The numbers are part of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
@@ -17,19 +17,20 @@ pub(crate) enum Kind {
     Entry = 1,
     /// A group's vote.
     Vote = 2,
-    /// Up to where a group is known to be committed.
+    /// The id up to which a group is known to be committed.
     Committed = 3,
     /// The log ends with this id; with the flag, it holds nothing.
     Truncate = 4,
-    /// The log begins behind this id.
+    /// The log begins after this id.
     Purge = 5,
     /// The node's identity.
     Identity = 6,
-    /// The kernel's boot id under which what the log holds was written, or accepted; empty where it can't be read.
+    /// The kernel's boot id under which the log was written or accepted; empty if it can't be read.
     Boot = 7,
-    /// The log was closed in good order, by its last frame. With the flag, a restart of the machine was not dealt with.
+    /// The log was closed cleanly; this is its last frame. With the flag, a restart of the machine was not yet
+    /// accepted.
     Closed = 8,
-    /// The last id of a group's log. Only in headers.
+    /// The last id of a group's log. Used only in headers.
     Last = 9,
 }
 
@@ -41,7 +42,7 @@ impl Kind {
     }
 }
 
-/// One record, its bytes borrowed.
+/// A record with borrowed bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Record<'a> {
     pub(crate) kind: Kind,
@@ -52,12 +53,12 @@ pub(crate) struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// A record with only these fields.
+    /// A record with these fields only.
     pub(crate) fn plain(kind: Kind, group: GroupId, id: LogId) -> Self {
         Self { kind, flag: false, group, id, bytes: &[] }
     }
 
-    /// A record that is not about an entry.
+    /// A record without a log id.
     pub(crate) fn bytes(kind: Kind, group: GroupId, bytes: &'a [u8]) -> Self {
         Self { kind, flag: false, group, id: LogId::default(), bytes }
     }
@@ -70,7 +71,7 @@ impl<'a> Record<'a> {
         out.put_u64_le(self.id.term);
         out.put_u64_le(self.id.node.0);
         out.put_u64_le(self.id.index);
-        // Lengths are bounded far below when a record is accepted.
+        // Accepted records are far shorter than 4 GiB.
         out.put_u32_le(u32::try_from(self.bytes.len()).unwrap_or(u32::MAX));
         out.put_slice(self.bytes);
     }
@@ -96,14 +97,14 @@ impl<'a> Record<'a> {
     }
 }
 
-/// The records of a body, each with the offset of its bytes; `Err` once at the first that can't be understood.
+/// The records of a body, each with the offset of its bytes. Iteration ends with one `Err` at the first unknown record.
 #[derive(Debug)]
 pub(crate) struct Records<'a> {
     body: &'a [u8],
     rest: &'a [u8],
 }
 
-/// A record that can't be understood although its checksum is right: a later version wrote it.
+/// A record that can't be decoded although its checksum is right: a later version wrote it.
 #[derive(Debug)]
 pub(crate) struct NotUnderstood;
 

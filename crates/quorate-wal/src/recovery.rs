@@ -1,12 +1,12 @@
-//! Recovery: from the files of a directory to what the log has promised.
+//! Recovery: reads the files of a log directory and restores what the log has promised.
 //!
-//! The segments are read oldest first. Frames are taken as long as each follows the one before; a frame counts as
-//! proven when a later frame, or the header of a later segment, says that it was durable. Where the frames end, what
-//! comes behind decides: if anything there says that more was durable, acknowledged records are damaged and the log is
-//! refused; if not, the tail was torn and is cut.
+//! The segments are read oldest first. Frames are accepted as long as each follows the one before. A frame is proven
+//! when a later frame, or the header of a later segment, records that it was durable. The bytes after the last accepted
+//! frame decide how the log ends: if a frame there records a higher sequence as durable, acknowledged records are
+//! damaged and the log is refused; otherwise the tail is torn and is cut off.
 //!
-//! What was found but not proven may only have been read from the page cache. It is copied into a new segment and
-//! synced before the log opens, and superseded where it was: so a second crash in the middle changes nothing.
+//! Frames that were found but not proven may exist only in the page cache. They are copied into a new segment and
+//! synced before the log opens; the copies then supersede the originals. A second crash during this changes nothing.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ mod scan;
 use replay::Replay;
 use scan::Window;
 
-/// A file with the name of a segment.
+/// A file with a segment's name.
 #[derive(Debug)]
 struct Candidate {
     ordinal: u32,
@@ -33,18 +33,18 @@ struct Candidate {
     file: Arc<dyn File>,
 }
 
-/// What a directory holds, read and judged.
+/// The result of reading a log directory.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     pub(crate) replay: Replay,
     /// The segments in use, oldest first.
     pub(crate) segments: Vec<SegmentFound>,
-    /// Where a torn tail begins, if there is one.
+    /// The segment and offset at which a torn tail begins, if there is one.
     pub(crate) cut: Option<(PathBuf, u64)>,
     pub(crate) spares: Vec<Spare>,
-    /// What a number for the next spare must not be below.
+    /// The lowest number that the next spare may have.
     pub(crate) next_spare: u64,
-    /// Files that were never used or are of no use any more.
+    /// Files that were never used, or are no longer needed.
     pub(crate) useless: Vec<PathBuf>,
     pub(crate) bytes_read: u64,
 }
@@ -56,22 +56,22 @@ pub(crate) struct SegmentFound {
     pub(crate) len: u64,
     pub(crate) header: SegmentHeader,
     pub(crate) frames: u64,
-    /// Behind the last frame that was read.
+    /// The end of the last frame that was read.
     pub(crate) end: u64,
 }
 
-/// Reads a log directory to open the log.
+/// Reads a log directory in order to open the log.
 pub(crate) fn read_dir(disk: &dyn Disk, dir: &Path, segment_bytes: u64) -> Result<Findings, OpenError> {
-    let (mut findings, judgement) = survey(disk, dir, OpenMode::ReadWrite)?;
-    judgement?;
+    let (mut findings, result) = survey(disk, dir, OpenMode::ReadWrite)?;
+    result?;
     let (spares, other) = findings.spares.into_iter().partition(|spare| spare.len == segment_bytes);
     findings.spares = spares;
     findings.useless.extend(other.into_iter().map(|spare| spare.path));
     Ok(findings)
 }
 
-/// Reads a log directory. Where the log is refused, or reading ends for another reason, the findings are those from
-/// before.
+/// Reads a log directory. If the log is refused, or reading fails part of the way, the findings cover everything before
+/// that point.
 pub(crate) fn survey(
     disk: &dyn Disk,
     dir: &Path,
@@ -93,11 +93,11 @@ pub(crate) fn survey(
             Name::Other => {}
         }
     }
-    let judgement = judge(dir, candidates, &mut findings);
-    Ok((findings, judgement))
+    let result = read_candidates(dir, candidates, &mut findings);
+    Ok((findings, result))
 }
 
-/// Whether the newest segment has one more frame by now. An error is none.
+/// Whether the newest segment has gained a frame since it was read. An error counts as no.
 pub(crate) fn has_grown(findings: &Findings) -> bool {
     let Some((found, (_, live))) = findings.segments.last().zip(findings.replay.segments.last_key_value()) else {
         return false;
@@ -108,10 +108,14 @@ pub(crate) fn has_grown(findings: &Findings) -> bool {
     live.segment.epoch == found.header.epoch && frame.is_ok_and(|frame| frame.is_some())
 }
 
-fn judge(dir: &Path, candidates: Vec<Candidate>, findings: &mut Findings) -> Result<(), OpenError> {
-    let (used, unused) = sort_out(candidates)?;
+fn read_candidates(dir: &Path, candidates: Vec<Candidate>, findings: &mut Findings) -> Result<(), OpenError> {
+    let (used, unused) = split_by_header(candidates)?;
     if used.is_empty() && (findings.next_spare > 0 || unused.iter().any(|candidate| candidate.ordinal > 1)) {
-        return Err(OpenError::corrupt(dir, 0, "no segment has a header, yet there were segments"));
+        return Err(OpenError::corrupt(
+            dir,
+            0,
+            "no segment has a valid header, but other files show that there were segments",
+        ));
     }
     findings.segments.extend(used.iter().map(|(candidate, header, start)| SegmentFound {
         path: candidate.path.clone(),
@@ -129,8 +133,8 @@ fn judge(dir: &Path, candidates: Vec<Candidate>, findings: &mut Findings) -> Res
 /// A segment in use, its header, and where its frames begin.
 type Used = (Candidate, SegmentHeader, u64);
 
-/// Tells the segments in use from those without a valid header, in order.
-fn sort_out(candidates: Vec<Candidate>) -> Result<(Vec<Used>, Vec<Candidate>), OpenError> {
+/// Separates the segments in use, sorted by ordinal, from the files without a valid header.
+fn split_by_header(candidates: Vec<Candidate>) -> Result<(Vec<Used>, Vec<Candidate>), OpenError> {
     let (mut used, mut unused) = (Vec::new(), Vec::new());
     for candidate in candidates {
         match read_header(&candidate)? {
@@ -142,7 +146,7 @@ fn sort_out(candidates: Vec<Candidate>) -> Result<(Vec<Used>, Vec<Candidate>), O
     Ok((used, unused))
 }
 
-/// The header of a file, if it has a valid one, and where the frames begin.
+/// The header of a file and the offset of its first frame, or `None` if the file has no valid header.
 fn read_header(candidate: &Candidate) -> Result<Option<(SegmentHeader, u64)>, OpenError> {
     let Candidate { path, file, len, ordinal } = candidate;
     let mut window = Window::new(Arc::clone(file), *len);
@@ -188,10 +192,11 @@ fn read_segments(used: Vec<Used>, findings: &mut Findings) -> Result<(), OpenErr
     Ok(())
 }
 
-/// Makes sure that the files without a header hold nothing that counts.
+/// Checks that the files without a valid header hold no acknowledged frames.
 ///
-/// A header is synced before the first frame is written, but for the copies of recovery. So any other frame proves that
-/// there was a header, and one that says more was durable than was found proves damage anyway.
+/// A header is synced before the first frame is written, except for the copies that recovery makes. Any other frame
+/// therefore proves that the file had a header. A frame that records a higher sequence as durable than was found proves
+/// damage in any case.
 fn check_unused(unused: &[Candidate], replay: &Replay) -> Result<(), OpenError> {
     for Candidate { ordinal, path, len, file } in unused {
         if *ordinal < replay.newest_ordinal() {
@@ -200,7 +205,7 @@ fn check_unused(unused: &[Candidate], replay: &Replay) -> Result<(), OpenError> 
         let mut window = Window::new(Arc::clone(file), *len);
         let tail = window.tail(0, *ordinal, None).map_err(OpenError::io("read", path))?;
         if tail.has_originals || tail.max_durable > replay.sequence() {
-            return Err(OpenError::corrupt(path, 0, "its header is gone, but not its frames"));
+            return Err(OpenError::corrupt(path, 0, "its header is damaged or missing, but it holds frames"));
         }
     }
     Ok(())
@@ -208,5 +213,5 @@ fn check_unused(unused: &[Candidate], replay: &Replay) -> Result<(), OpenError> 
 
 fn damaged(path: &Path, offset: u64, sequence: u64) -> OpenError {
     let next = sequence.saturating_add(1);
-    OpenError::corrupt(path, offset, format!("frame {next} was known to be durable and can't be read"))
+    OpenError::corrupt(path, offset, format!("frame {next} is known to be durable but can't be read"))
 }

@@ -1,7 +1,8 @@
-//! The files of a log directory and their names.
+//! The files of a log directory, and their names.
 //!
-//! `0000000007.wal` is the segment with ordinal 7. Ordinals only rise. A segment that has no valid header was never
-//! used. `3.spare` waits for use: full length, synced, and its content of no meaning. `fill.tmp` will be a spare.
+//! `0000000007.wal` is the segment with ordinal 7. Ordinals only increase. A segment without a valid header was never
+//! used. `3.spare` is a spare: it has its full length, is synced, and its content has no meaning. `fill.tmp` is a spare
+//! under construction.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,7 +20,7 @@ pub(crate) struct Segment {
     pub(crate) epoch: SegmentEpoch,
     pub(crate) path: PathBuf,
     pub(crate) file: Arc<dyn File>,
-    /// Length of the file in bytes.
+    /// The length of the file in bytes.
     pub(crate) len: u64,
 }
 
@@ -30,7 +31,7 @@ pub(crate) struct Spare {
     pub(crate) len: u64,
 }
 
-/// What a name in the log directory stands for.
+/// The meaning of a file name in the log directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Name {
     Segment(u32),
@@ -63,9 +64,9 @@ pub(crate) fn spare_path(dir: &Path, number: u64) -> PathBuf {
     dir.join(format!("{number}.spare"))
 }
 
-/// A random part for the epoch of segment `ordinal`, from the seed that its log was opened with.
+/// The epoch of segment `ordinal`, with a nonce derived from the seed that the log was opened with.
 pub(crate) fn draw_epoch(seed: u64, ordinal: u32) -> SegmentEpoch {
-    // SplitMix64: equal seeds give equal logs, and nobody who does not know the seed can tell the result.
+    // SplitMix64: equal seeds give equal logs, and the nonce can't be predicted without the seed.
     let mut bits = seed.wrapping_add(u64::from(ordinal).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,4 +1,4 @@
-//! What the handles, the writer and the keeper share.
+//! The state that the handles, the writer and the keeper share.
 //!
 //! Invariant: one mutex guards all state, and it is never held during I/O or while a completion runs.
 
@@ -22,29 +22,29 @@ use crate::read::FrameCache;
 use crate::record::Kind;
 use crate::segment::{Segment, Spare};
 
-/// What the parts of a log share.
+/// The data shared by the parts of a log.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) dir: PathBuf,
     pub(crate) options: WalOptions,
-    pub(crate) writer_bell: Signal,
-    pub(crate) keeper_bell: Signal,
+    pub(crate) writer_signal: Signal,
+    pub(crate) keeper_signal: Signal,
     pub(crate) cache: FrameCache,
     pub(crate) metrics: WalMetrics,
     state: Mutex<State>,
     _lock: Box<dyn DirLock>,
 }
 
-/// A segment and what must be purged before it may go.
+/// A segment, and what must be purged before it may be removed.
 #[derive(Debug)]
 pub(crate) struct Live {
     pub(crate) segment: Arc<Segment>,
-    /// The highest index of each group's entries in it.
+    /// The highest index of each group that the segment holds.
     pub(crate) highest: BTreeMap<GroupId, u64>,
 }
 
-/// Figures that only ever rise.
+/// Counters since the log was opened.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) frames: u64,
@@ -58,41 +58,41 @@ pub(crate) struct Counters {
 pub(crate) struct State {
     pub(crate) groups: BTreeMap<GroupId, Group>,
     pub(crate) identity: Option<Bytes>,
-    /// The boot id of now; empty where it can't be read.
+    /// The machine's current boot id; empty if it can't be read.
     pub(crate) boot: Bytes,
-    /// The machine was restarted without a clean stop, and nobody has dealt with that yet.
+    /// The machine was restarted without a clean close of the log, and the caller has not yet accepted that.
     pub(crate) rebooted: bool,
     pub(crate) queue: Queue,
     pub(crate) waiters: Vec<Waiter>,
-    /// Bytes on their way through the writer.
+    /// Bytes of the batch that the writer is working on.
     pub(crate) in_flight: usize,
-    /// By ordinal; the last is the active one.
+    /// Keyed by ordinal; the last one is the active segment.
     pub(crate) segments: BTreeMap<u32, Live>,
     pub(crate) spares: Vec<Spare>,
-    /// Purge floors that survive power loss.
+    /// Purge floors that are synced and so survive a power loss.
     pub(crate) durable_floors: BTreeMap<GroupId, u64>,
-    /// Memory to be dropped by the writer.
+    /// Purged entries, which the writer drops outside the lock.
     pub(crate) garbage: Vec<VecDeque<Bytes>>,
     /// Groups with purged entries that are still in memory.
     pub(crate) to_trim: Vec<GroupId>,
-    /// How often the writer's bell was rung.
-    pub(crate) rings: u64,
-    /// The writer will look by itself before long, so records that nobody waits for need not ring.
-    pub(crate) writer_looks: bool,
-    /// The active segment is more than half full: a spare will be needed.
+    /// How often the writer was woken.
+    pub(crate) writer_wakes: u64,
+    /// The writer checks the queue soon without being woken, so lazy records need not wake it.
+    pub(crate) writer_will_check: bool,
+    /// The active segment is more than half full, so a spare will be needed.
     pub(crate) wants_spare: bool,
-    /// The log is idle: spares may go.
-    pub(crate) sheds_spares: bool,
+    /// The log is idle, so the keeper removes the spares.
+    pub(crate) releases_spares: bool,
     /// A segment could not be made because the disk is full.
     pub(crate) disk_full: bool,
     pub(crate) sequence: u64,
     pub(crate) durable: u64,
-    /// Where the last frame begins: segment and offset.
+    /// The location of the last frame: segment and offset.
     pub(crate) last_frame: (u32, u64),
     pub(crate) counters: Counters,
-    /// Nothing more is accepted, but the writer still works.
+    /// A clean close was submitted: nothing more is accepted, but the writer finishes the queue.
     pub(crate) closing: bool,
-    /// Why nothing is done any more.
+    /// The error that stopped the log.
     pub(crate) stopped: Option<WalError>,
 }
 
@@ -108,8 +108,8 @@ impl Shared {
             disk,
             dir,
             options,
-            writer_bell: Signal::new(),
-            keeper_bell: Signal::new(),
+            writer_signal: Signal::new(),
+            keeper_signal: Signal::new(),
             cache: FrameCache::default(),
             metrics: WalMetrics::default(),
             state: Mutex::new(state),
@@ -121,7 +121,7 @@ impl Shared {
         lock(&self.state)
     }
 
-    /// The state, if the log still works.
+    /// Locks the state, or returns the error that stopped the log.
     pub(crate) fn lock_working(&self) -> Result<MutexGuard<'_, State>, WalError> {
         let state = self.lock();
         match &state.stopped {
@@ -130,7 +130,7 @@ impl Shared {
         }
     }
 
-    /// The state, if the log still accepts something of `cost` bytes.
+    /// Locks the state if the log accepts another `cost` bytes. Exceeding the limit on pending bytes stops the log.
     pub(crate) fn lock_accepting(&self, cost: usize) -> Result<MutexGuard<'_, State>, WalError> {
         let state = self.lock_working()?;
         if state.closing {
@@ -146,25 +146,25 @@ impl Shared {
         Ok(state)
     }
 
-    /// Ends all work with `error`, unless it has ended before, and wakes the active parts to notice.
+    /// Stops the log with `error`, unless it has already stopped, and wakes the writer and the keeper.
     pub(crate) fn stop(&self, error: WalError) {
         self.lock().stopped.get_or_insert(error);
-        self.writer_bell.wake();
-        self.keeper_bell.wake();
+        self.writer_signal.wake();
+        self.keeper_signal.wake();
     }
 
-    /// Queues an item.
+    /// Queues an item and wakes the writer.
     pub(crate) fn submit(&self, state: &mut State, item: Item) {
         let urgent = item.need > crate::queue::Need::Lazy;
         state.queue.push(item);
-        self.ring(state, urgent);
+        self.wake_writer(state, urgent);
     }
 
-    /// Lets the writer know, if it would not look by itself.
-    pub(crate) fn ring(&self, state: &mut State, urgent: bool) {
-        if urgent || !state.writer_looks {
-            state.rings = state.rings.wrapping_add(1);
-            self.writer_bell.wake();
+    /// Wakes the writer, unless the item is lazy and the writer checks the queue soon anyway.
+    pub(crate) fn wake_writer(&self, state: &mut State, urgent: bool) {
+        if urgent || !state.writer_will_check {
+            state.writer_wakes = state.writer_wakes.wrapping_add(1);
+            self.writer_signal.wake();
         }
     }
 }
@@ -174,12 +174,12 @@ impl State {
         self.groups.entry(group).or_default()
     }
 
-    /// Bytes that wait to be written or synced.
+    /// The number of bytes that wait to be written or synced.
     pub(crate) fn pending(&self) -> usize {
         self.queue.bytes().saturating_add(self.in_flight)
     }
 
-    /// Notes that the entries of a frame can be read from the disk.
+    /// Records where the entries of a written frame can be read from the disk.
     pub(crate) fn note_written(&mut self, batch: &Batch, ordinal: u32, frame: u32) {
         for (item, place) in batch.placed(ordinal, frame) {
             let Some(record) = item.as_record() else { continue };
@@ -197,23 +197,23 @@ impl State {
         }
     }
 
-    /// Takes out those who need not wait any more.
+    /// Takes the waiters whose entries are all written.
     pub(crate) fn take_waiters(&mut self) -> Vec<Waiter> {
         let groups = &self.groups;
         let waits = |waiter: &Waiter| groups.get(&waiter.group).is_some_and(|group| group.has_unwritten(waiter.upto));
         self.waiters.extract_if(.., |waiter| !waits(waiter)).collect()
     }
 
-    /// Takes what is in memory beyond `limit` bytes off the largest tails.
-    pub(crate) fn shed_tails(&mut self, limit: usize) {
+    /// Drops entries of the largest tail if the tails together exceed `limit` bytes.
+    pub(crate) fn evict_tails(&mut self, limit: usize) {
         let total: usize = self.groups.values().map(|group| group.tail_bytes).sum();
         let Some(excess) = total.checked_sub(limit).filter(|excess| *excess > 0) else { return };
         if let Some(largest) = self.groups.values_mut().max_by_key(|group| group.tail_bytes) {
-            largest.shed(excess);
+            largest.evict(excess);
         }
     }
 
-    /// Takes the oldest segment out if none of its entries is needed any more.
+    /// Takes out the oldest segment if all of its entries are durably purged and a later segment exists.
     pub(crate) fn take_dead_segment(&mut self) -> Option<Arc<Segment>> {
         let oldest = self.segments.first_entry()?;
         let dead = oldest

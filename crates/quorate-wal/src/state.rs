@@ -1,7 +1,7 @@
-//! What all records before a point of the log have led to, entries aside.
+//! The state that all records before a point of the log produce, apart from entries.
 //!
-//! The writer keeps one and repeats it in the header of each segment; recovery starts with that of the oldest segment,
-//! leads it on by the same [`LogState::apply`] and compares it with the header of each following one.
+//! The writer maintains one and repeats it in the header of each segment. Recovery starts with that of the oldest
+//! segment, advances it with the same [`LogState::apply`], and compares it with the header of each later segment.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use quorate_model::{GroupId, LogId};
 
 use crate::record::{Kind, Record};
 
-/// What is known of one group.
+/// The state of one group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct GroupState {
     pub(crate) vote: Option<Bytes>,
@@ -22,23 +22,23 @@ pub(crate) struct GroupState {
 }
 
 impl GroupState {
-    /// The index that must come next, if there is one before it.
+    /// The index that the next entry must have, if the log of the group has an end.
     pub(crate) fn next_index(&self) -> Option<u64> {
         self.last.map(|last| last.index.saturating_add(1))
     }
 
-    /// Checks that the log may be cut after `kept`, which it must hold, or have purged last.
+    /// Checks that the log may be truncated after `kept`: it must hold that entry, or have purged it as the last one.
     pub(crate) fn check_cut(&self, kept: Option<LogId>) -> Result<(), String> {
         let [floor, kept, last] = [self.floor, kept, self.last].map(|id| id.map(|id| id.index));
         let holds = floor <= kept && kept <= last;
         if holds {
             Ok(())
         } else {
-            Err(format!("a log purged up to {floor:?} that ends at {last:?} is cut at {kept:?}"))
+            Err(format!("a log purged up to {floor:?} and ending at {last:?} can't be cut at {kept:?}"))
         }
     }
 
-    /// Moves the floor up, and the end with it where the log ends before.
+    /// Raises the floor, and the end of the log too if it lies before the new floor.
     pub(crate) fn purge(&mut self, upto: LogId) {
         if self.floor.is_none_or(|floor| floor.index < upto.index) {
             self.floor = Some(upto);
@@ -49,14 +49,14 @@ impl GroupState {
     }
 }
 
-/// What is known of all groups and of the node.
+/// The state of all groups and of the node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LogState {
     pub(crate) groups: BTreeMap<GroupId, GroupState>,
     pub(crate) identity: Option<Bytes>,
-    /// The boot id under which all this was written, or accepted; empty where it could not be read.
+    /// The boot id under which the log was written or accepted; empty if it could not be read.
     pub(crate) boot: Bytes,
-    /// The last record said that the log was closed in good order.
+    /// The last record says that the log was closed cleanly.
     pub(crate) closed: bool,
 }
 
@@ -65,7 +65,7 @@ impl LogState {
         self.groups.entry(group).or_default()
     }
 
-    /// Takes a record of a frame.
+    /// Applies a record of a frame.
     pub(crate) fn apply(&mut self, record: &Record<'_>) {
         self.closed = record.kind == Kind::Closed && !record.flag;
         match record.kind {
@@ -76,7 +76,7 @@ impl LogState {
         }
     }
 
-    /// Takes a record of a header, in which ids stand for themselves.
+    /// Applies a record of a header. There, each id replaces the former value and has no other effect.
     pub(crate) fn adopt(&mut self, record: &Record<'_>) {
         match record.kind {
             Kind::Vote => self.group(record.group).vote = Some(Bytes::copy_from_slice(record.bytes)),
@@ -89,7 +89,7 @@ impl LogState {
         }
     }
 
-    /// Writes the records of a header and returns their number.
+    /// Writes the state as the records of a header and returns their number.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) -> u32 {
         let node = GroupId(0);
         let mut count = 0;
@@ -113,7 +113,8 @@ impl LogState {
         count
     }
 
-    /// Whether both say the same of all groups and of the identity. What differs between openings is left out.
+    /// Whether both agree on all groups and on the identity. The boot id and the closed flag may differ between
+    /// openings and are not compared.
     pub(crate) fn agrees_with(&self, other: &Self) -> bool {
         let known = |state: &Self| {
             let groups = state.groups.clone().into_iter().filter(|(_, group)| *group != GroupState::default());

@@ -1,9 +1,9 @@
-//! The writer: takes what is queued, writes it as one frame, syncs, and runs the completions.
+//! The writer: takes the queued items, writes them as one frame, syncs, and runs the completions.
 //!
 //! Invariants:
-//! - Frames are written in the order of submission, each behind the one before; a segment is synced before the next one
-//!   is begun, and the header of that is synced before its first frame is written.
-//! - After an error nothing is written any more.
+//! - Frames are written in the order of submission, at increasing offsets. A segment is synced before the next one is
+//!   begun, and the header of the next one is synced before its first frame is written.
+//! - After an error nothing more is written.
 
 use std::sync::Arc;
 
@@ -25,40 +25,40 @@ mod rotate;
 
 pub(crate) use rotate::{check_header, make_file};
 
-/// The active part of a log that writes. Run it as a worker with [`WalWriter::signal`]; when it is dropped, the log
-/// stops and everything that waits is told so.
+/// The worker that writes the log. Run it with [`WalWriter::signal`]. When it is dropped, the log stops and all waiting
+/// completions fail.
 #[derive(Debug)]
 pub struct WalWriter {
     pub(crate) shared: Arc<Shared>,
     builder: FrameBuilder,
-    /// What all frames written so far have led to.
+    /// The state that all frames written so far have produced.
     logged: LogState,
     active: Arc<Segment>,
-    /// Where the next frame goes.
+    /// The offset of the next frame.
     offset: u64,
-    /// Whether the active segment holds anything but its header and copies.
+    /// Whether this writer has written a frame to the active segment.
     is_used: bool,
     next_ordinal: u32,
     sequence: u64,
     durable: u64,
     unsynced: u64,
-    /// Purge floors in frames that are not synced yet.
+    /// Purge floors in frames that are not yet synced.
     floors: Vec<(GroupId, u64)>,
-    /// A batch that waits for space on the disk.
+    /// The batch that is being written, or that waits for disk space.
     held: Option<Batch>,
-    nap: Nap,
+    last_sleep: LastSleep,
 }
 
-/// What the writer knows about its last sleep: records that nobody waits for are written when it was not disturbed.
+/// The writer's last sleep. Lazy records are written after a timed sleep in which the writer was not woken.
 #[derive(Debug, Default)]
-struct Nap {
-    /// It sleeps for a bounded time.
+struct LastSleep {
+    /// The sleep had a timeout.
     timed: bool,
-    /// Its bell may have been rung before it fell asleep.
+    /// A wake from before the sleep may have cut it short.
     disturbed: bool,
-    /// How often the bell had been rung when it fell asleep.
-    rings: u64,
-    /// Something was written since.
+    /// How often the writer had been woken when it went to sleep.
+    wakes: u64,
+    /// Something was written since the writer was last idle.
     worked: bool,
 }
 
@@ -68,7 +68,7 @@ enum Work {
     Sleep(Step),
 }
 
-/// Where a freshly opened log goes on.
+/// The position at which a newly opened log continues.
 #[derive(Debug)]
 pub(crate) struct Start {
     pub(crate) logged: LogState,
@@ -93,13 +93,13 @@ impl WalWriter {
             unsynced: 0,
             floors: Vec::new(),
             held: None,
-            nap: Nap::default(),
+            last_sleep: LastSleep::default(),
         }
     }
 
-    /// The bell that the log rings when there is something to write.
+    /// The signal that wakes the writer when there is something to write.
     pub fn signal(&self) -> &Signal {
-        &self.shared.writer_bell
+        &self.shared.writer_signal
     }
 
     fn advance(&mut self) -> Result<Step, WalError> {
@@ -116,7 +116,7 @@ impl WalWriter {
                 Work::Sleep(step) => return Ok(step),
             },
         };
-        // Kept here, so that an error finds it and tells its completions.
+        // Stored here so that `fail` can fail its completions after an error.
         self.held = Some(batch);
         if self.write_held()? {
             return self.finish_held();
@@ -129,27 +129,29 @@ impl WalWriter {
     fn next_work(&mut self) -> Result<Work, WalError> {
         let mut guard = self.shared.lock_working()?;
         let state = &mut *guard;
-        let rested = self.nap.timed && !self.nap.disturbed && self.nap.rings == state.rings;
-        if state.queue.is_urgent() || (rested && !state.queue.is_empty()) {
+        let undisturbed =
+            self.last_sleep.timed && !self.last_sleep.disturbed && self.last_sleep.wakes == state.writer_wakes;
+        if state.queue.is_urgent() || (undisturbed && !state.queue.is_empty()) {
             let batch = Batch::new(state.queue.take(self.shared.options.batch_bytes));
             state.in_flight = batch.cost();
-            state.writer_looks = true;
-            self.nap = Nap { timed: false, worked: true, ..self.nap };
+            state.writer_will_check = true;
+            self.last_sleep = LastSleep { timed: false, worked: true, ..self.last_sleep };
             return Ok(Work::Batch(batch));
         }
-        if rested && self.unsynced > 0 {
+        if undisturbed && self.unsynced > 0 {
             return Ok(Work::Sync);
         }
-        let disturbed = self.nap.rings != state.rings;
+        let disturbed = self.last_sleep.wakes != state.writer_wakes;
         let idle = state.queue.is_empty() && self.unsynced == 0;
-        let timed = !idle || (self.nap.worked && !rested);
-        self.nap = Nap { timed, disturbed, rings: state.rings, worked: self.nap.worked && !rested };
-        state.writer_looks = timed;
+        let timed = !idle || (self.last_sleep.worked && !undisturbed);
+        self.last_sleep =
+            LastSleep { timed, disturbed, wakes: state.writer_wakes, worked: self.last_sleep.worked && !undisturbed };
+        state.writer_will_check = timed;
         Ok(Work::Sleep(if timed { Step::WaitFor(LAZY_DELAY) } else { Step::Wait }))
     }
 
-    /// Writes the frame of the held batch and syncs it if it has to be. Returns whether there was space for it on the
-    /// disk; otherwise nothing of it was written.
+    /// Writes the frame of the held batch and syncs it if required. Returns `false` if the disk was full; nothing of
+    /// the frame was written then.
     fn write_held(&mut self) -> Result<bool, WalError> {
         let Some(batch) = &mut self.held else { return Ok(true) };
         let (needs_sync, is_cut) = (batch.needs_sync(), batch.is_cut());
@@ -174,7 +176,7 @@ impl WalWriter {
         Ok(true)
     }
 
-    /// Writes the frame that was built, padded so that it reaches to `end`.
+    /// Writes the built frame, padded so that it ends at `end`.
     fn write_frame(&mut self, end: u64) -> Result<(), WalError> {
         let Some(batch) = &self.held else { return Ok(()) };
         let span = end.saturating_sub(self.offset);
@@ -182,8 +184,8 @@ impl WalWriter {
         let epoch = self.active.epoch;
         let bytes = self.builder.seal(epoch, sequence, self.durable, span);
         let file = &self.active.file;
-        // What goes past the page cache takes its neighbours from there: where entries are not synced, the next small
-        // frame would have to read them first.
+        // A direct write evicts its pages from the page cache. If entries are not synced, the next small frame would
+        // first have to read its page back.
         let is_direct = batch.has_synced_entries();
         let written = if is_direct { file.write_direct(bytes, self.offset) } else { file.write_at(bytes, self.offset) };
         written.map_err(WalError::io("write", &self.active.path))?;
@@ -204,8 +206,8 @@ impl WalWriter {
         self.offset += span;
         self.is_used = true;
         if self.offset > self.active.len / 2 && !state.wants_spare {
-            (state.wants_spare, state.sheds_spares) = (true, false);
-            self.shared.keeper_bell.wake();
+            (state.wants_spare, state.releases_spares) = (true, false);
+            self.shared.keeper_signal.wake();
         }
         let waiters = state.take_waiters();
         drop(guard);
@@ -234,12 +236,12 @@ impl WalWriter {
                 let known = state.durable_floors.entry(group).or_default();
                 *known = floor.max(*known);
             }
-            self.shared.keeper_bell.wake();
+            self.shared.keeper_signal.wake();
         }
         Ok(())
     }
 
-    /// Runs the completions of the held batch, now that it is where it has to be.
+    /// Runs the completions of the held batch, which is now as durable as required.
     fn finish_held(&mut self) -> Result<Step, WalError> {
         let Some(batch) = self.held.take() else { return Ok(Step::Again) };
         {
@@ -260,21 +262,21 @@ impl WalWriter {
         Ok(Step::Again)
     }
 
-    /// Drops purged entries and what memory holds beyond its bound, a bounded number at a time; returns whether that
-    /// was all.
+    /// Drops purged entries, and entries beyond the limit on memory, a bounded number at a time. Returns whether no
+    /// purged entry is left.
     fn tidy_memory(&self) -> bool {
         let mut guard = self.shared.lock();
         let State { groups, to_trim, garbage, .. } = &mut *guard;
         to_trim.retain(|group| groups.get_mut(group).is_some_and(|group| !group.trim()));
         let garbage = std::mem::take(garbage);
-        guard.shed_tails(self.shared.options.tail_bytes);
+        guard.evict_tails(self.shared.options.tail_bytes);
         let all = guard.to_trim.is_empty();
         drop(guard);
         drop(garbage);
         all
     }
 
-    /// Tells everyone who waits that the log has stopped.
+    /// Stops the log and fails all waiting completions.
     fn fail(&mut self, error: WalError) {
         self.shared.stop(error);
         let (items, waiters, error) = {

@@ -1,8 +1,8 @@
-//! The format does not change unnoticed: logs of format 1 open, and are written as they always were.
+//! Guards the format: logs of format 1 open, and new logs are written with the same bytes.
 //!
-//! `tests/golden/mixed` holds a log with every kind of record, packed frames and frames that were not synced;
-//! `tests/golden/plain` one without packed frames, whose bytes do not depend on a compressor. To write them anew after
-//! a deliberate change, run with `QUORATE_BLESS=1`.
+//! `tests/golden/mixed` holds a log with every kind of record, packed frames, and frames that were not synced one by
+//! one. `tests/golden/plain` holds a log without packed frames, so its bytes do not depend on a compressor. To rewrite
+//! the files after a deliberate change, run the tests with `QUORATE_BLESS=1`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
 #![allow(clippy::disallowed_methods, reason = "golden files are real files")]
@@ -55,35 +55,35 @@ fn planted(name: &str) -> SimDisk {
     disk
 }
 
-/// A log that says a little of everything.
+/// A log with every kind of record.
 fn write(large: bool) -> SimDisk {
     let disk = SimDisk::new(1);
-    let told = Told::default();
+    let completed = Completed::default();
     let mut log = open_with(&disk, options(16 << 10)).unwrap();
     log.wal.set_durability(OTHER, Durability::Os);
-    log.wal.save_identity(Bytes::from_static(b"identity"), told.by(0)).unwrap();
-    log.wal.append(G, entries(1, 0, 5), told.by(1)).unwrap();
+    log.wal.save_identity(Bytes::from_static(b"identity"), completed.mark(0)).unwrap();
+    log.wal.append(G, entries(1, 0, 5), completed.mark(1)).unwrap();
     run(&mut log.writer);
     log.wal.truncate_after(G, Some(3)).unwrap();
-    log.wal.append(G, entries(2, 4, if large { 200 } else { 8 }), told.by(2)).unwrap();
-    log.wal.save_vote(G, Bytes::from_static(b"vote"), told.by(3)).unwrap();
+    log.wal.append(G, entries(2, 4, if large { 200 } else { 8 }), completed.mark(2)).unwrap();
+    log.wal.save_vote(G, Bytes::from_static(b"vote"), completed.mark(3)).unwrap();
     run(&mut log.writer);
     for n in 0..3 {
-        log.wal.append(OTHER, entries(9, n, n + 1), told.by(4)).unwrap();
+        log.wal.append(OTHER, entries(9, n, n + 1), completed.mark(4)).unwrap();
         run(&mut log.writer);
     }
     log.wal.purge(G, id(1, 2)).unwrap();
     log.wal.save_committed(G, id(2, 6)).unwrap();
-    log.wal.append(G, vec![], told.by(5)).unwrap();
+    log.wal.append(G, vec![], completed.mark(5)).unwrap();
     run(&mut log.writer);
-    log.wal.cut_active(told.by(6)).unwrap();
-    log.wal.accept_reboot(told.by(7)).unwrap();
-    log.wal.append(OTHER, entries(9, 3, 5), told.by(8)).unwrap();
+    log.wal.cut_active(completed.mark(6)).unwrap();
+    log.wal.accept_reboot(completed.mark(7)).unwrap();
+    log.wal.append(OTHER, entries(9, 3, 5), completed.mark(8)).unwrap();
     log.wal.truncate_after(OTHER, None).unwrap();
-    log.wal.append(OTHER, entries(10, 0, 2), told.by(9)).unwrap();
-    log.wal.close_clean(told.by(10)).unwrap();
+    log.wal.append(OTHER, entries(10, 0, 2), completed.mark(9)).unwrap();
+    log.wal.close_clean(completed.mark(10)).unwrap();
     run(&mut log.writer);
-    assert_eq!(told.numbers().len(), 13);
+    assert_eq!(completed.numbers().len(), 13);
     disk
 }
 
@@ -105,7 +105,7 @@ fn a_log_of_format_1_opens() {
 }
 
 #[test]
-fn a_log_is_written_as_it_always_was() {
+fn format_1_is_written_byte_for_byte() {
     let disk = write(false);
     let now = segments(&disk);
     bless("plain", &now);

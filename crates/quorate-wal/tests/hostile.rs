@@ -1,4 +1,4 @@
-//! Whatever the files hold, opening a log answers; it does not panic, hang or take memory without bound.
+//! Hostile input: whatever the files hold, opening a log returns; it does not panic, hang or use unbounded memory.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
 
@@ -15,28 +15,28 @@ use quorate_env_sim::SimDisk;
 use quorate_wal::OpenError;
 use quorate_wal::inspect::{End, Inspection};
 
-/// Where the checksum stands, in frames and in headers of segments.
+/// The offset of the checksum in frames and in segment headers.
 const CRC_AT: usize = 60;
 
 fn segment(number: u32) -> PathBuf {
     Path::new(DIR).join(format!("{number:010}.wal"))
 }
 
-/// The bytes of the segments of a small log with all sorts of records.
+/// The segments of a small, undamaged log with various kinds of records.
 fn honest() -> Vec<Vec<u8>> {
     let disk = SimDisk::new(1);
-    let told = Told::default();
+    let completed = Completed::default();
     let mut log = open_with(&disk, options(16 << 10)).unwrap();
-    log.wal.save_identity(Bytes::from_static(b"i"), told.by(0)).unwrap();
-    log.wal.save_vote(G, Bytes::from_static(b"v"), told.by(0)).unwrap();
-    log.wal.append(G, entries(1, 0, 6), told.by(0)).unwrap();
+    log.wal.save_identity(Bytes::from_static(b"i"), completed.mark(0)).unwrap();
+    log.wal.save_vote(G, Bytes::from_static(b"v"), completed.mark(0)).unwrap();
+    log.wal.append(G, entries(1, 0, 6), completed.mark(0)).unwrap();
     run(&mut log.writer);
     log.wal.truncate_after(G, Some(3)).unwrap();
-    log.wal.append(G, entries(2, 4, 200), told.by(0)).unwrap();
+    log.wal.append(G, entries(2, 4, 200), completed.mark(0)).unwrap();
     run(&mut log.writer);
     log.wal.purge(G, id(1, 2)).unwrap();
-    log.wal.cut_active(told.by(0)).unwrap();
-    log.wal.append(G, entries(2, 200, 201), told.by(0)).unwrap();
+    log.wal.cut_active(completed.mark(0)).unwrap();
+    log.wal.append(G, entries(2, 200, 201), completed.mark(0)).unwrap();
     settle(&mut log);
     let read = |number| {
         let file = disk.open(&segment(number), OpenMode::Read).unwrap();
@@ -47,7 +47,7 @@ fn honest() -> Vec<Vec<u8>> {
     vec![read(1), read(2)]
 }
 
-/// Makes the checksum of the header or frame that begins at `at` right.
+/// Corrects the checksum of the header or frame that begins at `at`.
 fn reseal(bytes: &mut [u8], at: usize, epoch: std::ops::Range<usize>, len: std::ops::Range<usize>) {
     let Some(part) = bytes.get_mut(at..) else { return };
     let len = u32::from_le_bytes(part[len].try_into().unwrap()) as usize;
@@ -68,13 +68,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn random_bytes_are_answered(files in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..9000), 1..3)) {
+    fn random_bytes_never_panic(files in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..9000), 1..3)) {
         drop(open_planted(&files));
     }
 
-    /// Damage whose checksums are right reaches everything behind the checks.
+    /// Damage with correct checksums reaches the code after the checksum checks.
     #[test]
-    fn forged_logs_are_answered(
+    fn forged_logs_never_panic(
         file in 0_usize..2,
         changes in prop::collection::vec((any::<Index>(), 0_usize..220, any::<u8>()), 1..5),
         cut in prop::option::of(any::<Index>()),
@@ -102,7 +102,7 @@ proptest! {
 }
 
 #[test]
-fn a_later_format_is_refused_by_name() {
+fn a_later_format_is_refused_as_a_version() {
     let mut files = honest();
     for file in &mut files {
         file[8] = 2;
@@ -119,7 +119,7 @@ fn a_log_without_its_segments_is_refused() {
     assert!(matches!(open_planted(&zeros), Err(OpenError::Corrupt { .. })), "ordinal 2 was never the first");
 }
 
-/// A record of group 1 without bytes, at this index.
+/// A record of group 1 at this index, without bytes.
 fn record(kind: u8, flag: u8, index: u64) -> Vec<u8> {
     let head = [kind, flag, 0, 0, 1, 0, 0, 0].into_iter().chain(1_u64.to_le_bytes()).chain(9_u64.to_le_bytes());
     head.chain(index.to_le_bytes()).chain([0; 4]).collect()
@@ -131,7 +131,7 @@ const PURGE: u8 = 5;
 const CLOSED: u8 = 8;
 const LAST: u8 = 9;
 
-/// A segment whose checksums are right, with these records in its header and in its frames.
+/// A segment with correct checksums, with these records in its header and in its frames.
 fn forged(state: &[Vec<u8>], frames: &[&[Vec<u8>]]) -> Vec<u8> {
     let le = |number: usize| u32::try_from(number).unwrap().to_le_bytes();
     let epoch = [le(1), le(77)].concat();
@@ -154,7 +154,7 @@ fn forged(state: &[Vec<u8>], frames: &[&[Vec<u8>]]) -> Vec<u8> {
     bytes
 }
 
-/// What inspection and opening say of a log: both refuse it, or neither does.
+/// Whether a log is refused. Inspection and opening must agree on that.
 fn is_refused(bytes: Vec<u8>) -> bool {
     let disk = SimDisk::new(1);
     disk.plant(&segment(1), &bytes).unwrap();
@@ -164,13 +164,13 @@ fn is_refused(bytes: Vec<u8>) -> bool {
 }
 
 #[test]
-fn a_forged_log_in_order_is_opened() {
+fn a_consistent_forged_log_opens() {
     let entries = [record(ENTRY, 0, 5), record(ENTRY, 0, 6), record(TRUNCATE, 0, 5), record(PURGE, 0, 5)];
     assert!(!is_refused(forged(&[record(PURGE, 0, 4), record(LAST, 0, 4)], &[&entries, &[record(CLOSED, 0, 0)]])));
 }
 
 #[test]
-fn what_comes_with_a_closing_record_is_not_passed_over() {
+fn records_beside_a_closing_record_are_applied() {
     let mut log = open_planted(&[forged(&[], &[&[record(CLOSED, 0, 0), record(ENTRY, 0, 5)]])]).unwrap();
     assert_eq!(log.recovery.groups[&G].last, Some(id(1, 5)));
     settle(&mut log);
@@ -192,8 +192,8 @@ fn a_log_that_is_cut_beyond_its_end_is_refused() {
     assert!(is_refused(forged(&[], &[&[record(ENTRY, 0, 5), record(LAST, 0, 9), record(ENTRY, 0, 10)]])));
 }
 
-/// Without counting them one by one.
+/// The gap holds 2^60 entries, so iterating over it would never end.
 #[test]
-fn inspection_says_that_most_entries_are_missing() {
+fn inspection_does_not_iterate_over_a_huge_gap() {
     assert!(is_refused(forged(&[record(PURGE, 0, 5), record(LAST, 0, 1 << 60)], &[])));
 }

@@ -1,4 +1,4 @@
-//! What is told of a log without opening it: the same that an opening finds, and not a byte changes.
+//! Inspection reports the same as an opening finds, and changes no file.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
 
@@ -19,7 +19,7 @@ fn inspect(disk: &SimDisk) -> Inspection {
     Inspection::read(disk, Path::new(DIR)).unwrap()
 }
 
-/// Everything in the directory of the log, byte by byte.
+/// The names and contents of all files in the log's directory.
 fn files(disk: &SimDisk) -> Vec<(String, Vec<u8>)> {
     let items = disk.list(Path::new(DIR)).unwrap();
     let read = |name: String| {
@@ -31,34 +31,34 @@ fn files(disk: &SimDisk) -> Vec<(String, Vec<u8>)> {
     items.into_iter().map(|item| read(item.name)).collect()
 }
 
-/// A log of three segments with votes, truncated and purged entries; open, all its work done.
+/// An open, idle log of three segments with votes and with truncated and purged entries.
 fn busy(disk: &SimDisk) -> quorate_wal::Opened {
-    let told = Told::default();
+    let completed = Completed::default();
     let mut log = open_with(disk, options(16 << 10)).unwrap();
-    log.wal.save_identity(Bytes::from_static(b"i"), told.by(0)).unwrap();
-    log.wal.save_vote(G, Bytes::from_static(b"v"), told.by(0)).unwrap();
-    log.wal.append(G, entries(1, 0, 40), told.by(0)).unwrap();
+    log.wal.save_identity(Bytes::from_static(b"i"), completed.mark(0)).unwrap();
+    log.wal.save_vote(G, Bytes::from_static(b"v"), completed.mark(0)).unwrap();
+    log.wal.append(G, entries(1, 0, 40), completed.mark(0)).unwrap();
     run(&mut log.writer);
     log.wal.truncate_after(G, Some(29)).unwrap();
-    log.wal.append(G, entries(2, 30, 300), told.by(0)).unwrap();
+    log.wal.append(G, entries(2, 30, 300), completed.mark(0)).unwrap();
     run(&mut log.writer);
-    log.wal.cut_active(told.by(0)).unwrap();
-    log.wal.append(G, entries(2, 300, 310), told.by(0)).unwrap();
+    log.wal.cut_active(completed.mark(0)).unwrap();
+    log.wal.append(G, entries(2, 300, 310), completed.mark(0)).unwrap();
     settle(&mut log);
     log.wal.purge(G, id(1, 5)).unwrap();
     log.wal.save_committed(G, id(2, 305)).unwrap();
-    log.wal.append(G, entries(3, 310, 311), told.by(0)).unwrap();
+    log.wal.append(G, entries(3, 310, 311), completed.mark(0)).unwrap();
     settle(&mut log);
     log
 }
 
-/// What an inspection and an opening tell of the groups.
-fn told(inspection: &Inspection) -> String {
+/// The groups as the inspection reports them.
+fn groups_of(inspection: &Inspection) -> String {
     format!("{:?}", inspection.groups.iter().map(|(id, g)| (id, g.purged, g.last, &g.vote)).collect::<Vec<_>>())
 }
 
 #[test]
-fn a_log_in_use_is_told_as_an_opening_finds_it_and_not_a_byte_changes() {
+fn inspecting_a_log_in_use_agrees_with_opening_it() {
     let disk = SimDisk::new(1);
     let log = busy(&disk);
     let before = files(&disk);
@@ -89,19 +89,19 @@ fn a_log_in_use_is_told_as_an_opening_finds_it_and_not_a_byte_changes() {
     }
 
     drop(log);
-    let told_before = told(&inspection);
+    let groups_before = groups_of(&inspection);
     let mut log = open_with(&disk, options(16 << 10)).unwrap();
     let found = &log.recovery.groups[&G];
     assert_eq!((found.purged, found.last, found.vote.clone()), (group.purged, group.last, group.vote.clone()));
-    log.wal.close_clean(Told::default().by(0)).unwrap();
+    log.wal.close_clean(Completed::default().mark(0)).unwrap();
     settle(&mut log);
     let closed = inspect(&disk);
     assert!(matches!(closed.end, End::Closed), "{:?}", closed.end);
-    assert_eq!(told(&closed), told_before);
+    assert_eq!(groups_of(&closed), groups_before);
 }
 
 #[test]
-fn a_directory_without_a_log_is_told_as_such() {
+fn a_directory_without_a_log_is_empty() {
     let disk = SimDisk::new(1);
     assert!(matches!(Inspection::read(&disk, Path::new(DIR)), Err(OpenError::Io { .. })));
     disk.create_dir_all(Path::new(DIR)).unwrap();
@@ -109,7 +109,8 @@ fn a_directory_without_a_log_is_told_as_such() {
     assert!(matches!(inspection.end, End::Empty) && inspection.segments.is_empty());
 }
 
-/// Changes a byte of the newest segment, counted back from the end of its frames, or cuts it there.
+/// Changes a byte of the newest segment, `back` bytes before the end of its frames, or overwrites everything from there
+/// with zeros.
 fn damage(disk: &SimDisk, back: u64, cut: bool) -> PathBuf {
     let inspection = inspect(disk);
     let newest = inspection.segments.last().unwrap();
@@ -127,7 +128,7 @@ fn damage(disk: &SimDisk, back: u64, cut: bool) -> PathBuf {
 }
 
 #[test]
-fn a_torn_tail_is_told_from_damage_and_both_are_placed() {
+fn torn_tails_and_damage_are_distinguished() {
     let disk = SimDisk::new(1);
     let log = busy(&disk);
     drop(log);
@@ -137,7 +138,7 @@ fn a_torn_tail_is_told_from_damage_and_both_are_placed() {
     let End::Torn { path: at, offset } = &torn.end else { panic!("{:?}", torn.end) };
     assert!(*at == path && *offset < whole);
 
-    // The first frame of the segment is declared durable by those after it.
+    // Later frames declare the first frame of the segment durable.
     let disk = SimDisk::new(1);
     drop(busy(&disk));
     let segment = inspect(&disk).segments.last().unwrap().clone();
@@ -150,14 +151,14 @@ fn a_torn_tail_is_told_from_damage_and_both_are_placed() {
         }
         other => panic!("{other:?}"),
     }
-    assert!(damaged.entries(G, 0..u64::MAX).all(|entry| entry.is_ok()), "what comes before can be read");
+    assert!(damaged.entries(G, 0..u64::MAX).all(|entry| entry.is_ok()), "what comes before the damage can be read");
     assert!(damaged.groups[&G].last.is_some());
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Whatever happened to the files, it is judged as an opening judges it, and nothing is changed.
+    /// Whatever the damage, inspection reaches the same result as opening, and changes nothing.
     #[test]
     fn inspection_and_opening_agree(changes in prop::collection::vec((0_u64..9_000, any::<bool>()), 0..3)) {
         let disk = SimDisk::new(1);
@@ -170,7 +171,7 @@ proptest! {
         let listed: Vec<_> = inspection.entries(G, 0..u64::MAX).collect();
         prop_assert_eq!(files(&disk), before);
         match (open_with(&disk, options(16 << 10)), &inspection.end) {
-            (Err(error), End::Refused(told)) => prop_assert_eq!(error.to_string(), told.to_string()),
+            (Err(error), End::Refused(refusal)) => prop_assert_eq!(error.to_string(), refusal.to_string()),
             (Ok(opened), End::Torn { path, offset }) => {
                 prop_assert_eq!(opened.recovery.cut, Some((path.clone(), *offset)));
             }
@@ -183,7 +184,7 @@ proptest! {
                 let listed: Vec<_> = listed.into_iter().map(Result::unwrap).map(|e| (e.id, e.bytes)).collect();
                 prop_assert_eq!(held, listed);
             }
-            (opened, told) => prop_assert!(false, "{:?} {:?}", opened.map(drop), told),
+            (opened, end) => prop_assert!(false, "{:?} {:?}", opened.map(drop), end),
         }
     }
 }

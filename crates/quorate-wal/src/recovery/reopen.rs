@@ -1,7 +1,7 @@
-//! Reopening: the first segment of a new life, with copies of what could not be proven to be durable.
+//! Reopening: begins the first segment of a new run, with copies of the frames that are not proven durable.
 //!
-//! The copies are written and synced before the header. So the segment counts only once it is whole; until then the
-//! originals do.
+//! The copies are written and synced before the header. The segment is therefore valid only once it is complete; until
+//! then the originals count.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ use crate::segment::{Segment, draw_epoch, segment_path};
 use crate::shared::Live;
 use crate::writer::{Start, check_header, make_file};
 
-/// Begins the first segment of a new life in `dir`, where `boot` is the boot id, empty if it can't be read.
+/// Begins the first segment of a new run in `dir`. `boot` is the current boot id, empty if it can't be read.
 pub(crate) fn reopen(
     disk: &dyn Disk,
     dir: &Path,
@@ -39,7 +39,7 @@ pub(crate) fn reopen(
     if closing.is_some() {
         pending.pop_back();
     }
-    let restart = judge(replay, &pending, was_closed, boot);
+    let restart = classify_restart(replay, &pending, was_closed, boot);
 
     let ordinal = replay.newest_ordinal().checked_add(1).ok_or(WalError::Exhausted)?;
     let epoch = draw_epoch(options.seed, ordinal);
@@ -74,14 +74,15 @@ pub(crate) fn reopen(
     Ok((Start { logged: replay.logged.clone(), active, offset, sequence: durable }, restart))
 }
 
-/// Cuts what segments of former lives have left unused: a life that ends early in a segment would else leave it at its
-/// full length until it is purged, and a process that ends again and again would fill the disk.
+/// Cuts off the unused part of segments from previous runs. Otherwise a run that ends early in a segment would leave it
+/// at full length until it is purged, and a process that crashes repeatedly would fill the disk.
 ///
-/// To be called when the first segment of the new life is durable: then nothing behind the last frame found counts.
+/// Call this only after the first segment of the new run is durable: from then on nothing after the last frame found
+/// counts.
 pub(crate) fn cut_unused(replay: &mut Replay, found: &[SegmentFound]) -> Result<(), OpenError> {
     for SegmentFound { path, len, header, end, .. } in found {
         let used = end.next_multiple_of(PAGE);
-        // One that is almost full is of more use whole, as a spare.
+        // A segment that is more than half full is left whole, so that it can be recycled as a spare.
         if used > len / 2 {
             continue;
         }
@@ -93,8 +94,8 @@ pub(crate) fn cut_unused(replay: &mut Replay, found: &[SegmentFound]) -> Result<
     Ok(())
 }
 
-/// How the former life ended.
-fn judge(replay: &Replay, pending: &VecDeque<Pending>, was_closed: bool, boot: &Bytes) -> Restart {
+/// Determines how the previous run ended.
+fn classify_restart(replay: &Replay, pending: &VecDeque<Pending>, was_closed: bool, boot: &Bytes) -> Restart {
     let written_under = pending.iter().rev().find_map(|copy| boot_record(&copy.frame));
     let same_boot = !boot.is_empty() && written_under.as_ref().unwrap_or(&replay.logged.boot) == boot;
     match (replay.segments.is_empty(), was_closed, same_boot) {
@@ -105,7 +106,7 @@ fn judge(replay: &Replay, pending: &VecDeque<Pending>, was_closed: bool, boot: &
     }
 }
 
-/// A frame as it is to stand in another segment.
+/// The bytes of a frame copied into another segment.
 fn copy(frame: &Frame, epoch: SegmentEpoch) -> Vec<u8> {
     let header = FrameHeader { copied: true, epoch, ..frame.header };
     let mut bytes = header.encode(&frame.stored).to_vec();
@@ -118,17 +119,17 @@ fn span(header: &FrameHeader) -> u64 {
     (header.len() as u64).next_multiple_of(PAGE)
 }
 
-/// The flag of a frame that closed the log; such a frame holds nothing else.
+/// The flag of the closing record, if the frame holds that record alone.
 fn closing_flag(frame: &Frame) -> Option<bool> {
     let body = frame.body()?;
     let mut records = Records::new(&body);
     let (record, _) = records.next()?.ok()?;
-    // Whatever came with it must be applied like all else.
+    // If the frame holds other records too, they must be applied like any others.
     let is_alone = frame.header.count == 1 && records.next().is_none();
     (record.kind == Kind::Closed && is_alone).then_some(record.flag)
 }
 
-/// The boot id that a frame accepts.
+/// The last boot id recorded in a frame.
 fn boot_record(frame: &Frame) -> Option<Bytes> {
     let body = frame.body()?;
     let boots = Records::new(&body).filter_map(Result::ok).filter(|(record, _)| record.kind == Kind::Boot);

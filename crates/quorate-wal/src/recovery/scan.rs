@@ -1,6 +1,6 @@
-//! Reading of segment files: through a window that holds a part of them.
+//! Scanning: reads a segment file through a window that holds part of it.
 //!
-//! Invariant: nothing longer than the window is held in memory, but a single frame or header.
+//! Invariant: memory holds at most one window, or one frame or header if that is longer.
 
 use std::io;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use quorate_env::mutant::Mutant;
 use crate::frame::{FRAME_HEADER, FRAME_MAGIC, Frame, FrameHeader, SegmentEpoch};
 use crate::options::{FRAME_ALIGN, PAGE};
 
-/// Bytes read at a time.
+/// The number of bytes read at a time.
 const CHUNK: usize = 4 << 20;
 
-/// A file and a part of it in memory.
+/// A file, and the part of it that is in memory.
 #[derive(Debug)]
 pub(super) struct Window {
     file: Arc<dyn File>,
@@ -24,12 +24,12 @@ pub(super) struct Window {
     chunk: Bytes,
 }
 
-/// What lies behind the last frame of a log.
+/// The contents after the last frame of a log.
 #[derive(Debug, Default)]
 pub(super) struct Tail {
-    /// The highest sequence that a frame there says was durable.
+    /// The highest sequence that a frame there records as durable.
     pub(super) max_durable: u64,
-    /// There is something that was, or was to be, a frame of this segment.
+    /// There is at least the header of a frame of this segment.
     pub(super) has_remains: bool,
     /// There is a whole frame that is not a copy made by recovery.
     pub(super) has_originals: bool,
@@ -40,7 +40,7 @@ impl Window {
         Self { file, len, start: 0, chunk: Bytes::new() }
     }
 
-    /// The `len` bytes at `offset`; `None` when the file ends before.
+    /// The `len` bytes at `offset`, or `None` if the file ends before them.
     pub(super) fn get(&mut self, offset: u64, len: usize) -> io::Result<Option<Bytes>> {
         if offset.checked_add(len as u64).is_none_or(|end| end > self.len) {
             return Ok(None);
@@ -62,7 +62,7 @@ impl Window {
         (to <= self.chunk.len()).then(|| self.chunk.slice(from..to))
     }
 
-    /// The verified frame at `offset`, of whatever segment.
+    /// The verified frame at `offset`, of any segment.
     fn frame_at(&mut self, offset: u64) -> io::Result<Option<Frame>> {
         let Some(header) = self.get(offset, FRAME_HEADER)?.and_then(|bytes| FrameHeader::decode(&bytes)) else {
             return Ok(None);
@@ -70,8 +70,8 @@ impl Window {
         Ok(self.get(offset, header.len())?.and_then(|bytes| Frame::verify(&bytes)))
     }
 
-    /// The frame with this sequence that follows at `offset`, and where it begins: right there, or, if a sync came
-    /// between, on the next page.
+    /// The frame with this sequence that follows `offset`, and its own offset: the next aligned one or, if a sync came
+    /// between, the start of the next page.
     pub(super) fn next_frame(
         &mut self,
         offset: u64,
@@ -89,7 +89,7 @@ impl Window {
         Ok(None)
     }
 
-    /// Looks through everything from `offset` on for frames of this segment.
+    /// Searches everything from `offset` on for frames of this segment.
     pub(super) fn tail(&mut self, offset: u64, ordinal: u32, nonce: Option<u32>) -> io::Result<Tail> {
         let mut tail = Tail::default();
         let mut at = offset.next_multiple_of(FRAME_ALIGN);
@@ -108,12 +108,12 @@ impl Window {
         Ok(tail)
     }
 
-    /// The first bytes from `at` on that look like a frame's header.
+    /// The first bytes at or after `at` that look like a frame's header.
     fn find_header(&mut self, at: u64) -> io::Result<Option<(u64, FrameHeader)>> {
         let magic = FRAME_MAGIC.to_le_bytes();
         let mut at = at;
         loop {
-            let bytes = self.some(at)?;
+            let bytes = self.available(at)?;
             let (words, _) = bytes.as_chunks::<8>();
             if words.is_empty() {
                 return Ok(None);
@@ -128,8 +128,8 @@ impl Window {
         }
     }
 
-    /// Some bytes at `offset`: what is in memory already, or else as much as is read at a time.
-    fn some(&mut self, offset: u64) -> io::Result<Bytes> {
+    /// Some bytes at `offset`: the part of the window that is in memory, or a newly read window.
+    fn available(&mut self, offset: u64) -> io::Result<Bytes> {
         let known = offset.checked_sub(self.start).and_then(|from| usize::try_from(from).ok());
         if let Some(from) = known.filter(|from| from.saturating_add(FRAME_HEADER) <= self.chunk.len()) {
             return Ok(self.chunk.slice(from..));

@@ -1,4 +1,4 @@
-//! The beginning of segments.
+//! Rotation: begins new segments.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,8 +15,8 @@ use crate::segment::{Segment, draw_epoch, segment_path};
 use crate::shared::{Live, Shared};
 
 impl WalWriter {
-    /// Ends the active segment and begins one in which a frame of `span` bytes fits. Returns whether there was space
-    /// for it on the disk; otherwise nothing has changed, but for a number that is not used again.
+    /// Ends the active segment and begins one that has space for a frame of `span` bytes. Returns `false` if the disk
+    /// was full; nothing has changed then, except that one segment number is skipped.
     pub(super) fn begin_segment(&mut self, span: u64) -> Result<bool, WalError> {
         self.sync()?;
         let ordinal = self.next_ordinal;
@@ -31,7 +31,7 @@ impl WalWriter {
         let path = segment_path(&self.shared.dir, ordinal);
         let (file, len) = match self.take_file(&path, offset.saturating_add(span)) {
             Err(error) if error.is_full_disk() => {
-                // The file was never used; if it stays, the next opening removes it.
+                // The file was never used. If removing it fails, the next opening removes it.
                 let _ = self.shared.disk.remove_file(&path);
                 return Ok(false);
             }
@@ -51,16 +51,16 @@ impl WalWriter {
         state.counters.bytes_written += offset;
         drop(state);
         (self.active, self.offset, self.is_used) = (segment, offset, false);
-        self.shared.keeper_bell.wake();
+        self.shared.keeper_signal.wake();
         Ok(true)
     }
 
-    /// A spare under its new name, or a small file made on the spot, and its length.
+    /// Renames a spare or, if none fits, makes a small file. Returns the file and its length.
     fn take_file(&self, path: &Path, needed: u64) -> Result<(Arc<dyn File>, u64), WalError> {
         let Shared { disk, dir, options, .. } = &*self.shared;
         let spare = {
             let mut state = self.shared.lock();
-            let fits = state.spares.iter().position(|spare| spare.len >= needed && !state.sheds_spares);
+            let fits = state.spares.iter().position(|spare| spare.len >= needed && !state.releases_spares);
             fits.map(|place| state.spares.swap_remove(place))
         };
         let taken = match spare {
@@ -78,7 +78,7 @@ impl WalWriter {
     }
 }
 
-/// Makes a file full of zeros and syncs it, but not its name.
+/// Makes a file of `len` zeros and syncs it, but not its directory entry.
 pub(crate) fn make_file(disk: &dyn Disk, path: &Path, len: u64) -> Result<Arc<dyn File>, WalError> {
     let file = disk.open(path, OpenMode::CreateNew).map_err(WalError::io("create", path))?;
     let zeros = vec![0; FILL_BYTES.min(usize::try_from(len).unwrap_or(usize::MAX))];
@@ -93,7 +93,7 @@ pub(crate) fn make_file(disk: &dyn Disk, path: &Path, len: u64) -> Result<Arc<dy
     Ok(file)
 }
 
-/// Refuses a header that no recovery would read.
+/// Rejects a header that is too long for recovery to read.
 pub(crate) fn check_header(bytes: usize) -> Result<(), WalError> {
     let limit = MAX_HEADER_BYTES;
     if bytes > limit { Err(WalError::TooLarge { bytes, limit }) } else { Ok(()) }

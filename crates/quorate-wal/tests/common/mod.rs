@@ -1,4 +1,4 @@
-//! A log on a simulated disk, driven by hand.
+//! Helpers that run a log on a simulated disk, step by step.
 
 #![allow(dead_code, reason = "each test file uses its part")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
@@ -34,21 +34,21 @@ pub fn id(term: u64, index: u64) -> LogId {
     LogId { term, node: NodeId(9), index }
 }
 
-/// Entries `from..to` of `term`, whose bytes tell who they are.
+/// Entries `from..to` of `term`; their bytes name index and term.
 pub fn entries(term: u64, from: u64, to: u64) -> Vec<(LogId, Bytes)> {
     (from..to).map(|index| (id(term, index), Bytes::from(format!("entry {index} of term {term}")))).collect()
 }
 
-/// What completions were told, in order.
+/// The results passed to completions, in order.
 #[derive(Clone, Default)]
-pub struct Told(Arc<Mutex<Vec<Answer>>>);
+pub struct Completed(Arc<Mutex<Vec<Answer>>>);
 
 type Answer = (u32, Result<(), WalError>);
 
-impl Told {
-    pub fn by(&self, number: u32) -> Completion {
-        let told = self.clone();
-        Box::new(move |result| told.0.lock().unwrap().push((number, result)))
+impl Completed {
+    pub fn mark(&self, number: u32) -> Completion {
+        let completed = self.clone();
+        Box::new(move |result| completed.0.lock().unwrap().push((number, result)))
     }
 
     pub fn numbers(&self) -> Vec<u32> {
@@ -60,7 +60,7 @@ impl Told {
     }
 }
 
-/// Runs a worker until it sleeps or is done.
+/// Runs a worker until it waits or is done.
 pub fn run(worker: &mut impl Worker) -> Step {
     loop {
         match worker.run_once() {
@@ -70,7 +70,7 @@ pub fn run(worker: &mut impl Worker) -> Step {
     }
 }
 
-/// Runs a writer until it has nothing left to do, timers included.
+/// Runs the writer until it has nothing left to do, as if its timers had expired, then the keeper.
 pub fn settle(opened: &mut Opened) {
     for _ in 0..4 {
         run(&mut opened.writer);

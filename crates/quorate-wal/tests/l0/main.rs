@@ -1,4 +1,5 @@
-//! A bounded share of the model check; `cargo run --release -p quorate-wal --example l0` runs as much as asked for.
+//! A bounded part of the model check; `cargo run --release -p quorate-wal --example l0` runs as many cases as
+//! requested.
 
 #![allow(clippy::panic, reason = "tests")]
 
@@ -6,16 +7,16 @@ mod harness;
 
 use harness::{Tally, run_program};
 
-/// Programs of this test. A run takes some seconds; their cases are some ten thousand.
+/// The number of programs in this test: some ten thousand cases, which take a few seconds.
 const PROGRAMS: u64 = 60;
 
 #[test]
-fn no_crash_point_loses_what_was_acknowledged() {
+fn no_crash_loses_acknowledged_records() {
     let mut tally = Tally::default();
     for program in 0..PROGRAMS {
         if let Err(broken) = run_program(program, &mut tally) {
             panic!("{broken:?}");
         }
     }
-    assert_eq!(tally.missing(), [""; 0], "these never happened");
+    assert_eq!(tally.missing(), [""; 0], "these classes never happened");
 }

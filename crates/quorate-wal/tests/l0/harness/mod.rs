@@ -1,8 +1,9 @@
-//! The model check of the log, L0: random programs on a simulated disk, stopped at every point, against a model.
+//! The model check of the log, L0: runs random programs on a simulated disk, stops them at every point, and compares
+//! the log with a model.
 //!
-//! A program is a seed. It is run once to count its I/O operations, then once more for every one of them, stopped
-//! there; then with faults and with damage at random places. After each end the log is opened again, judged, and goes
-//! on.
+//! A program is a seed. It runs once to count its I/O operations, then once for each of them with the disk stopped at
+//! that operation, then with faults and damage at random places. After each end the log is reopened and checked, and
+//! the program continues.
 
 #![allow(dead_code, reason = "the test and the example use different parts")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
@@ -20,10 +21,10 @@ mod world;
 pub use tally::Tally;
 use world::{End, Failure, World};
 
-/// What goes wrong in the first life of a case.
+/// What goes wrong in the first run of a case.
 #[derive(Clone, Copy, Debug)]
 pub enum Trouble {
-    /// Nothing before its end.
+    /// Nothing before the run ends.
     None,
     /// The disk stops at this I/O operation.
     Stop(u64),
@@ -31,9 +32,9 @@ pub enum Trouble {
     Fail(u64, Fault),
     /// The sync after this I/O operation fails.
     Sync(u64),
-    /// The disk is full for a while.
+    /// The disk is full until the run ends.
     Full,
-    /// A bit is damaged at the end.
+    /// A bit is flipped after the run.
     Flip,
 }
 
@@ -63,7 +64,7 @@ pub fn run_program(program: u64, tally: &mut Tally) -> Result<u64, Broken> {
     Ok(troubles.len() as u64 + 1)
 }
 
-/// Runs one case; returns how many I/O operations its first life took.
+/// Runs one case; returns the number of I/O operations of its first run.
 pub fn run_case(program: u64, number: u64, trouble: Trouble, tally: &mut Tally) -> Result<u64, Broken> {
     let broken = |failure| Broken { program, number, trouble, failure };
     let fate = Rng::from_seed(program.wrapping_mul(1_000_003).wrapping_add(number));
@@ -110,7 +111,7 @@ fn prepare(world: &mut World, trouble: Trouble, fate: &Rng) {
     }
 }
 
-/// Small segments, so that they change often and are used again.
+/// Small segments, so that the log rotates and recycles them often.
 fn options(program: u64) -> WalOptions {
     WalOptions {
         segment_bytes: if program.is_multiple_of(3) { 32 << 10 } else { 16 << 10 },

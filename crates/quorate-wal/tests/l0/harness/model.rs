@@ -1,4 +1,4 @@
-//! What a log must hold: a history of records and how far it was acknowledged.
+//! The model of a log: the history of its records and how far they were acknowledged.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::fmt;
 use bytes::Bytes;
 use quorate_model::{GroupId, LogId};
 
-/// One record, as submitted.
+/// A record, as submitted.
 #[derive(Clone)]
 pub enum Op {
     Entry(GroupId, LogId, Bytes),
@@ -28,12 +28,12 @@ impl fmt::Debug for Op {
     }
 }
 
-/// An entry in a few letters: index, term, length, first byte.
+/// A short form of an entry: index, term, length, first byte.
 fn brief(id: &LogId, bytes: &[u8]) -> String {
     format!("#{}t{}({},{:02x})", id.index, id.term, bytes.len(), bytes.first().copied().unwrap_or(0))
 }
 
-/// What is visible of a group.
+/// The visible state of a group.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Group {
     pub floor: Option<LogId>,
@@ -59,7 +59,7 @@ impl Group {
     }
 }
 
-/// What is visible of a log, committed ids aside.
+/// The visible state of a log, apart from committed ids.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contents {
     pub groups: BTreeMap<GroupId, Group>,
@@ -88,23 +88,23 @@ impl Contents {
     }
 }
 
-/// How many records of the history are safe.
+/// The number of records of the history that must survive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Acks {
-    /// From the end of the process.
+    /// The end of the process.
     pub process: usize,
-    /// From power loss.
+    /// A power loss.
     pub power: usize,
 }
 
-/// A history since the last opening.
+/// The history since the last opening.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
     base: Contents,
     history: Vec<Op>,
-    /// What the handle must show now.
+    /// The state that the handle must show now.
     pub now: Contents,
-    /// The highest committed id handed in, by group.
+    /// The highest committed id submitted, by group.
     pub committed: BTreeMap<GroupId, LogId>,
 }
 
@@ -114,12 +114,12 @@ impl Model {
         self.history.push(op);
     }
 
-    /// How many records were submitted.
+    /// The number of records submitted.
     pub fn len(&self) -> usize {
         self.history.len()
     }
 
-    /// Finds how many records, at least `safe`, lead to what was recovered.
+    /// Finds a number of records, at least `safe`, that produces the recovered state.
     pub fn explain(&self, safe: usize, found: &Contents) -> Option<usize> {
         let mut state = self.base.clone();
         self.history.iter().take(safe).for_each(|op| state.apply(op));
@@ -133,7 +133,7 @@ impl Model {
         }
     }
 
-    /// What was recovered is the new beginning.
+    /// Starts a new history from the recovered state.
     pub fn restart(&mut self, found: Contents) {
         self.now = found.clone();
         self.base = found;
@@ -141,7 +141,7 @@ impl Model {
     }
 }
 
-/// Without groups of which nothing is visible.
+/// The contents without empty groups.
 fn normal(contents: &Contents) -> Contents {
     let groups = contents.groups.clone().into_iter().filter(|(_, group)| *group != Group::default()).collect();
     Contents { groups, identity: contents.identity.clone() }

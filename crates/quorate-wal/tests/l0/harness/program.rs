@@ -1,4 +1,5 @@
-//! Random programs: what a node might ask of its log, in any order, with its active parts running in between.
+//! Random programs: the operations that a node may submit to its log, in any order, with steps of the writer and the
+//! keeper in between.
 
 use bytes::Bytes;
 use quorate_env::Rng;
@@ -9,13 +10,13 @@ use quorate_wal::Durability;
 use super::model::Op;
 use super::world::{Failure, GROUPS, World};
 
-/// Longest entry by usual standards of these programs.
+/// The maximum length of most entries.
 const LARGE: u64 = 2000;
 
-/// Runs about `length` operations, each followed by some steps of the active parts.
+/// Runs `length` operations, each followed by some steps of the writer and the keeper.
 pub fn run(world: &mut World, rng: &Rng, length: u64) -> Result<(), Failure> {
     for _ in 0..length {
-        // A log that has stopped refuses everything.
+        // A stopped log rejects everything.
         if world.log.wal.stopped().is_none() {
             operation(world, rng);
         }
@@ -61,7 +62,7 @@ fn append(world: &mut World, rng: &Rng, group: GroupId, durability: Durability) 
     let entries: Vec<(LogId, Bytes)> = (next..next + count)
         .map(|index| (LogId { term, node: NodeId(term % 3), index }, payload(world, rng)))
         .collect();
-    // The model goes first, so that the completion covers these entries.
+    // The model is updated first, so that the completion covers these entries.
     for (id, bytes) in &entries {
         world.model.push(Op::Entry(group, *id, bytes.clone()));
     }
@@ -148,15 +149,15 @@ fn purge(world: &mut World, rng: &Rng, group: GroupId) {
 }
 
 fn accept_reboot(world: &mut World) {
-    let told = std::sync::Arc::new(std::sync::Mutex::new(false));
-    let (teller, mine) = (std::sync::Arc::clone(&told), world.done(true));
+    let acknowledged = std::sync::Arc::new(std::sync::Mutex::new(false));
+    let (flag, complete) = (std::sync::Arc::clone(&acknowledged), world.done(true));
     let done = Box::new(move |result: Result<(), _>| {
-        *teller.lock().unwrap() = result.is_ok();
-        mine(result);
+        *flag.lock().unwrap() = result.is_ok();
+        complete(result);
     });
     if world.log.wal.accept_reboot(done).is_ok() {
         world.settle();
-        // Without an acknowledgement either answer is right at the next opening.
-        world.accept(*told.lock().unwrap());
+        // Without an acknowledgement, the next opening may report the restart or not.
+        world.accept(*acknowledged.lock().unwrap());
     }
 }

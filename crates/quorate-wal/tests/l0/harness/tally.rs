@@ -1,8 +1,8 @@
-//! How often what happened.
+//! Counts how often each class of event happened.
 
 use std::collections::BTreeMap;
 
-/// Everything that must happen in a run of some size.
+/// The classes of events. A run of sufficient size must include each of them.
 const CLASSES: &[&str] = &[
     "end: power loss",
     "end: kill",
@@ -22,7 +22,7 @@ const CLASSES: &[&str] = &[
     "verdict: damage harmless",
     "verdict: last frame damaged",
     "verdict: os entries lost with power",
-    "verdict: restart told",
+    "verdict: restart reported",
     "log: poisoned",
     "log: waited for space",
     "log: segments begun",
@@ -33,7 +33,7 @@ const CLASSES: &[&str] = &[
     "log: cold reads",
 ];
 
-/// Counts of what happened.
+/// The number of events by class.
 #[derive(Clone, Debug, Default)]
 pub struct Tally(BTreeMap<&'static str, u64>);
 
@@ -53,12 +53,12 @@ impl Tally {
         }
     }
 
-    /// The classes that never happened.
+    /// The classes without any event.
     pub fn missing(&self) -> Vec<&'static str> {
         CLASSES.iter().filter(|class| !self.0.contains_key(*class)).copied().collect()
     }
 
-    /// One line a class.
+    /// One line per class.
     pub fn lines(&self) -> Vec<String> {
         CLASSES.iter().map(|class| format!("{:>12}  {class}", self.0.get(class).copied().unwrap_or(0))).collect()
     }

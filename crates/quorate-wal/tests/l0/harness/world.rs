@@ -1,4 +1,4 @@
-//! A log on a simulated disk beside its model.
+//! A log on a simulated disk, and its model.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -17,30 +17,30 @@ use super::tally::Tally;
 pub const DIR: &str = "/n/log";
 /// The groups; entries of the second need not be synced.
 pub const GROUPS: [(GroupId, Durability); 2] = [(GroupId(1), Durability::Fsync), (GroupId(2), Durability::Os)];
-/// How often opening is tried again after the disk failed it.
+/// How often a failed opening is retried with faults; after that the disk works.
 const OPENINGS: usize = 8;
 
-/// What contradicts the log's promises.
+/// A description of a broken promise.
 pub type Failure = String;
 
-/// Frames that one sync made durable, or will.
+/// The frames that one sync makes durable.
 #[derive(Clone, Copy, Debug)]
 struct Run {
-    /// What was safe before.
+    /// The records acknowledged before it.
     safe: Acks,
     segment: u32,
     offset: u64,
     first_sequence: u64,
 }
 
-/// A damaged place.
+/// The location of a flipped bit.
 #[derive(Clone, Copy, Debug)]
 pub struct Flip {
     segment: u32,
     offset: u64,
 }
 
-/// How a life ends.
+/// How a run of the log ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     Power,
@@ -56,14 +56,15 @@ pub struct World {
     acks: Arc<Mutex<Acks>>,
     runs: Vec<Run>,
     options: WalOptions,
-    /// A clean close was begun, and acknowledged.
+    /// A clean close was submitted.
     closing: bool,
+    /// The clean close was acknowledged.
     closed: bool,
-    /// The machine was restarted without a clean stop, and nobody has accepted it.
-    must_tell: bool,
-    /// Somebody has, but was not told that this is durable.
+    /// The machine was restarted without a clean close, and the restart is not accepted.
+    must_report: bool,
+    /// The restart was accepted, but the completion did not confirm that this is durable.
     may_accept: bool,
-    /// Up to where the log was durable when the writer ran last.
+    /// The durable sequence after the writer's last step.
     durable: u64,
 }
 
@@ -84,13 +85,13 @@ impl World {
             options,
             closing: false,
             closed: false,
-            must_tell: false,
+            must_report: false,
             may_accept: false,
             durable: 0,
         })
     }
 
-    /// A completion for everything submitted so far; `synced` says whether that survives power loss.
+    /// A completion for everything submitted so far. With `synced`, its success means that this survives a power loss.
     pub fn done(&self, synced: bool) -> Completion {
         let (acks, upto) = (Arc::clone(&self.acks), self.model.len());
         Box::new(move |result| {
@@ -127,7 +128,7 @@ impl World {
         step
     }
 
-    /// Lets both active parts do all they can.
+    /// Runs the writer and the keeper until they have nothing left to do.
     pub fn settle(&mut self) {
         for _ in 0..4 {
             while self.write() == Step::Again {}
@@ -135,26 +136,26 @@ impl World {
         }
     }
 
-    /// Closes in good order.
+    /// Closes the log cleanly.
     pub fn close(&mut self) {
-        let told = Arc::new(Mutex::new(false));
-        let teller = Arc::clone(&told);
-        let mine = self.done(true);
+        let acknowledged = Arc::new(Mutex::new(false));
+        let flag = Arc::clone(&acknowledged);
+        let complete = self.done(true);
         let done: Completion = Box::new(move |result| {
-            *teller.lock().unwrap() = result.is_ok();
-            mine(result);
+            *flag.lock().unwrap() = result.is_ok();
+            complete(result);
         });
         if self.log.wal.close_clean(done).is_ok() {
             self.closing = true;
             self.settle();
-            self.closed = *told.lock().unwrap();
+            self.closed = *acknowledged.lock().unwrap();
         }
     }
 
-    /// Somebody tried to accept a restart of the machine.
+    /// Updates the model after a call of `accept_reboot`.
     pub fn accept(&mut self, acknowledged: bool) {
         self.may_accept = !acknowledged;
-        self.must_tell &= !acknowledged;
+        self.must_report &= !acknowledged;
     }
 
     /// Compares what the handle shows with the model.
@@ -173,7 +174,8 @@ impl World {
         }
     }
 
-    /// Ends this life and opens the log again. `Ok(false)` says that damage was found, as it had to be or may be.
+    /// Ends this run and reopens the log. Returns `Ok(false)` if the log was refused because of the flipped bit, which
+    /// is permitted.
     pub fn restart(&mut self, end: End, flip: Option<&Rng>, stops: &Rng) -> Result<bool, Failure> {
         self.note_life();
         let (mut ends_by_power, mut flipped, mut tried_again) = (end == End::Power, None, false);
@@ -238,7 +240,7 @@ impl World {
         }
     }
 
-    /// Turns a bit of a segment around, wherever.
+    /// Flips a random bit of a random segment.
     fn flip_a_bit(&mut self, rng: &Rng) -> Result<Option<Flip>, Failure> {
         let files = self.disk.list(Path::new(DIR)).map_err(text)?;
         let segments: Vec<(u32, PathBuf, u64)> = files
@@ -260,7 +262,7 @@ impl World {
         Ok(Some(Flip { segment: *segment, offset }))
     }
 
-    /// Judges what was recovered.
+    /// Checks the recovered log against the model.
     fn check(&mut self, power: bool, tried_again: bool, flip: Option<Flip>) -> Result<(), Failure> {
         let recovery = &self.log.recovery;
         let acks = self.acks();
@@ -270,7 +272,7 @@ impl World {
             Some(kept) => kept,
             None => self.explain_damage(power, flip, &found).ok_or_else(|| {
                 format!(
-                    "{found:?} is not what {safe} or more records lead to: {:?} {flip:?} {:?}",
+                    "no {safe} or more records explain the recovered {found:?}: {:?} {flip:?} {:?}",
                     self.model, self.runs
                 )
             })?,
@@ -294,9 +296,11 @@ impl World {
         for (group, _) in GROUPS {
             let index = |id: Option<LogId>| id.map(|id| id.index);
             let committed = index(self.log.wal.committed(group));
-            let said = index(self.model.committed.get(&group).copied());
-            if committed > said || committed > index(self.log.wal.last_log_id(group)) {
-                return Err(format!("{committed:?} of {group:?} is beyond the end, or {said:?} was said"));
+            let saved = index(self.model.committed.get(&group).copied());
+            if committed > saved || committed > index(self.log.wal.last_log_id(group)) {
+                return Err(format!(
+                    "committed id {committed:?} of {group:?} is beyond the end, or beyond the saved {saved:?}"
+                ));
             }
         }
         self.model.restart(found);
@@ -304,8 +308,8 @@ impl World {
         Ok(())
     }
 
-    /// How many records are left after damage to the frames of the last sync, the one exception. When what came after
-    /// them was lost, nothing is left to tell that they had been synced.
+    /// The number of records left after damage to the frames of the last sync. This is the one permitted loss: if
+    /// everything after these frames was lost, nothing shows that they had been synced.
     fn explain_damage(&self, power: bool, flip: Option<Flip>, found: &Contents) -> Option<usize> {
         let flip = flip?;
         let hit = self.runs.iter().rposition(|run| run.segment == flip.segment && run.offset <= flip.offset)?;
@@ -314,8 +318,8 @@ impl World {
         self.model.explain(if power { run.safe.power } else { run.safe.process }, found)
     }
 
-    /// Whether the opening says rightly how the former life ended. Openings that failed may have been lives of their
-    /// own, and damage to the last frame may hide that it closed the log.
+    /// Checks that the opening reports correctly how the previous run ended. Failed openings may have been runs of
+    /// their own, and damage to the last frame may hide a clean close.
     fn check_restart(
         &mut self,
         power: bool,
@@ -323,25 +327,25 @@ impl World {
         all_kept: bool,
         flip: Option<Flip>,
     ) -> Result<(), Failure> {
-        let accepted = !self.must_tell || self.may_accept;
+        let accepted = !self.must_report || self.may_accept;
         let (may_be_clean, clean) = (self.closing && all_kept && accepted, self.closed && accepted);
-        let told = self.log.recovery.restart;
-        let fits = match told {
+        let reported = self.log.recovery.restart;
+        let fits = match reported {
             Restart::Fresh => false,
             Restart::Clean => may_be_clean,
             Restart::ProcessOnly => accepted && (!power || may_be_clean && tried_again),
-            Restart::Rebooted => self.must_tell || power && (!clean || tried_again),
+            Restart::Rebooted => self.must_report || power && (!clean || tried_again),
         };
-        if told == Restart::Rebooted {
-            self.tally.count("verdict: restart told");
+        if reported == Restart::Rebooted {
+            self.tally.count("verdict: restart reported");
         }
         if !fits && flip.is_none() {
             return Err(format!(
-                "{told:?} was told, but accepted: {accepted}, closed: {}, power: {power}",
+                "the opening reported {reported:?}, but accepted: {accepted}, closed: {}, power: {power}",
                 self.closed
             ));
         }
-        (self.must_tell, self.may_accept, self.closing) = (told == Restart::Rebooted, false, false);
+        (self.must_report, self.may_accept, self.closing) = (reported == Restart::Rebooted, false, false);
         Ok(())
     }
 }
@@ -354,7 +358,7 @@ pub fn open(disk: &SimDisk, options: &WalOptions) -> Result<Opened, OpenError> {
     Ok(opened)
 }
 
-/// Everything that a handle shows.
+/// The visible state of a log, read through its handle.
 fn contents(wal: &Wal) -> Result<Contents, Failure> {
     let mut contents = Contents { identity: wal.identity(), ..Contents::default() };
     for (id, _) in GROUPS {
@@ -375,7 +379,7 @@ fn contents(wal: &Wal) -> Result<Contents, Failure> {
             }
         }
         if group.last() != last {
-            return Err(format!("{id:?} ends with {:?}, but is said to with {last:?}", group.last()));
+            return Err(format!("{id:?} ends with {:?}, but its last log id is {last:?}", group.last()));
         }
         contents.groups.insert(id, group);
     }
