@@ -1,13 +1,14 @@
-//! Files and directories, as the product is allowed to see them.
+//! Files and directories: the only interface through which Quorate uses them.
 //!
-//! [`Disk`] is the file system of one node and [`File`] an open file. All calls block: they are made from worker
+//! [`Disk`] is the file system of one node and [`File`] an open file. All calls block, so they are made from worker
 //! threads, never from the Raft core. Two implementations exist: [`RealDisk`] here, and the simulated disk of
-//! `quorate-env-sim`, which forgets, tears and reorders whatever was not synced.
+//! `quorate-env-sim`, which loses, tears and reorders unsynced writes.
 //!
 //! Invariants:
-//! - What [`File::sync_data`] covered survives power loss, the file's length included.
-//! - A created, renamed or removed name survives power loss only after [`Disk::sync_dir`] on its directory.
-//! - After an error of a sync nothing may be assumed of the bytes it covered, ever: the caller must not retry it.
+//! - Bytes covered by [`File::sync_data`], and the file's length, survive a power loss.
+//! - The creation, renaming or removal of a name survives a power loss only after [`Disk::sync_dir`] on its directory.
+//! - After a sync error, nothing may ever be assumed about the bytes that it covered. The caller must not retry the
+//!   sync.
 
 use std::fmt;
 use std::io;
@@ -19,40 +20,40 @@ mod real;
 
 pub use real::RealDisk;
 
-/// How [`Disk::open`] treats a file that exists or does not.
+/// How [`Disk::open`] treats existing and missing files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenMode {
     /// Read only; the file must exist.
     Read,
     /// Read and write; the file must exist.
     ReadWrite,
-    /// Read and write; made empty when it does not exist.
+    /// Read and write; a missing file is created empty.
     Create,
-    /// Read and write; an error of kind `AlreadyExists` when it exists.
+    /// Read and write; an error of kind `AlreadyExists` if the file exists.
     CreateNew,
 }
 
-/// One item of a directory.
+/// An item of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirItem {
-    /// The last part of its path.
+    /// The last component of its path.
     pub name: String,
     /// Whether it is a directory.
     pub is_dir: bool,
-    /// Bytes, as far as they are known: 0 for a directory.
+    /// Its length in bytes; 0 for a directory.
     pub len: u64,
 }
 
-/// Bytes of a file system: the whole, and what is left for this process.
+/// The size of a file system and its free space, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
-    /// Size of the file system.
+    /// The size of the file system.
     pub total: u64,
-    /// What can still be written.
+    /// The bytes that this process can still write.
     pub available: u64,
 }
 
-/// An exclusive claim on a directory; given back when dropped or when the process dies.
+/// An exclusive lock on a directory, released when it is dropped or the process ends.
 pub trait DirLock: Send + Sync + fmt::Debug {}
 
 /// The file system of one node.
@@ -60,45 +61,45 @@ pub trait Disk: Send + Sync + fmt::Debug + 'static {
     /// Opens a file.
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>>;
 
-    /// Makes a directory and its parents; no error when it exists.
+    /// Creates a directory and its missing parents. An existing directory is not an error.
     fn create_dir_all(&self, path: &Path) -> io::Result<()>;
 
     /// The items of a directory, sorted by name.
     fn list(&self, dir: &Path) -> io::Result<Vec<DirItem>>;
 
-    /// Whether something of this name exists.
+    /// Whether a file or directory exists at this path.
     fn exists(&self, path: &Path) -> io::Result<bool>;
 
-    /// Renames within one directory tree, replacing `to` atomically.
+    /// Renames a file or directory, atomically replacing `to`.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
     /// Removes a file.
     fn remove_file(&self, path: &Path) -> io::Result<()>;
 
-    /// Removes a directory with all that it holds.
+    /// Removes a directory and its contents.
     fn remove_dir_all(&self, path: &Path) -> io::Result<()>;
 
-    /// Makes the names in a directory durable.
+    /// Makes the creation, renaming and removal of names in a directory durable.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
 
-    /// Claims a directory for this process by a lock on `dir/LOCK`; an error of kind `WouldBlock` when another holds
-    /// it.
+    /// Locks a directory for this process by a lock on `dir/LOCK`. Fails with kind `WouldBlock` if it is already
+    /// locked.
     fn lock_dir(&self, dir: &Path) -> io::Result<Box<dyn DirLock>>;
 
-    /// Size of the file system below `path`, and what is left of it.
+    /// The size and free space of the file system that holds `path`.
     fn space(&self, path: &Path) -> io::Result<Space>;
 
-    /// A name for the life of this machine's kernel, or `None` where it can't be read. Two equal names mean that no
-    /// reboot lies between them.
+    /// The boot id of this machine's kernel, or `None` if it can't be read. Two equal ids mean that the machine was not
+    /// rebooted in between.
     fn boot_id(&self) -> Option<String>;
 
-    /// Takes a file away from everyone but the owner of this process, where the file system knows owners.
+    /// Restricts access to a file to the owner of this process, if the file system has owners.
     fn make_private(&self, _path: &Path) -> io::Result<()> {
         Ok(())
     }
 
-    /// The name of the registered SQLite VFS that keeps its bytes on this disk; `None` stands for SQLite's default. A
-    /// word that is handed through: this crate does not know what SQLite is.
+    /// The name of the registered SQLite VFS that stores its files on this disk, or `None` for SQLite's default. This
+    /// crate only passes the name on; it does not depend on SQLite.
     fn sqlite_vfs(&self) -> Option<String> {
         None
     }
@@ -106,28 +107,29 @@ pub trait Disk: Send + Sync + fmt::Debug + 'static {
 
 /// An open file. Positions and lengths are in bytes.
 pub trait File: Send + Sync + fmt::Debug {
-    /// Fills `buf` from `offset`; returns fewer bytes than asked only at the end of the file.
+    /// Fills `buf` from `offset` and returns the number of bytes read, which is less than `buf.len()` only at the end
+    /// of the file.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// Writes all of `buf` at `offset`, growing the file where needed.
+    /// Writes all of `buf` at `offset`, growing the file if needed.
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()>;
 
-    /// Writes like [`write_at`](Self::write_at) what is synced right afterwards and seldom read again. Whole pages at
-    /// page boundaries may go past the machine's cache; they are durable when they are synced, no sooner.
+    /// Writes like [`write_at`](Self::write_at), for data that is synced immediately afterwards and seldom read again.
+    /// Whole pages at page boundaries may bypass the page cache. They are still durable only after a sync.
     fn write_direct(&self, buf: &[u8], offset: u64) -> io::Result<()> {
         self.write_at(buf, offset)
     }
 
-    /// Makes written bytes and the length durable.
+    /// Makes the written bytes and the file's length durable.
     fn sync_data(&self) -> io::Result<()>;
 
-    /// Cuts or grows (with zeros) the file.
+    /// Truncates the file, or extends it with zeros.
     fn set_len(&self, len: u64) -> io::Result<()>;
 
     /// The file's length.
     fn len(&self) -> io::Result<u64>;
 
-    /// Whether the file holds no byte.
+    /// Whether the file is empty.
     fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
     }
@@ -138,9 +140,10 @@ pub trait File: Send + Sync + fmt::Debug {
     }
 }
 
-/// Creates a directory and its missing parents, and syncs their names so that they survive power loss.
+/// Creates a directory and its missing parents, and syncs their names so that they survive a power loss.
 pub fn make_dir(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
-    // The directory's own name is synced even if it exists: an earlier process may have died before it did so.
+    // The directory's own name is synced even if it exists: an earlier process may have ended before it synced the
+    // name.
     let mut holders = vec![parent_of(dir)];
     for above in dir.ancestors().skip(1) {
         if above.as_os_str().is_empty() || disk.exists(above)? {
@@ -152,14 +155,16 @@ pub fn make_dir(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
     holders.into_iter().try_for_each(|holder| disk.sync_dir(holder))
 }
 
-/// The directory that holds the name of another.
+/// The parent of a directory.
 fn parent_of(dir: &Path) -> &Path {
     dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Replaces the small file `path` by `bytes` so that after power loss it holds the old content or the new one, whole.
+/// Replaces the content of the small file `path` with `bytes`. After a power loss the file holds either the old content
+/// or the new one, complete.
 ///
-/// The bytes are written beside it, synced, renamed over it, and the directory synced.
+/// The bytes are written to a temporary file next to it and synced; that file is then renamed over `path` and the
+/// directory is synced.
 pub fn replace_file(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()> {
     let parent = parent_of(path);
     let mut temp = path.as_os_str().to_owned();
@@ -174,14 +179,14 @@ pub fn replace_file(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()
     disk.sync_dir(parent)
 }
 
-/// The whole content of a small file; an error of kind `InvalidData` when it is longer than `limit`.
+/// Reads the whole content of a small file. Fails with kind `InvalidData` if the file is longer than `limit` bytes.
 pub fn read_file(disk: &dyn Disk, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let file = disk.open(path, OpenMode::Read)?;
     let len = file.len()?;
     if len > limit {
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,
-            format!("{} has {len} bytes, more than {limit}", path.display()),
+            format!("{} has {len} bytes, more than the limit of {limit}", path.display()),
         ));
     }
     let mut bytes = vec![0; usize::try_from(len).map_err(io::Error::other)?];

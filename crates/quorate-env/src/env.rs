@@ -1,4 +1,4 @@
-//! The handle to one node's world.
+//! The handle to the environment of one node.
 
 use std::fmt;
 use std::future::Future;
@@ -19,8 +19,7 @@ use crate::worker::{Worker, WorkerHandle};
 
 scoped_thread_local!(static CURRENT: Env);
 
-/// A wall clock: what people and other machines call the time. It may jump; durations are measured by
-/// [`Instant`](crate::Instant) instead.
+/// A wall clock. It may jump; durations are measured with [`Instant`](crate::Instant) instead.
 pub trait WallClock: Send + Sync + fmt::Debug {
     /// Nanoseconds since 1970-01-01 UTC; 0 before that.
     fn unix_nanos(&self) -> u64;
@@ -37,27 +36,27 @@ impl WallClock for RealClock {
     }
 }
 
-/// What an [`Env`] is made of.
+/// The parts of an [`Env`].
 #[derive(Clone, Debug)]
 pub struct Parts {
     /// The wall clock.
     pub clock: Arc<dyn WallClock>,
-    /// Files.
+    /// The file system.
     pub disk: Arc<dyn Disk>,
-    /// Sockets.
+    /// The network.
     pub net: Arc<dyn Net>,
-    /// Randomness.
+    /// The random number generator.
     pub rng: Rng,
-    /// What runs workers and tasks.
+    /// The host, which runs workers and tasks.
     pub host: Arc<dyn Host>,
 }
 
-/// The world of one node. Cheap to clone; all clones are the same world.
+/// The environment of one node. Cheap to clone; all clones refer to the same environment.
 #[derive(Clone)]
 pub struct Env(Arc<Parts>);
 
 impl Env {
-    /// This machine.
+    /// The environment of this machine.
     pub fn real() -> Self {
         Self::new(Parts {
             clock: Arc::new(RealClock),
@@ -68,23 +67,23 @@ impl Env {
         })
     }
 
-    /// A world made of the given parts.
+    /// An environment made of the given parts.
     pub fn new(parts: Parts) -> Self {
         Self(Arc::new(parts))
     }
 
-    /// The same world, but for what runs workers and tasks.
+    /// The same environment with another host.
     #[must_use]
     pub fn with_host(&self, host: Arc<dyn Host>) -> Self {
         Self::new(Parts { host, ..Parts::clone(&self.0) })
     }
 
-    /// The world of the running task, or `None` outside of tasks that an `Env` started.
+    /// The environment of the running task or worker, or `None` outside of those that an `Env` started.
     pub fn current() -> Option<Self> {
         CURRENT.is_set().then(|| CURRENT.with(Self::clone))
     }
 
-    /// Runs `f` with this world as [`Env::current`].
+    /// Runs `f` with this environment as [`Env::current`].
     pub fn enter<T>(&self, f: impl FnOnce() -> T) -> T {
         CURRENT.set(self, f)
     }
@@ -94,36 +93,36 @@ impl Env {
         self.0.clock.unix_nanos()
     }
 
-    /// Files.
+    /// The file system.
     pub fn disk(&self) -> &Arc<dyn Disk> {
         &self.0.disk
     }
 
-    /// Sockets.
+    /// The network.
     pub fn net(&self) -> &Arc<dyn Net> {
         &self.0.net
     }
 
-    /// Randomness, fit for secrets on a real machine.
+    /// The random number generator. On a real machine it is suitable for secrets.
     pub fn rng(&self) -> &Rng {
         &self.0.rng
     }
 
-    /// What runs workers and tasks.
+    /// The host, which runs workers and tasks.
     pub fn host(&self) -> &Arc<dyn Host> {
         &self.0.host
     }
 
-    /// What this process has used of its machine, where there is one.
+    /// The resources that this process has used, or `None` in the simulator.
     pub fn usage(&self) -> Option<Usage> {
         self.0.host.usage()
     }
 
-    /// Starts a task on the runtime of the calling task or thread, with this world as its own.
+    /// Starts a task on the runtime of the calling task or thread, with this environment as [`Env::current`].
     ///
     /// # Panics
     ///
-    /// Outside of a tokio runtime, as `tokio::spawn` does.
+    /// Panics outside of a tokio runtime, as `tokio::spawn` does.
     #[track_caller]
     pub fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
     where
@@ -133,8 +132,8 @@ impl Env {
         task::spawn(self, future)
     }
 
-    /// Runs `future` on a thread and a runtime of its own (in the simulator: as a task beside the others). What it
-    /// returns is dropped last, after all the tasks that it left behind.
+    /// Runs `future` on its own thread and runtime (in the simulator: as one task among others). Its output is dropped
+    /// last, after all tasks that it leaves on the runtime.
     pub fn start_runtime<F>(&self, name: &str, future: F) -> io::Result<()>
     where
         F: Future<Output: Send + 'static> + Send + 'static,
@@ -146,19 +145,19 @@ impl Env {
         self.0.host.run_task(self, name, Box::pin(task))
     }
 
-    /// Runs a worker on a thread of its own until it is [`Done`](crate::worker::Step::Done).
+    /// Runs a worker on its own thread until it is [`Done`](crate::worker::Step::Done).
     pub fn start_worker(&self, name: &str, worker: impl Worker, signal: &Signal) -> io::Result<WorkerHandle> {
         let (ended, handle) = WorkerHandle::new(signal.clone());
         self.0.host.run_worker(self, name, Box::new(worker), signal.clone(), ended)?;
         Ok(handle)
     }
 
-    /// Runs `f`, which may block, beside the calling task and gives its result, or `None` when the machine is going
-    /// down.
+    /// Runs `f`, which may block, concurrently with the calling task and returns its result, or `None` if the host is
+    /// shutting down.
     pub async fn blocking<T: Send + 'static>(&self, f: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         let (sender, receiver) = oneshot::channel();
         self.0.host.run_blocking(Box::new(move || {
-            // The caller may have gone away; then nobody wants the result.
+            // This fails if the caller was dropped and no longer waits for the result.
             let _ = sender.send(f());
         }));
         receiver.await.ok()

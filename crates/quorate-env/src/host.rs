@@ -1,4 +1,4 @@
-//! What runs workers, runtimes and blocking calls: threads on a machine, tasks in the simulator.
+//! The host, which runs workers, runtimes and blocking calls: on threads on a machine, as tasks in the simulator.
 
 use std::fmt;
 use std::future::Future;
@@ -19,28 +19,28 @@ use crate::signal::Signal;
 use crate::task;
 use crate::worker::{Ended, Step, Worker};
 
-/// Bytes of the stack of a worker's thread. SQLite takes up to some 2 MiB for a long chain of triggers.
+/// The stack size of a thread. SQLite uses up to about 2 MiB of stack for a long chain of triggers.
 const WORKER_STACK_BYTES: usize = 8 << 20;
 
 /// A task whose result is only ever dropped.
 pub type BoxTask = Pin<Box<dyn Future<Output = Box<dyn Send>> + Send>>;
 
-/// What this process has used of its machine.
+/// The resources that this process has used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
-    /// Time of processors, of all threads together, since the process began.
+    /// The processor time of all threads together, since the process started.
     pub cpu: Duration,
-    /// Memory in use, in bytes; only Linux tells.
+    /// The resident memory in bytes; known only on Linux.
     pub resident_bytes: Option<u64>,
 }
 
 /// Runs the parts of a node.
 pub trait Host: Send + Sync + fmt::Debug {
-    /// Runs a task beside everything else, on a runtime of its own where there are threads; there its result is dropped
-    /// after all that the task left behind on the runtime.
+    /// Runs a task concurrently with everything else. A host with threads runs it on its own runtime, and drops its
+    /// result after everything that the task leaves on the runtime.
     fn run_task(&self, env: &Env, name: &str, task: BoxTask) -> io::Result<()>;
 
-    /// Runs a worker until it is done; then drops first the worker, then `ended`.
+    /// Runs a worker until it is done, then drops the worker, then `ended`.
     fn run_worker(
         &self,
         env: &Env,
@@ -53,22 +53,22 @@ pub trait Host: Send + Sync + fmt::Debug {
     /// Runs a call that may block.
     fn run_blocking(&self, call: Box<dyn FnOnce() + Send>);
 
-    /// Whether a task that could go on is put off; the host then wakes it by its waker. The simulator puts off all, and
-    /// lets them go on in an order that follows from its seed alone.
+    /// Whether a task that is ready to run is postponed; the host then wakes it later through its waker. The simulator
+    /// postpones all tasks, and resumes them in an order determined by its seed alone.
     fn postpones(&self, _task: &Waker) -> bool {
         false
     }
 
-    /// Told of each task that starts. The simulator ends them all when it kills the node.
+    /// Called for each task that starts. The simulator aborts them all when it kills the node.
     fn started(&self, _task: AbortHandle) {}
 
-    /// What the process has used; `None` where there is none of its own, as in the simulator.
+    /// The resources that the process has used, or `None` if nodes share a process, as in the simulator.
     fn usage(&self) -> Option<Usage> {
         None
     }
 }
 
-/// Threads of this machine.
+/// The host of this machine: it runs everything on threads.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RealHost;
 
@@ -114,7 +114,7 @@ impl Host for RealHost {
 
 #[expect(clippy::disallowed_methods, reason = "the one place that starts threads")]
 fn start_thread(name: &str, priority: Priority, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    // Linux cuts names of threads at 15 bytes.
+    // Linux truncates thread names to 15 bytes.
     let thread = thread::Builder::new().name(name.to_owned()).stack_size(WORKER_STACK_BYTES);
     thread.spawn(move || {
         priority.take();
@@ -131,7 +131,7 @@ impl Wake for ThreadWaker {
     }
 }
 
-/// The shell of a worker's thread.
+/// The loop of a worker's thread.
 fn drive(worker: &mut dyn Worker, signal: &Signal) {
     let waker = Waker::from(Arc::new(ThreadWaker(thread::current())));
     let cx = Context::from_waker(&waker);
@@ -153,7 +153,7 @@ fn drive(worker: &mut dyn Worker, signal: &Signal) {
             Step::WaitFor(time) => {
                 if signal.poll_wait(&cx).is_pending() {
                     thread::park_timeout(time);
-                    // Takes back a ring that came meanwhile; a spurious wake-up only makes the worker look once more.
+                    // Clears a signal raised during the sleep. A spurious wake-up only makes the worker run once more.
                     let _ = signal.poll_wait(&cx);
                 }
             }
@@ -171,16 +171,16 @@ mod tests {
 
     use super::*;
 
-    /// Urgent after every second piece of work; tells at which priority it does each of three.
+    /// Runs three times, is urgent only during the second run, and sends the priority of each run.
     #[derive(Debug)]
-    struct Moody {
+    struct SometimesUrgent {
         done: u32,
-        tell: Sender<i32>,
+        priorities: Sender<i32>,
     }
 
-    impl Worker for Moody {
+    impl Worker for SometimesUrgent {
         fn run_once(&mut self) -> Step {
-            self.tell.send(getpriority_process(None).unwrap()).unwrap();
+            self.priorities.send(getpriority_process(None).unwrap()).unwrap();
             self.done += 1;
             if self.done < 3 { Step::Again } else { Step::Done }
         }
@@ -191,12 +191,13 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_goes_first_while_it_is_urgent() {
-        let (tell, told) = channel();
-        let handle = Env::real().start_worker("moody", Moody { done: 0, tell }, &Signal::new()).unwrap();
-        let nice: Vec<i32> = told.iter().collect();
+    fn a_worker_has_priority_while_it_is_urgent() {
+        let (priorities, received) = channel();
+        let handle =
+            Env::real().start_worker("urgent-test", SometimesUrgent { done: 0, priorities }, &Signal::new()).unwrap();
+        let nice: Vec<i32> = received.iter().collect();
         drop(handle);
-        // Without the right to go first all stays as it was.
+        // Without the permission to raise a priority, all three are equal.
         let [before, urgent, after] = nice[..] else { unreachable!("{nice:?}") };
         assert!(urgent <= before && after == before, "{nice:?}");
     }

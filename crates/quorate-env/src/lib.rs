@@ -1,18 +1,18 @@
-//! The seams between Quorate and the world.
+//! The interfaces between Quorate and the outside world.
 //!
-//! Everything that Quorate asks of a machine goes through an [`Env`]: the wall clock, randomness, files ([`disk`]),
-//! sockets ([`net`]), threads ([`worker`]) and asynchronous tasks. [`Env::real`] is this machine. The crate
-//! `quorate-env-sim` makes others that live, many nodes at once, in one thread under one seed and a virtual clock.
+//! Quorate uses the machine only through an [`Env`]: the wall clock, randomness, files ([`disk`]), sockets ([`net`]),
+//! threads ([`worker`]) and asynchronous tasks. [`Env::real`] is this machine. The crate `quorate-env-sim` provides
+//! simulated environments for many nodes in one thread, with one seed and a virtual clock.
 //!
-//! The asynchronous runtime is tokio's current-thread scheduler in both worlds: on a machine each node has one on a
-//! thread of its own, in the simulator all nodes share one whose clock is paused and so runs as fast as there is work.
-//! Nothing that is compiled for production differs from what the simulator runs; only the `Env` does.
+//! The asynchronous runtime is tokio's current-thread scheduler in both cases. On a machine each node has its own, on
+//! its own thread. In the simulator all nodes share one with a paused clock, so virtual time advances as fast as the
+//! work allows. The simulator runs the same compiled code as production; only the `Env` differs.
 //!
 //! # Invariants
 //!
-//! - This crate does not know what Raft or SQLite is.
-//! - Code outside of it takes time, randomness, files, sockets, threads and tasks from nowhere else; `clippy.toml` bans
-//!   the ways around it.
+//! - This crate depends on neither Raft nor SQLite.
+//! - Code outside this crate gets time, randomness, files, sockets, threads and tasks only from it; `clippy.toml` bans
+//!   the alternatives.
 //! - A task spawned through an `Env` runs with that `Env` as [`Env::current`], and so do the tasks that it spawns.
 
 #![forbid(unsafe_code)]

@@ -1,10 +1,10 @@
-//! Locking where a panic of another thread must not spread.
+//! Locking that ignores poisoning, so that a panic in one thread does not spread to others.
 //!
-//! Invariant of all who use it: what a mutex guards is never left half changed by code that can panic.
+//! Invariant for callers: code that can panic never leaves the guarded data partly changed.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Locks a mutex, also one whose holder panicked.
+/// Locks a mutex, even if a thread panicked while it held the lock.
 pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

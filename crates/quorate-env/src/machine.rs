@@ -1,4 +1,4 @@
-//! What the machine says of itself and of this process.
+//! Information about the machine and this process.
 
 use std::io;
 use std::time::Duration;
@@ -6,18 +6,18 @@ use std::time::Duration;
 use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Where Linux tells about this process.
+/// The file with Linux's figures about this process.
 const STATUS: &str = "/proc/self/status";
 
-/// Where Linux tells how much memory a container may have.
+/// The file with the memory limit of a container on Linux.
 const CONTAINER_MAX: &str = "/sys/fs/cgroup/memory.max";
 
-/// The name of the machine, up to its first dot.
+/// The host name of the machine, up to the first dot.
 pub fn host_name() -> io::Result<String> {
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     match name.split('.').next() {
         Some(first) if !first.is_empty() => Ok(first.to_owned()),
-        _ => Err(io::Error::new(io::ErrorKind::NotFound, "this machine has no name")),
+        _ => Err(io::Error::new(io::ErrorKind::NotFound, "this machine has no host name")),
     }
 }
 
@@ -28,13 +28,13 @@ pub fn thread_time() -> Duration {
     Duration::new(seconds, nanos)
 }
 
-/// Bytes of memory that this process has; only Linux tells.
+/// The resident memory of this process in bytes; known only on Linux.
 pub(crate) fn resident_bytes() -> Option<u64> {
     status("VmRSS:")
 }
 
-/// Bytes of memory that this process may still get, by its limit of address space and that of its container. `None`
-/// where neither limits it.
+/// The bytes of memory that this process may still allocate under its limit on address space and its container's limit,
+/// or `None` if there is neither limit.
 pub fn memory_room() -> Option<u64> {
     let address_space = getrlimit(Resource::As).current.map(|max| max.saturating_sub(status("VmSize:").unwrap_or(0)));
     let container = read(CONTAINER_MAX).and_then(|max| max.trim().parse::<u64>().ok());
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_uses_time_and_a_process_memory() {
+    fn thread_time_and_process_memory_are_measured() {
         let before = thread_time();
         let mut sum = 0_u64;
         while thread_time() == before {

@@ -1,7 +1,7 @@
-//! Counters, gauges and histograms: what the parts of a node measure about themselves.
+//! Counters, gauges and histograms, with which the parts of a node measure themselves.
 //!
-//! Each part owns a struct of them and records as it works; whoever asks gets a clone, which is a snapshot: it stands
-//! still.
+//! Each part owns a struct of them and records as it works. A reader gets a clone, which is a snapshot that no longer
+//! changes.
 //!
 //! Invariant: recording is a few atomic additions. It never allocates, locks or waits, and nothing that a node does
 //! depends on what was recorded.
@@ -10,7 +10,7 @@ use std::array;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The upper bounds of a histogram's buckets, in microseconds; what is longer is in one more bucket.
+/// The upper bounds of a histogram's buckets, in microseconds. One more bucket counts longer times.
 pub const BOUNDS_MICROS: [u64; 19] = [
     10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000,
     2_000_000, 5_000_000, 10_000_000,
@@ -18,7 +18,7 @@ pub const BOUNDS_MICROS: [u64; 19] = [
 
 const BUCKETS: usize = BOUNDS_MICROS.len() + 1;
 
-/// A number that only rises. It begins at 0 with its owner.
+/// A number that only increases. It starts at 0.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
@@ -33,48 +33,48 @@ impl Counter {
         self.0.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Adds one, and returns what it was before: for who does something every so often.
+    /// Adds one and returns the previous value, for callers that act only on every nth call.
     pub fn next(&self) -> u64 {
         self.0.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The number.
+    /// The current value.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// A number that rises and falls.
+/// A number that can increase and decrease.
 #[derive(Debug, Default)]
 pub struct Gauge(AtomicU64);
 
 impl Gauge {
-    /// Sets the number.
+    /// Sets the value.
     pub fn set(&self, value: u64) {
         self.0.store(value, Ordering::Relaxed);
     }
 
-    /// The number.
+    /// The current value.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// How long things took: how many fell into each of a fixed row of buckets, from 10 us to 10 s, and their sum.
+/// A histogram of durations: counts in fixed buckets from 10 us to 10 s, and the sum.
 #[derive(Debug, Default)]
 pub struct Histogram {
     buckets: [AtomicU64; BUCKETS],
-    /// Wraps after 584 years of measured time.
+    /// The sum in nanoseconds. Wraps after 584 years of measured time.
     nanos: AtomicU64,
 }
 
 impl Histogram {
-    /// Records one time.
+    /// Records one duration.
     pub fn observe(&self, time: Duration) {
         self.observe_many(time, 1);
     }
 
-    /// Records one time for each of `count` things that took it together.
+    /// Records the same duration for each of `count` operations that were done together.
     pub fn observe_many(&self, time: Duration, count: u64) {
         let nanos = nanos(time);
         if let Some(bucket) = self.buckets.get(bucket(nanos)) {
@@ -83,7 +83,7 @@ impl Histogram {
         self.nanos.fetch_add(nanos.wrapping_mul(count), Ordering::Relaxed);
     }
 
-    /// Records many times, at the cost of one for each bucket that they fall into.
+    /// Records many durations, at the cost of one atomic addition per bucket that is hit.
     pub fn observe_all(&self, times: impl IntoIterator<Item = Duration>) {
         let (mut counts, mut sum) = ([0_u64; BUCKETS], 0_u64);
         for time in times {
@@ -99,17 +99,17 @@ impl Histogram {
         self.nanos.fetch_add(sum, Ordering::Relaxed);
     }
 
-    /// How many were recorded.
+    /// The number of recorded durations.
     pub fn count(&self) -> u64 {
         self.counts().into_iter().fold(0, u64::wrapping_add)
     }
 
-    /// The sum of what was recorded.
+    /// The sum of the recorded durations.
     pub fn sum(&self) -> Duration {
         Duration::from_nanos(self.nanos.load(Ordering::Relaxed))
     }
 
-    /// How many fell into each bucket; the last is for what is longer than the last of [`BOUNDS_MICROS`].
+    /// The count of each bucket. The last bucket holds the durations longer than the last of [`BOUNDS_MICROS`].
     pub fn counts(&self) -> [u64; BUCKETS] {
         array::from_fn(|n| self.buckets.get(n).map_or(0, |bucket| bucket.load(Ordering::Relaxed)))
     }
@@ -119,7 +119,7 @@ fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The first bucket whose bound is not below a time.
+/// The first bucket whose upper bound is at least the given time.
 fn bucket(nanos: u64) -> usize {
     BOUNDS_MICROS.partition_point(|bound| bound.saturating_mul(1_000) < nanos)
 }
@@ -149,7 +149,7 @@ mod tests {
     const EDGES_MICROS: [u64; 6] = [0, 10, 11, 10_000_000, 10_000_001, 600_000_000];
 
     #[test]
-    fn a_time_falls_into_the_first_bucket_that_is_not_below_it() {
+    fn a_time_counts_in_the_first_bucket_that_bounds_it() {
         let histogram = Histogram::default();
         EDGES_MICROS.into_iter().map(Duration::from_micros).for_each(|time| histogram.observe(time));
         let found: Vec<(usize, u64)> = histogram.counts().into_iter().enumerate().filter(|(_, n)| *n > 0).collect();
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn many_at_once_are_the_same_as_one_by_one() {
+    fn recording_in_bulk_equals_recording_one_by_one() {
         let (single, all, many) = (Histogram::default(), Histogram::default(), Histogram::default());
         let times = EDGES_MICROS.map(Duration::from_micros);
         for time in times {
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clone_stands_still() {
+    fn a_clone_is_a_snapshot() {
         let (counter, gauge, histogram) = (Counter::default(), Gauge::default(), Histogram::default());
         counter.add(2);
         assert_eq!(counter.next(), 2);

@@ -1,8 +1,8 @@
-//! Deliberate bugs: tests are to be believed when they have been seen to fail.
+//! Deliberate bugs, which show that the tests can fail.
 //!
-//! Each is a mistake by which a database like this one loses data, at the place where it would be made. They are there
-//! in builds with the feature `mutants` alone, which nobody ships, and at most one is on. `cargo xtask mutants` shows
-//! that the simulator finds each of them.
+//! Each is a mistake that makes a database like this one lose data or answer wrongly, at the place where it would be
+//! made. They exist only in builds with the feature `mutants`, which is never shipped, and at most one is on at a time.
+//! `cargo xtask mutants` shows that the simulator finds each of them.
 
 #[cfg(feature = "mutants")]
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,97 +10,97 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// A deliberate bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutant {
-    /// The log acknowledges what it has written and not synced.
+    /// The log acknowledges records that it has written but not synced.
     AcknowledgedBeforeSync,
-    /// The log takes a sync that failed for one that did not.
+    /// The log treats a failed sync as successful.
     SyncErrorIgnored,
-    /// Recovery takes whatever frame it finds for the next one: those of an earlier life of a segment too.
+    /// Recovery accepts any valid frame as the next one, including frames left from an earlier use of a segment's file.
     StaleFrameAccepted,
-    /// Recovery takes a torn frame for a whole one.
+    /// Recovery accepts a torn frame as a whole one.
     TornFrameAccepted,
-    /// A segment is used again before the purge of what it holds is durable.
+    /// A segment is recycled before the purge of its entries is durable.
     SegmentReusedEarly,
-    /// openraft is told that entries are in the log as soon as they are handed over.
+    /// The log store reports entries to openraft as stored as soon as they are submitted.
     AppendNotAwaited,
     /// A vote is answered before it is durable.
     VoteNotAwaited,
-    /// A leader that restarts leads on in its former term.
+    /// A restarted leader continues to lead in its former term.
     LeaderRestored,
     /// Entries are applied before this node's own log has them.
     AppliedBeforeLogged,
-    /// The log is purged up to what is applied and not yet durable.
+    /// The log is purged up to the last applied entry although its effects are not yet durable.
     PurgedBeforeDurable,
-    /// A linearizable read asks no majority.
+    /// A linearizable read does not contact a majority.
     ReadWithoutQuorum,
-    /// A read of bounded age takes the last round, however long ago that began.
+    /// A read of bounded age uses the last quorum round, no matter how long ago it began.
     AgeNotChecked,
-    /// A node whose disk was lost comes back with its former id.
+    /// A node that lost its disk comes back with its former id.
     LostIdentityReused,
     /// A node whose log or database is damaged forgets the cluster that it belongs to.
     FoundedFromDamaged,
-    /// A node that is no member yet, or has not caught up, serves reads.
+    /// A node that is not yet a member, or has not caught up, serves reads.
     LearnerServes,
-    /// A write that is tried again is a new one.
+    /// A retried write is treated as a new one.
     RetryIsNew,
-    /// Sessions are written behind the transaction of their entries.
+    /// Sessions are written after the transaction of their entries, not in it.
     SessionsOutsideTransaction,
-    /// Sessions are forgotten at a start, and when an image is installed.
+    /// Sessions are lost when a node starts and when an image is installed.
     SessionsForgotten,
     /// Outcomes are not kept for retries.
     OutcomeNotKept,
-    /// What a transaction has read is not looked at again before its writes are done.
+    /// The reads of a transaction are not checked again before its writes are applied.
     ReadChecksIgnored,
-    /// What was run before it was proposed takes effect whatever came in between.
+    /// A transaction that was run before it was proposed takes effect even if another entry was applied in between.
     DryRunNotChecked,
-    /// What was handed on to a leader that did not answer counts as not done.
+    /// A write forwarded to a leader that did not answer counts as not done.
     ForwardedIsNotDone,
-    /// A write in doubt whose session has ended counts as not done, and is done by the next session.
+    /// A write in doubt whose session has expired counts as not done, and is done again by the next session.
     ExpiredIsNotDone,
-    /// A session that has ended begins anew with the next request.
+    /// An expired session starts again with the next request.
     ExpiredIsFresh,
-    /// A migration is run without another look at whether somebody has run it meanwhile.
+    /// A migration runs without a second check of whether it has already been run.
     MigrationNotReadAgain,
-    /// A snapshot is no transaction: each of its queries sees what there is.
+    /// A snapshot is not a transaction: each of its queries sees the current state.
     SnapshotNotKept,
-    /// Whoever wants a lock of the database exclusively gets it although readers of the same process use it.
+    /// An exclusive lock on the database is granted although readers in the same process hold it.
     ReadersNotCounted,
-    /// Commands find whatever functions their node's program happens to have.
+    /// Commands may use any function that their node's program has registered.
     ExtensionsOfProcess,
-    /// Randomness goes on from the entry before.
+    /// The random sequence of an entry continues that of the entry before it.
     SeedCarriedOver,
-    /// Deferred foreign keys are checked when the batch ends, not the entry.
+    /// Deferred foreign keys are checked at the end of the batch, not of the entry.
     DeferredKeysAtBatch,
-    /// Work that ran ahead is kept for other entries with the same indexes.
+    /// Work that ran ahead of commit is used for other entries with the same indexes.
     AheadByIndex,
-    /// A checkpoint says that the `-wal` is durable without a sync of it.
+    /// A checkpoint reports the `-wal` as durable without syncing it.
     CheckpointWithoutSync,
-    /// Checkpoints write to the database file while an image holds it.
+    /// Checkpoints write to the database file while an image holds them back.
     CheckpointDuringHold,
-    /// An image says that it stands one entry further than it does.
+    /// An image claims a position one entry beyond its actual one.
     ImagePositionOff,
-    /// An image is taken when a checkpoint has come to its end only in part.
+    /// An image is taken although the checkpoint before it was only partly completed.
     ImageOfPartialCheckpoint,
-    /// What was received of an image is not read again before it is put in force.
+    /// A received image is not read back and checked before it is installed.
     ImageNotReadAgain,
-    /// A store goes on after a sync of its database has failed, and believes the next one.
+    /// A store continues after a failed sync of its database, and trusts the next sync.
     SyncBelievedAgain,
-    /// Nodes do not compare what they have done.
+    /// Nodes do not compare their outcomes.
     OutcomesNotCompared,
-    /// One node that holds something else is believed.
+    /// A single node whose data differs is believed.
     OneIsBelieved,
     /// An entry that a minority of the voters can't apply is rejected.
     RejectedByMinority,
     /// An entry is rejected although a voter has applied it.
     AppliedIsRejected,
-    /// A node forgets with its process which entry it has promised not to apply.
+    /// A restart makes a node forget which entry it has promised not to apply.
     HaltForgotten,
-    /// A node that ends because it is stuck takes no note of the entry.
+    /// A node that stops because it is stuck does not record the entry.
     StuckNotNoted,
-    /// A leader takes it for granted that a voter that is away has not applied an entry.
+    /// A leader assumes that an absent voter has not applied an entry.
     AbsentVoterIgnored,
-    /// A node takes no note when a read finds its database damaged.
+    /// A node does not record that a read found its database damaged.
     ReadDamageIgnored,
-    /// A node that has another address than before does not announce it.
+    /// A node whose address has changed does not announce the new one.
     MoveNotAnnounced,
 }
 
@@ -116,7 +116,7 @@ use Mutant::{
 };
 
 impl Mutant {
-    /// All.
+    /// All mutants.
     pub const ALL: [Self; 46] = [
         AcknowledgedBeforeSync,
         SyncErrorIgnored,
@@ -166,25 +166,26 @@ impl Mutant {
         MoveNotAnnounced,
     ];
 
-    /// The mutant of a name, as [`std::fmt::Debug`] gives it.
+    /// The mutant with this name, as [`std::fmt::Debug`] prints it.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|mutant| format!("{mutant:?}") == name)
     }
 
-    /// Whether this bug is there. Without the feature it never is.
+    /// Whether this bug is on. Always false without the feature.
     #[cfg(not(feature = "mutants"))]
     #[inline]
     pub const fn is_on(self) -> bool {
         false
     }
 
-    /// Whether this bug is there.
+    /// Whether this bug is on.
     #[cfg(feature = "mutants")]
     pub fn is_on(self) -> bool {
         ON.load(Ordering::Relaxed) == self as usize
     }
 
-    /// Puts this bug, and no other, into all of the process. Without the feature nothing happens, and `false` is said.
+    /// Turns on this bug, and no other, in the whole process. Without the feature this does nothing and returns
+    /// `false`.
     pub fn turn_on(self) -> bool {
         #[cfg(feature = "mutants")]
         ON.store(self as usize, Ordering::Relaxed);

@@ -1,7 +1,7 @@
-//! Sockets: ordered, reliable streams of bytes between addresses.
+//! Sockets: ordered, reliable byte streams between addresses.
 //!
-//! [`RealNet`] is TCP. The simulated net delays, cuts and kills streams; it never loses or reorders bytes within one,
-//! because TCP does not either: loss shows as a stream that stalls or breaks.
+//! [`RealNet`] is TCP. The simulated network delays, cuts and kills streams. It never loses or reorders bytes within a
+//! stream, because TCP does not either: packet loss shows as a stream that stalls or breaks.
 
 use std::fmt;
 use std::io;
@@ -22,9 +22,9 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 /// A boxed end of a connection.
 pub type BoxStream = Box<dyn Stream>;
 
-/// The network as one node sees it. Addresses are `host:port`; port 0 of a listener means any free one.
+/// The network as one node sees it. Addresses are `host:port`; a listener with port 0 gets any free port.
 pub trait Net: Send + Sync + fmt::Debug {
-    /// Connects to an address. Without a limit of its own: the caller sets a timeout.
+    /// Connects to an address. There is no time limit; the caller sets a timeout.
     fn connect(&self, addr: &str) -> BoxFuture<'static, io::Result<BoxStream>>;
 
     /// Listens on an address.
@@ -33,9 +33,9 @@ pub trait Net: Send + Sync + fmt::Debug {
 
 /// A listening socket. It stops listening when its last clone is dropped.
 pub trait Listener: Send + Sync + fmt::Debug {
-    /// The next connection, and where it comes from.
+    /// Waits for the next connection and returns it with the address of the peer.
     fn accept(&self) -> BoxFuture<'_, io::Result<(BoxStream, String)>>;
 
-    /// The address that it listens on, with the port that was chosen.
+    /// The address that it listens on, with the actual port.
     fn local_addr(&self) -> String;
 }

@@ -1,11 +1,11 @@
-//! Which threads go before others, where the process may choose.
+//! Thread priorities, where the process may set them.
 //!
-//! What the core, the log's writer and the leader's SQL writer do is short, and others wait for it; behind a thread in
-//! a long computation each of their steps would wait for a slice of time. Usually only a privileged process may give a
-//! thread a higher priority; without, all is as it was.
+//! The steps of the core, the log's writer and the leader's SQL writer are short, and other threads wait for them. At
+//! equal priority each step could wait for a time slice of a thread in a long computation. Usually only a privileged
+//! process may raise a thread's priority; otherwise priorities stay unchanged.
 //!
-//! Invariant: a thread has the priority that it was started with or that its worker asks for, not that of the thread
-//! that started it.
+//! Invariant: a thread has the priority given at its start or requested by its worker, not that of the thread that
+//! started it.
 
 use std::sync::OnceLock;
 
@@ -13,28 +13,29 @@ use rustix::process::{getpriority_process, setpriority_process};
 
 use crate::worker::Worker;
 
-/// How much nicer than the process threads are that others wait for.
+/// The difference in nice value between an urgent thread and the process.
 const URGENT_NICE: i32 = -10;
 
-/// How a thread stands to others.
+/// The priority of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Priority {
-    /// As the process was started with.
+    /// The priority of the process.
     Usual,
-    /// Others wait for all that it does.
+    /// Higher than the process's, for a thread whose work others wait for.
     Urgent,
 }
 
 impl Priority {
-    /// What a worker asks for at present.
+    /// The priority that a worker currently requests.
     pub(crate) fn of(worker: &dyn Worker) -> Self {
         if worker.is_urgent() { Self::Urgent } else { Self::Usual }
     }
 
-    /// Gives it to the calling thread. Must be called first on a thread that has the priority of the process.
+    /// Sets the priority of the calling thread. The first call in the process must be on a thread that has the priority
+    /// of the process.
     pub(crate) fn take(self) {
         static USUAL: OnceLock<i32> = OnceLock::new();
-        // Elsewhere a priority is the whole process's.
+        // On other systems this call sets the priority of the whole process.
         if !cfg!(target_os = "linux") {
             return;
         }
@@ -43,7 +44,7 @@ impl Priority {
             Self::Usual => usual,
             Self::Urgent => usual.saturating_add(URGENT_NICE),
         };
-        // A process that may not keeps what it has.
+        // Without the permission, the thread keeps its priority.
         let _ = setpriority_process(None, nice);
     }
 }
@@ -55,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_does_not_inherit_the_urgency_of_the_one_that_starts_it() {
+    fn a_thread_does_not_inherit_urgency() {
         let nice = || getpriority_process(None).unwrap();
         Priority::Usual.take();
         let usual = nice();

@@ -1,4 +1,4 @@
-//! Randomness.
+//! Random numbers.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -8,24 +8,24 @@ use crate::lock;
 use rand::rngs::StdRng;
 use rand::{SeedableRng, TryRng};
 
-/// A generator of random numbers, shared by all clones. Seeded by the operating system it is fit for nonces and
-/// identities; seeded by a number it gives the same numbers again.
+/// A random number generator, shared by all clones. Seeded by the operating system, it is suitable for nonces and
+/// identities. Seeded with a number, it produces the same sequence each time.
 #[derive(Clone)]
 pub struct Rng(Arc<Mutex<StdRng>>);
 
 impl Rng {
-    /// Seeded by the operating system.
+    /// A generator seeded by the operating system.
     #[expect(clippy::disallowed_methods, reason = "the one place that draws from the operating system")]
     pub fn from_os() -> Self {
         Self(Arc::new(Mutex::new(rand::make_rng())))
     }
 
-    /// Seeded by a number: equal seeds give equal numbers.
+    /// A generator seeded with a number: equal seeds give equal sequences.
     pub fn from_seed(seed: u64) -> Self {
         Self(Arc::new(Mutex::new(StdRng::seed_from_u64(seed))))
     }
 
-    /// A new generator, seeded by the next number of this one.
+    /// A new generator, seeded with the next number of this one.
     #[must_use]
     pub fn fork(&self) -> Self {
         Self::from_seed(self.next_u64())
@@ -50,7 +50,7 @@ impl Rng {
         ((self.next_u64() >> 11) as f64) < probability * (1_u64 << 53) as f64
     }
 
-    /// Fills `bytes` with random ones.
+    /// Fills `bytes` with random bytes.
     pub fn fill(&self, bytes: &mut [u8]) {
         self.with(|rng| match rng.try_fill_bytes(bytes) {
             Ok(()) => {}
@@ -62,7 +62,7 @@ impl Rng {
     }
 }
 
-/// Lets generic code of other crates draw from this generator.
+/// Lets generic code in other crates draw from this generator.
 impl TryRng for Rng {
     type Error = Infallible;
 

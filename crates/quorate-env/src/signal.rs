@@ -1,7 +1,7 @@
-//! A bell that wakes one sleeper: a worker's thread, or its task in the simulator.
+//! A signal that wakes one waiter: a worker's thread, or its task in the simulator.
 //!
-//! Invariant: a ring is never lost. One that finds nobody asleep is kept for the next who would sleep; several before
-//! that count as one.
+//! Invariant: a wake is never lost. If nothing is waiting, it is kept for the next wait; several wakes before that
+//! count as one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,36 +9,36 @@ use std::task::{Context, Poll};
 
 use futures_util::task::AtomicWaker;
 
-/// Wakes a worker. Cheap to clone; all clones ring the same bell. Ringing never blocks.
+/// Wakes a worker. Cheap to clone; all clones are the same signal. Waking never blocks.
 #[derive(Clone, Debug, Default)]
-pub struct Signal(Arc<Bell>);
+pub struct Signal(Arc<Inner>);
 
 #[derive(Debug, Default)]
-struct Bell {
+struct Inner {
     raised: AtomicBool,
-    sleeper: AtomicWaker,
+    waiter: AtomicWaker,
 }
 
 impl Signal {
-    /// A bell that nobody has rung.
+    /// A signal that is not raised.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Wakes the sleeper, or keeps the next from falling asleep.
+    /// Raises the signal: wakes the waiter, or makes the next wait return at once.
     pub fn wake(&self) {
         if !self.0.raised.swap(true, Ordering::AcqRel) {
-            self.0.sleeper.wake();
+            self.0.waiter.wake();
         }
     }
 
-    /// Ready once the bell was rung, which is then taken back.
+    /// Ready if the signal is raised, which clears it; otherwise registers the waker.
     pub fn poll_wait(&self, cx: &Context<'_>) -> Poll<()> {
-        self.0.sleeper.register(cx.waker());
+        self.0.waiter.register(cx.waker());
         if self.0.raised.swap(false, Ordering::AcqRel) { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// Waits until the bell is rung.
+    /// Waits until the signal is raised, and clears it.
     pub async fn wait(&self) {
         std::future::poll_fn(|cx| self.poll_wait(cx)).await;
     }

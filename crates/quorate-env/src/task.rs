@@ -1,4 +1,4 @@
-//! Asynchronous tasks and the monotonic clock: tokio's, so that a paused runtime is a simulated one.
+//! Asynchronous tasks and the monotonic clock. Both are tokio's, so a runtime with a paused clock simulates time.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,13 +12,13 @@ pub use tokio::time::error::Elapsed;
 /// The monotonic clock: the machine's, or the simulator's virtual one.
 pub use tokio::time::{Instant, Sleep, Timeout};
 
-/// Waits for a time. The resolution is a millisecond.
+/// Waits for a duration, with a resolution of a millisecond.
 #[expect(clippy::disallowed_methods, reason = "the one place that makes timers")]
 pub fn sleep(time: Duration) -> Sleep {
     tokio::time::sleep(time)
 }
 
-/// Waits until an instant. The resolution is a millisecond.
+/// Waits until an instant, with a resolution of a millisecond.
 #[expect(clippy::disallowed_methods, reason = "the one place that makes timers")]
 pub fn sleep_until(deadline: Instant) -> Sleep {
     tokio::time::sleep_until(deadline)
@@ -36,7 +36,7 @@ pub fn timeout_at<F: Future>(deadline: Instant, future: F) -> Timeout<F> {
     tokio::time::timeout_at(deadline, future)
 }
 
-/// Starts `future` as a task with `env` as its world.
+/// Starts `future` as a task with `env` as its environment.
 #[track_caller]
 #[expect(clippy::disallowed_methods, reason = "the one place that starts tasks")]
 pub(crate) fn spawn<F>(env: &Env, future: F) -> JoinHandle<F::Output>
@@ -49,7 +49,7 @@ where
     handle
 }
 
-/// A future that is polled with an [`Env`] as the current one, and that the host may put off.
+/// A future that is polled with an [`Env`] as the current one, and that the host may postpone.
 pub(crate) struct Scoped<F> {
     env: Env,
     future: Pin<Box<F>>,

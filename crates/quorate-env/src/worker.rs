@@ -1,8 +1,8 @@
-//! The active parts of a node: plain state machines, each in a shell that calls it again and again.
+//! The workers of a node: plain state machines, each run by a loop that calls it repeatedly.
 //!
-//! The log writer, the SQL writer and the checkpointer are values with a [`Worker::run_once`]. On a machine the shell
-//! is a thread; in the simulator it is a task that lets virtual time pass between two calls. Who hands a worker
-//! something to do rings its [`Signal`].
+//! The log writer, the SQL writer and the checkpointer are values with a [`Worker::run_once`]. On a machine the loop is
+//! a thread; in the simulator it is a task that lets virtual time pass between two calls. Code that gives a worker
+//! something to do wakes it through its [`Signal`].
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use tokio::sync::oneshot;
 
 pub use crate::signal::Signal;
 
-/// A state machine that is run by its own thread.
+/// A state machine that runs on its own thread.
 pub trait Worker: Send + 'static {
-    /// Does one bounded piece of work, which may block on the disk, and says when to be called again.
+    /// Does one bounded piece of work, which may block on the disk, and returns when to call it again.
     fn run_once(&mut self) -> Step;
 
-    /// Whether others wait for all that it does: then its thread goes before others, where the process may choose.
-    /// Asked after each piece of work.
+    /// Whether other threads wait for its work. Its thread then gets a higher priority, if the process may set it.
+    /// Called after each piece of work.
     fn is_urgent(&self) -> bool {
         false
     }
@@ -25,17 +25,17 @@ pub trait Worker: Send + 'static {
 /// When a worker wants to run again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// At once: there is more to do.
+    /// At once, because there is more to do.
     Again,
-    /// When its signal rings.
+    /// When its signal is raised.
     Wait,
-    /// When its signal rings, and after this time at the latest.
+    /// When its signal is raised, or after this time.
     WaitFor(Duration),
-    /// Never: its work has ended, and it is dropped.
+    /// Never. Its work has ended, and it is dropped.
     Done,
 }
 
-/// Told by a host when a worker has ended and was dropped.
+/// Dropped by the host after a worker has ended and was dropped; this notifies the [`WorkerHandle`].
 #[derive(Debug)]
 pub struct Ended(#[expect(dead_code, reason = "its drop is the message")] oneshot::Sender<()>);
 
@@ -52,14 +52,14 @@ impl WorkerHandle {
         (Ended(sender), Self { signal, ended })
     }
 
-    /// The worker's bell.
+    /// The signal that wakes the worker.
     pub fn signal(&self) -> &Signal {
         &self.signal
     }
 
-    /// Waits until the worker has ended and everything it owned was dropped.
+    /// Waits until the worker has ended and everything that it owned is dropped.
     pub async fn ended(self) {
-        // The sender is never used but to be dropped, so the error is the message.
+        // The sender never sends. Dropping it causes an error here, which is the notification.
         let _ = self.ended.await;
     }
 }

@@ -1,11 +1,11 @@
-//! Writes past the page cache.
+//! Direct writes, which bypass the page cache.
 //!
 //! A frame of the log is written once, synced at once and seldom read again. In the page cache it costs a copy, a page
-//! to find, and a search for dirty pages when it is synced; docs/decisions/0017 has the figures.
+//! lookup, and a search for dirty pages when it is synced; docs/decisions/0017 has the figures.
 //!
 //! Invariants:
-//! - What is written here is read back by any descriptor of the file; the kernel drops what its cache had of it.
-//! - Where a file system does not take such writes they are left to the caller, and nothing is lost by the attempt.
+//! - Any descriptor of the file reads back what was written here; the kernel invalidates the cached pages.
+//! - If a file system rejects direct writes, the caller must write the bytes; the attempt does no harm.
 
 #![expect(clippy::disallowed_methods, reason = "the second way to a file that the disk of this machine has opened")]
 
@@ -16,40 +16,40 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::sync::OnceLock;
 
-/// What positions, lengths and memory of such writes are multiples of: the largest block that disks are known to have.
+/// The alignment of offsets, lengths and memory of direct writes: the largest block size that disks are known to have.
 const BLOCK: usize = 4096;
 
-/// Bytes of one such write at most: each thread that makes them keeps memory for the largest. A copy through the page
-/// cache does not matter beside the disk's time for more.
+/// The maximum length of a direct write. Each thread that makes them keeps a buffer of the largest length used. For
+/// longer writes the copy through the page cache is negligible next to the disk's time.
 const LEN_MAX: usize = 256 << 10;
 
-/// The flag that opens a file for them.
+/// The flag that opens a file for direct writes.
 #[cfg(target_os = "linux")]
 const FLAG: Option<i32> = Some(rustix::fs::OFlags::DIRECT.bits().cast_signed());
 #[cfg(not(target_os = "linux"))]
 const FLAG: Option<i32> = None;
 
 thread_local! {
-    static ROOM: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A second descriptor of a file, for these writes alone; opened when the first is made.
+/// A second descriptor of a file, used only for direct writes and opened at the first one.
 #[derive(Debug, Default)]
 pub(super) struct Direct(OnceLock<Option<fs::File>>);
 
 impl Direct {
-    /// Writes whole blocks. Returns whether they were taken; if not, they may stand in the file in part.
+    /// Writes whole blocks. Returns whether they were written; if not, the file may hold some of them.
     pub(super) fn write(&self, file: &fs::File, buf: &[u8], offset: u64) -> io::Result<bool> {
         let are_blocks = buf.len().is_multiple_of(BLOCK) && offset.is_multiple_of(BLOCK as u64);
         if !are_blocks || buf.len() > LEN_MAX {
             return Ok(false);
         }
         let Some(direct) = self.0.get_or_init(|| reopen(file)) else { return Ok(false) };
-        ROOM.with_borrow_mut(|room| {
-            let Some(bytes) = aligned(room, buf) else { return Ok(false) };
+        BUFFER.with_borrow_mut(|buffer| {
+            let Some(bytes) = aligned(buffer, buf) else { return Ok(false) };
             match direct.write_all_at(bytes, offset) {
                 Ok(()) => Ok(true),
-                // The kernel's word for memory, position or length that do not suit the file.
+                // The kernel's error for memory, an offset or a length whose alignment does not suit the file.
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(false),
                 Err(error) => Err(error),
             }
@@ -57,20 +57,20 @@ impl Direct {
     }
 }
 
-/// The same file once more, whatever its name is by now.
+/// Opens the same file again, even if it was renamed.
 fn reopen(file: &fs::File) -> Option<fs::File> {
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     fs::OpenOptions::new().write(true).custom_flags(FLAG?).open(path).ok()
 }
 
-/// A copy of the bytes that begins at a multiple of [`BLOCK`].
-fn aligned<'a>(room: &'a mut Vec<u8>, bytes: &[u8]) -> Option<&'a [u8]> {
+/// A copy of the bytes at an address that is a multiple of [`BLOCK`].
+fn aligned<'a>(buffer: &'a mut Vec<u8>, bytes: &[u8]) -> Option<&'a [u8]> {
     let len = bytes.len().saturating_add(BLOCK);
-    if room.len() < len {
-        room.resize(len, 0);
+    if buffer.len() < len {
+        buffer.resize(len, 0);
     }
-    let begin = room.as_ptr().align_offset(BLOCK);
-    let place = room.get_mut(begin..begin.checked_add(bytes.len())?)?;
+    let begin = buffer.as_ptr().align_offset(BLOCK);
+    let place = buffer.get_mut(begin..begin.checked_add(bytes.len())?)?;
     place.copy_from_slice(bytes);
     Some(place)
 }
@@ -84,7 +84,8 @@ mod tests {
     use super::*;
     use crate::disk::{Disk, OpenMode, RealDisk};
 
-    /// Where a write begins, how long it is, and how far from multiples of [`BLOCK`] both are.
+    /// The first block of a write, its length in blocks, extra bytes that make the length unaligned, and the byte to
+    /// write.
     fn writes() -> impl Strategy<Value = Vec<(usize, usize, usize, u8)>> {
         let off = prop_oneof![4 => Just(0), 1 => 1..BLOCK];
         prop::collection::vec((0..80_usize, 1..80_usize, off, any::<u8>()), 1..12)
@@ -94,11 +95,11 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
-        fn what_was_written_either_way_is_what_is_read(writes in writes()) {
+        fn direct_and_cached_writes_read_back_the_same(writes in writes()) {
             let dir = tempfile::tempdir().unwrap();
             let path = dir.path().join("before");
             let file = RealDisk.open(&path, OpenMode::CreateNew).unwrap();
-            // Its name may change while it is open.
+            // A file may be renamed while it is open.
             RealDisk.rename(&path, &dir.path().join("after")).unwrap();
             let mut model = Vec::new();
             for (place, (block, blocks, off, byte)) in writes.into_iter().enumerate() {
@@ -117,10 +118,10 @@ mod tests {
         }
 
         #[test]
-        fn a_copy_is_the_same_and_begins_at_a_block(bytes in prop::collection::vec(any::<u8>(), 0..3 * BLOCK)) {
-            let mut room = Vec::new();
+        fn an_aligned_copy_has_the_same_bytes(bytes in prop::collection::vec(any::<u8>(), 0..3 * BLOCK)) {
+            let mut buffer = Vec::new();
             for _ in 0..2 {
-                let copy = aligned(&mut room, &bytes).unwrap();
+                let copy = aligned(&mut buffer, &bytes).unwrap();
                 prop_assert_eq!(copy, &bytes[..]);
                 prop_assert!(copy.as_ptr().addr().is_multiple_of(BLOCK));
             }
@@ -129,9 +130,9 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn what_is_refused_is_left_to_the_caller() {
+    fn rejected_direct_writes_are_left_to_the_caller() {
         let file = tempfile::tempfile().unwrap();
-        // Text that is no number is an invalid argument for this one.
+        // Writing anything but a number to this file fails with an invalid argument.
         let refusing = fs::OpenOptions::new().write(true).open("/proc/self/oom_score_adj").unwrap();
         for descriptor in [None, Some(refusing)] {
             let direct = Direct(OnceLock::from(descriptor));

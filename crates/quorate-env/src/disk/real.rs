@@ -16,13 +16,13 @@ use super::{DirItem, DirLock, Disk, File, OpenMode, Space};
 /// The file that [`Disk::lock_dir`] locks.
 const LOCK_FILE: &str = "LOCK";
 
-/// Permissions of new files: what a node keeps is its owner's alone.
+/// The permissions of new files: only the owner has access to a node's data.
 const OWNER_FILE: u32 = 0o600;
 
-/// Permissions of new directories.
+/// The permissions of new directories.
 const OWNER_DIR: u32 = 0o700;
 
-/// Where Linux keeps the name of the kernel's present life.
+/// The file in which Linux provides the boot id.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// The file system of this machine.
@@ -36,7 +36,7 @@ struct RealFile {
 }
 
 #[derive(Debug)]
-struct RealDirLock(#[expect(dead_code, reason = "held for its lock, which goes when it is closed")] fs::File);
+struct RealDirLock(#[expect(dead_code, reason = "held for its lock, which closing it releases")] fs::File);
 
 impl DirLock for RealDirLock {}
 

@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::{BoxStream, Listener, Net};
 
-/// The machine's TCP.
+/// The TCP network of this machine.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RealNet;
 
@@ -53,7 +53,7 @@ impl Listener for RealListener {
 }
 
 fn boxed(stream: TcpStream) -> io::Result<BoxStream> {
-    // Frames are written whole; waiting to fill a packet would only delay them.
+    // Frames are written whole, so waiting to fill a packet would only delay them.
     stream.set_nodelay(true)?;
     Ok(Box::new(stream))
 }
