@@ -1,6 +1,6 @@
-//! Names of fields in the cases in which columns may be named.
+//! Conversion of field names to the naming cases that columns may use.
 
-/// A case of `rename_all`.
+/// A naming case of `rename_all`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Case {
     Lower,
@@ -12,7 +12,7 @@ pub enum Case {
 }
 
 impl Case {
-    /// All, by the names that they are asked for by.
+    /// All cases, with the names that `rename_all` accepts.
     pub const ALL: [(&str, Self); 6] = [
         ("lowercase", Self::Lower),
         ("UPPERCASE", Self::Upper),
@@ -22,7 +22,7 @@ impl Case {
         ("kebab-case", Self::Kebab),
     ];
 
-    /// A name in snake case, in this one.
+    /// Converts a name from snake case to this case.
     pub fn of(self, name: &str) -> String {
         match self {
             Self::Lower => name.replace('_', ""),
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_change_their_case() {
+    fn field_names_convert_to_each_case() {
         let names = Case::ALL.map(|(_, case)| case.of("first_rowid_2"));
         assert_eq!(
             names,

@@ -9,14 +9,14 @@ use syn::{Attribute, Data, DeriveInput, Error, Field, Fields, Lifetime, LitStr, 
 
 use crate::case::Case;
 
-/// What is said of a struct.
+/// The options of a struct.
 #[derive(Default)]
 struct Container {
     rename_all: Option<Case>,
     path: Option<Path>,
 }
 
-/// What is said of a field.
+/// The options of a field.
 #[derive(Default)]
 struct Options {
     rename: Option<String>,
@@ -27,10 +27,10 @@ struct Options {
     skip: bool,
 }
 
-/// The implementation for a struct.
+/// The implementation of `FromRow` for a struct.
 pub fn expand(input: &DeriveInput) -> Result<TokenStream> {
     let Data::Struct(data) = &input.data else {
-        return Err(Error::new_spanned(&input.ident, "FromRow can be derived for structs only: implement it by hand"));
+        return Err(Error::new_spanned(&input.ident, "FromRow can be derived only for structs; implement it by hand"));
     };
     let container = Container::parse(&input.attrs)?;
     let path = container.path.clone().unwrap_or_else(|| parse_quote!(::quorate));
@@ -51,7 +51,7 @@ pub fn expand(input: &DeriveInput) -> Result<TokenStream> {
             let count = fields.unnamed.len();
             let mut made = Vec::new();
             for (number, field) in fields.unnamed.iter().enumerate() {
-                refuse_attributes(field)?;
+                reject_attributes(field)?;
                 bounds.extend(Options::default().bound(field, &path, &lifetime));
                 let ty = &field.ty;
                 made.push(quote_spanned!(ty.span()=> row.get::<#ty>(#number)?));
@@ -61,7 +61,7 @@ pub fn expand(input: &DeriveInput) -> Result<TokenStream> {
         Fields::Unit => {
             return Err(Error::new_spanned(
                 &input.ident,
-                "a struct without fields can't be read from a row: give it some",
+                "a struct without fields can't be read from a row; add a field",
             ));
         }
     };
@@ -85,26 +85,28 @@ pub fn expand(input: &DeriveInput) -> Result<TokenStream> {
     })
 }
 
-/// That of the row: what a struct borrows, it borrows from there.
+/// The lifetime of the row, from which the struct borrows.
 fn lifetime(input: &DeriveInput) -> Result<Lifetime> {
     let mut lifetimes = input.generics.lifetimes();
     let first = lifetimes.next().map(|parameter| parameter.lifetime.clone());
     match lifetimes.next() {
-        Some(second) => Err(Error::new_spanned(second, "a row has one lifetime: give all that is borrowed the same")),
+        Some(second) => {
+            Err(Error::new_spanned(second, "a row has one lifetime; use the same one for all borrowed fields"))
+        }
         None => Ok(first.unwrap_or_else(|| parse_quote!('quorate))),
     }
 }
 
-fn refuse_attributes(field: &Field) -> Result<()> {
+fn reject_attributes(field: &Field) -> Result<()> {
     match field.attrs.iter().find(|attribute| attribute.path().is_ident("quorate")) {
         Some(attribute) => {
-            Err(Error::new_spanned(attribute, "a tuple struct is read by position: name its fields to use options"))
+            Err(Error::new_spanned(attribute, "a tuple struct is read by position; name its fields to use options"))
         }
         None => Ok(()),
     }
 }
 
-/// Looks at each option of all `#[quorate(...)]`.
+/// Calls `take` for each option of all `#[quorate(...)]` attributes.
 fn options(attributes: &[Attribute], mut take: impl FnMut(&str, &ParseNestedMeta<'_>) -> Result<()>) -> Result<()> {
     for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("quorate")) {
         attribute.parse_nested_meta(|meta| take(&meta.path.to_token_stream().to_string(), &meta))?;
@@ -112,9 +114,9 @@ fn options(attributes: &[Attribute], mut take: impl FnMut(&str, &ParseNestedMeta
     Ok(())
 }
 
-/// Keeps an option that may be given once.
+/// Stores an option that may be given only once.
 fn once<T>(place: &mut Option<T>, value: T, meta: &ParseNestedMeta<'_>) -> Result<()> {
-    if place.replace(value).is_some() { Err(meta.error("this was said before: say it once")) } else { Ok(()) }
+    if place.replace(value).is_some() { Err(meta.error("duplicate option")) } else { Ok(()) }
 }
 
 fn text(meta: &ParseNestedMeta<'_>) -> Result<LitStr> {
@@ -126,15 +128,15 @@ impl Container {
         let mut container = Self::default();
         options(attributes, |name, meta| match name {
             "rename_all" => {
-                let asked = text(meta)?;
-                let case = Case::ALL.iter().find(|(name, _)| *name == asked.value());
+                let value = text(meta)?;
+                let case = Case::ALL.iter().find(|(name, _)| *name == value.value());
                 let names = || Case::ALL.map(|(name, _)| name).join(", ");
                 let (_, case) =
-                    case.ok_or_else(|| Error::new_spanned(&asked, format!("it can be one of {}", names())))?;
+                    case.ok_or_else(|| Error::new_spanned(&value, format!("unknown case; use one of {}", names())))?;
                 once(&mut container.rename_all, *case, meta)
             }
             "crate" => once(&mut container.path, text(meta)?.parse()?, meta),
-            _ => Err(meta.error("of a struct there can be rename_all and crate")),
+            _ => Err(meta.error("unknown option; a struct accepts rename_all and crate")),
         })?;
         Ok(container)
     }
@@ -154,7 +156,7 @@ impl Options {
             "json" => once(&mut json, (), meta),
             "flatten" => once(&mut flatten, (), meta),
             "skip" => once(&mut skip, (), meta),
-            _ => Err(meta.error("of a field there can be rename, default, try_from, json, flatten and skip")),
+            _ => Err(meta.error("unknown option; a field accepts rename, default, try_from, json, flatten and skip")),
         })?;
         (options.json, options.flatten, options.skip) = (json.is_some(), flatten.is_some(), skip.is_some());
         let is_converted = options.json || options.try_from.is_some();
@@ -163,16 +165,19 @@ impl Options {
             let what = if options.skip { "skip" } else { "flatten" };
             return Err(Error::new_spanned(
                 field,
-                format!("{what} stands alone, since the field has no column of its own: leave out the other options"),
+                format!("{what} can't have other options beside it, because the field has no column of its own"),
             ));
         }
         if options.json && options.try_from.is_some() {
-            return Err(Error::new_spanned(field, "a field is read as JSON or by try_from, not both: leave one out"));
+            return Err(Error::new_spanned(
+                field,
+                "a field is read as JSON or by try_from, not both; remove one option",
+            ));
         }
         Ok(options)
     }
 
-    /// What must hold of the field's type for the struct to be read, where that depends on a parameter.
+    /// The bound on the field's type that reading the struct requires. Used only if the struct has type parameters.
     fn bound(&self, field: &Field, path: &Path, lifetime: &Lifetime) -> Option<syn::WherePredicate> {
         let read = self.try_from.as_ref().unwrap_or(&field.ty);
         match (self.skip || self.json, self.flatten) {
@@ -182,7 +187,7 @@ impl Options {
         }
     }
 
-    /// The expression that makes the field.
+    /// The expression that produces the field's value.
     fn value(&self, field: &Field, container: &Container, path: &Path) -> Result<TokenStream> {
         let (ty, span) = (&field.ty, field.ty.span());
         if self.skip {
@@ -226,7 +231,7 @@ mod tests {
 
     use super::*;
 
-    /// What is marked stands between `«` and `»`: the error points at it.
+    /// Checks that expansion fails with `expected`, at the place marked by `«` and `»`.
     #[track_caller]
     fn refused(marked: &str, expected: &str) {
         let input = marked.replace(['«', '»'], "");
@@ -240,19 +245,19 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_read_is_said_where_it_is() {
-        refused("enum «E» { A }", "FromRow can be derived for structs only: implement it by hand");
-        refused("struct «S»;", "a struct without fields can't be read from a row: give it some");
-        let lifetimes = "a row has one lifetime: give all that is borrowed the same";
+    fn unreadable_structs_are_errors_at_their_place() {
+        refused("enum «E» { A }", "FromRow can be derived only for structs; implement it by hand");
+        refused("struct «S»;", "a struct without fields can't be read from a row; add a field");
+        let lifetimes = "a row has one lifetime; use the same one for all borrowed fields";
         refused("struct S<'a, «'b»> { a: &'a str, b: &'b str }", lifetimes);
-        let tuple = "a tuple struct is read by position: name its fields to use options";
+        let tuple = "a tuple struct is read by position; name its fields to use options";
         refused("struct S(i64, «#[quorate(rename = \"b\")]» i64);", tuple);
     }
 
     #[test]
-    fn what_can_not_be_said_of_a_field_is_said_where_it_is() {
+    fn wrong_field_options_are_errors_at_their_place() {
         let field = |options: &str| format!("struct S {{ a: i64, #[quorate({options})] b: i64 }}");
-        let known = "of a field there can be rename, default, try_from, json, flatten and skip";
+        let known = "unknown option; a field accepts rename, default, try_from, json, flatten and skip";
         refused(&field("«renam» = \"x\""), known);
         refused(&field("json, «unheard»"), known);
         for (first, again) in [
@@ -263,13 +268,13 @@ mod tests {
             ("rename = \"x\"", "«rename = \"y\"»"),
             ("try_from = \"i64\"", "«try_from = \"i32\"»"),
         ] {
-            refused(&field(&format!("{first}, {again}")), "this was said before: say it once");
+            refused(&field(&format!("{first}, {again}")), "duplicate option");
         }
         for text in ["rename", "try_from", "default"] {
             refused(&field(&format!("{text} = «1»")), "expected string literal");
         }
         refused(&field("default = «\"1\"»"), "expected identifier");
-        let alone = "stands alone, since the field has no column of its own: leave out the other options";
+        let alone = "can't have other options beside it, because the field has no column of its own";
         let whole = |options: &str| format!("struct S {{ a: i64, «#[quorate({options})] b: i64» }}");
         for (options, what) in [
             ("skip, rename = \"b\"", "skip"),
@@ -280,17 +285,18 @@ mod tests {
         ] {
             refused(&whole(options), &format!("{what} {alone}"));
         }
-        let both = "a field is read as JSON or by try_from, not both: leave one out";
+        let both = "a field is read as JSON or by try_from, not both; remove one option";
         refused(&whole("json, try_from = \"i64\""), both);
     }
 
     #[test]
-    fn what_can_not_be_said_of_a_struct_is_said_where_it_is() {
+    fn wrong_struct_options_are_errors_at_their_place() {
         let of = |options: &str| format!("#[quorate({options})] struct S {{ a: i64 }}");
-        refused(&of("«rename» = \"x\""), "of a struct there can be rename_all and crate");
-        let cases = "it can be one of lowercase, UPPERCASE, PascalCase, camelCase, SCREAMING_SNAKE_CASE, kebab-case";
+        refused(&of("«rename» = \"x\""), "unknown option; a struct accepts rename_all and crate");
+        let cases =
+            "unknown case; use one of lowercase, UPPERCASE, PascalCase, camelCase, SCREAMING_SNAKE_CASE, kebab-case";
         refused(&of("rename_all = «\"Camel\"»"), cases);
-        let again = "this was said before: say it once";
+        let again = "duplicate option";
         refused(&of("rename_all = \"lowercase\", «rename_all = \"lowercase\"»"), again);
         refused(&of("crate = \"a\", «crate = \"b\"»"), again);
         refused(&of("crate = «\"1\"»"), "expected identifier");

@@ -1,6 +1,6 @@
-//! The macros of Quorate; `quorate` hands them on, and its documentation has examples that run.
+//! The macros of Quorate. The crate `quorate` re-exports them, and its documentation has tested examples.
 //!
-//! Invariant: what is wrong with the code that a macro is given is a compile error at the place where it is wrong.
+//! Invariant: an error in the input of a macro is a compile error that points at the wrong part of the input.
 
 #![forbid(unsafe_code)]
 
@@ -11,37 +11,38 @@ mod migrations;
 use proc_macro::TokenStream;
 use syn::parse_macro_input;
 
-/// Reads a struct from a row: a field from the column of its name, by the field's [`FromValue`], in whatever order the
-/// columns are; columns that no field asks for are left out. A tuple struct is read as a tuple is, by position.
+/// Implements `FromRow` for a struct. Each field is read from the column with its name, by the [`FromValue`] of its
+/// type, whatever the order of the columns; other columns are ignored. A tuple struct is read by position, like a
+/// tuple.
 ///
 /// [`FromValue`]: https://docs.rs/quorate/latest/quorate/trait.FromValue.html
 ///
-/// Of the struct, `#[quorate(...)]` takes
+/// On the struct, `#[quorate(...)]` accepts
 ///
-/// - `rename_all = "camelCase"`: columns are named as the fields are, in another case: `lowercase`, `UPPERCASE`,
+/// - `rename_all = "camelCase"`: the columns have the fields' names in another case: `lowercase`, `UPPERCASE`,
 ///   `PascalCase`, `camelCase`, `SCREAMING_SNAKE_CASE` or `kebab-case`;
-/// - `crate = "path"`: where `quorate` is, if not at `::quorate`.
+/// - `crate = "path"`: the path of `quorate`, if it is not `::quorate`.
 ///
-/// Of a field it takes
+/// On a field it accepts
 ///
 /// - `rename = "name"`: the column has this name;
-/// - `default`: a column that is missing or NULL gives `Default::default()`; `default = "path"`, what that function
-///   returns;
-/// - `try_from = "Type"`: the column is read as this type, and the field made from it by `TryFrom`;
-/// - `json`: the column is a text of JSON, and the field read from it by `serde` (feature `serde_json`);
-/// - `flatten`: the field is a struct of its own, read from the same row;
-/// - `skip`: no column; the field is `Default::default()`.
+/// - `default`: if the column is missing or NULL, the field is `Default::default()`; with `default = "path"`, it is the
+///   result of that function;
+/// - `try_from = "Type"`: the column is read as this type and converted to the field's type by `TryFrom`;
+/// - `json`: the column holds JSON text, from which `serde` reads the field (feature `serde_json`);
+/// - `flatten`: the field is itself a struct, read from the same row;
+/// - `skip`: the field has no column and is `Default::default()`.
 #[proc_macro_derive(FromRow, attributes(quorate))]
 pub fn from_row(input: TokenStream) -> TokenStream {
     from_row::expand(&parse_macro_input!(input)).unwrap_or_else(syn::Error::into_compile_error).into()
 }
 
-/// The migrations of a folder, as they are when the program is compiled. The folder is counted from the one that holds
-/// the `Cargo.toml` of the crate; its files whose names end in `.sql` are the migrations, and a name that is not like
-/// `0001_users.sql`, or a number that is there twice, is a compile error.
+/// Embeds the migrations of a folder, as they are when the program is compiled. The folder is relative to the directory
+/// that holds the crate's `Cargo.toml`. Its files whose names end in `.sql` are the migrations. A name that does not
+/// have the form `0001_users.sql`, or a duplicate number, is a compile error.
 ///
-/// Cargo looks for changes of the files that there were; so that it sees a new one too, let a `build.rs` print
-/// `cargo::rerun-if-changed=migrations`.
+/// Cargo detects changes only to files that existed at the last build. To make it detect new files too, let a
+/// `build.rs` print `cargo::rerun-if-changed=migrations`.
 #[proc_macro]
 pub fn migrations(input: TokenStream) -> TokenStream {
     let root = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
