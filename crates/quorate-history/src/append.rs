@@ -1,18 +1,19 @@
-//! Transactions that append to lists and read them: are they strictly serializable?
+//! Checks whether transactions that append to lists and read them are strictly serializable.
 //!
-//! Values are unique, so a list that was read tells the order of the transactions that made it (as in Elle). From it
-//! follow the edges of the dependency graph of Adya, and one more kind for time:
-//! - `ww`: appended behind the other's value; `wr`: read the other's value as the last; `rw`: read a list to which the
-//!   other appended next;
-//! - `rt`: was acknowledged before the other began.
+//! Values are unique, so a list that was read shows the order of the transactions that appended to it (as in Elle). The
+//! edges of Adya's dependency graph follow from it, plus one kind of edge for time:
+//! - `ww`: the second appended after the first one's value; `wr`: the second read the first one's value as the last;
+//!   `rw`: the first read a list to which the second appended next;
+//! - `rt`: the first was acknowledged before the second began.
 //!
-//! A cycle is an anomaly: such transactions can't have run one after the other. Some anomalies need no graph: a value
-//! of a transaction that failed (G1a), the state in the middle of one (G1b), lists that are no prefixes of each other,
-//! a value twice or from nowhere, a transaction that does not see its own appends.
+//! A cycle is an anomaly: its transactions can't have run one after the other. Some anomalies need no graph: a value of
+//! a failed transaction (G1a), an intermediate state of a transaction (G1b), two reads of a list of which neither is a
+//! prefix of the other, a duplicate value, a value that was never appended, a transaction that does not see its own
+//! appends.
 //!
 //! Invariants:
-//! - A transaction of unknown outcome takes part once somebody saw one of its values, and then as a whole.
-//! - Values that nobody saw stand behind all that were seen: reads show prefixes of one order.
+//! - A transaction of unknown outcome counts, as a whole, if any of its values was read.
+//! - Values that were never read come after all that were, because reads show prefixes of one order.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -29,90 +30,90 @@ use graph::{Edge, Graph};
 pub enum Step {
     /// Appends a value that is appended nowhere else.
     Append {
-        /// To which list.
+        /// The list.
         key: u64,
-        /// What.
+        /// The value.
         value: u64,
     },
     /// Reads a list.
     Read {
-        /// Which.
+        /// The list.
         key: u64,
-        /// What it showed; not looked at where the transaction is not known to be done.
+        /// The values read; ignored unless the transaction is known to be done.
         values: Vec<u64>,
     },
 }
 
-/// Steps that take effect together, in their order.
+/// Steps that take effect together, in this order.
 pub type Transaction = Vec<Step>;
 
-/// What was found, by Adya's names where there is one.
+/// The kind of an anomaly, by Adya's name if it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// Two reads of a list of which none is a prefix of the other.
+    /// Two reads of a list of which neither is a prefix of the other.
     IncompatibleOrder,
-    /// A value that is there twice.
+    /// A value that a list holds twice.
     Duplicate,
-    /// A value that nobody appended.
+    /// A value that no transaction appended to the list.
     Garbage,
-    /// A transaction does not see what it did itself.
+    /// A transaction that does not see its own effects.
     Internal,
-    /// A value of a transaction that failed.
+    /// A read of a value of a failed transaction.
     G1a,
-    /// A value that its transaction appended more to, without that.
+    /// A read that shows only part of what a transaction appended.
     G1b,
-    /// A cycle of `ww`.
+    /// A cycle of `ww` edges.
     G0,
-    /// A cycle of `ww` and `wr`.
+    /// A cycle of `ww` and `wr` edges.
     G1c,
-    /// A cycle with one `rw`.
+    /// A cycle with one `rw` edge.
     GSingle,
-    /// A cycle with several `rw`.
+    /// A cycle with several `rw` edges.
     G2,
-    /// The same with `rt` in the cycle.
+    /// Like [`Kind::G0`], with `rt` edges in the cycle.
     G0RealTime,
-    /// The same with `rt` in the cycle.
+    /// Like [`Kind::G1c`], with `rt` edges in the cycle.
     G1cRealTime,
-    /// The same with `rt` in the cycle: a stale read, or a lost write.
+    /// Like [`Kind::GSingle`], with `rt` edges in the cycle, such as a stale read or a lost write.
     GSingleRealTime,
-    /// The same with `rt` in the cycle.
+    /// Like [`Kind::G2`], with `rt` edges in the cycle.
     G2RealTime,
 }
 
 /// An anomaly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Anomaly {
-    /// What it is called.
+    /// Its kind.
     pub kind: Kind,
-    /// What it is made of.
+    /// A description of what was read, or of the cycle.
     pub text: String,
 }
 
-/// Whether the transactions are strictly serializable.
+/// Checks whether the transactions are strictly serializable.
 pub fn check(history: &[Op<Transaction>]) -> Verdict {
     Verdict::of(anomalies(history).into_iter().map(|Anomaly { kind, text }| format!("{kind:?}: {text}")).collect())
 }
 
-/// All anomalies that can be told apart. Cycles are looked for only if the lists themselves are in order.
+/// All anomalies found. Cycles are searched for only if the lists themselves show no anomaly.
 pub fn anomalies(history: &[Op<Transaction>]) -> Vec<Anomaly> {
     let mut lists = Lists::of(history);
     if lists.anomalies.is_empty() { lists.graph().anomalies() } else { lists.anomalies }
 }
 
-/// A value, by the list and the order in which it was appended to that by its transaction.
+/// An append of a value: its transaction and its list.
 #[derive(Clone, Copy)]
 struct Appended {
     by: usize,
     key: u64,
-    /// Whether its transaction appended nothing more to the list.
+    /// Whether this is the transaction's last append to the list.
     last: bool,
 }
 
-/// What is known of all lists.
+/// The appends and reads of all lists.
 struct Lists<'a> {
     history: &'a [Op<Transaction>],
     appended: HashMap<u64, Appended>,
-    /// The longest that was read of each list.
+    /// The longest read of each list.
     longest: BTreeMap<u64, &'a [u64]>,
     anomalies: Vec<Anomaly>,
 }
@@ -147,7 +148,7 @@ impl<'a> Lists<'a> {
         self.anomalies.push(Anomaly { kind, text });
     }
 
-    /// What a read alone can be wrong in.
+    /// Checks a single read against the longest one and against its last writer.
     fn check_read(&mut self, by: usize, key: u64, values: &[u64]) {
         let longest = self.longest[&key];
         if !longest.starts_with(values) {
@@ -156,12 +157,13 @@ impl<'a> Lists<'a> {
         }
         let last = values.last().and_then(|value| self.appended.get(value));
         if let Some(Appended { by: writer, last: false, .. }) = last.filter(|last| last.by != by) {
-            let text = format!("list {key} was read as {values:?}, in the middle of {:?}", self.history[*writer].what);
+            let text =
+                format!("list {key} was read as {values:?}, an intermediate state of {:?}", self.history[*writer].what);
             self.found(Kind::G1b, text);
         }
     }
 
-    /// What the values themselves can be wrong in.
+    /// Checks the values of each list: their uniqueness and their origin.
     fn check_longest(&mut self) {
         for (key, values) in self.longest.clone() {
             let mut seen = HashSet::new();
@@ -175,16 +177,17 @@ impl<'a> Lists<'a> {
                             self.found(Kind::G1a, format!("list {key} holds {value}, whose transaction failed"));
                         }
                     }
-                    _ => self.found(Kind::Garbage, format!("list {key} holds {value}, which nobody appended to it")),
+                    _ => self
+                        .found(Kind::Garbage, format!("list {key} holds {value}, which no transaction appended to it")),
                 }
             }
         }
     }
 
-    /// Whether a transaction sees what it did itself.
+    /// Checks that a transaction sees its own effects.
     fn check_own(&mut self, by: usize) {
         let history = self.history;
-        // The list if it was read before, and what was appended since.
+        // Each list as the transaction last read it, if it did, and its own appends since then.
         let mut known: HashMap<u64, (Option<&[u64]>, Vec<u64>)> = HashMap::new();
         for step in &history[by].what {
             match step {
@@ -196,7 +199,7 @@ impl<'a> Lists<'a> {
                         None => values.ends_with(own),
                     };
                     if !sees {
-                        let text = format!("list {key} in {:?}", history[by].what);
+                        let text = format!("own effects on list {key} are missing in {:?}", history[by].what);
                         self.anomalies.push(Anomaly { kind: Kind::Internal, text });
                     }
                     *before = Some(values);
@@ -206,7 +209,7 @@ impl<'a> Lists<'a> {
         }
     }
 
-    /// The graph of all that certainly happened.
+    /// The dependency graph of the transactions that certainly happened.
     fn graph(&mut self) -> Graph<'a> {
         let writers = self.longest.values().flat_map(|values| values.iter());
         let mut happened: Vec<bool> = self.history.iter().map(Op::is_done).collect();
@@ -226,7 +229,7 @@ impl<'a> Lists<'a> {
             }
         }
         for (by, key, values) in reads(self.history) {
-            // What a transaction appended itself it did not learn of another one.
+            // A transaction's own values are no dependency on another transaction.
             let others = values.iter().rposition(|value| self.writer(*value) != by).map_or(0, |at| at + 1);
             if let Some(last) = values[..others].last() {
                 graph.add(self.writer(*last), by, Edge::Wr);
@@ -239,7 +242,7 @@ impl<'a> Lists<'a> {
         graph
     }
 
-    /// Who appended to each list what nobody read, and did so certainly.
+    /// For each list, the transactions that certainly happened and appended a value that was never read.
     fn unseen(&self, graph: &Graph<'_>) -> HashMap<u64, Vec<usize>> {
         let mut unseen: HashMap<u64, Vec<usize>> = HashMap::new();
         for (value, Appended { by, key, .. }) in &self.appended {
@@ -255,7 +258,7 @@ impl<'a> Lists<'a> {
     }
 }
 
-/// All reads that were answered: by which transaction, of which list, and what it showed.
+/// All reads of transactions that are done: the transaction, the list, and the values read.
 fn reads(history: &[Op<Transaction>]) -> impl Iterator<Item = (usize, u64, &[u64])> {
     let done = history.iter().enumerate().filter(|(_, op)| op.is_done());
     done.flat_map(|(by, op)| {

@@ -1,11 +1,11 @@
-//! A bank: money moves between accounts, and none is made or lost.
+//! Checks a bank: transfers between accounts must neither create nor lose money.
 //!
-//! A transfer is one atomic batch that changes two accounts and writes itself into a ledger; it fails where an account
-//! would go below zero. Every read of all accounts must show the same total, and nothing below zero; the ledger at the
-//! end must hold each acknowledged transfer once, none that failed, each in doubt at most once, and explain the
-//! balances that stand beside it.
+//! A transfer is one atomic batch that changes two accounts and adds an entry to a ledger. It fails if an account would
+//! go below zero. Every read of all accounts must show the same total and no negative balance. The ledger at the end
+//! must hold each acknowledged transfer once, no failed transfer, and each transfer of unknown outcome at most once; it
+//! must match the balances read with it.
 //!
-//! Invariant: a history without a look at the books after the last acknowledged transfer is [`Verdict::Unknown`].
+//! Invariant: a history without a read of the books after the last acknowledged transfer is [`Verdict::Unknown`].
 
 use std::collections::HashMap;
 
@@ -14,14 +14,14 @@ use crate::{Nanos, Op, Outcome, Verdict};
 #[cfg(test)]
 mod tests;
 
-/// Money that moves.
+/// A transfer of money.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfer {
-    /// The account that has less afterwards.
+    /// The account that pays.
     pub from: usize,
-    /// The account that has more.
+    /// The account that receives.
     pub to: usize,
-    /// How much.
+    /// The amount.
     pub amount: i64,
 }
 
@@ -30,24 +30,24 @@ pub struct Transfer {
 pub enum Access {
     /// Moves money.
     Transfer {
-        /// Under a number of its own.
+        /// Its unique number.
         number: u64,
-        /// From where to where.
+        /// The accounts and the amount.
         transfer: Transfer,
     },
     /// The balances of all accounts, read together.
     Read(Vec<i64>),
     /// The balances of all accounts and the numbers in the ledger, read together.
     Books {
-        /// By account.
+        /// The balance of each account.
         balances: Vec<i64>,
-        /// In any order.
+        /// The numbers in the ledger, in any order.
         ledger: Vec<u64>,
     },
 }
 
-/// Whether the books are right, with these balances at first.
-pub fn check(history: &[Op<Access>], at_first: &[i64]) -> Verdict {
+/// Checks whether the books are right, given the initial balances.
+pub fn check(history: &[Op<Access>], initial: &[i64]) -> Verdict {
     let mut findings = Vec::new();
     let mut transfers: HashMap<u64, (&Op<Access>, Transfer)> = HashMap::new();
     let mut last: Nanos = 0;
@@ -57,41 +57,41 @@ pub fn check(history: &[Op<Access>], at_first: &[i64]) -> Verdict {
             last = last.max(if op.is_done() { op.ended } else { 0 });
         }
     }
-    let mut looked = None;
+    let mut last_read = None;
     for op in history.iter().filter(|op| op.is_done()) {
         match &op.what {
             Access::Transfer { .. } => {}
-            Access::Read(balances) => look(balances, at_first, &mut findings),
+            Access::Read(balances) => check_balances(balances, initial, &mut findings),
             Access::Books { balances, ledger } => {
-                look(balances, at_first, &mut findings);
-                audit(op, balances, ledger, &transfers, at_first, &mut findings);
-                looked = looked.max(Some(op.begun));
+                check_balances(balances, initial, &mut findings);
+                check_books(op, balances, ledger, &transfers, initial, &mut findings);
+                last_read = last_read.max(Some(op.begun));
             }
         }
     }
-    let unread = Verdict::Unknown("nobody looked at the books after the last transfer".to_owned());
-    let seen_to_the_end = if transfers.is_empty() || looked > Some(last) { Verdict::Right } else { unread };
-    Verdict::of(findings).and(seen_to_the_end)
+    let unread = Verdict::Unknown("the books were not read after the last acknowledged transfer".to_owned());
+    let read_at_the_end = if transfers.is_empty() || last_read > Some(last) { Verdict::Right } else { unread };
+    Verdict::of(findings).and(read_at_the_end)
 }
 
-fn look(balances: &[i64], at_first: &[i64], findings: &mut Vec<String>) {
-    if balances.len() != at_first.len() || balances.iter().sum::<i64>() != at_first.iter().sum() {
-        findings.push(format!("bank: the total is not what it was: {balances:?}"));
+fn check_balances(balances: &[i64], initial: &[i64], findings: &mut Vec<String>) {
+    if balances.len() != initial.len() || balances.iter().sum::<i64>() != initial.iter().sum() {
+        findings.push(format!("bank: the total has changed: {balances:?}"));
     }
     if balances.iter().any(|balance| *balance < 0) {
         findings.push(format!("bank: a balance is below zero: {balances:?}"));
     }
 }
 
-fn audit(
+fn check_books(
     books: &Op<Access>,
     balances: &[i64],
     ledger: &[u64],
     transfers: &HashMap<u64, (&Op<Access>, Transfer)>,
-    at_first: &[i64],
+    initial: &[i64],
     findings: &mut Vec<String>,
 ) {
-    let mut expected = at_first.to_vec();
+    let mut expected = initial.to_vec();
     let mut times: HashMap<u64, u64> = HashMap::new();
     for number in ledger {
         *times.entry(*number).or_default() += 1;
@@ -106,7 +106,7 @@ fn audit(
                 expected[*from] -= amount;
                 expected[*to] += amount;
             }
-            None => findings.push(format!("bank: transfer {number} is in the ledger, but nobody made it")),
+            None => findings.push(format!("bank: transfer {number} is in the ledger, but no client made it")),
         }
     }
     let twice = times.iter().filter(|(_, times)| **times > 1);
@@ -114,8 +114,8 @@ fn audit(
     let lost = transfers
         .iter()
         .filter(|(number, (op, _))| op.is_done() && op.ended < books.begun && !times.contains_key(number));
-    findings.extend(lost.map(|(number, _)| format!("bank: transfer {number} was acknowledged and is lost")));
+    findings.extend(lost.map(|(number, _)| format!("bank: transfer {number} was acknowledged, but is lost")));
     if expected != balances {
-        findings.push(format!("bank: the ledger makes {expected:?} of the accounts, which hold {balances:?}"));
+        findings.push(format!("bank: the ledger makes the balances {expected:?}, but they are {balances:?}"));
     }
 }

@@ -1,13 +1,13 @@
-//! Histories of what clients were told, and whether any correct database could have told it.
+//! Checkers of client histories: could any correct database have produced these results?
 //!
-//! A history is a list of operations, each with the moments at which its client began it and heard of its end. A
-//! checker takes a history and returns a [`Verdict`]; it knows no database, no network and no clock.
+//! A history is a list of operations, each with the times at which its client started it and received its outcome. A
+//! checker takes a history and returns a [`Verdict`]; it uses no database, network or clock.
 //!
 //! Invariants:
-//! - [`Verdict::Wrong`] is a proof: no strictly serializable execution gives that history.
-//! - What a client does not know ([`Outcome::Unknown`]) may have happened at any time after its beginning, or never,
-//!   whichever explains the history.
-//! - A checker that gives up says [`Verdict::Unknown`]; it never passes what it did not check.
+//! - [`Verdict::Wrong`] is a proof: no strictly serializable execution produces the history.
+//! - An operation with [`Outcome::Unknown`] may have happened at any time after its start, or never, whichever explains
+//!   the history.
+//! - A checker that gives up returns [`Verdict::Unknown`]; it never passes what it did not check.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::indexing_slicing, reason = "indices into tables that the same function made")]
@@ -17,35 +17,35 @@ pub mod bank;
 pub mod register;
 pub mod set;
 
-/// Nanoseconds of one monotonic clock, the same for all clients.
+/// Nanoseconds of a monotonic clock that all clients share.
 pub type Nanos = u64;
 
-/// What a client knows of its operation.
+/// What a client knows about the effect of its operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
-    /// It took effect, between its beginning and its end.
+    /// It took effect between its start and its end.
     Done,
-    /// It had no effect, and never will.
+    /// It had no effect and never will.
     Failed,
-    /// It may have taken effect, or may still.
+    /// It may have taken effect, or may still do so.
     Unknown,
 }
 
 /// An operation of one client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Op<T> {
-    /// Before it was sent.
+    /// The time before it was sent.
     pub begun: Nanos,
-    /// After its outcome was heard, or given up.
+    /// The time after its outcome was received, or the client gave up.
     pub ended: Nanos,
-    /// Its result.
+    /// Its outcome.
     pub outcome: Outcome,
-    /// What was asked, and what was answered.
+    /// The request and its result.
     pub what: T,
 }
 
 impl<T> Op<T> {
-    /// The moment after which it has certainly taken effect, if it ever did.
+    /// The time by which it has certainly taken effect; the end of time if it may not have.
     fn effective_by(&self) -> Nanos {
         if self.outcome == Outcome::Done { self.ended } else { Nanos::MAX }
     }
@@ -55,19 +55,19 @@ impl<T> Op<T> {
     }
 }
 
-/// What a checker concludes.
+/// The conclusion of a checker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// A correct database may have told this history.
+    /// A correct database could have produced this history.
     Right,
-    /// None could have, and why: some of what was found.
+    /// No correct database could have; holds some of the reasons.
     Wrong(Vec<String>),
-    /// The checker did not find out, and why.
+    /// The checker reached no conclusion; holds the reason.
     Unknown(String),
 }
 
 impl Verdict {
-    /// That of all parts of a history together.
+    /// The verdict on two parts of a history together.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         match (self, other) {
@@ -81,7 +81,7 @@ impl Verdict {
         }
     }
 
-    /// The verdict of a checker that misses nothing, from all that it found.
+    /// The verdict of a checker that finds every anomaly, given its findings.
     fn of(findings: Vec<String>) -> Self {
         if findings.is_empty() { Self::Right } else { Self::Wrong(findings) }
     }

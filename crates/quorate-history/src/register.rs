@@ -1,13 +1,13 @@
-//! Registers: is there an order of the operations on each key that explains all answers?
+//! Checks whether the operations on registers are linearizable.
 //!
-//! The search of Wing and Gong with Lowe's memory, as in Porcupine: take any operation that no other one must precede,
-//! see whether the register answers as its client was told, go on with the rest; go back where nothing fits. States
-//! that were reached before by the same set of operations are not tried again. Keys are independent of each other
-//! (linearizability is local), so each is searched alone.
+//! The search of Wing and Gong with Lowe's cache of visited states, as in Porcupine: take any operation that no other
+//! must precede, check that the register gives the result that the client received, continue with the rest, and
+//! backtrack if no operation fits. A state that the same set of operations has already reached is not tried again. Keys
+//! are independent of each other (linearizability is local), so each is searched alone.
 //!
 //! Invariants:
-//! - An operation of unknown outcome may be taken at any time after its beginning, and need not be taken at all.
-//! - A search that takes more steps than it may is [`Verdict::Unknown`].
+//! - An operation of unknown outcome may be taken at any time after its start, or not at all.
+//! - A search that exceeds its step limit is [`Verdict::Unknown`].
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -16,38 +16,38 @@ use crate::{Nanos, Op, Outcome, Verdict};
 #[cfg(test)]
 mod tests;
 
-/// What a register holds; nothing at first.
+/// The value of a register; initially `None`.
 pub type Held = Option<u64>;
 
 /// An operation on one register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// Which register.
+    /// The register.
     pub key: u64,
-    /// What is done to it.
+    /// The operation.
     pub action: Action,
 }
 
-/// What is done to a register.
+/// An operation on a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// It was found to hold this.
+    /// Reads this value.
     Read(Held),
-    /// It holds this from now on.
+    /// Writes this value.
     Write(u64),
-    /// Where it holds `old`, it holds `new` from now on. Of an unknown outcome it is not known which.
+    /// Replaces `old` with `new` if the register holds `old`. If the outcome is unknown, `swapped` is ignored.
     Swap {
-        /// What it must hold.
+        /// The expected value.
         old: u64,
-        /// What it then holds.
+        /// The new value.
         new: u64,
-        /// Whether it did.
+        /// Whether the value was replaced.
         swapped: bool,
     },
 }
 
 impl Action {
-    /// The register afterwards, if it may have answered so.
+    /// The register's value afterwards, or `None` if this result is impossible.
     fn apply(self, held: Held) -> Option<Held> {
         match self {
             Self::Read(found) => (found == held).then_some(held),
@@ -60,15 +60,15 @@ impl Action {
     }
 }
 
-/// Whether the history is linearizable. Each key may take so many steps of the search.
+/// Checks whether the history is linearizable. The search for each key takes at most `steps_max` steps.
 pub fn check(history: &[Op<Access>], steps_max: u64) -> Verdict {
     let mut keys: BTreeMap<u64, Vec<Op<Action>>> = BTreeMap::new();
     for op in history {
         let Op { begun, ended, outcome, what: Access { key, action } } = *op;
-        // What did not happen, or changed nothing and was not answered, says nothing.
+        // Failed operations, and reads without a result, constrain nothing.
         let action = match (outcome, action) {
             (Outcome::Failed, _) | (Outcome::Unknown, Action::Read(_)) => continue,
-            // One that was not swapped is one that never happened.
+            // If it did not swap, it is the same as if it never happened.
             (Outcome::Unknown, Action::Swap { old, new, .. }) => Action::Swap { old, new, swapped: true },
             (_, action) => action,
         };
@@ -78,21 +78,21 @@ pub fn check(history: &[Op<Access>], steps_max: u64) -> Verdict {
     verdicts.fold(Verdict::Right, Verdict::and)
 }
 
-/// An end of an operation on the line of time.
+/// The start or end of an operation on the time line.
 #[derive(Clone, Copy)]
 enum Mark {
     Begin(usize),
     End(usize),
 }
 
-/// The marks of a key in the order of time, as a list from which operations are taken out and put back.
+/// The marks of a key in order of time, in a linked list from which operations are removed and reinserted.
 struct Search<'a> {
     ops: &'a [Op<Action>],
-    /// By place; place 0 is the head of the list, and behind its last.
+    /// The marks by position. Position 0 is the head of the circular list.
     marks: Vec<Mark>,
     next: Vec<usize>,
     before: Vec<usize>,
-    /// Where each operation's end stands, if it has one.
+    /// The position of each operation's end mark, if it has one.
     end_of: Vec<Option<usize>>,
 }
 
@@ -100,7 +100,7 @@ impl<'a> Search<'a> {
     fn new(ops: &'a [Op<Action>]) -> Self {
         let begins = ops.iter().enumerate().map(|(number, op)| (op.begun, false, number));
         let ended = ops.iter().enumerate().filter(|(_, op)| op.is_done());
-        // At the same moment, beginnings go first: such operations count as concurrent.
+        // At equal times, starts come before ends, so that such operations count as concurrent.
         let mut times: Vec<(Nanos, bool, usize)> =
             begins.chain(ended.map(|(number, op)| (op.ended, true, number))).collect();
         times.sort_unstable();
@@ -121,8 +121,8 @@ impl<'a> Search<'a> {
     fn run(mut self, key: u64, steps_max: u64) -> Verdict {
         let mut left = self.end_of.iter().flatten().count();
         let mut taken = vec![0_u64; self.ops.len().div_ceil(64)];
-        let mut known: HashSet<(Vec<u64>, Held)> = HashSet::new();
-        let mut way: Vec<(usize, Held)> = Vec::new();
+        let mut visited: HashSet<(Vec<u64>, Held)> = HashSet::new();
+        let mut path: Vec<(usize, Held)> = Vec::new();
         let mut held: Held = None;
         let mut furthest = (0, usize::MAX);
         let mut at = self.next[0];
@@ -134,7 +134,7 @@ impl<'a> Search<'a> {
                 Mark::Begin(number) => {
                     let after = self.ops[number].what.apply(held).filter(|after| {
                         flip(&mut taken, number);
-                        let is_new = known.insert((taken.clone(), *after));
+                        let is_new = visited.insert((taken.clone(), *after));
                         if !is_new {
                             flip(&mut taken, number);
                         }
@@ -144,33 +144,36 @@ impl<'a> Search<'a> {
                         at = self.next[at];
                         continue;
                     };
-                    way.push((at, held));
+                    path.push((at, held));
                     held = after;
                     left -= usize::from(self.end_of[number].is_some());
-                    self.take_out(at, number);
+                    self.remove(at, number);
                     at = self.next[0];
                 }
-                // It should have been taken by now: the last choice was wrong.
+                // This operation has ended without being taken, so the last choice was wrong.
                 Mark::End(stuck) => {
-                    if way.len() >= furthest.0 {
-                        furthest = (way.len(), stuck);
+                    if path.len() >= furthest.0 {
+                        furthest = (path.len(), stuck);
                     }
-                    let Some((last, state)) = way.pop() else {
-                        return Verdict::Wrong(vec![self.tell(key, furthest)]);
+                    let Some((last, state)) = path.pop() else {
+                        return Verdict::Wrong(vec![self.describe(key, furthest)]);
                     };
                     let Mark::Begin(number) = self.marks[last] else { break };
                     held = state;
                     flip(&mut taken, number);
                     left += usize::from(self.end_of[number].is_some());
-                    self.put_back(last, number);
+                    self.reinsert(last, number);
                     at = self.next[last];
                 }
             }
         }
-        Verdict::Unknown(format!("register {key}: {} operations, given up after {steps_max} steps", self.ops.len()))
+        Verdict::Unknown(format!(
+            "register {key}: {} operations, the search stopped after {steps_max} steps",
+            self.ops.len()
+        ))
     }
 
-    fn take_out(&mut self, begin: usize, number: usize) {
+    fn remove(&mut self, begin: usize, number: usize) {
         for at in [Some(begin), self.end_of[number]].into_iter().flatten() {
             let (before, next) = (self.before[at], self.next[at]);
             self.next[before] = next;
@@ -178,8 +181,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// In the other order than they were taken out.
-    fn put_back(&mut self, begin: usize, number: usize) {
+    /// Reinserts the marks in the reverse order of their removal.
+    fn reinsert(&mut self, begin: usize, number: usize) {
         for at in [self.end_of[number], Some(begin)].into_iter().flatten() {
             let (before, next) = (self.before[at], self.next[at]);
             self.next[before] = at;
@@ -187,14 +190,16 @@ impl<'a> Search<'a> {
         }
     }
 
-    fn tell(&self, key: u64, (many, stuck): (usize, usize)) -> String {
+    fn describe(&self, key: u64, (many, stuck): (usize, usize)) -> String {
         let total = self.ops.len();
         let stuck = self.ops.get(stuck);
-        format!("register {key}: no order explains its {total} operations; after {many} of them, not {stuck:?}")
+        format!(
+            "register {key}: no order explains its {total} operations; after {many} of them, {stuck:?} does not fit"
+        )
     }
 }
 
-/// Turns a bit.
+/// Flips a bit.
 fn flip(bits: &mut [u64], number: usize) {
     bits[number / 64] ^= 1 << (number % 64);
 }

@@ -1,12 +1,12 @@
-//! Sets that only grow: is every element where it must be, once, and nowhere else?
+//! Checks sets that only grow: every read must show each element that it must, once, and no other.
 //!
-//! Elements are unique, so what a read must and must not show follows from times alone:
-//! - no element twice, none that nobody added, none whose addition failed or began after the read's end;
-//! - every element that was certainly there: acknowledged, or shown by another read, before this read began, or before
-//!   an element that it does show began to be added;
-//! - of two reads, one shows all that the other does.
+//! Elements are unique, so times alone determine what a read must and must not show:
+//! - no element twice, none that was never added, none whose addition failed or began after the read ended;
+//! - every element that was certainly in the set: one that was acknowledged, or shown by another read, before this read
+//!   began, or before the addition of an element that this read shows began;
+//! - of two reads, one shows every element that the other shows.
 //!
-//! Invariant: a set that nobody read after the last acknowledgment is [`Verdict::Unknown`].
+//! Invariant: a set that was not read after the last acknowledgment is [`Verdict::Unknown`].
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -20,21 +20,21 @@ mod tests;
 pub enum Access {
     /// Adds an element that is added nowhere else.
     Add {
-        /// To which set.
+        /// The set.
         set: u64,
-        /// What.
+        /// The element.
         element: u64,
     },
-    /// Reads all of a set.
+    /// Reads all elements of a set.
     Read {
-        /// Which set.
+        /// The set.
         set: u64,
-        /// What it showed, in any order.
+        /// The elements read, in any order.
         elements: Vec<u64>,
     },
 }
 
-/// Whether all reads showed what they had to.
+/// Checks whether all reads showed what they must.
 pub fn check(history: &[Op<Access>]) -> Verdict {
     let mut sets: BTreeMap<u64, Set<'_>> = BTreeMap::new();
     for op in history {
@@ -61,7 +61,7 @@ struct Set<'a> {
 #[derive(Clone, Copy)]
 struct Addition {
     begun: Nanos,
-    /// From when on every read must show it.
+    /// The time from which every read must show it.
     there_by: Nanos,
     outcome: Outcome,
 }
@@ -81,13 +81,13 @@ impl Set<'_> {
             for element in read.elements {
                 match self.added.get_mut(element) {
                     Some(addition) if addition.outcome == Outcome::Failed => {
-                        findings.push(format!("set {number}: {element} is there, but adding it failed"));
+                        findings.push(format!("set {number}: {element} was read, but adding it failed"));
                     }
                     Some(addition) if addition.begun > read.ended => {
                         findings.push(format!("set {number}: {element} was read before it was added"));
                     }
                     Some(addition) => addition.there_by = addition.there_by.min(read.ended),
-                    None => findings.push(format!("set {number}: {element} is there, but nobody added it")),
+                    None => findings.push(format!("set {number}: {element} was read, but no client added it")),
                 }
             }
         }
@@ -97,21 +97,23 @@ impl Set<'_> {
         for pair in self.reads.windows(2) {
             let larger = sorted(pair[1].elements);
             let missing = pair[0].elements.iter().find(|element| larger.binary_search(element).is_err());
-            findings.extend(missing.map(|element| format!("set {number}: of two reads, each lacks some: {element}")));
+            findings.extend(
+                missing.map(|element| format!("set {number}: of two reads, each lacks some element: {element}")),
+            );
         }
         let acknowledged = self.added.values().filter(|addition| addition.outcome == Outcome::Done);
         let last = acknowledged.map(|addition| addition.there_by).max();
         let read_last = self.reads.iter().map(|read| read.begun).max();
-        let unread = Verdict::Unknown(format!("set {number}: nobody read it after the last acknowledgment"));
-        let seen_to_the_end = if last.is_some() && read_last <= last { unread } else { Verdict::Right };
-        Verdict::of(findings).and(seen_to_the_end)
+        let unread = Verdict::Unknown(format!("set {number}: it was not read after the last acknowledgment"));
+        let read_at_the_end = if last.is_some() && read_last <= last { unread } else { Verdict::Right };
+        Verdict::of(findings).and(read_at_the_end)
     }
 
-    /// Looks for elements that a read lacks, or shows twice.
+    /// Finds elements that a read lacks or shows twice.
     fn compare(&self, read: &Read<'_>, number: u64, findings: &mut Vec<String>) {
         let elements = sorted(read.elements);
         let twice = elements.windows(2).find(|pair| pair[0] == pair[1]);
-        findings.extend(twice.map(|pair| format!("set {number}: {} is there twice", pair[0])));
+        findings.extend(twice.map(|pair| format!("set {number}: {} appears twice in a read", pair[0])));
         let begun = elements.iter().filter_map(|element| self.added.get(element)).map(|addition| addition.begun).max();
         let shows_all_until = read.begun.max(begun.unwrap_or(0));
         let missing = |(element, addition): (&u64, &Addition)| {
@@ -119,7 +121,7 @@ impl Set<'_> {
         };
         let missing = self.added.iter().filter_map(missing).min();
         findings.extend(missing.map(|element| {
-            format!("set {number}: {element} is lost to a read from {} to {} ns", read.begun, read.ended)
+            format!("set {number}: {element} is lost: the read from {} to {} ns lacks it", read.begun, read.ended)
         }));
     }
 }

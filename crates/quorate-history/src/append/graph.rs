@@ -1,8 +1,8 @@
 //! The dependency graph of transactions, and the cycles in it.
 //!
-//! "Was acknowledged before the other began" would be an edge for almost every pair. So the acknowledgments are nodes
-//! as well, one behind the other in the order of time: a transaction leads to its own, and the last one before it began
-//! leads to a transaction. Invariant: edges of time alone make no cycle.
+//! Almost every pair of transactions would need an edge for "was acknowledged before the other began". To avoid that,
+//! the acknowledgments are nodes too, chained in order of time. Each transaction has an edge to its own acknowledgment,
+//! and an edge from the last acknowledgment before it began. Invariant: `rt` edges alone form no cycle.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Write as _;
@@ -10,30 +10,31 @@ use std::fmt::Write as _;
 use super::{Anomaly, Kind, Transaction};
 use crate::Op;
 
-/// Anomalies that are told; a broken database would make more than anybody reads.
-const TOLD_MAX: usize = 10;
+/// The maximum number of anomalies reported; a broken database could produce far more.
+const REPORTED_MAX: usize = 10;
 
-/// Edges of a component from which a cycle is looked for.
+/// The maximum number of edges per component from which a cycle is searched for.
 const TRIED_MAX: usize = 1000;
 
-/// Why one transaction must come before the other.
+/// The reason why one transaction must come before the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edge {
-    /// Appended before.
+    /// The second appended after the first.
     Ww,
-    /// Its value was read.
+    /// The second read the first one's value.
     Wr,
-    /// Did not see the other's value.
+    /// The first did not see the second one's value.
     Rw,
-    /// Was acknowledged before the other began.
+    /// The first was acknowledged before the second began.
     Rt,
 }
 
-/// Which kinds of edges count.
+/// A set of edge kinds.
 type Kinds = &'static [Edge];
 
-/// What cycles of which edges are called, the worst first.
-const LADDER: [(Kinds, Option<Kind>, Kind); 6] = [
+/// The kinds of cycles by the edges that they consist of, the worst first. The optional kind is for cycles with a
+/// single `rw` edge.
+const CYCLE_KINDS: [(Kinds, Option<Kind>, Kind); 6] = [
     (&[Edge::Ww], None, Kind::G0),
     (&[Edge::Ww, Edge::Wr], None, Kind::G1c),
     (&[Edge::Ww, Edge::Wr, Edge::Rw], Some(Kind::GSingle), Kind::G2),
@@ -42,16 +43,16 @@ const LADDER: [(Kinds, Option<Kind>, Kind); 6] = [
     (&[Edge::Ww, Edge::Wr, Edge::Rw, Edge::Rt], Some(Kind::GSingleRealTime), Kind::G2RealTime),
 ];
 
-/// See the module.
+/// The dependency graph; see the module's documentation.
 pub struct Graph<'a> {
     history: &'a [Op<Transaction>],
     happened: Vec<bool>,
-    /// From each node: transactions by their number, then acknowledgments by their time.
+    /// The edges from each node. Nodes are the transactions by number, then the acknowledgments by time.
     edges: Vec<Vec<(usize, Edge)>>,
 }
 
 impl<'a> Graph<'a> {
-    /// The graph of those that happened, with nothing but time in it.
+    /// The graph of the transactions that happened, with `rt` edges only.
     pub fn new(history: &'a [Op<Transaction>], happened: Vec<bool>) -> Self {
         let count = history.len();
         let mut acknowledged: Vec<usize> = (0..count).filter(|number| history[*number].is_done()).collect();
@@ -77,16 +78,16 @@ impl<'a> Graph<'a> {
         self.happened[number]
     }
 
-    /// Adds an edge, unless both ends are the same.
+    /// Adds an edge, unless both ends are the same node.
     pub fn add(&mut self, from: usize, to: usize, edge: Edge) {
         if from != to {
             self.edges[from].push((to, edge));
         }
     }
 
-    /// Cycles, of the worst kind that there is.
+    /// Cycles of the worst kind that occurs.
     pub fn anomalies(&self) -> Vec<Anomaly> {
-        let found = LADDER.iter().map(|(kinds, one_rw, kind)| self.cycles(kinds, *one_rw, *kind));
+        let found = CYCLE_KINDS.iter().map(|(kinds, one_rw, kind)| self.cycles(kinds, *one_rw, *kind));
         found.into_iter().find(|found| !found.is_empty()).unwrap_or_default()
     }
 
@@ -100,43 +101,43 @@ impl<'a> Graph<'a> {
         let mut found: HashMap<usize, (Kind, Vec<(usize, Edge)>)> = HashMap::new();
         let without: Vec<Edge> = kinds.iter().copied().filter(|edge| *edge != Edge::Rw).collect();
         for (from, to, edge) in (0..self.edges.len()).flat_map(inside) {
-            // Where edges that saw too little count, cycles go through one; elsewhere through any but of time.
+            // If `rw` edges count, a cycle must contain one; otherwise it must contain an edge other than `rt`.
             let may_close = if one_rw.is_some() { edge == Edge::Rw } else { edge != Edge::Rt };
             let tries = tried.entry(component[from]).or_default();
             let is_known = found.get(&component[from]).is_some_and(|(known, _)| Some(*known) == one_rw.or(Some(kind)));
-            if !may_close || is_known || *tries >= TRIED_MAX || found.len() >= TOLD_MAX {
+            if !may_close || is_known || *tries >= TRIED_MAX || found.len() >= REPORTED_MAX {
                 continue;
             }
             *tries += 1;
-            let closed = |way: Vec<(usize, Edge)>| [vec![(from, edge)], way].concat();
-            if let Some((kind, way)) = one_rw.and_then(|kind| Some((kind, self.way(to, from, &without)?))) {
-                found.insert(component[from], (kind, closed(way)));
-            } else if let Some(way) = self.way(to, from, kinds) {
-                found.entry(component[from]).or_insert((kind, closed(way)));
+            let closed = |path: Vec<(usize, Edge)>| [vec![(from, edge)], path].concat();
+            if let Some((kind, path)) = one_rw.and_then(|kind| Some((kind, self.shortest_path(to, from, &without)?))) {
+                found.insert(component[from], (kind, closed(path)));
+            } else if let Some(path) = self.shortest_path(to, from, kinds) {
+                found.entry(component[from]).or_insert((kind, closed(path)));
             }
         }
-        found.into_values().map(|(kind, cycle)| Anomaly { kind, text: self.tell(&cycle) }).collect()
+        found.into_values().map(|(kind, cycle)| Anomaly { kind, text: self.describe(&cycle) }).collect()
     }
 
-    /// The shortest way from a node to another, each node with the edge that leads on.
-    fn way(&self, from: usize, to: usize, kinds: &[Edge]) -> Option<Vec<(usize, Edge)>> {
-        let mut came: HashMap<usize, (usize, Edge)> = HashMap::new();
+    /// The shortest path between two nodes: each node with its outgoing edge.
+    fn shortest_path(&self, from: usize, to: usize, kinds: &[Edge]) -> Option<Vec<(usize, Edge)>> {
+        let mut came_from: HashMap<usize, (usize, Edge)> = HashMap::new();
         let mut queue = VecDeque::from([from]);
         while let Some(at) = queue.pop_front() {
             if at == to {
-                let mut way: Vec<(usize, Edge)> = Vec::new();
+                let mut path: Vec<(usize, Edge)> = Vec::new();
                 let mut at = to;
                 while at != from {
-                    let (before, edge) = came[&at];
-                    way.push((before, edge));
+                    let (before, edge) = came_from[&at];
+                    path.push((before, edge));
                     at = before;
                 }
-                way.reverse();
-                return Some(way);
+                path.reverse();
+                return Some(path);
             }
             for (next, edge) in &self.edges[at] {
-                if kinds.contains(edge) && *next != from && !came.contains_key(next) {
-                    came.insert(*next, (at, *edge));
+                if kinds.contains(edge) && *next != from && !came_from.contains_key(next) {
+                    came_from.insert(*next, (at, *edge));
                     queue.push_back(*next);
                 }
             }
@@ -187,15 +188,15 @@ impl<'a> Graph<'a> {
         component
     }
 
-    fn tell(&self, cycle: &[(usize, Edge)]) -> String {
+    fn describe(&self, cycle: &[(usize, Edge)]) -> String {
         let mut text = String::new();
         for (node, edge) in cycle {
-            // Writing to a text does not fail.
+            // Writing to a string can't fail.
             let _ = match self.history.get(*node) {
                 Some(op) => write!(text, "{:?} ({} to {} ns) -{edge:?}-> ", op.what, op.begun, op.ended),
                 None => Ok(()),
             };
         }
-        text + "the first"
+        text + "the first transaction"
     }
 }

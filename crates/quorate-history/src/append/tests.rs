@@ -1,4 +1,4 @@
-//! An anomaly of each kind, written by hand, and histories of a right database.
+//! Hand-written anomalies of each kind, and random histories of a correct database.
 
 use super::*;
 use crate::Nanos;
@@ -15,12 +15,12 @@ fn at<const N: usize>(begun: Nanos, ended: Nanos, steps: [Step; N]) -> Op<Transa
     Op { begun, ended, outcome: Outcome::Done, what: steps.into() }
 }
 
-/// One that runs all the time, so that time says nothing.
-fn any<const N: usize>(steps: [Step; N]) -> Op<Transaction> {
+/// A transaction that is concurrent with all others, so that time implies no order.
+fn concurrent<const N: usize>(steps: [Step; N]) -> Op<Transaction> {
     at(0, 1000, steps)
 }
 
-fn but(outcome: Outcome, op: Op<Transaction>) -> Op<Transaction> {
+fn with_outcome(outcome: Outcome, op: Op<Transaction>) -> Op<Transaction> {
     Op { outcome, ..op }
 }
 
@@ -44,7 +44,7 @@ fn only(kind: Kind, history: &[Op<Transaction>]) {
 }
 
 #[test]
-fn one_after_the_other() {
+fn sequential_transactions_pass() {
     right(&[]);
     right(&[
         at(0, 1, [append(1, 1), read(2, &[])]),
@@ -55,9 +55,13 @@ fn one_after_the_other() {
 }
 
 #[test]
-fn those_at_the_same_time_in_any_order() {
-    right(&[any([append(1, 1), read(2, &[2])]), any([append(2, 2), read(1, &[])]), any([read(1, &[1])])]);
-    // Nobody saw the second value: it comes after all that was seen.
+fn concurrent_transactions_pass_in_any_order() {
+    right(&[
+        concurrent([append(1, 1), read(2, &[2])]),
+        concurrent([append(2, 2), read(1, &[])]),
+        concurrent([read(1, &[1])]),
+    ]);
+    // The second value was never read, so it comes after all that were.
     right(&[at(0, 1, [append(1, 1)]), at(2, 9, [append(1, 2)]), at(3, 8, [read(1, &[1])])]);
 }
 
@@ -66,63 +70,70 @@ fn g0_dirty_write() {
     only(
         Kind::G0,
         &[
-            any([append(1, 1), append(2, 2)]),
-            any([append(1, 3), append(2, 4)]),
-            any([read(1, &[1, 3]), read(2, &[4, 2])]),
+            concurrent([append(1, 1), append(2, 2)]),
+            concurrent([append(1, 3), append(2, 4)]),
+            concurrent([read(1, &[1, 3]), read(2, &[4, 2])]),
         ],
     );
-    // Another's value between two of one transaction.
-    only(Kind::G0, &[any([append(1, 1), append(1, 2)]), any([append(1, 3)]), any([read(1, &[1, 3, 2])])]);
+    // A value of another transaction between two values of one.
+    only(
+        Kind::G0,
+        &[concurrent([append(1, 1), append(1, 2)]), concurrent([append(1, 3)]), concurrent([read(1, &[1, 3, 2])])],
+    );
 }
 
 #[test]
 fn g1a_aborted_read() {
-    only(Kind::G1a, &[but(Outcome::Failed, any([append(1, 1)])), any([read(1, &[1])])]);
+    only(Kind::G1a, &[with_outcome(Outcome::Failed, concurrent([append(1, 1)])), concurrent([read(1, &[1])])]);
 }
 
 #[test]
 fn g1b_intermediate_read() {
-    only(Kind::G1b, &[any([append(1, 1), append(1, 2)]), any([read(1, &[1])])]);
-    right(&[any([append(1, 1), append(1, 2)]), any([read(1, &[1, 2])])]);
+    only(Kind::G1b, &[concurrent([append(1, 1), append(1, 2)]), concurrent([read(1, &[1])])]);
+    right(&[concurrent([append(1, 1), append(1, 2)]), concurrent([read(1, &[1, 2])])]);
 }
 
 #[test]
 fn g1c_circular_information() {
-    only(Kind::G1c, &[any([append(1, 1), read(2, &[2])]), any([append(2, 2), read(1, &[1])])]);
+    only(Kind::G1c, &[concurrent([append(1, 1), read(2, &[2])]), concurrent([append(2, 2), read(1, &[1])])]);
 }
 
 #[test]
 fn g_single_read_skew() {
-    only(Kind::GSingle, &[any([append(1, 1), append(2, 2)]), any([read(1, &[1]), read(2, &[])])]);
+    only(Kind::GSingle, &[concurrent([append(1, 1), append(2, 2)]), concurrent([read(1, &[1]), read(2, &[])])]);
     // A lost update: both read the same and append.
     only(
         Kind::GSingle,
-        &[any([read(1, &[]), append(1, 1)]), any([read(1, &[]), append(1, 2)]), any([read(1, &[1, 2])])],
+        &[
+            concurrent([read(1, &[]), append(1, 1)]),
+            concurrent([read(1, &[]), append(1, 2)]),
+            concurrent([read(1, &[1, 2])]),
+        ],
     );
 }
 
 #[test]
 fn g2_write_skew() {
-    only(Kind::G2, &[any([read(1, &[]), append(2, 2)]), any([read(2, &[]), append(1, 1)])]);
-    // Two that each saw but one of two independent writes.
+    only(Kind::G2, &[concurrent([read(1, &[]), append(2, 2)]), concurrent([read(2, &[]), append(1, 1)])]);
+    // Two transactions that each saw only one of two independent writes.
     only(
         Kind::G2,
         &[
-            any([append(1, 1)]),
-            any([append(2, 2)]),
-            any([read(1, &[1]), read(2, &[])]),
-            any([read(1, &[]), read(2, &[2])]),
+            concurrent([append(1, 1)]),
+            concurrent([append(2, 2)]),
+            concurrent([read(1, &[1]), read(2, &[])]),
+            concurrent([read(1, &[]), read(2, &[2])]),
         ],
     );
 }
 
 #[test]
-fn real_time() {
+fn real_time_anomalies_are_found() {
     only(Kind::GSingleRealTime, &[at(0, 1, [append(1, 1)]), at(2, 3, [read(1, &[])])]);
     only(Kind::GSingleRealTime, &[at(0, 1, [append(1, 1)]), at(2, 3, [read(1, &[])]), at(4, 5, [read(1, &[1])])]);
     only(Kind::G0RealTime, &[at(0, 1, [append(1, 1)]), at(2, 3, [append(1, 2)]), at(4, 5, [read(1, &[2, 1])])]);
     only(Kind::G1cRealTime, &[at(0, 1, [read(1, &[1])]), at(2, 3, [append(1, 1)])]);
-    // Each of two reads misses a write; only with the time between one of these and the other read it is a cycle.
+    // Each of two reads misses a write. They form a cycle only with the time order of one write and the other read.
     only(
         Kind::G2RealTime,
         &[
@@ -135,33 +146,33 @@ fn real_time() {
 }
 
 #[test]
-fn a_lost_append() {
+fn a_lost_append_is_found() {
     only(Kind::GSingleRealTime, &[at(0, 1, [append(1, 1)]), at(2, 3, [append(2, 2)]), at(4, 5, [read(1, &[])])]);
-    // Nobody saw it, so it stands behind the other: against time.
+    // The first value was never read, so it comes after the second, which contradicts time.
     only(Kind::G0RealTime, &[at(0, 1, [append(1, 1)]), at(2, 3, [append(1, 2)]), at(4, 5, [read(1, &[2])])]);
 }
 
 #[test]
-fn half_of_a_transaction() {
-    let half = but(Outcome::Unknown, any([append(1, 1), append(2, 2)]));
-    only(Kind::GSingle, &[half.clone(), any([read(1, &[1]), read(2, &[])])]);
+fn a_half_visible_transaction_is_found() {
+    let half = with_outcome(Outcome::Unknown, concurrent([append(1, 1), append(2, 2)]));
+    only(Kind::GSingle, &[half.clone(), concurrent([read(1, &[1]), read(2, &[])])]);
     only(Kind::GSingleRealTime, &[half.clone(), at(2, 3, [read(1, &[1])]), at(4, 5, [read(2, &[])])]);
-    right(&[half.clone(), any([read(1, &[]), read(2, &[])])]);
+    right(&[half.clone(), concurrent([read(1, &[]), read(2, &[])])]);
     right(&[half, at(2, 3, [read(1, &[]), read(2, &[])]), at(4, 5, [read(1, &[1]), read(2, &[2])])]);
 }
 
 #[test]
-fn lists_that_no_order_explains() {
-    let appends = [any([append(1, 1)]), any([append(1, 2)])];
+fn contradictory_lists_are_found() {
+    let appends = [concurrent([append(1, 1)]), concurrent([append(1, 2)])];
     let and = |reads: [Op<Transaction>; 2]| appends.iter().cloned().chain(reads).collect::<Vec<_>>();
-    only(Kind::IncompatibleOrder, &and([any([read(1, &[1, 2])]), any([read(1, &[2])])]));
-    only(Kind::Duplicate, &and([any([read(1, &[1, 2, 1])]), any([read(1, &[1])])]));
-    only(Kind::Garbage, &and([any([read(1, &[1, 2, 3])]), any([read(1, &[1])])]));
-    only(Kind::Internal, &and([any([append(1, 3), read(1, &[1, 2])]), any([read(1, &[1, 2])])]));
-    only(Kind::Internal, &and([any([read(1, &[1]), read(1, &[1, 2])]), any([read(1, &[1, 2])])]));
+    only(Kind::IncompatibleOrder, &and([concurrent([read(1, &[1, 2])]), concurrent([read(1, &[2])])]));
+    only(Kind::Duplicate, &and([concurrent([read(1, &[1, 2, 1])]), concurrent([read(1, &[1])])]));
+    only(Kind::Garbage, &and([concurrent([read(1, &[1, 2, 3])]), concurrent([read(1, &[1])])]));
+    only(Kind::Internal, &and([concurrent([append(1, 3), read(1, &[1, 2])]), concurrent([read(1, &[1, 2])])]));
+    only(Kind::Internal, &and([concurrent([read(1, &[1]), read(1, &[1, 2])]), concurrent([read(1, &[1, 2])])]));
 }
 
-/// A sequence of pseudo-random numbers: this crate depends on nothing.
+/// A pseudo-random number generator, because this crate has no dependencies.
 struct Numbers(u64);
 
 impl Numbers {
@@ -171,8 +182,8 @@ impl Numbers {
     }
 }
 
-/// What clients of a right database are told: transactions take effect one at a moment.
-fn told(seed: u64, count: u64) -> Vec<Op<Transaction>> {
+/// A random history of a correct database, in which transactions take effect one at a time.
+fn random_history(seed: u64, count: u64) -> Vec<Op<Transaction>> {
     let mut numbers = Numbers(seed);
     let mut lists: HashMap<u64, Vec<u64>> = HashMap::new();
     let mut value = 0;
@@ -201,17 +212,17 @@ fn told(seed: u64, count: u64) -> Vec<Op<Transaction>> {
 }
 
 #[test]
-fn what_a_right_database_tells_is_right() {
+fn histories_of_a_correct_database_pass() {
     for seed in 0..200 {
-        right(&told(seed, 200));
+        right(&random_history(seed, 200));
     }
 }
 
 #[test]
-fn a_list_that_is_behind_is_found() {
+fn a_stale_list_is_found() {
     for seed in 0..50 {
-        let mut history = told(seed, 200);
-        // The last read of something loses its last value, which was acknowledged long before.
+        let mut history = random_history(seed, 200);
+        // The last read of a long list loses all but three values, most of which were acknowledged long before.
         let history_end = 100 * 150;
         let stale = history.iter_mut().rev().find_map(|op| {
             let is_late = op.is_done() && op.begun > history_end;

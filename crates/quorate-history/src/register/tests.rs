@@ -1,4 +1,4 @@
-//! Histories of registers that are known to be right or wrong, and random ones of a register that is right.
+//! Hand-written histories of registers, right and wrong, and random histories of a correct register.
 
 use super::*;
 
@@ -35,30 +35,30 @@ fn wrong(history: &[Op<Access>]) {
 }
 
 #[test]
-fn one_after_the_other() {
+fn sequential_operations_pass() {
     right(&[]);
     right(&[read(0, 1, None), write(2, 3, 1), read(4, 5, 1), swap(6, 7, 1, 2, true), read(8, 9, 2)]);
     right(&[write(2, 3, 1), swap(6, 7, 5, 2, false), read(8, 9, 1)]);
 }
 
 #[test]
-fn a_stale_read() {
+fn a_stale_read_is_found() {
     wrong(&[write(0, 1, 1), write(2, 3, 2), read(4, 5, 1)]);
     wrong(&[write(0, 1, 1), read(2, 3, None)]);
-    // Right as long as they overlap; once the new value was seen, the old one is gone.
+    // Right while read and write overlap. Once the new value was read, the old one must not be read again.
     right(&[write(0, 1, 1), write(2, 9, 2), read(3, 4, 1), read(5, 6, 2)]);
     wrong(&[write(0, 1, 1), write(2, 9, 2), read(3, 4, 2), read(5, 6, 1)]);
 }
 
 #[test]
-fn a_lost_update() {
+fn a_lost_update_is_found() {
     wrong(&[write(0, 1, 1), swap(2, 9, 1, 2, true), swap(3, 8, 1, 3, true)]);
     wrong(&[write(0, 1, 1), swap(2, 3, 1, 2, true), read(4, 5, 1)]);
     right(&[write(0, 1, 1), swap(2, 9, 1, 2, true), swap(3, 8, 1, 3, false)]);
 }
 
 #[test]
-fn a_value_that_was_never_written() {
+fn a_value_that_was_never_written_is_found() {
     wrong(&[write(0, 1, 1), read(2, 3, 7)]);
     wrong(&[read(0, 3, 1), write(4, 5, 1)]);
     let refused = Op { outcome: Outcome::Failed, ..write(0, 1, 1) };
@@ -67,7 +67,7 @@ fn a_value_that_was_never_written() {
 }
 
 #[test]
-fn a_write_applied_twice() {
+fn a_write_applied_twice_is_found() {
     wrong(&[write(0, 1, 1), write(2, 3, 2), read(4, 5, 2), read(6, 7, 1)]);
     wrong(&[unknown(0, Action::Write(1)), read(2, 3, 1), write(4, 5, 2), read(6, 7, 2), read(8, 9, 1)]);
     wrong(&[
@@ -80,35 +80,35 @@ fn a_write_applied_twice() {
 }
 
 #[test]
-fn what_is_in_doubt_may_happen_late_or_never() {
+fn unknown_operations_may_happen_late_or_never() {
     let doubt = unknown(0, Action::Write(7));
     right(&[doubt.clone(), read(2, 3, None), read(4, 5, None)]);
     right(&[doubt.clone(), read(2, 3, None), write(4, 5, 1), read(6, 7, 1), read(8, 9, 7)]);
     wrong(&[doubt.clone(), read(2, 3, 7), read(4, 5, None)]);
-    // Not before it began.
+    // It can't happen before it began.
     wrong(&[read(0, 1, 7), unknown(2, Action::Write(7))]);
-    // A read without an answer says nothing, a swap that may not have matched may be none.
+    // A read without a result constrains nothing. A swap of unknown outcome may have had no effect.
     right(&[unknown(0, Action::Read(Some(9))), read(2, 3, None)]);
     right(&[write(0, 1, 1), unknown(2, Action::Swap { old: 5, new: 6, swapped: false }), read(4, 5, 1)]);
     right(&[write(0, 1, 5), unknown(2, Action::Swap { old: 5, new: 6, swapped: false }), read(4, 5, 6)]);
 }
 
 #[test]
-fn keys_are_apart() {
+fn keys_are_checked_independently() {
     let other = |op: Op<Access>| Op { what: Access { key: 2, ..op.what }, ..op };
     right(&[write(0, 1, 1), other(read(2, 3, None)), read(4, 5, 1)]);
     wrong(&[write(0, 1, 1), other(write(2, 3, 2)), other(read(4, 5, 1))]);
 }
 
 #[test]
-fn one_that_takes_too_long_is_unknown() {
+fn exceeding_the_step_limit_is_unknown() {
     let many: Vec<_> = (0..40).map(|n| unknown(n, Action::Write(n))).chain([read(50, 51, 100)]).collect();
     assert!(matches!(check(&many, 1000), Verdict::Unknown(_)));
     let wrong = [write(0, 1, 1), read(2, 3, None)];
     assert!(matches!(check(&wrong, 1), Verdict::Unknown(_)));
 }
 
-/// A sequence of pseudo-random numbers: this crate depends on nothing.
+/// A pseudo-random number generator, because this crate has no dependencies.
 struct Numbers(u64);
 
 impl Numbers {
@@ -118,9 +118,9 @@ impl Numbers {
     }
 }
 
-/// What clients of a right register are told: each operation takes effect at a moment of its own, and its client
-/// begins it before and hears of it after, or never.
-fn told(seed: u64, count: u64) -> Vec<Op<Access>> {
+/// A random history of a correct register. Each operation takes effect at a time of its own; its client starts it
+/// earlier and receives the outcome later, or never.
+fn random_history(seed: u64, count: u64) -> Vec<Op<Access>> {
     let mut numbers = Numbers(seed);
     let mut held = None;
     let mut history = Vec::new();
@@ -146,18 +146,18 @@ fn told(seed: u64, count: u64) -> Vec<Op<Access>> {
 }
 
 #[test]
-fn what_a_right_register_tells_is_right() {
+fn histories_of_a_correct_register_pass() {
     for seed in 0..300 {
-        assert_eq!(check(&told(seed, 120), STEPS), Verdict::Right, "seed {seed}");
+        assert_eq!(check(&random_history(seed, 120), STEPS), Verdict::Right, "seed {seed}");
     }
 }
 
 #[test]
 fn a_single_wrong_answer_is_found() {
     for seed in 0..100 {
-        let mut history = told(seed, 120);
+        let mut history = random_history(seed, 120);
         let read = history.iter_mut().find(|op| op.is_done() && matches!(op.what.action, Action::Read(_)));
-        // No operation writes such a value.
+        // No operation writes this value.
         read.unwrap().what.action = Action::Read(Some(99));
         wrong(&history);
     }

@@ -1,4 +1,4 @@
-//! Histories of sets that are known to be right or wrong.
+//! Hand-written histories of sets, right and wrong.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn read(begun: Nanos, ended: Nanos, elements: &[u64]) -> Op<Access> {
     Op { begun, ended, outcome: Outcome::Done, what: Access::Read { set: 1, elements: elements.to_vec() } }
 }
 
-fn but(outcome: Outcome, op: Op<Access>) -> Op<Access> {
+fn with_outcome(outcome: Outcome, op: Op<Access>) -> Op<Access> {
     Op { outcome, ..op }
 }
 
@@ -26,25 +26,25 @@ fn wrong(history: &[Op<Access>], says: &str) {
 }
 
 #[test]
-fn all_acknowledged_is_there_once() {
+fn acknowledged_elements_are_read_once() {
     right(&[]);
     right(&[read(0, 1, &[]), add(2, 3, 1), add(2, 9, 2), read(4, 5, &[1]), read(10, 11, &[2, 1])]);
     wrong(&[add(0, 1, 1), add(2, 3, 2), read(4, 5, &[2])], "1 is lost");
     wrong(&[add(0, 1, 1), read(4, 5, &[1, 1])], "twice");
-    wrong(&[add(0, 1, 1), read(4, 5, &[1, 5])], "nobody added");
+    wrong(&[add(0, 1, 1), read(4, 5, &[1, 5])], "no client added");
     wrong(&[read(0, 1, &[1]), add(2, 3, 1), read(4, 5, &[1])], "before it was added");
 }
 
 #[test]
-fn what_failed_is_not_there_and_what_is_in_doubt_may_be() {
-    wrong(&[but(Outcome::Failed, add(0, 1, 1)), read(4, 5, &[1])], "failed");
-    right(&[but(Outcome::Failed, add(0, 1, 1)), read(4, 5, &[])]);
-    let doubt = but(Outcome::Unknown, add(0, 1, 1));
+fn failed_adds_are_absent_and_unknown_ones_optional() {
+    wrong(&[with_outcome(Outcome::Failed, add(0, 1, 1)), read(4, 5, &[1])], "failed");
+    right(&[with_outcome(Outcome::Failed, add(0, 1, 1)), read(4, 5, &[])]);
+    let doubt = with_outcome(Outcome::Unknown, add(0, 1, 1));
     right(&[doubt.clone(), read(4, 5, &[])]);
     right(&[doubt.clone(), read(2, 3, &[]), read(4, 5, &[1])]);
     wrong(&[doubt.clone(), read(4, 5, &[1, 1])], "twice");
     wrong(&[doubt, read(2, 3, &[1]), read(4, 5, &[])], "1 is lost");
-    right(&[add(0, 1, 1), but(Outcome::Failed, read(2, 3, &[])), read(4, 5, &[1])]);
+    right(&[add(0, 1, 1), with_outcome(Outcome::Failed, read(2, 3, &[])), read(4, 5, &[1])]);
 }
 
 #[test]
@@ -53,12 +53,12 @@ fn reads_agree_on_one_order() {
     let and = |reads: [Op<Access>; 3]| adds.iter().cloned().chain(reads).collect::<Vec<_>>();
     wrong(&and([read(1, 8, &[1]), read(1, 8, &[2]), read(10, 11, &[1, 2])]), "each lacks some");
     right(&and([read(1, 8, &[1]), read(1, 8, &[1, 2]), read(10, 11, &[1, 2])]));
-    // The second element was begun after the first was there: who sees it sees both.
+    // Adding the second element began after the first was in the set, so a read that shows the second must show both.
     wrong(&[add(1, 2, 1), add(3, 9, 2), read(0, 9, &[2]), read(10, 11, &[1, 2])], "1 is lost");
 }
 
 #[test]
-fn a_set_that_nobody_read_at_the_end_is_unknown() {
+fn a_set_not_read_at_the_end_is_unknown() {
     assert!(matches!(check(&[read(0, 1, &[]), add(2, 3, 1)]), Verdict::Unknown(_)));
     assert!(matches!(check(&[add(2, 3, 1)]), Verdict::Unknown(_)));
 }
