@@ -26,7 +26,7 @@ use crate::recovery::replay::Replay;
 use crate::recovery::{self, Findings, survey};
 use crate::segment::{Name, Segment};
 
-/// How often a log that changes during the reading is read.
+/// The maximum number of attempts to read a log that keeps changing.
 const ATTEMPTS_MAX: usize = 4;
 
 /// The contents of a log.

@@ -98,7 +98,7 @@ pub struct WalOptions {
 }
 
 impl WalOptions {
-    /// The default options: segments of 64 MiB, 64 MiB of entries in memory.
+    /// Options for most machines: segments of 64 MiB, 64 MiB of entries in memory.
     pub fn new(seed: u64) -> Self {
         Self { segment_bytes: 64 << 20, tail_bytes: 64 << 20, batch_bytes: 1 << 20, pending_limit: 1 << 30, seed }
     }

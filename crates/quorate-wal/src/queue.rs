@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn committed_ids_follow_earlier_records_and_precede_close() {
+    fn committed_ids_follow_records_but_precede_close() {
         let mut queue = Queue::default();
         queue.push(Item { task: Task::Cut, need: Need::Sync, done: None });
         queue.push(record(Kind::Truncate));

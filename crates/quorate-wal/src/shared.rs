@@ -153,7 +153,7 @@ impl Shared {
         self.keeper_signal.wake();
     }
 
-    /// Queues an item and wakes the writer.
+    /// Queues an item and wakes the writer if necessary.
     pub(crate) fn submit(&self, state: &mut State, item: Item) {
         let urgent = item.need > crate::queue::Need::Lazy;
         state.queue.push(item);
