@@ -317,7 +317,7 @@ fn a_node_of_another_cluster_is_kept_out() {
     std::fs::rename(other.path().join(format!("node-{id}")), &home).unwrap();
     succeeded(&dev.restart(id));
     succeeded(&dev.sql(&[], "INSERT INTO kept VALUES (1)"));
-    let words = "it belongs to cluster";
+    let words = "the other end belongs to cluster";
     wait_until("its word that it is a stranger", || dev.node_said(id).contains(words));
 
     dev.kill(id);

@@ -1,8 +1,8 @@
-//! The calling end of a connection.
+//! The client end of a connection.
 //!
 //! Invariants:
-//! - A call answers [`NotSent`] only if the server never looked at it.
-//! - Dropping a call's future takes it back while it waits for its turn, and tells the server afterwards.
+//! - A call returns [`NotSent`] only if the server did not process it.
+//! - Dropping the future of a call removes the call from the queue, or cancels it at the server if it was sent already.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,9 +20,9 @@ use crate::message::Message;
 use crate::outbox::{self, Item, Outbox, Ticket};
 use crate::stream::{StreamReceiver, StreamSender, Streams};
 
-/// One connection to a server, made by a [`Dialer`](crate::Dialer). Many calls may be on the way at once and are
-/// answered in any order. Cheap to clone; the connection is closed when the last clone and the last half of its
-/// streams are dropped.
+/// One connection to a server, made by a [`Dialer`](crate::Dialer). Many calls may be in flight at once and are
+/// answered in any order. Cheap to clone; the connection is closed when the last clone and the last half of its streams
+/// are dropped.
 #[derive(Clone)]
 pub struct Client {
     core: Arc<Core>,
@@ -39,7 +39,7 @@ struct Core {
     closed: watch::Sender<bool>,
 }
 
-/// The calls without a reply.
+/// The calls that wait for a reply.
 #[derive(Default)]
 struct Waiting {
     calls: BTreeMap<u64, oneshot::Sender<Result<Bytes, CallError>>>,
@@ -57,7 +57,7 @@ impl Drop for Open {
 }
 
 impl Client {
-    /// The calling end of a connection after its handshake.
+    /// Starts the client end of a connection after its handshake.
     pub(crate) fn start(env: &Env, peer: PeerInfo, mut reader: Reader, sink: Sink) -> Self {
         let limits = peer.limits;
         reader.set_content_max(limits.frame_max());
@@ -76,26 +76,26 @@ impl Client {
         Self { core, open }
     }
 
-    /// What the handshake found out about the server.
+    /// Returns what the handshake found out about the server.
     pub fn peer(&self) -> &PeerInfo {
         &self.core.peer
     }
 
-    /// Whether calls may still be made.
+    /// Returns whether calls can still be made.
     pub fn is_open(&self) -> bool {
         !*self.core.closed.borrow()
     }
 
-    /// Waits until no more calls can be made.
+    /// Waits until calls can no longer be made.
     pub async fn closed(&self) {
-        // The sender lives as long as this client, so this is no error.
+        // The sender lives as long as this client, so this can't fail.
         let _ = self.core.closed.subscribe().wait_for(|closed| *closed).await;
     }
 
-    /// Calls a method and waits for the reply, until `deadline` at most.
+    /// Calls a method and waits for the reply until `deadline`.
     ///
-    /// Waits first while the connection has as much on the way as its [`Limits`](crate::Limits) allow. The server is
-    /// told the deadline too and gives up at it.
+    /// A call waits to be sent while the calls in flight reach the connection's [`Limits`](crate::Limits). The server
+    /// receives the deadline too and drops the call when it passes.
     pub async fn call(&self, method: u16, body: Bytes, deadline: Instant) -> Result<Bytes, CallError> {
         let core = &self.core;
         let limits = &core.peer.limits;
@@ -122,8 +122,8 @@ impl Client {
         }
     }
 
-    /// Opens a stream that the server's [`Handler::stream`](crate::Handler::stream) serves. A refusal by the server
-    /// comes as an error of both halves.
+    /// Opens a stream that [`Handler::stream`](crate::Handler::stream) serves at the server. If the server refuses it,
+    /// both halves return an error.
     pub fn open_stream(&self, method: u16) -> Result<(StreamSender, StreamReceiver), StreamError> {
         self.core.streams.open(method, &self.open)
     }
@@ -135,7 +135,7 @@ impl fmt::Debug for Client {
     }
 }
 
-/// A call that was queued.
+/// A call in the queue or in flight.
 struct Call<'a> {
     core: &'a Core,
     id: u64,
@@ -145,7 +145,7 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// Waits no longer; true when the call was not sent.
+    /// Stops waiting. Returns true if the call was not sent.
     fn give_up(&mut self) -> bool {
         self.is_over = true;
         self.core.waiting().calls.remove(&self.id);
@@ -170,7 +170,7 @@ impl Core {
         let (sender, reply) = oneshot::channel();
         let ticket = Arc::new(Ticket::default());
         let millis = link::millis(deadline.saturating_duration_since(Instant::now()));
-        // Ids rise in the order of the queue: the lock covers both.
+        // Ids must rise in the order of the queue, so one lock covers both.
         let mut waiting = self.waiting();
         if waiting.closed {
             return Err(CallError::NotSent(NotSent::Closed));
@@ -186,30 +186,30 @@ impl Core {
     }
 
     async fn listen(&self, reader: &mut Reader) -> Result<(), LinkError> {
-        while let Some(message) = link::hear(reader, &self.outbox).await? {
+        while let Some(message) = link::receive(reader, &self.outbox).await? {
             match message {
                 Message::Reply { id, body } => self.answer(id, Ok(body)),
                 Message::Failure { id, failure } => self.answer(id, Err(CallError::Failed(failure))),
-                Message::Goodbye { last_call } => self.take_leave(last_call),
-                message => self.streams.hear(message)?,
+                Message::Goodbye { last_call } => self.handle_goodbye(last_call),
+                message => self.streams.handle(message)?,
             }
         }
         Ok(())
     }
 
-    /// An answer to a call that is no longer waited for is late, and ignored.
+    /// Passes an answer to its caller. An answer to a call that was given up is ignored.
     fn answer(&self, id: u64, answer: Result<Bytes, CallError>) {
         if let Some(caller) = self.waiting().calls.remove(&id) {
-            // The caller may be going away at this moment.
+            // The caller may be giving up at this moment.
             let _ = caller.send(answer);
         }
     }
 
-    /// The server stops: it answers calls up to `last_call`, and has not looked at those above.
-    fn take_leave(&self, last_call: u64) {
+    /// Handles the goodbye of a server: it answers calls up to `last_call`, and did not process those above.
+    fn handle_goodbye(&self, last_call: u64) {
         self.close_to_calls();
-        let unseen = last_call.checked_add(1).map(|first| self.waiting().calls.split_off(&first));
-        for caller in unseen.into_iter().flat_map(BTreeMap::into_values) {
+        let unprocessed = last_call.checked_add(1).map(|first| self.waiting().calls.split_off(&first));
+        for caller in unprocessed.into_iter().flat_map(BTreeMap::into_values) {
             let _ = caller.send(Err(CallError::NotSent(NotSent::Closed)));
         }
     }
@@ -226,7 +226,7 @@ impl Core {
     }
 }
 
-/// Serves the connection until it breaks or nobody needs it any more.
+/// Serves the connection until it breaks or is closed.
 async fn run(core: Arc<Core>, mut reader: Reader, mut sink: Sink) {
     let write = std::pin::pin!(outbox::write_all(&core.outbox, &mut sink));
     let listen = std::pin::pin!(core.listen(&mut reader));
@@ -234,11 +234,11 @@ async fn run(core: Arc<Core>, mut reader: Reader, mut sink: Sink) {
         Either::Left((ended, _)) | Either::Right((ended, _)) => ended,
     };
     if let Err(error) = ended {
-        tracing::debug!(peer = %core.peer.addr, %error, "a connection to a server broke");
+        tracing::debug!(peer = %core.peer.addr, %error, "the connection to a server broke");
     }
     core.outbox.abort();
     core.close_to_calls();
-    // Each caller finds out by its ticket whether its call was sent.
+    // Dropping the senders wakes the callers. Each learns from its ticket whether its call was sent.
     let waiting = std::mem::take(&mut core.waiting().calls);
     drop(waiting);
     core.streams.end_all(None);

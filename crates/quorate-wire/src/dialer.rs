@@ -1,4 +1,4 @@
-//! Makes connections, and makes them again.
+//! Connects to a server, and reconnects when a connection was lost.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,26 +15,26 @@ use crate::handshake::{self, Introduction};
 use crate::identity::{Identity, PeerInfo, Purpose, Role, Secret};
 use crate::link::{self, Reader, Sink};
 
-/// Where to connect, as whom, and what for.
+/// The address, the identity and the purpose of a connection.
 #[derive(Clone, Debug)]
 pub struct DialerConfig {
-    /// `host:port`.
+    /// The address of the server, as `host:port`.
     pub addr: String,
-    /// Which node this is; [`Identity::default`] for a client that belongs to none.
+    /// The identity of this node; [`Identity::default`] for a client.
     pub identity: Identity,
     /// The secret of the role.
     pub secret: Secret,
-    /// As what this end speaks.
+    /// The role of this end.
     pub role: Role,
     /// What the connection is for.
     pub purpose: Purpose,
-    /// The Raft id that must answer; `None` for any.
+    /// The Raft id of the node that must answer; `None` for any.
     pub expected: Option<u64>,
-    /// Time for connecting and the handshake together.
+    /// The time limit for connecting and the handshake together.
     pub connect_limit: Duration,
 }
 
-/// Makes connections to one server. Cheap to clone; all clones share the present connection.
+/// Connects to one server. Cheap to clone; all clones share the current connection.
 #[derive(Clone)]
 pub struct Dialer(Arc<Inner>);
 
@@ -42,13 +42,13 @@ struct Inner {
     env: Env,
     config: DialerConfig,
     present: SyncMutex<Option<Client>>,
-    /// Held while connecting, with how the last attempt failed.
+    /// The error of the last attempt. Locked while an attempt is under way.
     attempt: Mutex<Option<ConnectError>>,
     attempts: AtomicU64,
 }
 
 impl Dialer {
-    /// A dialer that has not connected yet.
+    /// Creates a dialer. It connects when a connection is first needed.
     pub fn new(env: &Env, config: DialerConfig) -> Self {
         Self(Arc::new(Inner {
             env: env.clone(),
@@ -59,13 +59,13 @@ impl Dialer {
         }))
     }
 
-    /// Where it connects.
+    /// Returns the address of the server.
     pub fn addr(&self) -> &str {
         &self.0.config.addr
     }
 
-    /// The present connection, or else a new one. Callers that come while one is being made share its success or its
-    /// error. Makes one attempt; pauses between attempts are the caller's.
+    /// Returns the current connection, or makes a new one. Callers that arrive during an attempt share its result.
+    /// Makes one attempt only; pauses between attempts are up to the caller.
     pub async fn client(&self) -> Result<Client, ConnectError> {
         if let Some(client) = self.present() {
             return Ok(client);
@@ -75,8 +75,8 @@ impl Dialer {
         if let Some(client) = self.present() {
             return Ok(client);
         }
-        let was_tried_meanwhile = self.0.attempts.load(Ordering::Acquire) != attempts_seen;
-        if let (true, Some(error)) = (was_tried_meanwhile, last_error.as_ref()) {
+        let another_attempt_ended = self.0.attempts.load(Ordering::Acquire) != attempts_seen;
+        if let (true, Some(error)) = (another_attempt_ended, last_error.as_ref()) {
             return Err(error.clone());
         }
         let connected = self.connect().await;
@@ -87,7 +87,7 @@ impl Dialer {
         Ok(client)
     }
 
-    /// The present connection, if there is one that takes calls.
+    /// Returns the current connection, if there is one that accepts calls.
     pub fn present(&self) -> Option<Client> {
         let mut present = lock(&self.0.present);
         if present.as_ref().is_some_and(|client| !client.is_open()) {
@@ -96,13 +96,13 @@ impl Dialer {
         present.clone()
     }
 
-    /// Forgets the present connection, which closes when nobody uses it any more: the next call of
-    /// [`Dialer::client`] makes another.
+    /// Forgets the current connection, so that the next call of [`Dialer::client`] makes a new one. The old one closes
+    /// when its last user drops it.
     pub fn hang_up(&self) {
         lock(&self.0.present).take();
     }
 
-    /// Makes a connection of its own, beside the shared one.
+    /// Makes a separate connection, which is not shared.
     pub async fn connect(&self) -> Result<Client, ConnectError> {
         let Inner { env, config, .. } = &*self.0;
         match timeout(config.connect_limit, self.reach()).await {

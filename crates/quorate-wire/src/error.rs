@@ -1,4 +1,4 @@
-//! What can go wrong, and what the caller may conclude from it.
+//! The errors of this crate, and what a caller may conclude from each.
 
 use std::fmt;
 use std::io;
@@ -6,30 +6,30 @@ use std::ops::RangeInclusive;
 
 /// A secret has fewer bytes than [`SECRET_BYTES_MIN`](crate::SECRET_BYTES_MIN).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the secret has {len} bytes: give it at least {}, random ones", crate::SECRET_BYTES_MIN)]
+#[error("the secret has {len} bytes: use at least {} random bytes", crate::SECRET_BYTES_MIN)]
 pub struct SecretTooShort {
-    /// The bytes that it has.
+    /// The length of the secret, in bytes.
     pub len: usize,
 }
 
-/// Why a connection was not made.
+/// Why a connection could not be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectError {
-    /// There is no connection to the address.
+    /// The address could not be reached.
     #[error("cannot connect to {addr}: {reason}")]
     Unreachable {
         /// The address.
         addr: String,
-        /// What the system says.
+        /// The error text of the operating system.
         reason: String,
     },
-    /// Connecting and the handshake took too long.
-    #[error("connecting to {addr} took too long")]
+    /// Connecting and the handshake together took longer than the limit.
+    #[error("connecting to {addr} timed out")]
     TimedOut {
         /// The address.
         addr: String,
     },
-    /// The two ends did not agree.
+    /// The handshake failed.
     #[error("handshake with {addr}: {error}")]
     Handshake {
         /// The address.
@@ -40,7 +40,7 @@ pub enum ConnectError {
 }
 
 impl ConnectError {
-    /// Whether the same attempt may succeed later without anyone changing a configuration.
+    /// Returns whether the same attempt may succeed later without a change of configuration.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Unreachable { .. } | Self::TimedOut { .. } => true,
@@ -57,8 +57,9 @@ pub enum HandshakeError {
     WrongSecret,
     /// Both ends know the secret, but belong to different clusters.
     #[error(
-        "it belongs to cluster {theirs:032x}, this is {ours:032x}: check the address; if one was restored from a \
-         backup, the other's nodes join it with empty data directories, and its clients connect anew"
+        "the other end belongs to cluster {theirs:032x}, this end to {ours:032x}: check the address; if one cluster \
+         was restored from a backup, nodes of the other must join it with empty data directories, and clients must \
+         reconnect"
     )]
     OtherCluster {
         /// The other end's cluster.
@@ -66,8 +67,8 @@ pub enum HandshakeError {
         /// This end's.
         ours: u128,
     },
-    /// No version of the protocol is spoken by both ends.
-    #[error("it speaks protocol versions {theirs:?}, this build {ours:?}: upgrade the older one")]
+    /// The two ends have no version of the protocol in common.
+    #[error("the other end speaks protocol versions {theirs:?}, this build {ours:?}: upgrade the older one")]
     OtherVersion {
         /// The other end's versions.
         theirs: RangeInclusive<u16>,
@@ -75,21 +76,21 @@ pub enum HandshakeError {
         ours: RangeInclusive<u16>,
     },
     /// Another node answers at this address.
-    #[error("node {found:016x} answers, not {expected:016x}: check the address")]
+    #[error("node {found:016x} answered instead of {expected:016x}: check the address")]
     NotTheNode {
         /// The node that was dialed.
         expected: u64,
-        /// The node that is there; 0 when it has no id.
+        /// The node that answered; 0 if it has no id.
         found: u64,
     },
-    /// The server has as many connections as it may.
-    #[error("it has too many connections: try again later")]
+    /// The server has reached its limit of connections.
+    #[error("the other end has too many connections: try again later")]
     Busy,
-    /// The other end does not follow the protocol.
-    #[error("it does not follow the protocol: {0}")]
+    /// The other end violated the protocol.
+    #[error("the other end violated the protocol: {0}")]
     Malformed(&'static str),
-    /// It took too long.
-    #[error("it took too long")]
+    /// The handshake took longer than the limit.
+    #[error("the handshake timed out")]
     TimedOut,
     /// The connection broke.
     #[error("the connection broke: {0}")]
@@ -97,7 +98,7 @@ pub enum HandshakeError {
 }
 
 impl HandshakeError {
-    /// Whether the same attempt may succeed later without anyone changing a configuration.
+    /// Returns whether the same attempt may succeed later without a change of configuration.
     pub fn is_retryable(&self) -> bool {
         matches!(self, Self::Busy | Self::TimedOut | Self::Broken(_))
     }
@@ -106,16 +107,16 @@ impl HandshakeError {
 /// Why a call has no reply.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
-    /// Nothing of the call left this process, or the server said that it never looked at it: it has no effect.
+    /// The call has no effect: it did not leave this process, or the server said that it did not process it.
     #[error("the call was not sent: {0}")]
     NotSent(NotSent),
-    /// The connection broke before the reply: whether the call took effect is unknown.
+    /// The connection broke before the reply. It is unknown whether the call took effect.
     #[error("the connection broke before the reply")]
     Broken,
-    /// There was no reply before the deadline: whether the call took or will take effect is unknown.
+    /// No reply came before the deadline. It is unknown whether the call took effect or will.
     #[error("no reply before the deadline")]
     TimedOut,
-    /// The server answered that it failed.
+    /// The server answered with a failure.
     #[error(transparent)]
     Failed(#[from] CallFailure),
 }
@@ -123,16 +124,16 @@ pub enum CallError {
 /// Why a call was not sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotSent {
-    /// The connection is closed, or closed before the call's turn came.
+    /// The connection is closed, or was closed before the call could be sent.
     #[error("the connection is closed")]
     Closed,
-    /// The deadline came while the call waited for its turn.
-    #[error("its deadline came while it waited for its turn")]
+    /// The deadline passed while the call waited to be sent.
+    #[error("its deadline passed while it waited to be sent")]
     TimedOut,
-    /// The body is above the connection's limit.
+    /// The body exceeds the limit of the connection.
     #[error("its body has {len} bytes, the limit is {max}")]
     TooLarge {
-        /// Bytes of the body.
+        /// The length of the body, in bytes.
         len: usize,
         /// The limit.
         max: usize,
@@ -140,7 +141,7 @@ pub enum NotSent {
 }
 
 impl CallError {
-    /// Whether the same call may be made again, later or on another connection, without the risk of doing it twice.
+    /// Returns whether the call may be repeated, later or on another connection, without the risk of a double effect.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::NotSent(reason) => !matches!(reason, NotSent::TooLarge { .. }),
@@ -149,7 +150,7 @@ impl CallError {
         }
     }
 
-    /// Whether the call may have taken effect, or still take it.
+    /// Returns whether the call may have taken effect, or may still do so.
     pub fn is_outcome_unknown(&self) -> bool {
         match self {
             Self::NotSent(_) => false,
@@ -159,33 +160,33 @@ impl CallError {
     }
 }
 
-/// The answer of a server that did not do what a call or a stream asked for. What a method itself may answer belongs
-/// into the reply's body; this is for what concerns the call as such.
+/// The answer of a server that did not carry out a call or a stream. It covers failures of the call as such; the
+/// results and errors of a method belong in the body of the reply.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{kind}: {text}")]
 pub struct CallFailure {
-    /// What kind of failure.
+    /// The kind of failure.
     pub kind: FailureKind,
-    /// More about it, for people: at most [`FAILURE_TEXT_MAX`](crate::FAILURE_TEXT_MAX) bytes are sent.
+    /// Details for people. At most [`FAILURE_TEXT_MAX`](crate::FAILURE_TEXT_MAX) bytes are sent.
     pub text: String,
 }
 
-/// Kinds of [`CallFailure`]. All but `Internal` say that nothing was done.
+/// The kinds of [`CallFailure`]. All but `Internal` mean that nothing was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureKind {
     /// The server does not know the method.
     UnknownMethod,
-    /// The caller's role may not do this.
+    /// The caller's role does not permit this.
     Forbidden,
-    /// The body makes no sense.
+    /// The body could not be decoded.
     Malformed,
-    /// The server has too much to do.
+    /// The server is overloaded.
     Overloaded,
-    /// The server can't do it now (it is starting, stopping, or not the one to ask).
+    /// The server can't do it now: it is starting, stopping, or not the right node to ask.
     Unavailable,
-    /// Something went wrong on the way: it may have been done.
+    /// The call failed part-way and may have taken effect.
     Internal,
-    /// The sender of a stream went away before its end.
+    /// The sender of a stream was dropped before it ended the stream.
     Abandoned,
 }
 
@@ -212,7 +213,7 @@ impl FailureKind {
         }
     }
 
-    /// The kind of a code; `Internal`, which concludes nothing, for one of a later version.
+    /// Returns the kind of a code. An unknown code, from a later version, gives `Internal`, which promises nothing.
     pub(crate) fn from_code(code: u8) -> Self {
         Self::ALL.into_iter().find(|kind| kind.code() == code).unwrap_or(Self::Internal)
     }
@@ -233,44 +234,44 @@ impl fmt::Display for FailureKind {
 }
 
 impl CallFailure {
-    /// A failure with a text for people.
+    /// Creates a failure with a text for people.
     pub fn new(kind: FailureKind, text: impl Into<String>) -> Self {
         Self { kind, text: text.into() }
     }
 
-    /// Whether nothing was done and the same call may succeed later.
+    /// Returns whether nothing was done and the same call may succeed later.
     pub fn is_retryable(&self) -> bool {
         matches!(self.kind, FailureKind::Overloaded | FailureKind::Unavailable)
     }
 }
 
-/// Why a stream can't go on.
+/// Why a stream can't continue.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StreamError {
-    /// The connection broke or is closed: what became of items sent but not answered is unknown.
+    /// The connection broke or is closed. It is unknown what became of items that were sent but not answered.
     #[error("the connection is closed")]
     Broken,
-    /// The other end reads no more of this direction.
-    #[error("the other end reads no more")]
+    /// The other end no longer reads this direction.
+    #[error("the other end stopped reading")]
     Stopped,
-    /// The other end ended its direction by a failure.
+    /// The other end ended its direction with a failure.
     #[error(transparent)]
     Failed(#[from] CallFailure),
-    /// The item is above the connection's limit; the stream goes on without it.
+    /// The item exceeds the limit of the connection and was not sent. The stream remains usable.
     #[error("the item has {len} bytes, the limit is {max}")]
     TooLarge {
-        /// Bytes of the item.
+        /// The length of the item, in bytes.
         len: usize,
         /// The limit.
         max: usize,
     },
-    /// The connection has as many open streams as it may.
+    /// The connection has reached its limit of open streams.
     #[error("too many open streams: finish one, or use another connection")]
     TooMany,
 }
 
 impl StreamError {
-    /// Whether a new stream, perhaps on a new connection, may succeed.
+    /// Returns whether a new stream, possibly on a new connection, may succeed.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Broken | Self::TooMany => true,
@@ -280,20 +281,20 @@ impl StreamError {
     }
 }
 
-/// Why a connection ended. For logs: callers see [`CallError`] and [`StreamError`].
+/// Why a connection ended, for the log. Callers get a [`CallError`] or a [`StreamError`].
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LinkError {
-    #[error("a frame of {len} bytes was announced, the limit is {max}")]
+    #[error("the other end announced a frame of {len} bytes, the limit is {max}")]
     TooLarge { len: usize, max: usize },
-    #[error("a frame's checksum is wrong")]
+    #[error("the checksum of a frame is wrong")]
     Checksum,
-    #[error("the connection ended within a frame")]
+    #[error("the connection ended in the middle of a frame")]
     Truncated,
-    #[error("it does not follow the protocol: {0}")]
+    #[error("the other end violated the protocol: {0}")]
     Malformed(&'static str),
-    #[error("nothing was heard for too long")]
+    #[error("the other end was silent for too long")]
     Silent,
-    #[error("it does not read what is written")]
+    #[error("the other end does not read")]
     Stalled,
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -302,8 +303,8 @@ pub(crate) enum LinkError {
 impl From<LinkError> for HandshakeError {
     fn from(error: LinkError) -> Self {
         match error {
-            LinkError::TooLarge { .. } => Self::Malformed("a frame that is too large"),
-            LinkError::Checksum => Self::Malformed("a wrong checksum"),
+            LinkError::TooLarge { .. } => Self::Malformed("it sent a frame that is too large"),
+            LinkError::Checksum => Self::Malformed("it sent a frame with a wrong checksum"),
             LinkError::Malformed(what) => Self::Malformed(what),
             LinkError::Truncated | LinkError::Silent | LinkError::Stalled | LinkError::Io(_) => {
                 Self::Broken(error.to_string())

@@ -1,6 +1,6 @@
-//! A door for fuzzing: bytes as they come from the other end, decoded and encoded again.
+//! Entry points for fuzzing: they decode bytes as received from the other end, and encode the result again.
 //!
-//! Invariant: nothing here decides anything; it calls what a connection calls.
+//! Invariant: this module contains no logic; it calls the functions that a connection calls.
 
 use bytes::{Bytes, BytesMut};
 use tokio::io::AsyncRead;
@@ -9,7 +9,7 @@ use crate::frame::FrameReader;
 use crate::handshake;
 use crate::message::Message;
 
-/// Hands the kind and the content of each frame to `each`. Whether the stream ended between two frames.
+/// Passes the kind and content of each frame to `each`. Returns true if the stream ended between two frames.
 pub async fn frames(source: impl AsyncRead + Unpin, content_max: usize, mut each: impl FnMut(u8, Bytes)) -> bool {
     let mut reader = FrameReader::new(source, content_max);
     loop {
@@ -20,7 +20,7 @@ pub async fn frames(source: impl AsyncRead + Unpin, content_max: usize, mut each
     }
 }
 
-/// The whole frame of the message that a frame's content holds; `None` if it is none.
+/// Decodes the content of a frame and returns the message as a complete frame; `None` if the content is invalid.
 pub fn message(kind: u8, content: &[u8]) -> Option<Vec<u8>> {
     let mut out = BytesMut::new();
     let body = Message::decode(kind, Bytes::copy_from_slice(content)).ok()?.encode(&mut out);
@@ -28,7 +28,7 @@ pub fn message(kind: u8, content: &[u8]) -> Option<Vec<u8>> {
     Some(out.into())
 }
 
-/// The body of a message of the handshake, without its signature; `None` if it is none.
+/// Decodes a handshake message without its signature and encodes it again; `None` if it is invalid.
 pub fn handshake(kind: u8, body: &[u8]) -> Option<Vec<u8>> {
     handshake::reencode(kind, body)
 }

@@ -1,17 +1,16 @@
-//! The handshake: both ends prove that they know the secret, and say who they are.
+//! The handshake: both ends prove that they know the secret, and exchange their identities.
 //!
 //! ```text
 //! dialing end   HELLO      versions, nonce                                     ->
 //!            <- CHALLENGE  version, nonce                                         accepting end
 //!               PROOF      cluster, ids, role, purpose, limits, HMAC           ->
-//!            <- VERDICT    whether it agrees, cluster, id, limits, HMAC
+//!            <- VERDICT    decision, cluster, id, limits, HMAC
 //! ```
 //!
 //! Invariants:
-//! - The accepting end says nothing of itself but its versions, and computes no HMAC that anyone sees, before the
-//!   dialing end has proved itself.
-//! - Each HMAC covers everything said so far, under a label of its direction: none can be replayed or reflected.
-//! - An identity that does not fit is found out only between ends that know the same secret.
+//! - Until the dialing end has proved itself, the accepting end discloses only its versions and sends no HMAC.
+//! - Each HMAC covers all messages so far, under a label for its direction, so none can be replayed or reflected.
+//! - Only ends that know the same secret learn that their identities do not match.
 
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
@@ -29,7 +28,7 @@ mod words;
 use proof::Transcript;
 use words::{CHALLENGE, Challenge, HELLO, Hello, Nonce, PROOF, Proof, REFUSED, Refusal, VERDICT, Verdict, VerdictCode};
 
-/// What the dialing end brings.
+/// The parameters of the dialing end.
 #[derive(Clone, Debug)]
 pub(crate) struct Introduction {
     pub identity: Identity,
@@ -38,11 +37,11 @@ pub(crate) struct Introduction {
     pub purpose: Purpose,
     /// The node that must answer; 0 for any.
     pub expected: u64,
-    /// What binds the handshake to the channel below it; empty when that has nothing to offer.
+    /// The binding of the handshake to the channel below it; empty if the channel has none.
     pub binding: Bytes,
 }
 
-/// What the accepting end brings.
+/// The parameters of the accepting end.
 #[derive(Clone, Debug)]
 pub(crate) struct Gate {
     pub identity: Identity,
@@ -50,7 +49,7 @@ pub(crate) struct Gate {
     pub binding: Bytes,
 }
 
-/// The dialing end's part. No limit in time: the caller sets one.
+/// Runs the handshake as the dialing end. The caller sets a time limit.
 pub(crate) async fn dial<R, W>(
     reader: &mut FrameReader<R>,
     sink: &mut W,
@@ -65,12 +64,12 @@ where
     let (cluster, node) = (me.identity.cluster(), me.identity.node());
     let mut transcript = Transcript::new();
     let hello = Hello { versions: VERSION..=VERSION, nonce: nonce(rng) };
-    say(sink, HELLO, transcript.add(hello.encode())).await?;
+    send(sink, HELLO, transcript.add(hello.encode())).await?;
 
-    let challenge = transcript.add(hear(reader, CHALLENGE).await?);
+    let challenge = transcript.add(receive(reader, CHALLENGE).await?);
     let version = Challenge::decode(challenge).ok_or(MALFORMED)?.version;
     if version != VERSION {
-        return Err(HandshakeError::Malformed("a version that was not offered"));
+        return Err(HandshakeError::Malformed("it chose a version that was not offered"));
     }
 
     let proof = Proof {
@@ -84,9 +83,9 @@ where
     };
     transcript.add(proof.encode());
     let signed = transcript.sign_as_dialer(&me.secret);
-    say(sink, PROOF, &signed).await?;
+    send(sink, PROOF, &signed).await?;
 
-    let verdict = hear(reader, VERDICT).await?;
+    let verdict = receive(reader, VERDICT).await?;
     let (verdict, mac) = verdict.split_last_chunk().ok_or(MALFORMED)?;
     transcript.add(Bytes::copy_from_slice(verdict));
     if !transcript.is_signed_by_accepter(&me.secret, mac) {
@@ -114,9 +113,10 @@ where
     })
 }
 
-/// The accepting end's part. No limit in time: the caller sets one. When the dialing end is at fault it is told so.
+/// Runs the handshake as the accepting end. The caller sets a time limit. If the dialing end is at fault, it receives a
+/// refusal.
 ///
-/// `admit` gives one that proved itself a place, or `None` when there is none left for its role.
+/// `admit` reserves a place for a dialing end that has proved itself; it returns `None` if its role has none left.
 pub(crate) async fn accept<R, W, P>(
     reader: &mut FrameReader<R>,
     sink: &mut W,
@@ -129,15 +129,15 @@ where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
-    let result = judge(reader, sink, gate, rng, addr, admit).await;
+    let result = accept_inner(reader, sink, gate, rng, addr, admit).await;
     if let Some(refusal) = result.as_ref().err().and_then(Refusal::of) {
-        // It may be gone; the error that is returned says more.
-        let _ = say(sink, REFUSED, &refusal.encode()).await;
+        // The other end may be gone. The handshake's own error is returned, because it says more than a failed write.
+        let _ = send(sink, REFUSED, &refusal.encode()).await;
     }
     result
 }
 
-async fn judge<R, W, P>(
+async fn accept_inner<R, W, P>(
     reader: &mut FrameReader<R>,
     sink: &mut W,
     gate: &Gate,
@@ -150,14 +150,14 @@ where
     W: AsyncWrite + Unpin,
 {
     let mut transcript = Transcript::new();
-    let hello = Hello::decode(transcript.add(hear(reader, HELLO).await?)).ok_or(MALFORMED)?;
+    let hello = Hello::decode(transcript.add(receive(reader, HELLO).await?)).ok_or(MALFORMED)?;
     if !hello.versions.contains(&VERSION) {
         return Err(HandshakeError::OtherVersion { theirs: hello.versions, ours: VERSION..=VERSION });
     }
     let challenge = Challenge { version: VERSION, nonce: nonce(rng) };
-    say(sink, CHALLENGE, transcript.add(challenge.encode())).await?;
+    send(sink, CHALLENGE, transcript.add(challenge.encode())).await?;
 
-    let signed = hear(reader, PROOF).await?;
+    let signed = receive(reader, PROOF).await?;
     let (proof, mac) = signed.split_last_chunk().ok_or(MALFORMED)?;
     transcript.add(Bytes::copy_from_slice(proof));
     let proof = Proof::decode(proof).ok_or(MALFORMED)?;
@@ -167,15 +167,15 @@ where
     }
     transcript.add(Bytes::copy_from_slice(mac));
     if proof.role != Role::Peer && proof.purpose != Purpose::Client {
-        return Err(HandshakeError::Malformed("a client on a connection for nodes"));
+        return Err(HandshakeError::Malformed("a client asked for a connection for nodes"));
     }
 
     let (cluster, node) = (gate.identity.cluster(), gate.identity.node());
-    let judged = compare(&proof, cluster, node).and_then(|()| admit(proof.role).ok_or(HandshakeError::Busy));
+    let result = check_identity(&proof, cluster, node).and_then(|()| admit(proof.role).ok_or(HandshakeError::Busy));
     let limits = Limits::of(proof.purpose).min(proof.limits);
-    let verdict = Verdict { code: VerdictCode::of(&judged), cluster, node, limits };
+    let verdict = Verdict { code: VerdictCode::of(&result), cluster, node, limits };
     transcript.add(verdict.encode());
-    say(sink, VERDICT, &transcript.sign_as_accepter(secret)).await?;
+    send(sink, VERDICT, &transcript.sign_as_accepter(secret)).await?;
     let peer = PeerInfo {
         cluster: proof.cluster,
         node: proof.node,
@@ -185,11 +185,11 @@ where
         limits,
         addr: addr.into(),
     };
-    judged.map(|place| (peer, place))
+    result.map(|place| (peer, place))
 }
 
-/// Whether the dialing end wants this node of this cluster. Clusters differ only if both ends belong to one.
-fn compare(proof: &Proof, cluster: u128, node: u64) -> Result<(), HandshakeError> {
+/// Checks that the dialing end expects this node and this cluster. Clusters can differ only if both ends have one.
+fn check_identity(proof: &Proof, cluster: u128, node: u64) -> Result<(), HandshakeError> {
     if proof.cluster != cluster && proof.cluster != 0 && cluster != 0 {
         return Err(HandshakeError::OtherCluster { theirs: proof.cluster, ours: cluster });
     }
@@ -199,12 +199,12 @@ fn compare(proof: &Proof, cluster: u128, node: u64) -> Result<(), HandshakeError
     Ok(())
 }
 
-/// Tells a connection that nobody has looked at yet that there are too many. Does not wait.
+/// Returns the frame that refuses a new connection because there are too many.
 pub(crate) fn busy_frame() -> Bytes {
     whole_frame(REFUSED, &Refusal::Busy.encode()).freeze()
 }
 
-/// What a message says, as it would be said again; `None` if it says nothing.
+/// Decodes a message and encodes it again; `None` if it can't be decoded.
 pub(crate) fn reencode(kind: u8, body: &[u8]) -> Option<Vec<u8>> {
     let again = match kind {
         HELLO => Hello::decode(body)?.encode(),
@@ -217,7 +217,7 @@ pub(crate) fn reencode(kind: u8, body: &[u8]) -> Option<Vec<u8>> {
     Some(again.into())
 }
 
-const MALFORMED: HandshakeError = HandshakeError::Malformed("a handshake message that can't be read");
+const MALFORMED: HandshakeError = HandshakeError::Malformed("it sent a handshake message that can't be decoded");
 
 fn nonce(rng: &Rng) -> Nonce {
     let mut nonce = Nonce::default();
@@ -225,7 +225,7 @@ fn nonce(rng: &Rng) -> Nonce {
     nonce
 }
 
-async fn say<W: AsyncWrite + Unpin>(sink: &mut W, kind: u8, body: &[u8]) -> Result<(), HandshakeError> {
+async fn send<W: AsyncWrite + Unpin>(sink: &mut W, kind: u8, body: &[u8]) -> Result<(), HandshakeError> {
     let frame = whole_frame(kind, body);
     let written = async {
         sink.write_all(&frame).await?;
@@ -234,12 +234,12 @@ async fn say<W: AsyncWrite + Unpin>(sink: &mut W, kind: u8, body: &[u8]) -> Resu
     written.await.map_err(|error| LinkError::Io(error).into())
 }
 
-/// The next message, which must be of a kind, or else the other end's refusal.
-async fn hear<R: AsyncRead + Unpin>(reader: &mut FrameReader<R>, kind: u8) -> Result<Bytes, HandshakeError> {
+/// Returns the next message, which must have the given kind. A refusal by the other end becomes an error.
+async fn receive<R: AsyncRead + Unpin>(reader: &mut FrameReader<R>, kind: u8) -> Result<Bytes, HandshakeError> {
     match reader.next().await? {
         Some((found, body)) if found == kind => Ok(body),
         Some((REFUSED, body)) => Err(Refusal::decode(&body).map_or(MALFORMED, Refusal::into_error)),
-        Some(_) => Err(HandshakeError::Malformed("a message out of turn")),
+        Some(_) => Err(HandshakeError::Malformed("it sent a message out of order")),
         None => Err(HandshakeError::Broken("the other end closed it".to_owned())),
     }
 }

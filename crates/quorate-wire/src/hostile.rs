@@ -1,4 +1,5 @@
-//! Ends that say anything at any stage: nobody panics, nobody waits for ever, and the others are served on.
+//! Ends that send arbitrary bytes or messages at any stage. Nothing panics or waits for ever, and other clients are
+//! served.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 use std::sync::Arc;
@@ -33,7 +34,7 @@ fn introduction(purpose: Purpose) -> Introduction {
     }
 }
 
-/// Echoes at once (0), later (1), or never (2); echoes streams.
+/// Replies at once (method 0), later (1), or never (2), and echoes streams.
 struct Echo;
 
 impl Handler for Echo {
@@ -86,14 +87,14 @@ async fn call(client: &Client) -> Result<Bytes, CallError> {
     client.call(0, Bytes::from_static(b"well"), Instant::now() + Duration::from_secs(60)).await
 }
 
-/// What a hostile end does after a part of the handshake.
+/// What a hostile end sends, before or after the handshake.
 #[derive(Clone, Debug)]
-enum Talk {
+enum Input {
     Bytes(Vec<u8>),
     Messages(Vec<message::Message>),
 }
 
-impl Talk {
+impl Input {
     fn bytes(self) -> Vec<u8> {
         match self {
             Self::Bytes(bytes) => bytes,
@@ -102,43 +103,43 @@ impl Talk {
     }
 }
 
-fn talk() -> impl Strategy<Value = Talk> {
+fn input() -> impl Strategy<Value = Input> {
     prop_oneof![
-        prop::collection::vec(any::<u8>(), 0..2000).prop_map(Talk::Bytes),
-        prop::collection::vec(any_message(), 0..60).prop_map(Talk::Messages),
+        prop::collection::vec(any::<u8>(), 0..2000).prop_map(Input::Bytes),
+        prop::collection::vec(any_message(), 0..60).prop_map(Input::Messages),
     ]
 }
 
-/// Hostile clients, before and after a handshake, beside an honest one.
-fn attack_a_server(seed: u64, talks: Vec<(bool, Talk)>) {
+/// Attacks a server with hostile clients, before and after a handshake, while an honest client uses it.
+fn attack_a_server(seed: u64, inputs: Vec<(bool, Input)>) {
     let world = SimWorld::new(seed);
-    let story = async {
+    let scenario = async {
         let _server = start(&world.node("server")).await;
         let (honest, hostile) = (world.node("honest"), world.node("hostile"));
         let client = dialer(&honest).client().await.unwrap();
-        for (after_handshake, talk) in talks {
+        for (after_handshake, input) in inputs {
             let stream = hostile.net().connect(ADDR).await.unwrap();
             let (mut reader, mut sink) = link::split(stream);
             if after_handshake {
                 let me = introduction(Purpose::Heartbeat);
                 handshake::dial(&mut reader, &mut sink, &me, hostile.rng(), ADDR).await.unwrap();
             }
-            let _ = sink.write_all(&talk.bytes()).await;
+            let _ = sink.write_all(&input.bytes()).await;
             reader.set_content_max(1 << 20);
-            // It reads on for a while, or goes at once.
+            // The hostile client reads for a while or disconnects at once.
             if hostile.rng().chance(0.5) {
                 let _ = timeout(Duration::from_secs(1), async { while let Ok(Some(_)) = reader.next().await {} }).await;
             }
             assert_eq!(call(&client).await.unwrap(), "well");
         }
     };
-    world.run(story).unwrap();
+    world.run(scenario).unwrap();
 }
 
-/// Hostile servers: a caller always gets an answer in time.
-fn attack_a_client(seed: u64, after_handshake: bool, talk: Talk) {
+/// Attacks a client with a hostile server. A call always returns in time.
+fn attack_a_client(seed: u64, after_handshake: bool, input: Input) {
     let world = SimWorld::new(seed);
-    let story = async {
+    let scenario = async {
         let (server, env) = (world.node("server"), world.node("caller"));
         let listener = server.net().listen(ADDR).await.unwrap();
         let rng = server.rng().clone();
@@ -149,36 +150,43 @@ fn attack_a_client(seed: u64, after_handshake: bool, talk: Talk) {
                 let gate = Gate { identity: Identity::new(1, 1), keys, binding: Bytes::new() };
                 handshake::accept(&mut reader, &mut sink, &gate, &rng, "", |_| Some(())).await.unwrap();
             }
-            let _ = sink.write_all(&talk.bytes()).await;
+            let _ = sink.write_all(&input.bytes()).await;
             std::future::pending::<()>().await;
         });
         let Ok(client) = dialer(&env).client().await else { return };
         let stream = client.open_stream(0);
         let (one, two) = tokio::join!(biased; call(&client), call(&client));
-        // A server that is in the possession of the secret may also answer something.
+        // The results don't matter: a server that knows the secret may send any reply.
         drop((one, two));
         if let Ok((mut sender, mut receiver)) = stream {
             let _ = timeout(Duration::from_secs(9), sender.send(Bytes::from_static(b"item"))).await;
             let _ = timeout(Duration::from_secs(9), receiver.recv()).await;
         }
     };
-    world.run_within(Duration::from_secs(600), story).unwrap();
+    world.run_within(Duration::from_secs(600), scenario).unwrap();
 }
 
 proptest! {
     #[test]
-    fn a_server_serves_on(seed in any::<u64>(), talks in prop::collection::vec((any::<bool>(), talk()), 1..6)) {
-        attack_a_server(seed, talks);
+    fn a_hostile_client_does_not_affect_others(
+        seed in any::<u64>(),
+        inputs in prop::collection::vec((any::<bool>(), input()), 1..6),
+    ) {
+        attack_a_server(seed, inputs);
     }
 
     #[test]
-    fn a_client_gets_its_answer(seed in any::<u64>(), after_handshake in any::<bool>(), talk in talk()) {
-        attack_a_client(seed, after_handshake, talk);
+    fn a_hostile_server_never_blocks_a_client(
+        seed in any::<u64>(),
+        after_handshake in any::<bool>(),
+        input in input(),
+    ) {
+        attack_a_client(seed, after_handshake, input);
     }
 }
 
 #[test]
-fn who_breaks_a_rule_is_hung_up_on() {
+fn a_protocol_violation_closes_the_connection() {
     use message::Message;
     let limits = Limits::of(Purpose::Heartbeat);
     let item = |id, len: usize| Message::Item { id, body: vec![0; len].into() };
@@ -199,19 +207,19 @@ fn who_breaks_a_rule_is_hung_up_on() {
     ];
     for (number, messages) in cases.into_iter().enumerate() {
         let world = SimWorld::new(u64::try_from(number).unwrap());
-        let story = async {
+        let scenario = async {
             let _server = start(&world.node("server")).await;
             let hostile = world.node("hostile");
             let (mut reader, mut sink) = link::split(hostile.net().connect(ADDR).await.unwrap());
             let me = introduction(Purpose::Heartbeat);
             handshake::dial(&mut reader, &mut sink, &me, hostile.rng(), ADDR).await.unwrap();
-            let talk = Talk::Messages(messages).bytes();
-            // It does not read until it has said everything, or can't go on.
-            let _ = timeout(Duration::from_secs(60), sink.write_all(&talk)).await;
-            let hung_up = timeout(Duration::from_secs(60), until_closed(&mut sink)).await;
-            assert!(hung_up.is_ok(), "case {number}");
+            let input = Input::Messages(messages).bytes();
+            // The hostile client reads nothing until it has sent everything or can't send more.
+            let _ = timeout(Duration::from_secs(60), sink.write_all(&input)).await;
+            let closed = timeout(Duration::from_secs(60), until_closed(&mut sink)).await;
+            assert!(closed.is_ok(), "case {number}");
         };
-        world.run(story).unwrap();
+        world.run(scenario).unwrap();
     }
 }
 

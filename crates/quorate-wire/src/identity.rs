@@ -1,4 +1,4 @@
-//! Who speaks: secrets, roles, purposes, and what a handshake found out about the other end.
+//! Secrets, roles, purposes and identities, and what a handshake found out about the other end.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -6,16 +6,16 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use crate::error::SecretTooShort;
 use quorate_env::lock;
 
-/// Bytes that a secret must have at least.
+/// The minimum length of a secret, in bytes.
 pub const SECRET_BYTES_MIN: usize = 16;
 
-/// A secret that both ends of a connection know. It never prints.
+/// A secret that both ends of a connection know. It is never printed.
 #[derive(Clone)]
 pub struct Secret(Arc<[u8]>);
 
 impl Secret {
-    /// A secret of at least [`SECRET_BYTES_MIN`] bytes. They should be random: who records a handshake can try
-    /// guesses on it.
+    /// Creates a secret from at least [`SECRET_BYTES_MIN`] bytes. They should be random, because an attacker that
+    /// records a handshake can test guesses against it.
     pub fn new(bytes: impl AsRef<[u8]>) -> Result<Self, SecretTooShort> {
         let bytes = bytes.as_ref();
         if bytes.len() < SECRET_BYTES_MIN {
@@ -35,7 +35,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// As what the dialing end speaks. It has proved that it knows the secret of this role.
+/// The role of the dialing end. The dialing end has proved that it knows the secret of this role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Role {
     /// Another node.
@@ -63,8 +63,8 @@ impl Role {
     }
 }
 
-/// What a connection is for. Each purpose has its own connection, so that none waits behind another, and its own
-/// [`Limits`](crate::Limits).
+/// What a connection is for. Each purpose has its own [`Limits`](crate::Limits) and its own connection, so that none
+/// waits behind another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Purpose {
     /// Entries, between nodes.
@@ -73,7 +73,7 @@ pub enum Purpose {
     Heartbeat,
     /// Images, between nodes.
     Image,
-    /// What clients ask for: the only purpose that is open to roles other than [`Role::Peer`].
+    /// Requests of clients. This is the only purpose open to roles other than [`Role::Peer`].
     Client,
 }
 
@@ -102,12 +102,12 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Only nodes may connect.
+    /// Creates keys that admit only nodes.
     pub fn peers_only(secret: Secret) -> Self {
         Self { peer: secret, admin: None, read_write: None, read_only: None }
     }
 
-    /// One secret for every role: whoever knows it may do everything.
+    /// Creates keys with one secret for every role. A client that knows it may do everything.
     pub fn shared(secret: Secret) -> Self {
         let some = Some(secret.clone());
         Self { peer: secret, admin: some.clone(), read_write: some.clone(), read_only: some }
@@ -135,9 +135,10 @@ impl Keys {
     }
 }
 
-/// Which node of which cluster this process is. All clones are the same; handshakes use what it says at their time.
+/// The cluster id and Raft id of this process. Clones share them; a handshake uses the ids that are set at its time.
 ///
-/// A node that belongs to no cluster yet has the cluster id 0, and one without a Raft id (a client too) has the id 0.
+/// The cluster id is 0 while the node belongs to no cluster. The Raft id is 0 while the node has none, and for a
+/// client.
 #[derive(Clone, Debug, Default)]
 pub struct Identity(Arc<Mutex<Ids>>);
 
@@ -148,22 +149,22 @@ struct Ids {
 }
 
 impl Identity {
-    /// A node of a cluster.
+    /// Creates the identity of a node in a cluster.
     pub fn new(cluster: u128, node: u64) -> Self {
         Self(Arc::new(Mutex::new(Ids { cluster, node })))
     }
 
-    /// The cluster id; 0 as long as there is none.
+    /// Returns the cluster id; 0 while there is none.
     pub fn cluster(&self) -> u128 {
         self.ids().cluster
     }
 
-    /// The Raft id; 0 as long as there is none.
+    /// Returns the Raft id; 0 while there is none.
     pub fn node(&self) -> u64 {
         self.ids().node
     }
 
-    /// Changes both. Connections that exist stay, with the identities that their handshakes found.
+    /// Sets both ids. Existing connections stay open and keep the identities from their handshakes.
     pub fn set(&self, cluster: u128, node: u64) {
         *self.ids() = Ids { cluster, node };
     }
@@ -176,18 +177,18 @@ impl Identity {
 /// What a handshake found out about the other end of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerInfo {
-    /// Its cluster id; 0 when it belongs to none yet. Two ends with different clusters, none of them 0, never connect.
+    /// Its cluster id; 0 while it belongs to none. Two ends with different cluster ids other than 0 never connect.
     pub cluster: u128,
-    /// Its Raft id; 0 when it has none.
+    /// Its Raft id; 0 if it has none.
     pub node: u64,
-    /// As what the dialing end speaks.
+    /// The role of the dialing end.
     pub role: Role,
     /// What the connection is for.
     pub purpose: Purpose,
     /// The version of the protocol on this connection.
     pub version: u16,
-    /// What it may carry.
+    /// What the connection may carry.
     pub limits: crate::Limits,
-    /// The other end's address: as dialed, or as accepted.
+    /// The address of the other end, as dialed or as accepted.
     pub addr: Arc<str>,
 }

@@ -1,18 +1,18 @@
 //! Frames, handshake and calls between Quorate's processes.
 //!
-//! A node [`serve`]s calls; nodes and clients make them by a [`Client`], which a [`Dialer`] connects. Both ends of a
-//! connection prove that they know the same [`Secret`] and say who they are ([`PeerInfo`]) before anything else. Then
-//! many calls are on the way at once, each with its deadline, beside streams of items in order. Each [`Purpose`] has
-//! its own connections, so that a heartbeat never waits behind an image.
+//! A node [`serve`]s calls; nodes and clients make them with a [`Client`], which a [`Dialer`] connects. Both ends of a
+//! connection first prove that they know the same [`Secret`] and exchange their identities ([`PeerInfo`]). After that,
+//! many calls can be in flight at once, each with its own deadline, next to ordered streams of items. Each [`Purpose`]
+//! has its own connections, so that a heartbeat never waits behind an image.
 //!
-//! Bodies are opaque: this crate knows neither Raft nor SQL. `docs/wire-format.md` has the format byte by byte.
+//! Bodies are opaque: this crate knows neither Raft nor SQL. `docs/wire-format.md` describes the format byte by byte.
 //!
 //! # Invariants
 //!
-//! - Nothing that comes in can make this process panic, or hold more memory than [`Limits`] say.
-//! - [`CallError::NotSent`] means that the call has no effect and may be made again; [`CallError::Broken`] and
-//!   [`CallError::TimedOut`] mean that nobody here can know.
-//! - A secret never leaves the process, and never prints.
+//! - No input from the network can make this process panic, or hold more memory than [`Limits`] allow.
+//! - [`CallError::NotSent`] means that the call has no effect and may be made again. After [`CallError::Broken`] or
+//!   [`CallError::TimedOut`] the caller can't know whether the call took effect.
+//! - A secret never leaves the process and is never printed.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! What both ends of a connection do alike: hear whole messages, and notice when the other end has gone silent.
+//! The part of a connection that is the same at both ends: it receives messages and detects a silent other end.
 
 use std::time::Duration;
 
@@ -16,14 +16,14 @@ use crate::outbox::Outbox;
 pub(crate) type Reader = FrameReader<ReadHalf<BoxStream>>;
 pub(crate) type Sink = WriteHalf<BoxStream>;
 
-/// A new connection's two directions, limited to what a handshake needs.
+/// Splits a new connection into its two directions. Frames are limited to the size that a handshake needs.
 pub(crate) fn split(stream: BoxStream) -> (Reader, Sink) {
     let (source, sink) = tokio::io::split(stream);
     (FrameReader::new(source, HANDSHAKE_FRAME_MAX), sink)
 }
 
-/// The next message that is not about the connection itself; `None` when the other end closed it in good order.
-pub(crate) async fn hear<R: AsyncRead + Unpin>(
+/// Returns the next message and handles pings and pongs itself; `None` if the other end closed the connection cleanly.
+pub(crate) async fn receive<R: AsyncRead + Unpin>(
     reader: &mut FrameReader<R>,
     outbox: &Outbox,
 ) -> Result<Option<Message>, LinkError> {
@@ -50,7 +50,7 @@ pub(crate) async fn hear<R: AsyncRead + Unpin>(
     }
 }
 
-/// Milliseconds for the wire, at least one: a call that was sent shall have a chance.
+/// Returns a time in milliseconds for the wire. It is at least 1, so that a call is not expired when it arrives.
 pub(crate) fn millis(time: Duration) -> u32 {
     u32::try_from(time.as_millis()).unwrap_or(u32::MAX).max(1)
 }

@@ -1,4 +1,4 @@
-//! What two ends say to each other once the handshake is done, and how it is written (docs/wire-format.md).
+//! The messages after the handshake, and their encodings (docs/wire-format.md).
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
@@ -6,34 +6,34 @@ use crate::error::{CallFailure, FailureKind, LinkError};
 use crate::frame::put_frame;
 use crate::limits::FAILURE_TEXT_MAX;
 
-/// One message: one frame.
+/// One message, which is one frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Message {
-    /// Asks for something. The server gives up after `millis`.
+    /// Calls a method. The server gives up after `millis`.
     Call { id: u64, millis: u32, method: u16, body: Bytes },
     /// Answers a call.
     Reply { id: u64, body: Bytes },
-    /// Answers a call that failed.
+    /// Answers a call with a failure.
     Failure { id: u64, failure: CallFailure },
-    /// The caller no longer waits.
+    /// The caller no longer waits for the reply.
     Cancel { id: u64 },
     /// Opens a stream.
     Open { id: u64, method: u16 },
     /// An item of a stream.
     Item { id: u64, body: Bytes },
-    /// The sender may send items that cost this much more.
+    /// The sender may send items with this additional cost.
     Credit { id: u64, amount: u32 },
     /// No more items follow in this direction.
     End { id: u64 },
     /// No more items follow in this direction, because of a failure.
     Abort { id: u64, failure: CallFailure },
-    /// No more items are read in the other direction.
+    /// The reader of the other direction takes no more items.
     Stop { id: u64 },
     /// Asks for a `Pong`.
     Ping,
     /// Answers a `Ping`.
     Pong,
-    /// The server stops. It never looked at calls with ids above `last_call`.
+    /// The server is stopping. It did not process calls with ids above `last_call`.
     Goodbye { last_call: u64 },
 }
 
@@ -52,12 +52,12 @@ const PONG: u8 = 33;
 const GOODBYE: u8 = 34;
 
 impl Message {
-    /// Whether it waits in the queue without having been admitted there by a limit in bytes.
+    /// Returns whether the message enters the queue without being counted against a limit in bytes.
     pub(crate) fn is_control(&self) -> bool {
         !matches!(self, Self::Call { .. } | Self::Reply { .. } | Self::Item { .. })
     }
 
-    /// Bytes of its body.
+    /// Returns the length of the body, in bytes.
     pub(crate) fn body_len(&self) -> usize {
         match self {
             Self::Call { body, .. } | Self::Reply { body, .. } | Self::Item { body, .. } => body.len(),
@@ -65,7 +65,7 @@ impl Message {
         }
     }
 
-    /// Appends its frame but for the body, which is returned: the caller puts it behind.
+    /// Appends the frame without the body and returns the body, which the caller writes after it.
     pub(crate) fn encode(self, out: &mut BytesMut) -> Bytes {
         match self {
             Self::Call { id, millis, method, body } => {
@@ -111,7 +111,7 @@ impl Message {
         Bytes::new()
     }
 
-    /// The message in a frame. What stands behind the parts of a message without a body is an error.
+    /// Decodes the content of a frame. Extra bytes after a message that has no body are an error.
     pub(crate) fn decode(kind: u8, content: Bytes) -> Result<Self, LinkError> {
         let mut rest = content;
         let message = match kind {
@@ -121,9 +121,13 @@ impl Message {
                 let id = take(rest.try_get_u64_le())?;
                 Self::decode_with_id(kind, id, &mut rest)?
             }
-            _ => return Err(LinkError::Malformed("a frame of an unknown kind")),
+            _ => return Err(LinkError::Malformed("it sent a frame of an unknown kind")),
         };
-        if rest.is_empty() { Ok(message) } else { Err(LinkError::Malformed("a frame that is too long")) }
+        if rest.is_empty() {
+            Ok(message)
+        } else {
+            Err(LinkError::Malformed("it sent a frame that is too long for its kind"))
+        }
     }
 
     fn decode_with_id(kind: u8, id: u64, rest: &mut Bytes) -> Result<Self, LinkError> {
@@ -142,7 +146,7 @@ impl Message {
             ABORT => Self::Abort { id, failure: take_failure(rest)? },
             STOP => Self::Stop { id },
             GOODBYE => Self::Goodbye { last_call: id },
-            _ => return Err(LinkError::Malformed("a frame of an unknown kind")),
+            _ => return Err(LinkError::Malformed("it sent a frame of an unknown kind")),
         })
     }
 }
@@ -161,14 +165,14 @@ fn put_failure(out: &mut BytesMut, kind: u8, id: u64, failure: &CallFailure) {
 fn take_failure(rest: &mut Bytes) -> Result<CallFailure, LinkError> {
     let kind = FailureKind::from_code(take(rest.try_get_u8())?);
     if rest.len() > FAILURE_TEXT_MAX {
-        return Err(LinkError::Malformed("a failure's text that is too long"));
+        return Err(LinkError::Malformed("it sent a failure whose text is too long"));
     }
     let text = String::from_utf8_lossy(&std::mem::take(rest)).into_owned();
     Ok(CallFailure { kind, text })
 }
 
 fn take<T>(field: Result<T, bytes::TryGetError>) -> Result<T, LinkError> {
-    field.map_err(|_| LinkError::Malformed("a frame that is too short"))
+    field.map_err(|_| LinkError::Malformed("it sent a frame that is too short for its kind"))
 }
 
 #[cfg(test)]

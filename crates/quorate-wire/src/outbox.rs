@@ -1,11 +1,11 @@
-//! The queue of what one end of a connection wants to write, and the loop that writes it.
+//! The queue of messages that one end of a connection sends, and the loop that writes them.
 //!
-//! All that is queued goes out in one write: small frames are copied together, large bodies are written from where
-//! they are.
+//! The loop writes as many queued messages as possible at once. Small frames are copied together; large bodies are
+//! written in place.
 //!
 //! Invariants:
-//! - Messages leave in the order in which they were pushed.
-//! - A call that was given up before its turn is never written; one that was taken for writing may have arrived.
+//! - Messages are written in the order in which they were pushed.
+//! - A call that was given up before the writer took it is never written. A call that the writer took may have arrived.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -24,7 +24,7 @@ use crate::frame::HEADER_LEN;
 use crate::limits::{CONTROL_QUEUE_MAX, COPY_BELOW, HEAD_MAX, WRITE_BATCH, WRITE_STALL_MAX};
 use crate::message::Message;
 
-/// What became of a call: the writer and the caller agree on it here.
+/// The state of a queued call. It decides the race between the writer and a caller that gives up.
 #[derive(Debug, Default)]
 pub(crate) struct Ticket(AtomicU8);
 
@@ -33,12 +33,12 @@ const TAKEN: u8 = 1;
 const GIVEN_UP: u8 = 2;
 
 impl Ticket {
-    /// The writer is about to write it; false when it was given up.
+    /// Claims the call for the writer. Returns false if it was given up.
     fn take(&self) -> bool {
         self.0.compare_exchange(WAITING, TAKEN, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// The caller gives it up; true when nothing of it was or will be written.
+    /// Gives up the call for the caller. Returns true if none of it was or will be written.
     fn give_up(&self) -> bool {
         self.0.compare_exchange(WAITING, GIVEN_UP, Ordering::AcqRel, Ordering::Acquire) != Err(TAKEN)
     }
@@ -68,7 +68,7 @@ impl From<Message> for Item {
     }
 }
 
-/// The queue. Pushing never waits: whoever pushes a body was admitted by a limit in bytes before.
+/// The queue. Pushing never waits, because a caller that pushes a body has already been admitted by a limit in bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     queue: Mutex<Queue>,
@@ -84,7 +84,7 @@ struct Queue {
 }
 
 impl Outbox {
-    /// Queues a message; false when the connection is closed.
+    /// Queues a message. Returns false if the connection is closed.
     pub(crate) fn push(&self, item: impl Into<Item>) -> bool {
         let item = item.into();
         let mut queue = self.queue();
@@ -101,7 +101,7 @@ impl Outbox {
         true
     }
 
-    /// Gives up a call; true when nothing of it was or will be written.
+    /// Gives up a call. Returns true if none of it was or will be written.
     pub(crate) fn withdraw(&self, ticket: &Arc<Ticket>) -> bool {
         if !ticket.give_up() {
             return false;
@@ -111,23 +111,23 @@ impl Outbox {
         true
     }
 
-    /// Takes no more messages; those that are queued are still written.
+    /// Closes the queue to new messages. Queued messages are still written.
     pub(crate) fn close(&self) {
         self.queue().closed = true;
         self.bell.wake();
     }
 
-    /// Takes no more messages and forgets those that are queued.
+    /// Closes the queue to new messages and drops the queued ones.
     pub(crate) fn abort(&self) {
         let mut queue = self.queue();
         queue.closed = true;
-        let forgotten = std::mem::take(&mut queue.items);
+        let dropped = std::mem::take(&mut queue.items);
         drop(queue);
-        drop(forgotten);
+        drop(dropped);
         self.bell.wake();
     }
 
-    /// Moves what is queued into `batch`. False when nothing will ever come again.
+    /// Moves queued messages into `batch`. Returns false if the queue is closed and empty, and so is the batch.
     fn take_into(&self, batch: &mut Batch) -> Result<bool, LinkError> {
         let mut queue = self.queue();
         if queue.overrun {
@@ -150,7 +150,7 @@ impl Outbox {
     }
 }
 
-/// Writes what comes into the queue until that is closed and empty, or the connection breaks.
+/// Writes queued messages until the queue is closed and empty, or the connection breaks.
 pub(crate) async fn write_all<W: AsyncWrite + Unpin>(outbox: &Outbox, sink: &mut W) -> Result<(), LinkError> {
     let mut batch = Batch::default();
     while outbox.take_into(&mut batch)? {
@@ -171,12 +171,12 @@ pub(crate) async fn write_all<W: AsyncWrite + Unpin>(outbox: &Outbox, sink: &mut
     in_time(sink.shutdown()).await
 }
 
-/// One step of writing, which must not take long.
+/// Runs one step of writing under the time limit.
 async fn in_time<T>(step: impl Future<Output = io::Result<T>>) -> Result<T, LinkError> {
     timeout(WRITE_STALL_MAX, step).await.map_err(|_| LinkError::Stalled)?.map_err(LinkError::Io)
 }
 
-/// Frames on their way into one write.
+/// The frames of one write.
 #[derive(Default)]
 struct Batch {
     parts: VecDeque<Bytes>,
@@ -202,7 +202,7 @@ impl Batch {
         self.rooms.extend(item.room);
     }
 
-    /// Puts what was copied behind the parts.
+    /// Appends the copied bytes to the parts.
     fn seal(&mut self) {
         if !self.copied.is_empty() {
             self.parts.push_back(self.copied.split().freeze());
@@ -210,7 +210,7 @@ impl Batch {
     }
 }
 
-/// Read by the socket's write once sealed.
+/// The source of the socket's vectored write. The batch must be sealed first.
 impl Buf for Batch {
     fn remaining(&self) -> usize {
         self.remaining

@@ -1,9 +1,9 @@
-//! The answering end: accepts connections, checks who they are, and hands their calls to a [`Handler`].
+//! The server end: accepts connections, authenticates them, and passes their calls to a [`Handler`].
 //!
 //! Invariants:
-//! - Whatever comes in, the server serves on; a connection that breaks the rules is closed, alone.
-//! - Connections that have not proved themselves, those of nodes and those of clients are counted apart: none can use
-//!   up the places of the others.
+//! - No input stops the server. A connection that violates the protocol is closed; the others are not affected.
+//! - Unauthenticated connections, those of nodes and those of clients are counted separately, so that none can use up
+//!   the places of the others.
 
 use std::fmt;
 use std::future::Future;
@@ -30,14 +30,15 @@ mod refusals;
 
 use refusals::Refusals;
 
-/// What a server does with calls. Each future is a task of its own; it is dropped when its caller went away, when the
-/// call's deadline passed and when the connection broke: work that must not end half-way belongs into another task.
+/// Handles the calls that a server receives. Each future runs in a task of its own. It is dropped when the caller gives
+/// up, when the deadline of the call passes, and when the connection breaks. Work that must not end half-way belongs in
+/// another task.
 pub trait Handler: Send + Sync + 'static {
-    /// Answers a call. Calls of one connection come in the order in which they were sent, each before the first poll
-    /// of any of the futures that later ones return.
+    /// Answers a call. Calls of one connection arrive in the order in which they were sent, each before the first poll
+    /// of any future that a later call returned.
     fn call(&self, peer: &PeerInfo, method: u16, body: Bytes) -> BoxFuture<'static, Result<Bytes, CallFailure>>;
 
-    /// Serves a stream until both halves are finished. The default refuses.
+    /// Serves a stream until both halves are finished. The default implementation refuses the stream.
     fn stream(
         &self,
         _peer: &PeerInfo,
@@ -50,25 +51,26 @@ pub trait Handler: Send + Sync + 'static {
     }
 }
 
-/// Who a server is and how much it lets in.
+/// The identity, the secrets and the limits of a server.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// Which node this is, as handshakes say it at their time.
+    /// The identity of this node. A handshake uses the ids that are set at its time.
     pub identity: Identity,
-    /// The secrets that are accepted.
+    /// The accepted secrets.
     pub keys: Keys,
-    /// Connections of nodes at once.
+    /// The maximum number of connections of nodes.
     pub peers_max: usize,
-    /// Connections of clients at once.
+    /// The maximum number of connections of clients.
     pub clients_max: usize,
-    /// Connections at once that have not proved themselves yet.
+    /// The maximum number of connections that are not authenticated yet.
     pub unproven_max: usize,
-    /// Time for a handshake.
+    /// The time limit for a handshake.
     pub handshake_limit: Duration,
 }
 
 impl ServerConfig {
-    /// The usual limits: 256 connections of nodes, 1,024 of clients, 64 unproven, 5 seconds for a handshake.
+    /// Creates a configuration with the default limits: 256 connections of nodes, 1,024 of clients, 64 that are not
+    /// authenticated yet, and 5 seconds for a handshake.
     pub fn new(identity: Identity, keys: Keys) -> Self {
         Self {
             identity,
@@ -81,37 +83,37 @@ impl ServerConfig {
     }
 }
 
-/// What connections are told to do. They end at once when nobody can tell them any more.
+/// The order to all connections. They end at once when its sender is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
     Serve,
     Drain,
 }
 
-/// A running server. Dropped, it ends at once, with all its connections.
+/// A running server. Dropping it ends it at once, with all its connections.
 #[derive(Debug)]
 pub struct Server {
     addr: String,
     orders: watch::Sender<Order>,
-    door: Arc<Door>,
+    shared: Arc<Shared>,
 }
 
-/// How many connections a server has, and how many it did not let in.
+/// The number of connections of a server, and of those that it refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Connections {
-    /// Of nodes.
+    /// Connections of nodes.
     pub peers: usize,
-    /// Of clients.
+    /// Connections of clients.
     pub clients: usize,
-    /// Those that were refused since the server began: no room, no or another secret, another cluster or version.
+    /// Connections refused since the server started: no place left, a failed handshake, another cluster or version.
     pub refused: u64,
 }
 
-/// Starts to serve the connections that come to a listener, in tasks of `env`.
+/// Starts to serve the connections of a listener, in tasks of `env`.
 pub fn serve(env: &Env, listener: Arc<dyn Listener>, config: ServerConfig, handler: Arc<dyn Handler>) -> Server {
     let (orders, order) = watch::channel(Order::Serve);
     let addr = listener.local_addr();
-    let door = Door {
+    let shared = Shared {
         env: env.clone(),
         unproven: Places::new(config.unproven_max),
         peers: Places::new(config.peers_max),
@@ -120,33 +122,33 @@ pub fn serve(env: &Env, listener: Arc<dyn Listener>, config: ServerConfig, handl
         config,
         handler,
     };
-    let door = Arc::new(door);
-    env.spawn(accept(Arc::clone(&door), listener, order));
-    Server { addr, orders, door }
+    let shared = Arc::new(shared);
+    env.spawn(accept(Arc::clone(&shared), listener, order));
+    Server { addr, orders, shared }
 }
 
 impl Server {
-    /// The address that it listens on.
+    /// Returns the address that the server listens on.
     pub fn local_addr(&self) -> &str {
         &self.addr
     }
 
-    /// Its connections at the moment.
+    /// Returns the current numbers of connections.
     pub fn connections(&self) -> Connections {
-        let Door { peers, clients, refusals, .. } = &*self.door;
+        let Shared { peers, clients, refusals, .. } = &*self.shared;
         Connections { peers: peers.taken(), clients: clients.taken(), refused: refusals.count() }
     }
 
-    /// Stops in good order: accepts nothing more, answers the calls that it has begun, fails streams, and closes. What
+    /// Stops cleanly: accepts nothing more, answers the calls that it has begun, fails streams, and closes. Work that
     /// is not done within `limit` is dropped.
     pub async fn stop(self, limit: Duration) {
         self.orders.send_replace(Order::Drain);
-        // Each task of the server holds a receiver until its end. Beyond the limit all are dropped with `self`.
+        // Each task of the server holds a receiver until it ends. Dropping `self` ends those that exceed the limit.
         let _ = timeout(limit, self.orders.closed()).await;
     }
 }
 
-/// What a future gives, or `None` when the server stops before.
+/// Returns the output of a future; `None` if the server stops first.
 async fn until_stopped<T>(order: &mut watch::Receiver<Order>, future: impl Future<Output = T>) -> Option<T> {
     let stopped = pin!(order.wait_for(|order| *order != Order::Serve));
     match future::select(stopped, pin!(future)).await {
@@ -155,7 +157,7 @@ async fn until_stopped<T>(order: &mut watch::Receiver<Order>, future: impl Futur
     }
 }
 
-/// What a future gives, or `None` when the server is dropped before.
+/// Returns the output of a future; `None` if the server is dropped first.
 async fn until_dropped<T>(order: &mut watch::Receiver<Order>, future: impl Future<Output = T>) -> Option<T> {
     let dropped = pin!(async { while order.changed().await.is_ok() {} });
     match future::select(dropped, pin!(future)).await {
@@ -164,8 +166,8 @@ async fn until_dropped<T>(order: &mut watch::Receiver<Order>, future: impl Futur
     }
 }
 
-/// What every connection passes.
-struct Door {
+/// The state that all connections of a server share.
+struct Shared {
     env: Env,
     config: ServerConfig,
     handler: Arc<dyn Handler>,
@@ -175,7 +177,7 @@ struct Door {
     refusals: Refusals,
 }
 
-/// Places for connections of one kind.
+/// The places for connections of one kind.
 struct Places {
     free: Arc<Semaphore>,
     max: usize,
@@ -196,42 +198,42 @@ impl Places {
     }
 }
 
-impl fmt::Debug for Door {
+impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Door").field("config", &self.config).finish_non_exhaustive()
+        f.debug_struct("Shared").field("config", &self.config).finish_non_exhaustive()
     }
 }
 
-async fn accept(door: Arc<Door>, listener: Arc<dyn Listener>, mut order: watch::Receiver<Order>) {
+async fn accept(shared: Arc<Shared>, listener: Arc<dyn Listener>, mut order: watch::Receiver<Order>) {
     loop {
         let Some(accepted) = until_stopped(&mut order, listener.accept()).await else { return };
         match accepted {
-            Ok((stream, from)) => door.knock(stream, from, order.clone()),
+            Ok((stream, from)) => shared.start_handshake(stream, from, order.clone()),
             Err(error) => {
-                tracing::warn!(%error, "a connection could not be accepted");
+                tracing::warn!(%error, "could not accept a connection");
                 sleep(ACCEPT_PAUSE).await;
             }
         }
     }
 }
 
-impl Door {
-    /// Takes a new connection if there is a place for one more that has not proved itself.
-    fn knock(self: &Arc<Self>, mut stream: BoxStream, from: String, order: watch::Receiver<Order>) {
+impl Shared {
+    /// Admits a new connection to the handshake, or refuses it if there are too many that are not authenticated yet.
+    fn start_handshake(self: &Arc<Self>, mut stream: BoxStream, from: String, order: watch::Receiver<Order>) {
         let Some(place) = self.unproven.take() else {
             self.refusals.busy();
-            // A fresh connection takes a few bytes at once or never will.
+            // A new connection accepts a few bytes at once. If it does not, waiting would not help.
             let _ = stream.write_all(&handshake::busy_frame()).now_or_never();
             return;
         };
-        let door = Arc::clone(self);
+        let shared = Arc::clone(self);
         self.env.spawn(async move {
             let (reader, sink) = link::split(stream);
-            door.greet(reader, sink, &from, place, order).await;
+            shared.serve_connection(reader, sink, &from, place, order).await;
         });
     }
 
-    async fn greet(
+    async fn serve_connection(
         &self,
         mut reader: Reader,
         mut sink: Sink,
@@ -239,20 +241,20 @@ impl Door {
         unproven: OwnedSemaphorePermit,
         mut order: watch::Receiver<Order>,
     ) {
-        let handshake = self.prove(&mut reader, &mut sink, from);
-        let Some(proved) = until_stopped(&mut order, handshake).await else { return };
+        let handshake = self.authenticate(&mut reader, &mut sink, from);
+        let Some(authenticated) = until_stopped(&mut order, handshake).await else { return };
         drop(unproven);
-        match proved {
+        match authenticated {
             Ok((peer, place)) => {
                 connection::serve(&self.env, peer, &self.handler, reader, sink, order).await;
                 drop(place);
             }
-            Err(error) => self.refusals.tell(from, &error),
+            Err(error) => self.refusals.record(from, &error),
         }
     }
 
-    /// The handshake, and the place that the other end's role has left.
-    async fn prove(
+    /// Runs the handshake, and reserves a place for the role of the other end.
+    async fn authenticate(
         &self,
         reader: &mut Reader,
         sink: &mut Sink,

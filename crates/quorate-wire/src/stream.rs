@@ -1,9 +1,10 @@
-//! Streams: items both ways, each direction in order and bounded by the reader's window.
+//! Streams: items in both directions, each ordered and bounded by the reader's window.
 //!
 //! Invariants:
-//! - A sender never has items on the way that cost more than the window; a peer that sends more breaks the connection.
-//! - A reader gets every item that arrived before it gets the end or the error.
-//! - A stream leaves the table when both its directions have ended.
+//! - The items that a sender has in flight never cost more than the window. A peer that exceeds it loses its
+//!   connection.
+//! - A reader gets all items that arrived before the end or the error.
+//! - A stream is removed from the table when both its directions have ended.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -33,11 +34,11 @@ struct Table {
     closed: bool,
 }
 
-/// One stream, as both of its directions see it.
+/// The shared state of one stream.
 #[derive(Debug)]
 struct Cell {
     id: u64,
-    /// What this end may still send; closed when nobody reads it any more.
+    /// The cost that this end may still send; closed when the other end no longer reads.
     credit: Semaphore,
     state: Mutex<State>,
     bell: Signal,
@@ -45,18 +46,18 @@ struct Cell {
 
 #[derive(Debug)]
 struct State {
-    /// This end may still send.
+    /// Whether this end may still send.
     sending: bool,
-    /// This end still reads, and the other has not ended.
+    /// Whether this end still reads and the other end has not ended its direction.
     reading: bool,
-    /// Why sending is over, when it was not this end that ended it.
+    /// Why sending ended, if this end did not end it.
     send_error: Option<StreamError>,
     items: VecDeque<Bytes>,
     /// How the items end.
     end: Option<Result<(), StreamError>>,
-    /// What the other end may still send.
+    /// The cost that the other end may still send.
     granted: u32,
-    /// What was taken and not yet granted again.
+    /// The cost of items that were taken and not yet granted again.
     taken: u32,
 }
 
@@ -65,7 +66,7 @@ impl Streams {
         Arc::new(Self { outbox: Arc::clone(outbox), limits, table: Mutex::default() })
     }
 
-    /// Opens a stream from this end. `keep` lives as long as one of its halves.
+    /// Opens a stream from this end. Each half holds a clone of `keep`.
     pub(crate) fn open<K>(
         self: &Arc<Self>,
         method: u16,
@@ -89,11 +90,11 @@ impl Streams {
         Ok(self.insert(&mut table, id, keep))
     }
 
-    /// Takes a stream that the other end opened; `None` when there are too many, which the other end is told.
+    /// Accepts a stream that the other end opened. If there are too many, refuses it and returns `None`.
     pub(crate) fn accept(self: &Arc<Self>, id: u64) -> Result<Option<(StreamSender, StreamReceiver)>, LinkError> {
         let mut table = self.table();
         if id <= table.last_id {
-            return Err(LinkError::Malformed("a stream's id that was used before"));
+            return Err(LinkError::Malformed("it reused the id of a stream"));
         }
         table.last_id = id;
         if table.closed || table.open.len() >= self.max() {
@@ -135,15 +136,15 @@ impl Streams {
         (StreamSender(half(keep.clone())), StreamReceiver(half(keep.clone())))
     }
 
-    /// Takes what the other end says about a stream. What it says about one that ended here is late, and ignored.
-    pub(crate) fn hear(&self, message: Message) -> Result<(), LinkError> {
+    /// Handles a message about a stream. Messages about a stream that has ended here are late and are ignored.
+    pub(crate) fn handle(&self, message: Message) -> Result<(), LinkError> {
         match message {
             Message::Item { id, body } => self.find(id).map_or(Ok(()), |cell| cell.arrived(body, &self.limits)),
             Message::Credit { id, amount } => self.find(id).map_or(Ok(()), |cell| cell.credited(amount, &self.limits)),
             Message::End { id } => self.ended(id, Ok(())),
             Message::Abort { id, failure } => self.ended(id, Err(StreamError::Failed(failure))),
             Message::Stop { id } => self.stopped(id),
-            _ => Err(LinkError::Malformed("a message that this end never gets")),
+            _ => Err(LinkError::Malformed("it sent a message that is not valid in this direction")),
         }
     }
 
@@ -163,7 +164,7 @@ impl Streams {
         Ok(())
     }
 
-    /// Ends all streams: those whose connection broke, or that a stopping server won't serve to their ends.
+    /// Ends all streams because the connection broke or, with a failure, because the server is stopping.
     pub(crate) fn end_all(&self, failure: Option<&CallFailure>) {
         let open = {
             let mut table = self.table();
@@ -207,11 +208,11 @@ impl Cell {
     fn arrived(&self, body: Bytes, limits: &Limits) -> Result<(), LinkError> {
         let mut state = self.state();
         if state.end.is_some() {
-            return Err(LinkError::Malformed("an item behind the end of a stream"));
+            return Err(LinkError::Malformed("it sent an item after the end of a stream"));
         }
         let cost = limits.item_cost(body.len());
         let left = state.granted.checked_sub(cost);
-        state.granted = left.ok_or(LinkError::Malformed("an item beyond the window of a stream"))?;
+        state.granted = left.ok_or(LinkError::Malformed("it sent an item beyond the window of a stream"))?;
         if state.reading {
             state.items.push_back(body);
             drop(state);
@@ -224,7 +225,7 @@ impl Cell {
         let (amount, window) = (u64::from(amount), u64::from(limits.stream_window));
         let available = u64::try_from(self.credit.available_permits()).unwrap_or(u64::MAX);
         if available.saturating_add(amount) > window {
-            return Err(LinkError::Malformed("more credit than the window of a stream"));
+            return Err(LinkError::Malformed("it returned more credit than the window of a stream"));
         }
         self.credit.add_permits(usize::try_from(amount).unwrap_or(0));
         Ok(())
@@ -253,7 +254,7 @@ impl Cell {
     }
 }
 
-/// What both halves hold.
+/// The part that both halves have in common.
 struct Half {
     cell: Arc<Cell>,
     outbox: Arc<Outbox>,
@@ -271,12 +272,12 @@ impl Half {
     }
 }
 
-/// The sending half of a stream. Dropped before [`StreamSender::finish`] it tells the reader that it was abandoned.
+/// The sending half of a stream. If it is dropped before [`StreamSender::finish`], the reader gets an error.
 pub struct StreamSender(Half);
 
 impl StreamSender {
-    /// Sends an item; waits while the reader's window is full, for ever if that stays so: the caller sets a deadline.
-    /// Dropped while it waits, nothing was sent. `Ok` says that the item is on its way, not that it arrived.
+    /// Sends an item. Waits while the reader's window is full, without a limit: the caller sets a deadline. If the
+    /// future is dropped while it waits, nothing was sent. `Ok` means that the item was queued, not that it arrived.
     pub async fn send(&mut self, item: Bytes) -> Result<(), StreamError> {
         let Half { cell, outbox, limits, .. } = &self.0;
         if item.len() > limits.body_max() {
@@ -289,27 +290,27 @@ impl StreamSender {
         if outbox.push(Message::Item { id: cell.id, body: item }) { Ok(()) } else { Err(StreamError::Broken) }
     }
 
-    /// Waits until the other end reads no more, or the connection broke.
+    /// Waits until the other end stops reading or the connection breaks.
     pub async fn stopped(&self) -> StreamError {
-        // More than there will ever be: only the closing of the semaphore ends it.
+        // More permits than the window can ever hold, so only closing the semaphore ends the wait.
         let _ = self.0.cell.credit.acquire_many(self.0.limits.stream_window.saturating_add(1)).await;
         self.error()
     }
 
-    /// Says that all items were sent.
+    /// Ends this direction: all items were sent.
     pub fn finish(self) {
         self.end(|id| Message::End { id });
     }
 
-    /// Says that no more items come, because of a failure.
+    /// Ends this direction with a failure.
     pub fn fail(self, failure: CallFailure) {
         self.end(|id| Message::Abort { id, failure });
     }
 
-    fn end(&self, say: impl FnOnce(u64) -> Message) {
+    fn end(&self, message: impl FnOnce(u64) -> Message) {
         let Half { cell, outbox, .. } = &self.0;
         if std::mem::replace(&mut cell.state().sending, false) {
-            outbox.push(say(cell.id));
+            outbox.push(message(cell.id));
             self.0.over();
         }
     }
@@ -325,12 +326,12 @@ impl Drop for StreamSender {
     }
 }
 
-/// The receiving half of a stream. Dropped before the end it tells the sender to stop.
+/// The receiving half of a stream. If it is dropped before the end, the sender is told to stop.
 pub struct StreamReceiver(Half);
 
 impl StreamReceiver {
-    /// The next item; `None` at the end. Waits for ever if none comes: the caller sets a deadline. Dropped while it
-    /// waits, no item is lost.
+    /// Returns the next item; `None` at the end. Waits without a limit: the caller sets a deadline. Cancel-safe: no
+    /// item is lost if the future is dropped.
     pub async fn recv(&mut self) -> Result<Option<Bytes>, StreamError> {
         loop {
             if let Some(next) = self.take() {
@@ -340,7 +341,7 @@ impl StreamReceiver {
         }
     }
 
-    /// The next item if it is here already.
+    /// Returns the next item if it has already arrived.
     pub fn try_recv(&mut self) -> Option<Bytes> {
         self.take()?.ok()?
     }
@@ -352,7 +353,7 @@ impl StreamReceiver {
             return state.end.clone().map(|end| end.map(|()| None));
         };
         state.taken = state.taken.saturating_add(limits.item_cost(item.len()));
-        // Below half of the window nobody can be waiting: no item costs more than the other half.
+        // Below half of the window the sender can't be waiting, because no item costs more than the other half.
         if state.end.is_none() && state.taken >= limits.stream_window / 2 {
             let amount = std::mem::take(&mut state.taken);
             state.granted = state.granted.saturating_add(amount);

@@ -1,4 +1,4 @@
-//! Calls: many at once, deadlines, limits, and what their errors mean.
+//! Calls: concurrency, deadlines, limits, and the meaning of their errors.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
 
 mod common;
@@ -13,7 +13,7 @@ use futures_util::future::{BoxFuture, join_all};
 use quorate_env::{Instant, sleep, timeout};
 use quorate_wire::{CallError, CallFailure, FailureKind, Handler, Limits, NotSent, PeerInfo, Purpose};
 
-/// Answers after the time that a call asks for, and counts what it does.
+/// Replies after as many seconds as the call asks for, and counts the calls that it began and completed.
 #[derive(Clone, Default)]
 struct Slow {
     begun: Arc<AtomicU64>,
@@ -44,7 +44,7 @@ fn for_seconds(count: u8) -> Bytes {
 }
 
 #[test]
-fn many_calls_of_any_size_get_their_own_replies() {
+fn concurrent_calls_get_their_own_replies() {
     each_seed(20, async |world| {
         let _server = common::start(&world.node("server"), Echo).await;
         let client = connect(&world.node("caller"), Purpose::Data).await;
@@ -59,7 +59,7 @@ fn many_calls_of_any_size_get_their_own_replies() {
 }
 
 #[test]
-fn a_slow_call_holds_up_no_other() {
+fn a_slow_call_does_not_delay_others() {
     each_seed(10, async |world| {
         let _server = common::start(&world.node("server"), Slow::default()).await;
         let client = connect(&world.node("caller"), Purpose::Data).await;
@@ -86,12 +86,12 @@ fn a_deadline_ends_a_call_at_both_ends() {
         let abandoned = client.call(0, for_seconds(9), in_seconds(99));
         assert!(timeout(seconds(1), abandoned).await.is_err());
         sleep(seconds(60)).await;
-        assert_eq!(slow.counts(), (2, 0), "the server dropped both");
+        assert_eq!(slow.counts(), (2, 0), "the server dropped both calls");
     });
 }
 
 #[test]
-fn what_waits_for_its_turn_was_not_sent() {
+fn a_call_beyond_the_limit_is_not_sent() {
     each_seed(20, async |world| {
         let slow = Slow::default();
         let _server = common::start(&world.node("server"), slow.clone()).await;
@@ -111,13 +111,13 @@ fn what_waits_for_its_turn_was_not_sent() {
 }
 
 #[test]
-fn a_cut_link_tells_sent_from_unsent() {
+fn errors_tell_sent_calls_from_unsent_ones() {
     each_seed(50, async |world| {
         let slow = Slow::default();
         let _server = common::start(&world.node("server"), slow.clone()).await;
         let client = connect(&world.node("caller"), Purpose::Data).await;
         world.net().cut("caller", "server");
-        // More than the network takes: the first are on the way, the last wait at home.
+        // More than the network buffers: the first calls are in flight, the last wait to be sent.
         let body = Bytes::from(vec![0; 2 << 20]);
         let calls = join_all((0..9).map(|_| client.call(0, body.clone(), in_seconds(5)))).await;
         let unsent = calls.iter().filter(|call| **call == Err(CallError::NotSent(NotSent::TimedOut))).count();
@@ -125,7 +125,7 @@ fn a_cut_link_tells_sent_from_unsent() {
         assert_eq!(unsent + unknown, 9, "{calls:?}");
         assert!(unsent > 0 && unknown > 0 && calls[0] == Err(CallError::TimedOut), "{calls:?}");
         sleep(seconds(60)).await;
-        assert!(!client.is_open(), "a silent connection is given up");
+        assert!(!client.is_open(), "a silent connection is closed");
         assert_eq!(slow.counts(), (0, 0));
         let late = client.call(0, for_seconds(0), in_seconds(5)).await;
         assert_eq!(late, Err(CallError::NotSent(NotSent::Closed)));
@@ -133,7 +133,7 @@ fn a_cut_link_tells_sent_from_unsent() {
 }
 
 #[test]
-fn an_idle_connection_stays() {
+fn an_idle_connection_stays_open() {
     each_seed(5, async |world| {
         let _server = common::start(&world.node("server"), Echo).await;
         let client = connect(&world.node("caller"), Purpose::Data).await;
@@ -157,7 +157,7 @@ fn a_broken_connection_leaves_the_outcome_unknown() {
 }
 
 #[test]
-fn limits_are_errors_and_not_ends() {
+fn exceeding_a_limit_keeps_the_connection() {
     each_seed(2, async |world| {
         let _server = common::start(&world.node("server"), Echo).await;
         let client = connect(&world.node("caller"), Purpose::Heartbeat).await;
@@ -176,7 +176,7 @@ fn limits_are_errors_and_not_ends() {
 }
 
 #[test]
-fn a_server_that_stops_answers_what_it_began() {
+fn a_stopping_server_answers_the_calls_it_began() {
     each_seed(50, async |world| {
         let slow = Slow::default();
         let server = common::start(&world.node("server"), slow.clone()).await;
@@ -200,7 +200,7 @@ fn a_server_that_stops_answers_what_it_began() {
 }
 
 #[test]
-fn a_server_that_stops_waits_no_longer_than_told() {
+fn a_stopping_server_waits_no_longer_than_its_limit() {
     each_seed(5, async |world| {
         let server = common::start(&world.node("server"), Echo).await;
         let client = connect(&world.node("caller"), Purpose::Data).await;

@@ -1,4 +1,4 @@
-//! Calls while servers die and networks fail: what callers are told is compared with what was done.
+//! Calls while servers die and networks fail: the results of the calls are compared with what the server did.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
 
 mod common;
@@ -18,10 +18,10 @@ use quorate_wire::{CallError, CallFailure, Dialer, FailureKind, Handler, Identit
 const CALLERS: usize = 3;
 const CALLS: u64 = 60;
 
-/// How often each call was done. Outlives the lives of the server.
+/// How often each call was executed. Outlives restarts of the server.
 type Done = Arc<Mutex<BTreeMap<u64, u32>>>;
 
-/// Does a call after a while, or refuses it.
+/// Executes a call after a delay, or refuses it.
 struct Ledger {
     done: Done,
     env: Env,
@@ -48,11 +48,11 @@ async fn serve(env: &Env, done: &Done) -> quorate_wire::Server {
     common::start(env, Ledger { done: Arc::clone(done), env: env.clone() }).await
 }
 
-/// What callers were told.
-type Told = Arc<Mutex<BTreeMap<u64, Result<(), CallError>>>>;
+/// The result of each call.
+type Results = Arc<Mutex<BTreeMap<u64, Result<(), CallError>>>>;
 
-/// Makes calls, each with an id of its own, through a dialer that connects again and again.
-async fn call_on(env: Env, first_id: u64, told: Told) {
+/// Makes calls with distinct ids through a dialer that reconnects.
+async fn make_calls(env: Env, first_id: u64, results: Results) {
     let config = quorate_wire::DialerConfig {
         identity: Identity::new(CLUSTER, CALLER + first_id),
         expected: Some(SERVER),
@@ -64,19 +64,19 @@ async fn call_on(env: Env, first_id: u64, told: Told) {
     for id in first_id..first_id + CALLS {
         sleep(Duration::from_millis(rng.below(30))).await;
         let Ok(client) = dialer.client().await else { continue };
-        let (told, method) = (Arc::clone(&told), u16::from(rng.chance(0.1)));
+        let (results, method) = (Arc::clone(&results), u16::from(rng.chance(0.1)));
         let mut body = id.to_le_bytes().to_vec();
         body.resize(8 + usize::try_from(rng.below(60_000)).unwrap(), 1);
         let limit = Duration::from_millis(20 + rng.below(1500));
         env.spawn(async move {
             let answer = client.call(method, body.clone().into(), quorate_env::Instant::now() + limit).await;
-            told.lock().unwrap().insert(id, answer.map(|reply| assert_eq!(reply, body)));
+            results.lock().unwrap().insert(id, answer.map(|reply| assert_eq!(reply, body)));
         });
     }
 }
 
-/// One fault, and how it ends.
-async fn break_something(world: &SimWorld, server: &mut Option<quorate_wire::Server>, done: &Done) {
+/// Injects one fault and counts it.
+async fn inject_fault(world: &SimWorld, server: &mut Option<quorate_wire::Server>, done: &Done) {
     let rng = world.rng();
     let names = ["caller-0", "caller-1", "caller-2"];
     let caller = names[usize::try_from(rng.below(3)).unwrap()];
@@ -105,65 +105,65 @@ async fn break_something(world: &SimWorld, server: &mut Option<quorate_wire::Ser
     world.net().heal_all();
 }
 
-/// Runs one seed; gives the hash of what happened, and how many calls ended in each way.
+/// Runs one seed. Returns the hash of the trace and the number of calls with each kind of result.
 fn run(seed: u64) -> (u64, [usize; 4]) {
     let world = SimWorld::new(seed);
-    let (done, told) = (Done::default(), Told::default());
-    let story = async {
+    let (done, results) = (Done::default(), Results::default());
+    let scenario = async {
         let mut server = Some(serve(&world.node("server"), &done).await);
         for (number, first_id) in (0..CALLERS).zip((0..).step_by(1000)) {
             let env = world.node(&format!("caller-{number}"));
-            env.spawn(call_on(env.clone(), first_id, Arc::clone(&told)));
+            env.spawn(make_calls(env.clone(), first_id, Arc::clone(&results)));
         }
         for _ in 0..8 {
             sleep(Duration::from_millis(world.rng().below(300))).await;
-            break_something(&world, &mut server, &done).await;
+            inject_fault(&world, &mut server, &done).await;
         }
         sleep(seconds(30)).await;
 
-        // Healed, it serves again.
+        // The server serves again once the network has healed.
         let client = common::connect(&world.node("last"), Purpose::Client).await;
         client.call(0, u64::MAX.to_le_bytes().to_vec().into(), in_seconds(9)).await.unwrap();
     };
-    world.run(story).unwrap();
-    let ends = check(&done.lock().unwrap(), &told.lock().unwrap());
-    (world.trace().hash(), ends)
+    world.run(scenario).unwrap();
+    let counts = check(&done.lock().unwrap(), &results.lock().unwrap());
+    (world.trace().hash(), counts)
 }
 
-/// The oracle.
-fn check(done: &BTreeMap<u64, u32>, told: &BTreeMap<u64, Result<(), CallError>>) -> [usize; 4] {
-    assert!(done.values().all(|times| *times == 1), "a call was done twice");
-    let mut ends = [0; 4];
-    for (id, answer) in told {
+/// Checks the results against what the server did, and counts them by kind.
+fn check(done: &BTreeMap<u64, u32>, results: &BTreeMap<u64, Result<(), CallError>>) -> [usize; 4] {
+    assert!(done.values().all(|times| *times == 1), "a call was executed twice");
+    let mut counts = [0; 4];
+    for (id, answer) in results {
         let was_done = done.contains_key(id);
         match answer {
-            Ok(()) => assert!(was_done, "call {id} was answered and not done"),
-            Err(error) => assert!(error.is_outcome_unknown() || !was_done, "call {id} was done: {error}"),
+            Ok(()) => assert!(was_done, "call {id} was answered but not executed"),
+            Err(error) => assert!(error.is_outcome_unknown() || !was_done, "call {id} was executed: {error}"),
         }
-        ends[match answer {
+        counts[match answer {
             Ok(()) => 0,
             Err(CallError::NotSent(_)) => 1,
             Err(CallError::Failed(_)) => 2,
             Err(CallError::Broken | CallError::TimedOut) => 3,
         }] += 1;
     }
-    ends
+    counts
 }
 
 #[test]
-fn callers_are_told_the_truth() {
-    let mut ends = [0; 4];
+fn results_agree_with_what_the_server_did() {
+    let mut counts = [0; 4];
     for seed in 0..60 {
         let (_, more) = run(seed);
-        for (sum, count) in ends.iter_mut().zip(more) {
+        for (sum, count) in counts.iter_mut().zip(more) {
             *sum += count;
         }
     }
-    assert!(ends.iter().all(|count| *count > 10), "every end happens: {ends:?}");
+    assert!(counts.iter().all(|count| *count > 10), "each kind of result occurs: {counts:?}");
 }
 
 #[test]
-fn equal_seeds_replay_and_others_differ() {
+fn equal_seeds_replay_and_different_seeds_differ() {
     let hashes: Vec<u64> = (0..10).map(|seed| run(seed).0).collect();
     let again: Vec<u64> = (0..10).map(|seed| run(seed).0).collect();
     assert_eq!(hashes, again);

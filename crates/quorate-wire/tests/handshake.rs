@@ -1,4 +1,4 @@
-//! Who gets in, and what the others are told.
+//! Which connections a server accepts, and the errors for those that it refuses.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod common;
@@ -16,7 +16,7 @@ fn other_secret() -> Secret {
     Secret::new("another secret of some length").unwrap()
 }
 
-/// Dials a server with one thing changed.
+/// Dials a server with a changed configuration.
 async fn dial(world: &SimWorld, change: impl FnOnce(&mut DialerConfig)) -> Result<Client, ConnectError> {
     let mut config = dialer_config(Purpose::Client);
     change(&mut config);
@@ -31,7 +31,7 @@ fn refused(result: Result<Client, ConnectError>) -> HandshakeError {
 }
 
 #[test]
-fn both_ends_learn_who_the_other_is() {
+fn both_ends_learn_the_identity_of_the_other() {
     each_seed(20, async |world| {
         let _server = common::start(&world.node("server"), Echo).await;
         let client = connect(&world.node("caller"), Purpose::Data).await;
@@ -41,7 +41,7 @@ fn both_ends_learn_who_the_other_is() {
 }
 
 #[test]
-fn each_reason_to_refuse_is_told() {
+fn each_refusal_has_its_own_error() {
     each_seed(20, async |world| {
         let _server = common::start(&world.node("server"), Echo).await;
         let error = refused(dial(world, |config| config.secret = other_secret()).await);
@@ -58,7 +58,7 @@ fn each_reason_to_refuse_is_told() {
             config.identity = Identity::new(0xBAD, CALLER);
         };
         let error = refused(dial(world, both).await);
-        assert_eq!(error, HandshakeError::WrongSecret, "who lacks the secret learns nothing else");
+        assert_eq!(error, HandshakeError::WrongSecret, "a client without the secret learns nothing else");
 
         let foreign = |config: &mut DialerConfig| (config.role, config.purpose) = (Role::Admin, Purpose::Data);
         assert!(matches!(refused(dial(world, foreign).await), HandshakeError::Malformed(_)));
@@ -83,7 +83,7 @@ fn a_role_is_proved_by_its_own_secret() {
 }
 
 #[test]
-fn who_belongs_to_no_cluster_yet_is_let_in_and_can_be_told() {
+fn a_node_without_a_cluster_can_connect() {
     each_seed(10, async |world| {
         let mut config = common::server_config();
         let identity = Identity::default();
@@ -100,12 +100,12 @@ fn who_belongs_to_no_cluster_yet_is_let_in_and_can_be_told() {
 }
 
 #[test]
-fn silence_is_cut_short_at_both_ends() {
+fn a_silent_handshake_times_out_at_both_ends() {
     each_seed(10, async |world| {
         let _server = common::start(&world.node("server"), Echo).await;
         let mut stream = world.node("caller").net().connect(ADDR).await.unwrap();
-        let mut heard = Vec::new();
-        timeout(seconds(6), stream.read_to_end(&mut heard)).await.unwrap().unwrap();
+        let mut received = Vec::new();
+        timeout(seconds(6), stream.read_to_end(&mut received)).await.unwrap().unwrap();
 
         let mute = world.node("mute");
         let listener = mute.net().listen("mute:1").await.unwrap();
@@ -121,7 +121,7 @@ fn silence_is_cut_short_at_both_ends() {
 }
 
 #[test]
-fn places_are_bounded_and_given_back() {
+fn places_are_limited_and_released() {
     each_seed(10, async |world| {
         let mut config = common::server_config();
         (config.unproven_max, config.clients_max, config.peers_max) = (2, 1, 1);
@@ -171,7 +171,7 @@ fn callers_share_one_connection_and_one_error() {
 }
 
 #[test]
-fn a_secret_does_not_print() {
+fn a_secret_is_not_printed() {
     let config = format!("{:?} {:?}", dialer_config(Purpose::Data), common::server_config());
     assert!(!config.contains("sixteen") && config.contains("Secret(..)"), "{config}");
     assert!(Secret::new("fifteen bytes..").is_err());

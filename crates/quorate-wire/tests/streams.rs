@@ -1,4 +1,4 @@
-//! Streams: order, windows, ends.
+//! Streams: order of items, windows, and how they end.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod common;
@@ -15,7 +15,7 @@ fn item(number: u32, len: usize) -> Bytes {
 }
 
 #[test]
-fn items_come_back_in_order_however_large() {
+fn items_of_any_size_arrive_in_order() {
     each_seed(20, async |world| {
         let _server = common::start(&world.node("server"), Echo).await;
         let env = world.node("caller");
@@ -37,12 +37,12 @@ fn items_come_back_in_order_however_large() {
             assert!(receiver.recv().await.unwrap().unwrap() == item(u32::try_from(number).unwrap(), len));
         }
         assert_eq!(receiver.recv().await, Ok(None));
-        assert_eq!(receiver.recv().await, Ok(None), "the end stays");
+        assert_eq!(receiver.recv().await, Ok(None), "the end is permanent");
     });
 }
 
 #[test]
-fn a_reader_that_does_not_read_stops_its_sender_and_nobody_else() {
+fn a_stalled_reader_blocks_only_its_own_sender() {
     each_seed(10, async |world| {
         let _server = common::start(&world.node("server"), Echo).await;
         let client = connect(&world.node("caller"), Purpose::Image).await;
@@ -60,7 +60,7 @@ fn a_reader_that_does_not_read_stops_its_sender_and_nobody_else() {
 }
 
 #[test]
-fn each_end_of_a_stream_is_told_to_the_other() {
+fn each_end_learns_how_the_other_ended() {
     each_seed(10, async |world| {
         let _server = common::start(&world.node("server"), Echo).await;
         let client = connect(&world.node("caller"), Purpose::Data).await;
@@ -69,14 +69,14 @@ fn each_end_of_a_stream_is_told_to_the_other() {
         let Err(StreamError::Failed(failure)) = receiver.recv().await else { panic!("it was served") };
         assert_eq!(failure, CallFailure::new(FailureKind::UnknownMethod, "no such stream"));
 
-        // The echo ends by the loss of its reader.
+        // The echo ends when its reader is dropped.
         let (mut sender, receiver) = client.open_stream(ECHO).unwrap();
         drop(receiver);
         sender.send(item(1, 1)).await.unwrap();
         assert_eq!(timeout(seconds(1), sender.stopped()).await.unwrap(), StreamError::Stopped);
         assert_eq!(sender.send(item(1, 1)).await, Err(StreamError::Stopped));
 
-        // The echo abandons its direction when it hears of a failure.
+        // The echo drops its sender when it receives a failure.
         let (sender, mut receiver) = client.open_stream(ECHO).unwrap();
         drop(sender);
         let Err(StreamError::Failed(failure)) = receiver.recv().await else { panic!("it ended well") };
@@ -91,7 +91,7 @@ fn each_end_of_a_stream_is_told_to_the_other() {
 }
 
 #[test]
-fn streams_are_counted_and_counted_back() {
+fn open_streams_are_limited() {
     each_seed(10, async |world| {
         let _server = common::start(&world.node("server"), Echo).await;
         let client = connect(&world.node("caller"), Purpose::Image).await;
@@ -106,7 +106,7 @@ fn streams_are_counted_and_counted_back() {
 }
 
 #[test]
-fn a_stream_keeps_its_connection_and_ends_with_it() {
+fn a_stream_keeps_its_connection_open() {
     each_seed(20, async |world| {
         let _server = common::start(&world.node("server"), Echo).await;
         let client = connect(&world.node("caller"), Purpose::Data).await;
@@ -122,7 +122,7 @@ fn a_stream_keeps_its_connection_and_ends_with_it() {
 }
 
 #[test]
-fn what_was_sent_before_a_hang_up_arrives() {
+fn items_sent_before_the_client_is_dropped_arrive() {
     each_seed(20, async |world| {
         let _server = common::start(&world.node("server"), Echo).await;
         let client = connect(&world.node("caller"), Purpose::Data).await;

@@ -1,4 +1,4 @@
-//! Frames in pieces, too large, and damaged.
+//! Frames that arrive in pieces, are too large, or are damaged.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 use std::pin::Pin;
@@ -40,7 +40,7 @@ fn next(reader: &mut FrameReader<Pieces>) -> Result<Option<(u8, Bytes)>, LinkErr
 
 proptest! {
     #[test]
-    fn frames_come_out_as_they_went_in(
+    fn frames_round_trip_in_pieces_of_any_size(
         frames in prop::collection::vec((any::<u8>(), prop::collection::vec(any::<u8>(), 0..3000)), 0..20),
         piece in 1..5000_usize,
     ) {
@@ -53,7 +53,7 @@ proptest! {
     }
 
     #[test]
-    fn a_flipped_bit_never_passes(
+    fn a_flipped_bit_is_detected(
         body in prop::collection::vec(any::<u8>(), 0..200),
         bit in any::<prop::sample::Index>(),
     ) {
@@ -64,21 +64,21 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_bytes_take_no_more_memory_than_twice_themselves(
+    fn memory_is_at_most_twice_the_bytes_received(
         len in any::<u32>(),
         bytes in prop::collection::vec(any::<u8>(), 0..100_000),
         piece in 1..40_000_usize,
     ) {
-        take_no_more_memory_than_twice_themselves(len, &bytes, piece)?;
+        check_memory(len, &bytes, piece)?;
     }
 }
 
 #[test]
 fn a_buffer_is_not_doubled_for_its_last_bytes() {
-    take_no_more_memory_than_twice_themselves(131_064, &[1; 95_935], 20_146).unwrap();
+    check_memory(131_064, &[1; 95_935], 20_146).unwrap();
 }
 
-fn take_no_more_memory_than_twice_themselves(len: u32, bytes: &[u8], piece: usize) -> Result<(), TestCaseError> {
+fn check_memory(len: u32, bytes: &[u8], piece: usize) -> Result<(), TestCaseError> {
     let bytes = [&len.to_le_bytes()[..], bytes].concat();
     let mut reader = in_pieces(&bytes, piece);
     while let Ok(Some(_)) = next(&mut reader) {}
@@ -87,7 +87,7 @@ fn take_no_more_memory_than_twice_themselves(len: u32, bytes: &[u8], piece: usiz
 }
 
 #[test]
-fn a_frame_above_the_limit_is_refused_by_its_header_alone() {
+fn a_frame_above_the_limit_is_refused_by_its_header() {
     let mut frame = whole_frame(1, &vec![0; MAX + 1]);
     let header = frame.split_to(HEADER_LEN);
     let error = next(&mut in_pieces(&header, 64)).unwrap_err();
@@ -96,7 +96,7 @@ fn a_frame_above_the_limit_is_refused_by_its_header_alone() {
 }
 
 #[test]
-fn an_end_within_a_frame_is_no_end() {
+fn an_end_within_a_frame_is_an_error() {
     let frame = whole_frame(1, b"content");
     for len in 1..frame.len() {
         assert!(matches!(next(&mut in_pieces(&frame[..len], 64)), Err(LinkError::Truncated)));

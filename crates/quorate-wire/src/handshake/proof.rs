@@ -1,7 +1,7 @@
-//! What the two ends of a handshake sign.
+//! The bytes that the two ends of a handshake sign.
 //!
-//! Invariant: the bytes that are signed determine every field of every message said so far: each message has a fixed
-//! length, or says its own.
+//! Invariant: the signed bytes determine every field of every message so far, because each message has a fixed length
+//! or contains its length.
 
 use bytes::Bytes;
 use hmac::{Hmac, KeyInit, Mac};
@@ -14,7 +14,7 @@ use super::words::MAC_LEN;
 const DIALER_LABEL: &[u8] = b"quorate wire v1: dialing";
 const ACCEPTER_LABEL: &[u8] = b"quorate wire v1: accepts";
 
-/// Everything said so far, in order.
+/// All messages so far, in order.
 pub(super) struct Transcript(Vec<Bytes>);
 
 impl Transcript {
@@ -22,18 +22,18 @@ impl Transcript {
         Self(Vec::with_capacity(5))
     }
 
-    /// Adds what was said or heard.
+    /// Adds a message that was sent or received, and returns it.
     pub(super) fn add(&mut self, message: Bytes) -> &[u8] {
         self.0.push(message);
         self.0.last().map(Bytes::as_ref).unwrap_or_default()
     }
 
-    /// The last message, signed by the dialing end.
+    /// Returns the last message, signed by the dialing end.
     pub(super) fn sign_as_dialer(&mut self, secret: &Secret) -> Vec<u8> {
         self.sign(secret, DIALER_LABEL)
     }
 
-    /// The last message, signed by the accepting end.
+    /// Returns the last message, signed by the accepting end.
     pub(super) fn sign_as_accepter(&mut self, secret: &Secret) -> Vec<u8> {
         self.sign(secret, ACCEPTER_LABEL)
     }
@@ -46,7 +46,7 @@ impl Transcript {
         self.mac(secret, ACCEPTER_LABEL).verify(mac.into()).is_ok()
     }
 
-    /// The last message with its signature behind it; the signature joins the transcript.
+    /// Returns the last message followed by its signature, and adds the signature to the transcript.
     fn sign(&mut self, secret: &Secret, label: &[u8]) -> Vec<u8> {
         let mac = Bytes::copy_from_slice(&self.mac(secret, label).finalize().into_bytes());
         let mut signed = self.0.last().map(|message| message.to_vec()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The handshake's bytes, which a golden file holds in place, and attempts to cheat.
+//! The encodings of the handshake, which a golden file pins, and attempts to cheat.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 use bytes::Bytes;
@@ -55,11 +55,11 @@ async fn accept_at(mut end: End, gate: Gate) -> Result<PeerInfo, HandshakeError>
     accepted.map(|(peer, ())| peer)
 }
 
-fn run<T>(story: impl Future<Output = T>) -> T {
-    SimWorld::new(0).run(story).unwrap()
+fn run<T>(scenario: impl Future<Output = T>) -> T {
+    SimWorld::new(0).run(scenario).unwrap()
 }
 
-/// Lets frames pass from one end to the other, one each way in turn, changed by `change`.
+/// Relays frames between the two ends in turn, after `change` has modified them.
 async fn relay(mut dialer: End, mut accepter: End, mut change: impl FnMut(usize, &mut Vec<u8>)) {
     for number in 0..4 {
         let (from, to) = if number % 2 == 0 { (&mut dialer, &mut accepter) } else { (&mut accepter, &mut dialer) };
@@ -70,7 +70,7 @@ async fn relay(mut dialer: End, mut accepter: End, mut change: impl FnMut(usize,
     }
 }
 
-/// A handshake through one that changes what it relays.
+/// Runs a handshake through a relay that modifies messages.
 fn through(
     me: Introduction,
     gate: Gate,
@@ -83,7 +83,7 @@ fn through(
 }
 
 #[test]
-fn what_is_relayed_unchanged_is_agreed_on() {
+fn both_ends_agree_on_unchanged_messages() {
     let [dialed, accepted] = through(me(), gate(), |_, _| {}).map(Result::unwrap);
     assert_eq!((dialed.cluster, dialed.node, &*dialed.addr), (0xC1, 0x5E, "there"));
     assert_eq!((accepted.cluster, accepted.node, &*accepted.addr), (0xC1, 0xCA, "here"));
@@ -91,9 +91,9 @@ fn what_is_relayed_unchanged_is_agreed_on() {
 }
 
 proptest! {
-    /// Every bit of every message counts.
+    /// Flips every kind of bit in every message.
     #[test]
-    fn nothing_can_be_changed_on_the_way(number in 0..4_usize, bit in any::<prop::sample::Index>()) {
+    fn a_changed_bit_fails_the_handshake(number in 0..4_usize, bit in any::<prop::sample::Index>()) {
         let [dialed, accepted] = through(me(), gate(), |at, body| {
             if at == number {
                 let bit = bit.index(body.len() * 8);
@@ -101,13 +101,13 @@ proptest! {
             }
         });
         prop_assert!(dialed.is_err());
-        // The last message is on its way when the accepting end is done.
+        // The accepting end is done once it has sent the last message.
         prop_assert!(accepted.is_err() || number == 3);
     }
 }
 
 #[test]
-fn a_signature_does_not_count_in_the_other_direction() {
+fn a_signature_is_invalid_in_the_other_direction() {
     let secret = secret();
     let mut transcript = Transcript::new();
     transcript.add(Bytes::from_static(b"said"));
@@ -119,14 +119,14 @@ fn a_signature_does_not_count_in_the_other_direction() {
 }
 
 #[test]
-fn an_accepting_end_that_reflects_is_found_out() {
+fn a_reflected_signature_is_detected() {
     let [near, mut mirror] = ends();
     let reflect = async {
         for _ in 0..2 {
-            let (_, heard) = mirror.reader.next().await.unwrap().unwrap();
-            let (kind, body) = match heard.len() {
+            let (_, received) = mirror.reader.next().await.unwrap().unwrap();
+            let (kind, body) = match received.len() {
                 44 => (CHALLENGE, Challenge { version: VERSION, nonce: [7; 32] }.encode()),
-                _ => (VERDICT, heard),
+                _ => (VERDICT, received),
             };
             mirror.sink.write_all(&whole_frame(kind, &body)).await.unwrap();
         }
@@ -136,7 +136,7 @@ fn an_accepting_end_that_reflects_is_found_out() {
 }
 
 #[test]
-fn the_channel_below_must_be_the_same_one() {
+fn both_ends_need_the_same_channel_binding() {
     let bound = |binding: &'static [u8]| Introduction { binding: Bytes::from_static(binding), ..me() };
     let gate = Gate { binding: Bytes::from_static(b"channel"), ..gate() };
     assert!(through(bound(b"channel"), gate.clone(), |_, _| {}).iter().all(Result::is_ok));
@@ -147,7 +147,7 @@ fn the_channel_below_must_be_the_same_one() {
 }
 
 #[test]
-fn versions_that_do_not_meet_are_told() {
+fn the_refusal_names_the_supported_versions() {
     let [mut near, far] = ends();
     let later = async {
         let hello = [&b"quorate\0\x02\0\x09\0"[..], &[0; 40]].concat();
@@ -157,12 +157,12 @@ fn versions_that_do_not_meet_are_told() {
     let (accepted, (kind, refusal)) = run(join(accept_at(far, gate()), later));
     assert_eq!(accepted.unwrap_err(), HandshakeError::OtherVersion { theirs: 2..=9, ours: 1..=1 });
     assert_eq!((kind, &refusal[..]), (REFUSED, &[2, 1, 0, 1, 0][..]));
-    let told = Refusal::decode(&refusal).unwrap().into_error();
-    assert_eq!(told, HandshakeError::OtherVersion { theirs: 1..=1, ours: 1..=1 });
+    let error = Refusal::decode(&refusal).unwrap().into_error();
+    assert_eq!(error, HandshakeError::OtherVersion { theirs: 1..=1, ours: 1..=1 });
 }
 
 #[test]
-fn nothing_is_said_before_the_proof_but_versions_and_a_nonce() {
+fn no_identity_is_disclosed_before_the_proof() {
     let [mut near, far] = ends();
     let probing = async {
         let hello = Hello { versions: 1..=1, nonce: [1; 32] };
@@ -180,13 +180,13 @@ fn nothing_is_said_before_the_proof_but_versions_and_a_nonce() {
         near.sink.write_all(&whole_frame(PROOF, &[&guess.encode()[..], &[0; 32]].concat())).await.unwrap();
         [challenge, near.reader.next().await.unwrap().unwrap()]
     };
-    let (accepted, heard) = run(join(accept_at(far, gate()), probing));
+    let (accepted, received) = run(join(accept_at(far, gate()), probing));
     assert_eq!(accepted.unwrap_err(), HandshakeError::WrongSecret);
-    assert_eq!(heard.each_ref().map(|(kind, body)| (*kind, body.len())), [(CHALLENGE, 34), (REFUSED, 1)]);
+    assert_eq!(received.each_ref().map(|(kind, body)| (*kind, body.len())), [(CHALLENGE, 34), (REFUSED, 1)]);
 }
 
 #[test]
-fn every_message_has_its_bytes() {
+fn encodings_match_the_golden_file() {
     let mut transcript = Transcript::new();
     let mut lines = Vec::new();
     let mut line = |name, kind, body: &[u8]| lines.push(format!("{name} {}", hex(&whole_frame(kind, body))));

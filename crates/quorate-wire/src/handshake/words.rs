@@ -1,4 +1,4 @@
-//! The messages of the handshake and how they are written (docs/wire-format.md).
+//! The messages of the handshake and their encodings (docs/wire-format.md).
 
 use std::ops::RangeInclusive;
 
@@ -14,10 +14,10 @@ pub(super) const PROOF: u8 = 3;
 pub(super) const VERDICT: u8 = 4;
 pub(super) const REFUSED: u8 = 5;
 
-/// What every connection starts with.
+/// The first bytes of every connection.
 const MAGIC: [u8; 8] = *b"quorate\0";
 
-/// Bytes of a signature.
+/// The length of a signature, in bytes.
 pub(super) const MAC_LEN: usize = 32;
 
 /// A number used once.
@@ -27,7 +27,7 @@ const PROOF_LEN_MAX: usize = 16 + 8 + 8 + 1 + 1 + LIMITS_LEN + 1 + BINDING_MAX +
 const LIMITS_LEN: usize = 5 * 4;
 const _: () = assert!(PROOF_LEN_MAX <= HANDSHAKE_FRAME_MAX, "the longest message fits");
 
-/// The dialing end's first words.
+/// The first message of the dialing end.
 pub(super) struct Hello {
     pub versions: RangeInclusive<u16>,
     pub nonce: Nonce,
@@ -48,12 +48,12 @@ impl Hello {
         let magic: [u8; 8] = take(&mut rest)?;
         let versions = rest.try_get_u16_le().ok()?..=rest.try_get_u16_le().ok()?;
         let nonce = take(&mut rest)?;
-        // A later version may say more: whether it is spoken here is decided by the numbers.
+        // A later version may append fields. The version numbers decide whether this build can speak it.
         (magic == MAGIC && (rest.is_empty() || *versions.end() > VERSION)).then_some(Self { versions, nonce })
     }
 }
 
-/// The accepting end's answer: prove it.
+/// The accepting end's request for a proof.
 pub(super) struct Challenge {
     pub version: u16,
     pub nonce: Nonce,
@@ -74,7 +74,7 @@ impl Challenge {
     }
 }
 
-/// Who the dialing end is and what it wants. Its signature stands behind it.
+/// The identity of the dialing end and what it asks for. Its signature follows it.
 pub(super) struct Proof {
     pub cluster: u128,
     pub node: u64,
@@ -116,7 +116,7 @@ impl Proof {
     }
 }
 
-/// Whether the accepting end agrees.
+/// The accepting end's decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum VerdictCode {
     Welcome,
@@ -126,8 +126,8 @@ pub(super) enum VerdictCode {
 }
 
 impl VerdictCode {
-    pub(super) fn of<T>(judged: &Result<T, HandshakeError>) -> Self {
-        match judged {
+    pub(super) fn of<T>(result: &Result<T, HandshakeError>) -> Self {
+        match result {
             Ok(_) => Self::Welcome,
             Err(HandshakeError::OtherCluster { .. }) => Self::OtherCluster,
             Err(HandshakeError::NotTheNode { .. }) => Self::NotTheNode,
@@ -150,7 +150,7 @@ impl VerdictCode {
     }
 }
 
-/// The accepting end's decision, and who it is. Its signature stands behind it.
+/// The accepting end's decision and identity. Its signature follows it.
 pub(super) struct Verdict {
     pub code: VerdictCode,
     pub cluster: u128,
@@ -177,7 +177,7 @@ impl Verdict {
     }
 }
 
-/// What the accepting end says to one that has not proved itself. It tells nothing that the other does not know.
+/// What the accepting end tells a dialing end that has not proved itself. It discloses nothing about the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
     WrongSecret,
@@ -188,14 +188,14 @@ pub(super) enum Refusal {
 }
 
 impl Refusal {
-    /// What to say about an error, if anything.
+    /// Returns the refusal to send for an error, if any.
     pub(super) fn of(error: &HandshakeError) -> Option<Self> {
         match error {
             HandshakeError::WrongSecret => Some(Self::WrongSecret),
             HandshakeError::OtherVersion { ours, .. } => Some(Self::OtherVersion(ours.clone())),
             HandshakeError::Malformed(_) => Some(Self::Malformed),
             HandshakeError::TimedOut => Some(Self::TimedOut),
-            // The verdict has said it, or nobody listens.
+            // Either the verdict has already reported it, or the connection is gone.
             HandshakeError::OtherCluster { .. }
             | HandshakeError::NotTheNode { .. }
             | HandshakeError::Busy
@@ -235,7 +235,7 @@ impl Refusal {
         match self {
             Self::WrongSecret => HandshakeError::WrongSecret,
             Self::OtherVersion(theirs) => HandshakeError::OtherVersion { theirs, ours: VERSION..=VERSION },
-            Self::Malformed => HandshakeError::Malformed("it can't read what this end says"),
+            Self::Malformed => HandshakeError::Malformed("it refused this end's message as malformed"),
             Self::TimedOut => HandshakeError::TimedOut,
             Self::Busy => HandshakeError::Busy,
         }
@@ -256,7 +256,7 @@ fn take_limits(rest: &mut &[u8]) -> Option<Limits> {
         streams: rest.try_get_u32_le().ok()?,
         stream_window: rest.try_get_u32_le().ok()?,
     };
-    limits.let_something_pass().then_some(limits)
+    limits.allow_progress().then_some(limits)
 }
 
 fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {

@@ -1,4 +1,4 @@
-//! Messages and their bytes, which golden files hold in place.
+//! Messages and their encodings, which a golden file pins.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use futures_util::FutureExt;
@@ -28,7 +28,7 @@ fn failure() -> impl Strategy<Value = CallFailure> {
     (1..8_u8, ".{0,100}").prop_map(|(code, text)| CallFailure::new(FailureKind::from_code(code), text))
 }
 
-/// Any message, with ids that collide now and then.
+/// Generates any message, with ids that sometimes collide.
 pub(crate) fn any_message() -> impl Strategy<Value = Message> {
     let id = || prop_oneof![4 => 0..6_u64, 1 => any::<u64>()];
     let body = || prop::collection::vec(any::<u8>(), 0..300).prop_map(Bytes::from);
@@ -50,24 +50,24 @@ pub(crate) fn any_message() -> impl Strategy<Value = Message> {
     ]
 }
 
-/// The frame of a message, for those who speak out of turn.
+/// Returns the frame of a message, for tests of other modules.
 pub(crate) fn frame_of(message: Message) -> Vec<u8> {
     frame(message)
 }
 
 proptest! {
     #[test]
-    fn a_message_is_read_as_it_was_written(message in any_message()) {
+    fn a_message_round_trips(message in any_message()) {
         prop_assert_eq!(parse(&frame(message.clone())).unwrap(), message);
     }
 
     #[test]
-    fn any_content_is_a_message_or_an_error(
+    fn accepted_content_encodes_to_the_same_bytes(
         kind in any::<u8>(),
         content in prop::collection::vec(any::<u8>(), 0..600),
     ) {
         if let Ok(message) = Message::decode(kind, Bytes::from(content.clone())) {
-            // Lost in the text of a failure: what is no UTF-8, and unknown kinds.
+            // Failures don't round-trip: invalid UTF-8 in the text and unknown codes are replaced.
             if !matches!(message, Message::Failure { .. } | Message::Abort { .. }) {
                 let written = frame(message);
                 prop_assert_eq!(&written[crate::frame::HEADER_LEN..], &content[..]);
@@ -77,7 +77,7 @@ proptest! {
 }
 
 #[test]
-fn a_text_that_is_too_long_is_cut_between_characters() {
+fn a_long_text_is_truncated_between_characters() {
     let text = "ä".repeat(FAILURE_TEXT_MAX);
     let sent = Message::Failure { id: 1, failure: CallFailure::new(FailureKind::Internal, format!("x{text}")) };
     let Message::Failure { failure, .. } = parse(&frame(sent)).unwrap() else { panic!("another message") };
@@ -85,7 +85,7 @@ fn a_text_that_is_too_long_is_cut_between_characters() {
 }
 
 #[test]
-fn every_message_has_its_bytes() {
+fn encodings_match_the_golden_file() {
     let body = || Bytes::from_static(b"body");
     let failure = || CallFailure::new(FailureKind::Overloaded, "too much");
     let messages = [

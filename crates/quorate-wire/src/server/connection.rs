@@ -1,4 +1,4 @@
-//! One connection of a server, after its handshake.
+//! The server end of one connection, after its handshake.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -32,11 +32,11 @@ struct Connection {
     /// Bytes that may wait to be written as replies.
     reply_room: Arc<Semaphore>,
     running: Mutex<Running>,
-    /// Rings when no call is running any more.
+    /// Woken when no call is running.
     idle: Signal,
 }
 
-/// What was begun and has not ended.
+/// The calls and streams that were begun and have not ended.
 #[derive(Default)]
 struct Running {
     calls: BTreeMap<u64, (AbortHandle, usize)>,
@@ -80,18 +80,18 @@ pub(super) async fn serve(
     let ended = match future::select(write, listen).await {
         Either::Left((ended, _)) => ended,
         Either::Right((Some(ended), _)) => ended,
-        // The server stops: what is queued is still written.
+        // The server is stopping. Queued messages are still written.
         Either::Right((None, write)) => until_dropped(&mut later_order, write).await.unwrap_or(Ok(())),
     };
     if let Err(error) = ended {
-        tracing::debug!(peer = %connection.peer.addr, %error, "the connection of a client broke");
+        tracing::debug!(peer = %connection.peer.addr, %error, "an accepted connection broke");
     }
     connection.end();
 }
 
 impl Connection {
-    /// Hears the other end until the connection ends, or, with `None`, until the server stops and all calls that were
-    /// begun are answered.
+    /// Handles messages until the connection ends. Returns `None` once the server has stopped and has answered all
+    /// calls that it had begun.
     async fn listen_until_stopped(
         self: &Arc<Self>,
         reader: &mut Reader,
@@ -104,22 +104,22 @@ impl Connection {
     }
 
     async fn listen(self: &Arc<Self>, reader: &mut Reader) -> Result<(), LinkError> {
-        while let Some(message) = link::hear(reader, &self.outbox).await? {
+        while let Some(message) = link::receive(reader, &self.outbox).await? {
             match message {
                 Message::Call { id, millis, method, body } => self.begin_call(id, millis, method, body)?,
                 Message::Cancel { id } => self.cancel(id),
                 Message::Open { id, method } => self.begin_stream(id, method)?,
-                message => self.streams.hear(message)?,
+                message => self.streams.handle(message)?,
             }
         }
         Ok(())
     }
 
-    /// Takes no more, and waits for the replies to what was begun.
+    /// Stops accepting calls and streams, and waits for the replies to the calls that were begun.
     async fn drain(&self) {
         let last_call = self.running().last_call;
         self.outbox.push(Message::Goodbye { last_call });
-        self.streams.end_all(Some(&CallFailure::new(FailureKind::Unavailable, "the server stops")));
+        self.streams.end_all(Some(&CallFailure::new(FailureKind::Unavailable, "the server is stopping")));
         while !self.running().calls.is_empty() {
             self.idle.wait().await;
         }
@@ -129,7 +129,7 @@ impl Connection {
     fn begin_call(self: &Arc<Self>, id: u64, millis: u32, method: u16, body: Bytes) -> Result<(), LinkError> {
         let mut running = self.running();
         if id <= running.last_call {
-            return Err(LinkError::Malformed("a call's id that was used before"));
+            return Err(LinkError::Malformed("it reused the id of a call"));
         }
         running.last_call = id;
         if !self.has_room(&running, body.len()) {
@@ -140,7 +140,8 @@ impl Connection {
         }
         let cost = body.len();
         let ending = CallEnding { connection: Arc::clone(self), id };
-        // The handler is called outside of the lock. Its task can't look for itself in the table before it is there.
+        // The handler is called without the lock. The task is spawned under it, so it is in the table before it can
+        // end.
         drop(running);
         let answer = self.handler.call(&self.peer, method, body);
         let mut running = self.running();
@@ -159,13 +160,14 @@ impl Connection {
     }
 
     fn cancel(&self, id: u64) {
-        if let Some(task) = self.call_over(id) {
+        if let Some(task) = self.remove_call(id) {
             task.abort();
         }
     }
 
-    /// Queues the answer to a call that is still wanted. Its place is given back first, because who has the answer may
-    /// make the next call; and under the same lock, because a server that stops closes the queue after the last call.
+    /// Queues the answer to a call, unless the call was cancelled. The place of the call is released first, because the
+    /// caller may make its next call as soon as it has the answer. Both happen under one lock, because a stopping
+    /// server closes the queue after the last call.
     fn conclude(&self, id: u64, answer: Item) {
         let mut running = self.running();
         if running.remove(id).is_some() {
@@ -176,8 +178,8 @@ impl Connection {
         }
     }
 
-    /// Takes a call out of the table.
-    fn call_over(&self, id: u64) -> Option<AbortHandle> {
+    /// Removes a call from the table.
+    fn remove_call(&self, id: u64) -> Option<AbortHandle> {
         let mut running = self.running();
         let task = running.remove(id);
         if running.calls.is_empty() {
@@ -199,7 +201,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Ends everything that was begun.
+    /// Aborts all calls and streams.
     fn end(&self) {
         self.outbox.abort();
         self.streams.end_all(None);
@@ -217,7 +219,7 @@ impl Connection {
     }
 }
 
-/// Takes a call out of the table when its task ends, however it ends.
+/// Removes a call from the table when its task ends, in whatever way.
 struct CallEnding {
     connection: Arc<Connection>,
     id: u64,
@@ -225,11 +227,11 @@ struct CallEnding {
 
 impl Drop for CallEnding {
     fn drop(&mut self) {
-        self.connection.call_over(self.id);
+        self.connection.remove_call(self.id);
     }
 }
 
-/// Waits for the handler and queues what it answers. Beyond the deadline nobody waits for an answer.
+/// Waits for the handler and queues its answer. Sends nothing after the deadline, when the caller no longer waits.
 async fn answer_call(ending: CallEnding, answer: impl Future<Output = Result<Bytes, CallFailure>>, limit: Duration) {
     let (connection, id) = (&ending.connection, ending.id);
     let Ok(answer) = timeout(limit, answer).await else { return };

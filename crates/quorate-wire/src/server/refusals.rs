@@ -1,7 +1,6 @@
-//! Counts the connections that were refused and tells of them, but not without end: a peer that may not come in tries
-//! again and again.
+//! Counts and logs refused connections. Logging is limited, because a refused peer tries again and again.
 //!
-//! Invariant: of each reason there is at most one line in [`TOLD_EVERY`], and none is left uncounted.
+//! Invariant: each reason is logged at most once per [`LOG_INTERVAL`]; every refusal is counted.
 
 use std::mem::{Discriminant, discriminant};
 use std::sync::Mutex;
@@ -12,64 +11,65 @@ use quorate_env::{Instant, lock};
 
 use crate::error::HandshakeError;
 
-/// How often one reason is told.
-const TOLD_EVERY: Duration = Duration::from_secs(10);
+/// The minimum time between two log lines with the same reason.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// See the module.
+/// The count of refused connections and the state of the log limit.
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
     count: Counter,
-    /// What was told, by reason: there are few of them.
-    told: Mutex<Vec<Told>>,
+    /// The last log line of each reason. There are few reasons.
+    logged: Mutex<Vec<Logged>>,
 }
 
 #[derive(Debug)]
-struct Told {
+struct Logged {
     reason: Discriminant<HandshakeError>,
     at: Instant,
-    untold: u64,
+    suppressed: u64,
 }
 
 impl Refusals {
-    /// How many there were.
+    /// Returns the number of refused connections.
     pub(super) fn count(&self) -> u64 {
         self.count.get()
     }
 
-    /// A connection was refused unheard, because there are too many.
+    /// Counts a connection that was refused before its handshake because there are too many.
     pub(super) fn busy(&self) {
         self.count.inc();
     }
 
-    /// A connection was refused.
-    pub(super) fn tell(&self, from: &str, error: &HandshakeError) {
+    /// Counts a connection whose handshake failed, and logs it within the limit.
+    pub(super) fn record(&self, from: &str, error: &HandshakeError) {
         self.count.inc();
-        let mut all = lock(&self.told);
+        let mut all = lock(&self.logged);
         let (reason, now) = (discriminant(error), Instant::now());
-        let untold = match all.iter_mut().find(|told| told.reason == reason) {
+        let suppressed = match all.iter_mut().find(|logged| logged.reason == reason) {
             None => {
-                all.push(Told { reason, at: now, untold: 0 });
+                all.push(Logged { reason, at: now, suppressed: 0 });
                 0
             }
-            Some(told) if now.saturating_duration_since(told.at) < TOLD_EVERY => {
-                told.untold = told.untold.saturating_add(1);
+            Some(logged) if now.saturating_duration_since(logged.at) < LOG_INTERVAL => {
+                logged.suppressed = logged.suppressed.saturating_add(1);
                 return;
             }
-            Some(told) => {
-                told.at = now;
-                std::mem::take(&mut told.untold)
+            Some(logged) => {
+                logged.at = now;
+                std::mem::take(&mut logged.suppressed)
             }
         };
         drop(all);
-        if needs_a_person(error) {
-            tracing::warn!(from, %error, as_many_before = untold, "a connection was refused");
+        if needs_an_operator(error) {
+            tracing::warn!(from, %error, suppressed, "a connection was refused");
         } else {
-            tracing::info!(from, %error, as_many_before = untold, "a connection was refused");
+            tracing::info!(from, %error, suppressed, "a connection was refused");
         }
     }
 }
 
-/// Whether somebody must change a configuration. Anything may connect to a port and speak another protocol.
-fn needs_a_person(error: &HandshakeError) -> bool {
+/// Returns whether an operator must change a configuration. Malformed input is no sign of that: any program may
+/// connect.
+fn needs_an_operator(error: &HandshakeError) -> bool {
     !error.is_retryable() && !matches!(error, HandshakeError::Malformed(_))
 }

@@ -1,5 +1,5 @@
-//! A server, clients and a world for the stories that tests tell.
-#![allow(clippy::unwrap_used, clippy::expect_used, dead_code, reason = "tests; not every one uses everything")]
+//! Helpers for the tests: a server, clients and a simulated world.
+#![allow(clippy::unwrap_used, clippy::expect_used, dead_code, reason = "tests; not every test uses every helper")]
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,11 +60,11 @@ pub async fn connect(env: &Env, purpose: Purpose) -> Client {
     Dialer::new(env, dialer_config(purpose)).client().await.unwrap()
 }
 
-/// Tells a story for each of a number of seeds.
-pub fn each_seed(count: u64, story: impl AsyncFn(&SimWorld)) {
+/// Runs a scenario with each of `count` seeds.
+pub fn each_seed(count: u64, scenario: impl AsyncFn(&SimWorld)) {
     for seed in 0..count {
         let world = SimWorld::new(seed);
-        world.run(story(&world)).unwrap();
+        world.run(scenario(&world)).unwrap();
     }
 }
 
@@ -73,7 +73,7 @@ pub const NEVER: u16 = 2;
 pub const FAIL: u16 = 3;
 pub const DOUBLE_ECHO: u16 = 4;
 
-/// Answers with what it got, never, or by a failure. Streams are echoed item by item.
+/// Replies with the body, with twice the body, never, or with a failure, depending on the method. Echoes streams.
 pub struct Echo;
 
 impl Handler for Echo {
