@@ -1,14 +1,14 @@
-//! Virtual time: how long the world has been running, and what each node's wall clock makes of it.
+//! Virtual time: how long the world has run, and the wall clock of each node derived from it.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use quorate_env::{Instant, WallClock, lock};
 
-/// The wall clocks of a new world: 2026-01-01 00:00 UTC.
+/// The initial wall clock time of a world: 2026-01-01 00:00 UTC.
 const BASE_NANOS: u64 = 1_767_225_600 * 1_000_000_000;
 
-/// How long a world has been running, in all its runs together. Clones are the same.
+/// The total time for which a world has run, over all its runs. Clones share one timeline.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Timeline(Arc<Mutex<Run>>);
 
@@ -19,12 +19,12 @@ struct Run {
 }
 
 impl Timeline {
-    /// A run begins: called within its runtime.
+    /// Starts a run. Must be called within its runtime.
     pub(crate) fn start(&self) {
         self.run().started = Some(Instant::now());
     }
 
-    /// The run ends: called within its runtime.
+    /// Ends the run. Must be called within its runtime.
     pub(crate) fn stop(&self) {
         let elapsed = self.elapsed();
         *self.run() = Run { before: elapsed, started: None };
@@ -40,25 +40,25 @@ impl Timeline {
     }
 }
 
-/// A node's wall clock: the world's time plus an offset that can be set. Clones are the same clock.
+/// The wall clock of a node: the world's time plus an error that can be set. Clones share one clock.
 #[derive(Clone, Debug)]
 pub struct SimClock {
     timeline: Timeline,
-    wrong: Arc<Mutex<Wrong>>,
+    error: Arc<Mutex<ClockError>>,
 }
 
-/// How wrong a clock is.
+/// The error of a clock.
 #[derive(Debug, Default)]
-struct Wrong {
-    /// By how much it was at `since`, in nanoseconds.
+struct ClockError {
+    /// The error at `since`, in nanoseconds.
     offset: i64,
-    /// When its drift was set.
+    /// The time at which the drift was set.
     since: Duration,
-    /// Nanoseconds by which it gets wrong in a millisecond.
+    /// The change of the error, in nanoseconds per millisecond.
     drift: i64,
 }
 
-impl Wrong {
+impl ClockError {
     fn at(&self, now: Duration) -> i64 {
         let millis = i64::try_from(now.saturating_sub(self.since).as_millis()).unwrap_or(i64::MAX);
         self.offset.saturating_add(millis.saturating_mul(self.drift))
@@ -67,29 +67,29 @@ impl Wrong {
 
 impl SimClock {
     pub(crate) fn new(timeline: Timeline) -> Self {
-        Self { timeline, wrong: Arc::default() }
+        Self { timeline, error: Arc::default() }
     }
 
-    /// From now on the clock is off by this many nanoseconds, and goes right.
+    /// Sets the clock's offset in nanoseconds, and its drift to zero.
     pub fn set_offset(&self, nanos: i64) {
-        *self.wrong() = Wrong { offset: nanos, ..Wrong::default() };
+        *self.error() = ClockError { offset: nanos, ..ClockError::default() };
     }
 
-    /// The clock jumps by this many nanoseconds.
+    /// Makes the clock jump by this many nanoseconds.
     pub fn jump(&self, nanos: i64) {
-        let mut wrong = self.wrong();
-        wrong.offset = wrong.offset.saturating_add(nanos);
+        let mut error = self.error();
+        error.offset = error.offset.saturating_add(nanos);
     }
 
-    /// From now on the clock goes wrong by this many millionths, fast or slow.
+    /// Sets the drift of the clock in parts per million; a negative drift makes it slow.
     pub fn set_drift(&self, parts_per_million: i64) {
         let now = self.timeline.elapsed();
-        let mut wrong = self.wrong();
-        *wrong = Wrong { offset: wrong.at(now), since: now, drift: parts_per_million };
+        let mut error = self.error();
+        *error = ClockError { offset: error.at(now), since: now, drift: parts_per_million };
     }
 
-    fn wrong(&self) -> MutexGuard<'_, Wrong> {
-        lock(&self.wrong)
+    fn error(&self) -> MutexGuard<'_, ClockError> {
+        lock(&self.error)
     }
 }
 
@@ -97,6 +97,6 @@ impl WallClock for SimClock {
     fn unix_nanos(&self) -> u64 {
         let elapsed = self.timeline.elapsed();
         let nanos = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
-        BASE_NANOS.saturating_add(nanos).saturating_add_signed(self.wrong().at(elapsed))
+        BASE_NANOS.saturating_add(nanos).saturating_add_signed(self.error().at(elapsed))
     }
 }

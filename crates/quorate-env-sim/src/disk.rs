@@ -1,11 +1,11 @@
-//! A disk in memory that loses power.
+//! A disk in memory that can lose power.
 //!
 //! A [`SimDisk`] is one node's view of a medium for the time between two starts. [`SimDisk::crash`] (the power fails)
-//! and [`SimDisk::kill`] (the process dies) end that view: it and all files opened by it answer every call with an
-//! error from then on, and a new view is returned.
+//! and [`SimDisk::kill`] (the process dies) end the view and return a new one. From then on the old view and all files
+//! opened through it return an error from every call.
 //!
-//! What a crash leaves is chosen at random for each unsynced sector and each unsynced name, in no order. Faults are
-//! planned by counting: every call that changes the medium is one I/O operation, in the order in which they are made.
+//! A crash decides at random, for each unsynced sector and each unsynced name, whether it survives, in no order. Faults
+//! are planned by the number of I/O operations: every call that changes the medium is one operation.
 //!
 //! Invariant: bytes covered by a successful `sync_data`, and names covered by a successful `sync_dir`, survive a crash.
 
@@ -25,51 +25,52 @@ use file::SimFile;
 use medium::{Effect, Medium};
 use names::Node;
 
-/// What a planned fault answers.
+/// The error of a planned fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The device fails. A failed sync leaves each unsynced sector either on the medium, or still to be synced, or only
-    /// in the page cache, where no later sync will find it.
+    /// The device fails. After a failed sync, each unsynced sector is on the medium, or still to be synced, or only in
+    /// the page cache, where no later sync writes it.
     Io,
-    /// There is no space left. A sync never fails so.
+    /// No space is left. A sync never fails with this error.
     NoSpace,
 }
 
-/// One node's disk between two starts. Clones are the same view.
+/// One node's disk between two starts. Clones share one view.
 #[derive(Clone, Debug)]
 pub struct SimDisk {
     medium: Arc<Mutex<Medium>>,
     life: u64,
-    /// Planned faults strike no read of this view, and are not used up by it.
+    /// If set, reads through this view are not counted and planned read faults don't apply to them.
     only_watches: bool,
 }
 
 impl SimDisk {
-    /// An empty disk of unlimited size whose accidents are drawn from `seed`.
+    /// Creates an empty disk of unlimited size. The random results of crashes and failures are drawn from `seed`.
     pub fn new(seed: u64) -> Self {
         let medium = Medium::new(Rng::from_seed(seed));
         Self { life: medium.life(), medium: Arc::new(Mutex::new(medium)), only_watches: false }
     }
 
-    /// A view for who watches: what it reads does not count, and does not fail.
+    /// Returns a view for an observer: its reads are not counted and don't fail.
     #[must_use]
     pub fn watcher(&self) -> Self {
         Self { only_watches: true, ..self.clone() }
     }
 
-    /// The power fails and comes back: unsynced sectors, lengths and names survive, vanish or tear, each for itself.
+    /// Fails the power and restores it. Each unsynced sector, length and name survives, is lost or is torn,
+    /// independently of the others.
     #[must_use]
     pub fn crash(&self) -> Self {
         self.next_life(Medium::lose_power)
     }
 
-    /// The process dies and is started again: the page cache survives.
+    /// Kills the process and starts it again: the page cache survives.
     #[must_use]
     pub fn kill(&self) -> Self {
         self.next_life(Medium::end_life)
     }
 
-    /// The machine is shut down in good order and started again: everything is synced, the boot id changes.
+    /// Shuts the machine down cleanly and starts it again: everything is synced, and the boot id changes.
     #[must_use]
     pub fn reboot(&self) -> Self {
         self.next_life(Medium::reboot)
@@ -81,99 +82,99 @@ impl SimDisk {
         Self { medium: Arc::clone(&self.medium), life: medium.life(), only_watches: false }
     }
 
-    /// I/O operations so far, in all lives.
+    /// Returns the number of I/O operations so far, over all lives.
     pub fn io_count(&self) -> u64 {
         self.raw().io_count()
     }
 
-    /// After `n` more I/O operations the disk stops: the next may or may not take effect, and it and all others fail.
-    /// [`SimDisk::crash`] or [`SimDisk::kill`] lift this.
+    /// Plans a stop of the disk after `n` more I/O operations. The next operation may or may not take effect; it and
+    /// all later ones fail, until [`SimDisk::crash`] or [`SimDisk::kill`].
     pub fn stop_after(&self, n: u64) {
         self.raw().stop_after(n);
     }
 
-    /// The disk stops at the first `sync_data` or `sync_dir` after `n` more I/O operations, as by
-    /// [`SimDisk::stop_after`].
+    /// Plans a stop, as [`SimDisk::stop_after`] does, at the first `sync_data` or `sync_dir` after `n` more I/O
+    /// operations.
     pub fn stop_sync_after(&self, n: u64) {
         self.raw().stop_sync_after(n);
     }
 
-    /// Whether a planned stop has come.
+    /// Returns whether a planned stop has occurred.
     pub fn has_stopped(&self) -> bool {
         self.raw().has_stopped()
     }
 
-    /// The I/O operation after `n` more fails, once.
+    /// Plans one failure, of the I/O operation after `n` more.
     pub fn fail_after(&self, n: u64, fault: Fault) {
         self.raw().fail_after(n, fault);
     }
 
-    /// The first `sync_data` or `sync_dir` after `n` more I/O operations fails, once.
+    /// Plans one failure, of the first `sync_data` or `sync_dir` after `n` more I/O operations.
     pub fn fail_sync_after(&self, n: u64) {
         self.raw().fail_sync_after(n);
     }
 
-    /// The next sync of a file of this name fails, once.
+    /// Plans one failure, of the next sync of a file with this name.
     pub fn fail_sync_of(&self, name: &str) {
         self.raw().fail_sync_of = Some(name.to_owned());
     }
 
-    /// The read after `n` more fails, once.
+    /// Plans one failure, of the read after `n` more.
     pub fn fail_read_after(&self, n: u64) {
         self.raw().fail_read_after(n);
     }
 
-    /// Planned stops and failures that came since the present view began.
+    /// Returns the number of planned stops and failures that have occurred since the current view began.
     pub fn failures(&self) -> u64 {
         self.raw().failures()
     }
 
-    /// Files of which a power failure may take something, by their present names.
+    /// Returns the current names of the files with unsynced content.
     pub fn unsynced(&self) -> Vec<PathBuf> {
         let medium = self.raw();
         let unsynced = medium.names.paths().filter(|(_, inode)| lock(inode).has_unsynced());
         unsynced.map(|(path, _)| path.clone()).collect()
     }
 
-    /// Bytes that all files together hold.
+    /// Returns the total size of all files, in bytes.
     pub fn used(&self) -> u64 {
         self.raw().used()
     }
 
-    /// Takes back all planned stops and failures that have not come yet.
+    /// Cancels all planned stops and failures that have not occurred yet.
     pub fn clear_faults(&self) {
         self.raw().clear_faults();
     }
 
-    /// Bytes that all files together may hold; `None` for no limit. Growing beyond fails with `StorageFull`.
+    /// Limits the total size of all files, in bytes; `None` for no limit. Growing beyond it fails with `StorageFull`.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.raw().set_capacity(bytes);
     }
 
-    /// From now on a power failure may also destroy whole pages of 4 KiB in which anything was unsynced, with what was
-    /// synced in them: what a device may do that rewrites pages. SQLite does not protect itself against this.
+    /// Sets whether a power failure may also destroy a whole page of 4 KiB that contains an unsynced sector, including
+    /// its synced sectors, as a device that rewrites pages may do. SQLite does not protect itself against this.
     pub fn scramble_pages(&self, scrambles: bool) {
         self.raw().scramble_pages(scrambles);
     }
 
-    /// From now on the boot id can't be read, or can again.
+    /// Sets whether reading the boot id fails.
     pub fn hide_boot_id(&self, hidden: bool) {
         self.raw().hide_boot_id(hidden);
     }
 
-    /// From now on the disk says that this registered SQLite VFS keeps its bytes on it.
+    /// Sets the registered SQLite VFS that stores its files on this disk.
     pub fn set_sqlite_vfs(&self, name: &str) {
         self.raw().sqlite_vfs = Some(name.to_owned());
     }
 
-    /// Damages a file: turns the bit `bit % 8` of the byte at `offset` around, on the medium too.
+    /// Damages a file: flips bit `bit % 8` of the byte at `offset`, on the medium too.
     pub fn flip_bit(&self, path: &Path, offset: u64, bit: u32) -> io::Result<()> {
         let inode = self.raw().names.file(path)?;
         lock(&inode).flip(offset, bit);
         Ok(())
     }
 
-    /// Puts a file there, name and content synced, as if another process had done it.
+    /// Creates a file with synced name and content, as if another process had done it.
     pub fn plant(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         let mut medium = self.raw();
         if let Some(parent) = path.parent() {
@@ -188,19 +189,19 @@ impl SimDisk {
         Ok(())
     }
 
-    /// The medium, whatever life it is in.
+    /// Returns the medium without checking the life.
     fn raw(&self) -> MutexGuard<'_, Medium> {
         lock(&self.medium)
     }
 
-    /// The medium, if this view is still its present one.
+    /// Returns the medium if this view is still the current one.
     fn now(&self) -> io::Result<MutexGuard<'_, Medium>> {
         let medium = self.raw();
         medium.check_life(self.life)?;
         Ok(medium)
     }
 
-    /// Makes one change, counted and subject to the planned faults.
+    /// Makes one change. It is counted, and planned faults apply to it.
     fn change<T>(&self, apply: impl FnOnce(&mut Medium) -> io::Result<T>) -> io::Result<T> {
         let mut medium = self.now()?;
         let effect = medium.begin()?;
@@ -289,7 +290,7 @@ impl Disk for SimDisk {
     }
 }
 
-/// A claim on a directory. It ends when dropped, and with the life of its disk.
+/// A lock on a directory. It ends when it is dropped, and with the life of its disk.
 #[derive(Debug)]
 struct SimLock {
     disk: SimDisk,

@@ -1,6 +1,6 @@
-//! Runs one life of a node as tasks: its workers too, with virtual time between two of their steps.
+//! Runs one life of a node as tasks. Workers are tasks too, with virtual time between their steps.
 //!
-//! Invariant: nothing of a node runs after [`SimHost::kill`], not even one more step of a worker.
+//! Invariant: no task of a node runs after [`SimHost::kill`], and no worker takes another step.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -18,18 +18,18 @@ use tokio::task::AbortHandle;
 use crate::scheduler::Scheduler;
 use crate::trace::Trace;
 
-/// How eagerly a host runs things. Probabilities from 0 to 1; durations in whole milliseconds.
+/// The delays of a host. Probabilities range from 0 to 1; durations are whole milliseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// That a task that could go on is put off for a round in which others do, each time.
+    /// The probability that a ready task is deferred by one round, drawn in each round.
     pub postpone: f64,
-    /// That a step of a worker, or a blocking call, takes time.
+    /// The probability that a step of a worker or a blocking call takes time.
     pub busy: f64,
-    /// The most that it then usually takes.
+    /// The maximum time that it then takes.
     pub busy_max: Duration,
-    /// That it takes long, as when a disk stalls.
+    /// The probability that it takes long, as when a disk stalls.
     pub stall: f64,
-    /// The most that it then takes.
+    /// The maximum time of such a stall.
     pub stall_max: Duration,
 }
 
@@ -45,7 +45,7 @@ impl Default for Pace {
     }
 }
 
-/// The host of one life of one node. Clones are the same host.
+/// The host of one life of one node. Clones share one host.
 #[derive(Clone)]
 pub struct SimHost(Arc<Inner>);
 
@@ -63,7 +63,7 @@ struct Inner {
 #[derive(Default)]
 struct Tasks {
     handles: Vec<AbortHandle>,
-    /// Finished handles are thrown out when there are this many.
+    /// The number of handles at which finished ones are removed.
     prune_at: usize,
 }
 
@@ -81,26 +81,25 @@ impl SimHost {
         }))
     }
 
-    /// Changes how eagerly it runs things.
+    /// Changes the delays of this host.
     pub fn set_pace(&self, pace: Pace) {
         *lock(&self.0.pace) = pace;
     }
 
-    /// The process is stopped and does nothing more, as by SIGSTOP; its sockets stay open.
+    /// Pauses the process, as SIGSTOP does; its sockets stay open.
     pub fn pause(&self) {
         self.0.trace.add(&self.0.node, format_args!("pauses"));
         self.0.paused.store(true, Ordering::Relaxed);
     }
 
-    /// A paused process goes on.
+    /// Resumes a paused process.
     pub fn resume(&self) {
         self.0.trace.add(&self.0.node, format_args!("resumes"));
         self.0.paused.store(false, Ordering::Relaxed);
-        self.0.scheduler.look_again();
+        self.0.scheduler.wake();
     }
 
-    /// Ends everything that it runs. The parts are dropped when their tasks come up next; [`SimHost::gone`] waits for
-    /// that.
+    /// Aborts all tasks. Each is dropped when its turn comes; [`SimHost::gone`] waits for that.
     pub fn kill(&self) {
         self.0.killed.store(true, Ordering::Relaxed);
         let handles = std::mem::take(&mut self.tasks().handles);
@@ -110,7 +109,7 @@ impl SimHost {
         self.tasks().handles = handles;
     }
 
-    /// Waits until everything of a killed host is dropped.
+    /// Waits until all tasks of a killed host are dropped.
     pub async fn gone(&self) {
         while self.tasks().handles.iter().any(|task| !task.is_finished()) {
             yield_now().await;
@@ -125,7 +124,7 @@ impl SimHost {
         *lock(&self.0.pace)
     }
 
-    /// Lets some virtual time pass: mostly none, but other tasks have their turn.
+    /// Lets some virtual time pass. Usually it passes none, but lets other tasks have their turn.
     async fn pass_time(&self) {
         let (pace, rng) = (self.pace(), &self.0.rng);
         let up_to = |most: Duration| {
@@ -143,7 +142,7 @@ impl SimHost {
         }
     }
 
-    /// The shell of a worker.
+    /// Runs the steps of a worker.
     async fn drive(&self, name: &str, worker: &mut dyn Worker, signal: &Signal) {
         loop {
             self.pass_time().await;
@@ -156,7 +155,7 @@ impl SimHost {
                 Step::Again => {}
                 Step::Done => return,
                 Step::Wait => signal.wait().await,
-                // Whether the bell or the time was first, the worker looks for itself.
+                // The worker checks for itself whether the signal or the timeout came first.
                 Step::WaitFor(time) => timeout(time, signal.wait()).await.unwrap_or_default(),
             }
         }
@@ -190,7 +189,7 @@ impl Host for SimHost {
         Ok(())
     }
 
-    #[expect(clippy::disallowed_methods, reason = "this is what stands behind `Env::blocking`")]
+    #[expect(clippy::disallowed_methods, reason = "this implements `Env::blocking`")]
     fn run_blocking(&self, call: Box<dyn FnOnce() + Send>) {
         let (host, scheduled) = (self.clone(), self.clone());
         let mut work = Box::pin(async move {

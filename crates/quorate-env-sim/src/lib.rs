@@ -1,17 +1,17 @@
 //! A simulated world for Quorate's nodes: disk, net and clock under one seed.
 //!
-//! A [`SimWorld`] runs nodes in one thread and in virtual time, on tokio's paused clock. Each life of a node gets an
-//! [`Env`](quorate_env::Env) of its own; the world ends it, by a kill or a power failure, cuts the [`SimNet`] between
-//! nodes, and sets their clocks wrong. [`Trace`] tells what happened, and its hash proves that a seed replays.
+//! A [`SimWorld`] runs nodes in one thread and in virtual time, on tokio's paused clock. Each life of a node, from a
+//! start to the next kill or power failure, gets an [`Env`](quorate_env::Env) of its own. The world ends lives, cuts
+//! the [`SimNet`] between nodes, and sets their clocks wrong. A [`Trace`] records the events; its hash proves that a
+//! seed replays.
 //!
-//! [`SimDisk`] keeps files in memory and forgets, tears and reorders what was not synced when its power fails. It can
-//! also be full, slow to admit errors, or damaged.
+//! [`SimDisk`] keeps files in memory. When its power fails, it drops, tears and reorders unsynced changes. It can also
+//! be full, fail, or be damaged.
 //!
 //! # Invariants
 //!
-//! - Equal seeds and equal calls give equal behaviour, bit by bit.
-//! - A fault never harms what [`quorate_env::disk`] promises to keep: what was synced stays, until it is damaged on
-//!   purpose.
+//! - Equal seeds and equal calls give identical behaviour.
+//! - A fault never breaks the promises of [`quorate_env::disk`]: synced data stays until a test damages it on purpose.
 
 #![forbid(unsafe_code)]
 

@@ -1,12 +1,12 @@
-//! A network in memory, with delays, cuts and deaths.
+//! A network in memory, with delays, cuts and failing nodes.
 //!
-//! Addresses are `node:port`, where `node` is the name of a node of the world. A [`SimNet`] is the network, for those
-//! who break it; each life of a node sees it through a [`NodeNet`].
+//! Addresses are `node:port`, where `node` is the name of a node of the world. [`SimNet`] is the whole network, for
+//! injecting faults; each life of a node uses it through a [`NodeNet`].
 //!
-//! Streams behave as TCP's do. Bytes of one are never lost, doubled or reordered: what a cut holds back arrives after
-//! it, or the stream breaks. A cut is directed: where only the way back is cut, bytes still arrive until the sender's
-//! buffer is full of what was not acknowledged. When a process dies its streams end or break after a delay; when the
-//! power of its machine fails its peers may also hear nothing at all any more.
+//! Streams behave like TCP streams. Their bytes are never lost, duplicated or reordered: bytes that a cut holds back
+//! arrive after it ends, or the stream breaks. A cut is directed. If only the way back is cut, bytes still arrive until
+//! the sender's buffer is full of unacknowledged bytes. When a process dies, its streams end or break after a delay.
+//! When the power of its machine fails, its peers may also receive nothing more.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -29,17 +29,17 @@ use connection::{Connection, Side};
 use listener::{Port, SimListener};
 use stream::SimStream;
 
-/// The first of the ports that are chosen by the network.
+/// The first of the ports that the network chooses.
 const FIRST_FREE_PORT: u64 = 20_000;
 
-/// How long bytes are on the way, in whole milliseconds.
+/// The delay of bytes in flight, in whole milliseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Latency {
-    /// The most that it usually is.
+    /// The usual maximum delay.
     pub usual_max: Duration,
-    /// That it is more, from 0 to 1.
+    /// The probability of a longer delay, from 0 to 1.
     pub slow: f64,
-    /// The most that it then is.
+    /// The maximum of a longer delay.
     pub slow_max: Duration,
 }
 
@@ -49,23 +49,23 @@ impl Default for Latency {
     }
 }
 
-/// How a life of a node ends, as its peers see it.
+/// How a life of a node ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Death {
-    /// The process dies; the machine closes its sockets.
+    /// The process dies, and the machine closes its sockets.
     Process,
-    /// The machine goes dark.
+    /// The machine loses power.
     Power,
 }
 
-/// The network of a world. Clones are the same network.
+/// The network of a world. Clones share one network.
 #[derive(Clone, Debug)]
 pub struct SimNet(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
-    /// Told whenever links heal.
+    /// Notified whenever links heal.
     healed: Notify,
 }
 
@@ -74,9 +74,9 @@ struct State {
     rng: Rng,
     trace: Trace,
     latency: Latency,
-    /// The present life of each node that is alive.
+    /// The current life of each node that is alive.
     alive: BTreeMap<String, u64>,
-    /// Nodes that are down and answer nothing, not even a refusal.
+    /// Nodes that are down and send no answer, not even a refusal.
     dark: BTreeSet<String>,
     lives: u64,
     ports: BTreeMap<String, Port>,
@@ -104,12 +104,12 @@ impl SimNet {
         Self(Arc::new(Shared { state: Mutex::new(state), healed: Notify::new() }))
     }
 
-    /// From now on delays are drawn from this.
+    /// Sets the delays from now on.
     pub fn set_latency(&self, latency: Latency) {
         self.state().latency = latency;
     }
 
-    /// Nothing from one node reaches the other any more. The other way stays.
+    /// Cuts the way from one node to another. The opposite way stays open.
     pub fn cut_way(&self, from: &str, to: &str) {
         let mut state = self.state();
         state.trace.add("net", format_args!("cut {from} > {to}"));
@@ -129,9 +129,9 @@ impl SimNet {
         state.isolated.insert(node.to_owned());
     }
 
-    /// Mends both ways between two nodes. A node that is isolated stays so.
+    /// Heals both ways between two nodes. An isolated node stays isolated.
     pub fn heal(&self, a: &str, b: &str) {
-        self.mend(|state| {
+        self.heal_with(|state| {
             state.cuts.remove(&(a.to_owned(), b.to_owned()));
             state.cuts.remove(&(b.to_owned(), a.to_owned()));
         });
@@ -139,7 +139,7 @@ impl SimNet {
 
     /// Ends all cuts and isolations.
     pub fn heal_all(&self) {
-        self.mend(|state| {
+        self.heal_with(|state| {
             state.cuts.clear();
             state.isolated.clear();
         });
@@ -152,7 +152,7 @@ impl SimNet {
         state.connections.values_mut().filter(|connection| connection.joins(a, b)).for_each(Connection::break_now);
     }
 
-    /// Bits of what is sent between two nodes turn around: one in the next bytes of each way of each stream.
+    /// Flips a bit in the next bytes that are sent on each way of each stream between two nodes.
     pub fn garble(&self, a: &str, b: &str) {
         let mut state = self.state();
         state.trace.add("net", format_args!("garble {a} {b}"));
@@ -161,8 +161,9 @@ impl SimNet {
         joining.for_each(|connection| connection.garble([rng.below(u64::MAX), rng.below(u64::MAX)]));
     }
 
-    /// Applies a change and lets go on what it frees: some of the streams find that they were given up meanwhile.
-    fn mend(&self, change: impl FnOnce(&mut State)) {
+    /// Applies a change that heals links, and resumes the streams that it frees. Some of them break, as after a
+    /// timeout.
+    fn heal_with(&self, change: impl FnOnce(&mut State)) {
         let mut state = self.state();
         let held: Vec<u64> = state.held_connections().collect();
         change(&mut state);
@@ -181,24 +182,24 @@ impl SimNet {
         self.0.healed.notify_waiters();
     }
 
-    /// A new life of a node.
+    /// Starts a new life of a node.
     pub(crate) fn begin_life(&self, node: &str) -> NodeNet {
         let mut state = self.state();
         state.lives += 1;
         let life = state.lives;
         state.alive.insert(node.to_owned(), life);
         state.dark.remove(node);
-        // The machine knows nothing of the streams of former lives, and says so when it hears of them.
-        let former = state.connections.iter().filter(|(_, connection)| connection.has(node));
-        let former: Vec<u64> = former.map(|(number, _)| *number).collect();
-        for number in former {
+        // The machine does not know the streams of previous lives and resets them when a peer sends something.
+        let previous = state.connections.iter().filter(|(_, connection)| connection.has(node));
+        let previous: Vec<u64> = previous.map(|(number, _)| *number).collect();
+        for number in previous {
             self.break_after(number, state.delay());
         }
         drop(state);
         NodeNet { net: self.clone(), node: node.to_owned(), life }
     }
 
-    /// The end of a node's present life: its listeners are gone, its streams end, break, or fall silent.
+    /// Ends the current life of a node: its listeners close, and its streams end, break or become silent.
     pub(crate) fn end_life(&self, node: &str, death: Death) {
         let mut state = self.state();
         state.alive.remove(node);
@@ -213,20 +214,20 @@ impl SimNet {
         let numbers: Vec<u64> = mine.map(|(number, _)| *number).collect();
         for number in numbers {
             let delay = state.delay();
-            // A process's death may look like an orderly end to its peers.
+            // The death of a process may look like an orderly end to its peers.
             let ends = death == Death::Process && state.rng.chance(0.3);
             let Some(connection) = state.connections.get_mut(&number) else { continue };
-            connection.silence(node, ends);
+            connection.node_died(node, ends);
             if !ends && !goes_dark {
                 self.break_after(number, delay);
             }
         }
         drop(state);
-        // Connections that nobody accepted end here, and lock the state to do so.
+        // Dropping the connections that were not accepted locks the state.
         drop(gone);
     }
 
-    #[expect(clippy::disallowed_methods, reason = "the network is nobody's task")]
+    #[expect(clippy::disallowed_methods, reason = "the network is not a task of any node")]
     fn break_after(&self, number: u64, delay: Duration) {
         let net = self.clone();
         tokio::spawn(async move {
@@ -251,7 +252,7 @@ impl State {
         is_isolated(from) || is_isolated(to) || self.cuts.contains(&(from.to_owned(), to.to_owned()))
     }
 
-    /// The connections on which one of the two ways is cut.
+    /// Returns the connections of which at least one way is cut.
     fn held_connections(&self) -> impl Iterator<Item = u64> {
         self.connections.keys().copied().filter(|number| self.is_held(*number))
     }
@@ -276,7 +277,7 @@ impl State {
     }
 }
 
-/// The network as one life of a node sees it. After that life it answers every call with an error.
+/// The network as one life of a node sees it. After that life, every call returns an error.
 #[derive(Clone, Debug)]
 pub struct NodeNet {
     net: SimNet,
@@ -299,12 +300,12 @@ impl NodeNet {
                 let is_open = !state.is_cut(&self.node, &target) && !state.is_cut(&target, &self.node);
                 is_open.then(|| state.delay() + state.delay())
             };
-            // As TCP does, it asks again until someone answers.
+            // As with TCP, the dialer tries again until it gets an answer.
             match delay {
                 None => healed.await,
                 Some(delay) => {
                     sleep(delay).await;
-                    if let Some(answer) = self.knock(&addr, &target)? {
+                    if let Some(answer) = self.try_connect(&addr, &target)? {
                         return Ok(Box::new(answer));
                     }
                     sleep(Duration::from_millis(200)).await;
@@ -313,8 +314,8 @@ impl NodeNet {
         }
     }
 
-    /// One attempt; `None` when nothing answers.
-    fn knock(&self, addr: &str, target: &str) -> io::Result<Option<SimStream>> {
+    /// Makes one attempt to connect; `None` if there is no answer.
+    fn try_connect(&self, addr: &str, target: &str) -> io::Result<Option<SimStream>> {
         let mut state = self.net.state();
         self.check_life(&state)?;
         if state.is_cut(&self.node, target) || state.is_cut(target, &self.node) || state.dark.contains(target) {

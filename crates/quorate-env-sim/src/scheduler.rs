@@ -1,13 +1,13 @@
-//! The order in which tasks go on.
+//! Schedules the tasks of nodes in an order that the seed determines.
 //!
-//! tokio runs tasks in the order in which they were woken, and that is not always a function of the seed: its `watch`
-//! channels wake their waiters in a random order, for one. So every task of a node that could go on is put off first.
-//! Once all that can are known, they go on in an order drawn from the seed, and some of them a round later. All are
-//! known when none came while everything else had its turn: a task that is aborted is dropped in its turn, and what it
-//! drops may wake others.
+//! tokio runs tasks in the order in which they were woken, and this order is not always a function of the seed: for
+//! example, its `watch` channels wake their waiters in a random order. Therefore each ready task is deferred first.
+//! Once all ready tasks are known, they run in an order drawn from the seed, some of them one round later. The set is
+//! complete when no task was added while every other task had its turn: an aborted task is dropped in its turn, and
+//! what it drops may wake others.
 //!
-//! Invariant: which tasks go on, and in which order, follows from which were woken since the last round, not from the
-//! order in which they were.
+//! Invariant: the set of tasks that run and their order depend only on which tasks were woken since the last round, not
+//! on the order in which they were woken.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ use std::task::{Context, Poll, Waker};
 use quorate_env::{Rng, lock, yield_now};
 use tokio::task::Id;
 
-/// The scheduler of a world. Clones are the same one.
+/// The scheduler of a world. Clones share one scheduler.
 #[derive(Clone, Debug)]
 pub(crate) struct Scheduler(Arc<Inner>);
 
@@ -29,11 +29,11 @@ struct Inner {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Tasks that could go on, by their age.
+    /// Deferred tasks that are ready to run, by age.
     ready: BTreeMap<Id, Ready>,
-    /// How often a task was put off.
+    /// How often a task was deferred.
     arrivals: u64,
-    /// Tasks that go on in this round.
+    /// Tasks that may run in this round.
     admitted: BTreeSet<Id>,
     driver: Option<Waker>,
 }
@@ -50,10 +50,10 @@ impl Scheduler {
         Self(Arc::new(Inner { rng, state: Mutex::default() }))
     }
 
-    /// Whether the running task goes on in this round. If not, it is woken in a later one: not while `pause` is set,
-    /// and put off further with the probability `postpone`.
+    /// Returns whether the calling task may run in this round. If not, it is woken in a later one: not while `pause` is
+    /// set, and deferred by another round with the probability `postpone`.
     pub(crate) fn admits(&self, task: &Waker, pause: &Arc<AtomicBool>, postpone: f64) -> bool {
-        // Outside of tasks there is the scenario alone.
+        // Only the scenario runs outside of tasks.
         let Some(id) = tokio::task::try_id() else { return true };
         let mut state = self.state();
         if state.admitted.remove(&id) {
@@ -65,24 +65,24 @@ impl Scheduler {
         false
     }
 
-    /// Looks again at tasks whose pause is over.
-    pub(crate) fn look_again(&self) {
+    /// Wakes the driver after the pause of some tasks has ended.
+    pub(crate) fn wake(&self) {
         self.state().wake_driver();
     }
 
-    /// Drives the rounds of one run.
+    /// Runs the rounds of one run.
     pub(crate) async fn drive(self) {
         loop {
-            self.all_came().await;
+            self.all_deferred().await;
             if !self.round() {
-                self.call().await;
+                self.wait_for_tasks().await;
             }
         }
     }
 
-    /// Waits until no further task comes to be put off. What yields goes on when all others have had their turn; twice,
-    /// because two that yield come in the order in which they did.
-    async fn all_came(&self) {
+    /// Waits until no more tasks are deferred. A task that yields continues after all others have had their turn. This
+    /// yields twice, because two tasks that yield continue in the order in which they yielded.
+    async fn all_deferred(&self) {
         let mut before = None;
         loop {
             let arrivals = self.state().arrivals;
@@ -94,11 +94,11 @@ impl Scheduler {
         }
     }
 
-    /// Waits for a task that comes, or for one whose pause is over.
-    async fn call(&self) {
-        let mut is_called = false;
+    /// Waits until a task is deferred or the pause of a task ends.
+    async fn wait_for_tasks(&self) {
+        let mut is_woken = false;
         let wait = |cx: &mut Context<'_>| {
-            if std::mem::replace(&mut is_called, true) {
+            if std::mem::replace(&mut is_woken, true) {
                 return Poll::Ready(());
             }
             self.state().driver = Some(cx.waker().clone());
@@ -107,10 +107,10 @@ impl Scheduler {
         std::future::poll_fn(wait).await;
     }
 
-    /// Lets tasks go on. Whether some are put off for the next round although nothing holds them.
+    /// Runs one round. Returns whether some tasks that are not paused were deferred to the next round.
     fn round(&self) -> bool {
         let mut state = self.state();
-        // What was admitted before and did not come was dropped.
+        // Tasks that were admitted and did not run have been dropped.
         state.admitted.clear();
         let mut chosen = Vec::new();
         let mut is_any_late = false;

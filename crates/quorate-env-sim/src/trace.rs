@@ -1,7 +1,7 @@
-//! What happened in a simulated world: a running hash of every event, and the last of them in words.
+//! The trace of a simulated world: a running hash of all events, and the text of the latest ones.
 //!
-//! Invariant: two runs with equal seeds and equal scenarios have equal hashes. Where they don't, something in them
-//! comes from outside of the world: a real clock, an unseeded hash map, an unbiased `select!`.
+//! Invariant: two runs with equal seeds and equal scenarios have equal hashes. If they don't, some input comes from
+//! outside the world: a real clock, an unseeded hash map, an unbiased `select!`.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -10,14 +10,14 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use crate::clock::Timeline;
 use quorate_env::lock;
 
-/// Events that are kept in words.
+/// The number of events whose text is kept.
 const KEPT: usize = 4_000;
 
-/// FNV-1a, 64 bits.
+/// Parameters of the 64-bit FNV-1a hash.
 const HASH_START: u64 = 0xcbf2_9ce4_8422_2325;
 const HASH_PRIME: u64 = 0x0000_0100_0000_01b3;
 
-/// The events of a world. Clones are the same trace.
+/// The events of a world. Clones share one trace.
 #[derive(Clone, Debug)]
 pub struct Trace(Arc<Inner>);
 
@@ -40,7 +40,7 @@ impl Trace {
         Self(Arc::new(Inner { timeline, events: Mutex::new(events) }))
     }
 
-    /// Adds an event, with the virtual time and who it happened to.
+    /// Adds an event of `who`, with the virtual time.
     pub fn add(&self, who: &str, what: fmt::Arguments<'_>) {
         let time = self.0.timeline.elapsed();
         let event = format!("{:>12.6} {who}: {what}", time.as_secs_f64());
@@ -55,17 +55,17 @@ impl Trace {
         events.last.push_back(event);
     }
 
-    /// The hash of all events so far.
+    /// Returns the hash of all events so far.
     pub fn hash(&self) -> u64 {
         self.events().hash
     }
 
-    /// Events so far.
+    /// Returns the number of events so far.
     pub fn count(&self) -> u64 {
         self.events().count
     }
 
-    /// The last `count` events, a line each, as far as they are kept.
+    /// Returns the text of the last `count` events, one per line, as far as it is kept.
     pub fn tail(&self, count: usize) -> String {
         let events = self.events();
         let skipped = events.last.len().saturating_sub(count);

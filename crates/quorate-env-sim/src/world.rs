@@ -1,6 +1,6 @@
-//! The whole: nodes that live and die under one seed, in one thread, in virtual time.
+//! A world of nodes that start, die and restart under one seed, in one thread and in virtual time.
 //!
-//! Invariant: all that happens follows from the seed and the scenario that is run.
+//! Invariant: the seed and the scenario determine everything that happens.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -19,13 +19,13 @@ use crate::net::{Death, SimNet};
 use crate::scheduler::Scheduler;
 use crate::trace::Trace;
 
-/// The virtual time that a run may take, unless [`SimWorld::run_within`] says otherwise: a day.
+/// The virtual time limit of [`SimWorld::run`]: one day.
 pub const RUN_LIMIT: Duration = Duration::from_secs(24 * 3600);
 
-/// Events that a failed run tells.
-const TOLD_EVENTS: usize = 60;
+/// The number of events in the error of a failed run.
+const ERROR_EVENTS: usize = 60;
 
-/// A world of nodes. Clones are the same world.
+/// A world of nodes. Clones share one world.
 ///
 /// ```
 /// # use quorate_env_sim::SimWorld;
@@ -55,7 +55,7 @@ struct State {
     pace: Pace,
 }
 
-/// What stays of a node between its lives, and the present one.
+/// The parts of a node that outlive its lives, and its current life.
 struct Node {
     rng: Rng,
     disk: SimDisk,
@@ -63,7 +63,7 @@ struct Node {
     life: Option<SimHost>,
 }
 
-/// Why a run failed. It shows the seed and the last events.
+/// Why a run failed. The text contains the seed and the last events.
 pub struct RunError {
     seed: u64,
     reason: &'static str,
@@ -85,7 +85,7 @@ impl fmt::Display for RunError {
 impl std::error::Error for RunError {}
 
 impl SimWorld {
-    /// A world without nodes.
+    /// Creates a world without nodes.
     pub fn new(seed: u64) -> Self {
         let (rng, timeline) = (Rng::from_seed(seed), Timeline::default());
         let trace = Trace::new(timeline.clone());
@@ -94,22 +94,24 @@ impl SimWorld {
         Self(Arc::new(World { seed, rng, timeline, trace, net, scheduler, state: Mutex::default() }))
     }
 
-    /// Runs a scenario until it ends, as fast as there is work: time passes only while all tasks wait. What it leaves
-    /// running is dropped.
+    /// Runs a scenario until it ends. Virtual time passes only while all tasks wait. Tasks that are still running at
+    /// the end are dropped.
     pub fn run<F: Future>(&self, scenario: F) -> Result<F::Output, RunError> {
         self.run_within(RUN_LIMIT, scenario)
     }
 
-    /// As [`SimWorld::run`], with a limit of virtual time. A scenario that waits for what never comes meets it at once.
+    /// Like [`SimWorld::run`], with a limit of virtual time. A scenario in which every task waits for ever reaches the
+    /// limit at once.
     ///
-    /// A panic in a task of a node fails the run too.
+    /// A panic in a task of a node fails the run, too.
     pub fn run_within<F: Future>(&self, limit: Duration, scenario: F) -> Result<F::Output, RunError> {
-        // Tasks that yield go on when no other can, never after so many polls: their number is not always the same.
+        // A task that yields must continue only when no other task can run, never after a number of polls: that number
+        // is not always the same for one seed.
         let mut builder = tokio::runtime::Builder::new_current_thread();
         let builder = builder.enable_time().start_paused(true).event_interval(u32::MAX).build();
-        let runtime = builder.map_err(|_| self.failure("there is no runtime"))?;
+        let runtime = builder.map_err(|_| self.failure("the runtime could not be created"))?;
         let panics_before = panics();
-        // Nothing of what a panic left half-done is looked at: the run has failed.
+        // Unwind safety does not matter: after a panic the run has failed, and no half-done state is used.
         let output = catch_unwind(AssertUnwindSafe(|| {
             runtime.block_on(async {
                 self.0.timeline.start();
@@ -123,38 +125,38 @@ impl SimWorld {
         match output {
             Ok(_) if panics() != panics_before => Err(self.failure("a task panicked")),
             Ok(Ok(output)) => Ok(output),
-            Ok(Err(_)) => Err(self.failure("it did not end in time")),
+            Ok(Err(_)) => Err(self.failure("the scenario did not end in time")),
             Err(_) => Err(self.failure("the scenario panicked")),
         }
     }
 
-    /// The seed.
+    /// Returns the seed.
     pub fn seed(&self) -> u64 {
         self.0.seed
     }
 
-    /// Virtual time since the world began.
+    /// Returns the virtual time since the world began.
     pub fn elapsed(&self) -> Duration {
         self.0.timeline.elapsed()
     }
 
-    /// Randomness for the scenario.
+    /// Returns the source of randomness for the scenario.
     pub fn rng(&self) -> &Rng {
         &self.0.rng
     }
 
-    /// What happened.
+    /// Returns the trace of events.
     pub fn trace(&self) -> &Trace {
         &self.0.trace
     }
 
-    /// The network, to break it.
+    /// Returns the network, for injecting faults.
     pub fn net(&self) -> &SimNet {
         &self.0.net
     }
 
-    /// Starts a new life of a node, which is made if there is none of this name: its disk is as the last life left it.
-    /// A life that has not ended ends now, as by [`SimWorld::kill`], but without waiting.
+    /// Starts a new life of a node and creates the node if there is none of this name. The disk is as the last life
+    /// left it. If the node is alive, its current life is killed first, as [`SimWorld::kill`] does but without waiting.
     pub fn node(&self, name: &str) -> Env {
         if self.is_alive(name) {
             self.end_life(name, Death::Process, SimDisk::kill);
@@ -175,44 +177,44 @@ impl SimWorld {
         })
     }
 
-    /// The process of a node dies. Its page cache survives. Waits until nothing of it is left.
+    /// Kills the process of a node. The page cache survives. Waits until all tasks of the process are dropped.
     pub async fn kill(&self, name: &str) {
         self.die(name, Death::Process, SimDisk::kill).await;
     }
 
-    /// The power of a node's machine fails: what was not synced survives in part, or not at all. Waits until nothing of
-    /// the node is left.
+    /// Fails the power of a node's machine: unsynced changes survive in part or not at all. Waits until all tasks of
+    /// the node are dropped.
     pub async fn crash(&self, name: &str) {
         self.die(name, Death::Power, SimDisk::crash).await;
     }
 
-    /// A node loses its disk for an empty one. Ends its life as [`SimWorld::crash`] does.
+    /// Replaces the disk of a node by an empty one. Ends its life as [`SimWorld::crash`] does.
     pub async fn wipe(&self, name: &str) {
         let fresh = SimDisk::new(self.0.rng.next_u64());
         self.die(name, Death::Power, |_| fresh).await;
     }
 
-    /// Whether a node is alive.
+    /// Returns whether a node is alive.
     pub fn is_alive(&self, name: &str) -> bool {
         self.state().nodes.get(name).is_some_and(|node| node.life.is_some())
     }
 
-    /// The disk of a node, to make it fail; as its present life sees it, or the next one will.
+    /// Returns the disk of a node, for injecting faults: that of its current life, or else of its next one.
     pub fn disk(&self, name: &str) -> SimDisk {
         self.state().nodes.entry(name.to_owned()).or_insert_with(|| self.new_node()).disk.clone()
     }
 
-    /// The wall clock of a node, to set it wrong.
+    /// Returns the wall clock of a node, for setting it wrong.
     pub fn clock(&self, name: &str) -> SimClock {
         self.state().nodes.entry(name.to_owned()).or_insert_with(|| self.new_node()).clock.clone()
     }
 
-    /// The host of a node that is alive.
+    /// Returns the host of a node that is alive.
     pub fn host(&self, name: &str) -> Option<SimHost> {
         self.state().nodes.get(name)?.life.clone()
     }
 
-    /// How eagerly the hosts of lives that start from now on run things.
+    /// Sets the delays of the hosts of all lives that start from now on.
     pub fn set_pace(&self, pace: Pace) {
         self.state().pace = pace;
     }
@@ -223,7 +225,7 @@ impl SimWorld {
         }
     }
 
-    /// Ends the present life, if there is one; the disk changes in any case but that of a node that never was.
+    /// Ends the current life, if there is one, and replaces the disk. Does nothing if the node does not exist.
     fn end_life(&self, name: &str, death: Death, end: impl FnOnce(&SimDisk) -> SimDisk) -> Option<SimHost> {
         let mut state = self.state();
         let node = state.nodes.get_mut(name)?;
@@ -237,7 +239,7 @@ impl SimWorld {
         Some(host)
     }
 
-    #[expect(clippy::disallowed_methods, reason = "the scheduler is what runs tasks of nodes")]
+    #[expect(clippy::disallowed_methods, reason = "the scheduler runs the tasks of nodes")]
     fn start_scheduler(&self) {
         drop(tokio::spawn(self.0.scheduler.clone().drive()));
     }
@@ -252,7 +254,7 @@ impl SimWorld {
     }
 
     fn failure(&self, reason: &'static str) -> RunError {
-        RunError { seed: self.0.seed, reason, tail: self.0.trace.tail(TOLD_EVENTS) }
+        RunError { seed: self.0.seed, reason, tail: self.0.trace.tail(ERROR_EVENTS) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -270,7 +272,7 @@ thread_local! {
     static PANICS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Panics of this thread so far. A runtime swallows those of its tasks; a run must not.
+/// Returns the number of panics of this thread so far. A runtime catches panics of its tasks, but they must fail a run.
 fn panics() -> u64 {
     static COUNT: Once = Once::new();
     COUNT.call_once(|| {

@@ -21,7 +21,7 @@ impl SimFile {
         Self { disk, inode, writable }
     }
 
-    /// Makes a change after which the file ends at `end`, if that is more than now.
+    /// Makes a change that grows the file to `end` if it is shorter.
     fn change(&self, end: u64, apply: impl FnOnce(&mut Inode)) -> io::Result<()> {
         if !self.writable {
             return Err(io::ErrorKind::PermissionDenied.into());
@@ -58,7 +58,7 @@ impl File for SimFile {
                 Ok(())
             }
             Ok(effect) => effect.finish(Ok(())),
-            // Where the process ends meanwhile, the kernel goes on: nothing is lost in secret.
+            // A stop ends the process, not the kernel: the sectors stay unsynced, and none becomes a ghost.
             Err(error) if medium.has_stopped() => Err(error),
             Err(error) => {
                 lock(&self.inode).fail_sync(medium.rng());

@@ -1,21 +1,22 @@
-//! A file's content: as programs see it, and, by sector, as it was when last synced.
+//! The content of a file: as programs see it and, per sector, as it was when last synced.
 //!
-//! A file that is cut changes its inode, which a file system does as a whole or not at all, and what is written after
-//! that goes elsewhere on the medium: a cut that is lost takes it along, and one that is kept never shows what was cut.
+//! Truncating a file changes its inode, which a file system does completely or not at all, and later writes go to new
+//! places on the medium. A truncation that is lost therefore takes those writes with it, and one that survives never
+//! shows the old content.
 //!
-//! Invariant: a sector that is neither in `unsynced` nor in `ghosts` is on the medium as it is seen.
+//! Invariant: a sector that is neither in `unsynced` nor in `ghosts` is on the medium as programs see it.
 
 use std::collections::BTreeMap;
 
 use quorate_env::Rng;
 
-/// What a disk writes as a whole or not at all; but a torn sector is possible too.
+/// The unit of writing. A disk writes a sector completely or not at all, but the simulation also tears sectors.
 pub(super) const SECTOR: usize = 512;
 
-/// A sector and its length as a file offset.
+/// The content of a sector, and the length of a sector as a file offset.
 type Sector = [u8; SECTOR];
 const STEP: u64 = SECTOR as u64;
-/// What a flash device rewrites as a whole.
+/// The unit that a flash device rewrites.
 const SECTORS_PER_PAGE: u64 = 8;
 const ZERO: Sector = [0; SECTOR];
 
@@ -25,11 +26,11 @@ pub(super) struct Inode {
     /// Sectors that are not all zero.
     sectors: BTreeMap<u64, Box<Sector>>,
     synced_len: u64,
-    /// What the medium holds of the sectors written since they were last synced.
+    /// The medium's content of the sectors that were written since they were last synced.
     unsynced: BTreeMap<u64, Box<Sector>>,
-    /// What the medium holds of sectors that the page cache wrongly takes for synced, after a failed sync.
+    /// The medium's content of the sectors that the page cache wrongly takes for synced after a failed sync.
     ghosts: BTreeMap<u64, Box<Sector>>,
-    /// The lowest length to which it was cut since it was last synced, if it was.
+    /// The lowest length to which the file was truncated since it was last synced.
     cut: Option<u64>,
 }
 
@@ -87,7 +88,7 @@ impl Inode {
         self.len = len;
     }
 
-    /// Whether a power failure may take something of it.
+    /// Returns whether a power failure may lose some of the content.
     pub(super) fn has_unsynced(&self) -> bool {
         !self.unsynced.is_empty() || !self.ghosts.is_empty() || self.len != self.synced_len
     }
@@ -98,10 +99,10 @@ impl Inode {
         self.cut = None;
     }
 
-    /// A sync that failed: each sector it was to cover is on the medium, or still to be synced, or a ghost.
+    /// Fails a sync: each sector that it was to write is on the medium, or still to be synced, or a ghost.
     pub(super) fn fail_sync(&mut self, rng: &Rng) {
         let mut covered = std::mem::take(&mut self.unsynced);
-        // A cut is still to be synced, with all that goes with it.
+        // A truncation, and the writes that depend on it, are still to be synced.
         self.unsynced = self.cut.map(|cut| covered.split_off(&(cut / STEP))).unwrap_or_default();
         for (number, before) in covered {
             match rng.below(3) {
@@ -112,15 +113,15 @@ impl Inode {
         }
     }
 
-    /// The power fails: what was not synced survives, vanishes or tears. With `scrambles`, it may also take the page
-    /// with it in which it lies, synced or not.
+    /// Fails the power: unsynced sectors survive, are lost or are torn. With `scrambles`, an unsynced sector may also
+    /// destroy the page that contains it, synced or not.
     pub(super) fn lose_power(&mut self, rng: &Rng, fate: Fate, scrambles: bool) {
         let mut lost = std::mem::take(&mut self.ghosts);
         lost.append(&mut self.unsynced);
         if let Some(cut) = self.cut.take() {
             let beyond = lost.split_off(&(cut / STEP));
             if fate.survives(rng) {
-                // Of what was written after the cut, as much is lost as of anything else: where it is, nothing is.
+                // Sectors written after the truncation may be lost like any others. Where one is lost, zeros remain.
                 lost.extend(beyond.into_iter().map(|(number, before)| (number, Self::cut_at(before, number, cut))));
                 self.synced_len = self.synced_len.min(cut);
             } else {
@@ -149,16 +150,16 @@ impl Inode {
 
     pub(super) fn flip(&mut self, offset: u64, bit: u32) {
         let (number, from, _) = place(offset, 1);
-        let turn = |sector: &mut Sector| {
+        let flip_in = |sector: &mut Sector| {
             if let Some(byte) = sector.get_mut(from) {
                 *byte ^= 1_u8.rotate_left(bit);
             }
         };
         let mut sector = self.sector(number);
-        turn(&mut sector);
+        flip_in(&mut sector);
         self.store(number, sector);
         if let Some(old) = self.unsynced.get_mut(&number) {
-            turn(old);
+            flip_in(old);
         }
     }
 
@@ -171,7 +172,7 @@ impl Inode {
         }
     }
 
-    /// What the medium holds of a sector when the file was cut.
+    /// Returns the medium's content of a sector after the file was truncated at `cut`.
     fn cut_at(mut before: Box<Sector>, number: u64, cut: u64) -> Box<Sector> {
         let keep = if number == cut / STEP { usize::try_from(cut % STEP).unwrap_or(0) } else { 0 };
         before.get_mut(keep..).unwrap_or_default().fill(0);
@@ -182,10 +183,10 @@ impl Inode {
         self.sectors.get(&number).map_or(ZERO, |sector| **sector)
     }
 
-    /// Changes a sector and remembers what the medium holds of it.
+    /// Changes a sector and remembers the medium's content.
     fn put(&mut self, number: u64, sector: Sector) {
         let before = self.sector(number);
-        // A sector that a failed sync left behind is dirty again, even if the bytes are the same: it is synced next.
+        // Writing a ghost makes it dirty again, even with the same bytes: the next sync writes it.
         if before == sector && !self.ghosts.contains_key(&number) {
             return;
         }
@@ -212,14 +213,14 @@ impl Inode {
     }
 }
 
-/// How kind a power failure is.
+/// How much a power failure destroys.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Fate {
     /// Everything unsynced is lost.
     Lost,
     /// Everything unsynced survives.
     Kept,
-    /// Each thing for itself.
+    /// Each sector and each name is decided separately.
     Mixed,
 }
 
@@ -232,7 +233,7 @@ impl Fate {
         }
     }
 
-    /// Whether a thing without parts survives.
+    /// Draws whether an indivisible change survives.
     pub(super) fn survives(self, rng: &Rng) -> bool {
         match self {
             Self::Lost => false,
@@ -241,12 +242,12 @@ impl Fate {
         }
     }
 
-    /// Whether a page is destroyed while it is written.
+    /// Draws whether a page is destroyed while it is written.
     fn scrambles(self, rng: &Rng) -> bool {
         matches!(self, Self::Mixed) && rng.below(32) == 0
     }
 
-    /// How many bytes of a sector, from its start, survive.
+    /// Draws how many bytes of a sector, from its start, survive.
     fn surviving_bytes(self, rng: &Rng) -> usize {
         match self {
             Self::Mixed if rng.below(8) == 0 => usize::try_from(rng.below(STEP)).unwrap_or(0),
@@ -256,7 +257,7 @@ impl Fate {
     }
 }
 
-/// The sector of an offset, the place in it, and how many of `len` bytes it holds from there.
+/// Returns the sector of an offset, the offset in the sector, and how many of `len` bytes fit into it from there.
 fn place(offset: u64, len: usize) -> (u64, usize, usize) {
     let from = usize::try_from(offset % STEP).unwrap_or(0);
     (offset / STEP, from, len.min(SECTOR.saturating_sub(from)))

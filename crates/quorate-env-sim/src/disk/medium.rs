@@ -1,4 +1,4 @@
-//! What all views of a simulated disk share: the names, the faults to come, the life it is in.
+//! The state that all views of a simulated disk share: the names, the planned faults, and the current life.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,7 +12,7 @@ use super::inode::{Fate, Inode};
 use super::names::Names;
 use super::{Fault, lock};
 
-/// The size of a disk without a limit, as far as it tells.
+/// The reported size of a disk without a limit.
 const UNLIMITED: u64 = 1 << 40;
 
 #[derive(Debug)]
@@ -32,18 +32,18 @@ pub(super) struct Medium {
     fail_at: Option<(u64, Fault)>,
     fail_sync_at: Option<u64>,
     reads_until_failure: Option<u64>,
-    /// Planned stops and failures that came in this life.
+    /// Planned stops and failures that have occurred in this life.
     failures: u64,
     capacity: Option<u64>,
     scrambles_pages: bool,
 }
 
-/// What becomes of an operation that was let through.
+/// The effect of an operation that was not refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Effect {
     /// It takes effect and succeeds.
     Whole,
-    /// It takes effect, as far as unsynced things do, and the disk stops before it could say so.
+    /// It takes effect as an unsynced change, but the disk stops before it can report success.
     Silent,
 }
 
@@ -94,7 +94,8 @@ impl Medium {
 
     pub(super) fn lose_power(&mut self) {
         let fate = Fate::draw(&self.rng);
-        // All files, also those whose names were changed or removed: what comes back must be as it was.
+        // All files, including those whose names were changed or removed: a name that comes back must have its old
+        // content.
         let mut files: Vec<_> = self.names.files().cloned().collect();
         self.names.lose_power(&self.rng, fate);
         for file in self.names.files() {
@@ -118,7 +119,7 @@ impl Medium {
         self.end_life();
     }
 
-    /// The process dies; faults that were planned for it are forgotten.
+    /// Ends the life of the process and cancels its planned faults.
     pub(super) fn end_life(&mut self) {
         self.life += 1;
         self.locks.clear();
@@ -180,7 +181,7 @@ impl Medium {
         (!self.boot_id_hidden).then(|| format!("boot-{}", self.boots))
     }
 
-    /// Counts an operation that changes something and draws its fate.
+    /// Counts an operation that changes something, and applies planned faults to it.
     pub(super) fn begin(&mut self) -> io::Result<Effect> {
         if self.stopped {
             return Err(stopped());
@@ -205,19 +206,19 @@ impl Medium {
         }
     }
 
-    /// As [`Medium::begin`], for a sync of a file.
+    /// Like [`Medium::begin`], for a sync of a file.
     pub(super) fn begin_file_sync(&mut self, file: &Arc<Mutex<Inode>>) -> io::Result<Effect> {
-        let is_meant = |name: &String| {
+        let is_target = |name: &String| {
             let mut named = self.names.paths().filter(|(path, _)| path.ends_with(name));
             named.any(|(_, inode)| Arc::ptr_eq(inode, file))
         };
-        if self.fail_sync_of.as_ref().is_some_and(is_meant) {
+        if self.fail_sync_of.as_ref().is_some_and(is_target) {
             (self.fail_sync_of, self.fail_sync_at) = (None, Some(self.io_count));
         }
         self.begin_sync()
     }
 
-    /// The same for a sync of names.
+    /// Like [`Medium::begin`], for a sync of names.
     pub(super) fn begin_sync(&mut self) -> io::Result<Effect> {
         if self.stop_sync_at.is_some_and(|at| at <= self.io_count) {
             self.stop_sync_at = None;

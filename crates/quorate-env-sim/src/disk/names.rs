@@ -1,6 +1,6 @@
-//! The names of the simulated disk: directories and files by path, and changes of them that were not synced.
+//! The names of the simulated disk: directories and files by path, and changes that were not synced.
 //!
-//! Invariant: applying all pending changes, in order, to the durable names gives the names that programs see.
+//! Invariant: applying all pending changes, in order, to the durable names gives the live names.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -38,15 +38,15 @@ impl Change {
                         tree.insert(to.join(rest), node);
                     }
                 }
-                // `join("")` would add a slash; the name itself is written last and plainly.
+                // `join("")` would add a slash to the name of `to` itself, so that is inserted last, without a join.
                 tree.insert(to, node);
             }
         }
     }
 
-    /// The same, where a later change (`made`) became durable before it: what is in a directory goes where that goes,
-    /// and with it.
-    fn behind(self, made: &Self) -> Option<Self> {
+    /// Adapts this pending change after a later one (`made`) became durable before it: its paths follow a renamed
+    /// directory, and a change within a removed directory becomes void.
+    fn after(self, made: &Self) -> Option<Self> {
         let moved = |path: PathBuf| match made {
             Self::Link(..) => Some(path),
             Self::Unlink(gone) => (!path.starts_with(gone)).then_some(path),
@@ -99,7 +99,7 @@ impl Names {
         self.paths().map(|(_, inode)| inode)
     }
 
-    /// All files by their names.
+    /// Returns all files with their paths.
     pub(super) fn paths(&self) -> impl Iterator<Item = (&PathBuf, &Arc<Mutex<Inode>>)> {
         self.live.iter().filter_map(|(path, node)| match node {
             Node::File(inode) => Some((path, inode)),
@@ -107,7 +107,7 @@ impl Names {
         })
     }
 
-    /// Makes a file, or gives the one that is there if `may_exist`.
+    /// Creates a file. If `may_exist`, returns the existing one instead.
     pub(super) fn create(&mut self, path: &Path, may_exist: bool) -> io::Result<Arc<Mutex<Inode>>> {
         match self.file(path) {
             Ok(inode) if may_exist => return Ok(inode),
@@ -172,7 +172,7 @@ impl Names {
         Ok(())
     }
 
-    /// Makes the names in `dir` durable; its own name is its parent's affair.
+    /// Makes the names in `dir` durable. The name of `dir` itself needs a sync of its parent.
     pub(super) fn sync_dir(&mut self, dir: &Path) -> io::Result<()> {
         if !self.is_dir(dir) {
             return Err(io::ErrorKind::NotFound.into());
@@ -180,7 +180,7 @@ impl Names {
         for change in std::mem::take(&mut self.pending) {
             if change.touches(dir) {
                 let earlier = std::mem::take(&mut self.pending).into_iter();
-                self.pending = earlier.filter_map(|earlier| earlier.behind(&change)).collect();
+                self.pending = earlier.filter_map(|earlier| earlier.after(&change)).collect();
                 change.apply(&mut self.durable);
             } else {
                 self.pending.push(change);
@@ -194,7 +194,8 @@ impl Names {
         self.durable.clone_from(&self.live);
     }
 
-    /// The power fails: some of the pending changes survive, mostly the earlier ones, as in a journal.
+    /// Fails the power: some of the pending changes survive. In half of the cases only a prefix does, as with a
+    /// journal.
     pub(super) fn lose_power(&mut self, rng: &Rng, fate: Fate) {
         let pending = std::mem::take(&mut self.pending);
         let journal = rng.below(2) == 0;
@@ -225,7 +226,7 @@ impl Names {
     }
 }
 
-/// Whether a path is one that is always there: `/`, and where relative paths begin.
+/// Returns whether a path always exists: `/`, or the start of relative paths.
 fn is_root(path: &Path) -> bool {
     path.parent().is_none()
 }

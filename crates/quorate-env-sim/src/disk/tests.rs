@@ -1,4 +1,4 @@
-//! What the simulated disk promises: synced things stay, unsynced ones may go, and faults come when planned.
+//! The promises of the simulated disk: synced data stays, unsynced data may be lost, and planned faults occur.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
 
@@ -30,7 +30,7 @@ fn content(disk: &SimDisk, name: &str) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn synced_bytes_and_names_survive_and_unsynced_ones_meet_every_fate() {
+fn synced_data_survives_and_unsynced_data_may_not() {
     let (mut old, mut new, mut torn, mut nameless) = (0, 0, 0, 0);
     for seed in 0..200 {
         let disk = disk(seed);
@@ -41,7 +41,7 @@ fn synced_bytes_and_names_survive_and_unsynced_ones_meet_every_fate() {
         file.write_at(&[2; 512], 512).unwrap();
         disk.open(&path("b"), OpenMode::CreateNew).unwrap().sync_data().unwrap();
         let disk = disk.crash();
-        assert!(file.write_at(&[3], 0).is_err(), "a file of the former life must be dead");
+        assert!(file.write_at(&[3], 0).is_err(), "a file of the previous life must fail");
         let bytes = content(&disk, "a").expect("the name was synced");
         assert_eq!((&bytes[..512], &bytes[1024..]), (&[1; 512][..], &[1; 1024][..]));
         match bytes[512..1024].iter().filter(|byte| **byte == 2).count() {
@@ -55,7 +55,7 @@ fn synced_bytes_and_names_survive_and_unsynced_ones_meet_every_fate() {
 }
 
 #[test]
-fn a_made_directory_survives_with_all_above_it_that_were_made() {
+fn make_dir_makes_all_new_parents_durable() {
     for seed in 0..50 {
         let disk = disk(seed);
         make_dir(&disk, &path("a/b/c")).unwrap();
@@ -64,7 +64,7 @@ fn a_made_directory_survives_with_all_above_it_that_were_made() {
 }
 
 #[test]
-fn a_cut_is_kept_or_lost_as_a_whole_together_with_what_was_written_after_it() {
+fn a_lost_truncation_takes_later_writes_with_it() {
     let (mut kept, mut lost) = (0, 0);
     for seed in 0..200 {
         let disk = disk(seed);
@@ -76,7 +76,7 @@ fn a_cut_is_kept_or_lost_as_a_whole_together_with_what_was_written_after_it() {
         file.write_at(&[2; 2048], 700).unwrap();
         let bytes = content(&disk.crash(), "a").unwrap();
         if bytes.len() == 4096 {
-            assert!(bytes.iter().all(|byte| *byte == 1), "a lost cut takes later writes along");
+            assert!(bytes.iter().all(|byte| *byte == 1), "a lost truncation takes later writes with it");
             lost += 1;
         } else {
             assert!(bytes[..700].iter().all(|byte| *byte == 1) && bytes[700..].iter().all(|byte| *byte != 1));
@@ -87,7 +87,7 @@ fn a_cut_is_kept_or_lost_as_a_whole_together_with_what_was_written_after_it() {
 }
 
 #[test]
-fn a_failed_sync_is_never_made_good_by_a_later_one() {
+fn a_later_sync_does_not_repair_a_failed_one() {
     let lost = (0..100).any(|seed| {
         let disk = disk(seed);
         let file = disk.open(&path("a"), OpenMode::CreateNew).unwrap();
@@ -106,7 +106,7 @@ fn a_failed_sync_is_never_made_good_by_a_later_one() {
 }
 
 #[test]
-fn renames_are_atomic_and_kept_once_synced() {
+fn renames_are_atomic_and_durable_once_synced() {
     for seed in 0..100 {
         let disk = disk(seed);
         for (name, byte) in [("old", 1), ("new", 2)] {
@@ -126,7 +126,7 @@ fn renames_are_atomic_and_kept_once_synced() {
 }
 
 #[test]
-fn faults_come_when_planned() {
+fn faults_occur_when_planned() {
     let disk = disk(1);
     let file = disk.open(&path("a"), OpenMode::CreateNew).unwrap();
     disk.fail_after(1, Fault::NoSpace);
@@ -150,9 +150,9 @@ fn faults_come_when_planned() {
 }
 
 proptest! {
-    /// Reads agree with a plain vector, whatever is written, cut and grown.
+    /// Reads agree with a plain vector after any writes, truncations and extensions.
     #[test]
-    fn contents_are_those_of_a_vector(ops in prop::collection::vec((0_u64..3000, 0_usize..1500, any::<u8>()), 1..30)) {
+    fn contents_match_a_vector(ops in prop::collection::vec((0_u64..3000, 0_usize..1500, any::<u8>()), 1..30)) {
         let disk = disk(3);
         let file = disk.open(&path("a"), OpenMode::CreateNew).unwrap();
         let mut model: Vec<u8> = Vec::new();
@@ -177,7 +177,7 @@ proptest! {
 }
 
 #[test]
-fn what_was_removed_from_a_directory_that_is_gone_is_not_removed_from_its_successor() {
+fn a_pending_removal_spares_a_replaced_directory() {
     for seed in 0..50 {
         let disk = disk(seed);
         let (inner, next, aside) = (path("x"), path("next"), path("aside"));

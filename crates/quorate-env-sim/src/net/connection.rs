@@ -1,4 +1,4 @@
-//! A connection: two pipes and what became of them.
+//! A connection: one pipe for each direction, and the state of both.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,16 +17,16 @@ pub(super) enum Side {
     Accepter,
 }
 
-/// The whole of a connection.
+/// A connection with both its directions.
 #[derive(Debug)]
 pub(super) struct Connection {
     dialer: Arc<str>,
     accepter: Arc<str>,
     there: Pipe,
     back: Pipe,
-    /// Both ends get an error.
+    /// Whether both ends get an error.
     is_broken: bool,
-    /// One node is gone and nothing is heard of it; the other end waits.
+    /// Whether one node is gone without any notice to the other end, which waits.
     is_silent: bool,
     ends: u8,
 }
@@ -34,18 +34,18 @@ pub(super) struct Connection {
 /// One direction.
 #[derive(Debug)]
 struct Pipe {
-    /// On the way or arrived, in order; an empty one is the end.
+    /// Chunks in flight or arrived, in order. An empty chunk is the end.
     chunks: VecDeque<Chunk>,
-    /// Bytes in `chunks`.
+    /// The number of bytes in `chunks`.
     held: usize,
-    /// Bytes that were read, but the sender could not be told.
+    /// The number of bytes that were read but whose acknowledgement could not reach the sender.
     unacknowledged: usize,
     capacity: usize,
     is_finished: bool,
-    /// A bit of the next bytes that turns around, modulo how many there are.
+    /// The bit to flip in the next bytes, modulo their number of bits.
     garbled: Option<u64>,
-    /// When the sender learns that nobody reads any more; what it sends is lost.
-    deaf_at: Option<Instant>,
+    /// When the sender learns that the reader is gone. What it sends until then is lost.
+    reader_gone_at: Option<Instant>,
     reader: Option<Waker>,
     writer: Option<Waker>,
 }
@@ -56,13 +56,13 @@ struct Chunk {
     bytes: Bytes,
 }
 
-/// What a reader gets.
+/// The result of a read.
 pub(super) enum Arrival {
-    /// This many bytes; 0 at the end.
+    /// This many bytes were read; 0 at the end.
     Bytes(usize),
-    /// Nothing before this time.
+    /// Nothing arrives before this time.
     At(Instant),
-    /// Nothing until it is woken.
+    /// Nothing arrives until the reader is woken.
     Nothing,
 }
 
@@ -83,7 +83,7 @@ impl Connection {
         (&self.dialer, &self.accepter)
     }
 
-    /// The nodes at this end and at the other.
+    /// Returns the node at this end and the node at the other end.
     pub(super) fn nodes_from(&self, side: Side) -> (Arc<str>, Arc<str>) {
         let (dialer, accepter) = (Arc::clone(&self.dialer), Arc::clone(&self.accepter));
         match side {
@@ -114,31 +114,32 @@ impl Connection {
         }
     }
 
-    /// Both ends get an error from now on.
+    /// Breaks the connection: both ends get an error from now on.
     pub(super) fn break_now(&mut self) {
         self.is_broken = true;
         self.wake_all();
     }
 
-    /// A bit of the next bytes of each way turns around.
+    /// Flips a bit in the next bytes of each direction.
     pub(super) fn garble(&mut self, bits: [u64; 2]) {
         for (pipe, bit) in [&mut self.there, &mut self.back].into_iter().zip(bits) {
             pipe.garbled = Some(bit);
         }
     }
 
-    /// A node dies. Its peer gets what is on the way, and then the end or nothing.
-    pub(super) fn silence(&mut self, node: &str, ends: bool) {
+    /// Handles the death of a node. Its peer gets the bytes in flight, and after them the end if `ends`, or else
+    /// nothing.
+    pub(super) fn node_died(&mut self, node: &str, ends: bool) {
         let side = if &*self.dialer == node { Side::Dialer } else { Side::Accepter };
         self.is_silent = true;
         if ends {
             self.outgoing(side).finish(Instant::now());
-            self.incoming(side).deafen(Instant::now());
+            self.incoming(side).remove_reader(Instant::now());
         }
         self.wake_all();
     }
 
-    /// What was held back goes on, from `at`.
+    /// Resumes the delivery of bytes that were held back, not before `at`.
     pub(super) fn resume(&mut self, at: Instant) {
         for pipe in [&mut self.there, &mut self.back] {
             pipe.unacknowledged = 0;
@@ -149,7 +150,8 @@ impl Connection {
         self.wake_all();
     }
 
-    /// Reads what has arrived. `is_open`: whether bytes get here; `acknowledges`: whether the sender is told.
+    /// Reads what has arrived. `is_open` tells whether bytes reach this end, and `acknowledges` whether
+    /// acknowledgements reach the sender.
     pub(super) fn read(
         &mut self,
         side: Side,
@@ -184,13 +186,13 @@ impl Connection {
         Ok(Arrival::Bytes(count))
     }
 
-    /// How many bytes can be written now.
+    /// Returns how many bytes can be written now.
     pub(super) fn poll_room(&mut self, side: Side, cx: &Context<'_>) -> Poll<io::Result<usize>> {
         if self.is_broken {
             return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
         }
         let pipe = self.outgoing(side);
-        if pipe.is_finished || pipe.deaf_at.is_some_and(|at| at <= Instant::now()) {
+        if pipe.is_finished || pipe.reader_gone_at.is_some_and(|at| at <= Instant::now()) {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
         let room = pipe.capacity.saturating_sub(pipe.held + pipe.unacknowledged);
@@ -201,28 +203,28 @@ impl Connection {
         Poll::Pending
     }
 
-    /// Sends bytes on their way.
+    /// Sends bytes.
     pub(super) fn write(&mut self, side: Side, bytes: Bytes, delay: Duration) {
         let pipe = self.outgoing(side);
-        if !bytes.is_empty() && pipe.deaf_at.is_none() {
+        if !bytes.is_empty() && pipe.reader_gone_at.is_none() {
             pipe.held += bytes.len();
-            let bytes = pipe.garbled.take().map_or_else(|| bytes.clone(), |bit| turned(&bytes, bit));
+            let bytes = pipe.garbled.take().map_or_else(|| bytes.clone(), |bit| with_flipped_bit(&bytes, bit));
             pipe.push(bytes, Instant::now() + delay);
         }
     }
 
-    /// No more bytes come from this end.
+    /// Ends the direction from this end.
     pub(super) fn finish(&mut self, side: Side, delay: Duration) {
         if !self.is_silent {
             self.outgoing(side).finish(Instant::now() + delay);
         }
     }
 
-    /// An end is dropped; true when it was the last.
+    /// Closes an end that is dropped. Returns true if it was the last one.
     pub(super) fn close(&mut self, side: Side, delay: Duration) -> bool {
         self.finish(side, delay);
         if !self.is_silent {
-            self.incoming(side).deafen(Instant::now() + delay);
+            self.incoming(side).remove_reader(Instant::now() + delay);
         }
         self.ends = self.ends.saturating_sub(1);
         self.ends == 0
@@ -244,14 +246,14 @@ impl Pipe {
             capacity,
             is_finished: false,
             garbled: None,
-            deaf_at: None,
+            reader_gone_at: None,
             reader: None,
             writer: None,
         }
     }
 
     fn push(&mut self, bytes: Bytes, at: Instant) {
-        // Never before what was sent before.
+        // Bytes never arrive before those that were sent earlier.
         let at = self.chunks.back().map_or(at, |last| last.at.max(at));
         self.chunks.push_back(Chunk { at, bytes });
         self.reader.take().into_iter().for_each(Waker::wake);
@@ -263,17 +265,18 @@ impl Pipe {
         }
     }
 
-    /// Nobody reads any more. What was not read is lost, and room for the sender, who learns it at its next write.
-    fn deafen(&mut self, at: Instant) {
+    /// Removes the reader. Unread bytes are lost and their room is free again. The sender gets an error when it writes
+    /// after `at`.
+    fn remove_reader(&mut self, at: Instant) {
         self.chunks.clear();
         (self.held, self.unacknowledged) = (0, 0);
-        self.deaf_at = Some(at);
+        self.reader_gone_at = Some(at);
         self.writer.take().into_iter().for_each(Waker::wake);
     }
 }
 
-/// The same bytes, but for one bit.
-fn turned(bytes: &Bytes, bit: u64) -> Bytes {
+/// Returns the bytes with one bit flipped.
+fn with_flipped_bit(bytes: &Bytes, bit: u64) -> Bytes {
     let mut bytes = bytes.to_vec();
     let at = usize::try_from(bit / 8 % (bytes.len() as u64).max(1)).unwrap_or_default();
     bytes.get_mut(at).into_iter().for_each(|byte| *byte ^= 1 << (bit % 8));

@@ -1,4 +1,4 @@
-//! Listening ends.
+//! Listeners and their backlogs.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,10 +11,10 @@ use quorate_env::net::{BoxStream, Listener};
 use super::SimNet;
 use super::stream::SimStream;
 
-/// Connections that wait to be accepted.
+/// The maximum number of connections that wait to be accepted.
 const BACKLOG_MAX: usize = 128;
 
-/// What the network keeps of a listener.
+/// The network's state of a listener.
 #[derive(Debug)]
 pub(super) struct Port {
     pub(super) node: String,
@@ -84,7 +84,7 @@ impl Drop for SimListener {
         let is_mine = state.ports.get(&self.addr).is_some_and(|port| port.life == self.life);
         let port = is_mine.then(|| state.ports.remove(&self.addr));
         drop(state);
-        // Connections that nobody accepted end here, and lock the state to do so.
+        // Dropping the connections that were not accepted locks the state.
         drop(port);
     }
 }

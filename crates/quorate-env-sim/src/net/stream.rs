@@ -1,4 +1,4 @@
-//! An end of a connection, as its owner holds it.
+//! The stream that the owner of one end of a connection holds.
 
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -17,7 +17,7 @@ pub(super) struct SimStream {
     net: SimNet,
     number: u64,
     side: Side,
-    /// Runs until the next bytes arrive.
+    /// Fires when the next bytes arrive.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
@@ -26,7 +26,7 @@ impl SimStream {
         Self { net, number, side, timer: None }
     }
 
-    /// Reads what has arrived, and says when more will if nothing has.
+    /// Reads what has arrived. If nothing has, returns when the next bytes will, if that is known.
     fn read(&self, cx: &Context<'_>, buf: &mut ReadBuf<'_>) -> io::Result<Arrival> {
         let mut state = self.net.state();
         let state = &mut *state;
@@ -45,17 +45,17 @@ impl SimStream {
         arrival
     }
 
-    /// Writes a part of `slices` and says how much.
+    /// Writes a prefix of `slices` and returns its length.
     fn write(&self, cx: &Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         let mut state = self.net.state();
         let delay = state.delay();
-        // Now and then less is taken than there is room for.
-        let appetite = if state.rng.chance(0.1) { 1 + state.rng.below(1 << 12) } else { u64::MAX };
+        // Some writes take less than there is room for.
+        let limit = if state.rng.chance(0.1) { 1 + state.rng.below(1 << 12) } else { u64::MAX };
         let Some(connection) = state.connections.get_mut(&self.number) else {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         };
         let room = ready!(connection.poll_room(self.side, cx))?;
-        let room = room.min(usize::try_from(appetite).unwrap_or(usize::MAX));
+        let room = room.min(usize::try_from(limit).unwrap_or(usize::MAX));
         let bytes = gather(slices, room);
         let count = bytes.len();
         connection.write(self.side, bytes, delay);
@@ -63,7 +63,7 @@ impl SimStream {
     }
 }
 
-/// The first bytes of several slices.
+/// Returns the first `most` bytes of several slices.
 fn gather(slices: &[IoSlice<'_>], most: usize) -> Bytes {
     let mut out = BytesMut::new();
     for slice in slices {

@@ -1,4 +1,4 @@
-//! What streams do while the network between them fails.
+//! The behaviour of streams while the network fails.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -12,17 +12,17 @@ use crate::SimWorld;
 
 const ADDR: &str = "b:1";
 
-/// A stream from `a` to `b`, by both its ends.
+/// Returns both ends of a stream from `a` to `b`.
 async fn connected(a: &Env, b: &Env) -> (BoxStream, BoxStream) {
     let listener = b.net().listen(ADDR).await.unwrap();
     let (dialed, accepted) = tokio::join!(biased; a.net().connect(ADDR), listener.accept());
     (dialed.unwrap(), accepted.unwrap().0)
 }
 
-fn each_seed(story: impl AsyncFn(&SimWorld, Env, Env)) {
+fn each_seed(scenario: impl AsyncFn(&SimWorld, Env, Env)) {
     for seed in 0..200 {
         let world = SimWorld::new(seed);
-        world.run(async { story(&world, world.node("a"), world.node("b")).await }).unwrap();
+        world.run(async { scenario(&world, world.node("a"), world.node("b")).await }).unwrap();
     }
 }
 
@@ -44,7 +44,7 @@ fn pattern(len: usize) -> Vec<u8> {
 }
 
 #[test]
-fn bytes_arrive_whole_and_in_order() {
+fn bytes_arrive_completely_and_in_order() {
     each_seed(async |_, a, b| {
         let (mut near, mut far) = connected(&a, &b).await;
         let writer = a.spawn(async move {
@@ -75,7 +75,7 @@ fn a_cut_holds_bytes_back_until_it_heals() {
 }
 
 #[test]
-fn a_sender_whose_bytes_are_not_acknowledged_is_held_up() {
+fn an_unacknowledged_sender_is_blocked() {
     each_seed(async |world, a, b| {
         let (mut near, mut far) = connected(&a, &b).await;
         world.net().cut_way("b", "a");
@@ -84,12 +84,12 @@ fn a_sender_whose_bytes_are_not_acknowledged_is_held_up() {
             sent.is_err()
         });
         read_on(&mut far).await;
-        assert!(sending.await.unwrap(), "it sent more than any buffer holds");
+        assert!(sending.await.unwrap(), "the writer sent more than any buffer holds");
     });
 }
 
 #[test]
-fn connecting_waits_for_a_cut_and_is_refused_where_nobody_listens() {
+fn connecting_waits_for_a_cut_to_heal() {
     each_seed(async |world, a, b| {
         let refused = a.net().connect("b:9").await.err().unwrap();
         assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
@@ -106,7 +106,7 @@ fn connecting_waits_for_a_cut_and_is_refused_where_nobody_listens() {
 }
 
 #[test]
-fn a_death_ends_streams_breaks_them_or_is_not_heard_of() {
+fn a_death_ends_breaks_or_silences_streams() {
     let seen = RefCell::new(BTreeSet::new());
     each_seed(async |world, a, b| {
         let (mut near, far) = connected(&a, &b).await;
@@ -127,7 +127,7 @@ fn a_death_ends_streams_breaks_them_or_is_not_heard_of() {
         assert!(again.is_err() || again.unwrap().is_err());
         if end == "silent" {
             world.node("b");
-            assert_eq!(read_on(&mut near).await.1, "broken", "the machine is back and knows nothing of it");
+            assert_eq!(read_on(&mut near).await.1, "broken", "the restarted machine does not know the stream");
         }
     });
     let all = [(false, "broken"), (false, "ended"), (true, "broken"), (true, "silent")];
@@ -135,7 +135,7 @@ fn a_death_ends_streams_breaks_them_or_is_not_heard_of() {
 }
 
 #[test]
-fn a_reader_that_goes_away_fails_its_writer() {
+fn a_dropped_reader_fails_its_writer() {
     each_seed(async |_, a, b| {
         let (mut near, far) = connected(&a, &b).await;
         drop(far);
@@ -150,7 +150,7 @@ fn a_reader_that_goes_away_fails_its_writer() {
 }
 
 #[test]
-fn a_former_life_reaches_nobody() {
+fn a_previous_life_can_not_use_the_network() {
     each_seed(async |world, a, b| {
         let _listener = b.net().listen(ADDR).await.unwrap();
         world.kill("a").await;

@@ -1,4 +1,4 @@
-//! Lives, deaths and time.
+//! Lives and deaths of nodes, scheduling and time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use quorate_env::{Env, Instant, sleep};
 
 use super::*;
 
-/// Counts its steps, and tells when it is dropped.
+/// Counts its steps. A test can tell from the count's references whether it was dropped.
 struct Counter {
     steps: Arc<AtomicU64>,
     next: Step,
@@ -28,15 +28,15 @@ fn count(env: &Env, next: Step) -> (Arc<AtomicU64>, Signal, quorate_env::worker:
     (steps, signal, handle)
 }
 
-fn each_seed(story: impl AsyncFn(&SimWorld)) {
+fn each_seed(scenario: impl AsyncFn(&SimWorld)) {
     for seed in 0..100 {
         let world = SimWorld::new(seed);
-        world.run(story(&world)).unwrap();
+        world.run(scenario(&world)).unwrap();
     }
 }
 
 #[test]
-fn a_worker_runs_when_it_says() {
+fn a_worker_runs_when_its_step_asks_for_it() {
     each_seed(async |world| {
         let env = world.node("a");
         let (steps, signal, _handle) = count(&env, Step::Wait);
@@ -57,7 +57,7 @@ fn a_worker_runs_when_it_says() {
 }
 
 #[test]
-fn nothing_of_a_killed_node_runs_or_is_left() {
+fn no_task_of_a_killed_node_runs_or_remains() {
     each_seed(async |world| {
         let env = world.node("a");
         let (steps, signal, handle) = count(&env, Step::Again);
@@ -84,7 +84,7 @@ fn nothing_of_a_killed_node_runs_or_is_left() {
 }
 
 #[test]
-fn a_paused_node_does_nothing_until_it_goes_on() {
+fn a_paused_node_does_nothing_until_resumed() {
     each_seed(async |world| {
         let env = world.node("a");
         let (steps, _, _handle) = count(&env, Step::WaitFor(Duration::from_millis(10)));
@@ -100,10 +100,10 @@ fn a_paused_node_does_nothing_until_it_goes_on() {
     });
 }
 
-/// Which of several waiters for one event goes on first, in the order in which they do.
+/// Returns the order in which several tasks that wait for one event continue.
 fn order_of_waiters(seed: u64) -> Vec<usize> {
     let world = SimWorld::new(seed);
-    let story = async {
+    let scenario = async {
         let env = world.node("a");
         let event = tokio::sync::watch::Sender::new(false);
         let order = Arc::new(Mutex::new(Vec::new()));
@@ -119,18 +119,18 @@ fn order_of_waiters(seed: u64) -> Vec<usize> {
         sleep(Duration::from_secs(1)).await;
         order.lock().unwrap().clone()
     };
-    world.run(story).unwrap()
+    world.run(scenario).unwrap()
 }
 
 #[test]
-fn the_order_of_tasks_follows_from_the_seed_even_where_tokio_draws_lots() {
+fn the_seed_determines_the_order_of_tasks() {
     let orders: Vec<_> = (0..20).map(order_of_waiters).collect();
     assert!((0..20).all(|seed| orders.get(seed) == Some(&order_of_waiters(u64::try_from(seed).unwrap()))));
     assert!(orders.iter().any(|order| Some(order) != orders.first()), "seeds differ");
 }
 
 #[test]
-fn a_task_knows_its_world() {
+fn a_task_knows_its_env() {
     each_seed(async |world| {
         let name = |env: Env| format!("{:?}", env.host());
         let (a, b) = (world.node("a"), world.node("b"));
@@ -151,7 +151,7 @@ fn a_disk_outlives_its_node() {
         let file = world.node("a").disk().open(path, OpenMode::Create).unwrap();
         file.write_at(b"kept", 0).unwrap();
         world.kill("a").await;
-        assert!(file.write_at(b"lost", 0).is_err(), "the process is dead");
+        assert!(file.write_at(b"lost", 0).is_err(), "the process has been killed");
         let env = world.node("a");
         assert_eq!(quorate_env::disk::read_file(&**env.disk(), path, 9).unwrap(), b"kept", "the page cache survives");
         world.wipe("a").await;
@@ -160,7 +160,7 @@ fn a_disk_outlives_its_node() {
 }
 
 #[test]
-fn clocks_can_be_wrong_and_time_is_virtual() {
+fn time_is_virtual_and_clocks_can_be_wrong() {
     each_seed(async |world| {
         let env = world.node("a");
         let (wall, start) = (env.unix_nanos(), Instant::now());
@@ -174,9 +174,9 @@ fn clocks_can_be_wrong_and_time_is_virtual() {
 }
 
 #[test]
-fn a_run_that_fails_says_so() {
+fn a_failed_run_returns_its_reason() {
     let stuck = SimWorld::new(3).run(std::future::pending::<()>()).unwrap_err();
-    assert!(stuck.to_string().starts_with("seed 3: it did not end in time"), "{stuck}");
+    assert!(stuck.to_string().starts_with("seed 3: the scenario did not end in time"), "{stuck}");
 
     let world = SimWorld::new(4);
     let scenario = async {
