@@ -1,4 +1,4 @@
-//! What a server is told: what its node is told, and which doors it opens, and how it logs.
+//! The configuration of a server: that of its node, its HTTP port and its log.
 //!
 //! ```
 //! use quorate::config::Sources;
@@ -13,47 +13,47 @@
 use quorate::config::{Given, Key, Schema, Wrong};
 use quorate::{Config, ConfigError};
 
-/// What a server is told.
+/// The configuration of a server.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ServerConfig {
-    /// Its node.
+    /// The configuration of its node.
     pub node: Config,
-    /// `host:port` to serve HTTP on; none without it.
+    /// The `host:port` to serve HTTP on; `None` for no HTTP port.
     pub http_listen: Option<String>,
-    /// What it says while it runs.
+    /// The configuration of its log.
     pub log: LogConfig,
 }
 
-/// What a server says while it runs, on its standard error.
+/// The configuration of the log that a server writes to its standard error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogConfig {
-    /// How much.
+    /// The level of detail.
     pub level: LogLevel,
-    /// In which form.
+    /// The format.
     pub format: LogFormat,
 }
 
-/// How much is said.
+/// The level of detail of a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogLevel {
     /// Nothing.
     Off,
-    /// What needs a person.
+    /// Problems that need an operator.
     Error,
-    /// And what may soon.
+    /// Also problems that may soon need an operator.
     Warn,
-    /// And what an operator must know: who joined, left, leads, lags, or was sent an image.
+    /// Also events that an operator should know: nodes that join, leave, lead, lag, or are sent an image.
     #[default]
     Info,
 }
 
-/// In which form it is said.
+/// The format of a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
-    /// A line of words.
+    /// A line of text for each event.
     #[default]
     Text,
-    /// A line of JSON.
+    /// A line with a JSON object for each event.
     Json,
 }
 
@@ -73,20 +73,20 @@ impl Schema for ServerConfig {
         node.chain([
             Key::new(
                 "http.listen",
-                "host:port to serve HTTP on: /health, /ready, /status, /metrics. Without it there is no HTTP.",
+                "host:port to serve HTTP on: /health, /ready, /status, /metrics. If not set, HTTP is off.",
                 |server: &mut Self, given| given.text().map(|addr| server.http_listen = Some(addr)),
                 |server| server.http_listen.clone().into(),
             )
             .example("\"127.0.0.1:8001\""),
             Key::new(
                 "log.level",
-                "How much is said on the standard error: off, error, warn or info.",
+                "The level of the log on the standard error: off, error, warn or info.",
                 |server: &mut Self, given| named(given, &LogLevel::NAMES).map(|level| server.log.level = level),
                 |server| name_of(server.log.level, &LogLevel::NAMES).into(),
             ),
             Key::new(
                 "log.format",
-                "In which form: text, or json with an object on each line.",
+                "The format of the log: text, or json with one object per line.",
                 |server: &mut Self, given| named(given, &LogFormat::NAMES).map(|format| server.log.format = format),
                 |server| name_of(server.log.format, &LogFormat::NAMES).into(),
             ),
@@ -104,7 +104,7 @@ fn named<T: Copy>(given: Given<'_>, names: &[(&'static str, T)]) -> Result<T, Wr
     let found = names.iter().find(|(name, _)| *name == text);
     found.map(|(_, value)| *value).ok_or_else(|| {
         let names: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
-        Wrong::Invalid(format!("is '{text}': it can be {}", names.join(", ")))
+        Wrong::Invalid(format!("is '{text}': use one of {}", names.join(", ")))
     })
 }
 
@@ -125,22 +125,22 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_told_more_than_its_node() {
+    fn server_keys_extend_the_keys_of_the_node() {
         let server =
             read("data_dir = \"d\"\n[http]\nlisten = \"x:1\"\n[log]\nlevel = \"warn\"\nformat = \"json\"").unwrap();
         assert_eq!(server.node, Config::single("d"));
         assert_eq!(server.http_listen.as_deref(), Some("x:1"));
         assert_eq!(server.log, LogConfig { level: LogLevel::Warn, format: LogFormat::Json });
         let wrong = read("data_dir = \"d\"\n[log]\nlevel = \"loud\"").unwrap_err().to_string();
-        assert_eq!(wrong, "'log.level' is 'loud': it can be off, error, warn, info");
+        assert_eq!(wrong, "'log.level' is 'loud': use one of off, error, warn, info");
         let wrong = read("data_dir = \"d\"\nhtpp.listen = \"x\"").unwrap_err().to_string();
         assert_eq!(wrong, "the key 'htpp.listen' is not known; did you mean 'http.listen'?");
     }
 
     #[test]
-    fn the_documentation_shows_the_commented_file() {
+    fn the_documentation_contains_the_template() {
         let docs = include_str!("../../../docs/configuration.md");
         let shown = template(&ServerConfig::default());
-        assert!(docs.contains(&format!("```toml\n{shown}```")), "docs/configuration.md should show this:\n{shown}");
+        assert!(docs.contains(&format!("```toml\n{shown}```")), "docs/configuration.md must contain this:\n{shown}");
     }
 }

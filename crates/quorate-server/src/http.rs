@@ -1,13 +1,13 @@
 //! The HTTP port.
 //!
-//! It has a thread of its own, so that it answers whatever the node and the application do. What has to be asked of the
-//! disk is asked beside that thread: `/health` answers while a disk hangs.
+//! It has a thread of its own, so that it answers regardless of what the node and the application do. Queries that
+//! access the disk run on other threads, so `/health` answers while a disk hangs.
 //!
 //! Invariants:
-//! - A new connection always finds a place: where all are taken, whoever has most of them loses its oldest (`places`).
-//! - Connections, the bytes and the number of headers, and the time for each step of a request are bounded. A request
-//!   that breaks a bound loses its connection and nothing else.
-//! - There is no TLS and no authentication: whoever can connect may read what is answered here.
+//! - A new connection always gets a place. If all are taken, the address with the most loses its oldest (`places`).
+//! - The number of connections, the size and number of headers, and the time for each step of a request are limited. A
+//!   request that exceeds a limit loses its connection; other connections are not affected.
+//! - There is no TLS and no authentication: any client that can connect may read the answers.
 
 use std::pin::pin;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -31,65 +31,66 @@ pub(crate) mod stream;
 #[cfg(test)]
 mod tests;
 
-/// Connections at once. For one more the oldest of the address that has most of them is closed.
+/// The maximum number of connections. One more closes the oldest connection of the address that has the most.
 pub const CONNECTIONS_MAX: usize = 64;
 
-/// Bytes of a request's head.
+/// The maximum size of a request's head, in bytes.
 pub const HEAD_BYTES_MAX: usize = 16 << 10;
 
-/// Headers of a request.
+/// The maximum number of headers of a request.
 pub const HEADERS_MAX: usize = 64;
 
-/// Time for the head of a request to arrive whole, and for an idle connection to send the next one.
+/// The time within which the head of a request must arrive, and within which an idle connection must send the next one.
 pub const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// Time in which a write must make progress.
+/// The time within which a write must make progress.
 pub const WRITE_STALL_MAX: Duration = Duration::from_secs(10);
 
-/// Time for a connection from its beginning; then it is closed after the answer to the request under way.
+/// The maximum age of a connection. It is then closed after the answer to the current request.
 pub const CONNECTION_TIME_MAX: Duration = Duration::from_secs(600);
 
-/// Questions to the node at once, of all connections: where its disk hangs, so many threads wait for it and no more.
+/// The maximum number of concurrent queries of the node, over all connections. While its disk hangs, at most this many
+/// threads wait for it.
 pub const ASKS_MAX: usize = 4;
 
-/// Time for requests under way when the server stops.
+/// The time in which a stopping server completes current requests.
 pub const STOP_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// Pause after a connection could not be accepted: no file descriptor may be left.
+/// The pause after a listener failed to accept a connection, for example because no file descriptor was left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Why the port could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// The address is not to be had.
-    #[error("can't listen for HTTP on {addr}: {error}; it is what 'http.listen' says in the configuration")]
+    /// The address can't be used.
+    #[error("can't listen for HTTP on {addr}: {error}; check 'http.listen' in the configuration")]
     Listen {
         /// The address.
         addr: String,
-        /// What the system says.
+        /// The error of the operating system.
         error: std::io::Error,
     },
-    /// The system refused a thread.
+    /// The operating system could not start a thread.
     #[error("can't start a thread: {0}")]
     Thread(std::io::Error),
 }
 
 impl ServeError {
-    /// Whether the same call may succeed later without help.
+    /// Returns whether the same call may succeed later without intervention.
     pub fn is_retryable(&self) -> bool {
         true
     }
 }
 
-/// What connections are told to do. They end at once when nobody can tell them any more.
+/// The order to all connections. They end at once when its sender is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
     Serve,
     Drain,
 }
 
-/// The node that is shown, once there is one.
+/// The node that the port shows, once it is set.
 #[derive(Debug, Default)]
 struct Shown(RwLock<Option<Observer>>);
 
@@ -99,29 +100,29 @@ impl Shown {
     }
 }
 
-/// An open HTTP port. Dropped, it closes at once, with all its connections.
+/// An open HTTP port. Dropping it closes it at once, with all its connections.
 #[derive(Debug)]
 pub struct HttpServer {
     addr: String,
     shown: Arc<Shown>,
     orders: watch::Sender<Order>,
-    /// The other end is only ever dropped, when the port's thread has ended.
+    /// Its sender sends nothing. It is dropped when the port's thread has ended.
     ended: oneshot::Receiver<()>,
 }
 
-/// Opens an HTTP port on `host:port`; port 0 means any free one. Until a node is [shown](HttpServer::show), it says
-/// that the node is starting.
+/// Opens an HTTP port on `host:port`; port 0 means any free one. Until a node is [shown](HttpServer::show), the port
+/// reports that the node is starting.
 ///
 /// May be called from any executor.
 ///
 /// # Errors
 ///
-/// When the address is taken, or is none of this machine's.
+/// If the address is in use, or does not belong to this machine.
 pub async fn serve(listen: &str) -> Result<HttpServer, ServeError> {
     serve_in(&Env::real(), listen).await
 }
 
-/// [`serve`] in another world: for simulations.
+/// [`serve`] with another [`Env`], for simulations.
 ///
 /// # Errors
 ///
@@ -132,55 +133,55 @@ pub async fn serve_in(env: &Env, listen: &str) -> Result<HttpServer, ServeError>
     let (started, starting) = oneshot::channel();
     let (end, ended) = oneshot::channel::<()>();
     let (places, asks) = (Arc::new(Places::default()), Asks::new(env, ASKS_MAX));
-    let door = Door { env: env.clone(), shown: Arc::clone(&shown), places, asks };
+    let port = Port { env: env.clone(), shown: Arc::clone(&shown), places, asks };
     let addr = listen.to_owned();
     let root = async move {
-        match door.env.net().listen(&addr).await {
+        match port.env.net().listen(&addr).await {
             Err(error) => drop(started.send(Err(ServeError::Listen { addr, error }))),
             Ok(listener) => {
-                // If nobody waits for it any more, the order's sender is gone too.
+                // If the caller has stopped waiting, the sender of the order is gone, too, and ends the port.
                 let _ = started.send(Ok(listener.local_addr()));
-                door.run(listener, order).await;
+                port.run(listener, order).await;
             }
         }
         end
     };
     env.start_runtime("quorate-http", root).map_err(ServeError::Thread)?;
-    let gone = || ServeError::Thread(std::io::Error::other("it went down at once"));
+    let gone = || ServeError::Thread(std::io::Error::other("the thread ended at once"));
     let addr = starting.await.map_err(|_| gone())??;
     Ok(HttpServer { addr, shown, orders, ended })
 }
 
 impl HttpServer {
-    /// The address that it listens on.
+    /// Returns the address that the port listens on.
     pub fn local_addr(&self) -> &str {
         &self.addr
     }
 
-    /// Shows a node from now on. The port does not keep it alive; once the node has ended, it says so.
+    /// Shows a node from now on. The port does not keep the node alive; once the node has ended, it reports that.
     pub fn show(&self, node: &Node) {
         *self.shown.0.write().unwrap_or_else(PoisonError::into_inner) = Some(node.observer());
     }
 
-    /// Closes the port in good order: requests that were begun are answered, within [`STOP_TIME_MAX`].
+    /// Closes the port cleanly: current requests are answered within [`STOP_TIME_MAX`].
     pub async fn stop(self) {
         self.orders.send_replace(Order::Drain);
-        // The sender is only ever dropped.
+        // Nothing is ever sent: this waits until the sender is dropped.
         let _ = self.ended.await;
     }
 }
 
-/// What every connection comes through.
+/// The state that all connections of a port share.
 #[derive(Clone)]
-struct Door {
+struct Port {
     env: Env,
     shown: Arc<Shown>,
     places: Arc<Places>,
     asks: Asks,
 }
 
-impl Door {
-    /// Accepts until the order changes, then waits for the connections.
+impl Port {
+    /// Accepts connections until the order changes, then waits until they have ended.
     async fn run(self, listener: Arc<dyn Listener>, order: watch::Receiver<Order>) {
         let mut changes = order.clone();
         let changed = pin!(changes.changed());
@@ -193,14 +194,14 @@ impl Door {
         loop {
             match listener.accept().await {
                 Ok((stream, from)) => {
-                    let (door, order, mut place) = (self.clone(), order.clone(), self.places.take(&from));
+                    let (port, order, mut place) = (self.clone(), order.clone(), self.places.take(&from));
                     self.env.spawn(async move {
-                        let serving = pin!(connection::serve(&door, stream, order));
+                        let serving = pin!(connection::serve(&port, stream, order));
                         select(serving, pin!(place.lost())).await;
                     });
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "an HTTP connection could not be accepted");
+                    tracing::warn!(%error, "could not accept an HTTP connection");
                     sleep(ACCEPT_PAUSE).await;
                 }
             }

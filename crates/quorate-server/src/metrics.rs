@@ -1,7 +1,7 @@
-//! What a node measures, under the names of `docs/metrics.md`.
+//! The metrics of a node, with the names in `docs/metrics.md`.
 //!
-//! Invariant: names, labels and meanings are written once, in [`families`](mod@families); Prometheus' text and OTLP are
-//! two ways to write the same list down.
+//! Invariant: names, labels and meanings are defined once, in [`families`](mod@families). The Prometheus text and OTLP
+//! are two encodings of that list.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ mod prometheus;
 pub(crate) use families::families;
 pub(crate) use prometheus::prometheus;
 
-/// A metric: all that is measured under one name.
+/// A metric: all samples with one name.
 #[derive(Clone, Debug)]
 pub(crate) struct Family {
     pub(crate) name: &'static str,
@@ -22,7 +22,7 @@ pub(crate) struct Family {
     pub(crate) samples: Vec<Sample>,
 }
 
-/// What can be done with the numbers of a metric.
+/// The type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Counter,
@@ -30,12 +30,12 @@ pub(crate) enum Kind {
     Histogram,
 }
 
-/// The bounds of histograms, in seconds.
+/// Returns the bucket bounds of histograms, in seconds.
 pub(crate) fn bounds() -> [f64; BOUNDS_MICROS.len()] {
     BOUNDS_MICROS.map(|micros| Duration::from_micros(micros).as_secs_f64())
 }
 
-/// One measurement under its labels.
+/// One measurement with its labels.
 #[derive(Clone, Debug)]
 pub(crate) struct Sample {
     pub(crate) labels: Vec<(&'static str, String)>,
@@ -54,14 +54,14 @@ impl Family {
         Self { name, help, kind, samples: Vec::new() }
     }
 
-    /// With one more sample.
+    /// Adds a sample.
     fn with(mut self, labels: &[(&'static str, &str)], value: impl Into<Value>) -> Self {
         let labels = labels.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
         self.samples.push(Sample { labels, value: value.into() });
         self
     }
 
-    /// With more samples that differ in one label beside the given ones.
+    /// Adds samples that share `labels` and differ in the value of `label`.
     fn with_each<V: Into<Value>>(
         self,
         labels: &[(&'static str, &str)],

@@ -1,13 +1,13 @@
-//! Sends what a node measures, and traces of its writes, to an OpenTelemetry collector: OTLP over HTTP, as JSON.
+//! Sends the metrics of a node and traces of its writes to an OpenTelemetry collector, as OTLP over HTTP in JSON.
 //!
-//! The metrics are those of `docs/metrics.md`. A trace is of one write that the node proposed as the leader: a span
-//! with one below it for each stage. In [`OtlpConfig::trace_every`] at most one write is traced, of those answered
-//! last.
+//! The metrics are those in `docs/metrics.md`. A trace covers one write that the node proposed as the leader: a span
+//! for the write, with a child span for each stage. At most one write per [`OtlpConfig::trace_every`] is traced, the
+//! latest one that was answered.
 //!
 //! Invariants:
-//! - It has a thread of its own; a collector that is slow or gone costs the node nothing, and memory is bounded.
-//! - Metrics are cumulative, so that what was not delivered is made good by the next delivery.
-//! - It speaks HTTP in the clear: to a collector on the same machine, or on a network that one trusts.
+//! - The exporter has a thread of its own and limited memory, so a slow or missing collector does not slow the node.
+//! - Metrics are cumulative, so the next delivery makes up for a failed one.
+//! - The exporter speaks HTTP without TLS. The collector should be on the same machine or on a trusted network.
 
 use std::collections::VecDeque;
 use std::pin::pin;
@@ -27,84 +27,84 @@ mod post;
 use encode::Resource;
 use post::Collector;
 
-/// Traces that wait to be delivered; older ones are dropped.
+/// The maximum number of traces that wait to be delivered. Beyond it, the oldest are dropped.
 pub const TRACES_MAX: usize = 512;
 
-/// How a node's figures are sent.
+/// The configuration of an exporter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OtlpConfig {
-    /// The collector: `http://host:port`, 4318 where no port is given, and a path before `/v1/metrics` and `/v1/traces`
-    /// if it has one.
+    /// The collector: `http://host:port`, optionally with a path that precedes `/v1/metrics` and `/v1/traces`. The
+    /// default port is 4318.
     pub endpoint: String,
-    /// How often metrics and traces are sent. At least 100 ms.
+    /// The interval at which metrics and traces are sent. The minimum is 100 ms.
     pub every: Duration,
-    /// At most one write in so much time is traced. At least 10 ms.
+    /// The interval in which at most one write is traced. The minimum is 10 ms.
     pub trace_every: Duration,
 }
 
 impl OtlpConfig {
-    /// Sends every ten seconds, and traces a write a second.
+    /// Creates a configuration that sends every ten seconds and traces one write per second.
     pub fn new(endpoint: impl Into<String>) -> Self {
         Self { endpoint: endpoint.into(), every: Duration::from_secs(10), trace_every: Duration::from_secs(1) }
     }
 }
 
-/// The shortest of [`OtlpConfig::every`].
+/// The minimum of [`OtlpConfig::every`].
 const EVERY_MIN: Duration = Duration::from_millis(100);
 
-/// The shortest of [`OtlpConfig::trace_every`].
+/// The minimum of [`OtlpConfig::trace_every`].
 const TRACE_EVERY_MIN: Duration = Duration::from_millis(10);
 
-/// Why nothing can be sent.
+/// Why an exporter could not be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OtlpError {
-    /// The endpoint can't be used.
-    #[error("the OTLP endpoint '{endpoint}': {why}; write http://host:port")]
+    /// The endpoint is invalid.
+    #[error("the OTLP endpoint '{endpoint}' {why}: use http://host:port")]
     Endpoint {
-        /// As it was given.
+        /// The configured endpoint.
         endpoint: String,
-        /// What is wrong with it.
+        /// What is wrong with it, as the rest of a sentence.
         why: &'static str,
     },
-    /// The system refused a thread.
+    /// The operating system could not start a thread.
     #[error("can't start a thread: {0}")]
     Thread(std::io::Error),
 }
 
 impl OtlpError {
-    /// Whether the same call may succeed later without help.
+    /// Returns whether the same call may succeed later without intervention.
     pub fn is_retryable(&self) -> bool {
         matches!(self, Self::Thread(_))
     }
 }
 
-/// Sends the figures of a node until the node ends, or this is dropped.
+/// Sends the metrics and traces of a node until the node ends or the exporter is dropped.
 #[derive(Debug)]
 pub struct Exporter {
     stop: oneshot::Sender<()>,
-    /// The other end is only ever dropped.
+    /// Its sender sends nothing. It is dropped when the exporter's thread has ended.
     ended: oneshot::Receiver<()>,
 }
 
 impl Exporter {
-    /// Sends once more, and ends. Takes up to 15 seconds if the collector or the disk hangs.
+    /// Sends once more and ends. Takes up to 15 seconds if the collector or the disk hangs.
     pub async fn stop(self) {
         let _ = self.stop.send(());
         let _ = self.ended.await;
     }
 }
 
-/// Starts to send the figures of a node. Whether there is a collector shows only later, in the log of the process.
+/// Starts an exporter for a node. If the collector can't be reached, the exporter logs that and keeps trying.
 ///
 /// # Errors
 ///
-/// When the endpoint can't be used.
+/// If the endpoint is invalid, or no thread can be started.
 pub fn export(node: &Node, config: &OtlpConfig) -> Result<Exporter, OtlpError> {
     export_in(&Env::real(), node, config)
 }
 
-/// [`export`] in another world: for simulations.
+/// [`export`] with another [`Env`], for simulations.
 ///
 /// # Errors
 ///
@@ -136,30 +136,30 @@ struct Sender {
     env: Env,
     asks: Asks,
     observer: Observer,
-    /// Where traces come from; none if the node had ended at once.
+    /// The source of traces; none if the node has already ended.
     sampled: Option<WriteTraces>,
     collector: Collector,
     traces: VecDeque<WriteTrace>,
-    /// When counting began: the node's start. Told once, because clocks may jump.
+    /// The start of the node, from which metrics count. Computed only once, because clocks may jump.
     began_unix_nanos: Option<u64>,
     is_failing: bool,
 }
 
 impl Sender {
-    /// Works until told to stop, and then sends once more.
+    /// Works until asked to stop, and then sends once more.
     async fn run(mut self, every: Duration, trace_every: Duration, stopping: oneshot::Receiver<()>) {
-        let is_told = {
+        let stop_requested = {
             let working = pin!(self.work(every, trace_every));
-            // An error says that the exporter was dropped: that ends everything at once.
+            // An error means that the exporter was dropped, which ends it at once.
             matches!(select(stopping, working).await, Either::Left((Ok(()), _)))
         };
-        if is_told {
+        if stop_requested {
             self.sample();
             self.send().await;
         }
     }
 
-    /// Samples and sends until the node has ended.
+    /// Collects traces and sends until the node has ended.
     async fn work(&mut self, every: Duration, trace_every: Duration) {
         let (mut next_send, mut next_sample) = (Instant::now() + every, Instant::now() + trace_every);
         loop {
@@ -178,7 +178,7 @@ impl Sender {
         }
     }
 
-    /// Takes the latest trace, if there is a new one.
+    /// Takes the latest trace if it is new.
     fn sample(&mut self) {
         let Some(trace) = self.sampled.as_mut().and_then(WriteTraces::latest) else { return };
         if self.traces.len() >= TRACES_MAX {
@@ -187,7 +187,7 @@ impl Sender {
         self.traces.push_back(trace);
     }
 
-    /// Sends everything, and says whether the node is still there.
+    /// Sends all metrics and waiting traces. Returns false once the node has ended.
     async fn send(&mut self) -> bool {
         let metrics = match self.asks.ask(self.observer.clone(), Observer::metrics).await {
             Ok(Some(metrics)) => metrics,
@@ -207,15 +207,15 @@ impl Sender {
                 self.traces.clear();
             }
         }
-        self.tell(sent.err());
+        self.log_change(sent.err());
         true
     }
 
-    /// Tells when sending begins to fail, and when it works again.
-    fn tell(&mut self, error: Option<post::PostError>) {
+    /// Logs when sending starts to fail, and when it works again.
+    fn log_change(&mut self, error: Option<post::PostError>) {
         match error {
             Some(error) if !self.is_failing => {
-                tracing::warn!(collector = %self.collector, %error, "metrics are not delivered; trying on");
+                tracing::warn!(collector = %self.collector, %error, "could not deliver metrics; trying again");
             }
             None if self.is_failing => tracing::info!(collector = %self.collector, "metrics are delivered again"),
             _ => return,

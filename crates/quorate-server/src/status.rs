@@ -1,6 +1,6 @@
-//! How nodes and clusters stand, as JSON: what `/status` answers and `quorate status --json` prints.
+//! The status of nodes and clusters as JSON, as answered by `/status` and printed by `quorate status --json`.
 //!
-//! Invariant: a field keeps its name and its meaning; new ones may come.
+//! Invariant: a field keeps its name and its meaning. New fields may be added.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,126 +8,126 @@ use std::time::Duration;
 use quorate::{NodeId, Status};
 use serde::Serialize;
 
-/// A cluster, as its members tell when each is asked itself.
+/// The status of a cluster, assembled from the answers of its members.
 #[derive(Debug, Serialize)]
 pub struct ClusterStatus {
-    /// The name of the member that leads; none if no member does, or can be reached.
+    /// The name of the leader; none if no member that can be reached leads.
     pub leader: Option<String>,
-    /// The cluster's own id, in hexadecimal.
+    /// The cluster id, in hexadecimal.
     pub cluster: String,
-    /// The history that it is in.
+    /// The epoch of the cluster.
     pub epoch: u64,
     /// All members, by name.
     pub members: Vec<Member<Answer>>,
 }
 
-/// A node and the members of its cluster, as that node tells.
+/// The status of a node and of the members of its cluster, as that node sees them.
 #[derive(Debug, Serialize)]
 pub struct NodeStatus {
     /// The node's name.
     pub name: String,
     /// The id of its data directory in the cluster, in hexadecimal.
     pub raft_id: String,
-    /// Whether it is one of the members.
+    /// Whether the node is one of the members.
     pub member: bool,
-    /// The name of the member that leads, if the node knows one and has heard of it lately.
+    /// The name of the leader, if the node knows one and has heard from it lately.
     pub leader: Option<String>,
-    /// The name of the member that led last, as far as the node knows.
+    /// The name of the last leader, as far as the node knows.
     pub last_leader: Option<String>,
-    /// Milliseconds since entries or heartbeats of a leader came last, 0 on the leader; none if none ever came.
+    /// Milliseconds since the last entries or heartbeats of a leader; 0 on the leader, none if there were none.
     pub leader_silent_ms: Option<u64>,
-    /// Whether the node votes, and the cluster counts on no former node in its place.
+    /// Whether the node votes and has replaced the former node, if any, in whose place it joined.
     pub votes: bool,
-    /// Members that vote.
+    /// The number of members that vote.
     pub voters: usize,
-    /// Those of them that the node heard of lately, itself among them.
+    /// The number of voters that the node heard from lately, including itself.
     pub voters_reachable: usize,
-    /// The cluster's own id, in hexadecimal.
+    /// The cluster id, in hexadecimal.
     pub cluster: String,
-    /// The history that it is in.
+    /// The epoch of the cluster.
     pub epoch: u64,
-    /// How far the node is.
+    /// The positions and sizes of the node.
     #[serde(flatten)]
     pub positions: Positions,
-    /// Why the node takes no part any more, if it doesn't.
+    /// Why the node has stopped; none while it runs.
     pub stopped: Option<String>,
     /// All members, by name.
     pub members: Vec<Member<Heard>>,
 }
 
-/// A member of a cluster, and what is told of it.
+/// A member of a cluster, with details that depend on the source of the status.
 #[derive(Debug, Serialize)]
 pub struct Member<T> {
-    /// Its name.
+    /// The name of the member.
     pub name: String,
     /// The id of its data directory in the cluster, in hexadecimal.
     pub raft_id: String,
-    /// `host:port` where it listens for nodes and clients.
+    /// The `host:port` where it listens for nodes and clients.
     pub addr: String,
     /// Whether it votes.
     pub voter: bool,
     /// Whether it leads.
     pub leader: bool,
-    /// Whether it answers.
+    /// Whether it can be reached.
     pub reachable: bool,
-    /// The rest.
+    /// The details.
     #[serde(flatten)]
     pub told: T,
 }
 
-/// What a member answered.
+/// The answer of a member.
 #[derive(Debug, Serialize)]
 pub struct Answer {
-    /// Why it can't be reached.
+    /// Why the member can't be reached.
     pub error: Option<String>,
-    /// How far it is.
+    /// The positions and sizes of the member.
     #[serde(flatten)]
     pub positions: Option<Positions>,
 }
 
-/// What a node heard of a member.
+/// What a node last heard from a member.
 #[derive(Debug, Serialize)]
 pub struct Heard {
-    /// Milliseconds since it was last heard of; 0 for the node that tells.
+    /// Milliseconds since the node last heard from it; 0 for the node itself.
     pub silent_ms: u64,
-    /// The last index that its database held then.
+    /// The last index in its database at that time.
     pub applied: u64,
 }
 
-/// How far a node is, and what it keeps.
+/// The positions of a node in the log, and the sizes of its files.
 #[derive(Debug, Serialize)]
 pub struct Positions {
-    /// The present term.
+    /// The current term.
     pub term: u64,
     /// The last index in its log.
     pub last: u64,
-    /// The last that it knows to be committed.
+    /// The last index that the node knows to be committed.
     pub committed: u64,
-    /// The last that its database holds.
+    /// The last index in its database.
     pub applied: u64,
-    /// The last that its database holds without the help of the log.
+    /// The last index that is durable in its database without the log.
     pub durable: u64,
-    /// Committed entries that its database does not hold; none while no leader is heard of, and so it is not known, and
-    /// while it has no database.
+    /// The number of committed entries that are not in its database yet. None while the node hears from no leader,
+    /// because the number is then unknown, and while it has no database.
     pub lag: Option<u64>,
-    /// Bytes of its log's files.
+    /// The size of the log's files, in bytes.
     pub log_bytes: u64,
-    /// Bytes of its database's files.
+    /// The size of the database's files, in bytes.
     pub database_bytes: u64,
-    /// The entry that it does not apply for the time being.
+    /// The entry before which the node has stopped applying.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub blocked: Option<Blocked>,
-    /// What is wrong with its database: it applies nothing then.
+    /// The fault of its database. The node applies nothing while there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fault: Option<String>,
 }
 
-/// An entry that a node does not apply for the time being.
+/// An entry before which a node has stopped applying.
 #[derive(Clone, Debug, Serialize)]
 pub struct Blocked {
-    /// Its index.
+    /// The index of the entry.
     pub index: u64,
-    /// Why it can't be applied, or for what the node waits.
+    /// Why the entry can't be applied, or what the node waits for.
     pub why: String,
 }
 
@@ -149,7 +149,7 @@ impl Positions {
 }
 
 impl NodeStatus {
-    /// What a node tells. A member that was silent for longer than `silence_max` counts as unreachable.
+    /// Creates the status of a node. A member that was silent for longer than `silence_max` counts as unreachable.
     pub fn of(status: &Status, silence_max: Duration) -> Self {
         let members = members(status, status.leader, |member| {
             let silent_ms = millis(member.silent_for);
@@ -175,7 +175,7 @@ impl NodeStatus {
     }
 }
 
-/// The name of a member.
+/// Returns the name of a member.
 fn name_of(status: &Status, node: Option<NodeId>) -> Option<String> {
     status.members.iter().find(|member| Some(member.id) == node).map(|member| member.name.clone())
 }
@@ -185,15 +185,15 @@ fn millis(time: Duration) -> u64 {
 }
 
 impl ClusterStatus {
-    /// Puts side by side what the members at each address answered. `known` says who the members are. The leader is the
-    /// member that says of itself that it leads, in the latest term: what others last heard of it may be old.
+    /// Assembles the answers of the members, by address. `known` lists the members. The leader is the member that
+    /// itself reports that it leads, in the latest term, because the reports of other members may be outdated.
     pub fn assemble<E: ToString>(known: &Status, answers: &BTreeMap<String, Result<Status, E>>) -> Self {
         let reached = || answers.values().flatten();
         let leading = reached().filter(|status| status.leader == Some(status.node)).max_by_key(|status| status.term);
         let committed = leading.and_then(|_| reached().map(|status| status.committed_index).max());
         let members = members(known, leading.map(|status| status.node), |member| {
             let answer = answers.get(&member.addr).map(Result::as_ref);
-            // A former member of the same name may have had the address.
+            // Another node may answer at the address, such as a former member of the same name.
             let status = answer.and_then(Result::ok).filter(|status| status.node == member.id);
             let error = answer.and_then(Result::err).map(ToString::to_string);
             let positions = status.map(|status| Positions::of(status, committed));
@@ -204,16 +204,16 @@ impl ClusterStatus {
     }
 }
 
-/// The members that a node knows, each with whether it can be reached and what else is told of it.
+/// Lists the members in `status`. `details` tells whether a member can be reached, and the details of it.
 fn members<T>(
     status: &Status,
     leader: Option<NodeId>,
-    tell: impl Fn(&quorate::MemberStatus) -> (bool, T),
+    details: impl Fn(&quorate::MemberStatus) -> (bool, T),
 ) -> Vec<Member<T>> {
     let mut listed: Vec<_> = status.members.iter().collect();
     listed.sort_by(|a, b| (a.name.parse::<u64>().ok(), &a.name).cmp(&(b.name.parse().ok(), &b.name)));
     let members = listed.into_iter().map(|member| {
-        let (reachable, told) = tell(member);
+        let (reachable, told) = details(member);
         Member {
             name: member.name.clone(),
             raft_id: member.id.to_string(),
@@ -271,8 +271,8 @@ mod tests {
     }
 
     #[test]
-    fn what_a_node_tells_has_stable_names() {
-        let told = serde_json::to_value(NodeStatus::of(&status(), Duration::from_secs(5))).unwrap_or_default();
+    fn field_names_are_stable() {
+        let shown = serde_json::to_value(NodeStatus::of(&status(), Duration::from_secs(5))).unwrap_or_default();
         let member = |id: u64, name: &str, leader, reachable, silent_ms| {
             json!({
                 "name": name, "raft_id": format!("{id:016x}"), "addr": format!("{name}:1"), "voter": true,
@@ -289,25 +289,25 @@ mod tests {
                 member(1, "a", false, true, 0), member(2, "b", true, true, 0), member(3, "c", false, false, 60_000),
             ],
         });
-        assert_eq!(told, expected);
+        assert_eq!(shown, expected);
     }
 
     #[test]
-    fn a_node_that_hears_no_leader_names_none_and_tells_no_lag() {
-        let told = NodeStatus::of(&Status { leader: None, ..status() }, Duration::from_secs(5));
-        assert_eq!((told.leader, told.last_leader, told.positions.lag), (None, Some("b".to_owned()), None));
+    fn without_a_leader_there_is_no_leader_and_no_lag() {
+        let shown = NodeStatus::of(&Status { leader: None, ..status() }, Duration::from_secs(5));
+        assert_eq!((shown.leader, shown.last_leader, shown.positions.lag), (None, Some("b".to_owned()), None));
     }
 
     #[test]
-    fn the_leader_of_the_latest_term_counts_and_the_dead_are_shown() {
+    fn the_leader_of_the_latest_term_counts() {
         let old = Status { leader: Some(NodeId(1)), ..status() };
         let new = Status { node: NodeId(2), term: 5, committed_index: 120, ..status() };
         let dead = Err("connection refused");
         let answers = [("a:1".to_owned(), Ok(old)), ("b:1".to_owned(), Ok(new)), ("c:1".to_owned(), dead)];
-        let told = serde_json::to_value(ClusterStatus::assemble(&status(), &answers.into())).unwrap_or_default();
-        assert_eq!((&told["leader"], &told["members"][0]["leader"]), (&json!("b"), &json!(false)));
-        assert_eq!((&told["members"][0]["lag"], &told["members"][0]["error"]), (&json!(30), &Value::Null));
-        let dead = &told["members"][2];
+        let shown = serde_json::to_value(ClusterStatus::assemble(&status(), &answers.into())).unwrap_or_default();
+        assert_eq!((&shown["leader"], &shown["members"][0]["leader"]), (&json!("b"), &json!(false)));
+        assert_eq!((&shown["members"][0]["lag"], &shown["members"][0]["error"]), (&json!(30), &Value::Null));
+        let dead = &shown["members"][2];
         assert_eq!((&dead["reachable"], &dead["error"]), (&json!(false), &json!("connection refused")));
         assert!(dead.get("applied").is_none());
     }

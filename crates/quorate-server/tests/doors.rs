@@ -1,4 +1,4 @@
-//! Real nodes behind a real port: what it says of them while they live, lose each other and end.
+//! Real nodes behind a real HTTP port: what it reports while they run, lose each other and end.
 
 #![allow(
     clippy::unwrap_used,
@@ -27,7 +27,7 @@ use quorate_server::http::{ASKS_MAX, CONNECTIONS_MAX, HttpServer, serve, serve_i
 use serde_json::{Value, json};
 use support::{Cluster, Single, run, until};
 
-/// A page of JSON.
+/// Returns the status code and the JSON of a page.
 fn json_of(server: &HttpServer, path: &str) -> (u16, Value) {
     let (code, body) = get(server, path);
     (code, serde_json::from_str(&body).unwrap_or_else(|_| panic!("{body}")))
@@ -37,7 +37,7 @@ fn is_ready(server: &HttpServer) -> bool {
     json_of(server, "/ready") == (200, json!({ "ready": true }))
 }
 
-/// Why a node is not ready, in one text.
+/// Returns the reasons why a node is not ready, joined into one text.
 fn reasons(server: &HttpServer) -> String {
     let (code, body) = json_of(server, "/ready");
     assert_eq!((code, &body["ready"]), (503, &json!(false)));
@@ -70,7 +70,7 @@ fn a_port_follows_the_life_of_its_node() {
         assert_eq!(json_of(&server, "/status"), (503, json!({ "error": "the node has ended" })));
         assert_eq!(get(&server, "/health").0, 200);
 
-        // The port did not keep anything of the node: its directory can be opened again.
+        // The port does not keep the node alive: its directory can be opened again.
         let again = quorate::Node::start(Single::config(&dir)).await.unwrap();
         server.show(&again);
         until("readiness", || is_ready(&server)).await;
@@ -80,7 +80,7 @@ fn a_port_follows_the_life_of_its_node() {
 }
 
 #[test]
-fn a_port_that_is_taken_is_an_error() {
+fn an_address_in_use_is_an_error() {
     run(async {
         let server = serve("127.0.0.1:0").await.unwrap();
         let error = serve(server.local_addr()).await.unwrap_err();
@@ -89,9 +89,9 @@ fn a_port_that_is_taken_is_an_error() {
 }
 
 #[test]
-fn a_node_without_a_majority_is_not_ready_and_says_why() {
+fn a_node_without_a_majority_is_not_ready() {
     run(async {
-        // Nodes ask each other more often, so that silence shows sooner.
+        // Nodes exchange their status more often, so that silence is noticed sooner.
         let mut cluster = Cluster::start_in(Box::new(|_, config| {
             config.timing.status = Duration::from_millis(100);
             (Env::real(), Seams::default())
@@ -104,7 +104,7 @@ fn a_node_without_a_majority_is_not_ready_and_says_why() {
             until("readiness", || is_ready(&server)).await;
             let others: Vec<&str> = ["a", "b", "c"].into_iter().filter(|name| *name != survivor).collect();
             cluster.kill(others[0]);
-            // One of three may be gone for as long as it likes.
+            // The loss of one of three nodes does not affect readiness.
             until("silence", || json_of(&server, "/status").1["members"].to_string().contains("\"reachable\":false"))
                 .await;
             until("another leader", || is_ready(&server)).await;
@@ -114,7 +114,7 @@ fn a_node_without_a_majority_is_not_ready_and_says_why() {
             let why = reasons(&server);
             let known = ["was not heard of for", "without a majority", "no leader is known"];
             assert!(known.iter().any(|known| why.contains(known)), "{why}");
-            assert_eq!(get(&server, "/health").0, 200, "it should not be restarted");
+            assert_eq!(get(&server, "/health").0, 200, "the process should not be restarted");
 
             cluster.restart(others[0]).await;
             until("a majority", || is_ready(&server)).await;
@@ -129,7 +129,7 @@ fn a_node_without_a_majority_is_not_ready_and_says_why() {
 }
 
 #[test]
-fn clients_that_misbehave_cost_nobody_anything() {
+fn misbehaving_clients_do_not_affect_others() {
     run(async {
         let Single { dir: _dir, node } = Single::start().await;
         let server = show(&node).await;
@@ -137,12 +137,12 @@ fn clients_that_misbehave_cost_nobody_anything() {
             let answer = exchange(&server, garbage);
             assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 4"), "{answer}");
         }
-        // Connections that are opened, and left in the middle of a request.
+        // Connections that stall in the middle of a request.
         let connect = |_| TcpStream::connect(server.local_addr()).unwrap();
         let mut left: Vec<TcpStream> = (0..CONNECTIONS_MAX / 2).map(connect).collect();
         left.iter_mut().for_each(|stream| stream.write_all(b"GET /metr").unwrap());
         assert_eq!(get(&server, "/metrics").0, 200);
-        // Dropped ones give their places back.
+        // Dropped connections release their places.
         for _ in 0..3 {
             drop((0..CONNECTIONS_MAX / 2).map(connect).collect::<Vec<_>>());
         }
@@ -154,7 +154,7 @@ fn clients_that_misbehave_cost_nobody_anything() {
 }
 
 #[test]
-fn many_clients_at_once_are_all_answered() {
+fn concurrent_clients_are_all_answered() {
     run(async {
         let Single { dir: _dir, node } = Single::start().await;
         let server = show(&node).await;
@@ -175,7 +175,7 @@ fn many_clients_at_once_are_all_answered() {
     });
 }
 
-/// A machine on which everything that may block does so for ever.
+/// A host on which every blocking call hangs for ever.
 #[derive(Default)]
 struct Hanging(Mutex<Vec<Box<dyn FnOnce() + Send>>>);
 
@@ -213,7 +213,7 @@ fn a_node_whose_disk_hangs_is_alive_but_not_ready() {
             }
             assert_eq!(get(&server, "/health").0, 200);
         });
-        assert!(hanging.0.lock().unwrap().len() <= ASKS_MAX, "no more than so many wait for the disk");
+        assert!(hanging.0.lock().unwrap().len() <= ASKS_MAX, "too many threads wait for the disk");
         node.stop().await;
     });
 }

@@ -1,4 +1,4 @@
-//! Metrics are what was done, they are documented, and the dashboard shows nothing else.
+//! Metrics count what was done, agree with the documentation, and cover all that the dashboard shows.
 
 #![allow(
     clippy::unwrap_used,
@@ -57,7 +57,7 @@ fn a_node_counts_what_it_did() {
         }
         sql.query("SELECT * FROM missing", ()).await.unwrap_err();
 
-        // Callers have their answers a moment before a batch is written down.
+        // Callers get their answers shortly before the batch is recorded in the metrics.
         let measured = |page: &Page| page.main("quorate_write_seconds_count", "");
         until("the last batch", || measured(&Page::of(&server)) >= measured(&before) + 44.0).await;
         let after = Page::of(&server);
@@ -82,7 +82,7 @@ fn a_node_counts_what_it_did() {
 }
 
 #[test]
-fn the_stages_of_writes_make_up_their_time() {
+fn the_stages_of_a_write_add_up_to_its_time() {
     run(async {
         let Single { dir: _dir, node } = Single::start().await;
         let (sql, server) = (node.sql(), show(&node).await);
@@ -108,18 +108,18 @@ fn the_stages_of_writes_make_up_their_time() {
         assert!(parts.iter().all(|part| stage(&page, part, "count") == count));
         let parts: f64 = parts.iter().map(|part| stage(&page, part, "sum")).sum();
         assert!((parts - sum).abs() < 1e-6, "{parts} {sum}");
-        // Alone, a node waits for nothing but its own disk.
+        // A single node waits only for its own disk.
         assert!(stage(&page, "fsync", "sum") <= stage(&page, "replicate", "sum"));
         assert!(stage(&page, "fsync", "sum") > 0.0 && page.sample("quorate_log_fsync_seconds_sum") > 0.0);
         assert!(stage(&page, "validate", "count") >= 200.0 / 16.0);
         let infinite = page.main("quorate_write_seconds_bucket", ",le=\"+Inf\"");
-        assert_eq!(infinite, count, "the last bucket holds all");
+        assert_eq!(infinite, count, "the last bucket counts all writes");
         node.stop().await;
     });
 }
 
 #[test]
-fn a_cluster_counts_leaders_members_and_forwarded_writes() {
+fn leaders_members_and_forwarded_writes_are_counted() {
     run(async {
         let mut cluster = Cluster::start().await;
         let leader = cluster.leader().await;
@@ -170,7 +170,7 @@ fn an_image_is_counted_at_both_ends() {
         cluster.kill(victim);
         cluster.wipe(victim);
         let led = show(cluster.nodes().find(|node| node.is_leader()).unwrap()).await;
-        // The log forgets its beginning, so that only the database can be sent.
+        // Writes until the start of the log is purged, so that the node needs an image.
         let rng = Env::real().rng().clone();
         for _ in 0..24 {
             let blob: Vec<u8> = (0..62_500).flat_map(|_| rng.next_u64().to_le_bytes()).collect();
@@ -189,7 +189,7 @@ fn an_image_is_counted_at_both_ends() {
     });
 }
 
-/// A leader that has others and has heard of them: it shows everything there is.
+/// Starts a cluster whose leader has heard from the others, so that it shows all metrics.
 async fn leading() -> (Cluster, HttpServer) {
     let cluster = Cluster::start().await;
     let leader = cluster.leader().await;
@@ -200,7 +200,7 @@ async fn leading() -> (Cluster, HttpServer) {
     (cluster, server)
 }
 
-/// A row of the document: type, unit and labels of a metric.
+/// A row of the documentation: type, unit and labels of a metric.
 type Row<'a> = (&'a str, &'a str, BTreeSet<&'a str>);
 
 fn documented() -> BTreeMap<&'static str, Row<'static>> {
@@ -214,7 +214,7 @@ fn documented() -> BTreeMap<&'static str, Row<'static>> {
 }
 
 #[test]
-fn every_metric_is_documented_and_every_documented_one_exists() {
+fn the_documentation_lists_exactly_the_metrics() {
     run(async {
         let (mut cluster, server) = leading().await;
         let page = Page::of(&server);
@@ -234,19 +234,19 @@ fn every_metric_is_documented_and_every_documented_one_exists() {
     });
 }
 
-/// Every expression of every panel.
+/// Returns the expressions of a panel and of the panels in it.
 fn expressions(panel: &Value) -> Vec<&str> {
     let own = panel["targets"].as_array().into_iter().flatten().map(|target| target["expr"].as_str().unwrap());
     own.chain(panel["panels"].as_array().into_iter().flatten().flat_map(expressions)).collect()
 }
 
-/// What of a text is the name of a metric of ours.
+/// Returns the names of Quorate's metrics in a text.
 fn metric_names(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|word| word.starts_with("quorate_"))
 }
 
 #[test]
-fn the_dashboard_shows_what_exists() {
+fn the_dashboard_shows_exactly_the_metrics() {
     run(async {
         let (mut cluster, server) = leading().await;
         let page = Page::of(&server);
@@ -258,19 +258,19 @@ fn the_dashboard_shows_what_exists() {
         let queries = variables.iter().map(|variable| variable["query"].as_str().unwrap());
         let used: BTreeSet<&str> = panels.into_iter().chain(queries).flat_map(metric_names).collect();
         let unknown: Vec<_> = used.difference(&names).collect();
-        assert!(unknown.is_empty(), "the dashboard asks for {unknown:?}");
+        assert!(unknown.is_empty(), "the dashboard uses unknown metrics: {unknown:?}");
         let base = |name: &'static str| {
             ["_bucket", "_sum", "_count"].iter().find_map(|suffix| name.strip_suffix(suffix)).unwrap_or(name)
         };
         let shown: BTreeSet<&str> = metric_names(DASHBOARD).map(base).collect();
         let missing: Vec<_> = page.types.keys().filter(|name| !shown.contains(name.as_str())).collect();
-        assert!(missing.is_empty(), "the dashboard leaves out {missing:?}");
+        assert!(missing.is_empty(), "the dashboard omits {missing:?}");
         cluster.stop_all().await;
     });
 }
 
 #[test]
-fn alerts_are_about_what_exists() {
+fn documented_alerts_use_existing_metrics() {
     run(async {
         let (mut cluster, server) = leading().await;
         let page = Page::of(&server);

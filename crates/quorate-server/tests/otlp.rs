@@ -1,4 +1,4 @@
-//! What a collector receives from a real node.
+//! The messages that a collector receives from a real node.
 
 #![allow(
     clippy::unwrap_used,
@@ -24,12 +24,12 @@ use quorate_server::otlp::{OtlpConfig, export};
 use serde_json::Value;
 use support::{Single, run, until};
 
-/// A collector that keeps what it receives, by path.
+/// A collector that stores the messages it receives, with their paths.
 #[derive(Clone, Default)]
 struct Collector(Arc<Mutex<Vec<(String, Value)>>>);
 
 impl Collector {
-    /// Answers requests on an address until the process ends.
+    /// Answers requests on a listener until the process ends.
     fn listen(&self, listener: TcpListener) {
         let kept = self.clone();
         std::thread::spawn(move || {
@@ -54,7 +54,7 @@ impl Collector {
         kept.iter().filter(|(to, _)| to == path).map(|(_, message)| message.clone()).collect()
     }
 
-    /// The metrics of the latest message.
+    /// Returns the metrics of the latest message.
     fn metrics(&self) -> Vec<Value> {
         let last = self.received("/v1/metrics").pop();
         last.map(|last| last["resourceMetrics"][0]["scopeMetrics"][0]["metrics"].as_array().unwrap().clone())
@@ -117,7 +117,7 @@ fn a_collector_receives_the_metrics_and_traces_of_writes() {
     });
 }
 
-/// Every write has a span, with its stages below it and within its time.
+/// Checks that each write has a span whose stages are child spans within its time.
 fn check_spans(spans: &[Value]) {
     let nanos = |span: &Value, field: &str| span[field].as_str().unwrap().parse::<u64>().unwrap();
     let roots: Vec<&Value> = spans.iter().filter(|span| span["parentSpanId"] == "").collect();
@@ -138,14 +138,14 @@ fn check_spans(spans: &[Value]) {
 }
 
 #[test]
-fn a_collector_that_comes_late_receives_what_was_missed() {
+fn a_late_collector_receives_what_it_missed() {
     run(async {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let Single { dir: _dir, node } = Single::start().await;
         node.sql().execute("CREATE TABLE u (x)", ()).await.unwrap();
         let exporter = export(&node, &config(&listener.local_addr().unwrap().to_string())).unwrap();
         node.sql().execute("CREATE TABLE t (x)", ()).await.unwrap();
-        // It dies under the first messages.
+        // The collector breaks the first two connections.
         (0..2).for_each(|_| drop(listener.accept().unwrap()));
         let collector = Collector::default();
         collector.listen(listener);
@@ -157,15 +157,15 @@ fn a_collector_that_comes_late_receives_what_was_missed() {
 }
 
 #[test]
-fn a_collector_that_hangs_holds_nobody_up() {
+fn a_hanging_collector_does_not_block_the_node() {
     run(async {
-        // It accepts by its backlog, and never reads.
+        // The listener accepts through its backlog, and nothing reads.
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let Single { dir, node } = Single::start().await;
         let exporter = export(&node, &config(&listener.local_addr().unwrap().to_string())).unwrap();
         node.sql().execute("CREATE TABLE t (x)", ()).await.unwrap();
         node.stop().await;
-        // The directory is free, though the exporter may still wait for an answer.
+        // The directory is free, even if the exporter still waits for an answer.
         let again = quorate::Node::start(Single::config(&dir)).await.unwrap();
         again.stop().await;
         drop(exporter);

@@ -1,4 +1,4 @@
-//! What is answered to which request (`docs/http.md`).
+//! The answers to requests (`docs/http.md`).
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use quorate::{NotReady, Observer};
 use serde_json::json;
 
-use super::Door;
+use super::Port;
 use crate::ask::Unanswered;
 use crate::metrics;
 use crate::status::NodeStatus;
@@ -22,24 +22,24 @@ const PROMETHEUS: HeaderValue = HeaderValue::from_static("text/plain; version=0.
 const READS: HeaderValue = HeaderValue::from_static("GET, HEAD");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
-/// Why there is nothing to show yet.
+/// The reason while no node is shown yet.
 const STARTING: &str = "the node is starting";
 
-/// What can be asked for.
+/// The page that a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Page {
     Health,
     Ready,
     Status,
     Metrics,
-    /// There is no such page.
+    /// No such page exists.
     Unknown,
-    /// It can only be read.
-    Changed,
+    /// The method is neither GET nor HEAD.
+    NotAllowed,
 }
 
 impl Page {
-    /// What a request asks for. Its body, if it has one, is not looked at.
+    /// Returns the page that a request asks for. The body of the request is not read.
     pub(super) fn of<B>(request: &Request<B>) -> Self {
         let page = match request.uri().path() {
             "/health" => Self::Health,
@@ -48,19 +48,21 @@ impl Page {
             "/metrics" => Self::Metrics,
             _ => return Self::Unknown,
         };
-        if matches!(*request.method(), Method::GET | Method::HEAD) { page } else { Self::Changed }
+        if matches!(*request.method(), Method::GET | Method::HEAD) { page } else { Self::NotAllowed }
     }
 
-    /// The answer. For HEAD hyper leaves the body out.
-    pub(super) async fn answer(self, door: &Door) -> Answer {
+    /// Returns the answer. For HEAD, hyper omits the body.
+    pub(super) async fn answer(self, port: &Port) -> Answer {
         match self {
             Self::Health => text(StatusCode::OK, "ok\n"),
-            Self::Ready => ready(door).await,
-            Self::Status => status(door).await,
-            Self::Metrics => metrics(door).await,
-            Self::Unknown => text(StatusCode::NOT_FOUND, "there are /health, /ready, /status and /metrics\n"),
-            Self::Changed => {
-                let mut answer = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
+            Self::Ready => ready(port).await,
+            Self::Status => status(port).await,
+            Self::Metrics => metrics(port).await,
+            Self::Unknown => {
+                text(StatusCode::NOT_FOUND, "not found: the paths are /health, /ready, /status and /metrics\n")
+            }
+            Self::NotAllowed => {
+                let mut answer = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are allowed\n");
                 answer.headers_mut().insert(ALLOW, READS);
                 answer
             }
@@ -68,9 +70,9 @@ impl Page {
     }
 }
 
-/// Whether the node can serve.
-async fn ready(door: &Door) -> Answer {
-    let reasons = match ask(door, Observer::not_ready).await {
+/// Answers whether the node can serve.
+async fn ready(port: &Port) -> Answer {
+    let reasons = match ask(port, Observer::not_ready).await {
         Ok(reasons) => reasons.iter().map(NotReady::to_string).collect(),
         Err(why) => vec![why.into_owned()],
     };
@@ -80,35 +82,35 @@ async fn ready(door: &Door) -> Answer {
     json(StatusCode::SERVICE_UNAVAILABLE, &json!({ "ready": false, "reasons": reasons }))
 }
 
-/// How the node and its cluster stand.
-async fn status(door: &Door) -> Answer {
-    match ask(door, Observer::status).await.and_then(still_there) {
+/// Answers with the status of the node and its cluster.
+async fn status(port: &Port) -> Answer {
+    match ask(port, Observer::status).await.and_then(unless_ended) {
         Ok((status, silence_max)) => json(StatusCode::OK, &NodeStatus::of(&status, silence_max)),
         Err(why) => json(StatusCode::SERVICE_UNAVAILABLE, &json!({ "error": why })),
     }
 }
 
-/// What the node measures.
-async fn metrics(door: &Door) -> Answer {
+/// Answers with the metrics of the node.
+async fn metrics(port: &Port) -> Answer {
     let page = |observer: &Observer| observer.metrics().map(|found| metrics::prometheus(&metrics::families(&found)));
-    match ask(door, page).await.and_then(still_there) {
+    match ask(port, page).await.and_then(unless_ended) {
         Ok(page) => respond(StatusCode::OK, PROMETHEUS, page),
         Err(why) => respond(StatusCode::SERVICE_UNAVAILABLE, TEXT, why.into_owned() + "\n"),
     }
 }
 
-/// What an observer tells, unless its node has ended.
-fn still_there<T>(told: Option<T>) -> Result<T, Cow<'static, str>> {
-    told.ok_or_else(|| Unanswered::Ended.to_string().into())
+/// Returns the answer of an observer, or an error if its node has ended.
+fn unless_ended<T>(answer: Option<T>) -> Result<T, Cow<'static, str>> {
+    answer.ok_or_else(|| Unanswered::Ended.to_string().into())
 }
 
-/// Asks the node, if there is one yet.
+/// Queries the node, if one is shown.
 async fn ask<T: Send + 'static>(
-    door: &Door,
+    port: &Port,
     ask: impl FnOnce(&Observer) -> T + Send + 'static,
 ) -> Result<T, Cow<'static, str>> {
-    let observer = door.shown.get().ok_or(STARTING)?;
-    door.asks.ask(observer, ask).await.map_err(|error| error.to_string().into())
+    let observer = port.shown.get().ok_or(STARTING)?;
+    port.asks.ask(observer, ask).await.map_err(|error| error.to_string().into())
 }
 
 fn text(code: StatusCode, body: &'static str) -> Answer {
@@ -118,7 +120,7 @@ fn text(code: StatusCode, body: &'static str) -> Answer {
 fn json(code: StatusCode, body: &impl serde::Serialize) -> Answer {
     match serde_json::to_string(body) {
         Ok(body) => respond(code, JSON, body + "\n"),
-        Err(_) => text(StatusCode::INTERNAL_SERVER_ERROR, "the answer can't be written as JSON\n"),
+        Err(_) => text(StatusCode::INTERNAL_SERVER_ERROR, "the answer can't be encoded as JSON\n"),
     }
 }
 

@@ -15,14 +15,14 @@ use tokio::sync::watch;
 use super::answers::Page;
 use super::stream::{EnvTimer, HttpStream};
 use super::{
-    CONNECTION_TIME_MAX, Door, HEAD_BYTES_MAX, HEAD_TIME_MAX, HEADERS_MAX, Order, STOP_TIME_MAX, WRITE_STALL_MAX,
+    CONNECTION_TIME_MAX, HEAD_BYTES_MAX, HEAD_TIME_MAX, HEADERS_MAX, Order, Port, STOP_TIME_MAX, WRITE_STALL_MAX,
 };
 
-/// Serves a connection until it breaks, its time is over, or the port is closed.
-pub(super) async fn serve(door: &Door, stream: BoxStream, mut order: watch::Receiver<Order>) {
+/// Serves a connection until it breaks, reaches its maximum age, or the port is closed.
+pub(super) async fn serve(port: &Port, stream: BoxStream, mut order: watch::Receiver<Order>) {
     let service = service_fn(|request: Request<Incoming>| {
         let page = Page::of(&request);
-        async move { Ok::<_, Infallible>(page.answer(door).await) }
+        async move { Ok::<_, Infallible>(page.answer(port).await) }
     });
     let mut http = http1::Builder::new();
     http.timer(EnvTimer)
@@ -30,17 +30,17 @@ pub(super) async fn serve(door: &Door, stream: BoxStream, mut order: watch::Rece
         .max_headers(HEADERS_MAX)
         .max_header_size(HEAD_BYTES_MAX)
         .max_buf_size(HEAD_BYTES_MAX)
-        // Who has said all still gets an answer.
+        // A client that has closed its sending side still gets an answer.
         .half_close(true)
-        // The date would be read from the machine's clock, past the `Env`.
+        // hyper would read the date from the machine's clock instead of the `Env`.
         .auto_date_header(false);
     let mut connection = pin!(http.serve_connection(HttpStream::new(stream, WRITE_STALL_MAX), service));
     {
-        let told = pin!(order.wait_for(|order| *order != Order::Serve));
-        let over = pin!(sleep(CONNECTION_TIME_MAX));
-        match select(&mut connection, select(told, over)).await {
+        let ordered = pin!(order.wait_for(|order| *order != Order::Serve));
+        let expired = pin!(sleep(CONNECTION_TIME_MAX));
+        match select(&mut connection, select(ordered, expired)).await {
             Either::Left(_) => return,
-            // Nobody is left to tell it anything: the port was dropped.
+            // The sender of the order is gone: the port was dropped.
             Either::Right((Either::Left((Err(_), _)), _)) => return,
             Either::Right(_) => {}
         }

@@ -1,11 +1,11 @@
-//! Who may be connected at once.
+//! The places for connections.
 //!
-//! A client that stalls on all connections that it can get must not keep others out: a health check that finds no place
-//! would have a healthy process restarted. So a new connection always gets a place. Where all are taken, the address
-//! that has most of them loses the one it has had for longest: a check takes some milliseconds, a stalled connection
-//! is old.
+//! A client that stalls on many connections must not keep others out: a health check that gets no connection would
+//! cause the restart of a healthy process. Therefore a new connection always gets a place. If all are taken, the
+//! address with the most places loses its oldest one. A health check takes some milliseconds, while a stalled
+//! connection is old.
 //!
-//! Invariant: never more than [`CONNECTIONS_MAX`] have a place.
+//! Invariant: at most [`CONNECTIONS_MAX`] connections have a place.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -15,23 +15,23 @@ use tokio::sync::{Notify, oneshot};
 
 use super::CONNECTIONS_MAX;
 
-/// The places of a port, and who has them.
+/// The places of a port and their holders.
 #[derive(Debug, Default)]
 pub(super) struct Places {
     held: Mutex<Held>,
-    /// Rung when a place was given back.
+    /// Notified when a place is released.
     freed: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Held {
-    /// How many places were ever given.
+    /// The number of places given so far.
     given: u64,
-    /// By when they were given: from whom, and what says that it is lost.
+    /// The places in the order in which they were given: the host, and the sender whose drop takes the place away.
     by_age: BTreeMap<u64, (String, oneshot::Sender<()>)>,
 }
 
-/// A place, for as long as this exists or another takes it.
+/// A place, until it is dropped or another connection takes it.
 #[derive(Debug)]
 pub(super) struct Place {
     places: Arc<Places>,
@@ -40,13 +40,13 @@ pub(super) struct Place {
 }
 
 impl Places {
-    /// A place for a connection from `host:port`.
+    /// Returns a place for a connection from `host:port`.
     pub(super) fn take(self: &Arc<Self>, from: &str) -> Place {
         let host = from.rsplit_once(':').map_or(from, |(host, _)| host);
         let mut held = self.held();
         while held.by_age.len() >= CONNECTIONS_MAX {
             let oldest = held.oldest_of_most();
-            // Its sender goes with it, which its connection hears.
+            // Dropping its sender notifies its connection.
             let Some(_lost) = oldest.and_then(|number| held.by_age.remove(&number)) else { break };
         }
         let (number, (keep, kept)) = (held.given, oneshot::channel());
@@ -55,7 +55,7 @@ impl Places {
         Place { places: Arc::clone(self), number, kept }
     }
 
-    /// Waits until nobody has a place.
+    /// Waits until all places are free.
     pub(super) async fn all_free(&self) {
         loop {
             let freed = self.freed.notified();
@@ -72,7 +72,7 @@ impl Places {
 }
 
 impl Held {
-    /// The oldest place of the host that has most of them; of several such hosts, that of the oldest.
+    /// Returns the oldest place of the host that has the most; among several such hosts, the oldest of all.
     fn oldest_of_most(&self) -> Option<u64> {
         let mut hosts: BTreeMap<&str, (usize, u64)> = BTreeMap::new();
         for (number, (host, _)) in &self.by_age {
@@ -85,9 +85,9 @@ impl Held {
 }
 
 impl Place {
-    /// Waits until another has it.
+    /// Waits until another connection takes the place.
     pub(super) async fn lost(&mut self) {
-        // Nothing is ever sent.
+        // Nothing is ever sent: this waits until the sender is dropped.
         let _ = (&mut self.kept).await;
     }
 }
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_most_loses_its_oldest() {
+    fn the_host_with_the_most_places_loses_its_oldest() {
         let places = Arc::new(Places::default());
         let mut old = places.take("10.0.0.1:1");
         let mut many: Vec<Place> = (1..CONNECTIONS_MAX).map(|port| places.take(&format!("10.0.0.2:{port}"))).collect();

@@ -1,6 +1,6 @@
-//! A connection of `quorate-env` as hyper wants to see it, and its clock.
+//! Adapters of a connection and the clock of `quorate-env` to hyper's traits.
 //!
-//! Invariant: a write that makes no progress for a while ends the connection.
+//! Invariant: a write that makes no progress for `stall_max` ends the connection.
 
 use std::future::Future;
 use std::io;
@@ -13,14 +13,14 @@ use quorate_env::net::BoxStream;
 use quorate_env::{Instant, Sleep, sleep, sleep_until};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Bytes that are read at once.
+/// The maximum number of bytes of one read.
 const READ_CHUNK: usize = 4 << 10;
 
-/// See the module.
+/// A connection that fails if a write stalls.
 pub(crate) struct HttpStream {
     stream: BoxStream,
     stall_max: Duration,
-    /// When a write that waits is given up.
+    /// Fires when the waiting write has stalled for too long.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
@@ -29,7 +29,7 @@ impl HttpStream {
         Self { stream, stall_max, stalled: None }
     }
 
-    /// Watches how long a write waits.
+    /// Fails a write that waits for too long.
     fn bounded<T>(&mut self, cx: &mut Context<'_>, poll: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if poll.is_ready() {
             self.stalled = None;

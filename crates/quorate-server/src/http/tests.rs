@@ -1,4 +1,4 @@
-//! Clients that are slow, silent, many or hostile, in a simulated world: whatever they do, the port serves on.
+//! Slow, silent, numerous and hostile clients in a simulated world. The port continues to serve others.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "tests stop at the first surprise")]
 
@@ -11,19 +11,19 @@ use super::*;
 
 const ADDR: &str = "server:80";
 
-/// What deadlines may be late by: the net and the scheduler take some time.
+/// The tolerance for deadlines, because the net and the scheduler take some time.
 const LATE_MAX: Duration = Duration::from_secs(1);
 
 const HEALTH: &[u8] = b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n";
 
-/// Tells a story of an open port.
-fn story<T: AsyncFnOnce(HttpServer, Clients)>(seed: u64, story: T) {
+/// Runs a scenario with an open port.
+fn scenario<T: AsyncFnOnce(HttpServer, Clients)>(seed: u64, scenario: T) {
     let world = SimWorld::new(seed);
-    let told = world.run(async {
+    let result = world.run(async {
         let server = serve_in(&world.node("server"), ADDR).await.unwrap();
-        story(server, Clients(world.node("client"))).await;
+        scenario(server, Clients(world.node("client"))).await;
     });
-    told.unwrap();
+    result.unwrap();
 }
 
 struct Clients(Env);
@@ -33,16 +33,16 @@ impl Clients {
         self.0.net().connect(ADDR).await.unwrap()
     }
 
-    /// What is answered to bytes on a connection of their own, until its end.
+    /// Sends bytes on a new connection and returns all that is answered.
     async fn exchange(&self, request: &[u8]) -> String {
         let mut stream = self.connect().await;
-        // The port may have said what it has to say before it heard all.
+        // The port may answer and close before it has read everything.
         let _ = stream.write_all(request).await;
         let _ = stream.shutdown().await;
         rest(&mut stream).await
     }
 
-    /// The port serves others well.
+    /// Checks that the port answers another client.
     async fn check(&self) {
         let request = [HEALTH.trim_ascii_end(), b"\r\nconnection: close\r\n\r\n"].concat();
         let answer = self.exchange(&request).await;
@@ -50,15 +50,15 @@ impl Clients {
     }
 }
 
-/// All that comes until the other end closes or breaks the connection.
+/// Returns everything that arrives until the other end closes or breaks the connection.
 async fn rest(stream: &mut BoxStream) -> String {
     let mut bytes = Vec::new();
-    // A broken connection is an end too.
+    // A broken connection counts as an end.
     let _ = stream.read_to_end(&mut bytes).await;
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The first answer that comes.
+/// Returns the first answer that arrives.
 async fn first(stream: &mut BoxStream) -> String {
     let mut bytes = vec![0; 4096];
     let count = stream.read(&mut bytes).await.unwrap();
@@ -66,8 +66,8 @@ async fn first(stream: &mut BoxStream) -> String {
 }
 
 #[test]
-fn who_sends_nothing_or_too_slowly_is_let_go() {
-    story(1, async |_server, clients| {
+fn silent_and_slow_clients_are_disconnected() {
+    scenario(1, async |_server, clients| {
         let begun = Instant::now();
         let mut silent = clients.connect().await;
         assert_eq!(rest(&mut silent).await, "");
@@ -91,7 +91,7 @@ fn who_sends_nothing_or_too_slowly_is_let_go() {
 
 #[test]
 fn an_idle_connection_is_kept_for_a_while() {
-    story(2, async |_server, clients| {
+    scenario(2, async |_server, clients| {
         let mut stream = clients.connect().await;
         for _ in 0..3 {
             sleep(HEAD_TIME_MAX / 2).await;
@@ -103,8 +103,8 @@ fn an_idle_connection_is_kept_for_a_while() {
 }
 
 #[test]
-fn who_asks_without_end_but_never_reads_is_let_go() {
-    story(3, async |_server, clients| {
+fn a_client_that_never_reads_is_disconnected() {
+    scenario(3, async |_server, clients| {
         let mut deaf = clients.connect().await;
         let flood = HEALTH.repeat(64);
         let asking = async {
@@ -117,11 +117,11 @@ fn who_asks_without_end_but_never_reads_is_let_go() {
     });
 }
 
-/// As many stalled connections as there are places, and more that dribble: others, and the same client, are served.
+/// Twice as many stalled connections as there are places: other clients, and the same one, are still served.
 #[test]
-fn stalled_connections_take_no_place_from_others() {
+fn stalled_connections_do_not_keep_others_out() {
     let world = SimWorld::new(4);
-    let told = world.run(async {
+    let result = world.run(async {
         let server = world.node("server");
         let _port = serve_in(&server, ADDR).await.unwrap();
         let [slow, other, here] = [world.node("slow"), world.node("other"), server].map(Clients);
@@ -138,15 +138,15 @@ fn stalled_connections_take_no_place_from_others() {
             clients.check().await;
         }
         kept.write_all(HEALTH).await.unwrap();
-        assert!(first(&mut kept).await.starts_with("HTTP/1.1 200"), "an idle connection of another is kept");
+        assert!(first(&mut kept).await.starts_with("HTTP/1.1 200"), "an idle connection of another client is kept");
         assert_eq!(rest(&mut stalled[0]).await, "", "the oldest is closed");
     });
-    told.unwrap();
+    result.unwrap();
 }
 
 #[test]
-fn heads_are_bounded() {
-    story(5, async |_server, clients| {
+fn request_heads_are_limited() {
+    scenario(5, async |_server, clients| {
         let header = |count: usize, len: usize| format!("x: {}\r\n", "y".repeat(len)).repeat(count);
         let with = |headers: String| format!("GET /health HTTP/1.1\r\nconnection: close\r\n{headers}\r\n").into_bytes();
         assert!(clients.exchange(&with(header(1, HEAD_BYTES_MAX / 2))).await.starts_with("HTTP/1.1 200"));
@@ -163,8 +163,8 @@ fn heads_are_bounded() {
 }
 
 #[test]
-fn what_is_no_http_is_refused() {
-    story(6, async |_server, clients| {
+fn input_that_is_not_http_is_refused() {
+    scenario(6, async |_server, clients| {
         for request in
             [&b"\x16\x03\x01\x02\x00\x01\x00"[..], b"HELLO\r\n\r\n", b"GET /health HTTP/9.9\r\n\r\n", b"\0\0\0\0\r\n"]
         {
@@ -174,14 +174,14 @@ fn what_is_no_http_is_refused() {
         let endless = [b"POST /health HTTP/1.1\r\ncontent-length: 1000000000\r\n\r\n", &[b'x'; 100_000][..]].concat();
         let mut stream = clients.connect().await;
         stream.write_all(&endless).await.unwrap();
-        assert!(rest(&mut stream).await.starts_with("HTTP/1.1 405"), "nobody waits for a body");
+        assert!(rest(&mut stream).await.starts_with("HTTP/1.1 405"), "the port does not wait for a body");
         clients.check().await;
     });
 }
 
 #[test]
-fn paths_and_methods() {
-    story(7, async |_server, clients| {
+fn each_path_and_method_has_its_answer() {
+    scenario(7, async |_server, clients| {
         let ask = async |method: &str, path: &str| {
             let request = format!("{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
             clients.exchange(request.as_bytes()).await
@@ -205,8 +205,8 @@ fn paths_and_methods() {
 }
 
 #[test]
-fn a_port_that_is_closed_or_dropped_lets_go_of_all_connections() {
-    story(8, async |server, clients| {
+fn closing_or_dropping_a_port_closes_its_connections() {
+    scenario(8, async |server, clients| {
         let mut idle = clients.connect().await;
         idle.write_all(HEALTH).await.unwrap();
         assert!(first(&mut idle).await.starts_with("HTTP/1.1 200"));

@@ -1,19 +1,19 @@
-//! Every metric with its name, its meaning in one line, and where it comes from. `docs/metrics.md` says more of each.
+//! All metrics: their names, one-line descriptions and sources. `docs/metrics.md` describes each in more detail.
 
 use quorate::Metrics;
 use quorate::metrics::WriteMetrics;
 
 use super::{Family, Kind};
 
-/// The only group yet.
+/// The label of the only group.
 const MAIN: &[(&str, &str)] = &[("group", "main")];
 const NONE: &[(&str, &str)] = &[];
 
 const NANOS_PER_SECOND: f64 = 1e9;
 
-/// All metrics of a node.
+/// Returns all metrics of a node.
 pub(crate) fn families(metrics: &Metrics) -> Vec<Family> {
-    let parts = [process, cluster, members, leaders, writes, stages, reads, log, database, doors];
+    let parts = [process, cluster, members, leaders, writes, stages, reads, log, database, connections];
     parts.into_iter().flat_map(|part| part(metrics)).collect()
 }
 
@@ -32,18 +32,18 @@ fn histogram(name: &'static str, help: &'static str) -> Family {
 fn process(metrics: &Metrics) -> Vec<Family> {
     let build = [("version", metrics.version), ("sqlite_version", metrics.sqlite_version)];
     let mut found = vec![
-        gauge("quorate_build_info", "1, under the versions that run.").with(&build, true),
-        gauge("quorate_uptime_seconds", "Time since the node's start.").with(NONE, metrics.uptime.as_secs_f64()),
+        gauge("quorate_build_info", "Always 1; the labels are the running versions.").with(&build, true),
+        gauge("quorate_uptime_seconds", "Time since the node started.").with(NONE, metrics.uptime.as_secs_f64()),
     ];
     if let Some(usage) = metrics.usage {
-        let help = "Time of processors that the process has used.";
+        let help = "CPU time that the process has used.";
         found.push(counter("quorate_process_cpu_seconds_total", help).with(NONE, usage.cpu.as_secs_f64()));
-        let help = "Memory of the process.";
+        let help = "Resident memory of the process.";
         let resident = gauge("quorate_process_resident_memory_bytes", help);
         found.extend(usage.resident_bytes.map(|bytes| resident.with(NONE, bytes)));
     }
     if let Some(space) = metrics.space {
-        let available = "Bytes that can still be written to the file system of the data directory.";
+        let available = "Available space on the file system of the data directory.";
         found.push(gauge("quorate_disk_available_bytes", available).with(NONE, space.available));
         let total = "Size of the file system of the data directory.";
         found.push(gauge("quorate_disk_total_bytes", total).with(NONE, space.total));
@@ -55,27 +55,29 @@ fn cluster(metrics: &Metrics) -> Vec<Family> {
     let status = &metrics.status;
     let is_voter = status.members.iter().any(|member| member.id == status.node && member.voter);
     let (reachable, voters) = status.reachable_voters(metrics.silence_max);
-    let lag =
-        gauge("quorate_apply_lag_entries", "Committed entries that the database lacks; none while no leader is heard.");
+    let lag = gauge(
+        "quorate_apply_lag_entries",
+        "Committed entries not in the database yet; absent while there is no leader.",
+    );
     let lag = status.lag().into_iter().fold(lag, |family, entries| family.with(MAIN, entries));
     vec![
-        gauge("quorate_ready", "1 if the node can serve: what /ready says.").with(MAIN, metrics.not_ready.is_empty()),
+        gauge("quorate_ready", "1 if the node can serve, as /ready reports.").with(MAIN, metrics.not_ready.is_empty()),
         gauge("quorate_is_leader", "1 if the node leads.").with(MAIN, status.leader == Some(status.node)),
         gauge("quorate_is_voter", "1 if the node votes; 0 for a learner.").with(MAIN, is_voter),
-        gauge("quorate_term", "The present term.").with(MAIN, status.term),
+        gauge("quorate_term", "The current term.").with(MAIN, status.term),
         gauge("quorate_last_index", "The last index of the node's log.").with(MAIN, status.last_index),
         gauge("quorate_committed_index", "The last index known to be committed.").with(MAIN, status.committed_index),
         gauge("quorate_applied_index", "The last index in the database.").with(MAIN, status.applied.index),
-        gauge("quorate_durable_index", "The last index that the database holds without the log.")
+        gauge("quorate_durable_index", "The last index that is durable in the database without the log.")
             .with(MAIN, status.durable_index),
         lag,
-        gauge("quorate_members", "Members, learners too.").with(MAIN, status.members.len()),
+        gauge("quorate_members", "Members, including learners.").with(MAIN, status.members.len()),
         gauge("quorate_voters", "Members that vote.").with(MAIN, voters),
-        gauge("quorate_voters_reachable", "Voters heard of lately, the node itself too.").with(MAIN, reachable),
+        gauge("quorate_voters_reachable", "Voters heard from lately, including the node.").with(MAIN, reachable),
     ]
 }
 
-/// What is known of the other members.
+/// Metrics of the other members.
 fn members(metrics: &Metrics) -> Vec<Family> {
     let status = &metrics.status;
     let others = || status.members.iter().filter(|member| member.id != status.node);
@@ -90,10 +92,10 @@ fn members(metrics: &Metrics) -> Vec<Family> {
     vec![
         gauge(
             "quorate_member_lag_entries",
-            "Committed entries that another member had not applied when last heard of.",
+            "Committed entries that another member had not applied when last heard from.",
         )
         .with_each(MAIN, "member", lags),
-        gauge("quorate_member_silence_seconds", "Time since another member was last heard of.")
+        gauge("quorate_member_silence_seconds", "Time since another member was last heard from.")
             .with_each(MAIN, "member", silences),
         gauge("quorate_clock_offset_seconds", "Another member's wall clock minus this node's.")
             .with_each(NONE, "member", offsets),
@@ -105,13 +107,13 @@ fn leaders(metrics: &Metrics) -> Vec<Family> {
     let failures = [("send", consensus.images_not_sent.get()), ("receive", consensus.images_not_received.get())];
     vec![
         counter("quorate_elections_total", "Terms that began.").with(MAIN, consensus.terms.get()),
-        counter("quorate_leader_changes_total", "Times that another node came to lead.")
+        counter("quorate_leader_changes_total", "Changes of the leader to another node.")
             .with(MAIN, consensus.leader_changes.get()),
         counter("quorate_images_sent_total", "Images delivered to other nodes.")
             .with(MAIN, consensus.images_sent.get()),
         counter("quorate_images_received_total", "Images received and installed.")
             .with(MAIN, consensus.images_received.get()),
-        counter("quorate_image_failures_total", "Images that did not arrive.").with_each(MAIN, "direction", failures),
+        counter("quorate_image_failures_total", "Image transfers that failed.").with_each(MAIN, "direction", failures),
     ]
 }
 
@@ -127,14 +129,13 @@ fn writes(metrics: &Metrics) -> Vec<Family> {
     vec![
         counter("quorate_writes_total", "Writes that took effect, proposed by this node as the leader.")
             .with(MAIN, writes.done.get()),
-        counter("quorate_writes_forwarded_total", "Writes that were handed on to the leader.")
+        counter("quorate_writes_forwarded_total", "Writes that this node forwarded to the leader.")
             .with(MAIN, writes.forwarded.get()),
         counter("quorate_write_failures_total", "Writes whose outcome is a failure.").with_each(MAIN, "kind", failures),
         counter("quorate_write_refusals_total", "Writes that were not proposed.").with_each(MAIN, "reason", refusals),
-        counter("quorate_write_unknowns_total", "Writes that were proposed and have no known outcome.")
+        counter("quorate_write_unknowns_total", "Writes that were proposed and whose outcome is unknown.")
             .with(MAIN, writes.unknown.get()),
-        counter("quorate_retries_total", "Attempts of this node's own handles after the first.")
-            .with(MAIN, node.retries.get()),
+        counter("quorate_retries_total", "Retries by this node's own handles.").with(MAIN, node.retries.get()),
     ]
 }
 
@@ -149,9 +150,11 @@ fn stages(metrics: &Metrics) -> Vec<Family> {
         ("apply", apply),
     ];
     vec![
-        histogram("quorate_write_seconds", "From a write's arrival at the leader to its outcome.").with(MAIN, total),
-        histogram("quorate_write_stage_seconds", "Where writes spend their time.").with_each(MAIN, "stage", stages),
-        histogram("quorate_write_hold_seconds", "Times for which a transaction held writes back.")
+        histogram("quorate_write_seconds", "Time from a write's arrival at the leader to its outcome.")
+            .with(MAIN, total),
+        histogram("quorate_write_stage_seconds", "Time that writes spend in each stage.")
+            .with_each(MAIN, "stage", stages),
+        histogram("quorate_write_hold_seconds", "Time for which a transaction held writes back.")
             .with(MAIN, &metrics.consensus.holds),
     ]
 }
@@ -166,11 +169,14 @@ fn reads(metrics: &Metrics) -> Vec<Family> {
     ];
     let failures = [("overloaded", reads.overloaded.get()), ("other", reads.failed.get())];
     vec![
-        counter("quorate_reads_total", "Reads that the node was asked for.").with_each(MAIN, "level", levels),
+        counter("quorate_reads_total", "Reads requested from the node.").with_each(MAIN, "level", levels),
         counter("quorate_read_failures_total", "Reads that failed.").with_each(MAIN, "kind", failures),
-        histogram("quorate_read_round_seconds", "Rounds to a majority that confirmed a linearizable read position.")
-            .with(MAIN, &consensus.read_rounds),
-        counter("quorate_read_round_failures_total", "Rounds that confirmed none.")
+        histogram(
+            "quorate_read_round_seconds",
+            "Time of rounds to a majority that confirmed a linearizable read position.",
+        )
+        .with(MAIN, &consensus.read_rounds),
+        counter("quorate_read_round_failures_total", "Rounds to a majority that confirmed no read position.")
             .with(MAIN, consensus.read_rounds_failed.get()),
     ]
 }
@@ -178,7 +184,7 @@ fn reads(metrics: &Metrics) -> Vec<Family> {
 fn log(metrics: &Metrics) -> Vec<Family> {
     let stats = &metrics.log_stats;
     vec![
-        histogram("quorate_log_fsync_seconds", "Syncs of the log.").with(NONE, &metrics.log.fsync),
+        histogram("quorate_log_fsync_seconds", "Time of syncs of the log.").with(NONE, &metrics.log.fsync),
         counter("quorate_log_frames_total", "Frames written to the log.").with(NONE, stats.frames),
         counter("quorate_log_written_bytes_total", "Bytes written to the log.").with(NONE, stats.bytes_written),
         gauge("quorate_log_bytes", "Bytes of the log's files.").with(NONE, metrics.status.log_bytes),
@@ -188,7 +194,7 @@ fn log(metrics: &Metrics) -> Vec<Family> {
 fn database(metrics: &Metrics) -> Vec<Family> {
     let (store, sizes) = (&metrics.store, &metrics.sizes);
     vec![
-        histogram("quorate_apply_batch_seconds", "Batches of entries, applied and committed.")
+        histogram("quorate_apply_batch_seconds", "Time to apply and commit a batch of entries.")
             .with(MAIN, &store.batches),
         counter("quorate_applied_entries_total", "Entries applied.").with(MAIN, store.entries.get()),
         gauge("quorate_apply_queue_bytes", "Bytes of entries that wait to be applied.").with(MAIN, sizes.queued),
@@ -196,10 +202,10 @@ fn database(metrics: &Metrics) -> Vec<Family> {
             .with(MAIN, metrics.fault.is_some()),
         gauge(
             "quorate_blocked_entry",
-            "The entry that the node can't apply, or waits for a verdict on; 0 if there is none.",
+            "Index of the entry that the node can't apply or awaits a verdict on; 0 if there is none.",
         )
         .with(MAIN, metrics.status.blocked.as_ref().map_or(0, |blocked| blocked.index)),
-        counter("quorate_divergences_total", "Times that this node's data differed from those of a majority.")
+        counter("quorate_divergences_total", "Times that this node's data differed from that of a majority.")
             .with(MAIN, metrics.node.divergences.get()),
         counter("quorate_disagreements_total", "Times that nodes held different data, this one or others.")
             .with(MAIN, metrics.node.disagreements.get()),
@@ -216,17 +222,18 @@ fn database(metrics: &Metrics) -> Vec<Family> {
         gauge("quorate_sessions", "Sessions that the database holds.").with(MAIN, store.sessions.get()),
         gauge("quorate_database_bytes", "Bytes of the database file.").with(NONE, sizes.database),
         gauge("quorate_database_wal_bytes", "Bytes of the database's -wal file.").with(NONE, sizes.wal_file),
-        histogram("quorate_checkpoint_seconds", "Checkpoints, their syncs included.").with(NONE, &store.checkpoints),
-        histogram("quorate_checkpoint_turn_seconds", "How long checkpoints kept the writer from applying.")
+        histogram("quorate_checkpoint_seconds", "Time of checkpoints, including their syncs.")
+            .with(NONE, &store.checkpoints),
+        histogram("quorate_checkpoint_turn_seconds", "Time for which checkpoints kept the writer from applying.")
             .with(NONE, &store.checkpoint_turns),
     ]
 }
 
-fn doors(metrics: &Metrics) -> Vec<Family> {
+fn connections(metrics: &Metrics) -> Vec<Family> {
     let connections = [("node", metrics.connections.peers), ("client", metrics.connections.clients)];
     vec![
         gauge("quorate_connections", "Connections to the node's port.").with_each(NONE, "role", connections),
-        counter("quorate_connections_refused_total", "Connections that were not let in.")
+        counter("quorate_connections_refused_total", "Connections that the node refused.")
             .with(NONE, metrics.connections.refused),
     ]
 }

@@ -1,4 +1,4 @@
-//! Metrics as the text that Prometheus reads, version 0.0.4.
+//! Metrics in the Prometheus text format, version 0.0.4.
 
 use std::fmt::{Display, Write as _};
 
@@ -6,7 +6,7 @@ use quorate_env::metrics::Histogram;
 
 use super::{Family, Kind, Sample, Value, bounds};
 
-/// Writes metrics down.
+/// Encodes metrics.
 pub(crate) fn prometheus(families: &[Family]) -> String {
     let mut page = Page(String::new());
     families.iter().for_each(|family| page.family(family));
@@ -34,7 +34,7 @@ impl Page {
         }
     }
 
-    /// Buckets count everything up to their bound.
+    /// Writes a histogram. Buckets are cumulative: each counts all times up to its bound.
     fn histogram(&mut self, name: &str, labels: &[String], times: &Histogram) {
         let mut sum = 0_u64;
         for (bound, count) in bounds().iter().map(f64::to_string).chain(["+Inf".to_owned()]).zip(times.counts()) {
@@ -55,7 +55,7 @@ impl Page {
     }
 
     fn line(&mut self, line: std::fmt::Arguments<'_>) {
-        // Writing to a string never fails.
+        // Writing to a string can't fail.
         let _ = writeln!(self.0, "{line}");
     }
 }
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_is_what_prometheus_reads() {
+    fn metrics_encode_as_prometheus_text() {
         let families = [
             Family::new("a_total", "Counts.", Kind::Counter).with(&[], 7_u64),
             Family::new("b", "Quotes.", Kind::Gauge).with(&[("x", "1"), ("y", "\\ \" \n")], 0.5),
@@ -92,7 +92,7 @@ b{x=\"1\",y=\"\\\\ \\\" \\n\"} 0.5
     }
 
     #[test]
-    fn buckets_count_everything_up_to_their_bound() {
+    fn buckets_are_cumulative() {
         let times = Histogram::default();
         [15, 15, 3_000, 20_000_000].map(Duration::from_micros).iter().for_each(|time| times.observe(*time));
         let page = prometheus(&[Family::new("t", "Times.", Kind::Histogram).with(&[("stage", "s")], &times)]);

@@ -1,4 +1,4 @@
-//! OTLP's messages in their JSON encoding: numbers of 64 bits are strings, ids are hexadecimal.
+//! The JSON encoding of OTLP messages. 64-bit numbers are strings, and ids are hexadecimal.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ const CUMULATIVE: u8 = 2;
 const INTERNAL: u8 = 1;
 const SERVER: u8 = 2;
 
-/// Who tells.
+/// The attributes of the node that sends.
 pub(super) struct Resource(Json);
 
 impl Resource {
@@ -44,7 +44,7 @@ fn scope() -> Json {
     json!({ "name": "quorate", "version": env!("CARGO_PKG_VERSION") })
 }
 
-/// All metrics, counted since `began`.
+/// Encodes all metrics, which count from `began`.
 pub(super) fn metrics(resource: &Resource, families: &[Family], began: u64, now: u64) -> Json {
     let metrics: Vec<Json> = families.iter().map(|family| metric(family, began, now)).collect();
     json!({ "resourceMetrics": [{
@@ -65,7 +65,7 @@ fn metric(family: &Family, began: u64, now: u64) -> Json {
     json!({ "name": family.name, "description": family.help, "unit": unit(family.name), name: data })
 }
 
-/// As the name says it.
+/// Derives the unit from the name of a metric.
 fn unit(name: &str) -> &'static str {
     let name = name.strip_suffix("_total").unwrap_or(name);
     if name.ends_with("_seconds") {
@@ -102,7 +102,7 @@ fn distribution(times: &Histogram) -> Json {
     })
 }
 
-/// A span for each write, with one below it for each of its stages.
+/// Encodes a span for each write, with a child span for each of its stages.
 pub(super) fn traces<'a>(resource: &Resource, traces: impl IntoIterator<Item = &'a WriteTrace>, rng: &Rng) -> Json {
     let spans: Vec<Json> = traces.into_iter().flat_map(|trace| spans(trace, rng)).collect();
     json!({ "resourceSpans": [{
@@ -142,14 +142,14 @@ fn spans(trace: &WriteTrace, rng: &Rng) -> Vec<Json> {
         ("replicate", Some((handed, committed))),
         ("apply", Some((committed, end))),
     ];
-    let below = stages.into_iter().filter_map(|(name, times)| {
+    let children = stages.into_iter().filter_map(|(name, times)| {
         Some(span(&span_id(rng), &root, &format!("quorate.write.{name}"), INTERNAL, times?, json!([])))
     });
-    let below: Vec<Json> = below.collect();
-    [span(&root, "", "quorate.write", SERVER, (arrived, end), about)].into_iter().chain(below).collect()
+    let children: Vec<Json> = children.collect();
+    [span(&root, "", "quorate.write", SERVER, (arrived, end), about)].into_iter().chain(children).collect()
 }
 
-/// All zeros would be no id.
+/// Draws the id of a span. An id of all zeros would be invalid.
 fn span_id(rng: &Rng) -> String {
     format!("{:016x}", rng.next_u64().max(1))
 }

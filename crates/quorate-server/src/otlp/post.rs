@@ -1,4 +1,4 @@
-//! One request to the collector at a time, each on a connection of its own: there are few.
+//! Sends requests to the collector, one at a time. Each has a connection of its own, because requests are rare.
 
 use std::fmt;
 use std::pin::pin;
@@ -15,51 +15,51 @@ use serde_json::Value;
 use super::OtlpError;
 use crate::http::stream::HttpStream;
 
-/// Where collectors listen for OTLP over HTTP.
+/// The default port for OTLP over HTTP.
 const PORT_DEFAULT: u16 = 4318;
 
-/// Time for one request, connecting included.
+/// The time limit for one request, including connecting.
 const POST_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// Bytes of an answer that are looked at.
+/// The maximum size of an answer's body that is read, in bytes.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 
-/// A collector.
+/// The address of a collector.
 pub(super) struct Collector {
     env: Env,
     addr: String,
-    /// Before the paths of OTLP.
+    /// The path that precedes the paths of OTLP.
     path: String,
 }
 
-/// Why something was not delivered.
+/// Why a delivery failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PostError {
-    #[error("it can't be reached: {0}")]
+    #[error("the collector can't be reached: {0}")]
     Connect(#[from] std::io::Error),
-    #[error("it speaks no HTTP: {0}")]
+    #[error("the HTTP exchange failed: {0}")]
     Http(#[from] hyper::Error),
-    #[error("it does not answer in time")]
+    #[error("the collector did not answer in time")]
     Slow(#[from] quorate_env::Elapsed),
-    #[error("it answers {0}")]
+    #[error("the collector answered {0}")]
     Refused(StatusCode),
-    #[error("the request can't be made: {0}")]
+    #[error("the request can't be encoded: {0}")]
     Request(#[from] hyper::http::Error),
 }
 
 impl Collector {
     pub(super) fn new(env: &Env, endpoint: &str) -> Result<Self, OtlpError> {
         let wrong = |why| OtlpError::Endpoint { endpoint: endpoint.to_owned(), why };
-        let uri: Uri = endpoint.parse().map_err(|_| wrong("it is no URL"))?;
+        let uri: Uri = endpoint.parse().map_err(|_| wrong("is not a URL"))?;
         if uri.scheme_str() != Some("http") {
-            return Err(wrong("only http is spoken"));
+            return Err(wrong("does not use the scheme http"));
         }
-        let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(|| wrong("it names no host"))?;
+        let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(|| wrong("has no host"))?;
         let addr = format!("{host}:{}", uri.port_u16().unwrap_or(PORT_DEFAULT));
         Ok(Self { env: env.clone(), addr, path: uri.path().trim_end_matches('/').to_owned() })
     }
 
-    /// Delivers a message to one of the paths of OTLP.
+    /// Delivers a message to a path of OTLP.
     pub(super) async fn post(&self, path: &str, message: Value) -> Result<(), PostError> {
         let request = Request::post(format!("{}{path}", self.path))
             .header(HOST, &self.addr)
@@ -76,13 +76,13 @@ impl Collector {
         let answered = async {
             let answer = sender.send_request(request).await?;
             let code = answer.status();
-            // What it says more is of no use; a longer answer than it may be is none of our business either.
+            // The body has no use; it is only read to complete the exchange. An oversized body is not an error either.
             let _ = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
             Ok(code)
         };
         match select(pin!(answered), pin!(connection)).await {
             Either::Left((code, _)) => code,
-            // The connection has ended; the answer may have come before.
+            // The connection has ended, but the answer may have arrived before.
             Either::Right((_, answered)) => answered.await,
         }
     }
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn endpoints_name_a_host_and_perhaps_a_port_and_a_path() {
+    fn an_endpoint_has_a_host_and_optional_port_and_path() {
         let shown = |endpoint| Collector::new(&Env::real(), endpoint).map(|collector| collector.to_string());
         assert_eq!(shown("http://collector").unwrap(), "http://collector:4318");
         assert_eq!(shown("http://10.0.0.1:9/otlp/").unwrap(), "http://10.0.0.1:9/otlp");

@@ -1,6 +1,6 @@
-//! A plain client of the HTTP port, and what it reads there.
+//! A plain client of the HTTP port, and a parser for its metrics.
 
-#![allow(dead_code, reason = "each test file uses its part of it")]
+#![allow(dead_code, reason = "each test file uses a part of it")]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -26,31 +26,31 @@ pub async fn show(node: &Node) -> HttpServer {
     server
 }
 
-/// Asks for a page: its status code and its body.
+/// Requests a page and returns its status code and its body.
 pub fn get(server: &HttpServer, path: &str) -> (u16, String) {
     let answer = exchange(server, format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").as_bytes());
     let (head, body) = answer.split_once("\r\n\r\n").expect("an answer");
     (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
 }
 
-/// Sends bytes on a connection of their own, and reads until its end.
+/// Sends bytes on a new connection and reads until its end.
 pub fn exchange(server: &HttpServer, request: &[u8]) -> String {
     let mut stream = TcpStream::connect(server.local_addr()).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    // The port may close before it has heard all.
+    // The port may close before it has read everything.
     let _ = stream.write_all(request);
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);
     String::from_utf8(answer).unwrap()
 }
 
-/// The page of metrics, taken apart.
+/// The parsed page of metrics.
 #[derive(Debug)]
 pub struct Page {
     pub text: String,
-    /// By name: the type that it says it has.
+    /// The type of each metric, by name.
     pub types: BTreeMap<String, String>,
-    /// By name with labels.
+    /// The samples, by name with labels.
     pub samples: BTreeMap<String, f64>,
 }
 
@@ -67,7 +67,7 @@ impl Page {
         Self { types, samples: samples.collect(), text }
     }
 
-    /// A sample by its name, with `group="main"` and the labels that follow it.
+    /// Returns a sample by its name, with the label `group="main"` followed by `labels`.
     pub fn main(&self, name: &str, labels: &str) -> f64 {
         self.sample(&format!("{name}{{group=\"main\"{labels}}}"))
     }
@@ -76,12 +76,12 @@ impl Page {
         *self.samples.get(name).unwrap_or_else(|| panic!("there is no {name} in\n{}", self.text))
     }
 
-    /// All names of samples, without labels: a histogram has three.
+    /// Returns the names of all samples, without labels. A histogram has three.
     pub fn names(&self) -> BTreeSet<&str> {
         self.samples.keys().map(|key| key.split('{').next().unwrap()).collect()
     }
 
-    /// The names of the labels of a metric, but for `le`.
+    /// Returns the names of the labels of a metric, except `le`.
     pub fn labels(&self, name: &str) -> BTreeSet<&str> {
         let of_name = |key: &&String| {
             let found = key.split('{').next().unwrap();
