@@ -46,7 +46,7 @@ pub trait Handler: Send + Sync + 'static {
         sender: StreamSender,
         _receiver: StreamReceiver,
     ) -> BoxFuture<'static, ()> {
-        sender.fail(CallFailure::new(FailureKind::UnknownMethod, format!("no stream has the method {method}")));
+        sender.fail(CallFailure::new(FailureKind::UnknownMethod, format!("there is no stream with method {method}")));
         future::ready(()).boxed()
     }
 }

@@ -75,7 +75,7 @@ async fn make_calls(env: Env, first_id: u64, results: Results) {
     }
 }
 
-/// Injects one fault and counts it.
+/// Injects one fault and ends it.
 async fn inject_fault(world: &SimWorld, server: &mut Option<quorate_wire::Server>, done: &Done) {
     let rng = world.rng();
     let names = ["caller-0", "caller-1", "caller-2"];

@@ -44,12 +44,12 @@ impl Change {
         }
     }
 
-    /// Adapts this pending change after a later one (`made`) became durable before it: its paths follow a renamed
+    /// Adapts this pending change after a later one (`applied`) became durable before it: its paths follow a renamed
     /// directory, and a change within a removed directory becomes void.
-    fn after(self, made: &Self) -> Option<Self> {
-        let moved = |path: PathBuf| match made {
+    fn after(self, applied: &Self) -> Option<Self> {
+        let moved = |path: PathBuf| match applied {
             Self::Link(..) => Some(path),
-            Self::Unlink(gone) => (!path.starts_with(gone)).then_some(path),
+            Self::Unlink(removed) => (!path.starts_with(removed)).then_some(path),
             Self::Rename(from, to, _) => match path.strip_prefix(from) {
                 Ok(rest) => Some(to.join(rest)),
                 Err(_) => (!path.starts_with(to)).then_some(path),

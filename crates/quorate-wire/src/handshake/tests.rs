@@ -91,7 +91,7 @@ fn both_ends_agree_on_unchanged_messages() {
 }
 
 proptest! {
-    /// Flips every kind of bit in every message.
+    /// Flips any one bit of any message.
     #[test]
     fn a_changed_bit_fails_the_handshake(number in 0..4_usize, bit in any::<prop::sample::Index>()) {
         let [dialed, accepted] = through(me(), gate(), |at, body| {
