@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds a `quorate` that needs nothing of the system it runs on, and says where it is.
-# Needs rustup and, for SQLite, musl's C compiler: `apt-get install musl-tools`, or `apk add musl-dev` on Alpine.
+# Builds a `quorate` that needs nothing from the system it runs on, and prints its path.
+# It needs rustup and, for SQLite, musl's C compiler: `apt-get install musl-tools`, or `apk add musl-dev` on Alpine.
 set -euo pipefail
 
 cd "$(dirname "$0")/.."
