@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorate::{Error, Level, MigrateError, Params, Sql, Transaction, migrations, params};
+use quorate::{Error, Level, MigrateError, Optimistic, Params, Sql, migrations, params};
 use serde::{Deserialize, Serialize};
 
 /// Orders that one page of a listing has at most.
@@ -72,7 +72,7 @@ impl Shop {
     /// nothing is sold twice, whichever nodes sell. That it begins with all that was acknowledged is for those that
     /// write nothing in the end: of two who send the same order, none is told that it is sold out to the other.
     pub async fn order(&self, order: &Order) -> Result<Answer, Error> {
-        let place = |tx: Transaction| {
+        let place = |tx: Optimistic| {
             let order = order.clone();
             async move { place(&tx, &order).await }
         };
@@ -128,7 +128,7 @@ impl Shop {
     }
 }
 
-async fn place(tx: &Transaction, order: &Order) -> Result<(), Refused> {
+async fn place(tx: &Optimistic, order: &Order) -> Result<(), Refused> {
     let placed = tx.query_optional::<i64>("SELECT 1 FROM orders WHERE id = ?", (order.id.as_str(),)).await?;
     if placed.is_some() {
         return Ok(());

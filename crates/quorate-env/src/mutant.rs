@@ -52,6 +52,8 @@ pub enum Mutant {
     ReadChecksIgnored,
     /// A transaction that was run before it was proposed takes effect even if another entry was applied in between.
     DryRunNotChecked,
+    /// A pipeline fails as a whole when a command ends its transaction.
+    PipelineIsAtomic,
     /// A write forwarded to a leader that did not answer counts as not done.
     ForwardedIsNotDone,
     /// A write in doubt whose session has expired counts as not done, and is done again by the next session.
@@ -109,15 +111,16 @@ use Mutant::{
     AppliedIsRejected, CheckpointDuringHold, CheckpointWithoutSync, DeferredKeysAtBatch, DryRunNotChecked,
     ExpiredIsFresh, ExpiredIsNotDone, ExtensionsOfProcess, ForwardedIsNotDone, FoundedFromDamaged, HaltForgotten,
     ImageNotReadAgain, ImageOfPartialCheckpoint, ImagePositionOff, LeaderRestored, LearnerServes, LostIdentityReused,
-    MigrationNotReadAgain, MoveNotAnnounced, OneIsBelieved, OutcomeNotKept, OutcomesNotCompared, PurgedBeforeDurable,
-    ReadChecksIgnored, ReadDamageIgnored, ReadWithoutQuorum, ReadersNotCounted, RejectedByMinority, RetryIsNew,
-    SeedCarriedOver, SegmentReusedEarly, SessionsForgotten, SessionsOutsideTransaction, SnapshotNotKept,
-    StaleFrameAccepted, StuckNotNoted, SyncBelievedAgain, SyncErrorIgnored, TornFrameAccepted, VoteNotAwaited,
+    MigrationNotReadAgain, MoveNotAnnounced, OneIsBelieved, OutcomeNotKept, OutcomesNotCompared, PipelineIsAtomic,
+    PurgedBeforeDurable, ReadChecksIgnored, ReadDamageIgnored, ReadWithoutQuorum, ReadersNotCounted,
+    RejectedByMinority, RetryIsNew, SeedCarriedOver, SegmentReusedEarly, SessionsForgotten, SessionsOutsideTransaction,
+    SnapshotNotKept, StaleFrameAccepted, StuckNotNoted, SyncBelievedAgain, SyncErrorIgnored, TornFrameAccepted,
+    VoteNotAwaited,
 };
 
 impl Mutant {
     /// All mutants.
-    pub const ALL: [Self; 46] = [
+    pub const ALL: [Self; 47] = [
         AcknowledgedBeforeSync,
         SyncErrorIgnored,
         StaleFrameAccepted,
@@ -139,6 +142,7 @@ impl Mutant {
         OutcomeNotKept,
         ReadChecksIgnored,
         DryRunNotChecked,
+        PipelineIsAtomic,
         ForwardedIsNotDone,
         ExpiredIsNotDone,
         ExpiredIsFresh,

@@ -83,12 +83,14 @@ pub struct Coverage {
 }
 
 /// What must have happened, beside faults.
-const HAPPENINGS: [&str; 24] = [
+const HAPPENINGS: [&str; 26] = [
     WORK_RIGHT,
     WORK_WRONG,
     TRANSACTION,
     RERUN,
     CONFLICT,
+    PIPELINE,
+    PIPELINE_ENDED,
     INTERACTIVE,
     ABORTED,
     ROLLED_BACK,
@@ -122,6 +124,10 @@ pub const WORK_WRONG: &str = "work ahead that was wrong";
 pub const TRANSACTION: &str = "transaction that ran once";
 pub const RERUN: &str = "transaction that ran again";
 pub const CONFLICT: &str = "transaction in conflict to the end";
+
+/// Pipelines, and those of which a statement ended the transaction.
+pub const PIPELINE: &str = "pipeline";
+pub const PIPELINE_ENDED: &str = "pipeline whose transaction ended";
 
 /// Interactive transactions that committed, those that were aborted, and those that were rolled back.
 pub const INTERACTIVE: &str = "interactive transaction";

@@ -22,6 +22,8 @@ pub enum Kind {
     /// A row of `events`, one of `mirrors` that is given what was drawn for it, and a step of the client's counter, in
     /// one batch.
     Batch,
+    /// What a batch does, by a pipeline of which other statements fail.
+    Pipeline,
     /// A step of the client's other counter.
     Move,
     /// The same step by a transaction: it reads the counter, and writes the next number.
@@ -190,13 +192,13 @@ impl Ledger {
                 history.violation(format!("{kind:?} {key:?} ended as {end:?}, but {wrong}"));
             }
             let mirrors = held.mirrors.remove(key).unwrap_or_default();
-            if mirrors.as_slice() != if *kind == Kind::Batch { rows.as_slice() } else { &[] } {
+            if mirrors.as_slice() != if mirrors_rows(*kind) { rows.as_slice() } else { &[] } {
                 history.violation(format!("{kind:?} {key:?} drew {rows:?}, and told its next statement {mirrors:?}"));
             }
             let [batches, moves] = expected.entry(key.0).or_default();
             match (kind, end) {
                 // What a counter must be follows from the rows that come with it: both or none.
-                (Kind::Batch, _) => {
+                (Kind::Batch | Kind::Pipeline, _) => {
                     let count = u64::try_from(rows.len()).unwrap_or(u64::MAX);
                     *batches = (batches.0 + count, batches.1 + count);
                 }
@@ -260,7 +262,12 @@ impl Inner {
 
 /// Whether a write makes a row of `events`.
 pub fn makes_row(kind: Kind) -> bool {
-    matches!(kind, Kind::Insert | Kind::Batch | Kind::Interact)
+    matches!(kind, Kind::Insert | Kind::Batch | Kind::Pipeline | Kind::Interact)
+}
+
+/// Whether a write tells its next statement what it drew for its row.
+fn mirrors_rows(kind: Kind) -> bool {
+    matches!(kind, Kind::Batch | Kind::Pipeline)
 }
 
 /// What is wrong with the rows of a write.

@@ -21,6 +21,7 @@ use crate::ledger::{End, Held, Key, Kind, Ledger};
 
 mod ails;
 mod bursts;
+mod pipelines;
 mod reads;
 mod transactions;
 mod upkeep;
@@ -256,7 +257,8 @@ impl Writer {
     /// One write, and perhaps a read that must see it.
     async fn step(&mut self, sql: &Sql) {
         let kind = match self.rng.below(20) {
-            0..9 => Kind::Insert,
+            0..8 => Kind::Insert,
+            8 => Kind::Pipeline,
             9..13 => Kind::Batch,
             13..15 => Kind::Move,
             15..18 => Kind::Transact,
@@ -337,6 +339,7 @@ impl Writer {
                 ];
                 Ok((sql.batch(batch).await?.position, None))
             }
+            Kind::Pipeline => self.pipeline(sql, number, body).await,
             Kind::Move => {
                 let update = "UPDATE totals SET moves = moves + 1, moved = julianday('now') WHERE client = ?";
                 Ok((sql.execute(update, (self.client,)).await?.position, None))

@@ -20,11 +20,11 @@ use quorate_model::{
 use tokio::sync::Notify;
 
 use crate::error::Error;
-use crate::interactive::Stage;
 use crate::level::Level;
 use crate::results::Written;
 use crate::runtime::Runtime;
 use crate::snapshot::State;
+use crate::transaction::TransactionHost;
 
 mod backoff;
 mod session;
@@ -104,13 +104,13 @@ impl Client {
     pub(crate) async fn begin(
         self: &Arc<Self>,
         limit: Duration,
-    ) -> Result<(Held<Arc<Self>>, Box<dyn Stage>, Instant), Error> {
+    ) -> Result<(Held<Arc<Self>>, Box<dyn TransactionHost>, Instant), Error> {
         // First, since opening a session is a write, which would wait for the transaction.
         let ticket = self.runtime.run(async { Held::take(Arc::clone(self), Instant::now() + limit).await });
         let ticket = ticket.await.unwrap_or(Err(Error::Closed))?;
-        let stage = self.until_served(limit, |deadline| self.transport.begin(limit, deadline)).await?;
+        let host = self.until_served(limit, |deadline| self.transport.begin(limit, deadline)).await?;
         let begun = self.runtime.inside(Instant::now).map_err(|_| Error::Closed)?;
-        Ok((ticket, stage, begun))
+        Ok((ticket, host, begun))
     }
 
     /// Goes on with a proposal whose first attempt is this, until the outcome is known. `None` as for `settle`.

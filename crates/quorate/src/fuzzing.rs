@@ -9,7 +9,7 @@ use quorate_sql::query::Rows;
 
 use crate::client::ReadAnswer;
 use crate::protocol::admin::{Admit, Changed, Probe, Remove, Transfer};
-use crate::protocol::interactive::{Ask, Asked, Told};
+use crate::protocol::transaction::{Ask, Asked, Told};
 use crate::protocol::{
     Announced, Answer, Backup, Execute, Executed, OpenSnapshot, Outcomes, OutcomesTold, Query, SnapshotItem,
     StatusReply, Verified, VerifiedKind, Verify, decode, encode,

@@ -54,11 +54,11 @@ pub mod config;
 mod error;
 #[doc(hidden)]
 pub mod fuzzing;
-mod interactive;
 mod level;
 pub mod metrics;
 mod migrations;
 mod node;
+mod optimistic;
 mod params;
 mod protocol;
 mod readiness;
@@ -77,11 +77,11 @@ pub use admin::{Admin, AdminError, Probed};
 pub use backup::{BackupError, BackupInfo, BackupOptions, BackupProgress, TellProgress};
 pub use config::{Config, ConfigError, Durability, SecretSource, SqlOptions, Timing};
 pub use error::{Error, StartError};
-pub use interactive::InteractiveTransaction;
 pub use level::Level;
 pub use metrics::Metrics;
 pub use migrations::{DoneMigration, MigrateError, Migration, MigrationStatus, Migrations};
 pub use node::{Node, Observer, WriteTraces};
+pub use optimistic::Optimistic;
 pub use params::{BatchStep, IntoParams, IntoStatement, Params};
 pub use quorate_consensus::inspect;
 pub use quorate_consensus::{

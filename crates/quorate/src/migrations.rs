@@ -15,8 +15,8 @@ use sha2::{Digest, Sha256};
 
 use crate::error::Error;
 use crate::level::Level;
+use crate::optimistic::Optimistic;
 use crate::sql::Sql;
-use crate::transaction::Transaction;
 
 const CREATE: &str = "CREATE TABLE IF NOT EXISTS quorate_migrations (number INTEGER PRIMARY KEY, name TEXT NOT NULL, \
                       hash TEXT NOT NULL, run_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP) STRICT";
@@ -269,7 +269,7 @@ impl Sql {
 }
 
 /// Those that were run.
-async fn read(tx: &Transaction) -> Result<Vec<DoneMigration>, Error> {
+async fn read(tx: &Optimistic) -> Result<Vec<DoneMigration>, Error> {
     if tx.query_one::<i64>(IS_THERE, ()).await? == 0 {
         return Ok(Vec::new());
     }
@@ -278,7 +278,7 @@ async fn read(tx: &Transaction) -> Result<Vec<DoneMigration>, Error> {
 }
 
 /// The statements of a migration, and behind them, so that they keep their numbers, the record that it was run.
-fn gather(tx: &Transaction, migration: &Migration) -> Result<(), Error> {
+fn gather(tx: &Optimistic, migration: &Migration) -> Result<(), Error> {
     for statement in migration.statements()? {
         tx.execute(statement, ())?;
     }

@@ -38,11 +38,11 @@ mod claim;
 mod embedded;
 mod extensions;
 mod gateway;
-mod interactive;
 mod observer;
 mod operate;
 mod service;
 mod snapshots;
+mod transaction;
 mod voters;
 
 pub(crate) use claim::Claim;

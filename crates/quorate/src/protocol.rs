@@ -7,8 +7,8 @@ use quorate_wire::{CallFailure, FailureKind};
 
 pub(crate) mod admin;
 mod convert;
-pub(crate) mod interactive;
 mod status;
+pub(crate) mod transaction;
 
 pub(crate) use status::StatusReply;
 

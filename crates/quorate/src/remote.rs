@@ -19,10 +19,10 @@ use crate::sql::Sql;
 use crate::status::Status;
 
 mod backup;
-pub(crate) mod interactive;
 mod network;
 pub(crate) mod nodes;
 mod snapshot;
+pub(crate) mod transaction;
 mod verify;
 
 pub use backup::{backup, backup_in};

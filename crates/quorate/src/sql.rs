@@ -12,12 +12,12 @@ use quorate_sql::readers::{BYTES_DEFAULT, ROWS_DEFAULT};
 
 use crate::client::{Client, Limits, ReadAnswer, ReadRequest};
 use crate::error::Error;
-use crate::interactive::InteractiveTransaction;
 use crate::level::Level;
+use crate::optimistic::{Attempts, Optimistic};
 use crate::params::{BatchStep, IntoParams, IntoStatement, pack};
 use crate::results::{BatchResult, Committed, Executed, PipelineResult, Returned, Written};
 use crate::snapshot::Snapshot;
-use crate::transaction::{Attempts, Transaction};
+use crate::transaction::Transaction;
 
 /// The handle to a database: of a node in this process ([`Node::sql`](crate::Node::sql)), or of a cluster elsewhere
 /// ([`RemoteSql`](crate::RemoteSql)). Cheap to clone; all clones share one session.
@@ -266,7 +266,7 @@ impl Sql {
     ///
     /// The closure's own; those of [`Sql::execute`]; [`Error::Conflict`] where it conflicted until the deadline. Where
     /// a read has failed and the closure writes all the same, the error of that read.
-    pub async fn transact<T, E, F>(&self, body: impl FnMut(Transaction) -> F) -> Result<Committed<T>, E>
+    pub async fn transact<T, E, F>(&self, body: impl FnMut(Optimistic) -> F) -> Result<Committed<T>, E>
     where
         F: Future<Output = Result<T, E>>,
         E: From<Error>,
@@ -282,8 +282,8 @@ impl Sql {
     /// # Errors
     ///
     /// [`Error::Overloaded`] where the writes before it took until the deadline.
-    pub async fn begin(&self) -> Result<InteractiveTransaction, Error> {
-        InteractiveTransaction::begin(Arc::clone(&self.client), self.deadline).await
+    pub async fn begin(&self) -> Result<Transaction, Error> {
+        Transaction::begin(Arc::clone(&self.client), self.deadline).await
     }
 
     /// Runs a query and returns its rows.

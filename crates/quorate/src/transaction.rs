@@ -1,102 +1,133 @@
-//! Optimistic transactions: a closure reads one state and gathers writes; one entry ships both, and every node checks
-//! what was read before it does what was written.
+//! Interactive transactions: statements that run one by one on the leader, while other writes wait, and that one entry
+//! commits.
 //!
 //! Invariants:
-//! - What the closure was given rests on recorded reads only: what is read after it has returned is given to nobody,
-//!   and nothing is written where a read has failed, for no node could check that again.
-//! - A read is recorded with the clock and the randomness that it saw, so that it can give the same rows again.
-//! - Nothing of an attempt that did not commit is kept: neither its writes nor its value.
+//! - What is committed is what the caller was told, statement by statement, or nothing is.
+//! - A call that was dropped before it returned leaves nobody knowing what belongs to the transaction: it is over.
 
 use std::fmt;
-use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
-use quorate_env::{Instant, lock};
-use quorate_model::limits::{COMMANDS_MAX, READ_CHECKS_MAX};
-use quorate_model::{Bulk, Command, Failure, FailureKind, Position, Proposal, Read, ReadCheck, Stamp, Step};
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use quorate_consensus::HOLD_MAX;
+use quorate_env::{Instant, timeout_at};
+use quorate_model::{
+    Command, DryRunRecord, Failure, FailureKind, Outcome, Position, Proposal, SqlCommand, Stamp, Statement,
+    StatementResult, codec,
+};
+use quorate_sql::apply::DryRunResult;
 use quorate_sql::query::{FromRowOwned, Rows};
-use quorate_sql::rows_hash;
 
-use crate::client::{Backoff, Client, Limits};
+use crate::client::{Attempt, Client, Held};
 use crate::error::Error;
-use crate::level::Level;
-use crate::params::{BatchStep, IntoParams, IntoStatement, pack};
-use crate::results::{BatchResult, Committed, Written};
-use crate::runtime::Runtime;
-use crate::snapshot::{Query, State};
+use crate::params::{IntoParams, IntoStatement};
+use crate::results::{BatchResult, Written};
 
-/// One attempt of a transaction: what the closure of [`Sql::transact`](crate::Sql::transact) reads from and writes to.
-/// Its clones are the same attempt. When the closure has returned, it can't be used any more.
-#[derive(Clone)]
-pub struct Transaction(Arc<Attempt>);
+/// The place where the statements of one transaction run. Dropping it rolls back.
+pub(crate) trait TransactionHost: Send {
+    /// Where the state stands on which they run.
+    fn position(&self) -> Position;
 
-struct Attempt {
-    runtime: Runtime,
-    deadline: Instant,
-    limits: Limits,
-    /// The time that all its reads see.
-    now: u64,
-    position: Position,
-    /// `None` when the attempt has ended. Reads take turns.
-    state: tokio::sync::Mutex<Option<Box<dyn State>>>,
-    gathered: Mutex<Gathered>,
+    /// Runs one. After any error but [`Error::Failed`] the transaction is over.
+    fn run(&mut self, statement: Statement) -> BoxFuture<'_, Result<DryRunResult, Error>>;
+
+    /// Proposes what was recorded.
+    fn commit(self: Box<Self>, proposal: Bytes) -> BoxFuture<'static, Result<(Position, Outcome), Attempt>>;
 }
 
-/// What an attempt has done so far.
-#[derive(Default)]
-struct Gathered {
-    read_checks: Vec<ReadCheck>,
-    commands: Vec<Command>,
-    /// The error of the first read that failed.
-    failed: Option<Error>,
-    /// A read failed for a reason that lies outside of the transaction: another attempt may fare better.
-    was_let_down: bool,
-    has_ended: bool,
-}
-
-/// The attempts of one transaction.
-pub(crate) struct Attempts {
+/// A transaction whose statements run one after the other, on the leader, each seeing what those before did: reads and
+/// writes in any order. Other writes of the cluster wait meanwhile, for at most [`HOLD_MAX`](crate::HOLD_MAX): so keep
+/// it short, and prefer [`Sql::batch`](crate::Sql::batch) or [`Sql::transact`](crate::Sql::transact), which hold nobody
+/// up.
+///
+/// A statement that fails leaves nothing behind, and the transaction goes on without it. All statements see one time.
+/// Dropping the transaction rolls it back.
+///
+/// ```
+/// # async fn f(sql: quorate::Sql) -> Result<(), quorate::Error> {
+/// let mut tx = sql.begin().await?;
+/// tx.execute("UPDATE stock SET left = left - 1 WHERE item = ?", ("tea",)).await?;
+/// let left: i64 = tx.query_one("SELECT left FROM stock WHERE item = ?", ("tea",)).await?;
+/// if left < 0 {
+///     tx.rollback();
+/// } else {
+///     tx.commit().await?;
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub struct Transaction {
     client: Arc<Client>,
-    limits: Limits,
-    /// Steps that the entry may take.
-    budget: u64,
-    deadline: Instant,
-    /// The state that the next one reads.
-    level: Level,
-    backoff: Backoff,
+    ticket: Held<Arc<Client>>,
+    /// `None` when it is over.
+    host: Option<Box<dyn TransactionHost>>,
+    position: Position,
+    commands: Vec<Command>,
+    stamps: Vec<Stamp>,
+    /// Until when statements may run.
+    end: Instant,
+    /// How long committing may take.
+    limit: Duration,
 }
 
 impl Transaction {
-    /// Runs a query on the state that this attempt reads, and returns its rows: at most as many as the handle's limits
-    /// allow. The order of rows counts for what has changed: say `ORDER BY` where a query returns several.
+    pub(crate) async fn begin(client: Arc<Client>, limit: Duration) -> Result<Self, Error> {
+        let (ticket, host, begun) = client.begin(limit).await?;
+        let end = begun + limit.min(HOLD_MAX);
+        let position = host.position();
+        let (commands, stamps) = (Vec::new(), Vec::new());
+        Ok(Self { client, ticket, host: Some(host), position, commands, stamps, end, limit })
+    }
+
+    /// Runs a statement, and says what it did.
     ///
     /// # Errors
     ///
-    /// [`FailureKind::Refused`] for a statement that writes, and after a write: a transaction reads first, since it
-    /// would not see what it is to write.
-    pub async fn query(&self, sql: impl Into<String>, params: impl IntoParams) -> Result<Rows, Error> {
+    /// [`Error::Failed`] where the statement fails: then it did nothing, and the transaction goes on.
+    /// [`Error::TransactionAborted`] where the transaction is over.
+    pub async fn execute(&mut self, sql: impl Into<String>, params: impl IntoParams) -> Result<StatementResult, Error> {
         let statement = (sql, params).into_statement().into_query()?;
-        let attempt = &*self.0;
-        let read = attempt.runtime.run(async {
-            let stamp = Stamp { now: attempt.now, seed: attempt.runtime.env().rng().next_u64() };
-            let query = Query { statement, limits: attempt.limits, stamp: Some(stamp) };
-            let mut state = attempt.state.lock().await;
-            attempt.gathered().may_read()?;
-            let rows = state.as_mut().ok_or_else(ended)?.query(&query, attempt.deadline).await;
-            let mut gathered = attempt.gathered();
-            if gathered.has_ended {
-                *state = None;
-            }
-            gathered.has_read(query.statement, stamp, &rows)?;
-            rows
+        // Taken, so that a call that is dropped leaves none.
+        let Some(mut host) = self.host.take() else { return Err(over("it ended before")) };
+        let end = self.end;
+        let running = statement.clone();
+        let ran = self.client.runtime().run(async move {
+            let ran = timeout_at(end, host.run(running)).await;
+            (ran.unwrap_or_else(|_| Err(time_up())), host)
         });
-        read.await.unwrap_or(Err(Error::Closed))
+        let (ran, host) = ran.await.map_err(|_| Error::Closed)?;
+        match ran {
+            Ok(DryRunResult { result, recorded }) => {
+                if let Some(stamp) = recorded {
+                    self.commands.push(Command::Sql(SqlCommand::Statement(statement.into())));
+                    self.stamps.push(stamp);
+                }
+                self.host = Some(host);
+                Ok(result)
+            }
+            Err(error @ Error::Failed(_)) => {
+                self.host = Some(host);
+                Err(error)
+            }
+            Err(error @ (Error::TransactionAborted(_) | Error::Closed | Error::Forbidden(_))) => Err(error),
+            Err(error) => Err(over(&error.reason())),
+        }
+    }
+
+    /// Runs a statement and returns its rows: of a query, or of a statement with `RETURNING`; at most 16 MiB of them.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Transaction::execute`].
+    pub async fn query(&mut self, sql: impl Into<String>, params: impl IntoParams) -> Result<Rows, Error> {
+        self.execute(sql, params).await.map(Into::into)
     }
 
     /// Runs a query that returns exactly one row: as one value, or as a tuple of them.
     pub async fn query_one<T: FromRowOwned>(
-        &self,
+        &mut self,
         sql: impl Into<String>,
         params: impl IntoParams,
     ) -> Result<T, Error> {
@@ -105,7 +136,7 @@ impl Transaction {
 
     /// Runs a query that returns one row or none.
     pub async fn query_optional<T: FromRowOwned>(
-        &self,
+        &mut self,
         sql: impl Into<String>,
         params: impl IntoParams,
     ) -> Result<Option<T>, Error> {
@@ -114,203 +145,64 @@ impl Transaction {
 
     /// Runs a query and reads each of its rows as one value, or as a tuple of them.
     pub async fn query_as<T: FromRowOwned>(
-        &self,
+        &mut self,
         sql: impl Into<String>,
         params: impl IntoParams,
     ) -> Result<Vec<T>, Error> {
         Ok(self.query(sql, params).await?.all()?)
     }
 
-    /// Adds a statement that writes, to be run when the transaction commits. Says which step of it that is:
-    /// [`Step::column`] makes what it returns a parameter of a later one, and [`Committed::results`] has its result at
-    /// that place.
-    ///
-    /// # Errors
-    ///
-    /// [`FailureKind::Refused`] if the closure has returned.
-    pub fn execute(&self, sql: impl Into<String>, params: impl IntoParams) -> Result<Step, Error> {
-        self.0.gathered().writes((sql, params).into())
-    }
-
-    /// Adds a statement that is run once for each row of parameters, as [`Sql::execute_many`](crate::Sql::execute_many)
-    /// does.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Transaction::execute`], and for rows that can't be parameters.
-    pub fn execute_many<P: IntoParams>(
-        &self,
-        sql: impl Into<String>,
-        rows: impl IntoIterator<Item = P>,
-    ) -> Result<Step, Error> {
-        self.0.gathered().writes(Bulk { sql: sql.into(), rows: pack(rows)? }.into())
-    }
-
-    /// Where the state that is read stands in the history.
+    /// Where the state stands on which it runs.
     pub fn position(&self) -> Position {
-        self.0.position
+        self.position
     }
 
-    /// Ends the attempt and gives its state back.
-    fn end(&self) -> Gathered {
-        let ended = Gathered { has_ended: true, ..Gathered::default() };
-        let gathered = std::mem::replace(&mut *self.0.gathered(), ended);
-        // Who still reads gives it back when it has read.
-        if let Ok(mut state) = self.0.state.try_lock() {
-            *state = None;
+    /// Makes all that the statements did take effect, exactly once. The result has what each of them did that may have
+    /// written, which is what [`Transaction::execute`] said.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TransactionAborted`] where the leader was lost, or the time was up, before it was proposed: nothing was
+    /// done. [`Error::Failed`] for what is checked at the end: deferred foreign keys. [`Error::Unknown`] where nobody
+    /// can tell.
+    pub async fn commit(mut self) -> Result<BatchResult, Error> {
+        let host = self.host.take().ok_or_else(|| over("it ended before"))?;
+        if self.commands.is_empty() {
+            return Ok(BatchResult { results: Vec::new(), position: self.position });
         }
-        gathered
+        let (index, stamps) = (self.position.index, std::mem::take(&mut self.stamps));
+        let commands = std::mem::take(&mut self.commands);
+        let origin = Some(self.ticket.origin());
+        let proposal = Proposal { dry_run: Some(DryRunRecord { index, stamps }), ..Proposal::new(origin, commands) };
+        proposal.check_limits()?;
+        let bytes = codec::encode_proposal(&proposal)?;
+        let first = host.commit(bytes.clone());
+        match self.client.settle_begun(&self.ticket, first, bytes, self.limit).await? {
+            Some((position, Ok(reply))) => Ok(Written { position, reply }.into()),
+            Some((_, Err(failure))) => Err(aborted(failure)),
+            None => Err(over("its session had expired")),
+        }
     }
+
+    /// Makes nothing of it take effect. Dropping it does the same.
+    pub fn rollback(self) {}
 }
 
-impl Attempt {
-    fn gathered(&self) -> MutexGuard<'_, Gathered> {
-        lock(&self.gathered)
-    }
+/// Its time is up.
+pub(crate) fn time_up() -> Error {
+    over(&format!("its time was up: the handle's deadline, and never more than {HOLD_MAX:?}"))
 }
 
-impl Gathered {
-    fn may_read(&self) -> Result<(), Error> {
-        if self.has_ended {
-            return Err(ended());
-        }
-        if !self.commands.is_empty() {
-            let text = "a transaction reads before it writes: it would not see what it is to write; read first, or \
-                        use `begin`";
-            return Err(refused(text));
-        }
-        Ok(())
-    }
-
-    /// Records a read whose result the closure will see.
-    fn has_read(
-        &mut self,
-        query: quorate_model::Statement,
-        stamp: Stamp,
-        rows: &Result<Rows, Error>,
-    ) -> Result<(), Error> {
-        // The writes of a clone may have begun meanwhile.
-        self.may_read()?;
-        match rows {
-            // One more than allowed is enough to be refused.
-            Ok(rows) if self.read_checks.len() <= READ_CHECKS_MAX => {
-                self.read_checks.push(ReadCheck { read: Read::Sql(query), stamp, answer: rows_hash::of(rows) });
-            }
-            Ok(_) => {}
-            Err(error) => {
-                self.was_let_down |=
-                    matches!(error, Error::Unavailable(_) | Error::SnapshotEnded | Error::Overloaded(_));
-                self.failed.get_or_insert_with(|| error.clone());
-            }
-        }
-        Ok(())
-    }
-
-    fn writes(&mut self, BatchStep(command): BatchStep) -> Result<Step, Error> {
-        if self.has_ended {
-            return Err(ended());
-        }
-        let step = u32::try_from(self.commands.len()).map(Step);
-        let step = step.ok().filter(|_| self.commands.len() < COMMANDS_MAX);
-        let text = || format!("a transaction has at most {COMMANDS_MAX} statements that write; split it");
-        let step = step.ok_or_else(|| Failure::new(FailureKind::TooBig, text()))?;
-        self.commands.push(command.into());
-        Ok(step)
-    }
+fn over(why: &str) -> Error {
+    Error::TransactionAborted(why.to_owned())
 }
 
-impl Attempts {
-    pub(crate) fn new(
-        client: Arc<Client>,
-        level: Level,
-        limits: Limits,
-        budget: u64,
-        limit: Duration,
-    ) -> Result<Self, Error> {
-        let deadline = client.runtime().inside(|| Instant::now() + limit).map_err(|_| Error::Closed)?;
-        let backoff = client.backoff();
-        Ok(Self { client, limits, budget, deadline, level, backoff })
-    }
-
-    /// Runs a closure until an attempt commits.
-    pub(crate) async fn run<T, E, F>(mut self, mut body: impl FnMut(Transaction) -> F) -> Result<Committed<T>, E>
-    where
-        F: Future<Output = Result<T, E>>,
-        E: From<Error>,
-    {
-        loop {
-            let transaction = self.begin().await?;
-            let value = body(transaction.clone()).await;
-            let mut gathered = transaction.end();
-            let failed = gathered.failed.take().filter(|_| !gathered.commands.is_empty());
-            let value = match value.and_then(|value| failed.map_or(Ok(value), |error| Err(error.into()))) {
-                Ok(value) => value,
-                Err(_) if gathered.was_let_down && self.may_go_on().await => continue,
-                Err(error) => return Err(error),
-            };
-            if gathered.commands.is_empty() {
-                return Ok(Committed { value, results: Vec::new(), position: transaction.position() });
-            }
-            if let Some(BatchResult { results, position }) = self.commit(gathered).await? {
-                return Ok(Committed { value, results, position });
-            }
-        }
-    }
-
-    async fn begin(&self) -> Result<Transaction, Error> {
-        let state = self.client.snapshot(self.level, self.left()?).await?;
-        let runtime = self.client.runtime().clone();
-        let attempt = Attempt {
-            deadline: self.deadline,
-            limits: self.limits,
-            now: runtime.env().unix_nanos(),
-            position: state.position(),
-            state: tokio::sync::Mutex::new(Some(state)),
-            gathered: Mutex::default(),
-            runtime,
-        };
-        Ok(Transaction(Arc::new(attempt)))
-    }
-
-    /// Ships an attempt. `None` if it conflicts with the write of another and there is time for one more.
-    async fn commit(&mut self, gathered: Gathered) -> Result<Option<BatchResult>, Error> {
-        let Gathered { read_checks, commands, .. } = gathered;
-        let proposal = Proposal { budget: self.budget, read_checks, ..Proposal::new(None, commands) };
-        match self.client.propose(proposal, self.left()?).await? {
-            (position, Ok(reply)) => Ok(Some(Written { position, reply }.into())),
-            (position, Err(failure)) if failure.kind == FailureKind::Conflict => {
-                // What it conflicts with lies before the conflict.
-                if self.level != Level::Linearizable {
-                    self.level = Level::AtLeast(position);
-                }
-                if self.may_go_on().await { Ok(None) } else { Err(Error::Conflict(failure.message)) }
-            }
-            (_, Err(failure)) => Err(failure.into()),
-        }
-    }
-
-    /// Pauses before another attempt; `false` if there is no time for one.
-    async fn may_go_on(&mut self) -> bool {
-        let pause = self.client.pause(&mut self.backoff, self.deadline);
-        self.client.runtime().run(pause).await.unwrap_or(false)
-    }
-
-    fn left(&self) -> Result<Duration, Error> {
-        let left = || self.deadline.saturating_duration_since(Instant::now());
-        self.client.runtime().inside(left).map_err(|_| Error::Closed)
-    }
-}
-
-fn refused(text: &str) -> Error {
-    Failure::new(FailureKind::Refused, text).into()
-}
-
-fn ended() -> Error {
-    refused("the closure of this transaction has returned; nothing can be read or written with it any more")
+fn aborted(failure: Failure) -> Error {
+    if failure.kind == FailureKind::Aborted { Error::TransactionAborted(failure.message) } else { failure.into() }
 }
 
 impl fmt::Debug for Transaction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Transaction").field("position", &self.0.position).finish_non_exhaustive()
+        f.debug_struct("Transaction").field("position", &self.position).finish_non_exhaustive()
     }
 }

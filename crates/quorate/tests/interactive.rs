@@ -14,7 +14,7 @@ mod support;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use quorate::{Error, HOLD_MAX, InteractiveTransaction, Level, RemoteConfig, RemoteSql, Sql};
+use quorate::{Error, HOLD_MAX, Level, RemoteConfig, RemoteSql, Sql, Transaction};
 use support::{Cluster, Single, on_both, run, secret};
 
 async fn accounts(sql: &Sql) -> Result<(), Error> {
@@ -22,7 +22,7 @@ async fn accounts(sql: &Sql) -> Result<(), Error> {
     sql.batch([table, "INSERT INTO accounts VALUES ('ann', 50), ('bob', 50)"]).await.map(drop)
 }
 
-async fn add(tx: &mut InteractiveTransaction, name: &str, amount: i64) -> Result<i64, Error> {
+async fn add(tx: &mut Transaction, name: &str, amount: i64) -> Result<i64, Error> {
     let add = "UPDATE accounts SET balance = balance + ? WHERE name = ? RETURNING balance";
     let rows = tx.query(add, (amount, name)).await?;
     Ok(rows.one()?)

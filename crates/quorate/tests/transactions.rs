@@ -14,7 +14,7 @@ mod support;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use quorate::{Committed, Error, Level, Position, Sql, Step, Transaction, Value};
+use quorate::{Committed, Error, Level, Optimistic, Position, Sql, Step, Value};
 use support::{Cluster, on_both, run};
 
 async fn counters(sql: &Sql) -> Result<Position, Error> {
@@ -22,11 +22,11 @@ async fn counters(sql: &Sql) -> Result<Position, Error> {
     Ok(sql.batch([table, "INSERT INTO counters VALUES ('a', 0), ('b', 0)"]).await?.position)
 }
 
-async fn read(tx: &Transaction, name: &str) -> Result<i64, Error> {
+async fn read(tx: &Optimistic, name: &str) -> Result<i64, Error> {
     tx.query_one("SELECT n FROM counters WHERE name = ?", (name,)).await
 }
 
-fn write(tx: &Transaction, name: &str, n: i64) -> Result<Step, Error> {
+fn write(tx: &Optimistic, name: &str, n: i64) -> Result<Step, Error> {
     tx.execute("UPDATE counters SET n = ? WHERE name = ?", (n, name))
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorate::{Error, InteractiveTransaction, Level, Position, Sql, Value};
+use quorate::{Error, Level, Position, Sql, Transaction, Value};
 use quorate_env::sleep;
 
 use super::{WRITE_LIMIT, Writer};
@@ -79,7 +79,7 @@ impl Writer {
         Ok((position, Some(draw)))
     }
 
-    async fn moves(&self, tx: &mut InteractiveTransaction) -> Result<i64, Error> {
+    async fn moves(&self, tx: &mut Transaction) -> Result<i64, Error> {
         tx.query_one("SELECT moves FROM totals WHERE client = ?", (self.client,)).await
     }
 }

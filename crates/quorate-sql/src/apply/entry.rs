@@ -139,7 +139,7 @@ impl Applier {
                 }
             },
         };
-        if proposal.mode == Mode::Atomic || ended.command.is_none() {
+        if proposal.mode == Mode::Atomic || ended.command.is_none() || Mutant::PipelineIsAtomic.is_on() {
             return Ok(Err(ended));
         }
         match self.attempt(Running { ended: Some(&ended), ..running }, doing)? {

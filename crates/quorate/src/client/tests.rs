@@ -13,8 +13,8 @@ use quorate_model::limits::SESSION_WINDOW;
 use quorate_model::{ControlReply, Failure, Param, Reply, SqlCommand, Statement, Value};
 
 use super::*;
-use crate::interactive::Stage;
 use crate::snapshot;
+use crate::transaction::TransactionHost;
 
 /// A cluster in which a statement's only parameter names the write.
 struct Cluster {
@@ -119,7 +119,7 @@ impl Transport for Arc<Cluster> {
         async { Err(Error::Closed) }.boxed()
     }
 
-    fn begin(&self, _: Duration, _: Instant) -> BoxFuture<'_, Result<Box<dyn Stage>, Error>> {
+    fn begin(&self, _: Duration, _: Instant) -> BoxFuture<'_, Result<Box<dyn TransactionHost>, Error>> {
         async { Err(Error::Closed) }.boxed()
     }
 }
@@ -211,7 +211,7 @@ impl Transport for Hopeless {
         async { Err(Error::Closed) }.boxed()
     }
 
-    fn begin(&self, _: Duration, _: Instant) -> BoxFuture<'_, Result<Box<dyn Stage>, Error>> {
+    fn begin(&self, _: Duration, _: Instant) -> BoxFuture<'_, Result<Box<dyn TransactionHost>, Error>> {
         async { Err(Error::Closed) }.boxed()
     }
 }
@@ -301,7 +301,7 @@ impl Transport for Scripted {
         async { Err(Error::Closed) }.boxed()
     }
 
-    fn begin(&self, _: Duration, _: Instant) -> BoxFuture<'_, Result<Box<dyn Stage>, Error>> {
+    fn begin(&self, _: Duration, _: Instant) -> BoxFuture<'_, Result<Box<dyn TransactionHost>, Error>> {
         async { Err(Error::Closed) }.boxed()
     }
 }

@@ -11,9 +11,9 @@ use quorate_sql::readers::ReadLimits;
 use quorate_wire::{CallError, FailureKind as CallFailureKind, NotSent};
 
 use crate::error::Error;
-use crate::interactive::Stage;
 use crate::level::Level;
 use crate::snapshot::State;
+use crate::transaction::TransactionHost;
 
 /// How a handle reaches the cluster. Each call is one attempt; the retries are the handle's.
 pub(crate) trait Transport: Send + Sync + 'static {
@@ -30,7 +30,7 @@ pub(crate) trait Transport: Send + Sync + 'static {
     fn read<'a>(&'a self, request: &'a ReadRequest, deadline: Instant) -> BoxFuture<'a, Result<ReadAnswer, Error>>;
 
     /// Begins, once, an interactive transaction that may last so long.
-    fn begin(&self, lasting: Duration, deadline: Instant) -> BoxFuture<'_, Result<Box<dyn Stage>, Error>>;
+    fn begin(&self, lasting: Duration, deadline: Instant) -> BoxFuture<'_, Result<Box<dyn TransactionHost>, Error>>;
 
     /// Opens, once, the state that a level asks for.
     fn snapshot(&self, level: Level, deadline: Instant) -> BoxFuture<'_, Result<Box<dyn State>, Error>>;

@@ -15,9 +15,9 @@ use tokio::task::coop;
 use super::gateway::{Gateway, Kept};
 use crate::client::{Attempt, Limits, ReadAnswer, ReadRequest, Transport};
 use crate::error::Error;
-use crate::interactive::Stage;
 use crate::level::Level;
 use crate::snapshot::{Query, State};
+use crate::transaction::TransactionHost;
 
 /// A handle may outlive its node and does not keep it alive.
 pub(super) struct Embedded(pub(super) Weak<Gateway>);
@@ -46,7 +46,7 @@ impl Transport for Embedded {
         async move { self.0.upgrade().ok_or(Error::Closed)?.read(request, deadline).await }.boxed()
     }
 
-    fn begin(&self, lasting: Duration, deadline: Instant) -> BoxFuture<'_, Result<Box<dyn Stage>, Error>> {
+    fn begin(&self, lasting: Duration, deadline: Instant) -> BoxFuture<'_, Result<Box<dyn TransactionHost>, Error>> {
         async move { self.0.upgrade().ok_or(Error::Closed)?.begin(lasting, deadline).await }.boxed()
     }
 

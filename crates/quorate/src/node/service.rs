@@ -14,9 +14,9 @@ use super::agreement;
 use super::backup;
 use super::extensions;
 use super::gateway::{Gateway, served_until};
-use super::interactive;
 use super::operate;
 use super::snapshots;
+use super::transaction;
 use crate::client::{Attempt, ReadAnswer};
 use crate::error::Error;
 use crate::protocol::{
@@ -95,7 +95,7 @@ impl Service for Desk {
                 (Err(failure), _) => Err(failure),
                 (Ok(gateway), method::BACKUP) => backup::serve(&gateway, role, &mut sender, &mut receiver).await,
                 (Ok(gateway), method::INTERACTIVE) => {
-                    interactive::serve(&gateway, role, &mut sender, &mut receiver).await
+                    transaction::serve(&gateway, role, &mut sender, &mut receiver).await
                 }
                 (Ok(gateway), method::SNAPSHOT) => snapshots::serve(&gateway, &mut sender, &mut receiver).await,
                 (Ok(_), _) => Err(CallFailure::new(CallFailureKind::UnknownMethod, format!("stream {method}"))),

@@ -13,15 +13,15 @@ use quorate_sql::validate::text::check_single;
 use quorate_wire::CallError;
 use tokio::sync::oneshot;
 
-use super::interactive;
 use super::nodes::{Nodes, Reached, unreachable};
 use super::snapshot::Stream;
+use super::transaction;
 use crate::client::{Attempt, NotDone, ReadAnswer, ReadRequest, Transport};
 use crate::error::Error;
-use crate::interactive::Stage;
 use crate::level::Level;
 use crate::protocol::{self, Answer, Execute, Executed, Query, method};
 use crate::snapshot::State;
+use crate::transaction::TransactionHost;
 
 /// Deadlines travel in whole milliseconds, so a node may give a read up this much before its caller does.
 pub(super) const ROUNDING: Duration = Duration::from_millis(2);
@@ -117,9 +117,9 @@ impl Transport for Network {
         self.read_once(request.clone(), deadline).boxed()
     }
 
-    fn begin(&self, lasting: Duration, deadline: Instant) -> BoxFuture<'_, Result<Box<dyn Stage>, Error>> {
-        let begun = |stream| Box::new(stream) as Box<dyn Stage>;
-        async move { interactive::Stream::open(&self.nodes, lasting, deadline).await.map(begun) }.boxed()
+    fn begin(&self, lasting: Duration, deadline: Instant) -> BoxFuture<'_, Result<Box<dyn TransactionHost>, Error>> {
+        let begun = |stream| Box::new(stream) as Box<dyn TransactionHost>;
+        async move { transaction::Stream::open(&self.nodes, lasting, deadline).await.map(begun) }.boxed()
     }
 
     fn snapshot(&self, level: Level, deadline: Instant) -> BoxFuture<'_, Result<Box<dyn State>, Error>> {

@@ -106,7 +106,7 @@ async fn batch(sql: &Sql, plan: &Plan) -> Result<Vec<Vec<u64>>, Error> {
 
 /// Reads lists, and writes them as they are then: lost, if nobody looks whether they still were as they had been read.
 async fn closure(sql: &Sql, plan: &Plan) -> Result<Vec<Vec<u64>>, Error> {
-    let body = |tx: quorate::Transaction| {
+    let body = |tx: quorate::Optimistic| {
         let plan = plan.clone();
         async move {
             let mut seen = Seen::default();

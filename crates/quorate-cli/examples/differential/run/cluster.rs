@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use quorate::{
-    Error, Failure, Level as ReadLevel, Param, Params, Position, RemoteSql, Rows, Sql, StatementResult, Transaction,
+    Error, Failure, Level as ReadLevel, Optimistic, Param, Params, Position, RemoteSql, Rows, Sql, StatementResult,
 };
 
 use super::generate::call_of;
@@ -96,7 +96,7 @@ impl Cluster {
         writes: &[Call],
         passes: bool,
     ) -> std::result::Result<Vec<Seen>, Error> {
-        let body = |tx: Transaction| async move {
+        let body = |tx: Optimistic| async move {
             let mut read = Vec::new();
             for call in reads {
                 let rows = tx.query(&call.sql, params(call)).await?;

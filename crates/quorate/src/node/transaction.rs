@@ -22,10 +22,10 @@ use super::gateway::{Gateway, WRITES_WAIT, served_until};
 use super::service::{self, READ_ONLY};
 use crate::client::Attempt;
 use crate::error::Error;
-use crate::interactive::{Stage, time_up};
-use crate::protocol::interactive::{Ask, Asked, Begin, Told};
+use crate::protocol::transaction::{Ask, Asked, Begin, Told};
 use crate::protocol::{self, Executed, method};
-use crate::remote::interactive::Stream;
+use crate::remote::transaction::Stream;
+use crate::transaction::{TransactionHost, time_up};
 
 /// The leader's.
 struct Local {
@@ -46,9 +46,13 @@ enum NotBegun {
 
 impl Gateway {
     /// Begins one here if this node leads, else at the leader.
-    pub(crate) async fn begin(self: &Arc<Self>, lasting: Duration, deadline: Instant) -> Result<Box<dyn Stage>, Error> {
+    pub(crate) async fn begin(
+        self: &Arc<Self>,
+        lasting: Duration,
+        deadline: Instant,
+    ) -> Result<Box<dyn TransactionHost>, Error> {
         match self.try_begin(lasting, deadline).await {
-            Ok(stage) => Ok(stage),
+            Ok(host) => Ok(host),
             Err(NotBegun::Failed(error)) => Err(error),
             Err(NotBegun::Elsewhere(leader, member)) => {
                 let stream = self.consensus.open_stream(leader, Purpose::Client, method::INTERACTIVE).await;
@@ -61,14 +65,22 @@ impl Gateway {
     }
 
     /// Begins one here. For callers that found out themselves who leads.
-    async fn begin_here(self: &Arc<Self>, lasting: Duration, deadline: Instant) -> Result<Box<dyn Stage>, Error> {
+    async fn begin_here(
+        self: &Arc<Self>,
+        lasting: Duration,
+        deadline: Instant,
+    ) -> Result<Box<dyn TransactionHost>, Error> {
         self.try_begin(lasting, deadline).await.map_err(|not_begun| match not_begun {
             NotBegun::Failed(error) => error,
             NotBegun::Elsewhere(_, member) => Error::Unavailable(format!("the leader is {}", member.name)),
         })
     }
 
-    async fn try_begin(self: &Arc<Self>, lasting: Duration, deadline: Instant) -> Result<Box<dyn Stage>, NotBegun> {
+    async fn try_begin(
+        self: &Arc<Self>,
+        lasting: Duration,
+        deadline: Instant,
+    ) -> Result<Box<dyn TransactionHost>, NotBegun> {
         self.serves()?;
         let busy = |_| Error::Overloaded("the writes before it, or another transaction, took too long".to_owned());
         let hold = match timeout_at(deadline, self.consensus.hold(lasting)).await.map_err(busy)? {
@@ -100,7 +112,7 @@ impl Gateway {
     }
 }
 
-impl Stage for Local {
+impl TransactionHost for Local {
     fn position(&self) -> Position {
         self.position
     }
@@ -151,15 +163,15 @@ pub(super) async fn serve(
     } else {
         gateway.begin(lasting, deadline).await
     };
-    let position = begun.as_ref().map(|stage| stage.position()).map_err(Clone::clone);
+    let position = begun.as_ref().map(|host| host.position()).map_err(Clone::clone);
     let end = Instant::now() + lasting;
-    let (Ok(()), Ok(mut stage)) = (send(sender, position.into(), end).await, begun) else { return Ok(()) };
+    let (Ok(()), Ok(mut host)) = (send(sender, position.into(), end).await, begun) else { return Ok(()) };
     while let Some(asked) = next(receiver, end).await? {
         match asked {
             Asked::Begin(_) => return Err(protocol::malformed("the transaction has begun")),
             Asked::Run(query) => {
                 let statement = query.state_query()?.statement;
-                let ran = timeout_at(end, stage.run(statement)).await;
+                let ran = timeout_at(end, host.run(statement)).await;
                 let ran = ran.unwrap_or_else(|_| Err(time_up()));
                 if send(sender, ran.into(), end).await.is_err() {
                     return Ok(());
@@ -167,7 +179,7 @@ pub(super) async fn serve(
             }
             Asked::Commit(proposal) => {
                 let committed = match service::check(gateway, role, &proposal).await? {
-                    Ok(()) => stage.commit(proposal).await,
+                    Ok(()) => host.commit(proposal).await,
                     Err(failure) => Err(Attempt::Refused(failure.into())),
                 };
                 let told = Told::committed(Executed::new(committed, gateway.leader_elsewhere()));

@@ -17,9 +17,9 @@ use super::nodes::{Nodes, unreachable};
 use super::snapshot::{failed, millis};
 use crate::client::Attempt;
 use crate::error::Error;
-use crate::interactive::Stage;
-use crate::protocol::interactive::{Ask, Told};
+use crate::protocol::transaction::{Ask, Told};
 use crate::protocol::{self, method};
+use crate::transaction::TransactionHost;
 
 /// The stream to the node that leads, or to one that passes it on.
 pub(crate) struct Stream {
@@ -67,7 +67,7 @@ impl Stream {
     }
 }
 
-impl Stage for Stream {
+impl TransactionHost for Stream {
     fn position(&self) -> Position {
         self.position
     }
