@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use quorate::{Config, SecretSource};
+use quorate::{Config, RemoteConfig, SecretSource};
 
 use crate::cluster_file::ClusterFile;
 use crate::dev::registry;
@@ -47,6 +47,11 @@ impl Access {
         };
         let secret = given.unwrap_or_else(|| SecretSource::File(secret_file(&args.data_dir)));
         Ok(Self { addrs: file.addrs(), secret, pinned: false })
+    }
+
+    /// The same for the library.
+    pub fn remote(&self) -> RemoteConfig {
+        RemoteConfig { pinned: self.pinned, ..RemoteConfig::new(self.addrs.clone(), self.secret.clone()) }
     }
 
     /// The cluster of a configured node.

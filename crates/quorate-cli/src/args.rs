@@ -5,7 +5,7 @@ use clap::{Parser, Subcommand};
 use crate::backup::BackupArgs;
 use crate::dev::DevArgs;
 use crate::doctor::DoctorArgs;
-use crate::import::{IMPORT_EXAMPLES, ImportArgs};
+use crate::import::ImportArgs;
 use crate::init::InitArgs;
 use crate::members::MembersArgs;
 use crate::migrate::MigrateArgs;
@@ -34,7 +34,6 @@ pub enum Command {
     /// Run SQL, or open a prompt where no SQL is given
     Sql(SqlArgs),
     /// Load a file of CSV, TSV, NDJSON or SQLite into a table; interrupted and run again, it goes on where it stopped
-    #[command(after_help = IMPORT_EXAMPLES)]
     Import(ImportArgs),
     /// Run the migrations of a folder that were not run yet, each as one transaction
     Migrate(MigrateArgs),

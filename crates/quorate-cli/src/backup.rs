@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use quorate::{BackupError, BackupOptions, BackupProgress, FileError, RemoteConfig, TellProgress};
 use quorate_env::lock;
+use quorate_shell::format::size;
 
 use crate::access::Access;
 use crate::error::{Error, Result};
-use crate::format::size;
 use crate::options::{AccessArgs, Level, seconds};
 use crate::output;
 

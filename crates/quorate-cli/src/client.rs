@@ -1,131 +1,20 @@
-//! The library, as the commands call it.
+//! Questions to single nodes.
 
 use std::time::Duration;
 
-use quorate::{
-    BatchResult, ConnectError, Error as SqlError, IntoParams, Level as ReadLevel, RemoteConfig, RemoteSql, Rows,
-    SecretSource, Snapshot, Sql, Status,
-};
+use quorate::{ConnectError, Error as SqlError, RemoteConfig, RemoteSql, SecretSource, Status};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::access::Access;
 use crate::error::{Error, Result};
-use crate::format::visible;
-use crate::options::Level;
 
-/// How long nodes may take to let this client in.
-const CONNECT_MAX: Duration = Duration::from_secs(5);
-/// How long a statement may take unless told otherwise, changes of the leader included.
-const STATEMENT_MAX: Duration = Duration::from_secs(60);
-/// Rows of a result that is taken whole; a larger one is streamed.
-const WHOLE_ROWS_MAX: usize = 50_000;
-/// Bytes of it.
-const WHOLE_BYTES_MAX: usize = 4 << 20;
-/// How long a node may take to say how it is.
+/// How long a node may take to answer for its status.
 const STATUS_MAX: Duration = Duration::from_secs(2);
 /// How long a new cluster may take to answer, or a node that starts.
 const START_MAX: Duration = Duration::from_secs(120);
-/// How often one that starts is asked.
+/// How often a node that starts is asked.
 const START_POLL: Duration = Duration::from_millis(20);
 
-/// Runs statements. Cheap to clone.
-#[derive(Clone)]
-pub struct Client {
-    sql: Sql,
-    remote: RemoteSql,
-    /// How long a statement may take, where the caller said so.
-    timeout: Option<Duration>,
-}
-
-impl Client {
-    /// Reaches the cluster, or the node. No statement takes longer than `timeout`, if there is one, and no query longer
-    /// than the node lets it.
-    pub async fn connect(access: &Access, timeout: Option<Duration>) -> Result<Self> {
-        let config = RemoteConfig {
-            pinned: access.pinned,
-            deadline: timeout.map_or(CONNECT_MAX, |timeout| timeout.min(CONNECT_MAX)),
-            ..RemoteConfig::new(access.addrs.clone(), access.secret.clone())
-        };
-        let remote = RemoteSql::connect(config).await.map_err(|error| Error::new(error.to_string()).of_connection())?;
-        let sql = remote.with_deadline(timeout.unwrap_or(STATEMENT_MAX));
-        let sql = timeout.map_or_else(|| sql.clone(), |timeout| sql.with_query_timeout(timeout));
-        Ok(Self { sql, remote, timeout })
-    }
-
-    /// The same, whose writes may take so many steps of SQLite each, if that is said.
-    pub fn with_budget(self, steps: Option<u64>) -> Self {
-        let sql = steps.map_or_else(|| self.sql.clone(), |steps| self.sql.with_budget(steps));
-        Self { sql, ..self }
-    }
-
-    /// How long a statement may take, where the caller said so.
-    pub fn timeout(&self) -> Option<Duration> {
-        self.timeout
-    }
-
-    /// Runs a query whose result is not too large to be taken whole; else it fails with [`SqlError::TooLarge`], and a
-    /// [`Client::snapshot`] streams it.
-    pub async fn query(&self, level: Level, query: &str, params: impl IntoParams) -> Result<Rows, SqlError> {
-        self.sql.at(level.into()).with_limits(WHOLE_ROWS_MAX, WHOLE_BYTES_MAX).query(query, params).await
-    }
-
-    /// Keeps a state to read from. A node keeps only a few at a time.
-    pub async fn snapshot(&self, level: Level) -> Result<Snapshot> {
-        Ok(self.sql.at(level.into()).snapshot().await?)
-    }
-
-    /// An error of a query, with which limit it hit if it ran too long.
-    pub fn of_query(&self, error: SqlError) -> Error {
-        let is_too_long = matches!(&error, SqlError::TimedOut(text) if text.contains("did not end within"));
-        let is_own = self.timeout.is_some_and(|timeout| error.to_string().contains(&format!("within {timeout:?};")));
-        let error = Error::from(error);
-        match (is_too_long, is_own) {
-            (false, _) => error,
-            (true, true) => error.followed_by("this limit is --timeout"),
-            (true, false) => error.followed_by("this limit is the node's 'sql.query_timeout'"),
-        }
-    }
-
-    /// Runs a query for ourselves, of whatever the node that answers has.
-    pub async fn look(&self, query: &str, limit: Duration) -> Result<Rows> {
-        Ok(self.sql.at(ReadLevel::Local).with_deadline(limit).query(query, ()).await?)
-    }
-
-    /// Runs statements that write, all of them or none.
-    pub async fn write(&self, statements: Vec<String>) -> Result<BatchResult, SqlError> {
-        self.sql.batch(statements).await
-    }
-
-    /// The handle, for many statements.
-    pub fn sql(&self) -> &Sql {
-        &self.sql
-    }
-
-    /// Leaves in good order.
-    pub async fn close(self) {
-        self.remote.close().await;
-    }
-}
-
-/// An error of the library, with text of the database made harmless for terminals.
-impl From<SqlError> for Error {
-    fn from(error: SqlError) -> Self {
-        // As the options are called that do here what these do in a program.
-        let text = error.to_string().replace("(with_deadline)", "(--timeout)");
-        let text = text.replace("(with_query_timeout)", "(--timeout)").replace("(with_budget)", "(--budget)");
-        let told = Self::new(visible::lines(&text));
-        match error {
-            SqlError::Failed(_)
-            | SqlError::Conflict(_)
-            | SqlError::TimedOut(_)
-            | SqlError::TooLarge(_)
-            | SqlError::SnapshotEnded => told,
-            _ => told.of_connection(),
-        }
-    }
-}
-
-/// What a node says of itself.
+/// The status of a node, as it reports it.
 pub async fn status(addr: &str, secret: &SecretSource) -> Result<Status> {
     connect_to(addr, secret).await?.status().await.map_err(of_one_node)
 }
@@ -144,7 +33,7 @@ pub async fn wait_for_status(addr: &str, secret: &SecretSource) -> Result<()> {
     until_answered(|| status(addr, secret)).await
 }
 
-/// The number that is the leader's name, as the first node knows it that answers.
+/// The number that is the leader's name, from the first node that answers.
 pub async fn leader(addrs: &[String], secret: &SecretSource) -> Option<u64> {
     for addr in addrs {
         if let Ok(status) = status(addr, secret).await {
@@ -159,7 +48,7 @@ async fn connect_to(addr: &str, secret: &SecretSource) -> Result<RemoteSql> {
     RemoteSql::connect(config).await.map_err(of_connecting)
 }
 
-/// An error of connecting to one node, whose text would tell of a cluster.
+/// The error of a connection to one node. The library's message would speak of a cluster.
 pub fn of_connecting(error: ConnectError) -> Error {
     match error {
         ConnectError::Cluster(error) => of_one_node(error),
@@ -167,7 +56,7 @@ pub fn of_connecting(error: ConnectError) -> Error {
     }
 }
 
-/// The same of asking it.
+/// The error of a question to one node.
 fn of_one_node(error: SqlError) -> Error {
     match error {
         SqlError::Unavailable(why) => Error::new(why),
@@ -175,7 +64,7 @@ fn of_one_node(error: SqlError) -> Error {
     }
 }
 
-/// Asks again until there is an answer, or says what the last answer was.
+/// Asks again until there is an answer. Fails with the last error.
 async fn until_answered<T, F: Future<Output = Result<T>>>(mut ask: impl FnMut() -> F) -> Result<()> {
     let deadline = Instant::now() + START_MAX;
     let mut last = None;

@@ -1,4 +1,4 @@
-//! Why a command failed, as it is told to the person who typed it.
+//! Why a command failed, as a message for the person who typed it.
 
 use std::fmt::Display;
 
@@ -19,36 +19,51 @@ impl Error {
         Self { message: message.into(), is_connection: false }
     }
 
-    /// The same, for a cluster that can't be reached, lets nobody in, or does not answer in time.
+    /// Marks the cluster as the cause: it can't be reached, refuses this client, or does not answer in time.
     #[must_use]
     pub fn of_connection(self) -> Self {
         Self { is_connection: true, ..self }
     }
 
-    /// Whether the cluster can't be reached, lets nobody in, or did not answer in time.
-    pub fn is_connection(&self) -> bool {
-        self.is_connection
-    }
-
-    /// The same, with what comes before it and a colon.
+    /// The error with `what` and a colon before its message.
     #[must_use]
     pub fn within(self, what: impl Display) -> Self {
         Self { message: format!("{what}: {}", self.message), ..self }
     }
 
-    /// The same, with more about it behind a semicolon.
-    #[must_use]
-    pub fn followed_by(self, what: impl Display) -> Self {
-        Self { message: format!("{}; {what}", self.message), ..self }
-    }
-
-    /// What the process ends with: 3 where the cluster is the trouble, else 1. What is typed wrongly ends with 2.
+    /// The exit code of the process: 3 if the cluster is the cause, else 1. Wrong arguments end with 2.
     pub fn exit_code(&self) -> u8 {
         if self.is_connection { 3 } else { 1 }
     }
 }
 
-/// Says in whose course an error came.
+impl From<quorate_shell::Error> for Error {
+    fn from(error: quorate_shell::Error) -> Self {
+        let is_connection = error.is_connection();
+        Self { message: error.to_string(), is_connection }
+    }
+}
+
+/// The shell's `.status` asks this program, which may fail.
+impl From<Error> for quorate_shell::Error {
+    fn from(error: Error) -> Self {
+        if error.is_connection { Self::Connection(error.message) } else { Self::Failed(error.message) }
+    }
+}
+
+impl From<quorate::Error> for Error {
+    fn from(error: quorate::Error) -> Self {
+        quorate_shell::Error::from(error).into()
+    }
+}
+
+impl From<quorate_import::Error> for Error {
+    fn from(error: quorate_import::Error) -> Self {
+        quorate_shell::Error::from(error).into()
+    }
+}
+
+/// Says what could not be done because of an error.
 pub trait Told<T> {
     /// Puts `what` and a colon before the error.
     fn told<W: Into<String>>(self, what: impl FnOnce() -> W) -> Result<T>;

@@ -1,57 +1,19 @@
-//! `quorate import`: loads a file of CSV, TSV, NDJSON or SQLite into a table.
-//!
-//! A thread reads and packs rows into chunks ([`chunk`]), which are written several at a time, each as one atomic entry
-//! ([`load`]) that says itself that it is written ([`progress`]). `docs/import.md` is for those who use it.
-//!
-//! Invariant: however often an import is interrupted and run again, each row of the file is inserted once.
+//! `quorate import`: loads a file into a table. The loading itself is `quorate-import`.
 
-mod bad;
-mod bar;
-mod chunk;
-mod columns;
-mod csv;
-pub(crate) mod fuzzing;
-mod identity;
-mod infer;
-mod line;
-mod load;
-mod ndjson;
-mod number;
-mod options;
-mod progress;
-mod source;
-mod sqlite;
-mod summary;
-mod window;
-
-use std::pin::pin;
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use clap::Args;
-use futures_util::StreamExt as _;
-use quorate::Sql;
-use serde::Serialize;
+use clap::{Args, ValueEnum, value_parser};
+use quorate_import::{Options, delimiter};
+use quorate_shell::{Client, Stdout};
 
-use self::bad::BadFile;
-use self::bar::{Bar, State};
-use self::columns::{Column, Rule};
-use self::identity::Identity;
-use self::load::Loader;
-use self::options::Format;
-use self::progress::{Begin, Progress};
-use self::source::{Rows, Source};
 use crate::access::Access;
-use crate::client::Client;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::options::{AccessArgs, seconds};
-use crate::output;
-
-pub use self::options::ImportOptions;
-pub use self::summary::Summary;
 
 /// What `quorate import --help` ends with.
-pub const IMPORT_EXAMPLES: &str = "\
+const EXAMPLES: &str = "\
 Examples:
   quorate import flights.csv flights                     types from the file, or from the table if there is one
   quorate import --dry-run flights.csv flights           show what would be done
@@ -64,230 +26,140 @@ Examples:
 Exit code: 0 all lines are in the table; 1 it stopped, and goes on when it is run again; 3 it came to its end, but some
 lines were bad.";
 
+/// The exit code of an import that came to its end, but left lines out.
+const BAD_LINES: u8 = 3;
+
 /// Options of `quorate import`.
 #[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
 pub struct ImportArgs {
     /// How to reach the cluster.
     #[command(flatten)]
     pub access: AccessArgs,
-    /// What to import.
-    #[command(flatten)]
-    pub options: ImportOptions,
+    /// What to read: CSV, TSV, NDJSON or a SQLite database; - is the standard input
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Where its rows go; made if it does not exist
+    #[arg(value_name = "TABLE")]
+    pub table: String,
+    /// What the file is; without it its name and its beginning tell
+    #[arg(long, value_enum)]
+    pub format: Option<Format>,
+    /// What stands between the fields of CSV: one ASCII character, or \t
+    #[arg(long, value_name = "CHAR", value_parser = delimiter)]
+    pub delimiter: Option<u8>,
+    /// The first line is a row already: fields go to the columns of the table in their order
+    #[arg(long)]
+    pub no_header: bool,
+    /// CSV: the columns that the fields go to, in their order, in place of the header line (an empty name leaves a
+    /// field out). NDJSON and SQLite: the only keys or columns to take
+    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    pub columns: Vec<String>,
+    /// CSV: the unquoted field that stands for NULL
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub null: String,
+    /// The table of a SQLite file, if its name is another
+    #[arg(long, value_name = "TABLE")]
+    pub source_table: Option<String>,
+    /// What becomes of a row that breaks a constraint of the table
+    #[arg(long, value_enum, default_value_t = OnConflict::Report)]
+    pub on_conflict: OnConflict,
+    /// Where bad lines are told [default: FILE.bad]
+    #[arg(long, value_name = "FILE")]
+    pub bad: Option<PathBuf>,
+    /// Stop at the first bad line
+    #[arg(long)]
+    pub strict: bool,
+    /// Stop when more lines than this are bad
+    #[arg(long, value_name = "N", default_value_t = Options::BAD_MAX)]
+    pub max_bad: u64,
+    /// KiB of rows that are written together
+    #[arg(long, value_name = "KIB", default_value_t = Options::BATCH_KIB,
+        value_parser = value_parser!(u32).range(1..=i64::from(Options::BATCH_KIB_MAX)))]
+    pub batch_kib: u32,
+    /// Forget that an earlier import of this file was interrupted, and begin anew: a table that it made is dropped,
+    /// rows that it put into a table that was there before stay
+    #[arg(long)]
+    pub restart: bool,
+    /// Show the CREATE TABLE and the INSERT, and write nothing
+    #[arg(long)]
+    pub dry_run: bool,
     /// How long each batch of rows may take, changes of the leader included [default: 60]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub timeout: Option<Duration>,
 }
 
-/// The exit code of an import that came to its end, but left lines out.
-const BAD_LINES: u8 = 3;
+/// What a file is.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Format {
+    /// Fields between commas
+    Csv,
+    /// Fields between tabs
+    Tsv,
+    /// An object of JSON on each line
+    Ndjson,
+    /// A SQLite database
+    Sqlite,
+}
 
-/// How often the bar is drawn.
-const DRAW_EVERY: Duration = Duration::from_millis(100);
+/// What becomes of a row that breaks a constraint.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum OnConflict {
+    /// It is told as a bad line, and left out
+    Report,
+    /// It is left out in silence, as INSERT OR IGNORE does
+    Ignore,
+    /// It takes the place of the row that was there, as INSERT OR REPLACE does
+    Replace,
+}
+
+impl From<Format> for quorate_import::Format {
+    fn from(format: Format) -> Self {
+        match format {
+            Format::Csv => Self::Csv,
+            Format::Tsv => Self::Tsv,
+            Format::Ndjson => Self::Ndjson,
+            Format::Sqlite => Self::Sqlite,
+        }
+    }
+}
+
+impl From<OnConflict> for quorate_import::OnConflict {
+    fn from(on_conflict: OnConflict) -> Self {
+        match on_conflict {
+            OnConflict::Report => Self::Report,
+            OnConflict::Ignore => Self::Ignore,
+            OnConflict::Replace => Self::Replace,
+        }
+    }
+}
+
+impl From<&ImportArgs> for Options {
+    fn from(args: &ImportArgs) -> Self {
+        Self {
+            file: args.file.clone(),
+            table: args.table.clone(),
+            format: args.format.map(Into::into),
+            delimiter: args.delimiter,
+            no_header: args.no_header,
+            columns: args.columns.clone(),
+            null: args.null.clone(),
+            source_table: args.source_table.clone(),
+            on_conflict: args.on_conflict.into(),
+            bad: args.bad.clone(),
+            strict: args.strict,
+            max_bad: args.max_bad,
+            batch_kib: args.batch_kib,
+            restart: args.restart,
+            dry_run: args.dry_run,
+        }
+    }
+}
 
 /// Runs the command.
-pub async fn command(args: &ImportArgs) -> Result<ExitCode> {
-    let summary = run(&Access::find(&args.access)?, &args.options, args.timeout).await?;
-    Ok(if summary.bad == 0 { ExitCode::SUCCESS } else { ExitCode::from(BAD_LINES) })
-}
-
-/// Imports a file, and prints what came of it. A bar shows how far it is where the standard error is a terminal.
-///
-/// # Errors
-///
-/// Nothing that was written is undone: the same import, run again, goes on.
-pub async fn run(access: &Access, options: &ImportOptions, timeout: Option<Duration>) -> Result<Summary> {
-    let client = Client::connect(access, timeout).await?;
-    let done = Import { sql: client.sql(), options, begun: Instant::now() }.run().await;
+pub async fn run(args: &ImportArgs) -> Result<ExitCode> {
+    let client = Client::connect(Access::find(&args.access)?.remote(), args.timeout).await?;
+    let imported = quorate_import::run(client.sql(), &args.into(), &mut Stdout).await;
     client.close().await;
-    done
-}
-
-/// An import with all that it goes by.
-struct Import<'a> {
-    sql: &'a Sql,
-    options: &'a ImportOptions,
-    begun: Instant,
-}
-
-/// What goes where.
-struct Plan {
-    columns: Vec<Column>,
-    rows: Rows,
-    total: Option<u64>,
-    create: Option<String>,
-    insert: String,
-}
-
-/// The options that decide what the chunks are, as they are kept with an import.
-#[derive(Serialize)]
-struct Kept<'a> {
-    format: String,
-    delimiter: Option<char>,
-    no_header: bool,
-    null: &'a str,
-    source_table: Option<&'a str>,
-    on_conflict: String,
-    batch_kib: u32,
-    columns: Vec<&'a str>,
-}
-
-impl Import<'_> {
-    async fn run(&self) -> Result<Summary> {
-        let options = self.options;
-        let format = format(options)?;
-        let identity = Identity::of(options, format)?;
-        if let (Some(identity), true, false) = (&identity, options.restart, options.dry_run) {
-            Progress::discard(self.sql, &options.table, identity).await?;
-        }
-        let plan = self.plan(format, identity.as_ref()).await?;
-        if options.dry_run {
-            let create = plan.create.map_or(String::new(), |create| format!("{create};\n"));
-            output::print(&format!("{create}{};\n", plan.insert))?;
-            return Ok(Summary::default());
-        }
-        let progress = match &identity {
-            Some(identity) => {
-                let kept = self.kept(format, &plan.columns)?;
-                let create = plan.create.as_deref();
-                let begin = Begin { target: &options.table, identity, plan: &kept, create };
-                Some(Progress::begin(self.sql, &begin).await?)
-            }
-            None => {
-                if let Some(create) = &plan.create {
-                    let made = self.sql.execute(create.as_str(), ()).await;
-                    made.map_err(|error| Error::new(format!("cannot make the table: {error}")))?;
-                }
-                None
-            }
-        };
-        let summary = self.load(plan, progress.as_ref()).await?;
-        // Before the last trace of the import goes: from here on it would be another one.
-        output::print(&summary.to_string())?;
-        if let Some(progress) = progress {
-            progress.forget(self.sql).await?;
-        }
-        Ok(summary)
-    }
-
-    /// Finds out which columns the file's fields go to.
-    async fn plan(&self, format: Format, identity: Option<&Identity>) -> Result<Plan> {
-        let table = &self.options.table;
-        let there = columns::of_table(self.sql, table).await?;
-        let earlier = match identity {
-            Some(identity) => Progress::find(self.sql, table, identity).await?,
-            None => None,
-        };
-        let guessed = format != Format::Sqlite && earlier.map_or(there.is_none(), |earlier| earlier.made_table);
-        let source = Source::open(self.options, format)?;
-        let fields = self.fields(&source, there.as_deref())?;
-        let rules =
-            fields.iter().map(|field| field.as_ref().map(|column| Rule::of(&column.declared, guessed))).collect();
-        let columns: Vec<Column> = fields.into_iter().flatten().collect();
-        if columns.is_empty() {
-            return Err(Error::new(format!("{} names no columns", self.options.file.display())));
-        }
-        let create = if there.is_none() { Some(columns::create(table, &columns)) } else { None };
-        let insert = columns::insert(table, &columns, self.options.on_conflict);
-        Ok(Plan { total: source.total, rows: source.bind(&columns, rules), columns, create, insert })
-    }
-
-    /// The column for each field, but for those that are left out.
-    fn fields(&self, source: &Source, there: Option<&[Column]>) -> Result<Vec<Option<Column>>> {
-        let table = &self.options.table;
-        match there {
-            Some(there) if source.nameless => {
-                if there.len() != source.fields.len() {
-                    let (has, given) = (there.len(), source.fields.len());
-                    let text =
-                        format!("{table} has {has} columns, the lines have {given} fields; name them by --columns");
-                    return Err(Error::new(text));
-                }
-                Ok(there.iter().cloned().map(Some).collect())
-            }
-            there => {
-                let column = |field: &Column| match there {
-                    _ if field.name.is_empty() => Ok(None),
-                    Some(there) => columns::find(table, there, &field.name).cloned().map(Some),
-                    None => Ok(Some(field.clone())),
-                };
-                source.fields.iter().map(column).collect()
-            }
-        }
-    }
-
-    /// Writes all rows.
-    async fn load(&self, plan: Plan, progress: Option<&Progress>) -> Result<Summary> {
-        let options = self.options;
-        let mut bad = BadFile::new(options.bad_file(), if options.strict { 0 } else { options.max_bad })?;
-        let chunks = chunk::start(plan.rows, plan.columns.len(), options.batch_bytes())?;
-        let loader = Loader { sql: self.sql, insert: plan.insert, progress };
-        let mut written = pin!(loader.all(chunks));
-        let mut bar = Bar::new(plan.total);
-        let mut ticks = tokio::time::interval(DRAW_EVERY);
-        let (mut summary, mut state) = (Summary::of(options), State::default());
-        let outcome = loop {
-            tokio::select! {
-                next = written.next() => match next {
-                    None => break Ok(()),
-                    Some(Err(error)) => break Err(error),
-                    Some(Ok(chunk)) => {
-                        summary.add(&chunk);
-                        let told = bad.tell(&chunk.bad);
-                        state = State { taken: chunk.taken, rows: summary.rows, bad: bad.count() };
-                        if chunk.earlier {
-                            bar.begin_at(state);
-                        }
-                        if let Err(error) = told {
-                            break Err(error);
-                        }
-                    }
-                },
-                _ = ticks.tick() => bar.draw(state),
-            }
-        };
-        bar.clear();
-        summary.seconds = self.begun.elapsed().as_secs_f64();
-        outcome.map(|()| summary)
-    }
-
-    fn kept(&self, format: Format, columns: &[Column]) -> Result<String> {
-        let options = self.options;
-        let is_csv = matches!(format, Format::Csv | Format::Tsv);
-        let kept = Kept {
-            format: format!("{format:?}").to_lowercase(),
-            delimiter: options.delimiter.filter(|_| is_csv).map(char::from),
-            no_header: options.no_header,
-            null: &options.null,
-            source_table: options.source_table.as_deref(),
-            on_conflict: format!("{:?}", options.on_conflict).to_lowercase(),
-            batch_kib: options.batch_kib,
-            columns: columns.iter().map(|column| column.name.as_str()).collect(),
-        };
-        serde_json::to_string(&kept).map_err(|error| Error::new(error.to_string()))
-    }
-}
-
-/// What the file is: what the options say, or else its name or its beginning.
-fn format(options: &ImportOptions) -> Result<Format> {
-    let format = options.format.or_else(|| {
-        if !options.is_stdin() && sqlite::is_sqlite(&options.file) {
-            return Some(Format::Sqlite);
-        }
-        match options.file.extension()?.to_str()?.to_ascii_lowercase().as_str() {
-            "csv" => Some(Format::Csv),
-            "tsv" | "tab" => Some(Format::Tsv),
-            "ndjson" | "jsonl" => Some(Format::Ndjson),
-            _ => None,
-        }
-    });
-    match format {
-        Some(Format::Sqlite) if options.is_stdin() => {
-            Err(Error::new("a SQLite database can't be read from the standard input; name its file"))
-        }
-        Some(format) => Ok(format),
-        None => {
-            let text = format!("what {} is can't be told from its name; say so by --format", options.file.display());
-            Err(Error::new(text))
-        }
-    }
+    Ok(if imported?.bad == 0 { ExitCode::SUCCESS } else { ExitCode::from(BAD_LINES) })
 }

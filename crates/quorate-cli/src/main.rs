@@ -1,10 +1,80 @@
-//! The `quorate` binary; everything is in the library beside it.
+//! The `quorate` binary: a cluster to try things out (`dev`), a server (`init`, `serve`), and what people do with a
+//! cluster; each command has a module of its name.
+//!
+//! It parses, calls the libraries and prints. An error goes to the standard error with exit code 1; wrong arguments end
+//! with exit code 2; an import that left lines out, and `sql` where the cluster can't be reached, with exit code 3.
 
 #![deny(unsafe_code)]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a binary: it belongs to the machine, not to the simulated world"
+)]
+
+mod access;
+mod args;
+mod backup;
+mod client;
+mod cluster_file;
+mod dev;
+mod doctor;
+mod error;
+mod heap;
+mod import;
+mod init;
+mod log;
+mod members;
+mod migrate;
+mod options;
+mod output;
+mod panics;
+mod recover;
+mod restore;
+mod serve;
+mod settings;
+mod sql;
+mod status;
+mod stop;
+mod survey;
+mod utc;
+mod verify;
+mod wal_inspect;
 
 use std::process::ExitCode;
 
+use clap::Parser as _;
+
+use crate::args::{Arguments, Command};
+
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    quorate_cli::run().await
+    heap::set_up();
+    panics::set_up();
+    let outcome = match &Arguments::parse().command {
+        Command::Dev(args) => dev::run(args).await,
+        Command::Sql(args) => sql::run(args).await,
+        Command::Import(args) => match import::run(args).await {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
+        Command::Status(args) => status::run(args).await,
+        Command::Backup(args) => backup::run(args).await,
+        Command::Restore(args) => restore::run(args).await,
+        Command::Migrate(args) => migrate::run(args).await,
+        Command::Members(args) => members::run(args).await,
+        Command::Recover(args) => recover::run(args).await,
+        Command::Doctor(args) => doctor::run(args).await,
+        Command::Verify(args) => verify::run(args).await,
+        Command::Wal(args) => wal_inspect::run(args),
+        Command::Serve(args) => serve::run(args).await,
+        Command::Init(args) => init::run(args),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("quorate: {error}");
+            ExitCode::from(error.exit_code())
+        }
+    }
 }

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use quorate::{Admin, AdminError, Admission, Admitted, MemberStatus, RemoteConfig};
+use quorate_shell::format;
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
 use crate::access::Access;
 use crate::error::{Error, Result, Told as _};
-use crate::format;
 use crate::options::AccessArgs;
 use crate::output;
 use crate::survey::{Survey, no_leader};

@@ -44,6 +44,15 @@ pub enum Level {
     Linearizable,
 }
 
+impl From<Level> for quorate_shell::Level {
+    fn from(level: Level) -> Self {
+        match level {
+            Level::Local => Self::Local,
+            Level::Linearizable => Self::Linearizable,
+        }
+    }
+}
+
 impl From<Level> for quorate::Level {
     fn from(level: Level) -> Self {
         match level {

@@ -5,10 +5,10 @@ use std::time::Instant;
 
 use clap::Args;
 use quorate::{Config, Restoration, RestoreError, RestoreOptions};
+use quorate_shell::format::size;
 
 use crate::dev::Layout;
 use crate::error::{Error, Result};
-use crate::format::size;
 use crate::options::DATA_DIR;
 use crate::{output, settings};
 

@@ -1,18 +1,20 @@
-//! `quorate sql`: runs scripts, or opens a prompt where there is none and somebody sits at the terminal.
+//! `quorate sql`: runs scripts, or opens a prompt if there is none and the terminal is one. The shell is
+//! `quorate-shell`.
 
 use std::io::{IsTerminal as _, stdin, stdout};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, value_parser};
+use futures_util::FutureExt as _;
 use quorate::limits::BUDGET_MAX;
+use quorate_shell::format::Mode;
+use quorate_shell::{Client, Options, Script, Shell};
 
 use crate::access::Access;
-use crate::client::Client;
 use crate::error::{Error, Result};
-use crate::format::Mode;
 use crate::options::{AccessArgs, Level, seconds};
-use crate::shell::{Script, Shell, prompt};
+use crate::status;
 
 /// What `quorate sql --help` ends with.
 const SQL_EXAMPLES: &str = "\
@@ -64,14 +66,19 @@ pub struct SqlArgs {
 pub async fn run(args: &SqlArgs) -> Result<()> {
     let scripts = scripts(args)?;
     let access = Access::find(&args.access).map_err(Error::of_connection)?;
-    let client = Client::connect(&access, args.timeout).await?.with_budget(args.budget);
-    let mut shell = Shell::new(client.clone(), access, args);
+    let client = Client::connect(access.remote(), args.timeout).await?.with_budget(args.budget);
+    let options = Options { mode: args.format.clone(), level: args.level.into(), keep_going: args.keep_going };
+    let status = Box::new(move || {
+        let access = access.clone();
+        async move { Ok::<_, quorate_shell::Error>(status::text(&access).await?) }.boxed_local()
+    });
+    let mut shell = Shell::new(client.clone(), options).with_status(status);
     let outcome = match scripts {
         Some(scripts) => shell.run_scripts(scripts).await,
-        None => prompt::run(&mut shell).await,
+        None => shell.prompt().await,
     };
     client.close().await;
-    outcome
+    Ok(outcome?)
 }
 
 /// What to run, opened before anything is run; `None` for a prompt.
@@ -80,7 +87,7 @@ fn scripts(args: &SqlArgs) -> Result<Option<Vec<Script>>> {
         return Ok(Some(vec![Script::text(query)]));
     }
     if !args.files.is_empty() {
-        return args.files.iter().map(|file| Script::open(file)).collect::<Result<_>>().map(Some);
+        return Ok(Some(args.files.iter().map(|file| Script::open(file)).collect::<Result<_, _>>()?));
     }
     let is_prompt = stdin().is_terminal() && stdout().is_terminal();
     Ok((!is_prompt).then(|| vec![Script::stdin()]))

@@ -4,10 +4,10 @@
 
 use clap::Args;
 use quorate_server::status::{Answer, Blocked, ClusterStatus, Member};
+use quorate_shell::format;
 
 use crate::access::Access;
 use crate::error::{Error, Result};
-use crate::format;
 use crate::options::AccessArgs;
 use crate::output;
 use crate::survey::{Survey, no_leader};

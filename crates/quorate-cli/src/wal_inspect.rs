@@ -10,10 +10,11 @@ use clap::{Args, Subcommand};
 use quorate::inspect::{self, Asked, End, InspectedEntry, Inspection, OpenError, SegmentInfo};
 use quorate_env::disk::RealDisk;
 use quorate_model::{Command, ControlCommand, GroupId, LogId, NodeId, Proposal, SqlCommand};
+use quorate_shell::format;
 use serde::Serialize;
 
 use crate::error::{Error, Result, Told as _};
-use crate::{format, output, utc};
+use crate::{output, utc};
 
 /// Characters of a statement that are shown.
 const STATEMENT_CHARS_SHOWN: usize = 100;

@@ -1,6 +1,7 @@
 //! What users give to the commands: files to import, and scripts.
 
-use quorate_cli::fuzzing::{self, File, Imported};
+use quorate_import::fuzzing::{self, File, Imported};
+use quorate_shell::fuzzing::script as items_of;
 
 use crate::input::Input;
 
@@ -61,7 +62,7 @@ fn import(file: &File<'_>, block: usize) {
 /// A script is the same whether it comes line by line or at once, its lines count up, and a statement stands in it.
 pub fn script(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
-    let items = fuzzing::script(text.split_inclusive('\n'));
+    let items = items_of(text.split_inclusive('\n'));
     assert!(items.is_sorted_by(|(_, a), (_, b)| a <= b), "lines out of order: {items:?}");
     let lines = text.split('\n').count();
     for (item, line) in &items {
@@ -70,6 +71,6 @@ pub fn script(data: &[u8]) {
     }
     // A command is known by where its line begins; without any the lines do not matter.
     if !text.contains(['.', '\\']) {
-        assert_eq!(fuzzing::script([text]), items, "at once");
+        assert_eq!(items_of([text]), items, "at once");
     }
 }

@@ -26,7 +26,7 @@ const fn only_in(allowed: &'static [&'static str], pattern: &'static str, instea
 /// main file or the `-shm` anywhere else in the process drops SQLite's POSIX locks (docs/sqlite-store.md). And an
 /// import, which reads a file of its user's, in a process that runs no node.
 const SQLITE_OPENERS: &[&str] = &[
-    "crates/quorate-cli/src/import/sqlite",
+    "crates/quorate-import/src/sqlite",
     "crates/quorate-sql/src/connection",
     "crates/quorate-sql/src/ffi",
     "crates/quorate-sql/src/generation",

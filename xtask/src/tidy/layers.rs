@@ -17,7 +17,9 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("quorate-consensus", &["quorate-env", "quorate-model", "quorate-wal", "quorate-wire"]),
     ("quorate", LIBRARY_FLOORS),
     ("quorate-server", ABOVE_LIBRARY),
-    ("quorate-cli", ABOVE_SERVER),
+    ("quorate-import", &["quorate-env", "quorate"]),
+    ("quorate-shell", &["quorate-env", "quorate", "quorate-import"]),
+    ("quorate-cli", BINARY),
     ("quorate-derive", &[]),
     (SIMULATED_WORLD, &["quorate-env", "quorate-model"]),
     ("quorate-sim", SIMULATOR),
@@ -34,7 +36,8 @@ const LIBRARY_FLOORS: &[&str] = &[
     "quorate-derive",
 ];
 const ABOVE_LIBRARY: &[&str] = &["quorate-env", "quorate-model", "quorate-wire", "quorate"];
-const ABOVE_SERVER: &[&str] = &["quorate-env", "quorate-model", "quorate-wire", "quorate", "quorate-server"];
+const BINARY: &[&str] =
+    &["quorate-env", "quorate-model", "quorate-wire", "quorate", "quorate-server", "quorate-import", "quorate-shell"];
 const SIMULATOR: &[&str] = &[
     "quorate-env",
     "quorate-model",
@@ -56,7 +59,8 @@ const FUZZER: &[&str] = &[
     "quorate-consensus",
     "quorate",
     "quorate-server",
-    "quorate-cli",
+    "quorate-import",
+    "quorate-shell",
 ];
 
 /// The simulated disk and network: for tests everywhere, for building upon only in the simulator.

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use quorate::Timing;
+use quorate_shell::format::size;
 
 use super::finding::Finding;
-use crate::format::size;
 
 /// How long the disk is measured at most.
 const MEASURE_MAX: Duration = Duration::from_secs(1);

@@ -4,7 +4,7 @@ use super::Draft;
 use crate::harness::dice::Dice;
 
 #[allow(dead_code, reason = "the prompt asks it more than this")]
-#[path = "../../../../src/keywords.rs"]
+#[path = "../../../../../quorate-shell/src/keywords.rs"]
 mod keywords;
 
 /// Words that mean something to SQLite in some places.

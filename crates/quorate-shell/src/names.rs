@@ -1,0 +1,106 @@
+//! The names of tables and columns, for completion.
+//!
+//! Invariant: a caller waits at most [`WAIT_MAX`]. Names that arrive later are there for the next call.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use quorate_env::lock;
+use tokio::runtime::Handle;
+
+use crate::client::Client;
+use crate::error::{Error, Result};
+
+/// How long a caller at the prompt waits for names.
+const WAIT_MAX: Duration = Duration::from_millis(300);
+
+/// How long the node may take to answer.
+const FETCH_MAX: Duration = Duration::from_secs(2);
+
+/// After how long names are fetched again, since other clients may create tables.
+const FRESH: Duration = Duration::from_secs(10);
+
+/// The most columns, of all tables together.
+const COLUMNS_MAX: usize = 20_000;
+
+const SQL: &str = r"SELECT t.name, c.name FROM pragma_table_list t, pragma_table_xinfo(t.name) c
+    WHERE t.schema = 'main' AND t.type IN ('table', 'view', 'virtual') AND t.name NOT LIKE '\_quorate\_%' ESCAPE '\'";
+
+/// Tables and views, each with its columns.
+pub type Names = BTreeMap<String, Vec<String>>;
+
+/// The cached names. Cheap to clone.
+#[derive(Clone)]
+pub struct KnownNames(Arc<Shared>);
+
+struct Shared {
+    client: Client,
+    /// The runtime that fetches names while the caller blocks another thread.
+    runtime: Handle,
+    state: Mutex<State>,
+    bell: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    names: Arc<Names>,
+    /// When they were last fetched; `None` if they may have changed since.
+    fetched_at: Option<Instant>,
+    is_fetching: bool,
+}
+
+impl KnownNames {
+    /// An empty cache, which fetches names in the runtime of the caller.
+    pub fn new(client: Client) -> Self {
+        let shared = Shared { client, runtime: Handle::current(), state: Mutex::default(), bell: Condvar::new() };
+        Self(Arc::new(shared))
+    }
+
+    /// The names that are known. The caller's thread may block.
+    pub fn get(&self) -> Arc<Names> {
+        let mut state = self.0.state();
+        if state.fetched_at.is_none_or(|fetched_at| fetched_at.elapsed() > FRESH) && !state.is_fetching {
+            state.is_fetching = true;
+            let known = self.clone();
+            self.0.runtime.spawn(async move {
+                let names = fetch(&known.0.client).await;
+                known.0.learn(names);
+            });
+        }
+        let waited = self.0.bell.wait_timeout_while(state, WAIT_MAX, |state| state.is_fetching);
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&state.names)
+    }
+
+    /// Marks the names as outdated.
+    pub fn forget(&self) {
+        self.0.state().fetched_at = None;
+    }
+}
+
+impl Shared {
+    /// Takes over the fetched names. After an error the old ones stay.
+    fn learn(&self, names: Result<Names>) {
+        let mut state = self.state();
+        if let Ok(names) = names {
+            state.names = Arc::new(names);
+        }
+        state.fetched_at = Some(Instant::now());
+        state.is_fetching = false;
+        self.bell.notify_all();
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+}
+
+async fn fetch(client: &Client) -> Result<Names> {
+    let rows = client.look(&format!("{SQL} LIMIT {COLUMNS_MAX}"), FETCH_MAX).await?;
+    let mut names = Names::new();
+    for (table, column) in rows.all::<(String, String)>().map_err(|error| Error::new(error.to_string()))? {
+        names.entry(table).or_default().push(column);
+    }
+    Ok(names)
+}

@@ -1,0 +1,83 @@
+//! Where results go: the standard output, or a file.
+//!
+//! Invariant: a terminal gets no active character but line breaks and tabs; files and pipes get the text unchanged.
+
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal as _, Write, stdout};
+use std::path::{Path, PathBuf};
+
+use crate::error::{Context as _, Result};
+use crate::format::{terminal_width, visible};
+
+/// The standard output of a command. When its reader has closed it, the reader has seen enough: the process ends with
+/// exit code 0 and without a message.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stdout;
+
+impl Write for Stdout {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        end_if_closed(stdout().write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        end_if_closed(stdout().flush())
+    }
+}
+
+fn end_if_closed<T>(outcome: io::Result<T>) -> io::Result<T> {
+    match outcome {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
+        outcome => outcome,
+    }
+}
+
+/// Prints a text on the standard output.
+pub fn print(text: &str) -> Result<()> {
+    Stdout.write_all(text.as_bytes()).and_then(|()| Stdout.flush()).context(|| "cannot write the answer")
+}
+
+/// Where the results of a shell go.
+#[derive(Debug, Default)]
+pub struct Output {
+    file: Option<(PathBuf, BufWriter<File>)>,
+}
+
+impl Output {
+    /// Writes a text.
+    pub fn write(&mut self, text: &str) -> Result<()> {
+        match &mut self.file {
+            Some((path, file)) => {
+                file.write_all(text.as_bytes()).context(|| format!("cannot write {}", path.display()))
+            }
+            None if text.is_empty() => Ok(()),
+            None if stdout().is_terminal() => print(&visible::lines(text)),
+            None => print(text),
+        }
+    }
+
+    /// Sends everything that follows to another file, or, with `None`, to the standard output again.
+    pub fn send_to(&mut self, file: Option<&Path>) -> Result<()> {
+        self.close()?;
+        if let Some(path) = file {
+            let file = File::create(path).context(|| format!("cannot write {}", path.display()))?;
+            self.file = Some((path.to_owned(), BufWriter::new(file)));
+        }
+        Ok(())
+    }
+
+    /// Closes the file, if there is one. Fails if not all of it could be written.
+    pub fn close(&mut self) -> Result<()> {
+        let Some((path, mut file)) = self.file.take() else { return Ok(()) };
+        file.flush().context(|| format!("cannot write {}", path.display()))
+    }
+
+    /// The file, if there is one.
+    pub fn file(&self) -> Option<&Path> {
+        self.file.as_ref().map(|(path, _)| path.as_path())
+    }
+
+    /// The width that tables must fit into, if they go to a terminal.
+    pub fn width(&self) -> Option<usize> {
+        if self.file.is_some() { None } else { terminal_width() }
+    }
+}

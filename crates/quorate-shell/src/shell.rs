@@ -1,0 +1,255 @@
+//! A session of the shell: its settings, its connection, and the transaction that was begun. It runs one [`Item`] after
+//! the other, from scripts or from the prompt.
+//!
+//! Invariants:
+//! - Text from the database never moves the cursor of a terminal or changes its colours ([`Output`], errors).
+//! - Every item may be dropped while it runs. If a write was sent by then, `Shell::cancelled` says that it may have
+//!   been done.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use futures_util::future::LocalBoxFuture;
+
+use crate::client::{Client, Level};
+use crate::command::{self, Command};
+use crate::error::{Error, Result};
+use crate::format::{Mode, Style, plural};
+use crate::import;
+use crate::output::{Output, print};
+use crate::script::{Item, Place, Script};
+use crate::transaction::Transaction;
+
+/// How deep scripts may `.read` each other.
+const SCRIPTS_MAX: usize = 16;
+
+/// A function that returns the text of `.status`: the state of the cluster's members.
+pub type Status = Box<dyn Fn() -> LocalBoxFuture<'static, Result<String>>>;
+
+/// The settings that a session begins with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// How results are printed.
+    pub mode: Mode,
+    /// What reads promise.
+    pub level: Level,
+    /// Whether a script goes on after a statement that fails.
+    pub keep_going: bool,
+}
+
+/// A session of the shell.
+pub struct Shell {
+    pub(crate) client: Client,
+    status: Option<Status>,
+    pub(crate) style: Style,
+    /// The mode that `.expanded off` goes back to.
+    compact: Mode,
+    pub(crate) level: Level,
+    /// Whether each statement's time is printed.
+    timer: bool,
+    /// Whether the plan is printed before each query.
+    pub(crate) plans: bool,
+    /// Whether a script goes on after an error.
+    keep_going: bool,
+    pub(crate) output: Output,
+    /// Whether this session has a prompt.
+    pub(crate) is_prompt: bool,
+    pub(crate) transaction: Option<Transaction>,
+    /// Whether a write was sent whose outcome has not arrived.
+    pub(crate) is_writing: bool,
+}
+
+/// What to do after an item.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    GoOn,
+    Read(PathBuf),
+    Leave,
+}
+
+impl Shell {
+    /// A session on this connection, which it does not close.
+    pub fn new(client: Client, options: Options) -> Self {
+        Self {
+            client,
+            status: None,
+            style: Style { mode: options.mode, ..Style::default() },
+            compact: Mode::Table,
+            level: options.level,
+            timer: false,
+            plans: false,
+            keep_going: options.keep_going,
+            output: Output::default(),
+            is_prompt: false,
+            transaction: None,
+            is_writing: false,
+        }
+    }
+
+    /// The same session with the command `.status`. It fails without this.
+    #[must_use]
+    pub fn with_status(self, status: Status) -> Self {
+        Self { status: Some(status), ..self }
+    }
+
+    /// Runs scripts one after the other, up to the first error unless [`Options::keep_going`] is set.
+    ///
+    /// # Errors
+    ///
+    /// The first error; with `keep_going`, at the end, if a statement failed. An error of the connection ends the
+    /// scripts in any case, since the next statement would fail too.
+    pub async fn run_scripts(&mut self, scripts: Vec<Script>) -> Result<()> {
+        let mut failed = 0;
+        for script in scripts {
+            if self.run_script(script, &mut failed).await? == Next::Leave {
+                break;
+            }
+        }
+        self.output.close()?;
+        if let Some(transaction) = self.transaction.take() {
+            let text = "a transaction was begun and not committed: nothing of it was written; end it with COMMIT";
+            return Err(placed(Error::new(text), transaction.begun()));
+        }
+        if failed > 0 { Err(Error::new(format!("{failed} {} failed", plural(failed, "statement")))) } else { Ok(()) }
+    }
+
+    /// Runs a script and those that it reads.
+    pub(crate) async fn run_script(&mut self, script: Script, failed: &mut u64) -> Result<Next> {
+        let mut scripts = vec![script];
+        while let Some(script) = scripts.last_mut() {
+            let Some((item, place)) = script.next()? else {
+                scripts.pop();
+                continue;
+            };
+            let outcome = match self.run(&item, place.as_ref()).await {
+                Ok(Next::Read(file)) if scripts.len() >= SCRIPTS_MAX => {
+                    let text = format!(".read: {}: scripts read each other {SCRIPTS_MAX} deep", file.display());
+                    Err(Error::new(text))
+                }
+                Ok(Next::Read(file)) => Script::open(&file).map(|script| scripts.push(script)),
+                Ok(Next::Leave) => return Ok(Next::Leave),
+                outcome => outcome.map(drop),
+            };
+            match outcome.map_err(|error| placed(error, place.as_ref())) {
+                Err(error) if self.keep_going && !error.is_connection() => {
+                    *failed = failed.saturating_add(1);
+                    eprintln!("quorate: {error}");
+                }
+                outcome => outcome?,
+            }
+        }
+        Ok(Next::GoOn)
+    }
+
+    /// Runs an item. An error contains a place only if it is not the place of the item.
+    pub(crate) async fn run(&mut self, item: &Item, place: Option<&Place>) -> Result<Next> {
+        match item {
+            Item::Statement(statement) => {
+                let begun = Instant::now();
+                self.statement(statement, place).await?;
+                if self.timer {
+                    print(&format!("Time: {:.1} ms\n", begun.elapsed().as_secs_f64() * 1000.0))?;
+                }
+                Ok(Next::GoOn)
+            }
+            Item::Command(line) => self.command(command::parse(line).map_err(Error::new)?).await,
+        }
+    }
+
+    /// The message for an item that was dropped while it ran.
+    pub(crate) fn cancelled(&mut self) -> &'static str {
+        if std::mem::take(&mut self.is_writing) {
+            "cancelled; the write may have been done, or may still be: look before you write it again"
+        } else {
+            "cancelled"
+        }
+    }
+
+    async fn command(&mut self, command: Command) -> Result<Next> {
+        match command {
+            Command::Exit => return Ok(Next::Leave),
+            Command::Read(file) => return Ok(Next::Read(file)),
+            Command::Dump(tables) => self.dump(&tables).await?,
+            Command::Explain(query) => self.explain(&query).await?,
+            Command::Help(of) => self.output.write(&command::help(of))?,
+            Command::Import { file, table } => import::run(&self.client, &file, &table).await?,
+            Command::Indexes(table) => self.indexes(table.as_deref()).await?,
+            Command::Schema(table) => self.schema(table.as_deref()).await?,
+            Command::Status => {
+                let status = self.status.as_ref().ok_or_else(|| Error::new(".status is not available here"))?;
+                let text = status().await?;
+                self.output.write(&text)?;
+            }
+            Command::Tables(pattern) => self.tables(pattern.as_deref()).await?,
+            setting => self.set(setting)?,
+        }
+        Ok(Next::GoOn)
+    }
+
+    /// Changes a setting, or prints it.
+    fn set(&mut self, setting: Command) -> Result<()> {
+        match setting {
+            Command::Eqp(Some(on)) => self.plans = on,
+            Command::Expanded(on) => self.expand(on.unwrap_or(self.style.mode != Mode::Line)),
+            Command::Headers(Some(on)) => self.style.headers = on,
+            Command::Level(Some(level)) => self.level = level,
+            Command::Mode(Some(mode)) => self.style.mode = mode,
+            Command::NullValue(text) => self.style.null = text,
+            Command::Timer(Some(on)) => self.timer = on,
+            Command::Width(widths) => self.style.widths = widths,
+            Command::Output(file) => return self.output.send_to(file.as_deref()),
+            asked => {
+                let only = match asked {
+                    Command::Eqp(_) => "eqp",
+                    Command::Headers(_) => "headers",
+                    Command::Level(_) => "level",
+                    Command::Mode(_) => "mode",
+                    Command::Timer(_) => "timer",
+                    _ => "",
+                };
+                return self.output.write(&self.settings(only));
+            }
+        }
+        Ok(())
+    }
+
+    /// Prints each row as lines from now on, or as it was before.
+    fn expand(&mut self, on: bool) {
+        let is_on = self.style.mode == Mode::Line;
+        if on && !is_on {
+            self.compact = std::mem::replace(&mut self.style.mode, Mode::Line);
+        } else if is_on && !on {
+            self.style.mode = self.compact.clone();
+        }
+    }
+
+    /// The settings, or only one.
+    fn settings(&self, only: &str) -> String {
+        let switch = |on| if on { "on" } else { "off" }.to_owned();
+        let level = match self.level {
+            Level::Local => "local",
+            Level::Linearizable => "linearizable",
+        };
+        let widths = self.style.widths.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+        let settings = [
+            ("eqp", switch(self.plans)),
+            ("headers", switch(self.style.headers)),
+            ("level", level.to_owned()),
+            ("mode", self.style.mode.to_string()),
+            ("nullvalue", self.style.null.clone().unwrap_or_else(|| "as the mode has it".to_owned())),
+            ("output", self.output.file().map_or("the terminal".to_owned(), |file| file.display().to_string())),
+            ("timer", switch(self.timer)),
+            ("width", if widths.is_empty() { "as needed".to_owned() } else { widths }),
+        ];
+        let settings = settings.into_iter().filter(|(name, _)| only.is_empty() || *name == only);
+        settings.map(|(name, value)| format!("{name}: {value}\n")).collect()
+    }
+}
+
+/// An error with its place, if it has one.
+pub(crate) fn placed(error: Error, place: Option<&Place>) -> Error {
+    match place {
+        Some(place) => error.within(place),
+        None => error,
+    }
+}
