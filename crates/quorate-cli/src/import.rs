@@ -39,13 +39,13 @@ pub struct ImportArgs {
     /// What to read: CSV, TSV, NDJSON or a SQLite database; - is the standard input
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Where its rows go; made if it does not exist
+    /// The table that its rows go to; created if it does not exist
     #[arg(value_name = "TABLE")]
     pub table: String,
-    /// What the file is; without it its name and its beginning tell
+    /// The format of the file; by default its name and its beginning decide
     #[arg(long, value_enum)]
     pub format: Option<Format>,
-    /// What stands between the fields of CSV: one ASCII character, or \t
+    /// The delimiter of CSV: one ASCII character, or \t
     #[arg(long, value_name = "CHAR", value_parser = delimiter)]
     pub delimiter: Option<u8>,
     /// The first line is a row already: fields go to the columns of the table in their order
@@ -58,13 +58,13 @@ pub struct ImportArgs {
     /// CSV: the unquoted field that stands for NULL
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub null: String,
-    /// The table of a SQLite file, if its name is another
+    /// The table of a SQLite file, if it has another name
     #[arg(long, value_name = "TABLE")]
     pub source_table: Option<String>,
-    /// What becomes of a row that breaks a constraint of the table
+    /// What happens to a row that breaks a constraint of the table
     #[arg(long, value_enum, default_value_t = OnConflict::Report)]
     pub on_conflict: OnConflict,
-    /// Where bad lines are told [default: FILE.bad]
+    /// The file that lists bad lines [default: FILE.bad]
     #[arg(long, value_name = "FILE")]
     pub bad: Option<PathBuf>,
     /// Stop at the first bad line
@@ -77,8 +77,8 @@ pub struct ImportArgs {
     #[arg(long, value_name = "KIB", default_value_t = Options::BATCH_KIB,
         value_parser = value_parser!(u32).range(1..=i64::from(Options::BATCH_KIB_MAX)))]
     pub batch_kib: u32,
-    /// Forget that an earlier import of this file was interrupted, and begin anew: a table that it made is dropped,
-    /// rows that it put into a table that was there before stay
+    /// Forget that an earlier import of this file was interrupted, and begin anew: a table that it created is dropped,
+    /// rows that it put into an existing table stay
     #[arg(long)]
     pub restart: bool,
     /// Show the CREATE TABLE and the INSERT, and write nothing
@@ -89,27 +89,27 @@ pub struct ImportArgs {
     pub timeout: Option<Duration>,
 }
 
-/// What a file is.
+/// The format of a file.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum Format {
     /// Fields between commas
     Csv,
     /// Fields between tabs
     Tsv,
-    /// An object of JSON on each line
+    /// A JSON object on each line
     Ndjson,
     /// A SQLite database
     Sqlite,
 }
 
-/// What becomes of a row that breaks a constraint.
+/// What happens to a row that breaks a constraint.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum OnConflict {
-    /// It is told as a bad line, and left out
+    /// It is listed as a bad line and left out
     Report,
-    /// It is left out in silence, as INSERT OR IGNORE does
+    /// It is left out silently, as INSERT OR IGNORE does
     Ignore,
-    /// It takes the place of the row that was there, as INSERT OR REPLACE does
+    /// It replaces the existing row, as INSERT OR REPLACE does
     Replace,
 }
 

@@ -22,15 +22,15 @@ Examples:
   quorate sql                                             a prompt; .help lists what it knows
   quorate sql 'SELECT count(*) FROM users'                one statement, or several with semicolons
   quorate sql < schema.sql                                a script; it stops at the first error
-  quorate sql -f schema.sql -f data.sql --keep-going      scripts, errors only told
+  quorate sql -f schema.sql -f data.sql --keep-going      scripts; errors do not stop them
   quorate sql --format csv 'SELECT * FROM users' > u.csv  results of any size
   quorate sql .dump > backup.sql                          all as SQL, at one position
   quorate sql --node 10.0.0.2:7001 --level local .status  what one node has
   quorate sql --timeout 2 'SELECT count(*) FROM users'    fail rather than wait longer
   quorate sql --budget 1000000000 'CREATE INDEX i ON t (a)'  a long write, during which no other takes effect
 
-Exit code: 0 done; 1 a statement failed; 2 typed wrongly; 3 the cluster can't be reached, lets nobody in or did not
-answer in time (a message says if a write may have been done).";
+Exit code: 0 done; 1 a statement failed; 2 wrong arguments; 3 the cluster can't be reached, refuses this client or did
+not answer in time (a message says if a write may have been done).";
 
 /// Options of `quorate sql`.
 #[derive(Args, Debug)]

@@ -146,7 +146,7 @@ fn bad_lines_are_told_and_the_others_imported() {
     let output = case.import("a.csv", "t", &[]);
     assert_eq!(output.status.code(), Some(3), "{output:?}");
     let said = String::from_utf8(output.stdout).unwrap();
-    assert!(said.ends_with("; 3 bad lines, told in a.csv.bad\n"), "{said}");
+    assert!(said.ends_with("; 3 bad lines, listed in a.csv.bad\n"), "{said}");
     assert_eq!(case.value("SELECT group_concat(id) FROM t"), "\"1,4,6\"");
     let bad = ["3\t1 fields, not 2\t2", "4\tnot UTF-8 at byte 3 of the record\t3,\\xff", "7\t3 fields, not 2\t5,e,f"];
     assert_eq!(case.bad("a.csv.bad"), bad);

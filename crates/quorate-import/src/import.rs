@@ -224,7 +224,10 @@ fn format(options: &Options) -> Result<Format> {
         }
         Some(format) => Ok(format),
         None => {
-            let text = format!("what {} is can't be told from its name; say so by --format", options.file.display());
+            let text = format!(
+                "the name of {} does not say what format it has; name the format with --format",
+                options.file.display()
+            );
             Err(Error::Options(text))
         }
     }

@@ -57,8 +57,8 @@ impl fmt::Display for Summary {
         }
         match bad {
             0 => writeln!(f),
-            1 => writeln!(f, "; 1 bad line, told in {}", bad_file.display()),
-            bad => writeln!(f, "; {} bad lines, told in {}", grouped(*bad), bad_file.display()),
+            1 => writeln!(f, "; 1 bad line, listed in {}", bad_file.display()),
+            bad => writeln!(f, "; {} bad lines, listed in {}", grouped(*bad), bad_file.display()),
         }
     }
 }

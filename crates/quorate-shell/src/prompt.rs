@@ -74,7 +74,7 @@ impl Shell {
             }
         }
         if self.transaction.take().is_some() {
-            eprintln!("the transaction was not committed: nothing of it was written");
+            eprintln!("the transaction was not committed: nothing was written");
         }
         self.output.close()
     }

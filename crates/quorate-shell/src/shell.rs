@@ -107,7 +107,7 @@ impl Shell {
         }
         self.output.close()?;
         if let Some(transaction) = self.transaction.take() {
-            let text = "a transaction was begun and not committed: nothing of it was written; end it with COMMIT";
+            let text = "a transaction was begun and not committed, so nothing was written; end it with COMMIT";
             return Err(placed(Error::new(text), transaction.begun()));
         }
         if failed > 0 { Err(Error::new(format!("{failed} {} failed", plural(failed, "statement")))) } else { Ok(()) }
