@@ -19,9 +19,7 @@ use std::fmt;
 
 use bytes::Bytes;
 
-use crate::limits::{BULK_ROWS_MAX, PARAMETERS_MAX, VALUE_BYTES_MAX};
-use crate::proposal::limit;
-use crate::sql::{IN_PIECES, check_text};
+use crate::limits::{BULK_ROWS_MAX, IN_PIECES, PARAMETERS_MAX, VALUE_BYTES_MAX, check_text, limit};
 use crate::{Failure, FailureKind, Value};
 
 const NULL: u8 = 0;

@@ -66,7 +66,7 @@ pub fn check_size(bytes: usize) -> Result<(), Failure> {
     Err(Failure::new(FailureKind::TooBig, text))
 }
 
-/// Decodes a proposal. Its blobs are slices of `bytes`. Whatever else is wrong with one of an unknown level, the level is the error.
+/// Decodes a proposal. Its blobs are slices of `bytes`. An unknown level is the error, whatever else is wrong.
 pub fn decode_proposal(bytes: &Bytes) -> Result<Proposal, DecodeError> {
     match strictly::<Proposal>(bytes) {
         Ok(proposal) if proposal.level <= FORMAT_LEVEL => Ok(proposal),

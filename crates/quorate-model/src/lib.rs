@@ -23,6 +23,7 @@ mod control;
 mod entry;
 mod failure;
 pub mod limits;
+mod origin;
 mod outcome;
 mod param;
 mod position;
@@ -37,10 +38,11 @@ pub use command::{Command, CommandResult, Read, Results};
 pub use control::{ControlCommand, ControlReply};
 pub use entry::{Entry, Payload};
 pub use failure::{Failure, FailureKind};
+pub use origin::{Origin, SessionId};
 pub use outcome::{Outcome, Reply};
 pub use param::{Column, Param, Returned, Step};
 pub use position::{Epoch, GroupId, LogId, NodeId, Position, Stamp};
-pub use proposal::{ALONE, DryRunRecord, Mode, Origin, Proposal, ReadCheck, SessionId};
+pub use proposal::{ALONE, DryRunRecord, Mode, Proposal, ReadCheck};
 pub use sql::{Row, SqlCommand, SqlReply, Statement, StatementResult};
 pub use store::{
     Applied, ImageSink, ImageSource, OnApplied, REJECTIONS_MAX, RunningStatement, Store, StoreFault, WholeImage,

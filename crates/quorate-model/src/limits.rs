@@ -1,6 +1,8 @@
 //! How large things may be. Each limit is checked before a proposal is made, with an error that names it, and again
 //! where bytes come in.
 
+use crate::{Failure, FailureKind};
+
 /// Bytes of the text of one statement.
 pub const SQL_BYTES_MAX: usize = 1 << 20;
 
@@ -62,3 +64,19 @@ pub const KEPT_OUTCOME_BYTES_MAX: usize = 64 << 10;
 
 /// The highest format level that this build understands.
 pub const FORMAT_LEVEL: u32 = 1;
+
+/// What to do where a value is too large.
+pub(crate) const IN_PIECES: &str = "store it in pieces";
+
+/// Checks the length of a statement's text.
+pub(crate) fn check_text(sql: &str) -> Result<(), Failure> {
+    limit("bytes of a statement", sql.len(), SQL_BYTES_MAX, "pass its values as parameters")
+}
+
+/// Fails if there are more of something than `max`; `todo` says what the caller can do.
+pub(crate) fn limit(what: &str, found: usize, max: usize, todo: &str) -> Result<(), Failure> {
+    if found <= max {
+        return Ok(());
+    }
+    Err(Failure::new(FailureKind::TooBig, format!("{found} {what}: the limit is {max}; {todo}")))
+}

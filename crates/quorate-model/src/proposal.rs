@@ -1,28 +1,13 @@
 //! What a client asks for.
 
-use crate::limits::{BUDGET_DEFAULT, BUDGET_MAX, COMMANDS_MAX, FORMAT_LEVEL, READ_CHECKS_MAX};
-use crate::{Command, Failure, FailureKind, Read, Stamp};
+use crate::limits::{BUDGET_DEFAULT, BUDGET_MAX, COMMANDS_MAX, FORMAT_LEVEL, READ_CHECKS_MAX, limit};
+use crate::{Command, Failure, FailureKind, Origin, Read, Stamp};
 
 /// What to do where a transaction is too large.
 const SPLIT: &str = "split it, or run one statement for many rows of parameters";
 
 /// Why a command that must be the only one of its entry is refused together with others.
 pub const ALONE: &str = "VACUUM can't be combined with other statements; run it by itself";
-
-/// A client's identity for exactly-once retries: the index of the entry that opened the session.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SessionId(pub u64);
-
-/// Who asks, so that a retry is recognised.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Origin {
-    /// The session.
-    pub session: SessionId,
-    /// The number of this request in its session, from 1; a retry carries the same.
-    pub sequence: u64,
-    /// The client has the outcomes of all sequences up to this one, and will never ask for them again.
-    pub floor: u64,
-}
 
 /// A read that a proposal depends on: the proposal changes nothing unless the read gives the same answer again.
 #[derive(Clone, Debug, PartialEq)]
@@ -127,13 +112,6 @@ impl Proposal {
         let text = "a dry-run proposal is atomic and may hold only statements, one stamp each, and no read checks";
         Err(Failure::new(FailureKind::Refused, text))
     }
-}
-
-pub(crate) fn limit(what: &str, found: usize, max: usize, todo: &str) -> Result<(), Failure> {
-    if found <= max {
-        return Ok(());
-    }
-    Err(Failure::new(FailureKind::TooBig, format!("{found} {what}: the limit is {max}; {todo}")))
 }
 
 #[cfg(test)]

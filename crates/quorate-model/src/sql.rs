@@ -1,14 +1,13 @@
 //! The family of commands that the SQL store runs.
 
-use crate::limits::{EXTENSION_NAME_BYTES_MAX, EXTENSIONS_MAX, PARAMETERS_MAX, SQL_BYTES_MAX, VALUE_BYTES_MAX};
-use crate::proposal::limit;
+use crate::limits::{
+    EXTENSION_NAME_BYTES_MAX, EXTENSIONS_MAX, IN_PIECES, PARAMETERS_MAX, SQL_BYTES_MAX, VALUE_BYTES_MAX, check_text,
+    limit,
+};
 use crate::{Bulk, Column, Failure, FailureKind, Param, Value};
 
 /// Why a reference to a command that returns no rows fails.
 pub(crate) const NO_ROWS: &str = "returns no rows: refer to one with RETURNING";
-
-/// What to do where a value is too large.
-pub(crate) const IN_PIECES: &str = "store it in pieces";
 
 /// A command of this family.
 #[derive(Clone, Debug, PartialEq)]
@@ -87,7 +86,7 @@ impl SqlCommand {
 }
 
 impl SqlReply {
-    /// The value in a column of the only row that it returned. The error completes the sentence "statement 1, which ...".
+    /// The value in a column of the only row that it returned. The error completes "statement 1, which ...".
     pub(crate) fn value(&self, column: &Column) -> Result<&Value, String> {
         let Self::Statement(result) = self else { return Err(NO_ROWS.to_owned()) };
         let [row] = result.rows.as_slice() else {
@@ -171,8 +170,4 @@ fn check_names(names: &[String]) -> Result<(), Failure> {
 
 fn check_value(value: &Value) -> Result<(), Failure> {
     limit("bytes of a value", value.size(), VALUE_BYTES_MAX, IN_PIECES)
-}
-
-pub(crate) fn check_text(sql: &str) -> Result<(), Failure> {
-    limit("bytes of a statement", sql.len(), SQL_BYTES_MAX, "pass its values as parameters")
 }

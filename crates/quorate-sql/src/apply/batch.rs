@@ -79,7 +79,8 @@ impl Item {
     }
 
     fn is_verification(&self) -> bool {
-        matches!(&self.work, Work::Proposal(_, proposal) if proposal.commands == [Command::Control(ControlCommand::Verify)])
+        let verify = [Command::Control(ControlCommand::Verify)];
+        matches!(&self.work, Work::Proposal(_, proposal) if proposal.commands == verify)
     }
 }
 
