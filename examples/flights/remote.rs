@@ -1,6 +1,6 @@
-//! The cluster as a database, by `quorate::RemoteSql`; nothing else here knows it.
+//! The cluster as a database, by `quorate::Sql`; nothing else here knows it.
 
-use quorate::{Level, RemoteConfig, RemoteSql, RowRef, SecretSource, Value};
+use quorate::{Client, ClientConfig, Level, RowRef, SecretSource, Sql, Value};
 use rusqlite::types::Value as Plain;
 
 use crate::Result;
@@ -13,14 +13,14 @@ const PAGE_ROWS: i64 = 20_000;
 
 /// The handle of one client; clones share its connections.
 #[derive(Clone, Debug)]
-pub struct Remote(RemoteSql);
+pub struct Remote(Sql);
 
 impl Remote {
     /// A client of the nodes.
     pub async fn connect(nodes: &[Node]) -> Result<Self> {
         let secret = nodes.first().map(|node| SecretSource::File(node.secret.clone())).unwrap_or_default();
         let addrs = nodes.iter().map(|node| &node.peer_addr);
-        Ok(Self(RemoteSql::connect(RemoteConfig::new(addrs, secret)).await?))
+        Ok(Self(Client::connect(ClientConfig::new(addrs, secret)).await?.sql()))
     }
 
     /// Runs a statement of the schema.
@@ -41,7 +41,7 @@ impl Remote {
     /// All rows of a table as this very node has them, once it has applied everything acknowledged before the call.
     pub async fn rows(node: &Node, table: &Table) -> Result<Multiset> {
         let secret = SecretSource::File(node.secret.clone());
-        let remote = RemoteSql::connect(RemoteConfig::pinned(&node.peer_addr, secret)).await?;
+        let remote = Client::connect(ClientConfig::pinned(&node.peer_addr, secret)).await?.sql();
         remote.query("SELECT 1", ()).await?;
         // From here on only the node's own state counts.
         let here = remote.at(Level::Local);

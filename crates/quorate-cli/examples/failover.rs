@@ -25,8 +25,8 @@ async fn main() -> harness::Result<()> {
     let mut cluster = Cluster::start(&mut options, &[]).await?;
     options.finish()?;
 
-    let remote = cluster.remote().await?;
-    let load = Load::start(&remote, in_flight).await?;
+    let sql = cluster.sql().await?;
+    let load = Load::start(&sql, in_flight).await?;
     let mut times = Times::default();
     for kill in 1..=kills {
         let leader = cluster.settled().await?;
@@ -38,7 +38,7 @@ async fn main() -> harness::Result<()> {
     }
     cluster.settled().await?;
     let written = load.stop().await?;
-    written.check(&remote).await?;
+    written.check(&sql).await?;
     println!(
         "{kills} kills of the leader, {in_flight} writes in flight, fsync: from kill to the next acknowledged write \
          p50 {}, p99 {}, max {}",

@@ -35,8 +35,8 @@ async fn main() -> Result<()> {
     options.finish()?;
 
     cluster.fill(size_mib).await?;
-    let remote = cluster.remote().await?;
-    let load = Load::start(&remote, in_flight).await?;
+    let sql = cluster.sql().await?;
+    let load = Load::start(&sql, in_flight).await?;
     load.take_longest();
     tokio::time::sleep(baseline).await;
     let without = load.take_longest();
@@ -72,7 +72,7 @@ async fn main() -> Result<()> {
     );
     let written = load.stop().await?;
     let with = written.longest;
-    written.check(&remote).await?;
+    written.check(&sql).await?;
     println!(
         "database {size_mib} MiB, {in_flight} writes in flight, fsync: longest wait of a write {} without, {} with, \
          {} more",

@@ -39,8 +39,8 @@ async fn main() -> Result<()> {
     options.finish()?;
 
     cluster.fill(size_mib).await?;
-    let remote = cluster.remote().await?;
-    let load = Load::start(&remote, in_flight).await?;
+    let sql = cluster.sql().await?;
+    let load = Load::start(&sql, in_flight).await?;
     let mut times = Times::default();
     for kill in 1..=kills {
         let leader = cluster.settled().await?;
@@ -57,7 +57,7 @@ async fn main() -> Result<()> {
         times.push(time);
     }
     let written = load.stop().await?;
-    written.check(&remote).await?;
+    written.check(&sql).await?;
     println!(
         "{kills} kills, database {size_mib} MiB, {in_flight} writes in flight, fsync: from the start of the process to \
          its first linearizable read p50 {}, max {}",
@@ -76,8 +76,8 @@ async fn restart(cluster: &Cluster, victim: &Node) -> Result<Duration> {
     let start = Instant::now();
     let read = async {
         let answered = until("a linearizable read", SERVE_MAX, async || {
-            let remote = cluster.remote_to(victim).await.ok()?.with_deadline(SERVE_MAX);
-            remote.query("SELECT count(*) FROM sqlite_schema", ()).await.ok().map(|_| Instant::now())
+            let sql = cluster.sql_of(victim).await.ok()?.with_deadline(SERVE_MAX);
+            sql.query("SELECT count(*) FROM sqlite_schema", ()).await.ok().map(|_| Instant::now())
         });
         answered.await
     };

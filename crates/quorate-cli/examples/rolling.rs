@@ -26,8 +26,8 @@ async fn main() -> harness::Result<()> {
     let mut servers = Servers::start(&mut options).await?;
     options.finish()?;
 
-    let remote = servers.remote().await?;
-    let load = Load::start(&remote, in_flight).await?;
+    let sql = servers.client().await?.sql();
+    let load = Load::start(&sql, in_flight).await?;
     let mut longest = Duration::ZERO;
     for round in 1..=rounds {
         for name in servers.names() {
@@ -44,7 +44,7 @@ async fn main() -> harness::Result<()> {
         }
     }
     let written = load.stop().await?;
-    written.check(&remote).await?;
+    written.check(&sql).await?;
     if written.unknown > 0 {
         return Err(format!("{} writes failed: their outcome is not known", written.unknown).into());
     }

@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use quorate::{Config, RemoteConfig, SecretSource};
+use quorate::{ClientConfig, Config, SecretSource};
 
 use crate::cluster_file::ClusterFile;
 use crate::dev::registry;
@@ -50,8 +50,8 @@ impl Access {
     }
 
     /// The same for the library.
-    pub fn remote(&self) -> RemoteConfig {
-        RemoteConfig { pinned: self.pinned, ..RemoteConfig::new(self.addrs.clone(), self.secret.clone()) }
+    pub fn remote(&self) -> ClientConfig {
+        ClientConfig::new(self.addrs.clone(), self.secret.clone()).with_pinned(self.pinned)
     }
 
     /// The cluster of a configured node.

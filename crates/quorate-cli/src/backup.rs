@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use quorate::{BackupError, BackupOptions, BackupProgress, FileError, RemoteConfig, TellProgress};
+use quorate::{BackupError, BackupOptions, BackupProgress, ClientConfig, FileError, TellProgress};
 use quorate_env::lock;
 use quorate_shell::format::size;
 
@@ -52,8 +52,8 @@ pub struct BackupArgs {
 pub async fn run(args: &BackupArgs) -> Result<()> {
     let begun = Instant::now();
     let access = Access::find(&args.access)?;
-    let config = RemoteConfig::new(access.addrs, access.secret);
-    let config = RemoteConfig { pinned: access.pinned, deadline: args.timeout.unwrap_or(config.deadline), ..config };
+    let mut config = ClientConfig::new(access.addrs, access.secret).with_pinned(access.pinned);
+    config.deadline = args.timeout.unwrap_or(config.deadline);
     let progress = std::io::stderr().is_terminal().then(teller);
     let options = BackupOptions { replace: args.force, level: args.level.into(), progress };
     let is_told = options.progress.is_some();

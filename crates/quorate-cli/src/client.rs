@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorate::{ConnectError, Error as SqlError, RemoteConfig, RemoteSql, SecretSource, Status};
+use quorate::{Client, ClientConfig, ConnectError, Error as SqlError, SecretSource, Status};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::error::{Error, Result};
@@ -22,8 +22,8 @@ pub async fn status(addr: &str, secret: &SecretSource) -> Result<Status> {
 /// Waits until a node that starts answers linearizable reads.
 pub async fn wait_for_reads(addr: &str, secret: &SecretSource) -> Result<()> {
     let read = || async {
-        let remote = connect_to(addr, secret).await?;
-        remote.query("SELECT 1", ()).await.map_err(|error| Error::new(error.to_string()))
+        let client = connect_to(addr, secret).await?;
+        client.sql().query("SELECT 1", ()).await.map_err(|error| Error::new(error.to_string()))
     };
     until_answered(read).await
 }
@@ -43,9 +43,9 @@ pub async fn leader(addrs: &[String], secret: &SecretSource) -> Option<u64> {
     None
 }
 
-async fn connect_to(addr: &str, secret: &SecretSource) -> Result<RemoteSql> {
-    let config = RemoteConfig { deadline: STATUS_MAX, ..RemoteConfig::pinned(addr, secret.clone()) };
-    RemoteSql::connect(config).await.map_err(of_connecting)
+async fn connect_to(addr: &str, secret: &SecretSource) -> Result<Client> {
+    let config = ClientConfig::pinned(addr, secret.clone()).with_deadline(STATUS_MAX);
+    Client::connect(config).await.map_err(of_connecting)
 }
 
 /// The error of a connection to one node. The library's message would speak of a cluster.

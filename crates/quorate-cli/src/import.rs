@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum, value_parser};
 use quorate_import::{Options, delimiter};
-use quorate_shell::{Client, Stdout};
+use quorate_shell::{Connection, Stdout};
 
 use crate::access::Access;
 use crate::error::Result;
@@ -158,7 +158,7 @@ impl From<&ImportArgs> for Options {
 
 /// Runs the command.
 pub async fn run(args: &ImportArgs) -> Result<ExitCode> {
-    let client = Client::connect(Access::find(&args.access)?.remote(), args.timeout).await?;
+    let client = Connection::connect(Access::find(&args.access)?.remote(), args.timeout).await?;
     let imported = quorate_import::run(client.sql(), &args.into(), &mut Stdout).await;
     client.close().await;
     Ok(if imported?.bad == 0 { ExitCode::SUCCESS } else { ExitCode::from(BAD_LINES) })

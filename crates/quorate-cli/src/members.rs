@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use quorate::{Admin, AdminError, Admission, Admitted, MemberStatus, RemoteConfig};
+use quorate::{Admin, AdminError, Admission, Admitted, Client, ClientConfig, MemberStatus};
 use quorate_shell::format;
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
@@ -176,9 +176,9 @@ pub async fn run(args: &MembersArgs) -> Result<()> {
 
 pub async fn connect(access: &AccessArgs) -> Result<Admin> {
     let Access { addrs, secret, pinned } = Access::find(access)?;
-    let config = RemoteConfig { pinned, deadline: CONNECT_MAX, ..RemoteConfig::new(addrs, secret) };
-    let admin = Admin::connect(config).await.map_err(|error| Error::new(error.to_string()))?;
-    Ok(admin.with_deadline(CHANGE_MAX))
+    let config = ClientConfig::new(addrs, secret).with_pinned(pinned).with_deadline(CONNECT_MAX);
+    let client = Client::connect(config).await.map_err(|error| Error::new(error.to_string()))?;
+    Ok(client.admin().with_deadline(CHANGE_MAX))
 }
 
 async fn list(args: &ListArgs) -> Result<()> {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, value_parser};
 use quorate::limits::BUDGET_MAX;
 use quorate::{MigrateError, Migration, Migrations};
-use quorate_shell::Client;
+use quorate_shell::Connection;
 use quorate_shell::format::visible;
 
 use crate::access::Access;
@@ -43,7 +43,7 @@ pub struct MigrateArgs {
 /// Runs the command.
 pub async fn run(args: &MigrateArgs) -> Result<()> {
     let migrations = read(&args.folder)?;
-    let client = Client::connect(Access::find(&args.access)?.remote(), None).await?.with_budget(args.budget);
+    let client = Connection::connect(Access::find(&args.access)?.remote(), None).await?.with_budget(args.budget);
     let told = if args.dry_run {
         client.sql().migration_status(&migrations).await.map(|status| status.to_string())
     } else {

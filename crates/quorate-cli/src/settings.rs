@@ -82,12 +82,10 @@ pub fn found(dir: &Path, nodes: &[NewNode], stem: impl Fn(&str) -> String) -> Re
 }
 
 fn server(node: &NewNode, nodes: &[NewNode]) -> ServerConfig {
-    let node_config = Config {
-        name: node.name.clone(),
-        members: nodes.iter().map(|node| (node.name.clone(), node.addr.clone())).collect(),
-        secret: SecretSource::File(SECRET.into()),
-        ..Config::single(&node.data_dir)
-    };
+    let node_config = Config::single(&node.data_dir)
+        .with_name(&node.name)
+        .with_members(nodes.iter().map(|node| (&node.name, &node.addr)))
+        .with_secret(SecretSource::File(SECRET.into()));
     ServerConfig { node: node_config, http_listen: Some(node.http.clone()), ..ServerConfig::default() }
 }
 

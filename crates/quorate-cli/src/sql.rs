@@ -9,7 +9,7 @@ use clap::{Args, value_parser};
 use futures_util::FutureExt as _;
 use quorate::limits::BUDGET_MAX;
 use quorate_shell::format::Mode;
-use quorate_shell::{Client, Options, Script, Shell};
+use quorate_shell::{Connection, Options, Script, Shell};
 
 use crate::access::Access;
 use crate::error::{Error, Result};
@@ -66,7 +66,7 @@ pub struct SqlArgs {
 pub async fn run(args: &SqlArgs) -> Result<()> {
     let scripts = scripts(args)?;
     let access = Access::find(&args.access).map_err(Error::of_connection)?;
-    let client = Client::connect(access.remote(), args.timeout).await?.with_budget(args.budget);
+    let client = Connection::connect(access.remote(), args.timeout).await?.with_budget(args.budget);
     let options = Options { mode: args.format.clone(), level: args.level.into(), keep_going: args.keep_going };
     let status = Box::new(move || {
         let access = access.clone();

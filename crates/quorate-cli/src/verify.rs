@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use clap::Args;
-use quorate::{RemoteConfig, Verification};
+use quorate::{ClientConfig, Verification};
 
 use crate::access::Access;
 use crate::error::{Error, Result};
@@ -30,7 +30,7 @@ pub struct VerifyArgs {
 pub async fn run(args: &VerifyArgs) -> Result<()> {
     let begun = Instant::now();
     let access = Access::find(&args.access)?;
-    let config = RemoteConfig { pinned: access.pinned, ..RemoteConfig::new(access.addrs, access.secret) };
+    let config = ClientConfig::new(access.addrs, access.secret).with_pinned(access.pinned);
     let verification = quorate::verify(config).await.map_err(|error| Error::new(error.to_string()))?;
     output::print(&text(&verification, begun.elapsed().as_secs_f64()))?;
     verdict(&verification)

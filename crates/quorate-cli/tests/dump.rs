@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use proptest::prelude::*;
-use quorate::{RemoteConfig, RemoteSql, SecretSource, Value};
+use quorate::{Client, ClientConfig, SecretSource, Value};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags};
 use rustix::process::Signal;
@@ -224,9 +224,9 @@ fn values_come_back_to_the_bit() {
     let columns = "a, b TEXT, c INTEGER, d REAL, e NUMERIC, f BLOB, g";
     succeeded(&dev.sql(&[], &format!("CREATE TABLE t ({columns})")));
     let secret = SecretSource::File(dev.dir.path().join("secret"));
-    let config = RemoteConfig::new([dev.addr(1)], secret);
+    let config = ClientConfig::new([dev.addr(1)], secret);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let sql = runtime.block_on(RemoteSql::connect(config)).unwrap();
+    let sql = runtime.block_on(Client::connect(config)).unwrap().sql();
     let config = ProptestConfig { cases: 8, failure_persistence: None, ..ProptestConfig::default() };
     proptest!(config, |(values in prop::collection::vec(any_value(), 200))| {
         let insert = "INSERT INTO t VALUES (?1, ?1, ?1, ?1, ?1, ?1, CAST(CAST(?1 AS BLOB) AS TEXT))";

@@ -9,11 +9,11 @@
 //!
 //! ```no_run
 //! # async fn f() -> Result<(), Box<dyn std::error::Error>> {
-//! use quorate::{RemoteConfig, RemoteSql, SecretSource};
+//! use quorate::{ClientConfig, Client, SecretSource};
 //! use quorate_import::Options;
 //!
 //! let secret = SecretSource::File("secret".into());
-//! let remote = RemoteSql::connect(RemoteConfig::new(["10.0.0.1:7001"], secret)).await?;
+//! let remote = Client::connect(ClientConfig::new(["10.0.0.1:7001"], secret)).await?;
 //! let options = Options::new("flights.csv", "flights");
 //! let summary = quorate_import::run(&remote, &options, &mut std::io::stdout()).await?;
 //! assert_eq!(summary.bad, 0);

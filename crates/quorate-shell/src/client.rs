@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use quorate::{
-    BatchResult, Error as SqlError, IntoParams, Level as ReadLevel, RemoteConfig, RemoteSql, Rows, Snapshot, Sql,
+    BatchResult, Client, ClientConfig, Error as SqlError, IntoParams, Level as ReadLevel, Rows, Snapshot, Sql,
 };
 
 use crate::error::{Error, Result};
@@ -38,32 +38,32 @@ impl From<Level> for ReadLevel {
 
 /// A connection to a cluster, or to one of its nodes. Cheap to clone.
 #[derive(Clone)]
-pub struct Client {
-    config: RemoteConfig,
+pub struct Connection {
+    config: ClientConfig,
     sql: Sql,
-    remote: RemoteSql,
+    client: Client,
     /// The limit of a statement, if the caller set one.
     timeout: Option<Duration>,
 }
 
-impl Client {
+impl Connection {
     /// Connects. No statement takes longer than `timeout`, or 60 s without one, and no query longer than the node
     /// allows. The deadline of `config` is not used.
     ///
     /// # Errors
     ///
     /// [`Error::Connection`]: no node can be reached within 5 s (or `timeout`, if that is less), or they refuse.
-    pub async fn connect(config: RemoteConfig, timeout: Option<Duration>) -> Result<Self> {
+    pub async fn connect(config: ClientConfig, timeout: Option<Duration>) -> Result<Self> {
         let deadline = timeout.map_or(CONNECT_MAX, |timeout| timeout.min(CONNECT_MAX));
-        let config = RemoteConfig { deadline, ..config };
-        let remote = RemoteSql::connect(config.clone()).await;
-        let remote = remote.map_err(|error| Error::Connection(error.to_string()))?;
-        let sql = remote.with_deadline(timeout.unwrap_or(STATEMENT_MAX));
+        let config = config.with_deadline(deadline);
+        let client = Client::connect(config.clone()).await;
+        let client = client.map_err(|error| Error::Connection(error.to_string()))?;
+        let sql = client.sql().with_deadline(timeout.unwrap_or(STATEMENT_MAX));
         let sql = timeout.map_or_else(|| sql.clone(), |timeout| sql.with_query_timeout(timeout));
-        Ok(Self { config, sql, remote, timeout })
+        Ok(Self { config, sql, client, timeout })
     }
 
-    /// Connects again, without the limit of [`Client::with_budget`].
+    /// Connects again, without the limit of [`Connection::with_budget`].
     pub(crate) async fn again(&self) -> Result<Self> {
         Self::connect(self.config.clone(), self.timeout).await
     }
@@ -82,11 +82,11 @@ impl Client {
 
     /// Closes the connection after what was sent on it.
     pub async fn close(self) {
-        self.remote.close().await;
+        self.client.close().await;
     }
 
     /// Runs a query whose result is small enough to be fetched whole. It fails with [`SqlError::TooLarge`] on a larger
-    /// one, which a [`Client::snapshot`] streams.
+    /// one, which a [`Connection::snapshot`] streams.
     pub(crate) async fn query(&self, level: Level, query: &str, params: impl IntoParams) -> Result<Rows, SqlError> {
         self.sql.at(level.into()).with_limits(WHOLE_ROWS_MAX, WHOLE_BYTES_MAX).query(query, params).await
     }

@@ -4,13 +4,13 @@ use std::path::Path;
 
 use quorate_import::Options;
 
-use crate::client::Client;
+use crate::client::Connection;
 use crate::error::{Error, Result};
 use crate::output::Stdout;
 
 /// Loads a file into a table over a connection of its own, and prints the summary. An import that was cancelled goes on
 /// when it is run again.
-pub async fn run(client: &Client, file: &Path, table: &str) -> Result<()> {
+pub async fn run(client: &Connection, file: &Path, table: &str) -> Result<()> {
     let options = Options::new(file, table);
     if options.is_stdin() {
         return Err(Error::new(".import: name a file; `quorate import` reads the standard input"));

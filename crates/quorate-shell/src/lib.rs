@@ -1,15 +1,15 @@
 //! The shell of `quorate sql`: runs statements and dot commands, from scripts or from a prompt, and prints results.
 //!
-//! The caller connects a [`Client`], begins a [`Shell`] with it, and runs [`Script`]s or the prompt. What other
+//! The caller connects a [`Connection`], begins a [`Shell`] with it, and runs [`Script`]s or the prompt. What other
 //! commands print shares the module [`mod@format`] and the writer [`Stdout`].
 //!
 //! ```no_run
 //! # async fn f() -> quorate_shell::Result<()> {
-//! use quorate::{RemoteConfig, SecretSource};
-//! use quorate_shell::{Client, Options, Script, Shell};
+//! use quorate::{ClientConfig, SecretSource};
+//! use quorate_shell::{Connection, Options, Script, Shell};
 //!
-//! let config = RemoteConfig::new(["10.0.0.1:7001"], SecretSource::File("secret".into()));
-//! let client = Client::connect(config, None).await?;
+//! let config = ClientConfig::new(["10.0.0.1:7001"], SecretSource::File("secret".into()));
+//! let client = Connection::connect(config, None).await?;
 //! let mut shell = Shell::new(client.clone(), Options::default());
 //! let outcome = shell.run_scripts(vec![Script::text("SELECT count(*) FROM users")]).await;
 //! client.close().await;
@@ -54,7 +54,7 @@ mod shell;
 mod statements;
 mod transaction;
 
-pub use client::{Client, Level};
+pub use client::{Connection, Level};
 pub use error::{Error, Result};
 pub use output::Stdout;
 pub use script::Script;

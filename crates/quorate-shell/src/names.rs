@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use quorate_env::lock;
 use tokio::runtime::Handle;
 
-use crate::client::Client;
+use crate::client::Connection;
 use crate::error::{Error, Result};
 
 /// How long a caller at the prompt waits for names.
@@ -35,7 +35,7 @@ pub type Names = BTreeMap<String, Vec<String>>;
 pub struct KnownNames(Arc<Shared>);
 
 struct Shared {
-    client: Client,
+    client: Connection,
     /// The runtime that fetches names while the caller blocks another thread.
     runtime: Handle,
     state: Mutex<State>,
@@ -52,7 +52,7 @@ struct State {
 
 impl KnownNames {
     /// An empty cache, which fetches names in the runtime of the caller.
-    pub fn new(client: Client) -> Self {
+    pub fn new(client: Connection) -> Self {
         let shared = Shared { client, runtime: Handle::current(), state: Mutex::default(), bell: Condvar::new() };
         Self(Arc::new(shared))
     }
@@ -96,7 +96,7 @@ impl Shared {
     }
 }
 
-async fn fetch(client: &Client) -> Result<Names> {
+async fn fetch(client: &Connection) -> Result<Names> {
     let rows = client.look(&format!("{SQL} LIMIT {COLUMNS_MAX}"), FETCH_MAX).await?;
     let mut names = Names::new();
     for (table, column) in rows.all::<(String, String)>().map_err(|error| Error::new(error.to_string()))? {

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use futures_util::future::LocalBoxFuture;
 
-use crate::client::{Client, Level};
+use crate::client::{Connection, Level};
 use crate::command::{self, Command};
 use crate::error::{Error, Result};
 use crate::format::{Mode, Style, plural};
@@ -39,7 +39,7 @@ pub struct Options {
 
 /// A session of the shell.
 pub struct Shell {
-    pub(crate) client: Client,
+    pub(crate) client: Connection,
     status: Option<Status>,
     pub(crate) style: Style,
     /// The mode that `.expanded off` goes back to.
@@ -69,7 +69,7 @@ pub(crate) enum Next {
 
 impl Shell {
     /// A session on this connection, which it does not close.
-    pub fn new(client: Client, options: Options) -> Self {
+    pub fn new(client: Connection, options: Options) -> Self {
         Self {
             client,
             status: None,

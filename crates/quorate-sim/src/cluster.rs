@@ -446,22 +446,16 @@ impl Cluster {
     }
 
     fn config(&self, name: &str, extensions: Extensions) -> Config {
-        Config {
-            name: name.to_owned(),
-            durability: self.durability,
-            extensions,
-            members: self.names.iter().map(|name| ((*name).to_owned(), self.addr(name))).collect(),
-            secret: Self::secret(),
-            timing: Timing { silence: SILENCE, ..Timing::default() },
-            keep_log_bytes: self.tuning.keep_log_bytes,
-            sql: SqlOptions {
-                readers: 4,
-                reader_cache_bytes: CACHE_BYTES,
-                writer_cache_bytes: CACHE_BYTES,
-                ..SqlOptions::default()
-            },
-            ..Config::single(DATA_DIR)
-        }
+        let caches = SqlOptions::default().with_reader_cache_bytes(CACHE_BYTES).with_writer_cache_bytes(CACHE_BYTES);
+        Config::single(DATA_DIR)
+            .with_name(name)
+            .with_durability(self.durability)
+            .with_extensions(extensions)
+            .with_members(self.names.iter().map(|name| (*name, self.addr(name))))
+            .with_secret(Self::secret())
+            .with_timing(Timing { silence: SILENCE, ..Timing::default() })
+            .with_keep_log_bytes(self.tuning.keep_log_bytes)
+            .with_sql(caches.with_readers(4))
     }
 
     fn node(&self, name: &'static str) -> Option<Arc<Node>> {

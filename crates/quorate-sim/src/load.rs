@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use quorate::{
-    BatchStep, Bulk, Error, FailureKind, MigrateError, Migrations, Position, RemoteConfig, RemoteSql, RowPacker, Sql,
+    BatchStep, Bulk, Client, ClientConfig, Error, FailureKind, MigrateError, Migrations, Position, RowPacker, Sql,
     Step, Value, ValueRef, params,
 };
 use quorate_env::{Env, JoinHandle, Rng, sleep};
@@ -193,11 +193,11 @@ fn breaks_a_rule(kind: FailureKind) -> bool {
 }
 
 /// A client of the cluster, as soon as one is let in; `None` if it is refused.
-async fn connected(env: &Env, cluster: &Cluster) -> Option<RemoteSql> {
-    let config = RemoteConfig::new(cluster.addrs(), Cluster::secret());
+async fn connected(env: &Env, cluster: &Cluster) -> Option<Client> {
+    let config = ClientConfig::new(cluster.addrs(), Cluster::secret());
     loop {
-        match RemoteSql::connect_in(env.clone(), config.clone()).await {
-            Ok(remote) => return Some(remote),
+        match Client::connect_in(env.clone(), config.clone()).await {
+            Ok(client) => return Some(client),
             Err(error) if error.is_retryable() => {}
             Err(error) => {
                 cluster.history().violation(format!("a client was refused: {error}"));
@@ -209,8 +209,8 @@ async fn connected(env: &Env, cluster: &Cluster) -> Option<RemoteSql> {
 
 /// A client's process: connects, then runs its writers.
 async fn over_the_network(env: Env, cluster: Cluster, writers: Vec<Writer>) {
-    let Some(remote) = connected(&env, &cluster).await else { return };
-    let run = |writer: Writer| env.spawn(Writer { remote: Some((*remote).clone()), ..writer }.run());
+    let Some(client) = connected(&env, &cluster).await else { return };
+    let run = |writer: Writer| env.spawn(Writer { remote: Some(client.sql()), ..writer }.run());
     let tasks: Vec<_> = writers.into_iter().map(run).collect();
     for task in tasks {
         let _ = task.await;

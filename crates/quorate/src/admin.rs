@@ -10,19 +10,18 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_consensus::{Admission, Admitted};
-use quorate_env::{Env, Instant, sleep};
+use quorate_env::{Instant, sleep};
 use quorate_model::NodeId;
-use quorate_wire::{CallError, Role};
+use quorate_wire::CallError;
 use tokio::sync::oneshot;
 
-use crate::client::Attempt;
 use crate::error::Error;
 use crate::protocol::admin::{Admit, Change, Changed, NoChange, Probe, RejectEntry, Remove, Transfer};
 use crate::protocol::{self, StatusReply, method};
 use crate::remote::nodes::{Nodes, Reached, unreachable};
-use crate::remote::{ConnectError, RemoteConfig, start_runtime};
 use crate::runtime::Runtime;
 use crate::status::Status;
+use crate::submitter::Attempt;
 
 /// The pause before a request is sent again.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -30,14 +29,12 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// How long one attempt may take: handing leadership over, a joint change, and a hop.
 const ATTEMPT_MAX: Duration = Duration::from_secs(25);
 
-/// The handle of an operator to a cluster that runs elsewhere. It finds the leader and follows it. Cheap to clone.
+/// The handle of an operator: of a [`Client`](crate::Client), or of a [`Node`](crate::Node). It finds the leader and
+/// follows it. Cheap to clone.
 ///
 /// ```no_run
-/// # async fn f() -> Result<(), Box<dyn std::error::Error>> {
-/// use quorate::{Admin, RemoteConfig, SecretSource};
-///
-/// let secret = SecretSource::File("secret".into());
-/// let admin = Admin::connect(RemoteConfig::new(["10.0.0.1:7001", "10.0.0.2:7001"], secret)).await?;
+/// # async fn f(client: quorate::Client) -> Result<(), quorate::AdminError> {
+/// let admin = client.admin();
 /// for member in admin.members().await?.members {
 ///     println!("{} at {}", member.name, member.addr);
 /// }
@@ -50,8 +47,8 @@ pub struct Admin {
     runtime: Runtime,
     nodes: Arc<Nodes>,
     deadline: Duration,
-    /// The runtime ends with the last clone.
-    _alive: Arc<oneshot::Sender<()>>,
+    /// A client's runtime ends with the last of these.
+    _alive: Option<Arc<oneshot::Sender<()>>>,
 }
 
 /// Why an operator's request was not done.
@@ -108,29 +105,14 @@ enum Failed {
 }
 
 impl Admin {
-    /// Connects as an administrator, once a node answers; tries until the configuration's deadline, which is also that
-    /// of every request. May be called from any executor: the client has a thread of its own.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Forbidden`] at once where the secret is wrong.
-    pub async fn connect(config: RemoteConfig) -> Result<Self, ConnectError> {
-        Self::connect_in(Env::real(), config).await
-    }
-
-    /// [`Admin::connect`] in another world: for simulations.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Admin::connect`].
-    pub async fn connect_in(env: Env, config: RemoteConfig) -> Result<Self, ConnectError> {
-        let secret = config.resolve(&env)?;
-        let (runtime, alive) = start_runtime(&env).await?;
-        let nodes = Arc::new(Nodes::new(&env, &config, Role::Admin, secret));
-        let admin = Self { runtime, nodes, deadline: config.deadline, _alive: Arc::new(alive) };
-        let status = admin.runtime.run(admin.nodes.status(admin.deadline));
-        status.await.unwrap_or(Err(Error::Closed))?;
-        Ok(admin)
+    /// A handle over these nodes, in this runtime, which lives as long as `alive` if it is the handle's own.
+    pub(crate) fn new(
+        runtime: Runtime,
+        nodes: Arc<Nodes>,
+        deadline: Duration,
+        alive: Option<Arc<oneshot::Sender<()>>>,
+    ) -> Self {
+        Self { runtime, nodes, deadline, _alive: alive }
     }
 
     /// The same handle, trying for another time before a request fails.
@@ -221,7 +203,8 @@ impl Admin {
         self.change(method::REJECT_ENTRY, protocol::encode(&RejectEntry { index })).await.map(drop)
     }
 
-    /// Measures the node that this client talks to: connect with [`RemoteConfig::pinned`] for one in particular.
+    /// Measures the node that this client talks to. For a particular node, connect with
+    /// [`ClientConfig::pinned`](crate::ClientConfig::pinned).
     ///
     /// # Errors
     ///
@@ -253,7 +236,7 @@ impl Admin {
     }
 
     /// Closes the connections, for all clones.
-    pub async fn close(self) {
+    pub(crate) async fn close(&self) {
         // The message is lost if the runtime has ended, and with it the connections.
         let _ = self.runtime.run(self.nodes.close()).await;
     }

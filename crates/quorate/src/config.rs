@@ -14,6 +14,7 @@ use quorate_sql::slow::SLOW_DEFAULT;
 use quorate_sql::usage::{TEMP_BYTES_DEFAULT, TEMP_BYTES_PER_QUERY_DEFAULT};
 use quorate_wire::Secret;
 
+mod builder;
 mod error;
 mod keys;
 mod nearest;
@@ -46,16 +47,15 @@ const LISTEN_ALONE: &str = "127.0.0.1:0";
 /// ```
 /// use quorate::{Config, SecretSource};
 ///
-/// let mut config = Config::single("data/a");
-/// config.name = "a".to_owned();
-/// config.members = [("a", "10.0.0.1:7001"), ("b", "10.0.0.2:7001"), ("c", "10.0.0.3:7001")]
-///     .map(|(name, addr)| (name.to_owned(), addr.to_owned()))
-///     .into();
-/// config.secret = SecretSource::Variable("QUORATE_SECRET".to_owned());
+/// let config = Config::single("data/a")
+///     .with_name("a")
+///     .with_members([("a", "10.0.0.1:7001"), ("b", "10.0.0.2:7001"), ("c", "10.0.0.3:7001")])
+///     .with_secret(SecretSource::Variable("QUORATE_SECRET".to_owned()));
 /// config.check()?;
 /// # Ok::<(), quorate::ConfigError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Config {
     /// The directory that holds everything of this node. It belongs to one running node at a time.
     pub data_dir: PathBuf,
@@ -92,6 +92,7 @@ pub struct Config {
 
 /// The database of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SqlOptions {
     /// Read-only connections: queries that run at the same time.
     pub readers: usize,

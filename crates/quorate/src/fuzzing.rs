@@ -7,7 +7,6 @@ use prost::Message;
 use quorate_consensus::Admission;
 use quorate_sql::query::Rows;
 
-use crate::client::ReadAnswer;
 use crate::protocol::admin::{Admit, Changed, Probe, Remove, Transfer};
 use crate::protocol::transaction::{Ask, Asked, Told};
 use crate::protocol::{
@@ -15,6 +14,7 @@ use crate::protocol::{
     StatusReply, Verified, VerifiedKind, Verify, decode, encode,
 };
 use crate::status::Status;
+use crate::submitter::ReadAnswer;
 
 /// `None` where the bytes are refused.
 pub type Reencode = fn(Bytes) -> Option<Bytes>;

@@ -15,7 +15,7 @@ pub enum Level {
     /// until the node has applied it; costs nothing on the network.
     AtLeast(Position),
     /// The latest acknowledged state, on any node. Costs one round to a majority, which all reads that arrive
-    /// meanwhile share. The default of [`RemoteSql`](crate::RemoteSql).
+    /// meanwhile share. The default of [`Client`](crate::Client).
     Linearizable,
     /// The state as it was at some time that is no longer ago than this, or a later one, on any node: what was
     /// acknowledged before that time is seen. Costs nothing where a linearizable read of that node, or another of this

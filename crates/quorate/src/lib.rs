@@ -32,8 +32,8 @@
 //!
 //! - [`Config`], in code or from TOML, and [`Node`], which runs it.
 //! - [`Sql`]: [`execute`](Sql::execute), [`query`](Sql::query), atomic [`batch`](Sql::batch), serializable
-//!   [`transact`](Sql::transact), a [`Snapshot`] for many reads; [`Level`] says how fresh a read must be. [`RemoteSql`]
-//!   is the same handle for a process that is not a member.
+//!   [`transact`](Sql::transact), a [`Snapshot`] for many reads; [`Level`] says how fresh a read must be. [`Client`]
+//!   hands out the same handles in a process that is not a member.
 //! - [`backup`](backup()) and [`restore`](restore()): a live database as a plain SQLite file, and back.
 //!   [`verify`](verify()): do all nodes hold the same?
 //! - [`Admin`]: the members of a cluster, looked at and changed.
@@ -49,7 +49,6 @@
 
 mod admin;
 mod backup;
-mod client;
 pub mod config;
 mod error;
 #[doc(hidden)]
@@ -70,6 +69,7 @@ mod seams;
 mod snapshot;
 mod sql;
 mod status;
+mod submitter;
 mod transaction;
 mod verify;
 
@@ -96,7 +96,7 @@ pub use quorate_sql::backup::FileError;
 pub use quorate_sql::extensions::{Aggregator, Extensions};
 pub use quorate_sql::query::{FromRow, FromRowOwned, FromValue, RowError, RowRef, Rows};
 pub use readiness::{BEHIND_MAX, NotReady};
-pub use remote::{ConnectError, RemoteConfig, RemoteSql, backup, backup_in, verify, verify_in};
+pub use remote::{Client, ClientConfig, ConnectError, backup, backup_in, verify, verify_in};
 pub use restore::{Restoration, RestoreError, RestoreOptions, restore, restore_in};
 pub use results::{BatchResult, Committed, Executed, PipelineResult, Returned};
 pub use seams::{Seams, TuneStore, WatchStore};

@@ -18,19 +18,23 @@ use quorate_sql::slow::SlowLog;
 use quorate_sql::store::SqlStore;
 use quorate_sql::usage::TempOptions;
 use quorate_sql::{StoreIdentity, StoreOptions};
+use quorate_wire::Role;
 use tokio::sync::oneshot;
 
+use crate::admin::Admin;
 use crate::backup::{BackupError, BackupInfo, BackupOptions};
-use crate::client::Client;
-use crate::config::Config;
+use crate::config::{Config, SecretSource};
 use crate::error::{Error, StartError};
 use crate::level::Level;
 use crate::metrics::Metrics;
+use crate::remote::ClientConfig;
+use crate::remote::nodes::Nodes;
 use crate::restore;
 use crate::runtime::{Doors, Runtime};
 use crate::seams::Seams;
 use crate::sql::Sql;
 use crate::status::Status;
+use crate::submitter::Submitter;
 
 mod agreement;
 mod backup;
@@ -61,6 +65,7 @@ pub struct Node {
     observer: Observer,
     runtime: Runtime,
     sql: Sql,
+    admin: Admin,
     root: Root,
 }
 
@@ -82,6 +87,8 @@ struct Last {
 struct Started {
     gateway: Arc<Gateway>,
     runtime: Runtime,
+    /// This node as an operator reaches it.
+    operators: Nodes,
 }
 
 impl Node {
@@ -118,16 +125,22 @@ impl Node {
         let (end, ended) = oneshot::channel();
         let deadline = config.deadline;
         launch(&env, config, seams, (started, stopping), end)?;
-        let Started { gateway, runtime } = starting.await.unwrap_or(Err(StartError::Died))?;
+        let Started { gateway, runtime, operators } = starting.await.unwrap_or(Err(StartError::Died))?;
+        let admin = Admin::new(runtime.clone(), Arc::new(operators), deadline, None);
         let observer = Observer::new(&gateway, runtime.clone());
-        let client = Client::new(runtime.clone(), Box::new(Embedded(Arc::downgrade(&gateway))));
+        let client = Submitter::new(runtime.clone(), Box::new(Embedded(Arc::downgrade(&gateway))));
         let sql = Sql::new(Arc::new(client), Level::Local, deadline);
-        Ok(Self { gateway, observer, runtime, sql, root: Root { stop: Mutex::new(Some(stop)), ended } })
+        Ok(Self { gateway, observer, runtime, sql, admin, root: Root { stop: Mutex::new(Some(stop)), ended } })
     }
 
     /// The handle to the database. It reads [`Level::Local`] unless told otherwise.
     pub fn sql(&self) -> Sql {
         self.sql.clone()
+    }
+
+    /// The handle of an operator, through this node.
+    pub fn admin(&self) -> Admin {
+        self.admin.clone()
     }
 
     /// How the node and its cluster stand, as the node sees it.
@@ -180,10 +193,11 @@ impl Node {
     /// end by then waits with a limit of its own and ends its process, which loses nothing that was acknowledged.
     /// `quorate serve` does so after eight seconds.
     pub async fn stop(self) {
-        let Self { gateway, observer: _, runtime, sql, root } = self;
+        let Self { gateway, observer: _, runtime, sql, admin, root } = self;
         gateway.is_stopping.store(true, Ordering::Relaxed);
         sql.end_session().await;
-        drop((gateway, runtime, sql));
+        admin.close().await;
+        drop((gateway, runtime, sql, admin));
         let stop = lock(&root.stop).take();
         if let Some(stop) = stop {
             let _ = stop.send(());
@@ -228,7 +242,7 @@ async fn root(
         // Nobody waits for the node any more.
         Either::Right(_) => return None,
     };
-    let (claim, gateway, runtime, doors) = match opened {
+    let (claim, started_node, doors) = match opened {
         Ok(opened) => opened,
         Err(error) => {
             // An error means that nobody waits for it.
@@ -236,10 +250,10 @@ async fn root(
             return None;
         }
     };
-    let told = Started { gateway: Arc::clone(&gateway), runtime };
+    let gateway = Arc::clone(&started_node.gateway);
     let begun = Instant::now();
     let ready = env.spawn(tell_ready(Arc::downgrade(&gateway)));
-    let orderly = started.send(Ok(told)).is_ok() && stopping.await.is_ok();
+    let orderly = started.send(Ok(started_node)).is_ok() && stopping.await.is_ok();
     ready.abort();
     if orderly {
         tracing::info!(event = "stopping", node = config.name, "{} was told to stop", config.name);
@@ -270,7 +284,7 @@ async fn tell_ready(gateway: Weak<Gateway>) {
 }
 
 /// A running node's parts.
-type Opened = (Claim, Arc<Gateway>, Runtime, Doors);
+type Opened = (Claim, Started, Doors);
 
 /// Opens the node. Where its data are damaged it comes back as a new member, if there are others to take it back.
 async fn open_or_heal(env: &Env, config: &Config, seams: Seams) -> Result<Opened, StartError> {
@@ -316,7 +330,7 @@ async fn open(env: &Env, config: &Config, seams: Seams) -> Result<Opened, StartE
     let (log, service) = (config.data_dir.join(LOG_DIR), Arc::new(desk.clone()));
     let failed = |error| StartError::Disk { path: config.data_dir.display().to_string(), error };
     let had_store = quorate_sql::generation::was_here(env.disk().as_ref(), &config.data_dir).map_err(failed)?;
-    let consensus = ConsensusConfig { had_store, ..seams.consensus(config.consensus(secret)) };
+    let consensus = ConsensusConfig { had_store, ..seams.consensus(config.consensus(secret.clone())) };
     let consensus = Consensus::start(&env, consensus, &log, open_store, service).await?;
     tracing::info!(
         event = "started", version = env!("CARGO_PKG_VERSION"), node = config.name, dir = %config.data_dir.display(),
@@ -330,8 +344,10 @@ async fn open(env: &Env, config: &Config, seams: Seams) -> Result<Opened, StartE
         tracing::warn!("not every voter has the functions and collations of this node: writes can't use them yet");
         drop(env.spawn(extensions::enable(Arc::downgrade(&gateway))));
     }
+    let own = ClientConfig::pinned(gateway.consensus.local_addr(), SecretSource::Kept);
+    let operators = Nodes::new(&env, &own, Role::Admin, secret);
     let (runtime, doors) = Runtime::here(&env);
-    Ok((claim, gateway, runtime, doors))
+    Ok((claim, Started { gateway, runtime, operators }, doors))
 }
 
 /// What opens the store once the cluster is known, and where it is then.

@@ -18,13 +18,13 @@ use quorate_model::{Bulk, Command, Failure, FailureKind, Position, Proposal, Rea
 use quorate_sql::query::{FromRowOwned, Rows};
 use quorate_sql::rows_hash;
 
-use crate::client::{Backoff, Client, Limits};
 use crate::error::Error;
 use crate::level::Level;
 use crate::params::{BatchStep, IntoParams, IntoStatement, pack};
 use crate::results::{BatchResult, Committed, Written};
 use crate::runtime::Runtime;
 use crate::snapshot::{Query, State};
+use crate::submitter::{Backoff, Limits, Submitter};
 
 /// One attempt of a transaction: what the closure of [`Sql::transact`](crate::Sql::transact) reads from and writes to.
 /// Its clones are the same attempt. When the closure has returned, it can't be used any more.
@@ -57,7 +57,7 @@ struct Gathered {
 
 /// The attempts of one transaction.
 pub(crate) struct Attempts {
-    client: Arc<Client>,
+    submitter: Arc<Submitter>,
     limits: Limits,
     /// Steps that the entry may take.
     budget: u64,
@@ -221,15 +221,15 @@ impl Gathered {
 
 impl Attempts {
     pub(crate) fn new(
-        client: Arc<Client>,
+        submitter: Arc<Submitter>,
         level: Level,
         limits: Limits,
         budget: u64,
         limit: Duration,
     ) -> Result<Self, Error> {
-        let deadline = client.runtime().inside(|| Instant::now() + limit).map_err(|_| Error::Closed)?;
-        let backoff = client.backoff();
-        Ok(Self { client, limits, budget, deadline, level, backoff })
+        let deadline = submitter.runtime().inside(|| Instant::now() + limit).map_err(|_| Error::Closed)?;
+        let backoff = submitter.backoff();
+        Ok(Self { submitter, limits, budget, deadline, level, backoff })
     }
 
     /// Runs a closure until an attempt commits.
@@ -258,8 +258,8 @@ impl Attempts {
     }
 
     async fn begin(&self) -> Result<Optimistic, Error> {
-        let state = self.client.snapshot(self.level, self.left()?).await?;
-        let runtime = self.client.runtime().clone();
+        let state = self.submitter.snapshot(self.level, self.left()?).await?;
+        let runtime = self.submitter.runtime().clone();
         let attempt = Attempt {
             deadline: self.deadline,
             limits: self.limits,
@@ -276,7 +276,7 @@ impl Attempts {
     async fn commit(&mut self, gathered: Gathered) -> Result<Option<BatchResult>, Error> {
         let Gathered { read_checks, commands, .. } = gathered;
         let proposal = Proposal { budget: self.budget, read_checks, ..Proposal::new(None, commands) };
-        match self.client.propose(proposal, self.left()?).await? {
+        match self.submitter.propose(proposal, self.left()?).await? {
             (position, Ok(reply)) => Ok(Some(Written { position, reply }.into())),
             (position, Err(failure)) if failure.kind == FailureKind::Conflict => {
                 // What it conflicts with lies before the conflict.
@@ -291,13 +291,13 @@ impl Attempts {
 
     /// Pauses before another attempt; `false` if there is no time for one.
     async fn may_go_on(&mut self) -> bool {
-        let pause = self.client.pause(&mut self.backoff, self.deadline);
-        self.client.runtime().run(pause).await.unwrap_or(false)
+        let pause = self.submitter.pause(&mut self.backoff, self.deadline);
+        self.submitter.runtime().run(pause).await.unwrap_or(false)
     }
 
     fn left(&self) -> Result<Duration, Error> {
         let left = || self.deadline.saturating_duration_since(Instant::now());
-        self.client.runtime().inside(left).map_err(|_| Error::Closed)
+        self.submitter.runtime().inside(left).map_err(|_| Error::Closed)
     }
 }
 

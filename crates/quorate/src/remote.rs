@@ -1,7 +1,6 @@
-//! The handle to a cluster that runs elsewhere.
+//! The connection to a cluster that runs elsewhere.
 
 use std::fmt;
-use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,13 +9,14 @@ use quorate_env::Env;
 use quorate_wire::{Role, Secret};
 use tokio::sync::oneshot;
 
-use crate::client::Client;
+use crate::admin::Admin;
 use crate::config::{ConfigError, DEADLINE_DEFAULT, SecretSource};
 use crate::error::Error;
 use crate::level::Level;
 use crate::runtime::Runtime;
 use crate::sql::Sql;
 use crate::status::Status;
+use crate::submitter::Submitter;
 
 mod backup;
 mod network;
@@ -32,7 +32,8 @@ pub use verify::{verify, verify_in};
 
 /// How to reach a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RemoteConfig {
+#[non_exhaustive]
+pub struct ClientConfig {
     /// `host:port` of nodes: one that answers is enough to find all others.
     pub addrs: Vec<String>,
     /// What all nodes and clients of the cluster know.
@@ -45,7 +46,7 @@ pub struct RemoteConfig {
     pub deadline: Duration,
 }
 
-impl RemoteConfig {
+impl ClientConfig {
     /// A client of the nodes at these addresses.
     pub fn new(addrs: impl IntoIterator<Item = impl Into<String>>, secret: SecretSource) -> Self {
         let addrs = addrs.into_iter().map(Into::into).collect();
@@ -55,6 +56,24 @@ impl RemoteConfig {
     /// A client of this one node.
     pub fn pinned(addr: impl Into<String>, secret: SecretSource) -> Self {
         Self { pinned: true, ..Self::new([addr], secret) }
+    }
+
+    /// Sets [`ClientConfig::pinned`](#structfield.pinned).
+    #[must_use]
+    pub fn with_pinned(self, pinned: bool) -> Self {
+        Self { pinned, ..self }
+    }
+
+    /// Sets [`ClientConfig::read_only`].
+    #[must_use]
+    pub fn with_read_only(self, read_only: bool) -> Self {
+        Self { read_only, ..self }
+    }
+
+    /// Sets [`ClientConfig::deadline`].
+    #[must_use]
+    pub fn with_deadline(self, deadline: Duration) -> Self {
+        Self { deadline, ..self }
     }
 
     /// The secret, if the rest can be used too. Blocks.
@@ -69,23 +88,26 @@ impl RemoteConfig {
     }
 }
 
-/// The handle to a cluster that runs elsewhere: everything that a [`Sql`] does. It finds the leader and follows it.
-/// Reads are [`Level::Linearizable`] unless told otherwise. Cheap to clone; all clones share their connections, which
-/// close with the last.
+/// A connection to a cluster that runs elsewhere, which finds the leader and follows it. It hands out the same handles
+/// as a [`Node`](crate::Node). Cheap to clone; all clones and handles share the connections, which close with the last.
 ///
 /// ```no_run
 /// # async fn f() -> Result<(), Box<dyn std::error::Error>> {
-/// use quorate::{RemoteConfig, RemoteSql, SecretSource};
+/// use quorate::{Client, ClientConfig, SecretSource};
 ///
 /// let secret = SecretSource::File("secret".into());
-/// let sql = RemoteSql::connect(RemoteConfig::new(["10.0.0.1:7001", "10.0.0.2:7001"], secret)).await?;
-/// let count: i64 = sql.query_one("SELECT count(*) FROM users", ()).await?;
+/// let client = Client::connect(ClientConfig::new(["10.0.0.1:7001", "10.0.0.2:7001"], secret)).await?;
+/// let count: i64 = client.sql().query_one("SELECT count(*) FROM users", ()).await?;
+/// for member in client.admin().members().await?.members {
+///     println!("{} at {}", member.name, member.addr);
+/// }
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct RemoteSql {
+pub struct Client {
     sql: Sql,
+    admin: Admin,
     runtime: Runtime,
     nodes: Arc<Nodes>,
 }
@@ -116,32 +138,43 @@ impl ConnectError {
     }
 }
 
-impl RemoteSql {
+impl Client {
     /// Connects, once a node answers; tries until the configuration's deadline. May be called from any executor: the
     /// client has a thread of its own.
     ///
     /// # Errors
     ///
     /// [`Error::Forbidden`] at once where the secret is wrong.
-    pub async fn connect(config: RemoteConfig) -> Result<Self, ConnectError> {
+    pub async fn connect(config: ClientConfig) -> Result<Self, ConnectError> {
         Self::connect_in(Env::real(), config).await
     }
 
-    /// [`RemoteSql::connect`] in another world: for simulations.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`RemoteSql::connect`].
-    pub async fn connect_in(env: Env, config: RemoteConfig) -> Result<Self, ConnectError> {
+    /// [`Client::connect`] in another environment: for simulations.
+    #[doc(hidden)]
+    pub async fn connect_in(env: Env, config: ClientConfig) -> Result<Self, ConnectError> {
         let secret = config.resolve(&env)?;
         let (runtime, alive) = start_runtime(&env).await?;
         let role = if config.read_only { Role::ReadOnly } else { Role::ReadWrite };
-        let nodes = Arc::new(Nodes::new(&env, &config, role, secret));
-        let client = Client::new(runtime.clone(), Box::new(Network::new(Arc::clone(&nodes), alive)));
-        let sql = Sql::new(Arc::new(client), Level::Linearizable, config.deadline);
-        let remote = Self { sql, runtime, nodes };
-        remote.status().await?;
-        Ok(remote)
+        let nodes = Arc::new(Nodes::new(&env, &config, role, secret.clone()));
+        let alive = Arc::new(alive);
+        let network = Network::new(Arc::clone(&nodes), Arc::clone(&alive));
+        let submitter = Submitter::new(runtime.clone(), Box::new(network));
+        let sql = Sql::new(Arc::new(submitter), Level::Linearizable, config.deadline);
+        let operators = Arc::new(Nodes::new(&env, &config, Role::Admin, secret));
+        let admin = Admin::new(runtime.clone(), operators, config.deadline, Some(alive));
+        let client = Self { sql, admin, runtime, nodes };
+        client.status().await?;
+        Ok(client)
+    }
+
+    /// The handle to the database. It reads [`Level::Linearizable`] unless told otherwise.
+    pub fn sql(&self) -> Sql {
+        self.sql.clone()
+    }
+
+    /// The handle of an operator. It connects when it is first used.
+    pub fn admin(&self) -> Admin {
+        self.admin.clone()
     }
 
     /// How the cluster stands, as the node sees it that this client talks to.
@@ -157,22 +190,15 @@ impl RemoteSql {
     /// Ends the session and closes the connections, for all clones.
     pub async fn close(self) {
         self.sql.end_session().await;
+        self.admin.close().await;
         // The message is lost if the runtime has ended, and with it the connections.
         let _ = self.runtime.run(self.nodes.close()).await;
     }
 }
 
-impl Deref for RemoteSql {
-    type Target = Sql;
-
-    fn deref(&self) -> &Sql {
-        &self.sql
-    }
-}
-
-impl fmt::Debug for RemoteSql {
+impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("RemoteSql").field(&self.nodes).finish()
+        f.debug_tuple("Client").field(&self.nodes).finish()
     }
 }
 

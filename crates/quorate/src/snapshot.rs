@@ -9,10 +9,10 @@ use quorate_env::Instant;
 use quorate_model::{Position, Stamp, Statement};
 use quorate_sql::query::Rows;
 
-use crate::client::Limits;
 use crate::error::Error;
 use crate::params::{IntoParams, IntoStatement};
 use crate::runtime::Runtime;
+use crate::submitter::Limits;
 
 /// How a node keeps a state. A query begins when the one before has ended, or ends it.
 pub(crate) trait State: Send {

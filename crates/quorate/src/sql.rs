@@ -10,17 +10,17 @@ use quorate_model::{Bulk, Command, Failure, FailureKind, Mode, Proposal, Read};
 use quorate_sql::query::{FromRowOwned, Rows};
 use quorate_sql::readers::{BYTES_DEFAULT, ROWS_DEFAULT};
 
-use crate::client::{Client, Limits, ReadAnswer, ReadRequest};
 use crate::error::Error;
 use crate::level::Level;
 use crate::optimistic::{Attempts, Optimistic};
 use crate::params::{BatchStep, IntoParams, IntoStatement, pack};
 use crate::results::{BatchResult, Committed, Executed, PipelineResult, Returned, Written};
 use crate::snapshot::Snapshot;
+use crate::submitter::{Limits, ReadAnswer, ReadRequest, Submitter};
 use crate::transaction::Transaction;
 
 /// The handle to a database: of a node in this process ([`Node::sql`](crate::Node::sql)), or of a cluster elsewhere
-/// ([`RemoteSql`](crate::RemoteSql)). Cheap to clone; all clones share one session.
+/// ([`Client`](crate::Client)). Cheap to clone; all clones share one session.
 ///
 /// Writes go to the leader, whichever node the handle belongs to, and take effect exactly once: the handle tries again
 /// over changes of the leader until its deadline. Many may be under way at once, and they may take effect in any order;
@@ -29,7 +29,7 @@ use crate::transaction::Transaction;
 /// A call that is dropped before it returns may have taken effect, or may still.
 #[derive(Clone)]
 pub struct Sql {
-    client: Arc<Client>,
+    submitter: Arc<Submitter>,
     level: Level,
     sees_own_writes: bool,
     deadline: Duration,
@@ -38,9 +38,9 @@ pub struct Sql {
 }
 
 impl Sql {
-    pub(crate) fn new(client: Arc<Client>, level: Level, deadline: Duration) -> Self {
+    pub(crate) fn new(submitter: Arc<Submitter>, level: Level, deadline: Duration) -> Self {
         let limits = Limits { rows: ROWS_DEFAULT, bytes: BYTES_DEFAULT, timeout: Duration::MAX };
-        Self { client, level, sees_own_writes: false, deadline, limits, budget: BUDGET_DEFAULT }
+        Self { submitter, level, sees_own_writes: false, deadline, limits, budget: BUDGET_DEFAULT }
     }
 
     /// The same handle, reading at another level.
@@ -271,8 +271,8 @@ impl Sql {
         F: Future<Output = Result<T, E>>,
         E: From<Error>,
     {
-        let (client, level) = (Arc::clone(&self.client), self.level()?);
-        let attempts = Attempts::new(client, level, self.limits, self.budget, self.deadline)?;
+        let (submitter, level) = (Arc::clone(&self.submitter), self.level()?);
+        let attempts = Attempts::new(submitter, level, self.limits, self.budget, self.deadline)?;
         attempts.run(body).await
     }
 
@@ -283,7 +283,7 @@ impl Sql {
     ///
     /// [`Error::Overloaded`] where the writes before it took until the deadline.
     pub async fn begin(&self) -> Result<Transaction, Error> {
-        Transaction::begin(Arc::clone(&self.client), self.deadline).await
+        Transaction::begin(Arc::clone(&self.submitter), self.deadline).await
     }
 
     /// Runs a query and returns its rows.
@@ -294,7 +294,7 @@ impl Sql {
     pub async fn query(&self, sql: impl Into<String>, params: impl IntoParams) -> Result<Rows, Error> {
         let statement = (sql, params).into_statement().into_query()?;
         let request = ReadRequest { read: Read::Sql(statement), level: self.level()?, limits: self.limits };
-        let ReadAnswer::Sql(rows) = self.client.read(request, self.deadline).await?;
+        let ReadAnswer::Sql(rows) = self.submitter.read(request, self.deadline).await?;
         Ok(rows)
     }
 
@@ -332,13 +332,13 @@ impl Sql {
     ///
     /// [`Error::Overloaded`] where the node keeps as many snapshots as it may until the deadline.
     pub async fn snapshot(&self) -> Result<Snapshot, Error> {
-        let state = self.client.snapshot(self.level()?, self.deadline).await?;
-        Ok(Snapshot::new(state, self.client.runtime().clone(), self.deadline))
+        let state = self.submitter.snapshot(self.level()?, self.deadline).await?;
+        Ok(Snapshot::new(state, self.submitter.runtime().clone(), self.deadline))
     }
 
     /// The level of a read that begins now.
     fn level(&self) -> Result<Level, Error> {
-        if self.sees_own_writes { self.client.seeing_own_writes(self.level) } else { Ok(self.level) }
+        if self.sees_own_writes { self.submitter.seeing_own_writes(self.level) } else { Ok(self.level) }
     }
 
     pub(crate) fn deadline(&self) -> Duration {
@@ -348,7 +348,7 @@ impl Sql {
     /// Tells the cluster that this handle and its clones write no more for now, so that it need not remember what they
     /// wrote. Nothing is lost if this is never called; a later write begins anew.
     pub async fn end_session(&self) {
-        self.client.end_session().await;
+        self.submitter.end_session().await;
     }
 
     async fn write(&self, step: impl Into<BatchStep>) -> Result<Written, Error> {
@@ -357,7 +357,7 @@ impl Sql {
 
     async fn write_all(&self, mode: Mode, commands: Vec<Command>) -> Result<Written, Error> {
         let proposal = Proposal { budget: self.budget, mode, ..Proposal::new(None, commands) };
-        let (position, outcome) = self.client.propose(proposal, self.deadline).await?;
+        let (position, outcome) = self.submitter.propose(proposal, self.deadline).await?;
         Ok(Written { position, reply: outcome? })
     }
 }

@@ -20,10 +20,10 @@ use quorate_model::{
 use quorate_sql::apply::DryRunResult;
 use quorate_sql::query::{FromRowOwned, Rows};
 
-use crate::client::{Attempt, Client, Held};
 use crate::error::Error;
 use crate::params::{IntoParams, IntoStatement};
 use crate::results::{BatchResult, Written};
+use crate::submitter::{Attempt, Held, Submitter};
 
 /// The place where the statements of one transaction run. Dropping it rolls back.
 pub(crate) trait TransactionHost: Send {
@@ -59,8 +59,8 @@ pub(crate) trait TransactionHost: Send {
 /// # }
 /// ```
 pub struct Transaction {
-    client: Arc<Client>,
-    ticket: Held<Arc<Client>>,
+    submitter: Arc<Submitter>,
+    ticket: Held<Arc<Submitter>>,
     /// `None` when it is over.
     host: Option<Box<dyn TransactionHost>>,
     position: Position,
@@ -73,12 +73,12 @@ pub struct Transaction {
 }
 
 impl Transaction {
-    pub(crate) async fn begin(client: Arc<Client>, limit: Duration) -> Result<Self, Error> {
-        let (ticket, host, begun) = client.begin(limit).await?;
+    pub(crate) async fn begin(submitter: Arc<Submitter>, limit: Duration) -> Result<Self, Error> {
+        let (ticket, host, begun) = submitter.begin(limit).await?;
         let end = begun + limit.min(HOLD_MAX);
         let position = host.position();
         let (commands, stamps) = (Vec::new(), Vec::new());
-        Ok(Self { client, ticket, host: Some(host), position, commands, stamps, end, limit })
+        Ok(Self { submitter, ticket, host: Some(host), position, commands, stamps, end, limit })
     }
 
     /// Runs a statement, and says what it did.
@@ -93,7 +93,7 @@ impl Transaction {
         let Some(mut host) = self.host.take() else { return Err(over("it ended before")) };
         let end = self.end;
         let running = statement.clone();
-        let ran = self.client.runtime().run(async move {
+        let ran = self.submitter.runtime().run(async move {
             let ran = timeout_at(end, host.run(running)).await;
             (ran.unwrap_or_else(|_| Err(time_up())), host)
         });
@@ -177,7 +177,7 @@ impl Transaction {
         proposal.check_limits()?;
         let bytes = codec::encode_proposal(&proposal)?;
         let first = host.commit(bytes.clone());
-        match self.client.settle_begun(&self.ticket, first, bytes, self.limit).await? {
+        match self.submitter.settle_begun(&self.ticket, first, bytes, self.limit).await? {
             Some((position, Ok(reply))) => Ok(Written { position, reply }.into()),
             Some((_, Err(failure))) => Err(aborted(failure)),
             None => Err(over("its session had expired")),

@@ -15,7 +15,7 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use quorate::{Error, Level, RemoteConfig, Sql, verify};
+use quorate::{ClientConfig, Error, Level, Sql, verify};
 use support::{Cluster, PATIENCE, events, run, secret, until};
 
 /// Names the database that [`change`] changes.
@@ -74,21 +74,20 @@ fn healed(cluster: &Cluster, name: &str, times: u64) -> bool {
 
 /// Changes the table of one node, lets it show, and waits until all have the same again.
 async fn heals(cluster: &Cluster, name: &str, show: impl AsyncFn(&Sql)) {
-    let client = cluster.remote().await;
-    let before = left(&client).await.unwrap();
+    let sql = cluster.client().await.sql();
+    let before = left(&sql).await.unwrap();
     change_behind_its_back(cluster, name);
-    show(&client).await;
+    show(&sql).await;
     until("the node is healed", || healed(cluster, name, 1)).await;
     // A write that comes after shows the right number, on every node.
-    let sold = sell(&client).await.unwrap();
+    let sold = sell(&sql).await.unwrap();
     assert!(sold < before);
     for other in ["a", "b", "c"] {
         assert_eq!(left(&cluster.sql(other).at(Level::Linearizable)).await, Ok(sold), "{other}");
         assert_eq!(cluster.node(other).metrics().node.divergences.get(), u64::from(other == name), "{other}");
     }
-    let verification = verify(RemoteConfig::new(cluster.addrs(), secret())).await.unwrap();
+    let verification = verify(ClientConfig::new(cluster.addrs(), secret())).await.unwrap();
     assert!(verification.is_sound(), "{verification:?}");
-    client.close().await;
 }
 
 /// A node that leads, or one that does not.
@@ -127,7 +126,7 @@ fn a_difference_that_no_outcome_shows_is_found_by_a_verification_and_healed() {
             stock(&cluster).await;
             let name = some(&cluster, leads).await;
             heals(&cluster, &name, async |_| {
-                let verification = verify(RemoteConfig::new(cluster.addrs(), secret())).await.unwrap();
+                let verification = verify(ClientConfig::new(cluster.addrs(), secret())).await.unwrap();
                 assert!(!verification.is_sound(), "{verification:?}");
             })
             .await;

@@ -16,7 +16,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use quorate::{BackupError, BackupInfo, BackupOptions, Error, Level, RemoteConfig, Sql, backup};
+use quorate::{BackupError, BackupInfo, BackupOptions, ClientConfig, Error, Level, Sql, backup};
 use support::{Cluster, run, secret, until};
 use tempfile::TempDir;
 use tokio::sync::watch;
@@ -94,7 +94,7 @@ fn a_backup_of_each_node_is_the_database_at_its_position() {
         for (name, addr) in NAMES.into_iter().zip(cluster.addrs()) {
             writers.go_on(300).await;
             let before = writers.acknowledged();
-            let config = RemoteConfig::pinned(addr, secret());
+            let config = ClientConfig::pinned(addr, secret());
             let told = backup(config, dir.path().join(name), &BackupOptions::default()).await.unwrap();
             made.push((told, before));
             let before = writers.acknowledged();
@@ -129,8 +129,7 @@ fn without_a_majority_only_what_a_node_has_is_to_be_had() {
         cluster.kill("a");
         cluster.kill("b");
         let (dir, file) = (TempDir::new().unwrap(), "alone.db");
-        let config =
-            || RemoteConfig { deadline: Duration::from_secs(2), ..RemoteConfig::new(cluster.addrs(), secret()) };
+        let config = || ClientConfig::new(cluster.addrs(), secret()).with_deadline(Duration::from_secs(2));
         let path = dir.path().join(file);
         let refused = backup(config(), &path, &BackupOptions::default()).await.unwrap_err();
         assert!(matches!(&refused, BackupError::Cluster(Error::Unavailable(_))) && refused.is_retryable(), "{refused}");

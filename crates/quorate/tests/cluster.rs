@@ -36,8 +36,8 @@ fn every_node_writes_and_every_node_reads_it() {
                 }
             }
         }
-        let remote = cluster.remote().await;
-        assert_eq!(remote.query_one::<i64>("SELECT count(*) FROM t", ()).await, Ok(3));
+        let remote = cluster.client().await;
+        assert_eq!(remote.sql().query_one::<i64>("SELECT count(*) FROM t", ()).await, Ok(3));
         cluster.stop_all().await;
     });
 }
@@ -47,9 +47,9 @@ fn every_node_writes_and_every_node_reads_it() {
 fn handles_that_see_their_own_writes_see_them_on_every_node_at_every_level() {
     run(async {
         let mut cluster = Cluster::start().await;
-        let remote = cluster.remote().await;
-        remote.execute("CREATE TABLE t (x)", ()).await.unwrap();
-        let handles = NAMES.map(|name| cluster.sql(name)).into_iter().chain([(*remote).clone()]);
+        let remote = cluster.client().await;
+        remote.sql().execute("CREATE TABLE t (x)", ()).await.unwrap();
+        let handles = NAMES.map(|name| cluster.sql(name)).into_iter().chain([remote.sql()]);
         for handle in handles.map(|handle| handle.with_own_writes()) {
             for number in 1..10 {
                 let text = number.to_string();
@@ -142,8 +142,8 @@ fn killed_leaders_lose_and_double_nothing() {
         let mut cluster = Cluster::start().await;
         cluster.sql("a").execute("CREATE TABLE t (x)", ()).await.unwrap();
         let (numbers, mut ends) = (Arc::new(AtomicI64::new(0)), Ends::new());
-        let remote = cluster.remote().await;
-        let elsewhere = Load::start(&numbers, &[(*remote).clone()], 16);
+        let remote = cluster.client().await;
+        let elsewhere = Load::start(&numbers, &[remote.sql()], 16);
         for _ in 0..3 {
             // The handles of a killed node fail, so each round has new ones.
             let load = Load::start(&numbers, &NAMES.map(|name| cluster.sql(name)), 8);
@@ -203,13 +203,13 @@ fn a_client_of_one_node_reads_what_that_node_has_and_writes_through_it() {
         let cluster = Cluster::start().await;
         cluster.sql("a").execute("CREATE TABLE t (x)", ()).await.unwrap();
         for (count, addr) in (1_i64..).zip(cluster.addrs()) {
-            let config = quorate::RemoteConfig::pinned(addr.as_str(), support::secret());
-            let remote = quorate::RemoteSql::connect(config).await.unwrap();
+            let config = quorate::ClientConfig::pinned(addr.as_str(), support::secret());
+            let remote = quorate::Client::connect(config).await.unwrap();
             let status = remote.status().await.unwrap();
             let own = status.members.iter().find(|member| member.id == status.node).unwrap();
             assert_eq!((own.addr.as_str(), status.members.len()), (addr.as_str(), 3));
-            let written = remote.execute("INSERT INTO t VALUES (1)", ()).await.unwrap();
-            let here = remote.at(Level::AtLeast(written.position));
+            let written = remote.sql().execute("INSERT INTO t VALUES (1)", ()).await.unwrap();
+            let here = remote.sql().at(Level::AtLeast(written.position));
             assert_eq!(here.query_one::<i64>("SELECT count(*) FROM t", ()).await, Ok(count));
         }
     });

@@ -27,7 +27,7 @@ async fn count(node: &Node) -> i64 {
 fn what_docs_operate_says_brings_a_node_back_that_refuses_to_start() {
     run(async {
         let dir = TempDir::new().unwrap();
-        let config = Config { durability: Durability::Os, ..Config::single(dir.path().join("data")) };
+        let config = Config::single(dir.path().join("data")).with_durability(Durability::Os);
         let node = start(&config, "first").await.unwrap();
         node.sql().execute("CREATE TABLE t (number)", ()).await.unwrap();
         node.sql().execute("INSERT INTO t VALUES (1), (2), (3)", ()).await.unwrap();

@@ -16,8 +16,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use quorate::{
-    Aggregator, Config, Error, Extensions, FailureKind, Level, Node, RemoteConfig, Seams, Sql, Value, ValueRef, params,
-    verify,
+    Aggregator, ClientConfig, Error, Extensions, FailureKind, Level, Node, Seams, Sql, Value, ValueRef, params, verify,
 };
 use quorate_env::Env;
 use support::{Cluster, Single, run, secret};
@@ -122,7 +121,7 @@ fn they_work_everywhere_on_every_node_and_after_a_loss() {
             Ok::<_, Error>(())
         });
         counted.await.unwrap();
-        let verification = verify(RemoteConfig::new(cluster.addrs(), secret())).await.unwrap();
+        let verification = verify(ClientConfig::new(cluster.addrs(), secret())).await.unwrap();
         // The id that the lost directory had is a member yet.
         let hashed = verification.nodes.iter().filter(|node| node.tables.is_ok()).count();
         assert!(verification.differences().is_empty() && hashed == 3, "{verification:?}");
@@ -157,18 +156,18 @@ fn a_node_that_lacks_what_the_cluster_uses_does_not_start() {
     run(async {
         let Single { dir, node } = Single::start().await;
         node.stop().await;
-        let config = Config { extensions: extensions(), ..Single::config(&dir) };
+        let config = Single::config(&dir).with_extensions(extensions());
         let node = Node::start(config).await.unwrap();
         node.sql().execute("CREATE TABLE t AS SELECT slug('A B') AS slug", ()).await.unwrap();
         node.stop().await;
 
         let less = Extensions::default().with_collation("by_length", |a, b| a.cmp(b));
-        let error = Node::start(Config { extensions: less, ..Single::config(&dir) }).await.unwrap_err();
+        let error = Node::start(Single::config(&dir).with_extensions(less)).await.unwrap_err();
         let expected = "it needs breaks/0, longest/1, slug/1, which this program does not register; install the \
                         version that the other nodes run";
         assert!(error.to_string().ends_with(expected), "{error}");
 
-        let node = Node::start(Config { extensions: extensions(), ..Single::config(&dir) }).await.unwrap();
+        let node = Node::start(Single::config(&dir).with_extensions(extensions())).await.unwrap();
         assert_eq!(node.sql().query_one::<String>("SELECT slug FROM t", ()).await.unwrap(), "a-b");
         node.stop().await;
     });

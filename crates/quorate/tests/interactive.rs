@@ -14,7 +14,7 @@ mod support;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use quorate::{Error, HOLD_MAX, Level, RemoteConfig, RemoteSql, Sql, Transaction};
+use quorate::{Client, ClientConfig, Error, HOLD_MAX, Level, Sql, Transaction};
 use support::{Cluster, Single, on_both, run, secret};
 
 async fn accounts(sql: &Sql) -> Result<(), Error> {
@@ -150,12 +150,12 @@ fn other_writes_wait_for_it_and_none_is_lost() {
         };
         // From the leader and from followers, which pass it on, and from a client that talks to one node only.
         let addr = cluster.addrs()[1].clone();
-        let remote = RemoteSql::connect(RemoteConfig::pinned(addr, secret())).await.unwrap();
+        let remote = Client::connect(ClientConfig::pinned(addr, secret())).await.unwrap();
         let transfers = [("a", "ann", "bob"), ("b", "bob", "ann"), ("c", "ann", "bob")];
         let transfers = transfers.map(|(node, from, to)| transfer(cluster.sql(node), from, to));
         let all = futures_util::join!(
             join_all(transfers),
-            transfer((*remote).clone(), "bob", "ann"),
+            transfer(remote.sql(), "bob", "ann"),
             write(cluster.sql("a")),
             write(cluster.sql("b"))
         );
@@ -205,20 +205,20 @@ fn a_call_that_is_dropped_ends_it() {
 fn a_lost_leader_aborts_it_or_its_commit_is_found_again() {
     run(async {
         let mut cluster = Cluster::start().await;
-        let client = cluster.remote().await;
-        accounts(&client).await.unwrap();
+        let client = cluster.client().await;
+        accounts(&client.sql()).await.unwrap();
         for round in 0..3 {
             let leader = cluster.leader().await;
-            let mut tx = client.begin().await.unwrap();
+            let mut tx = client.sql().begin().await.unwrap();
             let before: i64 = tx.query_one("SELECT balance FROM accounts WHERE name = 'ann'", ()).await.unwrap();
             add(&mut tx, "ann", 1).await.unwrap();
             cluster.kill(&leader);
             let done = tx.commit().await;
             assert!(matches!(done, Ok(_) | Err(Error::TransactionAborted(_))), "{done:?}");
             let after = before + i64::from(done.is_ok());
-            assert_eq!(balances(&client).await.unwrap()[0], after, "round {round}: {done:?}");
+            assert_eq!(balances(&client.sql()).await.unwrap()[0], after, "round {round}: {done:?}");
             // The next leader holds nothing back.
-            writes_go_on(&client).await;
+            writes_go_on(&client.sql()).await;
             cluster.restart(&leader).await;
         }
         cluster.stop_all().await;
@@ -253,8 +253,8 @@ fn a_client_that_goes_away_is_rolled_back() {
         let single = Single::start().await;
         let sql = single.node.sql();
         accounts(&sql).await.unwrap();
-        let remote = single.remote().await;
-        let mut tx = remote.begin().await.unwrap();
+        let remote = single.client().await;
+        let mut tx = remote.sql().begin().await.unwrap();
         add(&mut tx, "ann", 1).await.unwrap();
         let waiting = tokio::spawn({
             let sql = sql.clone();

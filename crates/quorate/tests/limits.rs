@@ -13,7 +13,7 @@ mod support;
 
 use std::time::Duration;
 
-use quorate::{Config, Error, Level, Node, RemoteConfig, RemoteSql, Sql, SqlOptions};
+use quorate::{Client, ClientConfig, Error, Level, Node, Sql, SqlOptions};
 use support::{PATIENCE, Single, on_both, run, secret};
 
 /// Runs until it is ended.
@@ -54,11 +54,11 @@ fn a_result_is_as_large_as_its_handle_lets_it_be() {
     });
 }
 
-async fn start(sql: SqlOptions) -> (tempfile::TempDir, Node, [Sql; 2], RemoteSql) {
+async fn start(sql: SqlOptions) -> (tempfile::TempDir, Node, [Sql; 2], Client) {
     let dir = tempfile::TempDir::new().unwrap();
-    let node = Node::start(Config { sql, ..Single::config(&dir) }).await.unwrap();
-    let remote = RemoteSql::connect(RemoteConfig::new([node.local_addr()], secret())).await.unwrap();
-    let handles = [node.sql(), (*remote).clone()];
+    let node = Node::start(Single::config(&dir).with_sql(sql)).await.unwrap();
+    let remote = Client::connect(ClientConfig::new([node.local_addr()], secret())).await.unwrap();
+    let handles = [node.sql(), remote.sql()];
     (dir, node, handles, remote)
 }
 
@@ -66,7 +66,7 @@ async fn start(sql: SqlOptions) -> (tempfile::TempDir, Node, [Sql; 2], RemoteSql
 fn a_node_lets_no_query_run_longer_than_its_configuration_says() {
     run(async {
         let query_timeout = Duration::from_millis(20);
-        let (_dir, node, handles, _remote) = start(SqlOptions { query_timeout, ..SqlOptions::default() }).await;
+        let (_dir, node, handles, _remote) = start(SqlOptions::default().with_query_timeout(query_timeout)).await;
         for sql in &handles {
             let result = sql.with_query_timeout(PATIENCE).query_one::<i64>(ENDLESS, ()).await;
             assert!(matches!(&result, Err(Error::TimedOut(text)) if text.contains("20ms")), "{result:?}");
@@ -90,9 +90,9 @@ fn too_many_parameters_of_a_query_are_refused_with_the_limit() {
         let (_dir, node, _, remote) = start(SqlOptions::default()).await;
         let many = || vec![1; 32_767];
         let is_refused = |error: Error| error.to_string().contains("the limit is 32766");
-        assert!(is_refused(remote.query("SELECT ?", many()).await.unwrap_err()));
-        assert!(is_refused(remote.snapshot().await.unwrap().query("SELECT ?", many()).await.unwrap_err()));
-        assert!(is_refused(remote.begin().await.unwrap().query("SELECT ?", many()).await.unwrap_err()));
+        assert!(is_refused(remote.sql().query("SELECT ?", many()).await.unwrap_err()));
+        assert!(is_refused(remote.sql().snapshot().await.unwrap().query("SELECT ?", many()).await.unwrap_err()));
+        assert!(is_refused(remote.sql().begin().await.unwrap().query("SELECT ?", many()).await.unwrap_err()));
         node.stop().await;
     });
 }
@@ -101,7 +101,7 @@ fn too_many_parameters_of_a_query_are_refused_with_the_limit() {
 fn a_query_whose_future_is_dropped_ends() {
     run(async {
         // With the one reader, the next query shows that the one before has ended.
-        let sql = SqlOptions { readers: 1, query_timeout: PATIENCE * 10, ..SqlOptions::default() };
+        let sql = SqlOptions::default().with_readers(1).with_query_timeout(PATIENCE * 10);
         let (_dir, node, handles, _remote) = start(sql).await;
         for sql in &handles {
             let endless = sql.query_one::<i64>(ENDLESS, ());
@@ -115,7 +115,7 @@ fn a_query_whose_future_is_dropped_ends() {
 #[test]
 fn statements_that_take_long_are_counted() {
     run(async {
-        let slow = |slow_statement| SqlOptions { slow_statement, ..SqlOptions::default() };
+        let slow = |slow_statement| SqlOptions::default().with_slow_statement(slow_statement);
         for (options, expected) in [(slow(Duration::from_millis(1)), 2), (slow(Duration::ZERO), 0)] {
             let (_dir, node, handles, _remote) = start(options).await;
             handles[0].execute("CREATE TABLE sums (sum)", ()).await.unwrap();

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quorate::{
-    Admin, AdminError, Admission, Admitted, BackupOptions, Config, Ended, Error, Level, Node, RemoteConfig,
+    Admin, AdminError, Admission, Admitted, BackupOptions, Client, ClientConfig, Config, Ended, Error, Level, Node,
     SecretSource, StartError,
 };
 use support::{Cluster, PATIENCE, run, secret, until};
@@ -33,7 +33,7 @@ impl Fourth {
     fn of(cluster: &Cluster) -> Self {
         let (dir, listener) = (TempDir::new().unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
         let addr = listener.local_addr().unwrap().to_string();
-        let mut config = Config { name: "d".to_owned(), ..cluster.config("a") };
+        let mut config = cluster.config("a").with_name("d");
         config.data_dir = dir.path().join("d");
         config.members.insert("d".to_owned(), addr.clone());
         Self { config, addr, _dir: dir }
@@ -45,7 +45,7 @@ impl Fourth {
 }
 
 async fn admin(cluster: &Cluster) -> Admin {
-    Admin::connect(RemoteConfig::new(cluster.addrs(), secret())).await.unwrap()
+    Client::connect(ClientConfig::new(cluster.addrs(), secret())).await.unwrap().admin()
 }
 
 /// Asks until the node is a voter; says through what stages it went.
@@ -71,11 +71,11 @@ async fn admit(admin: &Admin, admission: &Admission) -> Vec<&'static str> {
 fn a_fourth_node_comes_the_leader_goes_and_no_write_is_lost() {
     run(async {
         let mut cluster = Cluster::start().await;
-        let remote = cluster.remote().await;
-        remote.execute("CREATE TABLE t (x INTEGER PRIMARY KEY)", ()).await.unwrap();
+        let remote = cluster.client().await;
+        remote.sql().execute("CREATE TABLE t (x INTEGER PRIMARY KEY)", ()).await.unwrap();
         let (stop, stopped) = tokio::sync::watch::channel(false);
         let writing = tokio::spawn({
-            let sql = (*remote).clone();
+            let sql = remote.sql();
             async move {
                 let mut written = 0_i64;
                 while !*stopped.borrow() {
@@ -113,7 +113,7 @@ fn a_fourth_node_comes_the_leader_goes_and_no_write_is_lost() {
         admin.remove(&old, false).await.unwrap();
         stop.send_replace(true);
         let written = writing.await.unwrap();
-        let count: i64 = remote.query_one("SELECT count(*) FROM t", ()).await.unwrap();
+        let count: i64 = remote.sql().query_one("SELECT count(*) FROM t", ()).await.unwrap();
         assert_eq!(count, written, "every write was acknowledged and is there once");
         let names: Vec<String> = admin.members().await.unwrap().members.into_iter().map(|member| member.name).collect();
         assert!(names.len() == 2 && !names.contains(&old), "{names:?}");
@@ -182,13 +182,18 @@ fn requests_that_make_no_sense_are_refused_with_the_reason() {
     run(async {
         let cluster = Cluster::start().await;
         cluster.sql("a").execute("CREATE TABLE t (x)", ()).await.unwrap();
-        for addr in cluster.addrs() {
-            // Whichever node is asked, the leader decides.
-            let admin = Admin::connect(RemoteConfig::pinned(addr, secret())).await.unwrap();
+        let mut admins = Vec::new();
+        // Whichever node is asked, by a client or through its own handle, the leader decides.
+        for node in cluster.nodes() {
+            let client = Client::connect(ClientConfig::pinned(node.local_addr(), secret())).await.unwrap();
+            admins.extend([client.admin(), node.admin()]);
+        }
+        for admin in admins {
             let refusal = |error: Option<AdminError>| match error {
                 Some(AdminError::Refused(why)) => why,
                 other => panic!("not refused: {other:?}"),
             };
+            assert_eq!(admin.members().await.unwrap().members.len(), 3);
             assert!(refusal(admin.remove("x", false).await.err()).contains("no member 'x'"));
             assert!(refusal(admin.transfer(Some("x")).await.err()).contains("no member 'x'"));
             let nobody = Admission { name: "x".to_owned(), addr: "127.0.0.1:1".to_owned(), ..Admission::default() };
@@ -205,7 +210,7 @@ fn only_administrators_change_the_members() {
     run(async {
         let cluster = Cluster::start().await;
         let wrong = SecretSource::Inline("another secret for tests".to_owned());
-        assert!(Admin::connect(RemoteConfig::new(cluster.addrs(), wrong)).await.is_err());
+        assert!(Client::connect(ClientConfig::new(cluster.addrs(), wrong)).await.is_err());
         for role in [quorate_wire::Role::ReadWrite, quorate_wire::Role::ReadOnly] {
             for method in 70..=73 {
                 let failure = support::call(&cluster.addrs()[0], role, method, Bytes::new()).await.unwrap_err();

@@ -138,7 +138,7 @@ fn names_and_texts_are_looked_at_before() {
 fn a_cluster_that_is_away_migrates_later() {
     run(async {
         let single = Single::start().await;
-        let (sql, remote) = (single.node.sql(), single.remote().await.with_deadline(Duration::from_millis(300)));
+        let (sql, remote) = (single.node.sql(), single.client().await.sql().with_deadline(Duration::from_millis(300)));
         let addr = single.node.local_addr().to_string();
         single.node.stop().await;
         let all = migrations(&[FIRST]);
@@ -158,8 +158,8 @@ fn a_cluster_that_is_away_migrates_later() {
 fn all_nodes_may_migrate_at_once() {
     run(async {
         let mut cluster = Cluster::start().await;
-        let remote = cluster.remote().await;
-        let handles = ["a", "b", "c"].map(|name| cluster.sql(name)).into_iter().chain([(*remote).clone()]);
+        let remote = cluster.client().await;
+        let handles = ["a", "b", "c"].map(|name| cluster.sql(name)).into_iter().chain([remote.sql()]);
         let all = migrations(&[FIRST, SECOND, THIRD]);
         let runs = join_all(handles.cycle().take(12).map(async |sql| {
             let run = sql.migrate(&all).await;
@@ -169,8 +169,8 @@ fn all_nodes_may_migrate_at_once() {
         let mut run = runs.await.concat();
         run.sort_unstable();
         assert_eq!(run, [FIRST.0, SECOND.0, THIRD.0], "each by one of them");
-        assert_eq!(names(&remote).await, Ok(vec!["ann;".to_owned(), "bob".to_owned(), "cid".to_owned()]));
-        assert_eq!(remote.migration_status(&all).await.unwrap().done.len(), 3);
+        assert_eq!(names(&remote.sql()).await, Ok(vec!["ann;".to_owned(), "bob".to_owned(), "cid".to_owned()]));
+        assert_eq!(remote.sql().migration_status(&all).await.unwrap().done.len(), 3);
         remote.close().await;
         cluster.stop_all().await;
     });

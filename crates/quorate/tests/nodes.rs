@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use quorate::{Config, ConnectError, Error, Node, RemoteConfig, RemoteSql, SecretSource, StartError};
+use quorate::{Client, ClientConfig, Config, ConnectError, Error, Node, SecretSource, StartError};
 use support::{Single, run, secret};
 use tempfile::TempDir;
 
@@ -46,8 +46,8 @@ fn any_executor_will_do() {
     block_on(async {
         let node = Node::start(Config::single(dir.path())).await.unwrap();
         node.sql().execute("CREATE TABLE t (x)", ()).await.unwrap();
-        let remote = RemoteSql::connect(RemoteConfig::new([node.local_addr()], secret)).await.unwrap();
-        remote.execute("INSERT INTO t VALUES (1)", ()).await.unwrap();
+        let remote = Client::connect(ClientConfig::new([node.local_addr()], secret)).await.unwrap();
+        remote.sql().execute("INSERT INTO t VALUES (1)", ()).await.unwrap();
         assert_eq!(node.sql().query_one::<i64>("SELECT x FROM t", ()).await.unwrap(), 1);
         let slow =
             "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n LIMIT 300000) SELECT count(*) FROM n";
@@ -105,9 +105,9 @@ fn a_wrong_secret_lets_nobody_in() {
     run(async {
         let single = Single::start().await;
         let wrong = SecretSource::Inline("another secret for tests".to_owned());
-        let refused = RemoteSql::connect(RemoteConfig::new([single.node.local_addr()], wrong)).await;
+        let refused = Client::connect(ClientConfig::new([single.node.local_addr()], wrong)).await;
         assert!(matches!(refused, Err(ConnectError::Cluster(Error::Forbidden(_)))), "{refused:?}");
-        let own = RemoteSql::connect(RemoteConfig::new([single.node.local_addr()], SecretSource::Kept)).await;
+        let own = Client::connect(ClientConfig::new([single.node.local_addr()], SecretSource::Kept)).await;
         assert!(matches!(own, Err(ConnectError::Config(_))), "{own:?}");
     });
 }
@@ -120,10 +120,11 @@ fn a_client_never_strays_into_another_cluster() {
             single.node.sql().execute("CREATE TABLE t (x)", ()).await.unwrap();
         }
         let addrs = [ours.node.local_addr(), other.node.local_addr()];
-        let remote = RemoteSql::connect(RemoteConfig::new(addrs, secret())).await.unwrap();
-        remote.execute("INSERT INTO t VALUES (1)", ()).await.unwrap();
+        let remote = Client::connect(ClientConfig::new(addrs, secret())).await.unwrap();
+        remote.sql().execute("INSERT INTO t VALUES (1)", ()).await.unwrap();
         drop(ours.node);
-        let written = remote.with_deadline(Duration::from_millis(300)).execute("INSERT INTO t VALUES (2)", ()).await;
+        let written =
+            remote.sql().with_deadline(Duration::from_millis(300)).execute("INSERT INTO t VALUES (2)", ()).await;
         // The connection may have taken it just before it broke.
         assert!(matches!(written, Err(Error::Unavailable(_) | Error::Unknown(_))), "{written:?}");
         assert_eq!(other.node.sql().query_one::<i64>("SELECT count(*) FROM t", ()).await, Ok(0));
@@ -135,10 +136,10 @@ fn a_client_that_may_only_read_can_not_write() {
     run(async {
         let single = Single::start().await;
         single.node.sql().execute("CREATE TABLE t (x)", ()).await.unwrap();
-        let config = RemoteConfig { read_only: true, ..RemoteConfig::new([single.node.local_addr()], secret()) };
-        let remote = RemoteSql::connect(config).await.unwrap();
-        assert_eq!(remote.query_one::<i64>("SELECT count(*) FROM t", ()).await, Ok(0));
-        let written = remote.execute("INSERT INTO t VALUES (1)", ()).await;
+        let config = ClientConfig::new([single.node.local_addr()], secret()).with_read_only(true);
+        let remote = Client::connect(config).await.unwrap();
+        assert_eq!(remote.sql().query_one::<i64>("SELECT count(*) FROM t", ()).await, Ok(0));
+        let written = remote.sql().execute("INSERT INTO t VALUES (1)", ()).await;
         assert!(matches!(written, Err(Error::Forbidden(_))), "{written:?}");
     });
 }
@@ -147,8 +148,8 @@ fn a_client_that_may_only_read_can_not_write() {
 fn nobody_there_is_said_in_time() {
     run(async {
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-        let config = RemoteConfig { deadline: Duration::from_millis(200), ..RemoteConfig::new([free], secret()) };
-        let error = RemoteSql::connect(config).await.unwrap_err();
+        let config = ClientConfig::new([free], secret()).with_deadline(Duration::from_millis(200));
+        let error = Client::connect(config).await.unwrap_err();
         assert!(matches!(error, ConnectError::Cluster(Error::Unavailable(_))), "{error:?}");
         assert!(error.is_retryable());
     });
@@ -161,18 +162,18 @@ fn a_client_outlives_the_restart_of_its_node() {
         let addr = listener.local_addr().unwrap().to_string();
         drop(listener);
         let dir = TempDir::new().unwrap();
-        let config = Config { listen: Some(addr.clone()), ..Single::config(&dir) };
+        let config = Single::config(&dir).with_listen(addr.clone());
         let node = Node::start(config.clone()).await.unwrap();
-        let remote = RemoteSql::connect(RemoteConfig::new([addr], secret())).await.unwrap();
-        remote.execute("CREATE TABLE t (x)", ()).await.unwrap();
+        let remote = Client::connect(ClientConfig::new([addr], secret())).await.unwrap();
+        remote.sql().execute("CREATE TABLE t (x)", ()).await.unwrap();
         drop(node);
         let waiting = tokio::spawn({
             let remote = remote.clone();
-            async move { remote.execute("INSERT INTO t VALUES (1)", ()).await }
+            async move { remote.sql().execute("INSERT INTO t VALUES (1)", ()).await }
         });
         let _node = Node::start(config).await.unwrap();
         waiting.await.unwrap().unwrap();
-        assert_eq!(remote.query_one::<i64>("SELECT count(*) FROM t", ()).await, Ok(1));
+        assert_eq!(remote.sql().query_one::<i64>("SELECT count(*) FROM t", ()).await, Ok(1));
         let status = remote.status().await.unwrap();
         assert_eq!((status.members.len(), status.leader().map(|leader| leader.name.as_str())), (1, Some("node")));
         assert_eq!(status.lag(), Some(0));

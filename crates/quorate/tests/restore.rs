@@ -171,7 +171,7 @@ fn a_stopped_cluster_goes_back_to_its_backup_and_keeps_what_it_had_aside() {
         write(&cluster.sql("a"), 0, 100).await;
         let file = back_up(cluster.node("a"), &dir).await;
         write(&cluster.sql("b"), 100, 150).await;
-        let handle = cluster.remote().await;
+        let handle = cluster.client().await.sql();
         write(&handle, 150, 160).await;
         cluster.stop_all().await;
 
@@ -187,7 +187,7 @@ fn a_stopped_cluster_goes_back_to_its_backup_and_keeps_what_it_had_aside() {
         // A handle that was in the middle of the former life can't go on, and says why.
         let refused = handle.with_deadline(Duration::from_secs(5)).execute("DELETE FROM t", ()).await.unwrap_err();
         assert!(matches!(&refused, Error::Forbidden(why) if why.contains("restored from a backup")), "{refused:?}");
-        write(&*cluster.remote().await, 100, 101).await;
+        write(&cluster.client().await.sql(), 100, 101).await;
 
         // Once more, from the same file: the epochs of all lives differ.
         cluster.stop_all().await;
@@ -260,7 +260,7 @@ fn what_would_destroy_something_is_refused_and_changes_nothing() {
         let error = refused(&file, &cluster.config("a"), &replacing()).await;
         assert!(matches!(error, RestoreError::Start(StartError::InUse(_))), "{error}");
         // Members that answer: one is enough, and this node's own address counts.
-        let elsewhere = Config { data_dir: dir.path().join("elsewhere"), ..cluster.config("a") };
+        let elsewhere = cluster.config("a").with_data_dir(dir.path().join("elsewhere"));
         let error = refused(&file, &elsewhere, &replacing()).await;
         assert!(matches!(&error, RestoreError::Living(Living::Member { .. })), "{error}");
         cluster.stop("a").await;
@@ -270,7 +270,7 @@ fn what_would_destroy_something_is_refused_and_changes_nothing() {
         assert!(error.to_string().contains("stop all of its nodes first"), "{error}");
         // Members that let nobody ask.
         let secret = SecretSource::Inline("another secret of enough bytes".to_owned());
-        let error = refused(&file, &Config { secret, ..cluster.config("a") }, &replacing()).await;
+        let error = refused(&file, &cluster.config("a").with_secret(secret), &replacing()).await;
         assert!(matches!(&error, RestoreError::Living(Living::Unclear { name, .. }) if name == "c"), "{error}");
         cluster.stop("c").await;
 
@@ -312,7 +312,7 @@ fn a_plain_database_becomes_a_cluster() {
         )
         .unwrap();
         let open = dir.path().join("data");
-        let config = Config { data_dir: open, secret: support::secret(), ..Config::default() };
+        let config = Config::default().with_data_dir(open).with_secret(support::secret());
         let plain = RestoreOptions { plain: true, ..RestoreOptions::default() };
         let beside = restore(&file, &config, &plain).await.unwrap_err();
         assert!(matches!(beside, RestoreError::File(FileError::Beside(_))), "{beside}");
@@ -332,7 +332,7 @@ fn a_plain_database_becomes_a_cluster() {
 fn however_far_a_restore_came_no_half_made_node_starts_and_the_next_one_succeeds() {
     run(async {
         let (dir, data) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-        let config = Config { secret: support::secret(), ..Config::single(data.path()) };
+        let config = Config::single(data.path()).with_secret(support::secret());
         let node = Node::start(config.clone()).await.unwrap();
         make_table(&node.sql()).await;
         write(&node.sql(), 0, 20).await;

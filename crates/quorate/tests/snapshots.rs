@@ -12,7 +12,7 @@ mod support;
 
 use std::time::Duration;
 
-use quorate::{Config, Error, FailureKind, Level, Node, RemoteConfig, RemoteSql, RowStream, Snapshot, Sql};
+use quorate::{Client, ClientConfig, Config, Error, FailureKind, Level, Node, RowStream, Snapshot, Sql};
 use support::{PATIENCE, Single, on_both, run, secret};
 use tempfile::TempDir;
 
@@ -88,9 +88,9 @@ fn a_failed_query_leaves_the_snapshot_as_it_was() {
 fn a_snapshot_does_not_outlive_its_node() {
     run(async {
         let Single { dir, node } = Single::start().await;
-        let remote = RemoteSql::connect(RemoteConfig::new([node.local_addr()], secret())).await.unwrap();
+        let remote = Client::connect(ClientConfig::new([node.local_addr()], secret())).await.unwrap();
         let (mut kept, mut streamed) = (snapshot(&node.sql()).await, snapshot(&node.sql()).await);
-        let mut elsewhere = snapshot(&remote).await;
+        let mut elsewhere = snapshot(&remote.sql()).await;
         let mut rows = streamed.stream(ENDLESS_ROWS, ()).await.unwrap();
         assert!(rows.next().await.unwrap().is_some());
         node.stop().await;
@@ -108,11 +108,11 @@ fn a_snapshot_does_not_outlive_its_node() {
 fn a_query_that_nobody_waits_for_ends_on_the_node() {
     run(async {
         let dir = TempDir::new().unwrap();
-        let mut config = Config { secret: secret(), ..Config::single(dir.path()) };
+        let mut config = Config::single(dir.path()).with_secret(secret());
         config.sql.readers = 1;
         let node = Node::start(config).await.unwrap();
-        let remote = RemoteSql::connect(RemoteConfig::new([node.local_addr()], secret())).await.unwrap();
-        for sql in [node.sql(), (*remote).clone(), node.sql()] {
+        let remote = Client::connect(ClientConfig::new([node.local_addr()], secret())).await.unwrap();
+        for sql in [node.sql(), remote.sql(), node.sql()] {
             let mut kept = sql.at(Level::Local).with_deadline(PATIENCE * 10).snapshot().await.unwrap();
             let endless = kept.query(ENDLESS, ());
             assert!(tokio::time::timeout(Duration::from_millis(50), endless).await.is_err());
@@ -131,11 +131,11 @@ fn a_query_that_nobody_waits_for_ends_on_the_node() {
 fn a_node_keeps_so_many_snapshots_and_no_more() {
     run(async {
         let dir = TempDir::new().unwrap();
-        let mut config = Config { secret: secret(), ..Config::single(dir.path()) };
+        let mut config = Config::single(dir.path()).with_secret(secret());
         config.sql.readers = 4;
         let node = Node::start(config).await.unwrap();
-        let remote = RemoteSql::connect(RemoteConfig::new([node.local_addr()], secret())).await.unwrap();
-        for sql in [node.sql(), (*remote).clone()] {
+        let remote = Client::connect(ClientConfig::new([node.local_addr()], secret())).await.unwrap();
+        for sql in [node.sql(), remote.sql()] {
             let (first, _second) = (snapshot(&sql).await, snapshot(&sql).await);
             let third = sql.at(Level::Local).with_deadline(Duration::from_millis(300)).snapshot().await;
             assert!(matches!(third, Err(Error::Overloaded(_) | Error::TimedOut(_))), "{third:?}");

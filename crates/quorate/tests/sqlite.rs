@@ -11,7 +11,7 @@
 
 mod support;
 
-use quorate::{Level, RemoteConfig, Rows, Value, verify};
+use quorate::{ClientConfig, Level, Rows, Value, verify};
 use support::{Cluster, run, secret};
 
 /// Writes, and queries after them with what they return.
@@ -140,7 +140,7 @@ fn what_sqlite_is_good_at_works_on_every_node() {
                 assert_eq!(flat(&found), *expected, "{query} on {name}");
             }
         }
-        let verification = verify(RemoteConfig::new(cluster.addrs(), secret())).await.unwrap();
+        let verification = verify(ClientConfig::new(cluster.addrs(), secret())).await.unwrap();
         assert!(verification.is_sound(), "{:?}", verification.differences());
         cluster.stop_all().await;
     });

@@ -7,7 +7,7 @@ mod support;
 use std::time::{Duration, Instant};
 
 use quorate::limits::BUDGET_MAX;
-use quorate::{Config, Error, Node, SqlOptions};
+use quorate::{Error, Node, SqlOptions};
 use support::{Single, run, until};
 
 /// How soon.
@@ -19,8 +19,8 @@ const ENDLESS: &str = "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1
 fn a_long_read_and_a_long_write_do_not_keep_a_node_from_stopping() {
     run(async {
         let dir = tempfile::TempDir::new().unwrap();
-        let sql = SqlOptions { query_timeout: Duration::from_secs(600), ..SqlOptions::default() };
-        let config = Config { sql, ..Single::config(&dir) };
+        let sql = SqlOptions::default().with_query_timeout(Duration::from_secs(600));
+        let config = Single::config(&dir).with_sql(sql);
         let node = Node::start(config.clone()).await.unwrap();
         node.sql().execute("CREATE TABLE t (a)", ()).await.unwrap();
         let (reader, writer) = (node.sql(), node.sql().with_budget(BUDGET_MAX));

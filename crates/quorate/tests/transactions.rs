@@ -237,9 +237,9 @@ fn nothing_is_lost_or_doubled_on_any_node() {
     run(async {
         const EACH: i64 = 25;
         let mut cluster = Cluster::start().await;
-        let remote = cluster.remote().await;
-        let made = Level::AtLeast(counters(&remote).await.unwrap());
-        let handles = ["a", "b", "c"].map(|name| cluster.sql(name)).into_iter().chain([(*remote).clone()]);
+        let remote = cluster.client().await;
+        let made = Level::AtLeast(counters(&remote.sql()).await.unwrap());
+        let handles = ["a", "b", "c"].map(|name| cluster.sql(name)).into_iter().chain([remote.sql()]);
         // Tasks of a runtime, as a service's are.
         let tasks = handles.map(|sql| {
             let sql = sql.at(made);
@@ -254,7 +254,7 @@ fn nothing_is_lost_or_doubled_on_any_node() {
         let mut values: Vec<i64> = join_all(tasks).await.into_iter().flat_map(Result::unwrap).collect();
         values.sort_unstable();
         assert_eq!(values, (1..=EACH * 4).collect::<Vec<_>>(), "each number is given once");
-        assert_eq!(value(&remote, "a").await, Ok(EACH * 4));
+        assert_eq!(value(&remote.sql(), "a").await, Ok(EACH * 4));
         remote.close().await;
         cluster.stop_all().await;
     });

@@ -13,14 +13,14 @@ mod support;
 
 use std::path::PathBuf;
 
-use quorate::{Difference, RemoteConfig, verify};
+use quorate::{ClientConfig, Difference, verify};
 use support::{Cluster, run, secret};
 use tokio::sync::watch;
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
-fn config(cluster: &Cluster) -> RemoteConfig {
-    RemoteConfig::new(cluster.addrs(), secret())
+fn config(cluster: &Cluster) -> ClientConfig {
+    ClientConfig::new(cluster.addrs(), secret())
 }
 
 /// The one database file of a node.

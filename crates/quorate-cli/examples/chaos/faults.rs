@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use quorate::RemoteSql;
+use quorate::Client;
 use quorate_env::Rng;
 use rustix::process::Signal;
 
@@ -124,7 +124,7 @@ impl Round {
     }
 
     /// Strikes.
-    pub async fn strike(self, fleet: &mut Fleet, probe: &RemoteSql, rng: &Rng) -> Result<Struck> {
+    pub async fn strike(self, fleet: &mut Fleet, probe: &Client, rng: &Rng) -> Result<Struck> {
         let leader = until("a leader", NOTICE_MAX, async || fleet.leader(probe).await).await?;
         let victims = self.victims(fleet, leader, rng);
         let cut = if rng.chance(0.7) { Cut::Silent } else { Cut::Refused };
@@ -149,7 +149,7 @@ impl Struck {
         self.round.kind == kind || self.round.also == Some(kind)
     }
 
-    async fn strike_one(&self, fleet: &mut Fleet, victim: usize, probe: &RemoteSql) -> Result<()> {
+    async fn strike_one(&self, fleet: &mut Fleet, victim: usize, probe: &Client) -> Result<()> {
         let name = fleet.nodes[victim].name.clone();
         match self.round.kind {
             Kind::Isolated => fleet.world.plug(&name, false).await?,
@@ -159,7 +159,7 @@ impl Struck {
                 fleet.fill(victim, true)?;
                 until("a node's word that its disk is full", NOTICE_MAX, async || {
                     // What others write fits for long into what the node has. Whether this succeeds is no matter.
-                    let _ = probe.execute("INSERT INTO filler VALUES (zeroblob(500000))", ()).await;
+                    let _ = probe.sql().execute("INSERT INTO filler VALUES (zeroblob(500000))", ()).await;
                     fleet.said_after(victim, before).ok()?.contains("no space left").then_some(())
                 })
                 .await?;
@@ -180,9 +180,9 @@ impl Struck {
     }
 
     /// Undoes it.
-    pub async fn heal(&self, fleet: &mut Fleet, probe: &RemoteSql) -> Result<()> {
+    pub async fn heal(&self, fleet: &mut Fleet, probe: &Client) -> Result<()> {
         if self.has(Kind::Full) {
-            probe.with_deadline(NOTICE_MAX).execute("DELETE FROM filler", ()).await?;
+            probe.sql().with_deadline(NOTICE_MAX).execute("DELETE FROM filler", ()).await?;
         }
         self.cut(fleet, false).await?;
         for victim in &self.victims {

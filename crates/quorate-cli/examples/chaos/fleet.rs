@@ -7,7 +7,7 @@ use std::io::{ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use quorate::{RemoteConfig, RemoteSql, SecretSource};
+use quorate::{Client, ClientConfig, SecretSource};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 
@@ -158,23 +158,23 @@ impl Fleet {
     }
 
     /// A client of all nodes, or of one that answers its reads itself. It tries until the deadline, each call too.
-    pub async fn client(&self, pinned: Option<usize>, deadline: Duration) -> Result<RemoteSql> {
+    pub async fn client(&self, pinned: Option<usize>, deadline: Duration) -> Result<Client> {
         let config = match pinned {
-            Some(number) => RemoteConfig::pinned(&self.nodes[number].addr, self.secret()),
+            Some(number) => ClientConfig::pinned(&self.nodes[number].addr, self.secret()),
             None => self.config(),
         };
-        let config = RemoteConfig { deadline: CONNECT_MAX, ..config };
+        let config = config.with_deadline(CONNECT_MAX);
         let what = format!("a client of {}", pinned.map_or("all", |number| &self.nodes[number].name));
-        until(&what, deadline, async || RemoteSql::connect(config.clone()).await.ok()).await
+        until(&what, deadline, async || Client::connect(config.clone()).await.ok()).await
     }
 
     /// How to reach all nodes.
-    pub fn config(&self) -> RemoteConfig {
-        RemoteConfig::new(self.nodes.iter().map(|node| node.addr.clone()), self.secret())
+    pub fn config(&self) -> ClientConfig {
+        ClientConfig::new(self.nodes.iter().map(|node| node.addr.clone()), self.secret())
     }
 
     /// Which node the others, or all of them, take for the leader.
-    pub async fn leader(&self, probe: &RemoteSql) -> Option<usize> {
+    pub async fn leader(&self, probe: &Client) -> Option<usize> {
         let status = probe.status().await.ok()?;
         let addr = &status.leader()?.addr;
         self.nodes.iter().position(|node| node.addr == *addr)

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use quorate::{Error, FailureKind, Level, RemoteSql};
+use quorate::{Error, FailureKind, Level, Sql};
 use quorate_env::{Rng, lock};
 use quorate_history::{self as history, Nanos, Op, Outcome};
 use tokio::task::JoinSet;
@@ -58,7 +58,7 @@ pub struct Ledger {
 /// A client with its connection.
 #[derive(Clone)]
 pub struct Client {
-    sql: RemoteSql,
+    sql: Sql,
     level: Level,
     deadline: Duration,
     pub rng: Rng,
@@ -95,23 +95,23 @@ impl Ledger {
 }
 
 impl Client {
-    pub fn new(sql: &RemoteSql, level: Level, rng: Rng, ledger: &Ledger) -> Self {
+    pub fn new(sql: Sql, level: Level, rng: Rng, ledger: &Ledger) -> Self {
         let at = usize::try_from(rng.below(OPERATION_MAX.len() as u64)).unwrap_or(0);
-        Self { sql: sql.clone(), level, deadline: OPERATION_MAX[at], rng, ledger: ledger.clone() }
+        Self { sql, level, deadline: OPERATION_MAX[at], rng, ledger: ledger.clone() }
     }
 
     /// The handle for writes.
-    pub fn write(&self) -> quorate::Sql {
+    pub fn write(&self) -> Sql {
         self.sql.with_deadline(self.deadline)
     }
 
     /// The handle for reads.
-    pub fn read(&self) -> quorate::Sql {
+    pub fn read(&self) -> Sql {
         self.sql.at(self.level).with_deadline(self.deadline)
     }
 
     /// The handle for what must succeed, now that nothing disturbs.
-    pub fn patient(&self) -> quorate::Sql {
+    pub fn patient(&self) -> Sql {
         self.sql.with_deadline(PATIENCE)
     }
 

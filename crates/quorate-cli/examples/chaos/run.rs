@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use quorate::{Level, RemoteSql, verify};
+use quorate::{Level, verify};
 use quorate_env::Rng;
 use quorate_history::Verdict;
 
@@ -87,7 +87,7 @@ pub struct Run {
     settings: Settings,
     fleet: Fleet,
     rng: Rng,
-    probe: RemoteSql,
+    probe: quorate::Client,
     ledger: Ledger,
     report: Report,
 }
@@ -113,15 +113,15 @@ impl Run {
     /// Goes through all rounds and judges.
     pub async fn go(&mut self) -> Result<Verdict> {
         let work = Work::default();
-        let patient = Client::new(&self.probe, Level::Linearizable, self.rng.fork(), &self.ledger);
+        let patient = Client::new(self.probe.sql(), Level::Linearizable, self.rng.fork(), &self.ledger);
         work.prepare(&patient).await?;
         let tables = ["CREATE TABLE rounds (number INTEGER)", "CREATE TABLE filler (data BLOB)"];
-        self.probe.with_deadline(FOUNDED_MAX).batch(tables).await?;
+        self.probe.sql().with_deadline(FOUNDED_MAX).batch(tables).await?;
         let mut clients = Vec::new();
         for pinned in (0..self.fleet.count()).map(Some).chain([None]) {
             for _ in 0..CLIENTS {
-                let sql = self.fleet.client(pinned, FOUNDED_MAX).await?;
-                clients.push(Client::new(&sql, self.settings.reads, self.rng.fork(), &self.ledger));
+                let sql = self.fleet.client(pinned, FOUNDED_MAX).await?.sql();
+                clients.push(Client::new(sql, self.settings.reads, self.rng.fork(), &self.ledger));
             }
         }
         let load = Load::start(&work, clients, self.settings.rate);
@@ -184,7 +184,7 @@ impl Run {
     /// Waits until a write is served.
     async fn served(&self, number: usize) -> Result<()> {
         let number = i64::try_from(number)?;
-        let write = self.probe.with_deadline(SERVED_MAX);
+        let write = self.probe.sql().with_deadline(SERVED_MAX);
         let written = write.execute("INSERT INTO rounds VALUES (?)", (number,)).await;
         Ok(written.map(drop).map_err(|error| format!("no write within {} s: {error}", SERVED_MAX.as_secs()))?)
     }
@@ -194,8 +194,8 @@ impl Run {
         let begun = Instant::now();
         let client = self.fleet.client(Some(node), WHOLE_MAX).await?;
         let left = WHOLE_MAX.saturating_sub(begun.elapsed());
-        let client_asks = client.with_deadline(left);
-        let count: i64 = client_asks.query_one("SELECT count(*) FROM rounds", ()).await?;
+        let sql = client.sql().with_deadline(left);
+        let count: i64 = sql.query_one("SELECT count(*) FROM rounds", ()).await?;
         client.close().await;
         if count == 0 { Err("a read of the latest state shows no round".into()) } else { Ok(()) }
     }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
-use quorate::{RemoteConfig, RemoteSql, SecretSource};
+use quorate::{Client, ClientConfig, SecretSource, Sql};
 use quorate_env::Rng;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::de::Error;
@@ -143,19 +143,19 @@ impl Cluster {
     }
 
     /// A handle to the whole cluster.
-    pub async fn remote(&self) -> Result<RemoteSql> {
-        Ok(RemoteSql::connect(self.config()?).await?)
+    pub async fn sql(&self) -> Result<Sql> {
+        Ok(Client::connect(self.config()?).await?.sql())
     }
 
     /// How to reach it.
-    pub fn config(&self) -> Result<RemoteConfig> {
+    pub fn config(&self) -> Result<ClientConfig> {
         let addrs = self.nodes()?.into_iter().map(|node| node.peer_addr);
-        Ok(RemoteConfig::new(addrs, self.secret()))
+        Ok(ClientConfig::new(addrs, self.secret()))
     }
 
     /// A handle to one node, which answers its reads itself.
-    pub async fn remote_to(&self, node: &Node) -> Result<RemoteSql> {
-        Ok(RemoteSql::connect(RemoteConfig::pinned(&node.peer_addr, self.secret())).await?)
+    pub async fn sql_of(&self, node: &Node) -> Result<Sql> {
+        Ok(Client::connect(ClientConfig::pinned(&node.peer_addr, self.secret())).await?.sql())
     }
 
     fn secret(&self) -> SecretSource {
@@ -193,8 +193,8 @@ impl Cluster {
     pub async fn fill(&self, mib: u64) -> Result<()> {
         /// Bytes of a row: a page holds one.
         const ROW_BYTES: usize = 4000;
-        let remote = self.remote().await?;
-        remote.execute("CREATE TABLE filler (data BLOB)", ()).await?;
+        let sql = self.sql().await?;
+        sql.execute("CREATE TABLE filler (data BLOB)", ()).await?;
         let rng = Rng::from_seed(1);
         let row = || {
             let mut bytes = vec![0; ROW_BYTES];
@@ -202,7 +202,7 @@ impl Cluster {
             ("INSERT INTO filler VALUES (?)", (bytes,))
         };
         for _ in 0..mib {
-            remote.batch((0..MIB / 4096).map(|_| row())).await?;
+            sql.batch((0..MIB / 4096).map(|_| row())).await?;
         }
         self.settled().await?;
         Ok(())

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use quorate::{Error, RemoteSql};
+use quorate::{Error, Sql};
 use quorate_env::lock;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -42,12 +42,12 @@ pub struct Written {
 
 impl Load {
     /// Starts it: `in_flight` writers that each insert one row after the other.
-    pub async fn start(remote: &RemoteSql, in_flight: u64) -> Result<Self> {
-        remote.execute("CREATE TABLE IF NOT EXISTS load (writer INTEGER, number INTEGER, filler TEXT)", ()).await?;
+    pub async fn start(sql: &Sql, in_flight: u64) -> Result<Self> {
+        sql.execute("CREATE TABLE IF NOT EXISTS load (writer INTEGER, number INTEGER, filler TEXT)", ()).await?;
         let counts = Arc::<Mutex<Counts>>::default();
         let mut workers = JoinSet::new();
         for writer in 0..in_flight {
-            workers.spawn(write(remote.clone(), writer, Arc::clone(&counts)));
+            workers.spawn(write(sql.clone(), writer, Arc::clone(&counts)));
         }
         Ok(Self { counts, workers })
     }
@@ -82,10 +82,10 @@ impl Load {
 
 impl Written {
     /// Compares with the rows that are there: none lost, none twice.
-    pub async fn check(&self, remote: &RemoteSql) -> Result<()> {
-        let rows: i64 = remote.query_one("SELECT count(*) FROM load", ()).await?;
+    pub async fn check(&self, sql: &Sql) -> Result<()> {
+        let rows: i64 = sql.query_one("SELECT count(*) FROM load", ()).await?;
         let distinct: i64 =
-            remote.query_one("SELECT count(*) FROM (SELECT DISTINCT writer, number FROM load)", ()).await?;
+            sql.query_one("SELECT count(*) FROM (SELECT DISTINCT writer, number FROM load)", ()).await?;
         let Self { acknowledged, unknown, .. } = *self;
         println!(
             "{acknowledged} writes acknowledged, {unknown} of unknown outcome, {rows} rows, {distinct} of them distinct"
@@ -98,12 +98,12 @@ impl Written {
     }
 }
 
-async fn write(remote: RemoteSql, writer: u64, counts: Arc<Mutex<Counts>>) -> Result<()> {
+async fn write(sql: Sql, writer: u64, counts: Arc<Mutex<Counts>>) -> Result<()> {
     let filler = "x".repeat(ROW_BYTES);
     for number in 0_i64.. {
         let begin = Instant::now();
         let insert = "INSERT INTO load VALUES (?, ?, ?)";
-        let outcome = remote.execute(insert, (i64::try_from(writer)?, number, filler.as_str())).await;
+        let outcome = sql.execute(insert, (i64::try_from(writer)?, number, filler.as_str())).await;
         let mut counts = lock(&counts);
         match outcome {
             Ok(_) => counts.acknowledge(begin),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use quorate::{RemoteConfig, RemoteSql, SecretSource};
+use quorate::{Client, ClientConfig, SecretSource};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 
@@ -63,10 +63,10 @@ impl Servers {
         Ok(servers)
     }
 
-    /// A handle to the whole cluster.
-    pub async fn remote(&self) -> Result<RemoteSql> {
+    /// A client of the whole cluster.
+    pub async fn client(&self) -> Result<Client> {
         let addrs = self.servers.iter().map(|server| server.addr.clone());
-        Ok(RemoteSql::connect(RemoteConfig::new(addrs, self.secret())).await?)
+        Ok(Client::connect(ClientConfig::new(addrs, self.secret())).await?)
     }
 
     /// The names of all.
@@ -77,7 +77,7 @@ impl Servers {
     /// Asks a server to stop, starts it again, and waits until it has caught up. Gives back how long it took to stop,
     /// and whether it led before.
     pub async fn restart(&mut self, name: &str) -> Result<(Duration, bool)> {
-        let leader = self.remote().await?.status().await?.leader().map(|leader| leader.name.clone());
+        let leader = self.client().await?.status().await?.leader().map(|leader| leader.name.clone());
         let (program, dir) = (self.program.clone(), self.dir.clone());
         let server = self.servers.iter_mut().find(|server| server.name == name).ok_or("no such server")?;
         let begin = Instant::now();
@@ -95,13 +95,12 @@ impl Servers {
     }
 
     async fn caught_up(&self, addr: &str) -> Result<()> {
-        let config = RemoteConfig { deadline: Duration::from_secs(1), ..RemoteConfig::pinned(addr, self.secret()) };
+        let config = ClientConfig::pinned(addr, self.secret()).with_deadline(Duration::from_secs(1));
         until("a server to catch up", READY_MAX, async || {
-            let remote = RemoteSql::connect(config.clone()).await.ok()?;
+            let remote = Client::connect(config.clone()).await.ok()?;
             let own = remote.status().await.ok()?;
             let leader = own.leader()?.addr.clone();
-            let there =
-                RemoteSql::connect(RemoteConfig::pinned(leader, self.secret())).await.ok()?.status().await.ok()?;
+            let there = Client::connect(ClientConfig::pinned(leader, self.secret())).await.ok()?.status().await.ok()?;
             let lag = there.committed_index.saturating_sub(own.applied.index);
             (lag < LAG_MAX).then_some(())
         })

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use quorate::{Admin, AdminError, Blocked, Config, Probed, RemoteConfig, Status};
+use quorate::{AdminError, Blocked, Client, ClientConfig, Config, Probed, Status};
 
 use super::clocks::{self, Clock};
 use super::config::check_count;
@@ -77,8 +77,9 @@ impl Facts {
 }
 
 async fn ask(access: &Access, addr: &str) -> Result<Answer, String> {
-    let config = RemoteConfig { deadline: ANSWER_MAX, ..RemoteConfig::pinned(addr, access.secret.clone()) };
-    let admin = Admin::connect(config).await.map_err(|error| client::of_connecting(error).to_string())?;
+    let config = ClientConfig::pinned(addr, access.secret.clone()).with_deadline(ANSWER_MAX);
+    let client = Client::connect(config).await.map_err(|error| client::of_connecting(error).to_string())?;
+    let admin = client.admin();
     let told = |error: AdminError| error.to_string();
     let mut probes = Vec::new();
     for _ in 0..PROBES {
@@ -338,10 +339,8 @@ mod tests {
     #[test]
     fn the_configuration_is_held_against_the_members() {
         let facts = whole();
-        let listing = |names: &[&str]| Config {
-            members: names.iter().map(|name| ((*name).to_owned(), format!("h:{name}"))).collect(),
-            ..Config::default()
-        };
+        let listing =
+            |names: &[&str]| Config::default().with_members(names.iter().map(|name| (*name, format!("h:{name}"))));
         assert_eq!(check_listed(&facts, &listing(&["1", "2", "3"])), None);
         assert_eq!(check_listed(&facts, &listing(&[])), None);
         let found = check_listed(&facts, &listing(&["1", "2", "9"])).unwrap();

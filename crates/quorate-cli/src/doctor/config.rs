@@ -96,13 +96,8 @@ mod tests {
     use super::*;
 
     fn levels(members: &[(&str, &str)], listen: Option<&str>, secret: SecretSource, mode: u32) -> Vec<Level> {
-        let config = Config {
-            name: "a".to_owned(),
-            members: members.iter().map(|(name, addr)| ((*name).to_owned(), (*addr).to_owned())).collect(),
-            listen: listen.map(str::to_owned),
-            secret,
-            ..Config::default()
-        };
+        let config = Config::default().with_name("a").with_members(members.iter().copied()).with_secret(secret);
+        let config = listen.map_or(config.clone(), |addr| config.with_listen(addr));
         let facts = Facts { path: Path::new("x.toml"), mode: Some(mode), loaded: Ok(&config) };
         check(&facts).iter().map(|finding| finding.level).collect()
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorate::{Admin, AdminError, NodeId, RemoteConfig, Status};
+use quorate::{AdminError, Client, ClientConfig, NodeId, Status};
 use quorate_env::timeout;
 
 use super::{Cluster, End};
@@ -19,7 +19,7 @@ const LAG: u64 = 100;
 impl Cluster {
     /// An operator asks whether all nodes hold the same; what can't be told is no answer.
     pub async fn verify(&self) {
-        let config = RemoteConfig { deadline: OPERATOR_LIMIT, ..RemoteConfig::new(self.addrs(), Self::secret()) };
+        let config = ClientConfig::new(self.addrs(), Self::secret()).with_deadline(OPERATOR_LIMIT);
         let tampered = self.history.tamperings();
         // It would wait long for a node that is away.
         let verification = timeout(AUDIT_MAX, quorate::verify_in(self.world.node("auditor"), config));
@@ -72,35 +72,31 @@ impl Cluster {
         // A node that has just joined can't tell yet who leads.
         let leader =
             self.leader().map(|name| self.addr(name)).ok_or(AdminError::Unavailable("no node leads".to_owned()))?;
-        let admin = self.admin_at([leader]).await?;
-        let rejected = admin.reject_entry(index).await;
-        admin.close().await;
+        let client = self.operator_at([leader]).await?;
+        let rejected = client.admin().reject_entry(index).await;
+        client.close().await;
         rejected
     }
 
     /// An operator removes a node.
     pub async fn remove(&self, name: &str) -> Result<(), AdminError> {
-        let admin = self.admin().await?;
-        let removed = admin.remove(name, false).await;
-        admin.close().await;
+        let client = self.operator_at(self.addrs()).await?;
+        let removed = client.admin().remove(name, false).await;
+        client.close().await;
         removed
     }
 
     /// An operator hands leadership to a node.
     pub async fn transfer(&self, name: &str) -> Result<NodeId, AdminError> {
-        let admin = self.admin().await?;
-        let leads = admin.transfer(Some(name)).await;
-        admin.close().await;
+        let client = self.operator_at(self.addrs()).await?;
+        let leads = client.admin().transfer(Some(name)).await;
+        client.close().await;
         leads
     }
 
-    async fn admin(&self) -> Result<Admin, AdminError> {
-        self.admin_at(self.addrs()).await
-    }
-
-    async fn admin_at(&self, addrs: impl IntoIterator<Item = String>) -> Result<Admin, AdminError> {
-        let config = RemoteConfig { deadline: OPERATOR_LIMIT, ..RemoteConfig::new(addrs, Self::secret()) };
-        let connected = Admin::connect_in(self.world.node("operator"), config).await;
+    async fn operator_at(&self, addrs: impl IntoIterator<Item = String>) -> Result<Client, AdminError> {
+        let config = ClientConfig::new(addrs, Self::secret()).with_deadline(OPERATOR_LIMIT);
+        let connected = Client::connect_in(self.world.node("operator"), config).await;
         connected.map_err(|error| AdminError::Unavailable(error.to_string()))
     }
 }

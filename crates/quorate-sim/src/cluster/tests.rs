@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use futures_util::future::join_all;
-use quorate::{RemoteConfig, RemoteSql};
+use quorate::{Client, ClientConfig};
 use quorate_env_sim::Latency;
 
 use super::*;
@@ -36,13 +36,13 @@ fn served_in(seed: u64, who: Who, strike: Strike) -> Duration {
     let run = async {
         cluster.names().iter().for_each(|name| cluster.start(name));
         assert!(cluster.until(Duration::from_secs(60), Cluster::is_whole).await);
-        let config = RemoteConfig::new(cluster.addrs(), Cluster::secret());
-        let remote = RemoteSql::connect_in(world.node("client"), config).await.unwrap();
-        remote.execute("CREATE TABLE t (x)", ()).await.unwrap();
+        let config = ClientConfig::new(cluster.addrs(), Cluster::secret());
+        let remote = Client::connect_in(world.node("client"), config).await.unwrap();
+        remote.sql().execute("CREATE TABLE t (x)", ()).await.unwrap();
         let leader = cluster.leader().unwrap();
         let followers = cluster.names().iter().filter(|name| **name != leader);
         let handles: Vec<Sql> = match who {
-            Who::Client => vec![(*remote).clone()],
+            Who::Client => vec![remote.sql()],
             Who::Followers => followers.map(|name| cluster.sql(name).unwrap()).collect(),
         };
         strike(&cluster, leader);

@@ -55,8 +55,8 @@ impl Ails {
         if self.rng.below(SPARED_ONE_IN) == 0 {
             return;
         }
-        let Some(remote) = connected(&env, &self.cluster).await else { return };
-        let sql = remote.with_deadline(WRITE_LIMIT);
+        let Some(client) = connected(&env, &self.cluster).await else { return };
+        let sql = client.sql().with_deadline(WRITE_LIMIT);
         for number in 1.. {
             sleep(Duration::from_millis(self.rng.below(PAUSE_MILLIS * self.calm))).await;
             if self.stop.load(Ordering::Relaxed) {

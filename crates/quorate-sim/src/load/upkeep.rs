@@ -49,10 +49,10 @@ impl Upkeep {
     }
 
     pub(super) async fn run(mut self, env: Env) {
-        let Some(remote) = connected(&env, &self.cluster).await else { return };
+        let Some(client) = connected(&env, &self.cluster).await else { return };
         while !self.stop.load(Ordering::Relaxed) {
             sleep(Duration::from_millis(self.rng.below(PAUSE_MILLIS * self.calm))).await;
-            let sql = remote.with_deadline(WRITE_LIMIT);
+            let sql = client.sql().with_deadline(WRITE_LIMIT);
             match self.rng.below(8) {
                 0 | 1 => self.migrate(&sql).await,
                 2 => self.use_news(&sql).await,

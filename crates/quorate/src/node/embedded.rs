@@ -13,10 +13,10 @@ use quorate_sql::readers::RowStream;
 use tokio::task::coop;
 
 use super::gateway::{Gateway, Kept};
-use crate::client::{Attempt, Limits, ReadAnswer, ReadRequest, Transport};
 use crate::error::Error;
 use crate::level::Level;
 use crate::snapshot::{Query, State};
+use crate::submitter::{Attempt, Limits, ReadAnswer, ReadRequest, Transport};
 use crate::transaction::TransactionHost;
 
 /// A handle may outlive its node and does not keep it alive.

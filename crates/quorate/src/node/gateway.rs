@@ -20,12 +20,12 @@ use quorate_sql::validate::StatementKind;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::coop;
 
-use crate::client::{Attempt, NotDone, ReadAnswer, ReadRequest};
 use crate::error::Error;
 use crate::level::Level;
 use crate::metrics::{Metrics, NodeMetrics};
 use crate::readiness::{NotReady, not_ready};
 use crate::status::Status;
+use crate::submitter::{Attempt, NotDone, ReadAnswer, ReadRequest};
 
 /// How long a snapshot may last. One that is older than reads commonly become ends sooner where the database's files
 /// grow too much, or another node needs an image of them.

@@ -8,9 +8,9 @@ use quorate_model::NodeId;
 use quorate_wire::{CallFailure, FailureKind as CallFailureKind, Role};
 
 use super::gateway::Gateway;
-use crate::client::{Attempt, NotDone};
 use crate::protocol::admin::{Admit, Change, Changed, NoChange, Probe, RejectEntry, Remove, Transfer};
 use crate::protocol::{self, method};
+use crate::submitter::{Attempt, NotDone};
 
 /// How long a request may take at the leader: handing leadership over, and a joint change.
 const FORWARD_MAX: Duration = Duration::from_secs(20);

@@ -17,11 +17,11 @@ use super::gateway::{Gateway, served_until};
 use super::operate;
 use super::snapshots;
 use super::transaction;
-use crate::client::{Attempt, ReadAnswer};
 use crate::error::Error;
 use crate::protocol::{
     self, Answer, Empty, Execute, Executed, Query, StatusReply, Verified, VerifiedKind, Verify, malformed, method,
 };
+use crate::submitter::{Attempt, ReadAnswer};
 
 /// Bytes of a reply: the connection of a client carries 36 MiB.
 const REPLY_BYTES_MAX: usize = 35 << 20;

@@ -20,11 +20,11 @@ use quorate_wire::{
 
 use super::gateway::{Gateway, WRITES_WAIT, served_until};
 use super::service::{self, READ_ONLY};
-use crate::client::Attempt;
 use crate::error::Error;
 use crate::protocol::transaction::{Ask, Asked, Begin, Told};
 use crate::protocol::{self, Executed, method};
 use crate::remote::transaction::Stream;
+use crate::submitter::Attempt;
 use crate::transaction::{TransactionHost, time_up};
 
 /// The leader's.

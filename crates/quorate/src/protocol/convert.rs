@@ -14,10 +14,10 @@ use super::{
     SnapshotItem, SnapshotItemKind, TableHash, Verified, VerifiedKind, WirePosition, WireRows, WireStamp, Written,
     malformed,
 };
-use crate::client::{Attempt, Limits, NotDone, ReadAnswer, ReadRequest};
 use crate::error::Error;
 use crate::level::Level;
 use crate::snapshot;
+use crate::submitter::{Attempt, Limits, NotDone, ReadAnswer, ReadRequest};
 
 /// What is said where an answer is of a kind that is not known.
 const NEWER: &str = "a newer version answered what this one can't read; install the version that the nodes run";

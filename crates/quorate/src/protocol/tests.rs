@@ -15,11 +15,11 @@ use quorate_sql::query::Rows;
 use quorate_sql::store::Verification;
 
 use super::*;
-use crate::client::{Attempt, Limits, NotDone, ReadAnswer, ReadRequest};
 use crate::error::Error;
 use crate::level::Level;
 use crate::snapshot;
 use crate::status::Status;
+use crate::submitter::{Attempt, Limits, NotDone, ReadAnswer, ReadRequest};
 
 const POSITION: Position = Position { epoch: Epoch(2), group: GroupId(1), index: 77 };
 

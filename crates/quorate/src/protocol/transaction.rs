@@ -8,9 +8,9 @@ use quorate_wire::CallFailure;
 
 use super::convert::newer;
 use super::{Executed, Query, Refusal, WirePosition, WireStamp, malformed};
-use crate::client::{Attempt, Limits};
 use crate::error::Error;
 use crate::snapshot;
+use crate::submitter::{Attempt, Limits};
 
 /// What a client sends: first [`Asked::Begin`], then statements, then perhaps [`Asked::Commit`]. Ending the stream
 /// rolls back.

@@ -8,26 +8,26 @@ use quorate_env::{Env, Instant};
 use quorate_wire::{Role, StreamError};
 
 use super::nodes::{Nodes, unreachable};
-use super::{ConnectError, RemoteConfig, start_runtime};
+use super::{ClientConfig, ConnectError, start_runtime};
 use crate::backup::{BackupError, BackupInfo, BackupOptions, Sink};
-use crate::client::Attempt;
 use crate::error::Error;
 use crate::protocol::{self, method};
+use crate::submitter::Attempt;
 
 /// How long the node may take to reach the level that is asked for: less than a piece may take to come.
 const REACH_MAX: Duration = Duration::from_secs(20);
 
 /// Keeps a copy of a live database as the plain SQLite file `file`, which any `sqlite3` opens. The first node of
-/// `config` that answers sends it, leader or not, while work goes on; [`RemoteConfig::pinned`] names the node.
+/// `config` that answers sends it, leader or not, while work goes on; [`ClientConfig::pinned`] names the node.
 ///
 /// The file is written beside its name (`file.partial`), verified (digest, position, SQLite's `quick_check`), synced
 /// and renamed: under its name there is never half a backup. It needs no `-wal`. May be called from any executor.
 ///
 /// ```no_run
 /// # async fn f() -> Result<(), Box<dyn std::error::Error>> {
-/// use quorate::{BackupOptions, RemoteConfig, SecretSource};
+/// use quorate::{BackupOptions, ClientConfig, SecretSource};
 ///
-/// let config = RemoteConfig::new(["10.0.0.1:7001", "10.0.0.2:7001"], SecretSource::File("secret".into()));
+/// let config = ClientConfig::new(["10.0.0.1:7001", "10.0.0.2:7001"], SecretSource::File("secret".into()));
 /// let backup = quorate::backup(config, "monday.db", &BackupOptions::default()).await?;
 /// println!("{} bytes, up to {}", backup.bytes, backup.position);
 /// # Ok(())
@@ -38,7 +38,7 @@ const REACH_MAX: Duration = Duration::from_secs(20);
 ///
 /// After [`BackupError`] there is no file of that name, or the one that was there before.
 pub async fn backup(
-    config: RemoteConfig,
+    config: ClientConfig,
     file: impl AsRef<Path>,
     options: &BackupOptions,
 ) -> Result<BackupInfo, BackupError> {
@@ -52,7 +52,7 @@ pub async fn backup(
 /// Those of [`backup`].
 pub async fn backup_in(
     env: Env,
-    config: RemoteConfig,
+    config: ClientConfig,
     file: impl AsRef<Path>,
     options: &BackupOptions,
 ) -> Result<BackupInfo, BackupError> {

@@ -16,11 +16,11 @@ use tokio::sync::oneshot;
 use super::nodes::{Nodes, Reached, unreachable};
 use super::snapshot::Stream;
 use super::transaction;
-use crate::client::{Attempt, NotDone, ReadAnswer, ReadRequest, Transport};
 use crate::error::Error;
 use crate::level::Level;
 use crate::protocol::{self, Answer, Execute, Executed, Query, method};
 use crate::snapshot::State;
+use crate::submitter::{Attempt, NotDone, ReadAnswer, ReadRequest, Transport};
 use crate::transaction::TransactionHost;
 
 /// Deadlines travel in whole milliseconds, so a node may give a read up this much before its caller does.
@@ -32,11 +32,11 @@ const DOUBT_EVERY: Duration = Duration::from_millis(700);
 /// See the module. The client's runtime ends with it.
 pub(super) struct Network {
     nodes: Arc<Nodes>,
-    _alive: oneshot::Sender<()>,
+    _alive: Arc<oneshot::Sender<()>>,
 }
 
 impl Network {
-    pub(super) fn new(nodes: Arc<Nodes>, alive: oneshot::Sender<()>) -> Self {
+    pub(super) fn new(nodes: Arc<Nodes>, alive: Arc<oneshot::Sender<()>>) -> Self {
         Self { nodes, _alive: alive }
     }
 

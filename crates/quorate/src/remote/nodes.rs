@@ -14,7 +14,7 @@ use futures_util::future::join_all;
 use quorate_env::{Env, Instant, lock, sleep, timeout};
 use quorate_wire::{Client, ConnectError, Dialer, DialerConfig, Identity, Purpose, Role, Secret};
 
-use super::RemoteConfig;
+use super::ClientConfig;
 use crate::error::Error;
 use crate::protocol::{self, StatusReply, method};
 use crate::status::Status;
@@ -66,7 +66,7 @@ pub(crate) struct Reached {
 }
 
 impl Nodes {
-    pub(crate) fn new(env: &Env, config: &RemoteConfig, role: Role, secret: Secret) -> Self {
+    pub(crate) fn new(env: &Env, config: &ClientConfig, role: Role, secret: Secret) -> Self {
         let mut addrs = config.addrs.clone();
         if config.pinned {
             addrs.truncate(1);
@@ -294,7 +294,7 @@ mod tests {
 
     #[test]
     fn who_did_not_reply_is_asked_after_the_others() {
-        let config = RemoteConfig::new(["a:1", "b:1", "c:1"], SecretSource::Kept);
+        let config = ClientConfig::new(["a:1", "b:1", "c:1"], SecretSource::Kept);
         let nodes = Nodes::new(&Env::real(), &config, Role::ReadWrite, Secret::new("a secret for tests only").unwrap());
         nodes.redirect("a:1");
         nodes.failed(&"a:1".into());

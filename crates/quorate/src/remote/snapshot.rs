@@ -13,11 +13,11 @@ use quorate_wire::{CallError, StreamError, StreamReceiver, StreamSender};
 
 use super::network::{ROUNDING, no_answer};
 use super::nodes::{Nodes, unreachable};
-use crate::client::{Attempt, Limits};
 use crate::error::Error;
 use crate::level::Level;
 use crate::protocol::{self, OpenSnapshot, SnapshotItem, method};
 use crate::snapshot::{Query, State};
+use crate::submitter::{Attempt, Limits};
 
 /// What a node that can't open a snapshot has left for saying why, at most.
 const WAY_MAX: Duration = Duration::from_millis(50);

@@ -15,10 +15,10 @@ use quorate_wire::{StreamReceiver, StreamSender};
 use super::network::{ROUNDING, no_answer};
 use super::nodes::{Nodes, unreachable};
 use super::snapshot::{failed, millis};
-use crate::client::Attempt;
 use crate::error::Error;
 use crate::protocol::transaction::{Ask, Told};
 use crate::protocol::{self, method};
+use crate::submitter::Attempt;
 use crate::transaction::TransactionHost;
 
 /// The stream to the node that leads, or to one that passes it on.

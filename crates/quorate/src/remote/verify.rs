@@ -12,11 +12,11 @@ use quorate_wire::{Dialer, DialerConfig, Identity, Purpose, Role, Secret};
 
 use super::network::Network;
 use super::nodes::Nodes;
-use super::{ConnectError, RemoteConfig, start_runtime};
-use crate::client::Client;
+use super::{ClientConfig, ConnectError, start_runtime};
 use crate::error::Error;
 use crate::protocol::{self, VerifiedKind, method};
 use crate::status::Status;
+use crate::submitter::Submitter;
 use crate::verify::{Verification, VerifiedNode, VerifyError};
 
 /// How often it is tried again because a node knew of nothing: it had restarted, got the state as an image, or was
@@ -38,10 +38,10 @@ const CONNECT_MAX: Duration = Duration::from_secs(2);
 ///
 /// ```no_run
 /// # async fn f() -> Result<(), Box<dyn std::error::Error>> {
-/// use quorate::{RemoteConfig, SecretSource};
+/// use quorate::{ClientConfig, SecretSource};
 ///
 /// let secret = SecretSource::File("secret".into());
-/// let verification = quorate::verify(RemoteConfig::new(["10.0.0.1:7001"], secret)).await?;
+/// let verification = quorate::verify(ClientConfig::new(["10.0.0.1:7001"], secret)).await?;
 /// for difference in verification.differences() {
 ///     println!("{} differs: {:?}", difference.table, difference.versions);
 /// }
@@ -52,7 +52,7 @@ const CONNECT_MAX: Duration = Duration::from_secs(2);
 /// # Errors
 ///
 /// [`VerifyError`] where the cluster takes no entries. A node that can't be reached is part of the result.
-pub async fn verify(config: RemoteConfig) -> Result<Verification, VerifyError> {
+pub async fn verify(config: ClientConfig) -> Result<Verification, VerifyError> {
     verify_in(Env::real(), config).await
 }
 
@@ -61,11 +61,11 @@ pub async fn verify(config: RemoteConfig) -> Result<Verification, VerifyError> {
 /// # Errors
 ///
 /// Those of [`verify`].
-pub async fn verify_in(env: Env, config: RemoteConfig) -> Result<Verification, VerifyError> {
+pub async fn verify_in(env: Env, config: ClientConfig) -> Result<Verification, VerifyError> {
     let secret = config.resolve(&env).map_err(ConnectError::from)?;
     let (runtime, alive) = start_runtime(&env).await?;
     let nodes = Arc::new(Nodes::new(&env, &config, Role::Admin, secret.clone()));
-    let client = Client::new(runtime.clone(), Box::new(Network::new(Arc::clone(&nodes), alive)));
+    let client = Submitter::new(runtime.clone(), Box::new(Network::new(Arc::clone(&nodes), Arc::new(alive))));
     let asker = Asker { env, secret, nodes, limit: config.deadline };
     let verified = asker.verify(&client, &runtime).await;
     client.end_session().await;
@@ -82,7 +82,7 @@ struct Asker {
 }
 
 impl Asker {
-    async fn verify(&self, client: &Client, runtime: &crate::runtime::Runtime) -> Result<Verification, VerifyError> {
+    async fn verify(&self, client: &Submitter, runtime: &crate::runtime::Runtime) -> Result<Verification, VerifyError> {
         for attempt in 1.. {
             let position = client.write(vec![ControlCommand::Verify.into()], self.limit).await?.position;
             let asked = runtime.run(async {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorate::{ConnectError, Error, Level, RemoteConfig, RemoteSql, SecretSource, Sql, VerifyError, verify};
+use quorate::{Client, ClientConfig, ConnectError, Error, Level, SecretSource, Sql, VerifyError, verify};
 
 use crate::support::{Cluster, Single, run, secret};
 use crate::{aborted, fails, fails_for_now, told, unavailable, unknown};
@@ -11,8 +11,8 @@ const SHORT: Duration = Duration::from_millis(400);
 
 const CLOSED: &str = "closed: the node, or this handle, was stopped; start the node, or connect, again";
 
-async fn connect(config: RemoteConfig) -> Result<RemoteSql, Error> {
-    RemoteSql::connect(config).await.map_err(|error| match error {
+async fn connect(config: ClientConfig) -> Result<Client, Error> {
+    Client::connect(config).await.map_err(|error| match error {
         ConnectError::Cluster(error) => error,
         other => panic!("{other}"),
     })
@@ -71,11 +71,11 @@ fn a_node_that_was_stopped() {
     run(async {
         let single = Single::start().await;
         let (sql, addr) = (single.node.sql(), single.node.local_addr().to_string());
-        let remote = single.remote().await;
-        remote.execute("CREATE TABLE t (a)", ()).await.unwrap();
-        let mut tx = remote.begin().await.unwrap();
-        let mut snapshot = remote.snapshot().await.unwrap();
-        let config = RemoteConfig { deadline: SHORT, ..RemoteConfig::new([addr.as_str()], secret()) };
+        let remote = single.client().await;
+        remote.sql().execute("CREATE TABLE t (a)", ()).await.unwrap();
+        let mut tx = remote.sql().begin().await.unwrap();
+        let mut snapshot = remote.sql().snapshot().await.unwrap();
+        let config = ClientConfig::new([addr.as_str()], secret()).with_deadline(SHORT);
         single.node.stop().await;
         let refused = unavailable(&format!("cannot connect to {addr}: Connection refused (os error 111)"));
         fails_for_now(connect(config.clone()).await, &refused);
@@ -84,7 +84,7 @@ fn a_node_that_was_stopped() {
             other => panic!("{other}"),
         });
         fails_for_now(verified, &refused);
-        let late = remote.with_deadline(SHORT);
+        let late = remote.sql().with_deadline(SHORT);
         fails_for_now(late.query("SELECT 1", ()).await, &refused);
         fails_for_now(late.execute("DELETE FROM t", ()).await, &refused);
         // Either says how far the end has come.
@@ -109,15 +109,15 @@ fn clients_that_are_not_let_in() {
         let addr = single.node.local_addr().to_string();
         let wrong = SecretSource::Inline("another secret, for tests too".to_owned());
         let differ = format!("refused: handshake with {addr}: the secrets differ: give both ends the same one");
-        fails(connect(RemoteConfig::new([addr.as_str()], wrong)).await, &differ);
-        let config = RemoteConfig { read_only: true, ..RemoteConfig::new([addr.as_str()], secret()) };
+        fails(connect(ClientConfig::new([addr.as_str()], wrong)).await, &differ);
+        let config = ClientConfig::new([addr.as_str()], secret()).with_read_only(true);
         let reader = connect(config).await.unwrap();
         let only =
             format!("refused: {addr}: forbidden: this client may only read; connect without 'read_only' to write");
-        fails(reader.execute("CREATE TABLE t (a)", ()).await, &only);
-        fails(reader.begin().await, &only);
-        assert!(reader.query("SELECT 1", ()).await.is_ok());
-        let none = RemoteSql::connect(RemoteConfig::new(Vec::<String>::new(), secret())).await.map(drop).unwrap_err();
+        fails(reader.sql().execute("CREATE TABLE t (a)", ()).await, &only);
+        fails(reader.sql().begin().await, &only);
+        assert!(reader.sql().query("SELECT 1", ()).await.is_ok());
+        let none = Client::connect(ClientConfig::new(Vec::<String>::new(), secret())).await.map(drop).unwrap_err();
         assert_eq!((none.to_string().as_str(), none.is_retryable()), ("the configuration: 'addrs' is missing", false));
         reader.close().await;
         single.node.stop().await;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorate::{Config, Error, Level, Node, RemoteConfig, RemoteSql, Seams, Sql, SqlOptions, TuneStore};
+use quorate::{Client, ClientConfig, Error, Level, Node, Seams, Sql, SqlOptions, TuneStore};
 use quorate_env::Env;
 
 use crate::support::{PATIENCE, Single, on_both, run, secret};
@@ -16,13 +16,13 @@ const ENDLESS: &str =
 const SHORT: Duration = Duration::from_millis(300);
 
 /// A node that is opened in another way, and both kinds of handles.
-async fn start(sql: SqlOptions, tune: TuneStore) -> (tempfile::TempDir, Node, [Sql; 2], RemoteSql) {
+async fn start(sql: SqlOptions, tune: TuneStore) -> (tempfile::TempDir, Node, [Sql; 2], Client) {
     let dir = tempfile::TempDir::new().unwrap();
     let seams = Seams { tune: Some(tune), ..Seams::default() };
-    let config = Config { sql, ..Single::config(&dir) };
+    let config = Single::config(&dir).with_sql(sql);
     let node = Node::start_with(Env::real(), config, seams).await.unwrap();
-    let remote = RemoteSql::connect(RemoteConfig::new([node.local_addr()], secret())).await.unwrap();
-    let handles = [node.sql(), (*remote).clone()];
+    let remote = Client::connect(ClientConfig::new([node.local_addr()], secret())).await.unwrap();
+    let handles = [node.sql(), remote.sql()];
     (dir, node, handles, remote)
 }
 
@@ -56,13 +56,13 @@ fn a_result_that_is_too_large() {
 fn what_is_larger_than_a_connection_carries() {
     run(async {
         let single = Single::start().await;
-        let remote = single.remote().await;
-        let large = remote.query("SELECT zeroblob(13000000), zeroblob(13000000), zeroblob(13000000)", ()).await;
+        let remote = single.client().await;
+        let large = remote.sql().query("SELECT zeroblob(13000000), zeroblob(13000000), zeroblob(13000000)", ()).await;
         let text = "the result is too large: 39000030 bytes as a reply, the limit is 36700160; ask for fewer rows, or \
                     stream them from a snapshot";
         fails(large, text);
         let blob = || vec![0_u8; 13_000_000];
-        let (text, is_retryable) = told(remote.query("SELECT ?, ?, ?", (blob(), blob(), blob())).await);
+        let (text, is_retryable) = told(remote.sql().query("SELECT ?, ?, ?", (blob(), blob(), blob())).await);
         let (begin, end) = (single.node.local_addr().to_string(), ", the limit is 37748736; send less at once");
         let begin = format!("{begin}: the call was not sent: its body has 3900");
         assert!(text.starts_with(&begin) && text.ends_with(end) && !is_retryable, "{text}");
@@ -100,7 +100,7 @@ fn a_position_that_was_not_reached_or_never_will_be() {
 #[test]
 fn a_node_without_a_free_reader_or_a_place_for_a_snapshot() {
     run(async {
-        let sql = SqlOptions { readers: 1, query_timeout: PATIENCE, ..SqlOptions::default() };
+        let sql = SqlOptions::default().with_readers(1).with_query_timeout(PATIENCE);
         let tune: TuneStore = Arc::new(|options| options.readers.wait = SHORT);
         let (_dir, node, handles, _remote) = start(sql, tune).await;
         let places = overloaded("too many snapshots are open on this node (one for each two of its 'sql.readers')");
@@ -129,7 +129,7 @@ fn a_node_without_a_free_reader_or_a_place_for_a_snapshot() {
 #[test]
 fn a_snapshot_that_is_kept_for_too_long() {
     run(async {
-        let sql = SqlOptions { query_timeout: Duration::from_millis(20), ..SqlOptions::default() };
+        let sql = SqlOptions::default().with_query_timeout(Duration::from_millis(20));
         let tune: TuneStore = Arc::new(|options| {
             (options.checkpoint_bytes, options.hold_bytes_max) = (64 << 10, 128 << 10);
         });

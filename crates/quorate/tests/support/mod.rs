@@ -19,7 +19,7 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use quorate::{Config, Error, Node, RemoteConfig, RemoteSql, Seams, SecretSource, Sql};
+use quorate::{Client, ClientConfig, Config, Error, Node, Seams, SecretSource, Sql};
 use quorate_env::Env;
 use quorate_wire::{CallError, Dialer, DialerConfig, Identity, Purpose, Role, Secret};
 use tempfile::TempDir;
@@ -61,8 +61,8 @@ pub fn on_both<F: Future<Output = Result<(), Error>>>(test: impl Fn(Sql) -> F) {
         test(single.node.sql()).await.expect("on a node's own handle");
         single.node.stop().await;
         let single = Single::start().await;
-        let remote = single.remote().await;
-        test((*remote).clone()).await.expect("on a remote handle");
+        let remote = single.client().await;
+        test(remote.sql()).await.expect("on a remote handle");
         remote.close().await;
         single.node.stop().await;
     });
@@ -91,11 +91,11 @@ impl Single {
     }
 
     pub fn config(dir: &TempDir) -> Config {
-        Config { secret: secret(), ..Config::single(dir.path()) }
+        Config::single(dir.path()).with_secret(secret())
     }
 
-    pub async fn remote(&self) -> RemoteSql {
-        RemoteSql::connect(RemoteConfig::new([self.node.local_addr()], secret())).await.unwrap()
+    pub async fn client(&self) -> Client {
+        Client::connect(ClientConfig::new([self.node.local_addr()], secret())).await.unwrap()
     }
 }
 
@@ -173,8 +173,8 @@ impl Cluster {
         self.members.values().cloned().collect()
     }
 
-    pub async fn remote(&self) -> RemoteSql {
-        RemoteSql::connect(RemoteConfig::new(self.addrs(), secret())).await.unwrap()
+    pub async fn client(&self) -> Client {
+        Client::connect(ClientConfig::new(self.addrs(), secret())).await.unwrap()
     }
 
     /// The name of the node that leads, once there is one.

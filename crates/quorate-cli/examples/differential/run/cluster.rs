@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use quorate::{
-    Error, Failure, Level as ReadLevel, Optimistic, Param, Params, Position, RemoteSql, Rows, Sql, StatementResult,
-};
+use quorate::{Error, Failure, Level as ReadLevel, Optimistic, Param, Params, Position, Rows, Sql, StatementResult};
 
 use super::generate::call_of;
 use super::plain::passed;
@@ -25,20 +23,16 @@ pub struct Cluster {
     last: Option<Position>,
     /// How many units were lost with their leader, and run again.
     pub again: u64,
-    _handles: Vec<RemoteSql>,
 }
 
 impl Cluster {
     pub async fn connect(processes: &Processes) -> Result<Self> {
-        let all = processes.remote().await?;
-        let mut handles = Vec::new();
+        let all = processes.sql().await?.with_deadline(DEADLINE).with_own_writes();
+        let mut nodes = Vec::new();
         for node in processes.nodes()? {
-            handles.push(processes.remote_to(&node).await?);
+            nodes.push(processes.sql_of(&node).await?.with_deadline(DEADLINE));
         }
-        let nodes = handles.iter().map(|node| node.with_deadline(DEADLINE)).collect();
-        let of_all = all.with_deadline(DEADLINE).with_own_writes();
-        handles.push(all);
-        Ok(Self { all: of_all, nodes, last: None, again: 0, _handles: handles })
+        Ok(Self { all, nodes, last: None, again: 0 })
     }
 
     /// Does a unit. One that came to nothing is run again.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use quorate::{RemoteConfig, RemoteSql, SecretSource};
+use quorate::{Client, ClientConfig, SecretSource};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 
@@ -210,14 +210,14 @@ impl Fleet {
     }
 
     /// How to reach all nodes, from one on.
-    pub fn config(&self, first: usize) -> RemoteConfig {
+    pub fn config(&self, first: usize) -> ClientConfig {
         let addrs = (0..NODES).map(|number| self.nodes[(first + number) % NODES].addr.clone());
-        RemoteConfig::new(addrs, self.secret())
+        ClientConfig::new(addrs, self.secret())
     }
 
     /// How to reach one node.
-    pub fn pinned(&self, number: usize) -> RemoteConfig {
-        RemoteConfig::pinned(&self.nodes[number].addr, self.secret())
+    pub fn pinned(&self, number: usize) -> ClientConfig {
+        ClientConfig::pinned(&self.nodes[number].addr, self.secret())
     }
 
     fn secret(&self) -> SecretSource {
@@ -226,11 +226,11 @@ impl Fleet {
 }
 
 /// Whether the node of a pinned configuration answers a linearizable query.
-pub async fn serves(config: RemoteConfig) -> bool {
+pub async fn serves(config: ClientConfig) -> bool {
     let ask = async {
-        let remote = RemoteSql::connect(RemoteConfig { deadline: SERVES_MAX, ..config }).await.ok()?;
-        let one = remote.query_one::<i64>("SELECT 1", ()).await.ok();
-        remote.close().await;
+        let client = Client::connect(config.with_deadline(SERVES_MAX)).await.ok()?;
+        let one = client.sql().query_one::<i64>("SELECT 1", ()).await.ok();
+        client.close().await;
         one
     };
     tokio::time::timeout(SERVES_MAX * 2, ask).await.ok().flatten().is_some()

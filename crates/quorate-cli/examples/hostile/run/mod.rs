@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use quorate::{RemoteConfig, RemoteSql};
+use quorate::{Client, ClientConfig, Sql};
 
 use super::harness::{Result, until};
 
@@ -103,9 +103,9 @@ async fn live(fleet: &mut Fleet, books: &Arc<Books>, sending: &Arc<Sending>) -> 
         let config = fleet.pinned(number);
         until("a new cluster", READY_MAX, async || serves(config.clone()).await.then_some(())).await?;
     }
-    let remote = RemoteSql::connect(fleet.config(0)).await?;
-    writers::prepare(&remote).await?;
-    senders::reset(&remote).await;
+    let sql = Client::connect(fleet.config(0)).await?.sql();
+    writers::prepare(&sql).await?;
+    senders::reset(&sql).await;
     let mut writers = writers::start(fleet, books).await?;
     if sending.settings.limits {
         tokio::time::sleep(WARM_UP).await;
@@ -120,7 +120,7 @@ async fn live(fleet: &mut Fleet, books: &Arc<Books>, sending: &Arc<Sending>) -> 
     let end = watch.watch(tasks).await?;
     writers.shutdown().await;
     if end == End::Done {
-        match compare(&remote, fleet.config(0), books).await {
+        match compare(&sql, fleet.config(0), books).await {
             Ok(text) => println!("{text}"),
             Err(error) => books.fails(&format!("at the end: {error}"), None),
         }
@@ -129,8 +129,8 @@ async fn live(fleet: &mut Fleet, books: &Arc<Books>, sending: &Arc<Sending>) -> 
 }
 
 /// Compares all rows and all nodes.
-async fn compare(remote: &RemoteSql, config: RemoteConfig, books: &Books) -> Result<String> {
-    let rows = writers::compare(remote, books).await?;
+async fn compare(sql: &Sql, config: ClientConfig, books: &Books) -> Result<String> {
+    let rows = writers::compare(sql, books).await?;
     let mut said = String::new();
     let verification =
         until("all nodes to tell what they hold", VERIFIED_MAX, async || match quorate::verify(config.clone()).await {

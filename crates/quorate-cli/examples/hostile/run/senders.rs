@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use quorate::{Error, Level, Param, RemoteSql, Sql};
+use quorate::{Client, Error, Level, Param, Sql};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
@@ -71,16 +71,16 @@ pub fn start(fleet: &Fleet, books: &Arc<Books>, sending: &Arc<Sending>) -> JoinS
     for sender in 0..sending.settings.senders {
         let (config, books, sending) = (fleet.pinned(sender % NODES), Arc::clone(books), Arc::clone(sending));
         tasks.spawn(async move {
-            let remote = loop {
-                match RemoteSql::connect(config.clone()).await {
-                    Ok(remote) => break remote,
+            let handle = loop {
+                match Client::connect(config.clone()).await {
+                    Ok(client) => break client.sql(),
                     Err(_) => tokio::time::sleep(AGAIN).await,
                 }
             };
-            let sql = remote.with_deadline(DEADLINE);
+            let sql = handle.with_deadline(DEADLINE);
             while let Some(hostile) = sending.take() {
                 if hostile.number % sending.settings.reset_every == 0 {
-                    reset(&remote).await;
+                    reset(&handle).await;
                 }
                 // It is never closed.
                 let _turn = if hostile.door.writes() { sending.writes.acquire().await.ok() } else { None };
@@ -162,9 +162,9 @@ fn judge(error: &Error, hostile: &Hostile, books: &Books) -> &'static str {
 
 /// Drops what statements made, and makes anew what they find. What fails was done by another connection, or is left
 /// for the next time.
-pub async fn reset(remote: &RemoteSql) {
+pub async fn reset(sql: &Sql) {
     let all = async {
-        let sql = remote.with_deadline(RESET_MAX);
+        let sql = sql.with_deadline(RESET_MAX);
         // Dropping one may need another to be gone: foreign keys, views of views.
         for _ in 0..2 {
             let ask = "SELECT type, name FROM sqlite_schema WHERE type IN ('table', 'view', 'trigger') \

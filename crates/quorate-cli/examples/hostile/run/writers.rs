@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use quorate::{Error, RemoteSql};
+use quorate::{Client, Error, Sql};
 use tokio::task::JoinSet;
 
 use super::super::harness::{Result, until};
@@ -55,7 +55,7 @@ impl Written {
 }
 
 /// Makes their table.
-pub async fn prepare(sql: &RemoteSql) -> Result<()> {
+pub async fn prepare(sql: &Sql) -> Result<()> {
     sql.execute("CREATE TABLE written (writer INTEGER, number INTEGER, filler TEXT)", ()).await?;
     sql.execute("CREATE INDEX written_by ON written (writer)", ()).await?;
     Ok(())
@@ -66,7 +66,7 @@ pub async fn start(fleet: &Fleet, books: &Arc<Books>) -> Result<JoinSet<()>> {
     books.open().writers = (0..WRITERS).map(|_| Written::new()).collect();
     let mut clients = Vec::new();
     for first in 0..NODES {
-        clients.push(RemoteSql::connect(fleet.config(first)).await?);
+        clients.push(Client::connect(fleet.config(first)).await?.sql());
     }
     let mut tasks = JoinSet::new();
     for writer in 0..WRITERS {
@@ -75,8 +75,8 @@ pub async fn start(fleet: &Fleet, books: &Arc<Books>) -> Result<JoinSet<()>> {
     Ok(tasks)
 }
 
-async fn write(remote: RemoteSql, writer: usize, books: Arc<Books>) {
-    let sql = remote.with_deadline(DEADLINE);
+async fn write(sql: Sql, writer: usize, books: Arc<Books>) {
+    let sql = sql.with_deadline(DEADLINE);
     loop {
         let begun = Instant::now();
         let number = {
@@ -120,7 +120,7 @@ fn note<T>(books: &Books, writer: usize, number: i64, begun: Instant, done: &Res
 
 /// Compares the rows that are there with what the writers were told: all that was acknowledged exactly once, and
 /// nothing that was refused. The writers have been stopped.
-pub async fn compare(remote: &RemoteSql, books: &Books) -> Result<String> {
+pub async fn compare(sql: &Sql, books: &Books) -> Result<String> {
     let mut rows = 0;
     for writer in 0..WRITERS {
         let (mut last, mut there) = (0_i64, BTreeSet::new());
@@ -128,7 +128,7 @@ pub async fn compare(remote: &RemoteSql, books: &Books) -> Result<String> {
             let ask = "SELECT rowid, number FROM written WHERE writer = ? AND rowid > ? ORDER BY rowid LIMIT ?";
             let parameters = (i64::try_from(writer)?, last, PAGE);
             let page = until("the rows of a writer", READ_MAX, async || {
-                remote.query_as::<(i64, i64)>(ask, parameters).await.ok()
+                sql.query_as::<(i64, i64)>(ask, parameters).await.ok()
             });
             let page = page.await?;
             let Some((rowid, _)) = page.last() else { break };

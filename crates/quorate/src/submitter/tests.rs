@@ -133,9 +133,9 @@ fn run<T>(test: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(test)
 }
 
-fn client(cluster: &Arc<Cluster>) -> (Client, crate::runtime::Doors) {
+fn client(cluster: &Arc<Cluster>) -> (Submitter, crate::runtime::Doors) {
     let (runtime, doors) = Runtime::here(&Env::real());
-    (Client::new(runtime, Box::new(Arc::clone(cluster))), doors)
+    (Submitter::new(runtime, Box::new(Arc::clone(cluster))), doors)
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn deadlines_hold_and_say_why() {
     for (attempt, expected) in cases {
         run(async {
             let (runtime, _doors) = Runtime::here(&Env::real());
-            let client = Client::new(runtime, Box::new(Hopeless(attempt)));
+            let client = Submitter::new(runtime, Box::new(Hopeless(attempt)));
             let begun = Instant::now();
             let result = client.write(insert(1), limit).await.map(|written| written.position);
             assert_eq!(result, Err(expected));
@@ -266,10 +266,10 @@ struct Scripted {
 }
 
 impl Scripted {
-    fn client(opens: bool, answers: Vec<Result<Outcome, Attempt>>) -> (Client, crate::runtime::Doors) {
+    fn client(opens: bool, answers: Vec<Result<Outcome, Attempt>>) -> (Submitter, crate::runtime::Doors) {
         let (runtime, doors) = Runtime::here(&Env::real());
         let scripted = Self { opens, answers: Mutex::new(answers.into_iter()) };
-        (Client::new(runtime, Box::new(scripted)), doors)
+        (Submitter::new(runtime, Box::new(scripted)), doors)
     }
 
     fn answer(&self, bytes: &Bytes) -> Option<Result<Outcome, Attempt>> {
@@ -306,7 +306,7 @@ impl Transport for Scripted {
     }
 }
 
-async fn told(client: &Client, limit: Duration) -> String {
+async fn told(client: &Submitter, limit: Duration) -> String {
     client.write(insert(1), limit).await.map(drop).unwrap_err().to_string()
 }
 

@@ -6,17 +6,17 @@ use quorate_env::{Instant, timeout_at};
 use quorate_model::limits::SESSION_WINDOW;
 use quorate_model::{Origin, SessionId};
 
-use super::Client;
+use super::Submitter;
 use super::session::{Ticket, Turn};
 use crate::error::Error;
 
 /// A ticket that goes back when it is dropped, also when the caller went away.
-pub(crate) struct Held<C: Deref<Target = Client>> {
+pub(crate) struct Held<C: Deref<Target = Submitter>> {
     ticket: Ticket,
     client: C,
 }
 
-impl<C: Deref<Target = Client>> Held<C> {
+impl<C: Deref<Target = Submitter>> Held<C> {
     /// Waits for one.
     pub(super) async fn take(client: C, deadline: Instant) -> Result<Self, Error> {
         loop {
@@ -54,7 +54,7 @@ impl<C: Deref<Target = Client>> Held<C> {
     }
 }
 
-impl<C: Deref<Target = Client>> Drop for Held<C> {
+impl<C: Deref<Target = Submitter>> Drop for Held<C> {
     fn drop(&mut self) {
         self.client.session().finish(self.ticket);
         self.client.freed.notify_one();
@@ -63,7 +63,7 @@ impl<C: Deref<Target = Client>> Drop for Held<C> {
 
 /// Tells how opening a session went, also when the caller went away meanwhile.
 struct Opening<'a> {
-    client: &'a Client,
+    client: &'a Submitter,
     opened: Option<SessionId>,
 }
 

@@ -54,7 +54,7 @@ const STOPPED: &str = "the node was stopped";
 pub(crate) type FirstAttempt = BoxFuture<'static, Result<(Position, Outcome), Attempt>>;
 
 /// What the clones of a handle share.
-pub(crate) struct Client {
+pub(crate) struct Submitter {
     runtime: Runtime,
     transport: Box<dyn Transport>,
     session: Mutex<Session>,
@@ -64,7 +64,7 @@ pub(crate) struct Client {
     freed: Notify,
 }
 
-impl Client {
+impl Submitter {
     pub(crate) fn new(runtime: Runtime, transport: Box<dyn Transport>) -> Self {
         Self { runtime, transport, session: Mutex::default(), written: Mutex::default(), freed: Notify::new() }
     }
