@@ -1,16 +1,16 @@
-//! Applies committed entries: many to one transaction of SQLite, each as if it had one of its own.
+//! Applies committed entries: many in one SQLite transaction, each with the result that it would have alone.
 //!
-//! An entry runs in a SAVEPOINT ([`entry`]), so a failed one leaves nothing behind; a plain statement that undoes
-//! itself needs none. Some failures end the whole transaction (`ON CONFLICT ROLLBACK`, an exceeded budget, and so on):
-//! then the batch is done again from its start, one entry a transaction ([`batch`]). The last stamp, the outcome hash
-//! and the sessions are staged and adopted at COMMIT.
+//! An entry runs in a SAVEPOINT ([`entry`]), so a failed entry leaves nothing behind. A plain statement that undoes
+//! itself needs no savepoint. Some failures end the whole transaction (`ON CONFLICT ROLLBACK`, an exceeded budget, and
+//! so on). The batch is then applied again from its start, one entry per transaction ([`batch`]). The last stamp, the
+//! outcome hash and the sessions are staged, and adopted at COMMIT.
 //!
 //! # Invariants
 //!
-//! - No input makes apply panic, stop, or run without bound: a statement's trouble is an outcome.
-//! - The node's trouble is never an outcome: it rolls back, and nothing of the transaction was applied.
-//! - Outcomes and rows do not depend on where batches end, on restarts, or on what is in caches.
-//! - The applied row is written in the transaction of the data.
+//! - No input makes apply panic, stop, or run without bound. The failure of a statement is an outcome.
+//! - A fault of the node is never an outcome. It rolls back the transaction, and nothing of the transaction is applied.
+//! - Outcomes and rows do not depend on where batches end, on restarts, or on the contents of caches.
+//! - The applied row is written in the same transaction as the data.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use quorate_model::{Applied, Entry, Outcome, StoreFault};
 use rusqlite::Connection;
 
 use self::ahead::Ahead;
-use self::batch::{Doomed, Failing};
+use self::batch::{Failing, KnownToEnd};
 use self::dry_run::OpenDryRun;
 pub use self::dry_run::{DryRunError, DryRunResult};
 use crate::applied_row::{self, AppliedRow};
@@ -46,19 +46,19 @@ mod read_check;
 mod schema;
 mod statement;
 
-/// The write connection with its prepared statements; each user's statement is kept with what is known of it.
+/// The write connection with its prepared statements. Each user's statement is kept with its [`Note`].
 pub(crate) type Db = Database<Note>;
 
-/// What is known of a statement since it was prepared, as long as the schema stays.
+/// Facts cached per prepared statement, valid until the schema changes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Note {
     effects: Effects,
-    /// It writes rows and does nothing else; when it fails, either it leaves nothing behind or what it leaves was
-    /// counted; and it never asks what was counted before it.
+    /// The statement only writes rows. If it fails, either it leaves nothing behind or the rows that it leaves were
+    /// counted. It does not read the counters of earlier statements (`changes()` and the like).
     is_plain: bool,
 }
 
-/// Entries whose outcome hash [`Applier::outcome_hash_at`] remembers.
+/// The number of latest entries whose outcome hash [`Applier::outcome_hash_at`] returns.
 pub const HASHES_KEPT: usize = 8192;
 
 /// Applies entries to one database, on one thread at a time.
@@ -69,30 +69,30 @@ pub struct Applier {
     sessions: Sessions,
     reserved: Reserved,
     schema: Schema,
-    /// What the database says, as of the last COMMIT.
+    /// The applied row as of the last COMMIT.
     row: AppliedRow,
     staged: Staged,
-    /// What the open transaction did before it was asked for.
+    /// The entries that ran in the open transaction before they were committed.
     ahead: Ahead,
-    /// The interactive transaction that the open one is, if it is one.
+    /// The dry run in the open transaction, if there is one.
     dry_run: Option<OpenDryRun>,
     /// Entries that the cluster decided not to run.
     rejected: Rejected,
-    /// The latest entry that ended a transaction.
-    doomed: Option<Doomed>,
-    /// The latest entry that this node could not run.
+    /// The latest entry that is known to end its transaction.
+    known_to_end: Option<KnownToEnd>,
+    /// The latest entry that this node could not run, or not ahead of its commit.
     failing: Option<Failing>,
     /// The latest entries and the outcome hash after each, the oldest first.
     hashes: VecDeque<(u64, u64)>,
-    /// The entry that asks for a look at the state in which the latest batch ended.
+    /// The entry that asks to verify the state at the end of the latest batch.
     verification: Option<u64>,
-    /// What the program brings along; what of it is enabled is registered.
+    /// The program's functions and collations. Those that an entry has enabled are registered on the connection.
     extensions: Extensions,
-    /// Tells of entries that take long.
+    /// Logs entries that take long.
     slow: SlowLog,
 }
 
-/// What the transaction at work has changed so far besides the database.
+/// The changes of the open transaction that are kept outside the database.
 #[derive(Debug, Default)]
 struct Staged {
     row: AppliedRow,
@@ -100,26 +100,27 @@ struct Staged {
     hashes: Vec<(u64, u64)>,
     /// Rejected entries.
     rejected: Vec<u64>,
-    /// What statements did since the last COMMIT, which a rollback would undo behind the caches.
+    /// The effects of statements since the last COMMIT. A rollback undoes them without the caches.
     effects: Effects,
-    /// The entry that asks for a look at the state, if this transaction is its own.
+    /// The entry that asks for a verification, if this transaction applies that entry.
     verification: Option<u64>,
-    /// Whether a rollback did so, and caches must be made anew before the next statement.
-    unsettled: Effects,
+    /// The effects that a rollback has undone. The caches must be refreshed before the next statement.
+    undone_effects: Effects,
 }
 
 impl Applier {
-    /// Takes a write connection, and makes the store's own tables if the database has none.
+    /// Takes a write connection, and creates the store's own tables if the database has none.
     ///
     /// # Errors
     ///
-    /// A fault if the database can't be read or written, if it is of a newer layout or needs an extension that is not
-    /// there ([`StoreFault::Unsupported`]), or if it holds the data of another cluster, epoch or group.
+    /// A fault if the database can't be read or written, if it has a newer layout or needs an extension that is missing
+    /// ([`StoreFault::Unsupported`]), or if it holds the data of another cluster, epoch or group.
     pub fn open(conn: Connection, identity: &StoreIdentity, extensions: &Extensions) -> Result<Self, StoreFault> {
         let own = |error: rusqlite::Error| classify::own(&error);
         let row = match AppliedRow::read(&conn)? {
             Some(row) if row.identity != *identity => {
-                let text = format!("it belongs to {:?}, expected is {identity:?}; use another directory", row.identity);
+                let text =
+                    format!("the database belongs to {:?}, expected {identity:?}; use another directory", row.identity);
                 return Err(StoreFault::Io(text));
             }
             Some(row) => {
@@ -149,7 +150,7 @@ impl Applier {
             ahead: Ahead::default(),
             dry_run: None,
             rejected,
-            doomed: None,
+            known_to_end: None,
             failing: None,
             hashes: VecDeque::new(),
             verification: None,
@@ -160,46 +161,48 @@ impl Applier {
         Ok(applier)
     }
 
-    /// The same, telling of slow entries there.
+    /// Sets the log for slow entries.
     #[must_use]
     pub fn telling(self, slow: SlowLog) -> Self {
         Self { slow, ..self }
     }
 
-    /// The same, at which others look. It gives up what it does once the store is being closed.
+    /// Lets `supervision` observe the applier. The applier stops its work when the store is being closed.
     #[must_use]
     pub(crate) fn supervised(self, supervision: Arc<Supervision>) -> Self {
         self.determinism.budget.supervise(supervision);
         self
     }
 
-    /// Fails once the store is being closed: an interrupted statement must not become an outcome, and its error, or the
+    /// Fails if the store is being closed. An interrupted statement must not become an outcome, and its error, or the
     /// lack of one, may have been taken for something else since.
     fn check_not_closing(&self) -> Result<(), StoreFault> {
         if self.determinism.budget.is_closing() { Err(StoreFault::Closed) } else { Ok(()) }
     }
 
-    /// Says whether callers of this node wait for the entries that follow. Where none do, an entry that takes long is
-    /// given up sooner.
+    /// Says whether callers of this node wait for the entries that follow. If none wait, an entry that takes long is
+    /// stopped sooner.
     pub fn set_awaited(&self, is_awaited: bool) {
         self.determinism.budget.set_awaited(is_awaited);
     }
 
-    /// Applies entries in order, each as if alone, and adds the outcome of each that is committed; an entry that is no
-    /// proposal has an empty reply. It stops behind an entry that asks for a verification, when those before have taken
-    /// long, and before one that is known to take long: so callers wait for what is before their own entry, and not for
-    /// what is behind it. The rest has no outcomes and has to be handed over again.
+    /// Applies entries in order, each as if alone, and appends the outcome of each committed entry. An entry that is
+    /// not a proposal has an empty reply.
+    ///
+    /// Stops after an entry that asks for a verification, after entries that have taken long, and before an entry that
+    /// is known to take long. So callers wait for the entries before their own, and not for the entries after it. The
+    /// remaining entries have no outcomes and must be handed over again.
     ///
     /// # Errors
     ///
-    /// The node's own trouble with one entry: the first that has no outcome.
+    /// A fault of the node with one entry: the first entry that has no outcome.
     pub fn apply_batch(&mut self, entries: &[Entry], outcomes: &mut Vec<Outcome>) -> Result<(), StoreFault> {
         let done = stack::for_write(|| self.batch(entries, outcomes));
         crate::vfs::clock::set(None);
         done.map_err(|fault| self.check_not_closing().err().unwrap_or(fault))
     }
 
-    /// Where the database stands.
+    /// The position and the membership that the database has applied.
     pub fn applied(&self) -> &Applied {
         &self.row.applied
     }
@@ -209,13 +212,13 @@ impl Applier {
         &self.row
     }
 
-    /// The running hash of outcomes, as of the last applied entry.
+    /// The running hash of outcomes after the last applied entry.
     pub fn outcome_hash(&self) -> u64 {
         self.row.outcome_hash
     }
 
-    /// The running hash of outcomes after the entry at `index`, if that is the last one, or among the last
-    /// [`HASHES_KEPT`] that were applied since the start.
+    /// The running hash of outcomes after the entry at `index`. Known for the last applied entry, and for the last
+    /// [`HASHES_KEPT`] entries that were applied since the start.
     pub fn outcome_hash_at(&self, index: u64) -> Option<u64> {
         if self.row.applied.log_id.is_some_and(|id| id.index == index) {
             return Some(self.row.outcome_hash);
@@ -234,12 +237,12 @@ impl Applier {
         self.sessions.count()
     }
 
-    /// The index of the entry that asks for a look at the present state. Told once.
+    /// Returns the index of the entry that asks for a verification of the present state, and forgets it.
     pub fn take_verification(&mut self) -> Option<u64> {
         self.verification.take()
     }
 
-    /// The write connection, for checkpoints and the like between batches.
+    /// The write connection, for checkpoints and other work between batches.
     pub fn connection(&self) -> &Connection {
         self.db.connection()
     }
@@ -251,7 +254,7 @@ impl std::fmt::Debug for Applier {
     }
 }
 
-/// Makes the store's own tables.
+/// Creates the store's own tables.
 pub(crate) fn create(conn: &Connection, identity: StoreIdentity) -> rusqlite::Result<AppliedRow> {
     let row = AppliedRow::new(identity);
     let transaction = conn.unchecked_transaction()?;
@@ -263,7 +266,7 @@ pub(crate) fn create(conn: &Connection, identity: StoreIdentity) -> rusqlite::Re
     Ok(row)
 }
 
-/// Brings the store's own tables of an older layout up to this version's.
+/// Upgrades the store's own tables from an older layout.
 pub(crate) fn upgrade(conn: &Connection) -> rusqlite::Result<()> {
     session::upgrade(conn)?;
     conn.execute(rejected::TABLE, [])?;

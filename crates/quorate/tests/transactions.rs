@@ -225,7 +225,7 @@ fn it_gives_up_at_its_deadline() {
             }
         };
         let why =
-            format!("what the transaction had read was changed by another write: {query:?} gives other rows by now");
+            format!("what the transaction had read was changed by another write: {query:?} now returns other rows");
         assert_eq!(conflict, format!("{why}; run it again"));
         assert_eq!(sql.at(Level::Linearizable).query_one("SELECT count(*) FROM counters", ()).await, Ok(2_i64));
         Ok(())

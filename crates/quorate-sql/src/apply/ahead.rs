@@ -1,11 +1,11 @@
-//! Work ahead: a leader's entries run while they are still on their way to the followers.
+//! Work ahead: the leader runs entries while they are still on their way to the followers.
 //!
-//! Their transaction stays open and unseen. When the same entries are to be applied it goes on and commits; when others
-//! are, or somebody else needs the connection, it is rolled back, and nothing had happened.
+//! Their transaction stays open and unseen. When the same entries are to be applied, it continues and commits. When
+//! other entries are to be applied, or other work needs the connection, it is rolled back without a trace.
 //!
 //! Invariants:
-//! - The open transaction holds exactly the entries in [`Ahead`], which follow directly what is applied.
-//! - Entries are told apart by their ids: two with the same id are the same entry, as Raft promises.
+//! - The open transaction holds exactly the entries in [`Ahead`], which follow the applied entries directly.
+//! - Entries are identified by their ids: Raft guarantees that two entries with the same id are the same entry.
 
 use std::time::Duration;
 
@@ -17,7 +17,8 @@ use super::Applier;
 use super::batch::{Doing, Item, Stop};
 use crate::stack;
 
-/// How long entries may run ahead: what takes longer runs when it is applied, and the writer is free meanwhile.
+/// The time limit for running ahead. Work that takes longer runs when it is applied, and the writer stays free until
+/// then.
 const AHEAD_MAX: Duration = Duration::from_millis(100);
 
 /// Entries that ran ahead.
@@ -25,13 +26,13 @@ const AHEAD_MAX: Duration = Duration::from_millis(100);
 pub(super) struct Ahead {
     ids: Vec<LogId>,
     outcomes: Vec<Outcome>,
-    /// Whether what ends a batch was written behind them.
+    /// Whether the end of the batch (sessions and applied row) was already written.
     is_ended: bool,
 }
 
 impl Applier {
-    /// Runs entries that will probably be applied next, in place of others that ran ahead. Those that do not follow
-    /// what is applied are left out, and so is trouble of any kind: it comes again when they are applied.
+    /// Runs entries that will probably be applied next, and drops others that ran ahead. Entries that do not follow the
+    /// applied ones are ignored. Errors are ignored too; they recur when the entries are applied.
     pub fn foresee(&mut self, entries: &[Entry]) {
         self.give_way();
         let next = self.row.applied.log_id.map_or(0, |id| id.index.saturating_add(1));
@@ -42,9 +43,11 @@ impl Applier {
             if let Err(stop) = done {
                 let entry = entries.get(self.ahead.ids.len());
                 match stop {
-                    Stop::Killed(failure) => self.doom(entry, failure),
-                    Stop::Fault(fault @ (StoreFault::Memory(_) | StoreFault::TooMuch(_))) => self.suspect(entry, fault),
-                    // Ahead, an entry has less time than when it is applied.
+                    Stop::Killed(failure) => self.note_ends_transaction(entry, failure),
+                    Stop::Fault(fault @ (StoreFault::Memory(_) | StoreFault::TooMuch(_))) => {
+                        self.note_failing(entry, fault);
+                    }
+                    // The limit here is shorter than when the entry is applied.
                     Stop::Fault(StoreFault::Slow(_)) => self.expect_long(entry),
                     Stop::Fault(_) => {}
                 }
@@ -54,7 +57,7 @@ impl Applier {
         }
     }
 
-    /// Rolls back what ran ahead or runs dry.
+    /// Rolls back work ahead or a dry run.
     pub fn give_way(&mut self) {
         if !self.ahead.ids.is_empty() || self.dry_run.is_some() {
             self.roll_back();
@@ -82,13 +85,13 @@ impl Applier {
         Ok(())
     }
 
-    /// Begins the transaction of these entries, or goes on with the open one if it holds the first of them. Returns how
-    /// many it holds and whether it lacks nothing but its commit, and hands over their outcomes.
+    /// Begins a transaction for these entries, or continues the open one if it holds the first of them. Adds the
+    /// outcomes of the entries that it already holds. Returns how many these are, and whether only COMMIT is missing.
     pub(super) fn take_ahead(&mut self, entries: &[Entry], outcomes: &mut Vec<Outcome>) -> Result<(usize, bool), Stop> {
         let ids = &self.ahead.ids;
         let by_index = Mutant::AheadByIndex.is_on();
         let is_id = |id: &LogId, entry: &Entry| *id == entry.log_id || (by_index && id.index == entry.log_id.index);
-        // An entry that is rejected by now must not take effect although it ran ahead.
+        // An entry that was rejected after it ran ahead must not take effect.
         let is_it = |id: &LogId, entry: &Entry| is_id(id, entry) && !matches!(entry.payload, Payload::Rejected(..));
         let is_same = ids.len() <= entries.len() && ids.iter().zip(entries).all(|(id, entry)| is_it(id, entry));
         if !is_same || self.dry_run.is_some() {

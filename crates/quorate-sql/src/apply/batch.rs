@@ -1,4 +1,4 @@
-//! Batches: which entries share a transaction, and when they are done again.
+//! Batches: which entries share a transaction, and when they are applied again.
 
 use std::time::Duration;
 
@@ -21,16 +21,16 @@ pub(super) const BEGIN: &str = "BEGIN IMMEDIATE";
 pub(super) const COMMIT: &str = "COMMIT";
 pub(super) const ROLLBACK: &str = "ROLLBACK";
 
-/// A transaction that has taken so long takes in no more entries. Callers and readers wait for its end, and a process
-/// that is killed has to do all of it again.
+/// A transaction that has taken this long takes no more entries. Callers and readers wait for its end, and a process
+/// that is killed has to repeat all of it.
 const TRANSACTION_MAX: Duration = Duration::from_millis(100);
 
-/// Why a transaction came to nothing.
+/// Why a transaction was not committed.
 #[derive(Debug)]
 pub(super) enum Stop {
-    /// A statement ended it, and failed so.
+    /// A statement ended it; the failure of that statement.
     Killed(Failure),
-    /// The node's trouble.
+    /// A fault of the node.
     Fault(StoreFault),
 }
 
@@ -46,7 +46,7 @@ impl From<NoMemory> for Stop {
     }
 }
 
-/// An entry, decoded.
+/// A decoded entry.
 pub(super) struct Item {
     log_id: LogId,
     work: Work,
@@ -56,7 +56,7 @@ enum Work {
     Nothing,
     Membership(bytes::Bytes),
     Proposal(Stamp, Proposal),
-    /// A proposal that must not run.
+    /// A proposal that the cluster decided not to run.
     Rejected(Stamp, Proposal),
 }
 
@@ -72,8 +72,9 @@ impl Item {
         Ok(Self { log_id: entry.log_id, work })
     }
 
-    /// Whether it has a transaction of its own: VACUUM can't run inside one with others, behind a verification the
-    /// state must be to be seen, and what an extension makes possible must not be undone alone.
+    /// Whether the entry needs a transaction of its own: VACUUM can't run inside a transaction with other entries, a
+    /// verification must see the state right after its entry, and an extension that was enabled must not be undone by
+    /// another entry's rollback.
     pub(super) fn is_alone(&self) -> bool {
         matches!(&self.work, Work::Proposal(_, proposal) if proposal.commands.iter().any(Command::is_alone))
     }
@@ -84,19 +85,19 @@ impl Item {
     }
 }
 
-/// How the entries of a transaction are done.
+/// How the entries of a transaction run.
 pub(super) enum Doing {
-    /// None of them may end it.
+    /// Several entries. None of them may end the transaction.
     Together,
-    /// It holds one entry, which may.
+    /// One entry, which may end the transaction.
     Alone,
-    /// It holds one entry, of which it is known that it fails.
+    /// One entry that is known to end its transaction with this failure.
     Fails(Failure),
 }
 
-/// An entry that ended a transaction.
+/// An entry that ended a transaction, and how.
 #[derive(Debug)]
-pub(super) struct Doomed {
+pub(super) struct KnownToEnd {
     log_id: LogId,
     failure: Failure,
 }
@@ -105,26 +106,25 @@ pub(super) struct Doomed {
 #[derive(Debug)]
 pub(super) struct Failing {
     log_id: LogId,
-    /// Why it could not, until [`Applier::alone`] has returned it. From then on the entry runs when it is handed over
-    /// again.
+    /// The fault, until [`Applier::alone`] has returned it. Afterwards the entry runs when it is handed over again.
     fault: Option<StoreFault>,
-    /// How often it has run and failed.
+    /// How many times it has run and failed.
     times: u32,
 }
 
-/// A transaction that came to nothing.
+/// A transaction that was rolled back.
 struct Undone {
     stop: Stop,
-    /// How many of its entries had run to their end.
+    /// How many of its entries had completed.
     reached: usize,
 }
 
-/// Whether a fault may be the doing of an entry.
-fn is_of_an_entry(fault: &StoreFault) -> bool {
+/// Whether an entry may have caused a fault.
+fn may_be_of_an_entry(fault: &StoreFault) -> bool {
     exceeds_a_node(fault) || matches!(fault, StoreFault::Io(_) | StoreFault::Damaged(_))
 }
 
-/// Whether an entry took more time or memory than this node has for one.
+/// Whether an entry took more time or memory than this node allows for one.
 fn exceeds_a_node(fault: &StoreFault) -> bool {
     matches!(fault, StoreFault::Slow(_) | StoreFault::Memory(_) | StoreFault::TooMuch(_))
 }
@@ -135,8 +135,10 @@ impl Applier {
         self.verification = None;
         let (before, begun) = (outcomes.len(), Instant::now());
         while let Some(left) = entries.get(outcomes.len().saturating_sub(before)..).filter(|left| !left.is_empty()) {
-            let is_long =
-                || begun.elapsed() >= TRANSACTION_MAX || left.first().is_some_and(|entry| self.is_known(entry));
+            let is_long = || {
+                begun.elapsed() >= TRANSACTION_MAX
+                    || left.first().is_some_and(|entry| self.needs_own_transaction(entry))
+            };
             if outcomes.len() > before && is_long() {
                 break;
             }
@@ -148,7 +150,7 @@ impl Applier {
         Ok(())
     }
 
-    /// Fails if the entries do not follow what is applied, and each other.
+    /// Fails unless the indexes of the entries rise and are above the last applied one.
     fn check_order(&self, entries: &[Entry]) -> Result<(), StoreFault> {
         // The first entry of a log has the index 0.
         let mut last = self.row.applied.log_id.map(|id| id.index);
@@ -162,24 +164,24 @@ impl Applier {
         Ok(())
     }
 
-    /// Whether it is known that an entry ends its transaction, takes long, or could not be run.
-    fn is_known(&self, entry: &Entry) -> bool {
-        self.doomed.as_ref().is_some_and(|doomed| doomed.log_id == entry.log_id)
+    /// Whether an entry is known to end its transaction, to take long, or to fail on this node.
+    fn needs_own_transaction(&self, entry: &Entry) -> bool {
+        self.known_to_end.as_ref().is_some_and(|known| known.log_id == entry.log_id)
             || self.failing.as_ref().is_some_and(|failing| failing.log_id == entry.log_id)
     }
 
-    /// Applies the first entries, at least one, in one transaction, or else in one each: where one of them ends the
-    /// transaction, and where one meets a fault, so that it is known which one.
+    /// Applies the first entries, at least one, in one transaction. If one of them ends the transaction, or if one
+    /// meets a fault and it must be known which one, applies them in one transaction each.
     fn segment(&mut self, entries: &[Entry], outcomes: &mut Vec<Outcome>) -> Result<(), StoreFault> {
-        let entries = match entries.iter().position(|entry| self.is_known(entry)) {
+        let entries = match entries.iter().position(|entry| self.needs_own_transaction(entry)) {
             Some(0) => return self.alone(entries, outcomes),
             Some(count) => entries.get(..count).unwrap_or(entries),
             None => entries,
         };
         let Err(undone) = self.transaction(entries, Doing::Together, outcomes) else { return Ok(()) };
         match undone.stop {
-            Stop::Killed(failure) => self.doom(entries.get(undone.reached), failure),
-            Stop::Fault(fault) if is_of_an_entry(&fault) => self.suspect(entries.get(undone.reached), fault),
+            Stop::Killed(failure) => self.note_ends_transaction(entries.get(undone.reached), failure),
+            Stop::Fault(fault) if may_be_of_an_entry(&fault) => self.note_failing(entries.get(undone.reached), fault),
             Stop::Fault(fault) => return Err(fault),
         }
         let mut left = entries.get(..undone.reached.saturating_add(1)).unwrap_or(entries);
@@ -202,8 +204,8 @@ impl Applier {
             self.roll_back();
             return Err(fault);
         }
-        let doing = match self.doomed.take_if(|doomed| Some(doomed.log_id) == log_id) {
-            Some(doomed) => Doing::Fails(doomed.failure),
+        let doing = match self.known_to_end.take_if(|known| Some(known.log_id) == log_id) {
+            Some(known) => Doing::Fails(known.failure),
             None => Doing::Alone,
         };
         self.determinism.budget.be_patient(times);
@@ -213,7 +215,7 @@ impl Applier {
         usage::be_generous(false);
         done.map_err(|undone| match undone.stop {
             Stop::Fault(fault) => {
-                self.suspect(first.first(), fault.clone());
+                self.note_failing(first.first(), fault.clone());
                 self.failing.iter_mut().for_each(|failing| failing.fault = None);
                 fault
             }
@@ -221,9 +223,10 @@ impl Applier {
         })
     }
 
-    /// Remembers that this node had no time or memory for an entry, so that the fault is returned without another run.
-    /// A fault of another kind may come from the entries that ran before it, so that entry has to run alone.
-    pub(super) fn suspect(&mut self, entry: Option<&Entry>, fault: StoreFault) {
+    /// Remembers that this node had no time or memory for an entry, so that the next attempt returns the fault without
+    /// running the entry. A fault of another kind may come from the entries before it, so then the entry has to run
+    /// alone.
+    pub(super) fn note_failing(&mut self, entry: Option<&Entry>, fault: StoreFault) {
         let Some(log_id) = entry.map(|entry| entry.log_id) else { return };
         if exceeds_a_node(&fault) {
             let before = self.failing.take().filter(|failing| failing.log_id == log_id);
@@ -240,14 +243,14 @@ impl Applier {
         }
     }
 
-    /// Remembers that an entry ends its transaction, so that it need not run once more to fail in one of its own: what
-    /// comes of it depends on the entries before it alone, which the id stands for. If one of those is rejected later,
-    /// this is forgotten.
-    pub(super) fn doom(&mut self, entry: Option<&Entry>, failure: Failure) {
-        self.doomed = entry.map(|entry| Doomed { log_id: entry.log_id, failure });
+    /// Remembers that an entry ends its transaction, so that it need not run again just to fail in a transaction of its
+    /// own. Its outcome depends only on the entries before it, which its id identifies. If one of those is rejected
+    /// later, this note is dropped.
+    pub(super) fn note_ends_transaction(&mut self, entry: Option<&Entry>, failure: Failure) {
+        self.known_to_end = entry.map(|entry| KnownToEnd { log_id: entry.log_id, failure });
     }
 
-    /// One transaction, of the first entries.
+    /// Applies the first entries in one transaction.
     fn transaction(&mut self, entries: &[Entry], doing: Doing, outcomes: &mut Vec<Outcome>) -> Result<(), Undone> {
         let before = outcomes.len();
         self.run(entries, &doing, outcomes).map_err(|stop| {
@@ -261,7 +264,7 @@ impl Applier {
     fn run(&mut self, entries: &[Entry], doing: &Doing, outcomes: &mut Vec<Outcome>) -> Result<(), Stop> {
         let begun = Instant::now();
         let (done, is_ended) = self.take_ahead(entries, outcomes)?;
-        // Each is decoded when its turn comes: what one lets go of, the next one takes.
+        // Each entry is decoded just before it runs, so that only one decoded entry is in memory.
         for (place, entry) in entries.iter().enumerate().skip(done) {
             let item = Item::decode(entry)?;
             if place > 0 && (item.is_alone() || begun.elapsed() >= TRANSACTION_MAX) {
@@ -285,8 +288,7 @@ impl Applier {
         Ok(())
     }
 
-    /// Writes what stands at the end of a batch: the sessions and the applied row. When more entries follow it is
-    /// written again.
+    /// Writes the sessions and the applied row at the end of a batch. If more entries follow, both are written again.
     pub(super) fn end_batch(&mut self) -> Result<(), StoreFault> {
         self.staged.row.outcome_hash = self.staged.hash.value();
         let own = |error: rusqlite::Error| classify::own(&error);
@@ -315,11 +317,11 @@ impl Applier {
         Ok(outcome.unwrap_or_else(|| Ok(Reply::default())))
     }
 
-    /// Begins a transaction, with caches that know of all rollbacks before.
+    /// Begins a transaction, and refreshes the caches after earlier rollbacks.
     pub(super) fn begin(&mut self) -> Result<(), StoreFault> {
         self.db.execute(BEGIN, []).map_err(|error| classify::own(&error))?;
-        self.settle(self.staged.unsettled)?;
-        self.staged.unsettled = Effects::default();
+        self.refresh_caches(self.staged.undone_effects)?;
+        self.staged.undone_effects = Effects::default();
         Ok(())
     }
 
@@ -336,15 +338,15 @@ impl Applier {
 
     pub(super) fn roll_back(&mut self) {
         if !self.db.connection().is_autocommit() {
-            // Nothing can be done about a failure; SQLite rolls back when the connection is closed.
+            // A failure is ignored: SQLite rolls back when the connection is closed.
             drop(self.db.execute(ROLLBACK, []));
         }
         self.ahead = Ahead::default();
         self.dry_run = None;
         self.sessions.undo();
-        let mut unsettled = self.staged.unsettled;
-        unsettled.add(self.staged.effects);
+        let mut undone_effects = self.staged.undone_effects;
+        undone_effects.add(self.staged.effects);
         let hash = OutcomeHash::new(self.row.outcome_hash);
-        self.staged = Staged { row: self.row.clone(), hash, unsettled, ..Staged::default() };
+        self.staged = Staged { row: self.row.clone(), hash, undone_effects, ..Staged::default() };
     }
 }

@@ -1,7 +1,7 @@
 //! A bulk statement: prepared once, run for each row of parameters.
 //!
-//! Invariant: rows, counters and failures are those of the same statements one after another in the same entry; the
-//! result is theirs together.
+//! Invariant: rows, counters and failures are the same as if the statement had run once per row in the same entry. The
+//! result is the sum of those results.
 
 use quorate_model::{Bulk, Failure, FailureKind, StatementResult};
 
@@ -15,7 +15,7 @@ use crate::validate::near::check_bound;
 use crate::value::BoundRaw;
 
 impl Applier {
-    /// Runs a bulk statement of an entry. A failure names the row at which it came.
+    /// Runs a bulk statement of an entry. A failure names the row at which it occurred.
     pub(super) fn bulk(&mut self, bulk: &Bulk) -> Result<StatementResult, Trouble> {
         let mut row = None;
         let done = self.guarded(|applier, effects| applier.try_bulk(bulk, effects, &mut row));
@@ -39,7 +39,7 @@ impl Applier {
         let spent = self.determinism.budget.finish(prepared.steps());
         prepared.clear_bindings();
         if let Err(spent) = spent {
-            // Where it was stopped may depend on what SQLite ran inside.
+            // Which row it stopped at may depend on the internal statements of SQLite, so it is not reported.
             *row = None;
             return Err(spent.into());
         }
@@ -50,7 +50,7 @@ impl Applier {
     }
 }
 
-/// Whether a statement can be run so.
+/// Fails if the statement can't run as a bulk statement.
 fn check(prepared: &Prepared<'_, Note>, bulk: &Bulk) -> Result<(), Failure> {
     if !prepared.note().effects.counts() || prepared.column_count() > 0 {
         let text =
@@ -65,8 +65,8 @@ fn check(prepared: &Prepared<'_, Note>, bulk: &Bulk) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Runs the statement for each row: how many rows it changed, and whether it inserted any. `row` is the number of the
-/// row at work.
+/// Runs the statement for each row. Returns how many rows it changed, and whether it inserted any. `row` is the number
+/// of the current row.
 fn run(
     prepared: &mut Prepared<'_, Note>,
     bulk: &Bulk,

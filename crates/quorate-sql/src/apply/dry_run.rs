@@ -1,12 +1,14 @@
-//! Dry runs: the statements of an interactive transaction, run before they are proposed, on the node that leads.
+//! Dry runs: the leader runs the statements of an interactive transaction before they are proposed.
 //!
-//! Their transaction stays open and unseen, as that of work ahead does: who else needs the connection rolls it back,
-//! and the dry run is over. What is recorded of it is proposed as one entry, which every node runs, this one too.
+//! Their transaction stays open and unseen, like that of work ahead. If other work needs the connection, it rolls the
+//! transaction back, and the dry run is over. The recorded statements are proposed as one entry, which every node runs,
+//! including this one.
 //!
 //! Invariants:
-//! - The open transaction is what the recorded statements, each under its stamp, make of what is applied. One that
-//!   fails is as if it had never run: all is rolled back, and those recorded before it run again.
-//! - Only who began a dry run goes on with it: others have another number.
+//! - The open transaction holds the effects of the recorded statements, each under its stamp, on the applied state. A
+//!   statement that fails leaves no effects: the transaction is rolled back, and the statements recorded before it run
+//!   again.
+//! - A dry run is continued only by the caller that began it: each dry run has its own number.
 
 use quorate_model::limits::{BUDGET_DEFAULT, COMMANDS_MAX};
 use quorate_model::{
@@ -18,11 +20,11 @@ use crate::classify::Trouble;
 use crate::usage::NoMemory;
 use crate::{stack, usage, vfs};
 
-/// Why a statement was stopped that took too long.
+/// The failure text of a statement that was stopped because it took too long.
 const TOO_LONG: &str = "the statement takes too long for an interactive transaction, in which other writes wait for \
                         it; do less at once, or send the statements together (batch, transact)";
 
-/// The open transaction's.
+/// The dry run in the open transaction.
 #[derive(Debug, Default)]
 pub(super) struct OpenDryRun {
     number: u64,
@@ -32,31 +34,31 @@ pub(super) struct OpenDryRun {
     returned: usize,
 }
 
-/// What a statement of a dry run did.
+/// The effect of one statement of a dry run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DryRunResult {
     /// Its result.
     pub result: StatementResult,
-    /// What it ran under, if it is recorded: it may have written.
+    /// The stamp that it ran under, if it was recorded because it may have written.
     pub recorded: Option<Stamp>,
 }
 
-/// Why a statement of a dry run did nothing.
+/// Why a statement of a dry run had no effect.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DryRunError {
-    /// The statement failed; the dry run goes on without it.
+    /// The statement failed. The dry run goes on without it.
     #[error(transparent)]
     Failed(Failure),
-    /// Something else was applied, or another dry run begun.
-    #[error("the node had something else to apply")]
+    /// The connection was needed for other work, such as entries to apply or another dry run.
+    #[error("the node needed its write connection for other work")]
     Over,
-    /// The node's own trouble. The dry run is over.
+    /// A fault of the node. The dry run is over.
     #[error(transparent)]
     Fault(#[from] StoreFault),
 }
 
 impl DryRunError {
-    /// Whether another dry run may fare better.
+    /// Whether another dry run may succeed.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Failed(failure) => failure.is_retryable(),
@@ -67,7 +69,8 @@ impl DryRunError {
 }
 
 impl Applier {
-    /// Begins a dry run on what is applied, in place of whatever else is open. Statements say its number.
+    /// Begins a dry run on the applied state, and ends any other use of the open transaction. The calls of this dry run
+    /// pass the same `number`.
     pub fn begin_dry_run(&mut self, number: u64) -> Result<(), StoreFault> {
         self.roll_back();
         stack::for_write(|| self.open_dry_run())?;
@@ -75,7 +78,7 @@ impl Applier {
         Ok(())
     }
 
-    /// Runs one more statement, at this time or the last applied one if that is later.
+    /// Runs one more statement at the time of `stamp`, or at the last applied time if that is later.
     pub fn dry_run(
         &mut self,
         number: u64,
@@ -107,14 +110,14 @@ impl Applier {
         done
     }
 
-    /// Rolls a dry run back, if it is the open one.
+    /// Rolls a dry run back if it is the open one.
     pub fn end_dry_run(&mut self, number: u64) {
         if self.dry_run.as_ref().is_some_and(|open| open.number == number) {
             self.roll_back();
         }
     }
 
-    /// Begins the transaction as an entry is begun.
+    /// Begins the transaction in the same way as for an entry.
     fn open_dry_run(&mut self) -> Result<(), StoreFault> {
         self.begin()?;
         self.reset_changes()?;
@@ -130,7 +133,7 @@ impl Applier {
         statement: Statement<Param>,
     ) -> Result<DryRunResult, DryRunError> {
         let left = self.determinism.budget.left();
-        // Its caller's pauses do not count.
+        // Pauses of the caller between statements do not count.
         self.determinism.budget.begin(None, left);
         let mut returned = open.returned;
         vfs::clock::set(Some(stamp.now));
@@ -143,7 +146,7 @@ impl Applier {
         let result = result?;
         let reads = self.db.get(&statement.sql).is_some_and(|prepared| prepared.statement().readonly());
         if reads {
-            // When the entry is applied it is not there.
+            // The entry will not contain this statement, so its steps do not count.
             self.determinism.budget.begin(None, left);
             return Ok(DryRunResult { result, recorded: None });
         }
@@ -157,7 +160,7 @@ impl Applier {
         Ok(DryRunResult { result, recorded: Some(stamp) })
     }
 
-    /// Makes the open transaction what it was before a statement failed.
+    /// Restores the state of the open transaction from before a statement failed.
     fn replay(&mut self, open: &mut OpenDryRun) -> Result<(), DryRunError> {
         self.roll_back();
         self.open_dry_run()?;

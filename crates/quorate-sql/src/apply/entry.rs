@@ -1,4 +1,4 @@
-//! One entry: its session, its savepoint if it needs one, its commands, and what must hold at its end.
+//! One entry: its session, its savepoint if it needs one, its commands, and the checks at its end.
 
 use quorate_env::mutant::Mutant;
 use quorate_model::{
@@ -20,40 +20,41 @@ const SAVEPOINT: &str = "SAVEPOINT entry";
 const RELEASE: &str = "RELEASE entry";
 const ROLLBACK_TO: &str = "ROLLBACK TO entry";
 
-/// Why a rejected proposal was not run.
+/// The failure text of a rejected proposal.
 const REJECTED: &str = "the nodes could not apply this write in the time and memory that it has, so the cluster does \
                         not run it; their logs say why; do less at once, or allow it more (with_budget)";
 
-/// Makes virtual tables write what they gathered, so that their trouble is this entry's and not the next one's.
+/// Makes virtual tables write what they have buffered, so that a failure of that belongs to this entry and not to the
+/// next one.
 const FLUSH: &str = "SAVEPOINT written";
 
-/// Makes `changes()` 0, for which SQLite has no other way.
+/// Sets `changes()` to 0, for which SQLite has no other way.
 const RESET_CHANGES: &str = "DELETE FROM _quorate_applied WHERE 0";
 
-/// A proposal that runs now.
+/// The proposal that is running.
 #[derive(Clone, Copy)]
 struct Running<'a> {
     index: u64,
     stamp: Stamp,
     proposal: &'a Proposal,
-    /// Of a pipeline that ran before: the failure of the command that ended its transaction.
+    /// For the second run of a pipeline: the failure of the command that ended the transaction of the first run.
     ended: Option<&'a Failure>,
 }
 
-/// Sessions that an entry opens and closes, once its commands have succeeded.
+/// Sessions that an entry opens and closes after its commands have succeeded.
 #[derive(Debug, Default)]
 struct SessionChanges {
     opens: bool,
     closes: Vec<SessionId>,
 }
 
-/// What running an entry's commands came to.
+/// The result of an entry's commands.
 type Ran = Result<Results, Trouble>;
 
-/// What one run of a proposal came to.
+/// The result of one run of a proposal.
 enum Attempt {
     Done(Outcome),
-    /// A command ended the transaction, and failed so.
+    /// A command ended the transaction; the failure of that command.
     Ended(Failure),
 }
 
@@ -94,10 +95,10 @@ impl Applier {
         Ok(outcome)
     }
 
-    /// Applies a proposal that the cluster decided not to run: a retry of it gets the same outcome.
+    /// Applies a proposal that the cluster decided not to run. A retry of it gets the same outcome.
     pub(super) fn rejection(&mut self, index: u64, stamp: Stamp, proposal: &Proposal) -> Result<Outcome, Stop> {
-        // It was found behind this entry, when this one had not been rejected yet.
-        self.doomed = None;
+        // The note was made by running a later entry after this one, before this one was rejected.
+        self.known_to_end = None;
         let now = self.staged.row.now.max(stamp.now);
         self.staged.row.now = now;
         self.sessions.begin(now);
@@ -133,7 +134,7 @@ impl Applier {
                 (Attempt::Ended(failure), Doing::Together) => return Err(Stop::Killed(failure)),
                 (Attempt::Ended(failure), _) => {
                     let effects = std::mem::take(&mut self.staged.effects);
-                    self.staged.unsettled.add(effects);
+                    self.staged.undone_effects.add(effects);
                     self.begin()?;
                     failure
                 }
@@ -151,11 +152,11 @@ impl Applier {
     /// Runs a proposal in the open transaction.
     fn attempt(&mut self, running: Running<'_>, doing: &Doing) -> Result<Attempt, Stop> {
         let mut changes = SessionChanges::default();
-        // Of an entry only its own effects are checked at its end; a rollback undoes those before it too.
+        // At its end only the entry's own effects are checked. A rollback also undoes those of earlier entries.
         let before = std::mem::take(&mut self.staged.effects);
         let mut run = |applier: &mut Self| applier.run_sealed(running, before.schema, &mut changes);
         let done = if matches!(doing, Doing::Together) && self.is_plain(running.proposal) {
-            self.plainly(run)
+            self.without_savepoint(run)
         } else {
             self.in_savepoint(before.schema, |applier| {
                 applier.reset_changes()?;
@@ -179,10 +180,10 @@ impl Applier {
         }
     }
 
-    /// Fails if another entry came between the dry run of a proposal and the proposal.
+    /// Fails if another entry was applied between the dry run of a proposal and the proposal.
     fn check_dry_run(&self, stamp: Stamp, proposal: &Proposal) -> Result<(), Failure> {
         let Some(dry_run) = &proposal.dry_run else { return Ok(()) };
-        // If the commands saw a later clock than this one, time would run back.
+        // If the commands saw a later clock than this one, time would run backwards.
         let is_late = dry_run.stamps.iter().any(|seen| seen.now > stamp.now);
         if !is_late && self.staged.row.applied.index() == dry_run.index || Mutant::DryRunNotChecked.is_on() {
             return Ok(());
@@ -191,7 +192,7 @@ impl Applier {
         Err(Failure::new(FailureKind::Aborted, text))
     }
 
-    /// Whether a proposal is nothing but one plain statement that is kept prepared.
+    /// Whether a proposal is nothing but one plain statement that is already prepared.
     fn is_plain(&mut self, proposal: &Proposal) -> bool {
         let Proposal { mode: Mode::Atomic, dry_run: None, commands, read_checks, .. } = proposal else { return false };
         let ([Command::Sql(SqlCommand::Statement(statement))], []) = (commands.as_slice(), read_checks.as_slice())
@@ -201,9 +202,9 @@ impl Applier {
         self.db.get(&statement.sql).is_some_and(|prepared| prepared.note().is_plain)
     }
 
-    /// Runs a plain proposal without a savepoint, which would cost as much as its statement. A failure that leaves
-    /// something behind ends the transaction, so that the batch is done again.
-    fn plainly(&mut self, run: impl FnOnce(&mut Self) -> Ran) -> Ran {
+    /// Runs a plain proposal without a savepoint, which would cost as much as its statement. If a failure leaves
+    /// something behind, the transaction is rolled back, so that the batch is applied again.
+    fn without_savepoint(&mut self, run: impl FnOnce(&mut Self) -> Ran) -> Ran {
         let done = run(self);
         let conn = self.db.connection();
         if let Err(Trouble::Failure(failure)) = &done
@@ -215,8 +216,8 @@ impl Applier {
         done
     }
 
-    /// Runs a proposal or a command of a pipeline. A failure that does not end the transaction leaves it as it was
-    /// before. `schema_changed` says whether the transaction had changed the schema before.
+    /// Runs a proposal or a command of a pipeline in a savepoint. A failure that does not end the transaction leaves it
+    /// as it was before. `schema_changed` says whether the transaction had already changed the schema.
     fn in_savepoint<T>(
         &mut self,
         schema_changed: bool,
@@ -227,11 +228,11 @@ impl Applier {
             Err(Trouble::Failure(failure)) if !self.db.connection().is_autocommit() => {
                 self.own(ROLLBACK_TO)?;
                 self.own(RELEASE)?;
-                // Once the schema has changed in a transaction, SQLite forgets it at every ROLLBACK TO, so the effects
-                // stay.
+                // After a schema change, every ROLLBACK TO in the transaction makes SQLite discard its loaded schema,
+                // so the effects stay.
                 let mut undone = self.staged.effects;
                 undone.schema |= schema_changed;
-                self.settle(undone)?;
+                self.refresh_caches(undone)?;
                 Err(Trouble::Failure(failure))
             }
             Err(trouble) => Err(trouble),
@@ -242,7 +243,7 @@ impl Applier {
         }
     }
 
-    /// Runs the commands of a proposal and checks what must hold at its end.
+    /// Runs the commands of a proposal and the checks at its end.
     fn run_sealed(&mut self, running: Running<'_>, schema_changed: bool, changes: &mut SessionChanges) -> Ran {
         let Running { index, stamp, proposal, .. } = running;
         self.determinism.begin(self.db.connection(), Some(index), stamp.seed, proposal.budget);
@@ -285,8 +286,8 @@ impl Applier {
         Ok(results)
     }
 
-    /// Runs commands each of which succeeds or fails by itself. Where one ends the transaction, all of them are undone
-    /// and run once more up to that one; those behind it do not run, so that no pipeline runs more than twice.
+    /// Runs commands each of which succeeds or fails by itself. If one ends the transaction, all of them are undone and
+    /// run again up to that one. The commands after it do not run, so a pipeline runs at most twice.
     fn pipeline(&mut self, running: Running<'_>, schema_changed: bool, changes: &mut SessionChanges) -> Ran {
         let Running { index, proposal, ended, .. } = running;
         let mut returned = 0;
@@ -353,8 +354,8 @@ impl Applier {
         }
     }
 
-    /// Enables extensions. They are registered before their entry is committed: if that fails the same entry comes
-    /// again before any other.
+    /// Enables extensions. They are registered before their entry is committed: if that fails, the same entry is
+    /// applied again before any other.
     fn extend(&mut self, names: &[String]) -> Result<SqlReply, Trouble> {
         let own = |error: rusqlite::Error| classify::own(&error);
         self.extensions.know(names)?;
@@ -374,7 +375,7 @@ impl Applier {
             return Err(Failure { sqlite_code: code, ..Failure::new(FailureKind::ForeignKey, text) }.into());
         }
         if self.staged.effects.schema {
-            // As a connection that is opened later will read it.
+            // Check the schema as a connection that is opened later will read it.
             self.forget_schema()?;
             let checked = schema_check::check(self.db.connection(), &self.reserved, &self.schema);
             checked.map_err(|error| match (usage::fault(&error), classify::of_schema_text(&error)) {
@@ -393,13 +394,13 @@ impl Applier {
         Ok(())
     }
 
-    /// Runs VACUUM, which needs to be outside of all transactions. Doing it twice changes nothing more, so it matters
-    /// not that it is not in the transaction of its entry.
+    /// Runs VACUUM, which can't run inside a transaction. It is outside the transaction of its entry, which is safe
+    /// because repeating it changes nothing more.
     fn vacuum(&mut self) -> Result<Outcome, StoreFault> {
         self.own(COMMIT)?;
         let failed_writes = vfs::failed_writes();
         let done = self.db.connection().execute_batch("VACUUM");
-        self.staged.unsettled.add(Effects { schema: true, ..Effects::default() });
+        self.staged.undone_effects.add(Effects { schema: true, ..Effects::default() });
         self.begin()?;
         match done {
             Ok(()) => Ok(Ok(Reply { results: [SqlReply::Done.into()].into() })),
@@ -416,7 +417,7 @@ impl Applier {
         }
     }
 
-    /// Makes `changes()` 0.
+    /// Sets `changes()` to 0.
     pub(super) fn reset_changes(&mut self) -> Result<(), StoreFault> {
         self.own(RESET_CHANGES)
     }
@@ -427,15 +428,15 @@ impl Applier {
     }
 }
 
-/// Why a command behind the one that ended its pipeline did not run.
+/// The failure of a command after the one that ended its pipeline's transaction.
 fn not_run(ended: &Failure) -> Failure {
     let number = ended.command.map_or(0, |number| u64::from(number).saturating_add(1));
     let text = format!("not run, because command {number} of the pipeline ended its transaction; send it again");
     Failure::new(FailureKind::NotRun, text)
 }
 
-/// Whether a failed statement has undone what it did, unless it was counted: SQLite gives a statement a journal of its
-/// own where a constraint may fail, but none for what STRICT, an aggregate or the store fails with.
+/// Whether a failed statement has undone its own changes, unless they were counted. SQLite gives a statement a journal
+/// of its own if a constraint may fail, but none for failures of STRICT, of an aggregate or of the store.
 fn leaves_nothing(failure: &Failure) -> bool {
     failure.kind == FailureKind::Constraint && failure.sqlite_code != rusqlite::ffi::SQLITE_CONSTRAINT_DATATYPE
 }

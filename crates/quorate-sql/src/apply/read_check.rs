@@ -1,7 +1,7 @@
-//! Read checks of a proposal: reads that must give the answers that its transaction has read.
+//! Read checks of a proposal: reads that must return the same answers as they did in its transaction.
 //!
-//! Each sees the clock and the randomness that it saw before, and its work counts for the entry's budget. Why it gives
-//! another answer now, or fails, does not matter: the caller has to run the transaction again.
+//! Each runs under the clock and the randomness of the original read, and its steps count for the entry's budget. It
+//! does not matter why the answer differs now or the read fails: the caller has to run the transaction again.
 
 use quorate_env::mutant::Mutant;
 use quorate_model::{Failure, FailureKind, Read, ReadCheck, Statement};
@@ -14,20 +14,20 @@ use crate::ffi::database::Prepared;
 use crate::rows_hash::RowsHash;
 use crate::{usage, vfs};
 
-/// Characters of a query that a conflict names.
+/// The number of characters of a query that the text of a conflict shows.
 const SHOWN_CHARS: usize = 80;
 
 impl Applier {
-    /// Runs a read again and compares its answer. The clock and the randomness stay those of the read.
+    /// Runs a read again and compares its answer. Leaves the clock and the randomness of the read in place.
     pub(super) fn read_check(&mut self, check: &ReadCheck) -> Result<(), Trouble> {
         vfs::clock::set(Some(check.stamp.now));
         self.determinism.seed(check.stamp.seed);
         let Read::Sql(query) = &check.read;
         match self.guarded(|applier, effects| applier.rows_hash(query, effects)) {
             Ok(rows) if rows == check.answer || Mutant::ReadChecksIgnored.is_on() => Ok(()),
-            Ok(_) => Err(conflict(query, "gives other rows by now").into()),
-            // A conflict would send the caller into a retry that fails in the same way: a query that is refused here
-            // may have been allowed where it was read, and only the caller can ask for a larger budget.
+            Ok(_) => Err(conflict(query, "now returns other rows").into()),
+            // Reporting these as a conflict would make the caller retry and fail in the same way: a query that is
+            // refused here may have been allowed where it was read, and only the caller can ask for a larger budget.
             Err(Trouble::Failure(failure)) if !matches!(failure.kind, FailureKind::Refused | FailureKind::Budget) => {
                 Err(conflict(query, &failure.message).into())
             }

@@ -1,4 +1,4 @@
-//! Keeps what is remembered of the schema, here and inside SQLite, as it would be on a connection that was just opened.
+//! Keeps the cached schema, here and inside SQLite, as it would be on a newly opened connection.
 
 use quorate_model::{Failure, StoreFault};
 
@@ -8,19 +8,19 @@ use crate::authorizer::Effects;
 use crate::classify::{self, Trouble};
 use crate::schema_check::Schema;
 
-/// A change of the schema that is rolled back makes SQLite forget all that it has loaded: schema, statistics, virtual
-/// tables.
+/// A schema change that is rolled back makes SQLite discard its loaded schema, statistics and virtual tables.
 const RELOAD: [&str; 4] =
     ["SAVEPOINT reload", "CREATE TABLE _quorate_reload (a)", "ROLLBACK TO reload", "RELEASE reload"];
 
 impl Applier {
-    /// Makes caches know of `effects`: of a statement, or of a rollback that undid them. Must run in a transaction.
-    pub(super) fn settle(&mut self, effects: Effects) -> Result<(), StoreFault> {
+    /// Refreshes the caches after a statement with these effects, or after a rollback that undid them. Must run in a
+    /// transaction.
+    pub(super) fn refresh_caches(&mut self, effects: Effects) -> Result<(), StoreFault> {
         if !effects.schema && !effects.statistics {
             return Ok(());
         }
         if effects.statistics {
-            // SQLite keeps statistics until it loads the schema again, whatever happens to the rows.
+            // SQLite keeps loaded statistics until it loads the schema again, whatever happens to their rows.
             self.forget_schema()?;
             self.staged.effects.schema = true;
         }
@@ -28,8 +28,8 @@ impl Applier {
         self.load_schema().map_err(|error| classify::own(&error))
     }
 
-    /// The trouble of a statement that left a schema that SQLite can't read back. SQLite takes the database for damaged
-    /// and writes no more in this transaction, so all of it is undone.
+    /// Handles a statement that left a schema that SQLite can't read back. SQLite reports the database as damaged and
+    /// writes no more in this transaction, so all of it is rolled back.
     pub(super) fn unreadable(&mut self, failure: Failure) -> Trouble {
         match self.own(ROLLBACK) {
             Ok(()) => failure.into(),
@@ -37,7 +37,7 @@ impl Applier {
         }
     }
 
-    /// Makes SQLite load the schema again when it is needed next.
+    /// Makes SQLite load the schema again before its next use.
     pub(super) fn forget_schema(&mut self) -> Result<(), StoreFault> {
         RELOAD.into_iter().try_for_each(|sql| self.own(sql))
     }

@@ -1,4 +1,4 @@
-//! One statement: prepared or found, bound, run within the budget, and its result read by storage class.
+//! One statement: prepared or found prepared, bound, run within the budget, and its result read by storage class.
 
 use quorate_model::limits::RETURNED_BYTES_MAX;
 use quorate_model::{CommandResult, Failure, FailureKind, Param, Row, Statement, StatementResult, StoreFault, Value};
@@ -15,10 +15,10 @@ use crate::validate::text::check_single;
 use crate::value::{Bound, NoCopy, owned};
 use crate::{usage, vfs};
 
-/// What a value in a result counts for besides its bytes.
+/// What each value of a result counts in addition to its bytes.
 const VALUE_OVERHEAD: usize = 8;
 
-/// A statement that did not end well: SQLite's error, or a failure of ours.
+/// A statement that did not succeed: SQLite's error, a failure of ours, or a fault of the node.
 pub(super) enum Ended {
     Sqlite(rusqlite::Error),
     Failed(Failure),
@@ -62,7 +62,7 @@ impl From<Failure> for Ended {
 }
 
 impl Applier {
-    /// Runs a statement of an entry. `earlier` are the results of the commands before it; `returned` counts the bytes
+    /// Runs a statement of an entry. `earlier` are the results of the commands before it. `returned` counts the bytes
     /// that the entry's statements have returned.
     pub(super) fn statement(
         &mut self,
@@ -73,7 +73,7 @@ impl Applier {
         self.guarded(|applier, effects| applier.try_statement(statement, earlier, returned, effects))
     }
 
-    /// Runs a command of SQL: tells failures from the node's trouble, and makes caches know of its effects.
+    /// Runs an SQL command, separates its failures from faults of the node, and updates the caches for its effects.
     pub(super) fn guarded<T>(
         &mut self,
         run: impl FnOnce(&mut Self, &mut Effects) -> Result<T, Ended>,
@@ -99,9 +99,10 @@ impl Applier {
         });
         self.staged.effects.add(effects);
         if !self.db.connection().is_autocommit() && !matches!(done, Err(Trouble::Fault(_))) {
-            self.settle(effects)?;
+            self.refresh_caches(effects)?;
         }
-        // SQLite does so for the node's trouble too. What the statement did after that was committed by itself.
+        // SQLite also rolls back for a fault of the node. Anything that the statement did after that was committed
+        // separately.
         if done.is_ok() && self.db.connection().is_autocommit() {
             return Err(StoreFault::Damaged("SQLite has rolled back the transaction of an entry".to_owned()).into());
         }
@@ -123,7 +124,7 @@ impl Applier {
         self.run_prepared(&statement.sql, *effects, returned)
     }
 
-    /// Sees to it that a statement is kept prepared.
+    /// Makes sure that a statement is prepared and kept.
     pub(super) fn prepare(&mut self, sql: &str) -> Result<(), Ended> {
         if self.db.holds(sql) {
             return Ok(());
@@ -134,7 +135,7 @@ impl Applier {
         let (gate, schema) = (&self.gate, &self.schema);
         self.db.prepare(sql, |prepared| {
             if prepared.is_explain() != 0 {
-                let text = "EXPLAIN tells of this node; run it as a query";
+                let text = "EXPLAIN describes only this node; run it as a query";
                 return Err(Ended::Failed(Failure::new(FailureKind::Refused, text)));
             }
             let effects = gate.effects();
@@ -183,14 +184,14 @@ pub(super) fn rowid_exhausted() -> Failure {
     Failure::new(FailureKind::RowidExhausted, text)
 }
 
-/// SQLite asks no authorizer about VACUUM, but refuses it by itself inside a transaction.
+/// SQLite calls no authorizer for VACUUM, but refuses it itself inside a transaction.
 fn vacuum_refused(error: &rusqlite::Error) -> Option<String> {
     let text = "VACUUM is a command of its own; VACUUM INTO writes a file on one node: take a backup instead";
     matches!(error, rusqlite::Error::SqliteFailure(_, Some(message)) if message.starts_with("cannot VACUUM"))
         .then(|| text.to_owned())
 }
 
-/// Gives the parameters their values, by number or by name; each must have exactly one.
+/// Binds the parameters by number or by name. Each must get exactly one value.
 pub(super) fn bind<'a, P>(
     prepared: &mut Prepared<'_, Note>,
     statement: &'a Statement<P>,

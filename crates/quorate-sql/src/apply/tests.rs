@@ -1,4 +1,4 @@
-//! What apply promises, on real files.
+//! The guarantees of apply, tested on real files.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
 
@@ -37,7 +37,7 @@ pub(super) const START: u64 = 1_700_000_000 * SECOND;
 
 pub(super) const IDENTITY: StoreIdentity = StoreIdentity { cluster: 7, epoch: Epoch(1), group: GroupId::MAIN };
 
-/// One database that entries are applied to.
+/// A database to which entries are applied.
 pub(super) struct Node {
     applier: Option<Applier>,
     generations: Generations,
@@ -54,7 +54,7 @@ impl Node {
         node
     }
 
-    /// With these statements applied, one entry each.
+    /// A node on which these statements were applied, one entry each.
     pub(super) fn with(setup: &[&str]) -> Self {
         let mut node = Self::new();
         for sql in setup {
@@ -90,12 +90,12 @@ impl Node {
         outcomes
     }
 
-    /// Applies entries of which one can't be applied.
+    /// Applies entries of which one can't be applied, and returns the fault.
     pub(super) fn fault(&mut self, entries: &[Entry]) -> StoreFault {
         self.apply_up_to_fault(entries, &mut Vec::new())
     }
 
-    /// The same, with the outcomes of those before it.
+    /// The same, and returns the outcomes of the entries before it.
     pub(super) fn apply_up_to_fault(&mut self, entries: &[Entry], outcomes: &mut Vec<Outcome>) -> StoreFault {
         loop {
             let left = &entries[outcomes.len()..];
@@ -158,7 +158,7 @@ pub(super) fn command(sql: &str) -> Command {
     SqlCommand::Statement(statement(sql, vec![])).into()
 }
 
-/// A proposal of nothing but this statement.
+/// A proposal with only this statement.
 pub(super) fn single(sql: &str) -> Proposal {
     Proposal::new(None, vec![command(sql)])
 }
@@ -171,7 +171,7 @@ pub(super) fn log_id(index: u64) -> LogId {
     LogId { term: 1, node: NodeId(u64::MAX), index }
 }
 
-/// The entry at `index`, an hour after the one before and with a seed of its own.
+/// The entry at `index`, with a stamp one hour after that of the entry before, and a seed of its own.
 pub(super) fn entry(index: u64, proposal: &Proposal) -> Entry {
     stamped(index, START + index * 3600 * SECOND, proposal)
 }
@@ -182,7 +182,7 @@ pub(super) fn stamped(index: u64, now: u64, proposal: &Proposal) -> Entry {
 }
 
 #[test]
-fn a_restart_finds_everything_where_it_was() {
+fn a_restart_keeps_the_applied_state() {
     let mut node = Node::with(&["CREATE TABLE t (a)", "INSERT INTO t VALUES (1), (2)"]);
     let members = bytes::Bytes::from_static(b"members");
     let blank = Entry { log_id: log_id(3), payload: Payload::Blank };
@@ -208,7 +208,7 @@ fn a_database_of_another_cluster_is_not_opened() {
 }
 
 #[test]
-fn time_never_runs_back() {
+fn time_never_runs_backwards() {
     let mut node = Node::new();
     let ask = single("SELECT unixepoch()");
     let times: Vec<_> = [50, 30, 70].map(|second| second * SECOND).into();
@@ -219,14 +219,14 @@ fn time_never_runs_back() {
 }
 
 #[test]
-fn entries_that_were_applied_are_not_applied_again() {
+fn applied_entries_are_refused_a_second_time() {
     let mut node = Node::with(&["CREATE TABLE t (a)"]);
     let again = entry(1, &Proposal::new(None, vec![]));
     assert!(matches!(node.fault(&[again]), StoreFault::Io(_)));
 }
 
 #[test]
-fn what_can_not_be_decoded_stops_the_store() {
+fn an_undecodable_entry_is_a_fault() {
     let mut node = Node::new();
     let unknown = Proposal { level: FORMAT_LEVEL + 1, ..Proposal::new(None, vec![]) };
     for bytes in [encode_proposal(&unknown).unwrap(), vec![0xff].into(), b"\xfa\x01\x00".to_vec().into()] {
@@ -237,7 +237,7 @@ fn what_can_not_be_decoded_stops_the_store() {
 }
 
 #[test]
-fn parameters_are_bound_by_number_and_by_name_and_counted() {
+fn parameters_bind_by_number_or_name_exactly_once() {
     let mut node = Node::new();
     let two = |names: &[&str]| Statement {
         sql: "SELECT :a, @b".to_owned(),
@@ -268,10 +268,10 @@ fn values_are_returned_by_storage_class() {
 }
 
 #[test]
-fn text_that_is_not_utf8_can_be_written_and_not_returned() {
+fn non_utf8_text_can_be_written_but_not_returned() {
     let mut node = Node::with(&["CREATE TABLE t (a)"]);
     let insert = "INSERT INTO t VALUES (CAST(x'61ff' AS TEXT))";
-    // A second time it is kept prepared, and runs without a savepoint.
+    // On the second pass the statement is already prepared, and runs without a savepoint.
     for _ in 0..2 {
         let failure = node.fails(&format!("{insert} RETURNING a"));
         assert!(failure.message.contains("a text that is not UTF-8"), "{failure}");
@@ -282,7 +282,7 @@ fn text_that_is_not_utf8_can_be_written_and_not_returned() {
 }
 
 #[test]
-fn results_count_what_the_statement_itself_did() {
+fn results_count_only_the_statement_s_own_changes() {
     let mut node = Node::with(&[
         "CREATE TABLE t (a UNIQUE)",
         "CREATE TABLE log (a)",

@@ -44,7 +44,7 @@ const REFUSED: [(&str, &str); 37] = [
     ("DELETE FROM t; DELETE FROM t", "several statements in one text; send them one by one, or together as a batch"),
     ("DELETE FROM t WHERE a = '\0'", "a statement can't hold a zero byte; pass such text as a parameter"),
     ("SELECT * FROM t", "this statement only reads, so there is nothing to replicate; use `query` for it"),
-    ("EXPLAIN DELETE FROM t", "EXPLAIN tells of this node; run it as a query"),
+    ("EXPLAIN DELETE FROM t", "EXPLAIN describes only this node; run it as a query"),
     ("BEGIN", TRANSACTION),
     ("COMMIT", TRANSACTION),
     ("ROLLBACK", TRANSACTION),

@@ -55,7 +55,7 @@ fn a_closure_that_others_disturb_until_its_deadline() {
             }
         };
         let conflict = "conflict: what the transaction had read was changed by another write: \"SELECT a FROM t\" \
-                        gives other rows by now; run it again";
+                        now returns other rows; run it again";
         assert_eq!(text, (conflict.to_owned(), true));
         Ok(())
     });

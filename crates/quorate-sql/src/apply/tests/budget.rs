@@ -1,4 +1,4 @@
-//! The edge of the budget is the same for a statement that is kept, was just prepared, or is done again.
+//! The budget limit of a statement is the same whether it was already prepared, was just prepared, or is applied again.
 
 use super::*;
 
@@ -25,7 +25,7 @@ fn passes(node: &mut Node, budget: u64, rows: i64) -> bool {
     }
 }
 
-/// The smallest budget that passes, found on a connection that keeps the statement.
+/// The smallest budget that suffices, found on a connection that keeps the statement prepared.
 fn edge(rows: i64) -> u64 {
     let (mut fails, mut passes_at) = (0, 1 << 30);
     let mut node = node();
@@ -37,16 +37,16 @@ fn edge(rows: i64) -> u64 {
 }
 
 #[test]
-fn the_edge_is_exact_and_the_same_for_all() {
+fn the_budget_limit_is_exact_in_every_case() {
     for rows in [1, 40, 1000, 20_000] {
         let edge = edge(rows);
         for budget in [edge - 1, edge] {
             let expected = budget == edge;
-            // Kept: run before.
+            // Already prepared: it ran before.
             let mut kept = node();
             assert!(passes(&mut kept, 1 << 30, 3));
             assert_eq!(passes(&mut kept, budget, rows), expected);
-            // Kept from before the schema changed, and from before a rolled back change of it.
+            // Prepared before the schema changed, and before a schema change that was rolled back.
             kept.ok("CREATE TABLE u (a)");
             assert_eq!(passes(&mut kept, budget, rows), expected);
             let statements = ["DROP TABLE u", "SELECT * FROM nowhere"].map(|sql| statement(sql, vec![]));
@@ -55,7 +55,7 @@ fn the_edge_is_exact_and_the_same_for_all() {
             // Just prepared.
             kept.restart();
             assert_eq!(passes(&mut kept, budget, rows), expected);
-            // Done again, because another entry of the batch ends the transaction.
+            // Applied again, because another entry of the batch ends the transaction.
             let mut again = Node::with(&["CREATE TABLE t (a)", "CREATE TABLE r (a UNIQUE ON CONFLICT ROLLBACK)"]);
             let twice = single("INSERT INTO r VALUES (1), (1)");
             let outcomes = again.apply(&[entry(3, &with_budget(budget, rows)), entry(4, &twice)]);
@@ -79,7 +79,7 @@ fn the_budget_is_for_all_commands_of_an_entry() {
 }
 
 #[test]
-fn what_never_ends_is_stopped() {
+fn endless_statements_are_stopped() {
     let mut node = node();
     let endless = |sql: &str| Proposal { budget: 1_000_000, ..single(sql) };
     let insert = ENDLESS.replace("SELECT count(*)", "INSERT INTO t SELECT i");
@@ -90,7 +90,7 @@ fn what_never_ends_is_stopped() {
         assert_eq!(outcomes[1].as_ref().unwrap_err().kind, FailureKind::Budget);
     }
     assert_eq!(node.value("SELECT count(*) FROM t"), Value::Integer(2));
-    // Inside a virtual table, where only the node's own bound helps.
+    // Inside a virtual table, where only the node's own limit stops it.
     node.ok(&format!("CREATE VIEW v AS {}", ENDLESS.replace("count(*)", "i AS rowid, i AS body")));
     node.ok("CREATE VIRTUAL TABLE f USING fts5(body, content='v')");
     let failure = node.propose(&endless("INSERT INTO f (f) VALUES ('rebuild')")).unwrap_err();
@@ -99,8 +99,8 @@ fn what_never_ends_is_stopped() {
 }
 
 #[test]
-fn a_schema_that_takes_too_long_to_check_is_a_fault_and_no_outcome() {
-    let name = "apply::tests::budget::a_schema_that_takes_too_long_to_check_is_a_fault_and_no_outcome";
+fn a_schema_check_that_takes_too_long_is_a_fault() {
+    let name = "apply::tests::budget::a_schema_check_that_takes_too_long_is_a_fault";
     crate::usage::tests::in_its_own_process(name, check_without_time);
 }
 

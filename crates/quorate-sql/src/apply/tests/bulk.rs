@@ -1,4 +1,4 @@
-//! Bulk statements: as the same statements one after another, or a failure that names the row.
+//! Bulk statements: the same results as one statement per row, or a failure that names the row.
 
 use quorate_model::{Bulk, RowPacker, SqlCommand, SqlReply};
 
@@ -60,14 +60,14 @@ fn a_row_that_fails_is_named_and_nothing_is_done() {
     assert_eq!((failure.kind, failure.row), (FailureKind::RowidExhausted, Some(1)));
     assert_eq!(node.hashes().0, before.0);
 
-    // What ends the transaction of all is no different.
+    // The same holds for a failure that ends the whole transaction.
     let failure = run(&mut node, vec![bulk("INSERT OR ROLLBACK INTO t VALUES (?)", &numbers([1, 1]))]).unwrap_err();
     assert_eq!((failure.kind, failure.row), (FailureKind::Constraint, Some(1)));
     assert_eq!(node.hashes().0, before.0);
 }
 
 #[test]
-fn only_writes_of_rows_can_be_bulk() {
+fn only_statements_that_write_rows_can_be_bulk() {
     let mut node = Node::with(&["CREATE TABLE t (a)"]);
     for (sql, kind) in [
         ("SELECT ?", FailureKind::Refused),

@@ -1,4 +1,4 @@
-//! Exactly once: what sessions promise, over batches and restarts.
+//! Exactly-once: the guarantees of sessions across batches and restarts.
 
 use quorate_model::limits::{KEPT_OUTCOME_BYTES_MAX, SESSION_WINDOW};
 
@@ -15,7 +15,7 @@ fn asking(session: u64, sequence: u64, floor: u64, sql: &str) -> Proposal {
     Proposal::new(Some(origin), vec![command(sql)])
 }
 
-/// With an empty table and an open session.
+/// A node with an empty table and an open session.
 fn node() -> (Node, u64) {
     let mut node = Node::with(&["CREATE TABLE t (a)"]);
     let session = open(&mut node);
@@ -33,12 +33,12 @@ fn count(node: &mut Node) -> i64 {
     node.conn().query_row("SELECT count(*) FROM t", [], |row| row.get(0)).unwrap()
 }
 
-/// Outcomes that the database keeps.
+/// The number of outcomes that the database keeps.
 fn kept(node: &Node) -> usize {
     apart(node) + Sessions::load(node.conn()).unwrap().small()
 }
 
-/// Those of them that have a row of their own.
+/// The number of those that have a row of their own.
 fn apart(node: &Node) -> usize {
     node.conn().query_row("SELECT count(*) FROM _quorate_outcomes", [], |row| row.get::<_, u32>(0)).unwrap() as usize
 }
@@ -58,14 +58,14 @@ fn a_retry_gets_the_same_outcome_and_does_nothing() {
     assert_eq!(node.propose(&request(session, 3, 0)), third);
     assert!(node.propose(&request(session, 2, 0)).is_ok(), "any order");
     assert_eq!((count(&mut node), kept(&node)), (3, 3));
-    // Twice in one batch.
+    // The same request twice in one batch.
     let next = node.next;
     let twice = node.apply(&[entry(next, &request(session, 4, 0)), entry(next + 1, &request(session, 4, 0))]);
     assert_eq!((twice[0].clone(), count(&mut node)), (twice[1].clone(), 4));
 }
 
 #[test]
-fn outcomes_of_all_sizes_and_any_number_are_kept_until_they_are_given_up() {
+fn outcomes_are_kept_until_the_floor_passes_them() {
     const MANY: u64 = 700;
     let (mut node, session) = node();
     let sql = |sequence: u64| match sequence % 50 {
@@ -73,10 +73,10 @@ fn outcomes_of_all_sizes_and_any_number_are_kept_until_they_are_given_up() {
         1 => "INSERT INTO nowhere VALUES (1)".to_owned(),
         _ => "INSERT INTO t VALUES (1)".to_owned(),
     };
-    let asked = |floor| (1..=MANY).map(move |sequence| asking(session, sequence, floor, &sql(sequence)));
+    let requests = |floor| (1..=MANY).map(move |sequence| asking(session, sequence, floor, &sql(sequence)));
     let ask = |node: &mut Node, floor| {
         let first = node.next;
-        let entries: Vec<_> = (first..).zip(asked(floor)).map(|(index, ask)| stamped(index, START, &ask)).collect();
+        let entries: Vec<_> = (first..).zip(requests(floor)).map(|(index, ask)| stamped(index, START, &ask)).collect();
         entries.chunks(90).flat_map(|batch| node.apply(batch)).collect::<Vec<_>>()
     };
     let first = ask(&mut node, 0);
@@ -93,7 +93,7 @@ fn outcomes_of_all_sizes_and_any_number_are_kept_until_they_are_given_up() {
 }
 
 #[test]
-fn sessions_of_the_first_layout_go_on() {
+fn sessions_of_the_first_layout_are_upgraded() {
     let (mut node, session) = node();
     let first = node.propose(&request(session, 1, 0));
     let bytes = quorate_model::codec::encode_outcome(&first);
@@ -108,7 +108,7 @@ fn sessions_of_the_first_layout_go_on() {
 }
 
 #[test]
-fn a_failed_request_fails_again_alike_though_it_left_nothing() {
+fn a_retry_of_a_failed_request_fails_in_the_same_way() {
     let (mut node, session) = node();
     node.ok("CREATE TABLE u (a UNIQUE ON CONFLICT ROLLBACK)");
     for (sequence, sql) in [(1, "SELECT * FROM later"), (2, "INSERT INTO u VALUES (1), (1)")] {
@@ -119,7 +119,7 @@ fn a_failed_request_fails_again_alike_though_it_left_nothing() {
 }
 
 #[test]
-fn the_floor_gives_up_outcomes_and_bounds_the_window() {
+fn the_floor_drops_outcomes_and_bounds_the_window() {
     let (mut node, session) = node();
     for sequence in 1..=3 {
         node.propose(&request(session, sequence, 0)).unwrap();
@@ -139,7 +139,7 @@ fn the_floor_gives_up_outcomes_and_bounds_the_window() {
 }
 
 #[test]
-fn an_unknown_or_ended_session_is_never_made_silently() {
+fn an_unknown_or_ended_session_is_refused() {
     let (mut node, session) = node();
     let expired = Failure::new(FailureKind::SessionExpired, "the session is not known, or was idle for too long");
     assert_eq!(node.propose(&request(session + 99, 1, 0)), Err(expired));
@@ -147,7 +147,7 @@ fn an_unknown_or_ended_session_is_never_made_silently() {
     node.propose(&Proposal::new(None, vec![ControlCommand::CloseSession(SessionId(session)).into()])).unwrap();
     assert_eq!(kind(node.propose(&request(session, 1, 0))), FailureKind::SessionExpired);
     assert_eq!((count(&mut node), kept(&node)), (1, 0));
-    // A session is opened and ended with the rest of its entry, or not at all.
+    // A session is opened and ended together with the rest of its entry, or not at all.
     let index = node.next;
     let failing = command("SELECT * FROM nowhere");
     node.propose(&Proposal::new(None, vec![ControlCommand::OpenSession.into(), failing])).unwrap_err();
@@ -163,7 +163,7 @@ fn a_session_may_end_itself() {
 }
 
 #[test]
-fn a_large_outcome_is_kept_only_as_done() {
+fn of_a_large_outcome_only_the_fact_is_kept() {
     let (mut node, session) = node();
     let size = KEPT_OUTCOME_BYTES_MAX;
     let large = asking(session, 1, 0, &format!("INSERT INTO t VALUES (zeroblob({size})) RETURNING a"));
@@ -174,11 +174,11 @@ fn a_large_outcome_is_kept_only_as_done() {
 }
 
 #[test]
-fn an_idle_session_ends_whether_or_not_it_was_cleared_away() {
+fn an_idle_session_is_refused_even_if_its_row_exists() {
     let mut node = Node::with(&["CREATE TABLE t (a)"]);
     let open = open_session();
     let start = START + 100 * 3600 * SECOND;
-    // More sessions than are cleared away in one entry.
+    // More sessions than one entry removes.
     let entries: Vec<_> = (2..10).map(|index| stamped(index, start, &open)).collect();
     node.apply(&entries);
     let at = |node: &mut Node, now, session| {
@@ -195,7 +195,7 @@ fn an_idle_session_ends_whether_or_not_it_was_cleared_away() {
 }
 
 #[test]
-fn sessions_are_bounded_and_the_longest_idle_gives_way() {
+fn at_the_limit_the_longest_idle_session_ends() {
     let mut node = Node::with(&["CREATE TABLE t (a)"]);
     let open = open_session();
     let (end, later) = (2 + SESSIONS_MAX as u64, START + 7200 * SECOND);

@@ -1,4 +1,4 @@
-//! Dry runs: what an interactive transaction was told is what its entry does, or it does nothing.
+//! Dry runs: the entry of an interactive transaction returns what its dry run returned, or it does nothing.
 
 use proptest::prelude::*;
 use quorate_model::{DryRunRecord, SqlReply};
@@ -13,7 +13,7 @@ const SETUP: &[&str] = &[
     "INSERT INTO t (a) VALUES (1), (2)",
 ];
 
-/// Statements that write, fail at once or half-way, end the transaction, ask for what was counted, or only read.
+/// Statements that write, fail at once or half-way, end the transaction, read the counters, or only read.
 const STATEMENTS: &[&str] = &[
     "INSERT INTO t (a, b) VALUES (random() % 5, changes()) RETURNING *",
     "INSERT INTO t (a, b) VALUES (abs(random()) % 50, last_insert_rowid()) RETURNING id, b",
@@ -31,12 +31,12 @@ const STATEMENTS: &[&str] = &[
     "CREATE INDEX IF NOT EXISTS by_b ON t (b)",
 ];
 
-/// The statements that were recorded, with what they ran under and what they were told.
+/// The recorded statements with their stamps and results.
 #[derive(Default)]
 struct Recorded {
     commands: Vec<Command>,
     stamps: Vec<Stamp>,
-    told: Vec<CommandResult>,
+    results: Vec<CommandResult>,
 }
 
 impl Recorded {
@@ -44,7 +44,7 @@ impl Recorded {
         if let Some(stamp) = ran.recorded {
             self.commands.push(command(sql));
             self.stamps.push(stamp);
-            self.told.push(CommandResult::Sql(SqlReply::Statement(ran.result)));
+            self.results.push(CommandResult::Sql(SqlReply::Statement(ran.result)));
         }
     }
 
@@ -82,13 +82,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
     #[test]
-    fn what_was_told_is_what_is_done_on_every_node(statements in prop::collection::vec(0..STATEMENTS.len(), 0..12)) {
+    fn every_node_repeats_the_dry_run(statements in prop::collection::vec(0..STATEMENTS.len(), 0..12)) {
         let (mut node, mut other) = (Node::with(SETUP), Node::with(SETUP));
         let before = node.applied();
         let recorded = node.dry_run_all(&statements);
         let proposal = recorded.proposal(before);
         let outcome = node.propose(&proposal).unwrap();
-        prop_assert_eq!(outcome.results.to_vec(), recorded.told);
+        prop_assert_eq!(outcome.results.to_vec(), recorded.results);
         prop_assert_eq!(Ok(outcome), other.propose(&proposal));
         prop_assert_eq!(node.hashes(), other.hashes());
         prop_assert_eq!(node.ok(STATEMENTS[8]), other.ok(STATEMENTS[8]));
@@ -96,7 +96,7 @@ proptest! {
 }
 
 #[test]
-fn another_entry_in_between_aborts_it() {
+fn an_entry_in_between_aborts_it() {
     let mut node = Node::with(SETUP);
     let before = node.applied();
     let proposal = node.dry_run_all(&[0, 5]).proposal(before);
@@ -106,7 +106,7 @@ fn another_entry_in_between_aborts_it() {
     let text = "another write came between its statements and its commit";
     assert_eq!(failure.to_string(), text);
     assert_eq!(node.value("SELECT count(*) FROM t"), 2.into());
-    // Nor is it done a second time.
+    // A second proposal of the same dry run is aborted too.
     let before = node.applied();
     let proposal = node.dry_run_all(&[1]).proposal(before);
     node.propose(&proposal).unwrap();
@@ -114,7 +114,7 @@ fn another_entry_in_between_aborts_it() {
 }
 
 #[test]
-fn time_does_not_run_back_behind_it() {
+fn a_later_clock_in_the_dry_run_aborts_it() {
     let mut node = Node::with(SETUP);
     let index = node.applied();
     let dry_run = Some(DryRunRecord { index, stamps: vec![Stamp { now: u64::MAX, seed: 0 }] });
@@ -124,7 +124,7 @@ fn time_does_not_run_back_behind_it() {
 }
 
 #[test]
-fn a_dry_run_is_over_when_somebody_else_needs_the_connection() {
+fn other_use_of_the_connection_ends_a_dry_run() {
     let mut node = Node::with(SETUP);
     let next = node.next;
     let blank = || Entry { log_id: log_id(next), payload: Payload::Blank };
@@ -145,7 +145,7 @@ fn a_dry_run_is_over_when_somebody_else_needs_the_connection() {
 }
 
 #[test]
-fn what_is_not_allowed_in_an_entry_is_not_allowed_in_a_dry_run() {
+fn a_dry_run_refuses_what_an_entry_refuses() {
     let mut node = Node::with(SETUP);
     node.applier().begin_dry_run(1).unwrap();
     for sql in
@@ -161,7 +161,7 @@ fn what_is_not_allowed_in_an_entry_is_not_allowed_in_a_dry_run() {
 }
 
 #[test]
-fn a_statement_that_takes_too_long_fails_and_the_dry_run_goes_on_without_it() {
+fn a_dry_run_goes_on_after_a_slow_statement_fails() {
     let mut node = Node::with(SETUP);
     node.applier().begin_dry_run(1).unwrap();
     node.dry_run(1, STATEMENTS[1], 1).unwrap();

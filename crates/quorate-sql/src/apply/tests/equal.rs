@@ -1,5 +1,5 @@
-//! The rule of apply: wherever batches end, whatever ran ahead, whenever nodes restart, all is as in plain SQLite
-//! with one transaction an entry, under the same stamps and seeds.
+//! The main property of apply: wherever batches end, whatever ran ahead and whenever nodes restart, the result is that
+//! of plain SQLite with one transaction per entry, under the same stamps and seeds.
 
 use proptest::prelude::*;
 use quorate_model::{Column, ControlCommand, ReadCheck, SqlCommand, Step};
@@ -28,14 +28,14 @@ const SETUP: &[&str] = &[
     "CREATE TABLE totals (k, v)",
 ];
 
-/// The last statement of the setup: a virtual table, or a plain one in its place. Without virtual tables most single
-/// statements need no savepoint.
+/// The last statement of the setup creates a virtual table, or a plain table in its place. Without virtual tables most
+/// single statements need no savepoint.
 fn a_setup() -> impl Strategy<Value = Vec<&'static str>> {
     let last = prop::sample::select(&["CREATE VIRTUAL TABLE f USING fts5(body)", "CREATE TABLE f (body)"][..]);
     last.prop_map(|last| SETUP.iter().copied().chain([last]).collect())
 }
 
-/// Statements with one parameter, a small number. Failures of many kinds are wanted.
+/// Statements with one parameter, a small number. They should fail in many ways.
 const STATEMENTS: &[&str] = &[
     "INSERT INTO t (a) VALUES (?1) RETURNING id, at, r, hex(b)",
     "INSERT INTO t (a) SELECT ?1 + i.value FROM json_each('[0, 20, 40]') i",
@@ -69,7 +69,7 @@ const STATEMENTS: &[&str] = &[
     "SELECT ?1 FROM t ORDER BY random() LIMIT 2",
 ];
 
-/// Statements without one.
+/// Statements without parameters.
 const CHANGES: &[&str] = &[
     "CREATE TABLE IF NOT EXISTS extra AS SELECT random() AS r, datetime('now') AS at",
     "DROP TABLE extra",
@@ -92,7 +92,7 @@ fn a_statement() -> impl Strategy<Value = Statement<Param>> {
     prop_oneof![9 => usual, 1 => rare]
 }
 
-/// Statements that return nothing, with one parameter.
+/// Statements with one parameter that return nothing.
 const BULKS: &[&str] = &[
     "INSERT INTO t (a) VALUES (?1)",
     "INSERT OR IGNORE INTO t (a) VALUES (?1)",
@@ -116,7 +116,8 @@ fn a_command() -> impl Strategy<Value = Command> {
     prop_oneof![4 => a_statement().prop_map(|statement| SqlCommand::Statement(statement).into()), 1 => many]
 }
 
-/// Commands of which one may take a parameter from an earlier one, which may or may not have a row for it.
+/// Commands of which one may take a parameter from an earlier one. The earlier one may not have returned exactly one
+/// row.
 fn commands_that_refer() -> impl Strategy<Value = Vec<Command>> {
     let reference = prop::option::of((1..4_usize, any::<prop::sample::Index>(), 0..3_usize));
     (prop::collection::vec(a_command(), 1..4), reference).prop_map(|(mut commands, reference)| {
@@ -131,7 +132,7 @@ fn commands_that_refer() -> impl Strategy<Value = Vec<Command>> {
     })
 }
 
-/// That a table holds some number, or does not.
+/// A check that a table holds some number, or does not.
 fn a_read_check() -> impl Strategy<Value = ReadCheck> {
     (0..8_i64, any::<bool>()).prop_map(|(number, is_there)| {
         let sql = "SELECT EXISTS (SELECT 1 FROM t WHERE a = ?1)".to_owned();
@@ -152,8 +153,8 @@ fn a_program() -> impl Strategy<Value = Vec<Proposal>> {
     prop::collection::vec(proposal, 1..60)
 }
 
-/// A batch: how many entries it has, what is foreseen before it, whether the node restarts with that in an open
-/// transaction, and whether it restarts after the batch.
+/// A batch: how many entries it has, which entries run ahead before it, whether the node restarts while these are in an
+/// open transaction, and whether it restarts after the batch.
 #[derive(Clone, Debug)]
 struct Batch {
     size: usize,
@@ -162,7 +163,8 @@ struct Batch {
     restart: bool,
 }
 
-/// Entries that are foreseen: how many, from where on behind what is applied, and whether others will come.
+/// Entries that run ahead: how many, how many to skip after the applied ones, and whether other entries are committed
+/// in their place.
 #[derive(Clone, Debug)]
 struct Foreseen {
     skip: usize,
@@ -171,7 +173,7 @@ struct Foreseen {
 }
 
 impl Foreseen {
-    fn tell(&self, node: &mut Node, entries: &[Entry]) {
+    fn run_ahead(&self, node: &mut Node, entries: &[Entry]) {
         let right = entries.iter().skip(self.skip).take(self.count);
         let foreseen: Vec<Entry> = if self.wrong {
             let payloads = entries.iter().rev().map(|entry| entry.payload.clone());
@@ -200,11 +202,11 @@ fn a_split() -> impl Strategy<Value = Vec<Batch>> {
     prop::collection::vec(a_batch(), 1..12)
 }
 
-/// Applies entries in such batches, again and again.
+/// Applies entries in these batches, repeating the list as needed.
 fn apply_split(node: &mut Node, mut entries: &[Entry], split: &[Batch]) -> Vec<Outcome> {
     let mut outcomes = Vec::new();
     for Batch { size, foreseen, restart_ahead, restart } in split.iter().cycle() {
-        foreseen.iter().for_each(|foreseen| foreseen.tell(node, entries));
+        foreseen.iter().for_each(|foreseen| foreseen.run_ahead(node, entries));
         if *restart_ahead {
             node.restart();
         }
@@ -223,11 +225,11 @@ fn apply_split(node: &mut Node, mut entries: &[Entry], split: &[Batch]) -> Vec<O
 
 fn entries(program: &[Proposal], origin: impl Fn(usize) -> Option<Origin>) -> Vec<Entry> {
     let first = SETUP.len() as u64 + 2;
-    let proposal = |(number, asked): (usize, &Proposal)| Proposal { origin: origin(number), ..asked.clone() };
+    let proposal = |(number, proposal): (usize, &Proposal)| Proposal { origin: origin(number), ..proposal.clone() };
     (first..).zip(program.iter().enumerate().map(proposal)).map(|(index, proposal)| entry(index, &proposal)).collect()
 }
 
-/// Writes what a connection says that a plan would say.
+/// The logical hash of each user's table.
 fn database_hashes(conn: &rusqlite::Connection) -> Vec<(String, u128)> {
     let mut hashes = logical_hash::by_table(conn).unwrap();
     hashes.retain(|(name, _)| !name.starts_with("_quorate_"));
@@ -246,7 +248,7 @@ proptest! {
     #![proptest_config(cases(24))]
 
     #[test]
-    fn batches_do_as_plain_sqlite_does(setup in a_setup(), program in a_program(), split in a_split()) {
+    fn batches_give_the_results_of_plain_sqlite(setup in a_setup(), program in a_program(), split in a_split()) {
         let mut node = Node::with(&setup);
         let dir = tempfile::tempdir().unwrap();
         let plain = Plain::at(dir.path().join("db"));
@@ -271,7 +273,7 @@ proptest! {
         splits in prop::collection::vec(a_split(), 2),
         origins in prop::collection::vec((0..4_u64, 1..30_u64, 0..12_u64), 60),
     ) {
-        // Requests of three sessions, one of them unknown; sequences repeat, and floors rise.
+        // Requests of three sessions, one of them unknown. Sequences repeat, and floors rise.
         let first = setup.len() as u64 + 1;
         let opened = first + program.len() as u64;
         let origin = |number: usize| {
@@ -287,8 +289,8 @@ proptest! {
             next += 1;
         };
         [&open, &open, &open, &vacuum].into_iter().for_each(|proposal| push(proposal, &mut all));
-        for (number, asked) in program.iter().enumerate() {
-            push(&Proposal { origin: origin(number), ..asked.clone() }, &mut all);
+        for (number, proposal) in program.iter().enumerate() {
+            push(&Proposal { origin: origin(number), ..proposal.clone() }, &mut all);
         }
         let run = |split: &[Batch]| {
             let mut node = Node::with(&setup);
@@ -325,7 +327,7 @@ fn every_function_returns_the_same_on_every_node() {
     for name in names {
         let lists = (0..4 * ARGUMENTS.len()).map(|case| {
             let (count, first) = (case / ARGUMENTS.len(), case % ARGUMENTS.len());
-            // Each first argument with each of some others.
+            // Each argument in first place, followed by some of the others.
             (0..count).map(|place| argument(first + 3 * place)).collect::<Vec<_>>().join(",")
         });
         let entries: Vec<Entry> = lists

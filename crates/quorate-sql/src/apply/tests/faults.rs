@@ -1,4 +1,5 @@
-//! The node's own trouble is no outcome: nothing is lost, nothing is done twice, and the same entries may come again.
+//! A fault of the node is never an outcome: nothing is lost, nothing is applied twice, and the same entries may be
+//! applied later.
 
 use std::sync::atomic::Ordering;
 
@@ -7,12 +8,12 @@ use rusqlite::functions::FunctionFlags;
 
 use super::*;
 
-/// Reads of which each fails once.
+/// The number of reads that are made to fail, one per run.
 const READS: i64 = 12;
 
 const SETUP: &[&str] = &["CREATE TABLE t (a)", "CREATE TABLE once (a UNIQUE ON CONFLICT ROLLBACK)"];
 
-/// Entries after [`SETUP`], one for each text.
+/// Entries after [`SETUP`], one for each statement.
 fn entries(statements: &[&str]) -> Vec<Entry> {
     let proposal = |sql: &&str| match *sql {
         "VACUUM" => Proposal::new(None, vec![SqlCommand::Vacuum.into()]),
@@ -22,13 +23,13 @@ fn entries(statements: &[&str]) -> Vec<Entry> {
 }
 
 impl Node {
-    /// From now on each write to the `-wal` fails so; 0 heals it.
+    /// Makes each write to the `-wal` fail with `code` from now on; 0 heals the disk.
     fn break_disk(&self, code: i32) {
         self.generations.current().watched().faults.wal_writes.store(code, Ordering::Release);
     }
 
-    /// Makes `break_disk()` a function that statements may call; it answers 7.
-    fn offer_to_break(&self, code: i32) {
+    /// Defines a function `break_disk()` that statements may call. It returns 7.
+    fn define_break_disk(&self, code: i32) {
         let generation = self.generations.current();
         let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_INNOCUOUS;
         let break_disk = move |_: &rusqlite::functions::Context<'_>| {
@@ -39,13 +40,13 @@ impl Node {
     }
 }
 
-/// Applies `statements`, of which one may break the disk; heals it and applies them again; compares with a node whose
-/// disk never breaks.
+/// Applies `statements`, of which one may break the disk, heals the disk, and applies them again. Compares the result
+/// with a node whose disk never breaks.
 fn survives(statements: &[&str], breaks_at_once: bool, code: i32) {
     let entries = entries(statements);
     let (mut healthy, mut node) = (Node::with(SETUP), Node::with(SETUP));
-    healthy.offer_to_break(0);
-    node.offer_to_break(code);
+    healthy.define_break_disk(0);
+    node.define_break_disk(code);
     let expected = healthy.apply(&entries);
     node.break_disk(if breaks_at_once { code } else { 0 });
     let mut outcomes = Vec::new();
@@ -56,7 +57,7 @@ fn survives(statements: &[&str], breaks_at_once: bool, code: i32) {
     if code == ffi::SQLITE_FULL {
         assert!(matches!(node.fault(left), StoreFault::Full(_)), "still full");
     }
-    node.offer_to_break(0);
+    node.define_break_disk(0);
     node.break_disk(0);
     outcomes.extend(node.apply(left));
     assert_eq!(outcomes, expected);
@@ -64,7 +65,7 @@ fn survives(statements: &[&str], breaks_at_once: bool, code: i32) {
 }
 
 #[test]
-fn what_ran_ahead_is_unseen_until_it_is_applied_and_goes_when_somebody_else_needs_the_connection() {
+fn work_ahead_is_unseen_and_gives_way() {
     let mut node = Node::with(SETUP);
     let entries = entries(&["INSERT INTO t VALUES (1)", "INSERT INTO t VALUES (2)"]);
     let before = (node.hashes(), node.applier().row().clone());
@@ -85,7 +86,7 @@ fn what_ran_ahead_is_unseen_until_it_is_applied_and_goes_when_somebody_else_need
 }
 
 #[test]
-fn trouble_ahead_is_no_trouble_before_it_is_met() {
+fn a_fault_ahead_recurs_when_the_entry_is_applied() {
     let mut node = Node::with(SETUP);
     let entries = entries(&["INSERT INTO t VALUES (zeroblob(4000000))"]);
     node.break_disk(ffi::SQLITE_FULL);
@@ -98,7 +99,7 @@ fn trouble_ahead_is_no_trouble_before_it_is_met() {
 }
 
 #[test]
-fn a_broken_disk_leaves_the_batch_undone() {
+fn a_broken_disk_rolls_back_the_batch() {
     for code in [ffi::SQLITE_FULL, ffi::SQLITE_IOERR_WRITE] {
         survives(&["INSERT INTO t VALUES (1)", "CREATE TABLE u (a)", "INSERT INTO u VALUES (2)"], true, code);
         survives(&["INSERT INTO t VALUES (1)", "INSERT INTO t VALUES (break_disk())"], false, code);
@@ -106,7 +107,7 @@ fn a_broken_disk_leaves_the_batch_undone() {
 }
 
 #[test]
-fn what_was_committed_alone_is_told_and_not_done_again() {
+fn entries_committed_before_a_fault_keep_outcomes() {
     let full = ffi::SQLITE_FULL;
     let killer = "INSERT INTO once VALUES (1), (1)";
     survives(&["INSERT INTO t VALUES (random())", killer, "INSERT INTO t VALUES (break_disk())", killer], false, full);
@@ -114,24 +115,24 @@ fn what_was_committed_alone_is_told_and_not_done_again() {
 }
 
 #[test]
-fn after_a_restart_the_log_goes_on_where_the_row_says() {
+fn a_restart_continues_at_the_applied_row() {
     let killer = "INSERT INTO once VALUES (1), (1)";
     let entries = entries(&["INSERT INTO t VALUES (1)", killer, "INSERT INTO t VALUES (break_disk())"]);
     let mut node = Node::with(SETUP);
-    node.offer_to_break(ffi::SQLITE_FULL);
+    node.define_break_disk(ffi::SQLITE_FULL);
     node.fault(&entries);
     node.break_disk(0);
     node.restart();
-    node.offer_to_break(0);
+    node.define_break_disk(0);
     assert_eq!(node.applier().applied().index(), 4);
     node.apply(&entries[2..]);
     assert_eq!(node.value("SELECT group_concat(a) FROM t"), "1,7".into());
 }
 
-/// SQLite rolls back the transaction when a read fails, also one of those whose errors nobody needs. What followed was
-/// then committed by itself, and done again with the entry.
+/// SQLite rolls back the transaction when a read fails, even if it ignores the error of that read. Later statements of
+/// the entry were then committed separately, and applied again with the entry.
 #[test]
-fn a_read_that_fails_leaves_an_entry_undone() {
+fn a_failed_read_does_not_commit_part_of_an_entry() {
     let setup = ["CREATE TABLE t (a)", "CREATE VIRTUAL TABLE f USING fts5(a)", "CREATE VIEW v AS SELECT a FROM t"];
     let texts = [
         "CREATE TABLE u (a)",

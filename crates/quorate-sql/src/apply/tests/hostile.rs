@@ -1,5 +1,5 @@
-//! Statements that would run, grow or recurse without bound: each fails with a reason or is done soon, alike on all
-//! nodes, and the next entry is applied.
+//! Statements that would run, grow or recurse without bound. Each fails with a reason or is done soon, in the same way
+//! on all nodes, and the next entry is applied.
 
 #![allow(clippy::disallowed_methods, reason = "tests run threads and measure time of their own")]
 
@@ -11,10 +11,10 @@ use super::*;
 use crate::readers::ReadError;
 use crate::{hostile, stack};
 
-/// How long one of these may take here: without much optimization, on a machine with other work.
+/// How long one of these may take in a slightly optimized build on a machine with other work.
 const SOON: Duration = Duration::from_secs(30);
 
-/// A small stack, as a thread of the program may have.
+/// A small stack, such as a thread of the program may have.
 const STACK_BYTES: usize = 512 << 10;
 
 fn proposal(sql: &str) -> Proposal {
@@ -22,7 +22,7 @@ fn proposal(sql: &str) -> Proposal {
 }
 
 #[test]
-fn hostile_statements_fail_or_are_done_soon_and_alike() {
+fn hostile_statements_end_soon_and_deterministically() {
     let writes = hostile::FUNCTIONS.map(|(sql, reason)| (format!("INSERT INTO pad (b) {sql}"), reason));
     let run = |size: usize| {
         let mut node = Node::with(&["CREATE TABLE pad (b)"]);
@@ -50,7 +50,7 @@ fn hostile_statements_fail_or_are_done_soon_and_alike() {
 }
 
 #[test]
-fn functions_use_up_the_budget_exactly() {
+fn functions_count_exact_steps() {
     let sql = "INSERT INTO pad SELECT instr(b, 'x') FROM (SELECT zeroblob(100000) AS b)";
     let passes = |node: &mut Node, budget| node.propose(&Proposal { budget, ..proposal(sql) }).is_ok();
     let (mut node, mut fails, mut edge) = (Node::with(&["CREATE TABLE pad (b)"]), 0, 1 << 20);
@@ -58,7 +58,7 @@ fn functions_use_up_the_budget_exactly() {
         let middle = (fails + edge) / 2;
         if passes(&mut node, middle) { edge = middle } else { fails = middle }
     }
-    // A step for 16 bytes.
+    // One step for 16 bytes.
     assert!((100_000 / 16..100_000 / 8).contains(&edge), "{edge}");
     node.restart();
     assert!(!passes(&mut node, edge - 1));
@@ -72,14 +72,14 @@ fn a_statement_that_takes_long_to_prepare_is_refused() {
     let failure = node.fails(&format!("INSERT INTO pad {}", hostile::doubling()));
     assert_eq!(failure.kind, FailureKind::Refused, "{failure}");
     assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
-    // As large as a statement may be.
+    // The largest size that a statement may have.
     node.ok(&format!("INSERT INTO pad VALUES (1){}", ",(1)".repeat(260_000)));
     node.ok(&format!("INSERT INTO pad SELECT 1 WHERE 1 IN (2{}, 1)", ",'a'".repeat(250_000)));
     node.ok(&format!("SELECT 1 FROM pad WHERE b = 0{}", " OR b = 1".repeat(990)));
 }
 
 #[test]
-fn a_near_of_too_many_terms_is_refused_wherever_it_comes_from() {
+fn a_near_query_with_too_many_terms_is_refused() {
     let fox = |count: usize| format!("NEAR({}, 32767)", "fox ".repeat(count));
     let document = format!("INSERT INTO ft VALUES ('{}')", "fox ".repeat(1000));
     let mut node = Node::with(&["CREATE VIRTUAL TABLE ft USING fts5 (body)", &document]);
@@ -97,7 +97,7 @@ fn a_near_of_too_many_terms_is_refused_wherever_it_comes_from() {
     assert_eq!(node.ok("SELECT count(*) FROM ft").rows, [[Value::Integer(0)]]);
 }
 
-/// Runs this on a small stack.
+/// Runs a closure on a small stack.
 fn on_a_small_stack(run: impl FnOnce() + Send + 'static) {
     std::thread::Builder::new().stack_size(STACK_BYTES).spawn(run).unwrap().join().unwrap();
 }
@@ -108,7 +108,7 @@ fn deep_statements_fit_a_small_stack() {
         let mut node =
             Node::with(&["CREATE TABLE t (id, name)", "INSERT INTO t VALUES (1, 'a')", "CREATE TABLE pad (b)"]);
         for sql in hostile::deep() {
-            // It succeeds or not; neither ends the node.
+            // It may succeed or fail, but must not end the process.
             let _ = node.sql(&format!("INSERT INTO pad SELECT 1 FROM ({sql})"));
             let _ = node.sql(&sql);
         }
@@ -116,12 +116,12 @@ fn deep_statements_fit_a_small_stack() {
     });
 }
 
-/// A schema whose parts stand on each other.
+/// A schema whose parts refer to each other in a chain.
 struct Chain {
     first: &'static str,
-    /// The next part, which stands on the one with the second number.
+    /// The next part, which refers to the one with the second number.
     next: fn(usize, usize) -> String,
-    /// A statement that goes through so many of them.
+    /// A statement that goes through this many parts.
     last: fn(usize) -> String,
 }
 
@@ -162,8 +162,8 @@ const CHAINS: [Chain; 5] = [
     },
 ];
 
-/// Runs a statement which may take more time than usual: SQLite is slow here, and the machine may be busy.
-fn at_leisure(node: &mut Node, sql: &str) -> Outcome {
+/// Runs a statement with a larger budget: SQLite is slow here, and the machine may be busy.
+fn with_large_budget(node: &mut Node, sql: &str) -> Outcome {
     node.propose(&Proposal { budget: 4 * BUDGET_DEFAULT, ..proposal(sql) })
 }
 
@@ -172,16 +172,16 @@ fn long_chains_fit_a_small_stack() {
     for Chain { first, next, last } in CHAINS {
         on_a_small_stack(move || {
             let mut node = Node::with(&[first]);
-            // At once: each change of the schema looks at all of it.
+            // In one transaction, because each schema change checks the whole schema.
             let schema: String = (1..1100).map(|n| next(n, n - 1) + ";").collect();
             let execute = || node.conn().execute_batch(&format!("BEGIN; {schema} COMMIT")).map_err(ReadError::from);
             stack::for_write(execute).unwrap();
             node.restart();
             for depth in [300, 900, 1099] {
-                // It succeeds or not; neither ends the node.
-                let _ = at_leisure(&mut node, &last(depth));
+                // It may succeed or fail, but must not end the process.
+                let _ = with_large_budget(&mut node, &last(depth));
             }
-            let _ = at_leisure(&mut node, "ALTER TABLE v0 RENAME TO w0");
+            let _ = with_large_budget(&mut node, "ALTER TABLE v0 RENAME TO w0");
             node.ok("CREATE TABLE x (a)");
         });
     }

@@ -1,10 +1,10 @@
-//! Names and texts that SQLite can't read back from the schema: the statement fails, the database is sound.
+//! Names and texts that SQLite can't read back from the schema: the statement fails, and the database stays intact.
 
 use quorate_model::StoreFault;
 
 use super::*;
 
-/// What SQLite keeps of these begins with words that it reads in another way.
+/// The text that SQLite stores for these begins with words that it parses differently when it reads the schema.
 const UNREADABLE: &[&str] = &[
     "CREATE VIEW IF NOT EXISTS IF AS SELECT null",
     "CREATE TABLE IF NOT EXISTS IF (a)",
@@ -13,7 +13,7 @@ const UNREADABLE: &[&str] = &[
     "CREATE VIRTUAL TABLE IF NOT EXISTS IF USING fts5 (a)",
 ];
 
-/// Words of SQL that are names as well, and some that are not.
+/// SQL keywords that can be names, and some that can't.
 const WORDS: &[&str] = &[
     "abort",
     "action",
@@ -147,7 +147,7 @@ const SETUP: &[&str] = &[
 ];
 
 #[test]
-fn an_unreadable_name_is_the_failure_of_its_statement() {
+fn an_unreadable_name_fails_its_statement() {
     for &sql in UNREADABLE {
         let mut node = Node::with(SETUP);
         let failure = node.fails(sql);
@@ -161,7 +161,7 @@ fn an_unreadable_name_is_the_failure_of_its_statement() {
 }
 
 #[test]
-fn an_unreadable_name_undoes_its_entry_only_wherever_batches_end() {
+fn an_unreadable_name_undoes_only_its_entry() {
     let statements = |texts: &[&str]| {
         let commands = texts.iter().map(|sql| command(sql));
         Proposal::new(None, commands.collect())
@@ -206,7 +206,7 @@ fn no_word_as_a_name_is_a_fault() {
             let undone = [statement(&sql, vec![]), statement("SELECT * FROM nowhere", vec![])];
             node.run(undone.into()).unwrap_err();
             tried += 1;
-            // To keep each would take long.
+            // Creating each one for good would take long.
             if tried % 16 == 0 && node.sql(&sql).is_ok() {
                 node.restart();
                 node = Node::with(SETUP);
@@ -218,7 +218,7 @@ fn no_word_as_a_name_is_a_fault() {
 #[test]
 fn a_damaged_schema_is_still_a_fault() {
     let mut node = Node::with(SETUP);
-    // A text that was damaged behind the back of the store, but for its length.
+    // Damage the text without the store's knowledge, keeping its length.
     let conn = node.conn();
     conn.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_DEFENSIVE, false).unwrap();
     conn.execute_batch("PRAGMA writable_schema = ON").unwrap();

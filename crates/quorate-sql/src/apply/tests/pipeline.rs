@@ -19,7 +19,7 @@ fn kinds(outcome: &Outcome) -> Vec<Option<FailureKind>> {
     results.iter().enumerate().map(kind).collect()
 }
 
-/// What the table holds, in order.
+/// The contents of the table, in order.
 fn rows(node: &Node) -> Vec<i64> {
     let mut query = node.conn().prepare("SELECT a FROM t ORDER BY a").unwrap();
     let rows = query.query_map([], |row| row.get(0)).unwrap();
@@ -42,9 +42,9 @@ fn each_command_succeeds_or_fails_by_itself() {
     assert_eq!(rows(&node), [1, 5, 12]);
 }
 
-/// Whatever else shares the transaction, and whether the entry has run ahead of its commit.
+/// This holds whatever else shares the transaction, and whether or not the entry ran ahead of its commit.
 #[test]
-fn commands_before_one_that_ends_the_transaction_stay() {
+fn commands_before_an_ended_transaction_are_kept() {
     let texts = ["INSERT INTO t VALUES (1)", "INSERT OR ROLLBACK INTO t VALUES (2), (5)", "INSERT INTO t VALUES (3)"];
     let run = |others: bool, ahead: bool| {
         let mut node = Node::with(&SETUP);
@@ -72,7 +72,7 @@ fn commands_before_one_that_ends_the_transaction_stay() {
 }
 
 #[test]
-fn a_pipeline_that_uses_up_its_budget_keeps_what_it_had_done() {
+fn an_exceeded_budget_keeps_the_earlier_commands() {
     let mut node = Node::with(&SETUP);
     let long =
         "INSERT INTO t WITH RECURSIVE c (n) AS (SELECT 100 UNION ALL SELECT n + 1 FROM c LIMIT 100000) SELECT n FROM c";
@@ -100,7 +100,7 @@ fn a_command_that_refers_to_a_failed_one_fails() {
 }
 
 #[test]
-fn a_deferred_key_that_stays_open_fails_the_command_that_left_it_open() {
+fn an_open_deferred_key_fails_its_own_command() {
     let setup = [
         "CREATE TABLE parent (a INTEGER PRIMARY KEY)",
         "CREATE TABLE child (a REFERENCES parent DEFERRABLE INITIALLY DEFERRED)",
@@ -118,10 +118,10 @@ fn a_retry_gets_the_results_of_each_command() {
     let session = node.next;
     node.propose(&open_session()).unwrap();
     let origin = Some(Origin { session: SessionId(session), sequence: 1, floor: 0 });
-    let asked = Proposal { origin, ..pipeline(&["INSERT INTO t VALUES (1)", "INSERT INTO t VALUES (5)"]) };
-    let first = node.propose(&asked);
+    let proposal = Proposal { origin, ..pipeline(&["INSERT INTO t VALUES (1)", "INSERT INTO t VALUES (5)"]) };
+    let first = node.propose(&proposal);
     assert_eq!(kinds(&first), [None, Some(FailureKind::Constraint)]);
     node.restart();
-    assert_eq!(node.propose(&asked), first);
+    assert_eq!(node.propose(&proposal), first);
     assert_eq!(rows(&node), [1, 5]);
 }

@@ -1,4 +1,4 @@
-//! Entries that must not stop, wedge or split a cluster: each has an outcome, and the store goes on.
+//! Entries that must not stop, block or split a cluster: each has an outcome, and the store goes on.
 
 use quorate_model::limits::{RETURNED_BYTES_MAX, SQL_BYTES_MAX, VALUE_BYTES_MAX};
 
@@ -8,7 +8,7 @@ fn node() -> Node {
     Node::with(&["CREATE TABLE t (id INTEGER PRIMARY KEY, a UNIQUE)", "INSERT INTO t VALUES (1, 'one')"])
 }
 
-/// The statement fails so, changes nothing, and the store goes on.
+/// Checks that the statement fails with this kind, changes nothing, and that the store goes on.
 fn fails(node: &mut Node, sql: &str, kind: FailureKind) -> Failure {
     let before = logical_hash::user(node.conn()).unwrap();
     let failure = node.fails(sql);
@@ -20,7 +20,7 @@ fn fails(node: &mut Node, sql: &str, kind: FailureKind) -> Failure {
 }
 
 #[test]
-fn what_is_not_sql_fails() {
+fn invalid_sql_fails() {
     let mut node = node();
     for sql in [
         "",
@@ -40,7 +40,7 @@ fn what_is_not_sql_fails() {
 }
 
 #[test]
-fn what_belongs_to_the_node_is_refused_with_a_reason() {
+fn statements_about_the_node_are_refused() {
     let mut node = node();
     for (sql, reason) in [
         ("BEGIN", "batch"),
@@ -89,10 +89,10 @@ fn what_belongs_to_the_node_is_refused_with_a_reason() {
 }
 
 #[test]
-fn writes_behind_a_trigger_or_a_view_are_refused_when_they_happen() {
+fn refused_access_in_triggers_and_views_is_refused() {
     let mut node = node();
     node.ok("CREATE TABLE u (a)");
-    // Earlier versions let it be made.
+    // Earlier versions allowed such a trigger.
     node.conn().execute_batch("CREATE TRIGGER g AFTER INSERT ON u BEGIN DELETE FROM _quorate_applied; END").unwrap();
     node.restart();
     node.ok("CREATE VIEW v AS SELECT rootpage FROM sqlite_schema");
@@ -101,7 +101,7 @@ fn writes_behind_a_trigger_or_a_view_are_refused_when_they_happen() {
 }
 
 #[test]
-fn settings_of_the_schema_may_be_asked_and_those_of_the_file_set() {
+fn schema_pragmas_can_be_read_and_user_version_set() {
     let mut node = node();
     assert_eq!(node.ok("PRAGMA table_info(t)").rows.len(), 2);
     assert_eq!(node.ok("SELECT name FROM pragma_table_info('t')").rows.len(), 2);
@@ -120,7 +120,7 @@ fn local_time_fails() {
 }
 
 #[test]
-fn violated_constraints_fail_whatever_they_do_to_the_transaction() {
+fn violated_constraints_fail_with_any_conflict_clause() {
     let mut node = node();
     node.ok("CREATE TABLE r (a UNIQUE ON CONFLICT ROLLBACK)");
     node.ok("INSERT INTO r VALUES (1)");
@@ -141,7 +141,7 @@ fn violated_constraints_fail_whatever_they_do_to_the_transaction() {
 }
 
 #[test]
-fn a_failed_statement_takes_those_before_it_along() {
+fn a_failed_statement_undoes_those_before_it() {
     let mut node = node();
     for last in ["INSERT INTO t VALUES (9, 'one')", "INSERT OR ROLLBACK INTO t VALUES (9, 'one')", "BEGIN"] {
         let statements = ["INSERT INTO t VALUES (2, 'two')", "CREATE TABLE x (a)", "INSERT INTO x VALUES (1)", last];
@@ -167,7 +167,7 @@ fn rowids_never_become_random() {
 }
 
 #[test]
-fn names_of_columns_never_become_random() {
+fn column_names_never_become_random() {
     let mut node = node();
     let columns = |count: usize| vec!["1 AS a"; count].join(", ");
     node.ok(&format!("CREATE TABLE five AS SELECT {}", columns(5)));
@@ -182,7 +182,7 @@ fn names_of_columns_never_become_random() {
 }
 
 #[test]
-fn what_is_too_large_fails() {
+fn values_that_are_too_large_fail() {
     let mut node = node();
     let too_big = FailureKind::TooBig;
     fails(&mut node, &format!("SELECT zeroblob({})", VALUE_BYTES_MAX + 1), too_big);
@@ -196,7 +196,7 @@ fn what_is_too_large_fails() {
 }
 
 #[test]
-fn virtual_tables_hide_their_insides() {
+fn shadow_tables_of_virtual_tables_are_hidden() {
     let mut node = node();
     node.ok("CREATE VIRTUAL TABLE f USING fts5(body)");
     node.ok("INSERT INTO f VALUES ('one two'), ('two three')");
@@ -221,7 +221,7 @@ fn virtual_tables_hide_their_insides() {
 }
 
 #[test]
-fn trouble_inside_a_virtual_table_is_the_statements() {
+fn an_error_in_a_virtual_table_fails_its_statement() {
     let mut node = node();
     node.ok("CREATE TABLE content (id INTEGER PRIMARY KEY, body)");
     node.ok("CREATE VIRTUAL TABLE f USING fts5(body, content='content', content_rowid='id')");
@@ -235,7 +235,7 @@ fn trouble_inside_a_virtual_table_is_the_statements() {
 }
 
 #[test]
-fn a_statement_that_a_trigger_lets_fail_half_way_leaves_nothing_whether_it_is_kept_prepared_or_not() {
+fn a_statement_failed_by_a_trigger_leaves_nothing() {
     let mut node = Node::with(&[
         "CREATE TABLE t (a)",
         "CREATE TABLE u (a UNIQUE)",
@@ -249,7 +249,7 @@ fn a_statement_that_a_trigger_lets_fail_half_way_leaves_nothing_whether_it_is_ke
 }
 
 #[test]
-fn what_sqlite_does_not_count_is_undone_too_when_a_statement_turns_out_to_be_over_its_budget() {
+fn uncounted_changes_over_budget_are_undone() {
     let mut node = Node::with(&["CREATE TABLE s (id INTEGER PRIMARY KEY AUTOINCREMENT, a)"]);
     let insert = Command::Sql(SqlCommand::Statement(statement("INSERT INTO s (a) SELECT 1 WHERE ?1", vec![0.into()])));
     for _ in 0..3 {

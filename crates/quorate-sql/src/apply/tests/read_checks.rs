@@ -1,4 +1,4 @@
-//! Read checks: what a transaction has read must still be so.
+//! Read checks: the reads of a transaction must still return the same answers.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ fn query(sql: &str, params: Vec<Value>) -> Statement {
     Statement { sql: sql.to_owned(), params, names: vec![] }
 }
 
-/// That a query gives these values, in one column.
+/// A check that a query returns these values in one column.
 pub(super) fn gives(query: Statement, values: &[i64]) -> ReadCheck {
     let values = values.iter().map(|value| Value::Integer(*value)).collect();
     let answer = rows_hash::of(&Rows::new(Arc::from(["c".to_owned()]), values));
@@ -25,34 +25,34 @@ fn insert(value: Param) -> Command {
     Command::Sql(SqlCommand::Statement(statement("INSERT INTO t VALUES (?)", vec![value])))
 }
 
-fn resting_on(read_checks: Vec<ReadCheck>, command: Command) -> Proposal {
+fn with_checks(read_checks: Vec<ReadCheck>, command: Command) -> Proposal {
     Proposal { read_checks, ..Proposal::new(None, vec![command]) }
 }
 
 #[test]
-fn a_proposal_takes_effect_only_if_its_read_checks_hold() {
+fn a_proposal_is_applied_only_if_read_checks_hold() {
     let mut node = Node::with(SETUP);
     let all = |values: &[i64]| gives(query("SELECT a FROM t ORDER BY a", vec![]), values);
     let above = |values: &[i64]| gives(query("SELECT a FROM t WHERE a > ?", vec![1.into()]), values);
-    let three = || resting_on(vec![all(&[1, 2]), above(&[2])], insert(3.into()));
+    let three = || with_checks(vec![all(&[1, 2]), above(&[2])], insert(3.into()));
     node.propose(&three()).unwrap();
-    // The same again: all has another row by now.
+    // The same proposal again: the first query returns one more row now.
     let failure = node.propose(&three()).unwrap_err();
     assert_eq!((failure.kind, failure.command), (FailureKind::Conflict, None));
-    let text = "what the transaction had read was changed by another write: \"SELECT a FROM t ORDER BY a\" gives other \
-                rows by now; run it again";
+    let text = "what the transaction had read was changed by another write: \"SELECT a FROM t ORDER BY a\" now \
+                returns other rows; run it again";
     assert_eq!(failure.to_string(), text);
-    node.propose(&resting_on(vec![all(&[1, 2, 3]), above(&[2, 3])], insert(4.into()))).unwrap();
-    // The same rows in another order are not the same.
-    let wrong = resting_on(vec![all(&[2, 1, 3, 4])], insert(5.into()));
+    node.propose(&with_checks(vec![all(&[1, 2, 3]), above(&[2, 3])], insert(4.into()))).unwrap();
+    // The same rows in another order do not match.
+    let wrong = with_checks(vec![all(&[2, 1, 3, 4])], insert(5.into()));
     assert_eq!(node.propose(&wrong).unwrap_err().kind, FailureKind::Conflict);
     assert_eq!(node.value("SELECT group_concat(a) FROM t"), "1,2,3,4".into());
 }
 
 #[test]
-fn what_can_t_be_read_any_more_is_a_conflict_and_what_may_not_be_is_refused() {
+fn failed_reads_conflict_and_forbidden_ones_are_refused() {
     let mut node = Node::with(SETUP);
-    let mut kind = |sql: &str| node.propose(&resting_on(vec![gives(query(sql, vec![]), &[])], insert(9.into())));
+    let mut kind = |sql: &str| node.propose(&with_checks(vec![gives(query(sql, vec![]), &[])], insert(9.into())));
     for sql in ["SELECT a FROM gone", "SELECT b FROM t", "SELECT a FROM t WHERE a = ?"] {
         assert_eq!(kind(sql).unwrap_err().kind, FailureKind::Conflict, "{sql}");
     }
@@ -63,7 +63,7 @@ fn what_can_t_be_read_any_more_is_a_conflict_and_what_may_not_be_is_refused() {
 }
 
 #[test]
-fn a_read_check_sees_its_own_clock_and_randomness_and_its_entry_the_entry_s() {
+fn read_checks_run_under_their_own_stamps() {
     const SEEN: &str = "SELECT unixepoch() * 1000 + abs(random() % 1000)";
     let mut node = Node::with(SETUP);
     let stamp = Stamp { now: 7 * SECOND, seed: 5 };
@@ -73,7 +73,7 @@ fn a_read_check_sees_its_own_clock_and_randomness_and_its_entry_the_entry_s() {
     crate::vfs::clock::set(None);
     let read_check = ReadCheck { stamp, ..gives(query(SEEN, vec![]), &[seen]) };
     let insert = command("INSERT INTO t SELECT CURRENT_TIMESTAMP || random()");
-    node.propose(&resting_on(vec![read_check.clone(), read_check], insert.clone())).unwrap();
+    node.propose(&with_checks(vec![read_check.clone(), read_check], insert.clone())).unwrap();
 
     let mut other = Node::with(SETUP);
     other.propose(&Proposal::new(None, vec![insert])).unwrap();
@@ -82,14 +82,14 @@ fn a_read_check_sees_its_own_clock_and_randomness_and_its_entry_the_entry_s() {
 }
 
 #[test]
-fn read_checks_have_a_share_in_the_budget_of_their_entry() {
+fn read_checks_count_for_the_budget_of_their_entry() {
     let count =
         "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000) SELECT count(*) FROM n";
     let mut node = Node::with(SETUP);
     let read_checks = |number| vec![gives(query(count, vec![]), &[1000]); number];
-    let asked = |number| Proposal { budget: 50_000, ..resting_on(read_checks(number), insert(9.into())) };
-    assert_eq!(node.propose(&asked(9)).unwrap_err().kind, FailureKind::Budget);
-    node.propose(&asked(1)).unwrap();
+    let proposal = |number| Proposal { budget: 50_000, ..with_checks(read_checks(number), insert(9.into())) };
+    assert_eq!(node.propose(&proposal(9)).unwrap_err().kind, FailureKind::Budget);
+    node.propose(&proposal(1)).unwrap();
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn a_read_check_compares_the_bytes_of_a_text() {
     let mut node = Node::with(&["CREATE TABLE t (a)", "INSERT INTO t VALUES ('a' || char(0xFFFD))"]);
     let seen = rows_hash::of(&Rows::new(["a".to_owned()].into(), vec!["a\u{fffd}".into()]));
     let read_check = ReadCheck { answer: seen, ..gives(query("SELECT a FROM t", vec![]), &[]) };
-    let proposal = resting_on(vec![read_check], command("INSERT INTO t VALUES (1)"));
+    let proposal = with_checks(vec![read_check], command("INSERT INTO t VALUES (1)"));
     node.ok("UPDATE t SET a = CAST(x'61ff' AS TEXT)");
     assert_eq!(node.propose(&proposal).unwrap_err().kind, FailureKind::Conflict);
     node.ok("UPDATE t SET a = CAST(x'61efbfbd' AS TEXT)");

@@ -1,5 +1,5 @@
-//! Entries that the cluster decided not to run, entries that only some nodes can apply, and entries that fail by ending
-//! their transaction.
+//! Entries that the cluster decided not to run, entries that only some nodes can apply, and entries that end their
+//! transaction.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -24,22 +24,22 @@ fn rejected(entry: Entry) -> Entry {
 }
 
 impl Node {
-    /// Makes `ail()` a function that fails with this code as long as it is not 0, and counts its calls.
-    fn offer_to_ail(&self, code: i32) -> Arc<AtomicU32> {
+    /// Defines a function `failing()` that fails with this code unless it is 0, and counts its calls.
+    fn define_failing(&self, code: i32) -> Arc<AtomicU32> {
         let calls = Arc::new(AtomicU32::new(0));
         let counter = Arc::clone(&calls);
         let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_INNOCUOUS;
-        let ail = move |_: &rusqlite::functions::Context<'_>| {
+        let failing = move |_: &rusqlite::functions::Context<'_>| {
             counter.fetch_add(1, Ordering::Relaxed);
             if code == 0 { Ok(1) } else { Err(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None)) }
         };
-        self.conn().create_scalar_function("ail", 0, flags, ail).unwrap();
+        self.conn().create_scalar_function("failing", 0, flags, failing).unwrap();
         calls
     }
 }
 
 #[test]
-fn a_rejected_entry_fails_changes_nothing_and_is_remembered() {
+fn a_rejected_entry_changes_nothing_and_is_recorded() {
     let mut node = Node::with(SETUP);
     let session = node.next;
     node.propose(&open_session()).unwrap();
@@ -48,7 +48,7 @@ fn a_rejected_entry_fails_changes_nothing_and_is_remembered() {
     let index = node.next;
     let failure = node.apply(&[rejected(entry(index, &proposal))]).remove(0).unwrap_err();
     assert_eq!(failure.kind, FailureKind::Rejected);
-    // A retry gets the same outcome, after a restart too.
+    // A retry gets the same outcome, also after a restart.
     for _ in 0..2 {
         assert_eq!(node.propose(&proposal).unwrap_err().kind, FailureKind::Rejected);
         assert_eq!(node.applier().rejected(), [index]);
@@ -58,7 +58,7 @@ fn a_rejected_entry_fails_changes_nothing_and_is_remembered() {
 }
 
 #[test]
-fn an_entry_that_ran_ahead_has_no_effect_once_it_is_rejected() {
+fn an_entry_rejected_after_running_ahead_has_no_effect() {
     let mut node = Node::with(SETUP);
     let entries = [insert(2, "INSERT INTO t VALUES (1)"), insert(3, "INSERT INTO t VALUES (2)")];
     node.applier().foresee(&entries);
@@ -79,12 +79,12 @@ fn only_the_latest_rejections_are_remembered() {
 }
 
 #[test]
-fn a_fault_is_that_of_the_first_entry_that_is_not_applied() {
+fn a_fault_belongs_to_the_first_unapplied_entry() {
     for (code, is_it) in [(7, "memory"), (9, "time"), (10, "I/O"), (11, "damage")] {
         let mut node = Node::with(SETUP);
-        node.offer_to_ail(code);
-        let sick = insert(3, "INSERT INTO t VALUES (ail())");
-        let entries = [insert(2, "INSERT INTO t VALUES (1)"), sick, insert(4, "INSERT INTO t VALUES (3)")];
+        node.define_failing(code);
+        let failing = insert(3, "INSERT INTO t VALUES (failing())");
+        let entries = [insert(2, "INSERT INTO t VALUES (1)"), failing, insert(4, "INSERT INTO t VALUES (3)")];
         let fault = node.fault(&entries);
         let kind = match fault {
             StoreFault::Memory(_) => "memory",
@@ -95,38 +95,39 @@ fn a_fault_is_that_of_the_first_entry_that_is_not_applied() {
         };
         assert_eq!((kind, node.applier().applied().index()), (is_it, 2));
         assert!(node.conn().is_autocommit());
-        // Handed over again, it takes effect once it can.
-        node.offer_to_ail(0);
+        // Handed over again, the entry takes effect once it can run.
+        node.define_failing(0);
         assert!(node.apply(&entries[1..]).iter().all(Result::is_ok));
         assert_eq!(node.value("SELECT group_concat(a) FROM t"), "1,1,3".into());
     }
 }
 
 #[test]
-fn an_outcome_does_not_wait_for_a_long_entry_behind_its_own() {
+fn an_outcome_does_not_wait_for_a_later_long_entry() {
     let mut node = Node::with(SETUP);
-    let long = insert(3, "INSERT INTO t VALUES (ail())");
+    let long = insert(3, "INSERT INTO t VALUES (failing())");
     let entries = [insert(2, "INSERT INTO t VALUES (1)"), long, insert(4, "INSERT INTO t VALUES (3)")];
-    // It takes too long to run ahead.
-    node.offer_to_ail(9);
+    // The entry takes too long to run ahead.
+    node.define_failing(9);
     node.applier().foresee(&entries);
-    let calls = node.offer_to_ail(0);
+    let calls = node.define_failing(0);
     let mut outcomes = Vec::new();
     node.applier().apply_batch(&entries, &mut outcomes).unwrap();
     assert_eq!((outcomes.len(), calls.load(Ordering::Relaxed)), (1, 0));
     node.applier().apply_batch(&entries[1..], &mut outcomes).unwrap();
     assert_eq!((outcomes.len(), calls.load(Ordering::Relaxed)), (3, 1));
-    // A node that did not run the entries ahead meets the long one unprepared, and still returns the first outcome.
+    // A node that did not run the entries ahead does not know that the second one takes long, and still returns the
+    // first outcome.
     let mut node = Node::with(SETUP);
-    node.offer_to_ail(9);
+    node.define_failing(9);
     let mut outcomes = Vec::new();
     node.apply_up_to_fault(&entries, &mut outcomes);
     assert!(matches!(outcomes[..], [Ok(_)]), "{outcomes:?}");
 }
 
-/// What a process that is killed has to do again, and what others wait for, is bounded.
+/// This bounds the work that a killed process has to repeat, and the time that callers and readers wait.
 #[test]
-fn a_transaction_that_has_taken_long_takes_in_no_more_entries() {
+fn a_long_transaction_takes_no_more_entries() {
     let mut node = Node::with(SETUP);
     let slow = "INSERT INTO t SELECT count(*) FROM (WITH RECURSIVE c(x) AS
         (SELECT 1 UNION ALL SELECT x + 1 FROM c LIMIT 200000) SELECT x FROM c)";
@@ -141,19 +142,19 @@ fn a_transaction_that_has_taken_long_takes_in_no_more_entries() {
 }
 
 #[test]
-fn an_entry_for_which_there_is_no_time_or_memory_runs_once_before_that_is_told() {
+fn an_entry_without_time_or_memory_runs_once_per_fault() {
     for code in [7, 9] {
         let mut node = Node::with(SETUP);
-        let sick = insert(3, "INSERT INTO t VALUES (ail())");
-        let entries = [insert(2, "INSERT INTO t VALUES (1)"), sick, insert(4, "INSERT INTO t VALUES (3)")];
-        let calls = node.offer_to_ail(code);
+        let failing = insert(3, "INSERT INTO t VALUES (failing())");
+        let entries = [insert(2, "INSERT INTO t VALUES (1)"), failing, insert(4, "INSERT INTO t VALUES (3)")];
+        let calls = node.define_failing(code);
         for (expected, left) in (1..).zip([&entries[..], &entries[1..], &entries[1..]]) {
             node.fault(left);
             assert_eq!((calls.load(Ordering::Relaxed), node.applier().applied().index()), (expected, 2));
         }
-        // A lack of memory that was met while the entry ran ahead is returned without another run. A rejected entry
-        // does not run.
-        let ahead = insert(3, "INSERT INTO t VALUES (2 * ail())");
+        // A lack of memory that an entry met while it ran ahead is returned without another run. A rejected entry does
+        // not run.
+        let ahead = insert(3, "INSERT INTO t VALUES (2 * failing())");
         let ahead = Entry { log_id: LogId { term: 9, ..ahead.log_id }, ..ahead };
         node.applier().foresee(std::slice::from_ref(&ahead));
         let again = if code == 7 { 4 } else { 5 };
@@ -168,12 +169,12 @@ fn an_entry_for_which_there_is_no_time_or_memory_runs_once_before_that_is_told()
 #[test]
 fn an_entry_that_ends_its_transaction_runs_once() {
     let mut node = Node::with(&["CREATE TABLE t (a UNIQUE ON CONFLICT ROLLBACK)", "CREATE TABLE u (a)"]);
-    let sql = "INSERT INTO t SELECT ail() FROM (SELECT 1 UNION ALL SELECT 1)";
+    let sql = "INSERT INTO t SELECT failing() FROM (SELECT 1 UNION ALL SELECT 1)";
     let entries = |first: u64| {
         let [before, killer, after] = ["INSERT INTO u VALUES (1)", sql, "INSERT INTO u VALUES (2)"];
         [insert(first, before), insert(first + 1, killer), insert(first + 2, after)]
     };
-    let calls = node.offer_to_ail(0);
+    let calls = node.define_failing(0);
     // One call for each of two rows.
     let outcomes = node.apply(&entries(3));
     assert_eq!(outcomes[1].clone().unwrap_err().kind, FailureKind::Constraint);
@@ -186,7 +187,7 @@ fn an_entry_that_ends_its_transaction_runs_once() {
     assert_eq!((&again[1], calls.load(Ordering::Relaxed)), (&outcomes[1], 2), "run ahead");
     assert_eq!(node.value("SELECT group_concat(a) FROM u"), "1,2,1,2".into());
 
-    // Another entry with the same index is another entry.
+    // An entry with the same index and another term is another entry.
     let [other, ..] = entries(11);
     let killer = insert(node.next, sql);
     node.applier().foresee(std::slice::from_ref(&killer));
@@ -195,7 +196,7 @@ fn an_entry_that_ends_its_transaction_runs_once() {
 }
 
 #[test]
-fn a_search_that_takes_too_long_in_one_step_is_a_fault_and_no_outcome() {
+fn a_search_too_long_in_one_step_is_a_fault() {
     let mut node = Node::with(SETUP);
     node.ok("CREATE VIRTUAL TABLE f USING fts5(body)");
     node.ok(&format!("INSERT INTO f VALUES ('{}')", "a ".repeat(200_000)));
@@ -209,7 +210,7 @@ fn a_search_that_takes_too_long_in_one_step_is_a_fault_and_no_outcome() {
 }
 
 #[test]
-fn a_statement_that_takes_too_long_is_a_fault_and_no_outcome() {
+fn a_statement_that_takes_too_long_is_a_fault() {
     const WORK: &str = "INSERT INTO t WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 9999)
         SELECT i FROM n";
     let mut node = Node::with(SETUP);
@@ -222,9 +223,10 @@ fn a_statement_that_takes_too_long_is_a_fault_and_no_outcome() {
     assert_eq!(node.value("SELECT count(*) FROM t"), Value::Integer(9999));
 }
 
-/// Run behind an entry that is rejected later, it ended the transaction. Without that entry it does not.
+/// The second entry ended the transaction when it ran after the first, which is rejected later. Without the first it
+/// succeeds.
 #[test]
-fn what_an_entry_would_have_done_is_forgotten_when_the_one_before_it_is_rejected() {
+fn a_rejection_drops_the_note_about_later_entries() {
     let setup = ["CREATE TABLE p (a UNIQUE)"];
     let (mut healthy, mut node) = (Node::with(&setup), Node::with(&setup));
     let first = insert(node.next, "INSERT INTO p VALUES (1)");

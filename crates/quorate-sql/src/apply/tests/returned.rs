@@ -1,4 +1,4 @@
-//! Parameters that are what an earlier statement of the entry returned.
+//! Parameters that take the values that an earlier statement of the entry returned.
 
 use quorate_model::{Param, Step};
 
@@ -30,7 +30,7 @@ fn a_parameter_is_what_an_earlier_statement_returned() {
 }
 
 #[test]
-fn what_can_t_be_referred_to_is_a_failure_that_undoes_its_entry() {
+fn an_invalid_reference_undoes_its_entry() {
     let mut node = Node::with(&["CREATE TABLE t (id INTEGER PRIMARY KEY, a)"]);
     let one = || inserted("VALUES (7)", vec![]);
     let two = || inserted("VALUES (7), (8)", vec![]);

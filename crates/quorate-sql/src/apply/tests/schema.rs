@@ -1,10 +1,10 @@
-//! What is remembered of the schema never shows: a live connection behaves as one that was just opened.
+//! The cached schema has no visible effect: a live connection behaves like one that was just opened.
 
 use super::*;
 
 const PLAN: &str = "SELECT id FROM e WHERE a = 1 AND b > 5 LIMIT 1";
 
-/// Rows such that statistics change the order in which a query finds them.
+/// Rows for which statistics change the order in which a query finds them.
 fn node() -> Node {
     Node::with(&[
         "CREATE TABLE e (id INTEGER PRIMARY KEY, a, b)",
@@ -20,7 +20,7 @@ fn plan(node: &Node) -> String {
     node.conn().query_row(&format!("EXPLAIN QUERY PLAN {PLAN}"), [], read).unwrap()
 }
 
-/// The plan of the live connection, after the same question was asked of one that was just opened.
+/// The plan of the live connection, after checking that a newly opened one has the same.
 fn plan_live_and_fresh(node: &mut Node) -> String {
     let (live, found) = (plan(node), node.ok(PLAN));
     node.restart();
@@ -29,14 +29,14 @@ fn plan_live_and_fresh(node: &mut Node) -> String {
 }
 
 #[test]
-fn plans_are_those_of_a_fresh_connection() {
+fn plans_match_those_of_a_new_connection() {
     let mut node = node();
     let without = plan_live_and_fresh(&mut node);
     node.ok(PLAN);
     node.ok("ANALYZE");
     let with = plan_live_and_fresh(&mut node);
     assert_ne!(with, without, "the test needs statistics that matter");
-    // Rolled back with its entry, and with its batch.
+    // Roll back the statistics with their entry, and with their batch.
     node.ok("DELETE FROM sqlite_stat1");
     assert_eq!(plan_live_and_fresh(&mut node), without);
     node.run(["ANALYZE", PLAN, "SELECT * FROM nowhere"].map(|sql| statement(sql, vec![])).into()).unwrap_err();
@@ -64,7 +64,7 @@ fn statistics_leave_out_what_differs_between_nodes() {
 }
 
 #[test]
-fn a_statement_sees_what_those_before_it_in_the_entry_made() {
+fn a_statement_sees_earlier_changes_of_its_entry() {
     let mut node = Node::new();
     let statements = [
         "CREATE TABLE t (a)",
@@ -102,7 +102,7 @@ fn tables_of_every_kind_can_be_altered() {
             "ALTER TABLE t RENAME TO u",
             "ALTER TABLE u DROP COLUMN b",
         ] {
-            // A column with a CHECK or a reference of its own can go with it.
+            // The column can be dropped together with a CHECK or a reference of its own.
             assert_eq!(node.sql(sql).map(drop), Ok(()), "{sql}, {kind}");
         }
         assert_eq!(node.ok("SELECT d FROM v ORDER BY d").rows.concat(), ["x", "y", "z!"].map(Value::from));
@@ -110,7 +110,7 @@ fn tables_of_every_kind_can_be_altered() {
 }
 
 #[test]
-fn a_column_that_rows_can_not_have_is_refused() {
+fn a_column_that_the_rows_violate_is_refused() {
     let mut node = node();
     for (sql, expected) in [
         ("ALTER TABLE e ADD COLUMN c CHECK (a > 1)", "CHECK constraint failed"),
@@ -143,7 +143,7 @@ fn schema_changes_of_every_kind_work() {
         "DROP INDEX ea",
     ] {
         let outcome = node.sql(sql);
-        // An index stands on the column that is dropped.
+        // The dropped column has an index.
         assert_eq!(outcome.is_err(), sql.contains("DROP COLUMN"), "{sql}: {outcome:?}");
     }
     for sql in ["DROP TABLE r", "DROP TABLE s", "DROP VIEW v", "DROP TRIGGER g", "DROP TABLE e2", "DROP TABLE c"] {
@@ -154,7 +154,7 @@ fn schema_changes_of_every_kind_work() {
 }
 
 #[test]
-fn the_text_of_a_table_grows_to_a_mebibyte_and_no_further() {
+fn the_text_of_a_table_is_limited_to_a_mebibyte() {
     let mut node = Node::with(&["CREATE TABLE t (a)"]);
     let add = |name: &str| format!("ALTER TABLE t ADD COLUMN {name} DEFAULT '{}'", "x".repeat(600_000));
     node.ok(&add("b"));
