@@ -1,17 +1,18 @@
-//! Checkpoints: when the `-wal` is copied into the main file, and by whom.
+//! Checkpoints: when the `-wal` is copied into the main file, and by which thread.
 //!
-//! For space, the checkpointer copies beside the writer and syncs the main file; what came meanwhile is copied in a
-//! short turn on the write connection, so that no write waits long. When nothing was applied for a while the `-wal` is
-//! emptied. Every checkpoint first syncs the whole `-wal`: what was applied before is then durable without the log.
+//! To bound the `-wal`, the checkpointer copies it in parallel with the writer and syncs the main file. Frames that
+//! were added in the meantime are copied under the writer lock, for a short time, so that no write waits long. When
+//! nothing was applied for a while, the `-wal` is emptied. Every checkpoint first syncs the whole `-wal`, which makes
+//! everything applied before durable without the log.
 //!
-//! Both files are synced every few MiB: a disk does one thing after another, and a sync of much would stand in the way
-//! of every log on the same disk.
+//! Both files are synced every few MiB, because one long sync would hold up every log on the same disk.
 //!
 //! Invariants:
-//! - Who runs a checkpoint, or relies on none being run, has the pass of the [`Gate`]; there is one.
-//! - Nobody waits for readers but for a bounded time, and nothing blocks new ones.
-//! - Once the disk has failed nothing is copied or called durable any more, whoever asks: main file pages whose `-wal`
-//!   frames a failed sync has lost would make a database of two times.
+//! - A thread that runs a checkpoint, or relies on none being run, holds the pass of the [`Gate`]. There is only one
+//!   pass.
+//! - Waits for readers are bounded, and nothing blocks new readers.
+//! - After a disk error, nothing is copied or called durable any more. A failed sync may have lost frames of the
+//!   `-wal`; pages copied from them would leave a main file that mixes two states of the database.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,34 +30,35 @@ use crate::ffi::control::{self, Checkpointed};
 use crate::generation::Generation;
 use crate::store::shared::{Shared, Stop};
 
-/// How often the checkpointer looks around unasked.
+/// How often the checkpointer checks without being woken.
 const TICK: Duration = Duration::from_secs(1);
 
-/// How soon a checkpoint is tried again that readers or an image kept from coming to its end.
+/// How soon a checkpoint is tried again that readers or an image kept from completing.
 const RETRY: Duration = Duration::from_millis(50);
 
-/// How long a checkpoint in the writer's turn waits for readers.
+/// How long a checkpoint under the writer lock waits for readers.
 pub(crate) const FULL_WAIT: Duration = Duration::from_millis(20);
 
-/// What may be left of the `-wal` for the writer's turn; more is copied beside the writer first.
-const TURN_BYTES: u64 = 4 << 20;
+/// Bytes of the `-wal` that may be copied under the writer lock. More is copied in parallel with the writer first.
+const LOCKED_BYTES_MAX: u64 = 4 << 20;
 
-/// How often the `-wal` is copied beside the writer before its turn, however much is left.
+/// How many times the `-wal` is copied in parallel with the writer before the writer lock is taken, however much is
+/// left.
 const ROUNDS_MAX: usize = 3;
 
-/// Lets one at a time run checkpoints, or keep them from running.
+/// Lets one thread at a time run checkpoints, or keep them from running.
 #[derive(Debug)]
 pub(crate) struct Gate {
     taken: AtomicBool,
     checkpointer: Signal,
 }
 
-/// The right to run checkpoints. Whoever has it knows that nobody else runs one.
+/// The right to run checkpoints. While a thread holds it, no other thread runs one.
 #[derive(Debug)]
 pub(crate) struct Pass {
     gate: Arc<Gate>,
-    /// Whether the checkpointer is told when it is given back.
-    tells: bool,
+    /// Whether dropping it wakes the checkpointer.
+    wakes: bool,
 }
 
 impl Gate {
@@ -64,39 +66,39 @@ impl Gate {
         Self { taken: AtomicBool::new(false), checkpointer }
     }
 
-    /// The pass, unless somebody has it.
+    /// Takes the pass if it is free.
     pub(crate) fn try_enter(self: &Arc<Self>) -> Option<Pass> {
         self.enter(true)
     }
 
-    /// The same for the checkpointer itself: told of its own end it would never pause, not even where it can do
-    /// nothing.
-    fn try_enter_untold(self: &Arc<Self>) -> Option<Pass> {
+    /// Takes the pass for the checkpointer itself. Waking itself when it drops the pass would make it spin, even while
+    /// it can do nothing.
+    fn try_enter_without_wake(self: &Arc<Self>) -> Option<Pass> {
         self.enter(false)
     }
 
-    fn enter(self: &Arc<Self>, tells: bool) -> Option<Pass> {
+    fn enter(self: &Arc<Self>, wakes: bool) -> Option<Pass> {
         let is_taken = self.taken.swap(true, Ordering::AcqRel);
-        (!is_taken || Mutant::CheckpointDuringHold.is_on()).then(|| Pass { gate: Arc::clone(self), tells })
+        (!is_taken || Mutant::CheckpointDuringHold.is_on()).then(|| Pass { gate: Arc::clone(self), wakes })
     }
 }
 
 impl Drop for Pass {
     fn drop(&mut self) {
         self.gate.taken.store(false, Ordering::Release);
-        if self.tells {
+        if self.wakes {
             self.gate.checkpointer.wake();
         }
     }
 }
 
 impl Checkpointed {
-    /// Whether the main file is now the database at its last commit.
+    /// Whether the checkpoint has copied the whole `-wal`, so that the main file holds the last commit.
     pub(crate) fn is_complete(self) -> bool {
         self.frames >= 0 && self.frames == self.copied
     }
 
-    /// Tells waiting, which is normal, from trouble.
+    /// Turns the result code into a fault. A checkpoint that has to wait for readers is normal.
     pub(crate) fn verdict(self) -> Result<(), StoreFault> {
         let text = || rusqlite::ffi::code_to_str(self.code).to_owned();
         match self.code & 0xff {
@@ -109,12 +111,13 @@ impl Checkpointed {
     }
 }
 
-/// Tells the disk something, unless the store has stopped; that the disk fails stops it at once, whoever asked.
-fn on_disk<T>(shared: &Shared, tell: impl FnOnce() -> Result<T, StoreFault>) -> Result<T, StoreFault> {
+/// Runs a disk operation unless the store has stopped. A disk error stops the store at once, whatever the operation was
+/// for.
+fn on_disk<T>(shared: &Shared, operation: impl FnOnce() -> Result<T, StoreFault>) -> Result<T, StoreFault> {
     match shared.final_fault() {
-        _ if Mutant::SyncBelievedAgain.is_on() => tell(),
+        _ if Mutant::SyncBelievedAgain.is_on() => operation(),
         Some(fault) => Err(fault),
-        None => tell().inspect_err(|fault| shared.report_unless_passing(fault)),
+        None => operation().inspect_err(|fault| shared.report_unless_passing(fault)),
     }
 }
 
@@ -128,7 +131,8 @@ pub(crate) fn sync(shared: &Shared) -> Result<(), StoreFault> {
     Ok(())
 }
 
-/// A checkpoint for space: beside the writer, then a short one in its turn. Says whether it came to the end.
+/// Runs a checkpoint to bound the `-wal`: in parallel with the writer, then for a short time under the writer lock.
+/// Returns whether it is complete.
 pub(crate) fn space(shared: &Shared, _pass: &Pass, beside: &Attached) -> Result<bool, StoreFault> {
     let begun = Instant::now();
     let generation = beside.generation();
@@ -142,33 +146,33 @@ pub(crate) fn space(shared: &Shared, _pass: &Pass, beside: &Attached) -> Result<
             control::checkpoint(beside, ffi::SQLITE_CHECKPOINT_PASSIVE).verdict()?;
             generation.sync_main().map_err(io_fault)
         })?;
-        if generation.wal_bytes().saturating_sub(before) < TURN_BYTES {
+        if generation.wal_bytes().saturating_sub(before) < LOCKED_BYTES_MAX {
             break;
         }
     }
-    // Waiting for readers a little gives them less room to starve checkpoints for ever. An old snapshot will not go.
+    // A short wait for readers keeps them from starving checkpoints for ever. An old snapshot would outlast the wait.
     let is_behind = generation.wal_bytes() >= shared.options.checkpoint_bytes.saturating_mul(2);
     let is_behind = is_behind && !shared.readers.keeps_old();
     let mode = if is_behind { ffi::SQLITE_CHECKPOINT_FULL } else { ffi::SQLITE_CHECKPOINT_PASSIVE };
-    let result = in_turn(shared, generation, mode, FULL_WAIT)?;
+    let result = under_writer_lock(shared, generation, mode, FULL_WAIT)?;
     shared.metrics.checkpoints.observe(begun.elapsed());
     Ok(result.is_some_and(|(done, _)| done.is_complete()))
 }
 
-/// Empties the `-wal` if nobody reads from it, without waiting for anyone.
+/// Empties the `-wal` if nobody reads from it, without waiting.
 pub(crate) fn empty_wal(shared: &Shared, _pass: &Pass) -> Result<(), StoreFault> {
-    in_turn(shared, &shared.generations.current(), ffi::SQLITE_CHECKPOINT_TRUNCATE, Duration::ZERO).map(drop)
+    under_writer_lock(shared, &shared.generations.current(), ffi::SQLITE_CHECKPOINT_TRUNCATE, Duration::ZERO).map(drop)
 }
 
-/// A checkpoint in the writer's turn, between transactions, and where the store stands there; `None` when this
-/// generation is no longer the one that is written.
-pub(crate) fn in_turn(
+/// Runs a checkpoint under the writer lock, between transactions. Returns the result and the applied position, or
+/// `None` if the store no longer writes to this generation.
+pub(crate) fn under_writer_lock(
     shared: &Shared,
     generation: &Generation,
     mode: i32,
     wait: Duration,
 ) -> Result<Option<(Checkpointed, Applied)>, StoreFault> {
-    let visited = shared.turn.visit(|core| {
+    let visited = shared.writer_lock.visit(|core| {
         let core = core.as_mut().filter(|core| core.generation().number() == generation.number())?;
         let begun = Instant::now();
         let done = on_disk(shared, || {
@@ -189,11 +193,12 @@ fn io_fault(error: std::io::Error) -> StoreFault {
     StoreFault::Io(error.to_string())
 }
 
-/// Runs checkpoints for space, and when idle.
+/// Runs checkpoints to bound the `-wal`, and when the store is idle.
 pub(crate) struct Checkpointer {
     shared: Arc<Shared>,
     beside: Option<Attached>,
-    /// The `-wal`'s length after a complete checkpoint: nothing is to be done while it stays.
+    /// The generation and the length of the `-wal` after a complete checkpoint. Nothing is to be done while both stay
+    /// the same.
     done_at: Option<(u64, u64)>,
     synced_once: bool,
     seen: u64,
@@ -227,7 +232,7 @@ impl Checkpointer {
         let shared = Arc::clone(&self.shared);
         if self.is_idle()
             && generation.wal_file_bytes().is_ok_and(|bytes| bytes > 0)
-            && let Some(pass) = shared.gate.try_enter_untold()
+            && let Some(pass) = shared.gate.try_enter_without_wake()
         {
             space(&shared, &pass, self.beside(&generation)?)?;
             empty_wal(&shared, &pass)?;
@@ -253,14 +258,14 @@ impl Checkpointer {
 
     fn space(&mut self, generation: &Arc<Generation>) -> Result<Step, StoreFault> {
         let shared = Arc::clone(&self.shared);
-        let Some(pass) = shared.gate.try_enter_untold() else { return Ok(Step::WaitFor(RETRY)) };
+        let Some(pass) = shared.gate.try_enter_without_wake() else { return Ok(Step::WaitFor(RETRY)) };
         let beside = self.beside(generation)?;
         let is_complete = space(&shared, &pass, beside)?;
         self.done_at = is_complete.then(|| (generation.number(), generation.wal_bytes()));
         Ok(Step::WaitFor(if !is_complete && shared.readers.keeps_old() { TICK } else { RETRY }))
     }
 
-    /// The connection beside the writer, to the generation in force; one to an earlier is gone already.
+    /// The connection that runs in parallel with the writer, opened on the current generation if there is none.
     fn beside(&mut self, generation: &Arc<Generation>) -> Result<&Attached, StoreFault> {
         let beside = match self.beside.take() {
             Some(beside) => beside,
@@ -285,7 +290,7 @@ impl Worker for Checkpointer {
             return Step::WaitFor(TICK);
         }
         let due = self.shared.readers.suspicions().due_in();
-        // What went wrong was reported where it did.
+        // Faults were already reported where they occurred.
         match (self.look().unwrap_or(Step::WaitFor(TICK)), due) {
             (Step::WaitFor(time), Some(due)) => Step::WaitFor(time.min(due)),
             (step, _) => step,
@@ -300,15 +305,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_checkpointer_is_woken_by_others_and_not_by_itself() {
-        let bell = Signal::new();
-        let gate = Arc::new(Gate::new(bell.clone()));
-        let is_rung = || bell.poll_wait(&Context::from_waker(Waker::noop())).is_ready();
-        let pass = gate.try_enter_untold();
+    fn only_other_threads_wake_the_checkpointer() {
+        let signal = Signal::new();
+        let gate = Arc::new(Gate::new(signal.clone()));
+        let is_woken = || signal.poll_wait(&Context::from_waker(Waker::noop())).is_ready();
+        let pass = gate.try_enter_without_wake();
         assert!(pass.is_some() && gate.try_enter().is_none());
         drop(pass);
-        assert!(!is_rung());
+        assert!(!is_woken());
         drop(gate.try_enter());
-        assert!(is_rung());
+        assert!(is_woken());
     }
 }

@@ -1,16 +1,17 @@
-//! Exactly-once retries: who asked what, and what came of it.
+//! Exactly-once retries: the requests of each session and their outcomes.
 //!
-//! Sessions live in `_quorate_sessions`, each with the small outcomes above its floor ([`recent`]); the others lie in
-//! `_quorate_outcomes`. All change in the same transaction as the data, so a retry finds either its outcome or no trace
-//! of the first attempt. A copy of the sessions is in memory, without what lies in `_quorate_outcomes`; what a batch
-//! changes in it is undone unless the batch commits.
+//! Sessions are stored in `_quorate_sessions`, each with its small outcomes above the floor ([`recent`]). The other
+//! outcomes are stored in `_quorate_outcomes`. Both tables change in the same transaction as the data, so a retry finds
+//! either its outcome or no trace of the first attempt. The sessions are cached in memory, without the contents of
+//! `_quorate_outcomes`. If a batch is rolled back, its changes to the cache are undone.
 //!
 //! # Invariants
 //!
-//! - What is admitted depends on the entries before alone: never on where batches ended, on a restart, or on when rows
-//!   of expired sessions are cleared away. A session that was idle too long is refused whether its row is still there
-//!   or not.
-//! - The work per entry is bounded: at most [`EXPIRED_PER_ENTRY`] sessions end, each with [`SESSION_WINDOW`] outcomes.
+//! - Whether a request is admitted depends only on the entries before it: not on where batches ended, on a restart, or
+//!   on when rows of expired sessions are removed. A session that was idle too long is refused whether or not its row
+//!   still exists.
+//! - The work per entry is bounded: at most [`EXPIRED_PER_ENTRY`] sessions end, each with at most [`SESSION_WINDOW`]
+//!   outcomes.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,19 +30,19 @@ mod recent;
 
 use recent::Recent;
 
-/// Nanoseconds, by stamps, after which an idle session ends: a day.
+/// Nanoseconds between stamps after which an idle session ends: a day.
 pub const SESSION_IDLE_NANOS: u64 = 24 * 60 * 60 * 1_000_000_000;
 
-/// Sessions of a store. Opening one more ends the one that was idle longest.
+/// The most sessions of a store. Opening one more ends the one that was idle longest.
 pub const SESSIONS_MAX: usize = 65_536;
 
-/// Sessions that are cleared away per entry.
+/// The most expired sessions that one entry removes.
 pub const EXPIRED_PER_ENTRY: usize = 2;
 
-/// Small outcomes that all sessions together keep in their rows, and in memory.
+/// The most small outcomes that all sessions together keep in their rows, and in memory.
 const SMALL_MAX: usize = 1 << 20;
 
-/// The tables.
+/// The tables of sessions.
 pub(crate) const TABLES: [&str; 2] = [
     "CREATE TABLE _quorate_sessions (
     session INTEGER PRIMARY KEY, used INTEGER NOT NULL, floor INTEGER NOT NULL, highest INTEGER NOT NULL, recent BLOB
@@ -51,7 +52,7 @@ pub(crate) const TABLES: [&str; 2] = [
 ) STRICT, WITHOUT ROWID",
 ];
 
-/// What the first layout had not.
+/// Adds the column that the first layout did not have.
 const UPGRADE: &str = "ALTER TABLE _quorate_sessions ADD COLUMN recent BLOB";
 
 const ANY: &str = "SELECT session, used, floor, highest FROM _quorate_sessions LIMIT 0";
@@ -65,12 +66,12 @@ const OUTCOME: &str = "SELECT outcome FROM _quorate_outcomes WHERE session = ?1 
 const KEEP: &str = "REPLACE INTO _quorate_outcomes (session, sequence, outcome) VALUES (?1, ?2, ?3)";
 const FORGET: &str = "DELETE FROM _quorate_outcomes WHERE session = ?1 AND sequence <= ?2";
 
-/// Brings the tables of an older layout up to this version's.
+/// Upgrades the tables from an older layout.
 pub(crate) fn upgrade(conn: &Connection) -> rusqlite::Result<()> {
     if conn.prepare(ALL).is_ok() { Ok(()) } else { conn.execute(UPGRADE, []).map(drop) }
 }
 
-/// Fails where the tables are not there, or not as this version or one before keeps them.
+/// Fails if the tables do not exist, or do not have the layout of this version or an earlier one.
 pub(crate) fn check_tables(conn: &Connection) -> rusqlite::Result<()> {
     [ANY, ANY_OUTCOME].iter().try_for_each(|sql| conn.prepare(sql).map(drop))
 }
@@ -80,53 +81,54 @@ pub(crate) fn end_all(conn: &Connection) -> rusqlite::Result<()> {
     END_ALL.iter().try_for_each(|sql| conn.execute(sql, []).map(drop))
 }
 
-/// The largest sequence: what SQLite's integers hold.
+/// The largest sequence, limited by SQLite's integers.
 const SEQUENCE_MAX: u64 = i64::MAX as u64;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Session {
     /// The stamp of its latest request.
     used: u64,
-    /// Outcomes up to here were given up.
+    /// The client has discarded the outcomes up to this sequence.
     floor: u64,
-    /// No higher sequence was ever admitted.
+    /// The highest sequence that was admitted.
     highest: u64,
     /// Its small outcomes.
     recent: Recent,
-    /// No higher sequence has an outcome in `_quorate_outcomes`; 0 where there is none above the floor.
+    /// No sequence above this has an outcome in `_quorate_outcomes`; 0 if there is none above the floor.
     apart: u64,
 }
 
-/// What a session says to a request.
+/// The answer of a session to a request.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Admission {
-    /// It is new: do it.
+    /// The request is new and must be run.
     Fresh,
-    /// It was done before, with this outcome; or it can't be done any more.
+    /// The request was run before, with this outcome, or it can no longer be run.
     Answered(Outcome),
 }
 
-/// The sessions, as of the last entry.
+/// The sessions as of the last entry.
 #[derive(Debug, Default)]
 pub(crate) struct Sessions {
     all: BTreeMap<u64, Session>,
     /// By last use, the longest idle first.
     by_use: BTreeSet<(u64, u64)>,
-    /// Small outcomes of all.
+    /// The number of small outcomes of all sessions.
     small: usize,
-    /// What the present batch changed, as it was before.
+    /// The sessions that the present batch has changed, with their state before it.
     before: BTreeMap<u64, Option<Session>>,
-    /// Outcomes of `_quorate_outcomes` to be dropped when the present batch ends: of a session, up to a sequence.
+    /// Outcomes of `_quorate_outcomes` to delete when the present batch ends: a session, and the last sequence to
+    /// delete.
     given_up: BTreeMap<u64, u64>,
     /// Outcomes of the present batch for `_quorate_outcomes`, by session and sequence; `None` for one that is too large
-    /// to be kept. They are written when the batch ends: by then some of them may be given up again.
+    /// to keep. They are written when the batch ends, because some of them may be discarded again by then.
     fresh: BTreeMap<(u64, u64), Option<Vec<u8>>>,
-    /// Memory for the next outcome; empty.
+    /// An empty buffer for the next outcome.
     encoded: Vec<u8>,
 }
 
 impl Sessions {
-    /// Reads them from the database.
+    /// Loads the sessions from the database.
     pub(crate) fn load(conn: &Connection) -> Result<Self, StoreFault> {
         let own = |error: rusqlite::Error| classify::own(&error);
         let mut sessions = Self::default();
@@ -134,24 +136,24 @@ impl Sessions {
         let mut rows = statement.query([]).map_err(own)?;
         while let Some(row) = rows.next().map_err(own)?.filter(|_| !Mutant::SessionsForgotten.is_on()) {
             let (id, session) = Session::of(row).map_err(own)?;
-            let damaged = || StoreFault::Damaged(format!("what session {id} keeps can't be read"));
+            let damaged = || StoreFault::Damaged(format!("the outcomes of session {id} can't be decoded"));
             sessions.replace(id, Some(session.ok_or_else(damaged)?));
         }
         Ok(sessions)
     }
 
-    /// How many there are.
+    /// The number of sessions.
     pub(crate) fn count(&self) -> u64 {
         self.all.len() as u64
     }
 
-    /// How many outcomes they keep in their rows.
+    /// The number of outcomes that the sessions keep in their rows.
     #[cfg(test)]
     pub(crate) fn small(&self) -> usize {
         self.small
     }
 
-    /// Begins an entry.
+    /// Ends some expired sessions at the start of an entry.
     pub(crate) fn begin(&mut self, now: u64) {
         for _ in 0..EXPIRED_PER_ENTRY {
             match self.by_use.first() {
@@ -161,7 +163,7 @@ impl Sessions {
         }
     }
 
-    /// Whether a request is to be done.
+    /// Decides whether a request is to be run.
     pub(crate) fn admit(&mut self, db: &mut Db, origin: Origin, now: u64) -> Result<Admission, StoreFault> {
         let (id, sequence) = (origin.session.0, origin.sequence);
         let has_ended = self.all.get(&id).is_none_or(|session| expired(session.used, now));
@@ -193,7 +195,7 @@ impl Sessions {
         }
     }
 
-    /// Notes that a session is in use, and drops the outcomes that its client has given up.
+    /// Records that a session is in use, and drops the outcomes that its client has discarded.
     fn use_and_raise(&mut self, id: u64, now: u64, floor: u64) {
         self.remember(id);
         let Some(session) = self.all.get_mut(&id) else { return };
@@ -213,7 +215,7 @@ impl Sessions {
         }
     }
 
-    /// Opens a session with the index of its entry.
+    /// Opens a session whose id is the index of its entry.
     pub(crate) fn open(&mut self, id: u64, now: u64) {
         if self.all.len() >= SESSIONS_MAX
             && let Some((_, oldest)) = self.by_use.first().copied()
@@ -224,7 +226,7 @@ impl Sessions {
         self.replace(id, Some(Session { used: now, ..Session::default() }));
     }
 
-    /// Ends a session and gives up its outcomes; an unknown one is ended already.
+    /// Ends a session and discards its outcomes. Does nothing if the session does not exist.
     pub(crate) fn end(&mut self, id: u64) {
         if !self.all.contains_key(&id) {
             return;
@@ -235,7 +237,7 @@ impl Sessions {
         }
     }
 
-    /// Keeps the outcome of a fresh request, at the end of its entry.
+    /// Keeps the outcome of a new request at the end of its entry.
     pub(crate) fn keep(&mut self, origin: Origin, outcome: &Outcome) {
         let (id, sequence) = (origin.session.0, origin.sequence);
         // The entry may have ended its own session.
@@ -257,7 +259,7 @@ impl Sessions {
         *known = upto.max(*known);
     }
 
-    /// What `_quorate_outcomes` keeps of a request that may have been done.
+    /// Looks up a request that may have been run in `_quorate_outcomes`.
     fn apart(&self, db: &mut Db, id: u64, sequence: u64) -> Result<Admission, StoreFault> {
         let key = params![id.cast_signed(), sequence.cast_signed()];
         let found = match self.fresh.get(&(id, sequence)) {
@@ -276,7 +278,7 @@ impl Sessions {
         }
     }
 
-    /// Writes what the batch changed so far, all of it each time; the caller commits.
+    /// Writes all changes of the batch so far, each time in full. The caller commits.
     pub(crate) fn write(&self, db: &mut Db) -> rusqlite::Result<()> {
         for (id, upto) in &self.given_up {
             db.execute(FORGET, params![id.cast_signed(), upto.cast_signed()])?;
@@ -299,14 +301,14 @@ impl Sessions {
         Ok(())
     }
 
-    /// The batch is committed.
+    /// Keeps the changes after COMMIT.
     pub(crate) fn adopt(&mut self) {
         self.before.clear();
         self.given_up.clear();
         self.fresh.clear();
     }
 
-    /// The batch is rolled back.
+    /// Undoes the changes after a rollback.
     pub(crate) fn undo(&mut self) {
         for (id, session) in std::mem::take(&mut self.before) {
             self.replace(id, session);
@@ -314,14 +316,14 @@ impl Sessions {
         self.adopt();
     }
 
-    /// Remembers what a session was before the batch; to be called before it changes.
+    /// Remembers the state of a session before the batch. Must be called before the session changes.
     fn remember(&mut self, id: u64) {
         if let Entry::Vacant(place) = self.before.entry(id) {
             place.insert(self.all.get(&id).cloned());
         }
     }
 
-    /// Puts another in the place of a session, which is returned.
+    /// Replaces a session, and returns the old one.
     fn replace(&mut self, id: u64, session: Option<Session>) -> Option<Session> {
         if let Some(new) = &session {
             self.by_use.insert((new.used, id));
@@ -343,7 +345,7 @@ impl Sessions {
 }
 
 impl Session {
-    /// A row of [`ALL`]; no session where the bytes are not what a session keeps.
+    /// Decodes a row of [`ALL`]. The session is `None` if its small outcomes can't be decoded.
     fn of(row: &Row<'_>) -> rusqlite::Result<(u64, Option<Self>)> {
         let number = |column| row.get::<_, i64>(column).map(i64::cast_unsigned);
         let apart = row.get::<_, Option<i64>>(5)?.map_or(0, i64::cast_unsigned);
@@ -354,7 +356,7 @@ impl Session {
     }
 }
 
-/// The small outcomes of a row as they would be kept again; `None` if the bytes are none.
+/// Decodes the small outcomes of a row and encodes them again; `None` if they can't be decoded.
 pub(crate) fn reencode(bytes: &[u8]) -> Option<Vec<u8>> {
     Recent::decode(bytes).map(|recent| recent.encode())
 }
@@ -367,7 +369,7 @@ fn answered(kind: FailureKind, text: impl Into<String>) -> Admission {
     Admission::Answered(Err(Failure::new(kind, text)))
 }
 
-/// The answer to a request whose outcome is kept as these bytes.
+/// The answer to a request whose outcome was kept as these bytes.
 fn again(id: u64, sequence: u64, bytes: &[u8]) -> Result<Admission, StoreFault> {
     let unsupported = |error| StoreFault::Unsupported(format!("outcome {sequence} of session {id}: {error}"));
     decode_outcome(&Bytes::copy_from_slice(bytes)).map(Admission::Answered).map_err(unsupported)

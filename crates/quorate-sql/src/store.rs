@@ -1,9 +1,8 @@
-//! The store: a handle to a writer that applies, a checkpointer beside it, and readers.
+//! The store: a handle to the writer that applies entries, to the checkpointer, and to the readers.
 //!
 //! Invariants:
-//! - Where the store stands is published after the commit that brought it there, so whoever waited for an index reads
-//!   it.
-//! - The workers end with [`SqlStore::close`], or when the last handle is dropped; what was applied stays either way.
+//! - The applied position is published after the commit that reached it, so a reader that waited for an index sees it.
+//! - The workers end with [`SqlStore::close`], or when the last handle is dropped. Applied entries stay in either case.
 
 use std::future::Future;
 use std::path::Path;
@@ -46,7 +45,7 @@ use writer::Writer;
 #[derive(Clone)]
 pub struct SqlStore(Arc<Handle>);
 
-/// Ends the workers with the last clone.
+/// Ends the workers when the last clone is dropped.
 struct Handle {
     shared: Arc<Shared>,
     workers: Mutex<Option<Workers>>,
@@ -57,7 +56,7 @@ struct Workers {
     writer: WorkerHandle,
 }
 
-/// How large a store is.
+/// The sizes of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
     /// Bytes of the database file.
@@ -72,24 +71,24 @@ pub struct Sizes {
     pub temp: u64,
 }
 
-/// The index was not applied in time.
+/// The index was not applied before the deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("entry {index} was not applied here in time; try again, or ask another node")]
 pub struct WaitTimeout {
-    /// What was waited for.
+    /// The index that the caller waited for.
     pub index: u64,
 }
 
 impl WaitTimeout {
-    /// Always: it may be applied later.
+    /// Always true: the entry may be applied later.
     pub fn is_retryable(&self) -> bool {
         true
     }
 }
 
 impl SqlStore {
-    /// Opens the store in `dir`, or makes an empty one, and starts its workers. Blocks: opening takes as long as SQLite
-    /// needs to look through the `-wal`, some 0.3 s per GB of it, whatever the size of the database.
+    /// Opens the store in `dir`, or creates an empty one, and starts its workers. Blocks while SQLite reads the `-wal`,
+    /// about 0.3 s per GB of it, whatever the size of the database.
     pub fn open(env: &Env, dir: &Path, options: StoreOptions) -> Result<Self, OpenError> {
         let disk = env.disk();
         make_dir(&**disk, dir).map_err(OpenError::disk(dir))?;
@@ -109,9 +108,9 @@ impl SqlStore {
         Ok(Self(Arc::new(Handle { shared, workers: Mutex::new(Some(Workers { checkpointer, writer })) })))
     }
 
-    /// Ends the workers in good order: entries that wait, and those that are being applied, are refused as
-    /// [`StoreFault::Closed`] and nothing of them is done; reads end; the `-wal` is emptied unless somebody reads or it
-    /// is long. The directory can be opened again once all clones are dropped.
+    /// Ends the workers in order. Entries that wait or are being applied are refused as [`StoreFault::Closed`] and have
+    /// no effect. Reads end. The `-wal` is emptied unless a reader uses it or it is long. The directory can be opened
+    /// again after all clones are dropped.
     pub fn close(&self) -> impl Future<Output = ()> + Send + use<> {
         let handle = Arc::clone(&self.0);
         async move {
@@ -125,33 +124,33 @@ impl SqlStore {
         }
     }
 
-    /// What reads the store.
+    /// The readers of the store.
     pub fn readers(&self) -> &Readers {
         &self.shared().readers
     }
 
-    /// What says whether a statement may be proposed.
+    /// Checks whether a statement may be proposed.
     pub fn validator(&self) -> &Validator {
         &self.shared().validator
     }
 
-    /// The generation in force. Whoever keeps it keeps its files.
+    /// The current generation. The caller keeps its files in place while it holds the `Arc`.
     pub fn generation(&self) -> Arc<Generation> {
         self.shared().generations.current()
     }
 
-    /// How it was opened.
+    /// The options that the store was opened with.
     pub fn options(&self) -> &StoreOptions {
         &self.shared().options
     }
 
-    /// Where the store stands, as it goes on.
+    /// The applied position, updated after each batch.
     pub fn watch_applied(&self) -> watch::Receiver<Applied> {
         self.shared().applied.subscribe()
     }
 
-    /// The node's own trouble with the store, as it comes and goes. [`StoreFault::Full`] goes by itself when there is
-    /// space again; other faults go when an image is installed. A node with a fault must not lead.
+    /// The store's current fault, if there is one. [`StoreFault::Full`] clears itself when there is space again; other
+    /// faults clear when an image is installed. A node with a fault must not lead.
     pub fn watch_fault(&self) -> watch::Receiver<Option<StoreFault>> {
         self.shared().fault.subscribe()
     }
@@ -166,14 +165,14 @@ impl SqlStore {
         }
     }
 
-    /// The result of the verification that the entry of this index asked for; waits for it until `deadline`. `None` if
-    /// none is known: the entry asks for none, was applied by an earlier process, came with an image, or another that
-    /// asks came after it before this one was done.
+    /// Returns the result of the verification that the entry at `index` requested, and waits for it until `deadline`.
+    /// Returns `None` if there is none: the entry requests none, was applied by an earlier process, came with an image,
+    /// or its verification was dropped because a later entry requested one.
     pub async fn verification(&self, index: u64, deadline: Instant) -> Option<Verification> {
         self.shared().verifications.get(index, deadline).await
     }
 
-    /// How large the store is; 0 for what can't be read.
+    /// The sizes of the store; 0 for a size that can't be read.
     pub fn sizes(&self) -> Sizes {
         let generation = self.shared().generations.current();
         Sizes {
@@ -185,7 +184,7 @@ impl SqlStore {
         }
     }
 
-    /// What the store has measured so far.
+    /// The measurements of the store so far.
     pub fn metrics(&self) -> StoreMetrics {
         self.shared().metrics.clone()
     }

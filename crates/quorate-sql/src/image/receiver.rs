@@ -72,7 +72,7 @@ impl WholeImage for Whole {
 
 /// Switches to the new generation between two batches of the writer.
 fn install(shared: &Shared, staged: Staged) -> Result<Applied, StoreFault> {
-    shared.turn.visit(|core| {
+    shared.writer_lock.visit(|core| {
         if core.is_none() {
             return Err(StoreFault::Closed);
         }

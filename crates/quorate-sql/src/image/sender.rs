@@ -101,7 +101,7 @@ impl Sender {
         }
         self.shared.readers.end_old();
         let generation = self.beside.generation();
-        let result = checkpoint::in_turn(&self.shared, generation, ffi::SQLITE_CHECKPOINT_FULL, FULL_WAIT)?;
+        let result = checkpoint::under_writer_lock(&self.shared, generation, ffi::SQLITE_CHECKPOINT_FULL, FULL_WAIT)?;
         let (done, applied) = result.ok_or_else(|| lost("the database was replaced"))?;
         if done.is_complete() || Mutant::ImageOfPartialCheckpoint.is_on() {
             self.held = Some((pass, applied));

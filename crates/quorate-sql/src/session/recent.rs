@@ -1,16 +1,16 @@
-//! The small outcomes that a session keeps in its own row: those of nearly all writes.
+//! The small outcomes that a session keeps in its own row. Nearly all outcomes are small.
 //!
-//! A row for each would cost as much as the write itself; these cost a row for all that a batch leaves behind.
+//! A row per outcome would cost as much as the write itself. Here all the outcomes of a batch cost one row per session.
 
 use std::collections::VecDeque;
 
-/// Bytes of an encoded outcome that is small. That of an INSERT takes about 15.
+/// The most bytes of a small encoded outcome. That of an INSERT takes about 15.
 const SMALL_BYTES_MAX: usize = 31;
 
-/// Small outcomes of one session.
+/// The most small outcomes of one session.
 const RECENT_MAX: usize = 512;
 
-/// Bytes of a sequence in a row.
+/// Bytes of a sequence in its encoding.
 const SEQUENCE_BYTES: usize = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,12 +31,12 @@ impl Small {
     }
 }
 
-/// Encoded outcomes, in the order of their sequences; nearly always a new one is the last.
+/// Encoded outcomes in the order of their sequences. A new one is nearly always the last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Recent(VecDeque<(u64, Small)>);
 
 impl Recent {
-    /// Keeps an outcome, if it is small and there is room.
+    /// Keeps an outcome if it is small and there is room.
     pub(super) fn keep(&mut self, sequence: u64, outcome: &[u8]) -> bool {
         let Some(small) = Small::of(outcome).filter(|_| self.0.len() < RECENT_MAX) else { return false };
         match self.0.back() {
@@ -61,7 +61,7 @@ impl Recent {
         self.0.get(place).map(|(_, small)| small.outcome())
     }
 
-    /// Where a sequence is, or where it would be.
+    /// The place of a sequence, or the place to insert it.
     fn place(&self, sequence: u64) -> Result<usize, usize> {
         self.0.binary_search_by_key(&sequence, |(sequence, _)| *sequence)
     }
@@ -70,7 +70,8 @@ impl Recent {
         self.0.len()
     }
 
-    /// In the order of the sequences: each in 8 bytes, little-endian, the length in one, and the outcome.
+    /// Encodes the outcomes in the order of their sequences: each sequence in 8 bytes, little-endian, the length in
+    /// one, and the outcome.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.0.len() * (SEQUENCE_BYTES + 1 + SMALL_BYTES_MAX / 2));
         for (sequence, small) in &self.0 {
@@ -81,7 +82,7 @@ impl Recent {
         bytes
     }
 
-    /// `None` for what [`Self::encode`] never makes.
+    /// Returns `None` for bytes that [`Self::encode`] never produces.
     pub(super) fn decode(mut bytes: &[u8]) -> Option<Self> {
         let mut recent = Self::default();
         while let Some((sequence, rest)) = bytes.split_first_chunk::<SEQUENCE_BYTES>() {
@@ -107,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_encoded_comes_back_and_nothing_else_does() {
+    fn only_encoded_outcomes_can_be_decoded() {
         let kept = recent(&[0, 1, SMALL_BYTES_MAX]);
         let bytes = kept.encode();
         assert_eq!(Recent::decode(&bytes), Some(kept));
@@ -121,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_room_for_so_many_small_ones() {
+    fn the_number_of_small_outcomes_is_limited() {
         let mut kept = recent(&[3; RECENT_MAX]);
         assert!(!kept.keep(1, b"one more"));
         kept.forget(2000);

@@ -1,4 +1,4 @@
-//! The write side of one generation: the applier with its connection, and the generation that both live in.
+//! The write side of one generation: the applier with its connection, and the generation itself.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,9 +16,9 @@ use crate::options::StoreOptions;
 use crate::supervision::Supervision;
 use crate::usage::{Scope, Temp};
 
-/// What only one thread at a time may use.
+/// The part of the store that only one thread at a time may use.
 pub(crate) struct Core {
-    // Before the generation: the connection must be closed before the main file's handle.
+    // Declared before the generation: the connection must be closed before the main file's handle.
     applier: Applier,
     temp: Arc<Temp>,
     cache_bytes: u32,
@@ -26,9 +26,9 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    /// Opens the write side of a generation; the data must be of the identity in `options`.
+    /// Opens the write side of a generation. The data must have the identity in `options`.
     ///
-    /// Others look at what it applies by `supervision`, and end it.
+    /// Other threads use `supervision` to observe the statement that is running, and to interrupt it.
     pub(crate) fn open(
         generation: Arc<Generation>,
         options: &StoreOptions,
@@ -48,7 +48,7 @@ impl Core {
         self.applier.applied()
     }
 
-    /// For dry runs and comparisons.
+    /// The applier, for dry runs and comparisons.
     pub(crate) fn applier(&mut self) -> &mut Applier {
         &mut self.applier
     }
@@ -58,7 +58,7 @@ impl Core {
         self.applier.rejected()
     }
 
-    /// Lets this thread use what a statement of an entry may. To be kept while statements run.
+    /// Gives this thread the resource limits of an entry's statements. Must be held while statements run.
     pub(crate) fn scope(&self) -> Scope {
         Scope::write(self.cache_bytes, &self.temp)
     }
@@ -72,9 +72,9 @@ impl Core {
         &self.generation
     }
 
-    /// Applies entries that follow each other, and adds their outcomes: none for those that were applied before. It may
-    /// stop before the last one, as [`Applier::apply_batch`] does, and the rest is yet to be applied. `is_awaited` says
-    /// whether callers of this node wait for some of them.
+    /// Applies consecutive entries, and adds their outcomes: `None` for those that were applied before. It may stop
+    /// before the last entry, as [`Applier::apply_batch`] does; the caller then hands over the rest again. `is_awaited`
+    /// says whether callers of this node wait for some of them.
     pub(crate) fn apply(
         &mut self,
         entries: &[Entry],
@@ -98,24 +98,24 @@ impl Core {
         let mut applied = Vec::with_capacity(new.len());
         self.applier.set_awaited(is_awaited);
         let done = self.applier.apply_batch(new, &mut applied);
-        // Callers wait for whatever else it does.
+        // Callers wait for any other work on this connection.
         self.applier.set_awaited(true);
         outcomes.extend(applied.into_iter().map(Some));
         done
     }
 
-    /// Does the work of entries that will probably come next.
+    /// Runs entries that will probably be applied next.
     pub(crate) fn foresee(&mut self, entries: &[Entry]) {
         let _scope = self.scope();
         self.applier.foresee(entries);
     }
 
-    /// The index of the entry that asks for a look at the present state. Told once.
+    /// Returns the index of the entry that asks for a verification of the present state, and forgets it.
     pub(crate) fn take_verification(&mut self) -> Option<u64> {
         self.applier.take_verification()
     }
 
-    /// Runs a checkpoint between transactions, waiting at most `wait` where its mode waits.
+    /// Runs a checkpoint between transactions. A mode that waits for readers waits at most `wait`.
     pub(crate) fn checkpoint(&mut self, mode: i32, wait: Duration) -> Result<Checkpointed, StoreFault> {
         self.applier.give_way();
         let conn = self.applier.connection();
@@ -127,7 +127,7 @@ impl Core {
     }
 }
 
-/// Compares the identity that a database holds with the one that was expected.
+/// Compares the identity of a database with the expected one.
 pub(crate) fn check_identity(options: &StoreOptions, found: StoreIdentity) -> Result<(), OpenError> {
     let expected = options.identity;
     if found == expected { Ok(()) } else { Err(OpenError::Identity { expected, found }) }

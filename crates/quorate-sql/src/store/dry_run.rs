@@ -1,8 +1,8 @@
-//! The handle to a dry run: statements that run on the write connection between two batches, and leave nothing.
+//! The handle to a dry run: its statements run on the write connection between two batches, and leave no effects.
 //!
 //! Invariants:
-//! - When the handle is gone the writer rolls the dry run back, unless something else has.
-//! - The handle keeps no store open.
+//! - When the handle is dropped, the writer rolls the dry run back, unless other work already has.
+//! - The handle does not keep the store open.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -14,7 +14,7 @@ use super::core::Core;
 use super::shared::Shared;
 use crate::apply::{DryRunError, DryRunResult};
 
-/// Statements that are run on the applied state, and recorded, before they are proposed together.
+/// Statements that run on the applied state and are recorded before they are proposed together.
 pub struct DryRun {
     shared: Weak<Shared>,
     number: u64,
@@ -26,7 +26,7 @@ impl SqlStore {
     ///
     /// # Errors
     ///
-    /// The store's fault, where it applies nothing.
+    /// The store's fault, if it has one.
     pub fn dry_run(&self) -> Result<DryRun, StoreFault> {
         let shared = self.shared();
         if let Some(fault) = shared.fault.borrow().clone() {
@@ -37,25 +37,25 @@ impl SqlStore {
             let _scope = core.scope();
             core.applier().begin_dry_run(number).map(|()| core.applied().index())
         };
-        let index = shared.turn.visit(|core| core.as_mut().ok_or(StoreFault::Closed).and_then(begin))?;
+        let index = shared.writer_lock.visit(|core| core.as_mut().ok_or(StoreFault::Closed).and_then(begin))?;
         Ok(DryRun { shared: Arc::downgrade(shared), number, index })
     }
 }
 
 impl DryRun {
-    /// The entry behind which it began.
+    /// The index of the last entry that was applied when the dry run began.
     pub fn index(&self) -> u64 {
         self.index
     }
 
-    /// Runs a statement, at this time or the last applied one if that is later. Blocks as long as it takes, but no
-    /// longer than the budget of an entry.
+    /// Runs a statement at the time of `stamp`, or at the last applied time if that is later. Blocks while the
+    /// statement runs, within the budget of an entry.
     ///
     /// # Errors
     ///
-    /// [`DryRunError::Failed`] for a statement that fails, without which the dry run goes on.
+    /// [`DryRunError::Failed`] if the statement fails. The dry run then goes on without it.
     pub fn run(&self, stamp: Stamp, statement: Statement) -> Result<DryRunResult, DryRunError> {
-        self.shared.upgrade().ok_or(DryRunError::Over)?.turn.visit(|core| {
+        self.shared.upgrade().ok_or(DryRunError::Over)?.writer_lock.visit(|core| {
             let core = core.as_mut().ok_or(DryRunError::Over)?;
             let _scope = core.scope();
             core.applier().dry_run(self.number, stamp, statement.into())

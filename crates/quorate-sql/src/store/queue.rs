@@ -1,10 +1,10 @@
-//! What waits for the writer.
+//! The entries that wait for the writer.
 //!
-//! Consensus hands entries over in jobs. The writer applies them in batches that know nothing of jobs. After each batch
-//! it gives every job the outcomes of its entries in that batch.
+//! Consensus hands entries over in jobs. The writer applies them in batches that ignore the bounds of jobs. After each
+//! batch it gives every job the outcomes of its entries in that batch.
 //!
-//! Invariant: a job gets the outcome of each of its entries exactly once, or a fault in place of those that are
-//! missing, unless the writer is killed.
+//! Invariant: a job gets the outcome of each of its entries exactly once, or a fault in place of the missing ones,
+//! unless the writer is killed.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard};
@@ -30,12 +30,12 @@ pub(crate) struct Queue(Mutex<Inner>);
 struct Inner {
     jobs: Vec<Job>,
     bytes: usize,
-    /// What will probably come in a job soon; only the latest is kept.
+    /// Entries that will probably come in a job soon. Only the latest call is kept.
     foreseen: Vec<Entry>,
     closed: bool,
 }
 
-/// The writer's side of a [`Queue`]: entries in a row, and whom to answer.
+/// The writer's side of a [`Queue`]: the entries in order, and the jobs to answer.
 #[derive(Default)]
 pub(crate) struct Backlog {
     entries: VecDeque<Entry>,
@@ -50,14 +50,16 @@ struct Waiting {
 }
 
 impl Queue {
-    /// Takes a job, or answers it at once when there is no room or nobody to do it.
+    /// Takes a job, or refuses it at once if there is no room or the writer has ended.
     pub(crate) fn push(&self, entries: Vec<Entry>, is_awaited: bool, mut on_applied: OnApplied) {
         let bytes = entries.iter().map(size).sum();
         let mut inner = self.lock();
         let refusal = if inner.closed {
             StoreFault::Closed
         } else if inner.bytes.saturating_add(bytes) > QUEUE_BYTES_MAX && inner.bytes > 0 {
-            StoreFault::Io(format!("over {QUEUE_BYTES_MAX} bytes wait to be applied; wait for outcomes before more"))
+            StoreFault::Io(format!(
+                "over {QUEUE_BYTES_MAX} bytes wait to be applied; wait for outcomes before sending more"
+            ))
         } else {
             inner.bytes = inner.bytes.saturating_add(bytes);
             inner.jobs.push(Job { entries, bytes, is_awaited, on_applied });
@@ -67,7 +69,7 @@ impl Queue {
         on_applied(Err(refusal));
     }
 
-    /// Moves all jobs to the writer's side. They count until they are answered.
+    /// Moves all jobs to the writer's side. Their bytes count until they are answered.
     pub(crate) fn take(&self, backlog: &mut Backlog) {
         let jobs = std::mem::take(&mut self.lock().jobs);
         for Job { entries, bytes, is_awaited, on_applied } in jobs {
@@ -76,22 +78,22 @@ impl Queue {
         }
     }
 
-    /// Notes what will probably come in a job soon.
+    /// Stores entries that will probably come in a job soon.
     pub(crate) fn foresee(&self, entries: Vec<Entry>) {
         self.lock().foreseen = entries;
     }
 
-    /// What will probably come in a job soon; on_applied once.
+    /// Removes and returns the entries that will probably come in a job soon.
     pub(crate) fn take_foreseen(&self) -> Vec<Entry> {
         std::mem::take(&mut self.lock().foreseen)
     }
 
-    /// From now on every job is refused.
+    /// Refuses every job from now on.
     pub(crate) fn close(&self) {
         self.lock().closed = true;
     }
 
-    /// Bytes of the entries that were handed over and not answered.
+    /// Bytes of the entries that were handed over and are not answered yet.
     pub(crate) fn bytes(&self) -> usize {
         self.lock().bytes
     }
@@ -107,17 +109,18 @@ impl Queue {
 }
 
 impl Backlog {
-    /// Whether there is nothing to do: no entry to apply and no (empty) job to answer.
+    /// Whether there is no entry to apply and no (empty) job to answer.
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Whether callers wait for some of what there is to do.
+    /// Whether callers wait for some of the entries.
     pub(crate) fn is_awaited(&self) -> bool {
         self.waiting.iter().any(|job| job.is_awaited)
     }
 
-    /// The next batch: at most `max` entries and about [`BATCH_BYTES_MAX`], but at least one if there is one.
+    /// The next batch: at most `max` entries and about [`BATCH_BYTES_MAX`] bytes, but at least one entry if there is
+    /// one.
     pub(crate) fn batch(&mut self, max: usize) -> &[Entry] {
         batch_of(self.entries.make_contiguous(), max)
     }
@@ -142,7 +145,7 @@ impl Backlog {
         }
     }
 
-    /// Tells every job of a fault.
+    /// Answers every job with a fault.
     pub(crate) fn fail(&mut self, queue: &Queue, fault: &StoreFault) {
         self.entries.clear();
         for mut job in self.waiting.drain(..) {
@@ -152,7 +155,7 @@ impl Backlog {
     }
 }
 
-/// The first of some entries, as many as make a batch.
+/// The first of these entries, as many as make a batch.
 pub(crate) fn batch_of(entries: &[Entry], max: usize) -> &[Entry] {
     let mut bytes = 0_usize;
     let fits = |entry: &&Entry| {
@@ -163,7 +166,7 @@ pub(crate) fn batch_of(entries: &[Entry], max: usize) -> &[Entry] {
     entries.get(..count).unwrap_or(entries)
 }
 
-/// About how many bytes an entry takes.
+/// The approximate size of an entry in bytes.
 fn size(entry: &Entry) -> usize {
     let payload = match &entry.payload {
         Payload::Blank | Payload::Reject(_) => 0,

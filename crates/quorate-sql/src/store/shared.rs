@@ -1,4 +1,4 @@
-//! What the handle, the writer, the checkpointer and images of one store share.
+//! State that the handle, the writer, the checkpointer and the images of one store share.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use super::core::Core;
 use super::queue::Queue;
-use super::turn::Turn;
+use super::turn::WriterLock;
 use super::verify::Verifications;
 use crate::checkpoint::Gate;
 use crate::generation::Generations;
@@ -20,24 +20,24 @@ use crate::readers::Readers;
 use crate::supervision::Supervision;
 use crate::validate::Validator;
 
-/// Whether the workers go on.
+/// Whether the workers run or end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// They do.
+    /// Both workers run.
     Running,
     /// The checkpointer ends; the writer follows.
     Closing,
-    /// Both end in good order.
+    /// Both end in order.
     Closed,
     /// Both end at once: the last handle was dropped.
     Abandoned,
 }
 
-/// How many do something at the same time.
+/// Limits how many tasks of one kind run at the same time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Slots(Arc<AtomicUsize>);
 
-/// One of them; given back when dropped.
+/// One slot of a [`Slots`]; given back when dropped.
 #[derive(Debug)]
 pub(crate) struct Slot(Arc<AtomicUsize>);
 
@@ -70,16 +70,16 @@ pub(crate) struct Shared {
     pub(crate) verifications: Verifications,
     pub(crate) dry_runs: DryRuns,
     durable: Mutex<Applied>,
-    /// Of lines that say that the disk is full, and that a checkpoint has to wait.
+    /// Throttles of the log lines that report a full disk, and a checkpoint that has to wait.
     disk_is_full: Throttle,
     checkpoint_waits: Throttle,
     /// The latest entries that the cluster decided not to run.
     pub(crate) rejections: Mutex<Vec<u64>>,
     stop: AtomicU8,
-    /// What else looks at the writer's statements, and interrupts them.
+    /// Lets other threads observe the writer's statements and interrupt them.
     pub(crate) supervision: Arc<Supervision>,
-    // Connections go before the generations and the lock on their directory.
-    pub(crate) turn: Turn<Option<Core>>,
+    // Declared in this order so that connections close before the generations and the lock on their directory.
+    pub(crate) writer_lock: WriterLock<Option<Core>>,
     pub(crate) readers: Readers,
     pub(crate) validator: Validator,
     pub(crate) generations: Arc<Generations>,
@@ -88,14 +88,14 @@ pub(crate) struct Shared {
 /// The numbers of dry runs.
 #[derive(Debug, Default)]
 pub(crate) struct DryRuns {
-    /// The last that was begun.
+    /// The number of the last one that began.
     pub(crate) begun: AtomicU64,
-    /// The last whose handle is gone.
+    /// The number of the last one whose handle was dropped.
     pub(crate) ended: AtomicU64,
 }
 
 impl Shared {
-    /// `supervision` is that of `core`.
+    /// `supervision` must be the one that `core` was opened with.
     pub(crate) fn new(
         env: &Env,
         options: StoreOptions,
@@ -129,7 +129,7 @@ impl Shared {
             supervision,
             readers,
             validator: Validator::new(Arc::clone(&generations)),
-            turn: Turn::new(Some(core), writer.clone()),
+            writer_lock: WriterLock::new(Some(core), writer.clone()),
             writer,
             checkpointer,
             options,
@@ -142,7 +142,7 @@ impl Shared {
         [Stop::Running, Stop::Closing, Stop::Closed].into_iter().find(|&s| s as u8 == stop).unwrap_or(Stop::Abandoned)
     }
 
-    /// Ends what `stop` says; nothing goes back.
+    /// Moves to a later state of [`Stop`]. An earlier state is ignored.
     pub(crate) fn set_stop(&self, stop: Stop) {
         self.stop.fetch_max(stop as u8, Ordering::AcqRel);
         self.supervision.set_closing(stop != Stop::Running);
@@ -158,7 +158,7 @@ impl Shared {
         self.lock_durable().clone()
     }
 
-    /// Everything that was applied then survives power loss from now on.
+    /// Records that everything up to `applied` survives power loss from now on.
     pub(crate) fn is_durable(&self, applied: Applied) {
         let mut durable = self.lock_durable();
         if durable.log_id.map(|id| id.index) < applied.log_id.map(|id| id.index) {
@@ -170,7 +170,7 @@ impl Shared {
         lock(&self.durable)
     }
 
-    /// Tells everybody where the store stands. To be called in the turn that brought it there.
+    /// Publishes the applied position. Must be called under the writer lock that was held while it was reached.
     pub(crate) fn publish(&self, core: &Core) {
         self.note_rejections(core);
         self.applied.send_replace(core.applied().clone());
@@ -182,7 +182,8 @@ impl Shared {
         }
     }
 
-    /// Keeps what others ask for without the writer's turn. To be called before the position is published.
+    /// Copies the rejections, which others read without the writer lock. Must be called before the position is
+    /// published.
     pub(crate) fn note_rejections(&self, core: &Core) {
         let mut known = lock(&self.rejections);
         if known.last() != core.rejected().last() {
@@ -190,7 +191,8 @@ impl Shared {
         }
     }
 
-    /// An image was put in force: faults of what was before are gone. To be called in the turn that did it.
+    /// Records that an image was installed, which clears the faults of the earlier data. Must be called under the
+    /// writer lock that was held for the installation.
     pub(crate) fn installed(&self, core: &Core, applied: &Applied) {
         self.note_rejections(core);
         self.applied.send_replace(applied.clone());
@@ -201,12 +203,12 @@ impl Shared {
         self.checkpointer.wake();
     }
 
-    /// The fault after which nothing is applied any more until an image is installed.
+    /// The fault that stops applying until an image is installed.
     pub(crate) fn final_fault(&self) -> Option<StoreFault> {
         self.fault.borrow().clone().filter(|fault| !matches!(fault, StoreFault::Full(_) | StoreFault::Diverged(_)))
     }
 
-    /// Whether the data are not those of the other nodes.
+    /// Whether the data differ from those of the other nodes.
     pub(crate) fn has_diverged(&self) -> bool {
         matches!(*self.fault.borrow(), Some(StoreFault::Diverged(_)))
     }
@@ -215,13 +217,13 @@ impl Shared {
         matches!(*self.fault.borrow(), Some(StoreFault::Full(_)))
     }
 
-    /// Fails if they are not: a copy would carry that on.
+    /// Fails if the data differ from those of the other nodes: an image would spread the difference.
     pub(crate) fn check_agreed(&self) -> Result<(), StoreFault> {
         let fault = self.fault.borrow().clone().filter(|fault| matches!(fault, StoreFault::Diverged(_)));
         fault.map_or(Ok(()), Err)
     }
 
-    /// Makes a fault known. A later one never hides an earlier one that is final.
+    /// Makes a fault known. A later fault never hides an earlier one that is final.
     pub(crate) fn report(&self, fault: &StoreFault) {
         let is_news = self.fault.send_if_modified(|known| {
             let is_new = known.as_ref() != Some(fault) && known.as_ref().is_none_or(StoreFault::is_retryable);
@@ -230,28 +232,28 @@ impl Shared {
             }
             is_new
         });
-        // While the disk is full the same comes again and again, and goes in between.
+        // While the disk is full, the same fault comes and goes repeatedly.
         if is_news && (!matches!(fault, StoreFault::Full(_)) || self.disk_is_full.is_due()) {
             tracing::error!(%fault, "the store stops applying");
         }
         match fault {
             StoreFault::Damaged(what) => self.generations.note_damage(what),
-            // A node that ends before it is healed does not open such data again.
+            // If the node ends before it gets an image, the next start must not open these data.
             StoreFault::Diverged(what) => self.generations.note_damage(&format!("it differs from the others: {what}")),
             StoreFault::Io(what) => self.generations.note_unsynced(what),
             _ => {}
         }
     }
 
-    /// The disk is no longer full.
+    /// Clears the fault of a full disk.
     pub(crate) fn applied_again(&self) {
         if self.is_full() {
             self.fault.send_replace(None);
         }
     }
 
-    /// What went wrong in a checkpoint. That the main file can't grow, or that there is no memory, costs nothing yet:
-    /// the `-wal` holds the data.
+    /// Reports a fault of a checkpoint. A main file that can't grow, or a lack of memory, is only logged: the `-wal`
+    /// still holds the data.
     pub(crate) fn report_unless_passing(&self, fault: &StoreFault) {
         match fault {
             StoreFault::Full(_) | StoreFault::Memory(_) => {

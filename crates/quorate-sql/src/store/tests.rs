@@ -1,4 +1,4 @@
-//! The store as consensus uses it: applied, killed, full, checkpointed.
+//! The store as consensus uses it: it applies entries, is killed, runs out of space, and is checkpointed.
 
 #![allow(
     clippy::unwrap_used,
@@ -29,7 +29,7 @@ mod close;
 mod damage;
 mod temp;
 
-/// How long anything may take before a test gives up.
+/// The time limit of every wait in these tests.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) const IDENTITY: StoreIdentity = StoreIdentity { cluster: 7, epoch: Epoch(1), group: GroupId::MAIN };
@@ -38,7 +38,7 @@ pub(crate) fn options() -> StoreOptions {
     StoreOptions::new(IDENTITY)
 }
 
-/// Opens a store, once the workers of one that was dropped before are gone.
+/// Opens a store after the workers of a previously dropped one have ended.
 pub(crate) fn open(dir: &Path, options: StoreOptions) -> SqlStore {
     try_open(dir, options).unwrap()
 }
@@ -63,7 +63,7 @@ pub(crate) fn entry(index: u64, sql: &str, params: Vec<Value>) -> Entry {
     Entry { log_id, payload: Payload::Proposal(Stamp { now: 1_700_000_000_000_000_000 + index, seed: index }, bytes) }
 }
 
-/// The entry after `applied` that makes the table of these tests.
+/// The first entry, which creates the table of these tests.
 pub(crate) fn create_table() -> Entry {
     entry(1, "CREATE TABLE t (i INTEGER PRIMARY KEY, v BLOB)", Vec::new())
 }
@@ -96,7 +96,7 @@ pub(crate) fn apply(store: &SqlStore, entries: Vec<Entry>) -> Answer {
     send(store, entries).recv_timeout(PATIENCE).expect("answered")
 }
 
-/// Waits for a state, looking again and again.
+/// Polls until a condition holds.
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = StdInstant::now();
     while !is_so() {
@@ -105,7 +105,7 @@ pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Copies what a killed process would leave behind. The store must be at rest.
+/// Copies the files that a killed process would leave. The store must be idle.
 pub(crate) fn killed_copy(dir: &Path, name: &str) -> PathBuf {
     let copy = dir.with_file_name(format!("{}-{name}", dir.file_name().unwrap().to_str().unwrap()));
     copy_dir(dir, &copy);
@@ -120,7 +120,7 @@ fn copy_dir(from: &Path, to: &Path) {
         if item.file_type().unwrap().is_dir() {
             copy_dir(&item.path(), &target);
         } else if !item.file_name().to_str().unwrap().ends_with("-shm") {
-            // What `fs::copy` does to SQLite's locks does not matter for a store that is about to be dropped.
+            // That `fs::copy` drops SQLite's locks does not matter, because the store is about to be dropped.
             std::fs::copy(item.path(), target).unwrap();
         }
     }
@@ -144,7 +144,7 @@ fn verification(store: &SqlStore, index: u64) -> Option<Verification> {
 }
 
 #[test]
-fn a_verification_sees_the_state_behind_its_entry_wherever_batches_end() {
+fn a_verification_sees_the_state_after_its_entry() {
     let entries = |upto: u64| -> Vec<Entry> {
         let kind = |index| if index % 10 == 0 { verify(index) } else { insert(index, 100) };
         [create_table()].into_iter().chain((2..=upto).map(kind)).collect()
@@ -162,7 +162,7 @@ fn a_verification_sees_the_state_behind_its_entry_wherever_batches_end() {
             assert_eq!(apply(&store, entries(35)).unwrap().len(), 35);
             match verification(&store, index) {
                 Some(Verification::Done(hashes)) => assert_eq!(*hashes, expected, "batches of {batch_entries_max}"),
-                // Dropped when the next came.
+                // It was dropped when the next verification began.
                 other => assert!(other.is_none() && index < 30, "{other:?}"),
             }
             assert_eq!(verification(&store, 11), None);
@@ -176,7 +176,7 @@ fn close(store: &SqlStore) {
     runtime.block_on(store.close());
 }
 
-/// A directory whose parent is temporary too, for copies beside it.
+/// A directory whose parent is temporary too, for copies next to it.
 pub(crate) struct Home {
     _temp: tempfile::TempDir,
     pub(crate) dir: PathBuf,
@@ -189,7 +189,7 @@ pub(crate) fn home() -> Home {
 }
 
 #[test]
-fn what_was_applied_is_there_after_a_kill_and_after_a_close() {
+fn applied_entries_survive_a_kill_and_a_close() {
     let home = home();
     let store = open(&home.dir, options());
     assert_eq!(store.applied(), Applied::default());
@@ -210,7 +210,7 @@ fn what_was_applied_is_there_after_a_kill_and_after_a_close() {
 }
 
 #[test]
-fn entries_handed_over_again_are_answered_and_not_applied_again() {
+fn repeated_entries_are_answered_but_not_applied() {
     let home = home();
     let store = open(&home.dir, options());
     apply(&store, vec![create_table()]).unwrap();
@@ -220,13 +220,13 @@ fn entries_handed_over_again_are_answered_and_not_applied_again() {
     let new = outcomes[3].as_ref().unwrap().as_ref().unwrap();
     assert!(matches!(new.results[..], [CommandResult::Sql(SqlReply::Statement(_))]));
     assert_eq!((rows(&store), store.applied().index()), (7, 8));
-    // A hole in the log is never jumped over.
+    // The store never skips a gap in the log.
     assert!(matches!(apply(&store, vec![insert(10, 1)]), Err(StoreFault::Io(_))));
     assert_eq!(store.applied().index(), 8);
 }
 
 #[test]
-fn every_job_is_answered_with_its_own_outcomes_wherever_batches_end() {
+fn every_job_gets_the_outcomes_of_its_own_entries() {
     let home = home();
     let options = StoreOptions { batch_entries_max: 7, shuffle_batches: Some(Rng::from_seed(3)), ..options() };
     let store = open(&home.dir, options);
@@ -245,7 +245,7 @@ fn every_job_is_answered_with_its_own_outcomes_wherever_batches_end() {
 }
 
 #[test]
-fn a_full_disk_is_waited_for_and_nothing_is_lost() {
+fn the_writer_waits_while_the_disk_is_full() {
     let home = home();
     let store = open(&home.dir, options());
     apply(&store, vec![create_table()]).unwrap();
@@ -262,7 +262,7 @@ fn a_full_disk_is_waited_for_and_nothing_is_lost() {
 }
 
 #[test]
-fn an_entry_that_met_a_fault_may_come_again_until_the_store_is_condemned() {
+fn an_entry_can_be_retried_until_the_store_is_condemned() {
     let home = home();
     let store = open(&home.dir, options());
     apply(&store, vec![create_table()]).unwrap();
@@ -299,7 +299,7 @@ fn a_directory_is_opened_by_one_store_at_a_time() {
 }
 
 #[test]
-fn checkpoints_bound_the_wal_and_make_durable() {
+fn checkpoints_bound_the_wal_and_make_entries_durable() {
     const MIB: u64 = 1 << 20;
     let home = home();
     let store = open(&home.dir, StoreOptions { checkpoint_bytes: MIB, ..options() });
@@ -314,7 +314,7 @@ fn checkpoints_bound_the_wal_and_make_durable() {
     assert!(sizes.wal_file < 12 * MIB, "{sizes:?}");
 }
 
-/// However much time a snapshot was given, the `-wal` that it keeps from being checkpointed is bounded.
+/// However long a snapshot may live, the `-wal` that it keeps from being checkpointed is bounded.
 #[test]
 fn an_old_snapshot_ends_when_the_wal_grows_too_long() {
     let home = home();
@@ -334,7 +334,7 @@ fn an_old_snapshot_ends_when_the_wal_grows_too_long() {
         largest = store.sizes().wal.max(largest);
         read() == Err(ReadError::SnapshotEnded)
     });
-    assert!(largest >= 256 << 10, "it lasted until then");
+    assert!(largest >= 256 << 10, "the snapshot ended early: {largest}");
 }
 
 #[test]
@@ -348,18 +348,19 @@ fn an_idle_store_empties_its_wal_and_is_durable() {
 }
 
 #[test]
-fn a_dry_run_is_rolled_back_when_its_handle_is_gone() {
+fn dropping_the_handle_rolls_a_dry_run_back() {
     let home = home();
     let store = open(&home.dir, options());
     apply(&store, vec![create_table(), insert(2, 10)]).unwrap();
-    let is_open = || store.shared().turn.visit(|core| !core.as_mut().unwrap().applier().connection().is_autocommit());
+    let is_open =
+        || store.shared().writer_lock.visit(|core| !core.as_mut().unwrap().applier().connection().is_autocommit());
     let dry_run = store.dry_run().unwrap();
     let delete = Statement { sql: "DELETE FROM t".to_owned(), ..Statement::default() };
     let ran = dry_run.run(Stamp::default(), delete).unwrap();
     assert_eq!((dry_run.index(), ran.result.changes, is_open(), rows(&store)), (2, 1, true, 1));
     drop(dry_run);
     until("it is rolled back", || !is_open());
-    // Another one is not taken for it.
+    // A later dry run is not rolled back in its place.
     let dry_run = store.dry_run().unwrap();
     store.shared().writer.wake();
     let count = Statement { sql: "SELECT count(*) FROM t".to_owned(), ..Statement::default() };

@@ -1,8 +1,9 @@
-//! Whose turn it is to use the write connection.
+//! The lock on the write connection.
 //!
-//! The writer uses it from batch to batch; between two batches others may visit it: a checkpoint, an image's last step,
-//! an install. Invariant: a visitor waits for at most one batch, since the writer begins no other while a visitor
-//! waits.
+//! The writer takes it for each batch. Between two batches, visitors may take it: a checkpoint, the last step of an
+//! image, an installation.
+//!
+//! Invariant: a visitor waits for at most one batch, because the writer begins no batch while a visitor waits.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
@@ -10,46 +11,46 @@ use std::sync::{Mutex, MutexGuard};
 use quorate_env::lock;
 use quorate_env::signal::Signal;
 
-/// Something that one at a time may use, with the writer going last.
+/// A mutex on which the writer gives way to all other threads.
 #[derive(Debug)]
-pub(crate) struct Turn<T> {
+pub(crate) struct WriterLock<T> {
     inner: Mutex<T>,
     visitors: AtomicUsize,
     writer: Signal,
 }
 
-/// A visitor, until it is dropped.
-struct Leaves<'a, T>(&'a Turn<T>);
+/// Counts a visitor until it is dropped.
+struct Visitor<'a, T>(&'a WriterLock<T>);
 
-impl<T> Drop for Leaves<'_, T> {
+impl<T> Drop for Visitor<'_, T> {
     fn drop(&mut self) {
         self.0.visitors.fetch_sub(1, Ordering::SeqCst);
         self.0.writer.wake();
     }
 }
 
-impl<T> Turn<T> {
+impl<T> WriterLock<T> {
     pub(crate) fn new(inner: T, writer: Signal) -> Self {
         Self { inner: Mutex::new(inner), visitors: AtomicUsize::new(0), writer }
     }
 
-    /// The writer's turn, or `None` while visitors wait: the writer's signal rings when they have gone.
-    pub(crate) fn of_writer(&self) -> Option<MutexGuard<'_, T>> {
+    /// Locks for the writer. Returns `None` while visitors wait; the writer is woken when they have left.
+    pub(crate) fn lock_for_writer(&self) -> Option<MutexGuard<'_, T>> {
         (self.visitors.load(Ordering::SeqCst) == 0).then(|| self.lock())
     }
 
-    /// Waits for the end of the running batch, then visits.
+    /// Waits for the end of the running batch, then runs `visit` under the lock.
     pub(crate) fn visit<R>(&self, visit: impl FnOnce(&mut T) -> R) -> R {
         self.visitors.fetch_add(1, Ordering::SeqCst);
-        // Dropped last, and by a visitor that panics too: the writer would wait for ever.
-        let _leaves = Leaves(self);
+        // Must be dropped last, and also if `visit` panics; otherwise the writer would wait for ever.
+        let _visitor = Visitor(self);
         let mut inner = self.lock();
         visit(&mut inner)
     }
 
-    /// Whether somebody uses it just now.
+    /// Whether a thread holds the lock now.
     #[cfg(test)]
-    pub(crate) fn is_taken(&self) -> bool {
+    pub(crate) fn is_locked(&self) -> bool {
         self.inner.try_lock().is_err()
     }
 

@@ -1,12 +1,12 @@
-//! Verifications: the logical hash of the database at one position, while work goes on.
+//! Verifications: the logical hash of the database at one position, computed while other work goes on.
 //!
-//! The writer ends its batch behind the entry that asks for it and opens a read transaction right there; the hash is
-//! computed beside it. Invariants:
+//! The writer ends its batch at the entry that requests a verification, and opens a read transaction at that point. A
+//! worker of its own computes the hash. Invariants:
 //!
-//! - What is hashed is the state behind that entry, on every node, wherever batches end.
-//! - The latest is computed, for [`HASH_MAX`] at most; one before it, which a node that catches up may meet, is
-//!   dropped. It is given up when it keeps the `-wal` from being emptied for too long. It is never a reason to stop
-//!   applying.
+//! - The hash covers the state right after that entry, on every node, wherever batches end.
+//! - Only the latest verification is computed, for at most [`HASH_MAX`]. An earlier one, which a node that catches up
+//!   may find, is dropped. A verification is stopped when it keeps the `-wal` from being emptied for too long. A failed
+//!   verification never stops applying.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -28,16 +28,16 @@ use crate::usage::{Scope, Temp};
 /// How long a hash may take.
 const HASH_MAX: Duration = Duration::from_secs(300);
 
-/// Bytes of the page cache that it uses.
+/// Bytes of the page cache that a hash uses.
 const CACHE_BYTES: u32 = 8 << 20;
 
-/// Steps of SQLite's virtual machine between two looks at the limits.
+/// Steps of SQLite's virtual machine between two checks of the limits.
 const TICK_STEPS: u16 = 10_000;
 
-/// Why one ends with its node.
+/// The failure text of a verification that ends with its node.
 const STOPPING: &str = "the node is stopping";
 
-/// Verifications of which the result is kept.
+/// The number of verifications whose results are kept.
 const KEPT: usize = 4;
 
 /// The result of a verification.
@@ -47,11 +47,11 @@ pub enum Verification {
     Running,
     /// The logical hash of each table by its name, the store's own among them.
     Done(Arc<BTreeMap<String, u128>>),
-    /// It was given up, and why.
+    /// It was stopped, for this reason.
     Failed(String),
 }
 
-/// What is known of verifications, by the index of the entry that asked.
+/// The verifications by the index of the entry that requested them.
 #[derive(Debug, Default)]
 pub(crate) struct Verifications(watch::Sender<BTreeMap<u64, Verification>>);
 
@@ -59,7 +59,7 @@ impl Verifications {
     pub(crate) async fn get(&self, index: u64, deadline: Instant) -> Option<Verification> {
         let mut all = self.0.subscribe();
         let settled = all.wait_for(|all| all.get(&index) != Some(&Verification::Running));
-        // Out of time, or settled: what is known now is the answer.
+        // On timeout too, the present state is the answer.
         drop(timeout_at(deadline, settled).await);
         self.0.borrow().get(&index).cloned()
     }
@@ -68,7 +68,7 @@ impl Verifications {
         self.0.borrow().last_key_value().map(|(index, known)| (*index, known.clone()))
     }
 
-    /// Notes one that begins, and drops the one that is being computed.
+    /// Records a verification that begins, and drops the one that is running.
     fn begin(&self, index: u64) {
         self.0.send_modify(|all| {
             all.retain(|_, known| *known != Verification::Running);
@@ -83,7 +83,7 @@ impl Verifications {
         self.0.borrow().get(&index) == Some(&Verification::Running)
     }
 
-    /// Notes what came of one that was not dropped meanwhile.
+    /// Records the result of a verification, unless it was dropped in the meantime.
     fn end(&self, index: u64, verification: Verification) {
         self.0.send_if_modified(|all| match all.get_mut(&index) {
             Some(known @ Verification::Running) => {
@@ -95,7 +95,7 @@ impl Verifications {
     }
 }
 
-/// Begins to compute the hash of the present state. To be called in the writer's turn, between two transactions.
+/// Begins to compute the hash of the present state. Must be called under the writer lock, between two transactions.
 pub(super) fn begin(shared: &Arc<Shared>, generation: &Arc<Generation>, index: u64) {
     shared.verifications.begin(index);
     let failed = |error: &dyn std::fmt::Display| {
@@ -114,7 +114,7 @@ pub(super) fn begin(shared: &Arc<Shared>, generation: &Arc<Generation>, index: u
     }
 }
 
-/// A connection that sees the present state until it is closed.
+/// Opens a connection that sees the present state until it is closed.
 fn snapshot(
     shared: &Arc<Shared>,
     generation: &Arc<Generation>,
@@ -130,7 +130,7 @@ fn snapshot(
         reason.give(if shared.stop() != Stop::Running {
             Some(STOPPING.to_owned())
         } else if !shared.verifications.is_running(index) {
-            Some("a later one was asked for".to_owned())
+            Some("a later verification was requested".to_owned())
         } else if inside.wal_bytes() > max {
             Some(format!("the -wal grew beyond {max} bytes meanwhile"))
         } else if Instant::now() > deadline {
@@ -144,12 +144,12 @@ fn snapshot(
     Ok(conn)
 }
 
-/// Why a hash is given up.
+/// The reason why a hash is stopped.
 #[derive(Clone, Debug, Default)]
 struct Reason(Arc<Mutex<Option<String>>>);
 
 impl Reason {
-    /// Notes a reason, if there is one, and says whether there was ever one.
+    /// Records the first reason, and returns whether there is one.
     fn give(&self, why: Option<String>) -> bool {
         let mut reason = lock(&self.0);
         if reason.is_none() {
@@ -179,7 +179,7 @@ impl Worker for Hasher {
                 logical_hash::by_table(&conn)
             };
             let generation = Arc::clone(conn.generation());
-            // The state is let go before anybody hears of the result.
+            // Release the snapshot before the result is published.
             drop(conn);
             self.shared.verifications.end(
                 self.index,
@@ -199,7 +199,7 @@ impl Worker for Hasher {
 
 impl Drop for Hasher {
     fn drop(&mut self) {
-        // A worker that was ended before it began.
+        // The worker was ended before it began.
         if self.conn.take().is_some() {
             self.shared.verifications.end(self.index, Verification::Failed(STOPPING.to_owned()));
         }

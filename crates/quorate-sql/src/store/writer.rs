@@ -1,4 +1,4 @@
-//! The writer: applies what is queued, many entries to one SQLite transaction.
+//! The writer: applies the queued entries, many in one SQLite transaction.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,21 +13,22 @@ use super::shared::{Shared, Stop};
 use super::verify;
 use crate::checkpoint;
 
-/// How soon a batch is tried again that found the disk full.
+/// How soon a batch is tried again after the disk was full.
 const FULL_RETRY: Duration = Duration::from_millis(200);
 
-/// Bytes of a `-wal` that is emptied when the store is closed. A longer one would keep the process from ending.
+/// The largest `-wal` that is emptied when the store is closed. Emptying a longer one would delay the end of the
+/// process.
 const CLOSING_WAL_MAX: u64 = 64 << 20;
 
-/// Work that takes longer does not go before that of other threads.
+/// Work that takes longer gets no priority over other threads.
 const URGENT_MAX: Duration = Duration::from_millis(5);
 
 pub(crate) struct Writer {
     shared: Arc<Shared>,
     backlog: Backlog,
-    /// Callers wait for what it applies, and that is soon done.
+    /// Whether callers wait for the work, and it takes little time.
     is_urgent: bool,
-    /// The last dry run that it knows to have ended.
+    /// The last dry run that the writer knows to have ended.
     dry_run_ended: u64,
 }
 
@@ -43,7 +44,7 @@ impl Writer {
             return Step::Wait;
         }
         if self.shared.has_diverged() {
-            // What waits is applied to the copy that takes the place of these data.
+            // The waiting entries are applied to the image that replaces these data.
             return Step::Wait;
         }
         if self.backlog.is_empty() {
@@ -52,18 +53,18 @@ impl Writer {
             return Step::Wait;
         }
         let (max, is_awaited) = (self.batch_max(), self.backlog.is_awaited());
-        let Some(mut core) = self.shared.turn.of_writer() else { return Step::Wait };
+        let Some(mut core) = self.shared.writer_lock.lock_for_writer() else { return Step::Wait };
         let begun = Instant::now();
         let mut outcomes = Vec::new();
         let result = match core.as_mut() {
             None => Err(StoreFault::Closed),
             Some(core) => {
                 let result = core.apply(self.backlog.batch(max), is_awaited, &mut outcomes);
-                // Before it is published that the entry was applied.
+                // Must happen before the entry is published as applied.
                 if let Some(index) = core.take_verification() {
                     verify::begin(&self.shared, core.generation(), index);
                 }
-                // A fault of one entry leaves those before it applied.
+                // After a fault of one entry, the entries before it are applied.
                 self.shared.publish(core);
                 result
             }
@@ -83,11 +84,12 @@ impl Writer {
         }
     }
 
-    /// Rolls back the dry run whose handle is gone, so that its transaction does not stay open while nothing is done.
+    /// Rolls back a dry run whose handle was dropped, so that its transaction does not stay open while the writer is
+    /// idle.
     fn end_dry_run(&mut self) {
         let ended = self.shared.dry_runs.ended.load(Ordering::Acquire);
         if ended > self.dry_run_ended
-            && let Some(mut core) = self.shared.turn.of_writer()
+            && let Some(mut core) = self.shared.writer_lock.lock_for_writer()
             && let Some(core) = core.as_mut()
         {
             core.applier().end_dry_run(ended);
@@ -95,33 +97,32 @@ impl Writer {
         }
     }
 
-    /// Does the work of what will probably be handed over soon.
+    /// Runs entries that will probably be handed over soon.
     fn look_ahead(&mut self) {
         let foreseen = self.shared.queue.take_foreseen();
         if !foreseen.is_empty()
-            && let Some(mut core) = self.shared.turn.of_writer()
+            && let Some(mut core) = self.shared.writer_lock.lock_for_writer()
             && let Some(core) = core.as_mut()
         {
             let begun = Instant::now();
-            // More than the batch to come would be rolled back.
+            // Entries beyond the next batch would be rolled back.
             core.foresee(batch_of(&foreseen, self.shared.options.batch_entries_max));
             self.is_urgent = begun.elapsed() < URGENT_MAX;
         }
     }
 
-    /// A full disk is waited for, with the batch kept. Whether the entry or this node is to blame for most other faults
-    /// is for consensus to find out, which hands the entry over again or condemns the store.
+    /// Handles a fault. If the disk is full, the batch is kept and tried again. For most other faults, consensus finds
+    /// out whether the entry or this node is to blame, and hands the entry over again or condemns the store.
     fn failed(&mut self, fault: StoreFault) -> Step {
         if self.shared.stop() != Stop::Running {
-            // It was interrupted, and may be applied by the next life.
+            // The batch was interrupted, and may be applied after the next start.
             self.backlog.fail(&self.shared.queue, &StoreFault::Closed);
             return Step::Wait;
         }
         match fault {
             StoreFault::Full(_) => {
                 self.shared.report(&fault);
-                // A checkpoint lets the `-wal` start again from its beginning, which may be all the space that is
-                // needed.
+                // A checkpoint lets the `-wal` start again from its beginning, which may free enough space.
                 self.shared.checkpointer.wake();
                 return Step::WaitFor(FULL_RETRY);
             }
@@ -157,7 +158,7 @@ impl Writer {
         {
             self.shared.report_unless_passing(&fault);
         }
-        self.shared.turn.visit(|core| *core = None);
+        self.shared.writer_lock.visit(|core| *core = None);
         Step::Done
     }
 }

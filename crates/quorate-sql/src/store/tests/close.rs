@@ -1,8 +1,8 @@
-//! A store that is closed ends soon, whatever runs, and what was interrupted is no outcome.
+//! A store closes soon, whatever is running, and an interrupted statement has no outcome.
 
 use super::*;
 
-/// How soon.
+/// The time limit for closing.
 const SOON: Duration = Duration::from_secs(8);
 
 const ENDLESS: &str = "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n";
@@ -17,7 +17,7 @@ fn endless(index: u64) -> Entry {
 }
 
 #[test]
-fn a_write_and_a_read_that_go_on_for_minutes_do_not_keep_a_store_from_closing() {
+fn closing_interrupts_long_writes_and_reads() {
     let home = home();
     let store = open(&home.dir, options());
     apply(&store, vec![create_table(), insert(2, 10)]).unwrap();
@@ -28,7 +28,7 @@ fn a_write_and_a_read_that_go_on_for_minutes_do_not_keep_a_store_from_closing() 
         readers.query_blocking(&statement, &limits)
     });
     let writing = send(&store, vec![insert(3, 10), endless(4), insert(5, 10)]);
-    until("the writer has begun", || store.shared().turn.is_taken());
+    until("the writer has begun", || store.shared().writer_lock.is_locked());
     let begun = StdInstant::now();
     close(&store);
     assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
@@ -47,7 +47,7 @@ fn a_store_that_is_dropped_ends_its_write() {
     let store = open(&home.dir, options());
     apply(&store, vec![create_table()]).unwrap();
     let writing = send(&store, vec![endless(2)]);
-    until("the writer has begun", || store.shared().turn.is_taken());
+    until("the writer has begun", || store.shared().writer_lock.is_locked());
     drop(store);
     assert_eq!(writing.recv_timeout(SOON).unwrap(), Err(StoreFault::Closed));
     assert_eq!(open(&home.dir, options()).applied().index(), 1);

@@ -1,11 +1,11 @@
-//! Damage that a reader finds stops the store, as damage that the writer finds does.
+//! Damage that a reader finds stops the store, like damage that the writer finds.
 
 use std::process::Command as Process;
 
 use super::*;
 
-/// Overwrites one page of rows of the database, from another process: closing the file in this one would drop SQLite's
-/// locks.
+/// Overwrites one page of rows of the database from another process: closing the file in this process would drop
+/// SQLite's locks.
 fn overwrite_a_page(store: &SqlStore) {
     let path = store.generation().path();
     let bytes = std::fs::metadata(&path).unwrap().len();
@@ -32,7 +32,7 @@ fn read(store: &SqlStore, sql: &str) -> Result<crate::query::Rows, ReadError> {
 }
 
 #[test]
-fn damage_that_a_reader_finds_stops_the_store_and_is_noted() {
+fn damage_that_a_reader_finds_stops_the_store() {
     let home = home();
     let store = filled(&home);
     overwrite_a_page(&store);
@@ -57,7 +57,7 @@ fn streams_and_snapshots_find_damage_too() {
     let mut stream = snapshot.stream(all, ReadLimits::default());
     let error = loop {
         match stream.next_blocking() {
-            Ok(rows) => assert!(rows.is_some(), "the damage is on the way"),
+            Ok(rows) => assert!(rows.is_some(), "the stream ended without an error"),
             Err(error) => break error,
         }
     };

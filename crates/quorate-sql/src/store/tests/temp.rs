@@ -1,9 +1,9 @@
-//! Temporary files of what entries do.
+//! Limits of the temporary files that entries use.
 
 use super::*;
 use crate::usage::TempOptions;
 
-/// Sorts some 20 MB, and keeps nothing of it.
+/// Sorts about 20 MB, and keeps none of it.
 const SORT: &str = "INSERT INTO t SELECT NULL, x FROM (WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL
     SELECT i + 1 FROM n WHERE i < 20000) SELECT hex(zeroblob(500)) || i AS x FROM n ORDER BY x DESC LIMIT -1 OFFSET 1)
     WHERE x = ''";
@@ -17,7 +17,7 @@ fn small(all: u64) -> (Home, SqlStore) {
 }
 
 #[test]
-fn an_entry_that_needs_larger_temporary_files_than_it_may_have_is_a_fault_and_says_so() {
+fn an_entry_beyond_its_temporary_space_is_a_fault() {
     let (_home, store) = small(4 << 20);
     let fault = apply(&store, vec![entry(2, SORT, Vec::new())]).unwrap_err();
     assert!(matches!(&fault, StoreFault::TooMuch(what) if what.contains("'sql.temp_bytes'")), "{fault}");
@@ -26,7 +26,7 @@ fn an_entry_that_needs_larger_temporary_files_than_it_may_have_is_a_fault_and_sa
 }
 
 #[test]
-fn an_entry_that_moves_more_bytes_than_its_budget_allows_is_a_fault_until_it_is_tried_again() {
+fn an_entry_that_moves_too_many_bytes_can_be_retried() {
     let home = home();
     let store = open(&home.dir, options());
     apply(&store, vec![create_table()]).unwrap();
@@ -36,13 +36,13 @@ fn an_entry_that_moves_more_bytes_than_its_budget_allows_is_a_fault_until_it_is_
     let small = Entry { payload: Payload::Proposal(stamp, bytes), log_id };
     let fault = apply(&store, vec![small.clone()]).unwrap_err();
     assert!(matches!(&fault, StoreFault::TooMuch(what) if what.contains("moves more than 16777216 bytes")), "{fault}");
-    // Each time it may move four times as much.
+    // With each attempt, it may move four times as many bytes.
     let done = (0..3).find_map(|_| apply(&store, vec![small.clone()]).ok()).unwrap();
     assert!(done[0].as_ref().unwrap().is_ok());
 }
 
 #[test]
-fn what_is_stored_can_be_sorted_and_vacuumed_whatever_its_size() {
+fn stored_data_of_any_size_can_be_sorted_and_vacuumed() {
     let home = home();
     let temp = TempOptions { per_query: 1, all: 1 };
     let options = StoreOptions { temp, writer_cache_bytes: 1 << 20, checkpoint_bytes: 1 << 20, ..options() };
