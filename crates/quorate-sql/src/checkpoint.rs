@@ -285,7 +285,7 @@ impl Worker for Checkpointer {
         if self.shared.final_fault().is_some() {
             return Step::WaitFor(TICK);
         }
-        if let Some(fault) = self.shared.readers.look_again() {
+        if let Some(fault) = self.shared.readers.recheck() {
             self.shared.report(&fault);
             return Step::WaitFor(TICK);
         }

@@ -1,20 +1,17 @@
-//! Reads, on the threads of their callers.
+//! Reads on the threads of their callers.
 //!
-//! [`Readers`] keeps a pool of read-only connections. A query first runs where it was asked for, for about a
-//! millisecond:
-//! a point query costs what SQLite costs, without a change of threads. What takes longer is interrupted and run again
-//! on a thread for blocking work. [`Snapshot`] runs many reads in one transaction, [`RowStream`] returns results of any
-//! size in pieces.
+//! [`Readers`] keeps a pool of read-only connections. A query first runs on the calling thread for about a millisecond,
+//! so a point query costs what SQLite costs, without a change of threads. A query that takes longer is interrupted and
+//! run again on a thread for blocking work. [`Snapshot`] runs many reads in one transaction. [`RowStream`] returns
+//! results of any size in pieces.
 //!
 //! # Invariants
 //!
-//! - Nothing written here can reach the database: connections are read-only, and the authorizer refuses what is not
-//!   reading.
+//! - Reads can't change the database: connections are read-only, and the authorizer refuses everything but reading.
 //! - Every read is bounded: in rows, bytes and time, in how long it waits for a reader, and in how long its transaction
 //!   may keep the store from checkpointing.
-//! - A reader belongs to one generation and closes before it. After a switch new reads use the new generation; what
-//!   began
-//!   before ends on the old one.
+//! - A reader belongs to one generation and closes before it. After a switch, new reads use the new generation, and
+//!   running ones end on the old one.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -55,7 +52,7 @@ use held::Held;
 use limits::{Age, CancelOnDrop};
 use pool::{Lease, Pool, block_until};
 use reader::StreamQuery;
-use stream::Lasts;
+use stream::Transaction;
 
 /// Reads a store. Cheap to clone; all clones share their connections.
 #[derive(Clone)]
@@ -64,43 +61,43 @@ pub struct Readers(Arc<Shared>);
 struct Shared {
     generations: Arc<Generations>,
     pool: ArcSwap<Pool>,
-    /// Held by who puts another pool in its place.
+    /// Held while another pool is put in place.
     switching: Mutex<()>,
     options: ReaderOptions,
     slow: SlowLog,
     suspicions: Arc<Suspicions>,
-    /// Used when nothing is to be read any more.
+    /// Cancelled when the readers are closed.
     closing: Cancel,
 }
 
 impl Readers {
-    /// Readers of a store. Connections are opened when they are needed.
-    /// `doubts` is rung when a read found what may be the files' fault.
-    pub(crate) fn new(generations: Arc<Generations>, options: ReaderOptions, slow: SlowLog, doubts: &Signal) -> Self {
-        let (suspicions, closing) = (Arc::new(Suspicions::telling(doubts)), Cancel::new());
+    /// Readers of a store. Connections are opened when they are needed. `signal` is woken when a failed read raises a
+    /// suspicion about the files.
+    pub(crate) fn new(generations: Arc<Generations>, options: ReaderOptions, slow: SlowLog, signal: &Signal) -> Self {
+        let (suspicions, closing) = (Arc::new(Suspicions::with_signal(signal)), Cancel::new());
         let pool = Pool::new(generations.current(), &options, slow.clone(), &suspicions, &closing);
         let (pool, switching) = (ArcSwap::from_pointee(pool), Mutex::default());
         Self(Arc::new(Shared { generations, pool, switching, options, slow, suspicions, closing }))
     }
 
-    /// What reads found wrong with the files of the database.
+    /// Failed reads for which the files of the database may be the cause.
     pub(crate) fn suspicions(&self) -> &Suspicions {
         &self.0.suspicions
     }
 
-    /// Notes a read of this generation that failed elsewhere, if its files may be to blame.
+    /// Records a read of this generation that failed elsewhere, if its files may be the cause.
     pub(crate) fn suspect(&self, generation: &Generation, sql: String, error: rusqlite::Error) {
         let query = Statement { sql, ..Statement::default() };
         self.0.suspicions.note(generation, &error.into(), Some((&query, None)));
     }
 
-    /// Takes a second look at a read that failed as if the files were damaged, if there is one to look at, and says
-    /// what is wrong with them if that is certain. Blocks for some seconds at most.
-    pub(crate) fn look_again(&self) -> Option<StoreFault> {
-        self.0.suspicions.look(&self.0.generations.current(), &self.0.closing)
+    /// Repeats a read that failed as if the files were damaged, if there is one. Returns a fault if the repetition
+    /// proves that the files are the cause. Blocks for some seconds at most.
+    pub(crate) fn recheck(&self) -> Option<StoreFault> {
+        self.0.suspicions.recheck(&self.0.generations.current(), &self.0.closing)
     }
 
-    /// Lets go of an old generation at once. Without this the next read does it.
+    /// Releases an old generation at once. Otherwise the next read releases it.
     pub fn switch(&self) {
         let _switching = lock(&self.0.switching);
         if self.0.pool.load().generation_number() == self.0.generations.number() {
@@ -111,21 +108,21 @@ impl Readers {
         self.0.pool.swap(Arc::new(next)).retire();
     }
 
-    /// Runs a query on the calling thread, unless no reader is free or it takes longer than about a millisecond: then
-    /// `None`, and [`Readers::query_blocking`] is to be called.
+    /// Runs a query on the calling thread. Returns `None` if no reader is free, or if the query takes longer than about
+    /// a millisecond; the caller then calls [`Readers::query_blocking`].
     pub fn try_query_inline(&self, statement: &Statement, limits: &ReadLimits) -> Option<Result<Rows, ReadError>> {
-        let pool = self.present();
+        let pool = self.current();
         let mut lease = pool.try_lease()?;
         let allowance = Allowance { inline: true, ..self.allowance(limits) };
         lease.reader().and_then(|reader| reader.query(statement, None, limits, allowance)).transpose()
     }
 
-    /// Runs a query on the calling thread, however long it takes within its limits; waits for a reader if none is free.
+    /// Runs a query on the calling thread within its limits. Waits for a reader if none is free.
     pub fn query_blocking(&self, statement: &Statement, limits: &ReadLimits) -> Result<Rows, ReadError> {
         run(&mut self.lease_blocking()?, statement, limits, self.allowance(limits))
     }
 
-    /// Runs a query: on the calling thread if it is short, else beside it.
+    /// Runs a query: on the calling thread if it is short, otherwise on a thread for blocking work.
     pub async fn query(&self, env: &Env, statement: &Statement, limits: &ReadLimits) -> Result<Rows, ReadError> {
         match self.try_query_inline(statement, limits) {
             Some(result) => result,
@@ -133,7 +130,7 @@ impl Readers {
         }
     }
 
-    /// Runs a query beside the calling thread, which has other things to do. Dropped, it ends the query.
+    /// Runs a query on a thread for blocking work. Dropping the future ends the query.
     pub async fn query_aside(&self, env: &Env, statement: &Statement, limits: &ReadLimits) -> Result<Rows, ReadError> {
         let mut lease = self.lease().await?;
         let gone = CancelOnDrop(Cancel::new());
@@ -144,8 +141,8 @@ impl Readers {
         env.blocking(run).await.unwrap_or(Err(StoreFault::Closed.into()))
     }
 
-    /// Fixes the present state for many reads, for at most `max_age`. Beyond the age that read transactions commonly
-    /// may have, it lasts only until [`Readers::end_old`].
+    /// Opens a snapshot of the present state for many reads, for at most `max_age`. After the usual age limit of read
+    /// transactions, it lasts only until [`Readers::end_old`].
     pub async fn snapshot(&self, env: &Env, max_age: Duration) -> Result<Snapshot, ReadError> {
         let lease = self.lease().await?;
         if lease.is_open() {
@@ -155,23 +152,24 @@ impl Readers {
         env.blocking(move || readers.snapshot_of(lease, max_age)).await.unwrap_or(Err(StoreFault::Closed.into()))
     }
 
-    /// [`Readers::snapshot`] on the calling thread, for the common age; waits for a reader if none is free.
+    /// [`Readers::snapshot`] on the calling thread, with the usual age limit. Waits for a reader if none is free.
     pub fn snapshot_blocking(&self) -> Result<Snapshot, ReadError> {
         self.snapshot_of(self.lease_blocking()?, self.0.options.transaction)
     }
 
-    /// Runs a query whose result is taken piece by piece. The first piece, too, is made when it is asked for.
+    /// Runs a query whose result is taken piece by piece. Each piece, including the first, is computed when it is
+    /// requested.
     pub async fn stream(&self, statement: Statement, limits: ReadLimits) -> Result<RowStream, ReadError> {
         Ok(self.stream_of(self.lease().await?, statement, limits))
     }
 
-    /// [`Readers::stream`] on the calling thread; waits for a reader if none is free.
+    /// [`Readers::stream`] on the calling thread. Waits for a reader if none is free.
     pub fn stream_blocking(&self, statement: Statement, limits: ReadLimits) -> Result<RowStream, ReadError> {
         Ok(self.stream_of(self.lease_blocking()?, statement, limits))
     }
 
-    /// Ends every read transaction and closes the connections, those in use when they are given back. Nothing can be
-    /// read any more.
+    /// Ends every read transaction and closes the connections. Those in use close when they are given back. Later reads
+    /// fail.
     pub fn close(&self) {
         self.0.closing.cancel();
         let pool = self.pool();
@@ -179,20 +177,20 @@ impl Readers {
         pool.retire();
     }
 
-    /// Ends every read transaction that has lasted as long as it may, also of snapshots and streams that nobody uses,
-    /// and says how many. To be called now and then by who checkpoints.
+    /// Ends every read transaction that has reached its age limit, also of snapshots and streams that nobody uses, and
+    /// returns how many. The checkpointer calls this regularly.
     pub fn expire(&self) -> usize {
         let now = Instant::now();
         self.pool().end_if(|age| age.is_reached(now))
     }
 
-    /// Ends every read transaction that has lasted as long as one commonly may, those that were given more time among
-    /// them, and says how many.
+    /// Ends every read transaction older than the usual age limit, including those with a longer one, and returns how
+    /// many.
     pub fn end_old(&self) -> usize {
         self.old_since().map_or(0, |time| self.end_begun_before(time))
     }
 
-    /// Whether there is a snapshot older than read transactions commonly become.
+    /// Whether there is a snapshot older than the usual age limit of read transactions.
     pub fn keeps_old(&self) -> bool {
         self.old_since().is_some_and(|time| self.pool().holds(|age| age.begun < time))
     }
@@ -201,19 +199,19 @@ impl Readers {
         Instant::now().checked_sub(self.0.options.transaction)
     }
 
-    /// Ends every read transaction of the generation in force that began before `time`, where its beginning is known,
-    /// and says how many: they fail with [`ReadError::SnapshotEnded`].
+    /// Ends every read transaction of the current generation that began before `time`, if its start is known, and
+    /// returns how many. They fail with [`ReadError::SnapshotEnded`].
     pub fn end_begun_before(&self, time: Instant) -> usize {
         self.pool().end_if(|age| age.begun < time)
     }
 
     fn pool(&self) -> Arc<Pool> {
-        Guard::into_inner(self.present())
+        Guard::into_inner(self.current())
     }
 
-    /// The pool of the generation in force, for the moment: no thread writes what others read to get it, and nobody
-    /// who puts another in its place waits for this one to be let go.
-    fn present(&self) -> Guard<Arc<Pool>> {
+    /// The pool of the current generation, for short use. Loading it writes to no shared memory, and a thread that
+    /// replaces the pool does not wait until this one is released.
+    fn current(&self) -> Guard<Arc<Pool>> {
         let pool = self.0.pool.load();
         if pool.generation_number() == self.0.generations.number() {
             return pool;
@@ -235,7 +233,7 @@ impl Readers {
                     permit.forget();
                     return Ok(Lease::permitted(Arc::clone(&pool)));
                 }
-                Ok(Err(_)) => self.go_on_after(&pool)?,
+                Ok(Err(_)) => self.check_replaced(&pool)?,
                 Err(_) => return Err(ReadError::Busy),
             }
         }
@@ -250,14 +248,14 @@ impl Readers {
                     permit.forget();
                     return Ok(Lease::permitted(Arc::clone(&pool)));
                 }
-                Some(Err(_)) => self.go_on_after(&pool)?,
+                Some(Err(_)) => self.check_replaced(&pool)?,
                 None => return Err(ReadError::Busy),
             }
         }
     }
 
-    /// After a pool was retired: fails unless there is another one.
-    fn go_on_after(&self, retired: &Arc<Pool>) -> Result<(), ReadError> {
+    /// Fails after a pool was retired, unless another one has replaced it.
+    fn check_replaced(&self, retired: &Arc<Pool>) -> Result<(), ReadError> {
         if Arc::ptr_eq(&self.pool(), retired) { Err(StoreFault::Closed.into()) } else { Ok(()) }
     }
 
@@ -269,7 +267,7 @@ impl Readers {
 
     fn stream_of(&self, lease: Lease, statement: Statement, limits: ReadLimits) -> RowStream {
         let held = hold(Instant::now(), self.0.options.transaction, lease);
-        RowStream::new(held, StreamQuery { statement, stamp: None, limits }, Lasts::AsLong)
+        RowStream::new(held, StreamQuery { statement, stamp: None, limits }, Transaction::Own)
     }
 }
 
@@ -281,6 +279,6 @@ fn hold(begun: Instant, max_age: Duration, lease: Lease) -> Arc<Held> {
 }
 
 fn run(lease: &mut Lease, statement: &Statement, limits: &ReadLimits, allowance: Allowance) -> Result<Rows, ReadError> {
-    // Without a first try there is always an answer.
+    // `None` is only returned for a first try.
     lease.reader()?.query(statement, None, limits, allowance)?.ok_or(ReadError::Busy)
 }

@@ -1,4 +1,4 @@
-//! Why a read returned nothing.
+//! The errors of reads.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::error::OpenError;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// SQLite refuses the statement, it is not allowed here, or its parameters are not those it asks for.
+    /// SQLite or the authorizer refuses the statement, or its parameters do not match.
     #[error(transparent)]
     Failed(Failure),
     /// The statement writes.
@@ -30,20 +30,20 @@ pub enum ReadError {
          ('sql.query_timeout')"
     )]
     Timeout(Duration),
-    /// The caller cancelled the query, or went away.
+    /// The caller cancelled the query or dropped it.
     #[error("the query was cancelled; run it again")]
     Cancelled,
-    /// The read transaction lasted longer than one may (an old snapshot keeps the store from checkpointing), or SQLite
-    /// rolled it back, as it does where a query runs out of memory or disk, or can't read the database.
+    /// The read transaction reached its age limit (an old snapshot keeps the store from checkpointing), or SQLite
+    /// rolled it back, as it does when a query runs out of memory or disk, or can't read the database.
     #[error("the snapshot has ended (too old, or out of memory or disk); read again, in smaller steps")]
     SnapshotEnded,
     /// All readers were in use for as long as the query may wait.
     #[error("all readers of the node are in use ('sql.readers' says how many it has)")]
     Busy,
-    /// All queries together have taken as much memory or disk as they may.
+    /// All queries together have reached their limit of memory or temporary disk space.
     #[error("{0}; run the query again when others have ended")]
     Overloaded(String),
-    /// The node's own trouble.
+    /// A fault of the node.
     #[error(transparent)]
     Fault(#[from] StoreFault),
 }
@@ -81,7 +81,7 @@ impl From<OpenError> for ReadError {
     }
 }
 
-/// Tells the node's trouble from the statement's. Interrupts and denials are explained before by who caused them.
+/// Separates faults of the node from failures of the statement. Interrupts and denials were translated earlier.
 impl From<rusqlite::Error> for ReadError {
     fn from(error: rusqlite::Error) -> Self {
         let code = error.sqlite_error().map_or(ffi::SQLITE_ERROR, |error| error.extended_code);
@@ -93,7 +93,7 @@ impl From<rusqlite::Error> for ReadError {
             ffi::SQLITE_SCHEMA => return Failure::new(FailureKind::Sql, error.to_string()).into(),
             _ => {}
         }
-        // What a query writes are temporary files, so a full disk is the node's.
+        // A query writes only temporary files, so a full disk is a fault of the node.
         match classify(&error, Context { write_failed: true, refusal: None }) {
             Trouble::Failure(failure) => Self::Failed(failure),
             Trouble::Fault(fault) => Self::Fault(fault),

@@ -1,13 +1,13 @@
-//! Ends a query that has gone too far.
+//! Ends a query that exceeds its limits.
 //!
-//! SQLite calls [`Guard::tick`] every [`TICK_STEPS`] steps. Point queries never get there, so the first try of a query,
-//! on its caller's thread, reads no clock before: its time runs from its first tick. Ticks count as well: it may have
-//! only so many, whatever the clock says, so that the simulator, whose clock stands still meanwhile, sees the same as
-//! everyone.
+//! SQLite calls [`Guard::tick`] every [`TICK_STEPS`] steps. Point queries never get that far, so a first try on the
+//! calling thread reads no clock before its first tick, and its time runs from there. A first try is also limited to a
+//! number of ticks, whatever the clock says. The simulator, whose clock stands still meanwhile, therefore behaves in
+//! the same way.
 //!
-//! Functions of large values tick as well, after each [`TICK_BYTES`] that they touch. In steps that ask for much
-//! memory the allocator looks at the time ([`usage`](crate::usage)). Other single steps may take long (a sort): limits
-//! are kept to within that.
+//! Functions of large values also tick, after each [`TICK_BYTES`] that they touch. In steps that need much memory, the
+//! allocator checks the time ([`usage`](crate::usage)). Other single steps, such as a sort, may take long; a limit may
+//! be exceeded by one such step.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
@@ -26,19 +26,19 @@ pub(super) const TICK_STEPS: u16 = 1000;
 /// Bytes that functions touch between two ticks.
 const TICK_BYTES: u64 = 64 << 10;
 
-/// Ticks of a first try: about a millisecond.
+/// Ticks of a first try, which are about a millisecond.
 const INLINE_TICKS: u32 = 100;
 
-/// How long a first try may take.
+/// The time limit of a first try.
 pub(super) const INLINE_TIME: Duration = Duration::from_millis(1);
 
-/// Ticks between two looks at the clock.
+/// Ticks between two reads of the clock.
 const CLOCK_TICKS: u32 = 4;
 
 /// Why a query was ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trip {
-    /// It used up its first try.
+    /// The first try reached its limit.
     Inline,
     Timeout(Duration),
     TooOld,
@@ -50,7 +50,7 @@ pub(super) enum Trip {
 impl Trip {
     pub(super) fn error(self) -> ReadError {
         match self {
-            // Nobody runs a first try without looking for this; a new try is what it asks for.
+            // Callers of a first try handle this case themselves; otherwise a retry is right.
             Self::Inline => ReadError::Busy,
             Self::Timeout(limit) => ReadError::Timeout(limit),
             Self::TooOld => ReadError::SnapshotEnded,
@@ -60,15 +60,15 @@ impl Trip {
     }
 }
 
-/// What a query may use up.
+/// The limits of a query.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Allowance {
     /// Whether it is a first try on the caller's thread.
     pub(super) inline: bool,
     pub(super) timeout: Duration,
-    /// How long its read transaction may last.
+    /// The age limit of its read transaction.
     pub(super) transaction: Duration,
-    /// When that began, where it was before this query.
+    /// When the transaction began, if that was before this query.
     pub(super) begun: Option<Instant>,
     pub(super) cancel: [Option<Cancel>; 2],
 }
@@ -79,19 +79,19 @@ impl Allowance {
         Self { inline: false, timeout: limits.timeout, transaction, begun: None, cancel }
     }
 
-    /// That of a query in a transaction that has begun.
+    /// The limits of a query in a transaction that has already begun.
     pub(super) fn within(limits: &ReadLimits, age: Age) -> Self {
         Self { begun: Some(age.begun), ..Self::new(limits, age.max) }
     }
 }
 
-/// The guard of one connection. Shared with SQLite's progress handler, and with who ends old readers.
+/// The guard of one connection. Shared with SQLite's progress handler, and with the threads that end old readers.
 #[derive(Debug)]
 pub(super) struct Guard {
     state: Mutex<State>,
-    /// Bytes that functions have touched since they ticked.
+    /// Bytes that functions have touched since their last tick.
     bytes: AtomicU64,
-    /// Used when the store is closed: no query goes on then.
+    /// Cancelled when the store is closed, which ends every query.
     closing: Cancel,
 }
 
@@ -100,9 +100,9 @@ struct State {
     armed: bool,
     allowance: Allowance,
     ticks: u32,
-    /// When the query began: at its first tick.
+    /// When the query began. For a first try, the time of its first tick.
     started: Option<Instant>,
-    /// Asked from outside to end, for the age of its transaction.
+    /// Set by another thread when the transaction is too old.
     ended: bool,
     trip: Option<Trip>,
 }
@@ -112,7 +112,7 @@ impl Guard {
         Self { state: Mutex::default(), bytes: AtomicU64::new(0), closing }
     }
 
-    /// Begins a query; fails at once where it was cancelled before.
+    /// Begins a query. Fails at once if it was cancelled before.
     pub(super) fn arm(&self, allowance: Allowance) -> Result<(), ReadError> {
         if self.closing.is_cancelled() {
             return Err(Trip::Closed.error());
@@ -126,7 +126,7 @@ impl Guard {
         Ok(())
     }
 
-    /// Ends it, and says whether the guard did, and how long it has run since its beginning was looked at.
+    /// Ends a query. Returns why the guard interrupted it, if it did, and how long it has run.
     pub(super) fn disarm(&self) -> (Option<Trip>, Duration) {
         let mut state = self.state();
         state.armed = false;
@@ -143,7 +143,7 @@ impl Guard {
         state.trip.is_some()
     }
 
-    /// Ends the running query if its transaction is over.
+    /// Ends the running query if `is_over` holds for its transaction.
     pub(super) fn end_if(&self, is_over: impl FnOnce(Age) -> bool) -> bool {
         let mut state = self.state();
         let begun = state.allowance.begun.or(state.started);
@@ -187,7 +187,7 @@ impl State {
         let started = *self.started.get_or_insert(now);
         let ran = now.saturating_duration_since(started);
         let Allowance { inline, timeout, transaction, begun, .. } = &self.allowance;
-        // A transaction of the query's own begins with the query.
+        // The query's own transaction begins with the query.
         let limit = if begun.is_none() { *timeout.min(transaction) } else { *timeout };
         if *inline && ran >= INLINE_TIME {
             Some(Trip::Inline)

@@ -1,6 +1,6 @@
-//! What keeps a read transaction open between calls: a snapshot or a stream.
+//! A read transaction that stays open between calls: that of a snapshot or a stream.
 //!
-//! Its age is bounded: once it is too old its reader is taken away, by whoever looks first, and further use fails with
+//! Its age is bounded. The first call that finds it too old takes its reader away, and further use fails with
 //! [`ReadError::SnapshotEnded`]. A snapshot whose transaction SQLite has rolled back ends in the same way.
 
 use std::sync::{Mutex, TryLockError};
@@ -26,12 +26,12 @@ impl Held {
         self.age
     }
 
-    /// Uses the lease, after waiting for others who do.
+    /// Uses the lease after waiting for other users.
     pub(super) fn with<R>(&self, f: impl FnOnce(&mut Lease) -> Result<R, ReadError>) -> Result<R, ReadError> {
         self.run(&mut lock(&self.slot), f)
     }
 
-    /// Uses the lease if nobody else does.
+    /// Uses the lease if no other thread uses it.
     pub(super) fn try_with<R>(
         &self,
         f: impl FnOnce(&mut Lease) -> Result<Option<R>, ReadError>,
@@ -59,12 +59,12 @@ impl Held {
         f(slot.as_mut().ok_or(ReadError::SnapshotEnded)?)
     }
 
-    /// Whether it is of this age, and still has its reader.
-    pub(super) fn is(&self, is_meant: impl FnOnce(Age) -> bool) -> bool {
-        is_meant(self.age) && self.slot.try_lock().map_or(true, |slot| slot.is_some())
+    /// Whether `matches` holds for its age and it still has its reader.
+    pub(super) fn is(&self, matches: impl FnOnce(Age) -> bool) -> bool {
+        matches(self.age) && self.slot.try_lock().map_or(true, |slot| slot.is_some())
     }
 
-    /// Ends it if it is over and not in use just now; what is in use its guard ends.
+    /// Ends it if `is_over` holds for its age and it is not in use now. The guard ends one that is in use.
     pub(super) fn end_if(&self, is_over: impl FnOnce(Age) -> bool) -> bool {
         is_over(self.age) && self.slot.try_lock().is_ok_and(|mut slot| slot.take().is_some())
     }

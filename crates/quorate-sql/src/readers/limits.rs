@@ -1,4 +1,4 @@
-//! How far a read may go.
+//! The limits of reads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,41 +7,41 @@ use std::time::Duration;
 use quorate_env::Instant;
 use quorate_model::Value;
 
-/// Rows of one result where a query does not say otherwise.
+/// The default limit on the rows of one result.
 pub const ROWS_DEFAULT: usize = 1_000_000;
 
-/// Bytes of one result where a query does not say otherwise.
+/// The default limit on the bytes of one result.
 pub const BYTES_DEFAULT: usize = 64 << 20;
 
-/// How long a read transaction may last: of a query, which runs no longer, a snapshot or a stream.
+/// The default age limit of a read transaction: of a query, a snapshot or a stream.
 pub const TRANSACTION_DEFAULT: Duration = Duration::from_secs(5);
 
 /// How long a query waits for a free reader.
 pub const WAIT_DEFAULT: Duration = Duration::from_secs(2);
 
-/// Read-only connections of one store: queries that run at the same time.
+/// Read-only connections of one store, which is the number of queries that run at the same time.
 pub const READERS_DEFAULT: usize = 32;
 
 /// Bytes of the page cache of each reader.
 pub const CACHE_BYTES_DEFAULT: u32 = 8 << 20;
 
-/// Rows of one piece of a stream.
+/// The most rows of one piece of a stream.
 pub const CHUNK_ROWS: usize = 1024;
 
-/// Bytes from which a piece of a stream is complete.
+/// The size in bytes at which a piece of a stream is complete.
 pub const CHUNK_BYTES: usize = 256 << 10;
 
-/// The limits of one query, snapshot's query, or whole stream.
+/// The limits of one query, also in a snapshot, or of one whole stream.
 #[derive(Clone, Debug)]
 pub struct ReadLimits {
-    /// Rows of the result.
+    /// The most rows of the result.
     pub rows: usize,
-    /// Bytes of the result: of each value as many as [`value_bytes`] says.
+    /// The most bytes of the result, counted by [`value_bytes`].
     pub bytes: usize,
-    /// How long the query may run, from its first step, and never longer than its read transaction may last; it is
-    /// looked at every thousand steps of SQLite or so.
+    /// How long the query may run from its first step, and never longer than its read transaction may last. It is
+    /// checked about every thousand steps of SQLite.
     pub timeout: Duration,
-    /// Ends the query from outside.
+    /// Ends the query when it is cancelled.
     pub cancel: Option<Cancel>,
 }
 
@@ -51,7 +51,7 @@ impl Default for ReadLimits {
     }
 }
 
-/// What a value counts for the limits on bytes: a text or blob its length, anything else 8.
+/// What a value counts for the limit on bytes: a text or blob its length, any other value 8.
 pub fn value_bytes(value: &Value) -> usize {
     match value {
         Value::Text(text) => text.len(),
@@ -60,7 +60,7 @@ pub fn value_bytes(value: &Value) -> usize {
     }
 }
 
-/// What a pool of readers is told.
+/// The options of a pool of readers.
 #[derive(Clone, Copy, Debug)]
 pub struct ReaderOptions {
     /// Read-only connections, opened when they are needed.
@@ -84,28 +84,28 @@ impl Default for ReaderOptions {
     }
 }
 
-/// Ends the queries that it was given to. All clones are the same; it can't be taken back.
+/// Ends the queries that it was given to. All clones are the same, and it can't be reset.
 #[derive(Clone, Debug, Default)]
 pub struct Cancel(Arc<AtomicBool>);
 
 impl Cancel {
-    /// One that was not used.
+    /// A `Cancel` that is not cancelled yet.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Ends the queries: at once where they run, at their start where they do not.
+    /// Ends the queries: running ones at once, others at their start.
     pub fn cancel(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it was used.
+    /// Whether [`Cancel::cancel`] was called.
     pub fn is_cancelled(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// Cancels when it is dropped: for queries whose caller may go away.
+/// Cancels when it is dropped, for queries whose caller may drop its future.
 #[derive(Debug)]
 pub(super) struct CancelOnDrop(pub(super) Cancel);
 
@@ -115,7 +115,7 @@ impl Drop for CancelOnDrop {
     }
 }
 
-/// When a read transaction began, and how old it may become.
+/// When a read transaction began, and its age limit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Age {
     pub(super) begun: Instant,

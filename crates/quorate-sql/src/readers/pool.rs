@@ -1,7 +1,7 @@
 //! The readers of one generation.
 //!
-//! Invariants: at most as many readers as permits; a reader in the pool is settled; a retired pool keeps no reader, so
-//! that its generation goes with its last lease.
+//! Invariants: there are at most as many readers as permits. A reader in the pool is reset. A retired pool keeps no
+//! reader, so its generation is released with the last lease.
 
 use std::future::Future;
 use std::ops::Deref;
@@ -23,7 +23,7 @@ use crate::generation::Generation;
 use crate::slow::SlowLog;
 
 pub(super) struct Pool {
-    // Dropped before the generation.
+    // Declared first, so that readers close before the generation is dropped.
     idle: Mutex<Option<Vec<Idle>>>,
     pub(super) permits: Semaphore,
     guards: Mutex<Vec<Weak<Guard>>>,
@@ -35,11 +35,11 @@ pub(super) struct Pool {
     generation: Arc<Generation>,
 }
 
-/// A reader that nobody uses.
+/// A reader that is not in use.
 struct Idle {
     /// Boxed, because it moves with every use.
     reader: Box<Reader>,
-    /// The thread that used it last, whose processor has what it knows at hand.
+    /// The thread that used it last. The caches of that thread's processor hold its data.
     thread: ThreadId,
 }
 
@@ -72,32 +72,33 @@ impl Pool {
         self.generation.number()
     }
 
-    /// A lease of a reader that is open and free at this moment.
+    /// Leases a reader that is open and free now.
     pub(super) fn try_lease(&self) -> Option<Lease<&Self>> {
         self.permits.try_acquire().ok()?.forget();
         let lease = Lease::permitted(self);
         lease.reader.is_some().then_some(lease)
     }
 
-    /// Ends the pool: readers close, the idle ones now. Who waits for a permit is told.
+    /// Retires the pool. Idle readers close now, the others when they are given back. Callers that wait for a permit
+    /// get an error.
     pub(super) fn retire(&self) {
         lock(&self.idle).take();
         self.permits.close();
     }
 
-    /// Registers what holds a transaction between calls.
+    /// Registers a transaction that stays open between calls.
     pub(super) fn hold(&self, held: Weak<Held>) {
         let mut all = lock(&self.held);
         all.retain(|held| held.strong_count() > 0);
         all.push(held);
     }
 
-    /// Whether a transaction of this age is kept open between calls.
-    pub(super) fn holds(&self, is_meant: impl Fn(Age) -> bool) -> bool {
-        lock(&self.held).iter().filter_map(Weak::upgrade).any(|held| held.is(&is_meant))
+    /// Whether a transaction that stays open between calls has an age for which `matches` holds.
+    pub(super) fn holds(&self, matches: impl Fn(Age) -> bool) -> bool {
+        lock(&self.held).iter().filter_map(Weak::upgrade).any(|held| held.is(&matches))
     }
 
-    /// Ends every transaction that is over, and says how many.
+    /// Ends every transaction for whose age `is_over` holds, and returns how many.
     pub(super) fn end_if(&self, is_over: impl Fn(Age) -> bool) -> usize {
         let held: Vec<_> = lock(&self.held).iter().filter_map(Weak::upgrade).collect();
         let guards: Vec<_> = lock(&self.guards).iter().filter_map(Weak::upgrade).collect();
@@ -117,15 +118,15 @@ impl Pool {
     }
 }
 
-/// The use of one reader, given back when dropped.
+/// The use of one reader, which is given back on drop.
 pub(super) struct Lease<P: Deref<Target = Pool> = Arc<Pool>> {
-    // Dropped before the pool, which holds the generation.
+    // Declared before the pool, which holds the generation, so that it is dropped first.
     reader: Option<Box<Reader>>,
     pool: P,
 }
 
 impl<P: Deref<Target = Pool>> Lease<P> {
-    /// For who has taken a permit and forgotten it.
+    /// A lease for a permit that the caller has taken and forgotten.
     pub(super) fn permitted(pool: P) -> Self {
         let reader = lock(&pool.idle).as_mut().and_then(take_idle);
         Self { reader, pool }
@@ -136,7 +137,7 @@ impl<P: Deref<Target = Pool>> Lease<P> {
         self.reader.as_ref().is_some_and(|reader| reader.has_lost_snapshot())
     }
 
-    /// The reader; opened now if it is not, which blocks.
+    /// The reader. Opens it if it is not open yet, which blocks.
     pub(super) fn reader(&mut self) -> Result<&mut Reader, ReadError> {
         if self.reader.is_none() {
             self.reader = Some(Box::new(self.pool.open_reader()?));
@@ -156,7 +157,7 @@ impl<P: Deref<Target = Pool>> Lease<P> {
 impl<P: Deref<Target = Pool>> Drop for Lease<P> {
     fn drop(&mut self) {
         if let Some(mut reader) = self.reader.take()
-            && reader.settle()
+            && reader.reset()
             && let Some(idle) = lock(&self.pool.idle).as_mut()
         {
             idle.push(Idle { reader, thread: HERE.with(|here| *here) });
@@ -165,14 +166,14 @@ impl<P: Deref<Target = Pool>> Drop for Lease<P> {
     }
 }
 
-/// The reader that this thread used last, or else the one that was given back last.
+/// Takes the reader that this thread used last, or else the one that was given back last.
 fn take_idle(idle: &mut Vec<Idle>) -> Option<Box<Reader>> {
     let own = HERE.with(|here| idle.iter().rposition(|idle| idle.thread == *here));
     let place = own.or_else(|| idle.len().checked_sub(1))?;
     Some(idle.swap_remove(place).reader)
 }
 
-/// Waits on this thread for a future, until a deadline.
+/// Blocks this thread until a future is ready or the deadline passes.
 pub(super) fn block_until<F: Future>(deadline: Instant, future: F) -> Option<F::Output> {
     struct Unpark(Thread);
     impl Wake for Unpark {

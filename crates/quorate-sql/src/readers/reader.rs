@@ -1,6 +1,6 @@
-//! One read-only connection: runs a statement within its limits and copies out what it returns.
+//! One read-only connection: runs a statement within its limits and copies its result.
 //!
-//! Invariants: between two uses no statement runs and no transaction is open ([`Reader::settle`]); the guard is armed
+//! Invariants: between two uses no statement runs and no transaction is open ([`Reader::reset`]). The guard is armed
 //! whenever a caller's statement runs.
 
 use std::sync::Arc;
@@ -32,11 +32,11 @@ use crate::validate::text;
 use crate::value::{Bound, owned};
 use crate::vfs::clock;
 
-/// The applied index, as [`AppliedRow`](crate::applied_row::AppliedRow) keeps it.
+/// The applied index, as [`AppliedRow`](crate::applied_row::AppliedRow) stores it.
 const APPLIED_INDEX: &str = "SELECT \"index\" FROM _quorate_applied WHERE id = 1";
 
 pub(super) struct Reader {
-    // Dropped before the generation.
+    // Declared first, so that the connection closes before the generation is dropped.
     database: Database<Known>,
     generation: Arc<Generation>,
     suspicions: Arc<Suspicions>,
@@ -48,52 +48,52 @@ pub(super) struct Reader {
     random: Arc<Random>,
     slow: SlowLog,
     paused: Option<Paused>,
-    /// Whether it has a snapshot: its transaction is to stay open from query to query.
+    /// Whether the reader holds a snapshot: its transaction stays open between queries.
     has_snapshot: bool,
-    /// Streams that were begun.
+    /// The number of streams that have begun.
     streams: u64,
 }
 
-/// The statement of a stream that stands at a row, waiting to go on. Any other statement ends it.
+/// The statement of a stream that is paused at a row. Any other statement ends it.
 struct Paused {
     stream: u64,
     sql: String,
 }
 
-/// What is known of a prepared statement.
+/// Facts cached per prepared statement.
 struct Known {
     parameters: Arc<Parameters>,
     columns: Arc<[String]>,
-    /// Whether it must be prepared anew for each run: it may be a PRAGMA, or it is an EXPLAIN, which SQLite runs
-    /// without a look at the schema, so that it may point to one that is gone.
-    is_fleeting: bool,
+    /// Whether it must be prepared again for each run. It may be a PRAGMA, or it is an EXPLAIN, which SQLite runs
+    /// without checking the schema, so it may refer to a schema that no longer exists.
+    is_always_reprepared: bool,
 }
 
 /// The query of a stream.
 pub(super) struct StreamQuery {
     pub(super) statement: Statement,
-    /// What it sees in place of this node's clock and randomness.
+    /// Replaces this node's clock and randomness.
     pub(super) stamp: Option<Stamp>,
     pub(super) limits: ReadLimits,
 }
 
-/// What a stream has returned so far.
+/// The progress of a stream.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Progress {
     rows: usize,
     bytes: usize,
-    /// Which of its reader's streams it is, once it has begun.
+    /// The number of the stream on its reader, after it has begun.
     stream: Option<u64>,
-    /// From where its random numbers go on.
+    /// The state of its random numbers.
     seed: Option<u64>,
 }
 
 /// The next piece of a stream.
 pub(super) struct Chunk {
-    /// `None` where no row was left, but for the first piece.
+    /// `None` if no row was left, except for the first piece.
     pub(super) rows: Option<Rows>,
     pub(super) progress: Progress,
-    /// Whether there may be more.
+    /// Whether there may be more pieces.
     pub(super) more: bool,
 }
 
@@ -140,7 +140,7 @@ impl Reader {
         &self.guard
     }
 
-    /// Runs a query to its end, under the stamp if there is one; `None` where it used up its first try.
+    /// Runs a query to its end, under `stamp` if there is one. Returns `None` if a first try reached its limit.
     pub(super) fn query(
         &mut self,
         statement: &Statement,
@@ -160,7 +160,7 @@ impl Reader {
         rows.inspect_err(|error| self.suspicions.note(&self.generation, error, Some((statement, stamp))))
     }
 
-    /// Runs a query up to the end of its next piece.
+    /// Runs the query of a stream to the end of its next piece.
     pub(super) fn next_chunk(
         &mut self,
         StreamQuery { statement, stamp: from, limits }: &StreamQuery,
@@ -186,7 +186,7 @@ impl Reader {
                 drop(rows);
                 prepared.clear_bindings();
             } else {
-                // Dropped rows would reset the statement: it stays at its row, and `paused` says so.
+                // Dropping the rows would reset the statement. It stays at its row, which `paused` records.
                 std::mem::forget(rows);
             }
             let progress = Progress { stream: Some(stream), seed: Some(random.state()), ..sink.progress };
@@ -197,7 +197,7 @@ impl Reader {
         drop(stamped);
         let query = Some((statement, *from));
         let chunk = chunk.inspect_err(|error| self.suspicions.note(&self.generation, error, query))?;
-        // Without a first try there is always an answer.
+        // `None` is only returned for a first try.
         chunk.ok_or(ReadError::Busy)
     }
 
@@ -214,13 +214,13 @@ impl Reader {
         Ok(index.flatten().map_or(0, i64::cast_unsigned))
     }
 
-    /// Whether SQLite has rolled back the transaction of its snapshot. The next query would see another state.
+    /// Whether SQLite has rolled back the transaction of the snapshot. The next query would see another state.
     pub(super) fn has_lost_snapshot(&self) -> bool {
         self.has_snapshot && self.database.connection().is_autocommit()
     }
 
-    /// Ends whatever is going on; `false` where that failed and the reader can't be used again.
-    pub(super) fn settle(&mut self) -> bool {
+    /// Ends any statement and transaction. Returns `false` if that failed and the reader can't be used again.
+    pub(super) fn reset(&mut self) -> bool {
         self.end_paused();
         self.has_snapshot = false;
         self.database.connection().is_autocommit() || self.own(|database| database.execute("ROLLBACK", [])).is_ok()
@@ -233,13 +233,13 @@ impl Reader {
         }
     }
 
-    /// The statement of a stream, at the row where it stands.
+    /// The statement of a stream, paused at its row.
     fn resume(&mut self, stream: u64) -> Result<Prepared<'_, Known>, ReadError> {
         let paused = self.paused.take_if(|paused| paused.stream == stream);
         paused.and_then(|paused| self.database.get(&paused.sql)).ok_or(ReadError::Cancelled)
     }
 
-    /// Runs `f`, which runs a statement, under the guard and the gate, and explains what those two did.
+    /// Runs `f`, which runs a statement, under the guard and the gate, and translates the errors that these two cause.
     fn guarded<T>(
         &mut self,
         sql: &str,
@@ -267,7 +267,7 @@ impl Reader {
         match (result, trip) {
             (Ok(result), _) => Ok(Some(result)),
             (Err(_), Some(Trip::Inline)) => Ok(None),
-            // Within one step the guard sees nothing.
+            // The guard can't interrupt a single long step; the time limit of the allocator did.
             (Err(ReadError::Timeout(_)), None) if is_inline => Ok(None),
             (Err(_), Some(trip)) => Err(trip.error()),
             (Err(error), None) => Err(self.gate.take_refusal().map_or(error, refused)),
@@ -278,9 +278,9 @@ impl Reader {
     fn start(&mut self, statement: &Statement) -> Result<Prepared<'_, Known>, ReadError> {
         self.end_paused();
         let sql = statement.sql.as_str();
-        let kept = self.database.get(sql).map(|prepared| prepared.note().is_fleeting);
+        let kept = self.database.get(sql).map(|prepared| prepared.note().is_always_reprepared);
         if kept.unwrap_or_else(|| is_pragma(sql)) {
-            self.look_at_schema()?;
+            self.reload_schema()?;
             self.database.forget(sql);
         }
         if !self.database.holds(sql) {
@@ -297,13 +297,13 @@ impl Reader {
         Ok(prepared)
     }
 
-    /// Prepares a statement; once more under the present schema, in the transaction in which it will run, if it fails.
-    /// SQLite compares the schema that it has loaded with that of the database only where a name is missing. Every
-    /// other error of its parser may come from a schema that has changed since.
+    /// Prepares a statement. If that fails, prepares it again under the present schema, in the transaction in which it
+    /// will run. SQLite compares its loaded schema with that of the database only if a name is missing. Any other error
+    /// of its parser may come from a schema that has changed since.
     fn prepare(&mut self, sql: &str) -> Result<(), ReadError> {
         self.gate.enter(Mode::Query);
         let prepared = self.database.prepare(sql, |prepared| known(prepared, sql));
-        // An open transaction has loaded the schema that it sees.
+        // An open transaction has already loaded the schema that it sees.
         if !matches!(prepared, Err(ReadError::Failed(_))) || !self.database.connection().is_autocommit() {
             return prepared;
         }
@@ -314,10 +314,10 @@ impl Reader {
         self.database.prepare(sql, |prepared| known(prepared, sql))
     }
 
-    /// Makes SQLite and virtual tables look at the schema and the state as they are, in a transaction that lasts as
-    /// long as this use. A SELECT has them do so, a PRAGMA has not: it would tell of the schema that was loaded before,
-    /// and in a check FTS5 would look for what it remembers, and find itself corrupt.
-    fn look_at_schema(&mut self) -> Result<(), ReadError> {
+    /// Makes SQLite and virtual tables load the present schema and state, in a transaction that lasts as long as this
+    /// use. A SELECT makes them do so, but a PRAGMA does not: it would report the schema that was loaded before, and
+    /// during a check FTS5 would use its cached index structure and report itself as corrupt.
+    fn reload_schema(&mut self) -> Result<(), ReadError> {
         self.own(|database| {
             if database.connection().is_autocommit() {
                 database.execute("BEGIN", [])?;
@@ -328,7 +328,7 @@ impl Reader {
         })
     }
 
-    /// Runs statements of our own.
+    /// Runs the reader's own statements.
     fn own<T>(&mut self, f: impl FnOnce(&mut Database<Known>) -> rusqlite::Result<T>) -> Result<T, ReadError> {
         self.gate.enter(Mode::Own);
         let result = stack::for_query(|| Ok(f(&mut self.database)?));
@@ -337,7 +337,7 @@ impl Reader {
     }
 }
 
-/// Gives clock and randomness back when it is dropped.
+/// Restores the clock and the randomness on drop.
 struct Stamped {
     random: Arc<Random>,
     before: u64,
@@ -371,15 +371,20 @@ fn known(statement: &rusqlite::Statement<'_>, sql: &str) -> Result<Known, ReadEr
         return Err(ReadError::Writes);
     }
     let parameters = Arc::new(Parameters::of(statement));
-    Ok(Known { parameters, columns: Arc::default(), is_fleeting: is_pragma(sql) || statement.is_explain() != 0 })
+    Ok(Known {
+        parameters,
+        columns: Arc::default(),
+        is_always_reprepared: is_pragma(sql) || statement.is_explain() != 0,
+    })
 }
 
-/// Whether a text may be a PRAGMA, or ask one as a table function: it may take a text for one that is not.
+/// Whether a text may be a PRAGMA, or may use one as a table function. It may return `true` for a text that does
+/// neither.
 fn is_pragma(sql: &str) -> bool {
     schema_check::holds(sql, "pragma")
 }
 
-/// The names of the columns: those of the last run, which a change of the schema may have changed.
+/// The names of the columns. Uses those of the last run unless the schema has changed them.
 fn columns(prepared: &mut Prepared<'_, Known>) -> Arc<[String]> {
     let known = Arc::clone(&prepared.note().columns);
     let statement = prepared.statement();
@@ -391,7 +396,7 @@ fn columns(prepared: &mut Prepared<'_, Known>) -> Arc<[String]> {
     columns
 }
 
-/// Takes rows until a limit.
+/// Collects rows up to a limit.
 struct Sink<'a> {
     limits: &'a ReadLimits,
     progress: Progress,
@@ -403,7 +408,7 @@ impl<'a> Sink<'a> {
         Self { limits, progress, values: Vec::new() }
     }
 
-    /// Takes up to `max` rows, or up to the row that completes a piece of a stream; says whether that was all.
+    /// Collects up to `max` rows, or up to the row that completes a piece of a stream. Returns whether these were all.
     fn fill(&mut self, rows: &mut rusqlite::Rows<'_>, max: usize) -> Result<bool, ReadError> {
         let (end, full) = (self.progress.rows.saturating_add(max), self.progress.bytes.saturating_add(CHUNK_BYTES));
         while let Some(row) = rows.next()? {

@@ -1,4 +1,4 @@
-//! Many reads in one read transaction: all see the same state, and each costs a fraction of a query of its own.
+//! Many reads in one read transaction: all see the same state, and each costs a fraction of a separate query.
 
 use std::sync::Arc;
 
@@ -10,11 +10,10 @@ use super::guard::Allowance;
 use super::held::Held;
 use super::limits::{Cancel, CancelOnDrop, ReadLimits};
 use super::reader::StreamQuery;
-use super::stream::{Lasts, RowStream};
+use super::stream::{RowStream, Transaction};
 use crate::query::Rows;
 
-/// A state of the store, fixed while this exists, but no longer than it may last. Its clones are the same snapshot;
-/// they are used one at a time.
+/// A fixed state of the store, up to its age limit. Its clones are the same snapshot and are used one at a time.
 #[derive(Clone)]
 pub struct Snapshot {
     held: Arc<Held>,
@@ -26,28 +25,28 @@ impl Snapshot {
         Self { held, applied_index }
     }
 
-    /// The index of the last entry that it holds.
+    /// The index of the last entry that it contains.
     pub fn applied_index(&self) -> u64 {
         self.applied_index
     }
 
-    /// Runs a query on the calling thread, unless the snapshot is in use or the query takes longer than about a
-    /// millisecond: then `None`, and [`Snapshot::query_blocking`] is to be called.
+    /// Runs a query on the calling thread. Returns `None` if the snapshot is in use, or if the query takes longer than
+    /// about a millisecond; the caller then calls [`Snapshot::query_blocking`].
     pub fn try_query_inline(&self, statement: &Statement, limits: &ReadLimits) -> Option<Result<Rows, ReadError>> {
         self.inline(statement, None, limits)
     }
 
-    /// Runs a query on the calling thread, however long it takes within its limits.
+    /// Runs a query on the calling thread within its limits.
     pub fn query_blocking(&self, statement: &Statement, limits: &ReadLimits) -> Result<Rows, ReadError> {
         self.blocking(statement, None, limits, self.allowance(limits))
     }
 
-    /// Runs a query: on the calling thread if it is short, else beside it.
+    /// Runs a query: on the calling thread if it is short, otherwise on a thread for blocking work.
     pub async fn query(&self, env: &Env, statement: &Statement, limits: &ReadLimits) -> Result<Rows, ReadError> {
         self.query_under(env, None, statement, limits).await
     }
 
-    /// Runs a query that sees the clock and the randomness of a stamp, if there is one, in place of this node's.
+    /// Runs a query under the clock and the randomness of `stamp`, or under this node's if it is `None`.
     pub async fn query_under(
         &self,
         env: &Env,
@@ -71,9 +70,9 @@ impl Snapshot {
         self.stream_under(None, statement, limits)
     }
 
-    /// The same of a query that sees the clock and the randomness of a stamp, if there is one.
+    /// [`Snapshot::stream`] under the clock and the randomness of `stamp`, or under this node's if it is `None`.
     pub fn stream_under(&self, stamp: Option<Stamp>, statement: Statement, limits: ReadLimits) -> RowStream {
-        RowStream::new(Arc::clone(&self.held), StreamQuery { statement, stamp, limits }, Lasts::Beyond)
+        RowStream::new(Arc::clone(&self.held), StreamQuery { statement, stamp, limits }, Transaction::OfSnapshot)
     }
 
     fn inline(

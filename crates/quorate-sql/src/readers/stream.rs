@@ -1,6 +1,6 @@
 //! A result of any size, piece by piece, in bounded memory.
 //!
-//! The statement stands still between two pieces: nothing runs ahead of who takes them, and no thread waits.
+//! The statement is paused between two pieces: nothing is computed before the caller requests it, and no thread waits.
 
 use std::sync::Arc;
 
@@ -14,25 +14,25 @@ use super::limits::{Cancel, CancelOnDrop};
 use super::reader::{Chunk, Progress, StreamQuery};
 use crate::query::Rows;
 
-/// The rows of a query, in pieces of some hundred KiB; the first always comes, if only with the names of the columns.
-/// It holds a read transaction, so it lasts no longer than one may: who takes pieces too slowly gets
-/// [`ReadError::SnapshotEnded`]. The limits on rows and bytes are for all pieces together, the one on time is for
-/// each.
+/// The rows of a query, in pieces of some hundred KiB. The first piece always comes, if only with the names of the
+/// columns. The stream holds a read transaction and is subject to its age limit: a caller that takes pieces too slowly
+/// gets [`ReadError::SnapshotEnded`]. The limits on rows and bytes apply to all pieces together, the limit on time to
+/// each piece.
 pub struct RowStream {
     held: Arc<Held>,
     query: Arc<StreamQuery>,
     progress: Progress,
-    lasts: Lasts,
+    transaction: Transaction,
     end: Option<End>,
 }
 
-/// How long the read transaction of a stream is needed.
+/// The read transaction of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Lasts {
-    /// Until the stream ends.
-    AsLong,
-    /// Beyond: it is that of a snapshot.
-    Beyond,
+pub(super) enum Transaction {
+    /// The stream's own, which ends with the stream.
+    Own,
+    /// That of a snapshot, which outlives the stream.
+    OfSnapshot,
 }
 
 /// How a stream ended.
@@ -43,11 +43,12 @@ enum End {
 }
 
 impl RowStream {
-    pub(super) fn new(held: Arc<Held>, query: StreamQuery, lasts: Lasts) -> Self {
-        Self { held, query: Arc::new(query), progress: Progress::default(), lasts, end: None }
+    pub(super) fn new(held: Arc<Held>, query: StreamQuery, transaction: Transaction) -> Self {
+        Self { held, query: Arc::new(query), progress: Progress::default(), transaction, end: None }
     }
 
-    /// The next piece, `None` after the last; runs on the calling thread. After an error it gives the same error.
+    /// Computes the next piece on the calling thread; `None` after the last. After an error, returns the same error
+    /// again.
     pub fn next_blocking(&mut self) -> Result<Option<Rows>, ReadError> {
         match &self.end {
             None => {
@@ -59,8 +60,8 @@ impl RowStream {
         }
     }
 
-    /// The next piece, `None` after the last; runs beside the calling task. If this is dropped before it is done, the
-    /// stream has ended.
+    /// Computes the next piece on a thread for blocking work; `None` after the last. Dropping the future before it is
+    /// ready ends the stream.
     pub async fn next(&mut self, env: &Env) -> Result<Option<Rows>, ReadError> {
         if self.end.is_some() {
             return self.next_blocking();
@@ -82,7 +83,7 @@ impl RowStream {
             }
             Err(error) => (Err(error.clone()), Some(End::Failed(error))),
         };
-        if end.is_some() && self.lasts == Lasts::AsLong {
+        if end.is_some() && self.transaction == Transaction::Own {
             self.held.end();
         }
         self.end = end;

@@ -1,10 +1,10 @@
-//! Reads that failed as if the database's files were damaged or could not be read.
+//! Reads that failed as if the database's files were damaged or unreadable.
 //!
-//! A reader only notes the failure. A second look, on a fresh connection with a cache of its own, says whether the
-//! files are to blame; the checkpointer takes it. Errors of temporary files and a schema that SQLite can't parse, which
+//! A reader only records the failure. The checkpointer then repeats the read on a fresh connection with an empty cache,
+//! which shows whether the files are the cause. Errors of temporary files, and a schema that SQLite can't parse, which
 //! all nodes would share, do not condemn the database.
 //!
-//! Invariants: one suspicion is kept at a time, the first; looks are bounded in time and in number.
+//! Invariants: only the first suspicion is kept at a time. Rechecks are bounded in time and in number.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -23,25 +23,25 @@ use super::reader::{Progress, Reader, StreamQuery};
 use crate::generation::Generation;
 use crate::slow::SlowLog;
 
-/// How long a second look may take.
-const LOOK_MAX: Duration = Duration::from_secs(10);
+/// The time limit of a recheck.
+const RECHECK_MAX: Duration = Duration::from_secs(10);
 
-/// How much time passes between two looks at least.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// The least time between two rechecks.
+const RECHECK_EVERY: Duration = Duration::from_secs(1);
 
-/// Bytes of the page cache of a second look.
+/// Bytes of the page cache of a recheck.
 const CACHE_BYTES: u32 = 1 << 20;
 
-/// What SQLite calls a schema that it can't parse; the error has the code of a damaged file.
+/// SQLite's text for a schema that it can't parse. The error has the same code as a damaged file.
 const SCHEMA: &str = "malformed database schema";
 
-/// What the readers of one store have met.
+/// The suspicious failures of the readers of one store.
 #[derive(Debug, Default)]
 pub(crate) struct Suspicions {
     state: Mutex<State>,
-    /// Failed reads of the files that are accounted for.
+    /// The count of failed reads of the files when it was last compared.
     failed_reads: AtomicU64,
-    /// Woken when there is something to look at.
+    /// Woken when there is something to recheck.
     signal: Signal,
     counts: ReadFaults,
 }
@@ -49,13 +49,13 @@ pub(crate) struct Suspicions {
 #[derive(Debug, Default)]
 struct State {
     noted: Option<Suspicion>,
-    looked: Option<Instant>,
+    rechecked: Option<Instant>,
 }
 
 /// Queries that failed because of the files of the database. Clones are the same.
 #[derive(Clone, Debug, Default)]
 pub struct ReadFaults {
-    /// SQLite said that the database is damaged.
+    /// SQLite reported that the database is damaged.
     pub damaged: Arc<Counter>,
     /// The system could not read or write a file.
     pub io: Arc<Counter>,
@@ -65,13 +65,13 @@ pub struct ReadFaults {
 #[derive(Debug)]
 struct Suspicion {
     generation: u64,
-    /// `None` where the connection could not be opened, or the snapshot not be taken.
+    /// `None` if opening the connection or taking the snapshot failed.
     query: Option<(Statement, Option<Stamp>)>,
 }
 
 impl Suspicions {
-    /// Rings `signal` when there is something to look at.
-    pub(super) fn telling(signal: &Signal) -> Self {
+    /// Suspicions that wake `signal` when there is something to recheck.
+    pub(super) fn with_signal(signal: &Signal) -> Self {
         Self { signal: signal.clone(), ..Self::default() }
     }
 
@@ -79,7 +79,7 @@ impl Suspicions {
         self.counts.clone()
     }
 
-    /// Notes what a read of this generation failed with, if its files may be to blame.
+    /// Records the failure of a read of this generation, if its files may be the cause.
     pub(super) fn note(&self, generation: &Generation, error: &ReadError, query: Option<(&Statement, Option<Stamp>)>) {
         match error {
             ReadError::Fault(StoreFault::Damaged(_)) => self.counts.damaged.inc(),
@@ -95,21 +95,22 @@ impl Suspicions {
         if Mutant::ReadDamageIgnored.is_on() {
             return;
         }
-        tracing::warn!(%error, "a read failed because of the database's files; they are looked at");
+        tracing::warn!(%error, "a read failed on the database's files; it is repeated to check them");
         let query = query.map(|(statement, stamp)| (statement.clone(), stamp));
         lock(&self.state).noted.get_or_insert(Suspicion { generation: generation.number(), query });
         self.signal.wake();
     }
 
-    /// How long to wait before the next look; `None` where there is nothing to look at.
+    /// How long to wait before the next recheck; `None` if there is nothing to recheck.
     pub(crate) fn due_in(&self) -> Option<Duration> {
         let state = lock(&self.state);
         state.noted.as_ref()?;
-        Some(state.looked.map_or(Duration::ZERO, |looked| LOOK_EVERY.saturating_sub(looked.elapsed())))
+        Some(state.rechecked.map_or(Duration::ZERO, |last| RECHECK_EVERY.saturating_sub(last.elapsed())))
     }
 
-    /// Takes a second look, if one is due, and says what is wrong with the files if that is certain. Blocks.
-    pub(super) fn look(&self, generation: &Arc<Generation>, closing: &Cancel) -> Option<StoreFault> {
+    /// Repeats the suspicious read, if a recheck is due. Returns a fault if the files are proved to be the cause.
+    /// Blocks.
+    pub(super) fn recheck(&self, generation: &Arc<Generation>, closing: &Cancel) -> Option<StoreFault> {
         if !self.due_in()?.is_zero() {
             return None;
         }
@@ -119,7 +120,7 @@ impl Suspicions {
         }
         let failed_reads = generation.failed_reads();
         let again = read_again(generation, suspicion, closing);
-        lock(&self.state).looked = Some(Instant::now());
+        lock(&self.state).rechecked = Some(Instant::now());
         match again {
             Err(ReadError::Fault(StoreFault::Damaged(what))) if !what.contains(SCHEMA) => {
                 Some(StoreFault::Damaged(what))
@@ -129,30 +130,30 @@ impl Suspicions {
             }
             again => {
                 let error = again.err().map(|error| error.to_string());
-                tracing::warn!(error, "a second look at what failed does not show that the files are damaged");
+                tracing::warn!(error, "the repeated read does not show that the database's files are damaged");
                 None
             }
         }
     }
 }
 
-/// Does what failed once more, on a connection of its own.
+/// Repeats the failed read on a new connection.
 fn read_again(generation: &Arc<Generation>, suspicion: Suspicion, closing: &Cancel) -> Result<(), ReadError> {
-    let doubts = Arc::<Suspicions>::default();
-    let mut reader = Reader::open(generation, CACHE_BYTES, SlowLog::new(Duration::ZERO), &doubts, closing)?;
+    let suspicions = Arc::<Suspicions>::default();
+    let mut reader = Reader::open(generation, CACHE_BYTES, SlowLog::new(Duration::ZERO), &suspicions, closing)?;
     reader.begin()?;
     let Some((statement, stamp)) = suspicion.query else { return Ok(()) };
-    let limits = ReadLimits { rows: usize::MAX, bytes: usize::MAX, timeout: LOOK_MAX, cancel: None };
+    let limits = ReadLimits { rows: usize::MAX, bytes: usize::MAX, timeout: RECHECK_MAX, cancel: None };
     let query = StreamQuery { statement, stamp, limits };
-    let end = Instant::now() + LOOK_MAX;
+    let end = Instant::now() + RECHECK_MAX;
     let mut progress = Progress::default();
     while Instant::now() < end {
-        let allowance = Allowance::new(&query.limits, LOOK_MAX);
+        let allowance = Allowance::new(&query.limits, RECHECK_MAX);
         let chunk = reader.next_chunk(&query, allowance, progress)?;
         if !chunk.more {
             return Ok(());
         }
         progress = chunk.progress;
     }
-    Err(ReadError::Timeout(LOOK_MAX))
+    Err(ReadError::Timeout(RECHECK_MAX))
 }

@@ -1,4 +1,4 @@
-//! Readers against a database that a plain write connection fills.
+//! Readers of a database that a plain write connection fills.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests stop at the first surprise")]
 #![allow(clippy::disallowed_methods, reason = "tests run threads and measure time of their own")]
@@ -30,10 +30,10 @@ mod switch;
 mod temp;
 mod together;
 
-/// How long a test waits for what must come.
+/// The time limit of every wait in these tests.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Counts from 1, and never ends by itself.
+/// Counts from 1 without end.
 const ENDLESS: &str = "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n";
 
 struct Fixture {
@@ -93,7 +93,7 @@ impl Fixture {
         self.try_query(sql, &ReadLimits::default()).unwrap().one().unwrap()
     }
 
-    /// All readers are free and work.
+    /// Checks that all readers are free and work.
     fn assert_usable(&self) {
         let pool = self.readers.pool();
         assert_eq!(pool.permits.available_permits(), self.readers.0.options.readers);
@@ -134,7 +134,7 @@ fn values_keep_their_storage_class() {
 }
 
 #[test]
-fn text_that_is_not_utf8_is_an_error_and_its_bytes_can_be_read() {
+fn non_utf8_text_is_an_error_but_readable_as_a_blob() {
     let fixture = fixture();
     let error = fixture.try_query("SELECT CAST(x'61ff' AS TEXT) AS bad", &ReadLimits::default()).unwrap_err();
     assert!(error.to_string().contains("\"bad\" holds a text that is not UTF-8"), "{error}");
@@ -161,12 +161,12 @@ fn more_statements_than_are_kept_prepared_still_run() {
 }
 
 #[test]
-fn checks_find_no_fault_in_what_was_written_since_the_last_read() {
+fn checks_accept_writes_since_the_last_read() {
     let fixture = fixture();
     fixture.writer.execute_batch("CREATE VIRTUAL TABLE f USING fts5(body)").unwrap();
     for check in ["PRAGMA integrity_check", "SELECT * FROM pragma_quick_check"] {
         fixture.writer.execute_batch("INSERT INTO f VALUES ('one'); INSERT INTO f VALUES ('two')").unwrap();
-        // The reader's FTS5 keeps in mind where the index lies, and then it lies elsewhere.
+        // The reader's FTS5 caches the structure of the index, which then changes.
         assert_eq!(fixture.one::<i64>("SELECT min(rowid) FROM f WHERE f MATCH 'one'"), 1);
         fixture.writer.execute_batch("INSERT INTO f (f) VALUES ('optimize')").unwrap();
         assert_eq!(fixture.one::<String>(check), "ok");
@@ -175,20 +175,20 @@ fn checks_find_no_fault_in_what_was_written_since_the_last_read() {
 }
 
 #[test]
-fn pragmas_tell_of_the_schema_that_is_there() {
+fn pragmas_report_the_present_schema() {
     let fixture = fixture();
-    let told = || {
+    let counts = || {
         let pragmas = ["PRAGMA foreign_key_list(later)", "SELECT * FROM pragma_index_list('later')"];
         pragmas.map(|sql| fixture.try_query(sql, &ReadLimits::default()).unwrap().len())
     };
-    assert_eq!(told(), [0, 0]);
+    assert_eq!(counts(), [0, 0]);
     fixture.writer.execute_batch("CREATE TABLE later (a UNIQUE, b REFERENCES t)").unwrap();
-    assert_eq!(told(), [1, 1]);
+    assert_eq!(counts(), [1, 1]);
     let snapshot = fixture.readers.snapshot_blocking().unwrap();
     fixture.writer.execute_batch("DROP TABLE later").unwrap();
     let before = statement("PRAGMA foreign_key_list(later)");
     let before = snapshot.query_blocking(&before, &ReadLimits::default()).unwrap();
-    assert_eq!((before.len(), told()), (1, [0, 0]));
+    assert_eq!((before.len(), counts()), (1, [0, 0]));
     drop(snapshot);
     fixture.assert_usable();
 }

@@ -1,4 +1,5 @@
-//! What a read costs. Not checks but figures: `cargo test --release -p quorate-sql --lib -- --nocapture figures`.
+//! What a read costs. This prints figures and checks nothing: `cargo test --release -p quorate-sql --lib -- --nocapture
+//! figures`.
 
 use std::hint::black_box;
 use std::time::Instant as Clock;
@@ -7,7 +8,7 @@ use super::*;
 
 const POINT: &str = "SELECT id, name FROM t WHERE id = ?";
 
-/// Tries, of which the best one counts: short ones, so that some are not disturbed.
+/// Tries, of which the fastest one counts. They are short, so that some are undisturbed.
 const TRIES: u32 = if cfg!(debug_assertions) { 5 } else { 500 };
 
 /// Reads of one try.

@@ -1,4 +1,4 @@
-//! Queries that would run, grow or recurse without bound, on the thread of a caller with a small stack.
+//! Queries that would run, grow or recurse without bound, on a calling thread with a small stack.
 
 use std::thread;
 use std::time::Instant as Clock;
@@ -19,7 +19,7 @@ fn limits(timeout: Duration) -> ReadLimits {
 }
 
 #[test]
-fn functions_fail_or_are_done_soon() {
+fn functions_end_soon() {
     let fixture = fixture();
     on_a_small_stack(move || {
         for (sql, reason) in hostile::FUNCTIONS {
@@ -36,9 +36,9 @@ fn functions_fail_or_are_done_soon() {
 }
 
 #[test]
-fn a_timeout_works_inside_of_a_function() {
+fn a_timeout_works_inside_a_function() {
     let fixture = fixture();
-    // Comparisons take longer than this, in one step of SQLite.
+    // In one step of SQLite, comparisons take longer than this.
     let sql =
         "SELECT name LIKE '%' || printf('%.*c', 25000, 'a') || 'b' FROM (SELECT printf('%.*c', 3000000, 'a') AS name)";
     let done = fixture.try_query(sql, &limits(Duration::from_millis(20)));
@@ -47,11 +47,11 @@ fn a_timeout_works_inside_of_a_function() {
 }
 
 #[test]
-fn a_timeout_works_inside_of_a_search_for_many_words() {
+fn a_timeout_works_inside_a_search_for_many_words() {
     let fixture = fixture();
     fixture.writer.execute_batch("CREATE VIRTUAL TABLE f USING fts5(body)").unwrap();
     fixture.writer.execute("INSERT INTO f VALUES (?1)", ["a ".repeat(1_000_000)]).unwrap();
-    // One step of SQLite reads the places of the word once for each of these, which takes a fifth of a second.
+    // One step of SQLite reads the places of the word once for each term, which takes a fifth of a second.
     let sql = format!("SELECT count(*) FROM f WHERE f MATCH '{}'", "a ".repeat(300));
     let done = fixture.try_query(&sql, &limits(Duration::from_millis(5)));
     assert!(matches!(done, Err(ReadError::Timeout(_))), "{done:?}");
@@ -59,7 +59,7 @@ fn a_timeout_works_inside_of_a_search_for_many_words() {
 }
 
 #[test]
-fn a_near_of_too_many_terms_is_refused_wherever_it_comes_from() {
+fn a_near_query_with_too_many_terms_is_refused() {
     let fixture = fixture();
     fixture.writer.execute_batch("CREATE VIRTUAL TABLE f USING fts5(body)").unwrap();
     fixture.writer.execute("INSERT INTO f VALUES (?1)", ["a ".repeat(1000)]).unwrap();
@@ -84,7 +84,7 @@ fn a_query_that_takes_long_to_prepare_is_refused() {
     let fixture = fixture();
     let begun = Clock::now();
     let done = fixture.try_query(&hostile::doubling(), &ReadLimits::default());
-    // On a slow machine its time runs out before.
+    // On a slow machine its time limit may end it first.
     let is_refused = matches!(&done, Err(ReadError::Failed(failure)) if failure.message.contains("for too long"));
     assert!(is_refused || matches!(done, Err(ReadError::Timeout(_))), "{done:?}");
     assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
@@ -101,7 +101,7 @@ fn deep_queries_fit_a_small_stack() {
     on_a_small_stack(move || {
         let views = [300, 900, 1099].map(|depth| format!("SELECT * FROM v{depth}"));
         for sql in hostile::deep().into_iter().chain(views).chain(["SELECT c500 FROM g".to_owned()]) {
-            // It succeeds or not; neither ends the process.
+            // It may succeed or fail, but must not end the process.
             let _ = fixture.try_query(&sql, &ReadLimits::default());
         }
         fixture.assert_usable();

@@ -1,4 +1,4 @@
-//! Limits hold to the row, the byte and the millisecond, and what they stop leaves the readers usable.
+//! Limits are exact to the row, the byte and the millisecond, and readers stay usable after a query that exceeds them.
 
 use std::thread;
 use std::time::Instant as Clock;
@@ -41,9 +41,9 @@ fn bytes_are_limited_exactly() {
     fixture.assert_usable();
 }
 
-/// Empty texts count nothing for the limit on bytes, but each takes 32 bytes of memory.
+/// Empty texts count as nothing for the limit on bytes, but each takes 32 bytes of memory.
 #[test]
-fn a_result_of_very_many_small_values_is_limited_by_its_memory() {
+fn a_result_of_many_small_values_is_limited_by_memory() {
     let fixture = fixture();
     let columns = vec!["''"; 1000].join(", ");
     let rows = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 900000)";
@@ -93,7 +93,7 @@ fn a_query_is_cancelled_before_and_while_it_runs() {
 }
 
 #[test]
-fn a_first_try_ends_soon_and_is_done_again_elsewhere() {
+fn a_first_try_ends_soon_and_can_be_repeated() {
     let fixture = fixture_with(one_reader());
     fixture.assert_usable();
     let limits = ReadLimits { timeout: Duration::from_millis(100), ..ReadLimits::default() };
@@ -107,7 +107,7 @@ fn a_first_try_ends_soon_and_is_done_again_elsewhere() {
 }
 
 #[tokio::test]
-async fn a_caller_that_goes_away_ends_its_query() {
+async fn dropping_the_future_ends_its_query() {
     let fixture = fixture_with(ReaderOptions { wait: PATIENCE, transaction: PATIENCE, ..one_reader() });
     let env = Env::real();
     let limits = ReadLimits { timeout: PATIENCE, ..ReadLimits::default() };
@@ -133,7 +133,7 @@ async fn waiting_for_a_reader_is_bounded() {
 }
 
 #[test]
-fn who_waits_gets_the_reader_that_is_given_back() {
+fn a_waiting_query_gets_a_returned_reader() {
     let fixture = fixture_with(ReaderOptions { wait: PATIENCE, ..one_reader() });
     let held = fixture.readers.snapshot_blocking().unwrap();
     let readers = fixture.readers.clone();

@@ -1,4 +1,4 @@
-//! What a reader refuses: everything that is not reading, with an error that says so.
+//! Readers refuse everything but reading, with an error that says so.
 
 use super::*;
 
@@ -34,7 +34,7 @@ fn writes_are_refused_as_such() {
 }
 
 #[test]
-fn what_is_not_reading_is_refused_with_a_reason() {
+fn non_reading_statements_are_refused_with_a_reason() {
     let fixture = fixture();
     let hostile = [
         "CREATE TEMP TABLE x (a)",
@@ -84,7 +84,7 @@ fn count(snapshot: &Snapshot) -> i64 {
 }
 
 #[test]
-fn looking_at_the_schema_and_at_plans_is_reading() {
+fn schema_and_plans_can_be_read() {
     let fixture = fixture();
     for sql in [
         "PRAGMA table_info(t)",
@@ -98,7 +98,7 @@ fn looking_at_the_schema_and_at_plans_is_reading() {
     assert_eq!(fixture.one::<i64>("SELECT count(*) FROM t"), 10);
 }
 
-/// Some modules prepare writes as soon as one of their tables is looked at.
+/// Some modules prepare writes when one of their tables is first read.
 #[test]
 fn virtual_tables_of_every_module_are_read() {
     let fixture = fixture();
@@ -112,9 +112,9 @@ fn virtual_tables_of_every_module_are_read() {
     }
 }
 
-/// The store's own statements run under other rules: a text of a caller must not find them prepared.
+/// The reader's own statements run under other rules, so a caller with the same text must not get the prepared ones.
 #[test]
-fn own_statements_do_not_serve_callers() {
+fn callers_do_not_get_the_reader_s_own_statements() {
     let fixture = fixture_with(ReaderOptions { readers: 1, ..ReaderOptions::default() });
     drop(fixture.readers.snapshot_blocking().unwrap());
     for sql in ["BEGIN", "ROLLBACK"] {

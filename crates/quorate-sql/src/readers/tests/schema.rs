@@ -1,8 +1,8 @@
-//! The schema changes between two reads, on another connection.
+//! Another connection changes the schema between two reads.
 
 use super::*;
 
-/// What another connection does to the schema, and a query that is right only afterwards.
+/// A schema change by another connection, and a query that is valid only after it.
 const SHAPES: [(&str, &str); 14] = [
     ("ALTER TABLE t ADD COLUMN b", "SELECT * FROM t ORDER BY 3"),
     ("ALTER TABLE t ADD COLUMN b", "SELECT * FROM t GROUP BY 3"),
@@ -21,7 +21,7 @@ const SHAPES: [(&str, &str); 14] = [
 ];
 
 #[test]
-fn a_query_runs_under_the_schema_that_is_there() {
+fn a_query_runs_under_the_present_schema() {
     let mut failed = Vec::new();
     for (change, sql) in SHAPES {
         let fixture = fixture();
@@ -38,7 +38,7 @@ fn a_query_runs_under_the_schema_that_is_there() {
 }
 
 #[test]
-fn a_snapshot_keeps_its_schema_and_one_that_is_begun_later_has_the_new_one() {
+fn a_snapshot_keeps_its_schema() {
     let fixture = fixture();
     let sql = statement("SELECT * FROM t ORDER BY 3");
     let query = |snapshot: &Snapshot| snapshot.query_blocking(&sql, &ReadLimits::default());

@@ -1,4 +1,4 @@
-//! A snapshot shows one state for as long as it may.
+//! A snapshot shows one state until its age limit.
 
 use std::time::Instant as Clock;
 
@@ -28,9 +28,9 @@ fn a_snapshot_shows_one_state_and_knows_its_index() {
     fixture.assert_usable();
 }
 
-/// An index beyond what a signed number holds comes back as it was written.
+/// An index beyond the signed range is read back as it was written.
 #[test]
-fn the_index_has_all_its_bits() {
+fn the_applied_index_has_all_its_bits() {
     let fixture = fixture();
     set_applied(&fixture.writer, u64::MAX - 1);
     assert_eq!(fixture.readers.snapshot_blocking().unwrap().applied_index(), u64::MAX - 1);
@@ -49,7 +49,7 @@ fn an_interrupted_query_leaves_the_snapshot_as_it_was() {
 }
 
 #[tokio::test]
-async fn long_and_short_queries_of_tasks_share_a_snapshot() {
+async fn tasks_share_a_snapshot() {
     let fixture = fixture();
     let env = Env::real();
     let snapshot = fixture.readers.snapshot(&env, PATIENCE).await.unwrap();
@@ -80,7 +80,7 @@ fn an_idle_snapshot_is_ended_at_its_age() {
 }
 
 #[tokio::test]
-async fn a_snapshot_with_more_time_lasts_until_old_ones_are_to_end() {
+async fn a_long_snapshot_lasts_until_old_ones_are_ended() {
     let transaction = Duration::from_millis(20);
     let fixture = fixture_with(ReaderOptions { transaction, ..ReaderOptions::default() });
     let snapshot = fixture.readers.snapshot(&Env::real(), PATIENCE).await.unwrap();
@@ -130,7 +130,7 @@ fn a_snapshot_is_read_in_pieces() {
 }
 
 #[test]
-fn a_snapshot_that_nobody_ends_still_fails_at_its_age() {
+fn a_snapshot_fails_at_its_age_without_expire() {
     let options = ReaderOptions { transaction: Duration::from_millis(20), ..ReaderOptions::default() };
     let fixture = fixture_with(options);
     let snapshot = fixture.readers.snapshot_blocking().unwrap();
@@ -146,7 +146,7 @@ fn a_snapshot_that_nobody_ends_still_fails_at_its_age() {
 }
 
 #[test]
-fn older_transactions_can_be_ended_and_younger_ones_stay() {
+fn older_transactions_end_and_younger_ones_stay() {
     let fixture = fixture();
     let old = fixture.readers.snapshot_blocking().unwrap();
     let between = quorate_env::Instant::now();
@@ -173,9 +173,9 @@ fn a_running_query_of_an_old_transaction_is_ended() {
     fixture.assert_usable();
 }
 
-/// What a snapshot holds keeps a checkpoint from completing; without it nothing does.
+/// An open snapshot keeps a checkpoint from completing; after a query nothing does.
 #[test]
-fn nothing_stays_open_behind_a_query() {
+fn a_query_leaves_no_transaction_open() {
     let fixture = fixture();
     let complete = |fixture: &Fixture| {
         fixture.writer.execute_batch("UPDATE t SET name = name || '!'").unwrap();
@@ -193,9 +193,9 @@ fn nothing_stays_open_behind_a_query() {
     assert!(complete(&fixture));
 }
 
-/// SQLite rolls the transaction back where a query runs out of memory or disk, or can't read.
+/// SQLite rolls the transaction back if a query runs out of memory or disk, or can't read the database.
 #[test]
-fn a_query_that_sqlite_rolls_back_ends_the_snapshot() {
+fn a_rollback_by_sqlite_ends_the_snapshot() {
     let fixture = fixture_with(ReaderOptions { cache_bytes: 1 << 20, ..ReaderOptions::default() });
     fixture.generations.temp().limit(TempOptions { per_query: 1 << 20, all: 1 << 30 });
     let snapshot = fixture.readers.snapshot_blocking().unwrap();

@@ -10,7 +10,7 @@ fn numbers(count: usize) -> Statement {
     Statement { params: vec![i64::try_from(count).unwrap().into()], ..statement(sql) }
 }
 
-/// Takes all pieces; gives the sizes of the pieces and the numbers in them.
+/// Takes all pieces. Returns the sizes of the pieces and the numbers in them.
 fn drain(stream: &mut RowStream) -> Result<(Vec<usize>, Vec<i64>), ReadError> {
     let (mut pieces, mut found) = (Vec::new(), Vec::new());
     while let Some(rows) = stream.next_blocking()? {
@@ -73,7 +73,7 @@ fn limits_are_for_the_whole_stream() {
 }
 
 #[test]
-fn an_error_stays_and_a_dropped_stream_gives_its_reader_back() {
+fn ended_streams_keep_their_error_and_free_the_reader() {
     let fixture = fixture_with(ReaderOptions { readers: 1, ..ReaderOptions::default() });
     let mut broken = fixture.readers.stream_blocking(statement("DELETE FROM t"), ReadLimits::default()).unwrap();
     for _ in 0..2 {
@@ -88,7 +88,7 @@ fn an_error_stays_and_a_dropped_stream_gives_its_reader_back() {
         drop(stream);
         fixture.assert_usable();
     }
-    // The same text starts anew, with other parameters.
+    // The same text with other parameters starts from the beginning.
     let mut stream = fixture.readers.stream_blocking(numbers(3), ReadLimits::default()).unwrap();
     assert_eq!(drain(&mut stream).unwrap().1, [1, 2, 3]);
 }
@@ -121,7 +121,7 @@ fn a_stream_shows_one_state_while_writes_go_on() {
 }
 
 #[tokio::test]
-async fn tasks_take_pieces_and_may_give_up() {
+async fn tasks_take_pieces_and_can_be_dropped() {
     let fixture = fixture_with(ReaderOptions { readers: 1, ..ReaderOptions::default() });
     let env = Env::real();
     let mut stream = fixture.readers.stream(numbers(5000), ReadLimits::default()).await.unwrap();

@@ -1,4 +1,4 @@
-//! A second look tells damaged files from what only looks like it.
+//! A recheck tells damaged files from failures that only look like damage.
 
 use std::sync::atomic::Ordering;
 
@@ -12,7 +12,7 @@ fn read(fixture: &Fixture) -> Result<Rows, ReadError> {
 }
 
 #[test]
-fn a_schema_that_cannot_be_parsed_is_not_taken_for_a_damaged_file() {
+fn an_unparsable_schema_is_not_taken_for_damage() {
     let fixture = fixture();
     let writer = &fixture.writer;
     writer.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, false).unwrap();
@@ -25,13 +25,13 @@ fn a_schema_that_cannot_be_parsed_is_not_taken_for_a_damaged_file() {
     let error = read(&fixture).unwrap_err();
     assert!(error.to_string().contains("malformed database schema"), "{error}");
     assert_eq!(fixture.readers.suspicions().due_in(), Some(Duration::ZERO));
-    assert_eq!(fixture.readers.look_again(), None);
+    assert_eq!(fixture.readers.recheck(), None);
     assert_eq!(fixture.readers.suspicions().due_in(), None);
 }
 
 #[test]
-fn an_error_of_the_disk_counts_if_it_comes_again() {
-    for comes_again in [true, false] {
+fn a_disk_error_counts_if_it_recurs() {
+    for recurs in [true, false] {
         let fixture = fixture();
         fixture.writer.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
         let generation = fixture.generations.current();
@@ -39,8 +39,8 @@ fn an_error_of_the_disk_counts_if_it_comes_again() {
         fixture.one::<i64>("SELECT 1");
         faults.main_reads.store(ffi::SQLITE_IOERR_READ, Ordering::Release);
         assert!(matches!(read(&fixture), Err(ReadError::Fault(StoreFault::Io(_)))));
-        faults.main_reads.store(if comes_again { ffi::SQLITE_IOERR_READ } else { 0 }, Ordering::Release);
-        assert_eq!(matches!(fixture.readers.look_again(), Some(StoreFault::Io(_))), comes_again);
+        faults.main_reads.store(if recurs { ffi::SQLITE_IOERR_READ } else { 0 }, Ordering::Release);
+        assert_eq!(matches!(fixture.readers.recheck(), Some(StoreFault::Io(_))), recurs);
         faults.main_reads.store(0, Ordering::Release);
         assert!(read(&fixture).is_ok());
         assert_eq!(fixture.readers.suspicions().counts().io.get(), 1);
@@ -48,13 +48,13 @@ fn an_error_of_the_disk_counts_if_it_comes_again() {
 }
 
 #[test]
-fn looks_are_spaced() {
+fn rechecks_are_spaced() {
     let fixture = fixture();
     let generation = fixture.generations.current();
     let damaged = ReadError::Fault(StoreFault::Damaged("x".to_owned()));
     let suspicions = fixture.readers.suspicions();
     suspicions.note(&generation, &damaged, None);
-    assert_eq!((suspicions.due_in(), fixture.readers.look_again()), (Some(Duration::ZERO), None));
+    assert_eq!((suspicions.due_in(), fixture.readers.recheck()), (Some(Duration::ZERO), None));
     suspicions.note(&generation, &damaged, None);
     assert!(suspicions.due_in().is_some_and(|wait| !wait.is_zero()));
 }

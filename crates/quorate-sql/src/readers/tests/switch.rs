@@ -1,8 +1,8 @@
-//! Generations change under the readers.
+//! The generation changes while readers are in use.
 
 use super::*;
 
-/// Puts a generation in force whose table has `rows` rows.
+/// Makes a generation current whose table has `rows` rows.
 fn publish(fixture: &Fixture, rows: i64) {
     let staged = fixture.generations.stage().unwrap();
     let vfs = fixture.generations.current().vfs().to_owned();
@@ -16,7 +16,7 @@ fn count(fixture: &Fixture) -> i64 {
 }
 
 #[test]
-fn new_reads_see_the_new_generation_and_old_ones_end_on_theirs() {
+fn reads_stay_on_the_generation_they_began_on() {
     let fixture = fixture();
     assert_eq!(count(&fixture), 10);
     let snapshot = fixture.readers.snapshot_blocking().unwrap();
@@ -27,11 +27,11 @@ fn new_reads_see_the_new_generation_and_old_ones_end_on_theirs() {
     assert_eq!(rows.one::<i64>(), Ok(10));
     assert!(old.exists());
     drop(snapshot);
-    assert!(!old.exists(), "the last reader takes the old generation along");
+    assert!(!old.exists(), "the old generation is removed with its last reader");
 }
 
 #[test]
-fn switching_lets_go_of_the_old_generation() {
+fn switching_releases_the_old_generation() {
     let fixture = fixture();
     assert_eq!(count(&fixture), 10);
     let old = fixture.generations.current().dir().to_path_buf();
@@ -43,7 +43,7 @@ fn switching_lets_go_of_the_old_generation() {
 }
 
 #[test]
-fn who_waits_for_a_reader_gets_one_of_the_new_generation() {
+fn a_waiting_query_survives_a_switch() {
     let options = ReaderOptions { readers: 1, wait: PATIENCE, ..ReaderOptions::default() };
     let fixture = fixture_with(options);
     let held = fixture.readers.snapshot_blocking().unwrap();

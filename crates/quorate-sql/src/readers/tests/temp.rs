@@ -1,9 +1,9 @@
-//! Temporary files of queries: where they are, and how large they may become.
+//! Temporary files of queries: their place and their limits.
 
 use super::*;
 use crate::usage::TempOptions;
 
-/// Sorts some 20 MB.
+/// Sorts about 20 MB.
 const SORT: &str = "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < 20000)
     SELECT hex(zeroblob(500)) || i AS x FROM n ORDER BY x DESC";
 
@@ -15,14 +15,14 @@ fn used(fixture: &Fixture) -> u64 {
     fixture.generations.temp().used()
 }
 
-/// Where the files are that this process has open.
+/// The paths of the files that this process has open.
 fn open_files() -> Vec<String> {
     let items = std::fs::read_dir("/proc/self/fd").unwrap();
     items.filter_map(|item| Some(std::fs::read_link(item.ok()?.path()).ok()?.display().to_string())).collect()
 }
 
 #[test]
-fn temporary_files_lie_in_the_stores_directory_and_go_with_their_query() {
+fn temporary_files_lie_in_tmp_and_end_with_the_query() {
     let fixture = small_cache();
     let mut stream = fixture.readers.stream_blocking(statement(SORT), ReadLimits::default()).unwrap();
     assert!(stream.next_blocking().unwrap().is_some());
@@ -36,7 +36,7 @@ fn temporary_files_lie_in_the_stores_directory_and_go_with_their_query() {
 }
 
 #[test]
-fn a_query_that_needs_larger_temporary_files_than_it_may_have_fails_and_says_so() {
+fn the_temporary_files_of_a_query_are_limited() {
     let fixture = small_cache();
     fixture.generations.temp().limit(TempOptions { per_query: 4 << 20, all: 1 << 30 });
     let Err(ReadError::Failed(failure)) = fixture.try_query(SORT, &ReadLimits::default()) else {
@@ -49,7 +49,7 @@ fn a_query_that_needs_larger_temporary_files_than_it_may_have_fails_and_says_so(
 }
 
 #[test]
-fn all_queries_together_have_so_much_in_temporary_files() {
+fn the_temporary_files_of_all_queries_are_limited() {
     let fixture = small_cache();
     fixture.generations.temp().limit(TempOptions { per_query: 1 << 30, all: 30 << 20 });
     let mut first = fixture.readers.stream_blocking(statement(SORT), ReadLimits::default()).unwrap();
@@ -63,7 +63,7 @@ fn all_queries_together_have_so_much_in_temporary_files() {
 }
 
 #[test]
-fn what_a_killed_process_left_is_removed() {
+fn files_of_a_killed_process_are_removed() {
     let dir = tempfile::tempdir().unwrap();
     let open = || Generations::open(Env::real().disk(), dir.path(), 4096, Extensions::default());
     drop(open().unwrap());

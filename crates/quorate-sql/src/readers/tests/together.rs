@@ -1,11 +1,11 @@
-//! Readers beside a writer: every read sees whole transactions.
+//! Readers run in parallel with a writer: every read sees whole transactions.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use super::*;
 
-/// Transactions of the writer.
+/// The number of transactions of the writer.
 const ROUNDS: u64 = 300;
 
 /// The sum of all balances, which every transaction keeps.
@@ -40,7 +40,7 @@ fn reads_see_whole_transactions() {
     fixture.assert_usable();
 }
 
-/// One query: the sum holds. Returns its round.
+/// Checks in one query that the sum holds. Returns its round.
 fn check_query(readers: &Readers) -> u64 {
     let query = statement("SELECT sum(balance), min(round), max(round) FROM account");
     let rows = readers.query_blocking(&query, &ReadLimits::default()).unwrap();
@@ -49,7 +49,7 @@ fn check_query(readers: &Readers) -> u64 {
     first
 }
 
-/// Several queries of a snapshot: they agree with each other and with its index, which never goes back.
+/// Checks in several queries of a snapshot that they agree with each other and with its index, which never decreases.
 fn check_snapshot(readers: &Readers, last: u64) -> u64 {
     let snapshot = readers.snapshot_blocking().unwrap();
     let one =
