@@ -99,5 +99,5 @@ fn what_is_no_backup_is_refused_with_a_way_out() {
     std::fs::write(&file, "a text, not a database, and long enough to have a header of one hundred bytes".repeat(9))
         .unwrap();
     let refused = restore();
-    assert!(refused.contains("is no backup of Quorate") && refused.contains("--plain"), "{refused}");
+    assert!(refused.contains("is not a backup of Quorate") && refused.contains("--plain"), "{refused}");
 }

@@ -1,10 +1,10 @@
-//! A backup: an image kept as a plain SQLite file, for any `sqlite3` and for a [`restore`].
+//! A backup: an image stored as a plain SQLite file, for any `sqlite3` and for [`restore`].
 //!
 //! Invariants:
-//! - A file under its final name is whole, verified and durable: it is built under another name and renamed last.
+//! - A file under its final name is complete, verified and durable: it is built under another name and renamed last.
 //! - A backup carries a checksum over all of it ([`seal`]), which is checked before anything is restored from it.
-//! - A backup needs no other file beside it: its journal mode is `delete`. Where a `-wal` or a journal of that name
-//!   lies, none is made and none is read, because SQLite would take that for a part of it.
+//! - A backup needs no other file: its journal mode is `delete`. If a `-wal` or a journal of that name exists, no
+//!   backup is written and none is read, because SQLite would treat that file as a part of it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -31,45 +31,45 @@ mod tests;
 
 pub use restore::{epoch_of, restore};
 
-/// What the name of a backup under construction ends with. One that a killed process left is replaced by the next.
+/// The suffix of a backup under construction. The next backup replaces one that a killed process left.
 pub const PARTIAL_SUFFIX: &str = ".partial";
 
-/// What SQLite keeps beside a database, by the ends of the names.
+/// The suffixes of the files that SQLite keeps next to a database.
 const BESIDE: [&str; 2] = ["-journal", "-wal"];
 
-/// Bytes of the smallest pages that a store works with: those of an image's blocks.
+/// The smallest page size that a store accepts: the block size of images.
 const PAGE_SIZE_MIN: i64 = 4096;
 
-/// What a backup holds.
+/// The contents of a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Backup {
-    /// Whose data it is.
+    /// The cluster, epoch and group of the data.
     pub identity: StoreIdentity,
-    /// Up to which entry, and under which membership.
+    /// The last applied entry, and the membership.
     pub applied: Applied,
-    /// Bytes of the file.
+    /// The size of the file in bytes.
     pub bytes: u64,
 }
 
-/// Why a backup can't be made, or can't be read.
+/// Why a backup can't be written or read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileError {
-    /// There is something of this name already.
+    /// A file of this name already exists.
     #[error("{} exists; choose another name, or have it replaced", .0.display())]
     Exists(PathBuf),
     /// SQLite would read this file as a part of the backup.
     #[error(
-        "{} lies beside it, and SQLite would take that for a part of the backup; open and close the database that it \
+        "{} exists, and SQLite would treat it as a part of the backup; open and close the database that it \
          belongs to with sqlite3, or move it away", .0.display()
     )]
     Beside(PathBuf),
-    /// The file is something else.
-    #[error("{} is no backup of Quorate: {what}", path.display())]
+    /// The file is not a backup.
+    #[error("{} is not a backup of Quorate: {what}", path.display())]
     Foreign {
         /// The file.
         path: PathBuf,
-        /// What it is.
+        /// What it is instead.
         what: String,
     },
     /// The file is damaged.
@@ -77,32 +77,32 @@ pub enum FileError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What was found.
+        /// The damage that was found.
         what: String,
     },
-    /// The file is of a format that this version does not know.
-    #[error("{} is of a newer version: {what}; install that", path.display())]
+    /// The file has a format that this version does not know.
+    #[error("{} needs a newer version of Quorate: {what}; install that version", path.display())]
     Newer {
         /// The file.
         path: PathBuf,
-        /// What is not known.
+        /// What this version does not know.
         what: String,
     },
-    /// What arrived is no whole image.
+    /// The received image is incomplete.
     #[error("the backup is not whole: {0}; try again")]
     Lost(String),
-    /// The system refused something.
+    /// The operating system returned an error.
     #[error("{}: {what}", path.display())]
     Disk {
         /// The file or directory.
         path: PathBuf,
-        /// What it said.
+        /// The error.
         what: String,
     },
 }
 
 impl FileError {
-    /// Whether the same call may succeed later without help.
+    /// Whether the same call may succeed later without intervention.
     pub fn is_retryable(&self) -> bool {
         matches!(self, Self::Lost(_) | Self::Disk { .. })
     }
@@ -132,7 +132,7 @@ impl FileError {
             OpenError::Fault(fault) => Self::fault(&path)(fault),
             OpenError::Disk { path, source } => Self::Disk { path, what: source.to_string() },
             OpenError::Sqlite { path, source } if is(&source, ErrorCode::NotADatabase) => {
-                Self::Foreign { path, what: "it is no SQLite database".to_owned() }
+                Self::Foreign { path, what: "it is not a SQLite database".to_owned() }
             }
             OpenError::Sqlite { path, source } if is(&source, ErrorCode::DatabaseCorrupt) => {
                 Self::Damaged { path, what: source.to_string() }
@@ -143,7 +143,7 @@ impl FileError {
     }
 }
 
-/// A backup under construction. Dropped before [`BackupFile::finish`], it leaves nothing behind. Its calls block.
+/// A backup under construction. Dropping it before [`BackupFile::finish`] removes the file. Its methods block.
 pub struct BackupFile {
     disk: Arc<dyn Disk>,
     path: PathBuf,
@@ -153,7 +153,7 @@ pub struct BackupFile {
 }
 
 impl BackupFile {
-    /// Begins a backup that is to be called `path`; `replaces` says that something of that name may go.
+    /// Begins a backup with the final name `path`. `replaces` allows it to replace an existing file.
     pub fn create(disk: &Arc<dyn Disk>, path: &Path, replaces: bool) -> Result<Self, FileError> {
         check_free(disk.as_ref(), path, replaces)?;
         let partial = with_suffix(path, PARTIAL_SUFFIX);
@@ -174,10 +174,10 @@ impl BackupFile {
         self.intake.as_ref().map_or(0, Intake::bytes)
     }
 
-    /// After the last piece: verifies the file, makes it durable and gives it its name.
+    /// Verifies the file after the last piece, makes it durable and renames it to its final name.
     pub fn finish(mut self) -> Result<Backup, FileError> {
         let (disk, partial) = (Arc::clone(&self.disk), self.partial.clone());
-        let Some(intake) = self.intake.take() else { return Err(FileError::Lost("nothing came".to_owned())) };
+        let Some(intake) = self.intake.take() else { return Err(FileError::Lost("no piece arrived".to_owned())) };
         let finish = || {
             let (identity, log_id) = intake.finish().map_err(FileError::fault(&partial))?;
             let vfs = vfs_of(disk.as_ref(), &partial)?;
@@ -202,13 +202,13 @@ impl BackupFile {
 impl Drop for BackupFile {
     fn drop(&mut self) {
         if self.intake.take().is_some() {
-            // What can't be removed now is replaced by the next backup of this name.
+            // If the removal fails, the next backup of this name replaces the file.
             let _ = remove(self.disk.as_ref(), &self.partial);
         }
     }
 }
 
-/// Says what a backup holds, after a look at all of it. Blocks, as long as reading the file takes.
+/// Returns the contents of a backup after checking the whole file. Blocks while it reads the file.
 pub fn inspect(disk: &dyn Disk, path: &Path) -> Result<Backup, FileError> {
     let found = Found::open(disk, path)?;
     let row = found.row()?.ok_or_else(|| found.foreign("it is a SQLite database of another origin"))?;
@@ -218,12 +218,12 @@ pub fn inspect(disk: &dyn Disk, path: &Path) -> Result<Backup, FileError> {
     Ok(Backup { identity: row.identity, applied: row.applied, bytes: found.bytes })
 }
 
-/// Says whether a SQLite database of another origin can be restored as if it were a backup, of an epoch 0 in which
-/// nothing was applied. Blocks, as long as reading the file takes.
+/// Checks whether a SQLite database of another origin can be restored like a backup, with epoch 0 and nothing applied.
+/// Blocks while it reads the file.
 pub fn inspect_plain(disk: &dyn Disk, path: &Path) -> Result<Backup, FileError> {
     let found = Found::open(disk, path)?;
     if found.row()?.is_some() {
-        return Err(found.foreign("it is no plain database: it is a backup of Quorate"));
+        return Err(found.foreign("it is a backup of Quorate, not a plain database"));
     }
     found.check()?;
     let unsuitable = unsuitable(&found.conn).map_err(|error| found.damaged(error.to_string()))?;
@@ -232,11 +232,11 @@ pub fn inspect_plain(disk: &dyn Disk, path: &Path) -> Result<Backup, FileError> 
     Ok(Backup { identity, applied: Applied::default(), bytes: found.bytes })
 }
 
-/// What of a plain database a store can't work with.
+/// The property of a plain database that a store can't work with, if there is one.
 fn unsuitable(conn: &Connection) -> rusqlite::Result<Option<String>> {
     let encoding: String = conn.query_row("PRAGMA encoding", [], |row| row.get(0))?;
     if encoding != "UTF-8" {
-        return Ok(Some(format!("its encoding is {encoding}; copy its tables into a database of UTF-8")));
+        return Ok(Some(format!("its encoding is {encoding}; copy its tables into a UTF-8 database")));
     }
     let page_size: i64 = conn.query_row("PRAGMA page_size", [], |row| row.get(0))?;
     if page_size < PAGE_SIZE_MIN {
@@ -246,10 +246,10 @@ fn unsuitable(conn: &Connection) -> rusqlite::Result<Option<String>> {
     let mut statement = conn.prepare("SELECT name FROM sqlite_schema")?;
     let names = statement.query_map([], |row| row.get::<_, String>(0))?.collect::<rusqlite::Result<Vec<_>>>()?;
     let reserved = names.into_iter().find(|name| is_reserved(name));
-    Ok(reserved.map(|name| format!("'{name}' in it is a name of Quorate's; rename it")))
+    Ok(reserved.map(|name| format!("its name '{name}' is reserved for Quorate; rename it")))
 }
 
-/// A file that is looked at: nobody writes it meanwhile.
+/// A file under inspection, which nobody writes meanwhile.
 struct Found {
     path: PathBuf,
     conn: Connection,
@@ -269,13 +269,13 @@ impl Found {
         Ok(Self { path: path.to_path_buf(), conn, bytes })
     }
 
-    /// The applied row, if it is a store's database.
+    /// The applied row, if the file is the database of a store.
     fn row(&self) -> Result<Option<AppliedRow>, FileError> {
         AppliedRow::read(&self.conn).map_err(|fault| {
-            // A damaged database, or a file that is none: the first page decides.
+            // The error of reading the first page tells a damaged database from another file.
             let opened: rusqlite::Result<i64> = self.conn.query_row("PRAGMA schema_version", [], |row| row.get(0));
             let is_none = opened.is_err_and(|error| is(&error, ErrorCode::NotADatabase));
-            if is_none { self.foreign("it is no SQLite database") } else { FileError::fault(&self.path)(fault) }
+            if is_none { self.foreign("it is not a SQLite database") } else { FileError::fault(&self.path)(fault) }
         })
     }
 
@@ -300,7 +300,7 @@ fn is(error: &rusqlite::Error, code: ErrorCode) -> bool {
     error.sqlite_error_code() == Some(code)
 }
 
-/// Fails where a backup of this name can't be made.
+/// Fails if a backup of this name can't be written.
 fn check_free(disk: &dyn Disk, path: &Path, replaces: bool) -> Result<(), FileError> {
     let exists = |path: &Path| disk.exists(path).map_err(FileError::disk(path));
     if !replaces && exists(path)? {
@@ -314,7 +314,7 @@ fn check_free(disk: &dyn Disk, path: &Path, replaces: bool) -> Result<(), FileEr
     Ok(())
 }
 
-/// Removes a backup under construction with what SQLite made beside it.
+/// Removes a backup under construction and the files that SQLite made next to it.
 fn remove(disk: &dyn Disk, partial: &Path) -> io::Result<()> {
     let beside = BESIDE.iter().map(|suffix| with_suffix(partial, suffix));
     for path in beside.chain([partial.to_path_buf()]) {

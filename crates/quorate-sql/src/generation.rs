@@ -1,16 +1,15 @@
-//! Generations: the directories that hold one database each, and which of them is in force.
+//! Generations: the directories that contain one database each, and which of them is current.
 //!
 //! Below the store's directory, `db/<number>/quorate.db` is a database with its `-wal` and `-shm`, and `CURRENT` names
-//! the generation in force. A new one is built in `db/<number>.new/`, synced, renamed, and then named by `CURRENT`; so
-//! no database ever comes to lie beside the `-wal` of another, and a crash at any step leaves the old one or the new
-//! one in force.
+//! the current generation. A new one is built in `db/<number>.new/`, synced, renamed, and then named by `CURRENT`. So a
+//! database is never placed next to the `-wal` of another, and after a crash at any step either the old generation or
+//! the new one is current.
 //!
 //! Invariants:
-//! - The main file of a generation is opened once by our own code, before the first connection, and closed after the
-//!   last: every connection holds its [`Generation`]. Closing any other handle in this process would drop SQLite's
-//!   POSIX
+//! - Our own code opens the main file of a generation once, before the first connection, and closes it after the last:
+//!   every connection holds its [`Generation`]. Closing any other handle in this process would drop SQLite's POSIX
 //!   locks, and an outside `sqlite3` could then delete the live `-wal`.
-//! - A generation that is no longer in force is removed with its last holder.
+//! - A generation that is no longer current is removed when its last holder drops it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -33,16 +32,16 @@ mod set;
 mod unsynced;
 
 pub use damage::{put_aside, was_here};
-pub(crate) use set::database_in_force;
+pub(crate) use set::current_database;
 pub use set::{Generations, Staged, make_first};
 
-/// All that a store keeps in its directory.
+/// All items that a store keeps in its directory.
 pub const ITEMS: [&str; 4] = [set::DB_DIR, pointer::FILE, damage::FILE, unsynced::FILE];
 
 /// The name of a database file.
 pub const DATABASE_FILE: &str = "quorate.db";
 
-/// One database and the one handle of its main file.
+/// One database and the only handle of its main file.
 #[derive(Debug)]
 pub struct Generation {
     number: u64,
@@ -85,13 +84,14 @@ impl Generation {
             extensions: extensions.clone(),
             temp: Arc::clone(temp),
         };
-        // What is in use of a `-wal` left by another process is known only after the first write: at most all of it.
+        // How much of a `-wal` left by another process is in use is known only after the first write. Until then,
+        // assume all of it.
         let wal = generation.wal_file_bytes().map_err(OpenError::disk(&generation.dir))?;
         generation.watched.wrote(Role::Wal, 0, wal);
         Ok(Arc::new(generation))
     }
 
-    /// Its number: later ones are higher.
+    /// The number of the generation. Later ones have higher numbers.
     pub fn number(&self) -> u64 {
         self.number
     }
@@ -106,17 +106,17 @@ impl Generation {
         self.dir.join(DATABASE_FILE)
     }
 
-    /// The VFS through which its connections go.
+    /// The VFS of its connections.
     pub fn vfs(&self) -> &str {
         &self.vfs
     }
 
-    /// What the program brings along for its connections.
+    /// The program's functions and collations for its connections.
     pub(crate) fn extensions(&self) -> &Extensions {
         &self.extensions
     }
 
-    /// Where temporary files of its connections go.
+    /// The space for temporary files of its connections.
     pub(crate) fn temp(&self) -> &Arc<TempSpace> {
         &self.temp
     }
@@ -126,7 +126,7 @@ impl Generation {
         &self.main
     }
 
-    /// Bytes of the database file: what was applied since the last checkpoint is not in it yet.
+    /// Bytes of the database file. It does not yet include what was applied since the last checkpoint.
     pub fn main_bytes(&self) -> io::Result<u64> {
         self.main.len()
     }
@@ -136,32 +136,33 @@ impl Generation {
         self.watched.wal_end()
     }
 
-    /// Bytes of the `-wal` file: what it once grew to.
+    /// Bytes of the `-wal` file, which is the largest size that it has grown to.
     pub fn wal_file_bytes(&self) -> io::Result<u64> {
         let name = format!("{DATABASE_FILE}-wal");
         Ok(self.disk.list(&self.dir)?.into_iter().find(|item| item.name == name).map_or(0, |item| item.len))
     }
 
-    /// Reads from the database file, past SQLite; returns fewer bytes than asked only at its end.
+    /// Reads from the database file without SQLite. Returns fewer bytes than requested only at its end.
     pub(crate) fn read_main(&self, buf: &mut [u8], at: u64) -> io::Result<usize> {
         self.main.read_at(buf, at)
     }
 
-    /// Makes what was written to the database file durable.
+    /// Makes the writes to the database file durable.
     pub(crate) fn sync_main(&self) -> io::Result<()> {
         self.sync(Role::Main, || self.main.sync_data())
     }
 
-    /// Makes everything committed so far durable, by way of the `-wal`, which unlike the other files carries no locks
-    /// and may be opened at will.
+    /// Makes everything committed so far durable by a sync of the `-wal`. Unlike the other files, the `-wal` carries no
+    /// locks and may be opened and closed freely.
     pub(crate) fn sync_wal(&self) -> io::Result<()> {
-        // One at a time: a handle that was opened after a sync failed is not told of that by the system.
+        // One thread at a time: the system does not report an earlier failed sync to a handle that is opened
+        // afterwards.
         let mut name_durable = lock(&self.wal_name_durable);
         let path = self.dir.join(format!("{DATABASE_FILE}-wal"));
         let end = self.wal_bytes();
         match self.disk.open(&path, OpenMode::ReadWrite) {
             Ok(wal) => self.sync(Role::Wal, || wal.sync_data())?,
-            // Nothing was written yet: the main file, durable when it was made, holds everything.
+            // Nothing was written yet. The main file holds everything, and was made durable when it was created.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(error),
         }
@@ -173,35 +174,35 @@ impl Generation {
         Ok(())
     }
 
-    /// Syncs something of this database, unless a sync has failed before.
+    /// Syncs a file or directory of this database, unless a sync has failed before.
     fn sync(&self, role: Role, sync: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         let failed_before = || Err(io::Error::other("a sync failed before: what it covered may be lost"));
         self.watched.sync(role, sync).unwrap_or_else(failed_before)
     }
 
-    /// Bytes of the `-wal` that were written since it was last synced, as far as is known: its restart may hide some.
+    /// Bytes of the `-wal` that were written since its last sync. This may be too low after the `-wal` has restarted.
     pub(crate) fn wal_unsynced_bytes(&self) -> u64 {
         let (end, synced) = (self.wal_bytes(), self.wal_synced.load(Ordering::Acquire));
         if end < synced { end } else { end - synced }
     }
 
-    /// Marks of what is written to the database file from now on.
+    /// Starts to record which blocks of the database file are written.
     pub(crate) fn marks(&self) -> Arc<Marks> {
         self.watched.marks()
     }
 
-    /// Reads of its files, by SQLite, that the system has failed.
+    /// The number of reads of its files by SQLite that the system has failed.
     pub(crate) fn failed_reads(&self) -> u64 {
         self.watched.failed_reads()
     }
 
-    /// What the VFS layer knows of it.
+    /// The state that the VFS layer keeps for it.
     #[cfg(test)]
     pub(crate) fn watched(&self) -> &Watched {
         &self.watched
     }
 
-    /// No longer in force: to be removed with its last holder.
+    /// Marks it as no longer current, to be removed with its last holder.
     fn retire(&self) {
         self.obsolete.store(true, Ordering::Release);
     }
@@ -212,12 +213,12 @@ impl Drop for Generation {
         if self.obsolete.load(Ordering::Acquire)
             && let Err(error) = self.disk.remove_dir_all(&self.dir)
         {
-            tracing::warn!(%error, dir = %self.dir.display(), "an old generation stays until the next start");
+            tracing::warn!(%error, dir = %self.dir.display(), "an old generation is kept until the next start");
         }
     }
 }
 
-/// The text of `CURRENT` as it would be written again; `None` if it is none.
+/// Decodes the text of `CURRENT` and encodes it again; `None` if it can't be decoded.
 pub(crate) fn reencode(bytes: &[u8]) -> Option<Vec<u8>> {
     pointer::reencode(bytes)
 }

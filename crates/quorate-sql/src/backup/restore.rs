@@ -1,9 +1,9 @@
-//! A store's database made from a backup: the first generation of a data directory.
+//! Makes a store's database from a backup: the first generation of a data directory.
 //!
 //! Invariants:
-//! - It differs from the backup in whose it is, in where its history goes on, and in that it has no sessions: what the
-//!   clients of the former life may ask again can't be answered from it.
-//! - It is put in force whole, verified and durable, and the backup is only read.
+//! - It differs from the backup in its identity, in its position, and in having no sessions: retries of clients of the
+//!   earlier cluster can't be answered from it.
+//! - It becomes current only when it is complete, verified and durable. The backup is only read.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,9 +25,9 @@ use crate::vfs::UNSYNCED_MAX;
 /// Bytes that are copied at a time.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// Makes the database of the store in `dir` from a backup, or from a plain database, that was found to be one
-/// ([`inspect`](super::inspect)). From then on it is that of `identity` and stands at `applied`. `dir` must hold no
-/// store yet. Blocks, as long as copying and reading the file takes.
+/// Makes the database of the store in `dir` from a backup or a plain database that was checked before
+/// ([`inspect`](super::inspect)). The new database has this `identity` and stands at `applied`. `dir` must not contain
+/// a store. Blocks while it copies and reads the file.
 pub fn restore(
     disk: &Arc<dyn Disk>,
     dir: &Path,
@@ -46,9 +46,9 @@ pub fn restore(
     made.map_err(FileError::open(dir))
 }
 
-/// The epoch of the store in `dir`, which is not open; `None` if there is none, or none that can be read.
+/// The epoch of the store in `dir`, which must not be open; `None` if there is no store, or if it can't be read.
 pub fn epoch_of(disk: &Arc<dyn Disk>, dir: &Path) -> Option<Epoch> {
-    let path = generation::database_in_force(disk.as_ref(), dir).ok()??;
+    let path = generation::current_database(disk.as_ref(), dir).ok()??;
     let vfs = super::vfs_of(disk.as_ref(), &path).ok()?;
     let conn = connection::open_immutable(&vfs, &path).ok()?;
     AppliedRow::read(&conn).ok()?.map(|row| row.identity.epoch)
@@ -77,10 +77,10 @@ fn copy(disk: &dyn Disk, from: &Path, to: &Path) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Makes the database another's, in one transaction.
+/// Gives the database a new identity and position, in one transaction.
 fn rewrite(vfs: &str, path: &Path, identity: StoreIdentity, applied: &Applied) -> Result<(), OpenError> {
     let conn = connection::open_alone(vfs, path)?;
-    // A plain one may be in WAL mode; the copy must not depend on a `-wal`.
+    // A plain database may be in WAL mode. The copy must not depend on a `-wal`.
     connection::set_journal_mode(&conn, path, "delete")?;
     let before = AppliedRow::read(&conn)?;
     let run = || {

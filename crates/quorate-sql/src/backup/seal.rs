@@ -1,8 +1,8 @@
-//! The checksum of a backup: a trailer behind the database, which SQLite does not read.
+//! The checksum of a backup: a trailer after the database, which SQLite does not read.
 //!
-//! `docs/sqlite-store.md` describes it. Invariant: a file whose length is not a multiple of the smallest page ends with
-//! a whole trailer that fits all bytes before it, or it is damaged. A file without one has no checksum: a plain
-//! database, or the file of a node.
+//! `docs/sqlite-store.md` describes it. Invariant: if the length of a file is not a multiple of the smallest page size,
+//! it ends with a complete trailer that matches all bytes before it, or it is damaged. A file without a trailer has no
+//! checksum: it is a plain database, or the database file of a node.
 
 use std::path::Path;
 
@@ -12,16 +12,16 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 use super::{FileError, PAGE_SIZE_MIN};
 use crate::error::OpenError;
 
-/// Begins the trailer.
+/// The start of the trailer.
 const MAGIC: &[u8; 16] = b"quorate backup 1";
 
-/// Bytes of the trailer: the magic, the length before it, the digest of that, and a hash of these.
+/// Bytes of the trailer: the magic, the length of the database, its digest, and a hash of these three.
 const BYTES: u64 = 16 + 8 + 16 + 8;
 
 /// Bytes that are read at a time.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// Writes the trailer behind a database.
+/// Writes the trailer after a database.
 pub(super) fn seal(file: &dyn File) -> std::io::Result<()> {
     let len = file.len()?;
     let mut trailer = MAGIC.to_vec();
@@ -31,8 +31,8 @@ pub(super) fn seal(file: &dyn File) -> std::io::Result<()> {
     file.write_at(&trailer, len)
 }
 
-/// Turns a copy of a backup into a database: verifies the copy against the trailer, if it has one, and removes that.
-/// The backup was verified before, but a failing disk may return other bytes when it is read again.
+/// Turns a copy of a backup into a database: verifies the copy against the trailer, if it has one, and removes the
+/// trailer. The backup was verified before, but a failing disk may return other bytes when it is read again.
 pub(super) fn open(disk: &dyn Disk, path: &Path) -> Result<(), OpenError> {
     let file = disk.open(path, OpenMode::ReadWrite).map_err(OpenError::disk(path))?;
     let len = file.len().map_err(OpenError::disk(path))?;
@@ -41,8 +41,8 @@ pub(super) fn open(disk: &dyn Disk, path: &Path) -> Result<(), OpenError> {
     if !has_trailer(len) || read < MAGIC.len() || magic != *MAGIC {
         return Ok(());
     }
-    if !fits(&*file).map_err(OpenError::disk(path))? {
-        let problem = "the copy does not match the backup's checksum: this machine's disk or memory changes bytes; \
+    if !matches_trailer(&*file).map_err(OpenError::disk(path))? {
+        let problem = "the copy does not match the backup's checksum: this machine's disk or memory corrupts data; \
                        restore on another machine";
         return Err(OpenError::layout(path, problem));
     }
@@ -50,16 +50,16 @@ pub(super) fn open(disk: &dyn Disk, path: &Path) -> Result<(), OpenError> {
     file.sync_data().map_err(OpenError::disk(path))
 }
 
-/// Reads all of a file, and fails if its checksum, where it has one, does not fit.
+/// Reads a whole file, and fails if it has a checksum that does not match.
 pub(super) fn check(disk: &dyn Disk, path: &Path) -> Result<(), FileError> {
     let file = disk.open(path, OpenMode::Read).map_err(FileError::disk(path))?;
-    let fits = fits(&*file).map_err(FileError::disk(path))?;
-    let what = "its checksum does not fit: bytes of it have changed since it was made (if that was you, with sqlite3, \
-                VACUUM takes the checksum away)";
-    if fits { Ok(()) } else { Err(FileError::Damaged { path: path.to_path_buf(), what: what.to_owned() }) }
+    let matches = matches_trailer(&*file).map_err(FileError::disk(path))?;
+    let what = "its checksum does not match: the file has changed since it was written (if you changed it with \
+                sqlite3, VACUUM removes the checksum)";
+    if matches { Ok(()) } else { Err(FileError::Damaged { path: path.to_path_buf(), what: what.to_owned() }) }
 }
 
-fn fits(file: &dyn File) -> std::io::Result<bool> {
+fn matches_trailer(file: &dyn File) -> std::io::Result<bool> {
     let len = file.len()?;
     if !has_trailer(len) {
         return Ok(true);
@@ -77,7 +77,7 @@ fn fits(file: &dyn File) -> std::io::Result<bool> {
     Ok(trailer.as_slice() == expected)
 }
 
-/// Whether a file of this length has something behind its last page.
+/// Whether a file of this length has bytes after its last page.
 fn has_trailer(len: u64) -> bool {
     !len.is_multiple_of(PAGE_SIZE_MIN.unsigned_abs())
 }

@@ -1,4 +1,4 @@
-//! Backups: whole under their name or not there, and told from everything that is none.
+//! Backups are complete under their final name or do not exist, and differ from every other kind of file.
 
 #![allow(
     clippy::unwrap_used,
@@ -21,7 +21,7 @@ use crate::store::tests::{Home, IDENTITY, apply, create_table, home, insert, ope
 
 const ROWS: u64 = 300;
 
-/// A store whose database has not all of its rows in the main file, and the pieces of its image.
+/// A store with some of its rows only in the `-wal`, and the pieces of its image.
 fn imaged() -> (Home, SqlStore, Vec<Bytes>) {
     let home = home();
     let store = open(&home.dir, options());
@@ -59,7 +59,7 @@ fn names(dir: &Path) -> Vec<String> {
 }
 
 #[test]
-fn three_bytes_that_change_anywhere_in_a_backup_are_found() {
+fn changed_bytes_in_a_backup_are_detected() {
     let (_dir, file, _) = backed_up();
     let disk = disk();
     let whole = std::fs::read(&file).unwrap();
@@ -75,7 +75,7 @@ fn three_bytes_that_change_anywhere_in_a_backup_are_found() {
     assert!(matches!(inspect(&*disk, &file), Err(FileError::Damaged { .. })));
 }
 
-/// A disk may give other bytes the second time.
+/// A disk may return other bytes when a file is read a second time.
 #[test]
 fn a_copy_that_differs_from_the_backup_is_not_restored() {
     let (_dir, file, backup) = backed_up();
@@ -83,7 +83,7 @@ fn a_copy_that_differs_from_the_backup_is_not_restored() {
     let restored = |dir: &TempDir| restore(&disk(), dir.path(), &file, IDENTITY, &applied);
     let (first, second) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     restored(&first).unwrap();
-    // In the bytes of a row, which no check of the pages' structure sees.
+    // In the bytes of a row, where no check of the page structure detects it.
     let mut bytes = std::fs::read(&file).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle..middle + 3].iter_mut().for_each(|byte| *byte ^= 0x55);
@@ -94,13 +94,13 @@ fn a_copy_that_differs_from_the_backup_is_not_restored() {
 }
 
 #[test]
-fn a_backup_is_one_plain_file_that_says_what_it_holds() {
+fn a_backup_is_one_plain_self_describing_file() {
     let (dir, path, backup) = backed_up();
     assert_eq!((backup.identity, backup.applied.index()), (IDENTITY, 1 + ROWS));
     assert_eq!(backup.bytes, std::fs::metadata(&path).unwrap().len());
     assert_eq!(inspect(disk().as_ref(), &path), Ok(backup));
 
-    // From a directory where nobody can write, as on another machine's medium.
+    // Read it from a directory without write permission, like a medium of another machine.
     std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o500)).unwrap();
     let conn = Connection::open_with_flags(&path, rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
     let count = |sql: &str| conn.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap().cast_unsigned();
@@ -113,7 +113,7 @@ fn a_backup_is_one_plain_file_that_says_what_it_holds() {
 }
 
 #[test]
-fn what_is_not_whole_gets_no_name_and_leaves_nothing() {
+fn an_incomplete_backup_leaves_no_file() {
     let (_home, _store, pieces) = imaged();
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("a.db");
@@ -132,7 +132,7 @@ fn what_is_not_whole_gets_no_name_and_leaves_nothing() {
 }
 
 #[test]
-fn nothing_is_overwritten_unasked() {
+fn an_existing_file_is_not_overwritten_by_default() {
     let (_home, _store, pieces) = imaged();
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("a.db");
@@ -141,7 +141,7 @@ fn nothing_is_overwritten_unasked() {
     // A transfer that breaks off replaces nothing either.
     assert!(write(&path, true, &pieces[..3]).is_err());
     assert_eq!(std::fs::read(&path).unwrap(), b"precious");
-    // What an earlier, killed one left is no obstacle.
+    // The files of an earlier, killed backup are no obstacle.
     for left in ["a.db.partial", "a.db.partial-journal", "a.db.partial-wal"] {
         std::fs::write(dir.path().join(left), "left over").unwrap();
     }
@@ -151,7 +151,7 @@ fn nothing_is_overwritten_unasked() {
 }
 
 #[test]
-fn what_sqlite_would_read_into_it_is_an_obstacle() {
+fn a_wal_or_journal_next_to_a_backup_is_refused() {
     let (_home, _store, pieces) = imaged();
     let (dir, path, _) = backed_up();
     for name in ["a.db-wal", "a.db-journal"] {
@@ -165,7 +165,7 @@ fn what_sqlite_would_read_into_it_is_an_obstacle() {
 }
 
 #[test]
-fn what_is_no_backup_is_named() {
+fn other_files_are_classified() {
     let (dir, path, backup) = backed_up();
     let kind = |path: &Path| match inspect(disk().as_ref(), path).unwrap_err() {
         FileError::Foreign { .. } => "foreign",

@@ -1,7 +1,7 @@
 //! A database that is known to be damaged.
 //!
-//! Whoever finds the damage leaves the file `DAMAGED` with what was found. Invariant: as long as it is there no store
-//! opens the database, since damage that was seen once may hide the next time.
+//! When damage is found, the finding is written to the file `DAMAGED`. Invariant: while this file exists, no store
+//! opens the database, because damage that was seen once may not show the next time.
 
 use std::path::Path;
 
@@ -12,20 +12,20 @@ use super::pointer;
 use super::set::DB_DIR;
 use crate::error::OpenError;
 
-/// Its name.
+/// The name of the file.
 pub(super) const FILE: &str = "DAMAGED";
 
 const BYTES_MAX: u64 = 64 << 10;
 
-/// Notes what is damaged, for the next start.
+/// Records the damage for the next start.
 pub(super) fn note(disk: &dyn Disk, dir: &Path, what: &str) {
     if let Err(error) = disk::replace_file(disk, &dir.join(FILE), what.as_bytes()) {
-        tracing::error!(%error, "that the database is damaged can't be noted; it will be found again");
+        tracing::error!(%error, "the damage can't be recorded; the next start has to find it again");
     }
 }
 
-/// Forgets, durably, what was noted of a database that is replaced: a note that came back with the power would condemn
-/// the one that took its place.
+/// Durably removes the record for a database that is replaced. If it reappeared after power loss, it would condemn the
+/// new database.
 pub(super) fn forget(disk: &dyn Disk, dir: &Path) -> std::io::Result<()> {
     let path = dir.join(FILE);
     if !disk.exists(&path)? {
@@ -35,7 +35,7 @@ pub(super) fn forget(disk: &dyn Disk, dir: &Path) -> std::io::Result<()> {
     disk.sync_dir(dir)
 }
 
-/// Refuses a database of which damage is noted.
+/// Refuses a database whose damage is recorded.
 pub(super) fn check(disk: &dyn Disk, dir: &Path) -> Result<(), OpenError> {
     let path = dir.join(FILE);
     match disk::read_file(disk, &path, BYTES_MAX) {
@@ -45,14 +45,14 @@ pub(super) fn check(disk: &dyn Disk, dir: &Path) -> Result<(), OpenError> {
     }
 }
 
-/// Whether a database is below `dir`, or one that was put aside.
+/// Whether there is a database below `dir`, or one that was put aside.
 pub fn was_here(disk: &dyn Disk, dir: &Path) -> std::io::Result<bool> {
     let aside = format!("{DB_DIR}.damaged-");
     Ok(disk.list(dir)?.iter().any(|item| item.name == DB_DIR || item.name.starts_with(&aside)))
 }
 
-/// Moves the database below `dir` out of the way, for people to look at: the next opening makes an empty one. `mark`
-/// tells it from others.
+/// Moves the database below `dir` out of the way for inspection. The next opening creates an empty one. `mark`
+/// distinguishes it from earlier ones.
 pub fn put_aside(disk: &dyn Disk, dir: &Path, mark: u64) -> Result<(), OpenError> {
     let failed = OpenError::disk(dir);
     let move_away = || {
@@ -61,7 +61,7 @@ pub fn put_aside(disk: &dyn Disk, dir: &Path, mark: u64) -> Result<(), OpenError
             disk.rename(&db, &dir.join(format!("{DB_DIR}.damaged-{mark}")))?;
             disk.sync_dir(dir)?;
         }
-        // The note goes last: whatever happens in between, this is done again.
+        // The record is removed last, so that an interrupted call is repeated.
         let pointer = dir.join(pointer::FILE);
         if disk.exists(&pointer)? {
             disk.remove_file(&pointer)?;

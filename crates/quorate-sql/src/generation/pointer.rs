@@ -1,7 +1,7 @@
-//! The file `CURRENT`: which generation is in force.
+//! The file `CURRENT`, which names the current generation.
 //!
-//! Three lines of text: `quorate generation 1` (the format), the generation's number, and the CRC-32C of the two lines
-//! before it in hexadecimal. It is replaced atomically.
+//! Three lines of text: `quorate generation 1` (the format), the number of the generation, and the CRC-32C of the two
+//! lines before it in hexadecimal. It is replaced atomically.
 
 use std::io;
 use std::path::Path;
@@ -10,13 +10,13 @@ use quorate_env::disk::{self, Disk};
 
 use crate::error::OpenError;
 
-/// Its name.
+/// The name of the file.
 pub(super) const FILE: &str = "CURRENT";
 
 const FORMAT: &str = "quorate generation 1";
 const BYTES_MAX: u64 = 1024;
 
-/// The number of the generation in force, or `None` where none was ever made.
+/// The number of the current generation, or `None` if there never was one.
 pub(super) fn read(disk: &dyn Disk, dir: &Path) -> Result<Option<u64>, OpenError> {
     let path = dir.join(FILE);
     let bytes = match disk::read_file(disk, &path, BYTES_MAX) {
@@ -29,7 +29,7 @@ pub(super) fn read(disk: &dyn Disk, dir: &Path) -> Result<Option<u64>, OpenError
     number.map(Some).ok_or_else(|| OpenError::layout(&path, problem))
 }
 
-/// Puts a generation in force; after power loss either the old one is or this one.
+/// Makes a generation current. After power loss either the old one or this one is current.
 pub(super) fn write(disk: &dyn Disk, dir: &Path, number: u64) -> io::Result<()> {
     disk::replace_file(disk, &dir.join(FILE), encode(number).as_bytes())
 }
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_written_is_read_and_nothing_else() {
+    fn only_encoded_numbers_can_be_decoded() {
         assert_eq!(encode(7), "quorate generation 1\n7\n1c0b3b57\n".replace("1c0b3b57", &encode(7)[23..31]));
         let text = encode(u64::MAX);
         assert_eq!(decode(text.as_bytes()), Some(u64::MAX));

@@ -1,4 +1,4 @@
-//! All generations of a store: opening the one in force, building the next, switching to it.
+//! All generations of a store: opens the current one, builds the next, and switches to it.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +20,7 @@ pub(super) const DB_DIR: &str = "db";
 /// The number of a store's first generation.
 const FIRST: u64 = 1;
 
-/// What the directory of a generation under construction ends with.
+/// The suffix of the directory of a generation under construction.
 const STAGED_SUFFIX: &str = ".new";
 
 /// The generations of one store.
@@ -36,8 +36,8 @@ pub struct Generations {
 }
 
 impl Generations {
-    /// Opens the generation in force below `dir`, or makes an empty database with pages of `page_size` where there is
-    /// none yet. What a crash left half built is removed. All readers get the extensions.
+    /// Opens the current generation below `dir`, or creates an empty database with pages of `page_size` bytes if there
+    /// is none yet. Removes generations that a crash left incomplete. All readers get the extensions.
     pub fn open(disk: &Arc<dyn Disk>, dir: &Path, page_size: u32, extensions: Extensions) -> Result<Self, OpenError> {
         let db = dir.join(DB_DIR);
         disk.create_dir_all(&db).map_err(OpenError::disk(&db))?;
@@ -49,21 +49,22 @@ impl Generations {
         damage::check(disk.as_ref(), dir)?;
         let number = match pointer::read(disk.as_ref(), dir) {
             Ok(Some(number)) => number,
-            Ok(None) => found_or_made(disk, dir, page_size)?,
+            Ok(None) => find_or_create(disk, dir, page_size)?,
             Err(error) if error.is_damage() => {
-                tracing::warn!(%error, "CURRENT is written again: there is one generation that it can have named");
-                the_only_one(disk.as_ref(), dir)?.ok_or(error)?
+                tracing::warn!(%error, "CURRENT is damaged; it is written again, because there is only one generation");
+                adopt_only_generation(disk.as_ref(), dir)?.ok_or(error)?
             }
             Err(error) => return Err(error),
         };
         clean_up(disk.as_ref(), &db, number)?;
         let home = db.join(name(number));
         if !disk.exists(&home.join(DATABASE_FILE)).map_err(OpenError::disk(&home))? {
-            let problem = "CURRENT names this generation, but it holds no database; let the node join anew";
+            let problem =
+                "CURRENT names this generation, but it contains no database; let the node join the cluster again";
             return Err(OpenError::layout(&home, problem));
         }
         let wal = home.join(format!("{DATABASE_FILE}-wal"));
-        unsynced::make_good(disk.as_ref(), dir, &wal).map_err(OpenError::disk(&wal))?;
+        unsynced::rewrite_wal(disk.as_ref(), dir, &wal).map_err(OpenError::disk(&wal))?;
         let temp = TempSpace::make(disk, &vfs::over(disk.sqlite_vfs().as_deref())?, dir)?;
         let current = Generation::open(disk, home, number, &extensions, &temp)?;
         Ok(Self {
@@ -77,41 +78,41 @@ impl Generations {
         })
     }
 
-    /// The generation in force. Whoever keeps it keeps its files.
+    /// The current generation. The caller keeps its files in place while it holds the `Arc`.
     pub fn current(&self) -> Arc<Generation> {
         Arc::clone(&lock(&self.current))
     }
 
-    /// The number of the generation in force, without a lock.
+    /// The number of the current generation, without taking a lock.
     pub fn number(&self) -> u64 {
         self.number.load(Ordering::Acquire)
     }
 
-    /// Where temporary files of all its connections go.
+    /// The space for temporary files of all connections.
     pub(crate) fn temp(&self) -> &TempSpace {
         &self.temp
     }
 
-    /// Notes that the generation in force is damaged, so that the next start does not open it.
+    /// Records that the current generation is damaged, so that the next start does not open it.
     pub fn note_damage(&self, what: &str) {
         damage::note(self.disk.as_ref(), &self.dir, what);
     }
 
-    /// Notes that the disk failed, so that the next start relies on nothing that it may have lost in secret.
+    /// Records a failure of the disk, so that the next start does not rely on data that the disk may not hold.
     pub fn note_unsynced(&self, what: &str) {
         unsynced::note(self.disk.as_ref(), &self.dir, what);
     }
 
-    /// Begins the next generation with an empty database file. One at a time: beginning another takes the place of the
-    /// first.
+    /// Begins the next generation with an empty database file. Only one exists at a time: beginning another replaces
+    /// the first.
     pub fn stage(&self) -> Result<Staged, OpenError> {
         stage(&self.disk, &self.dir, self.number().saturating_add(1))
     }
 
-    /// Puts a finished generation in force, so that it survives power loss, and retires the one before.
+    /// Makes a finished generation current and durable, and retires the previous one.
     ///
-    /// No connection to the staged database may be open. After an error it is not known which of the two is in force:
-    /// only opening the store again tells.
+    /// No connection to the staged database may be open. After an error it is unknown which of the two is current until
+    /// the store is opened again.
     pub fn publish(&self, staged: Staged) -> Result<Arc<Generation>, OpenError> {
         let number = staged.number;
         let home = staged.publish()?;
@@ -145,7 +146,7 @@ impl Staged {
         self.db.join(name(self.number) + STAGED_SUFFIX)
     }
 
-    /// Makes it durable under its final name, which is returned.
+    /// Makes it durable under its final name, and returns that path.
     fn publish(mut self) -> Result<PathBuf, OpenError> {
         let (from, to) = (self.dir(), self.db.join(name(self.number)));
         self.disk.sync_dir(&from).map_err(OpenError::disk(&from))?;
@@ -159,7 +160,7 @@ impl Staged {
 impl Drop for Staged {
     fn drop(&mut self) {
         if !self.published {
-            // What can't be removed now is removed at the next start.
+            // If the removal fails, the next start removes it.
             let _ = self.disk.remove_dir_all(&self.dir());
         }
     }
@@ -181,17 +182,18 @@ fn stage(disk: &Arc<dyn Disk>, dir: &Path, number: u64) -> Result<Staged, OpenEr
     Ok(staged)
 }
 
-/// Without `CURRENT`: the one generation that is there (the node died before it could name it), else a new one.
-fn found_or_made(disk: &Arc<dyn Disk>, dir: &Path, page_size: u32) -> Result<u64, OpenError> {
+/// Handles a missing `CURRENT`: uses the only generation (the node died before it could name it), or creates one if
+/// there is none.
+fn find_or_create(disk: &Arc<dyn Disk>, dir: &Path, page_size: u32) -> Result<u64, OpenError> {
     if generations(disk.as_ref(), dir)?.is_empty() {
         build(disk, dir, FIRST, |vfs, path| connection::create_database(vfs, path, page_size))?;
     }
-    let problem = "holds several generations, but CURRENT, which says which one, is gone";
-    the_only_one(disk.as_ref(), dir)?.ok_or_else(|| OpenError::layout(&dir.join(DB_DIR), problem))
+    let problem = "contains several generations, but the file CURRENT, which names the current one, is missing";
+    adopt_only_generation(disk.as_ref(), dir)?.ok_or_else(|| OpenError::layout(&dir.join(DB_DIR), problem))
 }
 
-/// Puts in force the one generation that is there, if there is one alone.
-fn the_only_one(disk: &dyn Disk, dir: &Path) -> Result<Option<u64>, OpenError> {
+/// Makes the only generation current. Returns `None` unless there is exactly one.
+fn adopt_only_generation(disk: &dyn Disk, dir: &Path) -> Result<Option<u64>, OpenError> {
     let [only] = *generations(disk, dir)? else { return Ok(None) };
     pointer::write(disk, dir, only).map_err(OpenError::disk(dir))?;
     Ok(Some(only))
@@ -204,8 +206,8 @@ fn generations(disk: &dyn Disk, dir: &Path) -> Result<Vec<u64>, OpenError> {
     Ok(items.iter().filter(|item| item.is_dir).filter_map(|item| item.name.parse().ok()).collect())
 }
 
-/// Makes the first generation of the store in `dir` and puts it in force. `fill` is given the VFS and the empty file,
-/// and leaves a database in WAL mode that needs no `-wal`, with no connection open.
+/// Creates the first generation of the store in `dir` and makes it current. `fill` gets the VFS and the empty file. It
+/// must leave a database in WAL mode that needs no `-wal`, and close all connections.
 pub fn make_first(
     disk: &Arc<dyn Disk>,
     dir: &Path,
@@ -216,19 +218,19 @@ pub fn make_first(
     disk.sync_dir(dir).map_err(OpenError::disk(dir))?;
     let is_taken = disk.list(&db).map_err(OpenError::disk(&db))?.iter().any(|item| item.is_dir);
     if is_taken || pointer::read(disk.as_ref(), dir)?.is_some() {
-        return Err(OpenError::layout(&db, "holds a database already; choose an empty directory"));
+        return Err(OpenError::layout(&db, "already contains a database; choose an empty directory"));
     }
     build(disk, dir, FIRST, fill)?;
     pointer::write(disk.as_ref(), dir, FIRST).map_err(OpenError::disk(dir))
 }
 
-/// The database file of the generation in force, of a store that is not open; `None` if there never was one.
-pub(crate) fn database_in_force(disk: &dyn Disk, dir: &Path) -> Result<Option<PathBuf>, OpenError> {
+/// The database file of the current generation of a store that is not open; `None` if there never was one.
+pub(crate) fn current_database(disk: &dyn Disk, dir: &Path) -> Result<Option<PathBuf>, OpenError> {
     let number = pointer::read(disk, dir)?;
     Ok(number.map(|number| dir.join(DB_DIR).join(name(number)).join(DATABASE_FILE)))
 }
 
-/// Makes a generation durable, but does not put it in force.
+/// Builds a durable generation without making it current.
 fn build(
     disk: &Arc<dyn Disk>,
     dir: &Path,

@@ -1,4 +1,4 @@
-//! Generations under crashes, and the locks of other processes.
+//! Generations under crashes, and SQLite's locks against other processes.
 
 #![allow(
     clippy::unwrap_used,
@@ -25,7 +25,8 @@ use crate::error::OpenError;
 use crate::store::SqlStore;
 use crate::store::tests::{apply, create_table, home, insert, killed_copy, open, options, rows, try_open};
 
-/// A disk that dies after a number of changes: the next one and everything after fail. Or just the next sync.
+/// A disk that fails after a number of changes: the next change and all later ones fail. It can also fail only the next
+/// sync.
 #[derive(Clone, Debug)]
 struct DyingDisk(Arc<AtomicI64>, Arc<AtomicBool>);
 
@@ -115,7 +116,7 @@ impl File for DyingFile {
     }
 }
 
-/// This machine, but with a disk that dies after `changes`.
+/// The real environment with a disk that fails after `changes`.
 fn dying(changes: i64) -> (Env, DyingDisk) {
     let real = Env::real();
     let disk = DyingDisk(Arc::new(AtomicI64::new(changes)), Arc::default());
@@ -146,7 +147,7 @@ fn entries_of(dir: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_crash_at_any_step_of_the_first_start_leaves_a_directory_that_opens() {
+fn a_crash_during_the_first_start_can_be_recovered() {
     for changes in 0.. {
         let home = home();
         let (env, disk) = dying(changes);
@@ -163,7 +164,7 @@ fn a_crash_at_any_step_of_the_first_start_leaves_a_directory_that_opens() {
 }
 
 #[test]
-fn a_crash_at_any_step_of_an_install_leaves_the_old_state_or_the_new_one() {
+fn a_crash_during_an_install_keeps_old_or_new_state() {
     let (source_home, target_home) = (home(), home());
     let source = open(&source_home.dir, options());
     apply(&source, vec![create_table()]).unwrap();
@@ -202,7 +203,7 @@ fn a_crash_at_any_step_of_an_install_leaves_the_old_state_or_the_new_one() {
 }
 
 #[test]
-fn after_a_sync_that_failed_nothing_is_called_durable_any_more() {
+fn nothing_is_called_durable_after_a_failed_sync() {
     let home = home();
     let (env, disk) = dying(i64::MAX);
     let store = SqlStore::open(&env, &home.dir, options()).unwrap();
@@ -223,7 +224,7 @@ fn after_a_sync_that_failed_nothing_is_called_durable_any_more() {
 }
 
 #[test]
-fn a_lost_or_damaged_pointer_is_seen() {
+fn a_lost_or_damaged_pointer_is_detected() {
     let home = home();
     let store = open(&home.dir, options());
     apply(&store, vec![create_table(), insert(2, 1)]).unwrap();
@@ -231,7 +232,7 @@ fn a_lost_or_damaged_pointer_is_seen() {
     drop(open(&home.dir, options()));
     let pointer = home.dir.join("CURRENT");
     let whole = std::fs::read(&pointer).unwrap();
-    // The one generation that is there is the one in force.
+    // If there is only one generation, it is the current one.
     std::fs::remove_file(&pointer).unwrap();
     assert_eq!(rows(&open(&home.dir, options())), 1);
     for at in 0..whole.len() {
@@ -241,7 +242,7 @@ fn a_lost_or_damaged_pointer_is_seen() {
         assert_eq!(rows(&open(&home.dir, options())), 1);
         assert_eq!(std::fs::read(&pointer).unwrap(), whole);
     }
-    // Of several none may be chosen by chance.
+    // If there are several, none may be chosen at random.
     std::fs::create_dir(home.dir.join("db/00000002")).unwrap();
     for damaged in [Some("quorate generation 1\n1\n00000000\n"), None] {
         std::fs::remove_file(&pointer).unwrap();
@@ -254,7 +255,7 @@ fn a_lost_or_damaged_pointer_is_seen() {
 
 const OUTSIDER: &str = "QUORATE_TEST_OUTSIDER";
 
-/// Not a test of its own: what the next test runs in another process, as if someone had called `sqlite3`.
+/// Not a separate test: the next test runs this in another process, like a call of `sqlite3`.
 #[test]
 fn outsider() {
     let Ok(path) = std::env::var(OUTSIDER) else { return };
@@ -262,7 +263,8 @@ fn outsider() {
     let rows: i64 = conn.query_row("SELECT count(*) FROM t", [], |row| row.get(0)).unwrap();
     assert!(rows > 0);
     drop(conn);
-    // Our process must still hold SQLite's locks, or the outsider might believe itself alone and delete the `-wal`.
+    // This process must still hold SQLite's locks. Otherwise the outsider could believe that it is alone, and delete
+    // the `-wal`.
     for suffix in ["", "-shm"] {
         let file = std::fs::File::options().read(true).write(true).open(format!("{path}{suffix}")).unwrap();
         let lock = rustix::fs::fcntl_lock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive);
@@ -271,11 +273,12 @@ fn outsider() {
 }
 
 #[test]
-fn an_outsider_that_reads_does_not_take_the_wal_away() {
+fn an_outside_reader_does_not_delete_the_wal() {
     let home = home();
     let store = open(&home.dir, options());
     apply(&store, vec![create_table(), insert(2, 1)]).unwrap();
-    // All that this store does with the main file besides SQLite: reading it for an image, syncing it, measuring it.
+    // Everything that the store does with the main file besides SQLite: reading it for an image, syncing it, measuring
+    // it.
     let mut image = store.send_image().unwrap();
     while image.next().unwrap().is_some() {}
     drop(image);

@@ -1,6 +1,6 @@
-//! The pieces of an image, written into a file: what a store that installs it and a backup have in common.
+//! Writes the pieces of an image into a file, for a store that installs it and for a backup.
 //!
-//! Invariant: [`Intake::finish`] succeeds only if every byte of the file, read again, has the digest that its sender
+//! Invariant: [`Intake::finish`] succeeds only if the file, read again in full, has the digest that its sender
 //! computed.
 
 use std::io;
@@ -25,14 +25,14 @@ use crate::identity::StoreIdentity;
 use crate::vfs::UNSYNCED_MAX;
 use crate::vfs::marks::BLOCK;
 
-/// Blocks that may be missing before one that comes, 1 GiB: each takes 8 bytes of memory. Senders send a file from its
-/// start, and leave out only what was cut off its end meanwhile.
+/// The most blocks that may be missing before a received one, 1 GiB: each takes 8 bytes of memory. A sender sends the
+/// file from its start, and omits only what was cut off its end meanwhile.
 const GAP_BLOCKS_MAX: u64 = 1 << 18;
 
-/// Bytes that are read again at a time: whole blocks.
+/// Bytes that are read at a time when the file is read again; whole blocks.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// Takes the pieces of an image.
+/// Receives the pieces of an image.
 pub(crate) struct Intake {
     file: Arc<dyn File>,
     hashes: Hashes,
@@ -45,12 +45,12 @@ pub(crate) struct Intake {
 }
 
 impl Intake {
-    /// Begins, with an empty file.
+    /// Begins with an empty file.
     pub(crate) fn new(file: Arc<dyn File>) -> Self {
         Self { file, hashes: Hashes::default(), bytes: 0, unsynced: 0, identity: None, end: None }
     }
 
-    /// Takes the next piece; an empty one says that the sender has to wait.
+    /// Takes the next piece. An empty piece means that the sender has to wait.
     pub(crate) fn write(&mut self, piece: &[u8]) -> Result<(), StoreFault> {
         if piece.is_empty() {
             return Ok(());
@@ -74,7 +74,7 @@ impl Intake {
         }
     }
 
-    /// Whose data it is, once the first piece said so.
+    /// The identity of the data, after the first piece.
     pub(crate) fn identity(&self) -> Option<StoreIdentity> {
         self.identity
     }
@@ -84,16 +84,16 @@ impl Intake {
         self.bytes
     }
 
-    /// After the last piece: makes the file durable, closes it, and says what it must hold.
+    /// Makes the file durable after the last piece, and closes it. Returns what the file must contain.
     pub(crate) fn finish(self) -> Result<(StoreIdentity, Option<LogId>), StoreFault> {
         let (Some(identity), Some(end)) = (self.identity, self.end) else {
-            return Err(lost("its last piece never came"));
+            return Err(lost("its last piece is missing"));
         };
         self.file.sync_data().map_err(io_fault)?;
         if !Mutant::ImageNotReadAgain.is_on() && self.digest_of_file(end.len)? != Some(end.digest) {
-            return Err(lost("the disk does not hold what came; replace it if this happens again"));
+            return Err(lost("the disk returned other bytes than were written; replace it if this happens again"));
         }
-        // The file is closed here, before SQLite opens it: a later close would drop SQLite's locks.
+        // The file is closed here, before SQLite opens it: closing it later would drop SQLite's locks.
         Ok((identity, end.log_id))
     }
 
@@ -120,7 +120,7 @@ impl Intake {
             let (bytes, more) = rest.split_at_checked(len).ok_or_else(|| lost("blocks are missing"))?;
             rest = more;
             if *first > self.bytes.div_ceil(BLOCK).saturating_add(GAP_BLOCKS_MAX) {
-                return Err(lost(format!("block {first} comes long before those in front of it")));
+                return Err(lost(format!("too many blocks in front of block {first} are missing")));
             }
             let at = first.saturating_mul(BLOCK);
             self.file.write_at(bytes, at).map_err(io_fault)?;
@@ -138,8 +138,8 @@ impl Intake {
     }
 }
 
-/// Checks that the file is a sound database that stands where the image says, and that a node with these extensions can
-/// use it, if one is to.
+/// Checks that the file is an intact database at the position of the image. If a node is to use it, also checks that
+/// the node has the extensions that it needs.
 pub(crate) fn verify(
     vfs: &str,
     path: &Path,
@@ -152,7 +152,7 @@ pub(crate) fn verify(
         extensions.know(&extensions.enabled(&conn)?)?;
         extensions.register_all(&conn).map_err(|error| classify::own(&error))?;
     }
-    let row = AppliedRow::read(&conn)?.ok_or_else(|| lost("it is no database of a store"))?;
+    let row = AppliedRow::read(&conn)?.ok_or_else(|| lost("it is not the database of a store"))?;
     let is_there = row.applied.log_id == log_id || Mutant::ImageOfPartialCheckpoint.is_on();
     if row.identity != identity || !is_there {
         return Err(lost(format!("it says that it ends at {:?}, not at {log_id:?}", row.applied.log_id)));
@@ -161,13 +161,13 @@ pub(crate) fn verify(
     if verdict == "ok" { Ok(row) } else { Err(lost(format!("it is damaged: {verdict}"))) }
 }
 
-/// SQLite's word on the structure of a database: `ok`, or the first thing that is wrong. Virtual tables can't be used
-/// on this connection afterwards.
+/// SQLite's verdict on the structure of a database: `ok`, or the first error. Virtual tables can't be used on this
+/// connection afterwards.
 ///
-/// What statements have put into the tables does not matter: an index of FTS5 that differs from the table that it is
-/// over, constraints, generated columns that can't be computed. SQLite looks at the structure before it comes to those.
-/// Of a schema that uses functions or collations of another program SQLite has no word at all: the digest of the pages
-/// has to do.
+/// The contents that statements have stored do not matter: an FTS5 index that differs from its content table, violated
+/// constraints, or generated columns that can't be computed. SQLite checks the structure before it comes to those. If
+/// the schema uses functions or collations of another program, SQLite gives no verdict, and the digest of the pages has
+/// to suffice.
 pub(crate) fn quick_check(conn: &Connection) -> rusqlite::Result<String> {
     control::drop_modules(conn);
     conn.pragma_update(None, "ignore_check_constraints", true)?;
@@ -177,7 +177,7 @@ pub(crate) fn quick_check(conn: &Connection) -> rusqlite::Result<String> {
     }
 }
 
-/// Whether an error is one of an expression in the schema, and not of the file.
+/// Whether an error comes from an expression in the schema, and not from the file.
 fn is_of_a_statement(error: &rusqlite::Error) -> bool {
     let code = error.sqlite_error().map(|error| error.extended_code & 0xff);
     matches!(code, Some(ffi::SQLITE_ERROR | ffi::SQLITE_TOOBIG | ffi::SQLITE_MISMATCH))

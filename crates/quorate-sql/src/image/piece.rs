@@ -1,6 +1,6 @@
 //! The pieces of an image as bytes (docs/image-format.md).
 //!
-//! Invariant: no bytes make decoding panic or allocate more than [`PIECE_BLOCKS_MAX`] blocks.
+//! Invariant: no input makes decoding panic or allocate more than [`PIECE_BLOCKS_MAX`] blocks.
 
 use bytes::{Buf, BufMut, Bytes};
 use quorate_model::{Epoch, GroupId, LogId, NodeId};
@@ -19,33 +19,33 @@ const END: u8 = 3;
 /// Bytes of the checksum at the end of a piece.
 const SUM_BYTES: usize = 4;
 
-/// Bytes of a run: its first block and how many.
+/// Bytes of a run: its first block and its count.
 const RUN_BYTES: usize = 12;
 
-/// zstd's fastest level worth its name.
+/// The compression level of zstd: fast, and effective enough.
 const ZSTD_LEVEL: i32 = 1;
 
 /// One piece.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Piece {
-    /// The first.
+    /// The first piece.
     Start(StoreIdentity),
     /// Blocks of the file.
     Blocks(Runs),
-    /// The last.
+    /// The last piece.
     End(End),
 }
 
 /// Blocks with their content.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Runs {
-    /// Of each run the first block and how many.
+    /// The first block and the count of each run.
     pub(super) runs: Vec<(u64, u32)>,
-    /// The content of all, one after the other.
+    /// The contents of all runs, one after the other.
     pub(super) bytes: Vec<u8>,
 }
 
-/// What the file must be at the end.
+/// What the file must be after the last piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct End {
     /// Bytes of the file.
@@ -105,7 +105,9 @@ impl Piece {
 fn decode_body(body: &mut &[u8]) -> Result<Result<Piece, String>, bytes::TryGetError> {
     let version = body.try_get_u8()?;
     if version != VERSION {
-        return Ok(Err(format!("images of version {version} are not known here; install what the other nodes run")));
+        return Ok(Err(format!(
+            "images of version {version} are not supported here; install the version that the other nodes run"
+        )));
     }
     Ok(match body.try_get_u8()? {
         START => Ok(Piece::Start(StoreIdentity {
@@ -123,7 +125,9 @@ fn decode_body(body: &mut &[u8]) -> Result<Result<Piece, String>, bytes::TryGetE
                 is_there.then_some(LogId { term, node: NodeId(node), index })
             },
         })),
-        kind => Err(format!("pieces of kind {kind} are not known here; install what the other nodes run")),
+        kind => {
+            Err(format!("pieces of kind {kind} are not supported here; install the version that the other nodes run"))
+        }
     })
 }
 
@@ -173,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_survive_and_damage_is_seen() {
+    fn pieces_decode_and_damage_is_detected() {
         for piece in pieces() {
             let bytes = piece.encode().unwrap();
             assert_eq!(Piece::decode(&bytes), Ok(piece));
@@ -201,7 +205,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_it_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..400), kind in 0_u8..5) {
+        fn no_bytes_make_decoding_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..400), kind in 0_u8..5) {
             let _ = Piece::decode(&bytes);
             bytes.splice(0..0, [VERSION, kind]);
             let sum = crc32c::crc32c(&bytes);

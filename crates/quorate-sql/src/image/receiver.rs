@@ -1,4 +1,4 @@
-//! An image on its way in: written into a new generation, verified there, then put in force.
+//! Receives an image: writes it into a new generation, verifies it there, and makes that generation current.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use crate::generation::Staged;
 use crate::store::core::Core;
 use crate::store::shared::{Shared, Slot};
 
-/// Takes the pieces of an image.
+/// Receives the pieces of an image.
 pub(crate) struct Receiver {
     shared: Arc<Shared>,
-    // Before the generation under construction, whose drop removes the file.
+    // Declared before the generation under construction, whose drop removes the file.
     intake: Intake,
     staged: Staged,
     _slot: Slot,
@@ -25,7 +25,7 @@ pub(crate) struct Receiver {
 
 impl Receiver {
     pub(crate) fn begin(shared: &Arc<Shared>) -> Result<Self, StoreFault> {
-        let slot = shared.receivers.try_take(1).ok_or_else(|| lost("another is being received"))?;
+        let slot = shared.receivers.try_take(1).ok_or_else(|| lost("another image is being received"))?;
         let staged = shared.generations.stage().map_err(fault_of)?;
         let file = shared.env.disk().open(&staged.path(), OpenMode::ReadWrite).map_err(io_fault)?;
         Ok(Self { shared: Arc::clone(shared), intake: Intake::new(file), staged, _slot: slot })
@@ -51,7 +51,7 @@ impl ImageSink for Receiver {
     }
 }
 
-/// An image that is verified.
+/// A verified image.
 struct Whole {
     shared: Arc<Shared>,
     staged: Staged,
@@ -81,7 +81,7 @@ fn install(shared: &Shared, staged: Staged) -> Result<Applied, StoreFault> {
             .publish(staged)
             .and_then(|generation| Core::open(generation, &shared.options, &shared.supervision));
         let next = next.map_err(|error| {
-            // Which generation is in force is not known: what were applied to the old one now could be lost.
+            // It is unknown which generation is current. Entries applied to the old one now could be lost.
             let fault = StoreFault::Io(format!("while an image was installed: {error}"));
             shared.report(&fault);
             fault

@@ -1,4 +1,4 @@
-//! An image on its way out.
+//! Sends an image.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,17 +17,17 @@ use crate::connection::{self, Attached};
 use crate::store::shared::{Shared, Slot, Stop};
 use crate::vfs::marks::{BLOCK, Blocks, Marks};
 
-/// Blocks that may be left for the hold.
+/// The most blocks that may be left for the hold.
 const REST_BLOCKS: u64 = 1024;
 
-/// Rounds before the hold is tried, however much is left.
+/// The most rounds before the hold is tried, however much is left.
 const ROUNDS_MAX: usize = 12;
 
-/// How long a complete checkpoint is tried for: readers' transactions end much earlier. The receiver waits longer for
-/// a piece, so that the error of the sender reaches it.
+/// How long a complete checkpoint is tried. Read transactions of readers end much earlier. The receiver waits longer
+/// for a piece, so that the error of the sender reaches it.
 const HOLD_TRIED_FOR: Duration = Duration::from_secs(20);
 
-/// Sends the database file as it is and as it becomes, until a hold makes it stand still.
+/// Sends the database file while it changes, until a hold keeps it unchanged.
 pub(crate) struct Sender {
     shared: Arc<Shared>,
     beside: Attached,
@@ -37,17 +37,17 @@ pub(crate) struct Sender {
     stage: Stage,
     rounds: usize,
     hold_tried_since: Option<Instant>,
-    /// The hold, and where the store stood when it began.
+    /// The hold, and the applied position when it began.
     held: Option<(Pass, Applied)>,
     _slot: Slot,
 }
 
-/// What comes next.
+/// The next step.
 enum Stage {
     Start,
-    /// These blocks, from this one on.
+    /// Send these blocks from this number on.
     Blocks(Blocks, u64),
-    /// Another round, or the hold.
+    /// Begin another round, or the hold.
     Round,
     Done,
 }
@@ -55,8 +55,8 @@ enum Stage {
 impl Sender {
     pub(crate) fn begin(shared: &Arc<Shared>) -> Result<Self, StoreFault> {
         let slot = shared.senders.try_take(SENDERS_MAX);
-        let slot = slot.ok_or_else(|| lost(format!("{SENDERS_MAX} others are being sent")))?;
-        // Before the generation is asked for: an image that is installed in between is then seen at the hold.
+        let slot = slot.ok_or_else(|| lost(format!("{SENDERS_MAX} other images are being sent")))?;
+        // Read before the generation, so that an image installed in between is detected at the hold.
         let begun_at = shared.applied();
         let generation = shared.generations.current();
         let marks = generation.marks();
@@ -75,7 +75,7 @@ impl Sender {
         })
     }
 
-    /// Everything that was written since it was last sent, and everything that never was.
+    /// Collects the blocks that were written since they were last sent, and those that were never sent.
     fn gather(&mut self) -> Result<Stage, StoreFault> {
         let written = self.marks.take();
         if let Some(cut) = written.cut {
@@ -90,7 +90,7 @@ impl Sender {
         Ok(Stage::Blocks(blocks, 0))
     }
 
-    /// Brings the file up to date and decides: another round, or the hold. `Round` stays when both have to wait.
+    /// Checkpoints the file, then begins another round or the hold. Returns `Round` if it has to wait.
     fn round(&mut self) -> Result<Stage, StoreFault> {
         let Some(pass) = self.shared.gate.try_enter() else { return Ok(Stage::Round) };
         checkpoint::space(&self.shared, &pass, &self.beside)?;
@@ -109,12 +109,12 @@ impl Sender {
         }
         let since = *self.hold_tried_since.get_or_insert_with(Instant::now);
         if since.elapsed() > HOLD_TRIED_FOR {
-            return Err(lost("readers kept the file from coming up to date"));
+            return Err(lost("readers kept the checkpoint from completing"));
         }
         Ok(Stage::Round)
     }
 
-    /// Reads the next blocks, or `None` after the last.
+    /// Reads the next blocks; `None` after the last.
     fn read(&mut self, blocks: &Blocks, from: &mut u64) -> Result<Option<Runs>, StoreFault> {
         let mut out = Runs::default();
         let mut room = self.shared.options.piece_blocks.clamp(1, PIECE_BLOCKS_MAX);
@@ -130,7 +130,7 @@ impl Sender {
         Ok((!out.runs.is_empty()).then_some(out))
     }
 
-    /// Reads blocks to the end of `out` and says how many there were: the file may have become shorter.
+    /// Appends blocks to `out`, and returns how many were read: the file may have become shorter.
     fn read_run(&mut self, first: u64, count: u64, out: &mut Vec<u8>) -> Result<u32, StoreFault> {
         let start = out.len();
         let len = usize::try_from(count.saturating_mul(BLOCK)).map_err(|error| StoreFault::Io(error.to_string()))?;
@@ -147,7 +147,7 @@ impl Sender {
         Ok(u32::try_from(blocks).unwrap_or(u32::MAX))
     }
 
-    /// The last piece, and the end of the hold.
+    /// Returns the last piece, and ends the hold.
     fn end(&mut self) -> Result<Option<Piece>, StoreFault> {
         let Some((pass, applied)) = self.held.take() else { return Ok(None) };
         let len = self.len()?;

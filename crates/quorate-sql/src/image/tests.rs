@@ -1,4 +1,4 @@
-//! Images under work: right at their position, or refused without a trace.
+//! Images of a store under load: correct at their position, or refused without a trace.
 
 #![allow(
     clippy::unwrap_used,
@@ -29,10 +29,10 @@ use crate::store::SqlStore;
 use crate::store::tests::{Home, IDENTITY, apply, create_table, entry, home, insert, open, options, rows, send, until};
 use crate::vfs::marks::BLOCK;
 
-/// What the table holds: a length and a byte for each key.
+/// The contents of the table: a length and a byte for each key.
 type Model = BTreeMap<i64, (usize, u8)>;
 
-/// Makes entries, and knows what the table holds after each.
+/// Creates entries, and records the contents of the table after each.
 struct Ledger {
     rng: Rng,
     model: Model,
@@ -105,7 +105,7 @@ fn pieces(source: &mut dyn ImageSource) -> Vec<Bytes> {
     std::iter::from_fn(|| source.next().unwrap()).collect()
 }
 
-/// Sends an image of one store to another; `pause` is slept after each piece.
+/// Sends an image of one store to another, sleeping for `pause` after each piece.
 fn transfer(from: &SqlStore, to: &SqlStore, pause: Duration) -> Result<u64, StoreFault> {
     let mut source = from.send_image()?;
     let mut sink = to.receive_image()?;
@@ -120,8 +120,8 @@ fn transfer(from: &SqlStore, to: &SqlStore, pause: Duration) -> Result<u64, Stor
     Ok(applied)
 }
 
-/// A store under constant work by a ledger, with readers of short and long transactions.
-fn under_work<T>(store: &SqlStore, seed: u64, test: impl FnOnce(&Mutex<Ledger>) -> T) -> T {
+/// Runs `test` while a ledger's entries are applied and readers hold short and long transactions.
+fn under_load<T>(store: &SqlStore, seed: u64, test: impl FnOnce(&Mutex<Ledger>) -> T) -> T {
     let ledger = Mutex::new(Ledger::new(seed));
     apply(store, vec![create_table()]).unwrap();
     let over = AtomicBool::new(false);
@@ -167,11 +167,11 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 6, ..ProptestConfig::default() })]
 
     #[test]
-    fn an_image_under_work_is_the_state_at_its_position(seed: u64, pause in 0_u64..8) {
+    fn an_image_under_load_is_the_state_at_its_position(seed: u64, pause in 0_u64..8) {
         let (home, other_home) = (home(), home());
         let store = open(&home.dir, StoreOptions { checkpoint_bytes: 128 << 10, ..options() });
         let other = open(&other_home.dir, options());
-        let ledger = under_work(&store, seed, |ledger| {
+        let ledger = under_load(&store, seed, |ledger| {
             for _ in 0..4 {
                 std::thread::sleep(Duration::from_millis(20));
                 let index = transfer(&store, &other, Duration::from_millis(pause)).unwrap();
@@ -179,10 +179,10 @@ proptest! {
                 let ledger = ledger.lock().unwrap();
                 assert_eq!(hash_of_store(&other), ledger.hashes[usize::try_from(index).unwrap()]);
             }
-            let told = std::mem::replace(&mut *ledger.lock().unwrap(), Ledger::new(0));
-            Ledger { rng: Rng::from_seed(0), model: Model::new(), ..told }
+            let taken = std::mem::replace(&mut *ledger.lock().unwrap(), Ledger::new(0));
+            Ledger { rng: Rng::from_seed(0), model: Model::new(), ..taken }
         });
-        // The log goes on from there, and the two stores end equal.
+        // Applying the rest of the log makes the two stores equal.
         let rest = ledger.entries[usize::try_from(other.applied().index()).unwrap()..].to_vec();
         let rest: Vec<Entry> = rest.into_iter().filter(|entry| entry.log_id.index <= store.applied().index()).collect();
         apply(&other, rest).unwrap();
@@ -202,7 +202,7 @@ fn imaged(options: StoreOptions) -> (Home, SqlStore, Vec<Bytes>) {
 }
 
 /// A store with one row, and all pieces of an image of another one.
-fn beside_an_image() -> (Home, SqlStore, Vec<Bytes>) {
+fn store_and_image() -> (Home, SqlStore, Vec<Bytes>) {
     let (_home, _store, pieces) = imaged(options());
     let home = home();
     let store = open(&home.dir, options());
@@ -211,8 +211,8 @@ fn beside_an_image() -> (Home, SqlStore, Vec<Bytes>) {
 }
 
 #[test]
-fn readers_keep_the_old_state_until_they_are_done() {
-    let (home, other, pieces) = beside_an_image();
+fn running_readers_keep_the_old_state() {
+    let (home, other, pieces) = store_and_image();
     let old_dir = other.shared().generations.current().dir().to_path_buf();
     let reader = connection::open_reader(&other.shared().generations.current(), 1 << 20).unwrap();
     let mut sink = other.receive_image().unwrap();
@@ -231,8 +231,8 @@ fn readers_keep_the_old_state_until_they_are_done() {
 }
 
 #[test]
-fn an_incomplete_or_foreign_image_is_refused_and_leaves_no_trace() {
-    let (home, other, pieces) = beside_an_image();
+fn an_incomplete_or_foreign_image_is_refused() {
+    let (home, other, pieces) = store_and_image();
     let generations = || std::fs::read_dir(home.dir.join("db")).unwrap().count();
     let before = generations();
     let take = |pieces: &[Bytes]| {
@@ -240,7 +240,7 @@ fn an_incomplete_or_foreign_image_is_refused_and_leaves_no_trace() {
         pieces.iter().try_for_each(|piece| sink.write(piece.clone()))?;
         sink.finish()?.install()
     };
-    // Most of the last pieces are sent but once.
+    // Most of the last pieces are sent only once.
     for without in [0, pieces.len() - 2, pieces.len() - 1] {
         let mut some = pieces.clone();
         some.remove(without);
@@ -251,7 +251,7 @@ fn an_incomplete_or_foreign_image_is_refused_and_leaves_no_trace() {
     piece[30] ^= 1;
     damaged[2] = piece.into();
     assert!(matches!(take(&damaged), Err(StoreFault::ImageLost(_))));
-    // A block at the end of the largest database there may be: its neighbours would take 2 GiB of memory.
+    // A block at the end of the largest possible database: the blocks before it would take 2 GiB of memory.
     let far = piece::Runs { runs: vec![(super::IMAGE_BYTES_MAX / BLOCK - 1, 1)], bytes: vec![7; BLOCK as usize] };
     let far = piece::Piece::Blocks(far).encode().unwrap();
     assert!(matches!(take(&[pieces[0].clone(), far]), Err(StoreFault::ImageLost(_))));
@@ -263,13 +263,13 @@ fn an_incomplete_or_foreign_image_is_refused_and_leaves_no_trace() {
 }
 
 #[test]
-fn a_disk_that_does_not_keep_an_image_is_seen_before_it_is_in_force() {
-    let (home, other, pieces) = beside_an_image();
+fn an_image_corrupted_on_disk_is_not_installed() {
+    let (home, other, pieces) = store_and_image();
     let mut sink = other.receive_image().unwrap();
     pieces.iter().for_each(|piece| sink.write(piece.clone()).unwrap());
     let staged = home.dir.join("db/00000002.new/quorate.db");
     let mut bytes = std::fs::read(&staged).unwrap();
-    // In the middle of a blob: SQLite has no way to see that.
+    // In the middle of a blob, where SQLite can't detect it.
     let at = bytes.windows(64).rposition(|window| window == [7; 64]).unwrap();
     bytes[at] ^= 1;
     std::fs::write(&staged, bytes).unwrap();
@@ -278,7 +278,7 @@ fn a_disk_that_does_not_keep_an_image_is_seen_before_it_is_in_force() {
 }
 
 #[test]
-fn an_image_heals_a_store_that_can_no_longer_apply() {
+fn an_image_repairs_a_store_that_stopped_applying() {
     let (_home, _store, pieces) = imaged(options());
     let home = home();
     let other = open(&home.dir, options());
@@ -293,10 +293,10 @@ fn an_image_heals_a_store_that_can_no_longer_apply() {
 }
 
 #[test]
-fn whatever_statements_have_made_an_image_brings_it() {
+fn an_image_carries_anything_that_statements_create() {
     let made = [
         "CREATE TABLE c (a)",
-        // An index over a table that says something else by now, and ones over a table that went away or has changed.
+        // An index that differs from its content table, and indexes whose content table is missing or has changed.
         "CREATE VIRTUAL TABLE stale USING fts5(a, content = 'c')",
         "INSERT INTO stale (rowid, a) VALUES (1, 'one'), (2, 'two')",
         "CREATE VIRTUAL TABLE alone USING fts5(a, content = 'nowhere')",
@@ -305,7 +305,7 @@ fn whatever_statements_have_made_an_image_brings_it() {
         "CREATE VIRTUAL TABLE changed USING fts5(b, content = 'd')",
         "INSERT INTO changed (rowid, b) VALUES (1, 'one')",
         "ALTER TABLE d DROP COLUMN b",
-        // One whose own check fails: its content has no such column.
+        // An index whose own check fails: its content has no such column.
         "CREATE VIRTUAL TABLE odd USING fts5(a, content_rowid = b)",
         "CREATE VIRTUAL TABLE box USING rtree(id, low, high)",
         "INSERT INTO box VALUES (1, 2, 3)",
@@ -326,14 +326,14 @@ fn whatever_statements_have_made_an_image_brings_it() {
 }
 
 #[test]
-fn a_hold_ends_when_the_wal_grows_too_long_and_checkpoints_go_on() {
+fn a_hold_ends_when_the_wal_grows_too_long() {
     let home = home();
     let limits = StoreOptions { checkpoint_bytes: 64 << 10, hold_bytes_max: 256 << 10, ..options() };
     let store = open(&home.dir, limits);
     apply(&store, vec![create_table()]).unwrap();
     apply(&store, (2..600).map(|index| insert(index, 5_000)).collect()).unwrap();
     let mut source = store.send_image().unwrap();
-    // Until the hold: from there on no one else gets the pass.
+    // Continue until the hold: from then on nobody else gets the pass.
     while source.next().unwrap().is_some() && store.shared().gate.try_enter().is_some() {}
     let mut next = 600;
     while store.sizes().wal <= 256 << 10 {
@@ -353,7 +353,7 @@ fn a_hold_ends_when_the_wal_grows_too_long_and_checkpoints_go_on() {
 }
 
 #[test]
-fn a_dropped_image_gives_everything_back() {
+fn a_dropped_image_releases_everything() {
     let (_home, store, _) = imaged(options());
     for stop_after in [0, 1, 3] {
         let mut sources = [store.send_image().unwrap(), store.send_image().unwrap()];
@@ -365,7 +365,7 @@ fn a_dropped_image_gives_everything_back() {
 }
 
 #[test]
-fn writes_hardly_wait_for_an_image() {
+fn writes_wait_only_briefly_for_an_image() {
     let home = home();
     let store = open(&home.dir, options());
     apply(&store, vec![create_table()]).unwrap();
@@ -393,7 +393,7 @@ fn writes_hardly_wait_for_an_image() {
 }
 
 #[test]
-fn no_image_is_made_while_a_reader_keeps_the_file_behind() {
+fn a_reader_can_delay_the_hold() {
     let (_home, store, _) = imaged(options());
     let generation = store.shared().generations.current();
     let reader = connection::open_reader(&generation, 1 << 20).unwrap();
@@ -403,12 +403,12 @@ fn no_image_is_made_while_a_reader_keeps_the_file_behind() {
     let mut sink =
         |times: usize| (0..times).filter(|_| source.next().unwrap().is_some_and(|piece| piece.is_empty())).count();
     assert!(sink(12) > 3, "the hold waits for the reader");
-    assert!(store.shared().gate.try_enter().is_some(), "others may run checkpoints meanwhile");
+    assert!(store.shared().gate.try_enter().is_some(), "the checkpointer can run in the meantime");
     reader.execute_batch("COMMIT").unwrap();
     let home = home();
     let other = open(&home.dir, options());
     let mut sink = other.receive_image().unwrap();
-    // The pieces before went nowhere: another image.
+    // The earlier pieces were discarded, so send another image.
     drop(source);
     pieces(store.send_image().unwrap().as_mut()).into_iter().for_each(|piece| sink.write(piece).unwrap());
     assert_eq!(sink.finish().unwrap().install().unwrap().index(), 601);

@@ -52,7 +52,7 @@ fn a_snapshot_keeps_its_schema() {
 }
 
 #[test]
-fn a_wrong_query_fails_with_the_error_of_the_present_schema() {
+fn a_wrong_query_fails_under_the_present_schema() {
     let fixture = fixture();
     fixture.one::<i64>("SELECT count(*) FROM t");
     fixture.writer.execute_batch("ALTER TABLE t ADD COLUMN b").unwrap();
