@@ -133,9 +133,9 @@ pub(crate) fn sync(shared: &Shared) -> Result<(), StoreFault> {
 
 /// Runs a checkpoint to bound the `-wal`: in parallel with the writer, then for a short time under the writer lock.
 /// Returns whether it is complete.
-pub(crate) fn space(shared: &Shared, _pass: &Pass, beside: &Attached) -> Result<bool, StoreFault> {
+pub(crate) fn bound_wal(shared: &Shared, _pass: &Pass, conn: &Attached) -> Result<bool, StoreFault> {
     let begun = Instant::now();
-    let generation = beside.generation();
+    let generation = conn.generation();
     for _ in 0..ROUNDS_MAX {
         if shared.stop() != Stop::Running {
             return Ok(false);
@@ -143,7 +143,7 @@ pub(crate) fn space(shared: &Shared, _pass: &Pass, beside: &Attached) -> Result<
         let before = generation.wal_bytes();
         sync(shared)?;
         on_disk(shared, || {
-            control::checkpoint(beside, ffi::SQLITE_CHECKPOINT_PASSIVE).verdict()?;
+            control::checkpoint(conn, ffi::SQLITE_CHECKPOINT_PASSIVE).verdict()?;
             generation.sync_main().map_err(io_fault)
         })?;
         if generation.wal_bytes().saturating_sub(before) < LOCKED_BYTES_MAX {
@@ -196,7 +196,7 @@ fn io_fault(error: std::io::Error) -> StoreFault {
 /// Runs checkpoints to bound the `-wal`, and when the store is idle.
 pub(crate) struct Checkpointer {
     shared: Arc<Shared>,
-    beside: Option<Attached>,
+    conn: Option<Attached>,
     /// The generation and the length of the `-wal` after a complete checkpoint. Nothing is to be done while both stay
     /// the same.
     done_at: Option<(u64, u64)>,
@@ -208,10 +208,10 @@ pub(crate) struct Checkpointer {
 impl Checkpointer {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
         let seen = shared.applied().index();
-        Self { shared, beside: None, done_at: None, synced_once: false, seen, quiet_since: Instant::now() }
+        Self { shared, conn: None, done_at: None, synced_once: false, seen, quiet_since: Instant::now() }
     }
 
-    fn look(&mut self) -> Result<Step, StoreFault> {
+    fn check(&mut self) -> Result<Step, StoreFault> {
         self.shared.readers.expire();
         if !self.synced_once {
             sync(&self.shared)?;
@@ -221,9 +221,9 @@ impl Checkpointer {
         if generation.wal_bytes() >= self.shared.options.hold_bytes_max {
             self.shared.readers.end_old();
         }
-        self.beside = self.beside.take().filter(|conn| conn.generation().number() == generation.number());
+        self.conn = self.conn.take().filter(|conn| conn.generation().number() == generation.number());
         if self.is_due(&generation) {
-            return self.space(&generation);
+            return self.bound_wal(&generation);
         }
         if generation.wal_unsynced_bytes() >= self.shared.options.sync_bytes() {
             sync(&self.shared)?;
@@ -234,7 +234,7 @@ impl Checkpointer {
             && generation.wal_file_bytes().is_ok_and(|bytes| bytes > 0)
             && let Some(pass) = shared.gate.try_enter_without_wake()
         {
-            space(&shared, &pass, self.beside(&generation)?)?;
+            bound_wal(&shared, &pass, self.conn(&generation)?)?;
             empty_wal(&shared, &pass)?;
         }
         Ok(Step::WaitFor(TICK.min(self.shared.options.idle_after)))
@@ -256,24 +256,24 @@ impl Checkpointer {
         now.saturating_duration_since(self.quiet_since) >= self.shared.options.idle_after
     }
 
-    fn space(&mut self, generation: &Arc<Generation>) -> Result<Step, StoreFault> {
+    fn bound_wal(&mut self, generation: &Arc<Generation>) -> Result<Step, StoreFault> {
         let shared = Arc::clone(&self.shared);
         let Some(pass) = shared.gate.try_enter_without_wake() else { return Ok(Step::WaitFor(RETRY)) };
-        let beside = self.beside(generation)?;
-        let is_complete = space(&shared, &pass, beside)?;
+        let conn = self.conn(generation)?;
+        let is_complete = bound_wal(&shared, &pass, conn)?;
         self.done_at = is_complete.then(|| (generation.number(), generation.wal_bytes()));
         Ok(Step::WaitFor(if !is_complete && shared.readers.keeps_old() { TICK } else { RETRY }))
     }
 
     /// The connection that runs in parallel with the writer, opened on the current generation if there is none.
-    fn beside(&mut self, generation: &Arc<Generation>) -> Result<&Attached, StoreFault> {
-        let beside = match self.beside.take() {
-            Some(beside) => beside,
+    fn conn(&mut self, generation: &Arc<Generation>) -> Result<&Attached, StoreFault> {
+        let conn = match self.conn.take() {
+            Some(conn) => conn,
             None => on_disk(&self.shared, || {
                 connection::open_checkpointer(generation).map_err(|error| StoreFault::Io(error.to_string()))
             })?,
         };
-        Ok(self.beside.insert(beside))
+        Ok(self.conn.insert(conn))
     }
 }
 
@@ -291,7 +291,7 @@ impl Worker for Checkpointer {
         }
         let due = self.shared.readers.suspicions().due_in();
         // Faults were already reported where they occurred.
-        match (self.look().unwrap_or(Step::WaitFor(TICK)), due) {
+        match (self.check().unwrap_or(Step::WaitFor(TICK)), due) {
             (Step::WaitFor(time), Some(due)) => Step::WaitFor(time.min(due)),
             (step, _) => step,
         }

@@ -95,7 +95,7 @@ struct Session {
     /// Its small outcomes.
     recent: Recent,
     /// No sequence above this has an outcome in `_quorate_outcomes`; 0 if there is none above the floor.
-    apart: u64,
+    highest_in_table: u64,
 }
 
 /// The answer of a session to a request.
@@ -190,7 +190,7 @@ impl Sessions {
         }
         match session.recent.get(sequence) {
             Some(bytes) => again(id, sequence, bytes),
-            None if sequence <= session.apart => self.apart(db, id, sequence),
+            None if sequence <= session.highest_in_table => self.look_up(db, id, sequence),
             None => Ok(Admission::Fresh),
         }
     }
@@ -209,8 +209,8 @@ impl Sessions {
         self.small -= session.recent.len();
         session.recent.forget(floor);
         self.small += session.recent.len();
-        if session.apart > 0 {
-            session.apart = if session.apart > floor { session.apart } else { 0 };
+        if session.highest_in_table > 0 {
+            session.highest_in_table = if session.highest_in_table > floor { session.highest_in_table } else { 0 };
             self.give_up(id, floor);
         }
     }
@@ -232,7 +232,7 @@ impl Sessions {
             return;
         }
         self.remember(id);
-        if self.replace(id, None).is_some_and(|session| session.apart > 0) {
+        if self.replace(id, None).is_some_and(|session| session.highest_in_table > 0) {
             self.give_up(id, SEQUENCE_MAX);
         }
     }
@@ -249,7 +249,7 @@ impl Sessions {
             bytes.clear();
             self.encoded = bytes;
         } else {
-            session.apart = session.apart.max(sequence);
+            session.highest_in_table = session.highest_in_table.max(sequence);
             self.fresh.insert((id, sequence), Some(bytes).filter(|bytes| bytes.len() <= KEPT_OUTCOME_BYTES_MAX));
         }
     }
@@ -260,7 +260,7 @@ impl Sessions {
     }
 
     /// Looks up a request that may have been run in `_quorate_outcomes`.
-    fn apart(&self, db: &mut Db, id: u64, sequence: u64) -> Result<Admission, StoreFault> {
+    fn look_up(&self, db: &mut Db, id: u64, sequence: u64) -> Result<Admission, StoreFault> {
         let key = params![id.cast_signed(), sequence.cast_signed()];
         let found = match self.fresh.get(&(id, sequence)) {
             Some(bytes) => Some(bytes.clone()),
@@ -348,10 +348,10 @@ impl Session {
     /// Decodes a row of [`ALL`]. The session is `None` if its small outcomes can't be decoded.
     fn of(row: &Row<'_>) -> rusqlite::Result<(u64, Option<Self>)> {
         let number = |column| row.get::<_, i64>(column).map(i64::cast_unsigned);
-        let apart = row.get::<_, Option<i64>>(5)?.map_or(0, i64::cast_unsigned);
+        let highest_in_table = row.get::<_, Option<i64>>(5)?.map_or(0, i64::cast_unsigned);
         let bytes = row.get_ref(4)?.as_blob_or_null()?.unwrap_or_default();
         let (used, floor, highest) = (number(1)?, number(2)?, number(3)?);
-        let session = Recent::decode(bytes).map(|recent| Self { used, floor, highest, recent, apart });
+        let session = Recent::decode(bytes).map(|recent| Self { used, floor, highest, recent, highest_in_table });
         Ok((number(0)?, session))
     }
 }

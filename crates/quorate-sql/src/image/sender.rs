@@ -30,7 +30,7 @@ const HOLD_TRIED_FOR: Duration = Duration::from_secs(20);
 /// Sends the database file while it changes, until a hold keeps it unchanged.
 pub(crate) struct Sender {
     shared: Arc<Shared>,
-    beside: Attached,
+    conn: Attached,
     marks: Arc<Marks>,
     hashes: Hashes,
     begun_at: Applied,
@@ -60,10 +60,10 @@ impl Sender {
         let begun_at = shared.applied();
         let generation = shared.generations.current();
         let marks = generation.marks();
-        let beside = connection::open_checkpointer(&generation).map_err(|error| StoreFault::Io(error.to_string()))?;
+        let conn = connection::open_checkpointer(&generation).map_err(|error| StoreFault::Io(error.to_string()))?;
         Ok(Self {
             shared: Arc::clone(shared),
-            beside,
+            conn,
             marks,
             hashes: Hashes::default(),
             begun_at,
@@ -93,14 +93,14 @@ impl Sender {
     /// Checkpoints the file, then begins another round or the hold. Returns `Round` if it has to wait.
     fn round(&mut self) -> Result<Stage, StoreFault> {
         let Some(pass) = self.shared.gate.try_enter() else { return Ok(Stage::Round) };
-        checkpoint::space(&self.shared, &pass, &self.beside)?;
+        checkpoint::bound_wal(&self.shared, &pass, &self.conn)?;
         if self.marks.count() > REST_BLOCKS && self.rounds < ROUNDS_MAX {
             self.rounds = self.rounds.saturating_add(1);
             drop(pass);
             return self.gather();
         }
         self.shared.readers.end_old();
-        let generation = self.beside.generation();
+        let generation = self.conn.generation();
         let result = checkpoint::under_writer_lock(&self.shared, generation, ffi::SQLITE_CHECKPOINT_FULL, FULL_WAIT)?;
         let (done, applied) = result.ok_or_else(|| lost("the database was replaced"))?;
         if done.is_complete() || Mutant::ImageOfPartialCheckpoint.is_on() {
@@ -136,7 +136,7 @@ impl Sender {
         let len = usize::try_from(count.saturating_mul(BLOCK)).map_err(|error| StoreFault::Io(error.to_string()))?;
         out.resize(start.saturating_add(len), 0);
         let room = out.get_mut(start..).unwrap_or_default();
-        let read = self.beside.generation().read_main(room, first.saturating_mul(BLOCK));
+        let read = self.conn.generation().read_main(room, first.saturating_mul(BLOCK));
         let blocks = read.map_err(|error| StoreFault::Io(error.to_string()))? as u64 / BLOCK;
         let whole = usize::try_from(blocks.saturating_mul(BLOCK)).unwrap_or(len);
         out.truncate(start.saturating_add(whole));
@@ -157,7 +157,7 @@ impl Sender {
     }
 
     fn len(&self) -> Result<u64, StoreFault> {
-        self.beside.generation().main_bytes().map_err(|error| StoreFault::Io(error.to_string()))
+        self.conn.generation().main_bytes().map_err(|error| StoreFault::Io(error.to_string()))
     }
 
     fn check(&self) -> Result<(), StoreFault> {
@@ -165,7 +165,7 @@ impl Sender {
             return Err(StoreFault::Closed);
         }
         let max = self.shared.options.hold_bytes_max;
-        if self.held.is_some() && self.beside.generation().wal_bytes() > max {
+        if self.held.is_some() && self.conn.generation().wal_bytes() > max {
             return Err(lost(format!("the -wal grew beyond {max} bytes before the rest was sent")));
         }
         Ok(())

@@ -35,11 +35,11 @@ fn count(node: &mut Node) -> i64 {
 
 /// The number of outcomes that the database keeps.
 fn kept(node: &Node) -> usize {
-    apart(node) + Sessions::load(node.conn()).unwrap().small()
+    in_table(node) + Sessions::load(node.conn()).unwrap().small()
 }
 
 /// The number of those that have a row of their own.
-fn apart(node: &Node) -> usize {
+fn in_table(node: &Node) -> usize {
     node.conn().query_row("SELECT count(*) FROM _quorate_outcomes", [], |row| row.get::<_, u32>(0)).unwrap() as usize
 }
 
@@ -80,7 +80,7 @@ fn outcomes_are_kept_until_the_floor_passes_them() {
         entries.chunks(90).flat_map(|batch| node.apply(batch)).collect::<Vec<_>>()
     };
     let first = ask(&mut node, 0);
-    assert_eq!((kept(&node), apart(&node) > 150), (700, true));
+    assert_eq!((kept(&node), in_table(&node) > 150), (700, true));
     node.restart();
     assert_eq!(ask(&mut node, 0), first);
     assert_eq!(ask(&mut node, 600)[600..], first[600..]);
@@ -89,7 +89,7 @@ fn outcomes_are_kept_until_the_floor_passes_them() {
     assert_eq!(ask(&mut node, 600)[600..], first[600..]);
     let last = stamped(node.next, START, &request(session, MANY + 1, MANY));
     node.apply(&[last]).remove(0).unwrap();
-    assert_eq!((kept(&node), apart(&node)), (1, 0));
+    assert_eq!((kept(&node), in_table(&node)), (1, 0));
 }
 
 #[test]
