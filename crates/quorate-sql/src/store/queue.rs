@@ -30,7 +30,7 @@ pub(crate) struct Queue(Mutex<Inner>);
 struct Inner {
     jobs: Vec<Job>,
     bytes: usize,
-    /// Entries that will probably come in a job soon. Only the latest call is kept.
+    /// Entries that will probably come in a job soon. Only those of the latest call are kept.
     foreseen: Vec<Entry>,
     closed: bool,
 }
