@@ -1,7 +1,7 @@
-//! The row that says where the store stands: table `_quorate_applied`.
+//! The row that records up to which entry the store has applied: table `_quorate_applied`.
 //!
-//! It changes in the same transaction as the data, so what a file holds and what it says of itself agree. Numbers that
-//! need 64 bits without sign are stored as SQLite's signed ones with the same bits.
+//! It changes in the same transaction as the data, so it always matches the content of the file. Unsigned 64-bit
+//! numbers are stored as the signed number with the same bits.
 //!
 //! Invariant: there is exactly one row in a database that was opened by an [`Applier`](crate::apply::Applier).
 
@@ -12,13 +12,14 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use crate::classify;
 use crate::identity::StoreIdentity;
 
-/// The layout of the store's own tables. A file of a higher one is not opened.
+/// The level of the layout of the store's own tables. A file with a higher level is not opened; one with a lower level
+/// is upgraded when it is opened.
 ///
-/// Since 2 sessions have a column `recent`, since 3 there is a table of enabled extensions; lower ones are brought up
-/// to it when they are opened.
+/// Since level 2 sessions have a column `recent`, since level 3 there is a table of enabled extensions, since level 4
+/// one of rejected entries.
 pub const STORE_LEVEL: u32 = 4;
 
-/// The table.
+/// Creates the table.
 pub(crate) const TABLE: &str = "CREATE TABLE _quorate_applied (
     id INTEGER PRIMARY KEY CHECK (id = 1),
     level INTEGER NOT NULL,
@@ -37,27 +38,27 @@ pub(crate) const WRITE: &str = "REPLACE INTO _quorate_applied
      members_term, members_node, members_index, members, now, outcome_hash)
     VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
 
-/// What the row says.
+/// The content of the row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AppliedRow {
     /// Whose data it is.
     pub identity: StoreIdentity,
     /// The last applied entry and the membership.
     pub applied: Applied,
-    /// The latest stamp, in nanoseconds since 1970-01-01 UTC: time never runs back.
+    /// The latest stamp, in nanoseconds since 1970-01-01 UTC: time never goes backwards.
     pub now: u64,
     /// The running hash of outcomes.
     pub outcome_hash: u64,
 }
 
 impl AppliedRow {
-    /// The row before the first entry.
+    /// Returns the row before the first entry.
     pub fn new(identity: StoreIdentity) -> Self {
         Self { identity, ..Self::default() }
     }
 
-    /// The row of a database, or `None` if it never was a store's. A snapshot of the connection shows the row that
-    /// belongs to the data that it shows.
+    /// Returns the row of a database, or `None` if the database was never used by a store. In a read transaction, the
+    /// row matches the data that the transaction sees.
     pub fn read(conn: &Connection) -> Result<Option<Self>, StoreFault> {
         let own = |error| classify::own(&error);
         let table = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = '_quorate_applied'";
@@ -70,9 +71,9 @@ impl AppliedRow {
             .map_err(own)?;
         match level {
             None => Err(StoreFault::Damaged("the applied row is missing".to_owned())),
-            Some(level) if level > STORE_LEVEL => {
-                Err(StoreFault::Unsupported(format!("the database has the layout {level}, known is {STORE_LEVEL}")))
-            }
+            Some(level) if level > STORE_LEVEL => Err(StoreFault::Unsupported(format!(
+                "the database has the layout level {level}; this version knows levels up to {STORE_LEVEL}"
+            ))),
             Some(_) => conn.query_row(READ, [], Self::of).map(Some).map_err(own),
         }
     }
@@ -93,7 +94,7 @@ impl AppliedRow {
         })
     }
 
-    /// Hands the values for [`WRITE`] to `write`.
+    /// Calls `write` with the values for [`WRITE`].
     pub(crate) fn write<R>(&self, write: impl FnOnce(&[&dyn rusqlite::ToSql]) -> R) -> R {
         let id = self.applied.log_id;
         let members = self.applied.membership.as_ref();
@@ -120,7 +121,7 @@ fn unsigned(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     row.get::<_, i64>(column).map(i64::cast_unsigned)
 }
 
-/// The log id in three columns, or `None` where they are NULL.
+/// Returns the log id in three columns, or `None` if they are NULL.
 fn log_id(row: &Row<'_>, first: usize) -> rusqlite::Result<Option<LogId>> {
     let number = |column| row.get::<_, Option<i64>>(column).map(|value| value.map(i64::cast_unsigned));
     let (term, node, index) = (number(first)?, number(first + 1)?, number(first + 2)?);
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn every_value_survives() {
+    fn every_value_is_read_back() {
         let id = LogId { term: u64::MAX, node: NodeId(1 << 63), index: 7 };
         let identity = StoreIdentity { cluster: u128::MAX - 1, epoch: Epoch(u64::MAX), group: GroupId(u32::MAX) };
         let full = AppliedRow {
@@ -159,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn other_files_have_no_row_and_newer_ones_are_refused() {
+    fn files_without_a_row_and_newer_files_are_detected() {
         let conn = Connection::open_in_memory().unwrap();
         assert_eq!(AppliedRow::read(&conn), Ok(None));
         conn.execute_batch(TABLE).unwrap();

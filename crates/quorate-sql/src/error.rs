@@ -18,9 +18,9 @@ pub enum OpenError {
     /// A file operation failed.
     #[error("{path}: {source}")]
     Disk {
-        /// On what.
+        /// The file or directory.
         path: PathBuf,
-        /// How.
+        /// The error.
         source: io::Error,
     },
     /// SQLite could not open or prepare the database.
@@ -28,13 +28,13 @@ pub enum OpenError {
     Sqlite {
         /// The database.
         path: PathBuf,
-        /// How.
+        /// The error.
         source: rusqlite::Error,
     },
-    /// The directory does not hold what it should.
+    /// The contents of the directory are not what they should be.
     #[error("{path}: {problem}")]
     Layout {
-        /// Where.
+        /// The file or directory.
         path: PathBuf,
         /// What is wrong, and what to do.
         problem: String,
@@ -42,18 +42,18 @@ pub enum OpenError {
     /// The database holds the data of another cluster, epoch or group.
     #[error("the database belongs to {found:?}, not to {expected:?}; give this node a directory of its own")]
     Identity {
-        /// Whose data was expected.
+        /// The identity that was expected.
         expected: StoreIdentity,
-        /// Whose it is.
+        /// The identity of the database.
         found: StoreIdentity,
     },
-    /// SQLite does not behave as this crate needs it.
+    /// The linked SQLite lacks what this crate requires.
     #[error("this SQLite can't be used: {0}")]
     Unsuitable(String),
-    /// The VFS could not be made.
+    /// The VFS could not be created.
     #[error(transparent)]
     Vfs(#[from] VfsError),
-    /// What the store itself found.
+    /// The store reported a fault.
     #[error(transparent)]
     Fault(#[from] StoreFault),
 }
@@ -65,7 +65,7 @@ impl From<NoMemory> for OpenError {
 }
 
 impl OpenError {
-    /// Whether opening again may succeed without help.
+    /// Returns whether another attempt may succeed without help.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::InUse(_) | Self::Disk { .. } | Self::Sqlite { .. } => true,
@@ -74,7 +74,7 @@ impl OpenError {
         }
     }
 
-    /// Whether the data are damaged: only a copy from another node, or a backup, brings them back.
+    /// Returns whether the data are damaged: then only a copy from another node, or a backup, restores them.
     pub fn is_damage(&self) -> bool {
         use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
         match self {

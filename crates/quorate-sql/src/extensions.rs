@@ -4,9 +4,9 @@
 //!
 //! A command must do the same on every node, so it may use an extension only once every voter has it. Voters announce
 //! what they have; when all have announced a name, the leader proposes
-//! [`SqlCommand::Extend`](quorate_model::SqlCommand::Extend) with it. From that entry on the name is *enabled*: it
-//! stands in `_quorate_extensions`, and is registered on the write connection of every node for ever. A node that
-//! lacks an enabled name applies nothing. Queries may use whatever their node has.
+//! [`SqlCommand::Extend`](quorate_model::SqlCommand::Extend) with it, and from that entry on the name is *enabled*: it
+//! stands in `_quorate_extensions`, is registered on the write connection of every node, and stays so for ever. A node
+//! that lacks an enabled name applies nothing. Queries may use whatever their node has.
 //!
 //! # Invariants
 //!

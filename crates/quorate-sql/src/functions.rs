@@ -4,9 +4,8 @@
 //!
 //! SQLite looks at a timeout or a budget between two steps of its virtual machine, and calls a function within one. The
 //! built-in forms of these can take minutes in one call, and LIKE goes as deep into the stack as its pattern has
-//! wildcards. These here return the same, in time that is linear in their arguments, or fail after
-//! [`COMPARISONS_MAX`]; and they tell a [`Meter`] of their work. The figures stand in
-//! `docs/decisions/0018-own-functions.md`.
+//! wildcards. These here return the same, in time that is linear in their arguments, or fail after [`COMPARISONS_MAX`];
+//! and they tell a [`Meter`] of their work. The figures stand in `docs/decisions/0018-own-functions.md`.
 //!
 //! Invariant: what a function returns, and whether it fails, depends on its arguments alone, and is equal on all
 //! connections; a meter can only end the statement.

@@ -1,14 +1,14 @@
-//! A corpus for tests: queries as deep as SQLite's limits let them be, and beyond; and queries that would run or grow
-//! without bound.
+//! A corpus for tests: queries nested up to SQLite's limits and beyond them, and queries that would run for ever or use
+//! unlimited memory.
 
-/// How deep: at and beyond each of the limits of SQLite.
+/// Depths at and beyond each of SQLite's limits.
 const DEPTHS: [usize; 6] = [40, 160, 330, 499, 990, 3000];
 
 fn nested(open: &str, inner: &str, close: &str, depth: usize) -> String {
     format!("{}{inner}{}", open.repeat(depth), close.repeat(depth))
 }
 
-/// Queries of `t (id, name)`, nested in every way.
+/// Returns queries of `t (id, name)`, nested in every way.
 pub(crate) fn deep() -> Vec<String> {
     DEPTHS.into_iter().flat_map(deep_by).collect()
 }
@@ -48,7 +48,7 @@ fn deep_by(depth: usize) -> Vec<String> {
     ]
 }
 
-/// Queries of `t` that take long by nesting few levels: each doubles the work of preparing.
+/// Returns a query of `t` that takes long although it nests few levels: each level doubles the work of preparing it.
 pub(crate) fn doubling() -> String {
     from_windows(25)
 }
@@ -57,7 +57,8 @@ fn from_windows(depth: usize) -> String {
     format!("SELECT {} FROM t", nested("(SELECT sum(id) OVER (ORDER BY ", "id", ") FROM t)", depth))
 }
 
-/// Queries of functions that took minutes, gigabytes or the stack, and what is said of those that are refused.
+/// Queries whose function calls took minutes, gigabytes or all of the stack in plain SQLite; with each, the error if
+/// the query is refused.
 pub(crate) const FUNCTIONS: [(&str, Option<&str>); 8] = [
     ("SELECT printf('%.*c', 60000, 'a') LIKE replace(printf('%.*c', 24999, 'x'), 'x', '%a')", None),
     ("SELECT printf('%.*c', 60000, 'a') GLOB replace(printf('%.*c', 24999, 'x'), 'x', '*a')", None),

@@ -1,13 +1,14 @@
-//! Whose data a database holds.
+//! The identity of a database: the cluster, epoch and group whose data it holds.
 
 use quorate_model::{Epoch, GroupId};
 
-/// Whose data a database holds: kept in it, and compared at every opening.
+/// The cluster, epoch and group whose data a database holds. It is stored in the database and checked whenever that is
+/// opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreIdentity {
     /// The cluster.
     pub cluster: u128,
-    /// The uninterrupted history of it.
+    /// The uninterrupted history of the cluster.
     pub epoch: Epoch,
     /// The Raft group.
     pub group: GroupId,

@@ -1,19 +1,21 @@
 //! Quorate's SQLite store: a deterministic state machine in one SQLite file that can be killed at any instant.
 //!
 //! [`SqlStore`] implements [`quorate_model::Store`]. One writer applies committed entries ([`apply`]); readers run on
-//! the threads of their callers ([`readers`]); checkpoints ([`checkpoint`]) are ours alone; an [`image`] is the
-//! database file itself, sent while work goes on; a [`generation`] is the directory that holds one database, replaced
-//! as a whole when an image is installed; a [`backup`] is an image kept as a file of its own.
+//! the threads of their callers ([`readers`]); only the store runs checkpoints ([`checkpoint`]); an [`image`] is the
+//! database file itself, sent while the store keeps working; a [`generation`] is the directory that holds one database,
+//! replaced as a whole when an image is installed; a [`backup`] is an image in a separate file.
 //!
 //! # Invariants
 //!
-//! - One thread at a time uses the only write connection, and only between transactions may anything but apply use it.
-//! - The applied row changes in the same transaction as the data, so a restart goes on exactly where it stopped.
-//! - Applying sees no clock but the entry's stamp, no randomness but its seed, and no plan that depends on this node.
+//! - One thread at a time uses the only write connection. Code other than apply may use it only between transactions.
+//! - The applied row changes in the same transaction as the data, so a restart continues exactly where the store
+//!   stopped.
+//! - Applying uses no clock but the entry's stamp, no randomness but its seed, and no query plan that depends on this
+//!   node.
 //! - The main file and the `-shm` of a generation are opened once and closed last ([`generation`]): closing any handle
 //!   of them drops SQLite's POSIX locks.
 //! - A checkpoint runs only inside the gate of [`checkpoint`], and an image exists only after a complete one.
-//! - All `unsafe` code lies in `ffi`.
+//! - All `unsafe` code is in `ffi`.
 
 #![deny(unsafe_code)]
 

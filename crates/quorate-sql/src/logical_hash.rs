@@ -1,7 +1,8 @@
-//! A hash of what a database says, not of its pages: equal on all nodes that have applied the same entries.
+//! A hash of a database's logical content, not of its pages: equal on all nodes that have applied the same entries.
 //!
-//! Tables are taken by name, rows by rowid or primary key, columns in their order. Tables inside virtual tables are
-//! left out: what they hold depends on where transactions ended. The store's own tables have a hash of their own.
+//! Tables are hashed in the order of their names, rows by rowid or primary key, columns in their order. Shadow tables
+//! of virtual tables are left out, because their content depends on where transactions ended. The store's own tables
+//! have a separate hash.
 
 use rusqlite::Connection;
 use rusqlite::limits::Limit;
@@ -19,13 +20,13 @@ const COLUMNS: &str = "SELECT name FROM pragma_table_xinfo(?1)";
 const SEQUENCES: &str = "SELECT name, seq FROM sqlite_sequence ORDER BY name, seq";
 const STATISTICS: &str = "SELECT tbl, idx, stat FROM sqlite_stat1 ORDER BY tbl, idx, stat";
 
-/// What the hash of a table is called in [`by_table`] for the schema itself.
+/// The name in [`by_table`] of the schema's own hash.
 const SCHEMA_NAME: &str = "sqlite_schema";
 
-/// In [`by_table`], stands between the name of a virtual table that could not be read, and why.
+/// In [`by_table`], separates the name of a virtual table that could not be read from the reason.
 pub const UNREAD: &str = " (can't be read: ";
 
-/// What could not be read.
+/// A query that failed while the database was hashed.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct Unread {
@@ -42,21 +43,22 @@ impl Unread {
     }
 }
 
-/// The hash of all that users can see: schema, rows, sequences, statistics.
+/// Returns the hash of everything that users can see: schema, rows, sequences, statistics.
 ///
-/// Reads everything, so its time grows with the database; run it in a read transaction for one moment's answer.
+/// It reads the whole database, so its time grows with that. Run it in a read transaction, so that all tables are of
+/// the same state.
 pub fn user(conn: &Connection) -> Result<u128, Unread> {
     Ok(combined(by_table(conn)?.into_iter().filter(|(name, _)| !is_reserved(name))))
 }
 
-/// The hash of the store's own tables but the applied row: sessions and what is kept for them. Texts of kept failures
-/// are part of it, and these may differ between versions of SQLite.
+/// Returns the hash of the store's own tables except the applied row: mainly the sessions and their kept outcomes. It
+/// includes the messages of kept failures, which may differ between versions of SQLite.
 pub fn reserved(conn: &Connection) -> Result<u128, Unread> {
     let own = |name: &str| is_reserved(name) && name != "_quorate_applied";
     Ok(combined(by_table(conn)?.into_iter().filter(|(name, _)| own(name))))
 }
 
-/// The hash of each table, by name: to say where two databases differ.
+/// Returns the hash of each table by name, to show where two databases differ.
 pub fn by_table(conn: &Connection) -> Result<Vec<(String, u128)>, Unread> {
     let shadows = Schema::read(conn).map_err(Unread::of(SCHEMA))?.shadows;
     let hidden = |name: &str| shadows.contains(&name.to_ascii_lowercase());
@@ -70,7 +72,7 @@ pub fn by_table(conn: &Connection) -> Result<Vec<(String, u128)>, Unread> {
             "sqlite_stat1" => rows(conn, STATISTICS, |table| hidden(table) || is_reserved(table))?,
             _ => match table(conn, &name, without_rowid, kind == "virtual") {
                 Err(error) if kind == "virtual" && is_of_content(&error.error) => {
-                    // The words are part of the name, so that whoever compares sees which and why.
+                    // The reason is part of the name, so that a comparison shows it.
                     hashes.push((format!("{name}{UNREAD}{})", words(&error.error)), 0));
                     continue;
                 }
@@ -82,7 +84,7 @@ pub fn by_table(conn: &Connection) -> Result<Vec<(String, u128)>, Unread> {
     Ok(hashes)
 }
 
-/// The hash of a table's rows in their order.
+/// Returns the hash of a table's rows in the order of their keys.
 fn table(conn: &Connection, table: &str, without_rowid: bool, is_virtual: bool) -> Result<u128, Unread> {
     let name = quoted(table);
     if without_rowid {
@@ -92,7 +94,7 @@ fn table(conn: &Connection, table: &str, without_rowid: bool, is_virtual: bool) 
     let free = |alias: &&str| !columns.iter().any(|column| column.eq_ignore_ascii_case(alias));
     let hint = if is_virtual { "" } else { "NOT INDEXED" };
     match ["rowid", "oid", "_rowid_"].iter().find(|alias| free(alias)) {
-        // A result can't have one column more than the table.
+        // The table has as many columns as a result may have, so the rowids need a query of their own.
         Some(alias) if columns.len() >= columns_max(conn) => {
             let mut hash = RowsHash::new();
             for columns in [*alias, "*"] {
@@ -102,17 +104,17 @@ fn table(conn: &Connection, table: &str, without_rowid: bool, is_virtual: bool) 
             Ok(hash.finish())
         }
         Some(alias) => rows(conn, &format!("SELECT {alias}, * FROM {name} {hint} ORDER BY {alias}"), |_| false),
-        // All names of the rowid are taken; a scan is in its order all the same.
+        // Columns hide all three names of the rowid; a full scan is in rowid order anyway.
         None => rows(conn, &format!("SELECT * FROM {name} {hint}"), |_| false),
     }
 }
 
-/// The most columns that a result may have.
+/// Returns the most columns that a result may have.
 fn columns_max(conn: &Connection) -> usize {
     conn.limit(Limit::SQLITE_LIMIT_COLUMN).ok().and_then(|max| usize::try_from(max).ok()).unwrap_or(0)
 }
 
-/// The rows of a query.
+/// Returns the rows of a query.
 fn collected<T>(
     conn: &Connection,
     sql: &str,
@@ -123,7 +125,8 @@ fn collected<T>(
     rows().map_err(Unread::of(sql))
 }
 
-/// Whether an error is of what a virtual table holds or refers to, and not of this node.
+/// Returns whether an error comes from the content of a virtual table, or from what it refers to, and not from this
+/// node.
 fn is_of_content(error: &rusqlite::Error) -> bool {
     matches!(classify::classify(error, Context { write_failed: true, refusal: None }), Trouble::Failure(_))
 }
@@ -136,9 +139,10 @@ fn words(error: &rusqlite::Error) -> String {
     }
 }
 
-/// The hash of a query's rows, without those whose first column `skip` recognises.
+/// Returns the hash of a query's rows, without those for whose first column `skip` returns `true`.
 ///
-/// A virtual table whose content was taken away can't be read; the code of the error stands for its rows.
+/// A virtual table whose content table has lost rows can't be read to the end; the error's code is hashed in their
+/// place.
 fn rows(conn: &Connection, sql: &str, skip: impl Fn(&str) -> bool) -> Result<u128, Unread> {
     hash_of(conn, sql, skip).map_err(Unread::of(sql))
 }
@@ -202,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_schema_and_sequences_count_and_the_way_to_them_does_not() {
+    fn the_hash_depends_on_the_content_not_on_its_history() {
         let rows = "INSERT INTO t VALUES (1, 'x'), (2, 1.5); INSERT INTO w VALUES ('b', 1), ('a', 2)";
         let other =
             "INSERT INTO w VALUES ('a', 2); INSERT INTO t VALUES (2, 1.5), (3, 0); INSERT INTO w VALUES ('b', 1);
@@ -221,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_of_as_many_columns_as_one_may_have_is_hashed_with_its_rowids() {
+    fn a_table_with_the_most_columns_is_hashed_with_rowids() {
         let columns = (0..2000).map(|number| format!("c{number}")).collect::<Vec<_>>().join(", ");
         let of = |rowid: i64| {
             let insert = format!("INSERT INTO w (rowid, c7) VALUES ({rowid}, 1)");
@@ -232,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_virtual_table_that_cannot_be_read_is_named_and_the_rest_is_hashed() {
+    fn an_unreadable_virtual_table_is_named_in_the_result() {
         let conn = database(&[
             "CREATE TABLE c (body); CREATE VIRTUAL TABLE f USING fts5(body, content='c'); DROP TABLE c",
             "CREATE TABLE t (a); INSERT INTO t VALUES (1)",
@@ -245,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn shadow_tables_and_the_stores_own_do_not_count() {
+    fn the_user_hash_leaves_out_shadow_and_store_tables() {
         let rows = "INSERT INTO f VALUES ('one'), ('two')";
         let optimized =
             format!("{rows}; INSERT INTO f (f) VALUES ('optimize'); INSERT INTO _quorate_sessions VALUES (1)");

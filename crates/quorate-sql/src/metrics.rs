@@ -1,25 +1,25 @@
-//! What a store measures about itself.
+//! Metrics of a store.
 
 use quorate_env::metrics::{Counter, Gauge, Histogram};
 
 use crate::readers::ReadFaults;
 use crate::slow::SlowLog;
 
-/// What the writer and the checkpointer measure.
+/// The metrics of the writer and the checkpointer.
 #[derive(Clone, Debug, Default)]
 pub struct StoreMetrics {
-    /// How long each batch of entries took to be applied and committed, without what had run ahead of it.
+    /// How long each batch of entries took to apply and commit, without the work that was done ahead of its commit.
     pub batches: Histogram,
-    /// Entries that were applied.
+    /// The number of applied entries.
     pub entries: Counter,
-    /// Sessions that the database holds, as of the last batch.
+    /// The number of sessions in the database, as of the last batch.
     pub sessions: Gauge,
-    /// How long each checkpoint took, its syncs included.
+    /// How long each checkpoint took, including its syncs.
     pub checkpoints: Histogram,
     /// How long each checkpoint kept the writer from applying.
     pub checkpoint_turns: Histogram,
-    /// Queries that failed because of the database's files.
+    /// Counts of queries that failed because of the database's files.
     pub read_faults: ReadFaults,
-    /// Statements that took long.
+    /// The log and counts of slow statements.
     pub slow: SlowLog,
 }

@@ -1,4 +1,4 @@
-//! What a store is told when it is opened, and its bounds.
+//! The options with which a store is opened, and its limits.
 
 use std::time::Duration;
 
@@ -11,26 +11,26 @@ use crate::readers::ReaderOptions;
 use crate::slow::SlowLog;
 use crate::usage::TempOptions;
 
-/// Bytes of the `-wal` from which a checkpoint for space is run.
+/// The size of the `-wal` in bytes from which a checkpoint is run to reclaim its space.
 pub const CHECKPOINT_BYTES: u64 = 32 << 20;
 
-/// Bytes of the `-wal` at which an image gives its hold up, and a snapshot ends that is older than reads commonly
-/// become.
+/// The size of the `-wal` in bytes at which an image releases its hold, and at which snapshots that have outlived the
+/// time limit of an ordinary read end.
 pub const HOLD_BYTES_MAX: u64 = 256 << 20;
 
-/// Bytes of the writer's page cache where nothing else is said. SQLite sorts as much as this in one step, during which
-/// nothing can stop the statement: half a second for 32 MiB, 60 ms for 4. Large sorts are faster so too: what is sorted
-/// at once fits the processor's caches.
+/// The default size of the writer's page cache in bytes. SQLite sorts this amount in one step, during which the
+/// statement can't be stopped: half a second for 32 MiB, 60 ms for 4. Large sorts are also faster with a small cache,
+/// because each sorted run fits the processor's caches.
 pub const WRITER_CACHE_BYTES_DEFAULT: u32 = 4 << 20;
 
-/// Entries of one SQLite transaction.
+/// The most entries in one SQLite transaction.
 pub const BATCH_ENTRIES_MAX: usize = 4096;
 
-/// Bytes of the entries of one SQLite transaction; a single larger entry still makes one.
+/// The most bytes of entries in one SQLite transaction; a single larger entry gets a transaction of its own.
 pub const BATCH_BYTES_MAX: usize = 8 << 20;
 
-/// Bytes of entries that may wait for the writer. Callers bound what they hand over by waiting for outcomes; more than
-/// this is refused as a fault.
+/// The most bytes of entries that may wait for the writer. Callers bound what they submit by waiting for outcomes;
+/// anything beyond this limit is refused as a fault.
 pub const QUEUE_BYTES_MAX: usize = 1 << 30;
 
 /// How a store is opened.
@@ -38,40 +38,40 @@ pub const QUEUE_BYTES_MAX: usize = 1 << 30;
 pub struct StoreOptions {
     /// Whose data it holds.
     pub identity: StoreIdentity,
-    /// Bytes of a page, fixed when the database is created: a power of two from 4096 to 65536.
+    /// The page size in bytes, fixed when the database is created: a power of two from 4096 to 65536.
     pub page_size: u32,
-    /// Bytes of the writer's page cache, and what it sorts in one step.
+    /// The size of the writer's page cache in bytes, and the amount that it sorts in one step.
     pub writer_cache_bytes: u32,
-    /// How the store is read.
+    /// The options of readers.
     pub readers: ReaderOptions,
-    /// Functions and collations that the program brings along.
+    /// Functions and collations that the program provides.
     pub extensions: Extensions,
-    /// How large temporary files may become.
+    /// The size limits of temporary files.
     pub temp: TempOptions,
-    /// What tells of slow statements.
+    /// The log of slow statements.
     pub slow: SlowLog,
-    /// Bytes of the `-wal` from which a checkpoint for space is run.
+    /// The size of the `-wal` in bytes from which a checkpoint is run to reclaim its space.
     pub checkpoint_bytes: u64,
-    /// Bytes of the `-wal` at which an image gives its hold up, and an old snapshot ends.
+    /// The size of the `-wal` in bytes at which an image releases its hold, and old snapshots end.
     pub hold_bytes_max: u64,
-    /// Entries of one SQLite transaction.
+    /// The most entries in one SQLite transaction.
     pub batch_entries_max: usize,
-    /// Draws the size of each batch at random below the maximum: nothing may depend on where batches end, and the
-    /// simulator proves it.
+    /// If set, draws the size of each batch at random up to the maximum. Nothing may depend on the boundaries of
+    /// batches, and the simulator checks that with this option.
     pub shuffle_batches: Option<Rng>,
-    /// How long nothing must have been applied before the `-wal` is emptied.
+    /// How long the store must have applied nothing before the `-wal` is emptied.
     pub idle_after: Duration,
-    /// Blocks that a piece of an image has at most.
+    /// The most blocks in a piece of an image.
     pub piece_blocks: u64,
 }
 
 impl StoreOptions {
-    /// Bytes of the `-wal` after which it is synced.
+    /// How many bytes the `-wal` may grow before it is synced.
     pub(crate) fn sync_bytes(&self) -> u64 {
         self.checkpoint_bytes / 8
     }
 
-    /// The defaults, for the data of `identity`.
+    /// Returns the default options for the data of `identity`.
     pub fn new(identity: StoreIdentity) -> Self {
         Self {
             identity,

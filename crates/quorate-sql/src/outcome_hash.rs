@@ -1,15 +1,15 @@
-//! The running hash of outcomes: nodes that hold the same value at the same index have returned the same outcomes ever
-//! since the cluster was founded.
+//! The running hash of outcomes: nodes with the same value at the same index have returned the same outcomes since the
+//! cluster was founded.
 //!
-//! For each entry it is the XXH3 (64 bits, seeded with the value before) of the entry's index (8 bytes, little-endian),
-//! followed by the canonical bytes of the outcome, if the entry holds a proposal
+//! For each entry it is the XXH3 (64 bits, seeded with the previous value) of the entry's index (8 bytes,
+//! little-endian), followed by the canonical bytes of the outcome if the entry holds a proposal
 //! ([`append_canonical_outcome`]).
 
 use quorate_model::Outcome;
 use quorate_model::codec::append_canonical_outcome;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// The hash, and a buffer for the next step.
+/// The hash, with a buffer that each step reuses.
 #[derive(Clone, Debug, Default)]
 pub struct OutcomeHash {
     value: u64,
@@ -17,17 +17,17 @@ pub struct OutcomeHash {
 }
 
 impl OutcomeHash {
-    /// Goes on from a value.
+    /// Continues from a value.
     pub fn new(value: u64) -> Self {
         Self { value, bytes: Vec::new() }
     }
 
-    /// The value.
+    /// Returns the current value.
     pub fn value(&self) -> u64 {
         self.value
     }
 
-    /// Takes in the outcome of the entry at `index`; `None` for an entry that holds no proposal.
+    /// Adds the outcome of the entry at `index`; `None` for an entry that holds no proposal.
     pub fn update(&mut self, index: u64, outcome: Option<&Outcome>) {
         self.bytes.clear();
         self.bytes.extend_from_slice(&index.to_le_bytes());
@@ -71,7 +71,7 @@ mod tests {
     const PINNED: u64 = 43_758_668_841_555_225;
 
     #[test]
-    fn what_nodes_may_differ_in_is_left_out_and_all_else_counts() {
+    fn only_messages_and_column_names_are_left_out() {
         let failure = |message: &str, command| Some(Err(Failure::new(FailureKind::Sql, message).at(command)));
         assert_eq!(of(&[failure("a", 0)]), of(&[failure("b", 0)]));
         assert_ne!(of(&[failure("a", 0)]), of(&[failure("a", 1)]));

@@ -1,7 +1,7 @@
-//! What plain SQLite does with an entry: the measure of apply, for tests and simulations.
+//! Runs entries in plain SQLite: the reference for apply in tests and simulations.
 //!
-//! Invariant: each entry has a connection of its own and one transaction, and shares with apply only what an entry
-//! carries: the clock that the stamp sets and the numbers that the seed gives.
+//! Invariant: each entry has a connection of its own and one transaction. It shares with apply only what an entry
+//! determines: the clock, from the stamp, and the random numbers, from the seed.
 
 use std::path::PathBuf;
 
@@ -27,25 +27,25 @@ pub struct Plain {
     path: PathBuf,
 }
 
-/// What one statement did: the changes, the last rowid, the rows.
+/// The result of one statement: the changes, the last rowid, the rows.
 pub type Step = (u64, i64, Vec<Row>);
 
-/// What an entry did: the step of each of its statements, or SQLite's primary error code, 0 if it is no error of
-/// SQLite's: that of a statement in a pipeline, or that of the whole entry.
+/// The result of an entry: the step of each of its statements, or a primary error code of SQLite: that of a statement
+/// in a pipeline, or that of the whole entry. The code is 0 if the error is not one of SQLite's.
 pub type Seen = Result<Vec<Result<Step, i32>>, i32>;
 
 impl Plain {
-    /// The database at this path, which is made when needed.
+    /// Uses the database at this path, which is created when needed.
     pub fn at(path: PathBuf) -> Self {
         Self { path }
     }
 
-    /// A connection to it, as apply's is but for the entry.
+    /// Opens a connection with the settings of apply's connection.
     pub fn connect(&self) -> Result<Connection, OpenError> {
         connection::open_plain(&vfs::over(None)?, &self.path)
     }
 
-    /// Runs an entry. Commands that are no statements are left out.
+    /// Runs an entry. Commands that are not statements are left out.
     pub fn run(&self, stamp: Stamp, proposal: &Proposal) -> Result<Seen, OpenError> {
         let mut conn = self.connect()?;
         let determinism = Determinism::install(&conn).map_err(OpenError::sqlite(&self.path))?;
@@ -66,14 +66,14 @@ impl Plain {
     }
 }
 
-/// The command that ended the transaction of a pipeline, and SQLite's code.
+/// The command that ended the transaction of a pipeline, and its error code.
 #[derive(Clone, Copy)]
 struct Ended {
     number: usize,
     code: i32,
 }
 
-/// Why an entry came to nothing.
+/// Why an entry had no effect.
 enum Stop {
     Failed(rusqlite::Error),
     Ended(Ended),
@@ -87,7 +87,7 @@ impl From<rusqlite::Error> for Stop {
 
 fn code(error: &rusqlite::Error) -> i32 {
     match error {
-        // A parameter refers to what no earlier step returned, or a read check does not hold.
+        // A parameter refers to a value that no earlier step returned, or a read check does not hold.
         rusqlite::Error::QueryReturnedNoRows => 0,
         error => error.sqlite_error().map_or(rusqlite::ffi::SQLITE_ERROR, |code| code.extended_code & 0xff),
     }
@@ -98,7 +98,7 @@ fn transaction(
     proposal: &Proposal,
     ended: Option<Ended>,
 ) -> Result<Vec<Result<Step, i32>>, Stop> {
-    // Ended by hand: a statement may have rolled it back already.
+    // Not a `rusqlite::Transaction`, because a statement may already have rolled it back.
     conn.execute_batch("BEGIN")?;
     let done = commands(conn, proposal, ended);
     let done = done.and_then(|steps| Ok(conn.execute_batch("COMMIT").map(|()| steps.done)?));
@@ -125,7 +125,7 @@ fn commands(conn: &Connection, proposal: &Proposal, ended: Option<Ended>) -> Res
     Ok(steps)
 }
 
-/// Fails unless a query gives the rows that it gave before. It must not ask for the time, or draw random numbers.
+/// Fails unless a query returns the same rows as before. The query must not use the clock or random numbers.
 fn holds(conn: &Connection, check: &ReadCheck) -> rusqlite::Result<()> {
     let Read::Sql(query) = &check.read;
     let columns = conn.prepare(&query.sql)?.column_names().map(str::to_owned).collect();
@@ -134,11 +134,11 @@ fn holds(conn: &Connection, check: &ReadCheck) -> rusqlite::Result<()> {
     if is_so { Ok(()) } else { Err(rusqlite::Error::QueryReturnedNoRows) }
 }
 
-/// The steps of an entry so far.
+/// The results of an entry so far.
 #[derive(Default)]
 struct Steps {
     done: Vec<Result<Step, i32>>,
-    /// Of each command the names of its columns and its rows, for parameters that refer to them.
+    /// The names of each command's columns and its rows, for parameters that refer to them.
     returned: Vec<(Vec<String>, Vec<Row>)>,
 }
 
@@ -157,7 +157,8 @@ impl Steps {
         Ok(())
     }
 
-    /// Runs a command of a pipeline, which fails by itself; the error is the code of one that ends the transaction.
+    /// Runs a command of a pipeline, whose failure undoes only that command. Returns an error code only if the command
+    /// ended the transaction.
     fn run_apart(&mut self, conn: &Connection, command: &Command) -> Result<(), i32> {
         let own = |sql: &str| conn.execute_batch(sql).map_err(|error| code(&error));
         own("SAVEPOINT command")?;
@@ -167,7 +168,7 @@ impl Steps {
         {
             return Err(code);
         }
-        // An open deferred key is the failure of the command that left it open.
+        // A deferred foreign key that is still violated is the failure of the command that left it so.
         let is_open = done.is_ok() && hooks::deferred_keys_are_open(conn);
         if is_open {
             self.returned.pop();
@@ -207,9 +208,9 @@ impl Steps {
     }
 }
 
-/// The rows of a bulk statement, each by a statement of its own.
+/// Runs a bulk statement, with a separate statement for each row.
 fn many_steps(conn: &Connection, bulk: &Bulk) -> rusqlite::Result<Step> {
-    // Without rows it must be a statement all the same.
+    // Even without rows, the text must be a valid statement.
     conn.prepare(&bulk.sql)?;
     let mut values = bulk.rows.raw_values();
     let (mut changes, mut last_rowid) = (0, 0);
@@ -237,7 +238,7 @@ fn run<P: ToSql>(conn: &Connection, sql: &str, params: impl Iterator<Item = P>) 
     Ok((changes, if changes > 0 && inserts { conn.last_insert_rowid() } else { 0 }, seen))
 }
 
-/// An outcome of apply in the same form. Results of commands that are no statements are left out.
+/// Converts an outcome of apply to the same form. Results of commands that are not statements are left out.
 pub fn seen(outcome: &Outcome) -> Seen {
     let reply = outcome.as_ref().map_err(|failure| failure.sqlite_code & 0xff)?;
     let step = |result: &CommandResult| match result {

@@ -1,6 +1,6 @@
-//! The hash of a query's rows, in their order, each value by its storage class.
+//! The hash of a query's rows in their order, with each value's storage class.
 //!
-//! Invariant: read checks in logs hold it, so it never changes; `docs/model-format.md` says what it is.
+//! Invariant: read checks in logs contain this hash, so it never changes; `docs/model-format.md` defines it.
 
 use rusqlite::types::ValueRef;
 use xxhash_rust::xxh3::Xxh3;
@@ -8,7 +8,7 @@ use xxhash_rust::xxh3::Xxh3;
 use crate::query::Rows;
 use crate::value::borrowed;
 
-/// Takes rows, and hashes them.
+/// Hashes rows one value at a time.
 pub(crate) struct RowsHash(Xxh3);
 
 impl RowsHash {
@@ -16,7 +16,7 @@ impl RowsHash {
         Self(Xxh3::new())
     }
 
-    /// What follows are the values of the next row.
+    /// Begins the next row; its values follow.
     pub(crate) fn begin_row(&mut self) {
         self.0.update(&[0]);
     }
@@ -36,7 +36,7 @@ impl RowsHash {
         }
     }
 
-    /// Takes something else than rows.
+    /// Adds bytes that are not part of a row.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
@@ -46,7 +46,7 @@ impl RowsHash {
     }
 }
 
-/// The hash of rows that were read.
+/// Returns the hash of rows that were read.
 pub fn of(rows: &Rows) -> u128 {
     let mut hash = RowsHash::new();
     for row in rows {

@@ -82,8 +82,8 @@ impl Schema {
     }
 }
 
-/// Whether a text of SQL neither asks for `changes()` nor lets a statement fail half-way (`OR FAIL`, `RAISE(FAIL)`).
-/// It looks for the words alone, since SQL has no second spelling for them, and may take a text for worse than it is.
+/// Whether a text of SQL neither asks for `changes()` nor lets a statement fail half-way (`OR FAIL`, `RAISE(FAIL)`). It
+/// looks for the words alone, since SQL has no second spelling for them, and may take a text for worse than it is.
 pub(crate) fn is_plain(sql: &str) -> bool {
     !holds(sql, "changes") && !holds(sql, "fail")
 }

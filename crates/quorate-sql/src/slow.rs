@@ -1,7 +1,8 @@
-//! Statements that took long are told: a line of the log each, and a count.
+//! Logs and counts slow statements.
 //!
-//! Invariants: values are never told, which may be secrets: only the text of a statement, cut to [`TEXT_MAX`]. Of many
-//! slow statements in one second [`LINES_MAX`] are told, and how many were not.
+//! Invariants: parameter values are never logged, because they may be secrets; only the text of a statement is, cut to
+//! [`TEXT_MAX`]. At most [`LINES_MAX`] statements are logged in one second; the next line gives the number of those
+//! that were omitted.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -11,29 +12,29 @@ use quorate_env::metrics::Counter;
 use quorate_env::{Instant, lock};
 use quorate_model::{Command, Proposal};
 
-/// Characters of a statement's text that are told.
+/// The most characters of a statement's text in a log line.
 const TEXT_MAX: usize = 1024;
 
-/// Statements that are told in one second.
+/// The most statements that are logged in one second.
 const LINES_MAX: u32 = 10;
 
-/// How long a statement may take where nothing else is said.
+/// The default time from which a statement counts as slow.
 pub const SLOW_DEFAULT: Duration = Duration::from_secs(1);
 
-/// What tells of slow statements. Clones are the same.
+/// Logs and counts slow statements. Clones share their state.
 #[derive(Clone, Debug)]
 pub struct SlowLog(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    /// From when on a statement is slow; none is where this is nothing.
+    /// The time from which a statement counts as slow; if `None`, no statement does.
     after: Option<Duration>,
     queries: Counter,
     writes: Counter,
     second: Mutex<Second>,
 }
 
-/// What was told since a moment.
+/// The lines that were logged since `since`.
 #[derive(Debug, Default)]
 struct Second {
     since: Option<Instant>,
@@ -42,23 +43,23 @@ struct Second {
 }
 
 impl SlowLog {
-    /// Tells of what takes so long; of nothing if that is zero.
+    /// Returns a log of statements that take at least `after`; zero disables it.
     pub fn new(after: Duration) -> Self {
         let (queries, writes, second) = Default::default();
         Self(Arc::new(Inner { after: Some(after).filter(|after| !after.is_zero()), queries, writes, second }))
     }
 
-    /// Queries, or pieces of streamed results, that took long.
+    /// Returns the number of slow queries and of slow pieces of streamed results.
     pub fn queries(&self) -> u64 {
         self.0.queries.get()
     }
 
-    /// Entries whose statements took long to be applied.
+    /// Returns the number of entries that were slow to apply.
     pub fn writes(&self) -> u64 {
         self.0.writes.get()
     }
 
-    /// A query has run for so long.
+    /// Records a query that has run for `took`.
     pub(crate) fn query(&self, took: Duration, sql: &str) {
         if self.is_slow(took) {
             self.0.queries.inc();
@@ -68,12 +69,12 @@ impl SlowLog {
         }
     }
 
-    /// When a write begins, if that is of interest.
+    /// Returns the start time of a write, or `None` if the log is disabled.
     pub(crate) fn now(&self) -> Option<Instant> {
         self.0.after.map(|_| Instant::now())
     }
 
-    /// A write has begun then, and was applied now.
+    /// Records a write that began at `begun` and has just been applied.
     pub(crate) fn write(&self, begun: Option<Instant>, index: u64, proposal: &Proposal) {
         if let Some(took) = begun.map(|begun| begun.elapsed()).filter(|took| self.is_slow(*took)) {
             self.0.writes.inc();
@@ -88,7 +89,7 @@ impl SlowLog {
         self.0.after.is_some_and(|after| took >= after)
     }
 
-    /// Whether there is room for one more line, and then how many were left out since the last.
+    /// Returns the number of lines omitted since the last one if another line may be logged now, or `None` if not.
     fn line(&self) -> Option<u64> {
         let mut second = lock(&self.0.second);
         if second.since.is_none_or(|since| since.elapsed() >= Duration::from_secs(1)) {
@@ -113,14 +114,14 @@ fn first_sql(proposal: &Proposal) -> &str {
     proposal.commands.iter().find_map(Command::sql_text).unwrap_or_default()
 }
 
-/// The beginning of a text.
+/// Displays the first [`TEXT_MAX`] characters of a text, and how many bytes follow.
 struct Cut<'a>(&'a str);
 
 impl fmt::Display for Cut<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let end = self.0.char_indices().nth(TEXT_MAX).map(|(at, _)| at);
-        let (told, rest) = end.and_then(|end| self.0.split_at_checked(end)).unwrap_or((self.0, ""));
-        f.write_str(told)?;
+        let (start, rest) = end.and_then(|end| self.0.split_at_checked(end)).unwrap_or((self.0, ""));
+        f.write_str(start)?;
         if rest.is_empty() { Ok(()) } else { write!(f, "... ({} bytes more)", rest.len()) }
     }
 }
@@ -132,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_many_slow_statements_some_are_told_and_the_others_counted() {
+    fn surplus_slow_statements_are_counted_not_logged() {
         let slow = SlowLog::new(Duration::from_millis(5));
         slow.query(Duration::from_millis(4), "SELECT 1");
         assert_eq!(slow.queries(), 0);
@@ -148,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_cut_between_characters_and_values_are_not_told() {
+    fn texts_are_cut_between_characters_without_values() {
         let sql = "é".repeat(TEXT_MAX);
         assert_eq!(Cut(&sql).to_string(), sql);
         assert_eq!(Cut(&format!("{sql}éa")).to_string(), format!("{sql}... (3 bytes more)"));

@@ -1,38 +1,38 @@
-//! Room on the stack for SQLite, whoever's thread it runs on.
+//! Ensures that SQLite has enough stack on any thread.
 //!
-//! SQLite recurses while it prepares a statement: for nested expressions, subqueries and views, for chains of triggers,
-//! foreign keys and generated columns. Limits bound each of these ([`connection`](crate::connection),
-//! [`schema_check`](crate::schema_check)); here the room is made that what they allow may need. Measured at the limits:
-//! 640 KiB for a query, 1,860 KiB for a statement that writes, some 300 KiB while one runs. A thread that has the room
-//! left costs a comparison.
+//! SQLite recurses while it prepares a statement: for nested expressions, subqueries and views, and for chains of
+//! triggers, foreign keys and generated columns. Limits bound the depth of each ([`connection`](crate::connection),
+//! [`schema_check`](crate::schema_check)); this module provides the stack that statements within those limits may need.
+//! Measured at the limits: 640 KiB for a query, 1,860 KiB for a statement that writes, about 300 KiB while a statement
+//! runs. On a thread with enough free stack, the check costs one comparison.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use crate::usage::{NoMemory, Refusal, refused};
 
-/// Bytes that a query may need.
+/// Bytes of stack that a query may need.
 const QUERY_BYTES: usize = 1 << 20;
 
-/// Bytes that a statement that writes may need.
+/// Bytes of stack that a statement that writes may need.
 const WRITE_BYTES: usize = 4 << 20;
 
-/// Bytes of a stack that is made where too little is left.
+/// Bytes of the separate stack that is allocated if the thread has too little left.
 const STACK_BYTES: usize = 8 << 20;
 
-/// Runs what prepares or runs queries.
+/// Calls `run`, which prepares or runs queries, with enough stack for them.
 ///
 /// # Errors
 ///
-/// That of `run`, or that the process has no addresses left for a stack.
+/// Returns the error of `run`, or [`NoMemory`] if the process has no address space left for a stack.
 pub(crate) fn for_query<T, E: From<NoMemory>>(run: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
     with_room(QUERY_BYTES, STACK_BYTES, run)
 }
 
-/// Runs what prepares or runs statements that write.
+/// Calls `run`, which prepares or runs statements that write, with enough stack for them.
 ///
 /// # Errors
 ///
-/// As for a query.
+/// As for [`for_query`].
 pub(crate) fn for_write<T, E: From<NoMemory>>(run: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
     with_room(WRITE_BYTES, STACK_BYTES, run)
 }
@@ -48,7 +48,7 @@ fn with_room<T, E: From<NoMemory>>(needed: usize, size: usize, run: impl FnOnce(
         if has_begun {
             resume_unwind(panic);
         }
-        // The library panics where the system gives it no stack.
+        // `stacker` panics if the system can't allocate the stack.
         refused(Refusal::System);
         Err(NoMemory.into())
     })
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_the_system_has_no_room_for_a_stack_the_call_fails_and_the_next_one_runs() {
+    fn a_stack_that_cannot_be_allocated_is_an_error() {
         let run = |size| with_room(usize::MAX, size, || Ok::<_, NoMemory>(stacker::remaining_stack()));
         assert_eq!(run(1 << 60), Err(NoMemory));
         assert!(run(STACK_BYTES).is_ok_and(|left| left.is_some_and(|left| left > STACK_BYTES / 2)));
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     #[should_panic = "its own"]
-    fn a_panic_of_what_runs_is_not_taken_for_a_lack_of_memory() {
+    fn a_panic_of_the_callback_is_passed_on() {
         let _ = with_room(usize::MAX, STACK_BYTES, || -> Result<(), NoMemory> { panic!("its own") });
     }
 }

@@ -1,7 +1,8 @@
-//! What other threads say to the statement that the writer runs, and see of it.
+//! The state that the writer's running statement shares with other threads.
 //!
-//! SQLite asks between two steps of its virtual machine whether it may go on. In a step that takes minutes it does not
-//! ask, and only the end of the process stops it. Consensus looks here whether there is such a step, and ends the node.
+//! SQLite checks between two steps of its virtual machine whether it should stop. Within a step that takes minutes it
+//! does not check, so only the end of the process stops the statement. Consensus detects such a step through this
+//! module, and ends the process.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -9,16 +10,17 @@ use std::time::Duration;
 use quorate_env::Instant;
 use quorate_model::RunningStatement;
 
-/// Nothing runs.
+/// The deadline while no statement runs.
 const NEVER: u64 = u64::MAX;
 
-/// The writer's thread writes here what it runs; other threads read it, and say when the store is being closed.
+/// The writer's thread records here the statement that it runs. Other threads read that, and signal here that the store
+/// is being closed.
 #[derive(Debug)]
 pub(crate) struct Supervision {
     closing: AtomicBool,
-    /// The entry of the running statement; 0 where it is of none.
+    /// The index of the running statement's entry; 0 if it belongs to none.
     entry: AtomicU64,
-    /// When the time of the running statement ends, in nanoseconds after `base`, or [`NEVER`].
+    /// The deadline of the running statement, in nanoseconds after `base`, or [`NEVER`].
     due: AtomicU64,
     base: Instant,
 }
@@ -31,29 +33,30 @@ impl Default for Supervision {
 }
 
 impl Supervision {
-    /// Says whether the store is being closed: whatever runs ends then, and has no outcome.
+    /// Sets whether the store is being closed: then the running statement is interrupted, and has no outcome.
     pub(crate) fn set_closing(&self, closing: bool) {
         self.closing.store(closing, Ordering::Release);
     }
 
-    /// Whether the store is being closed.
+    /// Returns whether the store is being closed.
     pub(crate) fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Acquire)
     }
 
-    /// A statement begins, of this entry if it is of one. It may take so long from that moment on.
+    /// Records the start of a statement, with its entry if it belongs to one. The statement is overdue `time_max` after
+    /// `from`.
     pub(crate) fn begins(&self, entry: Option<u64>, from: Instant, time_max: Duration) {
         let due = from.saturating_duration_since(self.base).saturating_add(time_max).as_nanos();
         self.entry.store(entry.unwrap_or_default(), Ordering::Relaxed);
         self.due.store(u64::try_from(due).unwrap_or(NEVER), Ordering::Release);
     }
 
-    /// It ends.
+    /// Records the end of the statement.
     pub(crate) fn ends(&self) {
         self.due.store(NEVER, Ordering::Release);
     }
 
-    /// The statement that runs at the moment.
+    /// Returns the statement that runs at the moment.
     pub(crate) fn running(&self) -> Option<RunningStatement> {
         let due = Some(self.due.load(Ordering::Acquire)).filter(|due| *due != NEVER)?;
         let entry = Some(self.entry.load(Ordering::Relaxed)).filter(|index| *index > 0);
@@ -67,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_statement_is_overdue_from_the_end_of_its_time_until_its_own() {
+    fn a_statement_is_overdue_past_its_deadline_until_it_ends() {
         let (supervision, before) = (Supervision::default(), Instant::now());
         assert_eq!(supervision.running(), None, "nothing runs");
         supervision.begins(Some(7), before, Duration::from_secs(3600));

@@ -1,4 +1,4 @@
-//! Values on their way into SQLite and out of it: by storage class, never by declared type.
+//! Converts values to and from SQLite: by storage class, never by declared type.
 
 use quorate_model::{Failure, FailureKind, RawValue, StoreFault, Value};
 use rusqlite::Row;
@@ -7,7 +7,7 @@ use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
 use crate::readers::ReadError;
 use crate::usage::{self, NoMemory};
 
-/// A value that SQLite copies.
+/// A parameter value; SQLite copies it.
 pub(crate) struct Bound<'a>(pub(crate) &'a Value);
 
 impl ToSql for Bound<'_> {
@@ -16,7 +16,7 @@ impl ToSql for Bound<'_> {
     }
 }
 
-/// A value as SQLite takes it.
+/// Returns a value in the form that SQLite takes.
 pub(crate) fn borrowed(value: &Value) -> ValueRef<'_> {
     match value {
         Value::Null => ValueRef::Null,
@@ -27,7 +27,7 @@ pub(crate) fn borrowed(value: &Value) -> ValueRef<'_> {
     }
 }
 
-/// A value of packed rows, which SQLite copies.
+/// A parameter value from packed rows; SQLite copies it.
 pub(crate) struct BoundRaw<'a>(pub(crate) RawValue<'a>);
 
 impl ToSql for BoundRaw<'_> {
@@ -42,11 +42,11 @@ impl ToSql for BoundRaw<'_> {
     }
 }
 
-/// Why a value has no copy.
+/// Why a value could not be copied.
 #[derive(Debug)]
 pub(crate) enum NoCopy {
-    /// A text that is not UTF-8, which SQL can make of blobs: it has no form outside of SQLite, and another text in its
-    /// place would be a lie.
+    /// The value is a text that is not UTF-8, which SQL can produce from blobs. It can't be represented outside of
+    /// SQLite, and any other text in its place would be wrong.
     NotUtf8(Failure),
     /// The statement has reached its limit of memory, or the process has no memory left.
     NoMemory(StoreFault),
@@ -67,7 +67,7 @@ impl From<NoCopy> for ReadError {
     }
 }
 
-/// A copy of a value in a column of a row.
+/// Returns a copy of a value, which is in this column of this row.
 pub(crate) fn owned(value: ValueRef<'_>, row: &Row<'_>, column: usize) -> Result<Value, NoCopy> {
     Ok(match value {
         ValueRef::Null => Value::Null,

@@ -1,11 +1,11 @@
-//! SQLite's way to files and to the clock: a thin layer of ours over SQLite's own VFS.
+//! The VFS through which SQLite reaches files and the clock: a thin layer over another VFS, its base.
 //!
-//! The base VFS keeps the bytes and the locks; the layer answers the clock ([`clock`]), counts failed writes
-//! ([`failed_writes`]), knows which blocks of a database file were written ([`marks`]) and keeps readers' locks for the
-//! next reader ([`shm`](crate::ffi::shm)). docs/decisions/0003 says why it is a layer.
+//! The base VFS does the file I/O and the locking. The layer supplies the time ([`clock`]), counts failed writes
+//! ([`failed_writes`]), records which blocks of a database file were written ([`marks`]) and passes readers' locks on
+//! to the next reader ([`shm`](crate::ffi::shm)). docs/decisions/0003 says why it is a layer.
 //!
-//! Invariants: a layer is registered once for each base and never removed; it is never SQLite's default VFS, so other
-//! uses of SQLite in the process go on as before.
+//! Invariants: a layer is registered once for each base and never removed. It is never SQLite's default VFS, so other
+//! uses of SQLite in the process are not affected.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -22,13 +22,13 @@ pub(crate) mod writes;
 pub(crate) use watch::UNSYNCED_MAX;
 pub use writes::{failed_writes, full_writes};
 
-/// What the layer over SQLite's default VFS is called.
+/// The name of the layer over SQLite's default VFS.
 const NAME: &str = "quorate";
 
-/// Why the layer could not be made.
+/// Why the layer could not be created.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VfsError {
-    /// The disk names a base VFS that nobody registered.
+    /// The disk names a base VFS that is not registered.
     #[error("SQLite knows no VFS {0:?} to keep files on this disk")]
     NoBase(String),
     /// A path can't be used.
@@ -37,13 +37,14 @@ pub enum VfsError {
 }
 
 impl VfsError {
-    /// Never: the names stay what they are.
+    /// Returns `false`: another attempt uses the same names.
     pub fn is_retryable(&self) -> bool {
         false
     }
 }
 
-/// The name of the layer over the base VFS called `base` (`None`: SQLite's default), which is registered when needed.
+/// Returns the name of the layer over the base VFS called `base` (`None`: SQLite's default), and registers the layer on
+/// first use.
 pub fn over(base: Option<&str>) -> Result<String, VfsError> {
     static LAYERS: Mutex<BTreeMap<Option<String>, String>> = Mutex::new(BTreeMap::new());
     let mut layers = lock(&LAYERS);

@@ -50,8 +50,8 @@ const WAITS: u32 = 2;
 /// Nanoseconds that a step may take, on average and on a slow machine; more where SQLite is built for tests.
 const STEP_NANOS: u64 = if cfg!(debug_assertions) { 200 } else { 16 };
 
-/// A statement that runs dry may take one such part of the time that an entry may take: other writes wait for it,
-/// and once more when it is applied.
+/// A statement that runs dry may take one such part of the time that an entry may take: other writes wait for it, and
+/// once more when it is applied.
 const DRY_RUN_PART: u32 = 2;
 
 /// Bytes that a statement may move through large blocks of memory and temporary files for each step of its budget.
@@ -161,9 +161,9 @@ impl Budget {
         self.supervision.get().is_some_and(|supervision| supervision.is_closing())
     }
 
-    /// Begins an entry that may take so many steps, or goes on with one after a pause. A dry run has no entry yet.
-    /// What the node itself does for it is watched too, until [`usage::unwatch`]: SQLite expands views
-    /// while a statement is prepared, and all of them when the schema was changed.
+    /// Begins an entry that may take so many steps, or goes on with one after a pause. A dry run has no entry yet. What
+    /// the node itself does for it is watched too, until [`usage::unwatch`]: SQLite expands views while a statement is
+    /// prepared, and all of them when the schema was changed.
     pub fn begin(&self, entry: Option<u64>, steps: u64) {
         self.left.store(steps, Ordering::Relaxed);
         let mut clock = self.clock();

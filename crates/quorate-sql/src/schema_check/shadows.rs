@@ -1,8 +1,7 @@
 //! Which tables are the insides of virtual tables: SQLite calls them shadow tables.
 //!
 //! `PRAGMA table_list` knows it too, but first it looks up the columns of all views. Each time that this fails for a
-//! view it starts again at the first table. That takes seconds where views of thousands of columns stand on
-//! each other.
+//! view it starts again at the first table. That takes seconds where views of thousands of columns stand on each other.
 //!
 //! Invariant: the answer is that of the pragma, for the modules that commands may use.
 

@@ -2,8 +2,8 @@
 //!
 //! This is no parser: it tells words, quotes, variables and comments apart as SQLite's tokenizer does, and where a
 //! statement ends as `sqlite3_complete` does. Four things need it. Preparing a text of many statements nests one call
-//! for each of them and would exhaust the stack, so they are counted before. SQLite asks no authorizer about VACUUM.
-//! To plan n window functions takes it a time like n cubed. And a call of a JSON function runs in one step.
+//! for each of them and would exhaust the stack, so they are counted before. SQLite asks no authorizer about VACUUM. To
+//! plan n window functions takes it a time like n cubed. And a call of a JSON function runs in one step.
 //!
 //! Invariant: a text that [`check_single`] accepts holds at most one statement for SQLite too. It may refuse more.
 

@@ -1,9 +1,9 @@
-//! The clock that SQLite sees.
+//! The clock that SQLite uses.
 //!
-//! On a thread that applies, it is the entry's stamp, and there is no local time zone: `'localtime'` and `'utc'` fail.
-//! Elsewhere it is the wall clock of the running task's [`Env`], or the machine's where there is none.
+//! On a thread that applies entries it is the entry's stamp, and there is no local time zone: `'localtime'` and `'utc'`
+//! fail. Elsewhere it is the wall clock of the running task's [`Env`], or the machine's clock if there is no task.
 //!
-//! Invariant: within one statement SQLite asks once, so a statement sees one time, triggers included.
+//! Invariant: SQLite reads the clock once per statement, so a statement and its triggers see one time.
 
 use std::cell::Cell;
 
@@ -19,34 +19,34 @@ thread_local! {
     static STAMP: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// Sets what SQLite calls the time on this thread, in nanoseconds since 1970-01-01 UTC, or gives the clock back.
+/// Sets the time that SQLite uses on this thread, in nanoseconds since 1970-01-01 UTC; `None` restores the usual clock.
 ///
-/// All values that fit lie between the years 1970 and 2554, so SQLite can show each. The resolution is a millisecond.
-/// Set it before a statement is prepared and keep it until its last step.
+/// Every `u64` is a time between the years 1970 and 2554, which SQLite can represent. The resolution is a millisecond.
+/// Set the time before a statement is prepared and keep it until its last step.
 pub fn set(now: Option<u64>) {
     STAMP.set(now);
 }
 
-/// Whether this thread's clock is a stamp.
+/// Returns whether this thread's clock is a stamp.
 pub(crate) fn is_stamped() -> bool {
     STAMP.get().is_some()
 }
 
-/// The time in milliseconds of Julian days, or `None` to ask the base VFS.
+/// Returns the time as a Julian day in milliseconds, or `None` if the base VFS supplies it.
 pub(crate) fn julian_millis() -> Option<i64> {
     let nanos = STAMP.get().or_else(|| Env::current().map(|env| env.unix_nanos()))?;
     let millis = i64::try_from(nanos / NANOS_PER_MILLI).unwrap_or(i64::MAX);
     Some(millis.saturating_add(UNIX_EPOCH_JULIAN_MILLIS))
 }
 
-/// Days to milliseconds.
-#[expect(clippy::cast_possible_truncation, reason = "SQLite converts so; the cast saturates")]
+/// Converts days to milliseconds.
+#[expect(clippy::cast_possible_truncation, reason = "SQLite converts the same way; the cast saturates")]
 pub(crate) fn millis_of_days(days: f64) -> i64 {
     (days * MILLIS_PER_DAY) as i64
 }
 
-/// Milliseconds to days.
-#[expect(clippy::cast_precision_loss, reason = "SQLite converts so; a day has few enough milliseconds")]
+/// Converts milliseconds to days.
+#[expect(clippy::cast_precision_loss, reason = "SQLite converts the same way; an f64 is precise enough for the range")]
 pub(crate) fn days_of_millis(millis: i64) -> f64 {
     millis as f64 / MILLIS_PER_DAY
 }

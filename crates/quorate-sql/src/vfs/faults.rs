@@ -1,15 +1,15 @@
-//! Reads and writes that tests make fail. In the product none is refused before it reaches the base VFS.
+//! Injects failures of reads and writes in tests. Other builds inject none.
 
 use super::watch::{Role, Watched};
 
 #[cfg(not(test))]
 impl Watched {
-    /// The code with which a write is refused.
+    /// Returns the code with which a write fails, if it shall fail.
     pub(crate) fn refusal(&self, _role: Role) -> Option<i32> {
         None
     }
 
-    /// The code with which a read is refused.
+    /// Returns the code with which a read fails, if it shall fail.
     pub(crate) fn read_refusal(&self, _role: Role) -> Option<i32> {
         None
     }
@@ -33,14 +33,14 @@ impl Watched {
     }
 }
 
-/// What goes wrong.
+/// The failures to inject.
 #[cfg(test)]
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
-    /// SQLite's code for each write to the `-wal`; 0 lets them pass.
+    /// The SQLite error code of each write to the `-wal`; 0 injects no error.
     pub(crate) wal_writes: std::sync::atomic::AtomicI32,
-    /// SQLite's code for each read of the main file; 0 lets them pass.
+    /// The SQLite error code of each read of the main file; 0 injects no error.
     pub(crate) main_reads: std::sync::atomic::AtomicI32,
-    /// Which read of the `-wal` from now on fails, counted from 1; none if it is not positive.
+    /// The number of the `-wal` read that fails, counted from 1 as of now; none fails if it is not positive.
     pub(crate) wal_read: std::sync::atomic::AtomicI64,
 }

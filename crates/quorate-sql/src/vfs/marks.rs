@@ -1,25 +1,26 @@
-//! Which blocks of a database file were written since one last looked.
+//! Records which blocks of a database file were written since the last check.
 //!
-//! An image is sent while checkpoints write the file. Each image has [`Marks`]; a write marks after it happened, and
-//! whoever sends takes the marks before it reads. So what was read torn or old is marked and will be read again.
+//! An image is sent while checkpoints write the file. Each image has its [`Marks`]. A write adds marks after it has
+//! happened, and the sender takes the marks before it reads. A block that was read torn or old is therefore marked, and
+//! is read again.
 
 use std::sync::{Mutex, MutexGuard};
 
 use quorate_env::lock;
 
-/// Bytes of a block: the unit of marks, the smallest page that databases of ours have.
+/// The size of a block in bytes. Marks count in blocks; a block is the smallest page size of the store's databases.
 pub const BLOCK: u64 = 4096;
 
-/// What was written to a file since it was last asked.
+/// The writes to a file since they were last taken.
 #[derive(Debug, Default)]
 pub struct Marks(Mutex<Written>);
 
-/// What was written to a file.
+/// The writes to a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Written {
     /// Blocks that were written.
     pub blocks: Blocks,
-    /// The smallest size to which the file was cut: everything above changed too.
+    /// The smallest size to which the file was truncated: everything beyond that has changed too.
     pub cut: Option<u64>,
 }
 
@@ -31,7 +32,7 @@ pub struct Blocks {
 }
 
 impl Marks {
-    /// Adds the blocks that hold any of `len` bytes from `at`.
+    /// Marks the blocks that contain any of the `len` bytes from `at`.
     pub fn add(&self, at: u64, len: u64) {
         if len == 0 {
             return;
@@ -42,18 +43,18 @@ impl Marks {
         }
     }
 
-    /// Notes that the file was cut to `size`.
+    /// Records that the file was truncated to `size`.
     pub fn cut(&self, size: u64) {
         let mut written = self.lock();
         written.cut = Some(written.cut.map_or(size, |cut| cut.min(size)));
     }
 
-    /// Takes all marks away and returns them.
+    /// Removes all marks and returns them.
     pub fn take(&self) -> Written {
         std::mem::take(&mut *self.lock())
     }
 
-    /// How many blocks are marked.
+    /// Returns the number of marked blocks.
     pub fn count(&self) -> u64 {
         self.lock().blocks.count
     }
@@ -64,7 +65,7 @@ impl Marks {
 }
 
 impl Blocks {
-    /// Adds one.
+    /// Adds a block.
     pub fn insert(&mut self, number: u64) {
         let Ok(word) = usize::try_from(number / 64) else { return };
         if word >= self.words.len() {
@@ -77,13 +78,13 @@ impl Blocks {
         }
     }
 
-    /// How many there are.
+    /// Returns the number of blocks.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The first at or after `from`, together with all that follow it without a gap, but at most `max` of them: the
-    /// first number and how many.
+    /// Returns the first run of consecutive blocks at or after `from`, cut to `max` blocks: its first number and its
+    /// length.
     pub fn next_run(&self, from: u64, max: u64) -> Option<(u64, u64)> {
         let first = self.next_at(from)?;
         let mut len = 1;
@@ -120,7 +121,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn runs_give_exactly_what_was_marked(
+        fn runs_cover_exactly_the_marked_blocks(
             writes in prop::collection::vec((0_u64..2_000_000, 0_u64..70_000), 0..20), max in 1_u64..300,
         ) {
             let marks = Marks::default();

@@ -1,7 +1,7 @@
-//! What the VFS layer tells about one database while it is open.
+//! What the VFS layer records about one database while that is open.
 //!
-//! A generation announces its file before the first connection is opened; the layer finds it by its full path.
-//! Invariant: what is found stays valid as long as any file of the database is open.
+//! A generation registers its file before it opens the first connection; the layer finds the record by the file's full
+//! path. Invariant: a record stays valid as long as any file of the database is open.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,10 +15,10 @@ use super::VfsError;
 use super::marks::Marks;
 use crate::ffi;
 
-/// Bytes that are written to a file at most before they are synced.
+/// The most bytes that are written to a file before it is synced.
 pub(crate) const UNSYNCED_MAX: u64 = 4 << 20;
 
-/// Which file of a database.
+/// A file of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// The database file itself.
@@ -30,21 +30,21 @@ pub(crate) enum Role {
 /// One database file and its `-wal`.
 #[derive(Debug, Default)]
 pub(crate) struct Watched {
-    /// Bytes of the `-wal` in use.
+    /// The offset at which the last write to the `-wal` ended.
     wal_end: AtomicU64,
-    /// Bytes written to the main file since it was last synced.
+    /// Bytes that were written to the main file since its last sync.
     main_unsynced: AtomicU64,
     /// Whether a sync of either file has failed.
     sync_failed: AtomicBool,
     /// Held while a thread syncs the `-wal`.
     wal_sync: Mutex<()>,
-    /// Reads of either file that have failed.
+    /// The number of reads of either file that have failed.
     failed_reads: AtomicU64,
     /// The locks in the shared memory.
     pub(crate) locks: ffi::shm::Locks,
-    /// Who wants to know of writes to the main file.
+    /// The marks to which writes to the main file are added.
     marks: Mutex<Vec<Weak<Marks>>>,
-    /// Tests make writes fail.
+    /// The failures that tests inject.
     #[cfg(test)]
     pub(crate) faults: super::faults::Faults,
 }
@@ -53,7 +53,7 @@ type Key = (String, String);
 
 static WATCHED: Mutex<BTreeMap<Key, Weak<Watched>>> = Mutex::new(BTreeMap::new());
 
-/// Begins to watch the database at `path`, which must exist, as files of the VFS called `vfs`.
+/// Begins to watch the database at `path`, which must exist, for files opened through the VFS called `vfs`.
 pub(crate) fn begin(vfs: &str, path: &Path) -> Result<Arc<Watched>, VfsError> {
     let bad_path = || VfsError::Path(path.display().to_string());
     let full = path.to_str().and_then(|path| ffi::vfs::full_path(vfs, path)).ok_or_else(bad_path)?;
@@ -64,7 +64,7 @@ pub(crate) fn begin(vfs: &str, path: &Path) -> Result<Arc<Watched>, VfsError> {
     Ok(watched)
 }
 
-/// The database that a file about to be opened belongs to.
+/// Returns the database to which a file about to be opened belongs.
 pub(crate) fn find(vfs: &str, path: &str, role: Role) -> Option<Arc<Watched>> {
     let path = match role {
         Role::Main => path,
@@ -78,7 +78,7 @@ fn registry() -> MutexGuard<'static, BTreeMap<Key, Weak<Watched>>> {
 }
 
 impl Watched {
-    /// New marks: from now on each write to the main file adds to them, until they are dropped.
+    /// Returns new marks. From now on each write to the main file is added to them, until they are dropped.
     pub(crate) fn marks(&self) -> Arc<Marks> {
         let marks = Arc::new(Marks::default());
         let mut all = lock(&self.marks);
@@ -87,13 +87,13 @@ impl Watched {
         marks
     }
 
-    /// Bytes of the `-wal` from its start to the end of the last write; what lies beyond is left over from before its
-    /// last restart. 0 until the first write.
+    /// Returns the number of bytes of the `-wal` from its start to the end of the last write, or 0 before the first
+    /// write. Frames beyond that are left over from before the `-wal` was last restarted.
     pub(crate) fn wal_end(&self) -> u64 {
         self.wal_end.load(Ordering::Acquire)
     }
 
-    /// Told after a write.
+    /// Records a write that has happened.
     pub(crate) fn wrote(&self, role: Role, at: u64, len: u64) {
         match role {
             Role::Wal => self.wal_end.store(at.saturating_add(len), Ordering::Release),
@@ -101,20 +101,21 @@ impl Watched {
         }
     }
 
-    /// Told after a write: whether the file should be synced now, so that no later sync has much to write at once. A
-    /// disk does one thing after another, and what a checkpoint syncs stands in the way of every log on the same disk.
+    /// Returns whether the file should be synced now, after a write of `len` bytes, so that no later sync has much to
+    /// write at once: a disk does one thing after another, and a long sync of a checkpoint would hold up every log on
+    /// the same disk.
     pub(crate) fn wants_sync(&self, role: Role, len: u64) -> bool {
         if role == Role::Wal {
-            // Its syncs are not the writer's to wait for.
+            // Other threads sync the `-wal`; the writer must not wait for that.
             return false;
         }
         let before = self.main_unsynced.fetch_add(len, Ordering::AcqRel);
         before.saturating_add(len) >= UNSYNCED_MAX
     }
 
-    /// Syncs a file; `None` if a sync has failed before. After a failed sync the system may have dropped the written
-    /// pages, and the next sync would still succeed. Several threads sync the `-wal`, so its syncs run one at a time:
-    /// otherwise one could begin before it knows that another has failed.
+    /// Syncs a file, or returns `None` if a sync has failed before. After a failed sync the system may have dropped the
+    /// written pages, and the next sync would still succeed. Several threads sync the `-wal`, so its syncs run one at a
+    /// time: otherwise one could begin before it can see that another has failed.
     pub(crate) fn sync<E>(&self, role: Role, sync: impl FnOnce() -> Result<(), E>) -> Option<Result<(), E>> {
         let _alone = (role == Role::Wal).then(|| lock(&self.wal_sync));
         if role == Role::Main {
@@ -126,17 +127,17 @@ impl Watched {
         Some(sync().inspect_err(|_| self.sync_failed.store(true, Ordering::Release)))
     }
 
-    /// Told of a read that failed, other than by the end of the file.
+    /// Counts a read that failed, other than by the end of the file.
     pub(crate) fn failed_to_read(&self) {
         self.failed_reads.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// How many did.
+    /// Returns the number of reads that have failed.
     pub(crate) fn failed_reads(&self) -> u64 {
         self.failed_reads.load(Ordering::Acquire)
     }
 
-    /// Told after a file was cut or grown to `size`.
+    /// Records that a file was truncated or extended to `size`.
     pub(crate) fn truncated(&self, role: Role, size: u64) {
         match role {
             Role::Wal => self.wal_end.store(size, Ordering::Release),

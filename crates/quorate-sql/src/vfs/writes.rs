@@ -1,7 +1,7 @@
-//! Failed writes, counted by thread: what tells a full disk from a full table.
+//! Counts failed writes by thread, to tell a full disk from a full table.
 //!
-//! SQLite gives the same code to "no space left" and to "this table has used up its rowids". Only the first has a write
-//! that failed.
+//! SQLite reports "no space left" and "this table has used up its rowids" with the same code. Only in the first case
+//! has a write failed.
 
 use std::cell::Cell;
 
@@ -12,17 +12,17 @@ thread_local! {
     static FULL: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Writes to any file of SQLite that failed on this thread so far.
+/// Returns the number of writes to any of SQLite's files that have failed on this thread.
 pub fn failed_writes() -> u64 {
     FAILED.get()
 }
 
-/// Those of [`failed_writes`] that failed because the file system was full.
+/// Returns how many of [`failed_writes`] failed because the file system was full.
 pub fn full_writes() -> u64 {
     FULL.get()
 }
 
-/// Told of each write that failed, with its code.
+/// Counts a write that failed with `code`.
 pub(crate) fn failed(code: i32) {
     FAILED.set(FAILED.get().wrapping_add(1));
     if code & 0xff == ffi::SQLITE_FULL {
