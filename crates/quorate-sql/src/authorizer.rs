@@ -1,11 +1,12 @@
-//! What statements may do: SQLite asks while it prepares them, and the answer comes with a reason.
+//! The authorizer: SQLite calls it while it prepares a statement, and a refusal comes with a reason.
 //!
-//! A [`Gate`] is installed once on a connection, because installing expires all prepared statements, and is told by
-//! [`Gate::enter`] whose statement comes next. [`rules`] holds what is denied; what SQLite does not ask about (the new
-//! name of a table, what a foreign key refers to) is for [`schema_check`](crate::schema_check).
+//! A [`Gate`] is installed once on a connection, because installing an authorizer expires all prepared statements.
+//! [`Gate::enter`] sets whose statement comes next. [`rules`] says what is denied. SQLite does not call the authorizer
+//! for some things (the new name of a table, the table that a foreign key refers to);
+//! [`schema_check`](crate::schema_check) checks those.
 //!
-//! Invariant: the answer depends only on the statement, the schema and the mode, so that a statement that SQLite
-//! prepares again by itself gets the same one.
+//! Invariant: the answer depends only on the statement, the schema and the mode, so a statement that SQLite prepares
+//! again by itself gets the same answer.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -18,22 +19,21 @@ use crate::ffi::hooks::{self, Access, Answer};
 
 pub(crate) mod rules;
 
-/// What SQLite may ask while it prepares one statement: for each subquery, each column and each function. Few
-/// statements of a megabyte have so many, but SQLite copies parts of a statement: window functions that are nested in
-/// each other double the work with each level, some seconds for so many, and no budget sees it.
+/// The most calls of the authorizer by SQLite while it prepares one statement. It makes one for each subquery, column
+/// and function. Few statements of a megabyte need this many, but SQLite duplicates parts of a statement: each level of
+/// nested window functions doubles the work. Preparing takes some seconds at this limit, and no budget bounds it.
 pub const ASKED_MAX: u32 = 50_000;
 
 const TOO_COMPLEX: &str = "SQLite would plan this statement for too long; nest less, or split it";
 
-/// Whose statement is at work, and how far it is.
+/// Whose statement is being prepared or run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// The store's own: everything is allowed.
     Own,
     /// A command of an entry is being prepared.
     Command,
-    /// A command runs; what asks now are the statements that virtual tables prepare inside it. `schema` tells whether
-    /// it changes the schema.
+    /// A command runs; the statements that are prepared now are those of virtual tables inside it.
     Running {
         /// Whether the command changes the schema.
         schema: bool,
@@ -64,33 +64,33 @@ impl Mode {
     }
 }
 
-/// What a statement does besides reading and writing rows, as seen while it was prepared.
+/// The effects of a statement, as seen while it was prepared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Effects {
     /// It changes the schema.
     pub schema: bool,
-    /// It changes the statistics that plans rest on.
+    /// It changes the statistics that query plans depend on.
     pub statistics: bool,
     /// SQLite may run statements of its own inside it.
     pub nested: bool,
-    /// It writes rows itself, not only by its triggers.
+    /// It writes rows itself, and not only through its triggers.
     pub writes: bool,
     /// It inserts rows itself.
     pub inserts: bool,
 }
 
 impl Effects {
-    /// Whether SQLite counts the rows that it changes. What it writes into tables of its own, it does not count.
+    /// Returns whether SQLite counts the rows that the statement changes. It does not count rows of its own tables.
     pub fn counts(self) -> bool {
         self.writes && !self.schema && !self.statistics
     }
 
-    /// Whether it writes rows of tables and does nothing else.
+    /// Returns whether the statement writes rows and has no other effect.
     pub fn only_write_rows(self) -> bool {
         self.writes && !self.schema && !self.statistics && !self.nested
     }
 
-    /// Adds those of another statement.
+    /// Adds the effects of another statement.
     pub fn add(&mut self, other: Self) {
         self.schema |= other.schema;
         self.statistics |= other.statistics;
@@ -111,8 +111,8 @@ pub struct Gate {
 struct Seen {
     refusal: Option<String>,
     effects: Effects,
-    /// What SQLite has asked while it prepared the statement.
-    asked: u32,
+    /// The number of calls by SQLite while it prepared the statement.
+    calls: u32,
     drops: bool,
     alters: bool,
     shadows: BTreeSet<String>,
@@ -124,7 +124,7 @@ impl Seen {
     }
 }
 
-/// Makes a connection refuse what a query may not do. Its own statements run in [`Mode::Own`].
+/// Installs a gate that refuses what a query may not do. The store's own statements need [`Mode::Own`].
 pub fn install_reader(conn: &Connection) -> rusqlite::Result<Arc<Gate>> {
     let gate = Gate::install(conn)?;
     gate.enter(Mode::Query);
@@ -132,37 +132,37 @@ pub fn install_reader(conn: &Connection) -> rusqlite::Result<Arc<Gate>> {
 }
 
 impl Gate {
-    /// Installs a gate that stands in [`Mode::Own`].
+    /// Installs a gate, in [`Mode::Own`].
     pub fn install(conn: &Connection) -> rusqlite::Result<Arc<Self>> {
         let gate = Arc::new(Self { mode: AtomicU8::new(Mode::Own.number()), seen: Mutex::default() });
-        let asked = Arc::clone(&gate);
-        hooks::set_authorizer(conn, move |access| asked.answer(access))?;
+        let shared = Arc::clone(&gate);
+        hooks::set_authorizer(conn, move |access| shared.answer(access))?;
         Ok(gate)
     }
 
-    /// Says whose statements come next, and forgets what was seen of those before.
+    /// Sets whose statement comes next. Before a command or a query, it clears what was seen of the previous statement.
     pub fn enter(&self, mode: Mode) {
         self.mode.store(mode.number(), Ordering::Relaxed);
         if matches!(mode, Mode::Command | Mode::Query) {
             let mut seen = self.seen();
             seen.refusal = None;
             seen.effects = Effects::default();
-            seen.asked = 0;
+            seen.calls = 0;
             (seen.drops, seen.alters) = (false, false);
         }
     }
 
-    /// Why the last statement was refused, if it was.
+    /// Returns why the last statement was refused, if it was, and clears the reason.
     pub fn take_refusal(&self) -> Option<String> {
         self.seen().refusal.take()
     }
 
-    /// What was seen of the statement since [`Gate::enter`].
+    /// Returns the effects of the statement that was prepared since [`Gate::enter`].
     pub fn effects(&self) -> Effects {
         self.seen().effects
     }
 
-    /// Tells which tables belong to virtual tables: commands may not read them. Names are in lower case.
+    /// Sets the names of the shadow tables, in lower case: commands may not read them.
     pub(crate) fn set_shadows(&self, shadows: BTreeSet<String>) {
         self.seen().shadows = shadows;
     }
@@ -178,8 +178,8 @@ impl Gate {
             return Answer::Deny;
         };
         if matches!(mode, Mode::Command | Mode::Query) {
-            seen.asked = seen.asked.saturating_add(1);
-            if seen.asked > ASKED_MAX {
+            seen.calls = seen.calls.saturating_add(1);
+            if seen.calls > ASKED_MAX {
                 seen.refusal.get_or_insert_with(|| TOO_COMPLEX.to_owned());
                 return Answer::Deny;
             }

@@ -1,35 +1,34 @@
-//! Whose trouble an error of SQLite is: the statement's, so that it is an outcome and equal on all nodes, or the
-//! node's.
+//! Decides whether an error of SQLite is the statement's, and so an outcome that is equal on all nodes, or the node's.
 //!
-//! The extended code decides, with two exceptions: what left marks of its own ([`Context`]) is known better than by its
-//! code, and `SQLITE_FULL` stands for a full disk as well as for a table without free rowids, told apart by whether a
-//! write failed.
+//! The extended code decides, with two exceptions. If the authorizer refused something ([`Context`]), that is the
+//! reason. And `SQLITE_FULL` means either a full disk or a table without free rowids; it means the disk if a write
+//! failed.
 
 use quorate_model::limits::{SQL_BYTES_MAX, VALUE_BYTES_MAX};
 use quorate_model::{Failure, FailureKind, StoreFault};
 use rusqlite::{Error, ffi};
 
-/// Bytes of an error's text that are kept: texts of users may be in it.
+/// The most bytes of an error's text that are kept. The text may quote the user's, which can be long.
 pub const MESSAGE_BYTES_MAX: usize = 2048;
 
-/// How SQLite begins what it says of a schema that it can't read.
+/// The start of SQLite's message about a schema that it can't parse.
 const MALFORMED_SCHEMA: &str = "malformed database schema";
 
-/// What is said where a table has no rowid for a new row.
+/// The message of the failure if a table has no rowid for a new row.
 const NO_ROWID: &str =
     "the table has given out the largest rowid; make a new table, or give each row a rowid of its own";
 
-/// What an error means.
+/// To whom an error belongs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// The statement's: an outcome.
+    /// To the statement: it is an outcome.
     Failure(Failure),
-    /// The node's: never an outcome.
+    /// To the node: it is never an outcome.
     Fault(StoreFault),
 }
 
 impl Trouble {
-    /// The same with the failure, if it is one, made another.
+    /// Applies `change` to the failure, if it is one.
     #[must_use]
     pub fn with_failure(self, change: impl FnOnce(Failure) -> Failure) -> Self {
         match self {
@@ -51,16 +50,16 @@ impl From<StoreFault> for Trouble {
     }
 }
 
-/// What is known of an error besides its code.
+/// What is known about an error besides its code.
 #[derive(Clone, Debug, Default)]
 pub struct Context {
-    /// Whether a write to a file failed meanwhile.
+    /// Whether a write to a file failed while the statement ran.
     pub write_failed: bool,
-    /// What the authorizer said.
+    /// Why the authorizer refused the statement, if it did.
     pub refusal: Option<String>,
 }
 
-/// Whose trouble the error of a user's statement is.
+/// Classifies the error of a user's statement.
 pub fn classify(error: &Error, context: Context) -> Trouble {
     let (code, message) = describe(error);
     if let Some(fault) = fault(code, context.write_failed, &message) {
@@ -68,7 +67,7 @@ pub fn classify(error: &Error, context: Context) -> Trouble {
     }
     let (kind, message) = match (context.refusal, kind(code)) {
         (Some(refusal), _) => (FailureKind::Refused, refusal),
-        // SQLite speaks of a full disk, which it is not.
+        // SQLite's message blames a full disk, which is wrong here.
         (None, FailureKind::RowidExhausted) => (FailureKind::RowidExhausted, format!("{NO_ROWID} (SQLite: {message})")),
         (None, FailureKind::TooBig) => (FailureKind::TooBig, too_big(&message)),
         (None, kind) => (kind, message),
@@ -76,11 +75,12 @@ pub fn classify(error: &Error, context: Context) -> Trouble {
     Trouble::Failure(Failure { sqlite_code: code, ..Failure::new(kind, shortened(message)) })
 }
 
-/// The failure of a statement that changed the schema to one that SQLite can't read back, if the error is that.
+/// Returns the failure of a statement that changed the schema to one that SQLite can't parse, if that is the error.
 ///
-/// SQLite keeps the text of what is created, reads it back at once, and reports what it can't read as `SQLITE_CORRUPT`,
-/// as it does for a damaged page. The statement was prepared, so the schema before it was readable: only its own change
-/// can be what is wrong. A caller must undo the transaction and read the schema again, which finds a damaged page.
+/// SQLite stores the text of what is created, parses it at once, and reports a text that it can't parse as
+/// `SQLITE_CORRUPT`, like a damaged page. The statement could be prepared, so the schema before it was readable, and
+/// only its own change can be wrong. The caller must roll back the transaction and read the schema again, which detects
+/// a damaged page.
 pub fn of_schema_text(error: &Error) -> Option<Failure> {
     let (code, message) = describe(error);
     if code != ffi::SQLITE_CORRUPT || !message.starts_with(MALFORMED_SCHEMA) {
@@ -90,7 +90,7 @@ pub fn of_schema_text(error: &Error) -> Option<Failure> {
     Some(Failure { sqlite_code: code, ..Failure::new(FailureKind::Sql, shortened(text)) })
 }
 
-/// An error of the store's own statements, or of a COMMIT: always the node's.
+/// Returns the fault for an error of the store's own statements, or of a COMMIT: it is always the node's.
 pub fn own(error: &Error) -> StoreFault {
     let (code, message) = describe(error);
     match code & 0xff {
@@ -101,11 +101,11 @@ pub fn own(error: &Error) -> StoreFault {
     }
 }
 
-/// The node's trouble behind a code, if it is one.
+/// Returns the fault of the node that a code stands for, if it does.
 fn fault(code: i32, write_failed: bool, message: &str) -> Option<StoreFault> {
     let text = || format!("{message} (code {code})");
     match code {
-        // What virtual tables find wrong in their content, and rows that a sequence can't number, is data.
+        // These depend on the data alone: content that a virtual table finds wrong, and a bad row in `sqlite_sequence`.
         ffi::SQLITE_CORRUPT_VTAB | ffi::SQLITE_CORRUPT_SEQUENCE | ffi::SQLITE_LOCKED_VTAB => return None,
         _ => {}
     }
@@ -141,7 +141,7 @@ fn kind(code: i32) -> FailureKind {
     }
 }
 
-/// SQLite does not say how large a text or a value may be.
+/// Adds the limit to SQLite's message, which does not name it.
 fn too_big(message: &str) -> String {
     if message == "statement too long" {
         return format!("{message}: the limit is {SQL_BYTES_MAX} bytes; pass its values as parameters");
@@ -149,7 +149,7 @@ fn too_big(message: &str) -> String {
     format!("{message}: the limit of a value and of a row is {VALUE_BYTES_MAX} bytes; keep it in pieces")
 }
 
-/// The extended code and the text. What rusqlite finds by itself has the code of a plain error.
+/// Returns the extended code and the text of an error. Errors that rusqlite itself detects get `SQLITE_ERROR`.
 fn describe(error: &Error) -> (i32, String) {
     match error {
         Error::SqliteFailure(code, text) => {
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_of_data_are_outcomes_and_codes_of_the_node_are_not() {
+    fn only_codes_that_depend_on_data_are_outcomes() {
         let data = [1, 12, 18, 19, 20, 25, 267, 523, 518, 787, 1555, 1811, 2067];
         let node = [2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 14, 15, 17, 21, 22, 26, 261, 262, 266, 516, 522, 778, 779, 3338];
         for number in data {

@@ -1,9 +1,9 @@
-//! Opens connections to a generation's database, each for one purpose and with everything set that this store relies
-//! on.
+//! Opens connections to a generation's database, each for one purpose and with all settings that the store relies on.
 //!
-//! Invariants, for every connection: no automatic checkpoint and none on close, since a checkpoint outside of the gate
-//! could destroy an image; no STAT4 and a stable planner, since plans must not depend on this node; SQLite's defensive
-//! mode; the limits of [`quorate_model::limits`]. No connection outlives its [`Generation`].
+//! Invariants, for every connection: no automatic checkpoint and none on close, because a checkpoint outside of the
+//! gate could destroy an image; no STAT4, and the query planner stability guarantee, because plans must not depend on
+//! this node; SQLite's defensive mode; the limits of [`quorate_model::limits`]. No connection outlives its
+//! [`Generation`].
 
 use std::ops::{Deref, DerefMut};
 use std::path::Path;
@@ -21,11 +21,11 @@ use crate::ffi::control;
 use crate::functions;
 use crate::generation::Generation;
 
-/// How long a connection waits for a lock that another process holds: the writer for an outside `sqlite3` that writes,
-/// a reader for one that recovers.
+/// How long a connection waits for a lock that another process holds, such as a `sqlite3` that writes (the writer
+/// waits) or recovers the `-wal` (readers wait).
 pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The version of the SQLite that is built in.
+/// Returns the version of the built-in SQLite.
 pub fn sqlite_version() -> &'static str {
     rusqlite::version()
 }
@@ -33,18 +33,19 @@ pub fn sqlite_version() -> &'static str {
 /// A connection together with the generation that it reads.
 #[derive(Debug)]
 pub struct Attached {
-    // Before the generation: fields are dropped in this order, and the main file's handle must be closed last.
+    // Must be declared before the generation: fields are dropped in this order, and the generation's handle of the main
+    // file must be closed last.
     conn: Connection,
     generation: Arc<Generation>,
 }
 
 impl Attached {
-    /// The generation that it belongs to.
+    /// Returns the generation that the connection belongs to.
     pub fn generation(&self) -> &Arc<Generation> {
         &self.generation
     }
 
-    /// The two; the connection must be dropped first.
+    /// Returns the connection and its generation; the connection must be dropped first.
     pub(crate) fn into_parts(self) -> (Connection, Arc<Generation>) {
         (self.conn, self.generation)
     }
@@ -64,14 +65,17 @@ impl DerefMut for Attached {
     }
 }
 
-/// Opens the write connection. The caller keeps the generation longer than it. Deterministic functions, extensions and
-/// the authorizer are installed by whoever applies with it.
+/// Opens the write connection. The caller must keep the generation longer than the connection. The applier installs the
+/// deterministic functions, the extensions and the authorizer.
 pub fn open_writer(generation: &Generation, cache_bytes: u32) -> Result<Connection, OpenError> {
     let path = generation.path();
     let conn = open(generation.vfs(), &path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     let mode: String = conn.query_row("PRAGMA journal_mode", [], |row| row.get(0)).map_err(OpenError::sqlite(&path))?;
     if mode != "wal" {
-        return Err(OpenError::layout(&path, format!("its journal mode is {mode}, not wal; an outsider changed it")));
+        return Err(OpenError::layout(
+            &path,
+            format!("its journal mode is {mode}, not wal; another program changed it"),
+        ));
     }
     set_cache(&conn, cache_bytes).map_err(OpenError::sqlite(&path))?;
     Ok(conn)
@@ -92,13 +96,13 @@ pub(crate) fn open_bare_reader(generation: &Arc<Generation>, cache_bytes: u32) -
     Ok(Attached { conn, generation: Arc::clone(generation) })
 }
 
-/// Opens the connection that runs checkpoints beside the writer.
+/// Opens the connection that runs checkpoints in parallel with the writer.
 pub fn open_checkpointer(generation: &Arc<Generation>) -> Result<Attached, OpenError> {
     let conn = open(generation.vfs(), &generation.path(), OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     Ok(Attached { conn, generation: Arc::clone(generation) })
 }
 
-/// Opens a database of which no store knows, with nothing of a store's but what an outcome depends on: for
+/// Opens a database that belongs to no store, with only those of a store's settings on which outcomes depend; for
 /// [`plain`](crate::plain).
 pub(crate) fn open_plain(vfs: &str, path: &Path) -> Result<Connection, OpenError> {
     let open = || {
@@ -112,8 +116,8 @@ pub(crate) fn open_plain(vfs: &str, path: &Path) -> Result<Connection, OpenError
     open().map_err(OpenError::sqlite(path))
 }
 
-/// Opens a database file that nobody writes, without its `-wal` and without locks: what an image holds. It must be
-/// closed before anybody writes the file.
+/// Opens a database file that is not being written, such as an image, without its `-wal` and without locks. The caller
+/// must close the connection before the file is written.
 pub(crate) fn open_immutable(vfs: &str, path: &Path) -> Result<Connection, OpenError> {
     let uri = format!("file:{}?immutable=1", escaped(path)?);
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -122,22 +126,22 @@ pub(crate) fn open_immutable(vfs: &str, path: &Path) -> Result<Connection, OpenE
     Ok(conn)
 }
 
-/// Opens a database that nobody else has open and that is in no generation in force, to change it.
+/// Opens, for writing, a database that is not open elsewhere and is not part of the current generation.
 pub(crate) fn open_alone(vfs: &str, path: &Path) -> Result<Connection, OpenError> {
     open(vfs, path, OpenFlags::SQLITE_OPEN_READ_WRITE)
 }
 
-/// Changes how a database that nobody else has open keeps its journal. Once the connection is closed nothing with
-/// content lies beside the file.
+/// Changes the journal mode of a database that is not open elsewhere. Once the connection is closed, no journal or
+/// `-wal` with content is left next to the file.
 pub(crate) fn set_journal_mode(conn: &Connection, path: &Path, mode: &str) -> Result<(), OpenError> {
     let set = conn.pragma_update_and_check(None, "journal_mode", mode, |row| row.get::<_, String>(0));
     match set.map_err(OpenError::sqlite(path))?.as_str() {
         found if found == mode => Ok(()),
-        found => Err(OpenError::layout(path, format!("its journal mode stays {found}; somebody else has it open"))),
+        found => Err(OpenError::layout(path, format!("its journal mode stays {found}; another program has it open"))),
     }
 }
 
-/// Makes an empty database in the empty file `path`: its page size, encoding and vacuum mode are fixed from here on.
+/// Creates an empty database in the empty file `path`. This fixes its page size, encoding and vacuum mode.
 pub(crate) fn create_database(vfs: &str, path: &Path, page_size: u32) -> Result<(), OpenError> {
     let conn = open(vfs, path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     let run = || {
@@ -157,7 +161,7 @@ fn open(vfs: &str, path: &Path, flags: OpenFlags) -> Result<Connection, OpenErro
     Ok(conn)
 }
 
-/// What all connections have in common.
+/// Makes the settings that all connections share.
 fn prepare(conn: &Connection, path: &Path) -> Result<(), OpenError> {
     let run = || {
         conn.busy_timeout(BUSY_TIMEOUT)?;
@@ -186,7 +190,7 @@ fn prepare(conn: &Connection, path: &Path) -> Result<(), OpenError> {
 }
 
 fn set_cache(conn: &Connection, bytes: u32) -> rusqlite::Result<()> {
-    // Negative: in KiB rather than in pages.
+    // A negative number is in KiB, a positive one in pages.
     conn.pragma_update(None, "cache_size", -i64::from(bytes / 1024))
 }
 
@@ -194,7 +198,7 @@ fn as_limit(value: usize) -> i32 {
     i32::try_from(value).unwrap_or(i32::MAX)
 }
 
-/// A path as SQLite's URIs want it.
+/// Escapes a path for use in a URI of SQLite.
 fn escaped(path: &Path) -> Result<String, OpenError> {
     let text = path.to_str().ok_or_else(|| OpenError::layout(path, "the path is not UTF-8; choose another"))?;
     Ok(text.replace('%', "%25").replace('?', "%3f").replace('#', "%23"))

@@ -1,19 +1,19 @@
-//! What a caller's statement uses: memory, temporary files, and time within single steps.
+//! Limits the resources of a user's statement: memory, temporary files, and time within single steps.
 //!
-//! While a statement runs, its thread is in a [`Scope`] that says how much it may have. SQLite's allocator
-//! ([`memory`](crate::ffi::memory)) and the VFS layer ask here before they grow anything, and note why they refused, so
-//! that the error can say it.
+//! While a statement runs, its thread is in a [`Scope`] that holds the limits. SQLite's allocator
+//! ([`memory`](crate::ffi::memory)) and the VFS layer check them before they grow anything, and record why they
+//! refused, so that the error can name the reason.
 //!
-//! For a statement of an entry the bytes that it moves are counted too: through large blocks and temporary files,
-//! whether they were given back or not. This count shows sooner than a clock that a statement takes too long, and does
-//! not depend on how busy the machine is.
+//! For a statement of an entry, the bytes that it moves through large blocks and temporary files are counted too,
+//! whether they were freed or not. This count detects a statement that takes too long sooner than a clock does, and it
+//! does not depend on how busy the machine is.
 //!
-//! Only blocks of [`LARGE`] bytes and more are counted. Small ones belong to what other limits bound: page caches,
-//! parsed statements, rows. But with every so many blocks of any size the time of the statement is looked at: SQLite
-//! looks at it between two steps of its virtual machine, and FTS5 can take minutes within one.
+//! Only blocks of [`LARGE`] bytes and more are counted. Smaller blocks belong to page caches, parsed statements and
+//! rows, which other limits bound. However, the deadline is checked after a fixed number of blocks of any size, because
+//! SQLite checks it only between two steps of its virtual machine, and FTS5 can take minutes within one.
 //!
-//! Invariant: what is counted for all reads is the sum of what the scopes of reads have counted, so it is 0 when none
-//! is open.
+//! Invariant: the count for all reads is the sum of the counts of their scopes, so it is 0 when no scope of a read is
+//! open.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -38,34 +38,34 @@ pub(crate) use buffer::{Buffer, NoMemory, copy, push};
 pub use temp::{TEMP_BYTES_DEFAULT, TEMP_BYTES_PER_QUERY_DEFAULT, TempOptions};
 pub(crate) use temp::{Temp, TempFile, TempSpace};
 
-/// Bytes of the smallest block of memory that is counted.
+/// The size in bytes of the smallest block of memory that is counted.
 pub(crate) const LARGE: usize = 128 << 10;
 
-/// Bytes of counted memory that a query may have, besides its page cache. Where the process or its container has a
-/// limit of memory, this and the next two are at most an eighth of what was left of it at the first statement.
+/// The most bytes of counted memory of a query, besides its page cache. If the process or its container has a memory
+/// limit, this limit and the next two are at most an eighth of what was left of that at the first statement.
 pub const QUERY_MEMORY_MAX: usize = 256 << 20;
 
-/// Bytes of counted memory that all queries of the process may have together.
+/// The most bytes of counted memory of all queries of the process together.
 pub const QUERIES_MEMORY_MAX: usize = 1 << 30;
 
-/// Bytes of counted memory that a statement of an entry may have, besides its page cache.
+/// The most bytes of counted memory of a statement of an entry, besides its page cache.
 pub const WRITER_MEMORY_MAX: usize = 512 << 20;
 
-/// Blocks that SQLite asks for between two looks at the clock. FTS5 reads a page of its index into each, so this is
-/// some 10 ms of its work. A block counts once more for each [`LOOK_BYTES`] of it.
+/// The number of blocks that SQLite allocates between two checks of the clock. FTS5 reads a page of its index into each
+/// block, so this is about 10 ms of its work. A block counts once more for each [`LOOK_BYTES`] of its size.
 const LOOK_EVERY: usize = 1024;
 
 /// See [`LOOK_EVERY`].
 const LOOK_BYTES: usize = 4096;
 
-/// The divisor of the memory that the process may still get: a query, all queries, and the writer may each have one
-/// such part. The process needs the rest for page caches, threads, the log and the network.
+/// A query, all queries together, and the writer may each have this fraction, one in `PART`, of the memory that the
+/// process may still get. The process needs the rest for page caches, threads, the log and the network.
 const PART: usize = 8;
 
-/// Bytes of counted memory that all queries of the process have.
+/// Bytes of counted memory that all queries of the process hold.
 static READS: AtomicUsize = AtomicUsize::new(0);
 
-/// How much memory statements may have in this process.
+/// The memory limits of statements in this process, in bytes.
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
     query: usize,
@@ -93,31 +93,31 @@ thread_local! {
     static HERE: Here = const { Here::new() };
 }
 
-/// What this thread's statement may use, and has used.
+/// The limits and the usage of this thread's statement.
 struct Here {
-    /// Bytes of memory; 0 where no scope is open.
+    /// The memory limit in bytes; 0 if no scope is open.
     memory_max: Cell<usize>,
-    /// Whether it may be twice that.
+    /// Whether the memory limit is doubled.
     is_generous: Cell<bool>,
     memory: Cell<usize>,
-    /// Bytes that the running statement may move; without bound where none is watched.
+    /// The most bytes that the running statement may move; unlimited if no statement is watched.
     moved_max: Cell<u64>,
     moved: Cell<u64>,
-    /// Blocks that SQLite has asked for.
-    asked: Cell<usize>,
-    /// How long the running statement may go on; without bound where none is watched. That counts from its beginning,
-    /// or, where nobody has looked at the clock by then, from the first look.
+    /// The number of blocks that SQLite has requested.
+    blocks: Cell<usize>,
+    /// How long the running statement may take; unlimited if no statement is watched. The time counts from `begun`, or,
+    /// if that is not known, from the first check of the clock.
     time_max: Cell<Duration>,
     begun: Cell<Option<Instant>>,
-    /// How long until it is interrupted, and by what.
+    /// The time after which the statement is interrupted, and the handle for that.
     interrupt: RefCell<Option<(Duration, Arc<InterruptHandle>)>>,
     is_read: Cell<bool>,
-    /// The number of whose temporary files it makes.
+    /// The number of the [`Temp`] to which the statement's temporary files are charged.
     temp: Cell<u64>,
     refusal: Cell<Option<Refusal>>,
 }
 
-/// Why something was not given to a statement.
+/// Why a statement was refused a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// It needs more memory than this.
@@ -126,7 +126,7 @@ pub(crate) enum Refusal {
     Moved(u64),
     /// It takes longer than this.
     Time(Duration),
-    /// All queries together have as much memory as they may.
+    /// All queries together have reached their memory limit.
     MemoryOfReads,
     /// The process has no more memory.
     System,
@@ -134,24 +134,25 @@ pub(crate) enum Refusal {
     Temp(u64),
     /// The temporary files of all queries would take more than this.
     TempOfReads(u64),
-    /// The disk has only so much left.
+    /// The disk has only this many bytes left.
     TempReserve(u64),
-    /// The system could not make or write a temporary file, with SQLite's code.
+    /// A temporary file could not be created or written; with SQLite's code.
     TempFile(i32),
 }
 
-/// Lets this thread's statement use some. Dropped, it ends.
+/// Limits the resources of this thread's statement until it is dropped.
 pub(crate) struct Scope(());
 
 impl Scope {
-    /// For a query: the memory of one and of its page cache, temporary files there, and so much time.
+    /// Opens a scope for a query. It limits the query's memory to that of one query and its page cache, its temporary
+    /// files as `temp` does, and its time.
     pub(crate) fn read(cache_bytes: u32, temp: &Arc<Temp>, time_max: Duration) -> Self {
         let scope = Self::enter(Bounds::get().query.saturating_add(cache_bytes as usize), true, temp);
         watch(u64::MAX, None, time_max);
         scope
     }
 
-    /// For what an entry does.
+    /// Opens a scope for an entry.
     pub(crate) fn write(cache_bytes: u32, temp: &Arc<Temp>) -> Self {
         Self::enter(Bounds::get().writer.saturating_add(cache_bytes as usize), false, temp)
     }
@@ -188,7 +189,7 @@ impl Here {
             memory: Cell::new(0),
             moved_max: Cell::new(u64::MAX),
             moved: Cell::new(0),
-            asked: Cell::new(0),
+            blocks: Cell::new(0),
             time_max: Cell::new(Duration::MAX),
             begun: Cell::new(None),
             interrupt: RefCell::new(None),
@@ -226,12 +227,12 @@ impl Here {
         if moved > max { Err(Refusal::Moved(max)) } else { Ok(()) }
     }
 
-    /// SQLite asks for a block. Says whether the statement may go on.
+    /// Counts a block that SQLite requests. Returns whether the statement may continue.
     fn ask(&self, bytes: usize) -> bool {
-        let before = self.asked.get();
-        let asked = before.wrapping_add(1 + bytes / LOOK_BYTES);
-        self.asked.set(asked);
-        before / LOOK_EVERY == asked / LOOK_EVERY || self.is_in_time()
+        let before = self.blocks.get();
+        let blocks = before.wrapping_add(1 + bytes / LOOK_BYTES);
+        self.blocks.set(blocks);
+        before / LOOK_EVERY == blocks / LOOK_EVERY || self.is_in_time()
     }
 
     #[cold]
@@ -257,12 +258,12 @@ impl Here {
         !is_over
     }
 
-    /// Whose temporary files a statement of this moment makes.
+    /// Returns the [`Temp`] to which temporary files of the current statement are charged.
     fn temp(&self) -> Option<Arc<Temp>> {
         (self.memory_max.get() > 0).then(|| temp::find(self.temp.get())).flatten()
     }
 
-    /// A block from before the scope may be given back in it: nothing is counted below 0.
+    /// Subtracts freed bytes. A block that was allocated before the scope may be freed in it, so the count stops at 0.
     fn shrink(&self, bytes: usize) {
         let counted = bytes.min(self.memory.get());
         if counted == 0 {
@@ -275,25 +276,26 @@ impl Here {
     }
 }
 
-/// Asks for a large block of memory, or for so much more of one; `false` where the statement may not have it.
+/// Requests a large block of memory, or `bytes` more for one; returns `false` if that exceeds a limit of the statement.
 pub(crate) fn grow(bytes: usize) -> bool {
     let grown = HERE.try_with(|here| here.grow(bytes).inspect_err(|refusal| here.refusal.set(Some(*refusal))));
     !matches!(grown, Ok(Err(_)))
 }
 
-/// To be called for each block, however small, that SQLite asks for; `false` where the statement may not go on.
+/// Counts a block that SQLite requests, however small; returns `false` if the statement must end. To be called for each
+/// block.
 pub(crate) fn ask(bytes: usize) -> bool {
     HERE.try_with(|here| here.ask(bytes)).unwrap_or(true)
 }
 
-/// Gives memory back.
+/// Returns `bytes` of memory to the statement's limit.
 pub(crate) fn shrink(bytes: usize) {
-    // A thread that ends has no scope.
+    // While a thread ends, its thread-locals may be gone; it has no scope then.
     let _ = HERE.try_with(|here| here.shrink(bytes));
 }
 
-/// Sets how many bytes this thread's statement may move, and how long it may take from its beginning, or from the first
-/// look at the clock. The greatest values stand for no limit.
+/// Sets how many bytes this thread's statement may move, and how long it may take from `begun`, or, if that is `None`,
+/// from the first check of the clock. The greatest values mean no limit.
 pub(crate) fn watch(moved_max: u64, begun: Option<Instant>, time_max: Duration) {
     HERE.with(|here| {
         here.moved.set(0);
@@ -303,13 +305,13 @@ pub(crate) fn watch(moved_max: u64, begun: Option<Instant>, time_max: Duration) 
     });
 }
 
-/// Has this thread's query interrupted once it has taken so long. Where SQLite finds no memory it rolls the transaction
-/// back, and a snapshot would be lost; where it is interrupted it does not.
+/// Interrupts this thread's query once it has taken longer than `time`. If an allocation fails, SQLite rolls the
+/// transaction back, and a snapshot would be lost; if the query is interrupted, SQLite does not.
 pub(crate) fn interrupt_after(time: Duration, handle: &Arc<InterruptHandle>) {
     HERE.with(|here| here.interrupt.replace(Some((time, Arc::clone(handle)))));
 }
 
-/// Ends the watch over a statement.
+/// Removes the limits that [`watch`] has set.
 pub(crate) fn unwatch() {
     watch(u64::MAX, None, Duration::MAX);
 }
@@ -319,17 +321,18 @@ fn carry(bytes: u64) -> Result<(), Refusal> {
     HERE.try_with(|here| here.carry(bytes)).unwrap_or(Ok(()))
 }
 
-/// A new temporary file of this thread's statement, if a scope is open.
+/// Returns a new temporary file for this thread's statement, if a scope is open.
 pub(crate) fn temp_file() -> Option<Box<TempFile>> {
     HERE.try_with(Here::temp).ok().flatten().map(|temp| temp.file())
 }
 
-/// Notes why something was refused.
+/// Records why something was refused.
 pub(crate) fn refused(refusal: Refusal) {
     let _ = HERE.try_with(|here| here.refusal.set(Some(refusal)));
 }
 
-/// Runs what reads rows of SQLite. Where SQLite finds no memory to end a text with a NUL, rusqlite panics.
+/// Calls `read`, which reads rows, and turns a panic after a refusal into [`NoMemory`]: rusqlite panics if SQLite has
+/// no memory to terminate a text with a NUL.
 pub(crate) fn contain<T, E: From<NoMemory>>(read: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
     catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|panic| {
         let is_refused = HERE.try_with(|here| here.refusal.get().is_some());
@@ -337,7 +340,7 @@ pub(crate) fn contain<T, E: From<NoMemory>>(read: impl FnOnce() -> Result<T, E>)
     })
 }
 
-/// What this thread's statement was refused, with where its temporary files are. Told once.
+/// Returns the last refusal to this thread's statement, with the directory of its temporary files, and clears it.
 fn take() -> Option<Refused> {
     HERE.with(|here| {
         let refusal = here.refusal.take()?;
@@ -347,7 +350,7 @@ fn take() -> Option<Refused> {
     })
 }
 
-/// A refusal as people read it.
+/// A refusal, displayed as a message for users.
 struct Refused {
     refusal: Refusal,
     dir: String,
@@ -368,7 +371,7 @@ impl fmt::Display for Refused {
             Refusal::Time(_) => f.write_str("a statement was stopped"),
             Refusal::MemoryOfReads => {
                 let max = Bounds::get().queries;
-                write!(f, "all queries of the node have {max} bytes of memory, as much as they may")
+                write!(f, "the queries of the node have reached their limit of {max} bytes of memory")
             }
             Refusal::System => f.write_str("the process has no more memory"),
             Refusal::Temp(max) => write!(
@@ -377,11 +380,14 @@ impl fmt::Display for Refused {
                  'sql.temp_bytes'); sort or group less at once, or give it an index to follow"
             ),
             Refusal::TempOfReads(max) => {
-                write!(f, "the temporary files of all queries take {max} bytes, as much as they may ('sql.temp_bytes')")
+                write!(
+                    f,
+                    "the temporary files of all queries have reached their limit of {max} bytes ('sql.temp_bytes')"
+                )
             }
             Refusal::TempReserve(left) => write!(
                 f,
-                "only {left} bytes are left on the disk of {dir}: queries make no more temporary files; free some"
+                "only {left} bytes are left on the disk of {dir}, so queries get no more temporary files; free some space"
             ),
             Refusal::TempFile(code) => {
                 write!(f, "a temporary file in {dir} can't be written: {}", ffi::code_to_str(code))
@@ -402,7 +408,7 @@ impl From<NoMemory> for ReadError {
     }
 }
 
-/// Explains an error of a query by what was refused to it.
+/// Replaces an error of a query by the refusal that caused it, if there was one.
 pub(crate) fn explain(error: ReadError) -> ReadError {
     let ReadError::Fault(fault) = &error else { return error };
     if !matches!(fault, StoreFault::Full(_) | StoreFault::Io(_) | StoreFault::Memory(_) | StoreFault::Slow(_)) {
@@ -410,13 +416,13 @@ pub(crate) fn explain(error: ReadError) -> ReadError {
     }
     match (take(), error) {
         (Some(refused), _) => refused.into(),
-        // Others have the memory of the process.
+        // This query was within its limits; other work uses the memory of the process.
         (None, ReadError::Fault(StoreFault::Memory(text))) => ReadError::Overloaded(text),
         (None, error) => error,
     }
 }
 
-/// Fails if something was refused to the query and SQLite, or one of its functions, went on without an error. The rows
+/// Fails if the query was refused something and SQLite, or one of its functions, continued without an error. The rows
 /// may then be wrong.
 pub(crate) fn check() -> Result<(), ReadError> {
     take().map_or(Ok(()), |refused| Err(refused.into()))
@@ -454,8 +460,8 @@ impl From<Refused> for StoreFault {
     }
 }
 
-/// The node's trouble behind an error of an entry's statement, if something was refused to it. It is never an outcome:
-/// how much memory and how many temporary files a statement needs depends on the node's caches.
+/// Returns the fault of the node behind an error of an entry's statement, if the statement was refused something. Such
+/// an error is never an outcome: how much memory and temporary space a statement needs depends on the node's caches.
 pub(crate) fn fault(error: &rusqlite::Error) -> Option<StoreFault> {
     let code = error.sqlite_error()?.extended_code & 0xff;
     if ![ffi::SQLITE_FULL, ffi::SQLITE_NOMEM, ffi::SQLITE_IOERR, ffi::SQLITE_CANTOPEN].contains(&code) {
@@ -464,19 +470,19 @@ pub(crate) fn fault(error: &rusqlite::Error) -> Option<StoreFault> {
     Some(take()?.into())
 }
 
-/// Gives the entry that follows twice the memory, or what every entry has. Twice where this node could not apply it:
-/// another node, whose process has a little more, perhaps could.
+/// Sets whether the next entry's memory limit is doubled. It is doubled if this node could not apply the entry before,
+/// because another node, whose process has a little more memory, perhaps could.
 pub(crate) fn be_generous(is_generous: bool) {
     HERE.with(|here| here.is_generous.set(is_generous));
 }
 
-/// Forgets what was refused to earlier statements of this thread. To be called before each entry.
+/// Clears the refusal of earlier statements of this thread. To be called before each entry.
 pub(crate) fn forget() {
     HERE.with(|here| here.refusal.set(None));
 }
 
-/// The node's trouble, if something was refused to the entry and SQLite, or one of its functions, went on without an
-/// error. The outcome of the entry may then differ from that on other nodes.
+/// Returns a fault of the node if the entry was refused something and SQLite, or one of its functions, continued
+/// without an error. The outcome of the entry may then differ from that on other nodes.
 pub(crate) fn swallowed() -> Option<StoreFault> {
     take().map(StoreFault::from)
 }

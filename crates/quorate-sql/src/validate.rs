@@ -1,10 +1,11 @@
-//! Whether a statement may be proposed: checked where it is asked for, so that what can never work costs no entry.
+//! Checks a statement before it is proposed, on the caller's node, so that one that can never work costs no entry.
 //!
-//! A statement is prepared, on a connection that only reads and under the rules of apply, and never run. What it names
-//! may be missing here: this node may be behind, or the same batch may create it. So only what no schema can mend is a
-//! failure: its text, its size, its parameters, or what is never allowed; the rest apply decides.
+//! The statement is prepared, on a read-only connection and under the rules of apply, but never run. Tables that it
+//! names may be missing here: this node may be behind, or the same batch may create them. Therefore only errors that
+//! occur under every schema are failures: errors in its text, size or parameters, or something that is never allowed.
+//! Apply decides the rest.
 //!
-//! Invariant: what is kept of a text does not depend on the schema, so nothing has to be forgotten when that changes.
+//! Invariant: the cached facts about a text do not depend on the schema, so they stay valid when the schema changes.
 
 use std::sync::{Arc, Mutex};
 
@@ -35,10 +36,10 @@ use cache::Cache;
 use parameters::Parameters;
 use text::Vacuum;
 
-/// Bytes of the page cache of the connection that prepares: it reads the schema only.
+/// The size of the page cache, in bytes, of the connection that prepares statements. It reads only the schema.
 const CACHE_BYTES: u32 = 1 << 20;
 
-/// A statement that makes SQLite load the schema anew if it has changed.
+/// A query that makes SQLite reload the schema if it has changed.
 const LOOK: &str = "SELECT 1 FROM sqlite_schema LIMIT 1";
 
 /// What a statement does.
@@ -48,27 +49,27 @@ pub enum StatementKind {
     Read,
     /// It writes rows.
     Write,
-    /// It changes the schema, or the statistics that plans rest on.
+    /// It changes the schema, or the statistics that query plans depend on.
     Ddl,
-    /// `VACUUM`, which is a command of its own: [`SqlCommand::Vacuum`](quorate_model::SqlCommand::Vacuum).
+    /// `VACUUM`, for which there is a separate command: [`SqlCommand::Vacuum`](quorate_model::SqlCommand::Vacuum).
     Vacuum,
-    /// Not to be said here and now: something that it names is missing. It may write.
+    /// Not known on this node now, because something that it names is missing. It may write.
     Unknown,
 }
 
-/// Whether a text is a `VACUUM` that may be proposed.
+/// Returns whether a text is a `VACUUM` that may be proposed.
 pub fn is_vacuum(sql: &str) -> bool {
     text::vacuum(sql) == Vacuum::Main
 }
 
-/// Checks statements against a store's schema. Shared by all who propose.
+/// Checks statements against a store's schema. All proposers share one.
 pub struct Validator {
     generations: Arc<Generations>,
     prober: Mutex<Option<Prober>>,
     known: Mutex<Cache<Known>>,
 }
 
-/// What is known of a text.
+/// The cached facts about a text.
 #[derive(Clone)]
 struct Known {
     kind: StatementKind,
@@ -76,12 +77,12 @@ struct Known {
 }
 
 impl Validator {
-    /// A validator for a store.
+    /// Returns a validator for a store.
     pub fn new(generations: Arc<Generations>) -> Self {
         Self { generations, prober: Mutex::default(), known: Mutex::default() }
     }
 
-    /// Fails if the statement can never be applied, on any node; says what it does otherwise.
+    /// Returns what the statement does, or fails if no node can ever apply it.
     pub fn check(&self, statement: &Statement<Param>) -> Result<StatementKind, Failure> {
         statement.check_limits()?;
         let known = self.known(&statement.sql)?;
@@ -91,7 +92,7 @@ impl Validator {
         Ok(known.kind)
     }
 
-    /// The same of a bulk statement.
+    /// As [`Validator::check`], for a bulk statement.
     pub fn check_bulk(&self, bulk: &Bulk) -> Result<StatementKind, Failure> {
         bulk.check_limits()?;
         let known = self.known(&bulk.sql)?;
@@ -101,7 +102,7 @@ impl Validator {
         Ok(known.kind)
     }
 
-    /// The extensions of this node that are not enabled as far as it knows. Blocks.
+    /// Returns the extensions of this node that are not enabled in its database. Blocks.
     pub fn not_enabled(&self) -> Result<Vec<String>, OpenError> {
         let generation = self.generations.current();
         if generation.extensions().names().next().is_none() {
@@ -113,7 +114,7 @@ impl Validator {
         Ok(generation.extensions().names().filter(is_new).map(str::to_owned).collect())
     }
 
-    /// Whether a statement of this text can be checked without asking SQLite, which may take long to plan it.
+    /// Returns whether a statement with this text can be checked without SQLite, which may take long to plan it.
     pub fn knows(&self, sql: &str) -> bool {
         lock(&self.known).get(sql).is_some()
     }
@@ -147,7 +148,7 @@ impl Validator {
             *prober = None;
         }
         if prober.is_none() {
-            // A node that can't read now says nothing of the statement.
+            // If the node can't read now, the kind of the statement stays unknown.
             *prober = stack::for_write(|| Prober::open(&self.generations)).ok();
         }
         let unknown = Ok(Known::of(StatementKind::Unknown));
@@ -155,7 +156,7 @@ impl Validator {
         prober.as_mut().and_then(|prober| probe(prober).ok()).unwrap_or(unknown)
     }
 
-    /// Lets go of an old generation at once. Without this the next statement that is new does it.
+    /// Releases an old generation at once. Otherwise the next statement that is not cached would release it.
     pub fn switch(&self) {
         let mut prober = lock(&self.prober);
         prober.take_if(|prober| prober.generation() != self.generations.number());
@@ -172,7 +173,7 @@ impl Known {
 struct Prober {
     connection: Attached,
     gate: Arc<Gate>,
-    /// The extensions that it knows to be enabled.
+    /// The enabled extensions that are registered on the connection.
     enabled: Vec<String>,
 }
 
@@ -186,7 +187,7 @@ impl Prober {
         Ok(prober)
     }
 
-    /// Registers what was enabled since; returns whether there is more than before.
+    /// Registers extensions that were enabled since the last call; returns whether there are any.
     fn learn(&mut self) -> Result<bool, OpenError> {
         self.gate.enter(Mode::Own);
         let generation = self.connection.generation();
@@ -205,7 +206,8 @@ impl Prober {
         self.connection.generation().number()
     }
 
-    /// Looks at a statement; once more, if it misses what may be enabled by now.
+    /// Examines a statement. If it needs an extension that was not enabled, checks whether that is enabled by now, and
+    /// examines the statement again.
     fn probe(&mut self, sql: &str) -> Result<Known, Failure> {
         match self.look(sql) {
             Err(Missed(_)) if self.learn().unwrap_or(false) => {
@@ -241,8 +243,8 @@ impl Prober {
         Ok(Ok(Known { kind, parameters: Arc::new(Parameters::of(&statement)) }))
     }
 
-    /// Prepares a statement under the present schema, in one transaction with loading it: it may have failed because
-    /// the schema has changed since it was loaded, which SQLite looks at only where a name is missing.
+    /// Prepares a statement again, in one transaction with loading the current schema. The first attempt may have
+    /// failed because the schema has changed since it was loaded, which SQLite checks only if a name is missing.
     fn prepare_again(&self, sql: &str, error: Error) -> rusqlite::Result<rusqlite::Statement<'_>> {
         self.gate.enter(Mode::Own);
         let Ok(transaction) = self.connection.unchecked_transaction() else { return Err(error) };
@@ -251,22 +253,23 @@ impl Prober {
         }
         self.gate.enter(Mode::Command);
         let prepared = self.connection.prepare(sql);
-        // The gate refuses the end of a transaction as a command.
+        // In the mode for commands, the gate would refuse to end the transaction.
         self.gate.enter(Mode::Own);
         drop(transaction);
         prepared
     }
 }
 
-/// A statement needs an extension that is here, and not enabled as far as is known.
+/// A statement needs an extension that this node has, but that is not known to be enabled.
 struct Missed(String);
 
 fn not_enabled(name: &str) -> Failure {
-    let text = format!("{name} can't be used in writes yet: not every voter has announced it; start all with it");
+    let text =
+        format!("{name} can't be used in writes yet: not every voter has announced it; start every node with it");
     Failure::new(FailureKind::Refused, text)
 }
 
-/// Tells what no schema can mend from what may work later or elsewhere.
+/// Returns the failure if the statement fails under every schema, or `Unknown` if it may work later or on another node.
 fn explain(error: &Error, refusal: Option<String>) -> Result<Known, Failure> {
     let refused = refusal.is_some();
     match classify(error, Context { write_failed: false, refusal }) {
@@ -275,8 +278,8 @@ fn explain(error: &Error, refusal: Option<String>) -> Result<Known, Failure> {
     }
 }
 
-/// Whether a text is wrong whatever the schema. SQLite has one code for all errors of a text, so its words decide:
-/// words that a later version changes make the statement fail at apply instead.
+/// Returns whether a text is wrong under every schema. SQLite has one code for all errors in a text, so the message
+/// decides. If a later version changes a message, the statement fails at apply instead.
 fn is_hopeless(error: &Error, failure: &Failure) -> bool {
     const BEGINNINGS: [&str; 4] =
         ["unrecognized token", "variable number must be", "too many SQL variables", "Expression tree is too large"];

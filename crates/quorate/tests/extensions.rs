@@ -136,8 +136,9 @@ fn writes_wait_for_the_last_voter_to_bring_them() {
         let mut cluster = cluster(&without).await;
         let create = "CREATE TABLE posts (title TEXT COLLATE by_length)";
         for (statement, what) in [(create, "collation by_length"), ("CREATE TABLE t AS SELECT slug('A')", "slug/1")] {
-            let expected =
-                format!("{what} can't be used in writes yet: not every voter has announced it; start all with it");
+            let expected = format!(
+                "{what} can't be used in writes yet: not every voter has announced it; start every node with it"
+            );
             assert_eq!(refused(&cluster.sql("a"), statement).await, expected);
         }
         // Queries use what their node has.

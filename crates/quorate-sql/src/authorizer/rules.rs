@@ -1,25 +1,26 @@
-//! What is denied, and why.
+//! What the authorizer denies, and why.
 //!
-//! A command must do the same on every node, so it may see nothing of this node and nothing that depends on where
-//! batches end: no files, no connection settings, no page numbers, no shadow tables, no tables of the store itself.
+//! A command must do the same on every node. It may therefore use nothing that is specific to this node and nothing
+//! that depends on where batches end: no files, connection settings, page numbers, shadow tables, or tables of the
+//! store.
 
 use rusqlite::ffi;
 
 use super::{Mode, Seen};
 use crate::ffi::hooks::Access;
 
-/// What names of the store's own tables begin with.
+/// The prefix of the names of the store's own tables.
 pub(crate) const RESERVED: &str = "_quorate_";
 
-/// Modules that commands may make tables of: those whose content is a function of the commands.
+/// Modules of the virtual tables that commands may create: those whose content is a function of the commands.
 const MODULES: [&str; 3] = ["fts5", "rtree", "rtree_i32"];
 
-/// Functions that reach outside of the data, or tell of this node.
+/// Functions that have effects outside of the database, or whose results depend on this node.
 const FUNCTIONS: [&str; 8] = [
     "load_extension",
     "fts3_tokenizer",
     "fts5_source_id",
-    // Its value begins with bytes that each connection draws.
+    // Its value begins with bytes that each connection draws at random.
     "fts5_locale",
     "sqlite_version",
     "sqlite_source_id",
@@ -27,25 +28,25 @@ const FUNCTIONS: [&str; 8] = [
     "sqlite_compileoption_get",
 ];
 
-/// Tables that SQLite makes up from the state of this process or from pages.
+/// Virtual tables that show the state of this process, or pages.
 const NODE_TABLES: [&str; 7] =
     ["dbstat", "sqlite_dbpage", "sqlite_stmt", "bytecode", "tables_used", "sqlite_memstat", "fts3tokenize"];
 
-/// Pragmas that tell of the schema, also as table functions (`pragma_table_info`).
+/// Pragmas that describe the schema, also as table functions (`pragma_table_info`).
 const SCHEMA_PRAGMAS: [&str; 6] =
     ["table_info", "table_xinfo", "index_list", "index_info", "index_xinfo", "foreign_key_list"];
 
 /// Numbers in the file's header that belong to the application and change with the transaction.
 const HEADER_PRAGMAS: [&str; 2] = ["user_version", "application_id"];
 
-/// Pragmas that virtual tables need inside, in any mode.
+/// Pragmas that the statements inside of virtual tables need, in any mode.
 const NESTED_PRAGMAS: [&str; 2] = ["data_version", "page_size"];
 
-/// What `ALTER TABLE ... ADD COLUMN` asks, as a table function, where the column has a rule that the rows must keep. No
-/// other text of a command can come with it.
+/// The pragma that `ALTER TABLE ... ADD COLUMN` runs, as a table function, if the column has a constraint that existing
+/// rows must satisfy. No text of the user's runs together with it.
 const CHECK_OF_ALTER: &str = "quick_check";
 
-/// More pragmas that a query may ask, none of which changes anything.
+/// Further pragmas that a query may use, none of which changes anything.
 const QUERY_PRAGMAS: [&str; 9] = [
     "table_list",
     "database_list",
@@ -58,7 +59,7 @@ const QUERY_PRAGMAS: [&str; 9] = [
     "schema_version",
 ];
 
-/// Pragmas that a query may ask, with an argument or without.
+/// Pragmas that a query may use, with an argument or without.
 const CHECKS: [&str; 3] = ["foreign_key_check", "integrity_check", "quick_check"];
 
 /// Why a query that writes is refused.
@@ -70,7 +71,7 @@ const TEMPORARY: &str = "temporary objects live on one node only; use an ordinar
 /// Why something is refused.
 type Refusal = String;
 
-/// Remembers what a command does besides reading and writing rows.
+/// Records the effects of a command.
 pub(super) fn note(access: &Access<'_>, seen: &mut Seen) {
     let statistics = access.first.is_some_and(is_statistics);
     let effects = &mut seen.effects;
@@ -109,13 +110,14 @@ pub(super) fn note(access: &Access<'_>, seen: &mut Seen) {
     }
 }
 
-/// Whether SQLite is to leave it out: ANALYZE does not count rows of tables whose rows depend on where batches end.
+/// Returns whether SQLite shall skip this access: ANALYZE must not count rows of tables whose rows depend on where
+/// batches end.
 pub(super) fn is_left_out(access: &Access<'_>, seen: &Seen) -> bool {
     let table = access.first.unwrap_or_default();
     access.action == ffi::SQLITE_ANALYZE && (is_reserved(table) || seen.is_shadow(table))
 }
 
-/// Whether it is allowed.
+/// Allows or refuses an access.
 pub(super) fn decide(access: &Access<'_>, mode: Mode, seen: &Seen) -> Result<(), Refusal> {
     if matches!(access.action, ffi::SQLITE_CREATE_TEMP_INDEX..=ffi::SQLITE_CREATE_TEMP_VIEW)
         || matches!(access.action, ffi::SQLITE_DROP_TEMP_INDEX..=ffi::SQLITE_DROP_TEMP_VIEW)
@@ -136,8 +138,8 @@ pub(super) fn decide(access: &Access<'_>, mode: Mode, seen: &Seen) -> Result<(),
         ffi::SQLITE_FUNCTION => function(access, mode),
         ffi::SQLITE_SELECT | ffi::SQLITE_RECURSIVE => Ok(()),
         ffi::SQLITE_READ => read(access, mode, seen),
-        // Virtual tables prepare writes when they are connected to, and a plan may be one of a write. None of them can
-        // run: the reader refuses a statement that does not only read, and its connection can't write.
+        // A virtual table prepares its writes when it is connected, and `EXPLAIN` may be applied to a write. None of
+        // these can run: the reader refuses a statement that is not read-only, and its connection can't write.
         ffi::SQLITE_INSERT | ffi::SQLITE_UPDATE | ffi::SQLITE_DELETE if mode == Mode::Query => Ok(()),
         _ if mode == Mode::Query => refuse(WRITE_IN_QUERY),
         _ => write(access, mode, seen),
@@ -148,7 +150,7 @@ fn function(access: &Access<'_>, mode: Mode) -> Result<(), Refusal> {
     let name = access.second.unwrap_or_default();
     let forbidden = if mode == Mode::Query { FUNCTIONS.get(..2).unwrap_or_default() } else { &FUNCTIONS };
     if among(name, forbidden) {
-        let todo = if mode == Mode::Query { "leave it out" } else { "ask by a query, and pass what it returns" };
+        let todo = if mode == Mode::Query { "leave it out" } else { "call it in a query, and pass the result" };
         return refuse(format!("{name}() is not allowed: what it does or returns depends on the node; {todo}"));
     }
     Ok(())
@@ -173,7 +175,7 @@ fn pragma(access: &Access<'_>, mode: Mode) -> Result<(), Refusal> {
         return Ok(());
     }
     if among(name, &CHECKS) || among(name, &QUERY_PRAGMAS) && access.second.is_none() {
-        return refuse(format!("PRAGMA {name} tells of one node; ask by a query"));
+        return refuse(format!("PRAGMA {name} describes only one node; use it in a query"));
     }
     if among(name, &HEADER_PRAGMAS) {
         return refuse(format!("PRAGMA {name} is not allowed in a query with a value; use `execute`"));
@@ -188,11 +190,12 @@ fn read(access: &Access<'_>, mode: Mode, seen: &Seen) -> Result<(), Refusal> {
         return Ok(());
     }
     if is_reserved(table) {
-        return reserved(table, "read it by a query");
+        return reserved(table, "read it in a query");
     }
     if is_schema(table) && access.second.is_some_and(|column| column.eq_ignore_ascii_case("rootpage")) {
-        // SQLite itself reads it while it drops, and when it has changed the schema; no SELECT can come with that, but
-        // for FTS5 tables over the schema, which the schema check refuses.
+        // SQLite itself reads this column while it drops something, and after it has changed the schema. No SELECT of
+        // the user's runs together with that, except through an FTS5 table over the schema, which the schema check
+        // refuses.
         if !seen.drops && !matches!(mode, Mode::Running { schema: true }) {
             return refuse(format!("{table}.rootpage differs between nodes; name the columns that you need"));
         }
@@ -201,22 +204,22 @@ fn read(access: &Access<'_>, mode: Mode, seen: &Seen) -> Result<(), Refusal> {
         return Ok(());
     }
     if among(table, &NODE_TABLES) {
-        return refuse(format!("{table} tells of one node; read it by a query"));
+        return refuse(format!("{table} describes only one node; read it in a query"));
     }
     let is_asked_by_alter = |pragma: &str| seen.alters && pragma.eq_ignore_ascii_case(CHECK_OF_ALTER);
     if pragma_table(table).is_some_and(|pragma| !among(pragma, &SCHEMA_PRAGMAS) && !is_asked_by_alter(pragma)) {
-        return refuse(format!("{table} tells of one node; read it by a query"));
+        return refuse(format!("{table} describes only one node; read it in a query"));
     }
     if seen.is_shadow(table) {
         return refuse(format!(
-            "{table} is the inside of a virtual table and differs between nodes; read it by a query"
+            "{table} is a shadow table of a virtual table and differs between nodes; read it in a query"
         ));
     }
     Ok(())
 }
 
 fn write(access: &Access<'_>, mode: Mode, seen: &Seen) -> Result<(), Refusal> {
-    // ALTER looks for what it renames in the temporary schema too.
+    // ALTER also updates the temporary schema when it renames something.
     let renames = seen.drops && access.first.is_some_and(is_schema);
     if access.database.is_some_and(|name| name.eq_ignore_ascii_case("temp")) && !renames {
         return refuse(TEMPORARY);
@@ -227,7 +230,7 @@ fn write(access: &Access<'_>, mode: Mode, seen: &Seen) -> Result<(), Refusal> {
         }
         if mode == Mode::Command && seen.is_shadow(name) {
             return refuse(format!(
-                "{name} is the inside of a virtual table, which alone may change it; write to that"
+                "{name} is a shadow table, which only its virtual table may change; write to the virtual table"
             ));
         }
     }
@@ -254,7 +257,7 @@ fn refuse(text: impl Into<String>) -> Result<(), Refusal> {
     Err(text.into())
 }
 
-/// Whether a name belongs to the store.
+/// Returns whether a name is reserved for the store.
 pub fn is_reserved(name: &str) -> bool {
     starts_with(name, RESERVED)
 }

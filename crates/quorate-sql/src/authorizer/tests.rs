@@ -1,4 +1,4 @@
-//! What a reading connection refuses; what commands are refused, the tests of apply show.
+//! Tests of what a reader refuses. The tests of apply cover what commands are refused.
 
 #![allow(clippy::unwrap_used, clippy::unwrap_in_result, reason = "tests")]
 
@@ -61,7 +61,7 @@ fn names_that_are_not_utf8_are_refused_without_a_panic() {
 }
 
 #[test]
-fn the_stores_own_statements_may_do_anything() {
+fn statements_of_the_store_are_not_restricted() {
     let (conn, gate) = reader();
     gate.enter(Mode::Own);
     conn.execute_batch("BEGIN; INSERT INTO _quorate_applied VALUES (1); PRAGMA user_version = 3; COMMIT").unwrap();

@@ -1,4 +1,4 @@
-//! What connections promise: plans, clock, limits and locks.
+//! Tests of the settings of connections: plans, clock, limits and locks.
 
 #![allow(
     clippy::unwrap_used,
@@ -62,7 +62,7 @@ fn at<T>(now: u64, f: impl FnOnce() -> T) -> T {
 }
 
 #[test]
-fn the_stamp_is_the_time_everywhere_and_only_on_this_thread() {
+fn the_stamp_is_the_clock_of_one_thread() {
     let db = db();
     let writer = db.writer();
     writer
@@ -75,7 +75,7 @@ fn the_stamp_is_the_time_everywhere_and_only_on_this_thread() {
     at(1_700_000_000 * second, || {
         writer.execute("INSERT INTO t (a) VALUES (1)", []).unwrap();
         assert_eq!(number(&writer, "SELECT unixepoch()"), 1_700_000_000);
-        // Another thread goes by the real clock.
+        // Another thread uses the real clock.
         std::thread::scope(|scope| {
             scope.spawn(|| assert!(number(&db.reader(), "SELECT unixepoch()") > 1_750_000_000));
         });
@@ -109,7 +109,8 @@ fn plans_use_no_stat4_samples() {
         .unwrap();
     assert_eq!(number(&writer, "SELECT count(*) FROM sqlite_schema WHERE name = 'sqlite_stat1'"), 1);
     assert_eq!(number(&writer, "SELECT count(*) FROM sqlite_schema WHERE name = 'sqlite_stat4'"), 0);
-    // The same file seen by a connection that knows STAT4 gets samples and other plans; ours must not use them.
+    // A connection with STAT4 enabled adds samples to the file, and gets other plans. The store's connections must not
+    // use the samples.
     let plan = |conn: &Connection, sql: &str| {
         conn.query_row(&format!("EXPLAIN QUERY PLAN {sql}"), [], |row| row.get::<_, String>(3)).unwrap()
     };
@@ -127,7 +128,7 @@ fn plans_use_no_stat4_samples() {
 }
 
 #[test]
-fn connections_are_set_as_the_store_relies_on() {
+fn every_connection_has_the_required_settings() {
     let db = db();
     let (writer, reader) = (db.writer(), db.reader());
     let checkpointer = open_checkpointer(&db.generations.current()).unwrap();
@@ -150,13 +151,13 @@ fn connections_are_set_as_the_store_relies_on() {
 }
 
 #[test]
-fn closing_every_connection_leaves_the_wal_and_what_it_holds() {
+fn closing_all_connections_keeps_the_wal() {
     let db = db();
     db.writer().execute_batch("CREATE TABLE t (a); INSERT INTO t VALUES (7)").unwrap();
     let wal = db.generations.current().wal_file_bytes().unwrap();
     assert!(wal > 0 && wal == db.generations.current().wal_bytes());
     assert_eq!(number(&db.reader(), "SELECT a FROM t"), 7);
-    // The main file alone does not know the table.
+    // The main file alone does not contain the table.
     let alone = open_immutable(db.generations.current().vfs(), &db.path()).unwrap();
     assert_eq!(number(&alone, "SELECT count(*) FROM sqlite_schema"), 0);
 }

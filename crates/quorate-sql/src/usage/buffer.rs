@@ -1,22 +1,22 @@
-//! What we gather for a statement: its memory, like that of SQLite itself.
+//! Buffers and lists that the store fills for a statement. Their memory counts as the statement's, like SQLite's own.
 
 use std::ops::Deref;
 
 use super::{LARGE, Refusal, grow, refused, shrink};
 
-/// Bytes that a buffer or list has room for at first: the values of a small row, which an allocator has at hand.
+/// The initial capacity of a buffer or list in bytes: enough for the values of a small row, and cheap to allocate.
 const FIRST: usize = 128;
 
-/// The statement may not have so much memory, or the process has none.
+/// The statement has reached its memory limit, or the process has no memory left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NoMemory;
 
-/// Bytes that a function gathers. It never ends the process where there is no memory.
+/// A byte buffer whose allocations can fail without ending the process.
 #[derive(Debug, Default)]
 pub(crate) struct Buffer(Vec<u8>);
 
 impl Buffer {
-    /// A copy.
+    /// Returns a buffer with a copy of `bytes`.
     pub(crate) fn of(bytes: &[u8]) -> Result<Self, NoMemory> {
         let mut buffer = Self::default();
         buffer.append(bytes)?;
@@ -35,12 +35,12 @@ impl Buffer {
         self.append(&[byte])
     }
 
-    /// Removes the first bytes.
+    /// Removes the first `count` bytes.
     pub(crate) fn cut(&mut self, count: usize) {
         self.0.drain(..count.min(self.0.len()));
     }
 
-    /// Makes room for more.
+    /// Reserves capacity for `more` bytes.
     pub(crate) fn reserve(&mut self, more: usize) -> Result<(), NoMemory> {
         reserve(&mut self.0, more)
     }
@@ -53,7 +53,7 @@ pub(crate) fn push<T>(list: &mut Vec<T>, item: T) -> Result<(), NoMemory> {
     Ok(())
 }
 
-/// Makes room for more items of a list.
+/// Reserves capacity for `more` items of a list.
 fn reserve<T>(list: &mut Vec<T>, more: usize) -> Result<(), NoMemory> {
     let (wanted, had) = (list.len().saturating_add(more), list.capacity());
     if wanted <= had {
@@ -73,7 +73,7 @@ fn reserve<T>(list: &mut Vec<T>, more: usize) -> Result<(), NoMemory> {
     })
 }
 
-/// A copy that outlives the statement, whose memory it is until that ends.
+/// Returns a copy that may outlive the statement; its memory counts as the statement's until that ends.
 pub(crate) fn copy(bytes: &[u8]) -> Result<Vec<u8>, NoMemory> {
     let counts = counted(bytes.len());
     if counts > 0 && !grow(counts) {
@@ -103,7 +103,7 @@ impl Drop for Buffer {
     }
 }
 
-/// Bytes of a block that are counted.
+/// Returns how many bytes of a block of this size are counted.
 fn counted(bytes: usize) -> usize {
     if bytes < LARGE { 0 } else { bytes }
 }

@@ -1,10 +1,10 @@
-//! Temporary files: where they are and how large they may become.
+//! Temporary files: their directory and their size limits.
 //!
-//! SQLite makes them for what does not fit into its caches: sorts, materialised views, undo logs of statements. They
-//! lie in `tmp/` of the store's directory, which is emptied at every start.
+//! SQLite creates them for what does not fit into its caches: sorts, materialised views, statement journals. They are
+//! in `tmp/` of the store's directory, which is emptied at every start.
 //!
-//! Invariants: a file is charged to the connection whose statement made it, from its first byte until it is closed;
-//! what all queries of a store have together is the sum of that.
+//! Invariants: a file is charged to the connection whose statement created it, from its first byte until it is closed.
+//! The usage of all queries of a store is the sum over their connections.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -20,27 +20,27 @@ use crate::error::OpenError;
 use crate::ffi;
 use crate::vfs::VfsError;
 
-/// The directory of temporary files, in that of the store.
+/// The directory of temporary files, inside the store's directory.
 const DIR: &str = "tmp";
 
-/// Bytes of temporary files that a query may have where nothing else is said.
+/// The default limit on the temporary files of one query, in bytes.
 pub const TEMP_BYTES_PER_QUERY_DEFAULT: u64 = 1 << 30;
 
-/// Bytes of temporary files that all queries of a store may have where nothing else is said.
+/// The default limit on the temporary files of all queries of a store, in bytes.
 pub const TEMP_BYTES_DEFAULT: u64 = 4 << 30;
 
-/// Bytes of the disk that temporary files of queries leave free, but no more than a tenth of the disk.
+/// Bytes of the disk that temporary files of queries must leave free; a tenth of the disk if that is less.
 const RESERVE: u64 = 512 << 20;
 
-/// Bytes that temporary files grow by between two looks at the space that is left.
+/// How many bytes temporary files may grow between two checks of the free disk space.
 const LOOK_EVERY: u64 = 16 << 20;
 
-/// How large temporary files may become.
+/// The size limits of temporary files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TempOptions {
     /// Bytes for one query.
     pub per_query: u64,
-    /// Bytes for all queries together. The writer may have as many, and besides twice the size of the database.
+    /// Bytes for all queries together. The writer may have this much as well, plus twice the size of the database.
     pub all: u64,
 }
 
@@ -50,7 +50,7 @@ impl Default for TempOptions {
     }
 }
 
-/// Where the temporary files of a store are.
+/// The temporary files of a store: their directory, limits and usage.
 #[derive(Debug)]
 pub(crate) struct TempSpace {
     disk: Arc<dyn Disk>,
@@ -61,13 +61,13 @@ pub(crate) struct TempSpace {
     all: AtomicU64,
     /// Bytes of the temporary files of all queries.
     used: AtomicU64,
-    /// Bytes by which they grew since the space left was looked at.
+    /// Bytes by which they have grown since the free space was last checked.
     unlooked: AtomicU64,
     named: AtomicU64,
 }
 
 impl TempSpace {
-    /// Makes the directory, empty: what a process that was killed has left there is removed.
+    /// Creates the directory, and removes what a killed process may have left there.
     pub(crate) fn make(disk: &Arc<dyn Disk>, vfs: &str, store: &Path) -> Result<Arc<Self>, OpenError> {
         let dir = store.join(DIR);
         let make = || {
@@ -92,18 +92,19 @@ impl TempSpace {
         }))
     }
 
-    /// Sets how large temporary files may become from now on.
+    /// Sets the size limits that apply from now on.
     pub(crate) fn limit(&self, options: TempOptions) {
         self.per_query.store(options.per_query, Ordering::Relaxed);
         self.all.store(options.all, Ordering::Relaxed);
     }
 
-    /// Bytes of the temporary files of all queries.
+    /// Returns the bytes of the temporary files of all queries.
     pub(crate) fn used(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Fails where all queries may have no more. A look at the disk comes every [`LOOK_EVERY`] bytes.
+    /// Charges bytes to all queries together; fails if that exceeds their limit, or if the disk is nearly full. The
+    /// free space is checked every [`LOOK_EVERY`] bytes.
     fn take(&self, bytes: u64) -> Result<(), Refusal> {
         let all = self.all.load(Ordering::Relaxed);
         if self.used.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) > all {
@@ -116,7 +117,7 @@ impl TempSpace {
                 && space.available < RESERVE.min(space.total / 10)
             {
                 self.used.fetch_sub(bytes, Ordering::Relaxed);
-                // The next byte is to find it too.
+                // Makes the next call check the disk again.
                 self.unlooked.store(LOOK_EVERY, Ordering::Relaxed);
                 return Err(Refusal::TempReserve(space.available));
             }
@@ -125,13 +126,14 @@ impl TempSpace {
     }
 }
 
-/// Those of all open connections, by number: a statement of each moment has its number at hand, and nothing to count.
+/// The temporary files of all open connections, by number. A scope keeps only the number, so that entering it need not
+/// clone an `Arc`.
 static ALL: Mutex<BTreeMap<u64, Weak<Temp>>> = Mutex::new(BTreeMap::new());
 
-/// The numbers that were given.
+/// The next number.
 static NUMBERS: AtomicU64 = AtomicU64::new(0);
 
-/// The temporary files of the connection of this number, if it is still open.
+/// Returns the temporary files of the connection with this number, if it is still open.
 pub(super) fn find(number: u64) -> Option<Arc<Temp>> {
     all().get(&number).and_then(Weak::upgrade)
 }
@@ -145,20 +147,20 @@ fn all() -> MutexGuard<'static, BTreeMap<u64, Weak<Temp>>> {
 pub(crate) struct Temp {
     number: u64,
     space: Arc<TempSpace>,
-    /// Bytes of those that are open.
+    /// Bytes of the files that are open.
     used: AtomicU64,
-    /// The database file of the writer. It may have more the larger that is: to sort a table for an index, and for
-    /// VACUUM.
+    /// The database file, for the writer. The writer's limit grows with its size, because sorting a table for an index
+    /// and VACUUM need space in proportion.
     database: Option<Arc<dyn File>>,
 }
 
 impl Temp {
-    /// For a connection that reads.
+    /// Registers a connection that reads.
     pub(crate) fn of_reader(space: &Arc<TempSpace>) -> Arc<Self> {
         Self::registered(space, None)
     }
 
-    /// For the connection that writes this file.
+    /// Registers the connection that writes this file.
     pub(crate) fn of_writer(space: &Arc<TempSpace>, database: &Arc<dyn File>) -> Arc<Self> {
         Self::registered(space, Some(Arc::clone(database)))
     }
@@ -178,10 +180,10 @@ impl Temp {
         &self.space.dir
     }
 
-    /// Names a new file.
+    /// Returns a new file with a name of its own.
     pub(super) fn file(self: &Arc<Self>) -> Box<TempFile> {
         let number = self.space.named.fetch_add(1, Ordering::Relaxed);
-        // SQLite's VFS has taken the directory for a C string before.
+        // The VFS has already accepted the directory as a C string, so it contains no NUL.
         let name = CString::new(format!("{}/{number}", self.space.full)).unwrap_or_default();
         Box::new(TempFile { name, temp: Arc::clone(self), size: 0 })
     }
@@ -222,17 +224,17 @@ impl Drop for Temp {
     }
 }
 
-/// One temporary file. Dropped, it is gone.
+/// One temporary file. Dropping it returns its bytes to the limits.
 #[derive(Debug)]
 pub(crate) struct TempFile {
-    /// Its path. SQLite's VFS keeps a pointer to it as long as the file is open.
+    /// The path. SQLite's VFS keeps a pointer to it as long as the file is open.
     pub(crate) name: CString,
     temp: Arc<Temp>,
     size: u64,
 }
 
 impl TempFile {
-    /// Asks for the file to reach so far; `false` where it may not.
+    /// Requests that the file may extend to `end`; returns `false` if that exceeds a limit.
     pub(crate) fn grow_to(&mut self, end: u64) -> bool {
         let Some(more) = end.checked_sub(self.size).filter(|more| *more > 0) else { return true };
         match carry(more).and_then(|()| self.temp.grow(more)) {
@@ -247,7 +249,7 @@ impl TempFile {
         }
     }
 
-    /// The file was cut.
+    /// Records that the file was truncated to `size`.
     pub(crate) fn cut(&mut self, size: u64) {
         if let Some(less) = self.size.checked_sub(size) {
             self.temp.shrink(less);

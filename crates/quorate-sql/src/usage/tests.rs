@@ -1,4 +1,4 @@
-//! Memory is counted by scope, and for all scopes of reads together.
+//! Tests of the limits: memory is counted by scope, and for all scopes of reads together.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
 
@@ -14,7 +14,7 @@ fn temp(dir: &tempfile::TempDir) -> Arc<Temp> {
 }
 
 #[test]
-fn a_scope_has_so_much_memory_and_no_more() {
+fn a_scope_limits_memory() {
     let dir = tempfile::tempdir().unwrap();
     let temp = temp(&dir);
     assert!(grow(10 * MIB), "outside of a scope nothing is counted");
@@ -26,11 +26,11 @@ fn a_scope_has_so_much_memory_and_no_more() {
     drop(scope);
     let _scope = Scope::enter(10 * MIB, false, &temp);
     shrink(100 * MIB);
-    assert!(grow(10 * MIB) && !grow(1), "what was there before gives nothing");
+    assert!(grow(10 * MIB) && !grow(1), "memory from before the scope frees nothing");
 }
 
 #[test]
-fn an_entry_that_is_tried_again_has_twice_the_memory() {
+fn a_retried_entry_gets_twice_the_memory() {
     let dir = tempfile::tempdir().unwrap();
     let temp = temp(&dir);
     let cache = 256 * MIB as u32;
@@ -41,11 +41,11 @@ fn an_entry_that_is_tried_again_has_twice_the_memory() {
     assert!(grow(max + 1) && grow(max - 1) && !grow(1));
     shrink(2 * max);
     be_generous(false);
-    assert!(!grow(max + 1), "the next entry has what it always has");
+    assert!(!grow(max + 1), "the next entry has the usual limit");
 }
 
 #[test]
-fn a_statement_that_asks_for_many_blocks_ends_when_its_time_is_over() {
+fn a_statement_that_allocates_ends_at_its_deadline() {
     let dir = tempfile::tempdir().unwrap();
     let temp = temp(&dir);
     let refusals = |time_max| {
@@ -55,7 +55,7 @@ fn a_statement_that_asks_for_many_blocks_ends_when_its_time_is_over() {
         refused
     };
     let _scope = Scope::enter(10 * MIB, false, &temp);
-    // The time runs from the first of three looks.
+    // The time counts from the first of three checks.
     assert_eq!(refusals(Duration::ZERO), 2);
     assert_eq!(take().map(|refused| refused.refusal), Some(Refusal::Time(Duration::ZERO)));
     assert_eq!(refusals(Duration::from_secs(3600)), 0);
@@ -66,12 +66,12 @@ fn a_statement_that_asks_for_many_blocks_ends_when_its_time_is_over() {
     unwatch();
     watch(u64::MAX, None, Duration::ZERO);
     let large = LOOK_EVERY * LOOK_BYTES;
-    assert!(ask(large) && !ask(large) && !ask(large), "each large block is a look");
+    assert!(ask(large) && !ask(large) && !ask(large), "each large block is a check");
     unwatch();
 }
 
 #[test]
-fn a_process_that_may_get_little_memory_gives_its_statements_a_part_of_that() {
+fn statement_limits_are_a_part_of_the_available_memory() {
     let figures = |room| {
         let Bounds { query, queries, writer } = Bounds::of(room);
         (query / MIB, queries / MIB, writer / MIB)
@@ -83,7 +83,7 @@ fn a_process_that_may_get_little_memory_gives_its_statements_a_part_of_that() {
 }
 
 #[test]
-fn a_statement_moves_so_many_bytes_while_it_is_watched() {
+fn moved_bytes_are_limited_while_watched() {
     let dir = tempfile::tempdir().unwrap();
     let temp = temp(&dir);
     let _scope = Scope::enter(10 * MIB, false, &temp);
@@ -99,7 +99,7 @@ fn a_statement_moves_so_many_bytes_while_it_is_watched() {
 }
 
 #[test]
-fn all_queries_together_have_so_much_memory() {
+fn all_queries_share_a_memory_limit() {
     let dir = tempfile::tempdir().unwrap();
     let temp = temp(&dir);
     let (ready, wait) = (std::sync::Barrier::new(5), std::sync::Barrier::new(5));
@@ -108,7 +108,7 @@ fn all_queries_together_have_so_much_memory() {
         for _ in 0..4 {
             threads.spawn(|| {
                 let _scope = Scope::enter(part, true, &temp);
-                // Other tests of this process have a little too.
+                // Other tests of this process use a little memory too.
                 assert!(grow(part - 8 * MIB));
                 ready.wait();
                 wait.wait();
@@ -122,31 +122,32 @@ fn all_queries_together_have_so_much_memory() {
         }
         {
             let _scope = Scope::enter(part, false, &temp);
-            assert!(grow(part), "the writer's is not of theirs");
+            assert!(grow(part), "the writer's memory is not the queries'");
         }
         wait.wait();
     });
     let _scope = Scope::enter(part, true, &temp);
-    assert!(grow(part), "what they had is free again");
+    assert!(grow(part), "their memory is free again");
 }
 
-/// Set in the process that has not used SQLite before, whose allocator can be ours.
+/// The environment variable that marks a child process. Only a process that has not used SQLite before can install the
+/// store's allocator.
 const CHILD: &str = "QUORATE_TEST_CHILD";
 
-/// Runs the test of this name in a process of its own.
+/// Runs the test with this name in a separate process.
 pub(crate) fn in_its_own_process(name: &str, test: impl FnOnce()) {
     if std::env::var_os(CHILD).is_some() {
         return test();
     }
     let mut child = std::process::Command::new(std::env::current_exe().unwrap());
     let done = child.args(["--exact", name]).env(CHILD, "1").output().unwrap();
-    let said = String::from_utf8_lossy(&done.stdout);
-    assert!(done.status.success() && said.contains("1 passed"), "{said}");
+    let output = String::from_utf8_lossy(&done.stdout);
+    assert!(done.status.success() && output.contains("1 passed"), "{output}");
 }
 
 #[test]
-fn a_text_that_finds_no_memory_for_its_end_fails_the_read_and_is_no_panic() {
-    let name = "usage::tests::a_text_that_finds_no_memory_for_its_end_fails_the_read_and_is_no_panic";
+fn no_memory_for_the_nul_of_a_text_is_an_error() {
+    let name = "usage::tests::no_memory_for_the_nul_of_a_text_is_an_error";
     in_its_own_process(name, read_without_memory);
 }
 

@@ -1,7 +1,8 @@
-//! What is known of the texts that were seen lately.
+//! A cache of facts about recently used texts.
 //!
-//! Two maps, a young and an old one: what is found in the old one moves to the young one; when that is full it becomes
-//! the old one, and the one before is dropped. So a text that is used again stays, at the cost of a look-up.
+//! It consists of two maps, a young and an old one. An entry that is found in the old map moves to the young one. When
+//! the young map is full, it replaces the old one. A text that is used again thus stays in the cache, for the cost of a
+//! look-up.
 //!
 //! Invariant: at most twice [`TEXTS_MAX`] texts of at most [`TEXT_BYTES_MAX`] bytes.
 
@@ -9,10 +10,10 @@ use std::collections::HashMap;
 
 use super::text_hash::TextHash;
 
-/// Texts of one map.
+/// The most texts in one map.
 const TEXTS_MAX: usize = 1024;
 
-/// Bytes of a text that is kept. A longer one is checked each time.
+/// The most bytes of a cached text. A longer text is checked each time.
 const TEXT_BYTES_MAX: usize = 16 << 10;
 
 type Map<T> = HashMap<Box<str>, T, TextHash>;
@@ -54,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_used_stays_and_the_rest_is_forgotten() {
+    fn used_texts_stay_and_others_are_dropped() {
         let mut cache = Cache::default();
         cache.insert("used", 0);
         for number in 1..10 * TEXTS_MAX {

@@ -1,23 +1,23 @@
-//! How many terms a `NEAR` group of FTS5 may have.
+//! Limits the number of terms in a `NEAR` group of FTS5.
 //!
-//! FTS5 compares the terms of a group in one step, in a time like their number squared for each place of a document
-//! that holds one of them, and asks for nothing meanwhile at which it could be stopped: a group of 32,767 terms and a
-//! document of a thousand words took minutes. What FTS5 is to look for is not known before it runs, so every text is
-//! looked at that a statement brings along: its own, and those of its parameters.
+//! FTS5 compares the terms of a group in one step. For each place in a document where one of them occurs, this takes
+//! time proportional to the square of their number. FTS5 allocates nothing meanwhile, so it can't be stopped: a group
+//! of 32,767 terms took minutes on a document of a thousand words. The FTS5 query is not known before it runs, so this
+//! module checks every text that comes with a statement: the statement's own and those of its parameters.
 //!
-//! Invariant: a group that such a text holds as a whole has at most [`NEAR_TERMS_MAX`] terms. One that SQL puts
-//! together while it runs may have more.
+//! Invariant: a group that is entirely inside such a text has at most [`NEAR_TERMS_MAX`] terms. A group that SQL builds
+//! at run time may have more.
 
 use quorate_model::{Failure, FailureKind};
 use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
 
-/// Terms that a `NEAR` group may have.
+/// The most terms of a `NEAR` group.
 pub const NEAR_TERMS_MAX: usize = 32;
 
-/// The one control character that FTS5 takes for a part of a word.
+/// The only control character that FTS5 treats as part of a word.
 const SUBSTITUTE: u8 = 0x1a;
 
-/// Fails if a value that is bound to a parameter holds a group of more terms, as text or as bytes.
+/// Fails if a value that is bound to a parameter contains a group with more terms, as a text or as a blob.
 pub(crate) fn check_bound(value: &impl ToSql) -> Result<(), Failure> {
     match value.to_sql() {
         Ok(ToSqlOutput::Borrowed(ValueRef::Text(bytes) | ValueRef::Blob(bytes))) => check_near(bytes),
@@ -25,7 +25,7 @@ pub(crate) fn check_bound(value: &impl ToSql) -> Result<(), Failure> {
     }
 }
 
-/// Fails if a text holds a group of more terms. FTS5 knows the word in capitals only.
+/// Fails if a text contains a group with more terms. FTS5 recognises `NEAR` only in capitals.
 pub fn check_near(text: &[u8]) -> Result<(), Failure> {
     let mut left = text;
     while let Some(at) = left.iter().position(|byte| *byte == b'N') {
@@ -39,13 +39,13 @@ pub fn check_near(text: &[u8]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How many words and strings there are before anything else, but one more than the limit at most.
+/// Counts the words and strings at the start of a text, up to one more than the limit.
 fn terms(mut inside: &[u8]) -> usize {
     let mut count = 0_usize;
     while count <= NEAR_TERMS_MAX {
         inside = skip(inside, |byte| byte.is_ascii_whitespace() || b"+^*".contains(&byte));
         let left = match inside.strip_prefix(b"\"") {
-            // A quote within a string is doubled, and so counts as two strings.
+            // A doubled quote inside a string makes it count as two strings.
             Some(string) => skip(string, |byte| byte != b'"').get(1..).unwrap_or_default(),
             None => skip(inside, is_of_word),
         };
@@ -57,12 +57,12 @@ fn terms(mut inside: &[u8]) -> usize {
     count
 }
 
-/// Whether FTS5 takes a byte for a part of a word.
+/// Returns whether FTS5 treats a byte as part of a word.
 fn is_of_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == SUBSTITUTE || !byte.is_ascii()
 }
 
-/// The rest of a text, from the first byte that is not of a kind.
+/// Returns the rest of a text from the first byte for which `kind` returns `false`.
 fn skip(text: &[u8], kind: impl Fn(u8) -> bool) -> &[u8] {
     let count = text.iter().take_while(|byte| kind(**byte)).count();
     text.get(count..).unwrap_or_default()
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_of_too_many_terms_is_found_wherever_it_stands() {
+    fn a_group_with_too_many_terms_is_found_anywhere() {
         for term in ["fox", "fox*", "^fox", "\"quick fox\"", "füchse", "a_1 +"] {
             assert_eq!(check_near(near(NEAR_TERMS_MAX, term).as_bytes()), Ok(()), "{term}");
             let long = near(NEAR_TERMS_MAX + 1, term);
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fts5_takes_for_many_terms_is_refused() {
+    fn every_spelling_that_fts5_accepts_is_checked() {
         let conn = rusqlite::Connection::open_in_memory().unwrap();
         conn.execute_batch("CREATE VIRTUAL TABLE f USING fts5 (a)").unwrap();
         let mut accepted = 0;

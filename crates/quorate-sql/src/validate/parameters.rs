@@ -1,27 +1,26 @@
-//! Whether the parameters that come with a statement are those that its text asks for, and in which order they are
-//! bound.
+//! Checks that the given parameters of a statement match those in its text, and maps them to their numbers.
 
 use std::collections::HashMap;
 
 use quorate_model::{Failure, FailureKind, Statement};
 
-/// The parameters that a text asks for.
+/// The parameters in the text of a statement.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Parameters {
     count: usize,
-    /// The numbers of those with a name, from 1.
+    /// The number, from 1, of each parameter that has a name.
     names: HashMap<Box<str>, usize>,
 }
 
 impl Parameters {
-    /// Of a prepared statement.
+    /// Returns the parameters of a prepared statement.
     pub fn of(statement: &rusqlite::Statement<'_>) -> Self {
         let count = statement.parameter_count();
         let named = (1..=count).filter_map(|number| Some((statement.parameter_name(number)?.into(), number)));
         Self { count, names: named.collect() }
     }
 
-    /// Fails unless exactly what the text asks for is given.
+    /// Fails unless the given parameters match those of the text.
     pub fn check<P>(&self, statement: &Statement<P>) -> Result<(), Failure> {
         self.check_count(statement.params.len())?;
         if !statement.names.is_empty() {
@@ -30,7 +29,7 @@ impl Parameters {
         Ok(())
     }
 
-    /// Fails unless so many are given as the text asks for.
+    /// Fails unless the number of given parameters matches the text.
     pub fn check_count(&self, given: usize) -> Result<(), Failure> {
         if given == self.count {
             return Ok(());
@@ -39,7 +38,7 @@ impl Parameters {
         Err(Failure::new(FailureKind::Sql, text))
     }
 
-    /// The number, from 1, of each given parameter. The statement must have passed [`Parameters::check`].
+    /// Returns the number, from 1, of each given parameter. The statement must have passed [`Parameters::check`].
     pub fn numbers<'a, P>(&'a self, statement: &'a Statement<P>) -> impl Iterator<Item = usize> + 'a {
         let named = |name: &String| self.names.get(name.as_str()).copied().unwrap_or(0);
         let positional = if statement.names.is_empty() { self.count } else { 0 };
@@ -91,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn names_may_come_in_any_order_but_each_once() {
+    fn names_may_have_any_order_but_must_be_unique() {
         let named = parameters("SELECT :a, @b, $c, :a");
         let statement = given(&["$c", ":a", "@b"], 3);
         assert_eq!(named.check(&statement), Ok(()));

@@ -1,20 +1,20 @@
-//! How many paths a call of a JSON function names: SQLite looks for each of them from the beginning of the document,
-//! all in one step.
+//! Limits the number of paths in a call of a JSON function: SQLite searches for each path from the beginning of the
+//! document, all in one step.
 //!
-//! Invariant: the text of a call shows its arguments, so a statement that passes asks no JSON function for more than
-//! [`JSON_PATHS_MAX`] paths, and neither does a view or a trigger that a statement has made.
+//! Invariant: the text of a call shows the number of its arguments. A statement that passes, and any view or trigger
+//! that such a statement created, therefore calls no JSON function with more than [`JSON_PATHS_MAX`] paths.
 
 use quorate_model::{Failure, FailureKind};
 
 use super::text::Token;
 
-/// Paths of one call. To follow one to the end of 16 MiB takes some 0.1 s.
+/// The most paths of one call. Following one path to the end of 16 MiB takes about 0.1 s.
 pub const JSON_PATHS_MAX: usize = 16;
 
 /// Functions that take a document and paths.
 const OF_PATHS: [&str; 4] = ["json_extract", "jsonb_extract", "json_remove", "jsonb_remove"];
 
-/// Functions that take a document, and a path and a value by turns.
+/// Functions that take a document, and then pairs of a path and a value.
 const OF_PAIRS: [&str; 8] = [
     "json_set",
     "jsonb_set",
@@ -26,17 +26,17 @@ const OF_PAIRS: [&str; 8] = [
     "jsonb_array_insert",
 ];
 
-/// Counts the arguments of calls while the tokens of a statement go by.
+/// Counts the arguments of calls, one token of a statement after another.
 #[derive(Default)]
 pub(super) struct Calls<'a> {
-    /// The word before the present token.
+    /// The name before the current token.
     name: Option<&'a [u8]>,
-    /// For each parenthesis that is open: how many more arguments it may have, if it is of such a call.
+    /// For each open parenthesis: how many more arguments are allowed, if it belongs to a call of such a function.
     open: Vec<Option<usize>>,
 }
 
 impl<'a> Calls<'a> {
-    /// Takes the next token. Fails at the first argument that is too many.
+    /// Processes the next token. Fails at the first argument beyond the limit.
     pub(super) fn take(&mut self, token: Token<'a>) -> Result<(), Failure> {
         let name = self.name.take();
         match token {
@@ -45,7 +45,7 @@ impl<'a> Calls<'a> {
             Token::Close => _ = self.open.pop(),
             Token::Comma => {
                 if let Some(Some(left)) = self.open.last_mut() {
-                    // The first argument stands before the first comma.
+                    // A call with n commas has n + 1 arguments, so this must stay above 0.
                     *left = left.checked_sub(1).filter(|left| *left > 0).ok_or_else(too_many)?;
                 }
             }
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_of_too_many_paths_is_found_however_it_is_written() {
+    fn a_call_with_too_many_paths_is_found_in_any_form() {
         let names = ["json_extract", "JSONB_Remove", "\"json_extract\"", "[json_extract] /* ( */", "`json_remove`"];
         for name in names {
             for argument in ["'$.a, b'", "f(1, 2, 3)", "(SELECT a, b)", "json_extract(j, 'a', 'b')"] {
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn other_calls_have_as_many_arguments_as_sqlite_lets_them() {
+    fn other_calls_are_not_limited() {
         for name in ["json_object", "json_array", "max", "json_extract.x", "'json_extract'", "json_extract + "] {
             assert_eq!(check_single(&call(name, 100, "1")), Ok(()), "{name}");
         }

@@ -1,4 +1,4 @@
-//! What may be proposed, and what never.
+//! Tests of which statements may be proposed.
 
 #![allow(clippy::unwrap_used, reason = "tests stop at the first surprise")]
 #![allow(clippy::disallowed_methods, reason = "a test measures time")]
@@ -37,7 +37,7 @@ impl Fixture {
 }
 
 #[test]
-fn kinds_are_told_apart_and_a_second_look_agrees() {
+fn each_kind_is_recognised_and_cached() {
     use StatementKind::{Ddl, Read, Unknown, Vacuum, Write};
     let fixture = fixture();
     let cases = [
@@ -69,7 +69,7 @@ fn kinds_are_told_apart_and_a_second_look_agrees() {
 }
 
 #[test]
-fn what_can_never_work_is_refused_with_its_reason() {
+fn statements_that_can_never_work_are_refused() {
     let fixture = fixture();
     for sql in ["", "SELEC 1", "SELECT (1", "SELECT 'open", "SELECT ?99999", "INSERT INTO t VALUES (1,)", "SELECT 1\0"]
     {
@@ -95,7 +95,7 @@ fn what_can_never_work_is_refused_with_its_reason() {
 }
 
 #[test]
-fn parameters_must_match_also_when_the_text_is_known() {
+fn parameters_of_a_cached_text_are_checked() {
     let fixture = fixture();
     let sql = "INSERT INTO t VALUES (?, ?)";
     for _ in 0..2 {
@@ -110,7 +110,7 @@ fn parameters_must_match_also_when_the_text_is_known() {
 }
 
 #[test]
-fn sizes_are_checked_to_the_byte() {
+fn size_limits_are_exact() {
     let fixture = fixture();
     let text = |len: usize| format!("SELECT 1 {}", "-".repeat(len - "SELECT 1 ".len()));
     assert!(fixture.kind(&text(SQL_BYTES_MAX), 0).is_ok());
@@ -124,15 +124,15 @@ fn sizes_are_checked_to_the_byte() {
     assert_eq!(fixture.kind(&last, PARAMETERS_MAX + 1).unwrap_err().kind, FailureKind::TooBig);
 }
 
-/// A text of many statements must not nest calls for each of them.
+/// Checking a text with many statements must not nest a call for each of them.
 #[test]
-fn very_many_statements_do_not_exhaust_the_stack() {
+fn many_statements_do_not_exhaust_the_stack() {
     let fixture = fixture();
     assert_eq!(fixture.failure(&"SELECT 1;".repeat(100_000)), FailureKind::Refused);
 }
 
 #[test]
-fn a_column_that_is_added_later_is_known_then() {
+fn a_column_that_is_added_later_is_found() {
     let fixture = fixture();
     let sql = "SELECT * FROM t ORDER BY 3";
     assert_eq!(fixture.kind(sql, 0), Ok(StatementKind::Unknown));
@@ -142,7 +142,7 @@ fn a_column_that_is_added_later_is_known_then() {
 }
 
 #[test]
-fn a_table_that_appears_later_is_known_then() {
+fn a_table_that_is_created_later_is_found() {
     let fixture = fixture();
     let sql = "INSERT INTO later VALUES (?)";
     assert_eq!(fixture.kind(sql, 1), Ok(StatementKind::Unknown));
@@ -153,7 +153,7 @@ fn a_table_that_appears_later_is_known_then() {
     assert!(fixture.kind(sql, 2).is_err());
 }
 
-/// Not a check, a figure: `cargo test --release -- --nocapture hit_cost`.
+/// Prints a measurement, and checks no limit: `cargo test --release -- --nocapture hit_cost`.
 #[test]
 fn hit_cost() {
     let fixture = fixture();
@@ -168,7 +168,7 @@ fn hit_cost() {
 }
 
 #[test]
-fn deep_statements_and_those_that_take_long_to_prepare_end_no_caller() {
+fn hostile_statements_do_not_end_the_caller() {
     let fixture = fixture();
     let check = move || {
         for sql in crate::hostile::deep() {

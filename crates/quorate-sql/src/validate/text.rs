@@ -1,23 +1,26 @@
-//! What can be said of a statement by reading its text alone: whether it is one statement, and whether it is a VACUUM.
+//! Checks of a statement that need only its text, such as whether it is a single statement or a VACUUM.
 //!
-//! This is no parser: it tells words, quotes, variables and comments apart as SQLite's tokenizer does, and where a
-//! statement ends as `sqlite3_complete` does. Four things need it. Preparing a text of many statements nests one call
-//! for each of them and would exhaust the stack, so they are counted before. SQLite asks no authorizer about VACUUM. To
-//! plan n window functions takes it a time like n cubed. And a call of a JSON function runs in one step.
+//! This is not a parser. It recognises words, quotes, variables and comments like SQLite's tokenizer, and the end of a
+//! statement like `sqlite3_complete`. It is needed for four reasons. Preparing a text with many statements nests one
+//! call for each and would exhaust the stack, so statements are counted first. SQLite does not call the authorizer for
+//! VACUUM. Planning n window functions takes time proportional to the cube of n. And a call of a JSON function runs in
+//! one step.
 //!
-//! Invariant: a text that [`check_single`] accepts holds at most one statement for SQLite too. It may refuse more.
+//! Invariant: a text that [`check_single`] accepts is at most one statement for SQLite too. It may refuse a text that
+//! SQLite would accept.
 
 use quorate_model::{Failure, FailureKind};
 
 use super::near::check_near;
 use super::paths::Calls;
 
-/// How often a statement may say `OVER`: so many windows that differ are planned in some 50 ms, 2,000 in 15 s.
+/// The most occurrences of `OVER` in a statement. Planning this many different windows takes about 50 ms, 2,000 of them
+/// 15 s.
 pub const WINDOWS_MAX: usize = 250;
 
-/// Fails unless the text is one statement: not none, not several, no zero byte, at which SQLite would stop reading, no
-/// more than [`WINDOWS_MAX`] window functions, no `NEAR` of FTS5 with too many terms, and no call of a JSON function
-/// with too many paths.
+/// Fails unless the text is exactly one statement, without a zero byte, at which SQLite would stop reading, with at
+/// most [`WINDOWS_MAX`] window functions, no `NEAR` of FTS5 with too many terms, and no call of a JSON function with
+/// too many paths.
 pub fn check_single(sql: &str) -> Result<(), Failure> {
     if sql.as_bytes().contains(&0) {
         return Err(Failure::new(
@@ -46,8 +49,8 @@ pub fn check_single(sql: &str) -> Result<(), Failure> {
     if empty { Err(Failure::new(FailureKind::Sql, "the text holds no statement; give it one")) } else { Ok(()) }
 }
 
-/// The statements of a text, without their semicolons; the last needs none. What stands between them and is none, like
-/// a comment, is left out, or goes with the next one.
+/// Returns the statements of a text, without their semicolons; the last needs none. Comments between statements are
+/// left out, or returned as part of the next statement.
 pub fn split(sql: &str) -> Result<Vec<&str>, Failure> {
     let (mut tokens, mut state) = (Tokens(sql.as_bytes()), State::Start);
     let (mut statements, mut begin, mut empty) = (Vec::new(), 0, true);
@@ -71,10 +74,10 @@ pub fn split(sql: &str) -> Result<Vec<&str>, Failure> {
     Ok(statements)
 }
 
-/// Which VACUUM a text is.
+/// Whether a text is a `VACUUM`, and which.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Vacuum {
-    /// None.
+    /// The text is not a `VACUUM`.
     No,
     /// `VACUUM` or `VACUUM main`.
     Main,
@@ -93,8 +96,7 @@ pub(super) fn vacuum(sql: &str) -> Vacuum {
     }
 }
 
-/// How far a statement has been read: the state machine of `sqlite3_complete`. Only a trigger holds semicolons, and it
-/// ends with `; END ;`.
+/// The state machine of `sqlite3_complete`. Only a trigger contains semicolons, and it ends with `; END ;`.
 #[derive(Clone, Copy, PartialEq)]
 enum State {
     /// Between statements.
@@ -134,7 +136,7 @@ pub(super) enum Token<'a> {
     Close,
     Comma,
     Word(&'a [u8]),
-    /// A name in quotes, without these.
+    /// A quoted name, without its quotes.
     Quoted(&'a [u8]),
     Other,
 }
@@ -182,7 +184,7 @@ impl<'a> Iterator for Tokens<'a> {
     }
 }
 
-/// A name in quotes, of which `end` is the last, and its bytes.
+/// Returns the token of a quoted name that ends with `end`, and its length in bytes.
 fn quoted(text: &[u8], end: u8) -> (Option<Token<'_>>, usize) {
     let len = length_to(text, 1, &[end]);
     (Some(text.get(1..len.saturating_sub(1)).map_or(Token::Other, Token::Quoted)), len)
@@ -196,14 +198,15 @@ fn word_length(text: &[u8]) -> usize {
     text.iter().position(|byte| !is_word_byte(*byte)).unwrap_or(text.len())
 }
 
-/// Bytes up to and with the first `end` at or after `from`; all where there is none.
+/// Returns the number of bytes up to and including the first `end` at or after `from`, or the length of the text if
+/// there is none.
 fn length_to(text: &[u8], from: usize, end: &[u8]) -> usize {
     let rest = text.get(from..).unwrap_or_default();
     rest.windows(end.len()).position(|window| window == end).map_or(text.len(), |at| from + at + end.len())
 }
 
-/// Bytes of a variable: a sign, then word bytes and `::`, then perhaps Tcl's index in parentheses, where quotes and
-/// semicolons mean nothing.
+/// Returns the number of bytes of a variable: a sign, then word bytes and `::`, then optionally Tcl's index in
+/// parentheses, where quotes and semicolons have no meaning.
 fn variable_length(text: &[u8]) -> usize {
     let mut len = 1;
     loop {
@@ -230,7 +233,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn window_functions_are_counted_where_they_are_none_in_a_string() {
+    fn window_functions_are_counted_outside_of_strings() {
         let select = |count: usize| {
             let windows: Vec<String> = (0..count).map(|n| format!("sum(a) OVER (ROWS {n} PRECEDING)")).collect();
             format!("SELECT {} FROM t", windows.join(","))
@@ -241,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn one_statement_is_told_from_none_and_several() {
+    fn only_a_single_statement_is_accepted() {
         let trigger = "CREATE TRIGGER t AFTER INSERT ON a BEGIN SELECT 1; DELETE FROM b; END";
         for sql in ["SELECT 1", " ;; SELECT 1 ;; -- x;y\n", "SELECT ';' /* ; */, [a;b]", "SELECT $a(;')", trigger] {
             assert_eq!(check_single(sql), Ok(()), "{sql}");
@@ -253,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn scripts_are_cut_into_statements() {
+    fn scripts_are_split_into_statements() {
         let trigger = "CREATE TRIGGER t AFTER INSERT ON a BEGIN SELECT 1; DELETE FROM b; END";
         let script = format!("-- first\nSELECT ';' ;; /* ; */ ; {trigger};\n SELECT [a;b] -- last");
         assert_eq!(split(&script), Ok(vec!["-- first\nSELECT ';'", trigger, "SELECT [a;b] -- last"]));
@@ -264,9 +267,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is cut, nothing but semicolons is lost, and each piece is one statement.
+        /// Each piece is part of the script, and a single statement.
         #[test]
-        fn what_is_cut_is_there(
+        fn split_returns_single_statements_of_the_script(
             parts in prop::collection::vec("[a-z;'\"\\[\\] \n-]{0,8}|create|trigger|end|;", 0..12),
         ) {
             let script = parts.join(" ");
@@ -294,7 +297,7 @@ mod tests {
         }
     }
 
-    /// Pieces of which many sequences are valid SQL with quotes, comments and variables next to semicolons.
+    /// Many sequences of these pieces are valid SQL with quotes, comments and variables next to semicolons.
     const PIECES: [&str; 24] = [
         ";",
         ";",
@@ -325,9 +328,9 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(20_000))]
 
-        /// Whatever holds several statements for SQLite is refused here.
+        /// Every text that is several statements for SQLite is refused.
         #[test]
-        fn never_accepts_several(picks in prop::collection::vec(prop::sample::select(&PIECES[..]), 2..10)) {
+        fn several_statements_are_never_accepted(picks in prop::collection::vec(prop::sample::select(&PIECES[..]), 2..10)) {
             let text = picks.concat();
             let connection = Connection::open_in_memory().unwrap();
             connection.execute_batch("CREATE TABLE x (a)").unwrap();

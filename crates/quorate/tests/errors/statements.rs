@@ -57,8 +57,8 @@ const REFUSED: [(&str, &str); 37] = [
         "PRAGMA journal_mode is not allowed here: settings belong to the store and must be equal on all \
          nodes; leave it out",
     ),
-    ("PRAGMA integrity_check", "PRAGMA integrity_check tells of one node; ask by a query"),
-    ("PRAGMA page_count", "PRAGMA page_count tells of one node; ask by a query"),
+    ("PRAGMA integrity_check", "PRAGMA integrity_check describes only one node; use it in a query"),
+    ("PRAGMA page_count", "PRAGMA page_count describes only one node; use it in a query"),
     ("CREATE TEMP TABLE x (a)", TEMPORARY),
     ("CREATE TEMP TRIGGER x AFTER INSERT ON t BEGIN SELECT 1; END", TEMPORARY),
     ("CREATE TABLE _quorate_x (a)", "_quorate_x: names that begin with _quorate_ belong to the store; choose another"),
@@ -68,7 +68,7 @@ const REFUSED: [(&str, &str); 37] = [
     ),
     (
         "CREATE TABLE x AS SELECT * FROM _quorate_applied",
-        "_quorate_applied: names that begin with _quorate_ belong to the store; read it by a query",
+        "_quorate_applied: names that begin with _quorate_ belong to the store; read it in a query",
     ),
     ("ALTER TABLE t RENAME TO _quorate_t", IN_SCHEMA),
     ("CREATE TABLE x (a REFERENCES _quorate_applied)", IN_SCHEMA),
@@ -84,16 +84,16 @@ const REFUSED: [(&str, &str); 37] = [
     ),
     (
         "INSERT INTO docs_data VALUES (1, 2)",
-        "docs_data is the inside of a virtual table, which alone may change it; write to that",
+        "docs_data is a shadow table, which only its virtual table may change; write to the virtual table",
     ),
     (
         "INSERT INTO t (n) SELECT count(*) FROM docs_data",
-        "docs_data is the inside of a virtual table and differs between nodes; read it by a query",
+        "docs_data is a shadow table of a virtual table and differs between nodes; read it in a query",
     ),
-    ("INSERT INTO t (n) SELECT count(*) FROM dbstat", "dbstat tells of one node; read it by a query"),
+    ("INSERT INTO t (n) SELECT count(*) FROM dbstat", "dbstat describes only one node; read it in a query"),
     (
         "INSERT INTO t (n) SELECT page_count FROM pragma_page_count",
-        "pragma_page_count tells of one node; read it by a query",
+        "pragma_page_count describes only one node; read it in a query",
     ),
     (
         "INSERT INTO t (n) SELECT rootpage FROM sqlite_schema",
@@ -101,8 +101,8 @@ const REFUSED: [(&str, &str); 37] = [
     ),
     (
         "INSERT INTO t (a) VALUES (sqlite_version())",
-        "sqlite_version() is not allowed: what it does or returns depends on the node; ask by a query, and \
-         pass what it returns",
+        "sqlite_version() is not allowed: what it does or returns depends on the node; call it in a query, \
+         and pass the result",
     ),
     (
         "INSERT INTO sqlite_stat1 VALUES ('t', NULL, '1')",

@@ -116,9 +116,9 @@ fn a_column_that_the_rows_violate_is_refused() {
         ("ALTER TABLE e ADD COLUMN c CHECK (a > 1)", "CHECK constraint failed"),
         ("ALTER TABLE e ADD COLUMN c NOT NULL", "Cannot add a NOT NULL column with default value NULL"),
         ("ALTER TABLE e ADD COLUMN c GENERATED ALWAYS AS (nullif(a, 1)) NOT NULL", "NOT NULL constraint failed"),
-        ("CREATE TABLE x AS SELECT * FROM pragma_quick_check", "tells of one node"),
-        ("SELECT * FROM pragma_quick_check", "tells of one node"),
-        ("PRAGMA quick_check", "tells of one node; ask by a query"),
+        ("CREATE TABLE x AS SELECT * FROM pragma_quick_check", "describes only one node"),
+        ("SELECT * FROM pragma_quick_check", "describes only one node"),
+        ("PRAGMA quick_check", "describes only one node; use it in a query"),
     ] {
         let failure = node.fails(sql);
         assert!(failure.message.contains(expected), "{sql}: {failure:?}");

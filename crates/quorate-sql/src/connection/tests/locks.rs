@@ -1,5 +1,5 @@
-//! The locks that connections of one process share: nobody's state goes away under it, and nobody is in the way who
-//! does not read.
+//! Tests of the read locks that connections of one process share: no reader loses its snapshot, and a connection blocks
+//! checkpoints only while it reads.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -9,13 +9,13 @@ use super::*;
 
 const ACCOUNTS: i64 = 1000;
 
-/// Bytes of a reader's cache: so few that it reads pages anew all the time.
+/// The size of a reader's cache in bytes: so small that a reader keeps reading pages from the file.
 const CACHE_BYTES: u32 = 16 << 10;
 
 const TRANSFERS: i64 = 1_500;
 const READERS: usize = 3;
 
-/// Accounts that fill some pages, with as much money as there are accounts.
+/// Returns a database with accounts that fill some pages; the total money equals the number of accounts.
 fn bank() -> Db {
     let db = db();
     let accounts = format!(
@@ -35,19 +35,19 @@ fn transfer(writer: &Connection, number: i64) {
     writer.execute_batch("COMMIT").unwrap();
 }
 
-/// A connection that checkpoints, and waits for nobody.
+/// Returns a connection for checkpoints that does not wait for locks.
 fn checkpointer(db: &Db) -> Attached {
     let checkpointer = open_checkpointer(&db.generations.current()).unwrap();
     checkpointer.busy_timeout(Duration::ZERO).unwrap();
     checkpointer
 }
 
-/// A checkpoint that wants all readers away; whether it was done to its end.
+/// Runs a checkpoint; returns whether it was complete.
 fn checkpoint(conn: &Connection, mode: &str) -> bool {
     number(conn, &format!("PRAGMA wal_checkpoint({mode})")) == 0
 }
 
-/// Reads each state twice until told to end, on connections that come and go.
+/// Reads each snapshot twice until `is_over` is set, on connections that are opened and closed.
 fn read(db: &Db, is_over: &AtomicBool) {
     while !is_over.load(Ordering::Relaxed) {
         let reader = open_reader(&db.generations.current(), CACHE_BYTES).unwrap();
@@ -61,7 +61,7 @@ fn read(db: &Db, is_over: &AtomicBool) {
 }
 
 #[test]
-fn a_state_stays_as_long_as_it_is_read_whatever_is_written_and_checkpointed() {
+fn a_snapshot_survives_writes_and_checkpoints() {
     let (db, is_over) = (bank(), AtomicBool::new(false));
     thread::scope(|scope| {
         for _ in 0..READERS {
@@ -82,13 +82,13 @@ fn a_state_stays_as_long_as_it_is_read_whatever_is_written_and_checkpointed() {
 }
 
 #[test]
-fn who_has_read_is_in_nobodys_way() {
+fn a_finished_reader_blocks_no_checkpoint() {
     let db = bank();
     let (writer, readers) = (db.writer(), [db.reader(), db.reader()]);
     let checkpointer = checkpointer(&db);
     for number in 0..4 {
         transfer(&writer, number);
-        // Each of them has a lock that it keeps, or that the other keeps for it.
+        // Each reader now keeps a lock, or the other keeps one for it.
         assert!(readers.iter().all(|reader| self::number(reader, "SELECT sum(money) FROM accounts") == ACCOUNTS));
         assert!(checkpoint(&checkpointer, "TRUNCATE"), "{number}");
         let [one, other] = &readers;
@@ -96,18 +96,18 @@ fn who_has_read_is_in_nobodys_way() {
         assert_eq!(self::number(one, "SELECT count(*) FROM accounts"), ACCOUNTS);
         assert_eq!(self::number(other, "SELECT count(*) FROM accounts"), ACCOUNTS);
         transfer(&writer, number);
-        assert!(!checkpoint(&checkpointer, "TRUNCATE"), "{number}: a reader needs the state before");
+        assert!(!checkpoint(&checkpointer, "TRUNCATE"), "{number}: a reader still needs the earlier snapshot");
         one.execute_batch("COMMIT").unwrap();
     }
 }
 
 #[test]
-fn what_a_closed_connection_kept_goes_to_one_that_uses_it() {
+fn the_lock_of_a_closed_connection_passes_to_its_user() {
     let db = bank();
     let (writer, first, second) = (db.writer(), db.reader(), db.reader());
     let checkpointer = checkpointer(&db);
     transfer(&writer, 1);
-    // The first has asked for the lock, the second uses it too.
+    // The first connection has taken the lock; the second uses it too.
     assert_eq!(number(&first, "SELECT sum(money) FROM accounts"), ACCOUNTS);
     second.execute_batch("BEGIN").unwrap();
     assert_eq!(number(&second, "SELECT sum(money) FROM accounts"), ACCOUNTS);
