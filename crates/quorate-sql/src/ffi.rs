@@ -1,7 +1,7 @@
-//! Everything of SQLite's C interface that has no safe form: the only `unsafe` code of the crate.
+//! The parts of SQLite's C interface for which rusqlite has no safe form: the only `unsafe` code of the crate.
 //!
-//! Invariants: what leaves these modules is safe to use in any order; no callback panics, since a panic would have to
-//! cross C frames.
+//! Invariants: what these modules export is safe to use in any order. No callback panics, because a panic must not
+//! unwind through C frames.
 
 #![expect(unsafe_code, reason = "SQLite's VFS, checkpoint and test-control interfaces exist only in C")]
 

@@ -1,13 +1,12 @@
-//! Own forms of SQLite's functions whose work or memory SQLite does not bound: `LIKE`, `GLOB`, `instr`, `replace`,
-//! `trim`, `ltrim`, `rtrim`, `unhex`, `json_patch`, the aggregates that make JSON, and `snippet` and `highlight` of
-//! FTS5.
+//! Replacements for functions of SQLite whose work or memory SQLite does not bound: `LIKE`, `GLOB`, `instr`, `replace`,
+//! `trim`, `ltrim`, `rtrim`, `unhex`, `json_patch`, the JSON aggregates, and `snippet` and `highlight` of FTS5.
 //!
-//! SQLite looks at a timeout or a budget between two steps of its virtual machine, and calls a function within one. The
-//! built-in forms of these can take minutes in one call, and LIKE goes as deep into the stack as its pattern has
-//! wildcards. These here return the same, in time that is linear in their arguments, or fail after [`COMPARISONS_MAX`];
-//! and they tell a [`Meter`] of their work. The figures stand in `docs/decisions/0018-own-functions.md`.
+//! SQLite checks a timeout or a budget between two steps of its virtual machine, and a function call is part of one
+//! step. The built-in forms can take minutes in one call, and LIKE recurses once for each wildcard of its pattern. The
+//! replacements return the same results in time that is linear in their arguments, or fail after [`COMPARISONS_MAX`],
+//! and they report their work to a [`Meter`]. `docs/decisions/0018-own-functions.md` has the measurements.
 //!
-//! Invariant: what a function returns, and whether it fails, depends on its arguments alone, and is equal on all
+//! Invariant: what a function returns, and whether it fails, depends only on its arguments, and is equal on all
 //! connections; a meter can only end the statement.
 
 use std::sync::Arc;
@@ -26,27 +25,27 @@ mod text;
 #[cfg(test)]
 mod tests;
 
-/// Bytes of work after which a function asks the meter whether to go on.
+/// The bytes of work after which a function asks the meter whether to continue.
 const STRETCH: u64 = 64 << 10;
 
-/// What a comparison of characters counts for, in bytes.
+/// How many bytes a comparison of two characters counts as.
 const COMPARISON_BYTES: u64 = 8;
 
-/// What a function that was ended says. Whoever ended it says why.
+/// The error of a function that the meter has ended. The caller replaces it by the reason.
 const ENDED: &str = "the statement was ended";
 
 /// Counts the bytes that functions of a connection touch.
 pub(crate) trait Meter: Send + Sync {
-    /// Counts some more; says whether the statement is to end.
+    /// Adds to the count; returns whether the statement must end.
     fn charge(&self, bytes: u64) -> bool;
 }
 
-/// A meter for connections that nobody waits for.
+/// Returns a meter for connections without limits.
 pub(crate) fn unmetered() -> Arc<dyn Meter> {
     Arc::new(Unmetered)
 }
 
-/// Counts nothing.
+/// A meter that counts nothing.
 struct Unmetered;
 
 impl Meter for Unmetered {
@@ -58,7 +57,7 @@ impl Meter for Unmetered {
 /// The work of one call.
 struct Work<'a> {
     meter: &'a dyn Meter,
-    /// Bytes that the meter was not told of yet.
+    /// Bytes that have not been reported to the meter yet.
     bytes: u64,
     comparisons: u64,
 }
@@ -71,20 +70,20 @@ impl<'a> Work<'a> {
     /// Counts bytes that are read or copied one after another.
     fn bytes(&mut self, count: usize) -> Result<(), Failed> {
         self.bytes = self.bytes.saturating_add(count as u64);
-        if self.bytes < STRETCH { Ok(()) } else { self.tell() }
+        if self.bytes < STRETCH { Ok(()) } else { self.report() }
     }
 
-    /// Counts comparisons of characters; fails with what `too_many` says beyond the limit.
+    /// Counts comparisons of characters; beyond the limit it fails with the text of `too_many`.
     fn comparisons(&mut self, count: u64, too_many: impl FnOnce() -> String) -> Result<(), Failed> {
         self.comparisons = self.comparisons.saturating_add(count);
         if self.comparisons > COMPARISONS_MAX {
             return Err(Failed::Text(too_many()));
         }
         self.bytes = self.bytes.saturating_add(count.saturating_mul(COMPARISON_BYTES));
-        if self.bytes < STRETCH { Ok(()) } else { self.tell() }
+        if self.bytes < STRETCH { Ok(()) } else { self.report() }
     }
 
-    fn tell(&mut self) -> Result<(), Failed> {
+    fn report(&mut self) -> Result<(), Failed> {
         let ends = self.meter.charge(std::mem::take(&mut self.bytes));
         if ends { Err(Failed::Text(ENDED.to_owned())) } else { Ok(()) }
     }
@@ -92,15 +91,15 @@ impl<'a> Work<'a> {
 
 impl Drop for Work<'_> {
     fn drop(&mut self) {
-        // The next look at the meter ends the statement, if this is to.
+        // If the statement must end now, the next check of the meter ends it.
         self.meter.charge(self.bytes);
     }
 }
 
-/// Makes LIKE and GLOB known to the planner, which each says of itself when it is called first.
+/// Calls LIKE and GLOB once: each tells the planner what it is during its first call.
 const FIRST_CALLS: &str = "SELECT 'a' LIKE 'a', 'a' LIKE 'a' ESCAPE 'b', 'a' GLOB 'a'";
 
-/// Replaces the functions of a connection; they tell the meter of their work.
+/// Replaces the functions of a connection; the replacements report their work to the meter.
 pub(crate) fn install(conn: &Connection, meter: &Arc<dyn Meter>) -> rusqlite::Result<()> {
     type Function = for<'a> fn(&Call<'a>, &mut Work<'_>) -> Result<Answer<'a>, Failed>;
     let like = Some(Wildcards { signs: [b'%', b'_', 0], ignores_case: true });
@@ -141,12 +140,12 @@ pub(crate) fn install(conn: &Connection, meter: &Arc<dyn Meter>) -> rusqlite::Re
     conn.query_row(FIRST_CALLS, [], |_| Ok(()))
 }
 
-/// The part of a text before its first NUL: SQLite's own forms see no more of some arguments.
+/// Returns the part of a text before its first NUL: SQLite's own forms read only this part of some arguments.
 fn before_nul(text: &[u8]) -> &[u8] {
     text.get(..memchr::memchr(0, text).unwrap_or(text.len())).unwrap_or(text)
 }
 
-/// What SQLite makes of the first byte of a character of several bytes.
+/// Returns the bits of the character that SQLite takes from the first byte of a multi-byte character.
 fn first_bits(byte: u8) -> u32 {
     u32::from(match byte {
         0xc0..=0xdf => byte & 0x1f,
@@ -158,7 +157,7 @@ fn first_bits(byte: u8) -> u32 {
     })
 }
 
-/// Reads a character as SQLite does, which takes all bytes for something: the character, and where the next one is.
+/// Reads a character as SQLite does, which accepts any bytes. Returns the character and the offset of the next one, or
 /// `None` at the end.
 fn read_char(text: &[u8], at: usize) -> Option<(u32, usize)> {
     let first = *text.get(at)?;
@@ -170,6 +169,6 @@ fn read_char(text: &[u8], at: usize) -> Option<(u32, usize)> {
         c = (c << 6) | u32::from(byte & 0x3f);
         next += 1;
     }
-    let is_none = c < 0x80 || c & 0xffff_f800 == 0xd800;
-    Some((if is_none { 0xfffd } else { c }, next))
+    let is_invalid = c < 0x80 || c & 0xffff_f800 == 0xd800;
+    Some((if is_invalid { 0xfffd } else { c }, next))
 }

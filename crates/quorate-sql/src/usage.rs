@@ -387,7 +387,8 @@ impl fmt::Display for Refused {
             }
             Refusal::TempReserve(left) => write!(
                 f,
-                "only {left} bytes are left on the disk of {dir}, so queries get no more temporary files; free some space"
+                "only {left} bytes are left on the disk of {dir}, so queries get no more temporary files; free some \
+                 space"
             ),
             Refusal::TempFile(code) => {
                 write!(f, "a temporary file in {dir} can't be written: {}", ffi::code_to_str(code))

@@ -1,5 +1,5 @@
-//! Calls that rusqlite does not offer: checkpoints, modules, the optimizer's mask, the local-time hook, memory
-//! statistics.
+//! Calls that rusqlite does not offer: checkpoints, modules, the optimizer's mask, the parser's depth, the local-time
+//! hook, memory statistics.
 
 use std::ffi::{c_int, c_void};
 use std::sync::Once;
@@ -8,18 +8,18 @@ use rusqlite::{Connection, ffi};
 
 use crate::vfs::clock;
 
-/// SQLite's internal bit for the use of STAT4 samples (`SQLITE_Stat4` of sqliteInt.h). A test shows that it does what
-/// is expected of it; a new SQLite must pass that test.
+/// SQLite's internal bit for the use of STAT4 samples (`SQLITE_Stat4` of sqliteInt.h). A test checks its effect; a new
+/// version of SQLite must pass that test.
 const OPTIMIZATION_STAT4: c_int = 0x800;
 
-/// How far a checkpoint came.
+/// The result of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Checkpointed {
     /// SQLite's extended result code.
     pub code: i32,
     /// Frames in the `-wal`, or -1.
     pub frames: i32,
-    /// How many of them are in the main file, or -1.
+    /// How many of the frames have been copied to the main file, or -1.
     pub copied: i32,
 }
 
@@ -33,19 +33,19 @@ pub(crate) fn checkpoint(conn: &Connection, mode: i32) -> Checkpointed {
     Checkpointed { code, frames, copied }
 }
 
-/// Makes a connection forget all modules of virtual tables, so that it leaves those alone.
+/// Removes all modules of virtual tables from a connection, so that it can't use such tables.
 pub(crate) fn drop_modules(conn: &Connection) {
-    // SAFETY: the handle is open, and no list stands for all modules. It always succeeds.
+    // SAFETY: the handle is open, and a null list means that no module is kept. The call always succeeds.
     unsafe { ffi::sqlite3_drop_modules(conn.handle(), std::ptr::null_mut()) };
 }
 
-/// Tells the planner of a connection to neither collect, load nor use STAT4 samples.
+/// Makes a connection neither collect, load nor use STAT4 samples.
 pub(crate) fn disable_stat4(conn: &Connection) {
-    // SAFETY: the handle is open, and this operation takes a handle and a mask of optimizations to leave out.
+    // SAFETY: the handle is open, and this operation takes a handle and a mask of optimizations to disable.
     unsafe { ffi::sqlite3_test_control(ffi::SQLITE_TESTCTRL_OPTIMIZATIONS, conn.handle(), OPTIMIZATION_STAT4) };
 }
 
-/// Whether [`disable_stat4`] is in force.
+/// Returns whether [`disable_stat4`] has taken effect.
 pub(crate) fn stat4_is_disabled(conn: &Connection) -> bool {
     let mut mask: c_int = 0;
     // SAFETY: the handle is open, and this operation takes a handle and a place for the mask.
@@ -53,12 +53,12 @@ pub(crate) fn stat4_is_disabled(conn: &Connection) -> bool {
     mask & OPTIMIZATION_STAT4 != 0
 }
 
-/// SQLite's `SQLITE_LIMIT_PARSER_DEPTH`, which rusqlite does not know.
+/// SQLite's `SQLITE_LIMIT_PARSER_DEPTH`, for which rusqlite has no constant.
 const LIMIT_PARSER_DEPTH: c_int = 12;
 
-/// Limits the depth of the parser's stack: how deep parts of a statement may be nested.
+/// Limits the depth of the parser's stack, and so how deep the parts of a statement may be nested.
 pub(crate) fn limit_parser_depth(conn: &Connection, depth: i32) {
-    // SAFETY: the handle is open; SQLite takes any number.
+    // SAFETY: the handle is open, and SQLite accepts any number.
     unsafe { ffi::sqlite3_limit(conn.handle(), LIMIT_PARSER_DEPTH, depth) };
 }
 
@@ -72,17 +72,17 @@ pub(crate) fn install_localtime_rule() {
     });
 }
 
-/// Makes SQLite count no memory, in the whole process: to count, all connections take one lock for every allocation.
-/// Without effect where SQLite was used before, since it takes settings only until then.
+/// Disables SQLite's memory statistics in the whole process, because they take one global lock for every allocation of
+/// every connection. It has no effect if SQLite was used before, because SQLite accepts this setting only until then.
 pub(crate) fn disable_memory_statistics() {
     // SAFETY: this setting takes a number. SQLite keeps it in an integer of its own that it reads whenever it
-    // allocates; should another thread's first use of SQLite come at this very moment, some allocations are counted and
-    // others not, and nothing but the count depends on it.
+    // allocates. If another thread's first use of SQLite happens at the same moment, some allocations are counted and
+    // others are not, and nothing but the count depends on that.
     unsafe { ffi::sqlite3_config(ffi::SQLITE_CONFIG_MEMSTATUS, 0 as c_int) };
 }
 
 unsafe extern "C" {
-    /// POSIX: takes a `time_t` and fills a `struct tm`; null on failure.
+    /// POSIX: takes a `time_t` and fills a `struct tm`; returns null on failure.
     fn localtime_r(time: *const c_void, out: *mut c_void) -> *mut c_void;
 }
 

@@ -1,11 +1,11 @@
-//! The write connection together with the statements prepared on it, in one value that can be sent to another thread.
+//! The write connection together with its prepared statements, in one value that can be sent to another thread.
 //!
 //! Invariants:
-//! - The connection lives on the heap at one place from [`Database::new`] to the end of the drop, and every statement
+//! - The connection stays at one address on the heap from [`Database::new`] to the end of the drop, and every statement
 //!   is dropped before it.
-//! - No statement leaves: callers get borrows that end before the next call with `&mut self`.
-//! - At most [`STATEMENTS_MAX`] statements of users are kept; the least recently used one makes room.
-//! - Each kept statement is at the place that is remembered for its text, and no other text has one.
+//! - No statement leaves this value: callers get borrows that end before the next call with `&mut self`.
+//! - At most [`STATEMENTS_MAX`] statements of users are kept; the least recently used one is dropped to make room.
+//! - `places` maps the text of each kept statement to its index in `kept`, and contains no other text.
 
 use std::collections::HashMap;
 use std::ptr::NonNull;
@@ -15,15 +15,15 @@ use crate::validate::text_hash::TextHash;
 use rusqlite::types::ToSql;
 use rusqlite::{Connection, Params, PrepFlags, Row, Rows, Statement, StatementStatus};
 
-/// Statements of users that are kept prepared.
+/// The most statements of users that are kept prepared.
 pub(crate) const STATEMENTS_MAX: usize = 256;
 
 /// A connection and its prepared statements, each of which carries a note `T`.
 pub(crate) struct Database<T> {
     kept: Vec<Kept<T>>,
-    /// Where in `kept` the statement of a text is.
+    /// The index in `kept` of the statement with a text.
     places: HashMap<Arc<str>, usize, TextHash>,
-    /// Where the one is that was asked for last: it is often asked for again.
+    /// The index of the statement that was looked up last: it is often looked up again.
     latest: usize,
     own: Vec<(&'static str, Statement<'static>)>,
     uses: u64,
@@ -37,9 +37,9 @@ struct Kept<T> {
     last_use: u64,
 }
 
-// SAFETY: `Connection` is `Send`. A `Statement` is not, only because it borrows the connection and uses it without
-// synchronisation; here both are in one value, are sent together, and are used through `&mut Database` or, for the
-// connection, through a borrow of a value that is not `Sync`.
+// SAFETY: `Connection` is `Send`. A `Statement` is not `Send` only because it borrows the connection and uses it
+// without synchronisation. Here both are in one value, are sent together, and are used through `&mut Database` or, for
+// the connection, through a borrow of a value that is not `Sync`.
 unsafe impl<T: Send> Send for Database<T> {}
 
 impl<T> Database<T> {
@@ -50,16 +50,17 @@ impl<T> Database<T> {
     }
 
     pub(crate) fn connection(&self) -> &Connection {
-        // SAFETY: made from a leaked box in `new` and freed only in `drop`. Only shared borrows are ever made of it.
+        // SAFETY: the pointer was made from a leaked box in `new`, which is freed only in `drop`. It is only ever
+        // borrowed as shared.
         unsafe { self.connection.as_ref() }
     }
 
-    /// Runs one of the store's own statements, which are kept for ever.
+    /// Runs one of the store's own statements, which are never dropped from the cache.
     pub(crate) fn execute(&mut self, sql: &'static str, params: impl Params) -> rusqlite::Result<usize> {
         self.own(sql)?.execute(params)
     }
 
-    /// The first row of one of the store's own statements.
+    /// Returns the first row of one of the store's own statements.
     pub(crate) fn first_row<R>(
         &mut self,
         sql: &'static str,
@@ -80,7 +81,7 @@ impl<T> Database<T> {
         self.own.last_mut().map(|(_, statement)| statement).ok_or(rusqlite::Error::InvalidQuery)
     }
 
-    /// Whether a user's statement of this text is kept.
+    /// Returns whether a user's statement with this text is kept.
     pub(crate) fn holds(&mut self, sql: &str) -> bool {
         self.place(sql).is_some()
     }
@@ -92,7 +93,7 @@ impl<T> Database<T> {
         Some(self.latest)
     }
 
-    /// Prepares a user's statement and keeps it with what `note` says of it, unless that is an error.
+    /// Prepares a user's statement, and keeps it with the result of `note`, unless that is an error.
     pub(crate) fn prepare<E: From<rusqlite::Error>>(
         &mut self,
         sql: &str,
@@ -108,7 +109,7 @@ impl<T> Database<T> {
         Ok(())
     }
 
-    /// A kept statement.
+    /// Returns a kept statement.
     pub(crate) fn get(&mut self, sql: &str) -> Option<Prepared<'_, T>> {
         self.uses += 1;
         let place = self.place(sql)?;
@@ -117,7 +118,7 @@ impl<T> Database<T> {
         Some(Prepared { kept })
     }
 
-    /// Forgets a user's statement.
+    /// Drops a user's statement.
     pub(crate) fn forget(&mut self, sql: &str) {
         let Some(place) = self.places.remove(sql) else { return };
         self.kept.swap_remove(place);
@@ -126,14 +127,15 @@ impl<T> Database<T> {
         }
     }
 
-    /// Forgets all statements of users.
+    /// Drops all statements of users.
     pub(crate) fn flush(&mut self) {
         self.places.clear();
         self.kept.clear();
     }
 
     fn prepared(&self, sql: &str) -> rusqlite::Result<Statement<'static>> {
-        // SAFETY: the connection outlives the statement, which stays in this value: see `new` and `drop`.
+        // SAFETY: the connection outlives the statement, because the statement stays in this value: see `new` and
+        // `drop`.
         let connection: &'static Connection = unsafe { self.connection.as_ref() };
         connection.prepare_with_flags(sql, PrepFlags::SQLITE_PREPARE_PERSISTENT)
     }
@@ -153,7 +155,7 @@ impl<T> Drop for Database<T> {
     fn drop(&mut self) {
         self.kept.clear();
         self.own.clear();
-        // SAFETY: the box leaked in `new`; no statement borrows it any more, and nothing uses it after this.
+        // SAFETY: this is the box that `new` leaked; no statement borrows it any more, and nothing uses it after this.
         drop(unsafe { Box::from_raw(self.connection.as_ptr()) });
     }
 }
@@ -180,7 +182,7 @@ impl<T> Prepared<'_, T> {
         self.kept.statement.parameter_count()
     }
 
-    /// The number of the parameter that the statement spells so.
+    /// Returns the number of the parameter with this name, spelled as in the statement.
     pub(crate) fn parameter_number(&self, name: &str) -> Option<usize> {
         self.kept.statement.parameter_index(name).ok().flatten()
     }
@@ -193,13 +195,13 @@ impl<T> Prepared<'_, T> {
         self.kept.statement.clear_bindings();
     }
 
-    /// Runs the statement from where it stands: its start, or the row at which rows were forgotten. Dropping the rows
-    /// resets it.
+    /// Runs the statement from its current state: its start, or the row at which earlier rows were leaked with
+    /// `mem::forget`. Dropping the rows resets the statement.
     pub(crate) fn rows(&mut self) -> Rows<'_> {
         self.kept.statement.raw_query()
     }
 
-    /// Runs the statement, which returns no rows, and says how many it changed.
+    /// Runs the statement, which must return no rows; returns how many rows it changed.
     pub(crate) fn execute(&mut self) -> rusqlite::Result<u64> {
         self.kept.statement.raw_execute().map(|changes| changes as u64)
     }
@@ -212,13 +214,14 @@ impl<T> Prepared<'_, T> {
         self.kept.statement.column_count()
     }
 
-    /// Sets the counter of steps to zero.
+    /// Resets the counter of steps to zero.
     pub(crate) fn forget_steps(&self) {
         self.kept.statement.reset_status(StatementStatus::VmStep);
     }
 
-    /// Steps since the counter was set to zero, modulo 2^32; steps of statements that this one ran inside are left out.
-    #[expect(clippy::cast_sign_loss, reason = "SQLite counts modulo 2^32 and only then calls it signed")]
+    /// Returns the steps since the counter was reset, modulo 2^32, without the steps of statements that SQLite ran
+    /// inside this one.
+    #[expect(clippy::cast_sign_loss, reason = "SQLite counts modulo 2^32 and returns the count as a signed number")]
     pub(crate) fn steps(&self) -> u32 {
         self.kept.statement.get_status(StatementStatus::VmStep) as u32
     }

@@ -1,7 +1,7 @@
-//! The files of the VFS shim: each passes everything on to a file of the base VFS, and tells what was written.
+//! The files of the VFS shim: each passes every call on to a file of the base VFS, and records what was written.
 //!
-//! Invariants: memory of a file is a [`ShimFile`] and, at [`BASE_OFFSET`], the base's file; a `ShimFile`'s methods are
-//! set exactly as long as the base's are, so that SQLite closes both or neither.
+//! Invariants: the memory of a file is a [`ShimFile`] and, at [`BASE_OFFSET`], the base's file. A `ShimFile`'s methods
+//! are set exactly as long as the base's are, so that SQLite closes both or neither.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::Arc;
@@ -14,25 +14,25 @@ use crate::usage::{self, Refusal, TempFile};
 use crate::vfs::watch::{self, Role, Watched};
 use crate::vfs::writes;
 
-/// Where the base's file begins: SQLite aligns files to 8 bytes.
+/// The offset of the base's file: SQLite aligns files to 8 bytes.
 pub(super) const BASE_OFFSET: usize = size_of::<ShimFile>().next_multiple_of(8);
 
 /// The shim's own part of an open file.
 #[repr(C)]
 pub(super) struct ShimFile {
     head: ffi::sqlite3_file,
-    /// From `Arc::into_raw`, or null; given back when the file is closed.
+    /// From `Arc::into_raw`, or null; released when the file is closed.
     watched: *const Watched,
-    /// From `Box::into_raw`, or null; dropped when the file was closed.
+    /// From `Box::into_raw`, or null; dropped after the file was closed.
     temp: *mut TempFile,
     is_wal: bool,
-    /// Which locks of the shared memory its connection uses, for [`Locks`](super::shm::Locks).
+    /// A bit for each lock of the shared memory that the file's connection uses, for [`Locks`](super::shm::Locks).
     pub(super) uses: AtomicU8,
-    /// Whether it is in the table of these.
+    /// Whether the file is in the table of `Locks`.
     pub(super) is_in_table: AtomicBool,
 }
 
-/// The shim's tables of methods, one for each version that a base's file may have.
+/// The shim's method tables, one for each version that the base's file may have.
 static METHODS: [ffi::sqlite3_io_methods; 3] = [methods(1), methods(2), methods(3)];
 
 const fn methods(version: c_int) -> ffi::sqlite3_io_methods {
@@ -67,13 +67,13 @@ pub(super) unsafe extern "C" fn open(
     flags: c_int,
     out_flags: *mut c_int,
 ) -> c_int {
-    // SAFETY: SQLite gives `szOsFile` bytes for the file, which are ours and the base's, and a name that is null or
-    // ends with NUL. Nothing of the memory is read before it is written here.
+    // SAFETY: SQLite provides `szOsFile` bytes for the file, which are the shim's part and the base's, and a name that
+    // is null or ends with NUL. None of the memory is read before it is written here.
     unsafe {
         let shim = shim(vfs);
         let ours = file.cast::<ShimFile>();
         let watched = watched_of(&shim.name, name, flags);
-        // SQLite leaves the name of a temporary file to the VFS. The base keeps a pointer to the name that it gets.
+        // SQLite lets the VFS choose the name of a temporary file. The base keeps a pointer to the name that it gets.
         let temp = if name.is_null() { usage::temp_file() } else { None };
         let name = temp.as_ref().map_or(name, |temp| temp.name.as_ptr());
         ours.write(ShimFile {
@@ -104,7 +104,7 @@ pub(super) unsafe extern "C" fn open(
     }
 }
 
-/// What is known of a file about to be opened, if it is a watched database or its `-wal`.
+/// Returns the record of a file about to be opened, if it is a watched database or its `-wal`.
 ///
 /// # Safety
 ///
@@ -123,14 +123,14 @@ unsafe fn watched_of(vfs: &str, name: *const std::ffi::c_char, flags: c_int) -> 
     watch::find(vfs, path, role)
 }
 
-/// Gives the reference to what is watched back, and lets go of a temporary file.
+/// Releases the reference to the watched database, and drops the temporary file.
 ///
 /// # Safety
 ///
 /// `file` must have been written by [`open`].
 unsafe fn forget(file: *mut ShimFile) {
     // SAFETY: the pointers are null or came from `Arc::into_raw` and `Box::into_raw`, and are set to null so that each
-    // is given back once.
+    // is released only once.
     unsafe {
         let temp = std::mem::replace(&mut (*file).temp, std::ptr::null_mut());
         if !temp.is_null() {
@@ -143,23 +143,23 @@ unsafe fn forget(file: *mut ShimFile) {
     }
 }
 
-/// The base's part of a file.
+/// Returns the base's part of a file.
 ///
 /// # Safety
 ///
 /// `file` must point to memory of `szOsFile` bytes of a shim.
 unsafe fn base_of(file: *mut ffi::sqlite3_file) -> *mut ffi::sqlite3_file {
-    // SAFETY: the memory holds the base's file there.
+    // SAFETY: the base's file is at this offset of the memory.
     unsafe { file.byte_add(BASE_OFFSET) }
 }
 
-/// What is watched behind an open file: the main database file or its `-wal`.
+/// Returns the watched database to which an open file belongs, if it is the main file or the `-wal` of one.
 ///
 /// # Safety
 ///
 /// `file` must be an open file of a shim, and the result must not outlive it.
 unsafe fn watched<'a>(file: *mut ffi::sqlite3_file) -> Option<(&'a Watched, Role)> {
-    // SAFETY: `open` wrote the `ShimFile`; the reference that it holds keeps the target alive until `close`.
+    // SAFETY: `open` wrote the `ShimFile`; its reference keeps the target alive until `close`.
     unsafe {
         let ours = file.cast::<ShimFile>();
         let role = if (*ours).is_wal { Role::Wal } else { Role::Main };
@@ -167,21 +167,21 @@ unsafe fn watched<'a>(file: *mut ffi::sqlite3_file) -> Option<(&'a Watched, Role
     }
 }
 
-/// The temporary file behind an open file, if it is one of ours.
+/// Returns the [`TempFile`] of an open file, if it has one.
 ///
 /// # Safety
 ///
-/// `file` must be an open file of a shim, used by nobody else meanwhile, and the result must not outlive it.
+/// `file` must be an open file of a shim that nothing else uses meanwhile, and the result must not outlive it.
 unsafe fn temp<'a>(file: *mut ffi::sqlite3_file) -> Option<&'a mut TempFile> {
-    // SAFETY: `open` wrote the `ShimFile`, whose pointer is null or that of a box which lives until `close`.
+    // SAFETY: `open` wrote the `ShimFile`, whose pointer is null or points to a box that lives until `close`.
     unsafe { (*file.cast::<ShimFile>()).temp.as_mut() }
 }
 
-/// Calls a method of the base's part of a file; its absence gives `$absent`.
+/// Calls a method of the base's part of a file; evaluates to `$absent` if there is no such method.
 macro_rules! base {
     ($file:expr, $method:ident($($arg:expr),*), $absent:expr) => {{
         // SAFETY: SQLite calls a shim's method with an open file of the shim, whose base is then open too, and with
-        // arguments that fit.
+        // valid arguments.
         unsafe {
             let base = base_of($file);
             match (*(*base).pMethods).$method {
@@ -233,7 +233,8 @@ unsafe extern "C" fn write(file: *mut ffi::sqlite3_file, bytes: *const c_void, l
     if code != ffi::SQLITE_OK {
         writes::failed(code);
     }
-    // Marked after the write, failed or not, so that whoever clears a mark and then reads sees the new bytes.
+    // The marks are added after the write, whether it failed or not. A sender that takes the marks and then reads
+    // therefore sees the new bytes, or finds the marks next time.
     if let Some((watched, role)) = watched {
         let len = u64::try_from(len).unwrap_or(0);
         watched.wrote(role, u64::try_from(at).unwrap_or(0), len);
@@ -245,7 +246,7 @@ unsafe extern "C" fn write(file: *mut ffi::sqlite3_file, bytes: *const c_void, l
     code
 }
 
-/// Writes to a temporary file, if it may become so large.
+/// Writes to a temporary file, if its size limit permits.
 fn write_temp(file: *mut ffi::sqlite3_file, temp: &mut TempFile, bytes: *const c_void, len: c_int, at: i64) -> c_int {
     let end = u64::try_from(at.saturating_add(len.into())).unwrap_or(0);
     let code = if temp.grow_to(end) {
@@ -306,7 +307,7 @@ unsafe extern "C" fn check_reserved_lock(file: *mut ffi::sqlite3_file, out: *mut
 }
 
 unsafe extern "C" fn file_control(file: *mut ffi::sqlite3_file, op: c_int, arg: *mut c_void) -> c_int {
-    // A temporary file grows by what is written to it, which is counted, and by nothing else.
+    // A temporary file must grow only through writes, which are counted.
     let is_size = matches!(op, ffi::SQLITE_FCNTL_SIZE_HINT | ffi::SQLITE_FCNTL_CHUNK_SIZE);
     // SAFETY: SQLite calls with an open file that no other thread uses, and the reference does not outlive this call.
     if is_size && unsafe { temp(file) }.is_some() {
@@ -331,7 +332,7 @@ unsafe extern "C" fn shm_map(
     out: *mut *mut c_void,
 ) -> c_int {
     match base!(file, xShmMap(region, size, extend, out), ffi::SQLITE_IOERR_SHMMAP) {
-        // The base has no word of its own for a disk that is too full for the `-shm` to grow.
+        // The base has no separate code for a disk that is too full for the `-shm` to grow.
         ffi::SQLITE_IOERR_SHMSIZE => {
             writes::failed(ffi::SQLITE_FULL);
             ffi::SQLITE_FULL
@@ -341,7 +342,7 @@ unsafe extern "C" fn shm_map(
 }
 
 unsafe extern "C" fn shm_lock(file: *mut ffi::sqlite3_file, first: c_int, count: c_int, flags: c_int) -> c_int {
-    // SAFETY: SQLite calls with an open file, and the locks are left before it is unmapped or closed.
+    // SAFETY: SQLite calls with an open file, and `leave_locks` runs before the file is unmapped or closed.
     unsafe {
         match watched(file) {
             Some((watched, Role::Main)) => watched.locks.lock(file.cast(), first, count, flags),
@@ -350,7 +351,7 @@ unsafe extern "C" fn shm_lock(file: *mut ffi::sqlite3_file, first: c_int, count:
     }
 }
 
-/// `xShmLock` of the base.
+/// Calls `xShmLock` of the base.
 ///
 /// # Safety
 ///
@@ -359,7 +360,7 @@ pub(super) unsafe fn base_shm_lock(file: *mut ShimFile, first: c_int, count: c_i
     base!(file.cast(), xShmLock(first, count, flags), ffi::SQLITE_IOERR_SHMLOCK)
 }
 
-/// Ends what a file has of its database's locks.
+/// Releases a file's share of its database's locks.
 ///
 /// # Safety
 ///
@@ -373,7 +374,8 @@ unsafe fn leave_locks(file: *mut ffi::sqlite3_file) {
     }
 }
 
-/// A barrier is all that is asked for. SQLite's unix VFS takes a mutex of the whole process besides, "for redundancy".
+/// Executes a memory barrier, which is all that SQLite requires. Its unix VFS also takes a process-wide mutex, "for
+/// redundancy".
 unsafe extern "C" fn shm_barrier(_: *mut ffi::sqlite3_file) {
     fence(Ordering::SeqCst);
 }

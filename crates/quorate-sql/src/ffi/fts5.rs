@@ -1,6 +1,6 @@
-//! Auxiliary functions of FTS5: what they see of the row and the query that they are called for.
+//! Auxiliary functions of FTS5: access to the row and the query for which they are called.
 //!
-//! Invariant: what FTS5 lends, the texts of columns among it, is used only until the call ends.
+//! Invariant: what FTS5 lends, such as the texts of columns, is used only until the call ends.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use super::functions::{Answer, Call, Failed, call_of, check, release};
 pub(crate) struct Found<'a> {
     api: &'a ffi::Fts5ExtensionApi,
     context: *mut ffi::Fts5Context,
-    /// What the function is called with.
+    /// The call, with its arguments.
     pub(crate) call: Call<'a>,
 }
 
-/// Where a phrase of the query stands.
+/// An occurrence of a phrase of the query in the row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Instance {
     pub(crate) phrase: usize,
@@ -29,9 +29,9 @@ pub(crate) struct Instance {
 /// A token of a text.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Token {
-    /// Where its bytes begin.
+    /// The offset of its first byte.
     pub(crate) start: usize,
-    /// Where they have ended.
+    /// The offset after its last byte.
     pub(crate) end: usize,
 }
 
@@ -44,24 +44,24 @@ pub(crate) enum More {
 
 impl<'a> Found<'a> {
     pub(crate) fn columns(&self) -> usize {
-        // SAFETY: as for all below: the context is valid during the call, and each place that is given lasts longer.
+        // SAFETY: here and below, the context is valid during the call, and each output place outlives the method call.
         self.api.xColumnCount.map_or(0, |count| number(unsafe { count(self.context) }))
     }
 
-    /// How many phrases the query has.
+    /// Returns the number of phrases in the query.
     pub(crate) fn phrases(&self) -> usize {
         // SAFETY: see above.
         self.api.xPhraseCount.map_or(0, |count| number(unsafe { count(self.context) }))
     }
 
-    /// Tokens of a phrase.
+    /// Returns the number of tokens in a phrase.
     pub(crate) fn phrase_tokens(&self, phrase: usize) -> i64 {
         let phrase = c_int::try_from(phrase).unwrap_or(c_int::MAX);
         // SAFETY: see above.
         self.api.xPhraseSize.map_or(0, |size| unsafe { size(self.context, phrase) }).into()
     }
 
-    /// How often phrases stand in the row.
+    /// Returns the number of instances of phrases in the row.
     pub(crate) fn instances(&self) -> Result<usize, Failed> {
         let mut count = 0;
         // SAFETY: see above.
@@ -69,7 +69,7 @@ impl<'a> Found<'a> {
         Ok(number(count))
     }
 
-    /// One of them; they are in the order of columns and tokens.
+    /// Returns an instance; they are ordered by column and token.
     pub(crate) fn instance(&self, at: usize) -> Result<Instance, Failed> {
         let at = c_int::try_from(at).unwrap_or(c_int::MAX);
         let (mut phrase, mut column, mut token) = (0, 0, 0);
@@ -81,7 +81,7 @@ impl<'a> Found<'a> {
         Ok(Instance { phrase: number(phrase), column: number(column), token: token.into() })
     }
 
-    /// Tokens of a column.
+    /// Returns the number of tokens in a column.
     pub(crate) fn column_tokens(&self, column: usize) -> Result<i64, Failed> {
         let (column, mut size) = (c_int::try_from(column).unwrap_or(c_int::MAX), 0);
         // SAFETY: see above.
@@ -89,17 +89,17 @@ impl<'a> Found<'a> {
         Ok(size.into())
     }
 
-    /// The text of a column; `None` where the table keeps none.
+    /// Returns the text of a column, or `None` if the table does not store it.
     pub(crate) fn text(&self, column: usize) -> Result<Option<&'a [u8]>, Failed> {
-        // SAFETY: the text stays until the call ends.
+        // SAFETY: the text stays until the call ends, and `'a` ends with the call.
         Ok(unsafe { self.bytes(column, self.api.xColumnText)? })
     }
 
-    /// Bytes that FTS5 lends.
+    /// Returns bytes that FTS5 lends.
     ///
     /// # Safety
     ///
-    /// They must not be used after the call.
+    /// The bytes must not be used after the call of the function.
     unsafe fn bytes(
         &self,
         column: usize,
@@ -109,16 +109,16 @@ impl<'a> Found<'a> {
         let (mut start, mut length) = (std::ptr::null(), 0);
         // SAFETY: see above.
         checked(get.map(|get| unsafe { get(self.context, column, &raw mut start, &raw mut length) }))?;
-        // SAFETY: there are so many bytes.
+        // SAFETY: FTS5 has set `start` and `length` to bytes that it lends.
         Ok((!start.is_null()).then(|| unsafe { std::slice::from_raw_parts(start.cast::<u8>(), number(length)) }))
     }
 
-    /// Shows the tokens of the text of a column, in order and without synonyms.
+    /// Calls `each` with the tokens of the text of a column, in order and without synonyms.
     pub(crate) fn tokens<F>(&self, column: usize, text: &[u8], mut each: F) -> Result<(), Failed>
     where
         F: FnMut(Token) -> Result<More, Failed>,
     {
-        // SAFETY: used below alone.
+        // SAFETY: the bytes are used only below, before the call ends.
         let locale = unsafe { self.bytes(column, self.api.xColumnLocale)? }.unwrap_or_default();
         let mut showing = Showing { each: &mut each, result: Ok(()) };
         let code = self.api.xTokenize_v2.map(|tokenize| {
@@ -156,7 +156,7 @@ where
     if flags & ffi::FTS5_TOKEN_COLOCATED != 0 {
         return ffi::SQLITE_OK;
     }
-    // SAFETY: what `tokens` gave, and nobody else uses it meanwhile.
+    // SAFETY: the pointer is to the value that `tokens` passed, and nothing else uses it meanwhile.
     let showing = unsafe { &mut *showing.cast::<Showing<'_, F>>() };
     match (showing.each)(Token { start: number(start), end: number(end) }) {
         Ok(More::Yes) => ffi::SQLITE_OK,
@@ -168,15 +168,15 @@ where
     }
 }
 
-/// What FTS5 keeps for a function.
+/// The user data of an auxiliary function.
 type Function = Arc<dyn Fn(&Found<'_>) -> Result<Answer<'static>, Failed> + Send + Sync>;
 
 /// Replaces an auxiliary function of the connection.
 pub(crate) fn auxiliary(conn: &Connection, name: &CStr, function: Function) -> rusqlite::Result<()> {
     let api = api_of(conn)?;
     let kept = Box::into_raw(Box::new(function)).cast();
-    // SAFETY: the connection is open, so its table of functions is there. The name ends with NUL and is copied; the
-    // callbacks fit `kept`.
+    // SAFETY: the connection is open, so its FTS5 API is valid. The name ends with NUL and is copied; the callbacks
+    // match the type of `kept`.
     let code = unsafe {
         match (*api).xCreateFunction {
             Some(create) => create(api, name.as_ptr(), kept, Some(call), Some(release::<Function>)),
@@ -184,7 +184,7 @@ pub(crate) fn auxiliary(conn: &Connection, name: &CStr, function: Function) -> r
         }
     };
     if code != ffi::SQLITE_OK {
-        // SAFETY: FTS5 did not keep it.
+        // SAFETY: FTS5 has failed to register the function, so it does not own `kept`.
         unsafe { release::<Function>(kept) };
     }
     check(code)
@@ -197,7 +197,8 @@ unsafe extern "C" fn call(
     count: c_int,
     values: *mut *mut ffi::sqlite3_value,
 ) {
-    // SAFETY: what FTS5 passes is valid during the call, and its user data is what `auxiliary` gave.
+    // SAFETY: the arguments that FTS5 passes are valid during the call, and the user data is what `auxiliary`
+    // registered.
     let (found, function) = unsafe {
         let api = &*api;
         let function = api.xUserData.map(|data| &*data(row).cast::<Function>());
@@ -208,11 +209,11 @@ unsafe extern "C" fn call(
     }
 }
 
-/// The functions by which a connection's FTS5 is extended.
+/// Returns the API through which a connection's FTS5 is extended.
 fn api_of(conn: &Connection) -> rusqlite::Result<*mut ffi::fts5_api> {
     let (mut api, mut statement) = (std::ptr::null_mut::<ffi::fts5_api>(), std::ptr::null_mut());
-    // SAFETY: the handle is open, the texts end with NUL, and the place of the pointer outlives the statement, which
-    // ends here.
+    // SAFETY: the handle is open, the texts end with NUL, and the place of the pointer outlives the statement, which is
+    // finalized here.
     let done = unsafe {
         let sql = c"SELECT fts5(?1)".as_ptr();
         let code = ffi::sqlite3_prepare_v2(conn.handle(), sql, -1, &raw mut statement, std::ptr::null_mut());
@@ -233,12 +234,12 @@ fn api_of(conn: &Connection) -> rusqlite::Result<*mut ffi::fts5_api> {
     if api.is_null() { check(ffi::SQLITE_MISUSE).map(|()| api) } else { Ok(api) }
 }
 
-/// FTS5 counts in `int`, from 0.
+/// Converts a count of FTS5, which is an `int` and never negative.
 fn number(count: c_int) -> usize {
     usize::try_from(count).unwrap_or(0)
 }
 
-/// A method that is not there is of another SQLite.
+/// Converts the code that a method returned; `None` means that this version of SQLite lacks the method.
 fn checked(code: Option<c_int>) -> Result<(), Failed> {
     match code.unwrap_or(ffi::SQLITE_MISUSE) {
         ffi::SQLITE_OK => Ok(()),

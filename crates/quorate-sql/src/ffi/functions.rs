@@ -1,10 +1,10 @@
-//! SQL functions as SQLite calls them: their arguments by storage class, as the built-in functions take them.
+//! SQL functions with access to their arguments like that of the built-in functions.
 //!
-//! rusqlite shows arguments by their class only; the built-in functions that are replaced here take numbers as the
-//! texts that SQLite makes of them, and know subtypes.
+//! rusqlite offers an argument only in its storage class. The built-in functions that are replaced here read numbers as
+//! the texts into which SQLite converts them, and use subtypes.
 //!
-//! Invariant: an argument is converted at most once, and what was converted stays until the call ends, so that what
-//! [`Call::bytes`] returns stays as well.
+//! Invariant: an argument is converted at most once, and the converted value stays until the call ends, so that what
+//! [`Call::bytes`] returns stays valid.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use rusqlite::{Connection, ffi};
 
 use crate::usage::{Buffer, NoMemory};
 
-/// What an argument is.
+/// The storage class of an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Null,
@@ -30,7 +30,7 @@ pub(crate) enum Answer<'a> {
     /// A text that is an argument, or a part of one.
     Part(&'a [u8]),
     Text(Buffer),
-    /// A text that functions of JSON take for JSON.
+    /// A text with the subtype of JSON.
     Json(Buffer),
     Blob(Buffer),
 }
@@ -40,7 +40,7 @@ pub(crate) enum Answer<'a> {
 pub(crate) enum Failed {
     /// With this text.
     Text(String),
-    /// As SQLite's own function does for a value that is too large.
+    /// With SQLite's error for a value that is too large.
     TooBig,
     NoMemory,
     /// With an error of SQLite.
@@ -53,14 +53,14 @@ impl From<NoMemory> for Failed {
     }
 }
 
-/// The subtype of what functions of JSON return.
+/// The subtype of the results of JSON functions.
 const JSON_SUBTYPE: u32 = b'J' as u32;
 
-/// A number as SQLite writes it in JSON.
+/// Returns a number in the way that SQLite writes it in JSON.
 pub(crate) fn json_real(value: f64) -> Vec<u8> {
     let mut text = [0_u8; 100];
     let length = c_int::try_from(text.len()).unwrap_or(0);
-    // SAFETY: SQLite writes no more than so many bytes, the last of them NUL, and the format takes one double.
+    // SAFETY: SQLite writes at most `length` bytes, the last of them NUL, and the format takes one double.
     unsafe { ffi::sqlite3_snprintf(length, text.as_mut_ptr().cast(), c"%!0.17g".as_ptr(), value) };
     text.split(|byte| *byte == 0).next().unwrap_or_default().to_vec()
 }
@@ -76,7 +76,7 @@ impl<'a> Call<'a> {
         self.arguments.len()
     }
 
-    /// What the argument is; one that is not there is NULL.
+    /// Returns the storage class of an argument; a missing argument is NULL.
     pub(crate) fn kind(&self, number: usize) -> Kind {
         let Some(&value) = self.arguments.get(number) else { return Kind::Null };
         // SAFETY: SQLite's arguments are valid during the call.
@@ -89,14 +89,14 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The bytes of a text or blob, or of the text that SQLite makes of a number; `None` of NULL.
+    /// Returns the bytes of a text or blob, or of the text into which SQLite converts a number; `None` for NULL.
     pub(crate) fn bytes(&self, number: usize) -> Result<Option<&'a [u8]>, Failed> {
         let (kind, Some(&value)) = (self.kind(number), self.arguments.get(number)) else { return Ok(None) };
         if kind == Kind::Null {
             return Ok(None);
         }
-        // SAFETY: the value is valid during the call, and its class is looked at first: a blob is never made a text, so
-        // no later call moves these bytes.
+        // SAFETY: the value is valid during the call, and its class is checked first: a blob is never converted to a
+        // text, so no later call moves these bytes.
         let (start, length) = unsafe {
             let start = match kind {
                 Kind::Blob => ffi::sqlite3_value_blob(value).cast::<u8>(),
@@ -106,31 +106,31 @@ impl<'a> Call<'a> {
         };
         match usize::try_from(length) {
             Ok(0) if kind == Kind::Blob || !start.is_null() => Ok(Some(&[])),
-            // SAFETY: SQLite keeps so many bytes there until the call ends.
+            // SAFETY: SQLite keeps `length` bytes there until the call ends.
             Ok(length) if !start.is_null() => Ok(Some(unsafe { std::slice::from_raw_parts(start, length) })),
             _ => Err(Failed::NoMemory),
         }
     }
 
-    /// Whether the argument is a text that a function of JSON returned.
+    /// Returns whether an argument is a text that a JSON function has returned.
     pub(crate) fn is_json(&self, number: usize) -> bool {
         // SAFETY: the value is valid during the call.
         self.arguments.get(number).is_some_and(|&value| unsafe { ffi::sqlite3_value_subtype(value) } == JSON_SUBTYPE)
     }
 
-    /// The argument as an integer, as SQLite converts it.
+    /// Returns an argument as an integer, converted by SQLite.
     pub(crate) fn integer(&self, number: usize) -> i64 {
         // SAFETY: the value is valid during the call.
         self.arguments.get(number).map_or(0, |&value| unsafe { ffi::sqlite3_value_int64(value) })
     }
 
-    /// The argument as a number.
+    /// Returns an argument as a floating-point number, converted by SQLite.
     pub(crate) fn real(&self, number: usize) -> f64 {
         // SAFETY: the value is valid during the call.
         self.arguments.get(number).map_or(0.0, |&value| unsafe { ffi::sqlite3_value_double(value) })
     }
 
-    /// One of the limits of the connection.
+    /// Returns one of the limits of the connection.
     pub(crate) fn limit(&self, id: c_int) -> usize {
         // SAFETY: the context belongs to an open connection.
         let limit = unsafe { ffi::sqlite3_limit(ffi::sqlite3_context_db_handle(self.context), id, -1) };
@@ -139,7 +139,7 @@ impl<'a> Call<'a> {
 
     pub(super) fn answer(&self, answer: Result<Answer<'_>, Failed>) {
         match answer {
-            // SAFETY: as for all below: the context is valid during the call, and SQLite copies what it is given.
+            // SAFETY: here and below, the context is valid during the call, and SQLite copies the value.
             Ok(Answer::Null) => unsafe { ffi::sqlite3_result_null(self.context) },
             // SAFETY: see above.
             Ok(Answer::Integer(value)) => unsafe { ffi::sqlite3_result_int64(self.context, value) },
@@ -182,31 +182,32 @@ impl<'a> Call<'a> {
     }
 }
 
-/// The wildcards of a function that the planner may take for LIKE or GLOB.
+/// The wildcards of a function that the planner may treat as LIKE or GLOB.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wildcards {
-    /// What stands for any text, for one character, and what begins a set, as SQLite's `compareInfo` has them.
+    /// The wildcards for any text and for one character, and the start of a set, in the order of SQLite's
+    /// `compareInfo`.
     pub(crate) signs: [u8; 3],
     pub(crate) ignores_case: bool,
 }
 
-/// What SQLite keeps for a function. SQLite reads `signs` as the wildcards of the function, so they come first.
+/// The user data of a function. SQLite reads its first bytes as the wildcards of the function, so `signs` comes first.
 #[repr(C)]
 struct Kept<F> {
     signs: [u8; 3],
     ignores_case: bool,
     arguments: i16,
-    is_told: AtomicBool,
+    is_known_to_planner: AtomicBool,
     function: F,
 }
 
-/// What the functions of this module are: they have no effects.
+/// The flags of all functions of this module: they have no side effects.
 const HARMLESS: c_int = ffi::SQLITE_UTF8 | ffi::SQLITE_INNOCUOUS;
 
-/// What most of them are: they look at nothing but their arguments.
+/// The flags of functions that depend only on their arguments.
 const FLAGS: c_int = HARMLESS | ffi::SQLITE_DETERMINISTIC;
 
-/// What those are that may return JSON.
+/// The flags of functions that may return JSON.
 const JSON_FLAGS: c_int = FLAGS | ffi::SQLITE_RESULT_SUBTYPE;
 
 /// Replaces a function of the connection.
@@ -223,7 +224,7 @@ where
     create(conn, name, arguments, wildcards, if wildcards.is_some() { FLAGS } else { JSON_FLAGS }, function)
 }
 
-/// The same, for a function whose calls may return different values for the same arguments.
+/// As [`scalar`], for a function that may return different values for the same arguments.
 pub(crate) fn volatile<F>(conn: &Connection, name: &CStr, arguments: i16, function: F) -> rusqlite::Result<()>
 where
     F: for<'a> Fn(&Call<'a>) -> Result<Answer<'a>, Failed> + Send + 'static,
@@ -242,24 +243,24 @@ fn create<F>(
 where
     F: for<'a> Fn(&Call<'a>) -> Result<Answer<'a>, Failed> + Send + 'static,
 {
-    // SAFETY: only SQLite calls it, with what is given below.
+    // SAFETY: only SQLite calls it, with a context whose user data is given below.
     unsafe extern "C" fn call<F>(context: *mut ffi::sqlite3_context, count: c_int, values: *mut *mut ffi::sqlite3_value)
     where
         F: for<'a> Fn(&Call<'a>) -> Result<Answer<'a>, Failed>,
     {
-        // SAFETY: the context is valid during the call, and its user data is what was given below.
+        // SAFETY: the context is valid during the call, and its user data is what is given below.
         let kept = unsafe { &*ffi::sqlite3_user_data(context).cast::<Kept<F>>() };
-        if !kept.is_told.swap(true, Ordering::Relaxed) {
-            // SAFETY: `kept` is what the function of this context was registered with.
+        if !kept.is_known_to_planner.swap(true, Ordering::Relaxed) {
+            // SAFETY: `kept` is the user data with which the function of this context was registered.
             unsafe { tell_planner(context, kept) };
         }
-        // SAFETY: SQLite passes so many arguments, which are valid during the call.
+        // SAFETY: SQLite passes `count` arguments, which are valid during the call.
         let call = unsafe { call_of(context, count, values) };
         call.answer((kept.function)(&call));
     }
     let Wildcards { signs, ignores_case } = wildcards.unwrap_or_default();
-    let is_told = AtomicBool::new(wildcards.is_none());
-    let kept = Box::into_raw(Box::new(Kept { signs, ignores_case, arguments, is_told, function })).cast();
+    let is_known_to_planner = AtomicBool::new(wildcards.is_none());
+    let kept = Box::into_raw(Box::new(Kept { signs, ignores_case, arguments, is_known_to_planner, function })).cast();
     // SAFETY: the handle is open, the name ends with NUL, and the callbacks fit `kept`, which SQLite releases, also on
     // failure.
     let code = unsafe {
@@ -270,22 +271,22 @@ where
     check(code)
 }
 
-/// A function of groups of rows, also of windows that rows enter and leave in their order.
+/// An aggregate function, which can also be used as a window function.
 pub(crate) trait Aggregate: Send + 'static {
-    /// The rows of a group so far.
+    /// The state of a group of rows.
     type Group: Default;
 
-    /// Takes a row.
+    /// Adds a row.
     fn step(&self, call: &Call<'_>, group: &mut Self::Group) -> Result<(), Failed>;
 
-    /// Gives the oldest row back.
+    /// Removes the oldest row.
     fn inverse(&self, call: &Call<'_>, group: &mut Self::Group) -> Result<(), Failed>;
 
-    /// What the rows come to; those of no rows too.
+    /// Returns the result for the rows, of which there may be none.
     fn value(&self, call: &Call<'_>, group: &Self::Group) -> Result<Answer<'static>, Failed>;
 }
 
-/// Replaces an aggregate of the connection, which may take and return JSON.
+/// Replaces an aggregate of the connection; it may take and return JSON.
 pub(crate) fn aggregate<A: Aggregate>(
     conn: &Connection,
     name: &CStr,
@@ -313,14 +314,15 @@ pub(crate) fn aggregate<A: Aggregate>(
     check(code)
 }
 
-/// The place where SQLite keeps the group at work: null until its first row.
+/// Returns the place where SQLite keeps the pointer to the current group: null until its first row.
 ///
 /// # Safety
 ///
-/// The context of a call of an aggregate of groups of this type; the place is used until that call ends.
+/// The context must be that of a call of an aggregate with groups of this type, and the place must not be used after
+/// that call.
 unsafe fn group_of<'a, G>(context: *mut ffi::sqlite3_context) -> Option<&'a mut *mut G> {
     let size = c_int::try_from(size_of::<*mut G>()).unwrap_or(0);
-    // SAFETY: SQLite keeps so many bytes for the group, aligned for a pointer and zero at first, and nobody else has
+    // SAFETY: SQLite keeps `size` bytes for the group, aligned for a pointer and initially zero, and nothing else uses
     // them meanwhile.
     unsafe { ffi::sqlite3_aggregate_context(context, size).cast::<*mut G>().as_mut() }
 }
@@ -345,14 +347,14 @@ unsafe extern "C" fn inverse<A: Aggregate>(
 
 /// # Safety
 ///
-/// What SQLite passes to a callback of the aggregate.
+/// The context, count and values must be those that SQLite passes to a callback of the aggregate.
 unsafe fn change<A: Aggregate>(
     context: *mut ffi::sqlite3_context,
     count: c_int,
     values: *mut *mut ffi::sqlite3_value,
     change: impl FnOnce(&A, &Call<'_>, &mut A::Group) -> Result<(), Failed>,
 ) {
-    // SAFETY: promised by the caller; the user data is what the aggregate was registered with.
+    // SAFETY: promised by the caller; the user data is what `aggregate` registered.
     let (call, function, place) = unsafe {
         let function = &*ffi::sqlite3_user_data(context).cast::<A>();
         (call_of(context, count, values), function, group_of::<A::Group>(context))
@@ -361,7 +363,7 @@ unsafe fn change<A: Aggregate>(
     if place.is_null() {
         *place = Box::into_raw(Box::default());
     }
-    // SAFETY: a box that was leaked above, which `finish` takes back.
+    // SAFETY: the pointer is to a box that was leaked above, in this call or an earlier one, and that `finish` frees.
     let group = unsafe { &mut **place };
     if let Err(failed) = change(function, &call, group) {
         call.fail(&failed);
@@ -374,7 +376,7 @@ unsafe extern "C" fn value<A: Aggregate>(context: *mut ffi::sqlite3_context) {
         let function = &*ffi::sqlite3_user_data(context).cast::<A>();
         (call_of(context, 0, std::ptr::null_mut()), function, group_of::<A::Group>(context))
     };
-    // SAFETY: null, or the box of the group.
+    // SAFETY: the pointer is null, or to the box of the group.
     match place.and_then(|place| unsafe { place.as_ref() }) {
         Some(group) => call.answer(function.value(&call, group)),
         None => call.answer(function.value(&call, &A::Group::default())),
@@ -382,20 +384,20 @@ unsafe extern "C" fn value<A: Aggregate>(context: *mut ffi::sqlite3_context) {
 }
 
 unsafe extern "C" fn finish<A: Aggregate>(context: *mut ffi::sqlite3_context) {
-    // SAFETY: as SQLite calls this.
+    // SAFETY: SQLite calls `finish` with a context that is also valid for `value`.
     unsafe { value::<A>(context) };
     // SAFETY: as in `change`.
     if let Some(place) = unsafe { group_of::<A::Group>(context) } {
         let group = std::mem::replace(place, std::ptr::null_mut());
         if !group.is_null() {
-            // SAFETY: the box that `change` leaked; the place is null from now on.
+            // SAFETY: this is the box that `change` leaked; the place is null from now on.
             drop(unsafe { Box::from_raw(group) });
         }
     }
 }
 
 pub(super) unsafe extern "C" fn release<T>(kept: *mut c_void) {
-    // SAFETY: SQLite calls this once, with the pointer that it was given with this function.
+    // SAFETY: SQLite calls this once, with the pointer that was registered together with this function.
     drop(unsafe { Box::from_raw(kept.cast::<T>()) });
 }
 
@@ -405,21 +407,21 @@ pub(super) fn check(code: c_int) -> rusqlite::Result<()> {
 
 /// # Safety
 ///
-/// SQLite's arguments of a callback.
+/// The arguments must be those that SQLite passes to a callback, which must not have returned yet.
 pub(super) unsafe fn call_of<'a>(
     context: *mut ffi::sqlite3_context,
     count: c_int,
     values: *mut *mut ffi::sqlite3_value,
 ) -> Call<'a> {
     let arguments = match usize::try_from(count) {
-        // SAFETY: there are so many, promised by the caller.
+        // SAFETY: there are `count` values, as promised by the caller.
         Ok(count) if count > 0 => unsafe { std::slice::from_raw_parts(values, count) },
         _ => &[],
     };
     Call { context, arguments }
 }
 
-/// The SQLite whose structures are known here.
+/// The version of SQLite for which the structures below are correct.
 const KNOWN_SQLITE: c_int = 3_054_001;
 
 /// The beginning of SQLite's `sqlite3_context`.
@@ -441,23 +443,23 @@ struct FunctionHead {
 /// wildcards from the first bytes of the user data.
 const FUNC_LIKE: u32 = 0x4;
 
-/// SQLite's `SQLITE_FUNC_CASE`: the function tells upper case from lower case.
+/// SQLite's `SQLITE_FUNC_CASE`: the function is case-sensitive.
 const FUNC_CASE: u32 = 0x8;
 
-/// Tells the planner that a function is LIKE or GLOB, which SQLite says of its own only. Without it queries are right,
-/// but use no index for a pattern.
+/// Tells the planner that a function is LIKE or GLOB; SQLite sets these flags only for its own forms. Without them
+/// queries return the right rows, but use no index for a pattern.
 ///
 /// # Safety
 ///
-/// `kept` is the user data of the function that the context is of.
+/// `kept` must be the user data of the function to which the context belongs.
 unsafe fn tell_planner<F>(context: *mut ffi::sqlite3_context, kept: &Kept<F>) {
-    // SAFETY: asks for a number only.
+    // SAFETY: this call has no requirements; it returns a number.
     if unsafe { ffi::sqlite3_libversion_number() } != KNOWN_SQLITE {
         return;
     }
-    // SAFETY: in this version of SQLite, which is built in, the structures begin like this. The function is the
-    // connection's own, not one that connections share: it has our user data. Only the thread that uses the connection
-    // reads or writes it.
+    // SAFETY: in this version of SQLite, which is built in, the structures begin like this. The function belongs to
+    // this connection and is not shared between connections, because it has our user data. Only the thread that uses
+    // the connection reads or writes it.
     unsafe {
         let function = (*context.cast::<ContextHead>()).function;
         let is_ours = std::ptr::eq((*function).user_data, std::ptr::from_ref(kept).cast::<c_void>().cast_mut());

@@ -1,9 +1,8 @@
-//! SQLite's callbacks on the write connection, and the small calls that go with them.
+//! SQLite's callbacks on the write connection, and a few related calls.
 //!
-//! rusqlite's own hooks panic on text that is not UTF-8, which a program that aborts on panic would not survive; these
-//! do not.
+//! rusqlite's own hooks panic on text that is not UTF-8, which would end a program that aborts on panic; these do not.
 //!
-//! Invariants: a callback lives as long as its connection, which owns it; it is called on the thread that uses the
+//! Invariants: a callback lives as long as its connection, which owns it. It is called on the thread that uses the
 //! connection, and never after the connection was closed.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -11,34 +10,34 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use rusqlite::functions::Context;
 use rusqlite::{Connection, ffi};
 
-/// What SQLite asks an authorizer.
+/// An access about which SQLite calls the authorizer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Access<'a> {
     /// One of SQLite's action codes.
     pub action: i32,
-    /// What it acts on: mostly a table.
+    /// The first argument: usually a table.
     pub first: Option<&'a str>,
     /// The second argument: a column, a module, a function.
     pub second: Option<&'a str>,
     /// The schema: `main` or `temp`.
     pub database: Option<&'a str>,
-    /// Whether a trigger or a view asks, and not the statement itself.
+    /// Whether the access is made by a trigger or a view, and not by the statement itself.
     pub inner: bool,
 }
 
 /// An authorizer's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// Go on.
+    /// The access is allowed.
     Allow,
-    /// Fail.
+    /// The statement fails.
     Deny,
-    /// Leave this part out, and go on.
+    /// SQLite leaves this part out, and continues.
     Skip,
 }
 
-/// Lets `decide` say whether a statement that is being prepared may do something; it gets `None` for text that is not
-/// UTF-8.
+/// Installs `decide` as the authorizer of statements that are being prepared; it gets `None` for an access with a text
+/// that is not UTF-8.
 pub(crate) fn set_authorizer<F>(conn: &Connection, decide: F) -> rusqlite::Result<()>
 where
     F: Fn(Option<Access<'_>>) -> Answer + Send + 'static,
@@ -73,7 +72,7 @@ where
     check(unsafe { ffi::sqlite3_set_authorizer(conn.handle(), Some(call::<F>), context) })
 }
 
-/// Tells `watch` the rowid of each row that is written, and whether it is a new row.
+/// Calls `watch` for each row that is inserted or updated, with whether it is new, and its rowid.
 pub(crate) fn set_update_hook<F: Fn(bool, i64) + Send + 'static>(conn: &Connection, watch: F) -> rusqlite::Result<()> {
     // SAFETY: only SQLite calls it, with the `F` that is given below.
     unsafe extern "C" fn call<F: Fn(bool, i64)>(
@@ -95,7 +94,7 @@ pub(crate) fn set_update_hook<F: Fn(bool, i64) + Send + 'static>(conn: &Connecti
     Ok(())
 }
 
-/// Calls `tick` after each `stride` steps of a statement; it interrupts what runs by returning true.
+/// Calls `tick` after every `stride` steps of a statement; returning `true` interrupts the statement.
 pub(crate) fn set_progress_handler<F>(conn: &Connection, stride: u16, tick: F) -> rusqlite::Result<()>
 where
     F: Fn() -> bool + Send + 'static,
@@ -111,13 +110,13 @@ where
     Ok(())
 }
 
-/// What `last_insert_rowid()` answers until the next insert.
+/// Sets the value of `last_insert_rowid()` until the next insert.
 pub(crate) fn set_last_insert_rowid(conn: &Connection, rowid: i64) {
     // SAFETY: the handle is open.
     unsafe { ffi::sqlite3_set_last_insert_rowid(conn.handle(), rowid) };
 }
 
-/// Whether a deferred foreign key does not hold at this moment.
+/// Returns whether a deferred foreign key constraint is violated at this moment.
 pub(crate) fn deferred_keys_are_open(conn: &Connection) -> bool {
     let (mut open, mut peak) = (0, 0);
     // SAFETY: the handle is open and both places are valid.
@@ -127,13 +126,13 @@ pub(crate) fn deferred_keys_are_open(conn: &Connection) -> bool {
     open != 0
 }
 
-/// `total_changes()` of the connection that a function runs on.
+/// Returns `total_changes()` of the connection on which a function runs.
 pub(crate) fn total_changes(context: &Context<'_>) -> rusqlite::Result<u64> {
     // SAFETY: the connection is only read, and not kept beyond this call.
     Ok(unsafe { context.get_connection() }?.total_changes())
 }
 
-/// Gives `value` to the connection, which drops it when it is closed or gets another of this name.
+/// Gives `value` to the connection, which drops it when it is closed or gets another value with this name.
 fn keep<V: Send + 'static>(conn: &Connection, name: &CStr, value: V) -> rusqlite::Result<*mut c_void> {
     // SAFETY: only SQLite calls it, once, with the `V` that is given below.
     unsafe extern "C" fn release<V>(value: *mut c_void) {
@@ -141,8 +140,8 @@ fn keep<V: Send + 'static>(conn: &Connection, name: &CStr, value: V) -> rusqlite
         drop(unsafe { Box::from_raw(value.cast::<V>()) });
     }
     let value = Box::into_raw(Box::new(value)).cast::<c_void>();
-    // SAFETY: the handle is open, the name ends with NUL, and `release` fits the pointer. On failure SQLite releases
-    // it.
+    // SAFETY: the handle is open, the name ends with NUL, and `release` has the type of the pointer. On failure SQLite
+    // releases it.
     check(unsafe { ffi::sqlite3_set_clientdata(conn.handle(), name.as_ptr(), value, Some(release::<V>)) })?;
     Ok(value)
 }
@@ -153,7 +152,7 @@ fn check(code: c_int) -> rusqlite::Result<()> {
 
 /// # Safety
 ///
-/// The pointer is null or points to text that ends with NUL and lives for `'a`.
+/// The pointer must be null or point to a text that ends with NUL and lives for `'a`.
 unsafe fn text<'a>(text: *const c_char) -> Result<Option<&'a str>, std::str::Utf8Error> {
     if text.is_null() {
         return Ok(None);

@@ -1,7 +1,8 @@
-//! SQLite's allocator, with a layer that counts large blocks for [`usage`](crate::usage), and has it look at the clock.
+//! A layer over SQLite's allocator that counts large blocks for [`usage`](crate::usage), and lets it check the
+//! deadline.
 //!
-//! Invariants: a block comes from SQLite's own allocator and is as large as that says; a block that is refused leaves
-//! everything as it was. The layer is set up before SQLite is used for the first time in the process, or never.
+//! Invariants: every block comes from SQLite's own allocator and has the size that this reports; a refused request has
+//! no effect. The layer is installed before SQLite is used for the first time in the process, or never.
 
 use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
@@ -25,7 +26,7 @@ struct Base {
     size: Size,
 }
 
-/// Sets the layer up; `false` where SQLite was used before and keeps the allocator that it has. To be called once.
+/// Installs the layer; returns `false` if SQLite was used before and keeps its allocator. To be called once.
 pub(crate) fn install() -> bool {
     let mut methods = ffi::sqlite3_mem_methods {
         xMalloc: None,
@@ -37,8 +38,8 @@ pub(crate) fn install() -> bool {
         xShutdown: None,
         pAppData: std::ptr::null_mut(),
     };
-    // SAFETY: this setting takes a place for the methods, which outlives the call. SQLite refuses both calls once it is
-    // in use.
+    // SAFETY: this setting takes a place for the methods, which outlives the call. Once SQLite is in use, it refuses
+    // this call and the one below.
     let code = unsafe { ffi::sqlite3_config(ffi::SQLITE_CONFIG_GETMALLOC, &raw mut methods) };
     let base = match (methods.xMalloc, methods.xRealloc, methods.xFree, methods.xSize) {
         (Some(malloc), Some(realloc), Some(free), Some(size)) if code == ffi::SQLITE_OK => {
@@ -52,13 +53,13 @@ pub(crate) fn install() -> bool {
     methods.xMalloc = Some(malloc);
     methods.xRealloc = Some(realloc);
     methods.xFree = Some(free);
-    // SAFETY: the methods are complete, fit each other, and are copied. Those that are left are SQLite's own. Should
-    // another thread's first use of SQLite come at this very moment, it may see some of these and some of SQLite's own;
-    // both work on the same blocks.
+    // SAFETY: the methods are complete and consistent, and are copied. The methods that are not replaced are SQLite's
+    // own. If another thread's first use of SQLite happens at the same moment, it may see some of these methods and
+    // some of SQLite's own; both work on the same blocks.
     (unsafe { ffi::sqlite3_config(ffi::SQLITE_CONFIG_MALLOC, &raw const methods) }) == ffi::SQLITE_OK
 }
 
-/// Bytes of a block.
+/// Returns the size of a block in bytes.
 ///
 /// # Safety
 ///
@@ -75,7 +76,7 @@ unsafe extern "C" fn malloc(bytes: c_int) -> *mut c_void {
     if !ask(wanted) || counted && !grow(wanted) {
         return std::ptr::null_mut();
     }
-    // SAFETY: SQLite's own method, with SQLite's argument.
+    // SAFETY: calls SQLite's own method with the argument that SQLite passed.
     let block = unsafe { (base.malloc)(bytes) };
     if block.is_null() {
         refused(Refusal::System);
@@ -96,7 +97,7 @@ unsafe extern "C" fn realloc(block: *mut c_void, bytes: c_int) -> *mut c_void {
     if !ask(bytes_wanted) || wanted > had && !grow(wanted.saturating_sub(had)) {
         return std::ptr::null_mut();
     }
-    // SAFETY: SQLite's own method, with SQLite's arguments.
+    // SAFETY: calls SQLite's own method with the arguments that SQLite passed.
     let moved = unsafe { (base.realloc)(block, bytes) };
     if moved.is_null() {
         refused(Refusal::System);

@@ -1,17 +1,17 @@
-//! The locks in the shared memory of a database, as the connections of this process share them.
+//! The locks in the shared memory of a database, shared among the connections of this process.
 //!
-//! A read transaction takes one lock, shared, and gives it back. SQLite's unix VFS asks the operating system each time
-//! when no other connection of the process has it, under a mutex for which all of them wait. Here a lock for reading
-//! that nobody uses any more is kept until somebody wants it exclusively, and whoever takes it again only notes so in
-//! its own file. Who wants it exclusively first says that it is not kept, and then looks at the notes: one of the two
-//! sees the other (both are sequentially consistent).
+//! A read transaction takes one shared lock and releases it. SQLite's unix VFS makes a system call for that whenever no
+//! other connection of the process holds the lock, under a mutex that all connections take. This layer keeps a released
+//! read lock until a connection wants it exclusively. A connection that takes a kept lock again only sets a bit in its
+//! own file. A connection that wants the lock exclusively first marks it as not kept, and then checks the bits. All
+//! these accesses are sequentially consistent, so at least one of two such connections sees the other.
 //!
 //! Invariants:
-//! - The base holds a shared lock exactly where this process may use it without asking, by one file: the holder. Other
-//!   processes see at least the locks that they would see without this layer.
-//! - Nobody gets a lock exclusively while another connection of this process uses it.
-//! - A file is called for by others' connections only while it is in the table, and only under the table's lock; so are
-//!   all calls of its own that reach the locks of the base.
+//! - The base holds a shared lock, through one file, the holder, exactly if this process may use the lock without a
+//!   call to the base. Other processes see at least the locks that they would see without this layer.
+//! - No connection gets a lock exclusively while another connection of this process uses it.
+//! - Other connections use a file only while it is in the table, and only under the table's mutex. A file's own calls
+//!   that reach the locks of the base are made under that mutex too.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,10 +23,10 @@ use rusqlite::ffi;
 
 use super::file::{ShimFile, base_shm_lock};
 
-/// How many locks there are.
+/// The number of locks.
 const SLOTS: usize = ffi::SQLITE_SHM_NLOCK as usize;
 
-/// The locks from this one on are those of readers; the others guard rare work, and are not kept.
+/// The first of the readers' locks. Those before it guard rare work, and are not kept.
 const FIRST_OF_READERS: usize = 3;
 
 const TAKE_SHARED: c_int = ffi::SQLITE_SHM_LOCK | ffi::SQLITE_SHM_SHARED;
@@ -35,30 +35,31 @@ const GIVE_SHARED: c_int = ffi::SQLITE_SHM_UNLOCK | ffi::SQLITE_SHM_SHARED;
 /// The locks of one database.
 #[derive(Default)]
 pub(crate) struct Locks {
-    /// Which can be used without asking.
+    /// Whether each lock is kept, so that a reader may use it without a call to the base.
     kept: [AtomicBool; SLOTS],
     table: Mutex<Table>,
 }
 
 #[derive(Default)]
 struct Table {
-    /// Whose file has each at the base, shared.
+    /// The file through which the base holds each lock, shared.
     holders: [Option<*mut ShimFile>; SLOTS],
-    /// The files that have used a lock, and are open.
+    /// The open files that have used a lock.
     files: Vec<*mut ShimFile>,
 }
 
-// SAFETY: the pointers are used under the lock around the table alone, and a file leaves the table before it is closed.
+// SAFETY: the pointers are used only under the mutex around the table, and a file leaves the table before it is closed.
 unsafe impl Send for Table {}
 
-/// What all methods ask for that are `unsafe`: `file` is an open file of a shim whose locks these are, its shared
-/// memory is mapped, it is the calling connection's, and [`Locks::leave`] comes before its end.
+/// The requirements of all `unsafe` methods: `file` is an open file of a shim to which these locks belong, its shared
+/// memory is mapped, it belongs to the calling connection, and [`Locks::leave`] is called before it is unmapped or
+/// closed.
 impl Locks {
-    /// `xShmLock`.
+    /// Implements `xShmLock`.
     ///
     /// # Safety
     ///
-    /// See the block.
+    /// See the `impl` block.
     pub(super) unsafe fn lock(&self, file: *mut ShimFile, first: c_int, count: c_int, flags: c_int) -> c_int {
         let Ok(number) = usize::try_from(first) else { return ffi::SQLITE_MISUSE };
         // SAFETY: as promised by the caller.
@@ -75,13 +76,13 @@ impl Locks {
         }
     }
 
-    /// Takes a lock for reading.
+    /// Takes a shared lock.
     ///
     /// # Safety
     ///
-    /// See the block.
+    /// See the `impl` block.
     unsafe fn share(&self, file: *mut ShimFile, number: usize, first: c_int) -> c_int {
-        // SAFETY: see the block; the references end before the file does.
+        // SAFETY: see the `impl` block; the references end before the file is closed.
         let (uses, is_in_table) = unsafe { (&(*file).uses, &(*file).is_in_table) };
         if uses.load(Ordering::Relaxed) & bit(number) != 0 {
             return ffi::SQLITE_OK;
@@ -96,7 +97,7 @@ impl Locks {
         let mut table = self.table();
         let Some(holder) = table.holders.get_mut(number) else { return ffi::SQLITE_MISUSE };
         if holder.is_none() {
-            // SAFETY: see the block; the table's lock is held.
+            // SAFETY: see the `impl` block; the table's mutex is held.
             let code = unsafe { base_shm_lock(file, first, 1, TAKE_SHARED) };
             if code != ffi::SQLITE_OK {
                 return code;
@@ -111,35 +112,35 @@ impl Locks {
         ffi::SQLITE_OK
     }
 
-    /// Gives it back.
+    /// Releases a shared lock.
     ///
     /// # Safety
     ///
-    /// See the block.
+    /// See the `impl` block.
     unsafe fn give_back(&self, file: *mut ShimFile, number: usize, first: c_int) -> c_int {
-        // SAFETY: see the block.
+        // SAFETY: see the `impl` block.
         unsafe { &(*file).uses }.fetch_and(!bit(number), Ordering::SeqCst);
         if number >= FIRST_OF_READERS {
             return ffi::SQLITE_OK;
         }
         let mut table = self.table();
-        // SAFETY: all files in the table are open, and its lock is held.
+        // SAFETY: all files in the table are open, and its mutex is held.
         unsafe { if table.user(number).is_none() { table.release(number, first) } else { ffi::SQLITE_OK } }
     }
 
-    /// Takes locks exclusively: all of them or none.
+    /// Takes exclusive locks: all of them or none.
     ///
     /// # Safety
     ///
-    /// See the block.
+    /// See the `impl` block.
     unsafe fn exclude(&self, file: *mut ShimFile, first: c_int, count: c_int, flags: c_int) -> c_int {
         let mut table = self.table();
         let offsets = first..first.saturating_add(count);
         let numbers = || offsets.clone().filter_map(|offset| Some((usize::try_from(offset).ok()?, offset)));
         numbers().for_each(|(number, _)| self.keep(number, false));
-        // SAFETY: see the block; all files in the table are open, and its lock is held.
+        // SAFETY: see the `impl` block; all files in the table are open, and its mutex is held.
         unsafe {
-            // SQLite never wants a lock exclusively that the same connection has shared.
+            // SQLite never requests an exclusive lock that the same connection holds shared.
             let is_used = numbers().any(|(number, _)| table.user(number).is_some());
             if is_used && !Mutant::ReadersNotCounted.is_on() {
                 numbers().for_each(|(number, _)| self.keep(number, table.may_keep(number)));
@@ -155,14 +156,15 @@ impl Locks {
         }
     }
 
-    /// Ends what a file has of the locks; a lock that others use goes to one of them.
+    /// Releases a file's share of the locks. If other files use a lock that this file holds, one of them becomes the
+    /// holder.
     ///
     /// # Safety
     ///
-    /// `file` must be an open file of a shim whose locks these are, and the calling connection's.
+    /// `file` must be an open file of a shim to which these locks belong, and belong to the calling connection.
     pub(super) unsafe fn leave(&self, file: *mut ShimFile) {
         let mut table = self.table();
-        // SAFETY: as promised by the caller; all files in the table are open, and its lock is held.
+        // SAFETY: as promised by the caller; all files in the table are open, and its mutex is held.
         unsafe {
             if !(*file).is_in_table.swap(false, Ordering::Relaxed) {
                 return;
@@ -176,7 +178,7 @@ impl Locks {
                 self.keep(number, false);
                 let heir = table.user(number);
                 let heir = heir.filter(|heir| base_shm_lock(*heir, offset, 1, TAKE_SHARED) == ffi::SQLITE_OK);
-                // What fails here ends with the file.
+                // If this fails, the lock ends when the file is closed.
                 let _ = table.release(number, offset);
                 if let Some(holder) = table.holders.get_mut(number) {
                     *holder = heir;
@@ -207,15 +209,15 @@ impl std::fmt::Debug for Locks {
     }
 }
 
-/// What all methods ask for that are `unsafe`: all files in the table are open.
+/// The requirement of all `unsafe` methods: all files in the table are open.
 impl Table {
-    /// A file that uses a lock.
+    /// Returns a file that uses a lock.
     ///
     /// # Safety
     ///
-    /// See the block.
+    /// See the `impl` block.
     unsafe fn user(&self, number: usize) -> Option<*mut ShimFile> {
-        // SAFETY: see the block.
+        // SAFETY: see the `impl` block.
         let uses = |file: &*mut ShimFile| unsafe { &(**file).uses }.load(Ordering::SeqCst) & bit(number) != 0;
         self.files.iter().copied().find(uses)
     }
@@ -224,21 +226,21 @@ impl Table {
         number >= FIRST_OF_READERS && self.holders.get(number).is_some_and(Option::is_some)
     }
 
-    /// Gives a lock back at the base.
+    /// Releases a lock at the base.
     ///
     /// # Safety
     ///
-    /// See the block.
+    /// See the `impl` block.
     unsafe fn release(&mut self, number: usize, offset: c_int) -> c_int {
         match self.holders.get_mut(number).and_then(Option::take) {
-            // SAFETY: a holder is in the table.
+            // SAFETY: a holder is in the table, so it is open.
             Some(holder) => unsafe { base_shm_lock(holder, offset, 1, GIVE_SHARED) },
             None => ffi::SQLITE_OK,
         }
     }
 }
 
-/// The bit of a lock in [`ShimFile::uses`].
+/// Returns the bit of a lock in [`ShimFile::uses`].
 fn bit(number: usize) -> u8 {
     1_u8.checked_shl(u32::try_from(number).unwrap_or(u32::MAX)).unwrap_or(0)
 }

@@ -1,4 +1,5 @@
-//! The VFS shim: a registered `sqlite3_vfs` that passes everything on to a base VFS, but the clock and the files.
+//! The VFS shim: a registered `sqlite3_vfs` that passes every call on to a base VFS, except those for the clock and for
+//! files.
 //!
 //! Invariants: a registered shim and its base live as long as the process; a shim's file is a [`file::ShimFile`]
 //! followed by the base's file.
@@ -10,10 +11,10 @@ use rusqlite::ffi;
 use super::file;
 use crate::vfs::clock;
 
-/// Longest path that a base VFS may answer.
+/// The length in bytes of the longest path that a base VFS may return.
 const PATH_BYTES_MAX: usize = 4096;
 
-/// What a shim knows; its `pAppData`.
+/// The data of a shim; its `pAppData`.
 pub(super) struct Shim {
     pub(super) base: *mut ffi::sqlite3_vfs,
     pub(super) name: String,
@@ -21,12 +22,12 @@ pub(super) struct Shim {
 
 /// Registers a shim called `name` over the base VFS called `base` (`None`: SQLite's default).
 ///
-/// Must be called once for each name: callers keep a list. Returns `None` when there is no such base, when a name holds
-/// a NUL, or when SQLite refuses.
+/// Must be called at most once for each name; callers keep a list. Returns `None` if there is no such base, if a name
+/// contains a NUL, or if SQLite refuses.
 pub(crate) fn register(name: &str, base: Option<&str>) -> Option<()> {
     let c_name = CString::new(name).ok()?;
     let base = find(base)?;
-    // SAFETY: `find` returned a registered VFS, and those stay valid until unregistered, which nobody does.
+    // SAFETY: `find` returned a registered VFS, which stays valid because none is ever unregistered.
     let (base_file, base_path) = unsafe { ((*base).szOsFile, (*base).mxPathname) };
     let shim: &'static Shim = Box::leak(Box::new(Shim { base, name: name.to_owned() }));
     let vfs = Box::leak(Box::new(ffi::sqlite3_vfs {
@@ -57,7 +58,7 @@ pub(crate) fn register(name: &str, base: Option<&str>) -> Option<()> {
     (unsafe { ffi::sqlite3_vfs_register(vfs, 0) } == ffi::SQLITE_OK).then_some(())
 }
 
-/// How the VFS called `name` spells the full path of `path`.
+/// Returns the full path of `path`, as the VFS called `name` spells it.
 pub(crate) fn full_path(name: &str, path: &str) -> Option<String> {
     let vfs = find(Some(name))?;
     let path = CString::new(path).ok()?;
@@ -84,21 +85,21 @@ fn find(name: Option<&str>) -> Option<*mut ffi::sqlite3_vfs> {
     (!vfs.is_null()).then_some(vfs)
 }
 
-/// The shim that belongs to a VFS.
+/// Returns the shim that belongs to a VFS.
 ///
 /// # Safety
 ///
-/// `vfs` must be one that [`register`] made.
+/// `vfs` must have been created by [`register`].
 pub(super) unsafe fn shim(vfs: *mut ffi::sqlite3_vfs) -> &'static Shim {
     // SAFETY: by contract `pAppData` is the leaked `Shim`.
     unsafe { &*(*vfs).pAppData.cast::<Shim>() }
 }
 
-/// Calls a method of the base VFS of a shim; its absence gives `$absent`.
+/// Calls a method of the base VFS of a shim; evaluates to `$absent` if there is no such method.
 macro_rules! base {
     ($vfs:expr, $method:ident($($arg:expr),*), $absent:expr) => {{
-        // SAFETY: SQLite calls a shim's method with the shim itself and with arguments that fit the method; they fit
-        // the base's method too, which gets its own VFS.
+        // SAFETY: SQLite calls a shim's method with the shim itself and with valid arguments; they are valid for the
+        // base's method too, which gets its own VFS.
         unsafe {
             let base = shim($vfs).base;
             match (*base).$method {
@@ -181,7 +182,7 @@ unsafe extern "C" fn current_time_int64(vfs: *mut ffi::sqlite3_vfs, out: *mut ff
 
 unsafe extern "C" fn current_time(vfs: *mut ffi::sqlite3_vfs, out: *mut f64) -> c_int {
     let mut millis = 0;
-    // SAFETY: `vfs` is what SQLite called with, and `millis` is a place for one number.
+    // SAFETY: `vfs` is what SQLite passed, and `millis` is a place for one number.
     let code = unsafe { current_time_int64(vfs, &raw mut millis) };
     if code == ffi::SQLITE_OK {
         // SAFETY: SQLite passes a place for one number.

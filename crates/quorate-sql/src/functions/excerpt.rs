@@ -1,8 +1,8 @@
 //! `snippet()` and `highlight()` of FTS5.
 //!
-//! SQLite's `snippet` looks at all instances of phrases for each of them, and its `highlight` copies what it has with
-//! each mark. These here return the same in time that is linear in the text and the instances: instances are in order,
-//! so a window over them only moves on.
+//! For each instance of a phrase, SQLite's `snippet` visits all instances, and for each mark its `highlight` copies its
+//! whole output. The replacements return the same in time that is linear in the text and the instances: instances are
+//! in order, so a window over them only moves forward.
 
 use std::ops::Range;
 
@@ -13,14 +13,14 @@ use crate::ffi::fts5::{Found, More, Token};
 use crate::ffi::functions::{Answer, Failed};
 use crate::usage::Buffer;
 
-/// What an instance of a phrase that the window has not yet counts for; each further one counts for 1.
+/// The score of the first instance of a phrase in a window; each further instance scores 1.
 const NEW_PHRASE: i64 = 1000;
 
-/// What a window counts for besides that begins with the text, or with a sentence.
+/// The extra score of a window that begins with the text, or with a sentence.
 const BEGINS_TEXT: i64 = 120;
 const BEGINS_SENTENCE: i64 = 100;
 
-/// What an instance that is looked at counts for, in bytes.
+/// How many bytes of work a visited instance counts as.
 const INSTANCE_BYTES: usize = 16;
 
 /// `highlight(table, column, open, close)`.
@@ -71,8 +71,8 @@ fn wrong_number(name: &str) -> Failed {
     Failed::Text(format!("wrong number of arguments to function {name}()"))
 }
 
-/// The column that is asked for, as a C `int`.
-#[expect(clippy::cast_possible_truncation, reason = "SQLite takes the lower half too")]
+/// Returns the requested column, as a C `int`.
+#[expect(clippy::cast_possible_truncation, reason = "SQLite truncates the number in the same way")]
 fn column_of(found: &Found<'_>) -> i32 {
     found.call.integer(0) as i32
 }
@@ -81,17 +81,17 @@ fn text_of<'a>(found: &Found<'a>, argument: usize) -> Result<&'a [u8], Failed> {
     Ok(before_nul(found.call.bytes(argument)?.unwrap_or_default()))
 }
 
-/// So many tokens of a column.
+/// A range of tokens of a column, with its score.
 #[derive(Clone, Copy, Debug, Default)]
 struct Window {
     score: i64,
     column: usize,
     start: i64,
-    /// Tokens of the column; 0 where no window was found.
+    /// The number of tokens of the column; 0 if no window was found.
     size: i64,
 }
 
-/// Looks for the window that shows most of the query.
+/// Searches for the window with the highest score.
 struct Search<'f, 'a> {
     found: &'f Found<'a>,
     tokens: i64,
@@ -103,8 +103,8 @@ impl<'f, 'a> Search<'f, 'a> {
     }
 
     fn best(&self, work: &mut Work<'_>) -> Result<Window, Failed> {
-        let asked = usize::try_from(column_of(self.found)).ok();
-        let mut best = Window { column: asked.unwrap_or(0), ..Window::default() };
+        let wanted = usize::try_from(column_of(self.found)).ok();
+        let mut best = Window { column: wanted.unwrap_or(0), ..Window::default() };
         let (count, mut end) = (self.found.instances()?, 0);
         for column in 0..self.found.columns() {
             let first = end;
@@ -112,14 +112,15 @@ impl<'f, 'a> Search<'f, 'a> {
                 work.bytes(INSTANCE_BYTES)?;
                 end += 1;
             }
-            if asked.is_none_or(|asked| asked == column) {
+            if wanted.is_none_or(|wanted| wanted == column) {
                 self.look_at(column, first..end, &mut best, work)?;
             }
         }
         Ok(best)
     }
 
-    /// Looks at the windows that begin with one of these instances, which are all of the column, or with its sentence.
+    /// Scores the windows that begin with one of the instances, or with the sentence that contains it. The instances
+    /// must be all those of the column.
     fn look_at(
         &self,
         column: usize,
@@ -151,7 +152,8 @@ impl<'f, 'a> Search<'f, 'a> {
         Ok(())
     }
 
-    /// The tokens with which sentences begin: the first, and those behind a full stop or a colon and white space.
+    /// Returns the numbers of the tokens with which sentences begin: the first one, and those after a full stop or a
+    /// colon and white space.
     fn sentences(&self, column: usize, work: &mut Work<'_>) -> Result<Vec<i64>, Failed> {
         let Some(text) = self.found.text(column)? else { return Ok(Vec::new()) };
         let (mut starts, mut number, mut done) = (Vec::new(), 0_i64, 0);
@@ -177,7 +179,7 @@ impl<'f, 'a> Search<'f, 'a> {
     }
 }
 
-/// Whether a text ends with a full stop or a colon and white space.
+/// Returns whether a text ends with a full stop or a colon, followed by white space.
 fn ends_sentence(text: &[u8]) -> bool {
     let last = text.iter().rposition(|byte| !matches!(byte, b' ' | b'\t' | b'\n' | b'\r'));
     last.is_some_and(|last| last + 1 < text.len() && matches!(text.get(last), Some(b'.' | b':')))
@@ -191,25 +193,25 @@ impl Window {
     }
 }
 
-/// A window that moves on over the instances of a column.
+/// A window that moves forward over the instances of a column.
 struct Sliding<'f, 'a> {
     found: &'f Found<'a>,
     tokens: i64,
-    /// Its first token.
+    /// The first token of the window.
     begun: i64,
-    /// The instances in it.
+    /// The instances in the window.
     inside: Range<usize>,
-    /// Where those of the column end.
+    /// The end of the column's instances.
     end: usize,
-    /// How many of each phrase are in it, and of how many phrases there are any.
+    /// The number of instances of each phrase in the window, and the number of phrases that have any.
     counts: Vec<usize>,
     phrases: usize,
-    /// The token behind the last instance in it.
+    /// The number of the token after the last instance in the window.
     last: i64,
 }
 
 impl Sliding<'_, '_> {
-    /// Moves on to begin with this token.
+    /// Moves the window forward so that it begins with `token`.
     fn begin(&mut self, token: i64) -> Result<(), Failed> {
         self.begun = token;
         while self.inside.end < self.end {
@@ -242,7 +244,7 @@ impl Sliding<'_, '_> {
         as_score(self.inside.len()) + (NEW_PHRASE - 1) * as_score(self.phrases)
     }
 
-    /// Where the window begins that has what this one shows, from its first token on, in its middle.
+    /// Returns the first token of the window in whose middle the phrases of this one are.
     fn centered(&self, size: i64) -> i64 {
         let start = self.begun - (self.tokens - (self.last - self.begun)) / 2;
         start.min(size - self.tokens).max(0)
@@ -253,28 +255,28 @@ fn as_score(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX / NEW_PHRASE)
 }
 
-/// Tokens of a column, without an end or up to the last one and with it.
+/// A range of tokens of a column, up to and including `last`, if there is one.
 #[derive(Clone, Copy, Debug)]
 struct Tokens {
     first: i64,
     last: Option<i64>,
 }
 
-/// Copies a part of a text, and puts marks around the phrases that the query found.
+/// Copies a part of a text, and puts marks around the phrases that match the query.
 struct Marked<'f, 'a> {
     found: &'f Found<'a>,
     column: usize,
     text: &'a [u8],
     range: Tokens,
-    /// The marks before and behind each phrase.
+    /// The marks before and after each phrase.
     open: &'a [u8],
     close: &'a [u8],
     is_open: bool,
-    /// Bytes of the text that are done with.
+    /// The number of bytes of the text that have been copied or skipped.
     done: usize,
-    /// The instance that comes after `next`.
+    /// The number of the first instance after `next`.
     at: usize,
-    /// The next tokens to mark, those of overlapping instances together: the first and the last.
+    /// The first and the last of the tokens to mark next; overlapping instances are marked together.
     next: Option<(i64, i64)>,
     length_max: usize,
     out: Buffer,
@@ -312,7 +314,7 @@ impl<'f, 'a> Marked<'f, 'a> {
         Ok(())
     }
 
-    /// Writes the tokens of the range, with what is between them.
+    /// Writes the tokens of the range, and the text between them.
     fn write(&mut self, work: &mut Work<'_>) -> Result<(), Failed> {
         let (mut number, mut seen) = (0, 0);
         let (found, column, text) = (self.found, self.column, self.text);
@@ -364,7 +366,7 @@ impl<'f, 'a> Marked<'f, 'a> {
         self.append(self.close)
     }
 
-    /// Copies the text up to this byte.
+    /// Copies the text up to byte `end`.
     fn copy(&mut self, end: usize) -> Result<(), Failed> {
         let text = self.text.get(self.done..end).unwrap_or_default();
         self.done = end;

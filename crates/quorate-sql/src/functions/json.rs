@@ -1,6 +1,6 @@
 //! `json_group_array`, `json_group_object`, `json_patch`, and their forms that return JSONB.
 //!
-//! SQLite's own aggregates look at the limit of a value when the group ends, and take memory without bound before.
+//! SQLite's own aggregates check the limit of a value only when the group ends, and use unlimited memory before that.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -13,16 +13,16 @@ use super::{Answer, Call, Failed, Meter, Work, before_nul};
 use crate::ffi::functions::{Aggregate, Kind, json_real};
 use crate::usage::{Buffer, NoMemory};
 
-/// The text of a JSONB; NULL of what is none.
+/// Converts JSONB to text; NULL if the value is not JSONB.
 const OF_JSONB: &str = "SELECT CASE WHEN json_valid(?1, 4) THEN CAST(json(?1) AS BLOB) END";
 
-/// The JSONB of a text.
+/// Converts text to JSONB.
 const TO_JSONB: &str = "SELECT jsonb(?1)";
 
 const PATCH: &str = "SELECT json_patch(?1, ?2)";
 const PATCH_JSONB: &str = "SELECT jsonb_patch(?1, ?2)";
 
-/// Runs SQLite's own functions on a connection of its own, which is opened when it is needed first.
+/// Runs SQLite's own functions on a separate connection, which is opened on first use.
 #[derive(Default)]
 struct Converter(RefCell<Option<Connection>>);
 
@@ -46,7 +46,8 @@ impl Converter {
     }
 }
 
-/// `json_patch` and `jsonb_patch`: SQLite's own compares each member of one object with each of the other.
+/// Returns `json_patch` or `jsonb_patch`. SQLite's own form compares each member of one object with each of the other,
+/// so the number of such pairs is limited.
 pub(super) fn patch(
     is_blob: bool,
 ) -> impl for<'a> Fn(&Call<'a>, &mut Work<'_>) -> Result<Answer<'a>, Failed> + Send + 'static {
@@ -54,7 +55,7 @@ pub(super) fn patch(
     move |call, work| {
         let (target, patch) = (call.bytes(0)?.unwrap_or_default(), call.bytes(1)?.unwrap_or_default());
         work.bytes(target.len().saturating_add(patch.len()).saturating_mul(8))?;
-        // In text there is a comma before each but the first; in JSONB a member has at least two bytes.
+        // Upper bounds: in text a comma precedes each member but the first; in JSONB a member has at least two bytes.
         let members = |number, bytes: &[u8]| match call.kind(number) {
             Kind::Blob => bytes.len() / 2 + 1,
             _ => memchr::memchr_iter(b',', bytes).count() + 1,
@@ -80,15 +81,15 @@ pub(super) struct Gather {
     is_object: bool,
     is_blob: bool,
     meter: Arc<dyn Meter>,
-    /// Reads and makes JSONB with SQLite's own functions, once there is any.
+    /// Converts from and to JSONB with SQLite's own functions, when the group contains or returns any.
     converter: Converter,
 }
 
-/// The members of an array or object, with commas between.
+/// The members of an array or object, separated by commas.
 #[derive(Default)]
 pub(super) struct Members {
     text: Buffer,
-    /// Where the first that is left begins.
+    /// The offset of the first remaining member.
     start: usize,
 }
 
@@ -97,10 +98,10 @@ impl Members {
         self.text.get(self.start..).unwrap_or_default()
     }
 
-    /// Removes the first.
+    /// Removes the first member.
     fn remove_first(&mut self) {
         let end = end_of_first(self.left());
-        // Behind the comma.
+        // Skips the comma too.
         self.start = self.text.len().min(self.start + end + 1);
         if self.start > self.text.len() / 2 {
             self.text.cut(self.start);
@@ -109,7 +110,7 @@ impl Members {
     }
 }
 
-/// The length of the first member.
+/// Returns the length of the first member.
 fn end_of_first(members: &[u8]) -> usize {
     let (mut is_string, mut depth, mut at) = (false, 0_usize, 0);
     while let Some(byte) = members.get(at) {
@@ -131,7 +132,7 @@ impl Gather {
         Self { is_object, is_blob, meter, converter: Converter::default() }
     }
 
-    /// Whether a row is a member: a pair whose name is NULL is left out.
+    /// Returns whether a row adds a member: a pair whose name is NULL is left out.
     fn is_member(&self, call: &Call<'_>) -> bool {
         !self.is_object || call.kind(0) != Kind::Null
     }
@@ -171,7 +172,7 @@ impl Aggregate for Gather {
             value = 1;
         }
         self.append_value(call, value, &mut members.text)?;
-        // With the brackets.
+        // Includes the brackets.
         if members.left().len() + 2 > call.limit(ffi::SQLITE_LIMIT_LENGTH) {
             return Err(Failed::TooBig);
         }
@@ -201,7 +202,7 @@ impl Aggregate for Gather {
     }
 }
 
-/// Appends a text as a string of JSON, as SQLite writes it.
+/// Appends a text as a JSON string, in the way that SQLite writes it.
 fn append_string(string: &[u8], text: &mut Buffer) -> Result<(), NoMemory> {
     text.push(b'"')?;
     for &byte in string {

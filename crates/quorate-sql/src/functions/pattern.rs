@@ -1,37 +1,37 @@
 //! `LIKE` and `GLOB`, without recursion.
 //!
-//! Where characters after a wildcard do not fit, only the last wildcard that stands for any text is tried again, one
-//! character later: what an earlier one could take more, the last one can take as well. SQLite's own form does the
-//! same, by calls within calls.
+//! If the text after a wildcard does not match, only the last wildcard for any text is tried again, one character
+//! later: a longer match of an earlier wildcard can't succeed where the last one fails. SQLite's own form does the
+//! same, but recursively.
 
 use rusqlite::ffi;
 
 use super::{Answer, Call, Failed, Work, before_nul, read_char};
 
-/// What characters of a pattern mean; 0 is none.
+/// The special characters of a pattern; 0 if there is none.
 #[derive(Clone, Copy)]
 struct Rules {
-    /// Stands for any text.
+    /// Matches any text.
     all: u32,
-    /// Stands for one character.
+    /// Matches one character.
     one: u32,
     /// Begins a set of characters.
     set: u32,
-    /// Makes the next character mean itself.
+    /// Makes the next character literal.
     escape: u32,
     ignores_case: bool,
     name: &'static str,
 }
 
-/// The end of a set that is negated begins with it.
+/// Negates a set at whose start it is.
 const NOT: u32 = b'^' as u32;
 const SET_END: u32 = b']' as u32;
 const RANGE: u32 = b'-' as u32;
 
-/// Bytes that are searched for one counted comparison.
+/// How many searched bytes count as one comparison.
 const SEARCHED: usize = 16;
 
-/// Comparisons between two looks at the meter.
+/// The number of comparisons between two checks of the meter.
 const ROUND: u64 = 1 << 12;
 
 pub(super) fn like<'a>(call: &Call<'a>, work: &mut Work<'_>) -> Result<Answer<'a>, Failed> {
@@ -73,23 +73,24 @@ struct Matcher<'a> {
     pattern: &'a [u8],
     text: &'a [u8],
     rules: Rules,
-    /// Comparisons that were not counted yet.
+    /// Comparisons that have not been counted yet.
     done: u64,
 }
 
-/// What comparing one character of the pattern came to.
+/// The result of comparing one character of the pattern.
 enum Compared {
-    /// It fits; the places behind it in the pattern and in the text.
+    /// It matches; the offsets after it in the pattern and in the text.
     Fits(usize, usize),
     Differs,
-    /// The text has ended before: no later beginning can fit.
+    /// The text has ended: no later start can match.
     TextEnded,
 }
 
 impl Matcher<'_> {
     fn run(&mut self, work: &mut Work<'_>) -> Result<bool, Failed> {
         let (mut pattern, mut text) = (0, 0);
-        // The places behind the last wildcard for any text: in the pattern, and where the text was tried last.
+        // The offset in the pattern after the last wildcard for any text, and the offset in the text that was last
+        // tried for it.
         let mut tried: Option<(usize, usize)> = None;
         loop {
             let compared = match read_char(self.pattern, pattern) {
@@ -134,8 +135,8 @@ impl Matcher<'_> {
         })
     }
 
-    /// Goes over wildcards behind one for any text; those for one character take one of the text. `None` where that has
-    /// ended.
+    /// Skips wildcards that follow one for any text; each wildcard for one character consumes one of the text. Returns
+    /// `None` if the text ends before that.
     fn skip_wildcards(&mut self, mut pattern: usize, mut text: usize) -> Option<(usize, usize)> {
         while let Some((c, next)) = read_char(self.pattern, pattern) {
             self.done += 1;
@@ -149,8 +150,8 @@ impl Matcher<'_> {
         Some((pattern, text))
     }
 
-    /// The first place from which the text may fit the pattern behind a wildcard: where its first character is, if that
-    /// is a single byte.
+    /// Returns the first offset at which the text may match the pattern after a wildcard. If the pattern continues with
+    /// a single-byte character, that is its next occurrence.
     fn search(&mut self, pattern: usize, from: usize) -> Option<usize> {
         let (mut c, next) = read_char(self.pattern, pattern)?;
         if c == self.rules.set {
@@ -170,7 +171,7 @@ impl Matcher<'_> {
         found.map(|at| from + at)
     }
 
-    /// Compares the character `c` of the pattern, behind which is `next`, with the one of the text.
+    /// Compares the character `c` of the pattern, which ends at `next`, with the next one of the text.
     fn compare(&mut self, mut c: u32, mut next: usize, text: usize) -> Compared {
         let of_text = read_char(self.text, text);
         if c == self.rules.set {
@@ -193,7 +194,7 @@ impl Matcher<'_> {
         if is_same { Compared::Fits(next, behind) } else { Compared::Differs }
     }
 
-    /// Whether a set of the pattern, which begins at `at`, holds a character; then the place behind it.
+    /// Returns the offset after the set of the pattern that begins at `at`, if the set contains a character.
     fn set(&mut self, at: usize, found: u32) -> Option<usize> {
         let (mut at, mut prior, mut is_in, mut is_negated) = (at, 0, false, false);
         let read = |at: &mut usize| {
@@ -227,7 +228,7 @@ impl Matcher<'_> {
     }
 }
 
-/// Whether two characters are the same letter of ASCII in any case.
+/// Returns whether two characters are the same ASCII character, ignoring case.
 fn is_same_letter(c: u32, other: u32) -> bool {
     match (u8::try_from(c), u8::try_from(other)) {
         (Ok(c), Ok(other)) => c.is_ascii() && c.eq_ignore_ascii_case(&other),

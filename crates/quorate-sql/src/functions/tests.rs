@@ -1,4 +1,4 @@
-//! The own forms return what SQLite's return, and are quick where those are not.
+//! Tests that the replacements return what SQLite's functions return, and are fast where those are slow.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, reason = "tests")]
 
@@ -17,7 +17,8 @@ fn own() -> Connection {
     conn
 }
 
-/// What a statement returns with these values; texts as bytes, since they need not be UTF-8.
+/// Returns the values that a statement returns for these parameters. Texts are shown as bytes, because they need not be
+/// UTF-8.
 fn run(conn: &Connection, sql: &str, values: &[Value]) -> Result<Vec<Value>, String> {
     let mut statement = conn.prepare(sql).map_err(|error| error.to_string())?;
     let width = statement.column_count();
@@ -34,12 +35,12 @@ fn run(conn: &Connection, sql: &str, values: &[Value]) -> Result<Vec<Value>, Str
     Ok(all)
 }
 
-/// Bytes of few kinds, so that much is equal, some of them no UTF-8.
+/// Generates bytes from few pieces, so that matches are frequent; some are not UTF-8.
 fn bytes(signs: &'static [&'static [u8]], length: usize) -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(prop::sample::select(signs), 0..length).prop_map(|parts| parts.concat())
 }
 
-/// A value and whether to take it for text.
+/// Generates a value, and whether to cast it to text.
 fn value(signs: &'static [&'static [u8]], length: usize) -> impl Strategy<Value = (Value, bool)> {
     let number = prop_oneof![
         Just(Value::Null),
@@ -108,7 +109,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 8000, ..ProptestConfig::default() })]
 
     #[test]
-    fn all_return_what_those_of_sqlite_return(
+    fn results_equal_those_of_sqlite(
         like in value(LIKE, 8), glob in value(GLOB, 8), escape in value(ESCAPE, 3),
         text in value(TEXT, 10), few in value(FEW, 12), part in value(FEW, 4), by in value(TEXT, 3),
     ) {
@@ -147,7 +148,7 @@ const CALLS: &[&str] =
 const NUMBERS: &[&str] = &["NULL", "0.1", "-1e300", "1e999", "5e-324", "100.0", "''", "-9223372036854775808"];
 const MEMBERS: &[&str] = &["'a',1", "'b',NULL", "'c',json_object('a',2,'b',NULL)", "'d',json('[1,2]')"];
 
-/// An expression of SQL for a value of a row.
+/// Generates an SQL expression for a value of a row.
 fn an_element() -> impl Strategy<Value = String> {
     let hex = |bytes: Vec<u8>| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     prop_oneof![
@@ -160,7 +161,7 @@ fn an_element() -> impl Strategy<Value = String> {
     ]
 }
 
-/// A document or what is none.
+/// Generates an SQL expression for a JSON document, or for something that is not one.
 fn a_document() -> impl Strategy<Value = String> {
     prop_oneof![
         6 => prop::sample::subsequence(MEMBERS, 0..4)
@@ -176,7 +177,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
     #[test]
-    fn patches_are_those_of_sqlite(target in a_document(), patch in a_document()) {
+    fn patches_equal_those_of_sqlite(target in a_document(), patch in a_document()) {
         let (own, plain) = (own(), Connection::open_in_memory().unwrap());
         for sql in [
             format!("SELECT json_patch({target}, {patch}), jsonb_patch({target}, {patch})"),
@@ -204,7 +205,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
     #[test]
-    fn aggregates_of_json_return_what_those_of_sqlite_return(
+    fn json_aggregates_equal_those_of_sqlite(
         rows in prop::collection::vec((an_element(), an_element()), 0..6), width in 0..4_usize,
     ) {
         let (own, plain) = (own(), Connection::open_in_memory().unwrap());
@@ -227,7 +228,7 @@ proptest! {
 }
 
 #[test]
-fn aggregates_of_json_stop_at_the_limit() {
+fn json_aggregates_stop_at_the_limit() {
     let conn = own();
     conn.set_limit(rusqlite::limits::Limit::SQLITE_LIMIT_LENGTH, 1_000_000).unwrap();
     let rows = "FROM (WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT x FROM c)";
@@ -293,7 +294,7 @@ fn hostile_arguments_end_soon() {
     ] {
         let begun = Instant::now();
         let done = run(&conn, &format!("SELECT {sql}"), &[]);
-        // Without optimization, on a machine with other work.
+        // A generous limit, for an unoptimized build on a busy machine.
         assert!(begun.elapsed() < Duration::from_secs(20), "{sql}: {:?}", begun.elapsed());
         eprintln!("{:?} {sql} {done:?}", begun.elapsed());
         match done {

@@ -1,4 +1,4 @@
-//! `instr`, `replace`, `trim` and its kin, `unhex`, each in time that is linear in its arguments.
+//! `instr`, `replace`, `trim`, `ltrim`, `rtrim` and `unhex`, each in time that is linear in its arguments.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,18 +21,19 @@ fn place_in_blob(text: &[u8], part: &[u8]) -> Option<usize> {
     Finder::new(part).find(text)
 }
 
-/// The characters before the part. It can stand at the beginning of a character only, and of the text.
+/// Returns the number of characters before `part`. A match must begin at the first byte of a character, or at the start
+/// of the text.
 fn place_in_text(text: &[u8], part: &[u8]) -> Option<usize> {
     if part.first().copied().is_some_and(is_inner) {
         return text.starts_with(part).then_some(0);
     }
     let at = Finder::new(part).find(text)?;
-    // The first byte begins a character whatever it is.
+    // The first byte of the text always begins a character.
     let begins = text.get(..at)?.iter().skip(1).filter(|byte| !is_inner(**byte)).count();
     Some(if at == 0 { 0 } else { begins + 1 })
 }
 
-/// Whether a byte is one of a character's other than the first.
+/// Returns whether a byte is a continuation byte of a character.
 fn is_inner(byte: u8) -> bool {
     byte & 0xc0 == 0x80
 }
@@ -88,18 +89,18 @@ fn trimmed<'a>(call: &Call<'a>, work: &mut Work<'_>, left: bool, right: bool) ->
     Ok(Answer::Part(text))
 }
 
-/// No character.
+/// Marks a byte that is not trimmed.
 const NONE: usize = usize::MAX;
 
-/// What a character of several bytes costs, in comparisons.
+/// The cost of looking up a multi-byte character, in comparisons.
 const LOOKUP: u64 = 8;
 
-/// The characters that are trimmed, as bytes: they need not be characters. Each has a number; where several are found
-/// at one place, the first counts.
+/// The characters to trim, as byte sequences that need not be valid characters. Each has a number; if several match at
+/// one place, the one with the lowest number counts.
 struct Chars<'a> {
     of_one_byte: [usize; 256],
     longer: BTreeMap<&'a [u8], usize>,
-    /// The lengths of the longer ones.
+    /// The lengths of the sequences in `longer`.
     lengths: BTreeSet<usize>,
 }
 
@@ -126,7 +127,8 @@ impl<'a> Chars<'a> {
         Ok(all)
     }
 
-    /// The length of the character with which the text begins or ends: `part` gives so many bytes of that.
+    /// Returns the length of the character to trim with which the text begins or ends. `part` returns a given number of
+    /// bytes from that end of the text.
     fn at(
         &self,
         text: &'a [u8],

@@ -1,4 +1,4 @@
-//! `snippet` and `highlight` return what SQLite's return, and are quick where those are not.
+//! Tests that `snippet` and `highlight` return what SQLite's forms return, and are fast where those are slow.
 
 use super::*;
 
@@ -50,7 +50,7 @@ fn found_in(conn: &Connection, table: &str, rows: &[(String, String)], query: &s
 
 proptest! {
     #[test]
-    fn excerpts_are_those_of_sqlite(
+    fn excerpts_equal_those_of_sqlite(
         rows in prop::collection::vec((text(), text()), 1..4),
         query in prop::sample::select(&QUERIES[..]),
         table in prop::sample::select(&TABLES[..]),
@@ -62,7 +62,7 @@ proptest! {
 }
 
 #[test]
-fn excerpts_of_many_instances_take_no_time() {
+fn excerpts_of_many_instances_are_fast() {
     let conn = own();
     conn.execute_batch("CREATE VIRTUAL TABLE t USING fts5(one)").unwrap();
     conn.execute("INSERT INTO t VALUES (?1)", ["fox ".repeat(200_000)]).unwrap();
@@ -74,7 +74,7 @@ fn excerpts_of_many_instances_take_no_time() {
 }
 
 #[test]
-fn excerpts_tell_what_is_wrong_with_their_arguments() {
+fn wrong_arguments_of_excerpts_are_errors() {
     let conn = own();
     conn.execute_batch("CREATE VIRTUAL TABLE t USING fts5(one); INSERT INTO t VALUES ('a b c')").unwrap();
     let fails = |call: &str| run(&conn, &format!("SELECT {call} FROM t('b')"), &[]).unwrap_err();
