@@ -1,5 +1,5 @@
-//! How long applying takes: single-row inserts, in batches, without and with a session; then rows of 19 columns, many
-//! to a bulk statement.
+//! Measures how long applying takes: single-row inserts, in batches, without and with a session; then bulk statements
+//! with many rows of 19 columns.
 //!
 //! `cargo run --release -p quorate-sql --example apply_rate [ENTRIES [BATCH...]]`
 
@@ -36,7 +36,7 @@ fn insert(number: u64, session: Option<SessionId>) -> Proposal {
     Proposal::new(origin, vec![statement("INSERT INTO t (a, b, c) VALUES (?1, ?2, ?3)", values)])
 }
 
-/// Columns of the rows of a bulk statement, of which every fourth is a short text.
+/// The number of columns in the rows of a bulk statement; every fourth is a short text.
 const COLUMNS: i64 = 19;
 
 fn bulk(rows: i64) -> Proposal {

@@ -1,13 +1,14 @@
-//! Makes the write connection deterministic: what a command computes is a function of the data and of its entry's
+//! Makes the write connection deterministic: the result of a command is a function of the data and of its entry's
 //! stamp.
 //!
-//! The clock is the VFS's ([`clock`](crate::vfs::clock)). Here are the rest: `random()` and `randomblob()` draw from
-//! the entry's seed ([`random`]); `changes()`, `total_changes()` and `last_insert_rowid()` start anew at each entry
-//! ([`counters`]); a rowid at the maximum is noticed, after which SQLite would draw rowids at random ([`counters`]);
-//! and the work of an entry is bounded by counting, not by time ([`budget`]). The functions of mathematics are the same
-//! on all machines, and on all connections ([`math`]); others count their work for the budget ([`functions`]).
+//! The VFS supplies the clock ([`clock`](crate::vfs::clock)). This module does the rest. `random()` and `randomblob()`
+//! draw from the entry's seed ([`random`]). `changes()`, `total_changes()` and `last_insert_rowid()` are reset at each
+//! entry ([`counters`]). A write of the largest rowid is detected, because SQLite would choose further rowids at random
+//! ([`counters`]). The work of an entry is bounded by counting, not by time ([`budget`]). Mathematical functions are
+//! the same on all machines and on all connections ([`math`]), and functions that can take long count their work for
+//! the budget ([`functions`]).
 //!
-//! Invariant: [`Determinism::begin`] makes everything here as on a connection that was just opened.
+//! Invariant: [`Determinism::begin`] resets everything here to the state on a newly opened connection.
 
 use std::sync::Arc;
 
@@ -26,7 +27,7 @@ use budget::Budget;
 use counters::Counters;
 use random::Random;
 
-/// What was installed on a connection.
+/// The parts that are installed on a connection.
 #[derive(Debug)]
 pub struct Determinism {
     random: Arc<Random>,
@@ -36,7 +37,7 @@ pub struct Determinism {
 }
 
 impl Determinism {
-    /// Installs everything, once for a connection.
+    /// Installs all parts; to be called once for a connection.
     pub fn install(conn: &Connection) -> rusqlite::Result<Self> {
         let budget = Budget::install(conn)?;
         let meter: Arc<dyn Meter> = Arc::<Budget>::clone(&budget);
@@ -45,8 +46,8 @@ impl Determinism {
         Ok(Self { random, counters, budget })
     }
 
-    /// Begins an entry, or a dry run, which has no entry yet. The caller resets `changes()`, by a statement that
-    /// changes nothing.
+    /// Begins an entry, or a dry run, which has no entry yet. The caller must reset `changes()`, by running a statement
+    /// that changes nothing.
     pub fn begin(&self, conn: &Connection, entry: Option<u64>, seed: u64, budget: u64) {
         if !Mutant::SeedCarriedOver.is_on() {
             self.seed(seed);
@@ -56,12 +57,12 @@ impl Determinism {
         self.budget.begin(entry, budget);
     }
 
-    /// The next draw is the first of this seed.
+    /// Sets the seed: the next draw is its first one.
     pub fn seed(&self, seed: u64) {
         self.random.seed(seed);
     }
 
-    /// What was counted since the last [`Counters::watch`].
+    /// Returns the counters of the connection.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }

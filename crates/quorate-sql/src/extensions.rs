@@ -1,18 +1,18 @@
-//! Functions and collations that a program brings along, for all connections of its nodes.
+//! Functions and collations that a program provides, for all connections of its nodes.
 //!
-//! # Which may be used when
+//! # When an extension may be used
 //!
 //! A command must do the same on every node, so it may use an extension only once every voter has it. Voters announce
-//! what they have; when all have announced a name, the leader proposes
+//! the names of their extensions. When all have announced a name, the leader proposes
 //! [`SqlCommand::Extend`](quorate_model::SqlCommand::Extend) with it, and from that entry on the name is *enabled*: it
-//! stands in `_quorate_extensions`, is registered on the write connection of every node, and stays so for ever. A node
-//! that lacks an enabled name applies nothing. Queries may use whatever their node has.
+//! is in `_quorate_extensions`, is registered on the write connection of every node, and stays enabled for ever. A node
+//! that lacks an enabled name applies no entries. Queries may use all extensions that their node has.
 //!
 //! # Invariants
 //!
-//! - Whether a command finds a name depends on the entries before it alone.
-//! - What a name does never changes: what a log holds is applied by programs of all ages. The rule is the program's to
-//!   keep; the running hash of outcomes shows most breaches.
+//! - Whether a command finds a name depends only on the entries before it.
+//! - What a name does never changes, because programs of all versions apply the same log. The program must keep this
+//!   rule; the running hash of outcomes detects most violations.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ use rusqlite::{Connection, Error, OptionalExtension};
 use crate::classify;
 use crate::determinism::math;
 
-/// The table of enabled names.
+/// Creates the table of enabled names.
 pub(crate) const TABLE: &str =
     "CREATE TABLE IF NOT EXISTS _quorate_extensions (name TEXT PRIMARY KEY) STRICT, WITHOUT ROWID";
 
@@ -42,13 +42,13 @@ const ENABLED: &str = "SELECT name FROM _quorate_extensions ORDER BY name";
 const OF_SQLITE: &str = "SELECT lower(name) FROM pragma_function_list UNION SELECT lower(name) FROM \
                          pragma_collation_list WHERE name <> ''";
 
-/// Arguments that a function may have.
+/// The most arguments of a function.
 pub const ARGUMENTS_MAX: usize = 100;
 
-/// What names of collations are announced with.
+/// The prefix with which names of collations are announced.
 const COLLATION: &str = "collation ";
 
-/// What a function may be used in beside statements: everything. It has no effects and reads nothing but its arguments.
+/// A function may be used everywhere in a schema: it has no side effects and depends only on its arguments.
 const FLAGS: FunctionFlags =
     FunctionFlags::SQLITE_UTF8.union(FunctionFlags::SQLITE_INNOCUOUS).union(FunctionFlags::SQLITE_DETERMINISTIC);
 
@@ -57,29 +57,30 @@ type Aggregation = Arc<dyn Fn() -> Box<dyn Aggregator> + Send + Sync>;
 type Ailment = Arc<dyn Fn(&[ValueRef<'_>]) -> Option<i32> + Send + Sync>;
 type Collation = Arc<dyn Fn(&str, &str) -> Ordering + Send + Sync>;
 
-/// A group of rows on its way to one value.
+/// The state of an aggregate function for one group of rows.
 pub trait Aggregator: Send {
-    /// Takes the arguments of one row.
+    /// Adds the arguments of one row.
     ///
     /// # Errors
     ///
-    /// The statement fails with this text.
+    /// The statement fails with the returned text.
     fn step(&mut self, arguments: &[ValueRef<'_>]) -> Result<(), String>;
 
-    /// The value of the group; of no rows too.
+    /// Returns the value of the group, which may have no rows.
     ///
     /// # Errors
     ///
-    /// The statement fails with this text.
+    /// The statement fails with the returned text.
     fn finish(self: Box<Self>) -> Result<Value, String>;
 }
 
 /// Functions and collations of a program.
 ///
-/// **The rule**: what a function returns, or how a collation orders, depends on the arguments alone, and is the same on
-/// every machine, in every version of the program, for ever: no clock, no randomness, no settings, no floating-point
-/// functions of the machine's C library, no tables of Unicode that a later version updates. Give what is to do
-/// something else another name. A function that panics lets its statement fail; a collation must not panic.
+/// **The rule**: what a function returns, and how a collation orders, must depend only on the arguments, and must be
+/// the same on every machine, in every version of the program, for ever. A function or collation must not use a clock,
+/// randomness, settings, floating-point functions of the machine's C library, or Unicode tables that a later version
+/// updates. To change what one does, register the new behaviour under a new name. If a function panics, its statement
+/// fails; a collation must not panic.
 ///
 /// ```
 /// use quorate_model::{Value, ValueRef};
@@ -114,7 +115,7 @@ enum Kind {
 }
 
 impl Extensions {
-    /// The same with a function of so many arguments. A text that it fails with is the statement's error.
+    /// Adds a scalar function with this number of arguments. If it fails, its text becomes the statement's error.
     #[must_use]
     pub fn with_function(
         self,
@@ -125,7 +126,7 @@ impl Extensions {
         self.with(name, arguments, Kind::Scalar(Arc::new(function)))
     }
 
-    /// The same with a function of so many arguments over groups of rows, each of which `begin` begins.
+    /// Adds an aggregate function with this number of arguments. `begin` returns the state of a new group.
     #[must_use]
     pub fn with_aggregate<A: Aggregator + 'static>(
         self,
@@ -136,14 +137,14 @@ impl Extensions {
         self.with(name, arguments, Kind::Aggregate(Arc::new(move || Box::new(begin()))))
     }
 
-    /// The same with a collation: `COLLATE name`.
+    /// Adds a collation, to be used as `COLLATE name`.
     #[must_use]
     pub fn with_collation(self, name: &str, compare: impl Fn(&str, &str) -> Ordering + Send + Sync + 'static) -> Self {
         self.with(name, 0, Kind::Collation(Arc::new(compare)))
     }
 
-    /// The same with a function that breaks the rule: it returns 1, or fails with a result code of SQLite that stands
-    /// for trouble of this node. For simulations.
+    /// Adds a function that violates the rule, for simulations: it returns 1, or fails with a result code of SQLite
+    /// that means a fault of this node.
     #[doc(hidden)]
     #[must_use]
     pub fn with_ailment(
@@ -161,12 +162,12 @@ impl Extensions {
         self
     }
 
-    /// Fails, with a text that says what to change, if these can't be registered: names are letters, digits and
-    /// underscores, and none of SQLite's own.
+    /// Checks that all extensions can be registered: names must consist of letters, digits and underscores, and must
+    /// not be those of SQLite's own functions and collations.
     ///
     /// # Errors
     ///
-    /// The text.
+    /// Returns a text that says what to change.
     pub fn check(&self) -> Result<(), String> {
         if self.0.is_empty() {
             return Ok(());
@@ -178,12 +179,12 @@ impl Extensions {
         self.0.values().try_for_each(|extension| extension.check(&own))
     }
 
-    /// The names under which these are announced: `slug/1`, `collation by_length`.
+    /// Returns the names under which the extensions are announced: `slug/1`, `collation by_length`.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }
 
-    /// The names that are enabled in a database; none where it has no such table.
+    /// Returns the names that are enabled in a database; none if it lacks the table.
     pub(crate) fn enabled(&self, conn: &Connection) -> Result<Vec<String>, StoreFault> {
         if Mutant::ExtensionsOfProcess.is_on() {
             return Ok(self.names().map(str::to_owned).collect());
@@ -197,7 +198,7 @@ impl Extensions {
         read().map_err(|error| classify::own(&error))
     }
 
-    /// Fails if a name is not among these.
+    /// Fails if the program does not provide one of the names.
     pub(crate) fn know(&self, names: &[String]) -> Result<(), StoreFault> {
         let unknown: Vec<&str> = names.iter().map(String::as_str).filter(|name| !self.0.contains_key(*name)).collect();
         if unknown.is_empty() {
@@ -207,7 +208,7 @@ impl Extensions {
         Err(StoreFault::Unsupported(text))
     }
 
-    /// Registers those of such names on a connection; passes over names that are not among these.
+    /// Registers the extensions with these names on a connection; ignores names that the program does not provide.
     pub(crate) fn register<'a>(
         &self,
         conn: &Connection,
@@ -216,12 +217,13 @@ impl Extensions {
         names.into_iter().filter_map(|name| self.0.get(name)).try_for_each(|extension| extension.register(conn))
     }
 
-    /// Registers all on a connection.
+    /// Registers all extensions on a connection.
     pub(crate) fn register_all(&self, conn: &Connection) -> rusqlite::Result<()> {
         self.0.values().try_for_each(|extension| extension.register(conn))
     }
 
-    /// The name among these, but not among the enabled ones, that SQLite misses in a statement.
+    /// Returns the name of the extension that SQLite reports as missing, if the program provides it and it is not
+    /// enabled.
     pub(crate) fn missed(&self, error: &Error, enabled: &[String]) -> Option<&str> {
         let (what, is_collation) = missing(error)?;
         let is_it = |extension: &Extension| {
@@ -244,7 +246,8 @@ impl Extension {
         let name = &self.name;
         let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
         if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) || !name.chars().all(is_word) {
-            return Err(format!("'{name}' is no name of a function or collation: use letters, digits and underscores"));
+            let todo = "use letters, digits and underscores";
+            return Err(format!("'{name}' can't be the name of a function or collation: {todo}"));
         }
         if self.announced().len() > EXTENSION_NAME_BYTES_MAX {
             return Err(format!("the name '{name}' is too long: the limit is {EXTENSION_NAME_BYTES_MAX} bytes"));
@@ -289,13 +292,13 @@ impl Extension {
     }
 }
 
-/// Makes SQLite's aggregates of ours.
+/// Adapts an [`Aggregator`] to rusqlite's interface of aggregates.
 struct Groups {
     name: String,
     begin: Aggregation,
 }
 
-/// A group. One whose step has panicked fails its statement and is dropped.
+/// The state of a group. If its step panics, its statement fails and the state is dropped.
 type Group = AssertUnwindSafe<Box<dyn Aggregator>>;
 
 impl Aggregate<Group, Own> for Groups {
@@ -313,7 +316,7 @@ impl Aggregate<Group, Own> for Groups {
     }
 }
 
-/// What a function returns, for SQLite.
+/// Converts what a function returns for SQLite.
 fn returned(value: Value) -> Own {
     match value {
         Value::Null => Own::Null,
@@ -339,9 +342,9 @@ fn arguments_of<'a>(context: &'a Context<'_>) -> rusqlite::Result<Vec<ValueRef<'
     (0..context.len()).map(argument).collect()
 }
 
-/// Runs a function of the program, whose panic is a failure of the statement, on every node alike.
+/// Runs a function of the program, and turns a panic into a failure of the statement, which is the same on every node.
 fn guarded<T>(name: &str, run: impl FnOnce() -> Result<T, String>) -> rusqlite::Result<T> {
-    let panicked = |_| Err(format!("{name}() of the program has panicked; mend it, its message is in the log"));
+    let panicked = |_| Err(format!("{name}() of the program has panicked; its message is in the log"));
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(panicked).map_err(failed)
 }
 
@@ -349,12 +352,13 @@ fn failed(text: String) -> Error {
     Error::UserFunctionError(text.into())
 }
 
-/// Whether an error of SQLite says that a function or collation is not there.
+/// Returns whether an error of SQLite says that a function or collation is missing.
 pub(crate) fn is_missing(error: &Error) -> bool {
     missing(error).is_some()
 }
 
-/// The function that an error of SQLite says is not there, or the collation, of which the second value says so.
+/// Returns the name of the function or collation that an error of SQLite reports as missing, and whether it is a
+/// collation.
 fn missing(error: &Error) -> Option<(&str, bool)> {
     let (Error::SqlInputError { msg: message, .. } | Error::SqliteFailure(_, Some(message))) = error else {
         return None;
@@ -380,7 +384,7 @@ impl fmt::Debug for Extensions {
     }
 }
 
-/// By their names: what has one name does one thing.
+/// Compares the names only: by the rule, equal names do the same.
 impl PartialEq for Extensions {
     fn eq(&self, other: &Self) -> bool {
         self.0.keys().eq(other.0.keys())

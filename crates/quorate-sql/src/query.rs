@@ -1,9 +1,9 @@
-//! What a query returns, and how its rows become values of Rust.
+//! The rows of a result, and their conversion to Rust types.
 //!
-//! [`Rows`] keeps all values in one piece of memory; a [`RowRef`] is a view of one row. Values are read by their
-//! storage class, never by a column's declared type: [`FromValue`] says what a type accepts, and [`FromRow`] makes
-//! tuples and single values from whole rows. Nothing is converted silently: an integer that does not fit, or a text
-//! where a number is asked for, is a [`RowError`] that names the column.
+//! [`Rows`] keeps all values in one allocation; a [`RowRef`] is a view of one row. Values are read by their storage
+//! class, never by a column's declared type: [`FromValue`] defines what a type accepts, and [`FromRow`] makes tuples
+//! and single values from whole rows. Nothing is converted silently: an integer that does not fit, or a text where a
+//! number is expected, is a [`RowError`] that names the column.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ mod types;
 pub use from_row::{FromRow, FromRowOwned};
 pub use from_value::{FromValue, Mismatch};
 
-/// The rows of a result. Cheap to read, and one piece of memory however many rows there are.
+/// The rows of a result. They are cheap to read, and in one allocation however many there are.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rows {
     columns: Arc<[String]>,
@@ -28,29 +28,29 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// Rows of `values.len() / columns.len()`; what is left over is cut off.
+    /// Splits values into `values.len() / columns.len()` rows; values of an incomplete last row are dropped.
     pub fn new(columns: Arc<[String]>, mut values: Vec<Value>) -> Self {
         let len = values.len().checked_div(columns.len()).unwrap_or(0);
         values.truncate(len * columns.len());
         Self { columns, values, len }
     }
 
-    /// The names of the columns.
+    /// Returns the names of the columns.
     pub fn columns(&self) -> &Arc<[String]> {
         &self.columns
     }
 
-    /// How many rows there are.
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is no row.
+    /// Returns whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The row with this number, from 0.
+    /// Returns the row with this number, from 0.
     pub fn get(&self, row: usize) -> Option<RowRef<'_>> {
         let width = self.columns.len();
         let start = row.checked_mul(width)?;
@@ -58,23 +58,23 @@ impl Rows {
         (row < self.len).then_some(RowRef { columns: &self.columns, values })
     }
 
-    /// All rows, in their order.
+    /// Returns an iterator over the rows, in their order.
     pub fn iter(&self) -> RowsIter<'_> {
-        // Rows without columns do not exist, so a width of 0 never has values to be cut up.
+        // Without columns there are no values, so the width of 1 has no effect then.
         RowsIter { columns: &self.columns, values: self.values.chunks_exact(self.columns.len().max(1)) }
     }
 
-    /// All rows as `T`.
+    /// Returns all rows as `T`.
     pub fn all<'a, T: FromRow<'a>>(&'a self) -> Result<Vec<T>, RowError> {
         self.iter().map(T::from_row).collect()
     }
 
-    /// The first row as `T`, or `None` where there is none.
+    /// Returns the first row as `T`, or `None` if there is none.
     pub fn first<'a, T: FromRow<'a>>(&'a self) -> Result<Option<T>, RowError> {
         self.get(0).map(T::from_row).transpose()
     }
 
-    /// The only row as `T`; an error where there is none, or more than one.
+    /// Returns the only row as `T`; fails if there is none, or more than one.
     pub fn one<'a, T: FromRow<'a>>(&'a self) -> Result<T, RowError> {
         match (self.get(0), self.len) {
             (Some(row), 1) => T::from_row(row),
@@ -82,17 +82,17 @@ impl Rows {
         }
     }
 
-    /// The only row as `T`, or `None` where there is none; an error where there is more than one.
+    /// Returns the only row as `T`, or `None` if there is none; fails if there is more than one.
     pub fn optional<'a, T: FromRow<'a>>(&'a self) -> Result<Option<T>, RowError> {
         if self.len > 1 { Err(RowError::RowCount { found: self.len }) } else { self.first() }
     }
 
-    /// The values, row after row.
+    /// Returns the values, row after row.
     pub fn values(&self) -> &[Value] {
         &self.values
     }
 
-    /// The values, row after row.
+    /// Returns the values, row after row.
     pub fn into_values(self) -> Vec<Value> {
         self.values
     }
@@ -107,7 +107,7 @@ impl<'a> IntoIterator for &'a Rows {
     }
 }
 
-/// What a write returned (`RETURNING`), to be read like the rows of a query.
+/// Converts the rows that a write returned (`RETURNING`), so that they can be read like those of a query.
 impl From<StatementResult> for Rows {
     fn from(result: StatementResult) -> Self {
         let columns: Arc<[String]> = result.columns.into();
@@ -116,7 +116,7 @@ impl From<StatementResult> for Rows {
     }
 }
 
-/// The rows of a [`Rows`], one after the other.
+/// An iterator over the rows of a [`Rows`].
 #[derive(Clone, Debug)]
 pub struct RowsIter<'a> {
     columns: &'a [String],
@@ -146,42 +146,42 @@ pub struct RowRef<'a> {
 }
 
 impl<'a> RowRef<'a> {
-    /// The names of the columns.
+    /// Returns the names of the columns.
     pub fn columns(self) -> &'a [String] {
         self.columns
     }
 
-    /// The values.
+    /// Returns the values.
     pub fn values(self) -> &'a [Value] {
         self.values
     }
 
-    /// The value of the column with this number, from 0.
+    /// Returns the value of the column with this number, from 0.
     pub fn get<T: FromValue<'a>>(self, column: usize) -> Result<T, RowError> {
         let name = self.columns.get(column).map_or("", String::as_str);
         let value = self.values.get(column).ok_or_else(|| self.no_column(&format!("number {column}")))?;
         T::from_value(value).map_err(|mismatch| RowError::Value { column: name.to_owned(), mismatch })
     }
 
-    /// The value of the first column of this name, as the statement spells it.
+    /// Returns the value of the first column with this name, spelled as in the statement.
     pub fn get_by_name<T: FromValue<'a>>(self, column: &str) -> Result<T, RowError> {
         let number = self.columns.iter().position(|name| name == column).ok_or_else(|| self.no_column(column))?;
         self.get(number)
     }
 
-    /// The same; `None` where there is no such column, or its value is NULL.
+    /// As [`RowRef::get_by_name`], but returns `None` if there is no such column, or its value is NULL.
     pub fn find<T: FromValue<'a>>(self, column: &str) -> Result<Option<T>, RowError> {
         let number = self.columns.iter().position(|name| name == column);
         number.map_or(Ok(None), |number| self.get(number))
     }
 
-    /// What a value of a column is converted to.
+    /// Converts a value of a column; an error names the column.
     pub fn convert<T, U: TryFrom<T, Error: fmt::Display>>(self, column: &str, value: T) -> Result<U, RowError> {
         let failed = |error: U::Error| RowError::Conversion { column: column.to_owned(), error: error.to_string() };
         U::try_from(value).map_err(failed)
     }
 
-    /// Fails unless there are so many columns.
+    /// Fails unless the row has this number of columns.
     pub fn expect_columns(self, expected: usize) -> Result<(), RowError> {
         let found = self.columns.len();
         if found == expected { Ok(()) } else { Err(RowError::ColumnCount { expected, found }) }
@@ -204,64 +204,64 @@ pub enum RowError {
         /// What was expected, and what was found.
         mismatch: Mismatch,
     },
-    /// A value that another type can't be made from.
+    /// A value that could not be converted to another type.
     #[error("column {column:?}: {error}")]
     Conversion {
         /// The column's name.
         column: String,
-        /// What the conversion says.
+        /// The error of the conversion.
         error: String,
     },
     /// The result has no such column.
     #[error("no column {column}: the result has {columns}")]
     NoColumn {
-        /// What was asked for.
+        /// The requested column.
         column: String,
-        /// What there is.
+        /// The columns of the result.
         columns: String,
     },
-    /// What `serde` asks for is not what the result has.
+    /// The result does not have the shape that `serde` expects.
     #[error("{error}: the result has {columns}")]
     Shape {
-        /// What `serde` says.
+        /// The error of `serde`.
         error: String,
-        /// What there is.
+        /// The columns of the result.
         columns: String,
     },
-    /// The result has another number of columns than the type that it is read as.
+    /// The result and the type as which it is read have different numbers of columns.
     #[error("{}, the result has {found}; select as many", columns_expected(*.expected))]
     ColumnCount {
-        /// Columns of the type.
+        /// The number of columns of the type.
         expected: usize,
-        /// Columns of the result.
+        /// The number of columns of the result.
         found: usize,
     },
-    /// Not exactly one row.
+    /// The result does not have exactly one row.
     #[error("one row was expected, the result has {found}; {}", rows_allowed(*.found))]
     RowCount {
-        /// How many rows there are.
+        /// The number of rows.
         found: usize,
     },
 }
 
 impl RowError {
-    /// Never: the program expects something else than the statement returns.
+    /// Returns `false`: the statement returns something else than the program expects.
     pub fn is_retryable(&self) -> bool {
         false
     }
 }
 
-/// How so many rows are read.
+/// Returns advice on how to read a result with this number of rows.
 fn rows_allowed(count: usize) -> &'static str {
     if count == 0 { "query_optional allows for none" } else { "query_as takes them all" }
 }
 
-/// How many columns were expected.
+/// Returns a text with the number of columns that were expected.
 fn columns_expected(count: usize) -> String {
     if count == 1 { "1 column was expected".to_owned() } else { format!("{count} columns were expected") }
 }
 
-/// As a shell would show it: names, then a line for each row, tabs between the values.
+/// Displays the names of the columns, then a line for each row, with tabs between the values.
 impl fmt::Display for Rows {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.columns.join("\t"))?;

@@ -1,7 +1,7 @@
-//! What the authorizer can't see, looked for in the schema after statements that change it: new names of tables, what
-//! foreign keys and virtual tables refer to, and names of columns that SQLite makes up at random.
+//! Checks the schema, after statements that change it, for what the authorizer can't see: new names of tables, the
+//! targets of foreign keys and virtual tables, and names of columns that SQLite chooses at random.
 //!
-//! Invariant: the verdict depends on the schema alone, not on who asks or on what is loaded.
+//! Invariant: the verdict depends only on the schema, not on the caller or on what SQLite has loaded.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use crate::authorizer::rules::{RESERVED, is_reserved};
 
 mod shadows;
 
-/// Columns of one name that a table, a view or a result may have: the names of more get a random ending.
+/// The most columns with the same name in a table, a view or a result: SQLite gives further ones a random suffix.
 pub const EQUAL_COLUMNS_MAX: usize = 5;
 
 const OBJECTS: &str = "SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY name, type";
@@ -24,19 +24,19 @@ const KEYS: &str = "SELECT m.name, k.\"table\" FROM sqlite_schema m, pragma_fore
 const COLUMNS: &str = "SELECT name FROM pragma_table_xinfo(?1)";
 const GENERATED: &str = "SELECT count(*) FROM pragma_table_xinfo(?1) WHERE hidden IN (2, 3)";
 
-/// What the schema holds.
+/// Facts about the schema.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Schema {
     /// Virtual tables.
     pub virtual_tables: Vec<String>,
-    /// Tables that belong to virtual tables, in lower case.
+    /// The names of shadow tables, in lower case.
     pub shadows: BTreeSet<String>,
-    /// Whether all of its texts are plain ([`is_plain`]) and it has no virtual tables.
+    /// Whether all texts of the schema are plain ([`is_plain`]) and it has no virtual tables.
     pub is_plain: bool,
 }
 
 impl Schema {
-    /// Reads it.
+    /// Reads the schema of a database.
     pub fn read(conn: &Connection) -> rusqlite::Result<Self> {
         let mut schema = Self { is_plain: true, ..Self::default() };
         let (mut owners, mut names) = (Vec::new(), BTreeSet::new());
@@ -60,19 +60,20 @@ impl Schema {
         Ok(schema)
     }
 
-    /// Makes SQLite connect to every virtual table now. It would do so while it prepares the first statement that uses
-    /// one, where its own reading of shadow tables could not be told from the user's. Fails where SQLite has rolled
-    /// back the open transaction for the node's trouble.
+    /// Makes SQLite connect every virtual table now. Otherwise it would connect a table while it prepares the first
+    /// statement that uses it, and its own reads of shadow tables could not be distinguished from the user's. Fails
+    /// only if SQLite has rolled back the open transaction, which is a fault of the node.
     pub fn connect(&self, conn: &Connection) -> rusqlite::Result<()> {
         self.each_virtual(conn, |table| conn.prepare(&format!("SELECT 1 FROM {table}")).map(drop))
     }
 
-    /// Makes every virtual table look at what is there now; fails like [`Schema::connect`].
+    /// Makes every virtual table read its current content; fails like [`Schema::connect`].
     pub(crate) fn open(&self, conn: &Connection) -> rusqlite::Result<()> {
         self.each_virtual(conn, |table| conn.query_row(&format!("SELECT 1 FROM {table} LIMIT 1"), [], |_| Ok(())))
     }
 
-    /// A table that can't be used fails again, with an outcome, where a statement uses it.
+    /// Calls `f` with the quoted name of each virtual table. Errors of a table are ignored: they occur again, as an
+    /// outcome, when a statement uses the table.
     fn each_virtual(&self, conn: &Connection, f: impl Fn(&str) -> rusqlite::Result<()>) -> rusqlite::Result<()> {
         let is_open = !conn.is_autocommit();
         for table in &self.virtual_tables {
@@ -82,14 +83,15 @@ impl Schema {
     }
 }
 
-/// Whether a text of SQL neither asks for `changes()` nor lets a statement fail half-way (`OR FAIL`, `RAISE(FAIL)`). It
-/// looks for the words alone, since SQL has no second spelling for them, and may take a text for worse than it is.
+/// Returns whether a text of SQL neither calls `changes()` nor lets a statement fail half-way (`OR FAIL`,
+/// `RAISE(FAIL)`). It only searches for these words, which have no other spelling in SQL, so it may return `false` for
+/// a harmless text.
 pub(crate) fn is_plain(sql: &str) -> bool {
     !holds(sql, "changes") && !holds(sql, "fail")
 }
 
-/// Whether a text holds a word, in any case. All of a schema is looked through at each change of it, so it compares
-/// first letters first.
+/// Returns whether a text contains a word, ignoring case. The whole schema is searched after each change, so first
+/// letters are compared first, for speed.
 pub(crate) fn holds(text: &str, word: &str) -> bool {
     let first = word.bytes().next().unwrap_or_default().to_ascii_lowercase();
     let begins = |window: &[u8]| window.first().is_some_and(|byte| byte.to_ascii_lowercase() == first);
@@ -97,8 +99,9 @@ pub(crate) fn holds(text: &str, word: &str) -> bool {
     windows.any(|window| begins(window) && window.eq_ignore_ascii_case(word.as_bytes()))
 }
 
-/// Refuses a statement that changes the schema and names a table of the store: a view or a trigger would read it on
-/// behalf of statements that may not. SQLite asks the authorizer nothing about what is inside of those.
+/// Refuses a statement that changes the schema and names a table of the store: a view or a trigger would read the table
+/// for statements that may not. SQLite does not call the authorizer for the contents of a view or trigger when it is
+/// created.
 pub(crate) fn check_text(sql: &str, effects: Effects) -> Result<(), Failure> {
     if effects.schema && holds(sql, RESERVED) {
         return refuse(format!("names that begin with {RESERVED} belong to the store; leave them out of the schema"));
@@ -106,7 +109,7 @@ pub(crate) fn check_text(sql: &str, effects: Effects) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What the store's own part of the schema is: it must never change.
+/// The store's own part of the schema, which must never change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reserved(Vec<Object>);
 
@@ -119,7 +122,7 @@ struct Object {
 }
 
 impl Reserved {
-    /// The store's objects.
+    /// Reads the store's objects.
     pub fn read(conn: &Connection) -> rusqlite::Result<Self> {
         Ok(Self(objects(conn)?.into_iter().filter(Object::is_reserved).collect()))
     }
@@ -131,7 +134,7 @@ impl Object {
     }
 }
 
-/// Checks the schema after a statement has changed it. The outer error is SQLite's.
+/// Checks the schema after a statement has changed it. The outer error is one of SQLite.
 pub fn check(conn: &Connection, reserved: &Reserved, schema: &Schema) -> rusqlite::Result<Result<(), Failure>> {
     let objects = objects(conn)?;
     if !objects.iter().filter(|object| object.is_reserved()).eq(&reserved.0) {
@@ -159,9 +162,9 @@ fn check_object(conn: &Connection, object: &Object, schema: &Schema) -> rusqlite
     let sql = object.sql.as_deref().unwrap_or_default();
     let is_virtual =
         sql.get(.."CREATE VIRTUAL".len()).is_some_and(|start| start.eq_ignore_ascii_case("CREATE VIRTUAL"));
-    if is_virtual && stands_on_insides(&sql.to_ascii_lowercase(), schema) {
-        let text = "a virtual table can't stand on tables of SQLite or of the store, or on the insides of another; \
-                    copy what it needs into a table of your own";
+    if is_virtual && names_unreadable_table(&sql.to_ascii_lowercase(), schema) {
+        let text = "a virtual table can't refer to tables of SQLite or of the store, or to shadow tables; copy what \
+                    it needs into a table of your own";
         return Ok(refuse(format!("{}: {text}", object.name)));
     }
     if object.kind != "table" && object.kind != "view" || is_virtual {
@@ -169,7 +172,7 @@ fn check_object(conn: &Connection, object: &Object, schema: &Schema) -> rusqlite
     }
     let names = match column_names(conn, &object.name) {
         Ok(names) => names,
-        // A view over what does not exist has no columns yet; it is checked again when that is created.
+        // The columns of a view over a missing table are not known yet; the view is checked again when that is created.
         Err(_) if object.kind == "view" && !conn.is_autocommit() => return Ok(Ok(())),
         Err(error) => return Err(error),
     };
@@ -183,16 +186,16 @@ fn check_object(conn: &Connection, object: &Object, schema: &Schema) -> rusqlite
     Ok(check_columns(names.iter().map(String::as_str)))
 }
 
-/// Whether the text of a virtual table names what commands may not read: the content of an FTS5 table is read by
-/// statements of its own, which the authorizer can't tell from others.
-fn stands_on_insides(sql: &str, schema: &Schema) -> bool {
+/// Returns whether the text of a virtual table names a table that commands may not read: FTS5 reads its content table
+/// with statements of its own, which the authorizer can't distinguish from others.
+fn names_unreadable_table(sql: &str, schema: &Schema) -> bool {
     sql.contains("sqlite_")
         || sql.contains(RESERVED)
         || schema.shadows.iter().any(|shadow| sql.contains(shadow.as_str()))
 }
 
-/// Refuses columns of which SQLite may have named one at random: more than [`EQUAL_COLUMNS_MAX`] of one name, not
-/// counting the endings (`:1`) by which it tells them apart.
+/// Refuses columns if SQLite may have chosen the name of one at random: more than [`EQUAL_COLUMNS_MAX`] with the same
+/// name, ignoring the suffixes (`:1`) that it adds to make names unique.
 pub fn check_columns<'a>(names: impl Iterator<Item = &'a str>) -> Result<(), Failure> {
     let mut counts = BTreeMap::new();
     let mut numbered = BTreeSet::new();
@@ -209,7 +212,7 @@ pub fn check_columns<'a>(names: impl Iterator<Item = &'a str>) -> Result<(), Fai
     }
 }
 
-/// The name without an ending like `:1`.
+/// Returns a name without a suffix like `:1`.
 fn base(name: &str) -> &str {
     match name.rsplit_once(':') {
         Some((base, digits)) if !base.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) => base,
@@ -228,7 +231,7 @@ fn objects(conn: &Connection) -> rusqlite::Result<Vec<Object>> {
     conn.prepare(OBJECTS)?.query_map([], read)?.collect()
 }
 
-/// A name as SQL quotes it.
+/// Returns a name quoted for SQL.
 pub(crate) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }

@@ -1,19 +1,20 @@
-//! Bounds the work of an entry by counting steps of SQLite's virtual machine, and bytes that functions touch: so many
-//! of them as [`STEP_BYTES`] count as a step.
+//! Bounds the work of an entry by counting steps of SQLite's virtual machine, and bytes that functions touch;
+//! [`STEP_BYTES`] bytes count as a step.
 //!
-//! All nodes must agree whether an entry is within its budget, so the verdict rests on the step counter of the
-//! statement alone, set to zero before each run: it is equal for a statement that was kept, was just prepared or is run
-//! again. SQLite's progress handler, called after every [`STRIDE`] steps, only stops what would not end.
+//! All nodes must agree whether an entry is within its budget. The verdict therefore depends only on the step counter
+//! of each statement and on the bytes that its functions touch. The counter is reset before each run, and is the same
+//! for a statement that was kept, was just prepared or is run again. SQLite's progress handler, called after every
+//! [`STRIDE`] steps, only stops statements that would not end.
 //!
-//! The handler also ticks for statements that SQLite runs inside a statement: to read the schema, for FTS5. How many
-//! those are depends on the node, so they are not in the verdict, and where they can occur the handler waits for
-//! [`NESTED_STEPS_MAX`] more steps. Hence the verdict is exact, but for a statement whose own and nested steps together
-//! exceed the budget by that much while its own alone do not. No statement that SQLite runs inside calls a function
-//! that counts.
+//! The handler also counts statements that SQLite runs inside a statement, to read the schema or for FTS5. The number
+//! of their steps depends on the node, so they are not part of the verdict; if they can occur, the handler allows
+//! [`NESTED_STEPS_MAX`] additional steps. The verdict is therefore exact, except for a statement whose own steps are
+//! within the budget, but exceed it by more than that together with the nested ones. No statement that SQLite runs
+//! inside another calls a function that counts.
 //!
-//! A step may touch many bytes that nobody counts, so the bytes that a statement moves ([`usage::watch`]) and its time
-//! ([`Budget::allow`]) are watched too. That is no verdict on the entry: it depends on the machine and on caches, and
-//! is the node's trouble until a majority says otherwise.
+//! One step may touch many bytes that are not counted. Therefore the bytes that a statement moves ([`usage::watch`])
+//! and its time ([`Budget::allow`]) are limited too. Exceeding these is not a verdict on the entry, because they depend
+//! on the machine and on caches: it is a fault of the node, unless a majority decides otherwise.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -27,18 +28,19 @@ use crate::functions::Meter;
 use crate::supervision::Supervision;
 use crate::usage;
 
-/// Steps between two ticks. A power of two, so that the counter of a statement may wrap.
+/// The number of steps between two ticks. It is a power of two, so that the counter of a statement may wrap.
 pub const STRIDE: u16 = 1024;
 
-/// Nested steps of one statement that never count.
+/// The number of nested steps of one statement that are ignored.
 pub const NESTED_STEPS_MAX: u64 = 10_000_000;
 
-/// Bytes that a function touches in about the time of a step.
+/// How many bytes a function touches in about the time of a step.
 pub const STEP_BYTES: u64 = 16;
 
-/// Processor time that an entry may take besides [`STEP_NANOS`] for each step of its budget and [`STATEMENT_TIME`] for
-/// each statement. Where the processor is shared, it may take [`WAITS`] times as long by the clock, but not the first
-/// time that it runs on a node where no caller waits for it ([`Budget::set_awaited`]).
+/// The processor time that an entry may take in addition to [`STEP_NANOS`] for each step of its budget and
+/// [`STATEMENT_TIME`] for each statement. Because the processor may be shared, an entry may take [`WAITS`] times as
+/// long by the clock, except when it runs for the first time on a node where no caller waits for it
+/// ([`Budget::set_awaited`]).
 const TIME_BASE: Duration = Duration::from_millis(100);
 
 /// See [`TIME_BASE`].
@@ -47,27 +49,27 @@ const STATEMENT_TIME: Duration = Duration::from_micros(20);
 /// See [`TIME_BASE`].
 const WAITS: u32 = 2;
 
-/// Nanoseconds that a step may take, on average and on a slow machine; more where SQLite is built for tests.
+/// The nanoseconds that a step may take, on average and on a slow machine; more in debug builds of SQLite.
 const STEP_NANOS: u64 = if cfg!(debug_assertions) { 200 } else { 16 };
 
-/// A statement that runs dry may take one such part of the time that an entry may take: other writes wait for it, and
-/// once more when it is applied.
+/// The time of a statement of a dry run is that of an entry divided by this: other writes wait for the dry run, and
+/// wait again when the entry is applied.
 const DRY_RUN_PART: u32 = 2;
 
-/// Bytes that a statement may move through large blocks of memory and temporary files for each step of its budget.
+/// The bytes that a statement may move through large blocks of memory and temporary files for each step of its budget.
 const STEP_MOVES: u64 = 16;
 
 /// When a node runs a statement again that it had stopped, the statement may take this many times as long and move this
-/// many times as much as before, up to [`PATIENCE_MAX`] times the first limits.
+/// many times as many bytes as before, up to [`PATIENCE_MAX`] times the first limits.
 const PATIENCE: u32 = 4;
 const PATIENCE_MAX: u32 = 64;
 
-/// How a statement has spent what it may.
+/// Which limit a statement has exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spent {
-    /// More steps than the entry has.
+    /// The steps of the entry's budget.
     Steps,
-    /// More time than this node gives it.
+    /// The time that this node allows.
     Time,
 }
 
@@ -75,36 +77,36 @@ pub enum Spent {
 #[derive(Debug, Default)]
 pub struct Budget {
     left: AtomicU64,
-    /// Steps at which the running statement is stopped; `u64::MAX` while none runs.
+    /// The number of steps at which the running statement is stopped; `u64::MAX` while none runs.
     stop: AtomicU64,
     ticks: AtomicU64,
     /// Bytes that functions of the running statement have touched.
     bytes: AtomicU64,
     stopped: AtomicBool,
     clock: Mutex<Clock>,
-    /// Who else looks at what runs.
+    /// The state of the running statement that other threads see.
     supervision: OnceLock<Arc<Supervision>>,
 }
 
-/// The time of the entry.
+/// The time limits of the entry.
 #[derive(Debug)]
 struct Clock {
-    /// The entry, if it is one already.
+    /// The index of the entry; `None` in a dry run.
     entry: Option<u64>,
-    /// The most that an entry may take, where its budget does not say less.
+    /// An upper limit on the time of an entry, in addition to that of its budget.
     max: Option<Duration>,
-    /// How many times as long as usual it may take.
+    /// The factor by which its usual time is extended.
     patience: u32,
-    /// Whether it runs dry.
+    /// Whether it is a dry run.
     is_dry: bool,
-    /// Whether a caller of this node waits for it.
+    /// Whether a caller on this node waits for it.
     is_awaited: bool,
-    /// The steps of the entry, and how many of its statements have begun.
+    /// The steps of the entry's budget, and how many of its statements have begun.
     steps: u64,
     statements: u32,
-    /// The processor time that it may take.
+    /// The processor time that the entry may take.
     allowed: Duration,
-    /// When it began, and the time of the processor that its thread had used when it was first looked at.
+    /// When the entry began, and the processor time that its thread had used at the first check.
     begun: Option<Instant>,
     used: Option<Duration>,
     is_over: bool,
@@ -119,7 +121,7 @@ impl Default for Clock {
 }
 
 impl Clock {
-    /// Begins a statement that may make SQLite run so many nested steps.
+    /// Begins a statement that may make SQLite run `nested` additional steps.
     fn begin_statement(&mut self, nested: u64) {
         self.statements = self.statements.saturating_add(1);
         let time = allowed(self.steps.saturating_add(nested));
@@ -127,13 +129,13 @@ impl Clock {
         self.allowed = if self.is_dry { time / DRY_RUN_PART } else { time.saturating_mul(self.patience) };
     }
 
-    /// The time by the clock that the entry may take.
+    /// Returns the time by the clock that the entry may take according to its budget.
     fn allowed_by_clock(&self) -> Duration {
         let waits = if self.is_awaited || self.patience > 1 { WAITS } else { 1 };
         self.allowed.saturating_mul(waits)
     }
 
-    /// The most time by the clock that the entry may take.
+    /// Returns the most time by the clock that the entry may take.
     fn most(&self) -> Duration {
         let most = self.allowed_by_clock();
         self.max.map_or(most, |max| most.min(max))
@@ -152,18 +154,18 @@ impl Budget {
     /// Lets other threads see which statement runs, and interrupt it. The caller must not make an outcome of an
     /// interrupted statement.
     pub(crate) fn supervise(&self, supervision: Arc<Supervision>) {
-        // Said once.
+        // It is set only once.
         let _ = self.supervision.set(supervision);
     }
 
-    /// Whether the store is being closed.
+    /// Returns whether the store is being closed.
     pub(crate) fn is_closing(&self) -> bool {
         self.supervision.get().is_some_and(|supervision| supervision.is_closing())
     }
 
-    /// Begins an entry that may take so many steps, or goes on with one after a pause. A dry run has no entry yet. What
-    /// the node itself does for it is watched too, until [`usage::unwatch`]: SQLite expands views while a statement is
-    /// prepared, and all of them when the schema was changed.
+    /// Begins an entry that may take this many steps, or continues one after a pause. A dry run has no entry yet. The
+    /// node's own work for the entry is limited too, until [`usage::unwatch`]: SQLite expands views while a statement
+    /// is prepared, and all views after the schema was changed.
     pub fn begin(&self, entry: Option<u64>, steps: u64) {
         self.left.store(steps, Ordering::Relaxed);
         let mut clock = self.clock();
@@ -174,35 +176,35 @@ impl Budget {
         usage::watch(u64::MAX, begun, clock.most());
     }
 
-    /// The steps that are left.
+    /// Returns the steps that are left.
     pub fn left(&self) -> u64 {
         self.left.load(Ordering::Relaxed)
     }
 
-    /// From now on an entry may take at most so long, or only as long as its budget says (`None`).
+    /// Sets the most time that an entry may take from now on, or only the limit of its budget (`None`).
     pub(crate) fn allow(&self, max: Option<Duration>) {
         self.clock().max = max;
     }
 
-    /// Sets how often this node has stopped the entry that follows.
+    /// Sets how many times this node has already stopped the next entry.
     pub(crate) fn be_patient(&self, times: u32) {
         self.clock().patience = PATIENCE.saturating_pow(times).min(PATIENCE_MAX);
     }
 
-    /// Says whether callers of this node wait for the entries that follow. On a follower none do, so it gives an entry
-    /// up sooner by the clock than the leader. Where both run on one machine, the follower would else take the leader's
-    /// processor for as long as the leader runs the entry. It could also finish an entry that the leader has given up,
-    /// and the leader would have to hand over.
+    /// Sets whether callers on this node wait for the next entries. On a follower none do, so it gives an entry up
+    /// sooner by the clock than the leader. Otherwise, if both run on one machine, the follower would compete with the
+    /// leader for the processor as long as the leader runs the entry. A follower could also finish an entry that the
+    /// leader has given up, and the leader would then have to hand over its leadership.
     pub(crate) fn set_awaited(&self, is_awaited: bool) {
         self.clock().is_awaited = is_awaited;
     }
 
-    /// From now on statements run dry, or no longer.
+    /// Sets whether the next statements are a dry run.
     pub(crate) fn set_dry_run(&self, is_dry: bool) {
         self.clock().is_dry = is_dry;
     }
 
-    /// Begins a statement, which may make SQLite run nested ones.
+    /// Begins a statement; `nested` says whether SQLite may run further statements inside it.
     pub fn start(&self, nested: bool) {
         let slack = if nested { NESTED_STEPS_MAX } else { 0 };
         self.ticks.store(0, Ordering::Relaxed);
@@ -220,8 +222,8 @@ impl Budget {
         self.stop.store(left.saturating_add(slack), Ordering::Relaxed);
     }
 
-    /// Ends a statement that its own counter, which wraps at 2^32, says took `steps`. Fails where the entry is no
-    /// longer within its budget, or took too long.
+    /// Ends a statement that took `steps` according to its own counter, which wraps at 2^32. Fails if the entry has
+    /// exceeded its budget, or has taken too long.
     pub fn finish(&self, steps: u32) -> Result<(), Spent> {
         self.stop.store(u64::MAX, Ordering::Relaxed);
         if let Some(supervision) = self.supervision.get() {
@@ -252,7 +254,7 @@ impl Budget {
         self.is_spent() || self.is_late()
     }
 
-    /// Whether the entry takes too long.
+    /// Returns whether the entry takes too long.
     fn is_late(&self) -> bool {
         if self.stop.load(Ordering::Relaxed) == u64::MAX {
             return false;
@@ -273,7 +275,7 @@ impl Budget {
         lock(&self.clock)
     }
 
-    /// Whether the running statement is to be stopped.
+    /// Returns whether the running statement must be stopped.
     fn is_spent(&self) -> bool {
         let steps = self.ticks.load(Ordering::Relaxed).saturating_mul(STRIDE.into());
         let steps = steps.saturating_add(self.bytes.load(Ordering::Relaxed) / STEP_BYTES);
@@ -292,13 +294,13 @@ impl Meter for Budget {
     }
 }
 
-/// The processor time for so many steps.
+/// Returns the processor time for this many steps.
 pub(super) fn allowed(steps: u64) -> Duration {
     TIME_BASE.saturating_add(Duration::from_nanos(STEP_NANOS.saturating_mul(steps)))
 }
 
-/// All steps, from those modulo 2^32 and a count that is too large by less than 2^31 and too small by less than a
-/// stride.
+/// Returns the full number of steps, from that number modulo 2^32 and an estimate that is too large by less than 2^31
+/// or too small by less than a stride.
 fn unwrap_steps(low: u32, ticked: u64) -> u64 {
     let wraps = (ticked + (1 << 31)).saturating_sub(low.into()) >> 32;
     (wraps << 32) + u64::from(low)
@@ -309,7 +311,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_for_which_no_caller_waits_is_given_up_sooner_the_first_time() {
+    fn an_entry_without_a_waiting_caller_gets_less_time() {
         let budget = Budget::default();
         let waits = |is_awaited: bool, times: u32| {
             budget.set_awaited(is_awaited);
@@ -320,7 +322,7 @@ mod tests {
         };
         assert_eq!(waits(true, 0), (1, 2.0));
         assert_eq!(waits(false, 0), (1, 1.0));
-        assert_eq!(waits(false, 1), (4, 2.0), "by then others may have applied it");
+        assert_eq!(waits(false, 1), (4, 2.0), "by the second time, another node may have applied it");
         assert_eq!(waits(true, 1), (4, 2.0));
     }
 }

@@ -1,6 +1,6 @@
-//! What SQLite counts about changes, made to start anew at each entry, and what its update hook tells.
+//! SQLite's counters of changes, reset at each entry, and what its update hook reports.
 //!
-//! SQLite's counters outlive transactions and even rollbacks, so without this an entry would see what ran before it.
+//! SQLite's counters outlive transactions and even rollbacks. Without the reset, an entry could see what ran before it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -44,23 +44,23 @@ impl Counters {
         self.base.store(conn.total_changes(), Ordering::Relaxed);
     }
 
-    /// Whether SQLite has counted a change since the entry began.
+    /// Returns whether SQLite has counted a change since the entry began.
     pub fn counted(&self, conn: &Connection) -> bool {
         conn.total_changes() != self.base.load(Ordering::Relaxed)
     }
 
-    /// Begins a statement.
+    /// Begins a statement, and clears what was recorded of the previous one.
     pub fn watch(&self) {
         self.inserted.store(false, Ordering::Relaxed);
         self.exhausted.store(false, Ordering::Relaxed);
     }
 
-    /// Whether the statement wrote a row with the largest rowid.
+    /// Returns whether the statement wrote a row with the largest rowid.
     pub fn exhausted(&self) -> bool {
         self.exhausted.load(Ordering::Relaxed)
     }
 
-    /// Whether the statement inserted a row, itself or by what it led to.
+    /// Returns whether the statement inserted a row, either itself or through a trigger.
     pub fn inserted(&self) -> bool {
         self.inserted.load(Ordering::Relaxed)
     }

@@ -1,12 +1,13 @@
-//! The functions of mathematics, from one implementation on all platforms: `sqrt`, `ln`, `pow`, `sin` and the others
-//! that SQLite has where it is built with them.
+//! The mathematical functions, with one implementation on all platforms: `sqrt`, `ln`, `pow`, `sin` and the others that
+//! SQLite has if it is built with them.
 //!
-//! The C libraries of machines differ in the last digit, and so would replicas. These are computed by the `libm` crate,
-//! in plain IEEE arithmetic. Its results are part of the log's meaning: a version that computes any of them otherwise
-//! must not take the place of this one, which a test of their bits watches.
+//! The results of C libraries differ in the last digit, so replicas would differ too. The `libm` crate computes these
+//! functions in plain IEEE arithmetic. All versions must compute the same results from the same log, so `libm` may be
+//! upgraded only if its results stay the same; a test compares their bits.
 //!
-//! Arguments are taken as SQLite's own functions take them: an integer, a real, or a text that is a number; of anything
-//! else, and where the result is not defined, it is NULL. On integers `ceil`, `floor` and `trunc` change nothing.
+//! Arguments are read as SQLite's own functions read them: an integer, a real, or a text that is a number. For any
+//! other argument, or if the result is not defined, the result is NULL. `ceil`, `floor` and `trunc` return integers
+//! unchanged.
 
 use rusqlite::functions::FunctionFlags;
 use rusqlite::types::{Value, ValueRef};
@@ -43,11 +44,11 @@ const ONE: [(&str, One); 20] = [
 const TWO: [(&str, Two); 5] =
     [("atan2", libm::atan2), ("log", logarithm), ("mod", libm::fmod), ("pow", libm::pow), ("power", libm::pow)];
 
-/// Functions of one argument that leave integers as they are.
+/// Functions of one argument that return integers unchanged.
 const ROUND: [(&str, One); 4] =
     [("ceil", libm::ceil), ("ceiling", libm::ceil), ("floor", libm::floor), ("trunc", libm::trunc)];
 
-/// Registers them on a connection.
+/// Registers the functions on a connection.
 pub(crate) fn install(conn: &Connection) -> rusqlite::Result<()> {
     let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_INNOCUOUS | FunctionFlags::SQLITE_DETERMINISTIC;
     conn.create_scalar_function("pi", 0, flags, |_| Ok(std::f64::consts::PI))?;
@@ -74,18 +75,18 @@ pub(crate) fn install(conn: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// NaN, which SQLite takes for NULL, where there is no logarithm.
+/// Applies a logarithm to a positive number; returns NaN, which SQLite turns into NULL, for any other.
 fn of_positive(function: One, x: f64) -> f64 {
     if x > 0.0 { function(x) } else { f64::NAN }
 }
 
-/// To a base above 1.
+/// Returns the logarithm of `x` to a base above 1; NaN for any other base.
 fn logarithm(base: f64, x: f64) -> f64 {
     let base = of_positive(libm::log, base);
     if base > 0.0 { of_positive(libm::log, x) / base } else { f64::NAN }
 }
 
-/// What an argument is as a number.
+/// The numeric value of an argument.
 enum Number {
     Integer(i64),
     Real(f64),
@@ -100,7 +101,7 @@ fn number(value: ValueRef<'_>) -> Option<Number> {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "so does SQLite")]
+#[expect(clippy::cast_precision_loss, reason = "SQLite converts the same way")]
 fn real(value: ValueRef<'_>) -> Option<f64> {
     number(value).map(|number| match number {
         Number::Integer(value) => value as f64,
@@ -108,9 +109,9 @@ fn real(value: ValueRef<'_>) -> Option<f64> {
     })
 }
 
-/// The number that all of a text is.
+/// Returns the number that a text consists of, if all of it is a number.
 fn number_of(text: &str) -> Option<Number> {
-    // Rust reads words too, which are no numbers here: `inf`, `NaN`.
+    // Rust's parser also accepts words that SQLite does not: `inf`, `NaN`.
     let is_plain = text.bytes().all(|byte| byte.is_ascii_digit() || b"+-.eE".contains(&byte));
     if !is_plain || !text.bytes().any(|byte| byte.is_ascii_digit()) {
         return None;
@@ -119,7 +120,7 @@ fn number_of(text: &str) -> Option<Number> {
     integer.or_else(|| text.parse().ok().map(Number::Real))
 }
 
-/// What SQLite passes over around a number.
+/// Returns whether SQLite ignores a character before or after a number.
 fn is_space(c: char) -> bool {
     c == ' ' || ('\t'..='\r').contains(&c)
 }
@@ -141,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_taken_as_sqlite_takes_them() {
+    fn arguments_are_read_as_in_sqlite() {
         let conn = connection();
         for (sql, expected) in [
             ("ceil(7)", Value::Integer(7)),
@@ -189,11 +190,11 @@ mod tests {
 
     #[test]
     fn results_never_change() {
-        // Another hash means other results: then nodes of this version and the next would differ.
+        // A different hash means different results: nodes of this version and the next would diverge.
         assert_eq!(format!("{:032x}", bits_of_all()), "2442c66a978db92e3e182ccb4d04cde9");
     }
 
-    /// A hash of the bits of all functions at many places.
+    /// Returns a hash of the result bits of all functions for many arguments.
     fn bits_of_all() -> u128 {
         let places = (-60..=60).flat_map(|step| {
             let near = f64::from(step) * 0.173;
@@ -203,14 +204,14 @@ mod tests {
         let one = ONE.iter().chain(&ROUND).flat_map(|(_, function)| places.iter().map(|x| function(*x)));
         let pairs = places.iter().zip(places.iter().rev().skip(7));
         let two = TWO.iter().flat_map(|(_, function)| pairs.clone().map(|(x, y)| function(*x, *y)));
-        // One NaN is as good as another: SQLite makes NULL of it.
+        // All NaNs count as equal: SQLite turns each into NULL.
         let bits = one.chain(two).map(|result| if result.is_nan() { u64::MAX } else { result.to_bits() });
         let bytes: Vec<u8> = bits.flat_map(u64::to_le_bytes).collect();
         xxhash_rust::xxh3::xxh3_128(&bytes)
     }
 
     #[test]
-    fn results_are_those_of_the_machine_but_for_the_last_digit() {
+    fn results_are_close_to_those_of_std() {
         let std: [(&str, One); 8] = [
             ("sin", f64::sin),
             ("cos", f64::cos),

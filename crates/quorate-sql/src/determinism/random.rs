@@ -1,11 +1,12 @@
 //! `random()` and `randomblob()`, drawn from the seed of the entry.
 //!
 //! The generator is SplitMix64 (Steele, Lea, Flood 2014): the state grows by 0x9e3779b97f4a7c15 for each draw, and is
-//! mixed by two rounds of shift and multiply. It is part of the log's meaning: replicas of all versions must draw the
-//! same numbers, so it never changes. A blob takes one draw for each 8 bytes begun, in little-endian order.
+//! mixed by two rounds of shift and multiply. The generator never changes, because replicas of all versions must draw
+//! the same numbers from the same log. A blob takes one draw for each 8 bytes or part of them, in little-endian order.
 //!
-//! The functions answer as SQLite's own: `random()` is never the smallest integer, and `randomblob(n)` has at least one
-//! byte. They are innocuous, so defaults and triggers may use them, and not deterministic, so indices may not.
+//! The functions have the properties of SQLite's own: `random()` never returns the smallest integer, and
+//! `randomblob(n)` returns at least one byte. They are marked innocuous, so defaults and triggers may use them, and not
+//! deterministic, so indices may not.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,7 +25,7 @@ pub struct Random {
 }
 
 impl Random {
-    /// Replaces the functions of the connection. A blob tells the meter of its bytes.
+    /// Replaces the functions of the connection. The bytes of blobs are reported to the meter.
     pub(crate) fn install(conn: &Connection, meter: &Arc<dyn Meter>) -> rusqlite::Result<Arc<Self>> {
         let random = Arc::new(Self::default());
         let source = Arc::clone(&random);
@@ -32,19 +33,19 @@ impl Random {
         let (source, meter) = (Arc::clone(&random), Arc::clone(meter));
         functions::volatile(conn, c"randomblob", 1, move |call| {
             let blob = source.blob(call.integer(0))?;
-            // Where the statement is to end, the next step ends it.
+            // If the statement must end now, the next step ends it.
             meter.charge(blob.len() as u64);
             Ok(Answer::Blob(blob))
         })?;
         Ok(random)
     }
 
-    /// The next draw is the first of this seed.
+    /// Sets the seed: the next draw is its first one.
     pub(crate) fn seed(&self, seed: u64) {
         self.state.store(seed, Ordering::Relaxed);
     }
 
-    /// The seed from which it would go on.
+    /// Returns the seed that would continue the sequence of draws.
     pub(crate) fn state(&self) -> u64 {
         self.state.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! What the replaced functions answer.
+//! Tests of the replaced functions, the counters and the budget.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -20,7 +20,7 @@ fn text(conn: &Connection, sql: &str) -> String {
 }
 
 #[test]
-fn draws_are_those_of_splitmix64() {
+fn draws_match_published_values_of_splitmix64() {
     let (conn, determinism) = connection();
     determinism.begin(&conn, None, 1_234_567, u64::MAX);
     // The published values for this seed: 6457827717110365317, 3203168211198807973, 9817491932198370423.
@@ -34,7 +34,7 @@ fn draws_are_those_of_splitmix64() {
 }
 
 #[test]
-fn random_blobs_have_the_length_that_sqlite_gives_them() {
+fn random_blobs_have_the_same_length_as_in_sqlite() {
     let (conn, _) = connection();
     let plain = Connection::open_in_memory().unwrap();
     for argument in ["NULL", "0", "-5", "7", "'9'", "' +12abc'", "'x'", "3.9", "x'3131'", "1000"] {
@@ -44,7 +44,7 @@ fn random_blobs_have_the_length_that_sqlite_gives_them() {
 }
 
 #[test]
-fn defaults_and_triggers_may_draw_even_if_the_schema_is_not_trusted() {
+fn defaults_and_triggers_may_draw() {
     let (conn, determinism) = connection();
     conn.execute_batch(
         "PRAGMA trusted_schema = OFF; CREATE TABLE t (a DEFAULT (random()), b DEFAULT (hex(randomblob(4))));
@@ -62,16 +62,16 @@ fn defaults_and_triggers_may_draw_even_if_the_schema_is_not_trusted() {
 }
 
 #[test]
-fn every_budget_is_given_time_for_all_of_its_steps() {
+fn every_budget_has_time_for_all_its_steps() {
     use quorate_model::limits::{BUDGET_DEFAULT, BUDGET_MAX};
-    // 16 ns are the time of a step in a release build.
+    // A step may take 16 ns in a release build.
     for steps in [0, BUDGET_DEFAULT, BUDGET_MAX] {
         assert!(budget::allowed(steps) >= Duration::from_nanos(steps * 16), "{steps}");
     }
 }
 
 #[test]
-fn counters_start_anew_with_each_entry() {
+fn counters_are_reset_at_each_entry() {
     let (conn, determinism) = connection();
     conn.execute_batch("CREATE TABLE t (a); INSERT INTO t VALUES (1), (2)").unwrap();
     determinism.begin(&conn, None, 0, u64::MAX);
@@ -96,8 +96,8 @@ fn the_statements_of_an_entry_share_its_time() {
         (stops, budget.finish(0))
     };
     budget.begin(None, u64::MAX >> 1);
-    assert_eq!(statement(true), (false, Ok(())), "it is looked at once, at its beginning");
+    assert_eq!(statement(true), (false, Ok(())), "the time is checked once, at the beginning");
     assert_eq!(statement(false), (true, Err(Spent::Time)));
     budget.begin(None, u64::MAX >> 1);
-    assert_eq!(statement(false), (false, Ok(())), "another entry has time of its own");
+    assert_eq!(statement(false), (false, Ok(())), "another entry has its own time");
 }

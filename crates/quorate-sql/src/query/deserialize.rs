@@ -1,8 +1,9 @@
-//! Rows as whatever `serde` can read: structs and maps by the names of columns, tuples and sequences by position, and
-//! anything else from the one column that there is.
+//! Reads rows with `serde`: structs and maps by the names of columns, tuples and sequences by position, and any other
+//! type from a single column.
 //!
-//! Values keep their storage classes: `bool` is the INTEGER 0 or 1, `f64` also an INTEGER that it holds exactly, bytes
-//! are a BLOB, an enum of units is a TEXT with the name of a variant, `Option` is `None` where the value is NULL.
+//! Values are read by their storage class: a `bool` from the INTEGER 0 or 1, an `f64` also from an INTEGER that it can
+//! represent exactly, bytes from a BLOB, an enum of unit variants from a TEXT with the name of a variant. An `Option`
+//! is `None` if the value is NULL.
 
 use std::fmt;
 
@@ -14,7 +15,7 @@ use serde::{Deserialize, forward_to_deserialize_any};
 use super::{FromValue, RowError, RowRef, Rows, columns_expected};
 
 impl Rows {
-    /// All rows as `T`.
+    /// Returns all rows as `T`.
     ///
     /// ```
     /// # use quorate_sql::query::{RowError, Rows};
@@ -35,7 +36,7 @@ impl Rows {
 }
 
 impl<'a> RowRef<'a> {
-    /// The row as `T`.
+    /// Returns the row as `T`.
     pub fn deserialize<T: Deserialize<'a>>(self) -> Result<T, RowError> {
         T::deserialize(Row(self)).map_err(|Failed { column, error }| match column {
             Some(column) => RowError::Conversion { column, error },
@@ -44,7 +45,7 @@ impl<'a> RowRef<'a> {
     }
 }
 
-/// Why something could not be read, and from which column, if it was one.
+/// Why a row could not be read, and the column, if a value was the reason.
 #[derive(Debug)]
 struct Failed {
     column: Option<String>,
@@ -75,7 +76,7 @@ impl de::Error for Failed {
 struct Row<'de>(RowRef<'de>);
 
 impl<'de> Row<'de> {
-    /// The value of the only column.
+    /// Returns the value of the only column.
     fn only(self) -> Result<(Cell<'de>, &'de str), Failed> {
         match (self.0.columns(), self.0.values()) {
             ([column], [value]) => Ok((Cell(value), column)),
@@ -84,7 +85,7 @@ impl<'de> Row<'de> {
     }
 }
 
-/// Those of one value.
+/// Methods that read the value of the only column.
 macro_rules! single {
     ($($method:ident),*) => {$(
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failed> {
@@ -220,7 +221,7 @@ impl<'de> Deserializer<'de> for Cell<'de> {
         visitor.visit_newtype_struct(self)
     }
 
-    /// Bytes are a sequence to those who know of nothing better, a `Vec<u8>` say.
+    /// A BLOB is also a sequence, for types that do not ask for bytes, such as `Vec<u8>`.
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failed> {
         match self.0 {
             Value::Blob(bytes) => visitor.visit_seq(SeqDeserializer::new(bytes.iter().copied())),
@@ -298,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn tuples_are_read_by_position_and_single_values_from_one_column() {
+    fn tuples_are_read_by_position() {
         #[derive(Debug, PartialEq, Deserialize)]
         struct Id(i64);
         let two = rows(&["a", "b"], vec![1.into(), "x".into(), 2.into(), Value::Null]);
@@ -310,12 +311,12 @@ mod tests {
     }
 
     #[track_caller]
-    fn told<'a, T: Deserialize<'a>>(rows: &'a Rows) -> String {
+    fn error<'a, T: Deserialize<'a>>(rows: &'a Rows) -> String {
         rows.deserialize::<T>().map(drop).unwrap_err().to_string()
     }
 
     #[test]
-    fn what_does_not_fit_is_said_and_where() {
+    fn errors_name_the_column_and_the_reason() {
         for (column, value, text) in [
             (0, Value::Integer(-1), r#"column "id": invalid value: integer `-1`, expected u32"#),
             (1, 5.into(), r#"column "name": invalid type: integer `5`, expected a borrowed string"#),
@@ -326,11 +327,11 @@ mod tests {
         ] {
             let mut values = item();
             *values.get_mut(column).unwrap() = value;
-            assert_eq!(told::<Item<'_>>(&rows(&COLUMNS, values)), text);
+            assert_eq!(error::<Item<'_>>(&rows(&COLUMNS, values)), text);
         }
         let two = rows(&["a", "b"], vec![1.into(), 2.into()]);
-        assert_eq!(told::<Item<'_>>(&two), "missing field `id`: the result has a, b");
-        assert_eq!(told::<i64>(&two), "1 column was expected: the result has a, b");
-        assert_eq!(told::<(i64,)>(&two), "1 column was expected: the result has a, b");
+        assert_eq!(error::<Item<'_>>(&two), "missing field `id`: the result has a, b");
+        assert_eq!(error::<i64>(&two), "1 column was expected: the result has a, b");
+        assert_eq!(error::<(i64,)>(&two), "1 column was expected: the result has a, b");
     }
 }

@@ -1,13 +1,13 @@
-//! Which rows a type of Rust accepts.
+//! Conversion of rows to Rust types.
 
 use quorate_model::Value;
 
 use super::{FromValue, RowError, RowRef};
 
-/// A type that can be read from a row: a single value from a row of one column, a tuple from one of as many columns as
-/// it has parts.
+/// A type that can be read from a row: a single value from a row with one column, a tuple from a row with as many
+/// columns as the tuple has elements.
 pub trait FromRow<'a>: Sized {
-    /// Reads it.
+    /// Reads a row.
     fn from_row(row: RowRef<'a>) -> Result<Self, RowError>;
 }
 
@@ -16,14 +16,14 @@ pub trait FromRowOwned: for<'a> FromRow<'a> {}
 
 impl<T: for<'a> FromRow<'a>> FromRowOwned for T {}
 
-/// The row itself.
+/// Returns the row itself.
 impl<'a> FromRow<'a> for RowRef<'a> {
     fn from_row(row: RowRef<'a>) -> Result<Self, RowError> {
         Ok(row)
     }
 }
 
-/// All its values.
+/// Copies all values of the row.
 impl FromRow<'_> for Vec<Value> {
     fn from_row(row: RowRef<'_>) -> Result<Self, RowError> {
         Ok(row.values().to_vec())

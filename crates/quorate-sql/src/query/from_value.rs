@@ -1,11 +1,11 @@
-//! Which values a type of Rust accepts.
+//! Conversion of values to Rust types.
 
 use std::fmt;
 
 use bytes::Bytes;
 use quorate_model::Value;
 
-/// What a value was expected to be, and what it is.
+/// What was expected of a value, and what was found instead.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mismatch {
     expected: &'static str,
@@ -13,22 +13,22 @@ pub struct Mismatch {
 }
 
 impl Mismatch {
-    /// A value of another storage class than expected.
+    /// The value has another storage class than expected.
     pub fn class(expected: &'static str, found: &Value) -> Self {
         Self { expected, found: found.class().to_owned() }
     }
 
-    /// A value of the right class that the type can't hold.
+    /// The value has the right storage class, but the type can't represent it.
     pub fn value(expected: &'static str, found: &Value) -> Self {
         Self { expected, found: format!("{} {found}", found.class()) }
     }
 
-    /// What was expected.
+    /// Returns what was expected.
     pub fn expected(&self) -> &'static str {
         self.expected
     }
 
-    /// What was found: the storage class, followed by the value where the class is right.
+    /// Returns what was found: the storage class, followed by the value if the class is right.
     pub fn found(&self) -> &str {
         &self.found
     }
@@ -45,11 +45,11 @@ impl std::error::Error for Mismatch {}
 
 /// A type that can be read from a value, by the value's storage class.
 pub trait FromValue<'a>: Sized {
-    /// Reads it.
+    /// Reads a value.
     fn from_value(value: &'a Value) -> Result<Self, Mismatch>;
 }
 
-/// Types that one class of values holds as it is.
+/// Types that correspond to one storage class.
 macro_rules! from_class {
     ($($type:ty, $class:ident, $expected:literal, $make:expr;)*) => {$(
         impl<'a> FromValue<'a> for $type {
@@ -97,13 +97,14 @@ from_integer! {
     usize, "an INTEGER without sign";
 }
 
-/// A REAL, or an INTEGER that a float holds exactly: SQLite keeps whole numbers so in some columns.
+/// Reads a REAL, or an INTEGER that an `f64` represents exactly: SQLite stores whole numbers as INTEGER in some
+/// columns.
 impl FromValue<'_> for f64 {
     fn from_value(value: &Value) -> Result<Self, Mismatch> {
         const EXACT: i64 = 1 << f64::MANTISSA_DIGITS;
         match value {
             Value::Real(inner) => Ok(*inner),
-            #[expect(clippy::cast_precision_loss, reason = "the guard keeps it exact")]
+            #[expect(clippy::cast_precision_loss, reason = "the guard admits only numbers that are exact")]
             Value::Integer(inner) if (-EXACT..=EXACT).contains(inner) => Ok(*inner as f64),
             Value::Integer(_) => Err(Mismatch::value("a REAL", value)),
             other => Err(Mismatch::class("a REAL", other)),
@@ -111,7 +112,7 @@ impl FromValue<'_> for f64 {
     }
 }
 
-/// The INTEGER 0 or 1.
+/// Reads the INTEGER 0 or 1.
 impl FromValue<'_> for bool {
     fn from_value(value: &Value) -> Result<Self, Mismatch> {
         const EXPECTED: &str = "0 or 1";
@@ -124,21 +125,21 @@ impl FromValue<'_> for bool {
     }
 }
 
-/// NULL is `None`.
+/// Reads NULL as `None`.
 impl<'a, T: FromValue<'a>> FromValue<'a> for Option<T> {
     fn from_value(value: &'a Value) -> Result<Self, Mismatch> {
         if *value == Value::Null { Ok(None) } else { T::from_value(value).map(Some) }
     }
 }
 
-/// Any value.
+/// Copies any value.
 impl FromValue<'_> for Value {
     fn from_value(value: &Value) -> Result<Self, Mismatch> {
         Ok(value.clone())
     }
 }
 
-/// Any value, where it lies.
+/// Borrows any value.
 impl<'a> FromValue<'a> for &'a Value {
     fn from_value(value: &'a Value) -> Result<Self, Mismatch> {
         Ok(value)

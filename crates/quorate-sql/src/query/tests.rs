@@ -1,4 +1,4 @@
-//! Rows become values of Rust, or an error that says what is wrong.
+//! Tests of the conversion of rows to Rust types.
 
 #![allow(clippy::unwrap_used, reason = "tests stop at the first surprise")]
 
@@ -39,7 +39,7 @@ fn an_empty_result_has_no_rows() {
 }
 
 #[test]
-fn errors_name_the_column_what_was_expected_and_what_was_found() {
+fn errors_name_the_column_and_the_mismatch() {
     assert_eq!(message::<i64>(&one("x")), r#"column "c": an INTEGER was expected, it holds TEXT"#);
     assert_eq!(
         message::<String>(&one(Value::Null)),
@@ -55,7 +55,7 @@ fn errors_name_the_column_what_was_expected_and_what_was_found() {
 }
 
 #[test]
-fn a_float_is_read_from_an_integer_only_where_it_is_exact() {
+fn floats_are_read_only_from_exact_integers() {
     const EDGE: i64 = 1 << 53;
     assert_eq!(one(EDGE).one::<f64>(), Ok(9_007_199_254_740_992.0));
     assert!(one(EDGE + 1).one::<f64>().is_err());
@@ -63,7 +63,7 @@ fn a_float_is_read_from_an_integer_only_where_it_is_exact() {
 }
 
 #[test]
-fn returned_rows_of_a_write_read_the_same() {
+fn rows_returned_by_a_write_can_be_read() {
     let result = StatementResult {
         columns: vec!["a".into(), "b".into()],
         rows: vec![vec![1.into(), 2.into()], vec![3.into(), 4.into()]],
@@ -83,7 +83,7 @@ proptest! {
     }
 
     #[test]
-    fn cutting_into_rows_keeps_every_whole_row(width in 1_usize..5, count in 0_usize..20, extra in 0_usize..5) {
+    fn every_complete_row_is_kept(width in 1_usize..5, count in 0_usize..20, extra in 0_usize..5) {
         let names: Vec<String> = (0..width).map(|number| number.to_string()).collect();
         let numbers = 0..(width * count + extra.min(width - 1));
         let values: Vec<Value> = numbers.map(|number| Value::from(number as i64)).collect();

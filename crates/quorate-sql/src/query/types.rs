@@ -1,5 +1,5 @@
-//! Which values types of other crates accept, each behind the feature of its crate's name: at least those that
-//! `quorate_model` makes of them.
+//! Conversions of values to types of other crates, each behind a feature with the name of its crate. Each type accepts
+//! at least the values into which `quorate_model` converts it.
 
 use bytes::Bytes;
 

@@ -1,20 +1,20 @@
-//! Which tables are the insides of virtual tables: SQLite calls them shadow tables.
+//! Finds shadow tables: the tables in which virtual tables keep their content.
 //!
-//! `PRAGMA table_list` knows it too, but first it looks up the columns of all views. Each time that this fails for a
-//! view it starts again at the first table. That takes seconds where views of thousands of columns stand on each other.
+//! `PRAGMA table_list` reports them too, but it first looks up the columns of all views, and starts again at the first
+//! table each time that this fails for a view. That takes seconds if views with thousands of columns use each other.
 //!
-//! Invariant: the answer is that of the pragma, for the modules that commands may use.
+//! Invariant: the result equals that of the pragma, for the modules that commands may use.
 
 use std::collections::BTreeSet;
 
-/// The endings of shadow tables (`t_data`) of each module, as the `xShadowName` of these modules in SQLite has them.
+/// The suffixes of each module's shadow tables (`t_data`), as in the module's `xShadowName` in SQLite.
 const ENDINGS: [(&str, &[&str]); 3] = [
     ("fts5", &["config", "content", "data", "docsize", "idx"]),
     ("rtree", &["node", "parent", "rowid"]),
     ("rtree_i32", &["node", "parent", "rowid"]),
 ];
 
-/// Those of `names`, in lower case, that are shadow tables of the virtual table `owner`, which `sql` creates.
+/// Returns those of `names`, in lower case, that are shadow tables of the virtual table `owner`, which `sql` creates.
 pub(super) fn of(owner: &str, sql: &str, names: &BTreeSet<String>) -> impl Iterator<Item = String> {
     let module = module(sql).unwrap_or_default();
     let endings = ENDINGS.iter().find(|(name, _)| *name == module).map_or(&[][..], |(_, endings)| endings);
@@ -22,7 +22,7 @@ pub(super) fn of(owner: &str, sql: &str, names: &BTreeSet<String>) -> impl Itera
     endings.iter().map(move |ending| format!("{owner}_{ending}")).filter(|name| names.contains(name))
 }
 
-/// The module in a text as SQLite keeps it, in lower case: `CREATE VIRTUAL TABLE name USING module`.
+/// Returns the module, in lower case, in a text as SQLite stores it: `CREATE VIRTUAL TABLE name USING module`.
 fn module(sql: &str) -> Option<String> {
     let mut rest = sql.get("CREATE VIRTUAL TABLE".len()..)?;
     let mut word = || {
@@ -34,8 +34,8 @@ fn module(sql: &str) -> Option<String> {
     word().map(|module| module.to_ascii_lowercase())
 }
 
-/// The first word of a text, without its quotes, and what follows it. Comments and space before it are left out. A
-/// doubled quote inside a name stays doubled, which does no harm: no module has a quote in its name.
+/// Returns the first word of a text, without its quotes, and the text after it. Comments and white space before it are
+/// skipped. A doubled quote inside a name stays doubled, which is harmless: no module has a quote in its name.
 fn first(mut text: &str) -> Option<(&str, &str)> {
     loop {
         text = text.trim_ascii_start();
@@ -71,7 +71,7 @@ mod tests {
 
     use crate::schema_check::{Schema, quoted};
 
-    /// What the pragma says.
+    /// Returns the names that the pragma reports.
     fn of_sqlite(conn: &Connection, kind: &str) -> BTreeSet<String> {
         let sql = "SELECT lower(name) FROM pragma_table_list WHERE schema = 'main' AND type = ?1";
         conn.prepare(sql).unwrap().query_map([kind], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap()
@@ -84,7 +84,7 @@ mod tests {
         assert_eq!(named, of_sqlite(conn, "virtual"));
     }
 
-    /// A name as somebody may write it.
+    /// Generates a quoted name.
     fn name() -> impl Strategy<Value = String> {
         let inside = prop::sample::select(vec![
             "t", "u", "_", "node", "data", " ", "\"", "'", "]", "`", "é", "USING", "fts5", "rtree", "(", ")", "--",
@@ -119,14 +119,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn shadows_are_those_that_sqlite_knows(
+        fn shadow_tables_equal_those_of_sqlite(
             tables in prop::collection::vec((name(), gap(), gap(), module()), 1..4),
             plain in prop::collection::vec(prop::sample::select(vec!["node", "DATA", "idx", "other"]), 0..4),
             renamed in any::<bool>(),
         ) {
             let conn = Connection::open_in_memory().unwrap();
             for (name, before, after, module) in &tables {
-                // Some names are taken, or empty: then there is nothing to compare.
+                // This fails if a name is taken or empty; then there is nothing to compare.
                 let _ = conn.execute_batch(&format!("CREATE VIRTUAL TABLE {name}{before}USING{after}{module}"));
             }
             let owners = Schema::read(&conn).unwrap().virtual_tables;

@@ -74,7 +74,7 @@ const REFUSED: [(&str, &str); 37] = [
     ("CREATE TABLE x (a REFERENCES _quorate_applied)", IN_SCHEMA),
     (
         "CREATE VIRTUAL TABLE x USING fts5(sql, content = 'sqlite_schema')",
-        "x: a virtual table can't stand on tables of SQLite or of the store, or on the insides of another; \
+        "x: a virtual table can't refer to tables of SQLite or of the store, or to shadow tables; \
          copy what it needs into a table of your own",
     ),
     ("CREATE VIRTUAL TABLE x USING fts4(a)", "the module fts4 is not allowed; use one of fts5, rtree, rtree_i32"),

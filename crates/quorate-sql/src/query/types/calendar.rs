@@ -1,5 +1,5 @@
-//! Reads dates and times of texts, in the forms that SQLite's functions know: `YYYY-MM-DD`, `HH:MM[:SS[.F]]`, both with
-//! a space or a `T` between them, and then perhaps `Z` or an offset `+HH:MM[:SS]`.
+//! Parses dates and times in the forms of SQLite's functions: `YYYY-MM-DD`, `HH:MM[:SS[.F]]`, or both with a space or a
+//! `T` between them, optionally followed by `Z` or an offset `+HH:MM[:SS]`.
 
 use std::ops::RangeInclusive;
 
@@ -12,7 +12,7 @@ pub(super) const TIME: &str = "a time of day as TEXT (HH:MM:SS)";
 pub(super) const LOCAL: &str = "a date and a time without an offset as TEXT (YYYY-MM-DD HH:MM:SS)";
 pub(super) const MOMENT: &str = "a date and a time as TEXT (YYYY-MM-DD HH:MM:SS, with an offset if it is not UTC)";
 
-/// Types that are read from a text, by a function that gives nothing for what is none of theirs.
+/// Implements the traits for types that a function parses from a text; it returns `None` for an invalid text.
 macro_rules! from_text {
     ($($type:ty, $expected:expr, $read:expr;)*) => {
         $(
@@ -29,7 +29,7 @@ macro_rules! from_text {
 
 pub(super) use from_text;
 
-/// What a text stands for.
+/// Parses a TEXT; fails for any other value.
 pub(super) fn read<T>(value: &Value, expected: &'static str, read: fn(&str) -> Option<T>) -> Result<T, Mismatch> {
     match value {
         Value::Text(text) => read(text).ok_or_else(|| Mismatch::value(expected, value)),
@@ -37,7 +37,7 @@ pub(super) fn read<T>(value: &Value, expected: &'static str, read: fn(&str) -> O
     }
 }
 
-/// A year, a month from 1, a day from 1. What days a month has is for others to say.
+/// A year, a month from 1, and a day from 1. Whether the month has that day is not checked here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Date {
     pub(super) year: i32,
@@ -45,7 +45,7 @@ pub(super) struct Date {
     pub(super) day: u8,
 }
 
-/// A time of the day.
+/// A time of day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Clock {
     pub(super) hour: u8,
@@ -54,7 +54,7 @@ pub(super) struct Clock {
     pub(super) nanos: u32,
 }
 
-/// Both, and the offset in seconds where there is one.
+/// A date and a time of day, and the offset in seconds, if there is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Moment {
     pub(super) date: Date,
@@ -62,7 +62,7 @@ pub(super) struct Moment {
     pub(super) offset: Option<i32>,
 }
 
-/// Digits of a fraction of a second.
+/// The most digits of a fraction of a second.
 const FRACTION_DIGITS: usize = 9;
 
 impl Date {
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_read_in_the_forms_of_sqlite() {
+    fn texts_in_the_forms_of_sqlite_are_parsed() {
         let date = Date { year: 2026, month: 2, day: 3 };
         let clock = Clock { hour: 4, minute: 5, second: 6, nanos: 70_000_000 };
         for (rest, offset) in [("", None), ("Z", Some(0)), ("+01:30", Some(5400)), ("-01:30:01", Some(-5401))] {

@@ -27,7 +27,7 @@ fn date(Date { year, month, day }: Date) -> Option<NaiveDate> {
     NaiveDate::from_ymd_opt(year, month.into(), day.into())
 }
 
-/// A leap second is the second before with more than a billion nanoseconds.
+/// `chrono` represents a leap second as second 59 with a billion nanoseconds or more.
 fn clock(Clock { hour, minute, second, nanos }: Clock) -> Option<NaiveTime> {
     let (second, nanos) = if second == 60 { (59, nanos + 1_000_000_000) } else { (second, nanos) };
     NaiveTime::from_hms_nano_opt(hour.into(), minute.into(), second.into(), nanos)

@@ -8,7 +8,7 @@ use crate::query::{FromRow, FromValue, Mismatch, RowError, RowRef};
 
 const EXPECTED: &str = "a decimal number as TEXT, or an INTEGER";
 
-/// A TEXT with a decimal number, or an INTEGER. A REAL is not exact, and is refused.
+/// Reads a TEXT with a decimal number, or an INTEGER. A REAL is refused, because it is not exact.
 impl FromValue<'_> for Decimal {
     fn from_value(value: &Value) -> Result<Self, Mismatch> {
         match value {

@@ -1,4 +1,4 @@
-//! JSON: `serde_json::Value`, and whatever `serde` can read from it.
+//! JSON: `serde_json::Value`, and any type that `serde` can read from JSON.
 
 use quorate_model::Value;
 use serde::de::DeserializeOwned;
@@ -8,7 +8,7 @@ use crate::query::{FromRow, FromValue, Mismatch, RowError, RowRef};
 
 const EXPECTED: &str = "JSON as TEXT";
 
-/// A TEXT of JSON.
+/// Reads a TEXT that contains JSON.
 impl FromValue<'_> for serde_json::Value {
     fn from_value(value: &Value) -> Result<Self, Mismatch> {
         let text = <&str>::from_value(value).map_err(|_| Mismatch::class(EXPECTED, value))?;
@@ -19,13 +19,13 @@ impl FromValue<'_> for serde_json::Value {
 single!(serde_json::Value);
 
 impl RowRef<'_> {
-    /// What the TEXT of the first column of this name holds as JSON; `None` where there is no such column, or its value
-    /// is NULL.
+    /// Reads the JSON in the TEXT of the first column with this name; returns `None` if there is no such column, or its
+    /// value is NULL.
     pub fn find_json<T: DeserializeOwned>(self, column: &str) -> Result<Option<T>, RowError> {
         self.find::<&str>(column)?.map(|text| json(column, text)).transpose()
     }
 
-    /// What the TEXT of the first column of this name holds as JSON. NULL stands for `null`.
+    /// Reads the JSON in the TEXT of the first column with this name. NULL is read as `null`.
     pub fn get_json<T: DeserializeOwned>(self, column: &str) -> Result<T, RowError> {
         json(column, self.get_by_name::<Option<&str>>(column)?.unwrap_or("null"))
     }

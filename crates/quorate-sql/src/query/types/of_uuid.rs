@@ -8,7 +8,7 @@ use crate::query::{FromRow, FromValue, Mismatch, RowError, RowRef};
 
 const EXPECTED: &str = "a UUID as a BLOB of 16 bytes or as TEXT";
 
-/// A BLOB of its 16 bytes, or a TEXT in one of the usual forms.
+/// Reads a BLOB of 16 bytes, or a TEXT in one of the usual forms.
 impl FromValue<'_> for Uuid {
     fn from_value(value: &Value) -> Result<Self, Mismatch> {
         let read = match value {
