@@ -41,7 +41,7 @@ pub(crate) const WRITE: &str = "REPLACE INTO _quorate_applied
 /// The content of the row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AppliedRow {
-    /// Whose data it is.
+    /// The cluster, epoch and group of the data.
     pub identity: StoreIdentity,
     /// The last applied entry and the membership.
     pub applied: Applied,

@@ -8,7 +8,7 @@ use crate::slow::SlowLog;
 /// The metrics of the writer and the checkpointer.
 #[derive(Clone, Debug, Default)]
 pub struct StoreMetrics {
-    /// How long each batch of entries took to apply and commit, without the work that was done ahead of its commit.
+    /// How long each batch of entries took to apply and commit, without statements that had already been run ahead.
     pub batches: Histogram,
     /// The number of applied entries.
     pub entries: Counter,

@@ -36,7 +36,7 @@ pub const QUEUE_BYTES_MAX: usize = 1 << 30;
 /// How a store is opened.
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
-    /// Whose data it holds.
+    /// The cluster, epoch and group of the data.
     pub identity: StoreIdentity,
     /// The page size in bytes, fixed when the database is created: a power of two from 4096 to 65536.
     pub page_size: u32,

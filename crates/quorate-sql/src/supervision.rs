@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_statement_is_overdue_past_its_deadline_until_it_ends() {
+    fn a_statement_is_overdue_only_past_its_deadline() {
         let (supervision, before) = (Supervision::default(), Instant::now());
         assert_eq!(supervision.running(), None, "nothing runs");
         supervision.begins(Some(7), before, Duration::from_secs(3600));

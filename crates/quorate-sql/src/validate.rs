@@ -42,7 +42,7 @@ const CACHE_BYTES: u32 = 1 << 20;
 /// A query that makes SQLite reload the schema if it has changed.
 const LOOK: &str = "SELECT 1 FROM sqlite_schema LIMIT 1";
 
-/// What a statement does.
+/// The kind of a statement, by its effects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatementKind {
     /// It only reads.

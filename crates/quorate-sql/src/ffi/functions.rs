@@ -332,7 +332,7 @@ unsafe extern "C" fn step<A: Aggregate>(
     count: c_int,
     values: *mut *mut ffi::sqlite3_value,
 ) {
-    // SAFETY: what SQLite passes to the callbacks of this aggregate.
+    // SAFETY: the arguments are those that SQLite passes to a callback of this aggregate.
     unsafe { change::<A>(context, count, values, A::step) };
 }
 
@@ -341,7 +341,7 @@ unsafe extern "C" fn inverse<A: Aggregate>(
     count: c_int,
     values: *mut *mut ffi::sqlite3_value,
 ) {
-    // SAFETY: what SQLite passes to the callbacks of this aggregate.
+    // SAFETY: the arguments are those that SQLite passes to a callback of this aggregate.
     unsafe { change::<A>(context, count, values, A::inverse) };
 }
 
