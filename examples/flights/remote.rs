@@ -32,8 +32,7 @@ impl Remote {
     /// Inserts rows: one by a single statement, more by one atomic batch.
     pub async fn insert(&self, table: &Table, rows: Vec<Row>) -> Result<()> {
         let sql = table.insert();
-        let statements =
-            rows.into_iter().map(|row| (sql.as_str(), row.into_iter().map(replicated).collect::<Vec<_>>()));
+        let statements = rows.into_iter().map(|row| (sql.clone(), row.into_iter().map(replicated).collect::<Vec<_>>()));
         self.0.batch(statements).await?;
         Ok(())
     }
@@ -48,7 +47,7 @@ impl Remote {
         let sql = format!("SELECT rowid, * FROM {} WHERE rowid > ? ORDER BY rowid LIMIT {PAGE_ROWS}", table.name);
         let (mut set, mut after) = (Multiset::default(), 0);
         loop {
-            let page = here.query(sql.as_str(), (after,)).await?;
+            let page = here.query(sql.clone(), (after,)).await?;
             let Some(last) = page.iter().last() else { return Ok(set) };
             after = last.get(0)?;
             set.extend(page.iter().map(plain));

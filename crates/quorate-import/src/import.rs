@@ -87,7 +87,7 @@ impl Import<'_> {
             }
             None => {
                 if let Some(create) = &plan.create {
-                    self.sql.execute(create.as_str(), ()).await.context(|| "cannot make the table")?;
+                    self.sql.execute(create.clone(), ()).await.context(|| "cannot make the table")?;
                 }
                 None
             }

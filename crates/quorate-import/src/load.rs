@@ -103,7 +103,7 @@ impl<'a> Loader<'a> {
 
     /// Writes rows as one entry, and returns how many changed the table.
     async fn write(&self, number: u64, rows: PackedRows, done: &Done) -> Result<u64, Refused> {
-        let bulk = BatchStep::from(Bulk { sql: self.insert.clone(), rows });
+        let bulk = BatchStep::from(Bulk { sql: self.insert.clone().into(), rows });
         let progress = self.progress.map(|progress| BatchStep::from(progress.step(number, done)));
         let first_is_progress = progress.is_some();
         let result = self.sql.batch(progress.into_iter().chain([bulk])).await;

@@ -9,6 +9,7 @@
 //! A complete import deletes its rows, and the last one drops the tables. Until then the same import can be run again
 //! and writes only what is missing, even if that is nothing.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use quorate::{Error as SqlError, FailureKind, Sql, Value, params};
@@ -114,11 +115,12 @@ impl Progress {
             let Identity { source, digest } = begin.identity;
             let made_table = begin.create.is_some();
             let header = params![id, begin.target, source.as_str(), digest.as_str(), begin.plan, made_table];
-            let create = begin.create.map(|create| (create, params![]));
+            let create = begin.create.map(|create| (Cow::Owned(create.to_owned()), params![]));
             // The row of the import comes before the table: of two imports that begin at once, one fails there and
             // finds the other.
-            let steps = [Some((IMPORTS, params![])), Some((CHUNKS, params![])), Some((BEGIN, header)), create];
-            match sql.batch(steps.into_iter().flatten()).await {
+            let own = [(IMPORTS, params![]), (CHUNKS, params![]), (BEGIN, header)];
+            let steps = own.map(|(sql, params)| (Cow::Borrowed(sql), params)).into_iter().chain(create);
+            match sql.batch(steps).await {
                 Ok(_) => return Ok(Self { id, made_table, done: BTreeMap::new() }),
                 // Another import of the same file was first.
                 Err(SqlError::Failed(failure)) if failure.kind == FailureKind::Constraint => {}

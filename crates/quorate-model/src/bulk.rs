@@ -15,6 +15,7 @@
 //! Invariant: what [`PackedRows`] holds is well-formed, so reading it never fails and applying it never meets bytes
 //! that another version would read in another way.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use bytes::Bytes;
@@ -42,7 +43,7 @@ const SHORT_TEXT_MAX: u8 = u8::MAX - SHORT_TEXT;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bulk {
     /// One statement of SQL.
-    pub sql: String,
+    pub sql: Cow<'static, str>,
     /// Its parameters: the first value of a row is number 1.
     pub rows: PackedRows,
 }

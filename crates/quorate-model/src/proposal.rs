@@ -129,7 +129,7 @@ mod tests {
 
     fn statement(params: Vec<Param>, names: &[&str]) -> Vec<Command> {
         let names = names.iter().map(|name| (*name).to_owned()).collect();
-        vec![SqlCommand::Statement(Statement { sql: "DELETE FROM t".to_owned(), params, names }).into()]
+        vec![SqlCommand::Statement(Statement { sql: "DELETE FROM t".into(), params, names }).into()]
     }
 
     #[test]

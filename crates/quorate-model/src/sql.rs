@@ -1,5 +1,7 @@
 //! The family of commands that the SQL store runs.
 
+use std::borrow::Cow;
+
 use crate::limits::{
     EXTENSION_NAME_BYTES_MAX, EXTENSIONS_MAX, IN_PIECES, PARAMETERS_MAX, SQL_BYTES_MAX, VALUE_BYTES_MAX, check_text,
     limit,
@@ -35,8 +37,8 @@ pub enum SqlReply {
 /// One statement with its parameters: values where it is a query, [`Param`]s where it is a step of a batch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Statement<P = Value> {
-    /// One statement of SQL.
-    pub sql: String,
+    /// One statement of SQL. A literal is borrowed, so that no call allocates for it.
+    pub sql: Cow<'static, str>,
     /// Its parameters: without names, `params[0]` is number 1.
     pub params: Vec<P>,
     /// Either empty, or the name of each parameter as the statement spells it: `:a`, `@a` or `$a`.
@@ -103,7 +105,7 @@ impl SqlReply {
 
 impl<P> Default for Statement<P> {
     fn default() -> Self {
-        Self { sql: String::new(), params: Vec::new(), names: Vec::new() }
+        Self { sql: Cow::Borrowed(""), params: Vec::new(), names: Vec::new() }
     }
 }
 

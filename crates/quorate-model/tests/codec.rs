@@ -60,7 +60,7 @@ fn any_param() -> impl Strategy<Value = Param> {
 
 fn any_statement<P: std::fmt::Debug>(param: impl Strategy<Value = P>) -> impl Strategy<Value = Statement<P>> {
     (".{0,30}", vec(param, 0..4), vec(":[a-z]{1,5}", 0..4)).prop_map(|(sql, params, names)| Statement {
-        sql,
+        sql: sql.into(),
         params,
         names,
     })
@@ -72,7 +72,8 @@ fn any_command() -> impl Strategy<Value = Command> {
         any::<u64>().prop_map(|id| ControlCommand::CloseSession(SessionId(id))),
         Just(ControlCommand::Verify),
     ];
-    let bulk = (".{0,30}", any_rows()).prop_map(|(sql, (width, rows))| Bulk { sql, rows: packed(width, &rows) });
+    let bulk =
+        (".{0,30}", any_rows()).prop_map(|(sql, (width, rows))| Bulk { sql: sql.into(), rows: packed(width, &rows) });
     let sql = prop_oneof![
         any_statement(any_param()).prop_map(SqlCommand::Statement),
         bulk.prop_map(SqlCommand::Bulk),
@@ -241,7 +242,7 @@ fn what_the_encoder_would_have_written_otherwise_is_refused() {
 #[test]
 fn blobs_are_slices_of_what_they_are_decoded_from() {
     let blob = vec![7; 100];
-    let insert = Statement { sql: "INSERT".to_owned(), params: vec![Value::from(blob.clone()).into()], names: vec![] };
+    let insert = Statement { sql: "INSERT".into(), params: vec![Value::from(blob.clone()).into()], names: vec![] };
     let bytes = codec::encode_proposal(&Proposal::new(None, vec![SqlCommand::Statement(insert).into()])).unwrap();
     let mut read = codec::decode_proposal(&bytes).unwrap();
     let Some(Command::Sql(SqlCommand::Statement(read))) = read.commands.pop() else { panic!("{read:?}") };
@@ -254,7 +255,7 @@ fn blobs_are_slices_of_what_they_are_decoded_from() {
 fn lists_that_are_too_long_are_refused_while_they_are_read() {
     let read = |proposal: &Proposal| codec::decode_proposal(&codec::encode_proposal(proposal).unwrap());
     let statement =
-        |params| Statement { sql: "x".to_owned(), params: vec![Param::Value(Value::Null); params], names: vec![] };
+        |params| Statement { sql: "x".into(), params: vec![Param::Value(Value::Null); params], names: vec![] };
     let proposal = |commands| Proposal { commands, ..golden_proposal() };
     let of = |count| proposal(vec![ControlCommand::OpenSession.into(); count]);
     read(&of(COMMANDS_MAX)).unwrap();
@@ -263,7 +264,7 @@ fn lists_that_are_too_long_are_refused_while_they_are_read() {
     read(&with(PARAMETERS_MAX)).unwrap();
     assert!(matches!(read(&with(PARAMETERS_MAX + 1)), Err(DecodeError::Malformed(_))));
     let query = |params| {
-        let query = Statement { sql: "x".to_owned(), params: vec![Value::Null; params], names: vec![] };
+        let query = Statement { sql: "x".into(), params: vec![Value::Null; params], names: vec![] };
         codec::decode_read(&codec::encode_read(&Read::Sql(query)))
     };
     query(PARAMETERS_MAX).unwrap();
@@ -292,10 +293,9 @@ fn a_later_level_is_named() {
 fn golden_proposal() -> Proposal {
     let values =
         vec![Value::Null, Value::Integer(-1), Value::Real(0.5), Value::Text("é".to_owned()), Value::from(vec![0, 255])];
-    let named =
-        Statement { sql: "UPDATE t SET a = :a".to_owned(), params: vec![1.into()], names: vec![":a".to_owned()] };
+    let named = Statement { sql: "UPDATE t SET a = :a".into(), params: vec![1.into()], names: vec![":a".to_owned()] };
     let params = values.into_iter().map(Param::Value).collect();
-    let plain = Statement { sql: "INSERT INTO t VALUES (?,?,?,?,?)".to_owned(), params, names: vec![] };
+    let plain = Statement { sql: "INSERT INTO t VALUES (?,?,?,?,?)".into(), params, names: vec![] };
     let origin = Origin { session: SessionId(5), sequence: 9, floor: 7 };
     let commands = vec![
         Command::Sql(SqlCommand::Statement(plain)),
@@ -315,12 +315,12 @@ fn golden_proposal_of(commands: Vec<Command>) -> Proposal {
 /// A parameter by each kind of column.
 fn golden_returned() -> Proposal {
     let params = vec![Step(0).column(0), Step(300).column("é")];
-    let statement = Statement { sql: "INSERT INTO t VALUES (?,?)".to_owned(), params, names: vec![] };
+    let statement = Statement { sql: "INSERT INTO t VALUES (?,?)".into(), params, names: vec![] };
     golden_proposal_of(vec![SqlCommand::Statement(statement).into()])
 }
 
 fn golden_read_check() -> Proposal {
-    let query = Statement { sql: "SELECT ?".to_owned(), params: vec![7.into()], names: vec![] };
+    let query = Statement { sql: "SELECT ?".into(), params: vec![7.into()], names: vec![] };
     let stamp = Stamp { now: 1_700_000_000_000_000_000, seed: 0xfeed };
     let check = ReadCheck { read: Read::Sql(query), stamp, answer: 1 << 100 };
     Proposal { read_checks: vec![check], ..golden_proposal_of(vec![]) }
@@ -328,7 +328,7 @@ fn golden_read_check() -> Proposal {
 
 /// A statement without parameters.
 fn delete() -> Command {
-    SqlCommand::Statement(Statement { sql: "DELETE FROM t".to_owned(), ..Statement::default() }).into()
+    SqlCommand::Statement(Statement { sql: "DELETE FROM t".into(), ..Statement::default() }).into()
 }
 
 fn golden_dry_run() -> Proposal {
@@ -361,7 +361,7 @@ fn golden_bulk() -> Proposal {
     ];
     let values: Vec<Value> = integers.chain(others).collect();
     let rows = packed(9, &values.chunks(9).map(<[_]>::to_vec).collect::<Vec<_>>());
-    golden_proposal_of(vec![SqlCommand::Bulk(Bulk { sql: "INSERT INTO t VALUES (?,?)".to_owned(), rows }).into()])
+    golden_proposal_of(vec![SqlCommand::Bulk(Bulk { sql: "INSERT INTO t VALUES (?,?)".into(), rows }).into()])
 }
 
 fn golden_outcomes() -> [Outcome; 2] {

@@ -53,7 +53,9 @@ impl Shell {
 
     async fn texts(&self, sql: &str, pattern: &str) -> Result<Vec<String>> {
         let rows = match self.client.query(self.level, sql, (pattern,)).await {
-            Err(SqlError::TooLarge(_)) => self.client.snapshot(self.level).await?.query(sql, (pattern,)).await?,
+            Err(SqlError::TooLarge(_)) => {
+                self.client.snapshot(self.level).await?.query(sql.to_owned(), (pattern,)).await?
+            }
             rows => rows?,
         };
         rows.all().map_err(|error| Error::new(error.to_string()))

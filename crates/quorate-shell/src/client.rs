@@ -88,7 +88,7 @@ impl Connection {
     /// Runs a query whose result is small enough to be fetched whole. It fails with [`SqlError::TooLarge`] on a larger
     /// one, which a [`Connection::snapshot`] streams.
     pub(crate) async fn query(&self, level: Level, query: &str, params: impl IntoParams) -> Result<Rows, SqlError> {
-        self.sql.at(level.into()).with_limits(WHOLE_ROWS_MAX, WHOLE_BYTES_MAX).query(query, params).await
+        self.sql.at(level.into()).with_limits(WHOLE_ROWS_MAX, WHOLE_BYTES_MAX).query(query.to_owned(), params).await
     }
 
     /// Keeps one state to read from. A node keeps only a few at a time.
@@ -110,7 +110,7 @@ impl Connection {
 
     /// Runs a query of the shell itself, on whatever state the node that answers has.
     pub(crate) async fn look(&self, query: &str, limit: Duration) -> Result<Rows> {
-        Ok(self.sql.at(ReadLevel::Local).with_deadline(limit).query(query, ()).await?)
+        Ok(self.sql.at(ReadLevel::Local).with_deadline(limit).query(query.to_owned(), ()).await?)
     }
 
     /// Runs writes, all of them or none.

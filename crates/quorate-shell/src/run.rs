@@ -131,7 +131,7 @@ impl Shell {
 
     async fn stream(&mut self, kind: Kind, statement: &str) -> Result<()> {
         let mut snapshot = self.client.snapshot(self.level).await?;
-        let streamed = snapshot.stream(statement, ()).await;
+        let streamed = snapshot.stream(statement.to_owned(), ()).await;
         let mut rows = streamed.map_err(|error| self.client.of_query(error))?;
         let mut shown = self.head(kind, rows.columns())?;
         while let Some(piece) = rows.next().await.map_err(|error| self.client.of_query(error))? {

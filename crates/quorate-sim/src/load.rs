@@ -369,7 +369,7 @@ impl Writer {
             // Each has its one value.
             let _ = rows.end_row();
         }
-        Bulk { sql: "INSERT INTO words SELECT ?1 || ' ' || hex(randomblob(4))".to_owned(), rows: rows.finish() }
+        Bulk { sql: "INSERT INTO words SELECT ?1 || ' ' || hex(randomblob(4))".into(), rows: rows.finish() }
     }
 
     /// Mostly little, sometimes a lot.

@@ -27,7 +27,7 @@ fn entry(index: u64, proposal: &Proposal) -> Entry {
 }
 
 fn statement(sql: &str, params: Vec<Value>) -> Command {
-    Command::Sql(SqlCommand::Statement(Statement { sql: sql.to_owned(), params, names: vec![] }.into()))
+    Command::Sql(SqlCommand::Statement(Statement { sql: sql.to_owned().into(), params, names: vec![] }.into()))
 }
 
 fn insert(number: u64, session: Option<SessionId>) -> Proposal {
@@ -55,7 +55,8 @@ fn bulk(rows: i64) -> Proposal {
     Proposal::new(
         None,
         vec![
-            SqlCommand::Bulk(Bulk { sql: format!("INSERT INTO wide VALUES ({places})"), rows: packer.finish() }).into(),
+            SqlCommand::Bulk(Bulk { sql: format!("INSERT INTO wide VALUES ({places})").into(), rows: packer.finish() })
+                .into(),
         ],
     )
 }

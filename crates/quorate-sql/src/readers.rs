@@ -87,7 +87,7 @@ impl Readers {
 
     /// Records a read of this generation that failed elsewhere, if its files may be the cause.
     pub(crate) fn suspect(&self, generation: &Generation, sql: String, error: rusqlite::Error) {
-        let query = Statement { sql, ..Statement::default() };
+        let query = Statement { sql: sql.into(), ..Statement::default() };
         self.0.suspicions.note(generation, &error.into(), Some((&query, None)));
     }
 

@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(Cut(&sql).to_string(), sql);
         assert_eq!(Cut(&format!("{sql}éa")).to_string(), format!("{sql}... (3 bytes more)"));
         let sql = "INSERT INTO t VALUES (?)".to_owned();
-        let statement = Statement { sql, params: vec!["secret".into()], names: Vec::new() };
+        let statement = Statement { sql: sql.into(), params: vec!["secret".into()], names: Vec::new() };
         let proposal =
             Proposal::new(None, vec![ControlCommand::OpenSession.into(), SqlCommand::Statement(statement).into()]);
         assert_eq!(first_sql(&proposal), "INSERT INTO t VALUES (?)");

@@ -280,7 +280,7 @@ async fn read(tx: &Optimistic) -> Result<Vec<DoneMigration>, Error> {
 /// The statements of a migration, and behind them, so that they keep their numbers, the record that it was run.
 fn gather(tx: &Optimistic, migration: &Migration) -> Result<(), Error> {
     for statement in migration.statements()? {
-        tx.execute(statement, ())?;
+        tx.execute(statement.to_owned(), ())?;
     }
     tx.execute(CREATE, ())?;
     tx.execute(RECORD, (migration.number, migration.file.as_ref(), migration.hash()))?;

@@ -7,6 +7,7 @@
 //! - A read is recorded with the clock and the randomness that it saw, so that it can give the same rows again.
 //! - Nothing of an attempt that did not commit is kept: neither its writes nor its value.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -75,7 +76,7 @@ impl Optimistic {
     ///
     /// [`FailureKind::Refused`] for a statement that writes, and after a write: a transaction reads first, since it
     /// would not see what it is to write.
-    pub async fn query(&self, sql: impl Into<String>, params: impl IntoParams) -> Result<Rows, Error> {
+    pub async fn query(&self, sql: impl Into<Cow<'static, str>>, params: impl IntoParams) -> Result<Rows, Error> {
         let statement = (sql, params).into_statement().into_query()?;
         let attempt = &*self.0;
         let read = attempt.runtime.run(async {
@@ -97,7 +98,7 @@ impl Optimistic {
     /// Runs a query that returns exactly one row: as one value, or as a tuple of them.
     pub async fn query_one<T: FromRowOwned>(
         &self,
-        sql: impl Into<String>,
+        sql: impl Into<Cow<'static, str>>,
         params: impl IntoParams,
     ) -> Result<T, Error> {
         Ok(self.query(sql, params).await?.one()?)
@@ -106,7 +107,7 @@ impl Optimistic {
     /// Runs a query that returns one row or none.
     pub async fn query_optional<T: FromRowOwned>(
         &self,
-        sql: impl Into<String>,
+        sql: impl Into<Cow<'static, str>>,
         params: impl IntoParams,
     ) -> Result<Option<T>, Error> {
         Ok(self.query(sql, params).await?.optional()?)
@@ -115,7 +116,7 @@ impl Optimistic {
     /// Runs a query and reads each of its rows as one value, or as a tuple of them.
     pub async fn query_as<T: FromRowOwned>(
         &self,
-        sql: impl Into<String>,
+        sql: impl Into<Cow<'static, str>>,
         params: impl IntoParams,
     ) -> Result<Vec<T>, Error> {
         Ok(self.query(sql, params).await?.all()?)
@@ -128,7 +129,7 @@ impl Optimistic {
     /// # Errors
     ///
     /// [`FailureKind::Refused`] if the closure has returned.
-    pub fn execute(&self, sql: impl Into<String>, params: impl IntoParams) -> Result<Step, Error> {
+    pub fn execute(&self, sql: impl Into<Cow<'static, str>>, params: impl IntoParams) -> Result<Step, Error> {
         self.0.gathered().writes((sql, params).into())
     }
 
@@ -140,7 +141,7 @@ impl Optimistic {
     /// Those of [`Optimistic::execute`], and for rows that can't be parameters.
     pub fn execute_many<P: IntoParams>(
         &self,
-        sql: impl Into<String>,
+        sql: impl Into<Cow<'static, str>>,
         rows: impl IntoIterator<Item = P>,
     ) -> Result<Step, Error> {
         self.0.gathered().writes(Bulk { sql: sql.into(), rows: pack(rows)? }.into())

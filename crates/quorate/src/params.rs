@@ -2,6 +2,7 @@
 
 use quorate_model::{Bulk, Failure, FailureKind, PackedRows, Param, RowPacker, SqlCommand, Statement};
 use quorate_sql::validate::is_vacuum;
+use std::borrow::Cow;
 
 /// The parameters of one statement. Usually made from a tuple or by [`params!`](crate::params) or
 /// [`named!`](crate::named).
@@ -136,7 +137,13 @@ impl IntoStatement for Statement {
     }
 }
 
-impl IntoStatement for &str {
+impl IntoStatement for &'static str {
+    fn into_statement(self) -> Statement<Param> {
+        (self, ()).into_statement()
+    }
+}
+
+impl IntoStatement for Cow<'static, str> {
     fn into_statement(self) -> Statement<Param> {
         (self, ()).into_statement()
     }
@@ -148,7 +155,7 @@ impl IntoStatement for String {
     }
 }
 
-impl<S: Into<String>, P: IntoParams> IntoStatement for (S, P) {
+impl<S: Into<Cow<'static, str>>, P: IntoParams> IntoStatement for (S, P) {
     fn into_statement(self) -> Statement<Param> {
         let Params { values, names } = self.1.into_params();
         Statement { sql: self.0.into(), params: values, names }

@@ -1,5 +1,6 @@
 //! One state of a database, read as often as one likes: this node's, or that of a node elsewhere.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -89,7 +90,7 @@ impl Snapshot {
     /// # Errors
     ///
     /// Those of [`Snapshot::stream`].
-    pub async fn query(&mut self, sql: impl Into<String>, params: impl IntoParams) -> Result<Rows, Error> {
+    pub async fn query(&mut self, sql: impl Into<Cow<'static, str>>, params: impl IntoParams) -> Result<Rows, Error> {
         let mut stream = self.stream(sql, params).await?;
         let mut values = Vec::new();
         while let Some(rows) = stream.next().await? {
@@ -104,7 +105,11 @@ impl Snapshot {
     ///
     /// [`Error::Failed`] for a statement that fails, or writes; [`Error::TimedOut`] for a piece that takes too long.
     /// The snapshot can be read on after these, not after any other.
-    pub async fn stream(&mut self, sql: impl Into<String>, params: impl IntoParams) -> Result<RowStream<'_>, Error> {
+    pub async fn stream(
+        &mut self,
+        sql: impl Into<Cow<'static, str>>,
+        params: impl IntoParams,
+    ) -> Result<RowStream<'_>, Error> {
         let statement = (sql, params).into_statement().into_query()?;
         let first = self.runtime.run(async {
             let deadline = Instant::now() + self.limit;

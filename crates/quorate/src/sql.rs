@@ -1,5 +1,6 @@
 //! The handle to a database.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
@@ -103,7 +104,7 @@ impl Sql {
     /// # Errors
     ///
     /// Every error but [`Error::Unknown`] means that nothing was done.
-    pub async fn execute(&self, sql: impl Into<String>, params: impl IntoParams) -> Result<Executed, Error> {
+    pub async fn execute(&self, sql: impl Into<Cow<'static, str>>, params: impl IntoParams) -> Result<Executed, Error> {
         self.write((sql, params)).await.map(Into::into)
     }
 
@@ -112,7 +113,11 @@ impl Sql {
     /// # Errors
     ///
     /// Those of [`Sql::execute`].
-    pub async fn execute_returning(&self, sql: impl Into<String>, params: impl IntoParams) -> Result<Returned, Error> {
+    pub async fn execute_returning(
+        &self,
+        sql: impl Into<Cow<'static, str>>,
+        params: impl IntoParams,
+    ) -> Result<Returned, Error> {
         self.write((sql, params)).await.map(Into::into)
     }
 
@@ -203,7 +208,7 @@ impl Sql {
     /// that returns rows or changes the schema, for parameters by name, and where there is no row.
     pub async fn execute_many<P: IntoParams>(
         &self,
-        sql: impl Into<String>,
+        sql: impl Into<Cow<'static, str>>,
         rows: impl IntoIterator<Item = P>,
     ) -> Result<Executed, Error> {
         self.write(Bulk { sql: sql.into(), rows: pack(rows)? }).await.map(Into::into)
@@ -291,7 +296,7 @@ impl Sql {
     /// # Errors
     ///
     /// [`Error::Failed`] with [`FailureKind::Refused`] for a statement that writes.
-    pub async fn query(&self, sql: impl Into<String>, params: impl IntoParams) -> Result<Rows, Error> {
+    pub async fn query(&self, sql: impl Into<Cow<'static, str>>, params: impl IntoParams) -> Result<Rows, Error> {
         let statement = (sql, params).into_statement().into_query()?;
         let request = ReadRequest { read: Read::Sql(statement), level: self.level()?, limits: self.limits };
         let ReadAnswer::Sql(rows) = self.submitter.read(request, self.deadline).await?;
@@ -301,7 +306,7 @@ impl Sql {
     /// Runs a query that returns exactly one row: as one value, or as a tuple of them.
     pub async fn query_one<T: FromRowOwned>(
         &self,
-        sql: impl Into<String>,
+        sql: impl Into<Cow<'static, str>>,
         params: impl IntoParams,
     ) -> Result<T, Error> {
         Ok(self.query(sql, params).await?.one()?)
@@ -310,7 +315,7 @@ impl Sql {
     /// Runs a query that returns one row or none.
     pub async fn query_optional<T: FromRowOwned>(
         &self,
-        sql: impl Into<String>,
+        sql: impl Into<Cow<'static, str>>,
         params: impl IntoParams,
     ) -> Result<Option<T>, Error> {
         Ok(self.query(sql, params).await?.optional()?)
@@ -319,7 +324,7 @@ impl Sql {
     /// Runs a query and reads each of its rows as one value, or as a tuple of them.
     pub async fn query_as<T: FromRowOwned>(
         &self,
-        sql: impl Into<String>,
+        sql: impl Into<Cow<'static, str>>,
         params: impl IntoParams,
     ) -> Result<Vec<T>, Error> {
         Ok(self.query(sql, params).await?.all()?)

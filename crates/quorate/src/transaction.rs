@@ -5,6 +5,7 @@
 //! - What is committed is what the caller was told, statement by statement, or nothing is.
 //! - A call that was dropped before it returned leaves nobody knowing what belongs to the transaction: it is over.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -87,7 +88,11 @@ impl Transaction {
     ///
     /// [`Error::Failed`] where the statement fails: then it did nothing, and the transaction goes on.
     /// [`Error::TransactionAborted`] where the transaction is over.
-    pub async fn execute(&mut self, sql: impl Into<String>, params: impl IntoParams) -> Result<StatementResult, Error> {
+    pub async fn execute(
+        &mut self,
+        sql: impl Into<Cow<'static, str>>,
+        params: impl IntoParams,
+    ) -> Result<StatementResult, Error> {
         let statement = (sql, params).into_statement().into_query()?;
         // Taken, so that a call that is dropped leaves none.
         let Some(mut host) = self.host.take() else { return Err(over("it ended before")) };
@@ -121,14 +126,14 @@ impl Transaction {
     /// # Errors
     ///
     /// Those of [`Transaction::execute`].
-    pub async fn query(&mut self, sql: impl Into<String>, params: impl IntoParams) -> Result<Rows, Error> {
+    pub async fn query(&mut self, sql: impl Into<Cow<'static, str>>, params: impl IntoParams) -> Result<Rows, Error> {
         self.execute(sql, params).await.map(Into::into)
     }
 
     /// Runs a query that returns exactly one row: as one value, or as a tuple of them.
     pub async fn query_one<T: FromRowOwned>(
         &mut self,
-        sql: impl Into<String>,
+        sql: impl Into<Cow<'static, str>>,
         params: impl IntoParams,
     ) -> Result<T, Error> {
         Ok(self.query(sql, params).await?.one()?)
@@ -137,7 +142,7 @@ impl Transaction {
     /// Runs a query that returns one row or none.
     pub async fn query_optional<T: FromRowOwned>(
         &mut self,
-        sql: impl Into<String>,
+        sql: impl Into<Cow<'static, str>>,
         params: impl IntoParams,
     ) -> Result<Option<T>, Error> {
         Ok(self.query(sql, params).await?.optional()?)
@@ -146,7 +151,7 @@ impl Transaction {
     /// Runs a query and reads each of its rows as one value, or as a tuple of them.
     pub async fn query_as<T: FromRowOwned>(
         &mut self,
-        sql: impl Into<String>,
+        sql: impl Into<Cow<'static, str>>,
         params: impl IntoParams,
     ) -> Result<Vec<T>, Error> {
         Ok(self.query(sql, params).await?.all()?)

@@ -71,7 +71,7 @@ const PERSON: &str = "SELECT 'text' AS type, 1 AS id, 'Ann Ash' AS fullName, 42 
                       NULL AS city, NULL AS nickName, 3 AS floor, 7 AS room, 'not asked for' AS more";
 
 async fn rows(sql: &Sql, query: &str) -> Result<Rows, Error> {
-    sql.at(Level::Local).query(query, ()).await
+    sql.at(Level::Local).query(query.to_owned(), ()).await
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn structs_are_read_by_the_names_of_columns() {
             r#type: "text".into(),
         };
         assert_eq!(ann, expected);
-        assert_eq!(sql.query_as::<Person>(&format!("{PERSON} WHERE 0"), ()).await?, []);
+        assert_eq!(sql.query_as::<Person>(format!("{PERSON} WHERE 0"), ()).await?, []);
         Ok(())
     });
 }

@@ -51,7 +51,7 @@ fn text<T>(result: Result<T, Error>) -> String {
 
 /// Runs a transaction that reads with a query, while another client writes during its first runs, and then writes
 /// itself. Says how many runs it took.
-async fn runs_beside(sql: &Sql, query: &str, other: &str, disturbed: usize) -> Result<usize, Error> {
+async fn runs_beside(sql: &Sql, query: &'static str, other: &'static str, disturbed: usize) -> Result<usize, Error> {
     let mut runs = 0;
     let transaction = sql.transact(|tx| {
         runs += 1;

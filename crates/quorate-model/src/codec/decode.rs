@@ -3,6 +3,8 @@
 //! What is read here may still say something twice, or in more bytes than it needs. Whoever asks for a whole message
 //! compares its length with what encoding it would take, which leaves one encoding of each ([`super::strictly`]).
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use prost::encoding::decode_varint;
 
@@ -305,7 +307,7 @@ impl<P: Decode> Decode for Statement<P> {
         let mut statement = Self::default();
         for field in Fields::of(part) {
             match field? {
-                (1, Content(part)) => statement.sql = text(part)?,
+                (1, Content(part)) => statement.sql = text(part)?.into(),
                 (2, Content(part)) => push(&mut statement.params, PARAMETERS_MAX, P::decode(part)?)?,
                 (3, Content(part)) => push(&mut statement.names, PARAMETERS_MAX, text(part)?)?,
                 _ => return Err(Flaw::Unknown),
@@ -317,10 +319,10 @@ impl<P: Decode> Decode for Statement<P> {
 
 impl Decode for Bulk {
     fn decode(part: Part<'_>) -> Result<Self, Flaw> {
-        let (mut sql, mut width, mut rows) = (String::new(), 0, Bytes::new());
+        let (mut sql, mut width, mut rows) = (Cow::Borrowed(""), 0, Bytes::new());
         for field in Fields::of(part) {
             match field? {
-                (1, Content(part)) => sql = text(part)?,
+                (1, Content(part)) => sql = text(part)?.into(),
                 (2, Number(number)) => width = small(number)?,
                 (3, Content(part)) => rows = part.slice(),
                 _ => return Err(Flaw::Unknown),

@@ -90,7 +90,7 @@ impl Writer {
         let sums =
             format!("SELECT count(*), sum(draw % {SUM_OF}), (SELECT sum(moves) FROM totals), ({STRAY}) FROM events");
         let mut snapshot = sql.snapshot().await?;
-        let first: (i64, Option<i64>, i64, i64) = snapshot.query(&sums, ()).await?.one()?;
+        let first: (i64, Option<i64>, i64, i64) = snapshot.query(sums.clone(), ()).await?.one()?;
         let (mut count, mut sum) = (0, 0);
         let mut stream = snapshot.stream("SELECT draw, body FROM events", ()).await?;
         while let Some(rows) = stream.next().await? {
@@ -99,7 +99,7 @@ impl Writer {
             }
             sleep(Duration::from_millis(self.rng.below(KEPT_MILLIS))).await;
         }
-        let second = snapshot.query(&sums, ()).await?.one()?;
+        let second = snapshot.query(sums.clone(), ()).await?.one()?;
         if first != second || (count, sum) != (first.0, first.1.unwrap_or(0)) || first.3 != 0 {
             let position = snapshot.position();
             self.violation(format!("a snapshot at {position} has {first:?}, then {count} and {sum}, then {second:?}"));

@@ -119,12 +119,12 @@ impl Upkeep {
             _ => (VACUUM, "VACUUM"),
         };
         let column = format!("ALTER TABLE mirrors ADD COLUMN more_{} INTEGER NOT NULL DEFAULT 7", self.columns);
-        let statement = if statement.is_empty() { column.as_str() } else { statement };
-        let done = sql.execute(statement, ()).await;
+        let statement = if statement.is_empty() { column } else { statement.to_owned() };
+        let done = sql.execute(statement.clone(), ()).await;
         self.cluster.world().trace().add("upkeep", format_args!("{statement}: {done:?}"));
         match done {
             Ok(_) => self.ledger.happened(what),
-            Err(error) => self.excuse(statement, &error),
+            Err(error) => self.excuse(&statement, &error),
         }
     }
 

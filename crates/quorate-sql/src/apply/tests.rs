@@ -150,7 +150,7 @@ pub(super) fn only(reply: &Reply) -> StatementResult {
 }
 
 pub(super) fn statement(sql: &str, params: Vec<Param>) -> Statement<Param> {
-    Statement { sql: sql.to_owned(), params, names: vec![] }
+    Statement { sql: sql.to_owned().into(), params, names: vec![] }
 }
 
 /// A statement without parameters.
@@ -240,7 +240,7 @@ fn an_undecodable_entry_is_a_fault() {
 fn parameters_bind_by_number_or_name_exactly_once() {
     let mut node = Node::new();
     let two = |names: &[&str]| Statement {
-        sql: "SELECT :a, @b".to_owned(),
+        sql: "SELECT :a, @b".into(),
         params: vec![1.into(), "x\0y".into()],
         names: names.iter().map(|name| (*name).to_owned()).collect(),
     };

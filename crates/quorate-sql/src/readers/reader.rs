@@ -3,6 +3,7 @@
 //! Invariants: between two uses no statement runs and no transaction is open ([`Reader::reset`]). The guard is armed
 //! whenever a caller's statement runs.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use quorate_env::mutant::Mutant;
@@ -57,7 +58,7 @@ pub(super) struct Reader {
 /// The statement of a stream that is paused at a row. Any other statement ends it.
 struct Paused {
     stream: u64,
-    sql: String,
+    sql: Cow<'static, str>,
 }
 
 /// Facts cached per prepared statement.
@@ -277,7 +278,7 @@ impl Reader {
     /// Prepares and binds a caller's statement.
     fn start(&mut self, statement: &Statement) -> Result<Prepared<'_, Known>, ReadError> {
         self.end_paused();
-        let sql = statement.sql.as_str();
+        let sql = statement.sql.as_ref();
         let kept = self.database.get(sql).map(|prepared| prepared.note().is_always_reprepared);
         if kept.unwrap_or_else(|| is_pragma(sql)) {
             self.reload_schema()?;

@@ -81,7 +81,7 @@ fn set_applied(writer: &Connection, index: u64) {
 }
 
 fn statement(sql: &str) -> Statement {
-    Statement { sql: sql.into(), ..Statement::default() }
+    Statement { sql: sql.to_owned().into(), ..Statement::default() }
 }
 
 impl Fixture {

@@ -56,7 +56,7 @@ pub(crate) fn try_open(dir: &Path, options: StoreOptions) -> Result<SqlStore, Op
 
 /// An entry that runs one statement.
 pub(crate) fn entry(index: u64, sql: &str, params: Vec<Value>) -> Entry {
-    let statement = Statement { sql: sql.to_owned(), params, names: Vec::new() };
+    let statement = Statement { sql: sql.to_owned().into(), params, names: Vec::new() };
     let proposal = Proposal::new(None, vec![SqlCommand::Statement(statement.into()).into()]);
     let bytes = codec::encode_proposal(&proposal).unwrap();
     let log_id = LogId { term: 1, node: NodeId(1), index };
@@ -324,7 +324,7 @@ fn an_old_snapshot_ends_when_the_wal_grows_too_long() {
     apply(&store, vec![create_table()]).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let snapshot = runtime.block_on(store.readers().snapshot(&Env::real(), PATIENCE)).unwrap();
-    let count = Statement { sql: "SELECT count(*) FROM t".to_owned(), ..Statement::default() };
+    let count = Statement { sql: "SELECT count(*) FROM t".into(), ..Statement::default() };
     let read = || snapshot.query_blocking(&count, &ReadLimits::default());
     assert_eq!(read().unwrap().one::<i64>(), Ok(0));
     let (mut index, mut largest) = (1, 0);
@@ -355,7 +355,7 @@ fn dropping_the_handle_rolls_a_dry_run_back() {
     let is_open =
         || store.shared().writer_lock.visit(|core| !core.as_mut().unwrap().applier().connection().is_autocommit());
     let dry_run = store.dry_run().unwrap();
-    let delete = Statement { sql: "DELETE FROM t".to_owned(), ..Statement::default() };
+    let delete = Statement { sql: "DELETE FROM t".into(), ..Statement::default() };
     let ran = dry_run.run(Stamp::default(), delete).unwrap();
     assert_eq!((dry_run.index(), ran.result.changes, is_open(), rows(&store)), (2, 1, true, 1));
     drop(dry_run);
@@ -363,6 +363,6 @@ fn dropping_the_handle_rolls_a_dry_run_back() {
     // A later dry run is not rolled back in its place.
     let dry_run = store.dry_run().unwrap();
     store.shared().writer.wake();
-    let count = Statement { sql: "SELECT count(*) FROM t".to_owned(), ..Statement::default() };
+    let count = Statement { sql: "SELECT count(*) FROM t".into(), ..Statement::default() };
     assert_eq!(dry_run.run(Stamp::default(), count).unwrap().result.rows, [[Value::Integer(1)]]);
 }

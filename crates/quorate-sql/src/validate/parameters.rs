@@ -75,7 +75,7 @@ mod tests {
 
     fn given(names: &[&str], count: usize) -> Statement {
         let names = names.iter().map(|name| (*name).to_owned()).collect();
-        Statement { sql: String::new(), params: vec![1.into(); count], names }
+        Statement { sql: "".into(), params: vec![1.into(); count], names }
     }
 
     #[test]

@@ -28,7 +28,11 @@ fn fixture() -> Fixture {
 
 impl Fixture {
     fn kind(&self, sql: &str, params: usize) -> Result<StatementKind, Failure> {
-        self.validator.check(&Statement { sql: sql.into(), params: vec![Value::Null.into(); params], names: vec![] })
+        self.validator.check(&Statement {
+            sql: sql.to_owned().into(),
+            params: vec![Value::Null.into(); params],
+            names: vec![],
+        })
     }
 
     fn failure(&self, sql: &str) -> FailureKind {

@@ -86,7 +86,7 @@ fn answers_to_proposals_arrive_as_they_were() {
 fn reads_arrive_as_they_were() {
     for level in LEVELS {
         let params = vec![Value::Null, 1.into(), 2.5.into(), "x".into(), vec![0, 255].into()];
-        let statement = Statement { sql: "SELECT ?".to_owned(), params, names: vec![":a".to_owned()] };
+        let statement = Statement { sql: "SELECT ?".into(), params, names: vec![":a".to_owned()] };
         let limits = Limits { rows: 3, bytes: 4, timeout: Duration::from_micros(5) };
         let read = ReadRequest { read: Read::Sql(statement.clone()), level, limits };
         let received: Query = decode(encode(&Query::new(read.clone(), 5))).unwrap();
@@ -177,7 +177,7 @@ fn standing() -> Standing {
 
 /// One of each message, as version 1 writes it.
 fn samples() -> Vec<(&'static str, Bytes)> {
-    let statement = Statement { sql: "SELECT :a".to_owned(), params: vec![7.into()], names: vec![":a".to_owned()] };
+    let statement = Statement { sql: "SELECT :a".into(), params: vec![7.into()], names: vec![":a".to_owned()] };
     let read = |level| ReadRequest {
         read: Read::Sql(statement.clone()),
         level,

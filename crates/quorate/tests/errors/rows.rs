@@ -20,7 +20,7 @@ struct Item {
     id: u8,
 }
 
-async fn item(sql: &Sql, query: &str) -> Result<Vec<Item>, Error> {
+async fn item(sql: &Sql, query: &'static str) -> Result<Vec<Item>, Error> {
     Ok(sql.query(query, ()).await?.deserialize()?)
 }
 

@@ -268,7 +268,7 @@ fn what_goes_beyond_a_limit() {
         let insert = "INSERT INTO t (a) VALUES (?)";
         let long = format!("DELETE FROM t -- {}", "x".repeat(1 << 20));
         let values = "1048593 bytes of a statement: the limit is 1048576; pass its values as parameters";
-        fails(sql.execute(long.as_str(), ()).await, values);
+        fails(sql.execute(long.clone(), ()).await, values);
         let pieces = "16777217 bytes of a value: the limit is 16777216; store it in pieces";
         let large = || "x".repeat((16 << 20) + 1);
         fails(sql.execute(insert, (large(),)).await, pieces);

@@ -53,18 +53,18 @@ impl Cluster {
     async fn attempt(&mut self, unit: &Unit) -> std::result::Result<Answer, Error> {
         let steps = match unit {
             Unit::Execute(call) => {
-                let done = self.all.execute(&call.sql, params(call)).await?;
+                let done = self.all.execute(call.sql.clone(), params(call)).await?;
                 self.last = Some(done.position);
                 vec![counted(done.changes, done.last_insert_rowid)]
             }
             Unit::Returning(call) => {
-                let done = self.all.execute_returning(&call.sql, params(call)).await?;
+                let done = self.all.execute_returning(call.sql.clone(), params(call)).await?;
                 self.last = Some(done.position);
                 vec![Seen { rows: Some(table(&done.rows)), ..Seen::default() }]
             }
             Unit::Many(sql, rows) => {
                 let rows = rows.iter().map(|row| row.iter().cloned().map(Param::Value).collect::<Vec<Param>>());
-                let done = self.all.execute_many(sql, rows).await?;
+                let done = self.all.execute_many(sql.clone(), rows).await?;
                 self.last = Some(done.position);
                 vec![counted(done.changes, done.last_insert_rowid)]
             }
@@ -93,12 +93,12 @@ impl Cluster {
         let body = |tx: Optimistic| async move {
             let mut read = Vec::new();
             for call in reads {
-                let rows = tx.query(&call.sql, params(call)).await?;
+                let rows = tx.query(call.sql.clone(), params(call)).await?;
                 read.push(Seen { rows: Some(table(&rows)), ..Seen::default() });
             }
             let writes = if passes { passed(writes, &read) } else { writes.to_vec() };
             for call in &writes {
-                tx.execute(&call.sql, params(call))?;
+                tx.execute(call.sql.clone(), params(call))?;
             }
             Ok::<_, Error>(read)
         };
@@ -111,7 +111,7 @@ impl Cluster {
         let mut tx = self.all.begin().await?;
         let (mut steps, mut recorded) = (Vec::new(), Vec::new());
         for call in calls {
-            match tx.execute(&call.sql, params(call)).await {
+            match tx.execute(call.sql.clone(), params(call)).await {
                 Ok(result) => {
                     steps.push(Ok(seen(result.clone())));
                     recorded.push(result);
@@ -139,12 +139,12 @@ impl Cluster {
         let sql = self.nodes.get(node).unwrap_or(&self.all);
         let at_least = self.last.map_or(ReadLevel::Linearizable, ReadLevel::AtLeast);
         let rows = match level {
-            Level::AtLeast => sql.at(at_least).query(&call.sql, params(call)).await?,
-            Level::Linearizable => sql.at(ReadLevel::Linearizable).query(&call.sql, params(call)).await?,
-            Level::Bounded => sql.at(ReadLevel::Bounded(Duration::ZERO)).query(&call.sql, params(call)).await?,
+            Level::AtLeast => sql.at(at_least).query(call.sql.clone(), params(call)).await?,
+            Level::Linearizable => sql.at(ReadLevel::Linearizable).query(call.sql.clone(), params(call)).await?,
+            Level::Bounded => sql.at(ReadLevel::Bounded(Duration::ZERO)).query(call.sql.clone(), params(call)).await?,
             // Of the handle that wrote: on whichever node.
-            Level::OwnWrites => self.all.at(ReadLevel::Local).query(&call.sql, params(call)).await?,
-            Level::Snapshot => sql.at(at_least).snapshot().await?.query(&call.sql, params(call)).await?,
+            Level::OwnWrites => self.all.at(ReadLevel::Local).query(call.sql.clone(), params(call)).await?,
+            Level::Snapshot => sql.at(at_least).snapshot().await?.query(call.sql.clone(), params(call)).await?,
         };
         Ok(Seen { rows: Some(table(&rows)), ..Seen::default() })
     }

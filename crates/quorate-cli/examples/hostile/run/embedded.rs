@@ -86,7 +86,7 @@ pub async fn inside(source: Source, begin: u64, to: u64, dir: PathBuf) -> Result
 async fn query(sql: &Sql, hostile: &Hostile) {
     let values: Vec<Param> = parameters(hostile.parameters).into_iter().map(Param::Value).collect();
     if let Err(error @ (Error::Store(_) | Error::Unavailable(_) | Error::Closed)) =
-        sql.at(Level::Local).query(hostile.sql.as_str(), values).await
+        sql.at(Level::Local).query(hostile.sql.clone(), values).await
     {
         println!("doubtful: {error}\n  for {}", shown(hostile));
     }

@@ -119,7 +119,7 @@ async fn one(sql: &Sql, sender: usize, hostile: Hostile, books: &Books) {
 async fn call(sql: &Sql, hostile: &Hostile) -> Result<(), Error> {
     let values = parameters(hostile.parameters);
     let given = || values.iter().cloned().map(Param::Value).collect::<Vec<Param>>();
-    let text = hostile.sql.as_str();
+    let text = hostile.sql.clone();
     match hostile.door {
         Door::Local => sql.at(Level::Local).query(text, given()).await.map(drop),
         Door::Linearizable => sql.query(text, given()).await.map(drop),
@@ -127,7 +127,7 @@ async fn call(sql: &Sql, hostile: &Hostile) -> Result<(), Error> {
         Door::Returning => sql.execute_returning(text, given()).await.map(drop),
         Door::Batch => {
             let plain = || ("INSERT INTO pad (b) VALUES (1)".to_owned(), Vec::<Param>::new());
-            sql.batch([plain(), (text.to_owned(), given()), plain()]).await.map(drop)
+            sql.batch([plain(), (text, given()), plain()]).await.map(drop)
         }
         Door::Interactive => {
             let mut tx = sql.begin().await?;

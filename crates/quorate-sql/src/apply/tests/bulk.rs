@@ -10,7 +10,7 @@ pub(super) fn bulk(sql: &str, rows: &[Vec<Value>]) -> Command {
         row.iter().for_each(|value| packer.push(value.into()));
         packer.end_row().unwrap();
     }
-    Command::Sql(SqlCommand::Bulk(Bulk { sql: sql.to_owned(), rows: packer.finish() }))
+    Command::Sql(SqlCommand::Bulk(Bulk { sql: sql.to_owned().into(), rows: packer.finish() }))
 }
 
 fn numbers(numbers: impl IntoIterator<Item = i64>) -> Vec<Vec<Value>> {

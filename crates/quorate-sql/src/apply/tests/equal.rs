@@ -135,7 +135,7 @@ fn commands_that_refer() -> impl Strategy<Value = Vec<Command>> {
 /// A check that a table holds some number, or does not.
 fn a_read_check() -> impl Strategy<Value = ReadCheck> {
     (0..8_i64, any::<bool>()).prop_map(|(number, is_there)| {
-        let sql = "SELECT EXISTS (SELECT 1 FROM t WHERE a = ?1)".to_owned();
+        let sql = "SELECT EXISTS (SELECT 1 FROM t WHERE a = ?1)".into();
         gives(Statement { sql, params: vec![number.into()], names: vec![] }, &[is_there.into()])
     })
 }

@@ -11,7 +11,7 @@ use crate::rows_hash;
 const SETUP: &[&str] = &["CREATE TABLE t (a UNIQUE)", "INSERT INTO t VALUES (1), (2)"];
 
 fn query(sql: &str, params: Vec<Value>) -> Statement {
-    Statement { sql: sql.to_owned(), params, names: vec![] }
+    Statement { sql: sql.to_owned().into(), params, names: vec![] }
 }
 
 /// A check that a query returns these values in one column.

@@ -10,7 +10,8 @@ const ENDLESS: &str = "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1
 /// An entry that would run for minutes.
 fn endless(index: u64) -> Entry {
     let sql = format!("INSERT INTO t (v) {ENDLESS}");
-    let commands = vec![SqlCommand::Statement(Statement { sql, params: Vec::new(), names: Vec::new() }).into()];
+    let commands =
+        vec![SqlCommand::Statement(Statement { sql: sql.into(), params: Vec::new(), names: Vec::new() }).into()];
     let proposal = Proposal { budget: quorate_model::limits::BUDGET_MAX, ..Proposal::new(None, commands) };
     let bytes = codec::encode_proposal(&proposal).unwrap();
     Entry { payload: Payload::Proposal(Stamp { now: 1, seed: 1 }, bytes), ..insert(index, 0) }
@@ -24,7 +25,7 @@ fn closing_interrupts_long_writes_and_reads() {
     let limits = ReadLimits::default();
     let readers = store.readers().clone();
     let read = std::thread::spawn(move || {
-        let statement = Statement { sql: ENDLESS.to_owned(), ..Statement::default() };
+        let statement = Statement { sql: ENDLESS.to_owned().into(), ..Statement::default() };
         readers.query_blocking(&statement, &limits)
     });
     let writing = send(&store, vec![insert(3, 10), endless(4), insert(5, 10)]);

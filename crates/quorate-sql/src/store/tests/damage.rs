@@ -27,7 +27,7 @@ fn filled(home: &Home) -> SqlStore {
 }
 
 fn read(store: &SqlStore, sql: &str) -> Result<crate::query::Rows, ReadError> {
-    let statement = Statement { sql: sql.to_owned(), ..Statement::default() };
+    let statement = Statement { sql: sql.to_owned().into(), ..Statement::default() };
     store.readers().query_blocking(&statement, &ReadLimits::default())
 }
 
@@ -53,7 +53,7 @@ fn streams_and_snapshots_find_damage_too() {
     let store = filled(&home);
     overwrite_a_page(&store);
     let snapshot = store.readers().snapshot_blocking().unwrap();
-    let all = Statement { sql: "SELECT v FROM t".to_owned(), ..Statement::default() };
+    let all = Statement { sql: "SELECT v FROM t".into(), ..Statement::default() };
     let mut stream = snapshot.stream(all, ReadLimits::default());
     let error = loop {
         match stream.next_blocking() {

@@ -307,5 +307,5 @@ fn log(event: &str, row: &str, column: &str) -> String {
 
 /// A statement without parameters.
 pub fn call_of(sql: String) -> Call {
-    Call { sql, params: Vec::new(), names: Vec::new() }
+    Call { sql: sql.into(), params: Vec::new(), names: Vec::new() }
 }

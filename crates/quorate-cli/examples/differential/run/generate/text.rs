@@ -185,6 +185,6 @@ impl<'a> Text<'a> {
     pub fn call(self) -> Call {
         let names =
             if self.named { (0..self.params.len()).map(|number| format!(":p{number}")).collect() } else { vec![] };
-        Statement { sql: self.sql, params: self.params.into_iter().map(Param::Value).collect(), names }
+        Statement { sql: self.sql.into(), params: self.params.into_iter().map(Param::Value).collect(), names }
     }
 }

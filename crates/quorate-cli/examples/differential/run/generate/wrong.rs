@@ -33,7 +33,7 @@ impl Generator {
         let column = self.dice.pick(&table.columns).filter(|column| !column.is_generated && !table.is_alias(column))?;
         let value = if column.not_null { Value::Null } else { Value::Text("no number".into()) };
         let sql = format!("INSERT INTO {} ({}) VALUES (?)", table.name, column.name);
-        Some(Call { sql, params: vec![Param::Value(value)], names: Vec::new() })
+        Some(Call { sql: sql.into(), params: vec![Param::Value(value)], names: Vec::new() })
     }
 
     /// A statement that no schema can mend.
