@@ -1,28 +1,28 @@
-//! What may go wrong, and how often.
+//! The faults that the simulator draws, with their weights.
 
 use crate::cluster::End;
 use crate::coverage::Phase;
 
-/// One thing that goes wrong.
+/// A kind of fault, with what it is applied to.
 #[derive(Clone, Copy, Debug)]
 pub enum Fault {
-    /// Lives end.
+    /// The process lives of the nodes end.
     End(End, Whom),
-    /// A life ends in the middle of what its disk is told: some I/O operations later.
+    /// A process life ends in the middle of an I/O operation, some operations later.
     EndAtIo(End, Whom),
-    /// A life ends in a phase, as soon as somebody is in it; with [`Whom::All`], those of all others too.
+    /// A process life ends as soon as a node is in the phase; with [`Whom::All`], the lives of all other nodes end too.
     EndIn(End, Phase, Whom),
-    /// An operator removes a member, and gives its name to an empty directory.
+    /// An operator removes a member, and starts a node with the same name and an empty directory.
     Remove(Whom),
-    /// The same, and the leader is killed meanwhile.
+    /// The same, and the leader is killed during the removal.
     RemoveKilled(Whom),
-    /// An operator hands leadership to somebody.
+    /// An operator hands leadership to a node.
     Transfer,
-    /// An operator asks whether all nodes hold the same.
+    /// An operator asks for a verification that all nodes hold the same data.
     Verify,
     /// A node is cut off from all others.
     Isolate(Whom),
-    /// Two nodes are cut off from each other; who has a third one between them has a bridge.
+    /// Two nodes are cut off from each other; both can still reach the other nodes.
     Cut,
     /// The same, in one direction.
     CutWay,
@@ -30,21 +30,21 @@ pub enum Fault {
     Flap,
     /// Streams break.
     Reset,
-    /// Bits turn around between two nodes.
+    /// Bits flip on the connections between two nodes.
     Garble,
-    /// A disk is lost, and the image that makes it good comes over a slow network, or from a slow node.
+    /// A disk is lost, and the image that replaces its data comes over a slow network or from a slow node.
     SlowImage,
-    /// A disk is lost, and a bit of the image that makes it good turns around before it is whole.
+    /// A disk is lost, and a bit of the image that replaces its data flips while the image arrives.
     BadImage,
     /// The whole network is slow.
     Latency,
-    /// A process stands still.
+    /// A process is paused.
     Pause,
     /// A node's clock is hours wrong.
     Clock,
     /// A node's clock is a year wrong.
     ClockYear,
-    /// The clocks of all jump by more than a day, at once, and no session is young enough any more.
+    /// The clocks of all nodes jump by more than a day at once, so that every session expires.
     Day,
     /// A node's clock goes too fast or too slow.
     Drift,
@@ -58,26 +58,26 @@ pub enum Fault {
     SyncFails(Whom),
     /// A node's disk is full for a while.
     Full(Whom),
-    /// Somebody reads from a node's database file for a while, in one transaction.
+    /// A process outside Quorate reads a node's database file for a while, in one transaction.
     Reader(Whom),
-    /// Somebody changes a node's data behind its back.
+    /// A process outside Quorate changes a node's data without its knowledge.
     Tamper(Whom),
-    /// A page of a node's database goes bad on its disk, and somebody reads all rows there.
+    /// A page of a node's database is overwritten on its disk, and a client reads all rows on that node.
     BadPage(Whom),
     /// A node is restarted at another address.
     Move(Whom),
 }
 
-/// Who is struck.
+/// The nodes that a fault strikes.
 #[derive(Clone, Copy, Debug)]
 pub enum Whom {
-    /// Who leads, if anybody does; else anybody.
+    /// The leader, or any node if none leads.
     Leader,
-    /// Anybody.
+    /// Any one node.
     One,
-    /// Two at once.
+    /// Two nodes at once.
     Two,
-    /// All at once.
+    /// All nodes at once.
     All,
 }
 
@@ -88,7 +88,7 @@ use Fault::{
 };
 use Whom::{All, Leader, One, Two};
 
-/// What may go wrong, each with how often.
+/// All faults that may be drawn, each with its weight.
 pub const ATLAS: [(u64, Fault); 75] = [
     (3, Fault::End(End::Power, One)),
     (3, Fault::End(End::Power, Leader)),
@@ -168,7 +168,7 @@ pub const ATLAS: [(u64, Fault); 75] = [
 ];
 
 impl Fault {
-    /// Its class, as the table of what was met has it.
+    /// Returns the name of its class, as the coverage table prints it.
     pub fn class(self) -> &'static str {
         match self {
             Self::End(end, _) | EndIn(end, ..) => end.name(),
@@ -204,7 +204,7 @@ impl Fault {
         }
     }
 
-    /// Whether it parts nodes from each other.
+    /// Whether it separates nodes from each other.
     pub fn is_partition(self) -> bool {
         matches!(self, Isolate(_) | Cut | CutWay | Flap)
     }

@@ -1,6 +1,6 @@
-//! Three whole nodes, or five, and their lives.
+//! The simulated cluster: three or five whole nodes, and their process lives.
 //!
-//! Invariant: everything of a node's life is dropped before its next life begins.
+//! Invariant: everything that belongs to a life of a node is dropped before its next life begins.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind::NotFound;
@@ -39,17 +39,17 @@ mod tests;
 pub use life::End;
 use life::{Life, Lives, Tuning};
 
-/// The nodes of a large cluster; a small one has the first three.
+/// The names of the nodes of a large cluster; a small cluster has the first three.
 const NAMES: [&str; 5] = ["node-1", "node-2", "node-3", "node-4", "node-5"];
 const SMALL: usize = 3;
 
-/// One cluster of so many is large.
+/// One cluster in this many is large.
 const LARGE_ONE_IN: u64 = 5;
 
 /// The directory of a node on its disk.
 const DATA_DIR: &str = "/data";
 
-/// Sizes that make rare things happen often.
+/// Sizes that are small, so that rare events happen often.
 pub const SEGMENT_BYTES: u64 = 64 << 10;
 const BATCH_ENTRIES_MAX: usize = 24;
 const CACHE_BYTES: u32 = 256 << 10;
@@ -57,13 +57,13 @@ const CACHE_BYTES: u32 = 256 << 10;
 /// How long a member must have been silent before a wiped directory may take its place.
 const SILENCE: Duration = Duration::from_secs(3);
 
-/// How long a node may take to notice that its disk is not full any more.
+/// How long a node may take to notice that its disk has room again.
 const RELIEF_MAX: Duration = Duration::from_secs(3);
 
-/// How often something that is waited for is looked at.
+/// How often a condition is checked while the simulator waits for it.
 const LOOK_EVERY: Duration = Duration::from_millis(25);
 
-/// Clones are the same cluster.
+/// A handle of the simulated cluster. Clones share the same cluster.
 #[derive(Clone)]
 pub struct Cluster {
     world: SimWorld,
@@ -76,7 +76,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Nodes that have not started.
+    /// Creates a cluster whose nodes have not started.
     pub fn new(world: &SimWorld, history: &History, durability: Durability) -> Self {
         let is_large = world.rng().below(LARGE_ONE_IN) == 0;
         let names = if is_large { NAMES.as_slice() } else { NAMES.split_at(SMALL).0 };
@@ -85,37 +85,38 @@ impl Cluster {
         Self { world, names, tuning, history, durability, keeps_disks, lives: Arc::default() }
     }
 
-    /// Its nodes.
+    /// Returns the names of its nodes.
     pub fn names(&self) -> &'static [&'static str] {
         self.names
     }
 
-    /// Whether no disk is lost: what most nodes can't apply would wait for a voter that never comes back.
+    /// Whether this cluster never loses a disk. Otherwise an entry that most nodes can't apply could wait for the
+    /// verdict of a voter that never comes back.
     pub fn keeps_disks(&self) -> bool {
         self.keeps_disks
     }
 
-    /// Whether a node loses what it has promised when its power fails.
+    /// Whether a node may lose acknowledged data in a power failure.
     pub fn forgets_without_power(&self) -> bool {
         self.durability != Durability::Fsync
     }
 
-    /// Whether a node whose life ends so may forget who it is.
+    /// Whether a node whose life ends in this way may lose its identity.
     fn forgets(&self, end: End) -> bool {
         matches!(end, End::Wipe | End::BadLog | End::BadDatabase) || (end == End::Power && self.forgets_without_power())
     }
 
-    /// What is known of all that was applied.
+    /// Returns the history of everything that was applied.
     pub fn history(&self) -> &History {
         &self.history
     }
 
-    /// The world that it lives in.
+    /// Returns the simulated world of the cluster.
     pub fn world(&self) -> &SimWorld {
         &self.world
     }
 
-    /// What all nodes and clients know.
+    /// Returns the secret of the cluster, which all nodes and clients know.
     pub fn secret() -> SecretSource {
         SecretSource::Inline("a secret that every node knows".to_owned())
     }
@@ -128,13 +129,13 @@ impl Cluster {
             Ok(slot) => slot,
             Err(error) => return self.history.violation(error.to_string()),
         };
-        // What its disk was to do to the life before is over; that it is full is not.
+        // Disk faults that were planned for the previous life end with it. A full disk stays full.
         self.world.disk(name).clear_faults();
-        // An operator made the directory.
+        // The data directory exists and is durable before the node starts, as if an operator had created it.
         let disk = env.disk();
         let made = disk.create_dir_all(Path::new(DATA_DIR)).and_then(|()| disk.sync_dir(Path::new("/")));
         if let Err(error) = made {
-            return self.history.violation(format!("{name} has no directory: {error}"));
+            return self.history.violation(format!("the data directory of {name} can't be created: {error}"));
         }
         let mut lives = self.lives();
         let count = lives.counts.entry(name).or_default();
@@ -205,8 +206,8 @@ impl Cluster {
         if end == End::Wipe {
             self.history.is_good_again(name);
         }
-        // A power failure takes from the log what a majority of others had synced, and an image is there before the
-        // log knows of it.
+        // In both cases the database may end after the log. A power failure may remove entries from the log that a
+        // majority of other nodes had synced, and an image is in place before the log records it.
         if end == End::Power || self.history.has_installed(&who) {
             self.set_ahead(name, true);
         }
@@ -225,7 +226,7 @@ impl Cluster {
             End::Kill | End::Power | End::Wipe => Ok(()),
         };
         match damaged {
-            // A node that was killed while it made its files, or put them aside, has nothing to damage.
+            // A node that was killed while it created its files, or put them aside, has no file to damage.
             Err(error) if error.kind() != NotFound => {
                 self.history.violation(format!("{who} can't be damaged: {error}"));
             }
@@ -233,17 +234,17 @@ impl Cluster {
         }
     }
 
-    /// Whether a node has a life.
+    /// Whether a node's process runs.
     pub fn is_alive(&self, name: &'static str) -> bool {
         self.lives().now.contains_key(name)
     }
 
-    /// The handle of a node that serves.
+    /// Returns the SQL handle of a node, if the node serves.
     pub fn sql(&self, name: &'static str) -> Option<Sql> {
         self.node(name).map(|node| node.sql())
     }
 
-    /// From now on a node's disk is as it is told. The node may give up then.
+    /// Changes the behaviour of a node's disk for the present life. The node may stop because of it.
     pub fn doom(&self, name: &'static str, make: impl FnOnce(&SimDisk)) {
         let doomed = self.with_life(name, |life| {
             life.is_doomed = true;
@@ -255,7 +256,7 @@ impl Cluster {
         }
     }
 
-    /// A bit turns around of the image that a node receives, if it receives one.
+    /// Flips a bit of the image that a node is receiving, if any.
     pub fn damage_image(&self, name: &'static str) {
         let Some(who) = self.with_life(name, |life| life.who.clone()) else { return };
         if !self.history.may_damage_image(&who) {
@@ -267,7 +268,7 @@ impl Cluster {
         }
     }
 
-    /// A node's disk has no room for more than this many bytes, or has again.
+    /// Limits the room on a node's disk to this many bytes more, or removes the limit.
     pub fn fill_disk(&self, name: &'static str, room: Option<u64>) {
         let disk = self.world.disk(name);
         disk.set_capacity(room.map(|room| disk.used().saturating_add(room)));
@@ -279,8 +280,8 @@ impl Cluster {
         }
     }
 
-    /// The disks do as they should again, and nodes that have met their failures end. What failed to start ends too.
-    /// Returns how many.
+    /// Ends all disk faults, and ends the lives of nodes whose disks failed or that failed to start. Returns how many
+    /// lives ended.
     pub async fn mend_disks(&self, end: End) -> u32 {
         let mut ended = 0;
         for name in self.names {
@@ -298,7 +299,7 @@ impl Cluster {
         ended
     }
 
-    /// What a node is doing.
+    /// Returns the phases that a node is in.
     pub fn phases(&self, name: &'static str) -> BTreeSet<Phase> {
         let unsynced = self.world.disk(name).unsynced();
         let is_any = |holds: &dyn Fn(&Path) -> bool| unsynced.iter().any(|path| holds(path));
@@ -318,7 +319,7 @@ impl Cluster {
         seen.chain(store.into_iter().flat_map(|store| store.phases())).collect()
     }
 
-    /// The node that leads, as far as it knows: of several that one in the highest term.
+    /// Returns the node that believes that it leads. If there are several, it is the one in the highest term.
     pub fn leader(&self) -> Option<&'static str> {
         let leads = |name: &&'static str| {
             let node = self.node(name)?;
@@ -327,17 +328,18 @@ impl Cluster {
         self.names.iter().filter_map(leads).max().map(|(_, name)| name)
     }
 
-    /// Whether nothing of the term that a node leads in is known to be committed.
+    /// Whether no entry of the term in which a node leads is known to be committed.
     fn is_new_leader(&self, name: &'static str) -> bool {
         self.node(name).is_some_and(|node| node.status().term > self.history.last_term())
     }
 
-    /// What the nodes that serve say.
+    /// Returns the statuses of the nodes that serve.
     pub fn statuses(&self) -> Vec<Status> {
         self.names.iter().filter_map(|name| Some(self.node(name)?.status())).collect()
     }
 
-    /// Whether all nodes serve, are the voters, have applied all that is committed, and hold what nobody has changed.
+    /// Whether all nodes serve, are voters and have applied all committed entries, and the data of none of them are
+    /// changed or about to be.
     pub fn is_whole(&self) -> bool {
         let statuses = self.statuses();
         let Some(leader) = self.leader().and_then(|name| Some(self.node(name)?.status())) else { return false };
@@ -351,14 +353,14 @@ impl Cluster {
             && !self.has_foreign_data()
     }
 
-    /// Whether all nodes serve and have applied equally much.
+    /// Whether all nodes serve and have applied up to the same index.
     pub fn indexes_are_equal(&self) -> bool {
         let index = |name: &&'static str| self.node(name).map(|node| node.status().applied.index);
         let indexes: Vec<Option<u64>> = self.names.iter().map(index).collect();
         indexes.iter().all(|index| index.is_some() && Some(index) == indexes.first())
     }
 
-    /// Waits until something holds; says whether it came in time.
+    /// Waits until a condition holds. Returns whether it held within the limit.
     pub async fn until(&self, limit: Duration, holds: impl Fn(&Self) -> bool) -> bool {
         let deadline = Instant::now() + limit;
         while !holds(self) {
@@ -372,7 +374,7 @@ impl Cluster {
         true
     }
 
-    /// Looks at who leads and whether anybody has given up.
+    /// Checks the leaders and identities of all nodes, and whether a node has stopped or has a fault without a reason.
     pub fn look(&self) {
         self.see_outsiders();
         for name in self.names {
@@ -403,10 +405,10 @@ impl Cluster {
         }
     }
 
-    /// A node is not as it should be, which may have its reason.
+    /// Records a problem of a node: as a note if it is excused, else as a violation.
     fn complain(&self, is_excused: bool, who: &str, what: String) {
         if is_excused {
-            self.history.note(who, format_args!("{what}, as it may"));
+            self.history.note(who, format_args!("{what} (excused)"));
         } else {
             self.history.violation(format!("{who} {what}"));
         }
@@ -416,7 +418,7 @@ impl Cluster {
         self.lives().full.get(name).is_some_and(|until| until.is_none_or(|until| Instant::now() < until))
     }
 
-    /// Compares the states of all nodes that are alive with what is known of their indexes.
+    /// Compares the state of each running node with the state that other nodes had at the same index.
     pub fn sample(&self) {
         for name in self.names {
             let store = self.with_life(name, |life| Some((life.who.clone(), life.store.upgrade()?))).flatten();
@@ -432,7 +434,7 @@ impl Cluster {
         }
     }
 
-    /// What a node that is down has in its log: the hash of each entry, by index.
+    /// Returns the hash of each entry, by index, in the log of a node that is down.
     pub fn log(&self, name: &'static str) -> Result<BTreeMap<u64, String>, String> {
         let options = WalOptions { segment_bytes: SEGMENT_BYTES, ..WalOptions::new(1) };
         let dir = Path::new(DATA_DIR).join("log");
@@ -471,14 +473,15 @@ impl Cluster {
     }
 }
 
-/// A transaction that reads what a database holds now.
+/// Opens a read transaction on the current content of a database.
 fn snapshot(store: &SqlStore) -> Result<Attached, String> {
     let conn = connection::open_reader(&store.generation(), CACHE_BYTES).map_err(|error| error.to_string())?;
     let begun = conn.execute_batch("BEGIN; SELECT count(*) FROM sqlite_schema;");
     begun.map_err(|error| error.to_string()).map(|()| conn)
 }
 
-/// The index that a database stands at, and its hashes there; `None` before the first entry.
+/// Returns the index up to which a database has applied entries, and its hashes at that index; `None` before the first
+/// entry.
 fn state(store: &SqlStore) -> Result<Option<(u64, State)>, String> {
     let conn = snapshot(store)?;
     let row = AppliedRow::read(&conn).map_err(|error| error.to_string())?;

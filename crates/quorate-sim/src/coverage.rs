@@ -1,6 +1,6 @@
-//! What the generator of faults has met: how often each class of fault, and in which phases it struck.
+//! Counts how often each class of fault struck, and in which phases the struck nodes were.
 //!
-//! A fault that never happens proves nothing, so a run of many seeds that misses a class fails.
+//! A fault that never happens proves nothing. So a run of many seeds fails if a class of fault never struck.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -10,27 +10,27 @@ use crate::atlas::ATLAS;
 /// What a node was doing when a fault struck it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
-    /// It led.
+    /// It was the leader.
     Leads,
-    /// It had just been elected: nothing of its term was known to be committed.
+    /// It had just been elected: no entry of its term was known to be committed.
     Elected,
-    /// Nobody led.
+    /// No node led.
     NoLeader,
-    /// It was starting: recovering its log, joining.
+    /// It was starting: it was recovering its log, or joining the cluster.
     Starts,
-    /// Its log held what was not synced: between an append and its completion.
+    /// Its log held unsynced data: an append had begun and was not complete.
     Append,
-    /// Entries were being applied.
+    /// It was applying entries.
     Apply,
-    /// Entries had run ahead in an open transaction.
+    /// It had run entries ahead of their commit, in an open transaction.
     Ahead,
     /// It had stopped before an entry that it, or another node, could not apply.
     Blocked,
-    /// A checkpoint had written to the database file and not synced it.
+    /// A checkpoint had written to the database file and had not synced it yet.
     Checkpoint,
-    /// It sent an image.
+    /// It was sending an image.
     SendsImage,
-    /// It received or installed an image.
+    /// It was receiving or installing an image.
     GetsImage,
 }
 
@@ -49,7 +49,7 @@ impl Phase {
         Self::GetsImage,
     ];
 
-    /// Whether only a node that lost something is in it, or who helps it.
+    /// Whether only a node that lost data, or the node that sends it an image, can be in this phase.
     pub fn is_of_images(self) -> bool {
         matches!(self, Self::SendsImage | Self::GetsImage)
     }
@@ -71,18 +71,18 @@ impl Phase {
     }
 }
 
-/// See the module.
+/// What happened in one or more seeds, and how often.
 #[derive(Clone, Debug, Default)]
 pub struct Coverage {
-    /// By class: how often.
+    /// How often each class of fault struck.
     faults: BTreeMap<&'static str, u64>,
-    /// By class and phase: how often.
+    /// How often each class struck a node in each phase.
     met: BTreeMap<(&'static str, Phase), u64>,
-    /// By name: how often it happened.
+    /// How often each of [`HAPPENINGS`] happened.
     happened: BTreeMap<&'static str, u64>,
 }
 
-/// What must have happened, beside faults.
+/// What a run of many seeds must have met in addition to faults.
 const HAPPENINGS: [&str; 26] = [
     WORK_RIGHT,
     WORK_WRONG,
@@ -112,65 +112,66 @@ const HAPPENINGS: [&str; 26] = [
     REJECTED,
 ];
 
-/// Statements that some nodes could not apply, and that took effect; and those that the cluster rejected.
+/// Statements that some nodes could not apply: those that took effect, and those that the cluster rejected.
 pub const AILED: &str = "entry that ailed and stayed";
 pub const REJECTED: &str = "entry that was rejected";
 
-/// Hints to work ahead that came true, and those that did not.
+/// Hints to work ahead of commit that were followed by exactly these entries, and those that were not.
 pub const WORK_RIGHT: &str = "work ahead that was right";
 pub const WORK_WRONG: &str = "work ahead that was wrong";
 
-/// Transactions that committed at once, those that had to run again, and those that conflicted until their deadline.
+/// Transactions that committed in the first run, that had to run again, and that were in conflict until their deadline.
 pub const TRANSACTION: &str = "transaction that ran once";
 pub const RERUN: &str = "transaction that ran again";
 pub const CONFLICT: &str = "transaction in conflict to the end";
 
-/// Pipelines, and those of which a statement ended the transaction.
+/// Pipelines, and those in which a statement ended the transaction.
 pub const PIPELINE: &str = "pipeline";
 pub const PIPELINE_ENDED: &str = "pipeline whose transaction ended";
 
-/// Interactive transactions that committed, those that were aborted, and those that were rolled back.
+/// Interactive transactions that committed, that the cluster aborted, and that their clients rolled back.
 pub const INTERACTIVE: &str = "interactive transaction";
 pub const ABORTED: &str = "interactive transaction aborted";
 pub const ROLLED_BACK: &str = "interactive transaction rolled back";
 
-/// Nodes that were tampered with and got the data of the others while they ran.
+/// Nodes whose data were changed and that got the data of the others while they ran.
 pub const HEALED: &str = "node that was healed";
 
-/// Reads that found a database damaged, of which their node took note.
+/// Reads that found a database damaged, after which the node recorded the damage.
 pub const DAMAGE_READ: &str = "damage that a read found";
 
-/// Entries that were refused because their sessions had been idle for too long, and those of them that had been done
-/// before.
+/// Entries that were refused because their sessions had been idle for too long, and those of them whose write had
+/// already been done by an earlier attempt.
 pub const EXPIRED: &str = "write of an expired session";
 pub const EXPIRED_RETRY: &str = "the same of what had been done";
 
-/// Sessions that their clients ended while writes were under way.
+/// Sessions that their clients ended while writes were in progress.
 pub const ENDED: &str = "session that its client ended";
 
-/// Writes whose callers went away.
+/// Writes whose futures the callers dropped.
 pub const DROPPED: &str = "write that was dropped on its way";
 
-/// Calls that were told that too much waits.
+/// Calls that failed because too many calls were waiting.
 pub const OVERLOADED: &str = "call that found too much waiting";
 
-/// Snapshots that were read again when others had written.
+/// Snapshots that were read again after others had written.
 pub const SNAPSHOT: &str = "snapshot that was read twice";
 
-/// Migrations that several ran at the same time.
+/// Migrations that several callers ran at the same time.
 pub const MIGRATION: &str = "migration by several at once";
 
-/// Maintenance, and changes of the schema.
+/// Maintenance commands, and changes of the schema.
 pub const UPKEEP: &str = "ANALYZE or REINDEX";
 pub const VACUUM: &str = "VACUUM";
 pub const SCHEMA: &str = "change of the schema";
 
-/// Writes that use what the program's last version brings along, and those that came before all nodes ran it.
+/// Writes that use a function which the program's latest version adds: those that were applied, and those that were
+/// refused because not all nodes ran that version yet.
 pub const EXTENDED: &str = "write by a new function";
 pub const NOT_EXTENDED: &str = "write by a function that one voter lacks";
 
 impl Coverage {
-    /// A fault of a class strikes a node in these phases.
+    /// Counts a fault that strikes a node which is in these phases.
     pub fn struck(&mut self, class: &'static str, phases: &BTreeSet<Phase>) {
         *self.faults.entry(class).or_default() += 1;
         for phase in phases {
@@ -178,14 +179,14 @@ impl Coverage {
         }
     }
 
-    /// The same with what happened so many times more.
+    /// Returns the coverage with the count of `what` increased.
     #[must_use]
     pub fn with(mut self, what: &'static str, count: u64) -> Self {
         *self.happened.entry(what).or_default() += count;
         self
     }
 
-    /// Adds what another seed met.
+    /// Adds the counts of another seed.
     pub fn add(&mut self, other: &Self) {
         for (class, count) in &other.faults {
             *self.faults.entry(class).or_default() += count;
@@ -202,7 +203,8 @@ impl Coverage {
         self.happened.get(what).copied().unwrap_or_default()
     }
 
-    /// What never happened and should have: classes of faults, phases in which no life ended, and whatever else.
+    /// Lists what never happened and should have: classes of faults, phases in which no process life ended, and the
+    /// other happenings.
     pub fn missing(&self) -> Vec<String> {
         let classes = classes().into_iter().filter(|class| !self.faults.contains_key(class)).map(str::to_owned);
         let ends = |phase: &Phase| ENDS.iter().any(|class| self.met.contains_key(&(*class, *phase)));
@@ -213,7 +215,7 @@ impl Coverage {
     }
 }
 
-/// Classes in which a life ends and keeps what it had synced.
+/// Classes of faults that end a process life without loss of synced data.
 const ENDS: [&str; 4] = ["power", "kill", "power at an I/O", "kill at an I/O"];
 
 fn classes() -> BTreeSet<&'static str> {
@@ -239,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_never_happened_is_named() {
+    fn missing_names_what_never_happened() {
         let mut coverage = Coverage::default();
         let all: BTreeSet<Phase> = Phase::ALL.into();
         classes().into_iter().for_each(|class| coverage.struck(class, &all));

@@ -1,7 +1,7 @@
-//! What a disk may do to the files of a node that is down, and the node must notice.
+//! Damage to the files of a node, which the node must detect.
 //!
-//! Invariant: only frames of the log are damaged of which later ones tell that they were synced. Damage of the last
-//! frames can't be told from a torn end (docs/wal-format.md), so nobody could be asked to notice.
+//! Invariant: only log frames that a later frame declares synced are damaged. Damage to the last frames can't be
+//! distinguished from a torn tail (docs/wal-format.md), so no node could detect it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,20 +11,20 @@ use quorate_env::Rng;
 use quorate_env::disk::{Disk as _, OpenMode};
 use quorate_env_sim::SimDisk;
 
-/// Bytes of the headers of a database file and of a `-wal`.
+/// The sizes of the headers of a database file and of a `-wal`.
 const HEADER_BYTES: usize = 100;
 const WAL_HEADER_BYTES: usize = 32;
 
-/// What is written over what is to be lost.
+/// The byte with which data are overwritten.
 const BAD: u8 = 0xa5;
 
-/// The deepest tree of a small database.
+/// The maximum depth of a B-tree in a small database.
 const DEPTH_MAX: u32 = 8;
 
-/// Bytes of text that are taken for one.
+/// This many lowercase letters in a row are considered text.
 const TEXT_BYTES: usize = 16;
 
-/// Flips a bit in a segment of the log that has a later one, if there is such a segment.
+/// Flips a bit in any used log segment except the last, if there is one.
 pub fn flip_log_bit(disk: &SimDisk, log: &Path, rng: &Rng) -> io::Result<()> {
     let mut used = Vec::new();
     for item in disk.list(log)?.iter().filter(|item| item.name.ends_with(".wal")) {
@@ -44,7 +44,8 @@ pub fn flip_log_bit(disk: &SimDisk, log: &Path, rng: &Rng) -> io::Result<()> {
     Ok(())
 }
 
-/// Overwrites the header of the database, and that of its `-wal`, which may hold the first page too.
+/// Overwrites the headers of the database and of its `-wal`. The `-wal` may hold a copy of the first page, with which
+/// SQLite would read the database in spite of the damage.
 pub fn overwrite_database_header(disk: &SimDisk, data_dir: &Path) -> io::Result<()> {
     for path in databases(disk, data_dir, |generation| !generation.ends_with(".new"))? {
         let wal = path.with_extension("db-wal");
@@ -59,7 +60,8 @@ pub fn overwrite_database_header(disk: &SimDisk, data_dir: &Path) -> io::Result<
     Ok(())
 }
 
-/// Overwrites a page of rows below the page `root` of the database in force. Says whether the file holds one.
+/// Overwrites a leaf page of the table B-tree with the page `root`, in the current database. Returns whether the file
+/// holds such a page.
 pub fn overwrite_page(disk: &SimDisk, data_dir: &Path, root: u32, rng: &Rng) -> io::Result<bool> {
     for path in databases(disk, data_dir, |generation| !generation.ends_with(".new"))? {
         let file = disk.open(&path, OpenMode::ReadWrite)?;
@@ -75,7 +77,7 @@ pub fn overwrite_page(disk: &SimDisk, data_dir: &Path, root: u32, rng: &Rng) -> 
     Ok(false)
 }
 
-/// Whether a whole page of a database is overwritten.
+/// Whether a page of a database has been overwritten and still is.
 pub fn has_bad_page(disk: &SimDisk, data_dir: &Path) -> io::Result<bool> {
     for path in databases(disk, data_dir, |_| true)? {
         let file = disk.open(&path, OpenMode::Read)?;
@@ -89,8 +91,8 @@ pub fn has_bad_page(disk: &SimDisk, data_dir: &Path) -> io::Result<bool> {
     Ok(false)
 }
 
-/// The number, from 0, of any page of rows below a root, whose number SQLite counts from 1
-/// (<https://sqlite.org/fileformat2.html#b_tree_pages>).
+/// Returns the number of a random leaf page of a table B-tree, counted from 0; `root` is the root page's number, which
+/// SQLite counts from 1 (<https://sqlite.org/fileformat2.html#b_tree_pages>).
 fn leaf(database: &[u8], root: u32, rng: &Rng) -> Option<usize> {
     let (size, mut page) = (page_bytes(database), usize::try_from(root).ok()?.checked_sub(1)?);
     for _ in 0..DEPTH_MAX {
@@ -110,7 +112,7 @@ fn leaf(database: &[u8], root: u32, rng: &Rng) -> Option<usize> {
     None
 }
 
-/// Bytes of a page of a database; 0 where there is no header.
+/// Returns the page size of a database, or 0 if the file has no header.
 fn page_bytes(database: &[u8]) -> usize {
     be_u16(database, 16).map_or(0, |size| if size == 1 { 64 << 10 } else { size })
 }
@@ -126,7 +128,8 @@ pub fn remove_cluster_file(disk: &SimDisk, data_dir: &Path) -> io::Result<()> {
     if disk.exists(&path)? { disk.remove_file(&path) } else { Ok(()) }
 }
 
-/// Flips a bit of an image that is being received, if one is: in a text if there is any, where SQLite sees no harm.
+/// Flips a bit of the image that the node is receiving, if any. It prefers a bit in a text, because SQLite can't detect
+/// a change there.
 pub fn flip_image_bit(disk: &SimDisk, data_dir: &Path, rng: &Rng) -> io::Result<()> {
     for path in databases(disk, data_dir, |generation| generation.ends_with(".new"))? {
         let file = disk.open(&path, OpenMode::Read)?;
@@ -141,7 +144,8 @@ pub fn flip_image_bit(disk: &SimDisk, data_dir: &Path, rng: &Rng) -> io::Result<
     Ok(())
 }
 
-/// The database files of some generations; a store or one of these that was just begun may have none yet.
+/// Returns the database files of the selected generations. A store or a generation that has just been created may have
+/// no file yet.
 fn databases(disk: &SimDisk, data_dir: &Path, takes: impl Fn(&str) -> bool) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let generations = data_dir.join("db");
@@ -155,7 +159,8 @@ fn databases(disk: &SimDisk, data_dir: &Path, takes: impl Fn(&str) -> bool) -> i
     Ok(found)
 }
 
-/// Flips a bit of `CURRENT` where it names the only generation there is: then nothing is lost.
+/// Flips a bit of `CURRENT` if there is only one generation: the node can then tell which one `CURRENT` named, and
+/// loses nothing.
 pub fn flip_pointer_bit(disk: &SimDisk, data_dir: &Path, rng: &Rng) -> io::Result<()> {
     let generations = disk.list(&data_dir.join("db"))?;
     let pointer = disk.list(data_dir)?.into_iter().find(|item| item.name == "CURRENT");

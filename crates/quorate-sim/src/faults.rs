@@ -1,8 +1,8 @@
-//! What goes wrong, drawn from the seed.
+//! Injects faults that are drawn from the seed, and ends them again.
 //!
-//! Invariant (the limits of what is drawn from the [`ATLAS`]): what is acknowledged stays on the disks of a majority.
-//! Power may fail anywhere and everywhere, because disks keep what was synced; but no disk is lost while another lost
-//! one is not yet made good. With durability `os` a loss of power counts as that of a disk.
+//! Invariant, which limits what may be drawn from the [`ATLAS`]: acknowledged data stay on the disks of a majority.
+//! Power may fail on any number of nodes at once, because disks keep what was synced. But no disk is lost while the
+//! node of an earlier lost disk has not recovered. With durability `os` a power failure counts as a lost disk.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -17,91 +17,93 @@ use crate::coverage::{Coverage, Phase};
 
 mod ends;
 
-/// How far a clock may be wrong, in seconds, and by how many millionths it may go wrong.
+/// The largest errors of a clock: its offset in seconds, for the two kinds of offsets, and its drift in millionths.
 const CLOCK_WRONG_MAX: u64 = 6 * 3600;
 const CLOCK_YEAR: u64 = 365 * 24 * 3600;
 const CLOCK_DRIFT_MAX: u64 = 100_000;
 
-/// By how many nanoseconds all clocks jump when a day passes: a second beyond the time after which a session ends, as
-/// far as a stamp may be ahead of the clocks, and another one.
+/// By how many nanoseconds all clocks jump when a day passes: the time after which an idle session expires, one second
+/// by which a stamp may be ahead of the clocks, and another second.
 const DAY_NANOS: u64 = SESSION_IDLE_NANOS + 2_000_000_000;
 
-/// How often it is looked who leads.
+/// How often the nodes are checked.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// How often states are compared.
 const SAMPLE_EVERY: Duration = Duration::from_millis(1_500);
 
-/// I/O operations at most from the decision that one fails, or that a life ends in the middle of it, to that one.
+/// The failing I/O operation, or the one in which a life ends, is at most this many operations after the fault was
+/// drawn.
 const OPERATIONS_MAX: u64 = 60;
 
-/// Bytes for which a full disk has room.
+/// The bytes that a full disk still has room for are fewer than this.
 const ROOM_MAX: u64 = 48 << 10;
 
-/// The most that somebody reads in one transaction: beyond what is mended meanwhile.
+/// The longest read transaction of an outside reader, in milliseconds. It may outlast the other faults of its round.
 const READER_MAX_MILLIS: u64 = 6_000;
 
-/// A slow network.
+/// The latency of a slow network.
 const SLOW_NET: Latency =
     Latency { usual_max: Duration::from_millis(60), slow: 0.02, slow_max: Duration::from_millis(700) };
 
-/// The file that holds what was applied last.
+/// The file that holds the entries applied last.
 const DATABASE_WAL: &str = "quorate.db-wal";
 
-/// How often a link that flaps is cut.
+/// How often a flapping link is cut at most.
 const FLAPS_MAX: u64 = 8;
 
-/// Lives that were ended.
+/// The number of process lives that ended, by cause.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Crashes {
     /// By power failures.
     pub power: u32,
     /// By kills.
     pub kill: u32,
-    /// Together with the disk.
+    /// By the loss of the whole disk.
     pub wipe: u32,
-    /// Together with a part of what the disk held.
+    /// By a kill together with damage to a file.
     pub damage: u32,
-    /// By removal from the cluster; a new directory takes its place.
+    /// By removal from the cluster; a node with an empty directory takes its place.
     pub removal: u32,
     /// By the failure of a disk.
     pub failure: u32,
 }
 
 impl Crashes {
-    /// All.
+    /// Returns the sum of all causes.
     pub fn total(self) -> u32 {
         self.power + self.kill + self.wipe + self.damage + self.removal + self.failure
     }
 }
 
-/// Makes things go wrong, and right again.
+/// The generator of faults.
 pub struct Faults {
     cluster: Cluster,
     rng: Rng,
     crashes: Crashes,
     partitions: u64,
     coverage: Coverage,
-    /// Faults that do not happen, by their numbers.
+    /// The numbers of the faults that are left out.
     skipped: BTreeSet<u32>,
-    /// The node whose disk was lost, or a part of it, and is not yet made good.
+    /// The node that has lost data and has not recovered yet.
     lost: Option<&'static str>,
-    /// Nodes whose data somebody has changed: what happens to one again within a day is for a person to mend.
+    /// Nodes whose data were changed. It happens only once to each node, because a node that diverges again within a
+    /// day needs an operator.
     tampered: BTreeSet<&'static str>,
-    /// The node that changes its address now and then.
+    /// The one node that changes its address.
     moves: Option<&'static str>,
-    /// Reads that found a bad page.
+    /// How many reads found a bad page that their node then noticed.
     damage_read: u64,
     paused: BTreeSet<&'static str>,
     sampled: Option<Instant>,
     /// By how many nanoseconds all clocks have jumped.
     passed: i64,
-    /// How many times longer than usual everything lasts.
+    /// How many times longer than usual faults last.
     calm: u32,
 }
 
 impl Faults {
-    /// None yet; of those to come these do not happen, and they last `calm` times longer than usual.
+    /// Creates a generator that leaves out the `skipped` faults, and whose faults last `calm` times longer than usual.
     pub fn new(cluster: &Cluster, skipped: BTreeSet<u32>, calm: u32) -> Self {
         Self {
             cluster: cluster.clone(),
@@ -121,27 +123,27 @@ impl Faults {
         }
     }
 
-    /// What was ended so far.
+    /// Returns how many process lives have ended so far.
     pub fn crashes(&self) -> Crashes {
         self.crashes
     }
 
-    /// How often nodes were parted.
+    /// Returns how often nodes were separated from each other.
     pub fn partitions(&self) -> u64 {
         self.partitions
     }
 
-    /// Reads that found a bad page.
+    /// Returns how many reads found a bad page that their node then noticed.
     pub fn damage_read(&self) -> u64 {
         self.damage_read
     }
 
-    /// What struck whom, and when.
+    /// Returns which faults struck nodes in which phases.
     pub fn coverage(&self) -> &Coverage {
         &self.coverage
     }
 
-    /// One or two things go wrong for a while, then all is mended.
+    /// Injects one or two faults, lets them last for a while, and then ends all faults.
     pub async fn round(&mut self) {
         for _ in 0..=self.rng.below(2) {
             let fault = self.draw();
@@ -151,7 +153,7 @@ impl Faults {
                 self.inject(fault).await;
             }
             self.last_up_to(700).await;
-            // Who comes back early meets what else goes wrong: an image may be on its way then.
+            // A node that comes back early is exposed to the next fault, perhaps while it receives an image.
             if self.rng.chance(0.4) {
                 self.start_down().await;
             }
@@ -161,22 +163,22 @@ impl Faults {
         self.last_up_to(2_500).await;
     }
 
-    /// A node that was paused goes on.
+    /// Resumes a node that was paused.
     fn resume(&mut self, name: &'static str) {
         let host = self.cluster.world().host(name).filter(|_| self.paused.remove(name));
         host.iter().for_each(|host| host.resume());
     }
 
-    /// Everything is mended and every node that is down is started.
+    /// Ends all faults and starts every node that is down.
     pub async fn mend(&mut self) {
         let world = self.cluster.world().clone();
         world.net().heal_all();
         self.cluster.spare();
         world.net().set_latency(Latency::default());
         self.paused.clone().into_iter().for_each(|name| self.resume(name));
-        // What a failed sync has lost in secret shows when the power fails next.
-        let is_dark = self.rng.chance(0.5) && !self.cluster.forgets_without_power();
-        self.crashes.failure += self.cluster.mend_disks(if is_dark { End::Power } else { End::Kill }).await;
+        // Data that a failed sync has lost silently are missing only after the next power failure.
+        let cuts_power = self.rng.chance(0.5) && !self.cluster.forgets_without_power();
+        self.crashes.failure += self.cluster.mend_disks(if cuts_power { End::Power } else { End::Kill }).await;
         self.start_down().await;
         for name in self.cluster.names() {
             if let Some(host) = world.host(name) {
@@ -186,7 +188,7 @@ impl Faults {
         }
     }
 
-    /// Every node that is down is started, in any order.
+    /// Starts every node that is down, in random order.
     async fn start_down(&mut self) {
         let names = self.cluster.names().iter().copied();
         let mut down: Vec<&'static str> = names.filter(|name| !self.cluster.is_alive(name)).collect();
@@ -197,7 +199,7 @@ impl Faults {
         }
     }
 
-    /// Lets time pass, with open eyes.
+    /// Lets time pass, and checks the nodes meanwhile.
     pub async fn pass(&mut self, time: Duration) {
         let end = Instant::now() + time;
         while Instant::now() < end {
@@ -216,7 +218,7 @@ impl Faults {
         self.pass(time).await;
     }
 
-    /// Lets what was begun last for a while.
+    /// Lets the present faults last for a while.
     async fn last_up_to(&mut self, millis: u64) {
         self.pass_up_to(millis.saturating_mul(u64::from(self.calm))).await;
     }
@@ -242,7 +244,7 @@ impl Faults {
         }
     }
 
-    /// Whether what is acknowledged stays on a majority.
+    /// Whether a fault leaves acknowledged data on a majority.
     fn may(&self, fault: Fault) -> bool {
         let (is_loss, whom) = match fault {
             Fault::End(end, whom) | Fault::EndAtIo(end, whom) => (self.loses(end), whom),
@@ -260,7 +262,7 @@ impl Faults {
         !is_loss || (is_only_one && self.lost.is_none() && self.cluster.is_whole())
     }
 
-    /// Whether a node whose life ends so does not hold any more what it has promised.
+    /// Whether a node whose life ends in this way may lose acknowledged data.
     fn loses(&self, end: End) -> bool {
         match end {
             End::Kill | End::BadPointer => false,
@@ -290,7 +292,7 @@ impl Faults {
         let class = fault.class();
         self.partitions += u64::from(fault.is_partition());
         match fault {
-            // What these meet is seen when it happens.
+            // The functions that these call record the phases when the lives end.
             Fault::End(end, _) => return self.end(class, end, struck).await,
             Fault::EndAtIo(end, _) => return self.end_at_io(class, end, struck).await,
             Fault::EndIn(end, phase, whom) => return self.hunt(class, (end, phase, whom), one).await,
@@ -303,7 +305,7 @@ impl Faults {
             Fault::RemoveKilled(_) => self.remove(struck, true).await,
             Fault::SlowImage => self.slow_image(one).await,
             Fault::BadImage => self.bad_image(one).await,
-            // Whether it succeeds is no matter: leadership may be in doubt for a while.
+            // The result does not matter: there may be no leader at this moment.
             Fault::Transfer => drop(self.cluster.transfer(one).await),
             Fault::Verify => self.cluster.verify().await,
             Fault::Flap => self.flap(one, other).await,
@@ -315,7 +317,7 @@ impl Faults {
         }
     }
 
-    /// What is done to a node at once, and lasts.
+    /// Applies a fault that takes effect at once and lasts.
     fn afflict(&mut self, fault: Fault, name: &'static str, other: &'static str) {
         let world = self.cluster.world().clone();
         let (rng, clock, host) = (&self.rng, world.clock(name), world.host(name));
@@ -355,7 +357,7 @@ impl Faults {
         }
     }
 
-    /// A node's disk and processor become slow.
+    /// Makes a node's disk and processor slow.
     fn slow_down(&self, name: &'static str) {
         if let Some(host) = self.cluster.world().host(name) {
             let busy_max = Duration::from_millis(40);
@@ -363,19 +365,19 @@ impl Faults {
         }
     }
 
-    /// Somebody reads from a node's database file for a while.
+    /// Reads a node's database file from outside for a while.
     fn read(&self, name: &'static str) {
         let time = Duration::from_millis(self.rng.below(READER_MAX_MILLIS));
         self.cluster.read_until(name, Instant::now() + time);
     }
 
-    /// Something on a node's disk fails, some operations later.
+    /// Makes an operation on a node's disk fail, some operations later.
     fn fails(&self, name: &'static str, fail: impl FnOnce(&SimDisk, u64)) {
         let after = self.rng.below(OPERATIONS_MAX);
         self.cluster.doom(name, |disk| fail(disk, after));
     }
 
-    /// A link comes and goes.
+    /// Cuts and restores a link several times.
     async fn flap(&mut self, one: &str, other: &str) {
         for _ in 0..=self.rng.below(FLAPS_MAX) {
             self.cluster.world().net().cut(one, other);
@@ -385,7 +387,8 @@ impl Faults {
         }
     }
 
-    /// More than a day passes at once, mostly while it is in doubt what a leader has done: it was just killed.
+    /// Lets more than a day pass at once, mostly right after the leader was killed, when clients do not know which of
+    /// their writes were done.
     async fn day(&mut self) {
         if self.rng.chance(0.7) {
             self.end(End::Kill.name(), End::Kill, self.some(Whom::Leader)).await;
@@ -418,7 +421,7 @@ impl Faults {
         }
     }
 
-    /// Two different nodes.
+    /// Returns two different nodes.
     fn pair(&self) -> (&'static str, &'static str) {
         let mut names = self.cluster.names().to_vec();
         let one = names.remove(self.below(names.len()));

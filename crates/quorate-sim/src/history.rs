@@ -1,8 +1,8 @@
-//! What all nodes, in all their lives, have applied: the memory against which each of them is held.
+//! The history of what all nodes have applied in all their process lives. Each new observation is compared with it.
 //!
-//! Invariants that it checks: an index has one log id, one payload and one outcome, whoever applies it and however
-//! often; a state that belongs to an index has one hash; a leader id leads in one life, and was elected by a majority
-//! that remembers it.
+//! Invariants that it checks: an index has one log id, one payload and one outcome, on every node and each time that it
+//! is applied; the state at an index has one hash; a leader id leads in one life, and was elected by a majority that
+//! remembers it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -17,15 +17,15 @@ use quorate_sql::outcome_hash::OutcomeHash;
 use quorate_sql::session::SESSION_IDLE_NANOS;
 use xxhash_rust::xxh3::xxh3_64;
 
-pub use self::told::Told;
+pub use self::told::GivenEntry;
 
 mod harm;
 mod told;
 
-/// Violations that are kept in words.
-const TOLD_MAX: usize = 20;
+/// The number of violations whose texts are kept.
+const VIOLATIONS_MAX: usize = 20;
 
-/// See the module. Clones are the same history.
+/// A handle of the history; see the module. Clones share the same history.
 #[derive(Clone)]
 pub struct History(Arc<Inner>);
 
@@ -39,46 +39,48 @@ struct Known {
     entries: BTreeMap<u64, EntryKnown>,
     states: BTreeMap<u64, (State, String)>,
     leaders: BTreeMap<(u64, NodeId), LeaderKnown>,
-    /// Whose each id is: a node's name, and how many disks that had lost.
+    /// The owner of each node id: a node's name, and how many disks it had lost when it first had the id.
     owners: BTreeMap<NodeId, (&'static str, u64)>,
-    /// The id of a node after so many losses of any kind.
+    /// The id of each node after each number of losses of any kind.
     ids: BTreeMap<(&'static str, u64), NodeId>,
     cluster: Option<ClusterId>,
     faults: u32,
     installs: u64,
     /// Lives in which an image was, or was being, installed.
     installers: BTreeSet<String>,
-    /// Those of them in which it failed: which database is in force shows at the next start.
+    /// Lives in which the installation failed. Which database is current is known only at the next start.
     failed_installers: BTreeSet<String>,
-    /// Those whose disks may fail to keep an image, or to read it.
+    /// Lives whose disks may fail to store or to read an image.
     bad_keepers: BTreeSet<String>,
-    /// Those that have verified an image: what changes in it later, changes behind their backs.
+    /// Lives that have verified an image. They need not notice if it changes later.
     verified: BTreeSet<String>,
-    /// Nodes whose data somebody has changed, until they hold what the others hold, and how often that was so.
+    /// Nodes whose data were changed, until they hold the same data as the others, and how many changes there were.
     tampered: BTreeSet<&'static str>,
     tamperings: u64,
-    /// Nodes whose databases have a bad page, until they hold what the others hold, and how many there were.
+    /// Nodes whose databases have a bad page, until they hold the same data as the others, and how many bad pages there
+    /// were.
     spoiled: BTreeSet<&'static str>,
     spoilings: u64,
-    /// Nodes that met an entry which they could not apply.
+    /// Nodes that could not apply some entry.
     unable: BTreeSet<String>,
-    /// An operator has rejected an entry.
+    /// Whether an operator has rejected an entry.
     is_forced: bool,
-    /// Those of them that got a copy of the others' data while they ran.
+    /// How many nodes with changed data got a copy of the others' data while they ran.
     healed: u64,
     compared: u64,
-    /// Hints to work ahead that came true, and those that did not.
+    /// Hints to work ahead of commit that were right, and those that were wrong.
     foreseen: (u64, u64),
-    /// When proposals were made, by their indexes; a session is named by that of its first one.
+    /// The time stamp of each proposal, by index. The id of a session is the index of its first proposal.
     stamps: BTreeMap<u64, u64>,
-    /// Proposals that were done, by the hashes of their bytes: each attempt at a write has the same.
+    /// The hashes of the proposals that were done. All attempts at a write have the same bytes, and so the same hash.
     done: BTreeSet<u64>,
-    /// Entries of sessions that had been idle for too long, and those of them that had been done before.
+    /// Entries that were refused because their sessions had been idle for too long, and those of them whose write had
+    /// been done by an earlier attempt.
     expired: (u64, u64),
     violations: Vec<String>,
 }
 
-/// What is known of an index.
+/// What is known about the entry at an index.
 struct EntryKnown {
     log_id: LogId,
     payload: u64,
@@ -87,12 +89,12 @@ struct EntryKnown {
     without: Without,
 }
 
-/// Nodes that have come back since without something that needed a majority.
+/// Nodes that have restarted without something that a majority had stored.
 #[derive(Default)]
 struct Without(BTreeSet<&'static str>);
 
 impl Without {
-    /// A node of so many is without it too; says whether no majority is left that can have had it.
+    /// Adds a node to the set. Returns whether the nodes that are left, of `nodes` in all, are no majority any more.
     fn add(&mut self, name: &'static str, nodes: usize) -> bool {
         self.0.insert(name);
         self.0.len() > nodes - (nodes / 2 + 1)
@@ -105,18 +107,18 @@ impl fmt::Display for Without {
     }
 }
 
-/// What is known of a leader id.
+/// What is known about a leader id.
 struct LeaderKnown {
     who: String,
     without: Without,
 }
 
-/// What a node has lost.
+/// How often a node has lost data.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Losses {
     /// Whole disks.
     pub disks: u64,
-    /// These, and whatever lets a node believe that it might have lost something it promised.
+    /// Lost disks, and all other events after which a node must assume that it may have lost acknowledged data.
     pub all: u64,
 }
 
@@ -132,76 +134,78 @@ pub struct State {
 }
 
 impl History {
-    /// An empty one that tells `trace` what it is told.
+    /// Creates an empty history that records its events in `trace`.
     pub fn new(trace: &Trace) -> Self {
         Self(Arc::new(Inner { trace: trace.clone(), known: Mutex::default() }))
     }
 
-    /// Something that is no violation and may matter.
+    /// Records an event that is not a violation.
     pub fn note(&self, who: &str, what: fmt::Arguments<'_>) {
         self.0.trace.add(who, what);
     }
 
-    /// Something that must not happen has happened.
+    /// Records a violation: something that must never happen.
     pub fn violation(&self, what: String) {
         self.0.trace.add("oracle", format_args!("{what}"));
         let mut known = self.known();
-        if known.violations.len() < TOLD_MAX {
+        if known.violations.len() < VIOLATIONS_MAX {
             known.violations.push(what);
         }
     }
 
-    /// What must not have happened and did.
+    /// Returns the violations so far.
     pub fn violations(&self) -> Vec<String> {
         self.known().violations.clone()
     }
 
-    /// A fault was drawn; returns its number.
+    /// Counts a fault that was drawn, and returns its number.
     pub fn next_fault(&self) -> u32 {
         let mut known = self.known();
         known.faults += 1;
         known.faults - 1
     }
 
-    /// Faults that were drawn.
+    /// Returns how many faults were drawn.
     pub fn faults(&self) -> u32 {
         self.known().faults
     }
 
-    /// Images that were installed.
+    /// Returns how many images were installed.
     pub fn installs(&self) -> u64 {
         self.known().installs
     }
 
-    /// States that were compared with that of another node.
+    /// Returns how many states were compared with the state of another node at the same index.
     pub fn compared(&self) -> u64 {
         self.known().compared
     }
 
-    /// Hints to work ahead that came true, and those that did not.
+    /// Returns how many hints to work ahead of commit were right, and how many were wrong.
     pub fn foreseen(&self) -> (u64, u64) {
         self.known().foreseen
     }
 
-    /// Entries of sessions that had been idle for too long, and those of them that had been done before.
+    /// Returns how many entries were refused because their sessions had been idle for too long, and for how many of
+    /// them an earlier attempt at the same write had been done.
     pub fn expired(&self) -> (u64, u64) {
         self.known().expired
     }
 
-    /// Entries were applied of which others had been expected, or just these.
+    /// Records that entries were applied after a hint to work ahead of commit, and whether the hint named these
+    /// entries.
     pub fn expected(&self, is_right: bool) {
         let mut known = self.known();
         let (right, wrong) = known.foreseen;
         known.foreseen = (right + u64::from(is_right), wrong + u64::from(!is_right));
     }
 
-    /// The last index that anybody applied.
+    /// Returns the last index that any node has applied.
     pub fn last_index(&self) -> u64 {
         self.known().entries.last_key_value().map_or(0, |(index, _)| *index)
     }
 
-    /// A node (`who`, with its life) leads in a term. A leader is named by its term and its id: a node of a higher id
-    /// may take the same term over.
+    /// Records that a node, in its life `who`, leads in a term. A leader is identified by its term and its node id,
+    /// because a node with a higher id may take over the same term.
     pub fn leads(&self, who: &str, term: u64, id: NodeId) {
         let mut known = self.known();
         let new = || LeaderKnown { who: who.to_owned(), without: Without::default() };
@@ -212,8 +216,8 @@ impl History {
         }
     }
 
-    /// A node of so many, which has lost nothing, starts with this vote. A majority has elected each leader there was,
-    /// itself among them.
+    /// Records that a node which has lost nothing starts with this vote; the cluster has `nodes` nodes. Each leader was
+    /// elected by a majority, which includes the leader itself.
     pub fn remembers_votes(&self, name: &'static str, vote: (u64, NodeId), nodes: usize) {
         let mut known = self.known();
         let mut forgotten = None;
@@ -226,8 +230,8 @@ impl History {
         forgotten.into_iter().for_each(|text| self.violation(text));
     }
 
-    /// A node of so many, which has lost nothing, starts with a log that ends here. A majority has each entry that
-    /// anybody applied.
+    /// Records that a node which has lost nothing starts with a log that ends at `last_index`; the cluster has `nodes`
+    /// nodes. A majority must have each entry that any node has applied.
     pub fn remembers_entries(&self, name: &'static str, last_index: u64, nodes: usize) {
         let mut known = self.known();
         let mut forgotten = None;
@@ -240,7 +244,8 @@ impl History {
         forgotten.into_iter().for_each(|text| self.violation(text));
     }
 
-    /// A leader holds every entry that was committed in a term before its own: what anybody applied of them.
+    /// Checks that a leader's log, which ends at `last_index`, holds every entry of earlier terms that any node has
+    /// applied.
     pub fn leader_holds(&self, who: &str, term: u64, last_index: u64) {
         let known = self.known();
         let of_before = known.entries.iter().rev().find(|(_, entry)| entry.log_id.term < term);
@@ -253,7 +258,8 @@ impl History {
         }
     }
 
-    /// A node has this id. With a disk its id is lost for good; a node that lost nothing keeps its own.
+    /// Records that a node has this id. An id whose disk is lost must never come back, and a node that lost nothing
+    /// must keep its id.
     pub fn identity(&self, name: &'static str, losses: Losses, id: NodeId) {
         let mut known = self.known();
         let owner = *known.owners.entry(id).or_insert((name, losses.disks));
@@ -265,11 +271,11 @@ impl History {
             self.violation(text);
         }
         if before != id {
-            self.violation(format!("{name} is {id} and was {before}, though it has lost nothing since"));
+            self.violation(format!("{name} is {id} and was {before}, although it has lost nothing since"));
         }
     }
 
-    /// A node belongs to this cluster. There is one, whatever is lost.
+    /// Records that a node belongs to this cluster. There must never be a second one.
     pub fn cluster(&self, who: &str, cluster: ClusterId) {
         let first = *self.known().cluster.get_or_insert(cluster);
         if first != cluster {
@@ -277,7 +283,7 @@ impl History {
         }
     }
 
-    /// A node has this state at an index.
+    /// Records that a node has this state at an index.
     pub fn state(&self, who: &str, index: u64, state: State) {
         self.0.trace.add(who, format_args!("state {index} {:016x} {:032x}", state.outcomes, state.user));
         let mut known = self.known();
@@ -292,24 +298,25 @@ impl History {
         }
     }
 
-    /// A node's store applied entries.
-    pub fn applied(&self, who: &str, entries: &[Told], outcomes: &[Option<Outcome>]) {
-        for (told, outcome) in entries.iter().zip(outcomes) {
-            let (log_id, payload) = (told.log_id, told.payload);
-            let is_proposal = told.proposal.is_some();
+    /// Records that a node's store has applied entries.
+    pub fn applied(&self, who: &str, entries: &[GivenEntry], outcomes: &[Option<Outcome>]) {
+        for (given, outcome) in entries.iter().zip(outcomes) {
+            let (log_id, payload) = (given.log_id, given.payload);
+            let is_proposal = given.proposal.is_some();
             let hash = outcome.as_ref().map(|outcome| hash_of(log_id.index, outcome, is_proposal));
             self.0.trace.add(who, format_args!("applied {log_id} {payload:016x} {:016x}", hash.unwrap_or(0)));
             if self.is_tampered(who) {
                 continue;
             }
-            if let (Some((stamp, bytes)), Some(outcome)) = (&told.proposal, outcome) {
+            if let (Some((stamp, bytes)), Some(outcome)) = (&given.proposal, outcome) {
                 self.one_attempted(log_id.index, *stamp, bytes, outcome);
             }
             self.one_applied(who, log_id, payload, hash);
         }
     }
 
-    /// An attempt at a write was applied, perhaps for the first time.
+    /// Records that a node applied a proposal, which is an attempt at a write. Only the first application of an index
+    /// counts.
     fn one_attempted(&self, index: u64, stamp: Stamp, bytes: &Bytes, outcome: &Outcome) {
         let mut known = self.known();
         if known.stamps.insert(index, stamp.now).is_some() {
@@ -322,7 +329,7 @@ impl History {
         }
         let origin = codec::decode_proposal(bytes).ok().and_then(|proposal| proposal.origin);
         let opened = origin.and_then(|origin| known.stamps.get(&origin.session.0).copied());
-        // Else its client has ended it.
+        // A younger session was ended by its client instead.
         if opened.is_some_and(|opened| stamp.now.saturating_sub(opened) > SESSION_IDLE_NANOS) {
             known.expired.0 += 1;
             known.expired.1 += u64::from(known.done.contains(&write));
@@ -348,17 +355,18 @@ impl History {
         self.violation(text);
     }
 
-    /// The highest term of an entry that anybody applied.
+    /// Returns the term of the last entry that any node has applied.
     pub fn last_term(&self) -> u64 {
         self.known().entries.last_key_value().map_or(0, |(_, entry)| entry.log_id.term)
     }
 
-    /// A node's store begins to install an image.
+    /// Records that a node's store begins to install an image.
     pub fn installing(&self, who: &str) {
         self.known().installers.insert(who.to_owned());
     }
 
-    /// Bits of an image that a life receives are to be turned around: whether the life must notice.
+    /// Returns whether the image that a life receives may be damaged: the life has not verified it yet, so it must
+    /// notice.
     pub fn may_damage_image(&self, who: &str) -> bool {
         let mut known = self.known();
         let may = !known.verified.contains(who);
@@ -368,17 +376,18 @@ impl History {
         may
     }
 
-    /// The disk of a life may fail: it may refuse images.
+    /// Records that the disk of a life may fail, so that the life may refuse images.
     pub fn may_lose_images(&self, who: &str) {
         self.known().bad_keepers.insert(who.to_owned());
     }
 
-    /// A life has verified an image.
+    /// Records that a life has verified an image.
     pub fn verified(&self, who: &str) {
         self.known().verified.insert(who.to_owned());
     }
 
-    /// A node refuses an image that came as a whole: its sender never sends one that is not sound.
+    /// Records that a node refuses an image that arrived completely. This is a violation unless the node's disk may
+    /// have damaged the image, because a sender never sends an image that is not sound.
     pub fn refused(&self, who: &str, fault: &StoreFault) {
         self.0.trace.add(who, format_args!("an image is refused: {fault}"));
         let is_excused = self.known().bad_keepers.contains(who);
@@ -392,13 +401,13 @@ impl History {
         self.known().installers.contains(who)
     }
 
-    /// Whether a life may have ended between an image and the log's knowledge of it: then the node comes back as a new
-    /// member (docs/decisions/0005-identity-and-birth.md).
+    /// Whether a life may have ended after an image was installed and before the log recorded that. The node then comes
+    /// back as a new member (docs/decisions/0005-identity-and-birth.md).
     pub fn has_failed_to_install(&self, who: &str) -> bool {
         self.known().failed_installers.contains(who)
     }
 
-    /// A node's store has installed an image, or not.
+    /// Records that a node's store has installed an image or failed to.
     pub fn installed(&self, who: &str, result: &Result<Applied, StoreFault>) {
         let Ok(applied) = result else {
             self.0.trace.add(who, format_args!("image not installed: {result:?}"));
@@ -418,7 +427,7 @@ impl History {
         }
     }
 
-    /// A node, given as one of its lives, can't apply an entry.
+    /// Records that a node, in its life `who`, can't apply an entry.
     pub fn could_not_apply(&self, who: &str, fault: &StoreFault) {
         self.note(who, format_args!("did not apply: {fault}"));
         if !matches!(fault, StoreFault::Closed) {
@@ -426,17 +435,17 @@ impl History {
         }
     }
 
-    /// Whether so many nodes had a reason to reject an entry.
+    /// Whether at least `majority` nodes have failed to apply some entry, and so may have voted to reject it.
     pub fn may_reject(&self, majority: usize) -> bool {
         self.known().unable.len() >= majority
     }
 
-    /// An operator rejects an entry that a node which is lost may have applied, and answered for.
+    /// Records that an operator rejects an entry. A node that was lost may have applied and acknowledged it.
     pub fn forced(&self) {
         self.known().is_forced = true;
     }
 
-    /// Whether an operator did.
+    /// Whether an operator has rejected an entry.
     pub fn is_forced(&self) -> bool {
         self.known().is_forced
     }
@@ -446,7 +455,7 @@ impl History {
     }
 }
 
-/// The node that lives the life `who`.
+/// Returns the name of the node whose life is `who`.
 fn node_of(who: &str) -> &str {
     who.split_once('.').map_or(who, |(name, _)| name)
 }

@@ -1,4 +1,5 @@
-//! What clients tried to write and what they were told: checked against what the cluster holds in the end.
+//! The ledger of what clients tried to write and which results they got. At the end it is compared with what the
+//! cluster holds.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -8,44 +9,44 @@ use quorate_env::{Instant, lock};
 
 use crate::history::History;
 
-/// How old a read of bounded age may be.
+/// The highest age of the reads of bounded age.
 pub const AGE_MAX: Duration = Duration::from_secs(4);
 
-/// A write: its client and its number there.
+/// The key of a write: its client, and its number among the writes of that client.
 pub type Key = (i64, i64);
 
-/// What a client asks for.
+/// The kinds of writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A row of `events`.
+    /// Inserts a row of `events`.
     Insert,
-    /// A row of `events`, one of `mirrors` that is given what was drawn for it, and a step of the client's counter, in
-    /// one batch.
+    /// Inserts a row of `events`, copies the random number that was drawn for it to a row of `mirrors`, and increments
+    /// the client's counter of batches, all in one batch.
     Batch,
-    /// What a batch does, by a pipeline of which other statements fail.
+    /// Does what a batch does, in a pipeline in which other statements fail.
     Pipeline,
-    /// A step of the client's other counter.
+    /// Increments the client's counter of moves.
     Move,
-    /// The same step by a transaction: it reads the counter, and writes the next number.
+    /// Increments the same counter in a transaction, which reads the counter and writes the next number.
     Transact,
-    /// A row of `events` and that step, by an interactive transaction.
+    /// Inserts a row of `events` and increments the same counter, in an interactive transaction.
     Interact,
-    /// A row that breaks a rule, together with one that does not.
+    /// Inserts rows, at least one of which violates a constraint.
     Broken,
 }
 
 /// How a write ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Acknowledged; with the random number that the database drew for the row, if it made one.
+    /// Acknowledged, with the random number that the database drew for the row, if the client got one.
     Acknowledged(Option<i64>),
-    /// It may have been done.
+    /// In doubt: it may have been done.
     Unknown,
     /// It was not done.
     NotDone,
 }
 
-/// Clones are the same ledger.
+/// A handle of the ledger; see the module. Clones share the same ledger.
 #[derive(Clone, Default)]
 pub struct Ledger(Arc<Mutex<Inner>>);
 
@@ -53,11 +54,13 @@ pub struct Ledger(Arc<Mutex<Inner>>);
 struct Inner {
     writes: BTreeMap<Key, (Kind, End)>,
     positions: BTreeSet<u64>,
-    /// The most rows that a read has shown.
+    /// The highest number of rows that a read has shown.
     shown: u64,
-    /// How many rows a linearizable read had to show from a time on, the last so long ago and later.
+    /// From each time on, how many rows a linearizable read must show. Of the times at least [`AGE_MAX`] ago only the
+    /// last is kept.
     milestones: VecDeque<(Instant, u64)>,
-    /// Migrations that anybody was told to run, and those that were run as somebody was told.
+    /// How many migrations the longest list holds that a caller has begun to run, and the longest that a caller has
+    /// seen succeed.
     migrations: (u64, u64),
     /// The results of statements that some nodes can't apply, by number.
     ails: BTreeMap<i64, End>,
@@ -65,12 +68,12 @@ struct Inner {
     happened: BTreeMap<&'static str, u64>,
 }
 
-/// How many writes ended how.
+/// How many writes ended in each way.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
     /// Acknowledged.
     pub acknowledged: u64,
-    /// Of these, those that made a row.
+    /// Of these, the writes that inserted a row.
     pub rows: u64,
     /// In doubt.
     pub unknown: u64,
@@ -80,30 +83,32 @@ pub struct Counts {
     pub reads: u64,
 }
 
-/// What the cluster holds.
+/// What the cluster holds at the end.
 #[derive(Default)]
 pub struct Held {
     /// The random numbers of each row, by key.
     pub rows: BTreeMap<Key, Vec<i64>>,
-    /// The same numbers as later statements of batches were given them.
+    /// The same numbers as later statements of the batches received them.
     pub mirrors: BTreeMap<Key, Vec<i64>>,
-    /// Steps of migrations in their order: the number, and how many there were before.
+    /// The rows that migrations wrote, in their order: the number of the migration, and how many rows there were
+    /// before.
     pub steps: Vec<(u64, u64)>,
-    /// Migrations that are on record, in the order of their numbers.
+    /// The numbers of the migrations that are on record, in ascending order.
     pub recorded: Vec<u64>,
-    /// How often the statements of these numbers, which some nodes can't apply, took effect.
+    /// How often each statement that some nodes can't apply took effect, by number.
     pub ails: BTreeMap<i64, u64>,
-    /// By client: batches, moves.
+    /// The counters of batches and of moves, by client.
     pub counters: BTreeMap<i64, (u64, u64)>,
 }
 
 impl Ledger {
-    /// A write begins. Until it ends it is in doubt.
+    /// Records that a write begins. Until it ends it is in doubt.
     pub fn begin(&self, key: Key, kind: Kind) {
         self.inner().writes.insert(key, (kind, End::Unknown));
     }
 
-    /// A write was acknowledged at an index; `false` if another was at the same.
+    /// Records that a write was acknowledged at an index. Returns `false` if another write was acknowledged at the same
+    /// index.
     #[must_use]
     pub fn acknowledged(&self, key: Key, kind: Kind, drawn: Option<i64>, index: u64) -> bool {
         let mut inner = self.inner();
@@ -114,7 +119,7 @@ impl Ledger {
         inner.positions.insert(index)
     }
 
-    /// A write ended otherwise.
+    /// Records that a write ended without an acknowledgement.
     pub fn ended(&self, key: Key, end: End) {
         let mut inner = self.inner();
         match end {
@@ -126,63 +131,65 @@ impl Ledger {
         }
     }
 
-    /// A read was compared.
+    /// Counts a read that was compared with the ledger.
     pub fn read(&self) {
         self.inner().counts.reads += 1;
     }
 
-    /// Something happened that a run of many seeds should have met.
+    /// Counts something that a run of many seeds must have met.
     pub fn happened(&self, what: &'static str) {
         *self.inner().happened.entry(what).or_default() += 1;
     }
 
-    /// What happened, and how often.
+    /// Returns how often each of these things happened.
     pub fn happenings(&self) -> BTreeMap<&'static str, u64> {
         self.inner().happened.clone()
     }
 
-    /// A statement that some nodes can't apply ended so.
+    /// Records how a statement that some nodes can't apply ended.
     pub fn ailed(&self, number: i64, end: End) {
         self.inner().ails.insert(number, end);
     }
 
-    /// Somebody is told to run this many migrations.
+    /// Records that a caller begins to run this many migrations.
     pub fn migrating(&self, count: u64) {
         let (begun, _) = &mut self.inner().migrations;
         *begun = count.max(*begun);
     }
 
-    /// Somebody was told that this many migrations were run.
+    /// Records that a caller's run of this many migrations succeeded.
     pub fn migrated(&self, count: u64) {
         let (_, done) = &mut self.inner().migrations;
         *done = count.max(*done);
     }
 
-    /// A read has shown so many rows, which were committed. None is ever deleted.
+    /// Records that a read has shown this many rows. They are committed and never deleted, so later linearizable reads
+    /// must show them too.
     pub fn shown(&self, rows: u64) {
         let mut inner = self.inner();
         inner.shown = inner.shown.max(rows);
         inner.note_rows();
     }
 
-    /// How many rows a linearizable read that begins now must show at least.
+    /// Returns how many rows a linearizable read that begins now must show at least.
     pub fn rows(&self) -> u64 {
         self.inner().rows()
     }
 
-    /// The same of one that began so long ago, at most [`AGE_MAX`].
+    /// Returns how many rows a read of this age, at most [`AGE_MAX`], must show at least.
     pub fn rows_before(&self, age: Duration) -> u64 {
         let inner = self.inner();
         let then = inner.milestones.iter().rev().find(|(when, _)| when.elapsed() >= age);
         then.map_or(0, |(_, rows)| *rows)
     }
 
-    /// How many writes ended how.
+    /// Returns how many writes ended in each way.
     pub fn counts(&self) -> Counts {
         self.inner().counts
     }
 
-    /// Compares with what the cluster holds, and tells what is lost, doubled or made up.
+    /// Compares the ledger with what the cluster holds, and records a violation for each write that is lost, doubled or
+    /// made up.
     pub fn check(&self, mut held: Held, history: &History) {
         let inner = self.inner();
         let mut expected: BTreeMap<i64, [(u64, u64); 2]> = BTreeMap::new();
@@ -193,11 +200,11 @@ impl Ledger {
             }
             let mirrors = held.mirrors.remove(key).unwrap_or_default();
             if mirrors.as_slice() != if mirrors_rows(*kind) { rows.as_slice() } else { &[] } {
-                history.violation(format!("{kind:?} {key:?} drew {rows:?}, and told its next statement {mirrors:?}"));
+                history.violation(format!("{kind:?} {key:?} drew {rows:?}, but its next statement got {mirrors:?}"));
             }
             let [batches, moves] = expected.entry(key.0).or_default();
             match (kind, end) {
-                // What a counter must be follows from the rows that come with it: both or none.
+                // Each row comes with one increment of a counter, so the number of rows gives the value of the counter.
                 (Kind::Batch | Kind::Pipeline, _) => {
                     let count = u64::try_from(rows.len()).unwrap_or(u64::MAX);
                     *batches = (batches.0 + count, batches.1 + count);
@@ -214,7 +221,7 @@ impl Ledger {
         let strange = held.rows.first_key_value().or(held.mirrors.first_key_value());
         if let Some((key, _)) = strange {
             history.violation(format!(
-                "there are {} rows that nobody wrote; {key:?} is one",
+                "there are {} rows that no client wrote; {key:?} is one",
                 held.rows.len() + held.mirrors.len()
             ));
         }
@@ -229,7 +236,9 @@ impl Ledger {
                 End::NotDone => found == 0,
             };
             if !is_right {
-                history.violation(format!("statement {number} that ails ended as {end:?}, and is there {found} times"));
+                history.violation(format!(
+                    "statement {number}, which some nodes can't apply, ended as {end:?}, but took effect {found} times"
+                ));
             }
         }
         for (client, [batches, moves]) in expected {
@@ -260,17 +269,17 @@ impl Inner {
     }
 }
 
-/// Whether a write makes a row of `events`.
+/// Whether a write of this kind inserts a row of `events`.
 pub fn makes_row(kind: Kind) -> bool {
     matches!(kind, Kind::Insert | Kind::Batch | Kind::Pipeline | Kind::Interact)
 }
 
-/// Whether a write tells its next statement what it drew for its row.
+/// Whether a write of this kind gives its next statement what was drawn for its row.
 fn mirrors_rows(kind: Kind) -> bool {
     matches!(kind, Kind::Batch | Kind::Pipeline)
 }
 
-/// What is wrong with the rows of a write.
+/// Returns what is wrong with the rows of a write, if anything.
 fn wrong_rows(kind: Kind, end: End, rows: &[i64]) -> Option<String> {
     let (least, most) = match (makes_row(kind), end) {
         (false, _) | (true, End::NotDone) => (0, 0),
@@ -278,17 +287,17 @@ fn wrong_rows(kind: Kind, end: End, rows: &[i64]) -> Option<String> {
         (true, End::Acknowledged(_)) => (1, 1),
     };
     if !(least..=most).contains(&rows.len()) {
-        return Some(format!("it is there {} times", rows.len()));
+        return Some(format!("it is present {} times", rows.len()));
     }
     match (end, rows.first()) {
-        (End::Acknowledged(Some(told)), Some(held)) if told != *held => {
-            Some(format!("its row holds {held} where the client was told {told}"))
+        (End::Acknowledged(Some(returned)), Some(held)) if returned != *held => {
+            Some(format!("its row holds {held}, but the client got {returned}"))
         }
         _ => None,
     }
 }
 
-/// What is wrong with the migrations, of which so many were begun and so many acknowledged.
+/// Returns what is wrong with the migrations, if anything; `begun` of them were begun and `done` acknowledged.
 fn wrong_migrations(held: &Held, (begun, done): (u64, u64)) -> Option<String> {
     let count = u64::try_from(held.steps.len()).unwrap_or(u64::MAX);
     let is_once_in_order = held.steps.iter().copied().eq((1..=count).map(|number| (number, number - 1)));

@@ -1,8 +1,8 @@
-//! Clients that write and check what they read.
+//! The clients, which write, and check what they read.
 //!
-//! Some come over the network and ride out every failover, some use the handles of the nodes themselves. Each writer
-//! waits for one write to end before the next, so that it also knows the order of its own; now and then it sends many
-//! at once.
+//! Some clients connect over the network and retry through every failover; others use the handles of the nodes
+//! themselves. Each writer waits until a write has ended before it begins the next, so it knows the order of its own
+//! writes. Now and then it sends a burst of many writes at once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,30 +29,32 @@ mod upkeep;
 use ails::Ails;
 use upkeep::Upkeep;
 
-/// Clients over the network.
+/// The number of clients over the network.
 const CLIENTS: i64 = 3;
 
-/// Writers of each of them, which share its session.
+/// The number of writers of each of these clients, which share its session.
 const WRITERS: i64 = 3;
 
-/// Writers that use the handles of nodes.
+/// The number of writers that use the handles of nodes.
 const INSIDE: i64 = 3;
 
-/// The number of the client that they are.
+/// The client number of these writers.
 const INSIDE_CLIENT: i64 = 0;
 
-/// How long a write may try.
+/// The deadline of a write.
 const WRITE_LIMIT: Duration = Duration::from_secs(8);
 
-/// The longest pause between two writes of a writer, in milliseconds, and between two reads of who only reads.
+/// The longest pauses, in milliseconds: between two writes of a writer, and between two reads of a client that only
+/// reads.
 const PAUSE_MILLIS: u64 = 640;
 const WATCH_MILLIS: u64 = 400;
 
-/// One step of a writer in so many is a burst.
+/// One step of a writer in this many is a burst.
 const BURST_ONE_IN: u64 = 600;
 
-/// The tables: one without a key, so that what was applied twice shows; and all that draws numbers and asks for the
-/// time; and `relics`, which nobody touches again, so that only readers meet a bad page there.
+/// The tables. `events` has no key, so that a write which is applied twice shows. Defaults, triggers and indexes draw
+/// random numbers, ask for the time and call functions of the program. `relics` is never written again, so only readers
+/// can meet a bad page there.
 const SCHEMA: [&str; 13] = [
     "CREATE TABLE events (client INTEGER NOT NULL, number INTEGER NOT NULL, draw INTEGER NOT NULL DEFAULT (random()),
         at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP, body TEXT CHECK (body IS NULL OR body <> 'broken'))",
@@ -73,7 +75,7 @@ const SCHEMA: [&str; 13] = [
     "CREATE TABLE relics (body TEXT)",
 ];
 
-/// Some pages of rows.
+/// Fills some pages of `relics`.
 const RELICS: &str = "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < 40)
     INSERT INTO relics SELECT printf('%.*c', 500, 'r') FROM n";
 
@@ -84,22 +86,22 @@ pub struct Load {
     calm: u64,
 }
 
-/// One writer, or who only reads.
+/// A writer, or a client that only reads.
 struct Writer {
     cluster: Cluster,
     ledger: Ledger,
     client: i64,
     numbers: Arc<AtomicI64>,
-    /// The handle over the network; `None` for those inside.
+    /// The handle over the network; `None` for writers inside nodes.
     remote: Option<Sql>,
     rng: Rng,
     stop: Arc<AtomicBool>,
     last: Option<Position>,
-    /// How many times longer than usual it pauses.
+    /// How many times longer than usual its pauses are.
     calm: u64,
 }
 
-/// Makes the tables.
+/// Creates and fills the tables.
 pub async fn prepare(sql: &Sql) -> Result<(), Error> {
     sql.batch(SCHEMA.map(|statement| (statement, params![]))).await?;
     let rows = (0..=CLIENTS).map(|client| ("INSERT INTO totals (client) VALUES (?)", params![client]));
@@ -107,7 +109,7 @@ pub async fn prepare(sql: &Sql) -> Result<(), Error> {
     sql.execute(RELICS, ()).await.map(drop)
 }
 
-/// What the cluster holds, as a handle reads it.
+/// Reads what the cluster holds through a handle.
 pub async fn held(sql: &Sql) -> Result<Held, Error> {
     let mut held = Held { rows: draws(sql, "events").await?, mirrors: draws(sql, "mirrors").await?, ..Held::default() };
     let counters: Vec<(i64, i64, i64)> = sql.query_as("SELECT client, batches, moves FROM totals", ()).await?;
@@ -126,7 +128,7 @@ pub async fn held(sql: &Sql) -> Result<Held, Error> {
     Ok(held)
 }
 
-/// The random numbers that a table keeps of each row.
+/// Reads the random numbers in a table, by the key of their write.
 async fn draws(sql: &Sql, table: &str) -> Result<BTreeMap<Key, Vec<i64>>, Error> {
     let mut draws: BTreeMap<Key, Vec<i64>> = BTreeMap::new();
     let rows: Vec<(i64, i64, i64)> = sql.query_as(format!("SELECT client, number, draw FROM {table}"), ()).await?;
@@ -137,7 +139,7 @@ async fn draws(sql: &Sql, table: &str) -> Result<BTreeMap<Key, Vec<i64>>, Error>
 }
 
 impl Load {
-    /// Starts all clients, which pause `calm` times longer than usual.
+    /// Starts all clients, whose pauses are `calm` times longer than usual.
     pub fn start(cluster: &Cluster, ledger: &Ledger, calm: u32) -> Self {
         let mut load = Self { stop: Arc::default(), tasks: Vec::new(), calm: calm.into() };
         for client in 1..=CLIENTS {
@@ -161,11 +163,11 @@ impl Load {
         load
     }
 
-    /// Lets writes under way end, and waits for that.
+    /// Stops all clients, and waits until their current writes have ended.
     pub async fn end(self) {
         self.stop.store(true, Ordering::Relaxed);
         for task in self.tasks {
-            // A client that panicked has failed the run.
+            // The run fails anyway if a client panicked.
             let _ = task.await;
         }
     }
@@ -187,12 +189,12 @@ impl Load {
     }
 }
 
-/// Whether a failure is what a broken write deserves.
-fn breaks_a_rule(kind: FailureKind) -> bool {
+/// Whether a failure is a violated constraint, which a write of the kind `Broken` must get.
+fn violates_a_constraint(kind: FailureKind) -> bool {
     matches!(kind, FailureKind::Constraint | FailureKind::ForeignKey)
 }
 
-/// A client of the cluster, as soon as one is let in; `None` if it is refused.
+/// Connects a client, and retries until that succeeds. Returns `None` if the client is refused for good.
 async fn connected(env: &Env, cluster: &Cluster) -> Option<Client> {
     let config = ClientConfig::new(cluster.addrs(), Cluster::secret());
     loop {
@@ -207,7 +209,7 @@ async fn connected(env: &Env, cluster: &Cluster) -> Option<Client> {
     }
 }
 
-/// A client's process: connects, then runs its writers.
+/// Runs a client's process: connects, then runs its writers.
 async fn over_the_network(env: Env, cluster: Cluster, writers: Vec<Writer>) {
     let Some(client) = connected(&env, &cluster).await else { return };
     let run = |writer: Writer| env.spawn(Writer { remote: Some(client.sql()), ..writer }.run());
@@ -232,7 +234,7 @@ impl Writer {
         }
     }
 
-    /// Reads on one node again and again: it may take itself for the leader when it is none any more.
+    /// Reads on one node again and again: a node that was the leader may believe that it still is.
     async fn watch(self, name: &'static str) {
         while !self.stop.load(Ordering::Relaxed) {
             sleep(Duration::from_millis(self.rng.below(WATCH_MILLIS * self.calm))).await;
@@ -242,19 +244,19 @@ impl Writer {
         }
     }
 
-    /// The handle for the next write.
+    /// Returns the handle for the next write.
     fn handle(&self) -> Option<Sql> {
         self.remote.clone().or_else(|| self.some_node())
     }
 
-    /// The handle of a node that serves, if the one that was drawn does.
+    /// Returns the handle of a random node, if that node serves.
     fn some_node(&self) -> Option<Sql> {
         let names = self.cluster.names();
         let name = names.get(usize::try_from(self.rng.below(names.len() as u64)).unwrap_or(0))?;
         self.cluster.sql(name)
     }
 
-    /// One write, and perhaps a read that must see it.
+    /// Does one write, and sometimes a read that must see it.
     async fn step(&mut self, sql: &Sql) {
         let kind = match self.rng.below(20) {
             0..8 => Kind::Insert,
@@ -285,7 +287,7 @@ impl Writer {
         (self.client, self.numbers.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// A write has ended; returns its position if it was acknowledged.
+    /// Records how a write ended. Returns its position if it was acknowledged.
     fn ended(&self, key: Key, kind: Kind, result: Result<(Position, Option<i64>), Error>) -> Option<Position> {
         self.cluster.world().trace().add("client", format_args!("{key:?} {kind:?} {result:?}"));
         let end = match result {
@@ -293,7 +295,7 @@ impl Writer {
                 self.acknowledged(key, kind, position, drawn);
                 return Some(position);
             }
-            Err(Error::Failed(failure)) if kind == Kind::Broken && breaks_a_rule(failure.kind) => End::NotDone,
+            Err(Error::Failed(failure)) if kind == Kind::Broken && violates_a_constraint(failure.kind) => End::NotDone,
             Err(Error::Failed(failure)) if failure.kind == FailureKind::Rejected && self.cluster.may_reject() => {
                 End::NotDone
             }
@@ -349,7 +351,7 @@ impl Writer {
             Kind::Broken => {
                 let rows = [body, "broken".into()].map(|body| (self.client, number, body));
                 if number % 3 == 0 {
-                    // A key that leads nowhere, which shows only when the entry ends.
+                    // A foreign key without a parent row, which is detected only at the end of the entry.
                     let note = ("INSERT INTO notes (client, body) VALUES (-1, ?)", (number,));
                     return Ok((sql.batch([note]).await?.position, None));
                 }
@@ -361,42 +363,42 @@ impl Writer {
         }
     }
 
-    /// Some rows of words, by one bulk statement.
+    /// Returns a bulk statement that inserts some rows of words.
     fn words(&self, number: i64) -> Bulk {
         let mut rows = RowPacker::new(1);
         for word in 0..=self.rng.below(20) {
             rows.push(ValueRef::Text(&format!("word{number} client{} {word}", self.client)));
-            // Each has its one value.
+            // Each row has its one value, so this can't fail.
             let _ = rows.end_row();
         }
         Bulk { sql: "INSERT INTO words SELECT ?1 || ' ' || hex(randomblob(4))".into(), rows: rows.finish() }
     }
 
-    /// Mostly little, sometimes a lot.
+    /// Returns a random text, mostly short, sometimes long, or NULL.
     fn body(&self) -> Value {
         let len = match self.rng.below(12) {
             0 => self.rng.below(6_000),
             1..8 => self.rng.below(120),
             _ => return Value::Null,
         };
-        // Not all the same, so that it does not compress to nothing.
+        // The letters differ, so that the text does not compress to nothing.
         let letter = |_| char::from(b'a'.saturating_add(u8::try_from(self.rng.below(26)).unwrap_or(0)));
         Value::Text((0..len).map(letter).collect())
     }
 
     fn acknowledged(&self, key: Key, kind: Kind, position: Position, drawn: Option<i64>) {
         if kind == Kind::Broken {
-            self.violation(format!("{key:?} breaks a rule, and was acknowledged at {position}"));
+            self.violation(format!("{key:?} violates a constraint, but was acknowledged at {position}"));
         }
         if !self.ledger.acknowledged(key, kind, drawn, position.index) {
-            self.violation(format!("{key:?} was acknowledged at {position}, and so was another"));
+            self.violation(format!("{key:?} was acknowledged at {position}, and so was another write"));
         }
     }
 
-    /// A write that began when the last had ended is behind it.
+    /// Checks that a write which began after the last one had ended has a later position.
     fn follows(&self, key: Key, position: Position) {
         if self.last.is_some_and(|last| last >= position) {
-            self.violation(format!("{key:?} was acknowledged at {position}, and one before it at {:?}", self.last));
+            self.violation(format!("{key:?} was acknowledged at {position}, but an earlier write at {:?}", self.last));
         }
     }
 

@@ -1,11 +1,12 @@
-//! Runs seeds, a line each, and says how to run one again that failed.
+//! The command line of the simulator: runs seeds, prints a line for each, and prints the command that repeats a
+//! failure.
 
 #![deny(unsafe_code)]
 #![allow(
     clippy::disallowed_methods,
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "a binary: it belongs to the machine, not to the simulated world"
+    reason = "a binary that runs on the machine, not in the simulated world"
 )]
 
 use std::collections::BTreeSet;
@@ -17,29 +18,30 @@ use quorate::Durability;
 use quorate_env::mutant::Mutant;
 use quorate_sim::{Coverage, Failure, Plan, Report, run_without, shorten};
 
-/// So many whole seeds must meet every class of fault; short ones may miss one by chance.
+/// A run of at least this many seeds fails if a class of fault never struck. This does not apply to `--short` runs,
+/// which may miss a class by chance.
 const SEEDS_THAT_MEET_ALL: u64 = 100;
 
-/// Takes whole clusters through hard times, each seed another one.
+/// Runs simulated clusters under faults, one cluster for each seed.
 #[derive(Debug, Parser)]
 #[command(name = "quorate-sim")]
 struct Arguments {
-    /// Seeds to run: from the first to before the last.
+    /// Seeds to run, without the end of the range.
     #[arg(long, value_name = "FROM..TO", value_parser = range, conflicts_with = "seed")]
     seeds: Option<std::ops::Range<u64>>,
     /// One seed to run.
     #[arg(long)]
     seed: Option<u64>,
-    /// Faults of the seed that do not happen, by their numbers: 3,7,8
+    /// Faults of the seed to leave out, by their numbers, such as 3,7,8.
     #[arg(long, value_name = "FAULTS", value_delimiter = ',', requires = "seed")]
     skip: Vec<u32>,
-    /// Finds out which faults a seed that fails can do without.
+    /// Reduces a failing seed: leaves out as many of its faults as possible while it still fails.
     #[arg(long)]
     shorten: bool,
-    /// With a deliberate bug, in a build with the feature `mutants`.
+    /// Turns on a deliberate bug; requires a build with the feature `mutants`.
     #[arg(long, value_name = "NAME")]
     mutant: Option<String>,
-    /// Names all deliberate bugs, a line each, and runs nothing.
+    /// Lists all deliberate bugs, one in each line, and runs nothing.
     #[arg(long)]
     mutants: bool,
     /// Stops at the first seed that fails.
@@ -48,19 +50,19 @@ struct Arguments {
     /// Runs each seed twice and compares the hashes of their events.
     #[arg(long)]
     twice: bool,
-    /// Runs less of each seed, as the tests do.
+    /// Runs each seed for a shorter time, as the tests do.
     #[arg(long)]
     short: bool,
-    /// Takes each seed through a calm hour: faults last long, and clients pause long.
+    /// Runs each seed for an hour of virtual time, in which faults and the pauses of clients last longer.
     #[arg(long, conflicts_with = "short")]
     long: bool,
-    /// With durability `os`: then only one machine at a time loses power.
+    /// Runs clusters with durability `os`; only one machine at a time then loses power.
     #[arg(long)]
     os: bool,
-    /// How many of its last events a seed that failed tells; 4,000 are kept.
+    /// How many of its last events a failed seed prints; 4,000 are kept.
     #[arg(long, default_value_t = 40)]
     events: usize,
-    /// Gives each seed up at this virtual second, and tells its last events.
+    /// Stops each seed at this virtual second and prints its last events.
     #[arg(long, value_name = "SECONDS")]
     until: Option<f64>,
 }
@@ -74,7 +76,7 @@ fn main() -> ExitCode {
     if let Some(name) = &arguments.mutant
         && !Mutant::named(name).is_some_and(Mutant::turn_on)
     {
-        eprintln!("{name} can't be turned on: --mutants names all, and they need the feature 'mutants'");
+        eprintln!("{name} can't be turned on: use a name that --mutants lists, and build with --features mutants");
         return ExitCode::FAILURE;
     }
     let seeds = match (arguments.seeds, arguments.seed) {
@@ -117,7 +119,7 @@ struct Runner {
 }
 
 impl Runner {
-    /// Runs a seed and prints how that went.
+    /// Runs a seed and prints its result. Returns whether it passed.
     fn passes(&self, seed: u64, sum: &mut Sum) -> bool {
         let begun = Instant::now();
         let report = match run_without(seed, &self.plan, &self.skipped) {
@@ -132,7 +134,10 @@ impl Runner {
         if self.twice {
             let second = run_without(seed, &self.plan, &self.skipped).map(|report| report.trace_hash);
             if !matches!(second, Ok(hash) if hash == report.trace_hash) {
-                eprintln!("seed {seed} gives other events the second time\nrun it again: {} --twice", self.again(seed));
+                eprintln!(
+                    "seed {seed} gives different events the second time\nrun it again: {} --twice",
+                    self.again(seed)
+                );
                 return false;
             }
         }
@@ -143,14 +148,14 @@ impl Runner {
         eprintln!("{failure}\nrun it again: {}", self.again(failure.seed));
         if self.shortens {
             let (skipped, shorter) = shorten(failure, &self.plan, |skipped, faults| {
-                eprintln!("fails without {} of {faults} faults too", skipped.len());
+                eprintln!("still fails without {} of {faults} faults", skipped.len());
             });
             let again = Self { skipped, ..*self }.again(shorter.seed);
             eprintln!("shortened:\n{shorter}\nrun it again: {again}");
         }
     }
 
-    /// The command that runs a seed again.
+    /// Returns the command that runs a seed again.
     fn again(&self, seed: u64) -> String {
         let plan = match self.plan.time {
             time if time == Plan::LONG.time => " --long",
@@ -164,7 +169,7 @@ impl Runner {
     }
 }
 
-/// What all seeds together went through.
+/// The totals of all seeds that passed.
 #[derive(Default)]
 struct Sum {
     seeds: u64,

@@ -1,33 +1,33 @@
-//! What the simulated program brings along for its SQL, and that its next version brings more.
+//! The SQL functions that the simulated program registers, and the one that its next version adds.
 //!
-//! Invariant: the last node runs the former version in its first life, and the present one ever after. So writes may
-//! use what is new only from some moment in the middle of a run on, on all nodes from the same entry.
+//! Invariant: the last node runs the earlier version in its first life, and the current version in all later lives. So
+//! the cluster accepts the new function only from some entry in the middle of a run on, the same entry on all nodes.
 
 use quorate::{Extensions, Value, ValueRef};
 
-/// An odd number, by which each integer becomes another.
+/// An odd multiplier, so that `scramble` maps different integers to different integers.
 const SCRAMBLE: i64 = 0x5851_f42d_4c95_7f2d;
 
-/// What keeps a node from applying an entry, as the entry asks for.
+/// A reason why a node can't apply an entry. The statement in the entry asks for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ailment {
-    /// It has no memory for it.
+    /// The node has not enough memory for the entry.
     Memory,
-    /// It takes too long.
+    /// The entry takes too long.
     Slow,
     /// SQLite finds its database damaged.
     Damage,
-    /// The process dies of it.
+    /// The process crashes.
     Crash,
-    /// A step of it never ends.
+    /// A step of the statement never ends.
     Stuck,
 }
 
 impl Ailment {
-    /// All.
+    /// All ailments.
     pub const ALL: [Self; 5] = [Self::Memory, Self::Slow, Self::Damage, Self::Crash, Self::Stuck];
 
-    /// The number by which a statement names it.
+    /// The number by which a statement names this ailment.
     pub fn number(self) -> i64 {
         self as i64
     }
@@ -42,16 +42,16 @@ impl Ailment {
             Self::Memory => 7,
             Self::Slow => 9,
             Self::Damage => 11,
-            // What the process says that is dying or stuck is heard by nobody.
+            // Nothing sees this code: the process is crashing or stuck.
             Self::Crash | Self::Stuck => 10,
         }
     }
 }
 
-/// What such a version of the program brings along, on the node at this place among all.
+/// Returns the functions of a version of the program, for the node at this place in the list of nodes.
 ///
-/// `ail(kind, mask)` returns 1, but on the nodes whose bits are set in the mask it fails as the kind says; `begin` is
-/// called with the kind before it does.
+/// `ail(kind, mask)` fails as `kind` says on the nodes whose bits are set in `mask`, and returns 1 on the others.
+/// `begin` is called with the kind right before the failure.
 pub fn extensions(is_present: bool, place: usize, begin: impl Fn(Ailment) + Send + Sync + 'static) -> Extensions {
     let former = Extensions::default()
         .with_function("scramble", 1, scramble)
@@ -63,7 +63,7 @@ pub fn extensions(is_present: bool, place: usize, begin: impl Fn(Ailment) + Send
 fn scramble(arguments: &[ValueRef<'_>]) -> Result<Value, String> {
     match arguments {
         [ValueRef::Integer(number)] => Ok(Value::Integer(number.wrapping_mul(SCRAMBLE))),
-        other => Err(format!("{} arguments, or no integer", other.len())),
+        other => Err(format!("{} arguments instead of one integer", other.len())),
     }
 }
 

@@ -1,4 +1,5 @@
-//! One seed: a cluster is born, works through hard times, is mended, and is compared with what its clients know.
+//! Runs one seed: a cluster is created, works under faults, recovers after their end, and is compared with the results
+//! that its clients got.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -16,50 +17,53 @@ use crate::ledger::{Counts, Ledger};
 use crate::load::{self, Load};
 use crate::vfs;
 
-/// How often a node without a life is looked at.
+/// How often the simulator checks whether a node that is down runs again.
 const LOOK_EVERY: Duration = Duration::from_millis(25);
 
-/// How long birth may take, and how long until a mended cluster is whole and serves.
+/// How long the creation of a cluster may take, and how long after the end of all faults until the cluster is whole and
+/// serves.
 const SETTLE_MAX: Duration = Duration::from_secs(60);
 
-/// How often a person decides what the nodes can't.
+/// How often an operator makes decisions that the nodes can't make.
 const DECISIONS_MAX: u32 = 8;
 
-/// What the log of an idle node takes at most.
+/// The maximum size of the log of an idle node.
 const RESTING_BYTES: u64 = 2 * SEGMENT_BYTES;
 
-/// How long nodes that can't tell what was acknowledged are watched: longer than a member must be silent until it is
-/// replaced.
+/// How long nodes with damaged databases are watched. It is longer than a member must be silent before another node may
+/// replace it.
 const DAMAGED_WAIT: Duration = Duration::from_secs(15);
 
-/// A run is given up after this many times the time that it should take. Writes wait for some 12 s where nodes are
-/// stuck in a statement, which may be longer than a short run should take.
+/// A run fails after this many times its planned time. Writes wait about 12 s if nodes are stuck in a statement, which
+/// may be longer than a short run is planned to take.
 const OVERTIME: u32 = 6;
 
-/// After this many times that time an operator decides, where a disk was lost: the cluster may wait for its word.
+/// If a disk was lost, an operator makes decisions after this many times the planned time, because the cluster may be
+/// waiting for the voter whose disk it was.
 const OPERATOR_COMES: u32 = 3;
 
-/// How much a seed must go through.
+/// How long a seed runs, and how much must happen in it.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Virtual time from the birth of the cluster to the last fault.
+    /// Virtual time from the creation of the cluster to the last fault, at least.
     pub time: Duration,
-    /// Lives that end.
+    /// The number of process lives that must end.
     pub crashes: u32,
-    /// Acknowledged writes.
+    /// The number of writes that must be acknowledged.
     pub writes: u64,
-    /// Events that a failure tells.
+    /// How many of the last events a failure contains.
     pub told_events: usize,
-    /// That of the cluster. With `os` only one machine at a time loses power: what is acknowledged survives no more.
+    /// The durability of the cluster. With `os` only one machine at a time loses power, because acknowledged writes do
+    /// not survive more than that.
     pub durability: Durability,
-    /// Virtual time at which the run is given up; to look at the events until then.
+    /// Virtual time at which the run is stopped, to look at the events until then.
     pub until: Option<Duration>,
-    /// How many times longer than usual faults last, and clients pause.
+    /// How many times longer than usual faults and the pauses of clients last.
     pub calm: u32,
 }
 
 impl Plan {
-    /// What a release must pass.
+    /// The plan that a release must pass.
     pub const FULL: Self = Self {
         time: Duration::from_secs(60),
         crashes: 5,
@@ -69,40 +73,40 @@ impl Plan {
         until: None,
         calm: 1,
     };
-    /// Long silences, long absences: nodes come back to a cluster that has forgotten the log they need.
+    /// Nodes are away for long, and come back to a cluster that has purged the entries that they need.
     pub const LONG: Self = Self { time: Duration::from_secs(3_600), calm: 60, ..Self::FULL };
-    /// For the tests of every day.
+    /// The plan of the daily tests.
     pub const SHORT: Self = Self { time: Duration::from_secs(12), crashes: 2, writes: 100, ..Self::FULL };
 }
 
-/// What a seed went through.
+/// What happened in a seed that passed.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The seed.
     pub seed: u64,
-    /// Virtual time of the whole.
+    /// Virtual time of the whole run.
     pub time: Duration,
-    /// Its nodes.
+    /// The number of nodes.
     pub nodes: usize,
-    /// Lives that ended.
+    /// The number of process lives that ended.
     pub crashes: Crashes,
-    /// How often nodes were parted.
+    /// How often nodes were separated from each other.
     pub partitions: u64,
-    /// What struck whom, and when.
+    /// Which faults struck nodes in which phases.
     pub coverage: Coverage,
-    /// How the writes ended.
+    /// How many writes ended in each way.
     pub counts: Counts,
-    /// Images that were installed.
+    /// The number of images that were installed.
     pub installs: u64,
     /// The last index of the log.
     pub last_index: u64,
-    /// States of two nodes that were compared.
+    /// How many states were compared with the state of another node at the same index.
     pub compared: u64,
-    /// How long it took from the last repair to a whole cluster that serves.
+    /// How long it took from the end of all faults until the cluster was whole and served.
     pub settled: Duration,
-    /// Events, and the hash of all of them.
+    /// The number of events.
     pub events: u64,
-    /// See `events`.
+    /// The hash of all events.
     pub trace_hash: u64,
 }
 
@@ -112,9 +116,9 @@ pub struct Report {
 pub struct Failure {
     /// The seed.
     pub seed: u64,
-    /// What must not happen and did.
+    /// The violations that were found.
     pub violations: Vec<String>,
-    /// Faults that were drawn.
+    /// The number of faults that were drawn.
     pub faults: u32,
     /// The hash of all events.
     pub trace_hash: u64,
@@ -123,7 +127,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Never: the seed gives the same again.
+    /// Returns `false`, because the seed would fail in the same way again.
     pub fn is_retryable(&self) -> bool {
         false
     }
@@ -134,9 +138,10 @@ pub fn run(seed: u64, plan: &Plan) -> Result<Report, Box<Failure>> {
     run_without(seed, plan, &BTreeSet::new())
 }
 
-/// Runs a seed without some of its faults, given by their numbers; then it need not go through so much.
+/// Runs a seed without some of its faults, given by their numbers. Such a run need not reach the crashes and writes
+/// that the plan demands.
 ///
-/// One at a time in a process: SQLite's own randomness is shared by all of its users.
+/// A process runs one seed at a time, because SQLite's own randomness is shared by the whole process.
 pub fn run_without(seed: u64, plan: &Plan, skipped: &BTreeSet<u32>) -> Result<Report, Box<Failure>> {
     static ALONE: Mutex<()> = Mutex::new(());
     let _alone = lock(&ALONE);
@@ -157,15 +162,15 @@ pub fn run_without(seed: u64, plan: &Plan, skipped: &BTreeSet<u32>) -> Result<Re
     Err(Box::new(Failure { seed, violations, faults: history.faults(), trace_hash, tail }))
 }
 
-/// `None` where it could not go on; the history says why.
+/// Returns `None` if the run could not continue; the history says why.
 async fn live(world: &SimWorld, history: &History, plan: &Plan, skipped: &BTreeSet<u32>) -> Option<Report> {
     let cluster = Cluster::new(world, history, plan.durability);
     let ledger = Ledger::default();
     let mut faults = Faults::new(&cluster, skipped.clone(), plan.calm);
-    born(&cluster).await?;
+    create(&cluster).await?;
     let load = Load::start(&cluster, &ledger, plan.calm);
     let demands = if skipped.is_empty() { *plan } else { Plan { crashes: 0, writes: 0, ..*plan } };
-    hard_times(&cluster, &ledger, &mut faults, &demands).await?;
+    run_faults(&cluster, &ledger, &mut faults, &demands).await?;
     faults.mend().await;
     let mended = Instant::now();
     serves(&cluster).await?;
@@ -192,7 +197,7 @@ async fn live(world: &SimWorld, history: &History, plan: &Plan, skipped: &BTreeS
     })
 }
 
-/// What struck whom, and what happened beside that.
+/// Returns which faults struck, and everything else that a run of many seeds must have met.
 fn met(faults: &Faults, ledger: &Ledger, history: &History) -> Coverage {
     let ((right, wrong), (expired, expired_retries)) = (history.foreseen(), history.expired());
     let seen = [
@@ -207,15 +212,15 @@ fn met(faults: &Faults, ledger: &Ledger, history: &History) -> Coverage {
     all.fold(faults.coverage().clone(), |coverage, (what, count)| coverage.with(what, count))
 }
 
-async fn born(cluster: &Cluster) -> Option<()> {
+async fn create(cluster: &Cluster) -> Option<()> {
     cluster.names().iter().for_each(|name| cluster.start(name));
     if !cluster.until(SETTLE_MAX, Cluster::is_whole).await {
-        cluster.history().violation("the cluster was not born in time".to_owned());
+        cluster.history().violation("the cluster was not created in time".to_owned());
         return None;
     }
     let sql = any(cluster)?;
     let prepared = load::prepare(&sql).await;
-    prepared.map_err(|error| cluster.history().violation(format!("no tables: {error}"))).ok()?;
+    prepared.map_err(|error| cluster.history().violation(format!("the tables can't be created: {error}"))).ok()?;
     if !cluster.until(SETTLE_MAX, Cluster::is_whole).await {
         cluster.history().violation("the tables did not reach all nodes in time".to_owned());
         return None;
@@ -224,7 +229,7 @@ async fn born(cluster: &Cluster) -> Option<()> {
     Some(())
 }
 
-async fn hard_times(cluster: &Cluster, ledger: &Ledger, faults: &mut Faults, plan: &Plan) -> Option<()> {
+async fn run_faults(cluster: &Cluster, ledger: &Ledger, faults: &mut Faults, plan: &Plan) -> Option<()> {
     let begun = Instant::now();
     let is_done = |faults: &Faults| {
         begun.elapsed() >= plan.time
@@ -237,7 +242,7 @@ async fn hard_times(cluster: &Cluster, ledger: &Ledger, faults: &mut Faults, pla
         }
         if begun.elapsed() > plan.time * OVERTIME {
             let counts = ledger.counts();
-            cluster.history().violation(format!("there is too little progress: {counts:?}, {:?}", faults.crashes()));
+            cluster.history().violation(format!("too little progress: {counts:?}, {:?}", faults.crashes()));
             return None;
         }
         faults.round().await;
@@ -248,7 +253,7 @@ async fn hard_times(cluster: &Cluster, ledger: &Ledger, faults: &mut Faults, pla
     Some(())
 }
 
-/// A mended cluster becomes whole, and each node writes.
+/// Checks that the cluster becomes whole after the faults, and that each node can write.
 async fn serves(cluster: &Cluster) -> Option<()> {
     for _ in 0..DECISIONS_MAX {
         if cluster.until(SETTLE_MAX / 4, Cluster::is_whole).await {
@@ -259,20 +264,22 @@ async fn serves(cluster: &Cluster) -> Option<()> {
     let deadline = Instant::now() + SETTLE_MAX;
     if !cluster.until(SETTLE_MAX, Cluster::is_whole).await {
         let statuses = cluster.statuses();
-        cluster.history().violation(format!("the mended cluster is not whole in time: {statuses:#?}"));
+        cluster
+            .history()
+            .violation(format!("the cluster did not become whole in time after the faults: {statuses:#?}"));
         return None;
     }
     for name in cluster.names() {
         if let Err(error) = writes(cluster, name, deadline).await {
-            cluster.history().violation(format!("{name} does not serve after the repair: {error}"));
+            cluster.history().violation(format!("{name} does not serve after the faults: {error}"));
         }
     }
     Some(())
 }
 
-/// A node writes, in this life or in the next one where it dies of what it applies.
+/// Writes through a node, in this life or, if the node crashes while it applies an entry, in the next one.
 async fn writes(cluster: &Cluster, name: &'static str, deadline: Instant) -> Result<(), String> {
-    let mut failed = "it has no life".to_owned();
+    let mut failed = "it is down".to_owned();
     while Instant::now() < deadline {
         let Some(sql) = cluster.sql(name) else {
             cluster.reviving(sleep(LOOK_EVERY)).await;
@@ -287,12 +294,13 @@ async fn writes(cluster: &Cluster, name: &'static str, deadline: Instant) -> Res
     Err(failed)
 }
 
-/// All nodes are at one index with one state, and hold what the clients know.
+/// Checks that all nodes reach the same index with the same state, and compares their data with the ledger of the
+/// clients.
 async fn compare(cluster: &Cluster, ledger: &Ledger) -> Option<()> {
     if !cluster.until(SETTLE_MAX, |cluster| cluster.is_whole() && cluster.indexes_are_equal()).await {
         cluster.look();
         let statuses = cluster.statuses();
-        cluster.history().violation(format!("the nodes do not come to one index: {statuses:#?}"));
+        cluster.history().violation(format!("the nodes do not reach the same index: {statuses:#?}"));
         return None;
     }
     cluster.look();
@@ -305,7 +313,7 @@ async fn compare(cluster: &Cluster, ledger: &Ledger) -> Option<()> {
     Some(())
 }
 
-/// Where the logs of the nodes overlap, they hold the same.
+/// Checks that the logs of the nodes hold the same entries where they overlap.
 async fn logs(cluster: &Cluster) {
     let mut logs = Vec::new();
     for name in cluster.names() {
@@ -326,8 +334,8 @@ async fn logs(cluster: &Cluster) {
     }
 }
 
-/// All nodes come back after they were killed at once; their logs become small while nothing is asked of them, and
-/// nothing is lost by that.
+/// Starts all nodes again after they were killed at once. Checks that their logs become small while the cluster is
+/// idle, and that nothing is lost.
 async fn rest(cluster: &Cluster, ledger: &Ledger) -> Option<()> {
     cluster.names().iter().for_each(|name| cluster.start(name));
     serves(cluster).await?;
@@ -339,8 +347,8 @@ async fn rest(cluster: &Cluster, ledger: &Ledger) -> Option<()> {
     compare(cluster, ledger).await
 }
 
-/// The database of every node is damaged, or all but one and that one's disk is lost: no node can tell what was
-/// acknowledged, and none may serve. Whatever they hold is for a person to look at.
+/// Damages the databases of all nodes, or of all nodes but one whose disk is lost. No node can tell what was
+/// acknowledged, so none may serve: an operator must decide what to do with the data that are left.
 async fn all_damaged(cluster: &Cluster) {
     let rng = cluster.world().rng().fork();
     let wiped = if rng.chance(0.3) { pick(&rng, cluster.names()) } else { None };
@@ -348,14 +356,14 @@ async fn all_damaged(cluster: &Cluster) {
         cluster.end(name, if wiped == Some(*name) { End::Wipe } else { End::BadDatabase }).await;
     }
     for name in cluster.names() {
-        // The file that names the cluster is not the only thing that shows that there was one.
+        // Other files also show that there was a cluster, so some nodes lose the file that names it.
         if rng.chance(0.3) {
             cluster.lose_cluster_file(name);
         }
         cluster.start(name);
     }
-    // A node may have come up that took another for a member, whose database it had not looked at yet: it waits in
-    // vain.
+    // A node that has neither members nor entries does not count as serving. It may have started because it took
+    // another node, which had not examined its damaged database yet, for a member; it waits in vain.
     let is_part = |status: &Status| !status.members.is_empty() || status.last_index > 0;
     if cluster.until(DAMAGED_WAIT, |cluster| cluster.statuses().iter().any(is_part)).await {
         let statuses = cluster.statuses();

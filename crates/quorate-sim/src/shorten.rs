@@ -1,18 +1,20 @@
-//! Finds out which faults a failing seed can do without.
+//! Reduces a failing seed to the faults that it needs to fail.
 //!
-//! Each fault of a seed has its number, and a run can leave some of them out ([`run_without`]). What comes after the
-//! first one that is left out is another run, but as much a function of the seed and of what is left out. So faults are
-//! left out for good where the run still fails in the same way: first half of them, then smaller and smaller parts, as
-//! in delta debugging (Zeller, Hildebrandt: "Simplifying and Isolating Failure-Inducing Input", 2002).
+//! Each fault of a seed has a number, and a run can leave out some of them ([`run_without`]). After the first fault
+//! that is left out the run takes another course, but it is still determined by the seed and the set of omitted faults.
+//! Faults stay omitted if the run still fails in the same way without them: first half of them, then smaller and
+//! smaller parts, as in delta debugging (Zeller, Hildebrandt: "Simplifying and Isolating Failure-Inducing Input",
+//! 2002).
 
 use std::collections::BTreeSet;
 
 use crate::scenario::{Failure, Plan, run_without};
 
-/// Runs that this may take.
+/// The maximum number of runs.
 const RUNS_MAX: u32 = 200;
 
-/// The faults that a failure can do without, and the failure that is left. `tell` hears of each that is kept.
+/// Returns a set of faults that can be left out while the seed still fails in the same way, and the failure without
+/// them. Calls `tell` with the omitted faults, and the number of faults drawn, whenever more faults can be left out.
 pub fn shorten(
     failure: Box<Failure>,
     plan: &Plan,
@@ -24,7 +26,7 @@ pub fn shorten(
     while part > 0 {
         let left: Vec<u32> = (0..best.faults).filter(|fault| !skipped.contains(fault)).collect();
         let mut is_shorter = false;
-        // The last ones first: what came after the fault that matters is the most that can go.
+        // The last faults are tried first: those after the faults that matter are the easiest to leave out.
         for chunk in left.rchunks(usize::try_from(part).unwrap_or(1)) {
             runs += 1;
             if runs > RUNS_MAX {
@@ -46,7 +48,8 @@ pub fn shorten(
     (skipped, best)
 }
 
-/// Whether two runs failed in the same way: in the same words, whatever the numbers in them.
+/// Whether two runs failed in the same way: their first violations begin with the same letters, digits and punctuation
+/// apart.
 fn is_alike(one: &Failure, other: &Failure) -> bool {
     let words = |failure: &Failure| {
         let first = failure.violations.first().map_or("", String::as_str);
@@ -55,5 +58,5 @@ fn is_alike(one: &Failure, other: &Failure) -> bool {
     words(one) == words(other)
 }
 
-/// Letters of a violation that are compared.
+/// The number of letters of a violation that are compared.
 const WORDS_COMPARED: usize = 40;

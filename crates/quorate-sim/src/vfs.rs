@@ -1,16 +1,16 @@
-//! SQLite on a simulated disk: a VFS whose files are those of one life of one node, and whose locks and shared memory
-//! stay in this process.
+//! SQLite on a simulated disk: a VFS whose files belong to one life of one node, and whose locks and shared memory
+//! exist only within this process.
 //!
-//! SQLite finds a VFS by its name and keeps it for ever, while a node has many lives. So there is a pool of registered
-//! VFSs, and each life binds one of them ([`bind`]): the store's own layer then lies over it as over any other.
+//! SQLite looks up a VFS by its name, and a registered VFS exists for ever, while a node has many lives. So there is a
+//! pool of registered VFSs, and each life binds one of them ([`bind`]). The store's own VFS layer uses it as it uses
+//! any other VFS.
 //!
 //! # Invariants
 //!
-//! - A VFS serves one life at a time. When that has ended nothing can be opened; what was open before fails, because
-//!   the
-//!   life's view of the disk has ended, and never touches a later life's files.
-//! - A VFS is bound again only after the last file of the life before was closed.
-//! - Time, waiting and randomness come from the world: waiting passes no time.
+//! - A VFS serves one life at a time. After the end of a life no file can be opened. Operations on files that are still
+//!   open fail, because the life's view of the disk has ended, and never touch the files of a later life.
+//! - A VFS is bound again only after the last file of the previous life was closed.
+//! - Time and randomness come from the world. SQLite's requests to sleep return at once, and no time passes.
 //! - All `unsafe` code lies in `ffi`.
 
 mod ffi;
@@ -42,7 +42,7 @@ struct Bound {
 /// All VFSs of this process.
 static POOL: Mutex<Vec<&'static Registered>> = Mutex::new(Vec::new());
 
-/// A VFS bound to a life. When this is dropped the life has ended.
+/// A VFS that is bound to a life. Dropping it ends the life.
 pub struct Slot(&'static Registered);
 
 /// SQLite refused to register a VFS.
@@ -51,13 +51,13 @@ pub struct Slot(&'static Registered);
 pub struct VfsError;
 
 impl VfsError {
-    /// Never: it would fail again.
+    /// Returns `false`, because registering would fail again.
     pub fn is_retryable(self) -> bool {
         false
     }
 }
 
-/// Binds a VFS to a life's view of its disk, and tells the disk so.
+/// Binds a free VFS to a life's view of its disk, and sets the name of the VFS at the disk.
 pub fn bind(disk: &SimDisk, clock: Arc<dyn WallClock>, rng: Rng) -> Result<Slot, VfsError> {
     let mut pool = lock(&POOL);
     let free = pool.iter().find(|registered| registered.is_free()).copied();
@@ -81,7 +81,7 @@ impl Registered {
         bound.life.is_none() && bound.former.strong_count() == 0
     }
 
-    /// The life that is bound at this moment.
+    /// Returns the life that is bound now.
     fn life(&self) -> Option<Arc<Life>> {
         self.lock().life.clone()
     }

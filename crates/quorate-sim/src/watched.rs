@@ -1,7 +1,9 @@
-//! A store that tells the history what passes, and knows what it is doing.
+//! A wrapper of the SQLite store that reports to the history what the store is given and answers, and that knows which
+//! phases the store is in.
 //!
-//! Invariant: the store passes everything on unchanged. It only delays entries when it is told to, and withholds images
-//! of data that somebody has changed.
+//! Invariant: the wrapper passes everything on unchanged, with three exceptions: it delays entries when
+//! [`Watched::hold_up`] asks for it, answers nothing after [`Watched::stick`], and sends no images of data that were
+//! changed from outside.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,41 +18,41 @@ use quorate_model::{
 use quorate_sql::store::SqlStore;
 
 use crate::coverage::Phase;
-use crate::history::{History, Told};
+use crate::history::{GivenEntry, History};
 
-/// See the module.
+/// The wrapped store of one life of a node; see the module.
 pub struct Watched {
     env: Env,
     who: String,
     store: SqlStore,
     history: History,
-    /// Entries that were told to come next.
+    /// The entries that the last hint announced as the next ones.
     foreseen: Mutex<Vec<LogId>>,
     applying: Arc<AtomicU64>,
     sending: Arc<AtomicU64>,
     receiving: Arc<AtomicU64>,
     logged: Logged,
     applies: AtomicU64,
-    /// The statement in which it is stuck, since when, and what is never answered.
+    /// Set while the store is stuck in a statement.
     stuck: Arc<Mutex<Option<Stuck>>>,
-    /// How late the next entries reach it.
+    /// By how much the next entries are delayed.
     late: Mutex<Duration>,
 }
 
-/// A store that is stuck in a statement.
+/// The statement in which a store is stuck, since when, and the callbacks that are never called.
 struct Stuck {
     entry: Option<u64>,
     since: Instant,
     unanswered: Vec<OnApplied>,
 }
 
-/// Says where the node's log ends, as its files have it; `None` where that can't be read.
+/// Reads the last index from the files of the node's log; returns `None` if they can't be read.
 pub type Logged = Box<dyn Fn() -> Option<u64> + Send + Sync>;
 
-/// How many times entries are handed over from one look into the log to the next.
+/// The log is read once for this many calls of `apply`.
 const LOOK_EVERY: u64 = 8;
 
-/// Counts while it is there.
+/// Increments a counter while it exists.
 struct Counted(Arc<AtomicU64>);
 
 impl Counted {
@@ -67,7 +69,7 @@ impl Drop for Counted {
 }
 
 impl Watched {
-    /// What consensus is to take for the store of a node's life (`who`).
+    /// Wraps the store of a node's life (`who`), for use by consensus.
     pub fn new(env: &Env, who: String, store: SqlStore, history: History, logged: Logged) -> Self {
         let (applying, sending, receiving) = Default::default();
         let (foreseen, applies, stuck, late) = Default::default();
@@ -75,34 +77,34 @@ impl Watched {
         Self { env, who, store, history, foreseen, applying, sending, receiving, logged, applies, stuck, late }
     }
 
-    /// Entries are in the node's own log before they are applied.
+    /// Checks that entries are in the node's own log before they are applied.
     fn check_log(&self, entries: &[Entry]) {
         let is_due = self.applies.fetch_add(1, Ordering::Relaxed).is_multiple_of(LOOK_EVERY);
         let last = entries.last().filter(|_| is_due).map(|entry| entry.log_id.index);
         if let (Some(last), Some(logged)) = (last, last.and_then(|_| (self.logged)()))
             && last > logged
         {
-            self.history.violation(format!("{} is to apply entry {last}, its log ends at {logged}", self.who));
+            self.history.violation(format!("{} is to apply entry {last}, but its log ends at {logged}", self.who));
         }
     }
 
-    /// From now on it is stuck in the statement that runs.
+    /// Makes the store stuck in the statement that runs now.
     pub fn stick(&self) {
         let entry = self.store.running().and_then(|running| running.entry);
         lock(&self.stuck).get_or_insert(Stuck { entry, since: Instant::now(), unanswered: Vec::new() });
     }
 
-    /// The next entries reach it so late. The node knows meanwhile of more that are committed.
+    /// Delays the next entries. Meanwhile the node learns of more committed entries.
     pub fn hold_up(&self, late: Duration) {
         *lock(&self.late) = late;
     }
 
-    /// The store itself.
+    /// Returns the store itself.
     pub fn store(&self) -> &SqlStore {
         &self.store
     }
 
-    /// What it is doing.
+    /// Returns the phases that the store is in.
     pub fn phases(&self) -> BTreeSet<Phase> {
         let is_any = |counter: &AtomicU64| counter.load(Ordering::Relaxed) > 0;
         let found = [
@@ -128,7 +130,7 @@ impl Store for Watched {
         if let Some(stuck) = &mut *lock(&self.stuck) {
             return stuck.unanswered.push(on_applied);
         }
-        let mut waiting: Vec<Told> = entries.iter().map(Told::from).collect();
+        let mut waiting: Vec<GivenEntry> = entries.iter().map(GivenEntry::from).collect();
         self.check_log(&entries);
         let expected = std::mem::take(&mut *self.expected());
         if !expected.is_empty() {
@@ -137,13 +139,13 @@ impl Store for Watched {
         }
         let (who, history, counted) = (self.who.clone(), self.history.clone(), Counted::by(&self.applying));
         let (mut counted, mut on_applied, stuck) = (Some(counted), Some(on_applied), Arc::clone(&self.stuck));
-        let tell = move |result: Result<Vec<Option<Outcome>>, StoreFault>| {
+        let answer = move |result: Result<Vec<Option<Outcome>>, StoreFault>| {
             if let Some(stuck) = &mut *lock(&stuck) {
                 return stuck.unanswered.extend(on_applied.take());
             }
             match &result {
                 Ok(outcomes) => {
-                    let applied: Vec<Told> = waiting.drain(..outcomes.len().min(waiting.len())).collect();
+                    let applied: Vec<GivenEntry> = waiting.drain(..outcomes.len().min(waiting.len())).collect();
                     history.applied(&who, &applied, outcomes);
                 }
                 Err(fault) => history.could_not_apply(&who, fault),
@@ -157,12 +159,12 @@ impl Store for Watched {
         };
         let late = std::mem::take(&mut *lock(&self.late));
         if late.is_zero() {
-            return self.store.apply(entries, is_awaited, Box::new(tell));
+            return self.store.apply(entries, is_awaited, Box::new(answer));
         }
         let store = self.store.clone();
         drop(self.env.spawn(async move {
             sleep(late).await;
-            store.apply(entries, is_awaited, Box::new(tell));
+            store.apply(entries, is_awaited, Box::new(answer));
         }));
     }
 
@@ -198,9 +200,10 @@ impl Store for Watched {
     }
 
     fn send_image(&self) -> Result<Box<dyn ImageSource>, StoreFault> {
-        // What is changed behind a node's back spreads with its images until somebody notices: no oracle could hold.
+        // An image would spread the changed data before any node notices the change, and then no check could tell right
+        // from wrong.
         if self.history.is_tampered(&self.who) {
-            return Err(StoreFault::ImageLost("its data were tampered with".to_owned()));
+            return Err(StoreFault::ImageLost("its data were changed from outside".to_owned()));
         }
         let source = self.store.send_image()?;
         Ok(Box::new(WatchedSource { source, _counted: Counted::by(&self.sending) }))
@@ -213,7 +216,7 @@ impl Store for Watched {
     }
 }
 
-/// An image on its way out.
+/// An image that the node sends.
 struct WatchedSource {
     source: Box<dyn ImageSource>,
     _counted: Counted,
@@ -229,7 +232,7 @@ impl ImageSource for WatchedSource {
     }
 }
 
-/// An image on its way in.
+/// An image that the node receives.
 struct WatchedSink {
     who: String,
     sink: Box<dyn ImageSink>,
@@ -250,7 +253,7 @@ impl ImageSink for WatchedSink {
     }
 }
 
-/// An image that came as a whole.
+/// An image that arrived completely.
 struct WatchedImage {
     who: String,
     image: Box<dyn WholeImage>,

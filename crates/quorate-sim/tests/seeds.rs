@@ -1,4 +1,4 @@
-//! A few short seeds: they pass, and give the same events again.
+//! A few short seeds pass, and a repeated seed gives the same events.
 
 #![allow(clippy::unwrap_used, reason = "tests stop at the first surprise")]
 

@@ -1,7 +1,8 @@
-//! What a node finds when it starts, held against what its earlier lives have promised.
+//! Compares what a node finds on its disk when it starts with what its earlier lives had made durable.
 //!
-//! Invariant: of the nodes that lost nothing a majority remembers each leader that was elected and each entry that was
-//! committed; after a kill a log has all that its database holds; a database has all that its log holds no more.
+//! Invariant: of the nodes that lost nothing, a majority remembers each leader that was elected and each entry that was
+//! committed. After a kill the log holds every entry that the database holds. A database holds every entry that its log
+//! no longer holds.
 
 use std::path::Path;
 
@@ -13,7 +14,7 @@ use super::{Cluster, DATA_DIR};
 use crate::watched::Logged;
 
 impl Cluster {
-    /// A life (`who`) of a node has opened its log and its store, and changed neither yet.
+    /// Checks the log and the store of a node's new life (`who`), which has opened both and changed neither yet.
     pub(super) fn found(&self, name: &'static str, who: &str, store: &SqlStore) {
         let log = Inspection::read(&self.world.disk(name).watcher(), &Path::new(DATA_DIR).join("log"));
         let Some(log) = log.ok().and_then(|mut log| log.groups.remove(&GroupId::MAIN)) else { return };
@@ -35,13 +36,13 @@ impl Cluster {
         self.set_ahead(name, is_ahead);
     }
 
-    /// What says where the log of a node's present life ends.
+    /// Returns a function that reads the last index in the log of a node's present life.
     pub(super) fn logged(&self, name: &'static str) -> Logged {
         let (disk, log) = (self.world.disk(name).watcher(), Path::new(DATA_DIR).join("log"));
         Box::new(move || Inspection::read(&disk, &log).ok()?.groups.get(&GroupId::MAIN)?.last.map(|id| id.index))
     }
 
-    /// From now on, or no longer, a node's database may end behind its log.
+    /// Sets whether a node's database may end after its log.
     pub(super) fn set_ahead(&self, name: &'static str, may_be: bool) {
         let ahead = &mut self.lives().ahead;
         if may_be {
@@ -51,7 +52,7 @@ impl Cluster {
         };
     }
 
-    /// Whatever nodes had lost was made good.
+    /// Records that all nodes have recovered what they had lost.
     pub fn all_is_good(&self) {
         self.lives().unsound.clear();
     }

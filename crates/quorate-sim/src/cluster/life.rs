@@ -1,4 +1,4 @@
-//! The lives of nodes: what belongs to one, what is known of all, and how they end.
+//! The process lives of nodes: what belongs to one life, what is known of all lives, and how a life ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
@@ -13,7 +13,7 @@ use crate::history::Losses;
 use crate::vfs::Slot;
 use crate::watched::Watched;
 
-/// Sizes that differ between clusters: what is rare with some is frequent with others.
+/// Sizes that differ between clusters, because an event that is rare with some sizes is frequent with others.
 #[derive(Clone, Copy)]
 pub(super) struct Tuning {
     pub(super) keep_log_bytes: u64,
@@ -24,12 +24,12 @@ pub(super) struct Tuning {
 
 impl Tuning {
     pub(super) fn draw(rng: &Rng) -> Self {
-        // The -wal is synced whenever an eighth of this has come: with much of it and little log kept, what is purged
-        // has often but just become durable.
+        // The -wal is synced whenever it has grown by an eighth of this size. With a large size and a short log, purged
+        // entries have often become durable just before.
         let checkpoint_bytes = pick(rng, [24 << 10, 24 << 10, 96 << 10, 1 << 20, 16 << 20]);
         let keep_log_bytes = pick(rng, [64, 1 << 10, 24 << 10, 24 << 10]);
         let idle_after = Duration::from_millis(pick(rng, [700, 20_000]));
-        // Images in many small pieces are on their way for long.
+        // An image in many small pieces takes long to send.
         let piece_blocks = pick(rng, [1, 1, 4, PIECE_BLOCKS_MAX]);
         Self { keep_log_bytes, checkpoint_bytes, idle_after, piece_blocks }
     }
@@ -48,16 +48,17 @@ pub(super) struct Lives {
     pub(super) counts: BTreeMap<&'static str, u64>,
     /// How often nodes have changed their addresses.
     pub(super) moves: BTreeMap<&'static str, u16>,
-    /// What nodes have lost.
+    /// How often nodes have lost data.
     pub(super) losses: BTreeMap<&'static str, Losses>,
-    /// Until when a node may say that its disk is full: for a while after it was, or while it is (`None`).
+    /// Until when a node may report that its disk is full: a short time after the disk has room again, or without limit
+    /// (`None`) while it is full.
     pub(super) full: BTreeMap<&'static str, Option<Instant>>,
-    /// Nodes whose database may end before their log begins: they lost one or the other, and it is not yet made good.
+    /// Nodes whose database may end before their log begins, because they lost one of them and have not recovered yet.
     pub(super) unsound: BTreeSet<&'static str>,
-    /// What each node had lost at the moment when all nodes had the clients' tables; `None` before that. A node that
-    /// loses its data later gets the tables from the others before it serves.
+    /// How often each node had lost data when all nodes first had the clients' tables; `None` before that. A node that
+    /// loses its data later must have the tables again before it serves.
     pub(super) lost_before_tables: Option<BTreeMap<&'static str, Losses>>,
-    /// Nodes whose database may end behind their log.
+    /// Nodes whose database may end after their log.
     pub(super) ahead: BTreeSet<&'static str>,
 }
 
@@ -65,24 +66,25 @@ pub(super) struct Lives {
 pub(super) struct Life {
     pub(super) who: String,
     pub(super) node: Option<Arc<Node>>,
-    /// Somebody's transaction on its database, and when it ends.
+    /// A transaction of a reader outside Quorate on the node's database, and when it ends.
     pub(super) reader: Option<(Attached, Instant)>,
-    /// Its own: whoever holds a store keeps its files from the next one.
+    /// The store of this life. It is a weak reference, because a store that is still held would keep its files from the
+    /// next life.
     pub(super) store: Weak<Watched>,
-    /// Somebody means to change its data.
+    /// The node's data are to be changed as soon as that is possible.
     pub(super) is_target: bool,
-    /// Its disk was told to fail: it may give up.
+    /// Its disk was set to fail, so the node may stop.
     pub(super) is_doomed: bool,
-    /// Its process has died of what it applied.
+    /// Its process has crashed in an entry that it applied.
     pub(super) is_dead: bool,
-    /// It gave up before it served.
+    /// The node failed to start.
     pub(super) has_failed: bool,
     // Dropped last: the VFS of this life.
     pub(super) slot: Slot,
 }
 
 impl Life {
-    /// A life that begins.
+    /// Creates a life that begins now.
     pub(super) fn new(who: String, slot: Slot) -> Self {
         let (is_target, is_doomed, is_dead, has_failed) = Default::default();
         Self { who, node: None, reader: None, store: Weak::new(), is_target, is_doomed, is_dead, has_failed, slot }
@@ -98,16 +100,16 @@ pub enum End {
     Power,
     /// Its power fails, and its disk is lost.
     Wipe,
-    /// Its process is killed, and a bit of its log changes.
+    /// Its process is killed, and a bit of its log is flipped.
     BadLog,
     /// Its process is killed, and the header of its database is overwritten.
     BadDatabase,
-    /// Its process is killed, and a bit of what says which generation is in force changes.
+    /// Its process is killed, and a bit of the file that names the current generation is flipped.
     BadPointer,
 }
 
 impl End {
-    /// Its class.
+    /// Returns the name of its class of faults.
     pub fn name(self) -> &'static str {
         match self {
             Self::Kill => "kill",

@@ -1,4 +1,4 @@
-//! What an operator asks of the cluster, over the network and under a limit of time.
+//! The requests of an operator, which go over the network and have a time limit.
 
 use std::time::Duration;
 
@@ -7,25 +7,26 @@ use quorate_env::timeout;
 
 use super::{Cluster, End};
 
-/// How long an operator's request may try.
+/// The deadline of an operator's request.
 const OPERATOR_LIMIT: Duration = Duration::from_secs(10);
 
-/// How long one waits for the result of a verification.
+/// How long an operator waits for the result of a verification.
 const AUDIT_MAX: Duration = Duration::from_secs(15);
 
-/// Entries that a node lacks which the log can't help.
+/// A node that lags by more entries than this is assumed to need an image.
 const LAG: u64 = 100;
 
 impl Cluster {
-    /// An operator asks whether all nodes hold the same; what can't be told is no answer.
+    /// Requests a verification that all nodes hold the same data, and checks that it finds no difference. A
+    /// verification that fails or takes too long is ignored.
     pub async fn verify(&self) {
         let config = ClientConfig::new(self.addrs(), Self::secret()).with_deadline(OPERATOR_LIMIT);
         let tampered = self.history.tamperings();
-        // It would wait long for a node that is away.
+        // Without this limit the verification would wait long for a node that is down.
         let verification = timeout(AUDIT_MAX, quorate::verify_in(self.world.node("auditor"), config));
         let Ok(result) = verification.await else { return };
-        let told = result.as_ref().map(|found| found.nodes.iter().filter(|node| node.tables.is_ok()).count());
-        self.world.trace().add("auditor", format_args!("nodes that told what they hold: {told:?}"));
+        let reported = result.as_ref().map(|found| found.nodes.iter().filter(|node| node.tables.is_ok()).count());
+        self.world.trace().add("auditor", format_args!("nodes that reported their tables: {reported:?}"));
         let differences = result.map(|found| found.differences()).unwrap_or_default();
         let is_excused = self.history.tamperings() != tampered || self.names.iter().any(|name| self.is_tampered(name));
         if !differences.is_empty() && !is_excused {
@@ -33,9 +34,12 @@ impl Cluster {
         }
     }
 
-    /// Where two hold different data, and a third that needs an image can't say who is right, a person does: the node
-    /// that was tampered with gets an empty disk, and the others forget that they disagreed. Else, where the cluster
-    /// waits at an entry because a voter whose disk was lost is asked in vain, a person rejects that.
+    /// Makes the decisions that need an operator.
+    ///
+    /// If two nodes hold different data and a third one needs an image, no majority can tell which data are right. Then
+    /// the node whose data were changed gets an empty disk, and the others are restarted, so that they forget the
+    /// disagreement. Otherwise, if the cluster waits at an entry for the answer of a voter whose disk was lost, the
+    /// operator rejects the entry.
     pub async fn decide(&self) {
         let committed = self.statuses().iter().map(|status| status.committed_index).max().unwrap_or_default();
         let lags = |status: &Status| status.applied.index + LAG < committed && !self.history.is_tampered(&status.name);
@@ -57,19 +61,19 @@ impl Cluster {
         }
     }
 
-    /// Whether a node waits for the verdict on an entry.
+    /// Whether a node waits for the cluster's verdict on an entry.
     pub(super) fn is_blocked(&self, name: &'static str) -> bool {
         self.node(name).is_some_and(|node| node.status().blocked.is_some())
     }
 
-    /// Whether a node waits for the verdict on an entry that it has not tried itself.
+    /// Whether a node waits for the cluster's verdict on an entry that it has not tried to apply.
     pub fn has_promised(&self, name: &'static str) -> bool {
         let blocked = self.node(name).and_then(|node| node.status().blocked);
         blocked.is_some_and(|blocked| blocked.why.contains("the cluster decides"))
     }
 
     async fn reject(&self, index: u64) -> Result<(), AdminError> {
-        // A node that has just joined can't tell yet who leads.
+        // Only the leader is asked: a node that has just joined may not know yet who leads.
         let leader =
             self.leader().map(|name| self.addr(name)).ok_or(AdminError::Unavailable("no node leads".to_owned()))?;
         let client = self.operator_at([leader]).await?;
@@ -78,7 +82,7 @@ impl Cluster {
         rejected
     }
 
-    /// An operator removes a node.
+    /// Removes a node from the cluster, as an operator does.
     pub async fn remove(&self, name: &str) -> Result<(), AdminError> {
         let client = self.operator_at(self.addrs()).await?;
         let removed = client.admin().remove(name, false).await;
@@ -86,7 +90,7 @@ impl Cluster {
         removed
     }
 
-    /// An operator hands leadership to a node.
+    /// Hands leadership to a node, as an operator does.
     pub async fn transfer(&self, name: &str) -> Result<NodeId, AdminError> {
         let client = self.operator_at(self.addrs()).await?;
         let leads = client.admin().transfer(Some(name)).await;

@@ -1,5 +1,5 @@
-//! What others do to a node's database: they read it for long, or change it behind the node's back, as a bad memory or
-//! a careless hand would.
+//! Actions of processes outside Quorate on a node's database: they read it for a long time, or change it without the
+//! node's knowledge, as faulty memory or a careless user could.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,55 +16,56 @@ use super::{CACHE_BYTES, Cluster, DATA_DIR, snapshot};
 use crate::damage;
 use crate::history::Losses;
 
-/// How often a node is asked after its start, and at what intervals.
+/// How often a node is queried after its start, and at what intervals.
 const EARLY_READS: u32 = 20;
 const EARLY_EVERY: Duration = Duration::from_millis(20);
 
-/// A local read waits for nothing.
+/// The deadline of a local read, which need not wait for anything.
 const AT_ONCE: Duration = Duration::from_millis(1);
 
-/// How long it may take to read all rows, and how long a node may take to know of damage that this finds: it takes a
-/// second look, which may last for ten seconds.
+/// How long a read of all rows may take, and how long a node may take to record damage that the read finds. The node
+/// checks its database before it does, for up to ten seconds.
 const READ_MAX: Duration = Duration::from_secs(2);
 const NOTICE_MAX: Duration = Duration::from_secs(15);
 
-/// More than anybody counts.
+/// A number that is larger than any real count of batches.
 const FOREIGN: i64 = 1_000_000;
 
 impl Cluster {
-    /// Somebody reads a node's database file, in one transaction, until then.
+    /// Opens a read transaction on a node's database file from outside, and keeps it until `end`.
     pub fn read_until(&self, name: &'static str, end: Instant) {
         let store = self.with_life(name, |life| life.store.upgrade()).flatten();
         let reader = store.and_then(|store| snapshot(store.store()).ok());
         self.with_life(name, |life| life.reader = reader.map(|reader| (reader, end)));
     }
 
-    /// Somebody changes a node's data as soon as nobody else writes to them.
+    /// Marks a node as a target: its data are changed from outside as soon as no other connection writes to them.
     pub fn tamper(&self, name: &'static str) {
         self.with_life(name, |life| life.is_target = true);
     }
 
-    /// Nobody means to change data any more.
+    /// Cancels all changes of data that have not been made yet.
     pub fn spare(&self) {
         for name in self.names {
             self.with_life(name, |life| life.is_target = false);
         }
     }
 
-    /// All nodes have the clients' tables now.
+    /// Records that all nodes have the clients' tables.
     pub fn has_tables(&self) {
         let mut lives = self.lives();
         lives.lost_before_tables = Some(lives.losses.clone());
     }
 
-    /// Whether the disks of a majority have failed, so that a majority may have rejected a write of any kind.
+    /// Whether a majority of the nodes has failed to apply some entry, so that a write of any kind may have been
+    /// rejected.
     pub fn may_reject(&self) -> bool {
         self.history.may_reject(self.names.len() / 2 + 1)
     }
 
-    /// Somebody reads from a node as soon as it serves. One that lost its data, and is no member yet or has not caught
-    /// up to where the cluster was when it joined, must not answer from an empty database. Retries would hide such an
-    /// answer. A member that only was away may show what it had.
+    /// Reads from a node that has lost data, as soon as it serves and without retries, which would hide a wrong answer.
+    /// As long as the node is not a member, or has not caught up to where the cluster was when it joined, it must not
+    /// answer from an empty database. A member that was only down may answer from the data that it had.
     pub(super) async fn ask_early(&self, name: &'static str, who: &str) {
         let has_lost = {
             let lives = self.lives();
@@ -85,14 +86,14 @@ impl Cluster {
         }
     }
 
-    /// The file that names the cluster is lost to a node that is down.
+    /// Removes the file that names the cluster from the directory of a node that is down.
     pub fn lose_cluster_file(&self, name: &'static str) {
         if let Err(error) = damage::remove_cluster_file(&self.world.disk(name), Path::new(DATA_DIR)) {
-            self.history.violation(format!("the cluster's file of {name} can't be removed: {error}"));
+            self.history.violation(format!("the file CLUSTER of {name} can't be removed: {error}"));
         }
     }
 
-    /// A page of the clients' rows goes bad on a node's disk. Says whether the disk holds one.
+    /// Overwrites a page of the clients' rows on a node's disk. Returns whether the disk held such a page.
     pub fn spoil_page(&self, name: &'static str) -> bool {
         let Some(store) = self.with_life(name, |life| life.store.upgrade()).flatten() else { return false };
         let table = if self.world.rng().chance(0.5) { "events" } else { "relics" };
@@ -114,8 +115,8 @@ impl Cluster {
         }
     }
 
-    /// Somebody reads all rows of a node. Where that shows that its database is damaged, the node has to know it soon,
-    /// or be healed; says whether it showed that, and the node knew.
+    /// Reads all rows of a node. If the read finds the database damaged, the node must record the damage soon, or be
+    /// healed. Returns whether the read found damage and the node noticed it in time.
     pub async fn read_all(&self, name: &'static str) -> bool {
         let (Some(who), Some(sql)) = (self.with_life(name, |life| life.who.clone()), self.sql(name)) else {
             return false;
@@ -132,19 +133,20 @@ impl Cluster {
         };
         let is_noticed = self.until(NOTICE_MAX, is_over).await;
         if !is_noticed {
-            self.history.violation(format!("a read found the database of {who} damaged, and the node takes no note"));
+            self.history
+                .violation(format!("a read found the database of {who} damaged, but the node does not record it"));
         }
         is_noticed
     }
 
-    /// Whether a node says that its database is damaged, and serves no more.
+    /// Whether a node has a bad page, and has stopped serving because its database is damaged.
     pub(super) fn has_ended_of_damage(&self, name: &'static str) -> bool {
         let store = self.with_life(name, |life| life.store.upgrade()).flatten();
         let fault = store.filter(|_| self.history.is_spoiled(name)).and_then(|store| store.fault());
         matches!(fault, Some(StoreFault::Damaged(_)))
     }
 
-    /// Whether a page of a node's database is bad, and the node is not yet given the data of the others.
+    /// Whether a page of a node's database is bad, and the node has not received the data of the others yet.
     pub fn is_spoiled(&self, name: &'static str) -> bool {
         self.history.is_spoiled(name)
     }
@@ -152,23 +154,23 @@ impl Cluster {
     fn has_bad_page(&self, name: &'static str) -> bool {
         let found = damage::has_bad_page(&self.world.disk(name).watcher(), Path::new(DATA_DIR));
         found.unwrap_or_else(|error| {
-            self.history.violation(format!("the database of {name} can't be looked at: {error}"));
+            self.history.violation(format!("the database of {name} can't be examined: {error}"));
             true
         })
     }
 
-    /// Whether a node's data were changed and are not yet made good, or soon will be changed.
+    /// Whether a node's data were changed and not restored yet, or are about to be changed.
     pub(super) fn is_tampered(&self, name: &'static str) -> bool {
         self.with_life(name, |life| life.is_target) == Some(true) || self.history.is_tampered(name)
     }
 
-    /// The same of any node.
+    /// Whether this applies to any node.
     pub fn has_foreign_data(&self) -> bool {
         self.names.iter().any(|name| self.is_tampered(name))
     }
 
-    /// Whoever has read for as long as was meant to reads no more; who means to change data does where that is possible
-    /// now; and it is seen whose data are good again.
+    /// Ends outside readers whose time is over, changes the data of target nodes where that is possible now, and checks
+    /// which nodes hold good data again.
     pub(super) fn see_outsiders(&self) {
         let is_over = |reader: &mut (Attached, Instant)| Instant::now() >= reader.1;
         for name in self.names {
@@ -185,14 +187,14 @@ impl Cluster {
     }
 }
 
-/// Changes what each count of batches shows from then on. Says whether it could.
+/// Adds a large number to each count of batches. Returns whether it succeeded.
 fn change(store: &SqlStore) -> bool {
     let Ok(conn) = connection::open_writer(&store.generation(), CACHE_BYTES) else { return false };
     let alone = conn.busy_timeout(Duration::ZERO);
     alone.and_then(|()| conn.execute("UPDATE totals SET batches = batches + ?", (FOREIGN,))).is_ok()
 }
 
-/// Whether nothing of the change is left.
+/// Whether no count of batches shows the change.
 fn is_clean(store: &SqlStore) -> bool {
     let largest = snapshot(store).ok().and_then(|conn| {
         let largest = conn.query_row("SELECT max(batches) FROM totals", (), |row| row.get::<_, Option<i64>>(0));

@@ -1,5 +1,5 @@
-//! What happens to nodes at entries: they are late, die of one, are stuck in one, or find their databases damaged.
-//! Somebody starts those again that end by themselves.
+//! What happens to nodes when they apply entries: they are late, crash or get stuck in an entry, or find their database
+//! damaged. Nodes that have ended by themselves are started again.
 
 use std::future::Future;
 use std::time::Duration;
@@ -14,8 +14,8 @@ use super::{Cluster, End, LOOK_EVERY};
 use crate::program::Ailment;
 
 impl Cluster {
-    /// A node is about to fail at what it applies. A process that dies of it, and a store that is stuck in it, do
-    /// nothing more in this life.
+    /// A node is about to fail at the entry that it applies. A process that crashes in it, or a store that gets stuck
+    /// in it, does nothing more in this life.
     pub(super) fn ails(&self, name: &'static str, ailment: Ailment) {
         match ailment {
             Ailment::Crash => self.dies(name),
@@ -27,26 +27,26 @@ impl Cluster {
         }
     }
 
-    /// A node's process ends. It does nothing more until [`Cluster::revive`] has ended this life.
+    /// Crashes a node's process. The node does nothing more until [`Cluster::revive`] has ended this life.
     pub fn dies(&self, name: &'static str) {
         self.doom(name, |disk| disk.stop_after(0));
         self.with_life(name, |life| life.is_dead = true);
     }
 
-    /// The next entries reach the store of a node so late.
+    /// Delays the next entries that a node hands to its store.
     pub fn hold_up(&self, name: &'static str, late: Duration) {
         let store = self.with_life(name, |life| life.store.upgrade()).flatten();
         store.into_iter().for_each(|store| store.hold_up(late));
     }
 
-    /// Whether a node says that its store is stuck, and does nothing more.
+    /// Whether a node has ended because its store is stuck.
     pub(super) fn has_ended_stuck(&self, name: &'static str) -> bool {
         let node = self.with_life(name, |life| life.node.clone()).flatten();
         let ended = node.and_then(|node| node.ended().now_or_never());
         matches!(ended, Some(Ended::Store(StoreFault::Stuck(_))))
     }
 
-    /// Nodes that have ended by themselves begin their next lives.
+    /// Starts the next life of each node that has ended by itself.
     pub async fn revive(&self) {
         for name in self.names {
             let is_dead = self.with_life(name, |life| life.is_dead) == Some(true);
@@ -57,7 +57,7 @@ impl Cluster {
         }
     }
 
-    /// Waits for something, while nodes that die of what they apply are started again.
+    /// Waits for a future, and meanwhile restarts nodes that have ended by themselves.
     pub async fn reviving<T>(&self, awaited: impl Future<Output = T>) -> T {
         let mut awaited = std::pin::pin!(awaited);
         loop {

@@ -1,4 +1,5 @@
-//! Whom a lost leader keeps waiting; and what a disk loses in secret.
+//! Tests of how long a lost leader delays writes, of a kill right after an image, and of data that a disk loses
+//! silently.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -10,27 +11,27 @@ use super::*;
 use crate::ledger::Ledger;
 use crate::load::{self, Load};
 
-/// How soon a write is served that was on its way to a leader that is gone: an election, and then some.
+/// How long a write to a lost leader may take: an election and some time more.
 const SERVED_MAX: Duration = Duration::from_millis(1_800);
 
-/// What happens to the leader.
+/// A fault that strikes the leader.
 type Strike = fn(&Cluster, &'static str);
 
-/// Who writes.
+/// The writers whose waiting time is measured.
 #[derive(Clone, Copy)]
-enum Who {
+enum Writers {
     /// A client that follows the leader.
     Client,
-    /// The other nodes, all at once.
+    /// The handles of the other nodes, all at once.
     Followers,
 }
 
-/// How long a write takes at most after the leader was struck, in some seeds.
-fn served_after(who: Who, strike: Strike) -> Duration {
+/// Returns the longest time that a write takes after the leader was struck, over four seeds.
+fn served_after(who: Writers, strike: Strike) -> Duration {
     (0..4).map(|seed| served_in(seed, who, strike)).max().unwrap_or_default()
 }
 
-fn served_in(seed: u64, who: Who, strike: Strike) -> Duration {
+fn served_in(seed: u64, who: Writers, strike: Strike) -> Duration {
     let world = SimWorld::new(seed);
     let cluster = Cluster::new(&world, &History::new(world.trace()), Durability::Fsync);
     let run = async {
@@ -42,8 +43,8 @@ fn served_in(seed: u64, who: Who, strike: Strike) -> Duration {
         let leader = cluster.leader().unwrap();
         let followers = cluster.names().iter().filter(|name| **name != leader);
         let handles: Vec<Sql> = match who {
-            Who::Client => vec![remote.sql()],
-            Who::Followers => followers.map(|name| cluster.sql(name).unwrap()).collect(),
+            Writers::Client => vec![remote.sql()],
+            Writers::Followers => followers.map(|name| cluster.sql(name).unwrap()).collect(),
         };
         strike(&cluster, leader);
         let begun = Instant::now();
@@ -70,21 +71,21 @@ fn cut_and_kill(cluster: &Cluster, leader: &'static str) {
 }
 
 #[test]
-fn clients_and_followers_leave_a_leader_that_is_gone() {
+fn clients_and_followers_leave_a_lost_leader() {
     let strikes: [(&str, Strike); 3] =
         [("paused", pause), ("cut off from the others", cut), ("cut off and killed", cut_and_kill)];
     for (what, strike) in strikes {
-        for (who, told) in [(Who::Client, "a client"), (Who::Followers, "followers")] {
+        for (who, waiting) in [(Writers::Client, "a client"), (Writers::Followers, "followers")] {
             let slowest = served_after(who, strike);
-            assert!(slowest < SERVED_MAX, "{told} waited {slowest:?} for a leader that was {what}");
+            assert!(slowest < SERVED_MAX, "{waiting} waited {slowest:?} for a leader that was {what}");
         }
     }
 }
 
-/// A node that is killed right after an image took the place of its state, before the entries up to there came, has
-/// lost nothing: the oracle of identities says so.
+/// A node that is killed right after an image has replaced its state, before the entries up to the image's end arrive,
+/// has lost nothing. So it must keep its id, which the history checks.
 #[test]
-fn who_is_killed_behind_an_image_comes_back_as_itself() {
+fn a_kill_right_after_an_image_keeps_the_id() {
     let mut installs = 0;
     for seed in 0..8 {
         let world = SimWorld::new(seed);
@@ -99,7 +100,7 @@ fn who_is_killed_behind_an_image_comes_back_as_itself() {
             load::prepare(&sql).await.unwrap();
             let load = Load::start(&cluster, &ledger, 1);
             assert!(cluster.until(Duration::from_secs(60), |cluster| cluster.history.last_index() > 100).await);
-            // Entries behind the image are long on their way.
+            // Delays the entries that follow the image.
             let usual_max = Duration::from_millis(80);
             world.net().set_latency(Latency { usual_max, ..Latency::default() });
             cluster.end(name, End::Wipe).await;
@@ -110,7 +111,7 @@ fn who_is_killed_behind_an_image_comes_back_as_itself() {
             cluster.look();
             cluster.end(name, End::Kill).await;
             cluster.start(name);
-            // An entry may be in doubt since a disk was lost: then an operator decides.
+            // The verdict on an entry may wait for the lost disk: then an operator decides.
             while !cluster.until(Duration::from_secs(30), Cluster::is_whole).await {
                 cluster.decide().await;
             }
@@ -124,10 +125,10 @@ fn who_is_killed_behind_an_image_comes_back_as_itself() {
     assert!(installs > 4, "{installs}");
 }
 
-/// What a failed sync has lost in secret shows when the power fails in a later life: by then the log may be purged up
-/// to what the store called durable.
+/// Data that a failed sync has lost silently are missing only after a power failure in a later life. By then the log
+/// may be purged up to the position that the store reported as durable.
 #[test]
-fn what_a_failed_sync_lost_in_secret_is_not_relied_upon_after_a_kill() {
+fn a_failed_sync_is_not_trusted_after_a_kill() {
     for seed in 0..8 {
         let world = SimWorld::new(seed);
         let history = History::new(world.trace());

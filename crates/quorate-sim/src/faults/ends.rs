@@ -1,6 +1,7 @@
-//! How lives end: at once, in the middle of an I/O, in a phase, with the disk, by removal.
+//! The ways in which process lives end: at once, in the middle of an I/O, in a phase, with the loss of the disk, by
+//! removal.
 //!
-//! Invariant: a life that ends is counted, with the phases that it was in.
+//! Invariant: each life that a fault ends is counted.
 
 use std::time::Duration;
 
@@ -13,25 +14,26 @@ use crate::atlas::{Fault, Whom};
 use crate::cluster::End;
 use crate::coverage::Phase;
 
-/// How long to wait until a life is told to do the I/O in which it ends.
+/// How long to wait for the I/O in which a life is to end.
 const OPERATIONS_WAIT: Duration = Duration::from_millis(800);
 
-/// How long to wait until somebody is in a phase, and how often to look.
+/// How long to wait until a node is in a phase, and how often to check.
 const HUNT_MAX: Duration = Duration::from_secs(3);
 const HUNT_EVERY: Duration = Duration::from_millis(1);
 
-/// How often a node with a bad page is read from.
+/// How often a node with a bad page is read.
 const READ_EVERY: Duration = Duration::from_millis(50);
 
-/// How long a leader has been slow at most when it is killed, and an image been on its way when it is damaged.
+/// How long a leader is slow at most before it is killed, and how long an image has been arriving at most before it is
+/// damaged.
 const SLOW_MAX_MILLIS: u64 = 300;
 const BAD_IMAGE_MAX_MILLIS: u64 = 15;
 
-/// How long after the request the leader is killed that is to remove a member.
+/// How long after a request to remove a member the leader is killed at most.
 const REMOVAL_MAX_MILLIS: u64 = 60;
 
 impl Faults {
-    /// Lives end at once.
+    /// Ends the lives of nodes at once.
     pub(super) async fn end(&mut self, class: &'static str, end: End, struck: Vec<&'static str>) {
         for name in struck {
             if !self.cluster.is_alive(name) {
@@ -53,7 +55,7 @@ impl Faults {
         }
     }
 
-    /// Lives end in the middle of what they tell their disks, if they tell them anything soon.
+    /// Ends the lives of nodes in the middle of an I/O. A life in which no such I/O comes soon ends at the limit.
     pub(super) async fn end_at_io(&mut self, class: &'static str, end: End, struck: Vec<&'static str>) {
         let world = self.cluster.world().clone();
         for name in &struck {
@@ -73,7 +75,8 @@ impl Faults {
         }
     }
 
-    /// A life ends as soon as a node is in a phase, if one soon is. `one` gives reason to some phases.
+    /// Ends a life as soon as a node is in a phase, if one soon is. The node `one` loses its disk or restarts where the
+    /// phase requires that.
     pub(super) async fn hunt(
         &mut self,
         class: &'static str,
@@ -82,7 +85,7 @@ impl Faults {
     ) {
         if phase.is_of_images() {
             self.end(End::Wipe.name(), End::Wipe, vec![one]).await;
-            // Who is to send it, perhaps, can't bring its file up to date.
+            // Sometimes a reader keeps the leader from completing a checkpoint, which it needs to send an image.
             let reads = self.rng.chance(0.3).then(|| self.cluster.leader()).flatten();
             reads.into_iter().for_each(|leader| self.read(leader));
         } else if phase == Phase::Starts {
@@ -93,22 +96,22 @@ impl Faults {
         if !self.cluster.is_alive(one) {
             self.cluster.start(one);
         }
-        let mut prey = self.cluster.names().to_vec();
+        let mut candidates = self.cluster.names().to_vec();
         if let (Phase::Append, Whom::Leader) = (phase, whom) {
-            // Who is slow has not yet written what others have committed.
-            prey = self.some(whom);
-            prey.iter().for_each(|name| self.afflict(Fault::Slow, name, one));
+            // A slow node has often not written entries yet that the others have committed.
+            candidates = self.some(whom);
+            candidates.iter().for_each(|name| self.afflict(Fault::Slow, name, one));
             self.pass_up_to(SLOW_MAX_MILLIS).await;
         }
         let limit = Instant::now() + HUNT_MAX;
         while Instant::now() < limit {
             let is_in = |name: &&'static str| self.cluster.is_alive(name) && self.cluster.phases(name).contains(&phase);
-            if let Some(name) = prey.iter().copied().find(is_in) {
+            if let Some(name) = candidates.iter().copied().find(is_in) {
                 let struck = if let Whom::All = whom { self.some(whom) } else { vec![name] };
-                // One node has lost its disk already for these phases; another must not forget what it promised.
+                // `one` has already lost its disk for these phases, so another node must not lose data too.
                 let is_second = phase.is_of_images() && name != one && self.loses(end);
                 self.end(class, if is_second { End::Kill } else { end }, struck).await;
-                // A fast restart, while its peers have not missed it.
+                // A restart so fast that its peers have not noticed its absence.
                 if self.rng.chance(0.5) && !self.cluster.is_alive(name) {
                     self.cluster.start(name);
                 }
@@ -118,21 +121,21 @@ impl Faults {
         }
     }
 
-    /// A disk is lost, and the image that makes it good is on its way for long.
+    /// Wipes a node, and makes the transfer of the image that restores it slow.
     pub(super) async fn slow_image(&mut self, name: &'static str) {
         self.end(End::Wipe.name(), End::Wipe, vec![name]).await;
         self.cluster.start(name);
         match self.cluster.leader().filter(|_| self.rng.chance(0.5)) {
-            // It writes on while it sends, and its database wants to change beside the image.
+            // The sender continues to write while it sends, so its database changes during the transfer.
             Some(sender) => self.slow_down(sender),
             None => self.cluster.world().net().set_latency(SLOW_NET),
         }
-        // What is sent was written before, and not all of it was synced.
+        // The image contains data that were written and not all synced before; sometimes their sync fails.
         let fails = self.rng.chance(0.3).then(|| self.cluster.leader()).flatten();
         fails.into_iter().for_each(|leader| self.cluster.doom(leader, |disk| disk.fail_sync_of(DATABASE_WAL)));
     }
 
-    /// A disk is lost, and does not keep the image that is to make it good.
+    /// Wipes a node, and damages the image that is to restore it while the image arrives.
     pub(super) async fn bad_image(&mut self, name: &'static str) {
         self.end(End::Wipe.name(), End::Wipe, vec![name]).await;
         self.cluster.start(name);
@@ -144,8 +147,8 @@ impl Faults {
         self.cluster.damage_image(name);
     }
 
-    /// Somebody changes a node's data, once. Perhaps another one is away, and of three nodes two
-    /// hold different things.
+    /// Changes a node's data, at most once for each node. Half of the time another node is killed first, so that of
+    /// three nodes the remaining two hold different data.
     pub(super) async fn tamper(&mut self, struck: Vec<&'static str>, one: &'static str, other: &'static str) {
         for name in struck {
             if !self.tampered.insert(name) {
@@ -160,11 +163,11 @@ impl Faults {
         }
     }
 
-    /// A page of a node's database goes bad, and somebody reads all rows there until that shows. Where it does not, the
-    /// disk is replaced: the damage would come to light at any time.
+    /// Overwrites a page of a node's database, and reads all rows there until the damage is found. If no read finds it
+    /// in time, the disk is replaced: otherwise the damage could be found at any later time.
     pub(super) async fn bad_page(&mut self, struck: Vec<&'static str>) {
         for name in struck {
-            // One that stands still takes no note of anything.
+            // A paused node can't notice damage.
             self.resume(name);
             if !self.cluster.spoil_page(name) {
                 continue;
@@ -181,8 +184,8 @@ impl Faults {
         }
     }
 
-    /// A node is killed, and comes back at another address. One node of a cluster does, so that who knows the former
-    /// addresses still finds the others.
+    /// Kills a node and gives it another address. Only one node of a cluster moves, so that a client that knows the
+    /// original addresses can still reach the others.
     pub(super) async fn relocate(&mut self, struck: Vec<&'static str>) {
         for name in struck {
             let name = *self.moves.get_or_insert(name);
@@ -191,9 +194,9 @@ impl Faults {
         }
     }
 
-    /// An operator removes a node and gives its name to an empty directory, which joins when the node starts.
+    /// Removes a node, as an operator does, and gives its name to an empty directory, which joins when the node starts.
     ///
-    /// Where the removal is in doubt, or was refused, this is a lost disk.
+    /// If the removal fails or its result is unknown, this counts as a lost disk.
     pub(super) async fn remove(&mut self, struck: Vec<&'static str>, is_cut: bool) {
         for name in struck {
             let cluster = self.cluster.clone();

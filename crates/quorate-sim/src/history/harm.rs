@@ -1,17 +1,17 @@
-//! Nodes whose data were changed or damaged behind their backs, until they hold what the others hold.
+//! Nodes whose data were changed or damaged without their knowledge, until they hold the same data as the others.
 
 use super::{History, node_of};
 
 impl History {
-    /// Somebody has changed a node's data.
+    /// Records that a node's data were changed.
     pub fn tampered(&self, name: &'static str) {
-        self.0.trace.add(name, format_args!("is tampered with"));
+        self.0.trace.add(name, format_args!("has changed data"));
         let mut known = self.known();
         known.tampered.insert(name);
         known.tamperings += 1;
     }
 
-    /// A node holds what the others hold, or nothing.
+    /// Records that a node holds the same data as the others, or none.
     pub fn is_good_again(&self, name: &str) {
         let mut known = self.known();
         let (tampered, spoiled) = (known.tampered.remove(name), known.spoiled.remove(name));
@@ -20,13 +20,13 @@ impl History {
         }
     }
 
-    /// Whether a node, given by its name or as one of its lives, holds what somebody has changed.
+    /// Whether the data of a node, given by its name or by one of its lives, are changed or damaged.
     pub fn is_tampered(&self, who: &str) -> bool {
         let (known, name) = (self.known(), node_of(who));
         known.tampered.contains(name) || known.spoiled.contains(name)
     }
 
-    /// A page of a node's database is bad.
+    /// Records that a page of a node's database is bad.
     pub fn spoiled(&self, name: &'static str) {
         self.0.trace.add(name, format_args!("has a bad page"));
         let mut known = self.known();
@@ -34,22 +34,22 @@ impl History {
         known.spoilings += 1;
     }
 
-    /// Whether a page of the database of a node, given by its name or as one of its lives, is bad.
+    /// Whether a page of the database of a node, given by its name or by one of its lives, is bad.
     pub fn is_spoiled(&self, who: &str) -> bool {
         self.known().spoiled.contains(node_of(who))
     }
 
-    /// Whether any node has had a bad page, so that it may not have been able to apply some entry.
+    /// Whether any node has had a bad page, so that it may have been unable to apply some entry.
     pub fn was_any_spoiled(&self) -> bool {
         self.known().spoilings > 0
     }
 
-    /// How often somebody has changed a node's data.
+    /// Returns how often the data of nodes were changed.
     pub fn tamperings(&self) -> u64 {
         self.known().tamperings
     }
 
-    /// How many of those nodes got the right data while they ran.
+    /// Returns how many of these nodes got the right data while they ran.
     pub fn healed(&self) -> u64 {
         self.known().healed
     }

@@ -1,17 +1,17 @@
-//! What a store is given to apply, as far as it is compared.
+//! The parts of an entry that the history compares.
 
 use bytes::Bytes;
 use quorate_model::{Entry, LogId, Payload, Stamp};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// What a store is given to apply.
-pub struct Told {
+/// An entry that a store is given to apply, reduced to what the history compares.
+pub struct GivenEntry {
     pub(super) log_id: LogId,
     pub(super) payload: u64,
     pub(super) proposal: Option<(Stamp, Bytes)>,
 }
 
-impl From<&Entry> for Told {
+impl From<&Entry> for GivenEntry {
     fn from(entry: &Entry) -> Self {
         let proposal = match &entry.payload {
             Payload::Proposal(stamp, bytes) => Some((*stamp, bytes.clone())),
@@ -21,7 +21,7 @@ impl From<&Entry> for Told {
     }
 }
 
-/// The hash by which payloads are compared.
+/// Returns the hash by which payloads are compared.
 fn payload_hash(payload: &Payload) -> u64 {
     match payload {
         Payload::Blank => 0,

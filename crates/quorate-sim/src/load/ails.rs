@@ -1,7 +1,7 @@
-//! Statements that some nodes, most nodes or all nodes can't apply, each for a reason of its own.
+//! Statements that some, most or all nodes can't apply, each for one of several reasons.
 //!
-//! Invariant: what fewer nodes than a majority can't apply is never rejected, but where the database of another one was
-//! damaged, or it takes more than the leader has for an entry.
+//! Invariant: a statement that less than a majority of the nodes can't apply is never rejected, unless the database of
+//! another node was damaged, or the statement takes longer than a leader allows for an entry.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,26 +17,26 @@ use crate::coverage::{AILED, REJECTED};
 use crate::ledger::{End, Ledger};
 use crate::program::Ailment;
 
-/// One cluster of so many is spared.
+/// One cluster in this many gets no such statements.
 const SPARED_ONE_IN: u64 = 2;
 
 /// The longest pause between two such statements, in milliseconds.
 const PAUSE_MILLIS: u64 = 8_000;
 
-/// How often, and how many times, it is looked whether a node is away.
+/// How often, and how many times at most, the simulator checks whether a node is down.
 const AWAY_LOOK_EVERY: Duration = Duration::from_millis(20);
 const AWAY_LOOKS_MAX: u32 = 100;
 
-/// How long the simulator holds up a follower that can apply such a statement.
+/// How long the entries of a follower that can apply such a statement are delayed.
 const LATE: Duration = Duration::from_millis(500);
 
-/// How long before the statement it begins to do so.
+/// How long before the statement the delay begins.
 const LATE_BEFORE: Duration = Duration::from_millis(50);
 
-/// The follower dies within so many milliseconds after it has promised to stop before the statement.
+/// The follower crashes within this many milliseconds after it has promised to stop before the statement.
 const DIES_MAX_MILLIS: u64 = 20;
 
-/// See the module.
+/// The client that writes such statements.
 pub(super) struct Ails {
     cluster: Cluster,
     ledger: Ledger,
@@ -65,19 +65,20 @@ impl Ails {
             let kind = usize::try_from(self.rng.below(Ailment::ALL.len() as u64)).unwrap_or_default();
             let Some(ailment) = Ailment::ALL.get(kind).copied() else { return };
             let nodes = self.cluster.names().len();
-            // All nodes as often as some.
+            // Half of the statements fail on all nodes.
             let all = (1 << nodes) - 1;
             let mut mask = if self.rng.chance(0.5) { all } else { self.rng.below(all) };
             if self.rng.chance(0.3)
-                && let Some(there) = self.while_a_node_is_away().await
+                && let Some(running) = self.while_a_node_is_down().await
             {
-                mask = there;
+                mask = running;
             }
             let late = if mask == all && self.rng.chance(0.4) { self.hold_up_follower().await } else { None };
             if let Some(late) = late {
                 mask &= !(1 << late);
             }
-            // If a minority alone applies the entry, only it can give the others a copy: it must not lose its data.
+            // If only a minority can apply the entry, only these nodes can send the others a copy of their data, so
+            // they must not lose them.
             let may_be_lost = !self.cluster.keeps_disks() || self.cluster.has_foreign_data();
             while may_be_lost && mask.count_ones() as usize > nodes / 2 {
                 mask = self.rng.below(all);
@@ -93,21 +94,21 @@ impl Ails {
         }
     }
 
-    /// Waits for a node to be away. The bits of those that are there.
-    async fn while_a_node_is_away(&self) -> Option<u64> {
+    /// Waits until a node is down. Returns the bits of the nodes that run.
+    async fn while_a_node_is_down(&self) -> Option<u64> {
         let names = self.cluster.names();
         for _ in 0..AWAY_LOOKS_MAX {
-            let there = names.iter().zip(0..).filter(|(name, _)| self.cluster.is_alive(name));
-            let there: Vec<u32> = there.map(|(_, place)| place).collect();
-            if there.len() < names.len() {
-                return Some(there.iter().map(|place| 1 << place).sum());
+            let running = names.iter().zip(0..).filter(|(name, _)| self.cluster.is_alive(name));
+            let running: Vec<u32> = running.map(|(_, place)| place).collect();
+            if running.len() < names.len() {
+                return Some(running.iter().map(|place| 1 << place).sum());
             }
             sleep(AWAY_LOOK_EVERY).await;
         }
         None
     }
 
-    /// A follower gets to its next entries late. Its place among the nodes.
+    /// Delays the next entries of a random follower. Returns its place in the list of nodes.
     async fn hold_up_follower(&self) -> Option<usize> {
         let (names, leader) = (self.cluster.names(), self.cluster.leader()?);
         let followers = (0..names.len()).filter(|place| names.get(*place).is_some_and(|name| *name != leader));
@@ -119,7 +120,7 @@ impl Ails {
         Some(place)
     }
 
-    /// Kills a node once it has promised to stop before an entry that it has not tried.
+    /// Crashes a node once it has promised to stop before an entry that it has not tried to apply.
     async fn kill_once_promised(&self, place: Option<usize>) {
         let Some(name) = place.and_then(|place| self.cluster.names().get(place)) else { return };
         let limit = Instant::now() + LATE;
@@ -144,12 +145,13 @@ impl Ails {
                 if failure.kind == FailureKind::Rejected {
                     self.ledger.happened(REJECTED);
                     if !may_reject && !history.was_any_spoiled() {
-                        history.violation(format!("statement {number} was rejected, though most could apply it"));
+                        history
+                            .violation(format!("statement {number} was rejected, although most nodes could apply it"));
                     }
                 }
                 self.ledger.ailed(number, End::NotDone);
             }
-            Err(Error::Forbidden(text)) => history.violation(format!("statement {number} that ails: {text}")),
+            Err(Error::Forbidden(text)) => history.violation(format!("statement {number} is forbidden: {text}")),
             Err(_) => {}
         }
     }

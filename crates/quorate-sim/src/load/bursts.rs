@@ -1,7 +1,7 @@
-//! Bursts: many writes of one session at once, which end in any order, and some of whose callers go away; and more
-//! interactive transactions or snapshots than there is room for.
+//! Bursts: many writes of one session at once, which end in any order and some of which are dropped on their way; and
+//! more interactive transactions or snapshots than nodes allow.
 //!
-//! Invariant: who goes away has a write in doubt, which may yet be done.
+//! Invariant: a write that is dropped on its way is in doubt; it may still be done.
 
 use std::time::Duration;
 
@@ -13,21 +13,22 @@ use super::{WRITE_LIMIT, Writer};
 use crate::coverage::{DROPPED, ENDED};
 use crate::ledger::{End, Kind};
 
-/// The most rows of a burst.
+/// The number of writes of a burst is at most this.
 const ROWS_MAX: u64 = 200;
 
-/// The most interactive transactions, and the most snapshots: more than there is room for at once.
+/// The number of interactive transactions, and of snapshots, is at most this, which is more than a node allows at once.
 const TRANSACTIONS_MAX: u64 = 12;
 const SNAPSHOTS_MAX: u64 = 8;
 
-/// How long each of these may try: too short for the last ones.
+/// The deadline of each of these, which is too short for the last ones.
 const ROOM_LIMIT: Duration = Duration::from_millis(500);
 
-/// How long a caller waits at most who goes away.
+/// The longest time after which an impatient caller drops its write, in milliseconds.
 const PATIENCE_MILLIS: u64 = 60;
 
 impl Writer {
-    /// Writes or reads much at once. Each write of it is behind what was acknowledged before.
+    /// Does many writes or reads at once. Each write must have a later position than the last write acknowledged before
+    /// the burst.
     pub(super) async fn burst(&mut self, sql: &Sql) {
         let (kind, count) = match self.rng.below(4) {
             0 => return self.many_states(&sql.with_deadline(ROOM_LIMIT)).await,
@@ -40,7 +41,8 @@ impl Writer {
         self.last = ended.into_iter().flatten().max().or(self.last);
     }
 
-    /// Sometimes the session ends while its writes are under way: those go on in the next one, once.
+    /// Sometimes ends the session while its writes are in progress. They must continue in the next session and be done
+    /// once.
     async fn end_session_among_them(&self, sql: &Sql) {
         if self.rng.below(4) == 0 {
             sleep(Duration::from_millis(self.rng.below(PATIENCE_MILLIS))).await;

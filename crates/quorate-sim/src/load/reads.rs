@@ -1,4 +1,4 @@
-//! What writers read, and must see.
+//! The reads of clients, and what each of them must show.
 
 use std::time::Duration;
 
@@ -9,28 +9,28 @@ use super::Writer;
 use crate::coverage::{OVERLOADED, SNAPSHOT};
 use crate::ledger::{AGE_MAX, Kind, makes_row};
 
-/// How long a read may try.
+/// The deadline of a read.
 const READ_LIMIT: Duration = Duration::from_secs(3);
 
-/// The longest pause between two reads of one state, in milliseconds.
+/// The longest pause between two reads of a snapshot, in milliseconds.
 const KEPT_MILLIS: u64 = 800;
 
-/// Random numbers are added up modulo this, so that no sum is too large.
+/// Random numbers are reduced modulo this before they are added, so that no sum overflows.
 const SUM_OF: i64 = 1_000_003;
 
-/// Rows whose numbers are not what a later statement of their batch was given.
+/// Counts the rows of `mirrors` whose number is not that of the row that the same batch inserted.
 const STRAY: &str = "SELECT count(*) FROM mirrors m WHERE NOT EXISTS (
     SELECT 1 FROM events e WHERE (e.client, e.number, e.draw) = (m.client, m.number, m.draw))";
 
 impl Writer {
-    /// Any node must show the row at its position.
+    /// Checks that any node shows the row in a read at its position.
     pub(super) async fn read_own(&self, kind: Kind, number: i64, position: Position) {
         if let Some(sql) = self.some_node() {
             self.find_own(&sql.at(Level::AtLeast(position)), kind, number).await;
         }
     }
 
-    /// The handle that has written must show the row.
+    /// Checks that the handle which wrote the row shows it, if it promises to see its own writes.
     pub(super) async fn read_by_same(&self, sql: &Sql, kind: Kind, number: i64) {
         let sql = if self.rng.below(2) == 0 { sql.at(Level::Local) } else { sql.at(self.some_age().0) };
         self.find_own(&sql.with_own_writes(), kind, number).await;
@@ -53,8 +53,8 @@ impl Writer {
         }
     }
 
-    /// A linearizable read must show everything that was acknowledged, or shown by another, before it; one of bounded
-    /// age what was so that long before it.
+    /// Counts all rows. A linearizable read must show every row that was acknowledged, or shown by another read, before
+    /// it began. A read of bounded age must show the rows of which this was true that long before.
     pub(super) async fn read_all(&self, sql: Sql) {
         let (level, before) = match self.rng.below(3) {
             0 => self.some_age(),
@@ -77,15 +77,15 @@ impl Writer {
         });
     }
 
-    /// A snapshot of some age.
+    /// Reads a snapshot of bounded age.
     pub(super) async fn read_state(&self, sql: &Sql) {
         let (level, before) = self.some_age();
         let count = self.one_state(&sql.at(level)).await;
         self.judge_rows(count, level, before);
     }
 
-    /// How many rows a snapshot has. However long it is kept, and however it is read, it is one state, in which each
-    /// batch is whole.
+    /// Returns how many rows a snapshot has. Checks that the snapshot is one state, in which each batch is whole,
+    /// however long it is kept and however it is read.
     async fn one_state(&self, sql: &Sql) -> Result<i64, Error> {
         let sums =
             format!("SELECT count(*), sum(draw % {SUM_OF}), (SELECT sum(moves) FROM totals), ({STRAY}) FROM events");
@@ -108,20 +108,20 @@ impl Writer {
         Ok(count)
     }
 
-    /// How many rows there are. What a node shows of itself goes forward only.
+    /// Returns how many rows there are. Checks that a later local read of a node shows at least as many.
     async fn forward(&self, sql: &Sql) -> Result<i64, Error> {
         let count = "SELECT count(*) FROM events";
         let found: i64 = sql.query_one(count, ()).await?;
         if self.remote.is_none() {
             let later: i64 = sql.at(Level::Local).query_one(count, ()).await?;
             if later < found {
-                self.violation(format!("a node shows {found} rows, and then {later}"));
+                self.violation(format!("a node shows {found} rows and later only {later}"));
             }
         }
         Ok(found)
     }
 
-    /// A level of bounded age, and how many rows a read that begins now must show.
+    /// Returns a level of bounded age, and how many rows a read that begins now must show.
     fn some_age(&self) -> (Level, u64) {
         let age = Duration::from_millis(self.rng.below(u64::try_from(AGE_MAX.as_millis()).unwrap_or(0)));
         (Level::Bounded(age), self.ledger.rows_before(age))

@@ -1,4 +1,4 @@
-//! Writers' transactions, which read what they write.
+//! The transactions of writers, which read what they write.
 
 use std::time::Duration;
 
@@ -8,20 +8,20 @@ use quorate_env::sleep;
 use super::{WRITE_LIMIT, Writer};
 use crate::coverage::{INTERACTIVE, RERUN, ROLLED_BACK, TRANSACTION};
 
-/// The longest pause within a transaction.
+/// The longest pause within a transaction, in milliseconds.
 const THOUGHT_MILLIS: u64 = 100;
 
-/// How long a transaction may try that is in a hurry.
+/// The deadline of a transaction that has no time to run again.
 const HURRY_LIMIT: Duration = Duration::from_millis(150);
 
 impl Writer {
-    /// Counts one move more than there are, unless there is another by then.
+    /// Increments the counter of moves in a transaction. It conflicts if the counter changes in the meantime.
     pub(super) async fn transact(&self, sql: &Sql) -> Result<Position, Error> {
         let mut runs = 0;
         let all = "SELECT sum(moves), random(), julianday('now') FROM totals";
-        // A node that was wiped holds nothing at first.
+        // A node that was wiped is empty at first, so a local read is not enough.
         let level = self.last.map_or(Level::Linearizable, Level::AtLeast);
-        // Some have no time to run again.
+        // Some transactions have no time to run again.
         let limit = if self.rng.below(8) == 0 { HURRY_LIMIT } else { WRITE_LIMIT };
         let sql = sql.at(level).with_deadline(limit);
         let committed = sql.transact(|tx| {
@@ -35,7 +35,9 @@ impl Writer {
                 }
                 let (after, ..): (i64, Value, Value) = tx.query_one(all, ()).await?;
                 if before != after || moves > after {
-                    self.violation(format!("one transaction reads the sums {before} and {after}, and {moves} in them"));
+                    self.violation(format!(
+                        "one transaction reads the sums {before} and {after}, and {moves} as one of their terms"
+                    ));
                 }
                 let update = "UPDATE totals SET moves = ?, moved = julianday('now') WHERE client = ?";
                 tx.execute(update, (moves + 1, self.client))?;
@@ -47,8 +49,9 @@ impl Writer {
         Ok(position)
     }
 
-    /// A row and one move more than there are, both or none, by statements one after the other: the database says at
-    /// once what it draws for the row. Sometimes a statement fails meanwhile, and sometimes nothing is committed.
+    /// Inserts a row and increments the counter of moves in an interactive transaction, which must do both or neither.
+    /// The client gets the random number of the row before the commit. Sometimes a statement fails in between, and
+    /// sometimes the client rolls back.
     pub(super) async fn interact(&self, sql: &Sql, number: i64, body: Value) -> Result<(Position, Option<i64>), Error> {
         let mut tx = sql.begin().await?;
         let before = self.moves(&mut tx).await?;
@@ -58,7 +61,10 @@ impl Writer {
             match tx.execute(insert, (self.client, number, "broken")).await {
                 Err(Error::Failed(_)) => {}
                 Err(error) => return Err(error),
-                Ok(_) => self.violation(format!("({}, {number}) breaks a rule in a transaction", self.client)),
+                Ok(_) => self.violation(format!(
+                    "({}, {number}) violates a constraint in a transaction, but did not fail",
+                    self.client
+                )),
             }
         }
         if self.rng.below(3) == 0 {
@@ -68,7 +74,7 @@ impl Writer {
         tx.execute(update, (before + 1, self.client)).await?;
         let after = self.moves(&mut tx).await?;
         if after != before + 1 {
-            self.violation(format!("a transaction finds {after} moves where it has made {before} one more"));
+            self.violation(format!("a transaction has incremented {before} moves, but reads {after}"));
         }
         if self.rng.below(8) == 0 {
             tx.rollback();

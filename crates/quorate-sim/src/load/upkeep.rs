@@ -1,7 +1,7 @@
-//! Who keeps the database in order while others use it: maintenance, changes of the schema, and migrations that all
-//! nodes and several clients run at the same time.
+//! Maintenance of the database while others use it: ANALYZE, REINDEX and VACUUM, changes of the schema, and migrations
+//! that all nodes and several clients run at the same time.
 //!
-//! Invariant: each list of migrations holds those of the one before, and one more.
+//! Invariant: each list of migrations is the previous list and one more migration.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,22 +16,22 @@ use crate::cluster::Cluster;
 use crate::coverage::{EXTENDED, MIGRATION, NOT_EXTENDED, SCHEMA, UPKEEP, VACUUM};
 use crate::ledger::Ledger;
 
-/// The longest pause between two things that are done, in milliseconds.
+/// The longest pause between two actions, in milliseconds.
 const PAUSE_MILLIS: u64 = 2_500;
 
-/// How much later than the first somebody begins to migrate, in milliseconds.
+/// Callers begin a run of migrations at different times, within this many milliseconds.
 const LATER_MILLIS: u64 = 40;
 
-/// See the module.
+/// The client that maintains the database.
 pub(super) struct Upkeep {
     cluster: Cluster,
     ledger: Ledger,
     rng: Rng,
     stop: Arc<AtomicBool>,
     calm: u64,
-    /// Migrations that there are.
+    /// The number of migrations in the last list.
     migrations: u64,
-    /// Columns that were to be added.
+    /// The number of columns that the client has tried to add.
     columns: u64,
 }
 
@@ -55,20 +55,20 @@ impl Upkeep {
             let sql = client.sql().with_deadline(WRITE_LIMIT);
             match self.rng.below(8) {
                 0 | 1 => self.migrate(&sql).await,
-                2 => self.use_news(&sql).await,
+                2 => self.use_new_function(&sql).await,
                 _ => self.maintain(&sql).await,
             }
         }
     }
 
-    /// All nodes that serve, and two clients, run the same migrations, one more than before.
+    /// Runs the same list of migrations, one longer than before, on all nodes that serve and by two clients.
     async fn migrate(&mut self, remote: &Sql) {
         self.migrations += 1;
         self.ledger.migrating(self.migrations);
         let migrations = (1..=self.migrations).map(migration).collect::<Result<Vec<_>, _>>();
         let migrations = match migrations.and_then(Migrations::new) {
             Ok(migrations) => migrations,
-            Err(error) => return self.cluster.history().violation(format!("no migration: {error}")),
+            Err(error) => return self.cluster.history().violation(format!("the migrations are not valid: {error}")),
         };
         let nodes = self.cluster.names().iter().filter_map(|name| self.cluster.sql(name));
         let handles = nodes.chain([remote.clone(), remote.clone()]).map(|sql| sql.with_deadline(WRITE_LIMIT));
@@ -78,12 +78,13 @@ impl Upkeep {
         }
     }
 
-    /// Says whether all were run; who is told so sees all that they did.
+    /// Runs all migrations by a handle. Returns whether that succeeded; the handle must then see all rows that they
+    /// wrote.
     async fn migrate_by(&self, sql: Sql, migrations: &Migrations) -> bool {
         sleep(Duration::from_millis(self.rng.below(LATER_MILLIS))).await;
         let migrated = sql.migrate(migrations).await;
-        let told = migrated.as_ref().map(|run| run.iter().map(Migration::number).collect::<Vec<_>>());
-        self.cluster.world().trace().add("upkeep", format_args!("{} migrations: {told:?}", self.migrations));
+        let run = migrated.as_ref().map(|run| run.iter().map(Migration::number).collect::<Vec<_>>());
+        self.cluster.world().trace().add("upkeep", format_args!("{} migrations: {run:?}", self.migrations));
         match migrated {
             Ok(_) => self.ledger.migrated(self.migrations),
             Err(MigrateError::Failed { error, .. } | MigrateError::Database(error)) => {
@@ -97,7 +98,7 @@ impl Upkeep {
         }
         match sql.query_one::<u64>("SELECT count(*) FROM steps", ()).await {
             Ok(found) if found < self.migrations => {
-                let text = format!("{sql:?} was told of {} migrations, and shows {found}", self.migrations);
+                let text = format!("{sql:?} has run {} migrations, but shows only {found}", self.migrations);
                 self.cluster.history().violation(text);
             }
             Ok(_) => {}
@@ -128,19 +129,20 @@ impl Upkeep {
         }
     }
 
-    /// Uses what the program's last version brings along, which is refused until all nodes run it.
-    async fn use_news(&self, sql: &Sql) {
+    /// Calls the function that the program's latest version adds. The call is refused until all nodes run that version.
+    async fn use_new_function(&self, sql: &Sql) {
         let done = sql.execute("INSERT INTO lates VALUES (late(?))", (7,)).await;
         self.cluster.world().trace().add("upkeep", format_args!("late(): {done:?}"));
         match done {
             Ok(_) => self.ledger.happened(EXTENDED),
-            // Refused where it is known, and else no function that there is.
+            // The cluster refuses the call, or the node itself does not know the function.
             Err(Error::Failed(_)) => self.ledger.happened(NOT_EXTENDED),
             Err(error) => self.excuse("late()", &error),
         }
     }
 
-    /// Nodes are killed and cut off; what is asked for is right.
+    /// Records an error as a violation unless it can be explained: nodes are killed and cut off, but all requests are
+    /// valid.
     fn excuse(&self, what: &str, error: &Error) {
         let is_rejected = matches!(error, Error::Failed(failure) if failure.kind == FailureKind::Rejected);
         if is_rejected && self.cluster.may_reject() {
@@ -152,7 +154,7 @@ impl Upkeep {
     }
 }
 
-/// A migration that notes how many there were before.
+/// Returns a migration that records how many there were before it.
 fn migration(number: u64) -> Result<Migration, MigrateError> {
     let text = format!(
         "CREATE TABLE step_{number} (x INTEGER PRIMARY KEY);

@@ -1,7 +1,7 @@
-//! The C side of the VFS: the only `unsafe` code of the crate. It turns pointers into values and back.
+//! The C side of the VFS, and the only `unsafe` code of the crate. It converts pointers to values and back.
 //!
-//! Invariants: a registered VFS is never freed; a file's memory is a [`CFile`] whose `open` is a leaked box from the
-//! end of [`open`] to [`close`]; no callback panics.
+//! Invariants: a registered VFS is never freed; the memory of an open file is a [`CFile`] whose `open` is a leaked box
+//! from the end of [`open`] to [`close`]; no callback panics.
 
 #![expect(unsafe_code, reason = "SQLite's VFS interface exists only in C")]
 
@@ -15,13 +15,13 @@ use super::Registered;
 use super::file::OpenFile;
 use super::life::Life;
 
-/// Longest path.
+/// The maximum length of a path.
 const PATH_BYTES_MAX: c_int = 1024;
 
-/// What SQLite takes for the unit in which the disk writes.
+/// The size of the sectors in which the disk writes, as SQLite sees it.
 const SECTOR_BYTES: c_int = 4096;
 
-/// What SQLite keeps for an open file.
+/// The memory that SQLite allocates for an open file.
 #[repr(C)]
 struct CFile {
     head: ffi::sqlite3_file,
@@ -50,7 +50,7 @@ static METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
     xUnfetch: None,
 };
 
-/// Registers a VFS for ever.
+/// Registers a VFS, which then exists as long as the process.
 pub(super) fn register(registered: Registered) -> Option<&'static Registered> {
     let name = CString::new(registered.name.as_str()).ok()?;
     let registered: &'static Registered = Box::leak(Box::new(registered));
@@ -82,25 +82,26 @@ pub(super) fn register(registered: Registered) -> Option<&'static Registered> {
     (unsafe { ffi::sqlite3_vfs_register(vfs, 0) } == ffi::SQLITE_OK).then_some(registered)
 }
 
-/// Makes SQLite's own randomness, which is one for the whole process, follow from a seed.
+/// Seeds SQLite's own random number generator, which the whole process shares.
 pub fn seed_randomness(seed: u64) {
-    // Zero would mean none.
+    // SQLite takes zero for no seed.
     let seed = c_int::try_from(seed % 0x7fff_ffff).unwrap_or(0).saturating_add(1);
     let no_connection: *mut ffi::sqlite3 = std::ptr::null_mut();
-    // SAFETY: initialising is idempotent; this operation takes a number and a connection or null.
+    // SAFETY: `sqlite3_initialize` is idempotent; this operation of `sqlite3_test_control` takes a number, and a
+    // connection or null.
     unsafe {
         ffi::sqlite3_initialize();
         ffi::sqlite3_test_control(ffi::SQLITE_TESTCTRL_PRNG_SEED, seed, no_connection);
     }
 }
 
-/// The life that a VFS serves.
+/// Returns the life that a VFS is bound to.
 fn life(vfs: *mut ffi::sqlite3_vfs) -> Option<Arc<Life>> {
     // SAFETY: SQLite calls a VFS's methods with that VFS, whose `pAppData` is the leaked `Registered`.
     unsafe { &*(*vfs).pAppData.cast::<Registered>() }.life()
 }
 
-/// A name that SQLite passes, if it passes one.
+/// Returns a name that SQLite passes, or `None` if the pointer is null or the name is not UTF-8.
 fn text<'a>(name: *const c_char) -> Option<&'a str> {
     if name.is_null() {
         return None;
@@ -109,17 +110,17 @@ fn text<'a>(name: *const c_char) -> Option<&'a str> {
     unsafe { CStr::from_ptr(name) }.to_str().ok()
 }
 
-/// The open file in SQLite's memory.
+/// Returns the open file in SQLite's memory.
 fn file<'a>(file: *mut ffi::sqlite3_file) -> &'a mut OpenFile {
     // SAFETY: SQLite calls methods of files that were opened and are not closed, and uses a file by one thread at a
     // time; no method calls another.
     unsafe { &mut *(*file.cast::<CFile>()).open }
 }
 
-/// Puts a result where SQLite wants it.
+/// Writes a result to the place that SQLite passes, unless it is null.
 fn put<T>(out: *mut T, value: T) {
     if !out.is_null() {
-        // SAFETY: not null, so it is a place for one value of the type that the method's signature says.
+        // SAFETY: the pointer is not null, so it points to a place for one value of the type in the method's signature.
         unsafe { out.write(value) };
     }
 }
@@ -132,7 +133,7 @@ fn offset(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }
 
-// SAFETY (of all functions below): they are called by SQLite alone, with what its documentation promises.
+// SAFETY (of all functions below): only SQLite calls them, with the arguments that its documentation promises.
 
 unsafe extern "C" fn open(
     vfs: *mut ffi::sqlite3_vfs,
@@ -144,7 +145,7 @@ unsafe extern "C" fn open(
     let opened = life(vfs).ok_or(ffi::SQLITE_CANTOPEN).and_then(|life| life.open(text(name), flags));
     let (methods, open, code) = match opened {
         Ok(open) => (&raw const METHODS, Box::into_raw(Box::new(open)), ffi::SQLITE_OK),
-        // Without methods SQLite does not close it.
+        // SQLite does not close a file without methods.
         Err(code) => (std::ptr::null(), std::ptr::null_mut(), code),
     };
     put(out.cast(), CFile { head: ffi::sqlite3_file { pMethods: methods }, open });
@@ -186,7 +187,7 @@ unsafe extern "C" fn full_pathname(
 
 unsafe extern "C" fn randomness(vfs: *mut ffi::sqlite3_vfs, len: c_int, out: *mut c_char) -> c_int {
     let Some(life) = life(vfs) else { return 0 };
-    // SAFETY: `out` has `len` bytes, which SQLite has set or does not read before this call.
+    // SAFETY: `out` has `len` bytes, which SQLite has initialized or does not read before this call.
     let out = unsafe { std::slice::from_raw_parts_mut(out.cast::<u8>(), size(len)) };
     life.randomness(out);
     len
@@ -227,7 +228,7 @@ unsafe extern "C" fn read(from: *mut ffi::sqlite3_file, out: *mut c_void, len: c
 }
 
 unsafe extern "C" fn write(to: *mut ffi::sqlite3_file, bytes: *const c_void, len: c_int, at: i64) -> c_int {
-    // SAFETY: there are `len` bytes, which nobody changes during the call.
+    // SAFETY: `bytes` points to `len` bytes, which nothing changes during the call.
     let bytes = unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), size(len)) };
     file(to).write(bytes, offset(at))
 }
@@ -272,7 +273,7 @@ unsafe extern "C" fn sector_size(_: *mut ffi::sqlite3_file) -> c_int {
     SECTOR_BYTES
 }
 
-/// As on Linux: bytes beside those that are written survive.
+/// As on Linux, a write does not harm the bytes next to it, even if power fails.
 unsafe extern "C" fn device_characteristics(_: *mut ffi::sqlite3_file) -> c_int {
     ffi::SQLITE_IOCAP_POWERSAFE_OVERWRITE
 }

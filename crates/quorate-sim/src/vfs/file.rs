@@ -1,4 +1,4 @@
-//! One open file, as SQLite uses it. All answers are SQLite's result codes.
+//! An open file, as SQLite uses it. All results are SQLite's result codes.
 
 use std::ffi::{c_int, c_void};
 use std::io;
@@ -13,14 +13,14 @@ use super::life::Life;
 use super::locks::Locks;
 use super::shm::{Hold, Shm};
 
-/// What all handles of a file have in common.
+/// The state that all handles of a file share.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     locks: Mutex<Locks>,
     shm: Mutex<Shm>,
 }
 
-/// See the module. Dropped, it gives back its locks.
+/// An open file. Dropping it releases its locks.
 pub(super) struct OpenFile {
     id: u64,
     life: Arc<Life>,
@@ -28,7 +28,7 @@ pub(super) struct OpenFile {
     file: Arc<dyn File>,
     shared: Arc<Shared>,
     hold: Hold,
-    /// The next sync makes its name durable too.
+    /// Whether the next sync must make its name durable too.
     name_unsynced: bool,
     temporary: bool,
 }
@@ -46,7 +46,7 @@ impl OpenFile {
         Self { id, life, path, file, shared, hold: Hold::default(), name_unsynced, temporary }
     }
 
-    /// Fills `out`; what lies beyond the end of the file is zero.
+    /// Fills `out`, with zeros beyond the end of the file.
     pub(super) fn read(&self, out: &mut [u8], at: u64) -> c_int {
         match self.file.read_at(out, at) {
             Ok(count) if count == out.len() => ffi::SQLITE_OK,
@@ -92,7 +92,8 @@ impl OpenFile {
         self.locks().is_reserved()
     }
 
-    /// Where a region of the `-shm` begins. Later ones than the first need room on the disk, as the real file does.
+    /// Returns the start of a region of the `-shm`. Every region after the first needs room on the disk, as in the real
+    /// file.
     pub(super) fn shm_map(&mut self, region: usize, bytes: usize, extend: bool) -> Result<*mut c_void, c_int> {
         let mut shm = lock(&self.shared.shm);
         if extend && region > 0 && !shm.has(region) && !self.life.has_room(&self.path, bytes) {
@@ -119,7 +120,7 @@ impl Drop for OpenFile {
         self.shm_unmap();
         self.unlock(ffi::SQLITE_LOCK_NONE);
         if self.temporary {
-            // It may be gone already, with its life.
+            // The file may already be gone, or the life may have ended.
             let _ = self.life.delete(&self.path, false);
         }
     }

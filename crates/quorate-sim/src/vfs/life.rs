@@ -1,4 +1,4 @@
-//! What one life of a node lets SQLite see: files by their path, the clock, randomness.
+//! The resources that a life of a node gives to SQLite: files by path, the clock, and randomness.
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -16,15 +16,15 @@ use super::file::{OpenFile, Shared};
 /// Milliseconds from the beginning of SQLite's calendar (noon of 24 November 4714 BC) to 1970.
 const JULIAN_MILLIS: i64 = 210_866_760_000_000;
 
-/// Files whose names SQLite makes durable together with their first bytes.
+/// Kinds of files whose name must become durable with the first sync of the file.
 const JOURNALS: c_int = ffi::SQLITE_OPEN_MAIN_JOURNAL | ffi::SQLITE_OPEN_SUPER_JOURNAL | ffi::SQLITE_OPEN_WAL;
 
-/// See the module.
+/// The disk, clock and randomness of a life.
 pub(super) struct Life {
     disk: Arc<dyn Disk>,
     clock: Arc<dyn WallClock>,
     rng: Rng,
-    /// What the handles of a file have in common, as long as there are any.
+    /// The shared state of each file that has open handles.
     shared: Mutex<BTreeMap<PathBuf, Weak<Shared>>>,
     opened: AtomicU64,
 }
@@ -37,7 +37,7 @@ impl Life {
     /// Opens a file; one without a name is temporary.
     pub(super) fn open(self: Arc<Self>, name: Option<&str>, flags: c_int) -> Result<OpenFile, c_int> {
         let id = self.opened.fetch_add(1, Ordering::Relaxed);
-        // Drawn, as SQLite draws it: a life that was killed leaves its temporary files behind.
+        // The name is random, as SQLite's own are, because a life that was killed leaves its temporary files behind.
         let temporary_name = || PathBuf::from(format!("/sqlite-temporary-{:016x}", self.rng.next_u64()));
         let path = name.map_or_else(temporary_name, PathBuf::from);
         let cant_open = |_: io::Error| ffi::SQLITE_CANTOPEN;
@@ -56,12 +56,12 @@ impl Life {
         Ok(OpenFile::new(id, self, path, file, shared, name_unsynced, temporary))
     }
 
-    /// Whether the disk has room for so many bytes more.
+    /// Whether the disk has room for this many bytes more.
     pub(super) fn has_room(&self, path: &Path, bytes: usize) -> bool {
         self.disk.space(path).is_ok_and(|space| space.available >= bytes as u64)
     }
 
-    /// Removes a file, and makes that durable if told so.
+    /// Removes a file, and makes the removal durable if `sync_dir` is set.
     pub(super) fn delete(&self, path: &Path, sync_dir: bool) -> c_int {
         match self.disk.remove_file(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => ffi::SQLITE_IOERR_DELETE_NOENT,
@@ -79,7 +79,7 @@ impl Life {
         }
     }
 
-    /// Whether a file may be used; as SQLite's own VFS does it, an empty one does not exist.
+    /// Whether a file exists, or may be used. As in SQLite's own VFS, an empty file does not exist.
     pub(super) fn access(&self, path: &Path, how: c_int) -> bool {
         let file = self.disk.open(path, OpenMode::Read);
         file.is_ok_and(|file| how != ffi::SQLITE_ACCESS_EXISTS || file.len().is_ok_and(|len| len > 0))
@@ -89,7 +89,7 @@ impl Life {
         self.rng.fill(bytes);
     }
 
-    /// Milliseconds of SQLite's calendar.
+    /// Returns the time in milliseconds of SQLite's calendar.
     pub(super) fn julian_millis(&self) -> i64 {
         let millis = i64::try_from(self.clock.unix_nanos() / 1_000_000).unwrap_or(i64::MAX);
         JULIAN_MILLIS.saturating_add(millis)

@@ -1,19 +1,20 @@
-//! SQLite's locks on a database file, between connections of one process.
+//! SQLite's locks on a database file, between the connections of one process.
 //!
-//! Invariant: as SQLite defines them: many may share, one of them may reserve; who waits for the others to go (pending)
-//! lets no more in; who is exclusive is alone.
+//! Invariant: the rules of SQLite's locks hold. Many connections may hold SHARED, and one of them may raise its lock to
+//! RESERVED. PENDING waits for the other connections to unlock and admits no new ones. A connection with EXCLUSIVE is
+//! the only one with a lock.
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;
 
 use rusqlite::ffi;
 
-/// The levels that connections hold.
+/// The lock level of each connection.
 #[derive(Debug, Default)]
 pub(super) struct Locks(BTreeMap<u64, c_int>);
 
 impl Locks {
-    /// Raises a connection's level; `SQLITE_BUSY` where others are in the way.
+    /// Raises a connection's lock level, or returns `SQLITE_BUSY` if the locks of other connections prevent that.
     pub(super) fn lock(&mut self, id: u64, wanted: c_int) -> c_int {
         let held = self.level(id);
         if held >= wanted {
@@ -36,7 +37,7 @@ impl Locks {
         ffi::SQLITE_BUSY
     }
 
-    /// Lowers a connection's level.
+    /// Lowers a connection's lock level.
     pub(super) fn unlock(&mut self, id: u64, wanted: c_int) {
         if wanted == ffi::SQLITE_LOCK_NONE {
             self.0.remove(&id);
@@ -45,12 +46,12 @@ impl Locks {
         }
     }
 
-    /// Whether somebody is about to write.
+    /// Whether a connection holds RESERVED or a higher level, and so is about to write.
     pub(super) fn is_reserved(&self) -> bool {
         self.0.values().any(|level| *level >= ffi::SQLITE_LOCK_RESERVED)
     }
 
-    /// What a connection holds.
+    /// Returns the lock level of a connection.
     pub(super) fn level(&self, id: u64) -> c_int {
         self.0.get(&id).copied().unwrap_or(ffi::SQLITE_LOCK_NONE)
     }

@@ -1,16 +1,16 @@
-//! The shared memory of a database in WAL mode, and the locks in it.
+//! The shared memory of a database in WAL mode, and its locks.
 //!
-//! Invariant: a region stays at its place until the last connection has unmapped all of them.
+//! Invariant: a region keeps its address until the last connection has unmapped the shared memory.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::AtomicU64;
 
 use rusqlite::ffi;
 
-/// Locks of one database.
+/// The number of locks of a database (`SQLITE_SHM_NLOCK`).
 const SLOTS: usize = 8;
 
-/// See the module.
+/// The regions and locks of one database.
 #[derive(Debug, Default)]
 pub(super) struct Shm {
     regions: Vec<Box<[AtomicU64]>>,
@@ -24,7 +24,7 @@ struct Slot {
     exclusive: bool,
 }
 
-/// What one connection holds of it.
+/// The part of the shared memory that one connection holds: its mapping and its locks.
 #[derive(Debug, Default)]
 pub(super) struct Hold {
     mapped: bool,
@@ -45,7 +45,7 @@ impl Shm {
         region < self.regions.len()
     }
 
-    /// Where a region of so many bytes begins; null where it does not exist and is not to be made.
+    /// Returns the start of a region of `bytes` bytes, or null if it does not exist and `extend` is not set.
     pub(super) fn map(&mut self, hold: &mut Hold, region: usize, bytes: usize, extend: bool) -> *mut c_void {
         if !hold.mapped {
             hold.mapped = true;
@@ -57,12 +57,12 @@ impl Shm {
         self.regions.get(region).map_or(std::ptr::null_mut(), |region| region.as_ptr().cast_mut().cast())
     }
 
-    /// Takes or gives back `count` locks from `first` on: all of them or none.
+    /// Acquires or releases `count` locks from `first` on: all of them or none.
     pub(super) fn lock(&mut self, hold: &mut Hold, first: usize, count: usize, flags: c_int) -> c_int {
         let mut pairs: Vec<(&mut Slot, &mut Held)> =
             self.slots.iter_mut().zip(&mut hold.slots).skip(first).take(count).collect();
         if flags & ffi::SQLITE_SHM_UNLOCK != 0 {
-            pairs.iter_mut().for_each(|(slot, held)| give_back(slot, held));
+            pairs.iter_mut().for_each(|(slot, held)| release(slot, held));
             return ffi::SQLITE_OK;
         }
         let exclusive = flags & ffi::SQLITE_SHM_EXCLUSIVE != 0;
@@ -76,7 +76,7 @@ impl Shm {
             return ffi::SQLITE_BUSY;
         }
         for (slot, held) in &mut pairs {
-            give_back(slot, held);
+            release(slot, held);
             if exclusive {
                 slot.exclusive = true;
                 **held = Held::Exclusive;
@@ -88,9 +88,9 @@ impl Shm {
         ffi::SQLITE_OK
     }
 
-    /// Ends a connection's use of it.
+    /// Ends a connection's use of the shared memory.
     pub(super) fn unmap(&mut self, hold: &mut Hold) {
-        self.slots.iter_mut().zip(&mut hold.slots).for_each(|(slot, held)| give_back(slot, held));
+        self.slots.iter_mut().zip(&mut hold.slots).for_each(|(slot, held)| release(slot, held));
         if std::mem::take(&mut hold.mapped) {
             self.users = self.users.saturating_sub(1);
         }
@@ -100,7 +100,7 @@ impl Shm {
     }
 }
 
-fn give_back(slot: &mut Slot, held: &mut Held) {
+fn release(slot: &mut Slot, held: &mut Held) {
     match std::mem::take(held) {
         Held::Nothing => {}
         Held::Shared => slot.shared = slot.shared.saturating_sub(1),

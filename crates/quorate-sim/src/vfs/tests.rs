@@ -1,4 +1,4 @@
-//! Databases on a simulated disk: what is committed and synced survives, and a dead life touches nothing.
+//! Databases on a simulated disk: committed and synced data survive, and a life that has ended touches no files.
 
 #![allow(clippy::unwrap_used, reason = "tests stop at the first surprise")]
 
@@ -39,7 +39,7 @@ fn count(conn: &Connection) -> i64 {
 }
 
 #[test]
-fn what_was_committed_survives_every_power_failure() {
+fn committed_rows_survive_every_power_failure() {
     for seed in 0..40 {
         let mut disk = SimDisk::new(seed);
         for round in 0..4_i64 {
@@ -64,13 +64,13 @@ fn what_was_committed_survives_every_power_failure() {
 }
 
 #[test]
-fn connections_see_each_other_and_wait_for_nobody() {
+fn connections_see_commits_and_do_not_wait_for_locks() {
     let disk = SimDisk::new(1);
     let _slot = life(&disk);
     let (first, second) = (open(&disk), open(&disk));
     first.execute_batch("CREATE TABLE t (x); BEGIN IMMEDIATE; INSERT INTO t VALUES (1)").unwrap();
     assert_eq!(count(&second), 0);
-    assert!(second.execute("INSERT INTO t VALUES (2)", []).is_err(), "one writes at a time");
+    assert!(second.execute("INSERT INTO t VALUES (2)", []).is_err(), "only one connection writes at a time");
     first.execute_batch("COMMIT").unwrap();
     assert_eq!(count(&second), 1);
     second.execute("INSERT INTO t VALUES (2)", []).unwrap();
@@ -89,11 +89,11 @@ fn an_ended_life_opens_nothing() {
     assert!(opened.is_err());
     let next = disk.kill();
     let _next = life(&next);
-    assert_ne!(next.sqlite_vfs().unwrap(), name, "a file of the former life is open");
+    assert_ne!(next.sqlite_vfs().unwrap(), name, "a file of the former life is still open");
 }
 
 #[test]
-fn a_killed_life_leaves_no_temporary_file_in_the_way() {
+fn temporary_files_of_a_killed_life_do_not_conflict() {
     let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1));
     let life =
         |seed| Arc::new(Life::new(Arc::clone(&disk), Arc::new(SimWorld::new(1).clock("node")), Rng::from_seed(seed)));
@@ -104,13 +104,13 @@ fn a_killed_life_leaves_no_temporary_file_in_the_way() {
 }
 
 #[test]
-fn a_disk_too_full_for_the_shm_is_a_full_disk() {
+fn no_room_for_the_shm_is_reported_as_a_full_disk() {
     const ROOM: u64 = 30_000;
     let disk = SimDisk::new(1);
     let _slot = life(&disk);
     let conn = open_through(&quorate_sql::vfs::over(disk.sqlite_vfs().as_deref()).unwrap());
     conn.execute_batch("PRAGMA wal_autocheckpoint = 0; PRAGMA synchronous = OFF; CREATE TABLE t (a)").unwrap();
-    // There is always room for the frames of a row, and never for another region of the -shm.
+    // The disk always has room for the frames of a row, but never for another region of the -shm.
     let insert = || {
         disk.set_capacity(Some(disk.used() + ROOM));
         conn.execute("INSERT INTO t VALUES (zeroblob(3000))", ())
