@@ -1,7 +1,8 @@
-//! libFuzzer around the target of `crates/quorate-fuzz` that the variable `QUORATE_FUZZ` names; without it, a list of
-//! all, each with the length of its inputs. `cargo xtask fuzz` builds and runs this.
+//! Runs the target of `crates/quorate-fuzz` that the variable `QUORATE_FUZZ` names under libFuzzer. Without the
+//! variable it lists all targets, each with the maximum length of its inputs. `cargo xtask fuzz` builds and runs this
+//! program.
 //!
-//! Invariant: a target that allocates more than it may ends as one that panics.
+//! Invariant: a target that allocates more than its limit fails, as one that panics.
 
 #![no_main]
 
@@ -12,7 +13,7 @@ use cap::Cap;
 use libfuzzer_sys::fuzz_target;
 use quorate_fuzz::{TARGETS, Target, find};
 
-/// Names the target.
+/// The variable that names the target.
 const VARIABLE: &str = "QUORATE_FUZZ";
 
 #[global_allocator]
@@ -28,13 +29,13 @@ fn chosen() -> &'static Target {
     })
 }
 
-/// Finds the target. What tells of a panic may take what it needs.
+/// Finds the target, and lifts the memory limit when a panic is reported, because the report allocates memory too.
 fn begin() {
     TARGET.get_or_init(chosen);
-    let tell = std::panic::take_hook();
+    let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         let _ = MEMORY.set_limit(usize::MAX);
-        tell(panic);
+        report(panic);
     }));
 }
 

@@ -1,20 +1,20 @@
-//! What users give to the commands: files to import, and scripts.
+//! The inputs that users give to commands: files to import, and scripts.
 
 use quorate_import::fuzzing::{self, File, Imported};
 use quorate_shell::fuzzing::script as items_of;
 
 use crate::input::Input;
 
-/// Delimiters and texts that stand for NULL.
+/// The delimiters, and the texts that stand for NULL.
 const DELIMITERS: &[u8] = b",\t;| a";
 const NULLS: [&str; 3] = ["", "NULL", "\\N"];
-/// What is said of a value that does not go into a column of the type that was chosen for it.
+/// The end of the message for a value that does not fit the type that was inferred for its column.
 const LOSSY: &str = "make the column TEXT first";
-/// Bytes of a block that hold any input whole.
+/// A block size that holds any input as a whole.
 const WHOLE: usize = 1 << 16;
 
-/// A file of CSV is the same however it is read; its columns change none of its values; its records, quoted, read as
-/// themselves.
+/// Checks that a CSV file gives the same rows however many bytes are read at a time, that the inferred column types
+/// change none of its values, and that its records, when quoted, read back as themselves.
 pub fn csv(data: &[u8]) {
     let mut input = Input(data);
     let (options, block) = (usize::from(input.u8()), usize::from(input.u8()) % 32 + 3);
@@ -41,7 +41,7 @@ fn quoted(field: Option<&str>, null: &str) -> String {
     field.map_or_else(|| null.to_owned(), |text| format!("\"{}\"", text.replace('"', "\"\"")))
 }
 
-/// The same of NDJSON, but for the last.
+/// Checks the first two properties for NDJSON.
 pub fn ndjson(data: &[u8]) {
     let mut input = Input(data);
     let block = usize::from(input.u8()) % 32 + 3;
@@ -53,23 +53,24 @@ fn import(file: &File<'_>, block: usize) {
     let whole = fuzzing::import(file);
     assert_eq!(fuzzing::import(&File { block, ..*file }), whole, "read {block} bytes at a time");
     let Some(Imported { rows, lines, bad, .. }) = whole else { return };
-    assert_eq!(lines.len(), rows.len(), "a row without a line");
+    assert_eq!(lines.len(), rows.len(), "a row has no line number");
     assert!(lines.is_sorted_by(|a, b| a < b) && bad.is_sorted_by(|a, b| a.0 < b.0), "lines out of order");
     let lossy = bad.iter().find(|(_, reason)| reason.ends_with(LOSSY));
-    assert_eq!(lossy, None, "a type was chosen that changes what was seen");
+    assert_eq!(lossy, None, "an inferred type changes a value that was seen");
 }
 
-/// A script is the same whether it comes line by line or at once, its lines count up, and a statement stands in it.
+/// Checks that a script gives the same statements line by line or all at once, that line numbers rise, and that each
+/// statement occurs in the text.
 pub fn script(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let items = items_of(text.split_inclusive('\n'));
     assert!(items.is_sorted_by(|(_, a), (_, b)| a <= b), "lines out of order: {items:?}");
     let lines = text.split('\n').count();
     for (item, line) in &items {
-        assert!(text.contains(item.as_str()), "{item:?} does not stand there");
+        assert!(text.contains(item.as_str()), "{item:?} does not occur in the text");
         assert!((1..=lines).contains(&usize::try_from(*line).unwrap_or(0)), "line {line} of {lines}");
     }
-    // A command is known by where its line begins; without any the lines do not matter.
+    // A command is recognized at the beginning of a line. Without commands, line boundaries do not matter.
     if !text.contains(['.', '\\']) {
         assert_eq!(items_of([text]), items, "at once");
     }

@@ -1,13 +1,13 @@
-//! What a server is told by a file and by its environment.
+//! The configuration of a server, from a file and from environment variables.
 
 use quorate::SecretSource;
 use quorate::config::{Sources, print, template};
 use quorate_server::ServerConfig;
 
-/// Between a file and the variables, and between these.
+/// Separates the file from the variables, and the variables from each other.
 const SEPARATOR: char = '\0';
 
-/// What is told is an error or a configuration, which reads as itself when it is printed.
+/// Checks that a valid configuration, printed or as a template, reads back as itself.
 pub fn server(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let mut parts = text.split(SEPARATOR);
@@ -15,7 +15,7 @@ pub fn server(data: &[u8]) {
     let variables = parts.filter_map(|part| part.split_once('=').map(|(name, value)| (name.into(), value.into())));
     let sources = sources.variables(variables);
     let Ok(config) = sources.read::<ServerConfig>() else { return };
-    // A secret that stands in the file itself is never printed.
+    // A secret in the file itself is never printed, so the text would not read back as the same configuration.
     if matches!(config.node.secret, SecretSource::Inline(_)) {
         return;
     }

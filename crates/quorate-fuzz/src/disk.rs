@@ -1,4 +1,5 @@
-//! A disk in memory: quick, and without faults. The simulated one of `quorate-env-sim` costs more than what is tested.
+//! A disk in memory, which is fast and has no faults. The simulated disk of `quorate-env-sim` would take more time than
+//! the code that is tested.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -8,14 +9,14 @@ use std::sync::{Arc, Mutex};
 use quorate_env::disk::{DirItem, DirLock, Disk, File, OpenMode, Space};
 use quorate_env::lock;
 
-/// Bytes of a file at most: who writes further is stopped.
+/// The maximum size of a file in bytes. Writes beyond it fail.
 const FILE_MAX: u64 = 64 << 20;
 
 /// Files by their paths. Every directory exists.
 #[derive(Debug, Default)]
 pub struct MemoryDisk(Mutex<BTreeMap<PathBuf, Arc<MemoryFile>>>);
 
-/// A file.
+/// A file in memory.
 #[derive(Debug, Default)]
 pub struct MemoryFile(Mutex<Vec<u8>>);
 

@@ -1,8 +1,8 @@
-//! Bytes of a fuzzer as choices and contents.
+//! The fuzzer's bytes, read as choices and contents.
 //!
-//! Invariant: what was all used up goes on as zeros, so every input means something.
+//! Invariant: numbers read after the end of the input are zero and contents are empty, so every input is valid.
 
-/// What is left of an input.
+/// The rest of an input that has not been read.
 pub struct Input<'a>(pub &'a [u8]);
 
 impl<'a> Input<'a> {
@@ -23,25 +23,25 @@ impl<'a> Input<'a> {
         (0..8).fold(0, |number, _| number << 8 | u64::from(self.u8()))
     }
 
-    /// So many bytes, or as many as there are.
+    /// Reads `count` bytes, or as many as are left.
     pub fn bytes(&mut self, count: usize) -> &'a [u8] {
         let (bytes, rest) = self.0.split_at(count.min(self.0.len()));
         self.0 = rest;
         bytes
     }
 
-    /// Bytes whose number is one of them.
+    /// Reads a byte, and then as many bytes as it says.
     pub fn short(&mut self) -> &'a [u8] {
         let count = usize::from(self.u8());
         self.bytes(count)
     }
 
-    /// True once in a while.
+    /// Returns `true` for 16 of the 256 values of the next byte.
     pub fn rarely(&mut self) -> bool {
         self.u8() >= 240
     }
 
-    /// Mostly this number, else one near it, or any up to where nobody ever counts.
+    /// Returns mostly `number`, sometimes a number near it, or any number below 2^62, which no counter reaches.
     pub fn near(&mut self, number: u64) -> u64 {
         let number = match self.u8() {
             0..=223 => number,

@@ -1,12 +1,13 @@
-//! What must hold for any bytes that a decoder of Quorate is given: a function for each decoder, or family of them.
+//! Fuzz targets: each is a function that checks the properties of a decoder, or of a family of decoders, on any bytes.
 //!
-//! `cargo xtask fuzz` runs them under libFuzzer, which finds its way by coverage (`fuzz/`); the tests here run them on
-//! the committed corpora and on mutations of these. Both ends of a checksum are in the hands of a target: it completes
-//! the bytes with the right one, so that what lies behind is reached, and damages them with care to see it refused.
+//! `cargo xtask fuzz` runs them under libFuzzer (`fuzz/`), which is guided by coverage. The tests of this crate run
+//! them on the committed corpora and on mutations of these. A target computes checksums itself: it appends the right
+//! one, so that the code behind the check is reached, and flips bits afterwards to see that the decoder refuses them.
 //!
 //! Invariants:
-//! - A target panics exactly where a promise is broken. It does the same each time.
-//! - What a target makes of bytes never changes without need: the corpora would mean something else.
+//! - A target panics if, and only if, a property is violated. The same input always gives the same result.
+//! - The way in which a target interprets its input changes only if that is necessary, because the committed corpora
+//!   would lose their meaning.
 
 #![forbid(unsafe_code)]
 
@@ -20,20 +21,20 @@ mod sql;
 mod wal;
 mod wire;
 
-/// A decoder, or a family of them, and what must hold of it.
+/// A decoder, or a family of decoders, and the check of its properties.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// Its name, and that of its corpus.
+    /// The name of the target and of its corpus.
     pub name: &'static str,
-    /// Bytes of an input at most.
+    /// The maximum length of an input in bytes.
     pub input_max: usize,
-    /// Bytes that it may allocate at a time, whatever the input says.
+    /// The bytes that the target may allocate at a time, whatever lengths the input announces.
     pub memory_max: usize,
-    /// Panics if something does not hold.
+    /// Runs the target on an input. Panics if a property is violated.
     pub run: fn(&[u8]),
 }
 
-/// What a small message may take.
+/// The memory limit for decoders of small messages.
 const SMALL: usize = 4 << 20;
 
 /// All targets.
@@ -61,7 +62,7 @@ const fn target(name: &'static str, input_max: usize, memory_max: usize, run: fn
     Target { name, input_max, memory_max, run }
 }
 
-/// The target of a name.
+/// Returns the target with a name.
 pub fn find(name: &str) -> Option<&'static Target> {
     TARGETS.iter().find(|target| target.name == name)
 }

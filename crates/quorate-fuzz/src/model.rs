@@ -1,9 +1,10 @@
-//! What the log and the wire carry of the model. A replica must not skip anything, so each message has one encoding.
+//! The model's messages in the log and on the wire. A replica must not skip unknown bytes, so each message has exactly
+//! one encoding.
 
 use bytes::Bytes;
 use quorate_model::{Command, Payload, SqlCommand, codec};
 
-/// What decodes is what encodes to the very bytes; and bulk rows are whole.
+/// Checks that a proposal which can be decoded encodes to the same bytes, and that its bulk rows are complete.
 pub fn proposal(data: &[u8]) {
     let Ok(proposal) = codec::decode_proposal(&Bytes::copy_from_slice(data)) else { return };
     assert_eq!(codec::encode_proposal(&proposal).ok().as_deref(), Some(data), "another encoding");
@@ -18,7 +19,7 @@ pub fn proposal(data: &[u8]) {
     }
 }
 
-/// The same of a payload of the log.
+/// Checks the same of a payload of the log.
 pub fn entry(data: &[u8]) {
     let Ok(payload) = codec::entry::decode(Bytes::copy_from_slice(data)) else { return };
     assert_eq!(&codec::entry::encode(&payload)[..], data, "another encoding");
@@ -27,14 +28,14 @@ pub fn entry(data: &[u8]) {
     }
 }
 
-/// The same of an outcome.
+/// Checks the same of an outcome.
 pub fn outcome(data: &[u8]) {
     if let Ok(outcome) = codec::decode_outcome(&Bytes::copy_from_slice(data)) {
         assert_eq!(codec::encode_outcome(&outcome), data, "another encoding");
     }
 }
 
-/// The same of a row of values.
+/// Checks the same of a row of values.
 pub fn row(data: &[u8]) {
     if let Ok(values) = codec::decode_row(&Bytes::copy_from_slice(data)) {
         assert_eq!(codec::encode_row(&values), data, "another encoding");

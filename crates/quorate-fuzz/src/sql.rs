@@ -1,34 +1,34 @@
-//! What stores send each other and keep beside their database.
+//! The pieces of images that stores send each other, and the small files and records that they keep.
 
 use quorate_sql::fuzzing::{CURRENT, IMAGE_PIECE, OUTCOMES};
 
 use crate::input::Input;
 
-/// A piece of an image, whose checksum is made right: what was read and written again reads as the same, and with any
-/// bit changed as nothing.
+/// Checks that a piece of an image, to which the right checksum is appended, stays the same when it is decoded and
+/// encoded again, and that it is refused when any bit is flipped.
 pub fn image_piece(data: &[u8]) {
     let mut input = Input(data);
     let place = usize::from(input.u16());
     let mut piece = input.0.to_vec();
     piece.extend(crc32c::crc32c(&piece).to_le_bytes());
     let Some(once) = IMAGE_PIECE(&piece) else { return };
-    assert_eq!(IMAGE_PIECE(&once).as_ref(), Some(&once), "another piece");
+    assert_eq!(IMAGE_PIECE(&once).as_ref(), Some(&once), "a piece changed when it was encoded again");
     let (at, bit) = (place / 8 % piece.len(), place % 8);
     if let Some(byte) = piece.get_mut(at) {
         *byte ^= 1 << bit;
     }
-    assert_eq!(IMAGE_PIECE(&piece), None, "a changed bit at {at} is not seen");
+    assert_eq!(IMAGE_PIECE(&piece), None, "a flipped bit at byte {at} is not detected");
 }
 
-/// The small outcomes of a session, which sort themselves; and the name of the generation in force, of which every bit
-/// counts.
+/// Checks the kept outcomes of a session, which decoding may sort, and the file `CURRENT`, which has exactly one valid
+/// text for each generation.
 pub fn files(data: &[u8]) {
     let mut input = Input(data);
     match input.u8() % 3 {
         0 => {
             let Some(once) = OUTCOMES(input.0) else { return };
             assert_eq!(once.len(), input.0.len(), "an outcome is lost");
-            assert_eq!(OUTCOMES(&once).as_ref(), Some(&once), "other outcomes");
+            assert_eq!(OUTCOMES(&once).as_ref(), Some(&once), "the outcomes changed when they were encoded again");
         }
         1 => assert!(CURRENT(input.0).is_none_or(|again| again == input.0), "two texts for a generation"),
         _ => {

@@ -1,7 +1,7 @@
-//! Logs on a disk: what recovery and inspection make of segments that nobody has written.
+//! Logs on a disk: how recovery and inspection handle segments that no writer has written.
 //!
-//! The segments are put together as `docs/wal-format.md` says, with right checksums, from what the fuzzer wants to be
-//! in them; only where it says so is something out of order, or damaged.
+//! The segments are assembled as `docs/wal-format.md` says, with right checksums, from contents that the fuzzer
+//! chooses. Records are out of order or damaged only where the fuzzer chooses that.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -20,36 +20,40 @@ mod made;
 use made::Made;
 
 const DIR: &str = "log";
-/// Entries that are looked at of each group.
+/// The maximum number of entries of each group that are compared.
 const ENTRIES_MAX: usize = 64;
 
-/// Entries by group, as far as they are looked at.
+/// The compared entries, by group.
 type Entries = BTreeMap<GroupId, Vec<(LogId, Bytes)>>;
 
-/// See [`check`]; no entry comes out that no whole frame holds.
+/// Checks an assembled log (see [`check`]), and that it returns no entry which no whole frame holds.
 pub fn log(data: &[u8]) {
     let made = Made::of(&mut Input(data));
     let known: BTreeSet<(u32, u64, Bytes)> = made.entries.into_iter().collect();
     for (group, entries) in check(made.segments).unwrap_or_default() {
         for (id, bytes) in entries {
-            assert!(known.contains(&(group.0, id.index, bytes)), "entry {id:?} of {group:?} was never written so");
+            assert!(
+                known.contains(&(group.0, id.index, bytes)),
+                "entry {id:?} of {group:?} was never written with these bytes"
+            );
         }
     }
 }
 
-/// The same of one segment's bytes as they are.
+/// Checks a log whose only segment has the bytes of the input.
 pub fn raw(data: &[u8]) {
     check(vec![(1, data.to_vec())]);
 }
 
-/// Inspection and opening agree on what is in a log, and what was opened opens again, as the same. Gives the entries.
+/// Checks that inspection and opening agree on the content of a log, and that a log which was opened opens again with
+/// the same content. Returns the entries.
 fn check(segments: Vec<(u32, Vec<u8>)>) -> Option<Entries> {
     let disk = Arc::new(MemoryDisk::default());
     for (ordinal, bytes) in segments {
         disk.put(PathBuf::from(format!("{DIR}/{ordinal:010}.wal")), bytes);
     }
     let seen = Inspection::read(&*disk, Path::new(DIR));
-    let Ok(seen) = seen else { unreachable!("nothing fails to be read: {seen:?}") };
+    let Ok(seen) = seen else { unreachable!("the disk in memory does not fail, but inspection did: {seen:?}") };
     let inspected = entries(&seen);
     let opened = match (open(&disk), &seen.end) {
         (Err(_), End::Refused(_)) | (Err(OpenError::Limit(_)), _) => return None,
@@ -61,18 +65,18 @@ fn check(segments: Vec<(u32, Vec<u8>)>) -> Option<Entries> {
         let (purged, last, vote, committed) = (group.purged, group.last, group.vote.clone(), group.committed);
         (*id, GroupRecovery { purged, last, vote, committed })
     });
-    assert_eq!(as_seen.collect::<BTreeMap<_, _>>(), groups, "opened as another log than inspected");
-    assert_eq!(seen.identity, opened.recovery.identity, "another identity");
+    assert_eq!(as_seen.collect::<BTreeMap<_, _>>(), groups, "opening and inspection disagree");
+    assert_eq!(seen.identity, opened.recovery.identity, "opening and inspection find different identities");
     for (group, seen) in &inspected {
         let Some((first, _)) = seen.first() else { continue };
         let first = first.index;
         let read = opened.wal.entries(*group, first..first.saturating_add(seen.len() as u64), usize::MAX);
-        assert_eq!(read.ok().as_ref(), Some(seen), "other entries of {group:?}");
+        assert_eq!(read.ok().as_ref(), Some(seen), "opening and inspection find different entries of {group:?}");
     }
     drop(opened);
     let again = open(&disk);
     let recovered = again.as_ref().map(|again| &again.recovery.groups);
-    assert_eq!(recovered.ok(), Some(&groups), "opened again as another log: {:?}", recovered.err());
+    assert_eq!(recovered.ok(), Some(&groups), "opening again gives another log: {:?}", recovered.err());
     Some(inspected)
 }
 

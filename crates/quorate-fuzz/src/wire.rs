@@ -1,4 +1,4 @@
-//! Frames, the messages in them, and those of the handshake.
+//! Frames, the messages in them, and the messages of the handshake.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -10,14 +10,15 @@ use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::input::Input;
 
-/// Bytes before a frame's content.
+/// The bytes of a frame's header.
 const HEADER: usize = 9;
-/// Kinds of messages that carry a failure: of its text only what is UTF-8 and short enough is kept.
+/// The kinds of messages that carry a failure. Decoding keeps only as much of its text as is UTF-8 and short enough, so
+/// these may change.
 const FAILURES: [u8; 2] = [18, 28];
-/// Kinds of handshake messages that say nothing but what this version knows.
+/// The kinds of handshake messages that may not have additions of later versions.
 const EXACT: std::ops::RangeInclusive<u8> = 2..=4;
 
-/// A stream of bytes that comes a few at a time.
+/// A stream that returns its bytes a few at a time.
 struct Trickle<'a> {
     bytes: &'a [u8],
     step: usize,
@@ -43,8 +44,8 @@ fn frame(kind: u8, content: &[u8]) -> Vec<u8> {
     head
 }
 
-/// Frames with right checksums are delivered in order, however they come, up to the first that is too large, damaged
-/// or cut; no other bytes pass for a frame.
+/// Checks that frames with right checksums are returned in order, however many bytes are read at a time, up to the
+/// first frame that is too large, damaged or cut, and that no other bytes are returned as a frame.
 pub fn frames(data: &[u8]) {
     let mut input = Input(data);
     let (step, content_max) = (usize::from(input.u8()).max(1), usize::from(input.u16() % 300));
@@ -61,7 +62,7 @@ pub fn frames(data: &[u8]) {
                 is_sound = false;
             }
         } else if input.rarely() {
-            // What is no frame at all, or the beginning of one.
+            // Random bytes, which may be the beginning of a frame.
             bytes = input.short().to_vec();
             is_sound = is_sound && bytes.is_empty();
         } else if is_sound && content.len() <= content_max {
@@ -78,7 +79,7 @@ pub fn frames(data: &[u8]) {
         assert_eq!((ended, &found), (Some(true), &expected), "a frame is lost");
         return;
     }
-    // Bytes that are no frame may happen to be one, if the fuzzer goes so far as to compute a checksum.
+    // Random bytes may form a frame by chance, if the fuzzer finds the right checksum.
     let known = found.get(..expected.len());
     assert_eq!(known, Some(&expected[..]), "a frame is lost");
     for (kind, content) in found {
@@ -87,22 +88,27 @@ pub fn frames(data: &[u8]) {
     }
 }
 
-/// A message that is read from a frame is written as the same frame; but for failures, whose text may be cut.
+/// Checks that a message which was decoded from a frame encodes to the same frame, except for failures, whose text may
+/// be cut.
 pub fn messages(data: &[u8]) {
     let mut input = Input(data);
     let (kind, content) = (input.u8(), input.0);
     let Some(once) = fuzzing::message(kind, content) else { return };
-    assert_eq!(frame(kind, once.get(HEADER..).unwrap_or_default()), once, "another frame than its content asks for");
-    assert!(FAILURES.contains(&kind) || once.get(HEADER..) == Some(content), "another message");
-    assert_eq!(fuzzing::message(kind, once.get(HEADER..).unwrap_or_default()).as_ref(), Some(&once), "not the same");
+    assert_eq!(frame(kind, once.get(HEADER..).unwrap_or_default()), once, "the header does not match the content");
+    assert!(
+        FAILURES.contains(&kind) || once.get(HEADER..) == Some(content),
+        "a message changed when it was encoded again"
+    );
+    let again = fuzzing::message(kind, once.get(HEADER..).unwrap_or_default());
+    assert_eq!(again.as_ref(), Some(&once), "a second round trip changed it");
 }
 
-/// The same of a message of the handshake; the first and the last words may be longer in later versions.
+/// Checks the same of a message of the handshake. The first and the last messages may be longer in later versions.
 pub fn handshake(data: &[u8]) {
     let mut input = Input(data);
     let (kind, body) = (input.u8() % 8, input.0);
     let Some(once) = fuzzing::handshake(kind, body) else { return };
-    assert!(body.starts_with(&once), "another message");
-    assert!(!EXACT.contains(&kind) || once == body, "words that were passed over");
-    assert_eq!(fuzzing::handshake(kind, &once).as_ref(), Some(&once), "not the same");
+    assert!(body.starts_with(&once), "a message changed when it was encoded again");
+    assert!(!EXACT.contains(&kind) || once == body, "bytes at the end were ignored");
+    assert_eq!(fuzzing::handshake(kind, &once).as_ref(), Some(&once), "a second round trip changed it");
 }

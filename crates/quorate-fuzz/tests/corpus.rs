@@ -1,4 +1,4 @@
-//! Every target holds for its committed corpus, and for some thousand mutations of it that are the same each time.
+//! Runs each target on its committed corpus, and on 2,000 mutations of it, which are the same in each run.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::disallowed_methods, reason = "a test that reads files")]
 
@@ -9,23 +9,23 @@ use std::path::{Path, PathBuf};
 use quorate_env::Rng;
 use quorate_fuzz::{TARGETS, Target};
 
-/// Mutations of a target's whole corpus.
+/// The number of mutations for each target.
 const MUTATIONS: usize = 2_000;
-/// Bytes of all corpora: they lie in the repository.
+/// The maximum size of all corpora together, because they are part of the repository.
 const CORPORA_BYTES_MAX: u64 = 200 << 10;
 
 fn corpora() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus")
 }
 
-/// The inputs of a target, in an order that is always the same.
+/// Returns the inputs of a target, always in the same order.
 fn inputs(target: &Target) -> Vec<Vec<u8>> {
     let files = fs::read_dir(corpora().join(target.name)).unwrap();
     let paths: BTreeSet<PathBuf> = files.map(|file| file.unwrap().path()).collect();
     paths.iter().map(|path| fs::read(path).unwrap()).collect()
 }
 
-/// One of the inputs, changed here and there, perhaps with a part of another one in it.
+/// Returns one of the inputs with some changes, perhaps with a part of another input in it.
 fn mutated(inputs: &[Vec<u8>], rng: &Rng, input_max: usize) -> Vec<u8> {
     let below = |bound: usize| usize::try_from(rng.next_u64() % bound.max(1) as u64).unwrap();
     let mut bytes = inputs[below(inputs.len())].clone();
@@ -45,7 +45,7 @@ fn mutated(inputs: &[Vec<u8>], rng: &Rng, input_max: usize) -> Vec<u8> {
 }
 
 #[test]
-fn targets_hold_for_their_corpora_and_for_what_is_near() {
+fn targets_pass_on_their_corpora_and_mutations() {
     for (number, target) in (0..).zip(TARGETS) {
         let (inputs, rng) = (inputs(target), Rng::from_seed(number));
         for input in &inputs {
@@ -54,8 +54,8 @@ fn targets_hold_for_their_corpora_and_for_what_is_near() {
         }
         for _ in 0..MUTATIONS {
             let bytes = mutated(&inputs, &rng, target.input_max);
-            let held = std::panic::catch_unwind(|| (target.run)(&bytes));
-            assert!(held.is_ok(), "{} does not hold for {bytes:?}", target.name);
+            let ran = std::panic::catch_unwind(|| (target.run)(&bytes));
+            assert!(ran.is_ok(), "{} fails on {bytes:?}", target.name);
         }
     }
 }
@@ -66,8 +66,8 @@ fn every_corpus_is_small_and_has_a_target() {
     for dir in fs::read_dir(corpora()).unwrap() {
         let dir = dir.unwrap();
         let name = dir.file_name().into_string().unwrap();
-        assert!(quorate_fuzz::find(&name).is_some(), "{name} is no target");
+        assert!(quorate_fuzz::find(&name).is_some(), "{name} is not a target");
         bytes += fs::read_dir(dir.path()).unwrap().map(|file| file.unwrap().metadata().unwrap().len()).sum::<u64>();
     }
-    assert!(bytes <= CORPORA_BYTES_MAX, "{bytes} bytes");
+    assert!(bytes <= CORPORA_BYTES_MAX, "the corpora have {bytes} bytes, at most {CORPORA_BYTES_MAX} are allowed");
 }

@@ -1,4 +1,4 @@
-//! Segments as a fuzzer wants them: mostly in order, here and there not.
+//! Segments whose content the fuzzer chooses: mostly in order, in some places not.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::input::Input;
 
 const PAGE: usize = 4096;
 const ALIGN: usize = 8;
-/// Bytes that a checksum covers of the head of a segment or a frame, and where it stands in it.
+/// The offset of the checksum in the header of a segment or a frame. It covers the bytes before it.
 const CRC_AT: usize = 60;
 const SEGMENTS_MAX: u8 = 3;
 const FRAMES_MAX: u8 = 5;
@@ -24,18 +24,18 @@ const IDENTITY: u8 = 6;
 const BOOT: u8 = 7;
 const LAST: u8 = 9;
 
-/// Segments, and what the whole frames in them hold.
+/// Assembled segments, and the entries in their whole frames.
 pub struct Made {
-    /// By their ordinals.
+    /// The segments with their ordinals.
     pub segments: Vec<(u32, Vec<u8>)>,
-    /// Group, index and bytes.
+    /// The group, index and bytes of each entry.
     pub entries: Vec<(u32, u64, Bytes)>,
     state: State,
-    /// Of the last frame.
+    /// The sequence number of the last frame.
     sequence: u64,
 }
 
-/// What the records so far lead to.
+/// The state that results from the records so far.
 #[derive(Default)]
 struct State {
     groups: BTreeMap<u32, Group>,
@@ -113,7 +113,7 @@ impl Made {
     pub fn of(input: &mut Input<'_>) -> Self {
         let mut made = Self { segments: Vec::new(), entries: Vec::new(), state: State::default(), sequence: 0 };
         let mut ordinal = u32::from(input.u8() % 3) + 1;
-        // The first header may say that there was a log before.
+        // The first header may declare state of an earlier part of the log.
         let mut records = if input.rarely() { made.drawn(input) } else { made.state.records() };
         for record in &records {
             made.state.apply(record);
@@ -144,7 +144,7 @@ impl Made {
         for _ in 0..input.u8() % FRAMES_MAX {
             self.frame(input, &epoch, &mut out);
         }
-        // The rest of the segment.
+        // At least eight zero bytes follow the last frame, up to the end of a page.
         out.resize((out.len() + ALIGN).next_multiple_of(PAGE), 0);
         out
     }
@@ -192,12 +192,12 @@ impl Made {
         }
     }
 
-    /// Records that follow on what there is, unless the fuzzer wants others.
+    /// Draws records that continue the present state, unless the fuzzer chooses others.
     fn drawn(&self, input: &mut Input<'_>) -> Vec<Record> {
         let mut lasts: BTreeMap<u32, u64> = BTreeMap::new();
         let count = input.u8() % RECORDS_MAX;
         let draw = |_| {
-            // Entries are what there is most of.
+            // Most records are entries.
             let kind = input.u8() % 16;
             let kind = if kind > LAST { ENTRY } else { kind };
             let (flag, group) = (u8::from(input.rarely()), u32::from(input.u8() % GROUPS));
@@ -214,7 +214,7 @@ impl Made {
     }
 }
 
-/// Completes the head that begins at `at` with its checksum, and puts what it covers behind it.
+/// Completes the header that begins at `at` with its checksum, and appends the content, which the checksum covers too.
 fn seal(out: &mut Vec<u8>, at: usize, epoch: &[u8], content: &[u8]) {
     out.resize(at + CRC_AT, 0);
     let head = out.get(at..).unwrap_or_default();
@@ -227,7 +227,7 @@ fn cut(number: u64) -> u32 {
     u32::try_from(number & u64::from(u32::MAX)).unwrap_or_default()
 }
 
-/// A block of LZ4 that holds the bytes as they are.
+/// Returns an LZ4 block that holds the bytes uncompressed, as literals.
 fn literal_lz4(bytes: &[u8]) -> Vec<u8> {
     let mut out = vec![u8::try_from(bytes.len().min(15)).unwrap_or(15) << 4];
     if let Some(more) = bytes.len().checked_sub(15) {
