@@ -1,29 +1,29 @@
-//! `cargo xtask fuzz [RUNS [TARGET...]]`: runs the targets of `crates/quorate-fuzz` under libFuzzer, one after
-//! the other, each until it has run so often, and prints a table.
+//! `cargo xtask fuzz [RUNS [TARGET...]]`: runs the targets of `crates/quorate-fuzz` under libFuzzer, one after the
+//! other, each RUNS times, and prints a table.
 //!
-//! It needs a C++ compiler, and nothing but the stable toolchain: rustc instruments for coverage without a sanitizer.
-//! What libFuzzer finds on its way goes into the target directory; `--merge` takes from there what the committed corpus
-//! lacks.
+//! It needs a C++ compiler and the stable toolchain: rustc can instrument code for coverage without a sanitizer. The
+//! inputs that libFuzzer finds go into the target directory. `--merge` copies from there to the committed corpus the
+//! inputs that increase its coverage.
 //!
-//! Invariant: what is built with instrumentation goes into a target directory of its own.
+//! Invariant: instrumented builds have a target directory of their own.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Output};
 use std::time::Instant;
 
-/// How often a target is run if nothing else is said.
+/// How often a target is run if RUNS is not given.
 const RUNS: &str = "10000000";
-/// Seconds that one input may take.
+/// The maximum time for one input, in seconds.
 const INPUT_SECONDS_MAX: u32 = 10;
-/// MiB that the process may take, those of the corpus included.
+/// The maximum memory of the process in MiB, including the corpus.
 const MEMORY_MIB_MAX: u32 = 2048;
-/// Bytes of an input that is taken into the committed corpus, and how many of them.
+/// The maximum size of an input in the committed corpus, and the maximum number of inputs for each target.
 const COMMITTED_BYTES_MAX: u64 = 2048;
 const COMMITTED_MAX: usize = 40;
-/// The variable that tells the fuzzer its target.
+/// The variable that names the fuzzer's target.
 const VARIABLE: &str = "QUORATE_FUZZ";
-/// What instruments: all of a program but the standard library, with counters that cost little.
+/// The compiler flags that instrument a program, except the standard library, with counters that cost little.
 const FLAGS: &[&str] = &[
     "-Cpasses=sancov-module",
     "-Cllvm-args=-sanitizer-coverage-level=4",
@@ -32,16 +32,16 @@ const FLAGS: &[&str] = &[
     "-Cllvm-args=-sanitizer-coverage-trace-compares",
 ];
 
-/// The fuzzer, and where it keeps what it finds.
+/// The fuzzer, and the directory for the inputs that it finds.
 struct Fuzzer {
     program: PathBuf,
     found: PathBuf,
 }
 
-/// A target and the length of its inputs.
+/// The name of a target, and the maximum length of its inputs.
 type Target = (String, String);
 
-/// Runs all targets, or those that are named.
+/// Runs all targets, or the named ones.
 pub fn run(arguments: &[&str]) -> ExitCode {
     let (merge, arguments) = match arguments {
         ["--merge", names @ ..] => (true, names),
@@ -68,7 +68,7 @@ fn build() -> Result<Fuzzer, String> {
     let target = std::path::absolute(target.join("fuzz")).map_err(|error| error.to_string())?;
     let host = host()?;
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // With a target, the flags hold for no build script and no macro.
+    // With `--target`, the flags do not apply to build scripts and procedural macros.
     cargo.args(["build", "--quiet", "--release", "--locked", "--manifest-path", "fuzz/Cargo.toml", "--target", &host]);
     let status = cargo.arg("--target-dir").arg(&target).env("RUSTFLAGS", FLAGS.join(" ")).status();
     if !status.map_err(|error| format!("cargo: {error}"))?.success() {
@@ -77,12 +77,12 @@ fn build() -> Result<Fuzzer, String> {
     Ok(Fuzzer { program: target.join(host).join("release/quorate-fuzz-run"), found: target.join("found") })
 }
 
-/// The name of this machine's kind.
+/// Returns the target triple of this machine.
 fn host() -> Result<String, String> {
-    let told = output(Command::new("rustc").arg("-vV"))?;
-    let told = String::from_utf8_lossy(&told.stdout).into_owned();
-    let host = told.lines().find_map(|line| line.strip_prefix("host: "));
-    host.map(str::to_owned).ok_or_else(|| "rustc does not name its host".to_owned())
+    let printed = output(Command::new("rustc").arg("-vV"))?;
+    let printed = String::from_utf8_lossy(&printed.stdout).into_owned();
+    let host = printed.lines().find_map(|line| line.strip_prefix("host: "));
+    host.map(str::to_owned).ok_or_else(|| "`rustc -vV` does not name its host".to_owned())
 }
 
 fn output(command: &mut Command) -> Result<Output, String> {
@@ -100,14 +100,14 @@ impl Fuzzer {
         let all = listed.lines().filter_map(|line| line.split_once(' '));
         let all: Vec<Target> = all.map(|(name, len)| (name.to_owned(), len.to_owned())).collect();
         match names.iter().find(|name| all.iter().all(|(known, _)| known != *name)) {
-            Some(name) => Err(format!("there is no target {name}; there are:\n{listed}")),
+            Some(name) => Err(format!("there is no target {name}; the targets are:\n{listed}")),
             None => {
                 Ok(all.into_iter().filter(|(name, _)| names.is_empty() || names.contains(&name.as_str())).collect())
             }
         }
     }
 
-    /// The program, set upon a target.
+    /// Returns the command that runs a target.
     fn on(&self, (name, input_max): &Target) -> Result<Command, String> {
         for dir in [&self.found(name), &corpus(name)] {
             fs::create_dir_all(dir).map_err(|error| format!("{}: {error}", dir.display()))?;
@@ -133,21 +133,22 @@ impl Fuzzer {
             command.arg(self.found(name)).arg(corpus(name));
             let begun = Instant::now();
             let ran = output(&mut command)?;
-            let told = String::from_utf8_lossy(&ran.stderr).into_owned();
-            println!("{}", row(name, &told, begun.elapsed().as_secs_f64(), ran.status.success()));
+            let log = String::from_utf8_lossy(&ran.stderr).into_owned();
+            println!("{}", row(name, &log, begun.elapsed().as_secs_f64(), ran.status.success()));
             if !ran.status.success() {
-                let lines: Vec<&str> = told.lines().rev().take(30).collect();
+                let lines: Vec<&str> = log.lines().rev().take(30).collect();
                 lines.iter().rev().for_each(|line| eprintln!("{line}"));
-                let artifact = told.lines().find_map(|line| line.split_once("Test unit written to "));
+                let artifact = log.lines().find_map(|line| line.split_once("Test unit written to "));
                 let artifact = artifact.map_or("FILE", |(_, path)| path.trim());
                 let program = self.program.display();
-                return Err(format!("{name} failed; again: {VARIABLE}={name} {program} {artifact}"));
+                return Err(format!("{name} failed; run it again: {VARIABLE}={name} {program} {artifact}"));
             }
         }
         Ok(())
     }
 
-    /// Takes what was found and is small into the committed corpus, as far as that leads to edges of its own.
+    /// Replaces the committed corpus by the small inputs among the found and the committed ones that together reach all
+    /// edges.
     fn merge(&self, target: &Target) -> Result<(), String> {
         let (name, committed) = (&target.0, corpus(&target.0));
         let least = self.found.join(format!("{name}.least"));
@@ -168,7 +169,8 @@ impl Fuzzer {
         files.retain(|(len, _)| *len <= COMMITTED_BYTES_MAX);
         fs::remove_dir_all(&committed).map_err(io)?;
         fs::create_dir_all(&committed).map_err(io)?;
-        // The shortest tell little that the longer do not tell too: every so many of them.
+        // If there are too many, only every nth is kept, counted from the longest, because short inputs add little
+        // coverage.
         let step = files.len().div_ceil(COMMITTED_MAX).max(1);
         for (_, path) in files.iter().rev().step_by(step) {
             let name = format!("{}.bin", path.file_stem().unwrap_or_default().to_string_lossy());
@@ -179,14 +181,14 @@ impl Fuzzer {
     }
 }
 
-/// A row of the table, from the last words of libFuzzer.
-fn row(name: &str, told: &str, seconds: f64, is_sound: bool) -> String {
+/// Formats a row of the table from libFuzzer's log.
+fn row(name: &str, log: &str, seconds: f64, is_sound: bool) -> String {
     let stat = |key: &str| {
-        let line = told.lines().rev().find_map(|line| line.strip_prefix(&format!("stat::{key}:")));
+        let line = log.lines().rev().find_map(|line| line.strip_prefix(&format!("stat::{key}:")));
         line.map_or("-".to_owned(), |value| value.trim().to_owned())
     };
     let runs = stat("number_of_executed_units");
-    let last = told.lines().rev().find(|line| line.contains(" cov: ")).unwrap_or_default();
+    let last = log.lines().rev().find(|line| line.contains(" cov: ")).unwrap_or_default();
     let word = |key: &str| last.split_once(key).and_then(|(_, rest)| rest.split(' ').next()).unwrap_or("-");
     let rate = runs.parse::<f64>().map_or(0.0, |runs| runs / seconds.max(0.001));
     let (edges, features, corpus) = (word(" cov: "), word(" ft: "), word(" corp: "));

@@ -1,7 +1,7 @@
-//! The project's own chores: `cargo xtask tidy` checks the house rules that neither rustfmt nor clippy can,
-//! `cargo xtask mutants` whether the simulator finds deliberate bugs, and `cargo xtask fuzz` gives decoders any bytes.
+//! The project's development tasks. `cargo xtask tidy` checks the house rules that rustfmt and clippy can't check,
+//! `cargo xtask mutants` checks that the simulator finds deliberate bugs, and `cargo xtask fuzz` fuzzes the decoders.
 //!
-//! Invariant: a chore only reads the tree and prints; it never changes a file of it, but for `fuzz --merge`.
+//! Invariant: a task only reads the tree and prints. Only `fuzz --merge` changes files of the tree.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, clippy::print_stdout, clippy::print_stderr, reason = "a command line tool")]
@@ -17,7 +17,7 @@ use tidy::Tree;
 const USAGE: &str = "\
 usage: cargo xtask tidy                      check the house rules (CONTRIBUTING.md lists them)
        cargo xtask mutants [SEEDS [NAME...]] show that the simulator finds each deliberate bug
-       cargo xtask fuzz [RUNS [TARGET...]]    run each target so often; --merge [TARGET...] keeps what was found";
+       cargo xtask fuzz [RUNS [TARGET...]]    run each target RUNS times; --merge [TARGET...] extends the corpus";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

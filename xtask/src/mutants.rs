@@ -1,40 +1,41 @@
-//! `cargo xtask mutants [SEEDS [NAME...]]`: shows that the simulator, or for the log its model check L0, finds each
-//! deliberate bug of `crates/quorate-env/src/mutant.rs`, and that neither finds anything in the same runs without them.
+//! `cargo xtask mutants [SEEDS [NAME...]]`: shows that the simulator, or L0 (the model check of the log) for bugs of
+//! the log, finds each deliberate bug of `crates/quorate-env/src/mutant.rs`, and that neither reports anything in the
+//! same runs without a bug.
 //!
-//! Invariant: what is built with deliberate bugs goes into a target directory of its own.
+//! Invariant: builds with deliberate bugs have a target directory of their own.
 
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Output};
 use std::time::Instant;
 
-/// Seeds that a bug may survive before it counts as not found.
+/// The number of seeds in which a bug must be found.
 const SEEDS: &str = "200";
 
-/// Cases of L0 that a bug of the log may survive.
+/// The number of cases of L0 in which a bug of the log may be found instead.
 const CASES: &str = "20000";
 
-/// Characters of what was said that a row shows.
-const SAID_MAX: usize = 160;
+/// The maximum number of characters of a failure that a row shows.
+const FAILURE_CHARS_MAX: usize = 160;
 
-/// The bugs that lie in the log alone.
+/// The bugs that are in the log, and that L0 can find.
 const OF_THE_LOG: [&str; 5] =
     ["AcknowledgedBeforeSync", "SyncErrorIgnored", "StaleFrameAccepted", "TornFrameAccepted", "SegmentReusedEarly"];
 
-/// What was built with all bugs, of which none is on.
+/// The programs, which contain all bugs. A bug is on only if an argument names it.
 struct Programs {
     simulator: PathBuf,
     l0: PathBuf,
 }
 
-/// How a bug fared.
-struct Fate {
+/// The result of running a program with a bug.
+struct Trial {
     name: String,
-    /// Where it was found, and what was said first.
+    /// Where the bug was found, and the first failure that was reported.
     found: Option<(String, String)>,
     seconds: f64,
 }
 
-/// Runs all, or those that are named, and prints a table.
+/// Runs the programs with each bug, or with the named ones, and prints a table.
 pub fn run(arguments: &[&str]) -> ExitCode {
     let (seeds, names) = arguments.split_first().map_or((SEEDS, arguments), |(seeds, names)| (*seeds, names));
     match try_run(seeds, names) {
@@ -53,21 +54,21 @@ fn try_run(seeds: &str, names: &[&str]) -> Result<bool, String> {
     let all = String::from_utf8_lossy(&listed.stdout).into_owned();
     let range = format!("0..{seeds}");
     println!("| deliberate bug | found by | after | what was said |\n|---|---|---:|---|");
-    let mut alive = Vec::new();
+    let mut not_found = Vec::new();
     for name in all.lines().filter(|name| names.is_empty() || names.contains(name)) {
         let in_log = OF_THE_LOG.contains(&name).then(|| programs.check_log(name)).transpose()?;
-        let fates: Vec<Fate> = in_log.into_iter().chain([programs.simulate(name, &range)?]).collect();
-        if fates.iter().all(|fate| fate.found.is_none()) {
-            alive.push(name);
+        let trials: Vec<Trial> = in_log.into_iter().chain([programs.simulate(name, &range)?]).collect();
+        if trials.iter().all(|trial| trial.found.is_none()) {
+            not_found.push(name);
         }
-        fates.iter().for_each(|fate| println!("{}", fate.row()));
+        trials.iter().for_each(|trial| println!("{}", trial.row()));
     }
     let simulated = output(Command::new(&programs.simulator).args(["--first", "--seeds", &range]))?.status.success();
     let checked = output(Command::new(&programs.l0).args(["--cases", CASES]))?.status.success();
     let verdict = if simulated && checked { "none fails" } else { "NOT in order" };
     println!("\nThe same seeds, {range}, and {CASES} cases of L0 without a bug: {verdict}.");
-    alive.iter().for_each(|name| println!("not found: {name}"));
-    Ok(alive.is_empty() && simulated && checked)
+    not_found.iter().for_each(|name| println!("not found: {name}"));
+    Ok(not_found.is_empty() && simulated && checked)
 }
 
 impl Programs {
@@ -88,26 +89,26 @@ impl Programs {
         Ok(Self { simulator: release.join("quorate-sim"), l0: release.join("examples/l0") })
     }
 
-    fn simulate(&self, name: &str, range: &str) -> Result<Fate, String> {
+    fn simulate(&self, name: &str, range: &str) -> Result<Trial, String> {
         let begun = Instant::now();
         let mut simulator = Command::new(&self.simulator);
         let ran = output(simulator.args(["--first", "--events", "0", "--seeds", range, "--mutant", name]))?;
-        let told = String::from_utf8_lossy(&ran.stderr).into_owned();
-        let mut lines = told.lines().skip_while(|line| !(line.starts_with("seed ") && line.contains(" failed, ")));
+        let printed = String::from_utf8_lossy(&ran.stderr).into_owned();
+        let mut lines = printed.lines().skip_while(|line| !(line.starts_with("seed ") && line.contains(" failed, ")));
         let seed = lines.next().and_then(|line| line.split(' ').nth(1)).map(|seed| format!("seed {seed}"));
         let found = seed.map(|seed| (seed, lines.next().unwrap_or_default().to_owned()));
-        Ok(Fate { name: name.to_owned(), found, seconds: begun.elapsed().as_secs_f64() })
+        Ok(Trial { name: name.to_owned(), found, seconds: begun.elapsed().as_secs_f64() })
     }
 
-    fn check_log(&self, name: &str) -> Result<Fate, String> {
+    fn check_log(&self, name: &str) -> Result<Trial, String> {
         let begun = Instant::now();
         let ran = output(Command::new(&self.l0).args(["--cases", CASES, "--mutant", name]))?;
-        let told = String::from_utf8_lossy(&ran.stdout).into_owned();
-        let value = |key: &str| told.lines().find_map(|line| line.trim().strip_prefix(key)?.strip_suffix(','));
+        let printed = String::from_utf8_lossy(&ran.stdout).into_owned();
+        let value = |key: &str| printed.lines().find_map(|line| line.trim().strip_prefix(key)?.strip_suffix(','));
         let found = value("program: ").map(|program| {
             (format!("L0, program {program}"), value("failure: ").unwrap_or_default().trim_matches('"').to_owned())
         });
-        Ok(Fate { name: name.to_owned(), found, seconds: begun.elapsed().as_secs_f64() })
+        Ok(Trial { name: name.to_owned(), found, seconds: begun.elapsed().as_secs_f64() })
     }
 }
 
@@ -115,10 +116,10 @@ fn output(command: &mut Command) -> Result<Output, String> {
     command.output().map_err(|error| format!("{}: {error}", command.get_program().to_string_lossy()))
 }
 
-impl Fate {
+impl Trial {
     fn row(&self) -> String {
-        let (place, said) = self.found.clone().unwrap_or_else(|| ("-".to_owned(), "nothing".to_owned()));
-        let said: String = said.chars().take(SAID_MAX).collect();
-        format!("| {} | {place} | {:.1} s | {} |", self.name, self.seconds, said.replace('|', "/"))
+        let (place, failure) = self.found.clone().unwrap_or_else(|| ("-".to_owned(), "nothing".to_owned()));
+        let failure: String = failure.chars().take(FAILURE_CHARS_MAX).collect();
+        format!("| {} | {place} | {:.1} s | {} |", self.name, self.seconds, failure.replace('|', "/"))
     }
 }

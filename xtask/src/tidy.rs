@@ -1,6 +1,6 @@
-//! The house rules as code: one function a rule, one table of them all.
+//! The house rules: a function for each rule, and a table of all rules.
 //!
-//! Invariant: a rule sees only the [`Tree`], never the disk, so every rule is tested on snippets.
+//! Invariant: a rule reads only the [`Tree`], never the disk, so every rule can be tested on snippets.
 
 mod banned;
 mod circles;
@@ -15,7 +15,7 @@ use std::fmt;
 
 pub use tree::{Source, Tree};
 
-/// A rule's name, as printed, and what finds its violations.
+/// A rule's name, as it is printed, and the function that finds its violations.
 type Rule = (&'static str, fn(&Tree) -> Vec<Violation>);
 
 const RULES: &[Rule] = &[
@@ -36,11 +36,11 @@ const RULES: &[Rule] = &[
     ("registry-host", prose::registry_host),
 ];
 
-/// One place that breaks a rule, and what to do about it.
+/// A place that breaks a rule, and what to do about it.
 #[derive(Debug)]
 pub struct Violation {
     path: String,
-    /// Counted from 1.
+    /// The line, counted from 1.
     line: usize,
     advice: String,
 }
@@ -51,7 +51,7 @@ impl Violation {
     }
 }
 
-/// A violation together with the rule that it breaks; prints as `file:line: rule: what to do`.
+/// A violation with the name of its rule; prints as `file:line: rule: what to do`.
 #[derive(Debug)]
 pub struct Finding {
     rule: &'static str,
@@ -65,7 +65,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Runs every rule over the tree; findings come ordered by place.
+/// Runs every rule on the tree. Returns the findings, ordered by path and line.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings: Vec<Finding> = RULES
         .iter()
@@ -75,7 +75,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// The lines that `rule` finds in a tree of these `(path, text)` files: what the tests of the rules compare.
+/// Returns the lines that `rule` finds in a tree of these `(path, text)` files, for the tests of the rules.
 #[cfg(test)]
 fn lines(rule: fn(&Tree) -> Vec<Violation>, files: &[(&str, &str)]) -> Vec<usize> {
     rule(&Tree::of(files)).into_iter().map(|violation| violation.line).collect()
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_finding_says_where_which_rule_and_what_to_do() {
+    fn a_finding_names_its_place_rule_and_advice() {
         let tree = Tree::of(&[("crates/a/src/b.rs", "fn b() {}\n")]);
         let printed: Vec<String> = check(&tree).iter().map(Finding::to_string).collect();
         assert_eq!(printed, ["crates/a/src/b.rs:1: module-doc: start the file with a `//!` that says what it is"]);

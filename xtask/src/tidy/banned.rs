@@ -1,16 +1,17 @@
-//! Words that product code must not hold, each with what to write instead: one table.
+//! A table of patterns that product code must not contain, each with what to write instead.
 //!
-//! A ban may except files by the start of their path: the one place that owns what everyone else must not do.
+//! A ban may exempt files by the start of their paths: the places that are responsible for what all other code must not
+//! do.
 
 use super::{Source, Tree, Violation};
 
-/// How far above an `.expect(` its `#[expect(clippy::expect_used, reason = ...)]` may stand.
+/// The maximum distance in lines between an `.expect(` and the `#[expect(clippy::expect_used, reason = ...)]` above it.
 const REASON_WITHIN_LINES: usize = 20;
 
 struct Ban {
     pattern: &'static str,
     instead: &'static str,
-    /// Starts of the paths that are excepted.
+    /// The starts of the exempt paths.
     allowed: &'static [&'static str],
 }
 
@@ -22,9 +23,9 @@ const fn only_in(allowed: &'static [&'static str], pattern: &'static str, instea
     Ban { pattern, instead, allowed }
 }
 
-/// Where SQLite's files are opened: the VFS, and the one place that opens connections over it. Opening and closing the
-/// main file or the `-shm` anywhere else in the process drops SQLite's POSIX locks (docs/sqlite-store.md). And an
-/// import, which reads a file of its user's, in a process that runs no node.
+/// The places that may open SQLite's files: the VFS, and the module that opens connections over it. Opening and closing
+/// the main file or the `-shm` anywhere else in the process drops SQLite's POSIX locks (docs/sqlite-store.md). An
+/// import may open the user's file, because its process runs no node.
 const SQLITE_OPENERS: &[&str] = &[
     "crates/quorate-import/src/sqlite",
     "crates/quorate-sql/src/connection",
@@ -39,7 +40,7 @@ const BANS: &[Ban] = &[
     ban("dbg!", "use `tracing`, or remove it"),
     ban(".unwrap()", "return a typed error"),
     ban("panic!(", "return a typed error"),
-    ban("#[ignore", "make the test fast and sure, or remove it"),
+    ban("#[ignore", "make the test fast and reliable, or remove it"),
     ban("allow(dead_code)", "remove what nothing uses"),
     ban("allow(unused", "remove what nothing uses"),
     ban("allow(clippy::expect_used", "use `#[expect(clippy::expect_used, reason = ...)]` at the one place"),
@@ -57,7 +58,7 @@ fn violations(file: &Source, ban: &Ban) -> Vec<Violation> {
     if ban.allowed.iter().any(|start| file.path.starts_with(start)) {
         return Vec::new();
     }
-    // Only a pattern that holds a quote is looked for inside of literals.
+    // Only a pattern that contains a quote is searched for inside of literals.
     let text = if ban.pattern.contains('"') { &file.uncommented } else { &file.code };
     text.match_indices(ban.pattern)
         .map(|(at, _)| file.line_of(at))
@@ -91,7 +92,7 @@ mod tests {
     const PRODUCT: &str = "crates/quorate-wal/src/lib.rs";
 
     #[test]
-    fn every_ban_catches_in_product_code_only() {
+    fn every_ban_applies_to_product_code_only() {
         for Ban { pattern, .. } in BANS {
             let opening_quote = if pattern.ends_with('"') { "\"" } else { "" };
             let text = format!("//! Never says {pattern}.\n{opening_quote}{pattern}; // {pattern}\n");
@@ -101,21 +102,21 @@ mod tests {
     }
 
     #[test]
-    fn words_in_comments_literals_and_tests_pass() {
+    fn comments_literals_and_tests_are_exempt() {
         let text =
             "//! No panic!(\nfn f() { g(\"todo!\") } // dbg!\n#[cfg(test)]\nmod tests { fn h() { x.unwrap() } }\n";
         assert_eq!(lines(banned, &[(PRODUCT, text)]), [0; 0]);
     }
 
     #[test]
-    fn the_owner_of_a_ban_is_excepted() {
+    fn the_listed_files_are_exempt_from_a_ban() {
         let text = "fn f() { Connection::open(path) }\n";
         assert_eq!(lines(banned, &[("crates/quorate-sql/src/reader.rs", text)]), [1]);
         assert_eq!(lines(banned, &[("crates/quorate-sql/src/connection.rs", text)]), [0; 0]);
     }
 
     #[test]
-    fn an_expect_states_its_invariant() {
+    fn an_expect_without_a_reason_is_found() {
         let bare = "fn f() {\n    x.expect(\"y\")\n}\n";
         assert_eq!(lines(expect_with_reason, &[(PRODUCT, bare)]), [2]);
         let reasoned = format!("#[expect(clippy::expect_used, reason = \"z\")]\n{bare}");

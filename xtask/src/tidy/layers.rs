@@ -1,12 +1,12 @@
-//! The arrows between crates: a crate depends only on floors below its own, and openraft is seen by one crate alone.
+//! The dependencies between crates: a crate depends only on crates of lower floors, and only one crate uses openraft.
 //!
-//! Invariant: every crate under `crates/` stands in [`FLOORS`]; a new one is a decision made there.
+//! Invariant: every crate under `crates/` is listed in [`FLOORS`], where a new crate must be added.
 
 use toml::{Table, Value};
 
 use super::{Source, Tree, Violation};
 
-/// Every crate with the crates of this workspace that it may depend on.
+/// Every crate, with the crates of this workspace that it may depend on.
 const FLOORS: &[(&str, &[&str])] = &[
     ("quorate-env", &[]),
     ("quorate-history", &[]),
@@ -49,7 +49,7 @@ const SIMULATOR: &[&str] = &[
     SIMULATED_WORLD,
 ];
 
-/// It looks into every crate that reads bytes from outside.
+/// The fuzz targets use every crate that decodes bytes from outside.
 const FUZZER: &[&str] = &[
     "quorate-env",
     "quorate-model",
@@ -63,7 +63,7 @@ const FUZZER: &[&str] = &[
     "quorate-shell",
 ];
 
-/// The simulated disk and network: for tests everywhere, for building upon only in the simulator.
+/// The simulated disk and network. All crates may use it in tests, but only the simulator may depend on it.
 const SIMULATED_WORLD: &str = "quorate-env-sim";
 const RAFT: &str = "openraft";
 const RAFT_OWNER: &str = "quorate-consensus";
@@ -72,7 +72,7 @@ pub fn layers(tree: &Tree) -> Vec<Violation> {
     manifests(tree).flat_map(|(file, name)| arrows(file, name)).collect()
 }
 
-/// The manifests of the crates, each with the crate's name (its folder's).
+/// Returns the manifests of the crates, each with the name of the crate, which is that of its folder.
 fn manifests(tree: &Tree) -> impl Iterator<Item = (&Source, &str)> {
     tree.files.iter().filter_map(|file| {
         let name = file.path.strip_prefix("crates/")?.strip_suffix("/Cargo.toml")?;
@@ -82,19 +82,19 @@ fn manifests(tree: &Tree) -> impl Iterator<Item = (&Source, &str)> {
 
 fn arrows(file: &Source, name: &str) -> Vec<Violation> {
     let Ok(manifest) = file.text.parse::<Table>() else {
-        return vec![Violation::new(file, 1, "write it as valid TOML")];
+        return vec![Violation::new(file, 1, "this is not valid TOML: correct it")];
     };
     let Some((_, below)) = FLOORS.iter().find(|(member, _)| *member == name) else {
-        return vec![Violation::new(file, 1, "give the crate its floor in FLOORS in xtask")];
+        return vec![Violation::new(file, 1, "add the crate to FLOORS in xtask")];
     };
     let mut violations = Vec::new();
     for (is_dev, dependency) in dependencies(&manifest) {
         let advice = if dependency.starts_with(RAFT) && name != RAFT_OWNER {
-            format!("only {RAFT_OWNER} may see `{dependency}`")
+            format!("only {RAFT_OWNER} may depend on `{dependency}`")
         } else if dependency == SIMULATED_WORLD && !is_dev && !below.contains(&SIMULATED_WORLD) {
             format!("`{dependency}` belongs under [dev-dependencies]")
         } else if is_member(&dependency) && !is_dev && !below.contains(&dependency.as_str()) {
-            format!("`{dependency}` is not below `{name}`: turn the arrow round or move the code down")
+            format!("`{dependency}` is not below `{name}`: reverse the dependency, or move the code to a lower crate")
         } else {
             continue;
         };
@@ -107,7 +107,7 @@ fn is_member(dependency: &str) -> bool {
     FLOORS.iter().any(|(member, _)| *member == dependency)
 }
 
-/// All dependencies, those for single targets included, each with whether it is only for tests.
+/// Returns all dependencies, including those for single targets, each with whether it is a dev-dependency.
 fn dependencies(manifest: &Table) -> Vec<(bool, String)> {
     let targets = manifest.get("target").and_then(Value::as_table).into_iter().flat_map(Table::values);
     let tables = std::iter::once(manifest).chain(targets.filter_map(Value::as_table));
@@ -121,7 +121,7 @@ fn dependencies(manifest: &Table) -> Vec<(bool, String)> {
     found
 }
 
-/// A dependency may be renamed by `package = "..."`.
+/// Returns the name of a dependency's package, which `package = "..."` may set.
 fn package(key: &str, value: &Value) -> String {
     value.get("package").and_then(Value::as_str).unwrap_or(key).to_owned()
 }
@@ -135,7 +135,7 @@ fn line_naming(file: &Source, dependency: &str) -> usize {
         .map_or(1, |(n, _)| n)
 }
 
-/// A crate takes the workspace's lints; without them clippy's bans would not hold in it.
+/// Reports crates that do not inherit the workspace's lints, without which clippy's bans would not apply to them.
 pub fn manifest(tree: &Tree) -> Vec<Violation> {
     let inherits = |file: &Source| {
         let manifest = file.text.parse::<Table>().ok()?;
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn arrows_point_down() {
+    fn dependencies_on_higher_floors_are_found() {
         assert_eq!(check("quorate-wal", "[dependencies]\nquorate-env = 1\nquorate-model.workspace = true\n"), [0; 0]);
         assert_eq!(check("quorate-env", "[dependencies]\nbytes = 1\nquorate-model = 1\n"), [3]);
         assert_eq!(check("quorate-sql", "[target.'cfg(unix)'.dependencies]\nquorate-consensus = 1\n"), [2]);
@@ -165,14 +165,14 @@ mod tests {
     }
 
     #[test]
-    fn only_one_crate_sees_openraft() {
+    fn only_one_crate_may_depend_on_openraft() {
         let manifest = "[dev-dependencies]\nopenraft-rt = 1\n";
         assert_eq!(check("quorate-consensus", manifest), [0; 0]);
         assert_eq!(check("quorate", manifest), [2]);
     }
 
     #[test]
-    fn the_simulated_world_is_for_tests() {
+    fn the_simulated_world_is_a_dev_dependency() {
         assert_eq!(check("quorate-wal", "[dev-dependencies]\nquorate-env-sim = 1\n"), [0; 0]);
         assert_eq!(check("quorate-wal", "[dependencies]\nquorate-env-sim = 1\n"), [2]);
         assert_eq!(check("quorate-sim", "[dependencies]\nquorate-env-sim = 1\n"), [0; 0]);
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn every_crate_takes_the_lints_of_the_workspace() {
+    fn every_crate_inherits_the_workspace_lints() {
         let path = "crates/quorate-env/Cargo.toml";
         assert_eq!(lines(manifest, &[(path, "[lints]\nworkspace = true\n")]), [0; 0]);
         assert_eq!(lines(manifest, &[(path, "[lints.rust]\nunsafe_code = \"allow\"\n")]), [1]);

@@ -1,7 +1,7 @@
-//! Just enough of Rust's lexical grammar to tell code from comments and literals.
+//! A lexer that knows just enough of Rust to distinguish code, comments and literals.
 //!
-//! Invariant: blanking replaces bytes by spaces one for one and keeps every newline, so that offsets and line numbers
-//! of the result are those of the source.
+//! Invariant: blanking replaces each byte by one space and keeps every newline, so offsets and line numbers of the
+//! result are those of the source.
 
 use std::ops::Range;
 
@@ -19,7 +19,7 @@ pub enum Blank {
     CommentsAndLiterals,
 }
 
-/// The source with its comments, and its string and character literals if asked, turned into spaces.
+/// Returns the source with its comments, and if `what` says so its string and character literals, replaced by spaces.
 pub fn blank(source: &str, what: Blank) -> String {
     let mut result = String::with_capacity(source.len());
     let mut rest = source;
@@ -35,7 +35,7 @@ pub fn blank(source: &str, what: Blank) -> String {
     result
 }
 
-/// Kind and byte length of the token that `text`, which is not empty, starts with.
+/// Returns the kind and the length in bytes of the token at the start of `text`, which must not be empty.
 fn next(text: &str) -> (Kind, usize) {
     let first = text.chars().next().unwrap_or(' ');
     if text.starts_with("//") {
@@ -61,7 +61,7 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// Block comments nest.
+/// Returns the length of a block comment, in which other block comments may be nested.
 fn block_comment(text: &str) -> usize {
     let (mut depth, mut at) = (0, 0);
     while let Some(found) = text[at..].find(['/', '*']) {
@@ -80,7 +80,7 @@ fn block_comment(text: &str) -> usize {
     text.len()
 }
 
-/// Length of a literal between two `quote`s, in which a backslash protects the character after it.
+/// Returns the length of a literal between two `quote`s, in which a backslash escapes the next character.
 fn quoted(text: &str, quote: char) -> usize {
     let mut escaped = false;
     for (at, c) in text.char_indices().skip(1) {
@@ -94,7 +94,8 @@ fn quoted(text: &str, quote: char) -> usize {
     text.len()
 }
 
-/// `'a'` is a literal; the quote of the lifetime `'a` is code.
+/// Returns the kind and length of a token that starts with `'`: `'a'` is a literal; the quote of the lifetime `'a` is
+/// code.
 fn character(text: &str) -> (Kind, usize) {
     let mut chars = text.chars().skip(1);
     match (chars.next(), chars.next()) {
@@ -103,7 +104,7 @@ fn character(text: &str) -> (Kind, usize) {
     }
 }
 
-/// Length of what follows the prefix `word` if both make a raw string, `r#"..."#`.
+/// If `word` and `rest` begin a raw string, `r#"..."#`, returns the length of its part in `rest`.
 fn raw_string(word: &str, rest: &str) -> Option<usize> {
     if !matches!(word, "r" | "br" | "cr") {
         return None;
@@ -124,7 +125,8 @@ pub fn words<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 
     })
 }
 
-/// The block of the item that starts at `from` in blanked code: from its `{` to past its `}`; `None` if a `;` ends it.
+/// Returns the block of the item that starts at `from` in blanked code, from its `{` to after its `}`, or `None` if the
+/// item ends with a `;`.
 pub fn block(code: &str, from: usize) -> Option<Range<usize>> {
     let mut nesting = 0_usize;
     let mut braces = 0_usize;
@@ -161,25 +163,25 @@ mod tests {
     }
 
     #[test]
-    fn comments_go_even_nested_ones() {
+    fn comments_are_blanked_even_nested_ones() {
         assert_eq!(code("a // b {\nc /* d /* e */ f */ g"), "a c g");
         assert_eq!(code("a /* never closed"), "a");
     }
 
     #[test]
-    fn literals_go_with_all_their_quotes() {
+    fn literals_of_all_kinds_are_blanked() {
         assert_eq!(code(r##"a("x\"{", r#"y"{"#, b"z", '{', '\'', b'\\')"##), "a( , , b , , , b )");
         assert_eq!(code("r\"never closed"), "");
         assert_eq!(code("\"é{\" + 'é'"), "+");
     }
 
     #[test]
-    fn lifetimes_and_raw_identifiers_stay() {
+    fn lifetimes_and_raw_identifiers_are_code() {
         assert_eq!(code("fn f<'a>(x: &'a str, r#in: u8)"), "fn f<'a>(x: &'a str, r#in: u8)");
     }
 
     #[test]
-    fn strings_stay_where_only_comments_go() {
+    fn blanking_only_comments_keeps_strings() {
         assert_eq!(blank("a(\"b // c\") // d", Blank::Comments), "a(\"b // c\")     ");
     }
 
@@ -191,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn words_stand_alone() {
+    fn words_are_found_only_as_whole_words() {
         assert_eq!(words("unsafe_fn unsafe xunsafe unsafe", "unsafe").collect::<Vec<_>>(), [10, 25]);
     }
 }

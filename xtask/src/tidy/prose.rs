@@ -1,4 +1,5 @@
-//! Rules on documents, and on what no tracked file may say: paths of somebody's machine, hosts of package registries.
+//! Rules for documents, and for what no tracked file may contain: absolute paths of a machine, and host names of
+//! package registries.
 
 use super::{Source, Tree, Violation};
 
@@ -20,7 +21,7 @@ pub fn one_title(tree: &Tree) -> Vec<Violation> {
     violations
 }
 
-/// The lines that are titles of the first level; what stands in a code fence is none.
+/// Returns the lines of first-level titles outside of code fences.
 fn titles(file: &Source) -> Vec<usize> {
     let mut in_fence = false;
     let mut titles = Vec::new();
@@ -39,14 +40,15 @@ pub fn machine_path(tree: &Tree) -> Vec<Violation> {
         let before = line[..at].chars().next_back();
         !before.is_some_and(|c| c.is_alphanumeric() || "._-})*$".contains(c))
     };
-    naming(tree, MACHINE_PATHS, "name no path of a machine: a relative one, or a placeholder", is_path)
+    naming(tree, MACHINE_PATHS, "do not name a path of a machine: use a relative path or a placeholder", is_path)
 }
 
 pub fn registry_host(tree: &Tree) -> Vec<Violation> {
-    naming(tree, REGISTRY_HOSTS, "name no host of a package registry: say the package and its tool", |_, _| true)
+    naming(tree, REGISTRY_HOSTS, "do not name a host of a package registry: name the package and its tool", |_, _| true)
 }
 
-/// The lines that hold one of `words` at an offset that `counts`; the lock file, which cargo writes, is left out.
+/// Reports the lines that contain one of `words` at an offset for which `counts` holds. Lock files are exempt, because
+/// cargo writes them.
 fn naming(tree: &Tree, words: &[&str], advice: &str, counts: impl Fn(&str, usize) -> bool) -> Vec<Violation> {
     let mut violations = Vec::new();
     for file in tree.files.iter().filter(|file| !file.path.ends_with("Cargo.lock")) {
@@ -81,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_lock_file_names_registries() {
+    fn only_lock_files_may_name_registries() {
         for host in REGISTRY_HOSTS {
             assert_eq!(lines(registry_host, &[("a.md", &format!("See https://{host}.\n"))]), [1]);
             assert_eq!(lines(registry_host, &[("Cargo.lock", &format!("{host}\n"))]), [0; 0]);

@@ -1,14 +1,15 @@
-//! Rules on `unsafe`: only in the few files named here, every use argued for, every other crate forbids it.
+//! Rules for `unsafe`: it is allowed only in the files named here, every use has a reason, and every other crate
+//! forbids it.
 
 use super::lexer::words;
 use super::{Source, Tree, Violation};
 
-/// The only modules that may say `unsafe`, each its file and the folder beside it: one small module a crate, for what
-/// no safe API offers.
+/// The only modules that may contain `unsafe`, each with its file and the folder of the same name: one small module in
+/// a crate, for what no safe API offers.
 const UNSAFE_FILES: &[&str] =
     &["crates/quorate-cli/src/heap", "crates/quorate-sim/src/vfs/ffi", "crates/quorate-sql/src/ffi"];
 
-/// How far above an `unsafe` its `SAFETY:` comment may stand.
+/// The maximum distance in lines between an `unsafe` and its `SAFETY:` comment.
 const SAFETY_WITHIN_LINES: usize = 6;
 
 pub fn unsafe_where_allowed(tree: &Tree) -> Vec<Violation> {
@@ -26,18 +27,22 @@ fn violations(file: &Source, allowed: &[&str]) -> Vec<Violation> {
             violations.push(Violation::new(
                 file,
                 line,
-                "write it without `unsafe`, or argue for UNSAFE_FILES in xtask",
+                "write it without `unsafe`, or add the module to UNSAFE_FILES in xtask and say why",
             ));
-        } else if !is_type_or_callback(&file.code[at..]) && !is_argued_for(file, line) {
-            violations.push(Violation::new(file, line, "say why it is sound in a `// SAFETY:` comment right above"));
+        } else if !is_type_or_callback(&file.code[at..]) && !has_reason(file, line) {
+            violations.push(Violation::new(
+                file,
+                line,
+                "write a `// SAFETY:` comment right above that says why this is sound",
+            ));
         }
     }
     violations
 }
 
-/// Whether the `unsafe` at the start of `code` belongs to a function's type, or to the definition of a callback such
-/// as `unsafe extern "C" fn read(..)`: what its callers owe is the C interface's to say, and each `unsafe` block inside
-/// is argued for.
+/// Whether the `unsafe` at the start of `code` belongs to a function type, or to the definition of a callback such as
+/// `unsafe extern "C" fn read(..)`. The C interface defines the duties of a callback's callers, and each `unsafe` block
+/// inside has its own comment.
 fn is_type_or_callback(code: &str) -> bool {
     let rest = code["unsafe".len()..].trim_start();
     match rest.strip_prefix("extern") {
@@ -46,12 +51,13 @@ fn is_type_or_callback(code: &str) -> bool {
     }
 }
 
-fn is_argued_for(file: &Source, line: usize) -> bool {
+fn has_reason(file: &Source, line: usize) -> bool {
     let above = file.text.lines().take(line).skip(line.saturating_sub(SAFETY_WITHIN_LINES + 1));
     above.into_iter().any(|line| line.contains("// SAFETY:") || line.contains("/// # Safety"))
 }
 
-/// A crate forbids `unsafe`; one with an excepted file denies it, so that only that file can allow it.
+/// Checks that each crate forbids `unsafe`. A crate with a listed module denies it instead, so that only this module
+/// can allow it.
 pub fn crate_header(tree: &Tree) -> Vec<Violation> {
     header_violations(tree, UNSAFE_FILES)
 }
@@ -61,10 +67,10 @@ fn header_violations(tree: &Tree, allowed: &[&str]) -> Vec<Violation> {
     let mut violations = Vec::new();
     for root in tree.rust().filter(is_root) {
         let folder = root.path.trim_end_matches("lib.rs").trim_end_matches("main.rs");
-        let excepted = allowed.iter().any(|file| file.starts_with(folder));
-        let header = if excepted { "#![deny(unsafe_code)]" } else { "#![forbid(unsafe_code)]" };
+        let has_listed_module = allowed.iter().any(|file| file.starts_with(folder));
+        let header = if has_listed_module { "#![deny(unsafe_code)]" } else { "#![forbid(unsafe_code)]" };
         if !root.code.contains(header) {
-            violations.push(Violation::new(root, 1, format!("write `{header}` at the head of the crate")));
+            violations.push(Violation::new(root, 1, format!("write `{header}` at the top of the crate")));
         }
     }
     violations
@@ -83,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn unsafe_stays_in_its_file() {
+    fn unsafe_outside_of_listed_files_is_found() {
         let text = "// SAFETY: none needed.\nfn f() { unsafe { g() } }\n";
         assert_eq!(lines("crates/a/src/lib.rs", text), [2]);
         assert_eq!(lines("crates/a/src/ffi_too.rs", text), [2]);
@@ -93,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn unsafe_is_argued_for() {
+    fn unsafe_without_a_safety_comment_is_found() {
         let far = "\n".repeat(SAFETY_WITHIN_LINES);
         assert_eq!(lines(FFI, &format!("// SAFETY: too far.\n{far}unsafe fn f() {{}}\n")), [8]);
         assert_eq!(lines(FFI, "/// # Safety\n/// Of course.\nunsafe fn f() {}\n"), [0; 0]);
@@ -101,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crate_forbids_unsafe_or_denies_it_beside_an_excepted_file() {
+    fn a_crate_forbids_unsafe_unless_it_has_a_listed_file() {
         let check = |header| {
             let tree = Tree::of(&[("crates/a/src/lib.rs", header), (FFI, "")]);
             [header_violations(&tree, &[]).len(), header_violations(&tree, ALLOWED).len()]

@@ -1,4 +1,4 @@
-//! Rules on the shape of files: a head that says what they are, and sizes that a reader can hold in mind.
+//! Rules for the shape of files: a module documentation, and sizes that a reader can keep in mind.
 
 use super::lexer::{block, words};
 use super::{Source, Tree, Violation};
@@ -41,7 +41,7 @@ fn long_functions(file: &Source) -> Vec<Violation> {
     starts.filter_map(too_long).collect()
 }
 
-/// Tables and lines with a link can't be broken, so they may be longer.
+/// Reports long lines, except tables and lines with a link, which can't be broken.
 pub fn line_length(tree: &Tree) -> Vec<Violation> {
     let advice = format!("break the line: at most {LINE_CHARS_MAX} characters");
     let unbreakable =
@@ -67,7 +67,7 @@ pub fn tab_indent(tree: &Tree) -> Vec<Violation> {
         for (number, line) in file.lines() {
             let indent = &line[..line.len() - line.trim_start().len()];
             if indent.contains('\t') {
-                violations.push(Violation::new(file, number, "indent by spaces"));
+                violations.push(Violation::new(file, number, "indent with spaces"));
             }
         }
     }
@@ -80,20 +80,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rust_file_starts_with_its_doc() {
+    fn a_rust_file_starts_with_module_docs() {
         assert_eq!(lines(module_doc, &[("crates/a/src/lib.rs", "use b;\n//! Too late.\n")]), [1]);
         assert_eq!(lines(module_doc, &[("crates/a/src/lib.rs", "//! In time.\n"), ("a.sh", "true\n")]), [0; 0]);
     }
 
     #[test]
-    fn files_stay_small() {
+    fn long_files_are_found() {
         let file = |lines| "x\n".repeat(lines);
         assert_eq!(lines(file_length, &[("a.rs", &file(501))]), [501]);
         assert_eq!(lines(file_length, &[("a.rs", &file(500)), ("a.md", &file(501))]), [0; 0]);
     }
 
     #[test]
-    fn functions_stay_small() {
+    fn long_functions_are_found() {
         let function =
             |lines: usize| format!("//!\nfn f<T>(x: [u8; 2]) {{\n{}}}\n", "x(\"}\"); // }\n".repeat(lines - 2));
         assert_eq!(lines(function_length, &[("a.rs", &function(71))]), [2]);
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_stay_short_but_for_tables_and_links() {
+    fn long_lines_are_found_except_tables_and_links() {
         let long = "é ".repeat(61);
         assert_eq!(lines(line_length, &[("a.md", &long), ("a.rs", &long), ("a.csv", &long)]), [1, 1]);
         assert_eq!(lines(line_length, &[("a.md", &"é ".repeat(60))]), [0; 0]);
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn indentation_is_by_spaces() {
+    fn tab_indentation_is_found() {
         let text = "a\tb\n  \tc\n    d\n";
         assert_eq!(lines(tab_indent, &[("a.rs", text), (".ci/run", text), ("a.csv", text)]), [2, 2]);
     }

@@ -1,32 +1,33 @@
-//! What the rules look at: the files that git tracks or would track, with Rust sources taken apart.
+//! The input of the rules: the files that git tracks or would track, with prepared views of Rust sources.
 //!
-//! Invariant: `code` and `text` of a file have the same lines.
+//! Invariant: `code`, `uncommented` and `text` of a file have the same lines.
 
 use std::path::Path;
 use std::process::Command;
 
 use super::lexer::{Blank, blank, block};
 
-/// All files of the repository, paths relative to its root.
+/// All text files of the repository.
 pub struct Tree {
     pub files: Vec<Source>,
 }
 
-/// One text file.
+/// A text file.
 pub struct Source {
-    /// Relative to the repository's root, with `/` between its parts.
+    /// The path relative to the repository's root, with `/` as the separator.
     pub path: String,
     pub text: String,
-    /// The text without comments and literals, of a Rust file; of other files the text itself.
+    /// For a Rust file, the text with comments and literals blanked; for other files, the text.
     pub code: String,
-    /// The text without comments, of a Rust file; of other files the text itself.
+    /// For a Rust file, the text with comments blanked; for other files, the text.
     pub uncommented: String,
-    /// For every line, whether it belongs to a test: by the file's place or inside of a `#[cfg(test)]` item.
+    /// For every line, whether it belongs to a test, because of the file's path or because it is inside of a
+    /// `#[cfg(test)]` item.
     in_test: Vec<bool>,
 }
 
 impl Tree {
-    /// Reads the files that git lists, untracked ones that are not ignored included; binary files are left out.
+    /// Reads the text files that git lists, including untracked files that are not ignored.
     pub fn from_git() -> Result<Self, String> {
         let root = git(Path::new("."), &["rev-parse", "--show-toplevel"])?;
         let root = Path::new(root.trim_end());
@@ -35,7 +36,7 @@ impl Tree {
         for path in listing.split('\0').filter(|path| !path.is_empty()) {
             match std::fs::read(root.join(path)) {
                 Ok(bytes) => files.extend(String::from_utf8(bytes).ok().map(|text| Source::new(path, text))),
-                // A link to a directory, or a file deleted but still in the index: nothing to check.
+                // The path is a link to a directory, or a deleted file that is still in the index.
                 Err(_) => continue,
             }
         }
@@ -87,7 +88,7 @@ impl Source {
         self.path.ends_with(".md")
     }
 
-    /// Whether the line (from 1) is code that ships: in a crate's `src/`, and no test.
+    /// Whether the line, counted from 1, is product code: in a crate's `src/`, and not a test.
     pub fn is_product(&self, line: usize) -> bool {
         self.is_rust()
             && self.path.starts_with("crates/")
@@ -95,12 +96,12 @@ impl Source {
             && !self.in_test.get(line - 1).copied().unwrap_or(false)
     }
 
-    /// The line, from 1, of a byte offset into the text.
+    /// Returns the line, counted from 1, of a byte offset into the text.
     pub fn line_of(&self, offset: usize) -> usize {
         1 + self.text.bytes().take(offset).filter(|&byte| byte == b'\n').count()
     }
 
-    /// Lines from 1 with their text.
+    /// Returns the lines with their numbers, counted from 1.
     pub fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
         self.text.lines().enumerate().map(|(index, line)| (index + 1, line))
     }
@@ -120,7 +121,7 @@ impl Source {
         }
     }
 
-    /// Paths, without `.rs`, of the modules that this file declares by `#[cfg(test)] mod name;`.
+    /// Returns the paths, without `.rs`, of the modules that this file declares with `#[cfg(test)] mod name;`.
     fn test_modules_elsewhere(&self) -> Vec<String> {
         let folder = match self.path.rsplit_once('/') {
             Some((folder, "lib.rs" | "main.rs" | "mod.rs")) => folder,
@@ -138,7 +139,7 @@ fn git(folder: &Path, arguments: &[&str]) -> Result<String, String> {
     if !output.status.success() {
         return Err(format!("git {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim()));
     }
-    String::from_utf8(output.stdout).map_err(|error| format!("git names a path that is not UTF-8: {error}"))
+    String::from_utf8(output.stdout).map_err(|error| format!("git lists a path that is not UTF-8: {error}"))
 }
 
 #[cfg(test)]
@@ -151,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn test_items_are_no_product_code() {
+    fn test_items_are_not_product_code() {
         let text = "fn a() {}\n#[cfg(test)]\nmod tests {\n    fn b() {}\n}\nfn c() {}\n";
         assert_eq!(product_lines("crates/a/src/lib.rs", text), [1, 6]);
     }
@@ -165,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_test_module_in_a_file_of_its_own_is_no_product_code() {
+    fn a_test_module_in_its_own_file_is_not_product_code() {
         let tree = Tree::of(&[
             ("crates/a/src/log.rs", "mod disk;\n#[cfg(test)]\nmod model;\n"),
             ("crates/a/src/log/disk.rs", "fn a() {}\n"),
