@@ -1,7 +1,8 @@
-//! All systems in turns (A, B, C, A, B, C ...), and a page of their medians, with targets and plots.
+//! Measures all systems in turns (A, B, C, A, B, C ...), and writes a page of their medians, with targets and plots.
 //!
-//! Each run is a run of this program with the arguments that stand in [`cases`], so that each line of the page can be
-//! had again by itself. Turns, because the speed of a disk changes within minutes: only neighbours can be compared.
+//! Each run is a run of this program with the arguments in [`cases`], so that each line of the page can be measured
+//! again separately. The systems are measured in turns because the speed of a disk changes within minutes, so only runs
+//! right after each other can be compared.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -24,34 +25,35 @@ use runs::{Run, Runs};
 /// The page, in the checkout that this program was built from.
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/benchmarks.md");
 
-/// How it is compared.
+/// The options of a comparison.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
-    /// Fewer cases, shorter runs, smaller data: to see that all is in order, not for figures to keep.
+    /// Run fewer cases for a shorter time on smaller data, to check that everything works. Do not use the figures.
     #[arg(long)]
     quick: bool,
-    /// How often each case is measured; 3 if not told, 1 with `--quick`. Odd numbers have a median. What takes long is
-    /// measured once.
+    /// How often each case is measured: by default 3 times, with `--quick` once. Use an odd number, which has a median.
+    /// Cases that take long are measured once.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=99))]
     rounds: Option<u32>,
-    /// Only cases whose name contains this.
+    /// Run only cases whose names contain this text.
     #[arg(long)]
     only: Option<String>,
-    /// An rqlited that runs, as `http://HOST:PORT`, the leader of three: it is compared, too. Its tables `bench`,
-    /// `filler` and `names` are dropped.
+    /// The address of a running rqlited, `http://HOST:PORT`, which leads a cluster of three and is compared, too. Its
+    /// tables `bench`, `filler` and `names` are dropped.
     #[arg(long)]
     rqlited: Option<String>,
-    /// Where the data go, on the disk to be measured; the default is beside this program. Removed at the end.
+    /// A directory for the data, on the disk to be measured; by default beside this program. The data are removed at
+    /// the end.
     #[arg(long)]
     dir: Option<PathBuf>,
-    /// Where the page goes; plots go to the directory beside it that is called like it. If neither this nor `--quick`
-    /// nor `--only` is given, it is docs/benchmarks.md of the checkout.
+    /// The file to write the page to; the plots go to a directory with the same name without the extension. By default,
+    /// unless `--quick` or `--only` is given, the page is docs/benchmarks.md of the checkout.
     #[arg(long)]
     write: Option<PathBuf>,
-    /// Print each run as a line of JSON, too.
+    /// Also print each run as a line of JSON.
     #[arg(long)]
     json: bool,
-    /// Measure nothing: make the page of what `--json` printed into this file.
+    /// Measure nothing, and make the page from a file with the output of `--json`.
     #[arg(long)]
     from: Option<PathBuf>,
 }
@@ -107,7 +109,7 @@ impl Options {
         contender.system != RQLITE.system || self.rqlited.is_some()
     }
 
-    /// One run, which has a report for each number of clients. One that did not finish is a result, too.
+    /// Does one run, which gives a report for each number of clients. A run that did not finish is a result, too.
     fn measure(&self, programs: &[PathBuf; 2], case: &Case, contender: &Contender) -> Result<Runs> {
         let [own, hiqlite] = programs;
         let mut command = Command::new(if contender.system == "hiqlite" { hiqlite } else { own });
@@ -136,7 +138,7 @@ impl Options {
         self.write.clone().or_else(|| whole.then(|| Path::new(PAGE).to_owned()))
     }
 
-    /// Those that a reader needs to do the same.
+    /// Returns the arguments that a reader needs to repeat the comparison.
     fn arguments(&self) -> String {
         let quick = self.quick.then(|| " --quick".to_owned());
         let rounds = self.rounds.map(|rounds| format!(" --rounds {rounds}"));
@@ -146,7 +148,7 @@ impl Options {
     }
 }
 
-/// Where it is measured.
+/// Describes the machine: processors and operating system.
 fn machine() -> String {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let cpus = read("/proc/cpuinfo");
@@ -157,7 +159,7 @@ fn machine() -> String {
     format!("{count} processors ({model}), Linux {}", release.trim().split('-').next().unwrap_or_default())
 }
 
-/// What is measured.
+/// Returns the measured commit, as git describes it.
 fn commit() -> String {
     let mut git = Command::new("git");
     git.args(["-C", env!("CARGO_MANIFEST_DIR"), "describe", "--always", "--dirty"]);

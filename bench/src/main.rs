@@ -1,9 +1,9 @@
-//! `quorate-bench`: Quorate beside its peers, under the same load on the same disk. `README.md` says what is measured,
-//! how, and what not to conclude.
+//! `quorate-bench` compares Quorate with other systems under the same load on the same disk. `README.md` describes what
+//! is measured and how, and which conclusions the figures do not allow.
 //!
-//! The measurements are in the package `harness`; here are the systems that share Quorate's SQLite, the logs alone
-//! ([`wal`]), and the tables that put it all side by side ([`compare`]). hiqlite brings another SQLite, so it is a
-//! program of its own that speaks the same arguments; [`peer`] builds it and hands over to it.
+//! The measurements are in the package `harness`. This package contains the systems that share Quorate's SQLite, the
+//! measurement of logs alone ([`wal`]), and the comparison of all systems ([`compare`]). hiqlite needs another version
+//! of SQLite, so it has a separate program that takes the same arguments; [`peer`] builds that program and runs it.
 
 #![forbid(unsafe_code)]
 
@@ -20,7 +20,7 @@ use clap::{Parser, Subcommand};
 use quorate_bench_harness::{Measure, Result, SystemName, finish, run};
 
 #[derive(Parser)]
-#[command(name = "quorate-bench", about = "Measures Quorate beside its peers, under the same load on the same disk")]
+#[command(name = "quorate-bench", about = "Compares Quorate with other systems under the same load on the same disk")]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -30,27 +30,27 @@ struct Cli {
 enum Command {
     #[command(flatten)]
     Measure(Measure),
-    /// Appends to the log alone, beside plain writes and another log.
+    /// Appends to the log alone, compared with plain writes and another log.
     Wal(wal::Options),
-    /// Many measurements of all systems, in turns, and a table of their medians.
+    /// Measures all systems in turns and prints tables of the medians.
     Compare(compare::Options),
 }
 
 fn main() -> ExitCode {
-    let good = match Cli::parse().command {
+    let succeeded = match Cli::parse().command {
         Command::Measure(measure) => match measure.system() {
             SystemName::Quorate => run::<quorate_node::QuorateNode>(&measure),
             SystemName::Rusqlite => run::<plain::PlainSqlite>(&measure),
             SystemName::Rqlite => run::<rqlite::Rqlite>(&measure),
             SystemName::Hiqlite => finish(&measure, peer::become_hiqlite()),
         },
-        Command::Wal(options) => told(wal::run(&options)),
-        Command::Compare(options) => told(compare::run(&options)),
+        Command::Wal(options) => report_error(wal::run(&options)),
+        Command::Compare(options) => report_error(compare::run(&options)),
     };
-    if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if succeeded { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn told(done: Result<()>) -> bool {
+fn report_error(done: Result<()>) -> bool {
     if let Err(error) = &done {
         eprintln!("{error}");
     }

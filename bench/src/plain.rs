@@ -1,6 +1,7 @@
-//! Plain SQLite in this process: one connection writes, others read. What the machine gives without replication.
+//! Plain SQLite in this process: one connection writes, others read. It shows what the machine can do without
+//! replication.
 //!
-//! Calls run on the thread of the task that makes them: for statements of microseconds the fastest way there is.
+//! Calls run on the thread of the task that makes them, which is the fastest way for statements that take microseconds.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,14 +13,14 @@ use rusqlite::{Connection, OptionalExtension as _};
 pub struct PlainSqlite {
     path: PathBuf,
     writer: Mutex<Connection>,
-    /// Those that nobody uses at the moment.
+    /// The connections that are not in use.
     readers: Mutex<Vec<Connection>>,
 }
 
 impl System for PlainSqlite {
     async fn about(&Options { durability, nodes, .. }: &Options) -> Result<About> {
         if nodes != 1 {
-            return Err("plain SQLite has no cluster: --nodes 1".into());
+            return Err("plain SQLite has no cluster: use --nodes 1".into());
         }
         let acknowledged = match durability {
             Durability::Fsync => "after an fsync (synchronous = FULL), no replication",

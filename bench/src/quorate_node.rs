@@ -1,4 +1,4 @@
-//! Quorate, embedded, with its defaults.
+//! Quorate, embedded, with its default configuration.
 
 use std::time::Instant;
 
@@ -27,7 +27,7 @@ impl System for QuorateNode {
             },
             configuration: match durability {
                 Durability::Fsync => "defaults".to_owned(),
-                Durability::Os => "defaults, but for durability".to_owned(),
+                Durability::Os => "defaults, except for durability".to_owned(),
             },
         })
     }

@@ -1,6 +1,6 @@
-//! rqlite: servers that run already, asked over HTTP by clients in this process.
+//! rqlite: servers that already run, and that clients in this process call over HTTP.
 //!
-//! Each call has a connection of its own for as long as it takes; connections are kept and used again.
+//! Each call uses a connection that no other call uses at the same time. Connections are kept and reused.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -11,25 +11,26 @@ mod http;
 
 use http::Connection;
 
-/// The server that is asked; it should be the leader.
+/// The server that is called; it should be the leader.
 pub struct Rqlite {
     host: String,
-    /// Connections that nobody uses at the moment.
+    /// The connections that are not in use.
     idle: Mutex<Vec<Connection>>,
 }
 
 impl System for Rqlite {
     async fn about(options: &Options) -> Result<About> {
         if options.durability == Durability::Os {
-            return Err("rqlite acknowledges a write when it is synced: --durability fsync".into());
+            return Err("rqlite acknowledges a write when it is synced: use --durability fsync".into());
         }
-        let url = options.rqlited.as_deref().ok_or("rqlite is servers that run already: --rqlited http://HOST:PORT")?;
+        let url =
+            options.rqlited.as_deref().ok_or("give the address of a running server: --rqlited http://HOST:PORT")?;
         let mut connection = Connection::open(host(url)?).await?;
         let answer = connection.send("GET", "/nodes", "").await?;
         let version = answer.header("x-rqlite-version").unwrap_or("unknown").to_owned();
         let nodes = serde_json::from_slice::<Value>(&answer.body)?.as_object().map_or(0, serde_json::Map::len);
         if nodes != options.nodes {
-            return Err(format!("there are {nodes} nodes of rqlite: --nodes {nodes}").into());
+            return Err(format!("the rqlite cluster has {nodes} nodes: use --nodes {nodes}").into());
         }
         let status: Value = serde_json::from_slice(&connection.send("GET", "/status", "").await?.body)?;
         let sqlite = status.pointer("/store/sqlite3/version").and_then(Value::as_str).unwrap_or("unknown");
@@ -42,9 +43,9 @@ impl System for Rqlite {
     }
 
     async fn start(spec: NodeSpec) -> Result<Self> {
-        let host = host(spec.server.as_deref().ok_or("no address of an rqlited")?)?.to_owned();
+        let host = host(spec.server.as_deref().ok_or("the address of rqlited is missing")?)?.to_owned();
         let server = Self { host, idle: Mutex::default() };
-        // What an earlier measurement left there.
+        // Removes the tables of an earlier measurement.
         for sql in ["DROP TABLE IF EXISTS bench", "DROP TABLE IF EXISTS filler", "DROP TABLE IF EXISTS names"] {
             server.execute(sql).await?;
         }
@@ -90,7 +91,7 @@ impl System for Rqlite {
 }
 
 impl Rqlite {
-    /// Sends statements; gives the results if all went well.
+    /// Sends statements. Returns the results if all statements succeeded.
     async fn call(&self, path: &str, statements: &Value) -> Result<Value> {
         let kept = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut connection = match kept {
@@ -111,16 +112,16 @@ impl Rqlite {
     }
 }
 
-/// A statement with its parameters, as rqlite takes it.
+/// Returns a statement with its parameters, in rqlite's format.
 fn statement(sql: &str, row: Row) -> Value {
     json!([sql, row.id, row.name, row.value])
 }
 
-/// `HOST:PORT` of an address.
+/// Returns `HOST:PORT` of an address.
 fn host(url: &str) -> Result<&str> {
     let host = url.strip_prefix("http://").map(|host| host.trim_end_matches('/'));
     host.filter(|host| host.contains(':') && !host.contains('/'))
-        .ok_or_else(|| format!("{url}: an address is http://HOST:PORT").into())
+        .ok_or_else(|| format!("{url} is not an address of the form http://HOST:PORT").into())
 }
 
 #[cfg(test)]
@@ -130,13 +131,13 @@ mod tests {
 
     use super::*;
 
-    /// Answers the requests of one connection with these texts, and gives what was asked.
+    /// Answers the requests of one connection with these texts, and returns the requests.
     fn server<const N: usize>(answers: [String; N]) -> (Rqlite, std::thread::JoinHandle<Vec<String>>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let host = listener.local_addr().unwrap().to_string();
         let serve = move || {
             let mut stream = BufReader::new(listener.accept().unwrap().0);
-            let mut asked = Vec::new();
+            let mut requests = Vec::new();
             for answer in answers {
                 let (mut head, mut length) = (String::new(), 0);
                 while !head.ends_with("\r\n\r\n") {
@@ -148,15 +149,15 @@ mod tests {
                 }
                 let mut body = vec![0; length];
                 stream.read_exact(&mut body).unwrap();
-                asked.push(format!("{} {}", head.lines().next().unwrap(), String::from_utf8(body).unwrap()));
+                requests.push(format!("{} {}", head.lines().next().unwrap(), String::from_utf8(body).unwrap()));
                 stream.get_mut().write_all(answer.as_bytes()).unwrap();
             }
-            asked
+            requests
         };
         (Rqlite { host, idle: Mutex::default() }, std::thread::spawn(serve))
     }
 
-    /// An answer with a length.
+    /// Returns an answer with a `content-length`.
     fn answer(status: &str, body: &str) -> String {
         format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n\r\n{body}", body.len())
     }
@@ -166,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_serves_one_call_after_the_other() {
+    fn a_connection_is_reused_for_the_next_call() {
         let (rqlite, served) = server([
             answer("200 OK", r#"{"results":[{"last_insert_id":7}]}"#),
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n10\r\n".to_owned()
@@ -182,23 +183,23 @@ mod tests {
             assert_eq!(rqlite.select(7, Level::Linearizable).await.unwrap(), Some(row));
             assert_eq!(rqlite.select(8, Level::Local).await.unwrap(), None);
         });
-        let asked = [
+        let requests = [
             "POST /db/execute HTTP/1.1 [[\"INSERT\",7,\"seven\",49]]".to_owned(),
             format!("POST /db/query?level=linearizable HTTP/1.1 [[\"{SELECT}\",7]]"),
             format!("POST /db/query?level=none HTTP/1.1 [[\"{SELECT}\",8]]"),
         ];
-        assert_eq!(served.join().unwrap(), asked);
+        assert_eq!(served.join().unwrap(), requests);
     }
 
     #[test]
-    fn what_failed_is_an_error() {
+    fn failures_are_errors() {
         let (rqlite, _served) = server([
             answer("200 OK", r#"{"results":[{"error":"no such table: a"}]}"#),
             answer("503 Service Unavailable", "no leader"),
             "SMTP\r\n\r\n".to_owned(),
         ]);
         run(async {
-            for expected in ["no such table", "no leader", "not an answer of HTTP"] {
+            for expected in ["no such table", "no leader", "not an HTTP answer"] {
                 let error = rqlite.execute("INSERT").await.unwrap_err().to_string();
                 assert!(error.contains(expected), "{error}");
             }

@@ -1,8 +1,9 @@
-//! Appends to a log, as many pending as asked for: Quorate's log, the crate raft-log, and what the disk itself gives.
+//! Measures appends to a log with a given number of pending appends: Quorate's log, the crate raft-log, and plain
+//! writes.
 //!
-//! Both logs run their own threads. One thread appends: each entry by a call of its own, with a completion of its own,
-//! and the next as soon as one completes. Plain writes put what is pending into one write with one `fdatasync`, with
-//! nobody to tell: no log can be faster.
+//! Both logs run their own threads. One thread appends each entry by a separate call with a separate completion, and
+//! appends the next entry as soon as one completes. Plain writes put all pending entries into one write with one
+//! `fdatasync` and call no completions, so no log can be faster.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -19,42 +20,43 @@ mod quorate_log;
 use peer_log::PeerLog;
 use quorate_log::QuorateLog;
 
-/// How long an append may take.
+/// The maximum time of an append.
 const APPEND_MAX: Duration = Duration::from_secs(60);
 
-/// How it is measured.
+/// The options of the measurement.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
-    /// Numbers of pending appends.
+    /// The numbers of pending appends to measure.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 8, 64, 512])]
     pending: Vec<u32>,
-    /// Bytes of an entry.
+    /// The bytes of an entry.
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     entry_bytes: u32,
-    /// Seconds for each figure.
+    /// The seconds for each figure.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=60))]
     seconds: u64,
-    /// Where the data go, on the disk to be measured; the default is beside this program. Removed at the end.
+    /// A directory for the data, on the disk to be measured; by default beside this program. The data are removed at
+    /// the end.
     #[arg(long)]
     dir: Option<PathBuf>,
-    /// Print one line of JSON, the last one.
+    /// Print one line of JSON as the last line.
     #[arg(long)]
     json: bool,
 }
 
 /// A log that is measured.
 trait Log {
-    /// Appends an entry; `done` is told its number when it is durable.
+    /// Appends an entry. Its number is sent to `done` when it is durable.
     fn append(&mut self, number: u64, done: &Done) -> Result<()>;
 
-    /// How often it synced so far, if it knows.
+    /// Returns how often the log has synced so far, if it counts that.
     fn syncs(&self) -> Option<u64>;
 }
 
-/// Where completions go: the number of the entry, or what went wrong.
+/// The sender of completions: the number of the entry, or an error.
 type Done = Sender<Result<u64, String>>;
 
-/// What a log did.
+/// The figures of a log.
 struct Figures {
     appends_per_s: f64,
     syncs_per_s: Option<f64>,
@@ -87,7 +89,7 @@ pub fn run(options: &Options) -> Result<()> {
     report.print(options.json)
 }
 
-/// What measures a log in a directory, with so many appends pending.
+/// Measures a log in a directory, with the given number of pending appends.
 type Measure = fn(&Path, u32, &Options) -> Result<Figures>;
 
 const LOGS: [(&str, Measure); 3] = [
@@ -96,7 +98,7 @@ const LOGS: [(&str, Measure); 3] = [
     ("raft-log", |dir, pending, options| pend(PeerLog::open(dir, options.entry_bytes, pending)?, pending, options)),
 ];
 
-/// Appends for a while, keeping so many pending.
+/// Appends for a while, always with the same number of pending appends.
 fn pend(mut log: impl Log, pending: u32, options: &Options) -> Result<Figures> {
     let (done, completed) = channel();
     let syncs = log.syncs();
@@ -117,7 +119,7 @@ fn pend(mut log: impl Log, pending: u32, options: &Options) -> Result<Figures> {
     Ok(Figures { appends_per_s: times.count as f64 / seconds, syncs_per_s: syncs, times })
 }
 
-/// A log with entries on their way.
+/// A log with pending appends.
 struct Appended<'a, L> {
     log: &'a mut L,
     done: Done,
@@ -142,7 +144,7 @@ impl<L: Log> Appended<'_, L> {
     }
 }
 
-/// Bytes that don't compress, the same in every run.
+/// Returns bytes that can't be compressed and are the same in every run.
 fn payload(bytes: u32) -> Vec<u8> {
     let mut payload = vec![0; bytes as usize];
     quorate_env::Rng::from_seed(1).fill(&mut payload);

@@ -1,4 +1,4 @@
-//! What can be typed.
+//! The command line arguments.
 
 use std::path::PathBuf;
 
@@ -6,33 +6,34 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use crate::system::Level;
 
-/// What is measured.
+/// The measurements.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Measure {
-    /// Single-row INSERTs, each acknowledged by itself.
+    /// Single-row INSERTs, each acknowledged separately.
     SqlInsert(Options),
     /// INSERTs in atomic batches (`--batch` rows each).
     SqlBatch(Options),
-    /// Point SELECTs by primary key of the node's own, applied state.
+    /// Point SELECTs by primary key of the state that the node itself has applied.
     SqlSelect(Options),
-    /// Point SELECTs with single-row INSERTs between them (`--writes` percent).
+    /// Point SELECTs mixed with single-row INSERTs (`--writes` percent).
     Mixed(Options),
-    /// SIGKILL after a load; how long until the same node answers reads again.
+    /// SIGKILL after a load: the time until the same node answers reads again.
     Restart(Options),
-    /// SIGKILL of the leader under load; how long until a write is acknowledged again.
+    /// SIGKILL of the leader under load: the time until a write is acknowledged again.
     Failover(Options),
-    /// SIGKILL's opposite: the leader stops in good order under load; how long a write waits at most.
+    /// A clean stop of the leader under load: the longest time that a write waits.
     HandOver(Options),
-    /// Bytes on disk ten seconds after the last of many single-row INSERTs, and bytes written for them.
+    /// Many single-row INSERTs: the bytes on disk ten seconds after the last one, and the bytes written for them.
     Disk(Options),
-    /// A follower loses its directory while INSERTs go on; how long until it serves again, and what the writers feel.
+    /// A follower loses its directory during INSERTs: the time until it serves again, and the rate of INSERTs in that
+    /// time.
     Image(Options),
-    /// Upserts on a fixed set of keys, at full speed, slice after slice: does it stay as fast, and its files bounded?
+    /// Upserts on a fixed set of keys at full speed, in slices: whether the rate and the size of files stay the same.
     Sustained(Options),
-    /// A process with nodes in it, started by one of the above.
+    /// A process with nodes in it, which the other subcommands start.
     #[command(hide = true)]
     Host {
-        /// Whose nodes.
+        /// The system of the nodes.
         #[arg(long)]
         system: SystemName,
         /// A `HostSpec` as JSON.
@@ -40,96 +41,100 @@ pub enum Measure {
     },
 }
 
-/// How it is measured.
+/// The options of a measurement.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
     /// What is measured.
     #[arg(long, value_enum, default_value = "quorate")]
     pub system: SystemName,
-    /// Nodes of the cluster.
+    /// The number of nodes in the cluster.
     #[arg(long, default_value_t = 3, value_parser = nodes)]
     pub nodes: usize,
-    /// All nodes in one process, or one process a node; the default is `one`, but `many` for restart, failover,
-    /// hand-over and image.
+    /// Run all nodes in one process, or each node in its own. The default is `one`; for restart, failover, hand-over
+    /// and image it is `many`.
     #[arg(long, value_enum)]
     pub process: Option<Processes>,
-    /// Client tasks; each waits for an answer before it asks again. Several numbers, as in `1,64`, are measured one
-    /// after the other on the same cluster (`sql-insert`, `sql-batch`, `sql-select`, `mixed`).
+    /// The number of client tasks, each of which waits for the answer to a call before it makes the next one. Several
+    /// numbers, such as `1,64`, are measured one after the other on the same cluster (`sql-insert`, `sql-batch`,
+    /// `sql-select`, `mixed`).
     #[arg(long, value_delimiter = ',', default_values_t = [64],
           value_parser = clap::value_parser!(u64).range(1..=16_384))]
     pub concurrency: Vec<u64>,
-    /// Whose node the clients call (`sql-insert`, `sql-batch`, `sql-select`, `mixed`); followers need `--process many`.
+    /// The node that the clients call (`sql-insert`, `sql-batch`, `sql-select`, `mixed`); `follower` needs `--process
+    /// many`.
     #[arg(long, value_enum, default_value = "leader")]
     pub at: Role,
-    /// Rows to write or read in the measured part.
+    /// The rows to write or read in the measured part.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub rows: Option<u64>,
-    /// Seconds of the measured part; 5 if neither this nor `--rows` is given (`disk`: 1,500,000 rows; `sustained`: 60
-    /// s). Given both, the first to be reached ends it.
+    /// The seconds of the measured part; 5 if neither this nor `--rows` is given (`disk`: 1,500,000 rows; `sustained`:
+    /// 60 s). If both are given, the first that is reached ends the part.
     #[arg(long, value_parser = seconds)]
     pub seconds: Option<f64>,
-    /// Seconds of the same load before it.
+    /// The seconds of the same load before the measured part.
     #[arg(long, default_value_t = 1.0, value_parser = seconds)]
     pub warm_up: f64,
-    /// When a write is acknowledged: `fsync` when it is synced to the disks of a majority, `os` when the operating
-    /// systems of a majority have it. hiqlite's default is `os`, Quorate's is `fsync`, and rqlite has no other.
+    /// When a write is acknowledged: with `fsync` when it is synced to the disks of a majority, with `os` when the
+    /// operating systems of a majority have it. hiqlite's default is `os`, Quorate's is `fsync`, and rqlite has only
+    /// `fsync`.
     #[arg(long, value_enum, default_value = "fsync")]
     pub durability: Durability,
-    /// MiB that the database holds before anything is measured.
+    /// The size of the database in MiB before the measurement.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=65_536))]
     pub db_size: u64,
-    /// Rows of a batch (`sql-batch`).
+    /// The rows of a batch (`sql-batch`).
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=1_000))]
     pub batch: u64,
-    /// How many of a hundred operations write (`mixed`).
+    /// The percentage of operations that write (`mixed`).
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(0..=100))]
     pub writes: u64,
-    /// How fresh reads must be (`sql-select`, `mixed`).
+    /// The consistency level of reads (`sql-select`, `mixed`).
     #[arg(long, value_enum, default_value = "local")]
     pub level: Level,
-    /// How often to kill, or to stop (`restart`, `failover`, `hand-over`).
+    /// The number of kills or stops (`restart`, `failover`, `hand-over`).
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1_000))]
     pub kills: u64,
-    /// Where the data go, on the disk to be measured; the default is beside this program. Removed at the end.
+    /// A directory for the data, on the disk to be measured; by default beside this program. The data are removed at
+    /// the end.
     #[arg(long)]
     pub dir: Option<PathBuf>,
-    /// An rqlited that runs, as `http://HOST:PORT`: what `--system rqlite` measures. Its tables `bench`, `filler` and
-    /// `names` are dropped.
+    /// The address of a running rqlited, `http://HOST:PORT`, which `--system rqlite` measures. Its tables `bench`,
+    /// `filler` and `names` are dropped.
     #[arg(long)]
     pub rqlited: Option<String>,
-    /// Print one line of JSON for each number of clients, the last lines.
+    /// Print one line of JSON for each number of clients, as the last lines.
     #[arg(long)]
     pub json: bool,
 }
 
-/// What can be measured.
+/// The systems that can be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum SystemName {
     /// This project.
     Quorate,
-    /// The peer hiqlite: another program, built when it is asked for.
+    /// hiqlite, in another program, which is built when it is needed.
     Hiqlite,
-    /// Plain SQLite in this process, without replication: what the machine gives.
+    /// Plain SQLite in this process, without replication.
     Rusqlite,
-    /// The peer rqlite, servers that run already (`--rqlited`), over HTTP.
+    /// rqlite, on servers that already run (`--rqlited`), over HTTP.
     Rqlite,
 }
 
 /// A node's part in its cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Role {
-    /// It leads.
+    /// The node that leads.
     Leader,
-    /// It does not.
+    /// A node that does not lead.
     Follower,
 }
 
-/// Where the nodes are.
+/// The processes of the nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Processes {
     /// All in one process.
     One,
-    /// One process each.
+    /// Each in its own process.
     Many,
 }
 
@@ -137,14 +142,14 @@ pub enum Processes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
-    /// When it would survive the loss of power.
+    /// When it survives a power failure.
     Fsync,
-    /// When it would survive the end of the process.
+    /// When it survives the end of the process.
     Os,
 }
 
 impl Measure {
-    /// The subcommand, as typed.
+    /// Returns the name of the subcommand.
     pub fn name(&self) -> &'static str {
         match self {
             Self::SqlInsert(_) => "sql-insert",
@@ -161,7 +166,7 @@ impl Measure {
         }
     }
 
-    /// Its options; a host has none.
+    /// Returns its options; a host has none.
     pub fn options(&self) -> Option<&Options> {
         match self {
             Self::SqlInsert(options)
@@ -178,7 +183,7 @@ impl Measure {
         }
     }
 
-    /// Whose nodes.
+    /// Returns the measured system.
     pub fn system(&self) -> SystemName {
         match self {
             Self::Host { system, .. } => *system,
@@ -186,7 +191,7 @@ impl Measure {
         }
     }
 
-    /// Where the nodes are.
+    /// Returns whether the nodes share a process.
     pub fn processes(&self) -> Processes {
         let default = match self {
             Self::Restart(_) | Self::Failover(_) | Self::HandOver(_) | Self::Image(_) => Processes::Many,
@@ -197,19 +202,19 @@ impl Measure {
 }
 
 impl Options {
-    /// The first number of clients, or the only one.
+    /// Returns the first number of clients.
     pub(crate) fn clients(&self) -> u64 {
         self.concurrency.first().copied().unwrap_or(1)
     }
 
-    /// Whether it is servers that run already: what they use is not known.
+    /// Whether the system is servers that already run. The resources that they use are not known.
     pub(crate) fn is_outside(&self) -> bool {
         self.system == SystemName::Rqlite
     }
 }
 
 impl SystemName {
-    /// As typed.
+    /// Returns the name as it is typed.
     pub fn name(self) -> &'static str {
         match self {
             Self::Quorate => "quorate",
@@ -224,13 +229,13 @@ fn nodes(text: &str) -> Result<usize, String> {
     match text {
         "1" => Ok(1),
         "3" => Ok(3),
-        _ => Err("1 or 3".to_owned()),
+        _ => Err("must be 1 or 3".to_owned()),
     }
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
-    /// Longest part of a run.
+    /// The longest part of a run.
     const SECONDS_MAX: f64 = 3600.0;
     let seconds: f64 = text.parse().map_err(|error| format!("{error}"))?;
-    if (0.0..=SECONDS_MAX).contains(&seconds) { Ok(seconds) } else { Err(format!("from 0 to {SECONDS_MAX}")) }
+    if (0.0..=SECONDS_MAX).contains(&seconds) { Ok(seconds) } else { Err(format!("must be from 0 to {SECONDS_MAX}")) }
 }

@@ -1,4 +1,4 @@
-//! The driver's side of a cluster: its hosts, what they are asked, what they used.
+//! The driver's side of a cluster: its hosts, the requests to them, and the resources that they used.
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -17,17 +17,18 @@ use crate::protocol::{ANSWER, Answer, HostSpec, Request};
 use crate::system::NodeSpec;
 use crate::{Result, data_dir};
 
-/// How long a cluster may take to start, to find a leader, to apply what was written, to answer a short question.
+/// How long a cluster may take to start, to elect a leader, to apply what was written, or to answer a short request.
 const STATE_MAX: Duration = Duration::from_secs(60);
-/// How long a load without an end by time may take, beside its last answers.
+/// How long a load without a time limit may take, apart from its last answers.
 const LOAD_MAX: Duration = Duration::from_secs(600);
-/// How long filling may take for each MiB.
+/// How long filling the database may take for each MiB.
 const FILL_MIB_MAX: Duration = Duration::from_secs(2);
-/// How long until all nodes have what was acknowledged. A node that has fallen behind for good is not waited for.
+/// How long to wait until all nodes have the acknowledged rows. A node that has permanently fallen behind fails the
+/// run.
 const CHECK_MAX: Duration = Duration::from_secs(30);
-/// How many lines that are no answers are passed on for each process.
+/// How many lines that are not answers are printed for each process.
 const PRINTED_MAX: usize = 5;
-/// How often states are looked at.
+/// How often states are checked.
 const STEP: Duration = Duration::from_millis(20);
 
 /// A running cluster.
@@ -37,23 +38,23 @@ pub struct Cluster {
     system: &'static str,
 }
 
-/// One of its processes.
+/// A process of the cluster.
 pub struct Host {
     spec: HostSpec,
     child: Child,
     requests: ChildStdin,
     answers: Lines<BufReader<ChildStdout>>,
-    /// Lines that were no answers and were passed on.
+    /// The number of lines that were not answers and were printed.
     printed: usize,
 }
 
 impl Cluster {
-    /// Starts one, in a directory of its own.
+    /// Starts a cluster in its own directory.
     pub async fn start(options: &Options, processes: Processes) -> Result<Self> {
         let dir = data_dir(options.dir.as_deref())?;
         let specs = specs(dir.path(), options, processes)?;
         let system = options.system.name();
-        // All of them first: each waits for the others.
+        // All hosts are started first, because each waits for the others.
         let hosts = specs.into_iter().map(|spec| Host::spawn(system, spec)).collect::<Result<_>>()?;
         let mut cluster = Self { hosts, dir, system };
         for host in &mut cluster.hosts {
@@ -66,7 +67,7 @@ impl Cluster {
         self.dir.path()
     }
 
-    /// The host with the leader in it, by its number.
+    /// Returns the number of the host that contains the leader.
     pub async fn leader(&mut self) -> Result<usize> {
         let limit = Instant::now() + STATE_MAX;
         while Instant::now() < limit {
@@ -80,7 +81,7 @@ impl Cluster {
         Err(format!("there was no leader within {STATE_MAX:?}").into())
     }
 
-    /// Asks the host with the leader in it.
+    /// Sends a request to the host that contains the leader, and returns the answer.
     pub async fn ask_leader<T: DeserializeOwned>(&mut self, request: Request, limit: Duration) -> Result<T> {
         let leader = self.leader().await?;
         self.host(leader)?.ask(request, limit).await
@@ -90,7 +91,7 @@ impl Cluster {
         self.hosts.get_mut(number).ok_or_else(|| format!("there is no host {number}").into())
     }
 
-    /// Makes the tables, with so many rows in the one that is measured and so much filler.
+    /// Creates the tables, and inserts `rows` rows into the measured table and `mib` MiB of filler.
     pub async fn prepare(&mut self, rows: u64, mib: u64) -> Result<()> {
         self.ask_leader::<()>(Request::CreateTables, STATE_MAX).await?;
         let limit = STATE_MAX + FILL_MIB_MAX * u32::try_from(mib)?;
@@ -98,7 +99,7 @@ impl Cluster {
         self.check(rows, 0).await
     }
 
-    /// Runs a load beside the leader, or beside a follower in another process.
+    /// Runs a load in the process of the leader, or in that of a follower.
     pub async fn run(&mut self, load: Load, at: Role) -> Result<Loaded> {
         let leader = self.leader().await?;
         let number = match at {
@@ -109,7 +110,7 @@ impl Cluster {
         self.host(number)?.ask::<Loaded>(Request::Run(load), limit).await?.whole()
     }
 
-    /// Runs a load at one host for as long as something takes at another one, and gives what came of both.
+    /// Runs a load in one host while a task runs at another one. Returns both results.
     pub async fn run_during<T>(
         &mut self,
         load: Load,
@@ -118,14 +119,14 @@ impl Cluster {
     ) -> Result<(T, Loaded)> {
         let [runs, other] = self.hosts.get_disjoint_mut([runs, other])?;
         let (load, limit) = (Load { rows: None, seconds: None, ..load }, load_max(&load));
-        runs.tell(&(serde_json::to_string(&Request::Run(load))? + "\n")).await?;
+        runs.send(&(serde_json::to_string(&Request::Run(load))? + "\n")).await?;
         let done = task(other).await;
-        runs.tell("\n").await?;
+        runs.send("\n").await?;
         let loaded: Loaded = runs.answer(limit).await?;
         Ok((done?, loaded.whole()?))
     }
 
-    /// Waits until all nodes have applied the rows that were acknowledged; those whose insert failed may be there.
+    /// Waits until all nodes have applied the acknowledged rows. Rows whose insert failed may be present.
     pub async fn check(&mut self, acknowledged: u64, unsure: u64) -> Result<()> {
         let expected = acknowledged..=acknowledged + unsure;
         let limit = Instant::now() + CHECK_MAX;
@@ -146,17 +147,17 @@ impl Cluster {
         }
     }
 
-    /// Kills a host, and starts it again without waiting for it.
+    /// Kills a host and starts it again, without waiting until it serves.
     pub async fn restart(&mut self, number: usize) -> Result<()> {
         let system = self.system;
         let host = self.host(number)?;
-        // Returns when it is gone.
+        // This returns when the process has ended.
         host.child.kill().await?;
         *host = Host::spawn(system, host.spec.clone())?;
         Ok(())
     }
 
-    /// Kills a host, takes its nodes' directories away, and starts it again without waiting for it.
+    /// Kills a host, empties its nodes' directories, and starts it again, without waiting until it serves.
     pub async fn wipe(&mut self, number: usize) -> Result<()> {
         let system = self.system;
         let host = self.host(number)?;
@@ -169,10 +170,10 @@ impl Cluster {
         Ok(())
     }
 
-    /// Waits until the nodes have done what they do after a start: until they are idle for a moment, or for long
-    /// enough.
+    /// Waits until the nodes have finished their work after a start: until they are idle for a moment, or until a time
+    /// limit.
     pub async fn quiet(&self) -> Result<()> {
-        /// How long they must be idle, how idle, and how long to wait for it.
+        /// How long the nodes must be idle, what counts as idle, and the time limit.
         const MOMENT: Duration = Duration::from_millis(500);
         const IDLE_CPU: Duration = Duration::from_millis(50);
         const IDLE_WRITTEN: u64 = MIB;
@@ -190,17 +191,17 @@ impl Cluster {
         Ok(())
     }
 
-    /// What all hosts used so far, and what the rest of the machine did.
+    /// Returns what all hosts, and the rest of the machine, have used so far.
     pub fn usage(&self) -> Result<Usage> {
         Usage::of_all(self.hosts.iter().map(Host::pid))
     }
 
-    /// Bytes on disk by node.
+    /// Returns the bytes on disk of all nodes.
     pub fn bytes_on_disk(&self) -> u64 {
         bytes_by_part(self.dir()).values().sum()
     }
 
-    /// Bytes on disk of the node that takes most, by the parts of its directory.
+    /// Returns the bytes on disk of the node that uses most, by the parts of its directory.
     pub fn bytes_of_a_node(&self) -> BTreeMap<String, u64> {
         let nodes = self.hosts.iter().flat_map(|host| &host.spec.nodes);
         let parts = nodes.map(|node| bytes_by_part(&node.dir));
@@ -223,29 +224,29 @@ impl Host {
         self.child.id().ok_or_else(|| "a host has ended".into())
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a request and waits for the answer.
     pub async fn ask<T: DeserializeOwned>(&mut self, request: Request, limit: Duration) -> Result<T> {
-        self.tell(&(serde_json::to_string(&request)? + "\n")).await?;
+        self.send(&(serde_json::to_string(&request)? + "\n")).await?;
         self.answer(limit).await.map_err(|error| format!("{request:?}: {error}").into())
     }
 
-    /// How large the database is, as SQLite counts it.
+    /// Returns the size of the database according to SQLite.
     pub async fn database_bytes(&mut self) -> Result<u64> {
         self.ask(Request::DatabaseBytes, STATE_MAX).await
     }
 
-    /// Stops its nodes in good order; gives how long that took.
+    /// Stops its nodes cleanly. Returns how long that took.
     pub async fn stop(&mut self) -> Result<Duration> {
         let begin = Instant::now();
         self.ask::<()>(Request::Stop, STATE_MAX).await?;
         Ok(begin.elapsed())
     }
 
-    async fn tell(&mut self, line: &str) -> Result<()> {
+    async fn send(&mut self, line: &str) -> Result<()> {
         Ok(self.requests.write_all(line.as_bytes()).await?)
     }
 
-    /// Runs inserts here and kills another host meanwhile.
+    /// Runs inserts in this host, which kills another host in the meantime.
     pub async fn failover(&mut self, load: Load, pid: u32) -> Result<crate::load::Recovered> {
         let request = Request::Failover { load, pid: i32::try_from(pid)? };
         self.ask(request, FAILOVER_MAX + END_MAX + STATE_MAX).await
@@ -273,7 +274,7 @@ impl Host {
         while let Some(line) = self.answers.next_line().await? {
             match line.strip_prefix(ANSWER) {
                 Some(answer) => return Ok(answer.to_owned()),
-                // What a library prints: a few lines may tell something.
+                // The line comes from a library. A few such lines are printed, because they may explain a problem.
                 None if self.printed < PRINTED_MAX => {
                     self.printed += 1;
                     eprintln!("{line}");
@@ -285,12 +286,12 @@ impl Host {
     }
 }
 
-/// How long a load may take.
+/// Returns how long a load may take.
 fn load_max(load: &Load) -> Duration {
     load.seconds.map_or(LOAD_MAX, Duration::from_secs_f64) + END_MAX + STATE_MAX
 }
 
-/// The hosts of a cluster and what is in them.
+/// Returns the hosts of a cluster and their nodes.
 fn specs(dir: &Path, options: &Options, processes: Processes) -> Result<Vec<HostSpec>> {
     let members = addresses(options.nodes)?;
     let node = |id: usize| -> Result<NodeSpec> {
@@ -299,7 +300,7 @@ fn specs(dir: &Path, options: &Options, processes: Processes) -> Result<Vec<Host
         let (members, server) = (members.clone(), options.rqlited.clone());
         Ok(NodeSpec { id: id as u64, dir, members, durability: options.durability, server })
     };
-    // Of servers that run already one is asked, and it is no matter how many there are.
+    // If the servers already run, only one of them is called, whatever their number.
     let nodes = if options.is_outside() { 1 } else { options.nodes };
     let nodes = (1..=nodes).map(node).collect::<Result<Vec<_>>>()?;
     Ok(match processes {
@@ -308,7 +309,7 @@ fn specs(dir: &Path, options: &Options, processes: Processes) -> Result<Vec<Host
     })
 }
 
-/// Two free addresses for each node.
+/// Returns two free addresses for each node.
 fn addresses(nodes: usize) -> Result<Vec<[String; 2]>> {
     let listeners = (0..2 * nodes).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<Result<Vec<_>, _>>()?;
     let all = listeners.iter().map(|listener| Ok(listener.local_addr()?.to_string())).collect::<Result<Vec<_>>>()?;
@@ -316,7 +317,7 @@ fn addresses(nodes: usize) -> Result<Vec<[String; 2]>> {
     Ok(pairs.collect())
 }
 
-/// Bytes as MiB, for people.
+/// Converts bytes to MiB with one decimal.
 pub fn mib(bytes: u64) -> f64 {
     (bytes as f64 / MIB as f64 * 10.0).round() / 10.0
 }

@@ -1,15 +1,15 @@
-//! Times, counted in buckets that are at most 1.6 % wide, so that the memory of a run does not grow with its length.
+//! Times counted in buckets that are at most 1.6 % wide, so that the memory of a run does not grow with its length.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Buckets of an octave are `2^BITS`.
+/// An octave has `2^BITS` buckets.
 const BITS: u32 = 6;
-/// Longer times count as this, about 18 minutes.
+/// Longer times are counted as this, about 18 minutes.
 const NANOS_MAX: u64 = 1 << 40;
 
-/// Times of operations.
+/// The times of operations.
 #[derive(Clone, Debug, Default)]
 pub struct Histogram {
     counts: Vec<u32>,
@@ -17,16 +17,16 @@ pub struct Histogram {
     max: u64,
 }
 
-/// What is told of times, in microseconds.
+/// A summary of times, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// How many.
+    /// The number of times.
     pub count: u64,
-    /// Half are not longer.
+    /// The median.
     pub p50_us: f64,
-    /// 90 % are not longer.
+    /// The 90th percentile.
     pub p90_us: f64,
-    /// 99 % are not longer.
+    /// The 99th percentile.
     pub p99_us: f64,
     /// The longest.
     pub max_us: f64,
@@ -47,7 +47,7 @@ impl Histogram {
         self.max = self.max.max(nanos);
     }
 
-    /// Takes the times of another in.
+    /// Adds the times of another histogram.
     pub fn add(&mut self, other: &Self) {
         if other.counts.len() > self.counts.len() {
             self.counts.resize(other.counts.len(), 0);
@@ -59,7 +59,7 @@ impl Histogram {
         self.max = self.max.max(other.max);
     }
 
-    /// What is told of them.
+    /// Returns a summary of the times.
     pub fn summary(&self) -> Summary {
         let percentile = |percent| micros(self.percentile(percent));
         Summary {
@@ -71,7 +71,7 @@ impl Histogram {
         }
     }
 
-    /// The end of the bucket that `percent` of all times are not above.
+    /// Returns the upper end of the bucket below or in which `percent` of all times are.
     fn percentile(&self, percent: u64) -> u64 {
         let rank = (self.count * percent).div_ceil(100).max(1);
         let mut seen = 0;
@@ -88,7 +88,7 @@ fn bucket(nanos: u64) -> usize {
     ((shift << BITS) as usize) + (nanos >> shift) as usize
 }
 
-/// The longest time in a bucket.
+/// Returns the longest time in a bucket.
 fn end_of(bucket: usize) -> u64 {
     let bucket = bucket as u64;
     let shift = (bucket >> BITS).saturating_sub(1);
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_is_in_a_bucket_that_is_hardly_wider() {
+    fn buckets_are_at_most_1_6_percent_wide() {
         let mut previous = None;
         for exponent in 0..40 {
             for offset in [0, 1, 7, 100] {
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_are_those_of_all_parts() {
+    fn percentiles_include_added_histograms() {
         let (mut odd, mut even) = (Histogram::default(), Histogram::default());
         for micros in (1..=100).step_by(2) {
             odd.record(Duration::from_micros(micros));

@@ -1,6 +1,6 @@
-//! A process with nodes in it: starts them, then does what the driver asks.
+//! A process with nodes in it. It starts the nodes, then handles the driver's requests.
 //!
-//! Invariant: it ends with its driver, however that ends: its standard input closes then.
+//! Invariant: it ends when its driver ends, for whatever reason, because its standard input is closed then.
 
 use std::io::{BufRead as _, Write as _};
 use std::ops::RangeInclusive;
@@ -17,20 +17,20 @@ use crate::protocol::{ANSWER, Answer, HostSpec, Request};
 use crate::system::{COUNT, DATABASE_BYTES, INSERT, INSERT_FILLER, Level, Row, System, TABLES};
 use crate::{Result, machine::MIB};
 
-/// How long to ask again for what should come true.
+/// How long to repeat a read that should succeed.
 const WAIT_MAX: Duration = Duration::from_secs(50);
-/// How long to wait before asking again.
+/// How long to wait before repeating it.
 const WAIT_STEP: Duration = Duration::from_millis(1);
-/// Rows of a batch that fills a table; one with filler holds less than a MiB.
+/// The rows of a batch that fills a table. A batch of filler has less than 1 MiB.
 const FILL_ROWS: u64 = 1000;
 const FILLER_ROWS: u64 = MIB / 4096 / 2;
-/// How many of these batches are under way at a time.
+/// How many of these batches run at the same time.
 const FILLING: usize = 4;
 
 /// The nodes of this process.
 struct Host<S>(Vec<Arc<S>>);
 
-/// Is a host until the driver ends.
+/// Runs as a host until the driver ends.
 pub fn run<S: System>(spec: &str) -> Result<()> {
     let spec: HostSpec = serde_json::from_str(spec)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -41,7 +41,7 @@ async fn serve<S: System>(spec: HostSpec) -> Result<()> {
     let mut requests = requests();
     let started = tokio::select! {
         started = Host::<S>::start(spec) => started,
-        // A host that is still starting is asked nothing.
+        // The driver sends no requests while a host starts, so the driver has ended.
         _ = requests.recv() => return Ok(()),
     };
     match started {
@@ -49,7 +49,7 @@ async fn serve<S: System>(spec: HostSpec) -> Result<()> {
         Ok(mut host) => {
             answer(Ok(Value::Null))?;
             while let Some(line) = requests.recv().await {
-                // The end of a load that had ended before it was told to.
+                // An empty line ends a load. If the load ended earlier by itself, the line is read here.
                 if !line.is_empty() {
                     answer(host.handle(&line, &mut requests).await.map_err(|error| error.to_string()))?;
                 }
@@ -59,7 +59,7 @@ async fn serve<S: System>(spec: HostSpec) -> Result<()> {
     }
 }
 
-/// The lines of standard input. When it ends, so does the process: nodes need not be stopped in good order.
+/// Reads the lines of standard input. The process exits at its end; the nodes need not be stopped cleanly.
 fn requests() -> mpsc::Receiver<String> {
     let (sender, receiver) = mpsc::channel(1);
     std::thread::spawn(move || {
@@ -119,7 +119,7 @@ impl<S: System> Host<S> {
         None
     }
 
-    /// The leader if it is here, else any node.
+    /// Returns the leader if it is in this process, else any node.
     async fn writer(&self) -> Result<&Arc<S>> {
         Ok(self.leader().await.or(self.0.first()).ok_or("this process has no node")?)
     }
@@ -136,17 +136,17 @@ impl<S: System> Host<S> {
         let fillers = mib * MIB / 4096 / FILLER_ROWS * FILLER_ROWS;
         let rows = batches(rows, FILL_ROWS).map(|ids| (INSERT, ids, Row::new as fn(i64) -> Row));
         let fillers = batches(fillers, FILLER_ROWS).map(|ids| (INSERT_FILLER, ids, Row::filler as fn(i64) -> Row));
-        let mut under_way = JoinSet::new();
+        let mut running = JoinSet::new();
         for (sql, ids, row) in rows.chain(fillers) {
-            if under_way.len() == FILLING
-                && let Some(filled) = under_way.join_next().await
+            if running.len() == FILLING
+                && let Some(filled) = running.join_next().await
             {
                 filled??;
             }
             let node = Arc::clone(node);
-            under_way.spawn(async move { node.insert_all(sql, ids.map(row).collect()).await });
+            running.spawn(async move { node.insert_all(sql, ids.map(row).collect()).await });
         }
-        while let Some(filled) = under_way.join_next().await {
+        while let Some(filled) = running.join_next().await {
             filled??;
         }
         Ok(())
@@ -162,7 +162,7 @@ impl<S: System> Host<S> {
     async fn counts(&self) -> Result<Vec<u64>> {
         let mut counts = Vec::new();
         for node in &self.0 {
-            // A node that was just started may not have the table yet.
+            // A node that has just started may not have the table yet.
             counts.push(until("a count", async || node.number(COUNT).await).await?);
         }
         Ok(counts)
@@ -173,7 +173,7 @@ impl<S: System> Host<S> {
             for level in [Level::Linearizable, Level::Local] {
                 until("a read", async || match node.select(id, level).await? {
                     Some(row) => Ok(row),
-                    None => Err(format!("row {id} is not there, read at {level:?}").into()),
+                    None => Err(format!("row {id} is not present in a read at {level:?}").into()),
                 })
                 .await?;
             }
@@ -182,7 +182,7 @@ impl<S: System> Host<S> {
     }
 }
 
-/// The keys from 1 to `rows`, in batches.
+/// Returns the keys from 1 to `rows`, in batches.
 fn batches(rows: u64, batch: u64) -> impl Iterator<Item = RangeInclusive<i64>> {
     let starts = (0..rows.div_ceil(batch)).map(move |number| number * batch + 1);
     starts.map(move |first| first as i64..=rows.min(first + batch - 1) as i64)
@@ -192,7 +192,7 @@ fn value(value: impl Serialize) -> Result<Value> {
     Ok(serde_json::to_value(value)?)
 }
 
-/// Asks again until there is an answer.
+/// Repeats a call until it succeeds or the time limit is reached.
 async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Result<T>) -> Result<T> {
     let limit = Instant::now() + WAIT_MAX;
     loop {

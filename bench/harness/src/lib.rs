@@ -1,16 +1,17 @@
-//! What is measured and how, the same for every system.
+//! The measurements, which are the same for every system.
 //!
-//! A program that measures a system implements [`System`] for a node of it and calls [`run`]. Two kinds of processes
-//! follow from that program: the *driver*, which is what was typed, and its *hosts*, the same program once more, each
-//! with one or all nodes of the cluster in it. The load runs in the host, in tasks beside the node, as in an
-//! application that embeds it; the driver tells it what to do over its standard input, and reads what the hosts used
-//! from the system. So a host can be killed, and what the driver does counts nowhere.
+//! A program that measures a system implements [`System`] for a node of the system and calls [`run`]. The program then
+//! runs as two kinds of processes: the *driver*, which the user starts, and its *hosts*, which the driver starts and
+//! each of which contains one or all nodes of the cluster. The load runs in a host, in tasks of the same process as the
+//! node, as in an application that embeds it. The driver sends requests to the standard input of the hosts, and reads
+//! the resources that they used from the operating system. So a host can be killed, and the work of the driver is not
+//! part of any figure.
 //!
 //! # Invariants
 //!
-//! - A figure is printed only if the rows that are there are the rows that were acknowledged.
-//! - Whatever is waited for has a limit, and a run that did not finish says so.
-//! - Systems differ only in their [`System`]: tables, statements, clients, clocks and counting are written once.
+//! - A figure is printed only if all nodes have the rows that were acknowledged.
+//! - Every wait has a time limit, and a run that did not finish says so.
+//! - Systems differ only in their [`System`]. Tables, statements, clients, clocks and counting are the same code.
 
 #![forbid(unsafe_code)]
 
@@ -37,8 +38,8 @@ pub type Error = Box<dyn std::error::Error + Send + Sync>;
 /// The result of a measurement's parts.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Measures a system, or is one of the processes that are measured; says whether that went well. Returns when there is
-/// nothing more to do for this process.
+/// Measures a system, or runs as one of its hosts, until this process has nothing more to do. Returns whether that
+/// succeeded.
 pub fn run<S: System>(measure: &Measure) -> bool {
     let done = match measure {
         Measure::Host { spec, .. } => host::run::<S>(spec),

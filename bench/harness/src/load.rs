@@ -1,4 +1,4 @@
-//! The load: client tasks that each wait for an answer before they ask again.
+//! The load: client tasks, each of which waits for the answer to a call before it makes the next one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
@@ -12,96 +12,97 @@ use crate::histogram::{Histogram, Summary};
 use crate::system::{INSERT, INSERT_NAME, Level, Row, Stage, System, UPSERT};
 use crate::{Error, Result};
 
-/// A write that takes longer is remembered by itself.
+/// Writes that take longer than this are recorded individually.
 const SLOW: Duration = Duration::from_millis(50);
-/// How many of them a client remembers.
+/// How many of them a client records.
 const SLOW_MAX: usize = 10_000;
-/// A load that is not told to end ends after this.
+/// A load without a time limit ends after this.
 const RUN_MAX: Duration = Duration::from_secs(600);
 /// How long the last operations may take once a load ends.
 pub(crate) const END_MAX: Duration = Duration::from_secs(60);
-/// A load with more failures gives up.
+/// A load ends after this many failures.
 const FAILURES_MAX: u64 = 100_000;
 /// How long a client waits after a failure.
 const AFTER_FAILURE: Duration = Duration::from_millis(1);
-/// How long a load runs before the leader is killed, and on after the first write that is acknowledged again.
+/// How long a load runs before the leader is killed, and after the first write that is acknowledged again.
 pub(crate) const AROUND_KILL: Duration = Duration::from_millis(500);
-/// How long writes may stand still.
+/// How long no write may be acknowledged.
 pub(crate) const FAILOVER_MAX: Duration = Duration::from_secs(120);
 
-/// A load. One without an end in rows or seconds goes on until its host is told that it ends.
+/// A load. If neither rows nor seconds limit it, it runs until the driver ends it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Load {
-    /// What a client does each time.
+    /// The operation that clients repeat.
     pub work: Work,
-    /// Clients.
+    /// The number of clients.
     pub concurrency: u64,
-    /// Ends it, in rows written or read.
+    /// The number of rows written or read after which the load ends.
     pub rows: Option<u64>,
-    /// Ends it.
+    /// The number of seconds after which the load ends.
     pub seconds: Option<f64>,
     /// The first key to insert.
     pub first_id: i64,
 }
 
-/// What a client does each time.
+/// The operation that clients repeat.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub enum Work {
     /// Inserts a row.
     Insert,
     /// Inserts rows in one batch.
     Batch {
-        /// How many.
+        /// The number of rows.
         rows: u64,
     },
     /// Selects a row with a key from 1 to `ids`, or inserts one.
     Mixed {
-        /// Rows to select from.
+        /// The number of rows to select from.
         ids: u64,
-        /// How many of a hundred insert.
+        /// The percentage of operations that insert.
         writes: u64,
-        /// How fresh the reads must be.
+        /// The consistency level of the reads.
         level: Level,
     },
-    /// Inserts a row with nothing but a short name.
+    /// Inserts a row that contains only a short name.
     Name,
     /// Inserts a row with a key from 1 to `ids`, or changes it.
     Upsert {
-        /// Rows to choose from.
+        /// The number of rows to choose from.
         ids: u64,
     },
 }
 
-/// What came of a load.
+/// The result of a load.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Loaded {
-    /// From the start to the last answer.
+    /// The seconds from the start to the last answer.
     pub seconds: f64,
-    /// Rows that were inserted and acknowledged.
+    /// The number of rows that were inserted and acknowledged.
     pub inserted: u64,
-    /// Rows whose insert failed: they may be there or not.
+    /// The number of rows whose insert failed; they may be present or not.
     pub unsure: u64,
     /// The first key that was not used.
     pub next_id: i64,
-    /// Times of acknowledged inserts, or of batches.
+    /// The times of acknowledged inserts or batches.
     pub writes: Summary,
-    /// Times of selects.
+    /// The times of selects.
     pub reads: Summary,
-    /// When writes waited longer than 50 ms.
+    /// The writes that took longer than 50 ms.
     pub slow_writes: Vec<Span>,
-    /// When a log of this process was synced for longer than 50 ms, as far as the system tells.
+    /// The syncs of logs of this process that took longer than 50 ms, as far as the system reports them.
     pub long_syncs: Vec<Span>,
-    /// The longest that a client tried, from its first call to the answer of the one that succeeded, in microseconds.
+    /// The longest time that a client needed for a write, from the first call to the answer of the call that succeeded,
+    /// in microseconds.
     pub wait_max_us: f64,
     /// The mean time of a write in each stage that the system measures itself, in microseconds.
     pub stages: Vec<(String, f64)>,
-    /// Operations that failed, and the first reason.
+    /// The number of operations that failed, and the first error.
     pub failed: Option<(u64, String)>,
-    /// Whether it came to the end that was asked for.
+    /// Whether the load reached its limit or was ended by the driver.
     pub finished: bool,
 }
 
-/// A time that took longer than it should, in seconds since the load began.
+/// The time of an operation that took too long, in seconds since the load began.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Span {
     /// Its beginning.
@@ -111,14 +112,14 @@ pub struct Span {
 }
 
 impl Span {
-    /// Whether both took place at some moment.
+    /// Whether both have a moment in common.
     pub fn overlaps(&self, other: &Self) -> bool {
         self.from <= other.to && other.from <= self.to
     }
 }
 
 impl Loaded {
-    /// This, unless it ended before its time.
+    /// Returns the result, or an error if the load did not finish.
     pub(crate) fn whole(self) -> Result<Self> {
         match self.finished {
             true => Ok(self),
@@ -127,16 +128,16 @@ impl Loaded {
     }
 }
 
-/// What came of a failover.
+/// The result of a failover.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Recovered {
     /// From the kill to the first acknowledgement of an insert that began after it.
     pub gap_ms: f64,
-    /// The whole load.
+    /// The result of the whole load.
     pub loaded: Loaded,
 }
 
-/// What the clients of a load share.
+/// The state that the clients of a load share.
 struct Shared {
     load: Load,
     begin: Instant,
@@ -144,13 +145,13 @@ struct Shared {
     next_id: AtomicI64,
     rows_left: AtomicI64,
     failures: AtomicU64,
-    /// Nanoseconds from `begin`: operations that begin later are waited for.
+    /// The time of the kill, in nanoseconds from `begin`. The failover waits for an operation that begins later.
     killed: AtomicU64,
-    /// When the first of them was acknowledged.
+    /// When the first such operation was acknowledged.
     recovered: AtomicU64,
 }
 
-/// What a client did.
+/// The counts and times of a client.
 #[derive(Default)]
 struct Tally {
     inserted: u64,
@@ -163,17 +164,17 @@ struct Tally {
     failure: Option<String>,
 }
 
-/// Runs a load against a node of a process. `told` completes when a load without an end is to end.
+/// Runs a load on a node of this process. A load without a limit ends when `ended` completes.
 pub async fn run<S: System, T>(
     node: &Arc<S>,
     all_nodes: &[Arc<S>],
     load: Load,
-    told: impl Future<Output = T>,
+    ended: impl Future<Output = T>,
 ) -> Result<Loaded> {
     let before = node.stages();
     let shared = Shared::new(load);
     let mut clients = start(node, &shared);
-    // Whether it is the end that was asked for.
+    // Returns whether the load ended as requested.
     let end = async {
         match (shared.load.seconds, shared.load.rows) {
             (Some(seconds), _) => {
@@ -184,7 +185,7 @@ pub async fn run<S: System, T>(
                 tokio::time::sleep(RUN_MAX).await;
                 false
             }
-            (None, None) => tokio::time::timeout(RUN_MAX, told).await.is_ok(),
+            (None, None) => tokio::time::timeout(RUN_MAX, ended).await.is_ok(),
         }
     };
     let mut tally = Tally::default();
@@ -198,13 +199,13 @@ pub async fn run<S: System, T>(
     Ok(Loaded { stages, long_syncs: long_syncs.collect(), ..shared.loaded(tally, finished) })
 }
 
-/// The mean time of the writes that passed a stage between two looks, in microseconds.
+/// Returns the mean time of the writes that passed a stage between two measurements, in microseconds.
 fn mean(before: Stage, after: Stage) -> (String, f64) {
     let writes = after.writes.saturating_sub(before.writes).max(1);
     (after.name.to_owned(), after.time.saturating_sub(before.time).as_secs_f64() * 1e6 / writes as f64)
 }
 
-/// Runs inserts, kills a process meanwhile, and waits until inserts are acknowledged again.
+/// Runs inserts, kills a process during them, and waits until inserts are acknowledged again.
 pub async fn failover<S: System>(node: &Arc<S>, load: Load, pid: i32) -> Result<Recovered> {
     let pid = Pid::from_raw(pid).ok_or("not a process id")?;
     let shared = Shared::new(Load { rows: None, seconds: None, ..load });
@@ -223,7 +224,7 @@ pub async fn failover<S: System>(node: &Arc<S>, load: Load, pid: i32) -> Result<
     stop(&shared, &mut clients, &mut tally).await?;
     if recovered == u64::MAX {
         let failure = tally.failure.unwrap_or_else(|| "no call failed".to_owned());
-        return Err(format!("no write was acknowledged within {FAILOVER_MAX:?} after the kill; {failure}").into());
+        return Err(format!("no write was acknowledged within {FAILOVER_MAX:?} after the kill: {failure}").into());
     }
     let gap_ms = (recovered - killed) as f64 / 1e6;
     Ok(Recovered { gap_ms, loaded: shared.loaded(tally, true) })
@@ -244,17 +245,17 @@ async fn all(clients: &mut JoinSet<Tally>, tally: &mut Tally) -> Result<()> {
 async fn stop(shared: &Shared, clients: &mut JoinSet<Tally>, tally: &mut Tally) -> Result<()> {
     shared.stop.store(true, Relaxed);
     let ended = tokio::time::timeout(END_MAX, all(clients, tally)).await;
-    ended.map_err(|_| format!("did not finish: calls without an answer {END_MAX:?} after the end of the load"))?
+    ended.map_err(|_| format!("did not finish: calls had no answer {END_MAX:?} after the end of the load"))?
 }
 
 async fn client<S: System>(node: Arc<S>, shared: Arc<Shared>, number: u64) -> Tally {
     let mut tally = Tally::default();
-    // Splitmix: any sequence will do that is not the same for two clients.
+    // The sequence of SplitMix64, which differs between clients.
     let mut random = number;
-    // When the client began to try what it has not got yet.
+    // When the client began to try the write that has not succeeded yet.
     let mut tries = None;
     while shared.goes_on() {
-        // A read that is answered on the caller's thread never waits: the other clients need their turns.
+        // A read that is answered on the caller's thread never yields, so the client yields here to let the others run.
         tokio::task::coop::consume_budget().await;
         random = random.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let drawn = mix(random);
@@ -287,7 +288,7 @@ async fn client<S: System>(node: Arc<S>, shared: Arc<Shared>, number: u64) -> Ta
     tally
 }
 
-/// A key from 1 to `ids`.
+/// Returns a key from 1 to `ids`.
 fn one_of(drawn: u64, ids: u64) -> i64 {
     (1 + (drawn >> 8) % ids.max(1)) as i64
 }
@@ -324,7 +325,7 @@ impl Shared {
         })
     }
 
-    /// Whether there is one more operation to do, which is then taken.
+    /// Takes the next operation. Returns `false` if there is none.
     fn goes_on(&self) -> bool {
         let rows = if let Work::Batch { rows } = self.load.work { rows } else { 1 };
         !self.stop.load(Relaxed)
@@ -332,7 +333,7 @@ impl Shared {
             && (self.load.rows.is_none() || self.rows_left.fetch_sub(rows as i64, Relaxed) > 0)
     }
 
-    /// The first of so many keys that nobody else gets.
+    /// Reserves `rows` keys for the caller, and returns the first.
     fn take(&self, rows: u64) -> i64 {
         self.next_id.fetch_add(rows as i64, Relaxed)
     }
@@ -341,7 +342,7 @@ impl Shared {
         self.begin.elapsed().as_nanos() as u64
     }
 
-    /// Notes the acknowledgement of an operation; gives how long it took.
+    /// Records the acknowledgement of an operation. Returns how long it took.
     fn acknowledged(&self, begin: u64) -> u64 {
         let now = self.nanos();
         if begin >= self.killed.load(Relaxed) {
@@ -350,7 +351,7 @@ impl Shared {
         now - begin
     }
 
-    /// A time as seconds since the beginning, if it ended after that.
+    /// Converts a time to seconds since the beginning, if it ended after the beginning.
     fn span(&self, (from, to): (Instant, Instant)) -> Option<Span> {
         let seconds = |at: Instant| at.saturating_duration_since(self.begin).as_secs_f64();
         (to > self.begin).then(|| Span { from: seconds(from), to: seconds(to) })
@@ -381,7 +382,7 @@ impl Tally {
         }
     }
 
-    /// Counts an acknowledged write; of no rows it was none.
+    /// Counts an acknowledged write. An operation without rows was a read and does not count.
     fn wrote(&mut self, rows: u64, begin: u64, nanos: u64) {
         if rows > 0 {
             if nanos as u128 > SLOW.as_nanos() && self.slow.len() < SLOW_MAX {

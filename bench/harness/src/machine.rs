@@ -1,4 +1,4 @@
-//! What the machine tells: what an `fdatasync` costs, what a process used, what a directory takes.
+//! Measurements of the machine: the time of an `fdatasync`, the resources that a process used, the size of a directory.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -10,28 +10,28 @@ use std::time::{Duration, Instant};
 use crate::Result;
 use crate::histogram::{Histogram, Summary};
 
-/// Bytes of a MiB.
+/// The bytes of a MiB.
 pub const MIB: u64 = 1 << 20;
 
-/// How often the disk is asked, and how many bytes each time.
+/// How many syncs a probe does, and how many bytes it writes before each.
 const SYNCS: usize = 200;
 const SYNC_BYTES: usize = 4096;
 
-/// A disk as it was found right before a measurement.
+/// The state of a disk right before a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Disk {
-    /// What writing and `fdatasync` of 4 KiB cost.
+    /// The times of writing and syncing (`fdatasync`) 4 KiB.
     pub sync: Summary,
-    /// Whether its files are in memory only, where a sync costs nothing.
+    /// Whether its files are only in memory, where a sync costs nothing.
     pub in_memory: bool,
 }
 
 impl Disk {
-    /// Writes pages over a file of its full length, as a preallocated log does, and syncs each.
+    /// Writes pages over a preallocated file, as a log does, and syncs each.
     ///
     /// # Errors
     ///
-    /// Those of the files.
+    /// If a file can't be written.
     pub fn probe(dir: &Path) -> Result<Self> {
         /// The file system types tmpfs and ramfs.
         const IN_MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6];
@@ -53,30 +53,31 @@ impl Disk {
     }
 }
 
-/// What processes used so far.
+/// The resources that processes have used so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Usage {
-    /// Time on processors, in user mode and in the kernel.
+    /// Processor time, in user mode and in the kernel.
     pub cpu: Duration,
-    /// The same of everything else on the machine, since it started.
+    /// Processor time of everything else on the machine since it started.
     pub others_cpu: Duration,
-    /// The sum of the largest resident sizes, in bytes; pages of mapped files count.
+    /// The sum of the largest resident sizes in bytes, including pages of mapped files.
     pub peak_memory: u64,
-    /// Bytes of pages that they made dirty, which says whether they are idle. A disk need not see as much: on file
-    /// systems with large pages, all of a page counts for each byte.
+    /// The bytes of pages that the processes made dirty, which shows whether they are idle. The disk may have to write
+    /// less: on file systems with large pages, one written byte counts as a whole page.
     pub written: u64,
 }
 
-/// Bytes that the disk below a directory was told to write so far, by anybody; `None` where the kernel does not tell.
-/// What still waits in memory is written first, so that the difference of two is all that was written between them.
+/// Returns the bytes that all processes have written to the disk below a directory so far, or `None` if the kernel does
+/// not report it. The file system is synced first, so that the difference of two results is everything that was written
+/// between them.
 pub(crate) fn written_to_disk(dir: &Path) -> Result<Option<u64>> {
-    /// What the kernel counts in, whatever the disk has.
+    /// The unit of the kernel's counts, whatever the sector size of the disk is.
     const SECTOR: u64 = 512;
     let dir = File::open(dir)?;
     rustix::fs::syncfs(&dir)?;
     let device = dir.metadata()?.dev();
     let device = [rustix::fs::major(device), rustix::fs::minor(device)].map(|number| number.to_string());
-    // A line: major minor name, then four figures of reads, then writes, merged writes, sectors written.
+    // The fields of a line are: major, minor, name, four figures of reads, writes, merged writes, sectors written.
     let disks = fs::read_to_string("/proc/diskstats")?;
     let mut lines = disks.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     let line = lines.find(|fields| fields.iter().zip(&device).filter(|(a, b)| a == b).count() == 2);
@@ -84,28 +85,28 @@ pub(crate) fn written_to_disk(dir: &Path) -> Result<Option<u64>> {
     Ok(sectors.map(|sectors| sectors * SECTOR))
 }
 
-/// What the kernel counts processor time in, on every machine that Linux runs on today.
+/// The unit in which the kernel counts processor time, on every machine that Linux runs on today.
 const TICK: Duration = Duration::from_millis(10);
 
-/// Processor time that anybody on this machine used so far.
+/// Returns the processor time that all processes on this machine have used so far.
 fn cpu_of_all() -> Result<Duration> {
     let stat = fs::read_to_string("/proc/stat")?;
-    // The first line: cpu user nice system idle iowait irq softirq steal.
+    // The fields of the first line are: cpu, user, nice, system, idle, iowait, irq, softirq, steal.
     let line = stat.lines().next().unwrap_or_default();
     let fields = line.split_whitespace().skip(1).take(8).map(str::parse).collect::<Result<Vec<u64>, _>>()?;
     let [user, nice, system, _idle, _iowait, irq, softirq, steal] = fields.as_slice() else {
-        return Err("/proc/stat is not as expected".into());
+        return Err("/proc/stat has an unexpected format".into());
     };
     Ok(TICK * u32::try_from(user + nice + system + irq + softirq + steal)?)
 }
 
 impl Usage {
-    /// Of a running process.
+    /// Returns the usage of a running process.
     fn of(pid: u32) -> Result<Self> {
         let read = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}"));
         let stat = read("stat")?;
         // The name of the process, in parentheses, may contain spaces; user and system time are fields 14 and 15.
-        let (_, fields) = stat.rsplit_once(')').ok_or("/proc/PID/stat is not as expected")?;
+        let (_, fields) = stat.rsplit_once(')').ok_or("/proc/PID/stat has an unexpected format")?;
         let ticks = fields.split_whitespace().skip(11).take(2).map(str::parse::<u32>).sum::<Result<u32, _>>()?;
         let (status, io) = (read("status")?, read("io")?);
         let peak_memory = field(&status, "VmHWM:")? * 1024;
@@ -113,7 +114,7 @@ impl Usage {
         Ok(Self { cpu: TICK * ticks, others_cpu: Duration::ZERO, peak_memory, written })
     }
 
-    /// Of all these processes.
+    /// Returns the usage of all these processes.
     pub fn of_all(pids: impl Iterator<Item = Result<u32>>) -> Result<Self> {
         let sum =
             pids.map(|pid| Self::of(pid?)).try_fold(Self::default(), |sum, usage| usage.map(|one| sum.plus(one)))?;
@@ -130,14 +131,15 @@ impl Usage {
     }
 }
 
-/// The number after a name, in a file of lines that each begin with one.
+/// Returns the number after a name, in a file whose lines each begin with a name.
 fn field(text: &str, name: &str) -> Result<u64> {
     let value = text.lines().find_map(|line| line.strip_prefix(name)).ok_or_else(|| format!("no {name} in /proc"))?;
     let number = value.split_whitespace().next().ok_or_else(|| format!("{name} is empty in /proc"))?;
     Ok(number.parse()?)
 }
 
-/// Bytes on disk below a directory, by the first part of the path. What vanishes meanwhile does not count.
+/// Returns the bytes on disk below a directory, by the first component of the path. Files that are removed in the
+/// meantime do not count.
 pub(crate) fn bytes_by_part(dir: &Path) -> BTreeMap<String, u64> {
     let items = fs::read_dir(dir).into_iter().flatten().flatten();
     items.map(|item| (item.file_name().to_string_lossy().into_owned(), bytes_on_disk(&item.path()))).collect()
@@ -154,11 +156,11 @@ fn bytes_on_disk(path: &Path) -> u64 {
     below + metadata.blocks() * BLOCK
 }
 
-/// A new directory on the disk to be measured: below `dir`, or beside this program.
+/// Creates a new directory on the disk to be measured: below `dir`, or beside this program.
 ///
 /// # Errors
 ///
-/// If it can't be made.
+/// If it can't be created.
 pub fn data_dir(dir: Option<&Path>) -> Result<tempfile::TempDir> {
     let beside = || -> Result<PathBuf> { Ok(std::env::current_exe()?.with_file_name("quorate-bench-data")) };
     let base = dir.map_or_else(beside, |dir| Ok(dir.to_owned()))?;
@@ -171,14 +173,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_used_something() -> Result<()> {
+    fn the_usage_of_this_process_is_not_zero() -> Result<()> {
         let usage = Usage::of_all([Ok(std::process::id())].into_iter())?;
         assert!(usage.peak_memory > MIB && usage.others_cpu > Duration::ZERO);
         Ok(())
     }
 
     #[test]
-    fn the_disk_is_asked_and_left_clean() -> Result<()> {
+    fn a_probe_leaves_no_file() -> Result<()> {
         let dir = data_dir(None)?;
         fs::create_dir(dir.path().join("node"))?;
         fs::write(dir.path().join("node/file"), [1; 10_000])?;
@@ -191,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_counted_by_the_disk() -> Result<()> {
+    fn written_to_disk_counts_written_bytes() -> Result<()> {
         let dir = data_dir(None)?;
         let Some(before) = written_to_disk(dir.path())? else { return Ok(()) };
         fs::write(dir.path().join("file"), [1; 1 << 20])?;

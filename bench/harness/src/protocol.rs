@@ -1,7 +1,7 @@
-//! What a driver asks of a host, one line of JSON each way.
+//! The requests of a driver to a host, and the answers. Each is one line of JSON.
 //!
-//! Invariant: a host answers every request once, in their order; its first line, unasked, says that its nodes serve. An
-//! empty line is no request: it ends a load that has no end of its own.
+//! Invariant: a host answers every request once, in the order of the requests. Its first answer, without a request,
+//! says that its nodes serve. An empty line is not a request: it ends a load that has no limit.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -9,52 +9,52 @@ use serde_json::Value;
 use crate::load::Load;
 use crate::system::NodeSpec;
 
-/// Marks the lines of a host that are answers: a library may print what it wants.
+/// The prefix of the lines of a host that are answers. Libraries may print other lines.
 pub const ANSWER: &str = "answer ";
 
-/// What a host is told when it starts.
+/// The argument with which a host is started.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct HostSpec {
-    /// The nodes in it.
+    /// The nodes in the host.
     pub nodes: Vec<NodeSpec>,
 }
 
-/// What is asked of a host.
+/// A request to a host.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Request {
-    /// Make the tables. Needs the leader.
+    /// Creates the tables. The host must contain the leader.
     CreateTables,
-    /// Whether one of its nodes leads: `bool`.
+    /// Asks whether one of its nodes leads: `bool`.
     Leads,
-    /// Write rows that belong to these keys, and filler of so many MiB. Needs the leader.
+    /// Writes rows with these keys, and filler. The host must contain the leader.
     Fill {
-        /// From 1 to this.
+        /// The last key; the first is 1.
         rows: u64,
-        /// Added to the database.
+        /// The size of the filler in MiB.
         mib: u64,
     },
-    /// How many rows each of its nodes has applied: `Vec<u64>`.
+    /// Asks how many rows each of its nodes has applied: `Vec<u64>`.
     Counts,
-    /// Bytes of its first node's database: `u64`.
+    /// Asks for the bytes of its first node's database: `u64`.
     DatabaseBytes,
-    /// Wait until each of its nodes answers a linearizable read, and a local one, of this row.
+    /// Waits until each of its nodes answers a linearizable read and a local read of this row.
     Ready {
-        /// Its key.
+        /// The key of the row.
         id: i64,
     },
-    /// Run a load, if need be until an empty line comes: [`crate::load::Loaded`].
+    /// Runs a load; if it has no limit, until an empty line comes: [`crate::load::Loaded`].
     Run(Load),
-    /// Stop its nodes in good order. It can do nothing more then.
+    /// Stops its nodes cleanly. The host can't handle requests after that.
     Stop,
-    /// Run inserts, kill a process, wait until an insert that began after that is acknowledged:
+    /// Runs inserts, kills a process, and waits until an insert that began after the kill is acknowledged:
     /// [`crate::load::Recovered`].
     Failover {
-        /// The load; its ends do not count.
+        /// The load, whose limits are ignored.
         load: Load,
-        /// The process.
+        /// The process to kill.
         pid: i32,
     },
 }
 
-/// An answer: the value that the request names, or why there is none.
+/// An answer: the value that the request describes, or an error text.
 pub type Answer = Result<Value, String>;

@@ -1,4 +1,4 @@
-//! What a run found: the same names and values for people and as JSON.
+//! The results of a run, with the same names and values as text and as JSON.
 
 use serde::Serialize;
 use serde::ser::{SerializeMap as _, Serializer};
@@ -9,7 +9,7 @@ use crate::histogram::Summary;
 use crate::machine::Disk;
 use crate::{Error, Result};
 
-/// Figures by name, in the order in which they are told.
+/// The figures with their names, in the order in which they are printed.
 #[derive(Clone, Debug, Default)]
 pub struct Report(Vec<(String, Value)>);
 
@@ -20,13 +20,13 @@ impl Report {
         self
     }
 
-    /// Adds a number, with as many decimals as tell something.
+    /// Adds a number, rounded to three decimals if it is below 10, else to one.
     pub fn number(&mut self, name: impl Into<String>, value: f64) -> &mut Self {
         let decimals = if value.abs() < 10.0 { 1000.0 } else { 10.0 };
         self.add(name, (value * decimals).round() / decimals)
     }
 
-    /// Adds percentiles, each under this prefix.
+    /// Adds percentiles, whose names get this prefix.
     pub fn times(&mut self, prefix: &str, times: &Summary) -> &mut Self {
         let Summary { p50_us, p90_us, p99_us, max_us, .. } = *times;
         for (name, value) in [("p50_us", p50_us), ("p90_us", p90_us), ("p99_us", p99_us), ("max_us", max_us)] {
@@ -35,16 +35,19 @@ impl Report {
         self
     }
 
-    /// Adds what the disk costs at the moment.
+    /// Adds the times of the disk.
     pub fn disk(&mut self, disk: &Disk) -> &mut Self {
         self.number("fdatasync_p50_us", disk.sync.p50_us).number("fdatasync_p99_us", disk.sync.p99_us);
         if disk.in_memory {
-            self.add("warning", "the data are in memory: a sync costs nothing here; name a disk by --dir");
+            self.add(
+                "warning",
+                "the data are in memory, where a sync costs nothing: choose a directory on a disk with --dir",
+            );
         }
         self
     }
 
-    /// Prints it: for people, or as one line of JSON.
+    /// Prints the report, as text or as one line of JSON.
     ///
     /// # Errors
     ///
@@ -76,7 +79,7 @@ impl Serialize for Report {
     }
 }
 
-/// Says what ended a measurement that did not come to its end; gives whether it did.
+/// Reports the error of a measurement that did not finish. Returns whether it finished.
 pub fn finish(measure: &Measure, done: Result<(), Error>) -> bool {
     let Err(error) = done else { return true };
     eprintln!("{} of {}: {error}", measure.name(), measure.system().name());

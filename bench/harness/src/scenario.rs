@@ -1,4 +1,4 @@
-//! The measurements, from a start of a cluster to a report.
+//! The measurements, from the start of a cluster to a report.
 
 use std::time::Duration;
 
@@ -17,17 +17,17 @@ mod kills;
 mod sustained;
 mod throughput;
 
-/// Rows in the table when rows are read.
+/// The number of rows in the table for measurements of reads.
 const ROWS_TO_READ: u64 = 100_000;
-/// How long a measured part lasts if nothing is said.
+/// The default length of the measured part.
 const SECONDS_DEFAULT: f64 = 5.0;
 
-/// Is a driver.
+/// Runs as a driver.
 pub fn run<S: System>(measure: &Measure) -> Result<()> {
     let options = measure.options().ok_or("nothing to measure")?;
     let processes = measure.processes();
     if options.at == Role::Follower && (processes == Processes::One || options.nodes == 1) {
-        return Err("clients call a follower only if it has a process of its own: --nodes 3 --process many".into());
+        return Err("clients can call a follower only if it has its own process: use --nodes 3 --process many".into());
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -44,9 +44,15 @@ pub fn run<S: System>(measure: &Measure) -> Result<()> {
                 let work = Work::Mixed { ids: ROWS_TO_READ, writes, level: options.level };
                 throughput::measure(options, processes, work, &report).await?;
             }
-            _ if options.is_outside() => return Err("servers that run already are only asked: sql-*, mixed".into()),
-            _ if options.concurrency.len() > 1 => return Err("--concurrency: one number here".into()),
-            _ if options.at == Role::Follower => return Err("--at: only for sql-* and mixed".into()),
+            _ if options.is_outside() => {
+                return Err("servers that already run can be measured only with sql-* and mixed".into());
+            }
+            _ if options.concurrency.len() > 1 => {
+                return Err("--concurrency takes only one number for this measurement".into());
+            }
+            _ if options.at == Role::Follower => {
+                return Err("--at follower is only possible with sql-* and mixed".into());
+            }
             _ => {
                 other(measure, options, processes, &mut report).await?;
                 report.add("finished", true).print(options.json)?;
@@ -56,7 +62,7 @@ pub fn run<S: System>(measure: &Measure) -> Result<()> {
     })
 }
 
-/// What has one figure for one number of clients.
+/// Runs a measurement that has one report, for one number of clients.
 async fn other(measure: &Measure, options: &Options, processes: Processes, report: &mut Report) -> Result<()> {
     report.add("concurrency", options.clients());
     match measure {
@@ -66,7 +72,7 @@ async fn other(measure: &Measure, options: &Options, processes: Processes, repor
         Measure::Disk(_) => disk::measure(options, processes, report).await,
         Measure::Image(_) => image::measure(options, processes, report).await,
         Measure::Sustained(_) => sustained::measure(options, processes, report).await,
-        _ => Err("it measures nothing".into()),
+        _ => Err("this subcommand measures nothing".into()),
     }
 }
 
@@ -99,7 +105,7 @@ fn heading(measure: &Measure, options: &Options, about: &About) -> Report {
     report
 }
 
-/// A cluster that is measured: what was acknowledged so far.
+/// The measured cluster, and what was acknowledged so far.
 struct Bench<'a> {
     options: &'a Options,
     clients: u64,
@@ -111,7 +117,7 @@ struct Bench<'a> {
 }
 
 impl<'a> Bench<'a> {
-    /// Starts a cluster with so many rows in it; asks the disk once all is quiet.
+    /// Starts a cluster with `rows` rows in it, and probes the disk once the nodes are idle.
     async fn start(options: &'a Options, processes: Processes, rows: u64) -> Result<Self> {
         let mut cluster = Cluster::start(options, processes).await?;
         cluster.prepare(rows, options.db_size).await?;
@@ -120,8 +126,8 @@ impl<'a> Bench<'a> {
         Ok(Self { options, clients, cluster, disk, next_id: i64::try_from(rows)? + 1, acknowledged: rows, unsure: 0 })
     }
 
-    /// Goes on with another number of clients, once all is quiet again.
-    async fn go_on(&mut self, clients: u64) -> Result<()> {
+    /// Continues with another number of clients, once the nodes are idle again.
+    async fn continue_with(&mut self, clients: u64) -> Result<()> {
         self.clients = clients;
         self.cluster.quiet().await?;
         self.disk = Disk::probe(self.cluster.dir())?;
@@ -155,12 +161,12 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// Demands the rows that were acknowledged on every node.
+    /// Checks that every node has the acknowledged rows.
     async fn check(&mut self) -> Result<()> {
         self.cluster.check(self.acknowledged, self.unsure).await
     }
 
-    /// Adds what every run tells at its end, once all nodes have what was acknowledged.
+    /// Adds the figures of every report, once all nodes have the acknowledged rows.
     async fn finish(&mut self, report: &mut Report) -> Result<()> {
         self.check().await?;
         if !self.options.is_outside() {
@@ -172,7 +178,7 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// Adds how many operations there were, how fast they were, what failed, what they cost.
+/// Adds the number of operations, their rates and times, and the failures.
 fn add_loaded(report: &mut Report, work: Work, loaded: &Loaded) {
     let Loaded { writes, reads, seconds, inserted, .. } = loaded;
     let operations = writes.count + reads.count;
@@ -199,7 +205,7 @@ fn add_loaded(report: &mut Report, work: Work, loaded: &Loaded) {
     }
 }
 
-/// What was used so far.
+/// The resources that were used before a load.
 struct Used {
     hosts: Usage,
     written: Option<u64>,
@@ -211,7 +217,7 @@ impl Used {
     }
 
     /// Adds the processor time of a load that has just ended.
-    fn tell_time(&self, cluster: &Cluster, loaded: &Loaded, report: &mut Report) -> Result<()> {
+    fn add_time(&self, cluster: &Cluster, loaded: &Loaded, report: &mut Report) -> Result<()> {
         let after = cluster.usage()?;
         let seconds = |after: Duration, before| after.saturating_sub(before).as_secs_f64();
         let cpu = seconds(after.cpu, self.hosts.cpu);
@@ -221,8 +227,8 @@ impl Used {
         Ok(())
     }
 
-    /// Adds what was written to the disk for it.
-    fn tell_written(&self, cluster: &Cluster, loaded: &Loaded, report: &mut Report) -> Result<()> {
+    /// Adds the bytes that were written to the disk for the load.
+    fn add_written(&self, cluster: &Cluster, loaded: &Loaded, report: &mut Report) -> Result<()> {
         if loaded.inserted > 0
             && let (Some(before), Some(after)) = (self.written, written_to_disk(cluster.dir())?)
         {
@@ -234,7 +240,7 @@ impl Used {
     }
 }
 
-/// A few times in milliseconds.
+/// Some times in milliseconds.
 #[derive(Default)]
 struct Times(Vec<f64>);
 
@@ -244,7 +250,7 @@ impl Times {
         self.0.sort_by(f64::total_cmp);
     }
 
-    /// The time that so many percent are not above.
+    /// Returns the smallest time that is not exceeded by `percent` of the times.
     fn percentile(&self, percent: usize) -> f64 {
         let rank = (self.0.len() * percent).div_ceil(100);
         self.0.get(rank.saturating_sub(1)).copied().unwrap_or_default()
@@ -264,7 +270,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_of_few_times_are_times_that_were_measured() {
+    fn a_percentile_is_one_of_the_measured_times() {
         let mut times = Times::default();
         assert_eq!((times.median(), times.max()), (0.0, 0.0));
         for time in [30.0, 10.0, 20.0] {

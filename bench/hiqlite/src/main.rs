@@ -1,8 +1,8 @@
-//! hiqlite, embedded, under the load that Quorate gets: the same arguments, the same figures.
+//! hiqlite, embedded, under the same load as Quorate, with the same arguments and figures.
 //!
-//! It gets what its own benchmark gives it: jemalloc and WAL files of 8 MiB, everything else as it comes. Its log is
-//! synced every 200 ms by default, after writes were acknowledged (`--durability os`); `immediate` syncs before
-//! (`fsync`).
+//! It uses what its own benchmark uses: jemalloc and WAL files of 8 MiB; everything else has its default. By default
+//! its log is synced every 200 ms, after writes were acknowledged (`--durability os`); with `immediate` it is synced
+//! before (`fsync`).
 
 #![forbid(unsafe_code)]
 
@@ -14,7 +14,7 @@ use quorate_bench_harness::{
     About, Durability, Level, Measure, NodeSpec, Options, Result, Row, SELECT, System, SystemName, locked_version, run,
 };
 
-/// Bytes of a WAL file: what its own benchmark takes. It bounds an entry, too.
+/// The bytes of a WAL file, as in its own benchmark. This also limits the size of an entry.
 const WAL_BYTES: u32 = 8 << 20;
 
 #[derive(Parser)]
@@ -27,7 +27,7 @@ struct Cli {
 fn main() -> ExitCode {
     let Cli { measure } = Cli::parse();
     if measure.system() != SystemName::Hiqlite {
-        eprintln!("this program measures --system hiqlite only");
+        eprintln!("this program only measures --system hiqlite");
         return ExitCode::FAILURE;
     }
     if run::<HiqliteNode>(&measure) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -36,10 +36,10 @@ fn main() -> ExitCode {
 /// A node.
 struct HiqliteNode(Client);
 
-/// A row on its way out of a query.
+/// A row that a query returns.
 struct Selected(Row);
 
-/// A number on its way out of a query.
+/// A number that a query returns.
 struct Number(i64);
 
 impl From<&mut hiqlite::Row<'_>> for Selected {
@@ -119,7 +119,7 @@ impl System for HiqliteNode {
         let params = vec![Param::from(id)];
         let rows: Vec<Selected> = match level {
             Level::Local => self.0.query_map(SELECT, params).await?,
-            // It runs on the leader.
+            // This query runs on the leader.
             Level::Linearizable => self.0.query_consistent_map(SELECT, params).await?,
         };
         Ok(rows.into_iter().next().map(|Selected(row)| row))

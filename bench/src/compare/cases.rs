@@ -1,33 +1,33 @@
-//! What is compared, and with whom.
+//! The cases of the comparison, and the systems that are compared.
 
-/// One section of the page: commands that differ in their contenders only.
+/// A section of the page: runs whose commands differ only in the contender.
 pub struct Case {
-    /// What is measured, for people; names differ.
+    /// The name for readers; each case has a different name.
     pub name: &'static str,
-    /// What the reader should know of it, if anything.
+    /// What is measured and how.
     pub note: &'static str,
-    /// The arguments, but for those of contenders.
+    /// The arguments, except those of the contender.
     pub arguments: &'static [&'static str],
-    /// What is added to them in earnest, and by `--quick`, which leaves the case out if that is `None`.
+    /// More arguments for a full run and for `--quick`, which omits the case if they are `None`.
     pub earnest: &'static [&'static str],
     pub quick: Option<&'static [&'static str]>,
-    /// Measured once: it takes long, or is a median by itself.
+    /// Whether the case is measured only once, because it takes long or gives a median itself.
     pub once: bool,
-    /// The figure of a run that is compared, its unit, and whether more of it is better.
+    /// The figure of a run that is compared, its unit, and whether a higher value is better.
     pub figure: &'static str,
     pub unit: &'static str,
     pub more_is_better: bool,
-    /// Other figures of the run, each with a heading and its unit.
+    /// Other figures of the run, each with a column title and its unit.
     pub more: &'static [(&'static str, &'static str, &'static str)],
-    /// The first is what the others are compared with.
+    /// The compared systems. The others are compared with the first one.
     pub contenders: &'static [Contender],
 }
 
-/// Who is compared.
+/// A system with a configuration that is compared.
 pub struct Contender {
-    /// For people; labels of a case differ.
+    /// The label for readers; the labels of a case differ.
     pub label: &'static str,
-    /// As `--system` takes it.
+    /// The value of `--system`.
     pub system: &'static str,
     /// When a write is acknowledged.
     pub acknowledged: &'static str,
@@ -44,7 +44,7 @@ pub const QUORATE: Contender = Contender {
 pub const QUORATE_OS: Contender = Contender {
     label: "Quorate, os",
     system: "quorate",
-    acknowledged: "in a majority's caches",
+    acknowledged: "in a majority's page caches",
     arguments: &["--durability", "os"],
 };
 pub const QUORATE_FOLLOWER: Contender = Contender {
@@ -55,7 +55,7 @@ pub const QUORATE_FOLLOWER: Contender = Contender {
 pub const HIQLITE: Contender = Contender {
     label: "hiqlite, default",
     system: "hiqlite",
-    acknowledged: "in a majority's caches",
+    acknowledged: "in a majority's page caches",
     arguments: &["--durability", "os"],
 };
 pub const HIQLITE_IMMEDIATE: Contender = Contender {
@@ -77,14 +77,14 @@ pub const PLAIN: Contender = Contender {
     arguments: &["--durability", "fsync", "--nodes", "1"],
 };
 
-/// How long is measured where a case says nothing else.
+/// The arguments for a full and for a quick run, unless a case has its own.
 const EARNEST: &[&str] = &["--seconds", "1.5", "--warm-up", "0.5"];
 const QUICK: Option<&[&str]> = Some(&["--seconds", "0.5", "--warm-up", "0.2"]);
 
-/// Single-row INSERTs a second; the others are like it.
+/// Single-row INSERTs per second. The other cases are variations of it.
 const INSERT: Case = Case {
     name: "INSERT",
-    note: "Single rows, each acknowledged by itself; three nodes in one process.",
+    note: "Single-row INSERTs, each acknowledged separately; three nodes in one process.",
     arguments: &["sql-insert", "--concurrency", "1,16,64,256"],
     earnest: EARNEST,
     quick: QUICK,
@@ -100,21 +100,22 @@ pub const CASES: &[Case] = &[
     INSERT,
     Case {
         name: "INSERT, three processes",
-        note: "The same over loopback: each node has a process of its own, the clients are in one of them.",
+        note: "The same over the loopback interface: each node has its own process, and the clients run in one of \
+               them.",
         arguments: &["sql-insert", "--process", "many", "--concurrency", "64"],
         contenders: &[QUORATE, QUORATE_FOLLOWER],
         ..INSERT
     },
     Case {
         name: "INSERT in batches",
-        note: "Transactions of 100 rows; three nodes in one process.",
+        note: "Atomic batches of 100 rows; three nodes in one process.",
         arguments: &["sql-batch", "--batch", "100", "--concurrency", "4"],
         contenders: &[QUORATE, HIQLITE, RQLITE],
         ..INSERT
     },
     Case {
         name: "point SELECT",
-        note: "By primary key, of what the node itself has applied; 100,000 rows.",
+        note: "Reads by primary key of the state that the node itself has applied; 100,000 rows.",
         arguments: &["sql-select", "--concurrency", "1,2"],
         figure: "selects_per_s",
         unit: "/s",
@@ -123,7 +124,7 @@ pub const CASES: &[Case] = &[
     },
     Case {
         name: "linearizable SELECT",
-        note: "The same, but each answer holds all that was acknowledged before the question.",
+        note: "The same, but each read shows every write that was acknowledged before the read began.",
         arguments: &["sql-select", "--level", "linearizable", "--concurrency", "64"],
         figure: "selects_per_s",
         unit: "/s",
@@ -132,8 +133,8 @@ pub const CASES: &[Case] = &[
     },
     Case {
         name: "restart",
-        note: "SIGKILL of a follower right after a load, with a database of 1 GiB; from then until it has answered a \
-               linearizable read of the last row.",
+        note: "SIGKILL of a follower right after a load, with a database of 1 GiB; the time from the kill until the \
+               follower has answered a linearizable read of the last row.",
         arguments: &["restart", "--kills", "1", "--seconds", "1"],
         earnest: &["--db-size", "1024"],
         quick: Some(&["--db-size", "32"]),
@@ -142,8 +143,9 @@ pub const CASES: &[Case] = &[
     },
     Case {
         name: "new follower",
-        note: "A follower loses its directory (1 GiB) while clients write at full speed; from its start until it has \
-               answered a linearizable read of the last row written before. `image --system hiqlite` does the same.",
+        note: "A follower loses its directory (1 GiB) while clients write at full speed; the time from its start \
+               until it has answered a linearizable read of the last row written before. `image --system hiqlite` \
+               measures the same for hiqlite.",
         arguments: &["image"],
         earnest: &["--db-size", "1024", "--seconds", "2", "--warm-up", "0.5"],
         quick: Some(&["--db-size", "32", "--seconds", "0.5"]),
@@ -153,16 +155,16 @@ pub const CASES: &[Case] = &[
         more: &[
             ("ready_ms", "ready after", "ms"),
             ("inserts_per_s_alone", "INSERTs before", "/s"),
-            ("inserts_per_s", "INSERTs meanwhile", "/s"),
-            ("max_us", "slowest meanwhile", "us"),
+            ("inserts_per_s", "INSERTs during the transfer", "/s"),
+            ("max_us", "slowest during the transfer", "us"),
         ],
         contenders: &[QUORATE],
         ..FAULT
     },
     Case {
         name: "failover",
-        note: "SIGKILL of the leader under load; from then to the acknowledgement of the first write that began after \
-               it. `failover --kills 100` is the full measure.",
+        note: "SIGKILL of the leader under load; the time from the kill to the acknowledgement of the first write \
+               that began after it. `failover --kills 100` is the full measurement.",
         arguments: &["failover"],
         earnest: &[],
         quick: None,
@@ -176,13 +178,13 @@ pub const CASES: &[Case] = &[
     },
     Case {
         name: "hand-over",
-        note: "The leader stops in good order under load, as in a rolling restart; the longest that a client of \
-               another node tried until a write was acknowledged.",
+        note: "The leader is stopped cleanly under load, as in a rolling restart; the longest time that a client of \
+               another node needed until a write was acknowledged.",
         arguments: &["hand-over"],
         earnest: &[],
         quick: None,
         figure: "wait_max_ms",
-        more: &[("stop_ms", "the stop took", "ms"), ("stops", "stops", "")],
+        more: &[("stop_ms", "time of the stop", "ms"), ("stops", "stops", "")],
         contenders: &[
             Contender { arguments: &["--durability", "fsync", "--kills", "5"], ..QUORATE },
             Contender { arguments: &["--durability", "os", "--kills", "1"], ..HIQLITE },
@@ -191,7 +193,7 @@ pub const CASES: &[Case] = &[
     },
     Case {
         name: "disk, 1,500,000 rows",
-        note: "Single-row INSERTs of ('fiona'); what is in a node's directory ten seconds after the last.",
+        note: "Single-row INSERTs of ('fiona'); the size of a node's directory ten seconds after the last one.",
         arguments: &["disk"],
         earnest: &["--rows", "1500000"],
         quick: None,
@@ -201,7 +203,7 @@ pub const CASES: &[Case] = &[
     DISK,
     Case {
         name: "sustained",
-        note: "Upserts on 100,000 keys; `sustained` alone goes on for a minute, or for as long as it is told.",
+        note: "Upserts on 100,000 keys. Without `--seconds`, `sustained` runs for a minute.",
         arguments: &["sustained"],
         earnest: &["--seconds", "20"],
         quick: None,
@@ -209,22 +211,22 @@ pub const CASES: &[Case] = &[
         unit: "/s",
         more_is_better: true,
         more: &[
-            ("last_to_first", "last 10 s to first", "x"),
+            ("last_to_first", "last 10 s relative to first", "x"),
             ("max_us", "slowest", "us"),
-            ("disk_max_mib", "files at most, all nodes", "MiB"),
+            ("disk_max_mib", "largest size of files, all nodes", "MiB"),
         ],
         contenders: &[QUORATE],
         ..FAULT
     },
 ];
 
-/// Nodes that come and go: a process each, measured once.
+/// The base of the cases that are measured once.
 const FAULT: Case = Case { once: true, unit: "ms", more_is_better: false, contenders: &[QUORATE, HIQLITE], ..INSERT };
 
-/// Small rows on disk.
+/// The size of small rows on disk.
 const DISK: Case = Case {
     name: "disk, 50,000 rows",
-    note: "The same with as many rows as the slower inserts in a few seconds.",
+    note: "The same with as many rows as the slower system inserts in a few seconds.",
     arguments: &["disk"],
     earnest: &["--rows", "50000"],
     quick: Some(&["--rows", "10000"]),
@@ -240,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_tell_cases_and_contenders_apart() {
+    fn names_of_cases_and_labels_are_unique() {
         let names: BTreeSet<_> = CASES.iter().map(|case| case.name).collect();
         assert_eq!(names.len(), CASES.len());
         for case in CASES {

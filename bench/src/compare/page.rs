@@ -1,4 +1,4 @@
-//! The page of a comparison, in Markdown: targets, losses, then every case with all its figures and commands.
+//! The page of a comparison, in Markdown: the targets, the losses, then every case with all its figures and commands.
 
 use serde_json::Value;
 
@@ -6,22 +6,22 @@ use super::cases::{CASES, Case, Contender, QUORATE, RQLITE};
 use super::runs::{At, Line, Runs};
 use super::targets::{FDATASYNC_US_MAX, TARGETS, Verdict, fdatasync};
 
-/// Characters of a line that is none of a table.
+/// The maximum length of a line outside of tables, in characters.
 const LINE_MAX: usize = 118;
 
-/// What a page tells beside its figures.
+/// What a page contains in addition to figures.
 pub struct About {
     /// Processors and operating system.
     pub machine: String,
-    /// What was measured, as git calls it.
+    /// The measured commit, as git describes it.
     pub commit: String,
     /// The arguments of the comparison.
     pub arguments: String,
-    /// Where plots are, seen from the page, if they are anywhere.
+    /// The directory of the plots, relative to the page, if there are plots.
     pub plots: Option<String>,
 }
 
-/// The whole page.
+/// Returns the whole page.
 pub fn markdown(about: &About, runs: &Runs) -> String {
     let mut page = vec![introduction(about, runs)];
     let plot = |name: &str, what: &str| about.plots.as_ref().map(|dir| format!("![{what}]({dir}/{name}.svg)"));
@@ -32,7 +32,7 @@ pub fn markdown(about: &About, runs: &Runs) -> String {
     for case in CASES.iter().filter(|case| runs.0.iter().any(|run| run.case == case.name)) {
         page.push(section(case, runs));
         if case.name == "INSERT" {
-            page.extend(plot("inserts", "INSERTs a second, by clients"));
+            page.extend(plot("inserts", "INSERTs per second, by number of clients"));
             page.extend(plot("times", "Times of an INSERT"));
         }
     }
@@ -49,15 +49,17 @@ fn introduction(about: &About, runs: &Runs) -> String {
     let paragraphs = [
         "# Benchmarks".to_owned(),
         format!(
-            "Quorate beside hiqlite, plain SQLite and, where one was given, rqlite. This page is written by `cd bench \
-             && cargo run --release -- compare{}`; [bench/README.md](../bench/README.md) tells how it is measured, \
-             and what not to conclude. The commands below are for that directory.",
+            "Measurements of Quorate, hiqlite, plain SQLite and, if a server was given, rqlite. This page is written \
+             by `cd bench && cargo run --release -- compare{}`. [bench/README.md](../bench/README.md) describes how \
+             the figures are measured, and which conclusions they do not allow. The commands below are to be run in \
+             that directory.",
             about.arguments
         ),
         format!(
             "Measured at commit `{}`: {}. An `fdatasync` of 4 KiB took {disk} at the median right before the runs; \
-             what it took before each stands beside its figures. Figures are medians of runs in turns (A, B, C, A, B, \
-             C), with the lowest and the highest. Other programs kept at most {busy:.2} processors busy meanwhile.",
+             each figure is shown with the time before its run. Figures are medians of runs in turns (A, B, C, A, B, \
+             C), with the lowest and the highest. Other programs kept at most {busy:.2} processors busy during the \
+             runs.",
             about.commit, about.machine
         ),
     ];
@@ -65,7 +67,7 @@ fn introduction(about: &About, runs: &Runs) -> String {
 }
 
 fn targets(runs: &Runs) -> String {
-    let mut table = Table::new(&["target", "asked for", "reached", "fdatasync p50 / p99", "verdict"]);
+    let mut table = Table::new(&["target", "required", "reached", "fdatasync p50 / p99", "verdict"]);
     let mut verdicts = Vec::new();
     for target in TARGETS.iter().filter(|target| target.is_of(runs)) {
         let outcome = target.outcome(runs);
@@ -86,18 +88,21 @@ fn targets(runs: &Runs) -> String {
     let count = |verdict| verdicts.iter().filter(|found| **found == verdict).count();
     let (met, excused) = (count(Some(Verdict::Met)), count(Some(Verdict::Excused)));
     let (missed, not_measured) = (count(Some(Verdict::Missed)) + excused, count(None));
-    let counts = format!("Of {} targets {met} are met, {missed} missed, {not_measured} not measured.", verdicts.len());
+    let counts = format!(
+        "Of {} targets {met} are met, {missed} are missed, and {not_measured} were not measured.",
+        verdicts.len()
+    );
     let rule = format!(
-        "Ratios of Quorate with fsync to a peer that does not wait for its disk count only where an `fdatasync` took \
-         at most {FDATASYNC_US_MAX:.0} us at the median right before Quorate's run. Of those that were missed \
-         {excused} had a slower disk; they are marked so. All other targets count on any disk."
+        "Ratios of Quorate with fsync to a peer that does not wait for its disk depend on the disk. They count only if \
+         an `fdatasync` took at most {FDATASYNC_US_MAX:.0} us at the median right before Quorate's run. Of the missed \
+         targets {excused} were measured on a slower disk and are marked so. All other targets count on any disk."
     );
     format!("## Targets\n\n{counts}\n{}\n\n{}", wrapped(&rule), table.text())
 }
 
-/// Every line in which another system was better than Quorate with fsync, and where it wrote less for a row.
+/// Lists every figure in which another system was better than Quorate with fsync, or wrote less for a row.
 fn losses(runs: &Runs) -> String {
-    let mut table = Table::new(&["where", "", "Quorate, fsync", "beside", "Quorate is better by"]);
+    let mut table = Table::new(&["case", "", "Quorate, fsync", "other system", "Quorate's advantage"]);
     for (case, clients) in with_clients(runs) {
         let written = Measure { figure: "written_bytes_per_row", unit: "B", more_is_better: false };
         for (what, measure) in [("", case.measure()), ("written per row", written)] {
@@ -115,11 +120,11 @@ fn losses(runs: &Runs) -> String {
             }
         }
     }
-    let text = if table.is_empty() { "Nowhere in this run.".to_owned() } else { table.text() };
-    format!("## Where Quorate is slower, or writes more\n\n{text}")
+    let text = if table.is_empty() { "Nowhere in these runs.".to_owned() } else { table.text() };
+    format!("## Where Quorate is slower or writes more\n\n{text}")
 }
 
-/// Who is compared, once for all tables.
+/// Describes the compared systems, once for all tables.
 fn contenders(runs: &Runs) -> String {
     let mut table = Table::new(&["", "version", "SQLite", "a write is acknowledged", "configuration"]);
     let mut seen = Vec::new();
@@ -133,14 +138,14 @@ fn contenders(runs: &Runs) -> String {
             table.line([contender.label, version, sqlite, acknowledged, configuration]);
         }
     }
-    format!("## Who\n\n{}", table.text())
+    format!("## Systems\n\n{}", table.text())
 }
 
 fn section(case: &Case, runs: &Runs) -> String {
     let mut titles = vec!["clients", "", "acknowledged", case.figure_title(), "p50", "p99", "CPU per call"];
     titles.extend(["written per row", "files, all nodes"]);
     titles.extend(case.more.iter().map(|(_, title, _)| *title));
-    titles.extend(["fdatasync p50 / p99", "Quorate is better by"]);
+    titles.extend(["fdatasync p50 / p99", "Quorate's advantage"]);
     let mut table = Table::new(&titles);
     for clients in runs.clients(case.name) {
         let first = case.contenders.first().and_then(|first| runs.line(case.at(first, clients)));
@@ -195,13 +200,13 @@ fn cells(case: &Case, contender: &Contender, clients: u64, line: &Line, ratio: O
     cells
 }
 
-/// How many calls failed in a run, if any.
+/// Says how many calls failed in a run, if any.
 fn failed(line: &Line) -> String {
     let failed = line.run.get("failed").and_then(Value::as_f64).filter(|failed| *failed > 0.0);
     failed.map(|failed| format!(" ({} calls failed)", grouped(failed))).unwrap_or_default()
 }
 
-/// All cases with all numbers of clients that they were measured for.
+/// Returns all cases, each with all numbers of clients for which it was measured.
 fn with_clients(runs: &Runs) -> impl Iterator<Item = (&'static Case, u64)> {
     CASES.iter().flat_map(|case| runs.clients(case.name).into_iter().map(move |clients| (case, clients)))
 }
@@ -218,9 +223,9 @@ impl Case {
 
     fn figure_title(&self) -> &'static str {
         if self.more_is_better {
-            "median (lowest - highest), more is better"
+            "median (lowest - highest), higher is better"
         } else {
-            "median (lowest - highest), less is better"
+            "median (lowest - highest), lower is better"
         }
     }
 
@@ -232,7 +237,7 @@ impl Case {
         }
     }
 
-    /// What gives its figures of one contender.
+    /// Returns the command that measures this case for a contender.
     fn command(&self, contender: &Contender) -> String {
         let mut words = vec!["cargo", "run", "--release", "--"];
         words.extend(self.arguments);
@@ -255,13 +260,13 @@ struct Measure {
 }
 
 impl Measure {
-    /// How many times as good the first is.
+    /// Returns how many times as good the first value is as the other.
     fn ratio(&self, first: f64, other: f64) -> f64 {
         if self.more_is_better { first / other } else { other / first }
     }
 }
 
-/// Rows of cells below titles; columns without a word are left out.
+/// A table whose first row contains the titles. Columns without any content are omitted.
 struct Table(Vec<Vec<String>>);
 
 impl Table {
@@ -299,7 +304,7 @@ fn word<'a>(report: &'a Value, name: &str) -> &'a str {
     report.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// A time, for people.
+/// Formats a time in microseconds.
 pub fn micros(micros: f64) -> String {
     match micros {
         _ if micros < 10.0 => format!("{micros:.1} us"),
@@ -308,7 +313,7 @@ pub fn micros(micros: f64) -> String {
     }
 }
 
-/// A number with commas between thousands, and a decimal if it is small.
+/// Formats a number with commas between thousands, and with a decimal if it is small.
 pub fn grouped(number: f64) -> String {
     if number < 100.0 && number.fract() > 0.0 {
         return format!("{number:.1}");
@@ -324,7 +329,7 @@ pub fn grouped(number: f64) -> String {
     text
 }
 
-/// One paragraph in lines that are not too long.
+/// Wraps a paragraph at [`LINE_MAX`].
 fn wrapped(text: &str) -> String {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
@@ -360,28 +365,28 @@ mod tests {
     }
 
     #[test]
-    fn the_first_contender_is_compared_by_medians() {
+    fn contenders_are_compared_with_the_first_by_medians() {
         let text = page(&both(&[9000.0, 40_000.0, 12_000.0], &[1.0, 1400.0, 5000.0]));
         let quorate = "| Quorate, fsync | synced by a majority | 12,000 (9,000 - 40,000) rows/s | 5.2 us | 60 us / 90";
         assert!(text.contains(quorate), "{text}");
         assert!(text.contains("| 60 us / 90 us | 8.57x |"), "{text}");
         assert!(
-            text.contains("rate to that of hiqlite, default | at least 8x | 8.57x | 60 us / 90 us | met |"),
+            text.contains("rate relative to hiqlite, default | at least 8x | 8.57x | 60 us / 90 us | met |"),
             "{text}"
         );
-        assert!(text.contains("Nowhere in this run."), "{text}");
+        assert!(text.contains("Nowhere in these runs."), "{text}");
         let command = "-- sql-insert --concurrency 1,16,64,256 --seconds 1.5 --warm-up 0.5 \\\n    --system quorate ";
         assert!(text.contains(command), "{text}");
     }
 
     #[test]
-    fn a_loss_is_told_in_the_table_and_by_itself() {
+    fn a_loss_is_in_its_table_and_in_the_list_of_losses() {
         let text = page(&both(&[1000.0], &[2000.0]));
         assert!(text.contains("| at least 8x | 0.5x | 60 us / 90 us | **missed** |"), "{text}");
         let loss = "| INSERT, 64 clients | 1,000 rows/s | 2,000 rows/s, hiqlite, default | 0.50x |";
         assert!(text.contains(loss), "{text}");
         assert!(text.contains("| **0.50x** |"), "{text}");
-        assert!(text.contains(" targets 0 are met, 1 missed, "), "{text}");
+        assert!(text.contains(" targets 0 are met, 1 are missed, "), "{text}");
     }
 
     #[test]
@@ -395,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn every_line_that_is_no_table_is_short() {
+    fn lines_outside_of_tables_are_short() {
         let mut all = both(&[1000.0], &[2000.0]);
         for case in CASES {
             let mut more = runs(case.name, QUORATE.label, 64, &[1.0]);
@@ -409,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_for_people() {
+    fn numbers_are_formatted_for_readers() {
         assert_eq!([0.0, 7.25, 100.0, 1234.0, 1_234_567.8].map(grouped), ["0", "7.2", "100", "1,234", "1,234,568"]);
         assert_eq!([5.25, 640.0, 12_345.0].map(micros), ["5.2 us", "640 us", "12 ms"]);
     }

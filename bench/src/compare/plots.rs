@@ -1,4 +1,4 @@
-//! The pictures of a comparison.
+//! The plots of a comparison.
 
 use super::cases::{CASES, Case, Contender};
 use super::page::{grouped, micros};
@@ -6,10 +6,10 @@ use super::runs::{At, Runs};
 use super::svg::{Anchor, LogScale, Svg};
 use super::targets::{TARGETS, Verdict};
 
-/// How wide pictures are.
+/// The width of plots.
 const WIDTH: f64 = 760.0;
 
-/// The pictures that these runs give, by their names.
+/// Returns the plots of these runs, each with its name.
 pub fn all(runs: &Runs) -> Vec<(&'static str, String)> {
     let insert = CASES.first();
     let pictures = [
@@ -20,15 +20,15 @@ pub fn all(runs: &Runs) -> Vec<(&'static str, String)> {
     pictures.into_iter().filter_map(|(name, picture)| Some((name, picture?.file()))).collect()
 }
 
-/// How far each target was reached: what is left of the line in the middle was missed.
+/// Plots which share of each target was reached. Dots left of the line in the middle are missed targets.
 fn targets(runs: &Runs) -> Svg {
-    /// Shares beyond these are shown at the end.
+    /// Shares outside of this range are drawn at its ends.
     const SHARES: [f64; 2] = [0.1, 10.0];
     const ROW: f64 = 22.0;
     let outcomes: Vec<_> = TARGETS.iter().filter_map(|target| Some((target, target.outcome(runs)?))).collect();
     let bottom = 74.0 + ROW * outcomes.len() as f64;
     let scale = LogScale { values: SHARES, ends: [500.0, WIDTH - 36.0] };
-    let mut svg = Svg::new(WIDTH, bottom + 12.0, "Reached, as a share of the target; amber: missed on a slow disk");
+    let mut svg = Svg::new(WIDTH, bottom + 12.0, "Share of each target that was reached; amber: missed on a slow disk");
     for (share, text) in [(0.1, "a tenth"), (1.0, "target"), (10.0, "tenfold")] {
         let (x, class) = (scale.at(share), if share == 1.0 { "strong" } else { "grid" });
         svg.line([x, 60.0], [x, bottom], class);
@@ -49,7 +49,7 @@ fn targets(runs: &Runs) -> Svg {
     svg
 }
 
-/// The figure of a case by clients, a line for each contender.
+/// Plots the figure of a case by the number of clients, with a line for each contender.
 fn rates(case: &Case, runs: &Runs) -> Svg {
     let (left, right, top, bottom) = (70.0, 560.0, 56.0, 380.0);
     let clients = runs.clients(case.name);
@@ -61,7 +61,7 @@ fn rates(case: &Case, runs: &Runs) -> Svg {
     let scale = LogScale::of(all, [bottom, top]);
     let step = (right - left) / clients.len().max(2) as f64;
     let x = |number: usize| left + step * (number as f64 + 0.5);
-    let mut svg = Svg::new(WIDTH, bottom + 52.0, &format!("{}, {}: more is better", case.name, case.unit));
+    let mut svg = Svg::new(WIDTH, bottom + 52.0, &format!("{}, {}: higher is better", case.name, case.unit));
     for tick in scale.ticks() {
         svg.line([left, scale.at(tick)], [right, scale.at(tick)], "grid");
         svg.text([left - 8.0, scale.at(tick)], Anchor::End, "", &grouped(tick));
@@ -80,7 +80,7 @@ fn rates(case: &Case, runs: &Runs) -> Svg {
         svg.path(&points, colour(contender));
         points.iter().for_each(|point| svg.dot(*point, 4.0, colour(contender)));
     }
-    // Beside the ends of their lines, but not over each other.
+    // Labels are placed next to the ends of their lines, but never overlap.
     labels.sort_by(|(a, _), (b, _)| a.total_cmp(b));
     let mut free = top;
     for (y, contender) in labels {
@@ -91,7 +91,7 @@ fn rates(case: &Case, runs: &Runs) -> Svg {
     svg
 }
 
-/// The times of a call for few and for many clients: from the median to the 99th percentile, and the longest.
+/// Plots the times of a call for few and for many clients: p50, p90, p99 and the longest.
 fn times(case: &Case, runs: &Runs) -> Svg {
     const CLIENTS: [u64; 2] = [1, 64];
     const ROW: f64 = 24.0;
@@ -106,7 +106,7 @@ fn times(case: &Case, runs: &Runs) -> Svg {
         .map(|clients| case.contenders.iter().filter_map(|who| Some((who, found(clients, who)?))).collect::<Vec<_>>());
     let scale = LogScale::of(rows.iter().flatten().flat_map(|(_, times)| *times), [left, right]);
     let height = 70.0 + rows.iter().map(|rows| (rows.len() as f64 + 1.5) * ROW).sum::<f64>();
-    let title = format!("Time of one {}: p50, p90, p99, and the longest", case.name);
+    let title = format!("Time of one {}: p50, p90, p99 and the longest", case.name);
     let mut svg = Svg::new(WIDTH, height, &title);
     for tick in scale.ticks() {
         svg.line([scale.at(tick), 62.0], [scale.at(tick), height - 12.0], "grid");
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pictures_show_what_was_measured() {
+    fn plots_show_what_was_measured() {
         let mut all_runs = runs("INSERT", QUORATE.label, 64, &[80_000.0]);
         all_runs.extend(runs("INSERT", QUORATE.label, 1, &[2000.0]));
         all_runs.extend(runs("INSERT", HIQLITE.label, 64, &[10_000.0]));
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_pictures_of_nothing() {
+    fn plots_without_runs_are_valid() {
         for (name, picture) in all(&Runs::default()) {
             assert!(!picture.contains("NaN") && !picture.contains("inf"), "{name}: {picture}");
         }

@@ -1,16 +1,16 @@
-//! What runs found, and the medians of it.
+//! The results of runs, and their medians.
 
 use serde_json::{Value, json};
 
 use quorate_bench_harness::Result;
 
-/// What one run of a contender found for one number of clients, or that it did not finish.
+/// The report of a contender's run for one number of clients, or of a run that did not finish.
 pub struct Run {
     /// The name of the case.
     pub case: String,
     /// The label of the contender.
     pub contender: String,
-    /// As it was printed.
+    /// The report as it was printed.
     pub report: Value,
 }
 
@@ -18,22 +18,22 @@ pub struct Run {
 #[derive(Default)]
 pub struct Runs(pub Vec<Run>);
 
-/// Where a figure is found.
+/// Identifies a figure.
 #[derive(Clone, Copy, Debug)]
 pub struct At {
     /// The name of the case.
     pub case: &'static str,
     /// The label of the contender.
     pub contender: &'static str,
-    /// How many clients.
+    /// The number of clients.
     pub clients: u64,
-    /// Its name in a report.
+    /// The name of the figure in a report.
     pub figure: &'static str,
 }
 
-/// The runs of one contender for one number of clients, by one of their figures.
+/// The median, lowest and highest value of a figure over the runs of a contender for one number of clients.
 pub struct Line<'a> {
-    /// The run in the middle: its other figures belong to this one.
+    /// The report of the median run, which the other figures of a line are taken from.
     pub run: &'a Value,
     pub median: f64,
     pub lowest: f64,
@@ -47,12 +47,12 @@ impl Run {
 }
 
 impl Runs {
-    /// The runs of a contender.
+    /// Returns the runs of a contender.
     pub fn of<'a>(&'a self, case: &str, contender: &str) -> impl Iterator<Item = &'a Run> {
         self.0.iter().filter(move |run| run.case == case && run.contender == contender)
     }
 
-    /// The median of a figure, if any run found it.
+    /// Returns the median of a figure, if any run has it.
     pub fn line(&self, at: At) -> Option<Line<'_>> {
         let runs = self.of(at.case, at.contender).filter(|run| run.number("concurrency") == Some(at.clients as f64));
         let mut all: Vec<_> = runs.filter_map(|run| Some((run.number(at.figure)?, &run.report))).collect();
@@ -64,7 +64,7 @@ impl Runs {
         Some(Line { run, median, lowest, highest })
     }
 
-    /// For how many clients a case was measured.
+    /// Returns the numbers of clients for which a case was measured.
     pub fn clients(&self, case: &str) -> Vec<u64> {
         let runs = self.0.iter().filter(|run| run.case == case);
         let mut clients: Vec<_> = runs.filter_map(|run| run.report.get("concurrency")?.as_u64()).collect();
@@ -73,21 +73,21 @@ impl Runs {
         clients
     }
 
-    /// How many runs of a contender did not finish, of how many, and why the first of them did not.
+    /// Returns how many runs of a contender did not finish, and the error of the first of them.
     pub fn failed<'a>(&'a self, case: &str, contender: &str) -> Option<(usize, &'a str)> {
         let mut failed = self.of(case, contender).filter_map(|run| run.report.get("error")?.as_str());
         let first = failed.next()?;
         Some((1 + failed.count(), first))
     }
 
-    /// A figure of all runs that have it, from the lowest to the highest.
+    /// Returns the values of a figure in all runs that have it, in ascending order.
     pub fn all(&self, figure: &str) -> Vec<f64> {
         let mut all: Vec<_> = self.0.iter().filter_map(|run| run.number(figure)).collect();
         all.sort_by(f64::total_cmp);
         all
     }
 
-    /// A line of JSON for each run.
+    /// Returns a line of JSON for each run.
     pub fn lines(&self) -> impl Iterator<Item = String> {
         let line = |Run { case, contender, report }: &Run| {
             json!({ "case": case, "contender": contender, "report": report }).to_string()
@@ -95,16 +95,16 @@ impl Runs {
         self.0.iter().map(line)
     }
 
-    /// What [`Runs::lines`] gave; other lines do not count.
+    /// Reads what [`Runs::lines`] wrote, and ignores other lines.
     ///
     /// # Errors
     ///
-    /// If a line that begins like one of those is none.
+    /// If a line that begins like a run can't be read.
     pub fn read(text: &str) -> Result<Self> {
         let run = |line: &str| -> Result<Run> {
             let mut value: Value = serde_json::from_str(line)?;
             let text = |name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
-            let (case, contender) = text("case").zip(text("contender")).ok_or("a run of no case")?;
+            let (case, contender) = text("case").zip(text("contender")).ok_or("a run has no case or no contender")?;
             Ok(Run { case, contender, report: value.get_mut("report").map(Value::take).unwrap_or_default() })
         };
         let lines = text.lines().filter(|line| line.starts_with("{\"case\":"));
@@ -116,7 +116,7 @@ impl Runs {
 pub mod tests {
     use super::*;
 
-    /// Runs of one case with the figure `inserts_per_s`.
+    /// Returns runs of one case with the figure `inserts_per_s`.
     pub fn runs(case: &str, contender: &str, clients: u64, figures: &[f64]) -> Vec<Run> {
         let report = |figure: &f64| {
             json!({
@@ -133,7 +133,7 @@ pub mod tests {
     }
 
     #[test]
-    fn a_line_is_the_median_of_its_runs_alone() {
+    fn a_line_is_the_median_of_its_own_runs() {
         let mut all = Runs(runs("INSERT", "a", 64, &[9000.0, 40_000.0, 12_000.0]));
         all.0.extend(runs("INSERT", "a", 1, &[7.0]));
         all.0.extend(runs("INSERT", "b", 64, &[1.0]));
@@ -146,7 +146,7 @@ pub mod tests {
     }
 
     #[test]
-    fn runs_can_be_kept_and_read_again() {
+    fn written_runs_can_be_read_again() {
         let mut all = Runs(runs("INSERT", "a", 64, &[9000.0, 1.0]));
         let report = json!({ "finished": false, "error": "no leader" });
         all.0.push(Run { case: "INSERT".to_owned(), contender: "a".to_owned(), report });

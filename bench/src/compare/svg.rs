@@ -1,8 +1,9 @@
-//! Pictures of lines, dots and words, as SVG that reads on light and on dark ground. It knows nothing of what it shows.
+//! Draws lines, dots and texts as SVG that is legible on a light and on a dark background. It does not depend on what
+//! is drawn.
 
 use std::fmt::Write as _;
 
-/// Colours by their names in a picture; each with one for light and one for dark ground.
+/// The classes of elements, with their colours for a light and for a dark background.
 const STYLE: &str = "
 text { font: 12px -apple-system, 'Segoe UI', Helvetica, Arial, sans-serif; fill: #424a53 }
 .title { font-size: 14px; font-weight: 600; fill: #1f2328 }
@@ -29,7 +30,7 @@ path { fill: none !important; stroke-width: 2; stroke-linejoin: round }
 }
 ";
 
-/// Where a text is held.
+/// The point of a text that is placed at the given position.
 #[derive(Clone, Copy)]
 pub enum Anchor {
     Start,
@@ -44,24 +45,24 @@ pub struct Svg {
     body: String,
 }
 
-/// A scale on which each tenfold is as long as the next.
+/// A logarithmic scale.
 #[derive(Clone, Copy)]
 pub struct LogScale {
     /// The values at its ends.
     pub values: [f64; 2],
-    /// Where the ends are.
+    /// The positions of its ends.
     pub ends: [f64; 2],
 }
 
 impl Svg {
-    /// An empty one.
+    /// Creates a picture that contains only a title.
     pub fn new(width: f64, height: f64, title: &str) -> Self {
         let mut svg = Self { width, height, body: String::new() };
         svg.text([16.0, 24.0], Anchor::Start, "title", title);
         svg
     }
 
-    /// A line of text, its middle at this height.
+    /// Adds a line of text whose vertical centre is at `y`.
     pub fn text(&mut self, [x, y]: [f64; 2], anchor: Anchor, class: &str, text: &str) {
         let anchor = match anchor {
             Anchor::Start => "start",
@@ -73,13 +74,13 @@ impl Svg {
         self.push(&format!("<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" class=\"{class}\">{text}</text>"));
     }
 
-    /// A straight line.
+    /// Adds a straight line.
     pub fn line(&mut self, [x1, y1]: [f64; 2], [x2, y2]: [f64; 2], class: &str) {
         let points = format!("x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\"");
         self.push(&format!("<line {points} stroke-width=\"2\" class=\"{class}\"/>"));
     }
 
-    /// A line through points.
+    /// Adds a line through points.
     pub fn path(&mut self, points: &[[f64; 2]], class: &str) {
         let mut path = String::new();
         for (number, [x, y]) in points.iter().enumerate() {
@@ -89,7 +90,7 @@ impl Svg {
         self.push(&format!("<path d=\"{path}\" class=\"{class}\"/>"));
     }
 
-    /// A dot.
+    /// Adds a dot.
     pub fn dot(&mut self, [x, y]: [f64; 2], radius: f64, class: &str) {
         self.push(&format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\" class=\"{class}\"/>"));
     }
@@ -99,7 +100,7 @@ impl Svg {
         self.body.push('\n');
     }
 
-    /// The file.
+    /// Returns the content of the file.
     pub fn file(&self) -> String {
         let Self { width, height, body } = self;
         let root = format!("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\"");
@@ -108,25 +109,26 @@ impl Svg {
 }
 
 impl LogScale {
-    /// One on which all these values have a place.
+    /// Creates a scale that covers all these values.
     pub fn of(values: impl Iterator<Item = f64> + Clone, ends: [f64; 2]) -> Self {
         let lowest = values.clone().filter(|value| *value > 0.0).fold(f64::INFINITY, f64::min);
         let highest = values.fold(0.0, f64::max);
         let values = if lowest <= highest { [lowest, highest] } else { [1.0, 10.0] };
         let [lowest, highest] = values;
-        // A little more than the values on both sides.
+        // The scale extends a little beyond the values on both sides.
         Self { values: [lowest / 1.25, highest * 1.25], ends }
     }
 
-    /// Where a value is.
+    /// Returns the position of a value.
     pub fn at(&self, value: f64) -> f64 {
         let [[low, high], [start, end]] = [self.values, self.ends];
         start + (value.max(low).ln() - low.ln()) / (high.ln() - low.ln()) * (end - start)
     }
 
-    /// Round values on it: 1, 2 and 5 of each tenfold, or only 1 if there are many.
+    /// Returns round values on the scale: 1, 2 and 5 times each power of ten, or only the powers of ten if there are
+    /// many.
     pub fn ticks(&self) -> Vec<f64> {
-        /// With more than this only tenfolds are shown.
+        /// With more ticks than this, only powers of ten are shown.
         const TICKS_MAX: usize = 9;
         let [low, high] = self.values;
         let decades = low.log10().floor() as i32..=high.log10().ceil() as i32;
@@ -144,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tenfold_is_as_long_as_the_next() {
+    fn powers_of_ten_are_equally_spaced() {
         let scale = LogScale { values: [1.0, 1000.0], ends: [300.0, 0.0] };
         assert_eq!([1.0, 10.0, 100.0, 1000.0].map(|value| scale.at(value).round()), [300.0, 200.0, 100.0, 0.0]);
         assert_eq!(scale.at(0.0), 300.0);
@@ -153,14 +155,14 @@ mod tests {
     }
 
     #[test]
-    fn all_values_have_a_place() {
+    fn a_scale_covers_all_its_values() {
         let scale = LogScale::of([50.0, 2.0, 0.0].into_iter(), [0.0, 100.0]);
         assert!(scale.at(2.0) > 0.0 && scale.at(50.0) < 100.0);
         assert!(LogScale::of(std::iter::empty(), [0.0, 100.0]).at(5.0).is_finite());
     }
 
     #[test]
-    fn words_do_not_become_elements() {
+    fn texts_are_escaped() {
         let mut svg = Svg::new(10.0, 10.0, "a & b");
         svg.text([1.0, 2.0], Anchor::End, "grid", "<c>");
         let file = svg.file();

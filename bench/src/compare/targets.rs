@@ -1,21 +1,21 @@
-//! What Quorate should reach, and whether it did.
+//! The targets of Quorate, and whether it reached them.
 
 use super::cases::{HIQLITE, HIQLITE_IMMEDIATE, PLAIN, QUORATE, QUORATE_FOLLOWER, QUORATE_OS};
 use super::runs::{At, Line, Runs};
 
 /// A figure, or the ratio of two, with a bound.
 pub struct Target {
-    /// What is asked for.
+    /// The description of the target.
     pub what: &'static str,
-    /// What it is asked of.
+    /// The figure that is compared with the bound.
     of: At,
-    /// What it is divided by.
+    /// The figure that it is divided by, if the target is a ratio.
     by: Option<At>,
     bound: Bound,
-    /// What the value is in; ratios have none.
+    /// The unit of the value, or `x` for a ratio.
     unit: &'static str,
-    /// Quorate waits for the disk and the other does not: how the two compare is a matter of the disk, and a slow one
-    /// excuses.
+    /// Whether only Quorate waits for the disk. The ratio then depends on the speed of the disk, so a slow disk excuses
+    /// a miss.
     waits_for_disk: bool,
 }
 
@@ -25,13 +25,13 @@ enum Bound {
     AtMost(f64),
 }
 
-/// Slower disks excuse, in microseconds of an `fdatasync` at the median.
+/// A disk is slow if the median time of an `fdatasync` is above this, in microseconds.
 pub const FDATASYNC_US_MAX: f64 = 100.0;
 
-/// How a target stands.
+/// The outcome of a target.
 pub struct Outcome {
     pub value: f64,
-    /// What an `fdatasync` cost right before Quorate's run, in microseconds.
+    /// The times of an `fdatasync` right before Quorate's run, in microseconds.
     pub fdatasync_p50_us: f64,
     pub fdatasync_p99_us: f64,
     pub verdict: Verdict,
@@ -41,7 +41,7 @@ pub struct Outcome {
 pub enum Verdict {
     Met,
     Missed,
-    /// Missed, on a disk that is too slow for this target.
+    /// Missed on a disk that is too slow for this target.
     Excused,
 }
 
@@ -57,7 +57,7 @@ const fn in_case(case: &'static str, contender: &'static str, clients: u64, figu
     At { case, contender, clients, figure }
 }
 
-/// Quorate with fsync beside hiqlite that does not wait for it.
+/// A target for Quorate with fsync relative to hiqlite, which does not wait for its disk.
 const fn beside_default(what: &'static str, clients: u64, factor: f64) -> Target {
     let (of, by) = (inserts(QUORATE.label, clients), Some(inserts(HIQLITE.label, clients)));
     Target { what, of, by, bound: Bound::AtLeast(factor), unit: "x", waits_for_disk: true }
@@ -80,89 +80,94 @@ const LINEARIZABLE_HIQLITE: At = in_case("linearizable SELECT", HIQLITE.label, 6
 const IMAGE: At = in_case("new follower", QUORATE.label, 64, "database_mb_per_s");
 
 pub const TARGETS: &[Target] = &[
-    beside_default("INSERT, 1 client, fsync: rate to that of hiqlite, default", 1, 0.65),
-    beside_default("INSERT, 16 clients, fsync: rate to that of hiqlite, default", 16, 4.0),
-    beside_default("INSERT, 64 clients, fsync: rate to that of hiqlite, default", 64, 8.0),
-    beside_default("INSERT, 256 clients, fsync: rate to that of hiqlite, default", 256, 14.0),
+    beside_default("INSERT, 1 client, fsync: rate relative to hiqlite, default", 1, 0.65),
+    beside_default("INSERT, 16 clients, fsync: rate relative to hiqlite, default", 16, 4.0),
+    beside_default("INSERT, 64 clients, fsync: rate relative to hiqlite, default", 64, 8.0),
+    beside_default("INSERT, 256 clients, fsync: rate relative to hiqlite, default", 256, 14.0),
     ratio(
-        "INSERT, 1 client, fsync: rate to that of hiqlite, immediate",
+        "INSERT, 1 client, fsync: rate relative to hiqlite, immediate",
         inserts(QUORATE.label, 1),
         inserts(HIQLITE_IMMEDIATE.label, 1),
         Bound::AtLeast(0.9),
     ),
     ratio(
-        "INSERT, 64 clients, fsync: rate to that of hiqlite, immediate",
+        "INSERT, 64 clients, fsync: rate relative to hiqlite, immediate",
         inserts(QUORATE.label, 64),
         inserts(HIQLITE_IMMEDIATE.label, 64),
         Bound::AtLeast(12.0),
     ),
     ratio(
-        "INSERT, 1 client, os: rate to that of hiqlite, default",
+        "INSERT, 1 client, os: rate relative to hiqlite, default",
         inserts(QUORATE_OS.label, 1),
         inserts(HIQLITE.label, 1),
         Bound::AtLeast(1.4),
     ),
     ratio(
-        "INSERT, 64 clients, os: rate to that of hiqlite, default",
+        "INSERT, 64 clients, os: rate relative to hiqlite, default",
         inserts(QUORATE_OS.label, 64),
         inserts(HIQLITE.label, 64),
         Bound::AtLeast(10.0),
     ),
     ratio(
-        "INSERT, 64 clients, fsync, three processes: rate to that of one process",
+        "INSERT, 64 clients, fsync, three processes: rate relative to one process",
         PROCESSES,
         inserts(QUORATE.label, 64),
         Bound::AtLeast(0.7),
     ),
-    ratio("INSERT, the same, on a follower: rate to that on the leader", FOLLOWER, PROCESSES, Bound::AtLeast(0.6)),
+    ratio(
+        "INSERT, the same, clients on a follower: rate relative to the leader",
+        FOLLOWER,
+        PROCESSES,
+        Bound::AtLeast(0.6),
+    ),
     Target {
         waits_for_disk: true,
         ..ratio(
-            "INSERT in batches, fsync: rate to that of hiqlite's transactions, default",
+            "INSERT in batches, fsync: rate relative to hiqlite's transactions, default",
             BATCH,
             BATCH_HIQLITE,
             Bound::AtLeast(2.0),
         )
     },
     ratio(
-        "point SELECT, 1 client: time to that of plain SQLite",
+        "point SELECT, 1 client: time relative to plain SQLite",
         selects(PLAIN.label, 1),
         selects(QUORATE.label, 1),
         Bound::AtMost(1.5),
     ),
     ratio(
-        "point SELECT, 1 client: time to that of hiqlite",
+        "point SELECT, 1 client: time relative to hiqlite",
         selects(HIQLITE.label, 1),
         selects(QUORATE.label, 1),
         Bound::AtMost(0.5),
     ),
     ratio(
-        "point SELECT: rate of 2 clients to that of 1",
+        "point SELECT: rate of 2 clients relative to 1 client",
         selects(QUORATE.label, 2),
         selects(QUORATE.label, 1),
         Bound::AtLeast(1.5),
     ),
     ratio(
-        "linearizable SELECT, 64 clients: rate to that of hiqlite's consistent query",
+        "linearizable SELECT, 64 clients: rate relative to hiqlite's consistent query",
         LINEARIZABLE,
         LINEARIZABLE_HIQLITE,
         Bound::AtLeast(5.0),
     ),
     figure(
-        "restart of a follower, 1 GiB, after SIGKILL: to its first linearizable read",
+        "restart of a follower, 1 GiB, after SIGKILL: time to a linearizable read",
         in_case("restart", QUORATE.label, 64, "ready_ms"),
         Bound::AtMost(1000.0),
         " ms",
     ),
-    figure("new follower, 1 GiB: database a second", IMAGE, Bound::AtLeast(150.0), " MB"),
+    figure("new follower, 1 GiB: database received per second", IMAGE, Bound::AtLeast(150.0), " MB"),
     figure(
-        "new follower: INSERTs meanwhile to those before",
+        "new follower: rate of INSERTs relative to before",
         At { figure: "share_of_alone", ..IMAGE },
         Bound::AtLeast(0.8),
         "x",
     ),
     figure(
-        "failover: SIGKILL to the next acknowledged write, median",
+        "failover: time from SIGKILL to an acknowledged write, median",
         in_case("failover", QUORATE.label, 64, "gap_ms"),
         Bound::AtMost(1100.0),
         " ms",
@@ -188,7 +193,7 @@ pub const TARGETS: &[Target] = &[
 ];
 
 impl Target {
-    /// How it stands, if what it takes was measured.
+    /// Returns the outcome, if the figures were measured.
     pub fn outcome(&self, runs: &Runs) -> Option<Outcome> {
         let of = runs.line(self.of)?;
         let by = match self.by {
@@ -196,7 +201,7 @@ impl Target {
             None => None,
         };
         let value = of.median / by.as_ref().map_or(1.0, |by| by.median);
-        // Where times are compared, Quorate's run is what is divided by.
+        // If times are compared, the divisor is the figure of Quorate's run.
         let quorate_first = self.of.contender.starts_with("Quorate");
         let quorate = by.filter(|_| !quorate_first).unwrap_or(of);
         let [fdatasync_p50_us, fdatasync_p99_us] = fdatasync(&quorate);
@@ -204,7 +209,7 @@ impl Target {
         Some(Outcome { value, fdatasync_p50_us, fdatasync_p99_us, verdict })
     }
 
-    /// Whether something that it needs was tried at all.
+    /// Whether a run for this target was tried at all.
     pub fn is_of(&self, runs: &Runs) -> bool {
         runs.of(self.of.case, self.of.contender).next().is_some()
     }
@@ -219,7 +224,7 @@ impl Target {
         }
     }
 
-    /// How much of the target a value is: 1 and more have reached it.
+    /// Returns which share of the target a value reaches; 1 or more means that the target is met.
     pub fn share(&self, value: f64) -> f64 {
         match self.bound {
             Bound::AtLeast(bound) => value / bound,
@@ -227,7 +232,7 @@ impl Target {
         }
     }
 
-    /// The bound, for people.
+    /// Formats the bound.
     pub fn bound(&self) -> String {
         match self.bound {
             Bound::AtLeast(bound) => format!("at least {}{}", decimals(bound), self.unit),
@@ -235,19 +240,19 @@ impl Target {
         }
     }
 
-    /// A value, for people.
+    /// Formats a value.
     pub fn value(&self, value: f64) -> String {
         format!("{}{}", decimals(value), self.unit)
     }
 }
 
-/// What an `fdatasync` cost before a run: p50 and p99, in microseconds.
+/// Returns the times of an `fdatasync` before a run, p50 and p99, in microseconds.
 pub fn fdatasync(line: &Line) -> [f64; 2] {
     let number = |name| line.run.get(name).and_then(serde_json::Value::as_f64).unwrap_or_default();
     [number("fdatasync_p50_us"), number("fdatasync_p99_us")]
 }
 
-/// Enough digits to tell small ratios apart.
+/// Formats a number with enough digits to distinguish small ratios.
 fn decimals(number: f64) -> String {
     let decimals = match number {
         _ if number < 10.0 => 2,
@@ -274,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_disk_excuses_only_who_waits_for_it_and_only_what_was_missed() {
+    fn a_slow_disk_excuses_misses_that_wait_for_it() {
         let (waits, does_not) =
             (beside_default("", 64, 8.0), ratio("", TARGETS[2].of, TARGETS[2].by.unwrap(), TARGETS[2].bound));
         for (quorate, fdatasync_us, expected) in [
@@ -290,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn less_is_better_where_there_is_an_upper_bound() {
+    fn lower_is_better_for_an_upper_bound() {
         let target = figure("", inserts(QUORATE.label, 64), Bound::AtMost(1000.0), " ms");
         let verdict = |value| target.outcome(&Runs(runs("INSERT", QUORATE.label, 64, &[value]))).unwrap().verdict;
         assert_eq!([verdict(1000.0), verdict(1001.0)], [Verdict::Met, Verdict::Missed]);
@@ -298,16 +303,16 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_has_no_outcome() {
+    fn a_target_that_was_not_measured_has_no_outcome() {
         let only_quorate = Runs(runs("INSERT", QUORATE.label, 64, &[1.0]));
         let target = beside_default("", 64, 8.0);
         assert!(target.outcome(&only_quorate).is_none() && target.is_of(&only_quorate));
         assert!(!target.is_of(&Runs::default()));
     }
 
-    /// A target of a case that no longer is there would be left out without a word.
+    /// A target of a case that does not exist would be omitted silently.
     #[test]
-    fn targets_are_of_cases_that_are_there() {
+    fn every_target_belongs_to_an_existing_case() {
         for target in TARGETS {
             for at in [Some(target.of), target.by].into_iter().flatten() {
                 let case = CASES.iter().find(|case| case.name == at.case).expect(at.case);

@@ -1,12 +1,13 @@
-//! As much of HTTP/1.1 as a client of one server needs: a request, its answer, and the next on the same connection.
+//! The part of HTTP/1.1 that a client of one server needs: a request, its answer, and then the next request on the same
+//! connection.
 //!
-//! Invariant: an answer is read to its last byte, within bounds, or the connection is not used again.
+//! Invariant: an answer is read completely and within the limits, or the connection is not used again.
 
 use quorate_bench_harness::Result;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 
-/// Bytes of a line, lines of a head, and bytes of a body that are accepted.
+/// The maximum bytes of a line, lines of a head, and bytes of a body.
 const LINE_MAX: u64 = 8 << 10;
 const LINES_MAX: usize = 100;
 const BODY_MAX: usize = 16 << 20;
@@ -19,11 +20,11 @@ pub struct Connection {
 
 /// The answer to a request.
 pub struct Answer {
-    /// Its three digits.
+    /// The status code.
     pub status: u16,
-    /// The lines of its head, but for the first.
+    /// The lines of its head, except the first.
     head: Vec<String>,
-    /// What follows the head.
+    /// The body.
     pub body: Vec<u8>,
 }
 
@@ -47,20 +48,20 @@ impl Connection {
     async fn answer(&mut self) -> Result<Answer> {
         let first = self.line().await?;
         let status = first.split(' ').nth(1).and_then(|status| status.parse().ok());
-        let status = status.ok_or_else(|| format!("not an answer of HTTP: {first:?}"))?;
+        let status = status.ok_or_else(|| format!("not an HTTP answer: {first:?}"))?;
         let mut answer = Answer { status, head: self.lines().await?, body: Vec::new() };
         if answer.header("transfer-encoding").is_some_and(|coding| coding.eq_ignore_ascii_case("chunked")) {
             while self.chunk(&mut answer.body).await? {}
-            // What may follow the last chunk.
+            // Skips the trailer after the last chunk.
             self.lines().await?;
         } else {
-            let length = answer.header("content-length").ok_or("an answer without a length")?.parse()?;
+            let length = answer.header("content-length").ok_or("the answer has no length")?.parse()?;
             self.read(length, &mut answer.body).await?;
         }
         Ok(answer)
     }
 
-    /// Reads a chunk; the last one is empty.
+    /// Reads a chunk. Returns `false` after the last one, which is empty.
     async fn chunk(&mut self, body: &mut Vec<u8>) -> Result<bool> {
         let line = self.line().await?;
         let digits = line.split(';').next().unwrap_or_default().trim();
@@ -71,19 +72,19 @@ impl Connection {
         self.read(length, body).await?;
         match self.line().await?.is_empty() {
             true => Ok(true),
-            false => Err("a chunk does not end where it says".into()),
+            false => Err("a chunk is longer than its length says".into()),
         }
     }
 
     async fn read(&mut self, length: usize, body: &mut Vec<u8>) -> Result<()> {
         let start = body.len();
         let end = start.checked_add(length).filter(|end| *end <= BODY_MAX);
-        body.resize(end.ok_or("a body that is too long")?, 0);
+        body.resize(end.ok_or("the body is too long")?, 0);
         self.stream.read_exact(body.get_mut(start..).unwrap_or_default()).await?;
         Ok(())
     }
 
-    /// Lines up to an empty one.
+    /// Reads lines up to an empty one.
     async fn lines(&mut self) -> Result<Vec<String>> {
         let mut lines = Vec::new();
         while lines.len() < LINES_MAX {
@@ -92,7 +93,7 @@ impl Connection {
                 line => lines.push(line),
             }
         }
-        Err("a head that is too long".into())
+        Err("the head is too long".into())
     }
 
     async fn line(&mut self) -> Result<String> {
@@ -106,7 +107,7 @@ impl Connection {
 }
 
 impl Answer {
-    /// The value of a header, whose name is given in lower case.
+    /// Returns the value of a header.
     pub fn header(&self, name: &str) -> Option<&str> {
         let mut headers = self.head.iter().filter_map(|line| line.split_once(':'));
         headers.find(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())

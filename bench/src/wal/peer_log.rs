@@ -1,7 +1,8 @@
-//! The log of the crate raft-log: a flush with a sync and a callback after every append, which its thread batches.
+//! The log of the crate raft-log. Every append is followed by a flush with a sync and a callback, which the log's
+//! thread batches.
 //!
-//! It waits up to 1 ms for a batch to be full before it syncs. It is told that one is full with what is pending here,
-//! so that it never waits for what can't come.
+//! It waits up to 1 ms for a batch to be full before it syncs. The size of a batch is set to the number of pending
+//! appends, so that it never waits for appends that can't come.
 
 use std::io;
 use std::path::Path;
@@ -19,11 +20,11 @@ pub struct PeerLog {
     payload: Vec<u8>,
 }
 
-/// What is in it.
+/// The types of its entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Entries;
 
-/// Tells when an entry is durable.
+/// Reports that an entry is durable.
 struct Completion {
     number: u64,
     done: Done,

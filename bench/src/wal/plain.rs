@@ -1,4 +1,5 @@
-//! What the disk gives: one write and one `fdatasync` for everything that is pending, over a file of zeros.
+//! Plain writes: one write and one `fdatasync` for all pending entries, over a preallocated file. This is the limit
+//! that the disk sets.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -10,9 +11,9 @@ use quorate_bench_harness::{Histogram, MIB, Result};
 
 use super::{Figures, Options};
 
-/// Bytes of the file, written again from its start when its end is reached.
+/// The size of the file in bytes. When its end is reached, writing continues at its start.
 const FILE_BYTES: u64 = 64 * MIB;
-/// What is written is a multiple of this.
+/// The size of each write is a multiple of this.
 const PAGE: u64 = 4096;
 
 pub fn measure(dir: &Path, pending: u32, options: &Options) -> Result<Figures> {

@@ -1,4 +1,4 @@
-//! Quorate's log with its two threads, as a node runs it.
+//! Quorate's log with its two threads, as in a node.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! What small rows take on disk once a cluster has had time to clear up, and what was written for them.
+//! Measures the size of small rows on disk after the cluster had time to clean up, and the bytes that were written for
+//! them.
 
 use std::time::{Duration, Instant};
 
@@ -10,12 +11,12 @@ use crate::load::{Load, Work};
 use crate::report::Report;
 use crate::system::NAME_BYTES;
 
-/// Rows that are inserted if nothing is said.
+/// The default number of rows.
 const ROWS_DEFAULT: u64 = 1_500_000;
-/// How long after the last write files are looked at.
+/// How long after the last write the size of files is measured.
 const SETTLE: Duration = Duration::from_secs(10);
 
-/// Inserts, waits, and looks at the directory of the node that takes most.
+/// Inserts rows, waits, and measures the directory of the node that uses most.
 pub(super) async fn measure(options: &Options, processes: Processes, report: &mut Report) -> Result<()> {
     let mut bench = Bench::start(options, processes, 0).await?;
     let before = Used::by(&bench.cluster)?;
@@ -25,12 +26,12 @@ pub(super) async fn measure(options: &Options, processes: Processes, report: &mu
     let loaded = bench.run(load).await?;
     let settled = Instant::now() + SETTLE;
     add_loaded(report, Work::Name, &loaded);
-    before.tell_time(&bench.cluster, &loaded, report)?;
+    before.add_time(&bench.cluster, &loaded, report)?;
     bench.check().await?;
     tokio::time::sleep(settled.saturating_duration_since(Instant::now())).await;
 
-    // What is cleared up after the load was written for it, too.
-    before.tell_written(&bench.cluster, &loaded, report)?;
+    // This includes what was written to clean up after the load.
+    before.add_written(&bench.cluster, &loaded, report)?;
     let parts = bench.cluster.bytes_of_a_node();
     let node_bytes: u64 = parts.values().sum();
     report.number("node_mb", node_bytes as f64 / 1e6).number("node_mib", mib(node_bytes));

@@ -1,4 +1,4 @@
-//! A leader that stops in good order, as in a rolling restart, while clients of another node write.
+//! Measures a clean stop of the leader, as in a rolling restart, while clients of another node write.
 
 use super::{Bench, Times};
 use crate::Result;
@@ -6,10 +6,10 @@ use crate::args::{Options, Processes};
 use crate::load::{AROUND_KILL, Work};
 use crate::report::Report;
 
-/// Measures the longest that a client was without an acknowledgement each time.
+/// Measures for each stop the longest time that a client was without an acknowledgement.
 pub(super) async fn measure(options: &Options, processes: Processes, report: &mut Report) -> Result<()> {
     if processes == Processes::One || options.nodes == 1 {
-        return Err("a hand-over needs 3 nodes and a process for each: --nodes 3 --process many".into());
+        return Err("a hand-over needs 3 nodes with a process for each: use --nodes 3 --process many".into());
     }
     let mut bench = Bench::start(options, processes, 0).await?;
     bench.warm_up(Work::Insert).await?;

@@ -1,4 +1,4 @@
-//! A follower that loses its directory under load.
+//! Measures how a follower that loses its directory under load is restored.
 
 use std::time::Instant;
 
@@ -9,10 +9,10 @@ use crate::cluster::{Host, mib};
 use crate::load::Work;
 use crate::report::Report;
 
-/// Measures the writers alone, then while a follower gets everything anew, and how long that takes.
+/// Measures the writers alone, then the writers while a follower receives the whole database, and how long that takes.
 pub(super) async fn measure(options: &Options, processes: Processes, report: &mut Report) -> Result<()> {
     if processes == Processes::One || options.nodes == 1 {
-        return Err("an image needs 3 nodes and a process for each: --nodes 3 --process many".into());
+        return Err("an image needs 3 nodes with a process for each: use --nodes 3 --process many".into());
     }
     let mut bench = Bench::start(options, processes, 0).await?;
     bench.warm_up(Work::Insert).await?;

@@ -1,4 +1,4 @@
-//! Nodes that are killed: how long until they, or the others, serve again.
+//! Measures how long it takes until killed nodes, or the other nodes, serve again.
 
 use std::time::Instant;
 
@@ -8,17 +8,17 @@ use crate::args::{Options, Processes};
 use crate::load::Work;
 use crate::report::Report;
 
-/// How long a killed node takes to serve again.
+/// Measures how long a killed node takes to serve again.
 pub(super) async fn restart(options: &Options, processes: Processes, report: &mut Report) -> Result<()> {
     let mut bench = Bench::start(options, processes, 0).await?;
     let mut times = Times::default();
     for _ in 0..options.kills {
         let loaded = bench.run(bench.load(Work::Insert)).await?;
         if let Some((failed, reason)) = loaded.failed {
-            return Err(format!("{failed} inserts failed, so that the last row is not known: {reason}").into());
+            return Err(format!("{failed} inserts failed, so the last row is not known: {reason}").into());
         }
         let leader = bench.cluster.leader().await?;
-        // Where there are others, a follower: a leader's restart would measure an election.
+        // In a cluster a follower is killed, because the restart of a leader would include an election.
         let victim = (leader + 1) % bench.cluster.hosts.len();
         let start = Instant::now();
         bench.cluster.restart(victim).await?;
@@ -30,10 +30,10 @@ pub(super) async fn restart(options: &Options, processes: Processes, report: &mu
     bench.finish(report).await
 }
 
-/// How long writes stand still when the leader is killed.
+/// Measures how long no write is acknowledged after the leader is killed.
 pub(super) async fn failover(options: &Options, processes: Processes, report: &mut Report) -> Result<()> {
     if processes == Processes::One || options.nodes == 1 {
-        return Err("a failover needs 3 nodes and a process for each: --nodes 3 --process many".into());
+        return Err("a failover needs 3 nodes with a process for each: use --nodes 3 --process many".into());
     }
     let mut bench = Bench::start(options, processes, 0).await?;
     let (mut times, mut failed) = (Times::default(), 0);
