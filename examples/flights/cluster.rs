@@ -1,4 +1,4 @@
-//! The cluster's processes, as `quorate dev` started them: who leads, killing one, starting it again.
+//! The processes of the cluster that `quorate dev` started: finds the leader, kills a node, and starts it again.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -11,13 +11,13 @@ use crate::Result;
 /// The nodes of a `quorate dev` on this machine.
 #[derive(Clone, Debug)]
 pub struct Cluster {
-    /// The program to call.
+    /// The path of the program `quorate`.
     pub quorate: PathBuf,
-    /// The folder that holds `cluster.json`.
+    /// The directory that contains `cluster.json`.
     pub data_dir: PathBuf,
 }
 
-/// One node, as `cluster.json` has it.
+/// A node, as `cluster.json` describes it.
 #[derive(Clone, Debug)]
 pub struct Node {
     pub id: u64,
@@ -36,10 +36,10 @@ impl Cluster {
             .get("nodes")
             .and_then(Value::as_array)
             .map_or(Some(Vec::new()), |n| n.iter().map(|json| self.node(json)).collect());
-        nodes.filter(|nodes| !nodes.is_empty()).ok_or_else(|| format!("{} names no nodes", path.display()).into())
+        nodes.filter(|nodes| !nodes.is_empty()).ok_or_else(|| format!("{} lists no nodes", path.display()).into())
     }
 
-    /// Sends SIGKILL to the node that leads now; `None` if no node that answers knows a leader.
+    /// Sends SIGKILL to the present leader. Returns `None` if no node that answers knows a leader.
     pub fn kill_leader(&self) -> Result<Option<Node>> {
         let nodes = self.nodes()?;
         let Some(leader) = nodes.iter().find_map(|node| self.leader_known_to(node)) else {
@@ -68,7 +68,7 @@ impl Cluster {
         })
     }
 
-    /// `None` if the node does not answer: perhaps it is the one that was killed.
+    /// Returns `None` if the node does not answer; it may be the one that was killed.
     fn leader_known_to(&self, node: &Node) -> Option<u64> {
         let mut command = Command::new(&self.quorate);
         command.args(["status", "--json", "--node", &node.peer_addr]);

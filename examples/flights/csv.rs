@@ -1,4 +1,5 @@
-//! The little of CSV that the files need: fields between commas, quoted where they hold a comma, a quote or a newline.
+//! The part of CSV that the files need: fields separated by commas, quoted if they contain a comma, a quote or a
+//! newline.
 
 use std::borrow::Cow;
 
@@ -34,7 +35,7 @@ impl<'a> Records<'a> {
         }
     }
 
-    /// A doubled quote inside of quotes is a quote.
+    /// Reads a quoted field, in which two quotes stand for one.
     fn quoted(&mut self, inside: &'a str) -> Cow<'a, str> {
         self.0 = inside;
         let mut field = Cow::Borrowed(self.take(self.0.find('"')));

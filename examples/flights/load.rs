@@ -1,7 +1,7 @@
-//! Loading with many inserts in flight while the leader is killed again and again.
+//! Loads the data with many concurrent inserts while the leader is killed again and again.
 //!
-//! The work is cut into as many segments as kills are wanted and one more. A segment is admitted once the node that
-//! died in the one before was started again; the leader is killed at a random moment in the middle of the segment.
+//! The work is divided into one segment more than there are kills. A segment begins once the node that was killed in
+//! the previous segment has been started again. The leader is killed at a random moment in the segment.
 
 use std::iter;
 use std::time::Duration;
@@ -16,23 +16,24 @@ use crate::remote::Remote;
 use crate::source::{File, Source};
 use crate::tables::{FLIGHTS, Row, Table};
 
-/// Inserts under way at a time.
+/// The maximum number of concurrent inserts.
 const IN_FLIGHT_MAX: usize = 256;
-/// Rows of an atomic batch.
+/// The rows of an atomic batch.
 const BATCH_ROWS: usize = 100;
-/// How long a killed leader stays away at most.
+/// How long a killed leader stays down at most.
 const AWAY_MS_MAX: u64 = 1_000;
-/// How often it is asked who leads, and how long between, until somebody does.
+/// How often the nodes are asked for a leader until there is one, and the pause in between.
 const LEADER_ATTEMPTS_MAX: usize = 300;
 const LEADER_RETRY: Duration = Duration::from_millis(100);
 
-/// What one insert brings: a row by itself, or the rows of an atomic batch.
+/// An insert: a single row, or the rows of an atomic batch.
 struct Work {
     table: &'static Table,
     rows: Vec<Row>,
 }
 
-/// Loads everything; of the flights, the first `singles` by a statement each. Gives back how many leaders were killed.
+/// Loads all tables; the first `singles` flights are inserted by a statement each. Returns how many leaders were
+/// killed.
 pub async fn load(remote: &Remote, cluster: &Cluster, source: &Source, singles: usize, kills: usize) -> Result<usize> {
     for file in source.files() {
         remote.execute(file.table.create()).await?;
@@ -51,7 +52,7 @@ fn plan(source: &Source, singles: usize) -> Result<impl Iterator<Item = Result<W
     Ok(parts.collect::<Result<Vec<_>>>()?.into_iter().flatten())
 }
 
-/// A file as single rows, then batches.
+/// Divides a file into single rows and then batches.
 fn cut(file: &File, mut singles: usize) -> Result<impl Iterator<Item = Result<Work>>> {
     let table = file.table;
     let mut rows = file.rows()?;
@@ -118,7 +119,7 @@ async fn kill_leader(cluster: &Cluster) -> Result<Node> {
         }
         quorate_env::sleep(LEADER_RETRY).await;
     }
-    Err("no node leads, for too long".into())
+    Err(format!("no node leads after {LEADER_ATTEMPTS_MAX} attempts").into())
 }
 
 async fn blocking<T: Send + 'static>(call: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {

@@ -1,7 +1,7 @@
 //! Loads the five tables of nycflights13 into a running cluster while its leader is killed again and again, and
-//! compares every table on every node with the same files in plain SQLite. `run.sh` starts it.
+//! compares every table on every node with the same files in plain SQLite. `run.sh` starts this program.
 //!
-//! Its last line is `tables 5, rows N, kills N: equal`; anything else is a failure.
+//! The last line of its output is `tables 5, rows N, kills N: equal`; anything else is a failure.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, clippy::print_stdout, reason = "an example, outside of the simulated world")]
@@ -24,14 +24,14 @@ use source::Source;
 
 type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
 
-/// What `run.sh` says.
+/// The options, which `run.sh` sets.
 struct Options {
-    /// Where the CSV files are, and where the plain database goes.
+    /// The directory of the CSV files, to which the plain database is written, too.
     data: PathBuf,
     cluster: Cluster,
-    /// How many flights are loaded at most.
+    /// The maximum number of flights to load.
     share: usize,
-    /// How many of them are inserted by a statement each; the others go in batches.
+    /// How many flights are inserted by a statement each; the others are inserted in batches.
     singles: usize,
     kills: usize,
 }

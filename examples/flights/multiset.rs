@@ -1,14 +1,14 @@
-//! Tables as multisets of rows: their order does not count, how often a row stands in them does.
+//! Tables as multisets of rows: the order of rows does not matter, but how often a row occurs does.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use crate::tables::Row;
 
-/// How many differing rows are shown.
+/// The maximum number of differing rows that are shown.
 const SHOWN_ROWS_MAX: usize = 5;
 
-/// How often each row occurs. Values are told apart by type, reals by their exact value.
+/// The number of occurrences of each row. Values of different types differ, and reals are compared exactly.
 #[derive(Debug, Default)]
 pub struct Multiset(HashMap<String, i64>);
 
@@ -17,12 +17,12 @@ impl Multiset {
         *self.0.entry(format!("{row:?}")).or_default() += 1;
     }
 
-    /// All rows, a repeated one as often as it occurs.
+    /// Returns the number of rows, in which a repeated row counts each time.
     pub fn len(&self) -> i64 {
         self.0.values().sum()
     }
 
-    /// Says where `self` differs from `expected`, or `None` if they are equal.
+    /// Describes how `self` differs from `expected`, or returns `None` if they are equal.
     pub fn difference(&self, expected: &Self) -> Option<String> {
         let count = |set: &Self, row: &String| set.0.get(row).copied().unwrap_or(0);
         let new = self.0.keys().filter(|row| !expected.0.contains_key(*row));
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn doubled_lost_and_retyped_rows_do() {
+    fn doubled_lost_and_retyped_rows_are_found() {
         let row = |value: i64| vec![Integer(value)];
         let expected = set(&[row(1), row(2)]);
         assert_eq!(expected.len(), 2);

@@ -1,4 +1,4 @@
-//! The same files in plain SQLite: what every node must equal.
+//! The same files in plain SQLite, which every node must equal.
 
 use std::path::Path;
 
@@ -24,7 +24,7 @@ pub fn load(path: &Path, source: &Source) -> Result<Connection> {
     Ok(connection)
 }
 
-/// All rows of a table.
+/// Returns all rows of a table.
 pub fn rows(connection: &Connection, table: &Table) -> Result<Multiset> {
     let mut select = connection.prepare(&table.select())?;
     let columns = select.column_count();

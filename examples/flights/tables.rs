@@ -1,11 +1,11 @@
-//! The five tables of nycflights13. None has a natural key, so a row that was applied twice stands there twice.
+//! The five tables of nycflights13. They have no primary keys, so a row that is applied twice is present twice.
 
 use rusqlite::types::Value;
 
 use crate::Result;
 use crate::csv::Records;
 
-/// The values of one row, in the order of the table's columns.
+/// The values of a row, in the order of the table's columns.
 pub type Row = Vec<Value>;
 
 /// A table, and the CSV file that it comes from.
@@ -119,7 +119,7 @@ impl Table {
         format!("SELECT {} FROM {}", self.list(|(name, _)| (*name).to_owned()), self.name)
     }
 
-    /// The rows of the table's CSV text, whose head must name the table's columns.
+    /// Returns the rows of the table's CSV text, whose header must name the table's columns.
     pub fn rows<'a>(&'a self, text: &'a str) -> Result<impl Iterator<Item = Result<Row>> + 'a> {
         let mut records = Records(text);
         let head = records.next().unwrap_or_default();
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_named() {
+    fn errors_name_the_line_and_the_problem() {
         let why = |result: Result<Vec<Row>>| result.err().map(|error| error.to_string());
         assert_eq!(why(airports("a,b,1,2,high,4,A,z\n")), Some("airports.csv:2: alt is \"high\"".to_owned()));
         assert_eq!(why(airports("a,b\n")), Some("airports.csv:2: 2 fields".to_owned()));

@@ -1,4 +1,4 @@
-//! A little of HTTP/1.1: a server whose answers are a status and JSON, and a client of such.
+//! A small HTTP/1.1 server, whose answers are a status and JSON, and a client for it.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -18,33 +18,33 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::Result;
 
-/// Bytes of a body.
+/// The maximum bytes of a body.
 const BODY_MAX: usize = 1 << 20;
-/// How long a head may take to come, and a request to be answered.
+/// The time limits for receiving a request's head and for the answer to a request.
 const HEAD_MAX: Duration = Duration::from_secs(10);
 const ANSWER_MAX: Duration = Duration::from_secs(15);
 
-/// What is answered.
+/// An answer: its status and its body.
 pub type Reply = (StatusCode, Value);
 
-/// What is asked: the method, the path, and the body.
-pub struct Asked {
+/// A received request: the method, the path and the body.
+pub struct Call {
     pub method: Method,
     pub path: String,
     pub body: Bytes,
 }
 
-impl Asked {
-    /// The body, as what it should be.
+impl Call {
+    /// Decodes the body from JSON.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, Reply> {
         serde_json::from_slice(&self.body).map_err(|error| (StatusCode::BAD_REQUEST, error.to_string().into()))
     }
 }
 
-/// Answers whoever connects, for ever.
+/// Accepts connections and answers their requests, for ever.
 pub async fn serve<F, A>(listener: TcpListener, answer: F) -> Result<()>
 where
-    F: Fn(Asked) -> A + Clone + Send + 'static,
+    F: Fn(Call) -> A + Clone + Send + 'static,
     A: Future<Output = Reply> + Send + 'static,
 {
     loop {
@@ -57,7 +57,7 @@ where
                 let (status, json) = match Limited::new(body, BODY_MAX).collect().await {
                     Ok(body) => {
                         let (method, path) = (head.method, head.uri.path().to_owned());
-                        answer(Asked { method, path, body: body.to_bytes() }).await
+                        answer(Call { method, path, body: body.to_bytes() }).await
                     }
                     Err(error) => (StatusCode::BAD_REQUEST, error.to_string().into()),
                 };
@@ -68,36 +68,36 @@ where
         tokio::spawn(async move {
             let mut connection = hyper::server::conn::http1::Builder::new();
             connection.timer(TokioTimer::new()).header_read_timeout(HEAD_MAX);
-            // A client that goes away is no news.
+            // It is not an error if a client closes the connection.
             let _ = connection.serve_connection(TokioIo::new(stream), service).await;
         });
     }
 }
 
-/// A connection to a server, opened when it is needed and again when it broke.
+/// A connection to a server, which is opened when it is needed, and again after it broke.
 pub struct Client {
     addr: String,
     open: Option<SendRequest<Full<Bytes>>>,
 }
 
 impl Client {
-    /// None yet, to a `host:port`.
+    /// Creates a client for a server at `host:port`, without a connection yet.
     pub fn new(addr: &str) -> Self {
         Self { addr: addr.to_owned(), open: None }
     }
 
-    /// Asks, and waits for the answer.
-    pub async fn ask(&mut self, method: Method, path: &str, body: &impl Serialize) -> Result<Reply> {
+    /// Sends a request and waits for the answer.
+    pub async fn call(&mut self, method: Method, path: &str, body: &impl Serialize) -> Result<Reply> {
         let body = Bytes::from(serde_json::to_vec(body)?);
-        let asked = tokio::time::timeout(ANSWER_MAX, self.try_ask(method, path, body)).await;
-        let reply = asked.map_err(Into::into).flatten();
+        let called = tokio::time::timeout(ANSWER_MAX, self.try_call(method, path, body)).await;
+        let reply = called.map_err(Into::into).flatten();
         if reply.is_err() {
             self.open = None;
         }
         reply
     }
 
-    async fn try_ask(&mut self, method: Method, path: &str, body: Bytes) -> Result<Reply> {
+    async fn try_call(&mut self, method: Method, path: &str, body: Bytes) -> Result<Reply> {
         if self.open.as_ref().is_none_or(SendRequest::is_closed) {
             let stream = TcpStream::connect(&self.addr).await?;
             stream.set_nodelay(true)?;

@@ -1,5 +1,5 @@
-//! A small real service on Quorate: the HTTP API of a shop with stock, orders and an outbox, one process for each node,
-//! and customers who see whether it stays correct while nodes are killed. `run.sh` runs all of it.
+//! A small service on Quorate: the HTTP API of a shop with stock, orders and an outbox, with a process for each node,
+//! and customers that check whether it stays correct while nodes are killed. `run.sh` runs all of it.
 //!
 //! ```text
 //! shop serve --config NODE.toml --http HOST:PORT --hook HOST:PORT
@@ -40,6 +40,6 @@ async fn main() -> Result<()> {
             let shops = option("--shops")?.split(',').map(str::to_owned).collect();
             load::run(shops, &option("--hook")?, orders).await
         }
-        _ => Err("say `serve` or `load`".into()),
+        _ => Err("the first argument must be `serve` or `load`".into()),
     }
 }

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# A shop on three nodes: starts them, has customers order from all of them, and kills one node after the other, whichever
-# it is, as soon as the one before is back. The last lines say how many kills there were, and the verdict.
+# Runs the shop on three nodes while customers order from all of them. Kills a random node each time that all nodes
+# serve again. The last lines are the results of the customers, the number of kills and the verdict.
 #
 #   examples/shop/run.sh [--orders N]
 #
-# The program is built, unless SHOP names one that is there already.
+# The program is built first, unless SHOP names an existing one.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -24,7 +24,7 @@ build() {
     [[ -n ${SHOP:-} ]] || (cd "$root" && cargo build --quiet --release --package quorate --example shop)
 }
 
-# Ports that are free now: PORTS COUNT
+# Prints ports that are free now: ports COUNT
 ports() {
     python3 - "$1" <<'PYTHON'
 import socket, sys
@@ -59,7 +59,7 @@ start() {
     disown
 }
 
-# Whether a shop answers: open 0|1|2
+# Checks whether the shop of a node answers: open 0|1|2
 open() {
     python3 -c "import sys, urllib.request; urllib.request.urlopen(sys.argv[1], timeout=5)" \
         "http://${http[$1]}/stock" 2>/dev/null
@@ -95,7 +95,7 @@ wait_until_open
 "$shop" load --shops "$(IFS=,; echo "${http[*]}")" --hook "$hook" --orders "$orders" >"$data/verdict" &
 load=$!
 kills=0
-# One at a time: two of three that are away are no minority.
+# Only one node is down at a time, because a majority must stay up.
 while sleep "$pause_seconds" && kill -0 "$load" 2>/dev/null; do
     at=$((RANDOM % 3))
     kill -KILL "${pids[$at]}"

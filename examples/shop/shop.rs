@@ -1,16 +1,16 @@
-//! The shop: what it does with its database. Nothing here knows HTTP, and nothing else knows SQL.
+//! The shop's operations on its database. This module does not use HTTP, and no other module uses SQL.
 
 use std::time::Duration;
 
 use quorate::{Error, Level, MigrateError, Optimistic, Params, Sql, migrations, params};
 use serde::{Deserialize, Serialize};
 
-/// Orders that one page of a listing has at most.
+/// The maximum number of orders on a page of a listing.
 const PAGE: i64 = 500;
-/// Messages that are taken from the outbox at a time.
+/// The maximum number of messages that are read from the outbox at a time.
 const BATCH: i64 = 200;
 
-/// So much of an item.
+/// A quantity of an item.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Line {
     pub item: String,
@@ -24,12 +24,12 @@ pub struct Order {
     pub lines: Vec<Line>,
 }
 
-/// What became of an order.
+/// The result of an order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
-    /// It is placed, now or before.
+    /// The order is placed, now or before.
     Placed,
-    /// There is too little of an item, and nothing was done.
+    /// There is not enough of an item, and nothing was changed.
     SoldOut(String),
 }
 
@@ -39,7 +39,7 @@ pub struct Letter {
     pub order_id: String,
 }
 
-/// Why an order was not placed.
+/// The reason why an order was not placed.
 enum Refused {
     SoldOut(String),
     Database(Error),
@@ -55,22 +55,24 @@ impl From<Error> for Refused {
 pub struct Shop(Sql);
 
 impl Shop {
-    /// The shop in a database, whose tables are made if they are not there; all nodes may do so at once.
+    /// Opens the shop in a database, and creates its tables if they do not exist. All nodes may do this at the same
+    /// time.
     pub async fn open(sql: Sql) -> Result<Self, MigrateError> {
         sql.migrate(&migrations!("../../examples/shop/schema")).await?;
         Ok(Self(sql))
     }
 
-    /// The same, whose calls fail after so long.
+    /// Returns the same shop, whose calls fail after `time`.
     pub fn with_patience(&self, time: Duration) -> Self {
         Self(self.0.with_deadline(time))
     }
 
-    /// Takes an order, once: the same order again is answered as the first time.
+    /// Places an order, once: if the same order is sent again, it gets the same answer.
     ///
-    /// The closure runs on this node's own data, without a lock, and again if what it read has changed meanwhile: so
-    /// nothing is sold twice, whichever nodes sell. That it begins with all that was acknowledged is for those that
-    /// write nothing in the end: of two who send the same order, none is told that it is sold out to the other.
+    /// The closure runs on this node's own data, without a lock, and runs again if what it read has changed in the
+    /// meantime. So no item is sold twice, even if several nodes sell at the same time. A closure that writes nothing
+    /// is not checked in this way: its answer is as fresh as its level. The level `Linearizable` keeps a node that lags
+    /// from answering "sold out" from an old state to an order that another node has already placed.
     pub async fn order(&self, order: &Order) -> Result<Answer, Error> {
         let place = |tx: Optimistic| {
             let order = order.clone();
@@ -83,12 +85,12 @@ impl Shop {
         }
     }
 
-    /// An order, if there is one of this id.
+    /// Returns the order with this id, if there is one.
     pub async fn find(&self, id: &str) -> Result<Option<Order>, Error> {
         Ok(self.page("o.id = ?1", params![id, 1]).await?.pop())
     }
 
-    /// Orders behind the one of this id, in the order of their ids; none behind the last.
+    /// Returns a page of the orders after this id, sorted by id; it is empty after the last order.
     pub async fn orders(&self, after: &str) -> Result<Vec<Order>, Error> {
         self.page("o.id > ?1", params![after, PAGE]).await
     }
@@ -99,30 +101,30 @@ impl Shop {
         let query = format!("SELECT id, customer, ({lines}) FROM orders o WHERE {which} ORDER BY id LIMIT ?2");
         let rows: Vec<(String, String, String)> = self.0.at(Level::Linearizable).query_as(query, params).await?;
         let order = |(id, customer, lines): (String, String, String)| {
-            // SQLite has made the text.
+            // SQLite wrote this JSON, so it is valid.
             Order { id, customer, lines: serde_json::from_str(&lines).unwrap_or_default() }
         };
         Ok(rows.into_iter().map(order).collect())
     }
 
-    /// What is left of everything.
+    /// Returns the stock of all items.
     pub async fn stock(&self) -> Result<Vec<(String, i64)>, Error> {
         self.0.at(Level::Linearizable).query_as("SELECT item, left FROM stock ORDER BY item", ()).await
     }
 
-    /// From now on so much of an item is left.
+    /// Sets the stock of an item.
     pub async fn set_stock(&self, item: &str, left: i64) -> Result<(), Error> {
         let upsert = "INSERT INTO stock VALUES (?1, ?2) ON CONFLICT DO UPDATE SET left = excluded.left";
         self.0.execute(upsert, (item, left)).await.map(drop)
     }
 
-    /// The oldest messages that nobody is known to have got.
+    /// Returns the oldest messages that are not known to be delivered.
     pub async fn letters(&self) -> Result<Vec<Letter>, Error> {
         let rows = self.0.query_as("SELECT id, order_id FROM outbox ORDER BY id LIMIT ?", (BATCH,)).await?;
         Ok(rows.into_iter().map(|(id, order_id)| Letter { id, order_id }).collect())
     }
 
-    /// These were got.
+    /// Deletes messages that were delivered.
     pub async fn delivered(&self, letters: Vec<i64>) -> Result<(), Error> {
         self.0.execute_many("DELETE FROM outbox WHERE id = ?", letters.into_iter().map(|id| (id,))).await.map(drop)
     }
@@ -139,7 +141,7 @@ async fn place(tx: &Optimistic, order: &Order) -> Result<(), Refused> {
             return Err(Refused::SoldOut(item.clone()));
         }
     }
-    // Everything was read; what is written from here on takes effect together, and only if all of that still holds.
+    // All reads are done. The following writes take effect together, and only if nothing that was read has changed.
     tx.execute("INSERT INTO orders (id, customer) VALUES (?, ?)", (order.id.as_str(), order.customer.as_str()))?;
     for Line { item, count } in &order.lines {
         tx.execute("UPDATE stock SET left = left - ? WHERE item = ?", (*count, item.as_str()))?;

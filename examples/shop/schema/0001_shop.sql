@@ -1,7 +1,7 @@
--- What there is to be had. Nothing here forbids less than nothing: the transaction that sells has to see to that.
+-- The stock of each item. No constraint forbids a negative stock: the transaction that sells must check it.
 CREATE TABLE stock (item TEXT PRIMARY KEY, left INTEGER NOT NULL) STRICT;
 
--- An order has the name that its customer gave it, so that one who asks twice orders once.
+-- The customer chooses the id of an order, so that an order which is sent twice is placed once.
 CREATE TABLE orders (id TEXT PRIMARY KEY, customer TEXT NOT NULL, at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP) STRICT;
 
 CREATE TABLE lines (

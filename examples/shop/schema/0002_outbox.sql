@@ -1,2 +1,2 @@
--- What is to be told to somebody else, written together with what it tells of, and gone once it was told.
+-- Messages to another service. A message is written in the same transaction as its order, and deleted once delivered.
 CREATE TABLE outbox (id INTEGER PRIMARY KEY AUTOINCREMENT, order_id TEXT NOT NULL REFERENCES orders (id)) STRICT;
