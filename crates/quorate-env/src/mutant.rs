@@ -1,6 +1,6 @@
 //! Deliberate bugs, which show that the tests can fail.
 //!
-//! Each is a mistake that makes a database like this one lose data or answer wrongly, at the place where it would be
+//! Each of them would make the database lose data or answer wrongly, and is in the code where such a mistake could be
 //! made. They exist only in builds with the feature `mutants`, which is never shipped, and at most one is on at a time.
 //! `cargo xtask mutants` shows that the simulator finds each of them.
 
@@ -38,9 +38,9 @@ pub enum Mutant {
     LostIdentityReused,
     /// A node whose log or database is damaged forgets the cluster that it belongs to.
     FoundedFromDamaged,
-    /// A node that is not yet a member, or has not caught up, serves reads.
+    /// A node serves reads before it is a member or has caught up.
     LearnerServes,
-    /// A retried write is treated as a new one.
+    /// A retried write is applied as a new one.
     RetryIsNew,
     /// Sessions are written after the transaction of their entries, not in it.
     SessionsOutsideTransaction,
@@ -88,7 +88,7 @@ pub enum Mutant {
     SyncBelievedAgain,
     /// Nodes do not compare their outcomes.
     OutcomesNotCompared,
-    /// A single node whose data differs is believed.
+    /// A node is set aside because a single other node has different data.
     OneIsBelieved,
     /// An entry that a minority of the voters can't apply is rejected.
     RejectedByMinority,

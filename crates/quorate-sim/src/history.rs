@@ -94,7 +94,7 @@ struct EntryKnown {
 struct Without(BTreeSet<&'static str>);
 
 impl Without {
-    /// Adds a node to the set. Returns whether the nodes that are left, of `nodes` in all, are no majority any more.
+    /// Adds a node to the set. Returns whether the other nodes, of `nodes` in all, are fewer than a majority.
     fn add(&mut self, name: &'static str, nodes: usize) -> bool {
         self.0.insert(name);
         self.0.len() > nodes - (nodes / 2 + 1)

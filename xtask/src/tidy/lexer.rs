@@ -116,7 +116,7 @@ fn raw_string(word: &str, rest: &str) -> Option<usize> {
     Some(hashes + 1 + inside)
 }
 
-/// Offsets in `code` at which `word` stands as a word of its own.
+/// Returns the offsets in `code` at which `word` occurs as a whole word.
 pub fn words<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
     code.match_indices(word).map(|(at, _)| at).filter(move |&at| {
         let before = code[..at].chars().next_back();

@@ -14,8 +14,10 @@ pub fn one_title(tree: &Tree) -> Vec<Violation> {
     for file in tree.files.iter().filter(|file| file.is_markdown()) {
         match titles(file).as_slice() {
             [_] => {}
-            [] => violations.push(Violation::new(file, 1, "give the document a `# ` title")),
-            [_, second, ..] => violations.push(Violation::new(file, *second, "one `# ` title: make this a `## `")),
+            [] => violations.push(Violation::new(file, 1, "add a `# ` title to the document")),
+            [_, second, ..] => {
+                violations.push(Violation::new(file, *second, "a document has one `# ` title: make this a `## `"))
+            }
         }
     }
     violations

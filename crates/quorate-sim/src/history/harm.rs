@@ -16,7 +16,7 @@ impl History {
         let mut known = self.known();
         let (tampered, spoiled) = (known.tampered.remove(name), known.spoiled.remove(name));
         if tampered || spoiled {
-            self.0.trace.add(name, format_args!("is good again"));
+            self.0.trace.add(name, format_args!("holds good data again"));
         }
     }
 
