@@ -17,31 +17,31 @@ use quorate_model::{Applied, NodeId};
 use quorate_wire::Purpose;
 
 use crate::Member;
-use crate::desk::{Desk, Running};
 use crate::membership::{self, CHANGE_MAX};
 use crate::peer::messages::{Join, Joined, MemberInfo, decode, encode, method};
+use crate::peer_service::{PeerService, Running};
 use crate::raft::codec;
 use crate::raft::types::RaftMembership;
 
 /// Asks to become a voter as long as this node is none, and asks again when others do not know it as a member. Ends
 /// when it was removed.
-pub(crate) async fn belong(desk: Arc<Desk>, running: Running, own: Member) {
+pub(crate) async fn belong(service: Arc<PeerService>, running: Running, own: Member) {
     let id = *running.raft.node_id();
     let mut said = String::new();
     loop {
-        remember_voting(&desk, &running, id).await;
+        remember_voting(&service, &running, id).await;
         let is_voter = running.raft.voter_ids().any(|voter| voter == id);
-        let removed = if is_removed(&running.store.applied(), id, desk.home.identity().voter_since) {
+        let removed = if is_removed(&running.store.applied(), id, service.home.identity().voter_since) {
             Some(refusal(&own.name, NodeId(id)))
-        } else if !is_voter || desk.peers.leave_out(id) || has_moved(&running, &own) {
-            ask(&desk, &running, &own, &mut said).await
+        } else if !is_voter || service.peers.leave_out(id) || has_moved(&running, &own) {
+            ask(&service, &running, &own, &mut said).await
         } else {
             None
         };
         if let Some(why) = removed {
-            return leave(&desk, &running, why).await;
+            return leave(&service, &running, why).await;
         }
-        sleep(desk.config.timing.status).await;
+        sleep(service.config.timing.status).await;
     }
 }
 
@@ -56,13 +56,13 @@ fn has_moved(running: &Running, own: &Member) -> bool {
 }
 
 /// Keeps in the log that this node is a voter, once that is committed: it can't be undone by anything but its removal.
-async fn remember_voting(desk: &Desk, running: &Running, id: u64) {
-    if desk.home.identity().voter_since.is_some() {
+async fn remember_voting(service: &PeerService, running: &Running, id: u64) {
+    if service.home.identity().voter_since.is_some() {
         return;
     }
     let Some((index, membership)) = applied_membership(&running.store.applied()) else { return };
     if membership.voter_ids().any(|voter| voter == id) {
-        let kept = desk.home.change(|identity| {
+        let kept = service.home.change(|identity| {
             identity.voter_since = Some(index);
             Ok::<(), ()>(())
         });
@@ -73,17 +73,17 @@ async fn remember_voting(desk: &Desk, running: &Running, id: u64) {
 }
 
 /// Asks all others once, or itself if it leads; the answer of one that knows of this node's removal.
-async fn ask(desk: &Desk, running: &Running, own: &Member, said: &mut String) -> Option<String> {
-    let identity = desk.home.identity();
+async fn ask(service: &PeerService, running: &Running, own: &Member, said: &mut String) -> Option<String> {
+    let identity = service.home.identity();
     let member = MemberInfo { id: identity.id, name: own.name.clone(), addr: own.addr.clone(), voter: false };
     let join = Join { member, voter_since: identity.voter_since };
     if running.raft.is_leader() {
-        let joined = membership::admit(desk, running, &join).await;
+        let joined = membership::admit(service, running, &join).await;
         return joined.removed.then_some(joined.why);
     }
     let join = encode(&join);
-    for addr in desk.peers.addrs() {
-        let link = desk.peers.link(&addr, 0, Purpose::Heartbeat);
+    for addr in service.peers.addrs() {
+        let link = service.peers.link(&addr, 0, Purpose::Heartbeat);
         let answer = link.call(method::JOIN, join.clone(), CHANGE_MAX).await;
         let Ok(Ok(joined)) = answer.map(decode::<Joined>) else { continue };
         if joined.removed {
@@ -98,9 +98,9 @@ async fn ask(desk: &Desk, running: &Running, own: &Member, said: &mut String) ->
 }
 
 /// Takes no part any more.
-async fn leave(desk: &Desk, running: &Running, why: String) {
+async fn leave(service: &PeerService, running: &Running, why: String) {
     tracing::error!("{why}");
-    let kept = desk.home.change(|identity| {
+    let kept = service.home.change(|identity| {
         identity.removed = true;
         Ok::<(), ()>(())
     });
@@ -108,7 +108,7 @@ async fn leave(desk: &Desk, running: &Running, why: String) {
         tracing::warn!(%error, "that this node was removed could not be kept: its next start will learn it again");
     }
     // Nobody else sets it.
-    let _ = desk.removed.set(why);
+    let _ = service.removed.set(why);
     // An error means that the core has ended already.
     let _ = running.raft.shutdown().await;
 }

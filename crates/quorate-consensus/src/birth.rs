@@ -2,10 +2,10 @@
 //!
 //! Invariants:
 //! - Only the node with the lowest name of the list founds, and only after every listed node answered, was empty, and
-//!   has durably promised itself to this cluster id with this set of Raft ids. So two clusters can never come from
-//!   one list, whoever lost a disk or a message on the way.
-//! - A node keeps at most one promise. It replaces it only by one of a higher attempt, and only while its log is
-//!   empty; the earlier set can then never be founded with it.
+//!   has durably promised itself to this cluster id with this set of Raft ids. So two clusters can never come from one
+//!   list, whoever lost a disk or a message on the way.
+//! - A node keeps at most one promise. It replaces it only by one of a higher attempt, and only while its log is empty;
+//!   the earlier set can then never be founded with it.
 //! - A node whose directory belonged to a cluster founds no other one and joins no other one, be its log lost. Nor does
 //!   anybody found one with such a node.
 //! - A node that can't tell waits, and says what for. One whose durability is not that of the others does not wait: it
@@ -46,10 +46,10 @@ pub(crate) async fn settle(
         if home.is_member() {
             return Ok(None);
         }
-        let why = match attempt(home, config, peers, own).await? {
-            Attempt::Settled(founding) => return Ok(founding),
+        let why = match try_settle(home, config, peers, own).await? {
+            Settlement::Settled(founding) => return Ok(founding),
             // What it makes of the answers that it did not get is not the reason.
-            Attempt::Waiting(why) => peers.refusal().unwrap_or(why),
+            Settlement::Waiting(why) => peers.refusal().unwrap_or(why),
         };
         if throttle.is_due() {
             if home.identity().has_belonged() {
@@ -62,17 +62,17 @@ pub(crate) async fn settle(
     }
 }
 
-enum Attempt {
+enum Settlement {
     Settled(Option<BTreeMap<u64, Member>>),
     Waiting(String),
 }
 
-async fn attempt(
+async fn try_settle(
     home: &Home,
     config: &ConsensusConfig,
     peers: &Arc<Peers>,
     own: &Member,
-) -> Result<Attempt, StartError> {
+) -> Result<Settlement, StartError> {
     let alone = config.is_alone();
     let answers = if alone { BTreeMap::new() } else { peers.ask_all().await };
     let own_cluster = home.identity().cluster.clone();
@@ -81,21 +81,21 @@ async fn attempt(
     let is_own = |status: &&StatusReply| own_cluster.is_empty() || status.cluster == own_cluster;
     if let Some(living) = answers.values().filter(is_living).find(is_own) {
         let Some(cluster) = ClusterId::from_bytes(&living.cluster) else {
-            return Ok(Attempt::Waiting(format!("'{}' does not say which cluster it belongs to", living.name)));
+            return Ok(Settlement::Waiting(format!("'{}' does not say which cluster it belongs to", living.name)));
         };
         config.check_durability(&format!("'{}'", living.name), living.durability)?;
         home.adopt(cluster, living.epoch, config.durability).await?;
-        return Ok(Attempt::Settled(None));
+        return Ok(Settlement::Settled(None));
     }
     if let Some(founding) = resume(home) {
-        return Ok(Attempt::Settled(Some(founding)));
+        return Ok(Settlement::Settled(Some(founding)));
     }
     if home.identity().has_belonged() {
         let why = forsaken(home);
-        return if alone { Err(StartError::Bereft(why)) } else { Ok(Attempt::Waiting(why)) };
+        return if alone { Err(StartError::Bereft(why)) } else { Ok(Settlement::Waiting(why)) };
     }
     if let Some(other) = answers.values().find(|status| status.belonged) {
-        return Ok(Attempt::Waiting(format!(
+        return Ok(Settlement::Waiting(format!(
             "the data directory of '{}' belongs to a cluster of which no member answers yet; see what that node says",
             other.name
         )));
@@ -110,12 +110,12 @@ async fn attempt(
         .map(|member| member.name.as_str())
         .collect();
     if !missing.is_empty() {
-        return Ok(Attempt::Waiting(format!("no answer from {}", missing.join(", "))));
+        return Ok(Settlement::Waiting(format!("no answer from {}", missing.join(", "))));
     }
     let founder = config.members.iter().map(|member| &member.name).min();
     if !alone && founder != Some(&config.name) {
         let founder = founder.map_or("", String::as_str);
-        return Ok(Attempt::Waiting(format!("'{founder}' has not founded it yet")));
+        return Ok(Settlement::Waiting(format!("'{founder}' has not founded it yet")));
     }
     found(home, config, peers, own, &answers).await
 }
@@ -146,7 +146,7 @@ async fn found(
     peers: &Arc<Peers>,
     own: &Member,
     answers: &BTreeMap<String, StatusReply>,
-) -> Result<Attempt, StartError> {
+) -> Result<Settlement, StartError> {
     let identity = home.identity();
     let highest = answers.values().map(|status| status.attempt).chain([promised_attempt(home)]).max().unwrap_or(0);
     let mut members = vec![info(identity.id, &own.name, &own.addr)];
@@ -154,23 +154,23 @@ async fn found(
     let promise =
         Promise { attempt: highest.saturating_add(1), cluster: ClusterId::draw(&home.env).to_bytes(), members };
     if let Err(why) = keep(home, promise.clone()).await? {
-        return Ok(Attempt::Waiting(why));
+        return Ok(Settlement::Waiting(why));
     }
     for addr in answers.keys() {
         let link = peers.link(addr, 0, Purpose::Heartbeat);
         let Ok(body) = link.call(method::PROMISE, encode(&promise), PROMISE_MAX).await else {
-            return Ok(Attempt::Waiting(format!("no promise from {addr}")));
+            return Ok(Settlement::Waiting(format!("no promise from {addr}")));
         };
         match decode::<Promised>(body) {
             Ok(answer) if answer.kept => {}
-            Ok(answer) => return Ok(Attempt::Waiting(format!("{addr} promises nothing: {}", answer.why))),
-            Err(error) => return Ok(Attempt::Waiting(format!("{addr}: {error}"))),
+            Ok(answer) => return Ok(Settlement::Waiting(format!("{addr} promises nothing: {}", answer.why))),
+            Err(error) => return Ok(Settlement::Waiting(format!("{addr}: {error}"))),
         }
     }
     let cluster = ClusterId::from_bytes(&promise.cluster).unwrap_or(ClusterId::NONE);
     home.adopt(cluster, FIRST_EPOCH, config.durability).await?;
     tracing::info!(%cluster, members = promise.members.len(), "founding the cluster");
-    Ok(Attempt::Settled(Some(members_of(&promise))))
+    Ok(Settlement::Settled(Some(members_of(&promise))))
 }
 
 /// Makes a promise durable, or says why not.

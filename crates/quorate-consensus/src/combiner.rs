@@ -1,9 +1,9 @@
 //! The write combiner: gathers proposals while one batch is in flight, and hands them to the core as the next batch.
 //!
-//! Callers live on other threads and runtimes. Each one waking the core alone would make batches of one; so one task
-//! on the core's thread takes all that is there, stamps it and proposes it at once. Answers come from the thread that
-//! has them, and the next batch follows when the last caller has its own: callers often ask again at once, and so they
-//! are all in the next batch, in place of two groups that wait for each other.
+//! Callers live on other threads and runtimes. Each one waking the core alone would make batches of one; so one task on
+//! the core's thread takes all that is there, stamps it and proposes it at once. Answers come from the thread that has
+//! them, and the next batch follows when the last caller has its own: callers often ask again at once, and so they are
+//! all in the next batch, in place of two groups that wait for each other.
 //!
 //! On a node that does not lead, batches are handed on to the leader ([`forward`]). Who asks for a [`Hold`] waits in
 //! the same queue; while it lasts no batch is proposed.
@@ -32,15 +32,15 @@ use tokio::task::coop::unconstrained;
 pub(crate) mod forward;
 mod hold;
 
-use forward::{HANDED_ON_MAX, leader_elsewhere, led_by_another};
-use hold::Asking;
+use forward::{FORWARDED_BATCHES_MAX, leader_elsewhere, led_by_another};
+use hold::HoldRequest;
 pub use hold::{HOLD_MAX, Hold};
 
 use crate::error::ProposeError;
 use crate::metrics::ConsensusMetrics;
 use crate::peers::Peers;
 use crate::raft::Raft;
-use crate::raft::types::{Answering, Proposed, TypeConfig};
+use crate::raft::types::{Proposed, ResponseCallback, TypeConfig};
 use crate::stages::Stages;
 use crate::stamp::Stamper;
 
@@ -58,33 +58,33 @@ const BATCH_BYTES_MAX: usize = 8 << 20;
 
 /// After this time the next batch does not wait for answers that another node has to give. Nobody waits longer for
 /// those of a batch that this node proposed when it led, where another leads by now.
-const TURN_MAX: Duration = Duration::from_millis(100);
+const BATCH_WAIT_MAX: Duration = Duration::from_millis(100);
 
 /// How long the next batch waits for the callers of the one before to take their answers.
-const TAKING_MAX: Duration = Duration::from_millis(1);
+const DELIVERY_MAX: Duration = Duration::from_millis(1);
 
 /// The index and the outcome of what was proposed.
-pub(crate) type Proposal = Result<(u64, Outcome), ProposeError>;
+pub(crate) type ProposeResult = Result<(u64, Outcome), ProposeError>;
 
 /// Held by the answers of a batch that are not taken yet: the last to go tells the gatherer.
-type Taking = Arc<oneshot::Sender<Infallible>>;
+type BatchGuard = Arc<oneshot::Sender<Infallible>>;
 
-/// An answer on its way to its caller, who drops the token on taking it.
-struct Answer {
-    proposal: Proposal,
-    _taking: Taking,
+/// An answer on its way to its caller, who drops the guard on taking it.
+struct Response {
+    result: ProposeResult,
+    _guard: BatchGuard,
 }
 
 /// Who waits for an answer.
-type Caller = (oneshot::Sender<Answer>, Taking);
+type Caller = (oneshot::Sender<Response>, BatchGuard);
 
 /// Where the answer to a proposal will come.
-struct Answered(oneshot::Receiver<Answer>);
+struct ResponseReceiver(oneshot::Receiver<Response>);
 
-impl Answered {
-    async fn proposal(self, else_unknown: &str) -> Proposal {
-        let answer = self.0.await.map_err(|_| unknown(&else_unknown))?;
-        answer.proposal
+impl ResponseReceiver {
+    async fn result(self, else_unknown: &str) -> ProposeResult {
+        let response = self.0.await.map_err(|_| unknown(&else_unknown))?;
+        response.result
     }
 }
 
@@ -92,40 +92,40 @@ impl Answered {
 const WENT_DOWN: &str = "the node went down";
 
 /// What waits in the queue.
-enum Asked {
-    Propose(Waiting),
-    Hold(Asking),
+enum Request {
+    Propose(QueuedProposal),
+    Hold(HoldRequest),
 }
 
 /// Where a proposal may be proposed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Whereto {
+enum Destination {
     /// Here or not at all.
-    Here,
+    Local,
     /// Wherever the leader is.
     Leader,
 }
 
 /// A proposal that waits.
-struct Waiting {
+struct QueuedProposal {
     bytes: Bytes,
-    whereto: Whereto,
+    destination: Destination,
     arrived: Instant,
-    answer: oneshot::Sender<Answer>,
+    responder: oneshot::Sender<Response>,
     room: OwnedSemaphorePermit,
 }
 
 /// Where callers leave their proposals. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Combiner {
-    queue: mpsc::Sender<Asked>,
+    queue: mpsc::Sender<Request>,
     room: Arc<Semaphore>,
     metrics: Arc<ConsensusMetrics>,
 }
 
 /// The other end: what the core's thread runs.
 pub(crate) struct Gatherer {
-    queue: mpsc::Receiver<Asked>,
+    queue: mpsc::Receiver<Request>,
     env: Env,
     raft: Raft,
     peers: Arc<Peers>,
@@ -133,7 +133,7 @@ pub(crate) struct Gatherer {
     stamper: Stamper,
     metrics: Arc<ConsensusMetrics>,
     /// One permit for each batch that the leader has not answered.
-    handed_on: Arc<Semaphore>,
+    forward_permits: Arc<Semaphore>,
 }
 
 /// A new queue, empty.
@@ -149,14 +149,14 @@ pub(crate) fn combiner(
     let combiner = Combiner { queue: sender, room, metrics: Arc::clone(metrics) };
     let (peers, stages, metrics) = (Arc::clone(peers), Arc::clone(stages), Arc::clone(metrics));
     let (env, raft, stamper) = (env.clone(), raft.clone(), Stamper::new(env.clone()));
-    let handed_on = Arc::new(Semaphore::new(HANDED_ON_MAX));
-    (combiner, Gatherer { queue, env, raft, peers, stages, stamper, metrics, handed_on })
+    let forward_permits = Arc::new(Semaphore::new(FORWARDED_BATCHES_MAX));
+    (combiner, Gatherer { queue, env, raft, peers, stages, stamper, metrics, forward_permits })
 }
 
 impl Combiner {
     /// Has an encoded proposal proposed, wherever the leader is, and waits for its outcome.
-    pub(crate) async fn propose(&self, bytes: Bytes) -> Proposal {
-        self.enqueue(bytes, Whereto::Leader)?.proposal(WENT_DOWN).await
+    pub(crate) async fn propose(&self, bytes: Bytes) -> ProposeResult {
+        self.enqueue(bytes, Destination::Leader)?.result(WENT_DOWN).await
     }
 
     /// Bytes of proposals that have no answer yet.
@@ -165,24 +165,31 @@ impl Combiner {
         WAITING_BYTES_MAX.saturating_sub(self.room.available_permits())
     }
 
-    fn enqueue(&self, bytes: Bytes, whereto: Whereto) -> Result<Answered, ProposeError> {
-        let enqueued = self.waiting(bytes, whereto).and_then(|(waiting, answered)| {
-            self.ask(Asked::Propose(waiting))?;
-            Ok(answered)
+    fn enqueue(&self, bytes: Bytes, destination: Destination) -> Result<ResponseReceiver, ProposeError> {
+        let enqueued = self.prepare(bytes, destination).and_then(|(queued, response)| {
+            self.send(Request::Propose(queued))?;
+            Ok(response)
         });
         enqueued.inspect_err(|error| self.metrics.writes.count_error(error))
     }
 
     /// A proposal in waiting, if there is room for it, and where its outcome will come.
-    fn waiting(&self, bytes: Bytes, whereto: Whereto) -> Result<(Waiting, Answered), ProposeError> {
+    fn prepare(
+        &self,
+        bytes: Bytes,
+        destination: Destination,
+    ) -> Result<(QueuedProposal, ResponseReceiver), ProposeError> {
         let size = u32::try_from(bytes.len()).map_err(|_| ProposeError::Overloaded)?;
         let room = Arc::clone(&self.room).try_acquire_many_owned(size).map_err(|_| ProposeError::Overloaded)?;
         let (sender, receiver) = oneshot::channel();
-        Ok((Waiting { bytes, whereto, arrived: Instant::now(), answer: sender, room }, Answered(receiver)))
+        Ok((
+            QueuedProposal { bytes, destination, arrived: Instant::now(), responder: sender, room },
+            ResponseReceiver(receiver),
+        ))
     }
 
-    fn ask(&self, asked: Asked) -> Result<(), ProposeError> {
-        self.queue.try_send(asked).map_err(|error| match error {
+    fn send(&self, request: Request) -> Result<(), ProposeError> {
+        self.queue.try_send(request).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => ProposeError::Overloaded,
             mpsc::error::TrySendError::Closed(_) => ProposeError::Stopped("it is going down".to_owned()),
         })
@@ -195,48 +202,48 @@ impl Gatherer {
         let mut taken = Vec::new();
         while let Some(first) = self.queue.recv().await {
             let hold = self.gather(first, &mut taken);
-            self.batch(&mut taken).await;
-            if let Some(asking) = hold {
-                taken.extend(self.hold(asking).await);
-                self.batch(&mut taken).await;
+            self.run_batch(&mut taken).await;
+            if let Some(request) = hold {
+                taken.extend(self.hold(request).await);
+                self.run_batch(&mut taken).await;
             }
         }
     }
 
     /// Proposes what was taken, here or at the leader, and waits until the answers are taken.
-    async fn batch(&mut self, taken: &mut Vec<Waiting>) {
-        taken.retain(|waiting| !waiting.answer.is_closed());
-        let (token, all_taken) = oneshot::channel();
-        let token = Arc::new(token);
+    async fn run_batch(&mut self, taken: &mut Vec<QueuedProposal>) {
+        taken.retain(|queued| !queued.responder.is_closed());
+        let (guard, all_delivered) = oneshot::channel();
+        let guard = Arc::new(guard);
         if let Some(leader) = leader_elsewhere(&self.raft) {
-            self.forward(leader, taken, &token).await;
+            self.forward(leader, taken, &guard).await;
         }
         if !taken.is_empty() {
-            self.propose_measured(taken, &token).await;
+            self.propose_measured(taken, &guard).await;
         }
-        drop(token);
+        drop(guard);
         // Both are fine: it only says when.
-        let _ = timeout(TAKING_MAX, all_taken).await;
+        let _ = timeout(DELIVERY_MAX, all_delivered).await;
     }
 
     /// Proposes a batch here, and measures it.
-    async fn propose_measured(&mut self, taken: &mut Vec<Waiting>, token: &Taking) {
-        let arrived: Vec<Instant> = taken.iter().map(|waiting| waiting.arrived).collect();
+    async fn propose_measured(&mut self, taken: &mut Vec<QueuedProposal>, guard: &BatchGuard) {
+        let arrived: Vec<Instant> = taken.iter().map(|queued| queued.arrived).collect();
         let proposed = self.stages.begin();
         // In one piece: tokio would let the core run after some 128 of them.
-        let outcomes = unconstrained(self.propose(taken, token)).await;
+        let outcomes = unconstrained(self.propose(taken, guard)).await;
         self.stages.end(proposed, if outcomes == arrived.len() { &arrived } else { &[] });
     }
 
     /// Takes the proposals of a batch: those that wait, up to a hold, which is returned.
-    fn gather(&mut self, first: Asked, taken: &mut Vec<Waiting>) -> Option<Asking> {
+    fn gather(&mut self, first: Request, taken: &mut Vec<QueuedProposal>) -> Option<HoldRequest> {
         let (mut next, mut bytes) = (Some(first), 0_usize);
-        while let Some(asked) = next {
-            match asked {
-                Asked::Hold(asking) => return Some(asking),
-                Asked::Propose(waiting) => {
-                    bytes = bytes.saturating_add(waiting.bytes.len());
-                    taken.push(waiting);
+        while let Some(request) = next {
+            match request {
+                Request::Hold(request) => return Some(request),
+                Request::Propose(queued) => {
+                    bytes = bytes.saturating_add(queued.bytes.len());
+                    taken.push(queued);
                 }
             }
             let has_room = bytes < BATCH_BYTES_MAX && taken.len() < BATCH_MAX;
@@ -248,12 +255,13 @@ impl Gatherer {
     /// Proposes a batch, waits until all of it is answered, and returns how many outcomes there were. If another node
     /// leads meanwhile it does not wait: this one may be unable to apply what it has proposed. It then tells the
     /// callers that their outcomes are unknown here, so that they ask the new leader.
-    async fn propose(&mut self, taken: &mut Vec<Waiting>, token: &Taking) -> usize {
+    async fn propose(&mut self, taken: &mut Vec<QueuedProposal>, guard: &BatchGuard) -> usize {
         let mut offsets = self.peers.voter_clock_offsets(&self.raft);
-        let size = |waiting: &Waiting| waiting.bytes.len().saturating_add(PROPOSAL_HEADER);
+        let size = |queued: &QueuedProposal| queued.bytes.len().saturating_add(PROPOSAL_HEADER);
         let mut buffer = BytesMut::with_capacity(taken.iter().map(size).sum());
         let (sender, mut ended) = oneshot::channel();
-        let caller = |waiting: Waiting| (Some((waiting.answer, Arc::clone(token))), (waiting.bytes, waiting.room));
+        let caller =
+            |queued: QueuedProposal| (Some((queued.responder, Arc::clone(guard))), (queued.bytes, queued.room));
         let (callers, proposals): (Vec<_>, Vec<_>) = taken.drain(..).map(caller).unzip();
         let batch = Arc::new(Batch {
             peers: Arc::clone(&self.peers),
@@ -265,20 +273,20 @@ impl Gatherer {
         for (place, (bytes, room)) in proposals.into_iter().enumerate() {
             let stamped = encode_proposal(&mut buffer, self.stamper.stamp(&mut offsets), &bytes);
             let pending = Pending { place, batch: Arc::clone(&batch), _room: room };
-            let responder = Answering::new(move |result| pending.answer(result));
+            let responder = ResponseCallback::new(move |result| pending.answer(result));
             // The core has stopped where this fails; then the responder was dropped, and has answered.
             let _ = self.raft.client_write_ff(Proposed(stamped), Some(responder)).await;
         }
         let left = Arc::downgrade(&batch);
         drop(batch);
-        if let Ok(outcomes) = timeout(TURN_MAX, &mut ended).await {
+        if let Ok(outcomes) = timeout(BATCH_WAIT_MAX, &mut ended).await {
             return outcomes.unwrap_or(0);
         }
         match select(ended, pin!(led_by_another(&self.raft, *self.raft.node_id()))).await {
             Either::Left((outcomes, _)) => outcomes.unwrap_or(0),
             Either::Right(_) => {
                 drop(self.env.spawn(async move {
-                    sleep(TURN_MAX).await;
+                    sleep(BATCH_WAIT_MAX).await;
                     left.upgrade().iter().for_each(|batch| batch.give_up());
                 }));
                 0
@@ -299,13 +307,13 @@ struct Batch {
 
 impl Batch {
     /// Answers one caller, unless it has an answer.
-    fn tell(&self, place: usize, proposal: impl FnOnce() -> Proposal) {
+    fn respond(&self, place: usize, result: impl FnOnce() -> ProposeResult) {
         let caller = lock(&self.callers).get_mut(place).and_then(Option::take);
-        if let Some((caller, token)) = caller {
-            let proposal = proposal();
-            self.metrics.writes.count(&proposal);
+        if let Some((caller, guard)) = caller {
+            let result = result();
+            self.metrics.writes.count(&result);
             // The caller may have gone away; then nobody wants the outcome.
-            let _ = caller.send(Answer { proposal, _taking: token });
+            let _ = caller.send(Response { result, _guard: guard });
         }
     }
 
@@ -313,7 +321,7 @@ impl Batch {
     fn give_up(&self) {
         let callers = lock(&self.callers).len();
         for place in 0..callers {
-            self.tell(place, || Err(unknown(&"another node leads by now, and this one has not applied it")));
+            self.respond(place, || Err(unknown(&"another node leads by now, and this one has not applied it")));
         }
     }
 }
@@ -336,20 +344,20 @@ struct Pending {
 
 impl Pending {
     fn answer(self, result: ClientWriteResult<TypeConfig>) {
-        let proposal = match result {
+        let result = match result {
             Ok(written) => {
                 self.batch.outcomes.fetch_add(1, Ordering::Relaxed);
                 Ok((written.log_id.index, written.data.0))
             }
             Err(error) => Err(refused(&self.batch.peers, error)),
         };
-        self.batch.tell(self.place, || proposal);
+        self.batch.respond(self.place, || result);
     }
 }
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        self.batch.tell(self.place, || Err(unknown(&WENT_DOWN)));
+        self.batch.respond(self.place, || Err(unknown(&WENT_DOWN)));
     }
 }
 

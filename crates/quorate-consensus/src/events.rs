@@ -15,7 +15,7 @@ use quorate_env::disk::Space;
 use quorate_env::{Env, Instant, sleep};
 use quorate_model::NodeId;
 
-use crate::desk::{Desk, Running};
+use crate::peer_service::{PeerService, Running};
 use crate::status::{ClusterStatus, cluster_status};
 
 /// How long nothing more is logged about a thing that has changed [`BURST`] times.
@@ -68,43 +68,43 @@ enum State {
 type Seen = (Topic, State, String);
 
 /// Looks again and again, for ever.
-pub(crate) async fn watch(env: Env, desk: Arc<Desk>, running: Running, dir: PathBuf) {
-    let mut teller = Teller::default();
+pub(crate) async fn watch(env: Env, service: Arc<PeerService>, running: Running, dir: PathBuf) {
+    let mut reporter = Reporter::default();
     loop {
         // First, too: a node that has just started knows no leader yet, and that is no news.
-        sleep(desk.config.timing.status).await;
-        let status = cluster_status(&desk, &running);
+        sleep(service.config.timing.status).await;
+        let status = cluster_status(&service, &running);
         let clocks = status.members.iter().filter_map(|member| {
-            let seen = desk.peers.seen(member.id.0)?;
+            let seen = service.peers.seen(member.id.0)?;
             Some((member.name.clone(), Duration::from_nanos(seen.clock_offset.unsigned_abs())))
         });
         let clocks: BTreeMap<String, Duration> = clocks.collect();
         let (disk, path) = (Arc::clone(env.disk()), dir.clone());
         let space = env.blocking(move || disk.space(&path)).await.and_then(Result::ok);
-        let silent_after = desk.config.timing.status.saturating_mul(4);
-        let seen = teller.observe(&status, &clocks, space, silent_after);
-        teller.remember(&status);
-        for (topic, state, figure) in teller.news(seen, Instant::now()) {
-            tell(&topic, &state, &figure);
+        let silent_after = service.config.timing.status.saturating_mul(4);
+        let seen = reporter.observe(&status, &clocks, space, silent_after);
+        reporter.remember(&status);
+        for (topic, state, figure) in reporter.due(seen, Instant::now()) {
+            log_line(&topic, &state, &figure);
         }
     }
 }
 
-/// What was last told of a topic, or taken for known, and when its last lines were told: the newest last.
-struct Told {
+/// What was last told of a topic, or taken for known, and when its last lines were reported: the newest last.
+struct Reported {
     state: State,
     lines: VecDeque<Instant>,
 }
 
 /// What was told.
 #[derive(Default)]
-struct Teller {
-    told: BTreeMap<Topic, Told>,
+struct Reporter {
+    reported: BTreeMap<Topic, Reported>,
     /// Members that had no database when this was looked at last. One that starts says so too at first.
     empty: BTreeSet<NodeId>,
 }
 
-impl Teller {
+impl Reporter {
     /// What is to be seen now.
     fn observe(
         &self,
@@ -141,7 +141,7 @@ impl Teller {
             }
         }
         let present: BTreeSet<&String> = status.members.iter().map(|member| &member.name).collect();
-        let gone = self.told.keys().filter_map(|topic| match topic {
+        let gone = self.reported.keys().filter_map(|topic| match topic {
             Topic::Member(name) if !present.contains(name) => Some((topic.clone(), State::Gone, String::new())),
             _ => None,
         });
@@ -168,30 +168,30 @@ impl Teller {
     }
 
     fn is_alarm(&self, topic: &Topic) -> bool {
-        self.told.get(topic).is_some_and(|told| told.state == State::Alarm)
+        self.reported.get(topic).is_some_and(|reported| reported.state == State::Alarm)
     }
 
     /// What of it is to be told.
-    fn news(&mut self, seen: Vec<Seen>, now: Instant) -> Vec<Seen> {
-        let is_first = self.told.is_empty();
-        seen.into_iter().filter(|(topic, state, _)| self.is_news(topic, state, is_first, now)).collect()
+    fn due(&mut self, seen: Vec<Seen>, now: Instant) -> Vec<Seen> {
+        let is_first = self.reported.is_empty();
+        seen.into_iter().filter(|(topic, state, _)| self.is_due(topic, state, is_first, now)).collect()
     }
 
-    fn is_news(&mut self, topic: &Topic, state: &State, is_first: bool, now: Instant) -> bool {
+    fn is_due(&mut self, topic: &Topic, state: &State, is_first: bool, now: Instant) -> bool {
         let is_member = matches!(state, State::Voter | State::Learner);
-        let Some(told) = self.told.get_mut(topic) else {
+        let Some(reported) = self.reported.get_mut(topic) else {
             // Well from the beginning, or a member since before this node looked.
             let is_known = *state == State::Calm || (is_first && is_member);
             let lines = if is_known { VecDeque::new() } else { VecDeque::from([now]) };
-            self.told.insert(topic.clone(), Told { state: state.clone(), lines });
+            self.reported.insert(topic.clone(), Reported { state: state.clone(), lines });
             return !is_known;
         };
-        told.lines.retain(|at| now.saturating_duration_since(*at) < QUIET);
-        if told.state == *state || told.lines.len() >= BURST {
+        reported.lines.retain(|at| now.saturating_duration_since(*at) < QUIET);
+        if reported.state == *state || reported.lines.len() >= BURST {
             return false;
         }
-        told.state = state.clone();
-        told.lines.push_back(now);
+        reported.state = state.clone();
+        reported.lines.push_back(now);
         true
     }
 }
@@ -200,7 +200,7 @@ fn alarm(is_alarm: bool) -> State {
     if is_alarm { State::Alarm } else { State::Calm }
 }
 
-fn tell(topic: &Topic, state: &State, figure: &str) {
+fn log_line(topic: &Topic, state: &State, figure: &str) {
     let is_calm = *state == State::Calm;
     match (topic, state) {
         (Topic::Leader, State::Leads(name, term)) => {

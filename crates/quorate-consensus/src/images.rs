@@ -41,7 +41,7 @@ const RETRY_FIRST: Duration = Duration::from_secs(1);
 const RETRY_LONGEST: Duration = Duration::from_secs(30);
 
 /// How long after its end an image keeps holding back the purge, if its receiver is not heard of.
-const HOLD_AFTER: Duration = Duration::from_secs(60);
+const RETAIN_AFTER: Duration = Duration::from_secs(60);
 
 /// Why an image did not arrive.
 #[derive(Debug, thiserror::Error)]
@@ -89,7 +89,7 @@ pub struct ImagePieces {
 impl ImagePieces {
     pub(crate) async fn begin(env: &Env, store: &Arc<dyn Store>) -> Result<Self, StoreFault> {
         let store = Arc::clone(store);
-        let source = off(env, move || store.send_image()).await?;
+        let source = run_blocking(env, move || store.send_image()).await?;
         Ok(Self { env: env.clone(), source: Some(source) })
     }
 
@@ -98,7 +98,7 @@ impl ImagePieces {
     pub async fn next(&mut self) -> Result<Option<Bytes>, StoreFault> {
         loop {
             let mut source = self.source.take().ok_or(StoreFault::Closed)?;
-            let (source, piece) = off(&self.env, move || source.next().map(|piece| (source, piece))).await?;
+            let (source, piece) = run_blocking(&self.env, move || source.next().map(|piece| (source, piece))).await?;
             self.source = Some(source);
             match piece {
                 Some(piece) if piece.is_empty() => sleep(EMPTY_PAUSE).await,
@@ -140,7 +140,7 @@ pub(crate) struct ImageSender {
     env: Env,
     store: Arc<dyn Store>,
     metrics: Arc<ConsensusMetrics>,
-    holds: Mutex<BTreeMap<u64, Hold>>,
+    retained: Mutex<BTreeMap<u64, Retention>>,
     /// How long receivers wait that the last image did not reach.
     pauses: Mutex<BTreeMap<u64, Duration>>,
     /// No member is sent an image: what the store holds is in doubt.
@@ -148,15 +148,15 @@ pub(crate) struct ImageSender {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Hold {
+struct Retention {
     index: u64,
     ended: Option<Instant>,
 }
 
 impl ImageSender {
     pub(crate) fn new(env: Env, store: Arc<dyn Store>, metrics: Arc<ConsensusMetrics>) -> Self {
-        let (holds, pauses) = (Mutex::default(), Mutex::default());
-        Self { env, store, metrics, holds, pauses, withheld: AtomicBool::new(false) }
+        let (retained, pauses) = (Mutex::default(), Mutex::default());
+        Self { env, store, metrics, retained, pauses, withheld: AtomicBool::new(false) }
     }
 
     /// From now on members are sent no image, or are again. One on its way is not completed.
@@ -186,10 +186,10 @@ impl ImageSender {
         if let Some(pause) = pause {
             sleep(pause).await;
         }
-        lock(&self.holds).insert(target, Hold { index, ended: None });
+        lock(&self.retained).insert(target, Retention { index, ended: None });
         tracing::info!(target_id = format_args!("{target:016x}"), index, "sending an image");
         let sent = self.send_pieces(link, vote, meta).await;
-        lock(&self.holds).insert(target, Hold { index, ended: Some(Instant::now()) });
+        lock(&self.retained).insert(target, Retention { index, ended: Some(Instant::now()) });
         match &sent {
             Ok(_) => {
                 lock(&self.pauses).remove(&target);
@@ -231,12 +231,12 @@ impl ImageSender {
     /// The index above which nothing may be purged, for the sake of images on their way. `matched` tells up to where a
     /// node is known to hold the log.
     pub(crate) fn purge_limit(&self, matched: impl Fn(u64) -> Option<u64>) -> u64 {
-        let mut holds = lock(&self.holds);
-        holds.retain(|target, hold| {
-            let caught_up = matched(*target).is_some_and(|index| index > hold.index);
-            hold.ended.is_none_or(|ended| !caught_up && ended.elapsed() < HOLD_AFTER)
+        let mut retained = lock(&self.retained);
+        retained.retain(|target, retention| {
+            let caught_up = matched(*target).is_some_and(|index| index > retention.index);
+            retention.ended.is_none_or(|ended| !caught_up && ended.elapsed() < RETAIN_AFTER)
         });
-        holds.values().map(|hold| hold.index).min().unwrap_or(u64::MAX)
+        retained.values().map(|retention| retention.index).min().unwrap_or(u64::MAX)
     }
 }
 
@@ -292,7 +292,7 @@ pub(crate) async fn replace(
         )));
     };
     home.brings_image(end.index).await.map_err(|error| StoreFault::Io(error.to_string()))?;
-    Ok(off(&home.env, move || image.install()).await?)
+    Ok(run_blocking(&home.env, move || image.install()).await?)
 }
 
 async fn take(
@@ -301,12 +301,12 @@ async fn take(
     pieces: &mut StreamReceiver,
 ) -> Result<Box<dyn WholeImage>, ImageError> {
     let store = Arc::clone(store);
-    let sink = off(env, move || store.receive_image()).await?;
+    let sink = run_blocking(env, move || store.receive_image()).await?;
     let sink = take_image(env, pieces, sink, |sink, piece| Ok::<_, ImageError>(sink.write(piece)?)).await?;
-    Ok(off(env, move || sink.finish()).await?)
+    Ok(run_blocking(env, move || sink.finish()).await?)
 }
 
-async fn off<T: Send + 'static>(
+async fn run_blocking<T: Send + 'static>(
     env: &Env,
     f: impl FnOnce() -> Result<T, StoreFault> + Send + 'static,
 ) -> Result<T, StoreFault> {

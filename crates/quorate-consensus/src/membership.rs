@@ -6,8 +6,8 @@
 //! in which it replaces the member that had its name, or that an operator named ([`permits`](crate::permits)).
 //!
 //! Invariants:
-//! - A name has one voter. Its old id goes only when nothing was heard of it for [`Timing::silence`](crate::Timing),
-//!   or when an operator says so.
+//! - A name has one voter. Its old id goes only when nothing was heard of it for [`Timing::silence`](crate::Timing), or
+//!   when an operator says so.
 //! - A voter goes only when the leader has applied all that its log held before: else an entry could be rejected that
 //!   only this voter has applied and answered for.
 //! - One change at a time, each made for the members as they are ([`change`]). One that a leader left half done is
@@ -24,9 +24,9 @@ use quorate_model::{NodeId, StoreFault};
 
 use crate::Member;
 use crate::belong;
-use crate::desk::{Desk, Running};
 use crate::error::MembershipError;
 use crate::peer::messages::{Join, Joined, MemberInfo};
+use crate::peer_service::{PeerService, Running};
 use crate::peers::Peers;
 use crate::permits;
 use crate::raft::Raft;
@@ -46,26 +46,26 @@ const TRANSFER_MAX: Duration = Duration::from_secs(3);
 
 /// Answers a node that asks to become a member: whether it may never, or the next step that is possible. Only the
 /// leader takes steps; that an id was removed any node can tell.
-pub(crate) async fn admit(desk: &Desk, running: &Running, join: &Join) -> Joined {
+pub(crate) async fn admit(service: &PeerService, running: &Running, join: &Join) -> Joined {
     if belong::is_removed(&running.store.applied(), join.member.id, join.voter_since) {
         let why = belong::refusal(&join.member.name, NodeId(join.member.id));
         return Joined { removed: true, why, ..Joined::default() };
     }
-    match step(desk, &running.raft, &join.member).await {
+    match step(service, &running.raft, &join.member).await {
         Ok(()) => Joined { done: true, ..Joined::default() },
         Err(why) => {
-            desk.permits.tell(join.member.id, &why);
+            service.permits.note_reply(join.member.id, &why);
             Joined { why, ..Joined::default() }
         }
     }
 }
 
-async fn step(desk: &Desk, raft: &Raft, new: &MemberInfo) -> Result<(), String> {
+async fn step(service: &PeerService, raft: &Raft, new: &MemberInfo) -> Result<(), String> {
     let now = current(raft);
     let membership = now.membership();
     let moved = membership.get_node(&new.id).filter(|known| known.addr != new.addr);
     if moved.is_some() && new.id != *raft.node_id() {
-        find(desk, new).await?;
+        find(service, new).await?;
     }
     if !raft.is_leader() {
         return Err(String::new());
@@ -76,10 +76,10 @@ async fn step(desk: &Desk, raft: &Raft, new: &MemberInfo) -> Result<(), String> 
     if membership.voter_ids().any(|id| id == new.id) {
         return Ok(());
     }
-    let permit = desk.permits.of(new.id, &new.name);
+    let permit = service.permits.of(new.id, &new.name);
     let mut namesakes = ids_named(membership, &new.name);
     namesakes.remove(&new.id);
-    let is_listed = desk.config.members.iter().any(|member| member.name == new.name);
+    let is_listed = service.config.members.iter().any(|member| member.name == new.name);
     if namesakes.is_empty() && !is_listed && permit.is_none() {
         return Err(format!("'{}' is not in the list of members; it waits until it is added", new.name));
     }
@@ -101,14 +101,14 @@ async fn step(desk: &Desk, raft: &Raft, new: &MemberInfo) -> Result<(), String> 
         Some((permit, leaving)) => {
             let mut old = ids_named(membership, leaving);
             old.remove(&new.id);
-            may_leave(desk, membership, &old, new.id, permit.force)?;
+            may_leave(service, membership, &old, new.id, permit.force)?;
             if leaving != new.name {
-                are_silent(desk, &namesakes, &new.name)?;
+                are_silent(service, &namesakes, &new.name)?;
             }
             old.into_iter().chain(namesakes).collect()
         }
         None => {
-            are_silent(desk, &namesakes, &new.name)?;
+            are_silent(service, &namesakes, &new.name)?;
             namesakes
         }
     };
@@ -136,14 +136,14 @@ async fn has_applied_all(raft: &Raft) -> Result<(), String> {
 
 /// Looks for a member at the address that it announces. Where it answers, this node calls it there from now on, before
 /// the list of members says so: the member's vote may be needed to change the list, or to elect a leader that does.
-async fn find(desk: &Desk, new: &MemberInfo) -> Result<(), String> {
-    let there = permits::knock(desk, &new.name, &new.addr).await;
+async fn find(service: &PeerService, new: &MemberInfo) -> Result<(), String> {
+    let there = permits::identify(service, &new.name, &new.addr).await;
     if there.as_ref().ok() == Some(&new.id) {
-        desk.peers.found(new.id, &new.addr);
+        service.peers.found(new.id, &new.addr);
         return Ok(());
     }
     let why = there.map_or_else(|error| error.to_string(), |_| "another node answers there".to_owned());
-    let own = &desk.config.name;
+    let own = &service.config.name;
     Err(format!("'{}' announces the address {}, but '{own}' finds it not: {why}", new.name, new.addr))
 }
 
@@ -165,25 +165,25 @@ async fn readdress(raft: &Raft, now: &Current, known: &Member, new: &MemberInfo)
 }
 
 /// Fails as long as one of the ids that have a name may still be alive.
-fn are_silent(desk: &Desk, ids: &BTreeSet<u64>, name: &str) -> Result<(), String> {
-    let silence = desk.config.timing.silence;
-    let Some(alive) = ids.iter().find(|id| desk.peers.silence(**id) < silence) else { return Ok(()) };
-    let left = silence.saturating_sub(desk.peers.silence(*alive));
+fn are_silent(service: &PeerService, ids: &BTreeSet<u64>, name: &str) -> Result<(), String> {
+    let silence = service.config.timing.silence;
+    let Some(alive) = ids.iter().find(|id| service.peers.silence(**id) < silence) else { return Ok(()) };
+    let left = silence.saturating_sub(service.peers.silence(*alive));
     Err(format!("the node that had the name '{name}' must be silent for {left:?} more"))
 }
 
 /// Fails if the members that an operator wants gone can't go in the change that makes `new` a voter.
 fn may_leave(
-    desk: &Desk,
+    service: &PeerService,
     membership: &RaftMembership,
     old: &BTreeSet<u64>,
     new: u64,
     force: bool,
 ) -> Result<(), String> {
-    if old.contains(&desk.home.identity().id) {
+    if old.contains(&service.home.identity().id) {
         return Err("the member that it replaces must hand leadership over first".to_owned());
     }
-    if force { Ok(()) } else { enough(desk, membership, &voters_without(membership, old), Some(new)) }
+    if force { Ok(()) } else { enough(service, membership, &voters_without(membership, old), Some(new)) }
 }
 
 /// How far a follower is, as the leader knows it.
@@ -209,10 +209,10 @@ async fn replace(raft: &Raft, now: &Current, old: &BTreeSet<u64>, new: u64) -> R
     remove_learners(raft, old).await
 }
 
-/// Removes a member by its name, with all the ids that have it. Of the leader itself it only moves leadership away,
-/// and names who took it.
-pub(crate) async fn remove(desk: &Desk, raft: &Raft, name: &str, force: bool) -> Result<(), MembershipError> {
-    let now = leading(desk, raft)?;
+/// Removes a member by its name, with all the ids that have it. Of the leader itself it only moves leadership away, and
+/// names who took it.
+pub(crate) async fn remove(service: &PeerService, raft: &Raft, name: &str, force: bool) -> Result<(), MembershipError> {
+    let now = leading(service, raft)?;
     let membership = now.membership();
     let ids = ids_named(membership, name);
     if ids.is_empty() {
@@ -224,10 +224,10 @@ pub(crate) async fn remove(desk: &Desk, raft: &Raft, name: &str, force: bool) ->
     }
     settled(&now)?;
     if !force {
-        enough(desk, membership, &voters, None).map_err(MembershipError::Refused)?;
+        enough(service, membership, &voters, None).map_err(MembershipError::Refused)?;
     }
     if ids.contains(raft.node_id()) {
-        return Err(give_way(desk, raft, |id| voters.contains(&id)).await);
+        return Err(give_way(service, raft, |id| voters.contains(&id)).await);
     }
     tracing::info!(name, ids = ids.len(), "a member is removed");
     if membership.voter_ids().any(|id| ids.contains(&id)) {
@@ -246,17 +246,22 @@ async fn remove_learners(raft: &Raft, ids: &BTreeSet<u64>) -> Result<(), Members
 }
 
 /// Whether a majority of the voters was heard of lately, this node among them.
-pub(crate) fn hears_majority(desk: &Desk, raft: &Raft) -> bool {
+pub(crate) fn hears_majority(service: &PeerService, raft: &Raft) -> bool {
     let now = current(raft);
     let voters: BTreeSet<u64> = now.membership().voter_ids().collect();
-    enough(desk, now.membership(), &voters, None).is_ok()
+    enough(service, now.membership(), &voters, None).is_ok()
 }
 
 /// Fails if voters would be left of whom no majority was heard of lately. `joins` is one that was heard of just now.
-fn enough(desk: &Desk, membership: &RaftMembership, left: &BTreeSet<u64>, joins: Option<u64>) -> Result<(), String> {
-    let own = desk.home.identity().id;
+fn enough(
+    service: &PeerService,
+    membership: &RaftMembership,
+    left: &BTreeSet<u64>,
+    joins: Option<u64>,
+) -> Result<(), String> {
+    let own = service.home.identity().id;
     let voters: BTreeSet<u64> = left.iter().copied().chain(joins).collect();
-    let is_there = |id: &u64| *id == own || Some(*id) == joins || desk.peers.is_heard(*id);
+    let is_there = |id: &u64| *id == own || Some(*id) == joins || service.peers.is_heard(*id);
     let there = voters.iter().filter(|id| is_there(id)).count();
     if there > voters.len() / 2 {
         return Ok(());
@@ -272,8 +277,8 @@ fn enough(desk: &Desk, membership: &RaftMembership, left: &BTreeSet<u64>, joins:
 
 /// Finishes what a leader that died had begun: a joint membership, and the removal of ids whose name has a new voter.
 /// Who joined is a voter by then, and asks no more.
-pub(crate) async fn finish(desk: Arc<Desk>, raft: Raft) {
-    let timing = desk.config.timing;
+pub(crate) async fn finish(service: Arc<PeerService>, raft: Raft) {
+    let timing = service.config.timing;
     loop {
         let applied = raft.metrics().borrow_watched().last_applied.map(|id| id.index);
         sleep(timing.status).await;
@@ -281,9 +286,9 @@ pub(crate) async fn finish(desk: Arc<Desk>, raft: Raft) {
             continue;
         }
         let now = current(&raft);
-        let is_silent = |id| desk.peers.silence(id) >= timing.silence;
+        let is_silent = |id| service.peers.silence(id) >= timing.silence;
         let Some(rest) = unfinished(now.membership(), is_silent) else { continue };
-        let finished = match may_leave_joint(&desk, &raft, &rest, applied).await {
+        let finished = match may_leave_joint(&service, &raft, &rest, applied).await {
             Ok(()) => change(&raft, &now, rest).await,
             Err(error) => Err(error),
         };
@@ -294,10 +299,10 @@ pub(crate) async fn finish(desk: Arc<Desk>, raft: Raft) {
 }
 
 /// Fails where the rest of a change lets a voter go that may be the only one that has applied an entry, and has
-/// answered for it. A leader that leaves itself hands over first, to one that stays and has applied what this node
-/// had a while ago.
+/// answered for it. A leader that leaves itself hands over first, to one that stays and has applied what this node had
+/// a while ago.
 async fn may_leave_joint(
-    desk: &Desk,
+    service: &PeerService,
     raft: &Raft,
     rest: &ChangeMembers<u64, Member>,
     applied: Option<u64>,
@@ -306,7 +311,7 @@ async fn may_leave_joint(
     if left.contains(raft.node_id()) {
         return has_applied_all(raft).await.map_err(MembershipError::Refused);
     }
-    Err(give_way(desk, raft, |id| left.contains(&id) && desk.peers.applied_index(id) >= applied).await)
+    Err(give_way(service, raft, |id| left.contains(&id) && service.peers.applied_index(id) >= applied).await)
 }
 
 fn unfinished(membership: &RaftMembership, is_silent: impl Fn(u64) -> bool) -> Option<ChangeMembers<u64, Member>> {
@@ -324,22 +329,22 @@ fn unfinished(membership: &RaftMembership, is_silent: impl Fn(u64) -> bool) -> O
 /// nothing for another reason. The others have disks of their own; and where this node can't apply what others have,
 /// one of those goes on at once, while nobody hears of a write before this node has caught up. One whose database is
 /// damaged ends.
-pub(crate) async fn step_aside(desk: Arc<Desk>, Running { raft, store, verdicts, .. }: Running) {
+pub(crate) async fn step_aside(service: Arc<PeerService>, Running { raft, store, verdicts, .. }: Running) {
     let throttle = Throttle::default();
     let mut changed = verdicts.changes();
     loop {
         // Whichever comes first.
-        let _ = timeout(desk.config.timing.status, changed.changed()).await;
+        let _ = timeout(service.config.timing.status, changed.changed()).await;
         let holders = verdicts.holders();
         let why = match store.fault() {
             Some(fault) => fault.to_string(),
             None if !holders.is_empty() => "an entry that others have applied can't be applied here".to_owned(),
-            None if desk.home.wal.is_disk_full() => "no space left for the log".to_owned(),
+            None if service.home.wal.is_disk_full() => "no space left for the log".to_owned(),
             None => continue,
         };
         if raft.is_leader() {
             let taken_over =
-                transfer(&raft, &desk.peers, |id| holders.is_empty() || holders.contains(&NodeId(id))).await.is_ok();
+                transfer(&raft, &service.peers, |id| holders.is_empty() || holders.contains(&NodeId(id))).await.is_ok();
             if throttle.is_due() || taken_over {
                 tracing::warn!(why, taken_over, "this node should not lead");
             }
@@ -374,12 +379,12 @@ pub(crate) fn current(raft: &Raft) -> Current {
 }
 
 /// The membership in force, if this node leads.
-pub(crate) fn leading(desk: &Desk, raft: &Raft) -> Result<Current, MembershipError> {
+pub(crate) fn leading(service: &PeerService, raft: &Raft) -> Result<Current, MembershipError> {
     if raft.is_leader() {
         return Ok(current(raft));
     }
     let leader = raft.metrics().borrow_watched().current_leader.filter(|leader| leader != raft.node_id());
-    Err(MembershipError::NotLeader { leader: leader.and_then(|leader| desk.peers.leader_member(leader, None)) })
+    Err(MembershipError::NotLeader { leader: leader.and_then(|leader| service.peers.leader_member(leader, None)) })
 }
 
 /// Fails while a change is under way, or was left half done: what another one would be made for is not certain.
@@ -406,9 +411,13 @@ pub(crate) fn no_such(membership: &RaftMembership, name: &str) -> MembershipErro
 }
 
 /// Hands leadership to the voter of this name, or to the best one, and returns who leads then.
-pub(crate) async fn transfer_to(desk: &Desk, raft: &Raft, name: Option<&str>) -> Result<NodeId, MembershipError> {
-    let now = leading(desk, raft)?;
-    let Some(name) = name else { return transfer(raft, &desk.peers, |_| true).await };
+pub(crate) async fn transfer_to(
+    service: &PeerService,
+    raft: &Raft,
+    name: Option<&str>,
+) -> Result<NodeId, MembershipError> {
+    let now = leading(service, raft)?;
+    let Some(name) = name else { return transfer(raft, &service.peers, |_| true).await };
     let ids = ids_named(now.membership(), name);
     if ids.is_empty() {
         return Err(no_such(now.membership(), name));
@@ -419,7 +428,7 @@ pub(crate) async fn transfer_to(desk: &Desk, raft: &Raft, name: Option<&str>) ->
     if !now.membership().voter_ids().any(|id| ids.contains(&id)) {
         return Err(MembershipError::Refused(format!("'{name}' is a learner: only a voter can lead")));
     }
-    let leads = transfer(raft, &desk.peers, |id| ids.contains(&id)).await?;
+    let leads = transfer(raft, &service.peers, |id| ids.contains(&id)).await?;
     if ids.contains(&leads.0) {
         return Ok(leads);
     }
@@ -428,15 +437,15 @@ pub(crate) async fn transfer_to(desk: &Desk, raft: &Raft, name: Option<&str>) ->
 
 /// Hands leadership away for the sake of a change that this node must not lead through. Always an error: the one that
 /// sends the caller to the new leader, or says why there is none.
-pub(crate) async fn give_way(desk: &Desk, raft: &Raft, may: impl Fn(u64) -> bool) -> MembershipError {
-    match transfer(raft, &desk.peers, may).await {
-        Ok(leader) => MembershipError::NotLeader { leader: desk.peers.leader_member(leader.0, None) },
+pub(crate) async fn give_way(service: &PeerService, raft: &Raft, may: impl Fn(u64) -> bool) -> MembershipError {
+    match transfer(raft, &service.peers, may).await {
+        Ok(leader) => MembershipError::NotLeader { leader: service.peers.leader_member(leader.0, None) },
         Err(error) => error,
     }
 }
 
-/// Hands leadership to one of the voters that may have it, best to one that is there and has most of the log, and
-/// waits until another node leads.
+/// Hands leadership to one of the voters that may have it, best to one that is there and has most of the log, and waits
+/// until another node leads.
 pub(crate) async fn transfer(raft: &Raft, peers: &Peers, may: impl Fn(u64) -> bool) -> Result<NodeId, MembershipError> {
     let own = *raft.node_id();
     if !raft.is_leader() {

@@ -85,8 +85,8 @@ impl FailureCounts {
 
 impl WriteMetrics {
     /// Counts a write by what came of it.
-    pub(crate) fn count(&self, proposal: &crate::combiner::Proposal) {
-        match proposal {
+    pub(crate) fn count(&self, result: &crate::combiner::ProposeResult) {
+        match result {
             Ok((_, Ok(_))) => self.done.inc(),
             Ok((_, Err(failure))) => self.failed.count(failure.kind),
             Err(error) => self.count_error(error),

@@ -17,11 +17,11 @@ use crate::Member;
 use crate::belong;
 use crate::combiner::{HOLD_MAX, Hold};
 use crate::config::Timing;
-use crate::desk::{Desk, Running};
 use crate::error::{Ended, MembershipError, ProposeError, ReadPositionError};
 use crate::images::{self, ImageError, ImagePieces};
 use crate::membership;
 use crate::metrics::ConsensusMetrics;
+use crate::peer_service::{PeerService, Running};
 use crate::permits::{self, Admission, Admitted};
 use crate::raft::Raft;
 use crate::reads::ReadPositions;
@@ -41,7 +41,7 @@ const HAND_OVER_ASK_MAX: Duration = Duration::from_millis(300);
 pub struct Consensus(pub(crate) Arc<Inner>);
 
 pub(crate) struct Inner {
-    pub(crate) desk: Arc<Desk>,
+    pub(crate) service: Arc<PeerService>,
     pub(crate) running: Running,
     pub(crate) stages: Arc<Stages>,
     pub(crate) reads: ReadPositions,
@@ -52,8 +52,8 @@ pub(crate) struct Inner {
 }
 
 impl Consensus {
-    /// Replicates a proposal ([`quorate_model::codec::encode_proposal`]) and returns where it stands in the history
-    /// and what it produced. A node that does not lead hands it on to the leader, together with what else waits.
+    /// Replicates a proposal ([`quorate_model::codec::encode_proposal`]) and returns where it stands in the history and
+    /// what it produced. A node that does not lead hands it on to the leader, together with what else waits.
     pub async fn propose(&self, proposal: Bytes) -> Result<(Position, Outcome), ProposeError> {
         if let Some(why) = self.removed() {
             return Err(ProposeError::Stopped(why.to_owned()));
@@ -68,7 +68,7 @@ impl Consensus {
         if let Some(why) = self.removed() {
             return Err(ProposeError::Stopped(why.to_owned()));
         }
-        self.0.running.combiner.hold(limit.min(HOLD_MAX), self.0.desk.home.identity().epoch()).await
+        self.0.running.combiner.hold(limit.min(HOLD_MAX), self.0.service.home.identity().epoch()).await
     }
 
     /// Opens a stream of the floors above to a member, on the connection for a purpose.
@@ -78,7 +78,7 @@ impl Consensus {
         purpose: Purpose,
         method: u16,
     ) -> Option<(StreamSender, StreamReceiver)> {
-        let peers = Arc::clone(&self.0.desk.peers);
+        let peers = Arc::clone(&self.0.service.peers);
         self.on_core(async move { peers.open_stream(id.0, purpose, method).await }).await.flatten()
     }
 
@@ -101,15 +101,15 @@ impl Consensus {
 
     /// How the cluster stands, as this node sees it.
     pub fn status(&self) -> ClusterStatus {
-        cluster_status(&self.0.desk, &self.0.running)
+        cluster_status(&self.0.service, &self.0.running)
     }
 
     /// Whether this node has applied its own admission to the cluster, and with it all that was committed before. Until
     /// then its store may hold nothing.
     pub fn has_joined(&self) -> bool {
-        let joined = &self.0.desk.joined;
+        let joined = &self.0.service.joined;
         if !joined.load(Ordering::Relaxed) {
-            let own = self.0.desk.home.identity().id;
+            let own = self.0.service.home.identity().id;
             let membership = belong::applied_membership(&self.0.running.store.applied());
             joined.store(membership.is_some_and(|(_, all)| all.get_node(&own).is_some()), Ordering::Relaxed);
         }
@@ -119,7 +119,7 @@ impl Consensus {
     /// The leader, as far as this node knows.
     pub fn leader(&self) -> Option<(NodeId, Member)> {
         let leader = self.0.running.raft.metrics().borrow_watched().current_leader?;
-        self.0.desk.peers.leader_member(leader, None)
+        self.0.service.peers.leader_member(leader, None)
     }
 
     /// Whether this node leads.
@@ -141,8 +141,9 @@ impl Consensus {
     /// Hands leadership to the voter of a name, or to the best one, and returns who leads then. Only the leader can.
     pub async fn transfer_leadership(&self, to: Option<&str>) -> Result<NodeId, MembershipError> {
         let to = to.map(str::to_owned);
-        let transfer =
-            |desk: Arc<Desk>, raft: Raft| async move { membership::transfer_to(&desk, &raft, to.as_deref()).await };
+        let transfer = |service: Arc<PeerService>, raft: Raft| async move {
+            membership::transfer_to(&service, &raft, to.as_deref()).await
+        };
         self.change(transfer).await
     }
 
@@ -152,7 +153,9 @@ impl Consensus {
     /// Refuses to leave voters of whom no majority can be reached, unless forced.
     pub async fn remove(&self, name: &str, force: bool) -> Result<(), MembershipError> {
         let name = name.to_owned();
-        let remove = |desk: Arc<Desk>, raft: Raft| async move { membership::remove(&desk, &raft, &name, force).await };
+        let remove = |service: Arc<PeerService>, raft: Raft| async move {
+            membership::remove(&service, &raft, &name, force).await
+        };
         self.change(remove).await
     }
 
@@ -161,8 +164,8 @@ impl Consensus {
     /// A voter that had applied the entry takes a copy of the others' data when it comes back.
     pub async fn reject_entry(&self, index: u64) -> Result<(), MembershipError> {
         let verdicts = Arc::clone(&self.0.running.verdicts);
-        let reject = |desk: Arc<Desk>, raft: Raft| async move {
-            membership::leading(&desk, &raft)?;
+        let reject = |service: Arc<PeerService>, raft: Raft| async move {
+            membership::leading(&service, &raft)?;
             verdicts.force(index).map_err(MembershipError::Refused)
         };
         self.change(reject).await
@@ -171,23 +174,24 @@ impl Consensus {
     /// Permits a node to become a member and tells how far that is. The permit lasts for some seconds: call this about
     /// once a second, of whoever leads, until the node is a voter. Only the leader can.
     pub async fn admit(&self, admission: Admission) -> Result<Admitted, MembershipError> {
-        let admit = |desk: Arc<Desk>, raft: Raft| async move { permits::permit(&desk, &raft, &admission).await };
+        let admit =
+            |service: Arc<PeerService>, raft: Raft| async move { permits::permit(&service, &raft, &admission).await };
         self.change(admit).await
     }
 
     /// Why this node takes no part any more: it was removed from its cluster.
     pub fn removed(&self) -> Option<&str> {
-        self.0.desk.removed.get().map(String::as_str)
+        self.0.service.removed.get().map(String::as_str)
     }
 
     /// The intervals and deadlines that it runs with.
     pub fn timing(&self) -> Timing {
-        self.0.desk.config.timing
+        self.0.service.config.timing
     }
 
     /// Calls a method of the floors above on a member.
     pub async fn call_member(&self, id: NodeId, method: u16, body: Bytes, limit: Duration) -> Result<Bytes, CallError> {
-        let peers = Arc::clone(&self.0.desk.peers);
+        let peers = Arc::clone(&self.0.service.peers);
         let call = self.on_core(async move { peers.call_member(id.0, method, body, limit).await });
         // A call that ended with its runtime may have been sent.
         call.await.unwrap_or(Err(CallError::Broken))
@@ -196,7 +200,7 @@ impl Consensus {
     /// An image of the store's present state: a copy for others than the members, whose logs need not wait for it. To
     /// be called in the runtime of the node.
     pub async fn image(&self) -> Result<ImagePieces, StoreFault> {
-        ImagePieces::begin(&self.0.desk.home.env, &self.0.running.store).await
+        ImagePieces::begin(&self.0.service.home.env, &self.0.running.store).await
     }
 
     /// From now on members are sent no images, or are again: what is in doubt must not spread.
@@ -208,7 +212,7 @@ impl Consensus {
     /// further on and stands still meanwhile. The entries up to its end come again, and are skipped. To be called in
     /// the runtime of the node.
     pub async fn replace_store(&self, pieces: &mut StreamReceiver) -> Result<Applied, ImageError> {
-        images::replace(&self.0.desk.home, &self.0.running.store, pieces).await
+        images::replace(&self.0.service.home, &self.0.running.store, pieces).await
     }
 
     /// The address that this node listens on.
@@ -218,23 +222,23 @@ impl Consensus {
 
     /// The log's files, in bytes.
     pub fn log_bytes(&self) -> u64 {
-        self.0.desk.home.wal.disk_bytes()
+        self.0.service.home.wal.disk_bytes()
     }
 
     /// What was measured so far.
     pub fn metrics(&self) -> ConsensusMetrics {
-        ConsensusMetrics::clone(&self.0.desk.metrics)
+        ConsensusMetrics::clone(&self.0.service.metrics)
     }
 
     /// What was measured of the log so far.
     pub fn log_metrics(&self) -> (WalStats, WalMetrics) {
-        let wal = &self.0.desk.home.wal;
+        let wal = &self.0.service.home.wal;
         (wal.stats(), wal.metrics())
     }
 
     /// Whether the log waits for space on the disk.
     pub fn is_log_full(&self) -> bool {
-        self.0.desk.home.wal.is_disk_full()
+        self.0.service.home.wal.is_disk_full()
     }
 
     /// The connections to this node at the moment; none once it stops.
@@ -244,12 +248,12 @@ impl Consensus {
 
     /// A member of which nothing was heard for longer than this counts as unreachable.
     pub fn silence_max(&self) -> Duration {
-        self.0.desk.peers.silence_max()
+        self.0.service.peers.silence_max()
     }
 
     /// The clocks of the others that can be reached, minus this node's, in nanoseconds.
     pub fn clock_offsets(&self) -> Vec<(NodeId, i64)> {
-        self.0.desk.peers.clock_offsets()
+        self.0.service.peers.clock_offsets()
     }
 
     /// The traces of writes, as they come: of each batch the write that waited longest. Traces are made while somebody
@@ -281,8 +285,8 @@ impl Consensus {
         }
     }
 
-    /// Stops in good order: hands leadership over, answers what is under way, stops the core, closes the log. The
-    /// store is the caller's to close. Call it on the node's own runtime.
+    /// Stops in good order: hands leadership over, answers what is under way, stops the core, closes the log. The store
+    /// is the caller's to close. Call it on the node's own runtime.
     pub async fn stop(&self) {
         if self.is_leader() {
             self.hand_over().await;
@@ -299,14 +303,14 @@ impl Consensus {
         let _ = timeout(STOP_MAX, self.0.running.raft.shutdown()).await;
         let (sender, receiver) = oneshot::channel();
         let done = Box::new(move |result| drop(sender.send(result)));
-        if self.0.desk.home.wal.close_clean(done).is_ok() {
+        if self.0.service.home.wal.close_clean(done).is_ok() {
             let _ = timeout(STOP_MAX, receiver).await;
         }
     }
 
     /// Hands leadership to a voter that answers now: of one that was stopped just before, something was heard lately.
     async fn hand_over(&self) {
-        let (raft, peers) = (&self.0.running.raft, &self.0.desk.peers);
+        let (raft, peers) = (&self.0.running.raft, &self.0.service.peers);
         let own = *raft.node_id();
         let voters: Vec<u64> = raft.voter_ids().filter(|id| *id != own).collect();
         let there = peers.answering(&voters, HAND_OVER_ASK_MAX).await;
@@ -324,12 +328,12 @@ impl Consensus {
     }
 
     /// Runs a change of the members to its end, whether the caller waits for it or not.
-    async fn change<T, F>(&self, change: impl FnOnce(Arc<Desk>, Raft) -> F) -> Result<T, MembershipError>
+    async fn change<T, F>(&self, change: impl FnOnce(Arc<PeerService>, Raft) -> F) -> Result<T, MembershipError>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, MembershipError>> + Send + 'static,
     {
-        let done = self.on_core(change(Arc::clone(&self.0.desk), self.0.running.raft.clone()));
+        let done = self.on_core(change(Arc::clone(&self.0.service), self.0.running.raft.clone()));
         done.await.unwrap_or_else(|| Err(MembershipError::Unconfirmed("the node went down".to_owned())))
     }
 
@@ -337,12 +341,12 @@ impl Consensus {
     async fn on_core<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> Option<T> {
         let task = {
             let _inside = self.0.runtime.enter();
-            self.0.desk.home.env.spawn(future)
+            self.0.service.home.env.spawn(future)
         };
         task.await.ok()
     }
 
     fn position(&self, index: u64) -> Position {
-        Position { epoch: self.0.desk.home.identity().epoch(), group: GroupId::MAIN, index }
+        Position { epoch: self.0.service.home.identity().epoch(), group: GroupId::MAIN, index }
     }
 }

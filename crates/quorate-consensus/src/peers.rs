@@ -28,7 +28,7 @@ use crate::raft::Raft;
 pub(crate) const STATUS_MAX: Duration = Duration::from_secs(1);
 
 /// How often it is said that a node does not let this one in.
-const REFUSAL_SAID_EVERY: Duration = Duration::from_secs(60);
+const REFUSAL_LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// What is known of the node at an address.
 #[derive(Clone, Debug)]
@@ -205,8 +205,8 @@ impl Peers {
             return;
         };
         let (why, now) = (error.to_string(), Instant::now());
-        let is_told = |(told, at): &(String, Instant)| *told == why && at.elapsed() < REFUSAL_SAID_EVERY;
-        if !refusals.get(addr).is_some_and(is_told) {
+        let is_logged = |(logged, at): &(String, Instant)| *logged == why && at.elapsed() < REFUSAL_LOG_INTERVAL;
+        if !refusals.get(addr).is_some_and(is_logged) {
             tracing::warn!(event = "refused", addr, "a node does not let this one in: {why}");
             refusals.insert(addr.to_owned(), (why, now));
         }

@@ -16,11 +16,11 @@ use bytes::Bytes;
 use quorate_env::{Instant, lock, timeout};
 use quorate_wire::Purpose;
 
-use crate::desk::Desk;
 use crate::error::MembershipError;
 use crate::link::CONNECT_MAX;
 use crate::membership::{self, Progress};
 use crate::peer::messages::{StatusReply, decode, method};
+use crate::peer_service::PeerService;
 use crate::peers::STATUS_MAX;
 use crate::raft::Raft;
 
@@ -77,7 +77,7 @@ pub(crate) struct Permit {
     pub(crate) force: bool,
     until: Instant,
     /// The last answer to the node's question.
-    told: String,
+    last_reply: String,
 }
 
 impl Permits {
@@ -88,9 +88,9 @@ impl Permits {
     }
 
     /// Notes what an id was answered.
-    pub(crate) fn tell(&self, id: u64, why: &str) {
+    pub(crate) fn note_reply(&self, id: u64, why: &str) {
         if let Some(permit) = lock(&self.0).get_mut(&id) {
-            why.clone_into(&mut permit.told);
+            why.clone_into(&mut permit.last_reply);
         }
     }
 
@@ -98,7 +98,7 @@ impl Permits {
     fn grant(&self, id: u64, admission: &Admission) -> Result<String, MembershipError> {
         let mut permits = lock(&self.0);
         permits.retain(|_, permit| permit.until > Instant::now());
-        let told = permits.get(&id).map(|permit| permit.told.clone()).unwrap_or_default();
+        let last_reply = permits.get(&id).map(|permit| permit.last_reply.clone()).unwrap_or_default();
         if permits.len() >= PERMITS_MAX && !permits.contains_key(&id) {
             return refused(format!("{PERMITS_MAX} nodes are being added already"));
         }
@@ -107,23 +107,27 @@ impl Permits {
             replaces: admission.replaces.clone(),
             force: admission.force,
             until: Instant::now() + PERMIT_LASTS,
-            told: told.clone(),
+            last_reply: last_reply.clone(),
         };
         permits.insert(id, permit);
-        Ok(told)
+        Ok(last_reply)
     }
 }
 
 /// Permits an admission, or renews the permit, and tells how far it is. Only the leader can.
-pub(crate) async fn permit(desk: &Desk, raft: &Raft, admission: &Admission) -> Result<Admitted, MembershipError> {
-    membership::leading(desk, raft)?;
+pub(crate) async fn permit(
+    service: &PeerService,
+    raft: &Raft,
+    admission: &Admission,
+) -> Result<Admitted, MembershipError> {
+    membership::leading(service, raft)?;
     let Admission { name, addr, replaces, .. } = admission;
     if [name, addr].into_iter().chain(replaces).any(|text| text.is_empty() || text.len() > NAME_MAX) {
         return refused(format!("names and addresses have from 1 to {NAME_MAX} bytes"));
     }
-    let id = knock(desk, name, addr).await?;
+    let id = identify(service, name, addr).await?;
 
-    let now = membership::leading(desk, raft)?;
+    let now = membership::leading(service, raft)?;
     let members = now.membership();
     let leaving = replaces.as_ref().map(|old| membership::ids_named(members, old)).unwrap_or_default();
     let leaving: Vec<u64> = leaving.into_iter().filter(|old| *old != id).collect();
@@ -142,28 +146,28 @@ pub(crate) async fn permit(desk: &Desk, raft: &Raft, admission: &Admission) -> R
     }
     let namesakes = membership::ids_named(members, name);
     if replaces.is_none() && members.voter_ids().any(|voter| voter != id && namesakes.contains(&voter)) {
-        let silence = desk.config.timing.silence;
+        let silence = service.config.timing.silence;
         return refused(format!(
             "the name '{name}' belongs to another data directory; this one takes its place by itself when the other \
              was silent for {silence:?}, or at once if '{name}' is told to replace '{name}'"
         ));
     }
     if leaving.contains(raft.node_id()) {
-        return Err(membership::give_way(desk, raft, |voter| !leaving.contains(&voter)).await);
+        return Err(membership::give_way(service, raft, |voter| !leaving.contains(&voter)).await);
     }
-    let told = desk.permits.grant(id, admission)?;
+    let last_reply = service.permits.grant(id, admission)?;
     Ok(if members.get_node(&id).is_some() {
         let Progress { matched, last } = membership::progress(raft, id);
-        Admitted::Learner { matched: matched.unwrap_or(0), last, why: told }
+        Admitted::Learner { matched: matched.unwrap_or(0), last, why: last_reply }
     } else {
-        Admitted::Waiting(if told.is_empty() { format!("'{name}' has not asked yet") } else { told })
+        Admitted::Waiting(if last_reply.is_empty() { format!("'{name}' has not asked yet") } else { last_reply })
     })
 }
 
 /// The id of the node at an address, if it is the one of this name.
-pub(crate) async fn knock(desk: &Desk, name: &str, addr: &str) -> Result<u64, MembershipError> {
+pub(crate) async fn identify(service: &PeerService, name: &str, addr: &str) -> Result<u64, MembershipError> {
     let nobody = |why: &dyn std::fmt::Display| MembershipError::Refused(format!("no node answers at {addr}: {why}"));
-    let link = desk.peers.dial(addr, 0, Purpose::Heartbeat);
+    let link = service.peers.dial(addr, 0, Purpose::Heartbeat);
     // What a call says of a connection that was not made is less than what the handshake says.
     let connected = timeout(CONNECT_MAX, link.0.client()).await.map_err(|error| nobody(&error))?;
     connected.map_err(|error| nobody(&error))?;

@@ -1,6 +1,6 @@
-//! When the log is purged: by bytes while entries come, wholly when idle; never above what the store holds durably.
-//! It also records in the node's identity how far the store is durable, so that a later start can detect a store that
-//! has lost entries.
+//! When the log is purged: by bytes while entries come, wholly when idle; never above what the store holds durably. It
+//! also records in the node's identity how far the store is durable, so that a later start can detect a store that has
+//! lost entries.
 //!
 //! Invariant: an idle log keeps what a member may still need, as far as it could be asked, up to the bytes that a busy
 //! one keeps.
@@ -14,8 +14,8 @@ use quorate_env::{Env, Instant, sleep};
 use quorate_model::{GroupId, LogId};
 use quorate_wal::WalError;
 
-use crate::desk::Running;
 use crate::home::Home;
+use crate::peer_service::Running;
 use crate::peers::Peers;
 
 /// How often it is looked whether something can be purged.

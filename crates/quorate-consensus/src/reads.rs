@@ -27,18 +27,18 @@ const WAITING_MAX: usize = 65_536;
 /// A round that takes longer has failed.
 pub(crate) const ROUND_MAX: Duration = Duration::from_secs(2);
 
-type Answer = Result<u64, ReadPositionError>;
+type ReadResult = Result<u64, ReadPositionError>;
 
 /// Where readers ask. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct ReadPositions {
-    waiting: mpsc::Sender<oneshot::Sender<Answer>>,
+    waiting: mpsc::Sender<oneshot::Sender<ReadResult>>,
     latest: watch::Receiver<Option<Confirmed>>,
 }
 
 /// The other end: what the core's thread runs.
 pub(crate) struct Rounds {
-    waiting: mpsc::Receiver<oneshot::Sender<Answer>>,
+    waiting: mpsc::Receiver<oneshot::Sender<ReadResult>>,
     latest: watch::Sender<Option<Confirmed>>,
 }
 
@@ -52,14 +52,14 @@ struct Confirmed {
 
 /// A new queue, empty.
 pub(crate) fn read_positions() -> (ReadPositions, Rounds) {
-    let (asking, waiting) = mpsc::channel(WAITING_MAX);
-    let (telling, latest) = watch::channel(None);
-    (ReadPositions { waiting: asking, latest }, Rounds { waiting, latest: telling })
+    let (sender, waiting) = mpsc::channel(WAITING_MAX);
+    let (publisher, latest) = watch::channel(None);
+    (ReadPositions { waiting: sender, latest }, Rounds { waiting, latest: publisher })
 }
 
 impl ReadPositions {
     /// The index up to which a linearizable read must see the state.
-    pub(crate) async fn get(&self) -> Answer {
+    pub(crate) async fn get(&self) -> ReadResult {
         let (sender, receiver) = oneshot::channel();
         self.waiting.try_send(sender).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => ReadPositionError::Unavailable("too many reads wait".to_owned()),
@@ -70,7 +70,7 @@ impl ReadPositions {
 
     /// The same as it was at some time that is no longer ago than this. Asks nobody if a round that is as young was
     /// confirmed.
-    pub(crate) async fn get_within(&self, age: Duration) -> Answer {
+    pub(crate) async fn get_within(&self, age: Duration) -> ReadResult {
         let latest = *self.latest.borrow();
         match latest.filter(|latest| latest.begun.elapsed() <= age || Mutant::AgeNotChecked.is_on()) {
             Some(latest) => Ok(latest.index),
@@ -104,7 +104,7 @@ impl Rounds {
     }
 }
 
-async fn round(raft: &Raft, peers: &Peers) -> Answer {
+async fn round(raft: &Raft, peers: &Peers) -> ReadResult {
     if raft.is_leader() {
         return lead_round(raft).await;
     }
@@ -120,7 +120,7 @@ async fn round(raft: &Raft, peers: &Peers) -> Answer {
 }
 
 /// A round of the leader itself.
-pub(crate) async fn lead_round(raft: &Raft) -> Answer {
+pub(crate) async fn lead_round(raft: &Raft) -> ReadResult {
     let unavailable = |error: &dyn std::fmt::Display| ReadPositionError::Unavailable(error.to_string());
     if Mutant::ReadWithoutQuorum.is_on() {
         return Ok(raft.metrics().borrow_watched().last_applied.as_ref().map_or(0, |id| id.index));

@@ -11,8 +11,8 @@ use quorate_env::sleep;
 use quorate_model::{NodeId, StoreFault};
 
 use crate::belong::applied_membership;
-use crate::desk::{Desk, Running};
 use crate::membership;
+use crate::peer_service::{PeerService, Running};
 
 /// What a node knows of its place in the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,9 +32,9 @@ pub struct Standing {
 ///
 /// A leader that has been silent for longer than a failover takes is left out: by then another node leads, or none
 /// does.
-pub(crate) fn standing(desk: &Desk, running: &Running) -> (Option<NodeId>, Standing) {
-    let own = desk.home.identity().id;
-    let timing = desk.config.timing;
+pub(crate) fn standing(service: &PeerService, running: &Running) -> (Option<NodeId>, Standing) {
+    let own = service.home.identity().id;
+    let timing = service.config.timing;
     let limit = timing.election_max.saturating_mul(2);
     let (known, quorum_acked) = {
         let metrics = running.raft.metrics();
@@ -42,10 +42,10 @@ pub(crate) fn standing(desk: &Desk, running: &Running) -> (Option<NodeId>, Stand
         let acked = metrics.last_quorum_acked.map(|at| at.into_inner().elapsed());
         (metrics.current_leader, acked)
     };
-    let heard = desk.led.last();
+    let heard = service.leader_contact.last();
     let leads = known == Some(own);
     let is_there = if leads {
-        quorum_acked.is_some_and(|silence| silence <= limit) || membership::hears_majority(desk, &running.raft)
+        quorum_acked.is_some_and(|silence| silence <= limit) || membership::hears_majority(service, &running.raft)
     } else {
         heard.is_some_and(|(leader, silence)| Some(leader) == known && silence <= limit)
     };
@@ -61,12 +61,12 @@ pub(crate) fn standing(desk: &Desk, running: &Running) -> (Option<NodeId>, Stand
 }
 
 /// Lets this node ask for votes, or not, for ever. The core itself waits for `election_max` at least.
-pub(crate) async fn be_patient(desk: Arc<Desk>, running: Running) {
-    let timing = desk.config.timing;
+pub(crate) async fn be_patient(service: Arc<PeerService>, running: Running) {
+    let timing = service.config.timing;
     loop {
-        let patience = desk.led.patience(timing.election_max);
+        let patience = service.leader_contact.patience(timing.election_max);
         let is_waiting = patience > timing.election_max;
-        let is_silent = desk.led.last().is_none_or(|(_, silence)| silence >= patience);
+        let is_silent = service.leader_contact.last().is_none_or(|(_, silence)| silence >= patience);
         let has_diverged = matches!(running.store.fault(), Some(StoreFault::Diverged(_)));
         running.raft.runtime_config().elect(!has_diverged && (!is_waiting || is_silent));
         sleep(if is_waiting { timing.heartbeat } else { timing.election_min }).await;

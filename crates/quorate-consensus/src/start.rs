@@ -1,7 +1,7 @@
 //! How a node's part in consensus comes up.
 //!
-//! The order matters: the log first, because it says who this node is; then the door, so that others can ask; then
-//! the cluster, found or founded; then the store, which must know its cluster; then the core, which replays into it.
+//! The order matters: the log first, because it says who this node is; then the door, so that others can ask; then the
+//! cluster, found or founded; then the store, which must know its cluster; then the core, which replays into it.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -23,7 +23,6 @@ use crate::belong;
 use crate::birth;
 use crate::combiner::combiner;
 use crate::config::{ConsensusConfig, Timing};
-use crate::desk::{Desk, Handler, Running, Service};
 use crate::error::StartError;
 use crate::events;
 use crate::home::Home;
@@ -33,6 +32,7 @@ use crate::lineage;
 use crate::membership;
 use crate::metrics::{ConsensusMetrics, watch_leaders};
 use crate::node::{Consensus, Inner};
+use crate::peer_service::{Handler, PeerService, Running, Service};
 use crate::peers::Peers;
 use crate::purge::Purger;
 use crate::raft::Raft;
@@ -100,10 +100,10 @@ impl Consensus {
         let own = Member { name: config.name.clone(), addr: config.advertise.clone().unwrap_or_else(|| addr.clone()) };
         let metrics = Arc::new(ConsensusMetrics::default());
         let peers = Arc::new(Peers::new(env.clone(), config.clone(), home.wire_identity().clone()));
-        let desk = Desk::new(&home, &config, &peers, &metrics, service);
+        let peer_service = PeerService::new(&home, &config, &peers, &metrics, service);
         let keys = Keys::shared(config.secret.clone());
         let server_config = ServerConfig::new(home.wire_identity().clone(), keys);
-        let server = serve(env, listener, server_config, Arc::new(Handler(Arc::clone(&desk))));
+        let server = serve(env, listener, server_config, Arc::new(Handler(Arc::clone(&peer_service))));
 
         let founding = birth::settle(&home, &config, &peers, &own).await?;
         peers.hang_up();
@@ -123,7 +123,7 @@ impl Consensus {
         let (combiner, gatherer) = combiner(env, &raft, &peers, &stages, &metrics);
         let running = Running { raft: raft.clone(), store, combiner, verdicts, images };
         // Nobody else sets it.
-        let _ = desk.running.set(running.clone());
+        let _ = peer_service.running.set(running.clone());
         let (reads, rounds) = read_positions();
         let purger = Purger {
             env: env.clone(),
@@ -139,9 +139,9 @@ impl Consensus {
             task(env, follow_members(raft.clone(), Arc::clone(&peers), thrift)),
             task(env, watch_leaders(raft.clone(), metrics)),
         ];
-        tasks.extend(watchers(env, &desk, &running, own, dir));
+        tasks.extend(watchers(env, &peer_service, &running, own, dir));
         let inner = Inner {
-            desk,
+            service: peer_service,
             running,
             stages,
             reads,
@@ -155,16 +155,16 @@ impl Consensus {
 }
 
 /// What looks after the members and after this node's part, as long as it runs.
-fn watchers(env: &Env, desk: &Arc<Desk>, running: &Running, own: Member, dir: &Path) -> [AbortHandle; 7] {
-    let (peers, raft, verdicts) = (Arc::clone(&desk.peers), running.raft.clone(), Arc::clone(&running.verdicts));
+fn watchers(env: &Env, service: &Arc<PeerService>, running: &Running, own: Member, dir: &Path) -> [AbortHandle; 7] {
+    let (peers, raft, verdicts) = (Arc::clone(&service.peers), running.raft.clone(), Arc::clone(&running.verdicts));
     [
         task(env, judge::run(verdicts, raft.clone(), Arc::clone(&peers))),
         task(env, peers.watch()),
-        task(env, events::watch(env.clone(), Arc::clone(desk), running.clone(), dir.to_owned())),
-        task(env, membership::step_aside(Arc::clone(desk), running.clone())),
-        task(env, standing::be_patient(Arc::clone(desk), running.clone())),
-        task(env, membership::finish(Arc::clone(desk), raft)),
-        task(env, belong::belong(Arc::clone(desk), running.clone(), own)),
+        task(env, events::watch(env.clone(), Arc::clone(service), running.clone(), dir.to_owned())),
+        task(env, membership::step_aside(Arc::clone(service), running.clone())),
+        task(env, standing::be_patient(Arc::clone(service), running.clone())),
+        task(env, membership::finish(Arc::clone(service), raft)),
+        task(env, belong::belong(Arc::clone(service), running.clone(), own)),
     ]
 }
 

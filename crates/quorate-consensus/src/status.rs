@@ -5,8 +5,8 @@ use std::time::Duration;
 use openraft::rt::WatchReceiver;
 use quorate_model::{Epoch, GroupId, LogId, NodeId, Position};
 
-use crate::desk::{Desk, Running};
 use crate::identity::ClusterId;
+use crate::peer_service::{PeerService, Running};
 use crate::raft::types::from_raft;
 use crate::standing::{Standing, standing};
 use crate::verdict::Blocked;
@@ -73,9 +73,9 @@ pub fn lag(applied: u64, committed: u64) -> Option<u64> {
     (applied > 0 || committed == 0).then(|| committed.saturating_sub(applied))
 }
 
-pub(crate) fn cluster_status(desk: &Desk, running: &Running) -> ClusterStatus {
-    let identity = desk.home.identity();
-    let (leader, standing) = standing(desk, running);
+pub(crate) fn cluster_status(service: &PeerService, running: &Running) -> ClusterStatus {
+    let identity = service.home.identity();
+    let (leader, standing) = standing(service, running);
     let metrics = running.raft.metrics();
     let metrics = metrics.borrow_watched();
     let membership = metrics.membership_config.membership();
@@ -88,11 +88,11 @@ pub(crate) fn cluster_status(desk: &Desk, running: &Running) -> ClusterStatus {
             name: member.name.clone(),
             addr: member.addr.clone(),
             voter: voters.contains(id),
-            silent_for: if own { Duration::ZERO } else { desk.peers.silence(*id) },
+            silent_for: if own { Duration::ZERO } else { service.peers.silence(*id) },
             applied_index: if own {
                 applied_index
             } else {
-                desk.peers.seen(*id).map_or(0, |seen| seen.status.applied_index)
+                service.peers.seen(*id).map_or(0, |seen| seen.status.applied_index)
             },
         }
     });
@@ -102,13 +102,13 @@ pub(crate) fn cluster_status(desk: &Desk, running: &Running) -> ClusterStatus {
         name: identity.name.clone(),
         leader,
         term: metrics.current_term,
-        last: desk.home.wal.last_log_id(GroupId::MAIN),
+        last: service.home.wal.last_log_id(GroupId::MAIN),
         committed: metrics.local_committed.as_ref().map(from_raft),
         applied: Position { epoch: Epoch(identity.epoch), group: GroupId::MAIN, index: applied_index },
-        log_bytes: desk.home.wal.disk_bytes(),
+        log_bytes: service.home.wal.disk_bytes(),
         members: members.collect(),
         blocked: running.verdicts.blocked(),
-        stopped: desk.removed.get().cloned().or(metrics.running_state.as_ref().err().map(ToString::to_string)),
+        stopped: service.removed.get().cloned().or(metrics.running_state.as_ref().err().map(ToString::to_string)),
         standing,
     }
 }

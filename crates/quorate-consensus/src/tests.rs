@@ -9,7 +9,7 @@
 
 mod cluster;
 mod combiner;
-mod led;
+mod leader_contact;
 mod lineage;
 mod members;
 mod messages;

@@ -13,7 +13,7 @@
 //!   promise until the rejection is committed, or until a leader of the same or a later term, in whose log there is no
 //!   such rejection, releases it. So no node applies a rejected entry and answers for it.
 //! - Only a voter that is away need not promise, if the leader has never told it that entry `n` is committed. Later a
-//!   leader tells it so only together with the rejection ([`told`]).
+//!   leader tells it so only together with the rejection ([`announce`]).
 //! - A node that has a rejection in its log applies the rejected entry only once the rejection is committed, and then
 //!   as a rejected one.
 //! - Entries that others have applied are never rejected.
@@ -35,12 +35,12 @@ use crate::peer::messages::method;
 use crate::peers::Peers;
 use crate::raft::{Raft, codec};
 
+mod announce;
 pub(crate) mod judge;
 mod log;
 mod promise;
 mod state;
 mod stuck;
-mod told;
 
 use log::logged;
 pub(crate) use log::{reject, rejections};

@@ -21,8 +21,8 @@ use quorate_model::codec;
 use quorate_wire::{CallFailure, FailureKind, Purpose, StreamReceiver, StreamSender};
 
 use super::{
-    Answer, BATCH_BYTES_MAX, BATCH_MAX, Combiner, Gatherer, Proposal, TURN_MAX, Taking, WENT_DOWN, Waiting, Whereto,
-    unknown,
+    BATCH_BYTES_MAX, BATCH_MAX, BATCH_WAIT_MAX, BatchGuard, Combiner, Destination, Gatherer, ProposeResult,
+    QueuedProposal, Response, WENT_DOWN, unknown,
 };
 use crate::error::ProposeError;
 use crate::metrics::ConsensusMetrics;
@@ -36,7 +36,7 @@ use crate::raft::Raft;
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 
 /// Batches that may wait for the leader's answers at once.
-pub(super) const HANDED_ON_MAX: usize = 16;
+pub(super) const FORWARDED_BATCHES_MAX: usize = 16;
 
 /// Answers are sent once there are so many bytes of them; one alone may be larger.
 const ANSWERS_BYTES: usize = 1 << 20;
@@ -64,57 +64,58 @@ pub(super) async fn led_by_another(raft: &Raft, leader: u64) {
 
 /// Those whose answers are still to come, in their order.
 struct Callers {
-    waiting: std::vec::IntoIter<Waiting>,
-    token: Taking,
+    queued: std::vec::IntoIter<QueuedProposal>,
+    guard: BatchGuard,
 }
 
 impl Callers {
     /// Answers the next, if there is one.
-    fn answer(&mut self, proposal: Proposal) -> bool {
-        let Some(Waiting { answer, .. }) = self.waiting.next() else { return false };
+    fn answer(&mut self, result: ProposeResult) -> bool {
+        let Some(QueuedProposal { responder, .. }) = self.queued.next() else { return false };
         // The caller may have gone away; then nobody wants the outcome.
-        let _ = answer.send(Answer { proposal, _taking: Arc::clone(&self.token) });
+        let _ = responder.send(Response { result, _guard: Arc::clone(&self.guard) });
         true
     }
 }
 
 impl Gatherer {
     /// Hands on to the leader what may be handed on, and leaves the rest. Returns when it is answered, or takes long.
-    pub(super) async fn forward(&self, leader: u64, taken: &mut Vec<Waiting>, token: &Taking) {
-        let onward: Vec<Waiting> = taken.extract_if(.., |waiting| waiting.whereto == Whereto::Leader).collect();
-        if onward.is_empty() {
+    pub(super) async fn forward(&self, leader: u64, taken: &mut Vec<QueuedProposal>, guard: &BatchGuard) {
+        let batch: Vec<QueuedProposal> =
+            taken.extract_if(.., |queued| queued.destination == Destination::Leader).collect();
+        if batch.is_empty() {
             return;
         }
         // Nobody closes it.
-        let Ok(permit) = Arc::clone(&self.handed_on).acquire_owned().await else { return };
+        let Ok(permit) = Arc::clone(&self.forward_permits).acquire_owned().await else { return };
         let (raft, peers, metrics) = (self.raft.clone(), Arc::clone(&self.peers), Arc::clone(&self.metrics));
-        let (handing, token) = (Handing { raft, peers, metrics, leader }, Arc::clone(token));
-        let handed = self.env.spawn(async move {
-            handing.hand_on(onward, token).await;
+        let (forwarder, guard) = (Forwarder { raft, peers, metrics, leader }, Arc::clone(guard));
+        let task = self.env.spawn(async move {
+            forwarder.run(batch, guard).await;
             drop(permit);
         });
         // Whether it is answered or not, the next may go.
-        let _ = timeout(TURN_MAX, handed).await;
+        let _ = timeout(BATCH_WAIT_MAX, task).await;
     }
 }
 
 /// What it takes to hand writes on.
-struct Handing {
+struct Forwarder {
     raft: Raft,
     peers: Arc<Peers>,
     metrics: Arc<ConsensusMetrics>,
     leader: u64,
 }
 
-impl Handing {
+impl Forwarder {
     /// Hands writes on, and answers them.
-    async fn hand_on(&self, mut onward: Vec<Waiting>, token: Taking) {
+    async fn run(&self, mut batch: Vec<QueuedProposal>, guard: BatchGuard) {
         let (peers, leader) = (&self.peers, self.leader);
-        while !onward.is_empty() {
-            let group: Vec<Waiting> = onward.drain(..group_len(&onward)).collect();
+        while !batch.is_empty() {
+            let group: Vec<QueuedProposal> = batch.drain(..group_len(&batch)).collect();
             self.metrics.writes.forwarded.add(group.len() as u64);
-            let forward = Forward { proposals: group.iter().map(|waiting| waiting.bytes.clone()).collect() };
-            let mut callers = Callers { waiting: group.into_iter(), token: Arc::clone(&token) };
+            let forward = Forward { proposals: group.iter().map(|queued| queued.bytes.clone()).collect() };
+            let mut callers = Callers { queued: group.into_iter(), guard: Arc::clone(&guard) };
             let error = {
                 let exchange = pin!(exchange(peers, leader, &forward, &mut callers));
                 match select(exchange, pin!(led_by_another(&self.raft, leader))).await {
@@ -130,10 +131,10 @@ impl Handing {
 }
 
 /// How many come together: one message's worth, or a single larger one.
-fn group_len(waiting: &[Waiting]) -> usize {
+fn group_len(queued: &[QueuedProposal]) -> usize {
     let mut bytes = 0_usize;
-    let fits = waiting.iter().take_while(|waiting| {
-        bytes = bytes.saturating_add(waiting.bytes.len());
+    let fits = queued.iter().take_while(|queued| {
+        bytes = bytes.saturating_add(queued.bytes.len());
         bytes <= BATCH_BYTES_MAX
     });
     fits.count().max(1)
@@ -165,7 +166,7 @@ async fn exchange(peers: &Peers, leader: u64, forward: &Forward, callers: &mut C
             Err(elapsed) => return in_doubt(&elapsed),
         };
         for answer in forwarded.answers {
-            callers.answer(proposal_of(answer, peers));
+            callers.answer(result_of(answer, peers));
         }
     }
 }
@@ -179,14 +180,14 @@ pub(crate) async fn serve(combiner: &Combiner, mut sender: StreamSender, mut rec
         Ok(_) => return sender.fail(CallFailure::new(FailureKind::Malformed, "too many proposals")),
         Err(error) => return sender.fail(CallFailure::new(FailureKind::Malformed, error.to_string())),
     };
-    let asked: Vec<_> = proposals.into_iter().map(|bytes| combiner.enqueue(bytes, Whereto::Here)).collect();
+    let responses: Vec<_> = proposals.into_iter().map(|bytes| combiner.enqueue(bytes, Destination::Local)).collect();
     let (mut forwarded, mut bytes) = (Forwarded::default(), 0_usize);
-    for answered in asked {
-        let proposal = match answered {
-            Ok(answered) => answered.proposal(WENT_DOWN).await,
+    for response in responses {
+        let result = match response {
+            Ok(response) => response.result(WENT_DOWN).await,
             Err(error) => Err(error),
         };
-        let answer = ForwardAnswer::from(proposal);
+        let answer = ForwardAnswer::from(result);
         bytes = bytes.saturating_add(answer.encoded_len());
         forwarded.answers.push(answer);
         if bytes >= ANSWERS_BYTES {
@@ -206,9 +207,9 @@ async fn send(sender: &mut StreamSender, forwarded: Forwarded) -> bool {
     forwarded.answers.is_empty() || matches!(timeout(ANSWER_MAX, sender.send(encode(&forwarded))).await, Ok(Ok(())))
 }
 
-impl From<Proposal> for ForwardAnswer {
-    fn from(proposal: Proposal) -> Self {
-        let kind = match proposal {
+impl From<ProposeResult> for ForwardAnswer {
+    fn from(result: ProposeResult) -> Self {
+        let kind = match result {
             Ok((index, outcome)) => {
                 let outcome = codec::encode_outcome(&outcome);
                 ForwardAnswerKind::Written(ForwardWritten { index, outcome })
@@ -225,7 +226,7 @@ impl From<Proposal> for ForwardAnswer {
     }
 }
 
-fn proposal_of(answer: ForwardAnswer, peers: &Peers) -> Proposal {
+fn result_of(answer: ForwardAnswer, peers: &Peers) -> ProposeResult {
     match answer.kind {
         Some(ForwardAnswerKind::Written(written)) => match codec::decode_outcome(&written.outcome) {
             Ok(outcome) => Ok((written.index, outcome)),

@@ -16,7 +16,7 @@ use quorate_model::{Epoch, GroupId, Outcome, Position};
 use tokio::sync::{mpsc, oneshot};
 
 use super::forward::leader_elsewhere;
-use super::{Asked, Combiner, Gatherer, Waiting, Whereto};
+use super::{Combiner, Destination, Gatherer, QueuedProposal, Request};
 use crate::error::ProposeError;
 use crate::raft::Raft;
 use crate::reads::{ROUND_MAX, lead_round};
@@ -25,7 +25,7 @@ use crate::reads::{ROUND_MAX, lead_round};
 pub const HOLD_MAX: Duration = Duration::from_secs(10);
 
 /// Who asks for a hold.
-pub(super) struct Asking {
+pub(super) struct HoldRequest {
     limit: Duration,
     granted: oneshot::Sender<Result<Granted, ProposeError>>,
 }
@@ -34,7 +34,7 @@ pub(super) struct Asking {
 struct Granted {
     index: u64,
     now: u64,
-    queue: mpsc::Sender<Waiting>,
+    queue: mpsc::Sender<QueuedProposal>,
 }
 
 /// Nobody else's writes are proposed while this is kept.
@@ -61,10 +61,10 @@ impl Hold {
     ///
     /// Those of [`Consensus::propose`](crate::Consensus::propose); nothing was proposed where the hold had ended.
     pub async fn propose(self, proposal: Bytes) -> Result<(Position, Outcome), ProposeError> {
-        let (waiting, answered) = self.combiner.waiting(proposal, Whereto::Here)?;
+        let (queued, response) = self.combiner.prepare(proposal, Destination::Local)?;
         let ended = |_| ProposeError::NotLeader { leader: None };
-        self.granted.queue.try_send(waiting).map_err(ended)?;
-        let (index, outcome) = answered.proposal("the hold ended, or the node went down").await?;
+        self.granted.queue.try_send(queued).map_err(ended)?;
+        let (index, outcome) = response.result("the hold ended, or the node went down").await?;
         Ok((self.at(index), outcome))
     }
 
@@ -77,7 +77,7 @@ impl Combiner {
     /// Waits for a hold, behind all proposals that wait.
     pub(crate) async fn hold(&self, limit: Duration, epoch: Epoch) -> Result<Hold, ProposeError> {
         let (sender, granted) = oneshot::channel();
-        self.ask(Asked::Hold(Asking { limit, granted: sender }))?;
+        self.send(Request::Hold(HoldRequest { limit, granted: sender }))?;
         let stopped = |_| ProposeError::Stopped("it is going down".to_owned());
         let granted = granted.await.map_err(stopped)??;
         Ok(Hold { granted, combiner: self.clone(), epoch })
@@ -86,7 +86,7 @@ impl Combiner {
 
 impl Gatherer {
     /// Grants a hold and waits for its end; the proposal that it ends with, if there is one.
-    pub(super) async fn hold(&mut self, Asking { limit, granted }: Asking) -> Option<Waiting> {
+    pub(super) async fn hold(&mut self, HoldRequest { limit, granted }: HoldRequest) -> Option<QueuedProposal> {
         let (raft, peers) = (&self.raft, &self.peers);
         if granted.is_closed() {
             return None;

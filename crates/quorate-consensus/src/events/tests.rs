@@ -9,15 +9,15 @@ use crate::{MemberStatus, Standing};
 const SILENT_AFTER: Duration = Duration::from_secs(4);
 
 /// A cluster as node `a` sees it, and the clock by which it looks.
-struct Story {
-    teller: Teller,
+struct Scenario {
+    reporter: Reporter,
     now: Instant,
     status: ClusterStatus,
     clocks: BTreeMap<String, Duration>,
     space: Space,
 }
 
-impl Story {
+impl Scenario {
     fn new() -> Self {
         let status = ClusterStatus {
             cluster: ClusterId(1),
@@ -35,7 +35,7 @@ impl Story {
             standing: Standing::default(),
         };
         let space = Space { total: 100 << 30, available: 50 << 30 };
-        Self { teller: Teller::default(), now: Instant::now(), status, clocks: BTreeMap::new(), space }
+        Self { reporter: Reporter::default(), now: Instant::now(), status, clocks: BTreeMap::new(), space }
     }
 
     fn member(&mut self, name: &str) -> &mut MemberStatus {
@@ -43,11 +43,11 @@ impl Story {
     }
 
     /// What is told after so many seconds.
-    fn told_after(&mut self, seconds: u64) -> Vec<(Topic, State)> {
+    fn lines_after(&mut self, seconds: u64) -> Vec<(Topic, State)> {
         self.now += Duration::from_secs(seconds);
-        let seen = self.teller.observe(&self.status, &self.clocks, Some(self.space), SILENT_AFTER);
-        self.teller.remember(&self.status);
-        self.teller.news(seen, self.now).into_iter().map(|(topic, state, _)| (topic, state)).collect()
+        let seen = self.reporter.observe(&self.status, &self.clocks, Some(self.space), SILENT_AFTER);
+        self.reporter.remember(&self.status);
+        self.reporter.due(seen, self.now).into_iter().map(|(topic, state, _)| (topic, state)).collect()
     }
 }
 
@@ -68,90 +68,90 @@ fn leads(name: &str, term: u64) -> (Topic, State) {
 
 #[test]
 fn only_changes_are_told() {
-    let mut story = Story::new();
-    assert_eq!(story.told_after(0), [leads("a", 1)], "members that were there before are no news");
-    assert_eq!(story.told_after(100), []);
-    story.status.leader = Some(NodeId(2));
-    story.status.term = 2;
-    assert_eq!(story.told_after(1), [leads("b", 2)]);
+    let mut scenario = Scenario::new();
+    assert_eq!(scenario.lines_after(0), [leads("a", 1)], "members that were there before are no news");
+    assert_eq!(scenario.lines_after(100), []);
+    scenario.status.leader = Some(NodeId(2));
+    scenario.status.term = 2;
+    assert_eq!(scenario.lines_after(1), [leads("b", 2)]);
 
     let (d, role) = (Topic::Member("d".to_owned()), |state| state);
-    story.status.members.push(MemberStatus { voter: false, ..member("d", 4) });
-    assert_eq!(story.told_after(1), [(d.clone(), role(State::Learner))]);
-    story.member("d").voter = true;
-    assert_eq!(story.told_after(60), [(d.clone(), role(State::Voter))]);
-    story.status.members.pop();
-    assert_eq!(story.told_after(60), [(d, role(State::Gone))]);
-    assert_eq!(story.told_after(60), []);
+    scenario.status.members.push(MemberStatus { voter: false, ..member("d", 4) });
+    assert_eq!(scenario.lines_after(1), [(d.clone(), role(State::Learner))]);
+    scenario.member("d").voter = true;
+    assert_eq!(scenario.lines_after(60), [(d.clone(), role(State::Voter))]);
+    scenario.status.members.pop();
+    assert_eq!(scenario.lines_after(60), [(d, role(State::Gone))]);
+    assert_eq!(scenario.lines_after(60), []);
 }
 
 #[test]
 fn a_leader_that_goes_and_one_that_comes_are_told_when_it_happens() {
-    let mut story = Story::new();
-    story.told_after(0);
-    story.status.leader = None;
-    assert_eq!(story.told_after(1), [(Topic::Leader, State::Gone)]);
-    (story.status.leader, story.status.term) = (Some(NodeId(2)), 2);
-    assert_eq!(story.told_after(1), [leads("b", 2)]);
+    let mut scenario = Scenario::new();
+    scenario.lines_after(0);
+    scenario.status.leader = None;
+    assert_eq!(scenario.lines_after(1), [(Topic::Leader, State::Gone)]);
+    (scenario.status.leader, scenario.status.term) = (Some(NodeId(2)), 2);
+    assert_eq!(scenario.lines_after(1), [leads("b", 2)]);
     // That was enough for a while; then the present is told, and not what was in between.
-    (story.status.leader, story.status.term) = (Some(NodeId(1)), 3);
-    assert_eq!(story.told_after(1), []);
-    (story.status.leader, story.status.term) = (Some(NodeId(3)), 4);
-    assert_eq!(story.told_after(1), []);
-    assert_eq!(story.told_after(8), [leads("c", 4)]);
+    (scenario.status.leader, scenario.status.term) = (Some(NodeId(1)), 3);
+    assert_eq!(scenario.lines_after(1), []);
+    (scenario.status.leader, scenario.status.term) = (Some(NodeId(3)), 4);
+    assert_eq!(scenario.lines_after(1), []);
+    assert_eq!(scenario.lines_after(8), [leads("c", 4)]);
 }
 
 #[test]
 fn a_member_without_a_database_lacks_no_number_of_entries() {
-    let mut story = Story::new();
-    story.status.committed = Some(quorate_model::LogId { index: 1_000_000_060_184, ..Default::default() });
-    story.member("a").applied_index = 1_000_000_060_184;
-    story.member("b").applied_index = 1_000_000_060_184;
-    assert_eq!(story.told_after(0), [leads("a", 1)], "it may be starting");
-    let seen = story.teller.observe(&story.status, &story.clocks, Some(story.space), SILENT_AFTER);
+    let mut scenario = Scenario::new();
+    scenario.status.committed = Some(quorate_model::LogId { index: 1_000_000_060_184, ..Default::default() });
+    scenario.member("a").applied_index = 1_000_000_060_184;
+    scenario.member("b").applied_index = 1_000_000_060_184;
+    assert_eq!(scenario.lines_after(0), [leads("a", 1)], "it may be starting");
+    let seen = scenario.reporter.observe(&scenario.status, &scenario.clocks, Some(scenario.space), SILENT_AFTER);
     let lag = seen.iter().find(|(topic, _, _)| *topic == Topic::Lag("c".to_owned())).unwrap();
     assert!(lag.1 == State::Alarm && lag.2.contains("copy of the database"), "{lag:?}");
 }
 
 #[test]
 fn what_flaps_is_told_once_in_a_while_and_what_it_came_to() {
-    let mut story = Story::new();
-    story.told_after(0);
+    let mut scenario = Scenario::new();
+    scenario.lines_after(0);
     let silence = Topic::Silence("b".to_owned());
     let mut lines = Vec::new();
     for second in 0..100_u64 {
-        story.member("b").silent_for = if second % 2 == 0 { SILENT_AFTER * 2 } else { Duration::ZERO };
-        lines.extend(story.told_after(1));
+        scenario.member("b").silent_for = if second % 2 == 0 { SILENT_AFTER * 2 } else { Duration::ZERO };
+        lines.extend(scenario.lines_after(1));
     }
     assert!(lines.len() <= 11 * BURST, "{} lines", lines.len());
-    story.member("b").silent_for = Duration::ZERO;
-    lines.extend(story.told_after(60));
+    scenario.member("b").silent_for = Duration::ZERO;
+    lines.extend(scenario.lines_after(60));
     assert_eq!(lines.last(), Some(&(silence, State::Calm)));
     assert!(lines.windows(2).all(|pair| pair[0] != pair[1]), "never the same twice");
 }
 
 #[test]
 fn alarms_begin_above_one_limit_and_end_below_another() {
-    let mut story = Story::new();
-    story.told_after(0);
-    story.status.committed = Some(quorate_model::LogId { index: LAG.0 + 1, ..Default::default() });
-    story.member("a").applied_index = LAG.0 + 1;
-    story.member("b").applied_index = LAG.0;
-    assert_eq!(story.told_after(20), [(Topic::Lag("c".to_owned()), State::Alarm)]);
-    story.member("c").applied_index = LAG.0 - LAG.1 - 1;
-    assert_eq!(story.told_after(20), [], "still more than the lower limit");
-    story.member("c").applied_index = LAG.0;
-    assert_eq!(story.told_after(20), [(Topic::Lag("c".to_owned()), State::Calm)]);
+    let mut scenario = Scenario::new();
+    scenario.lines_after(0);
+    scenario.status.committed = Some(quorate_model::LogId { index: LAG.0 + 1, ..Default::default() });
+    scenario.member("a").applied_index = LAG.0 + 1;
+    scenario.member("b").applied_index = LAG.0;
+    assert_eq!(scenario.lines_after(20), [(Topic::Lag("c".to_owned()), State::Alarm)]);
+    scenario.member("c").applied_index = LAG.0 - LAG.1 - 1;
+    assert_eq!(scenario.lines_after(20), [], "still more than the lower limit");
+    scenario.member("c").applied_index = LAG.0;
+    assert_eq!(scenario.lines_after(20), [(Topic::Lag("c".to_owned()), State::Calm)]);
 
-    story.clocks.insert("c".to_owned(), CLOCK_OFF.0 + Duration::from_millis(1));
-    assert_eq!(story.told_after(20), [(Topic::Clock("c".to_owned()), State::Alarm)]);
-    story.clocks.insert("c".to_owned(), CLOCK_OFF.1);
-    assert_eq!(story.told_after(20), [(Topic::Clock("c".to_owned()), State::Calm)]);
+    scenario.clocks.insert("c".to_owned(), CLOCK_OFF.0 + Duration::from_millis(1));
+    assert_eq!(scenario.lines_after(20), [(Topic::Clock("c".to_owned()), State::Alarm)]);
+    scenario.clocks.insert("c".to_owned(), CLOCK_OFF.1);
+    assert_eq!(scenario.lines_after(20), [(Topic::Clock("c".to_owned()), State::Calm)]);
 
-    story.space.available = 4 << 30;
-    assert_eq!(story.told_after(20), [(Topic::Disk, State::Alarm)]);
-    story.space.available = 6 << 30;
-    assert_eq!(story.told_after(20), []);
-    story.space.available = 11 << 30;
-    assert_eq!(story.told_after(20), [(Topic::Disk, State::Calm)]);
+    scenario.space.available = 4 << 30;
+    assert_eq!(scenario.lines_after(20), [(Topic::Disk, State::Alarm)]);
+    scenario.space.available = 6 << 30;
+    assert_eq!(scenario.lines_after(20), []);
+    scenario.space.available = 11 << 30;
+    assert_eq!(scenario.lines_after(20), [(Topic::Disk, State::Calm)]);
 }

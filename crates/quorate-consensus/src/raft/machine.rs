@@ -23,7 +23,7 @@ use quorate_wal::WalError;
 use tokio::sync::oneshot;
 
 use super::codec;
-use super::types::{Answer, RaftLogId, SnapshotMeta, StoredMembership, TypeConfig, to_raft};
+use super::types::{AppliedOutcome, RaftLogId, SnapshotMeta, StoredMembership, TypeConfig, to_raft};
 use crate::home::Home;
 use crate::verdict::{self, Verdicts};
 
@@ -166,7 +166,7 @@ impl Machine {
                 // Whoever asks for an outcome that is not known here gets no answer when its responder goes, and asks
                 // again under its session.
                 if let (Some(responder), Some(outcome)) = (responder, outcome) {
-                    responder.send(Answer(outcome));
+                    responder.send(AppliedOutcome(outcome));
                 }
             }
         };

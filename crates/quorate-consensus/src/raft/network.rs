@@ -293,8 +293,8 @@ impl<S: Stream<Item = AppendEntriesRequest<TypeConfig>> + Unpin> Appending<S> {
         }
     }
 
-    /// Whether a request says no more than that entries are committed which went this way. One without entries may
-    /// also ask where the follower's log ends, and that waits for nothing.
+    /// Whether a request says no more than that entries are committed which went this way. One without entries may also
+    /// ask where the follower's log ends, and that waits for nothing.
     fn is_news(&self, request: &AppendEntriesRequest<TypeConfig>) -> bool {
         request.entries.is_empty() && self.sent.is_some() && self.sent == request.prev_log_id
     }
@@ -340,7 +340,7 @@ impl<S: Stream<Item = AppendEntriesRequest<TypeConfig>> + Unpin> Appending<S> {
 
 /// A request as it goes to a member now.
 fn append(verdicts: &Verdicts, target: u64, request: &AppendEntriesRequest<TypeConfig>) -> Append {
-    let (committed, rejected) = verdicts.tell(target, request.leader_commit);
+    let (committed, rejected) = verdicts.announce(target, request.leader_commit);
     Append::new(request, committed, rejected)
 }
 

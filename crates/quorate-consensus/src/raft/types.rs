@@ -16,7 +16,7 @@ pub(crate) struct TypeConfig;
 
 impl openraft::RaftTypeConfig for TypeConfig {
     type D = Proposed;
-    type R = Answer;
+    type R = AppliedOutcome;
     type NodeId = u64;
     type Node = Member;
     type Term = u64;
@@ -26,7 +26,7 @@ impl openraft::RaftTypeConfig for TypeConfig {
     type Entry = openraft::impls::Entry<<RaftLeaderId as openraft::vote::RaftLeaderId>::Committed, Self::Payload>;
     type AsyncRuntime = RaftRuntime;
     type Responder<T>
-        = Answering<T>
+        = ResponseCallback<T>
     where
         T: OptionalSend + 'static;
     type Batch<T>
@@ -65,18 +65,18 @@ impl fmt::Display for Proposed {
 
 /// What applying an entry produced.
 #[derive(Debug)]
-pub(crate) struct Answer(pub Outcome);
+pub(crate) struct AppliedOutcome(pub Outcome);
 
 /// Takes the answer to a proposal, on whatever thread has it.
-pub(crate) struct Answering<T>(Box<dyn FnOnce(T) + Send>);
+pub(crate) struct ResponseCallback<T>(Box<dyn FnOnce(T) + Send>);
 
-impl<T> Answering<T> {
+impl<T> ResponseCallback<T> {
     pub(crate) fn new(answer: impl FnOnce(T) + Send + 'static) -> Self {
         Self(Box::new(answer))
     }
 }
 
-impl<T: OptionalSend + 'static> Responder<TypeConfig, T> for Answering<T> {
+impl<T: OptionalSend + 'static> Responder<TypeConfig, T> for ResponseCallback<T> {
     fn on_complete(self, result: T) {
         (self.0)(result);
     }

@@ -96,9 +96,9 @@ fn a_follower_does_not_hand_on_what_another_handed_on_to_it() {
         let (name, leader) = cluster.leader().unwrap();
         let others = cluster.others(name);
         let (one, other) = (&others[0], &others[1]);
-        let knows = |node: &Consensus| node.leader().is_some() && node.0.desk.peers.members().len() == 3;
+        let knows = |node: &Consensus| node.leader().is_some() && node.0.service.peers.members().len() == 3;
         cluster.until("news of the leader", || knows(one) && knows(other)).await;
-        let peers = &one.0.desk.peers;
+        let peers = &one.0.service.peers;
         let stream = peers.open_stream(other.status().node.0, Purpose::Data, method::FORWARD).await;
         let (mut sender, mut receiver) = stream.unwrap();
         sender.send(encode(&Forward { proposals: vec!["lost".into()] })).await.unwrap();

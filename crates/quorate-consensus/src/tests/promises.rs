@@ -22,7 +22,7 @@ fn a_voter_promises_to_stop_before_several_entries() {
             let ask = StandAsk { index, term: node.status().term, round, ..StandAsk::default() };
             node.0.running.verdicts.stand(&ask).await.promised
         };
-        let promised = || cluster.node(name).map(|node| node.0.desk.home.identity().halts.len());
+        let promised = || cluster.node(name).map(|node| node.0.service.home.identity().halts.len());
         // The voter may have to wait at the first entry for long. The others need its promise for the second meanwhile.
         let last = cluster.store(name).kept().applied.index();
         assert!(promises(last + 2, 1).await && promises(last + 3, 2).await && promises(last + 2, 3).await);

@@ -160,7 +160,7 @@ fn a_store_that_ends_before_what_it_durably_held_is_damaged() {
         node.propose(Bytes::from_static(b"one")).await.unwrap().1.unwrap();
         let held = store.kept().applied.index();
         let deadline = Instant::now() + SOON;
-        while node.0.desk.home.identity().stored != Some(held) {
+        while node.0.service.home.identity().stored != Some(held) {
             assert!(Instant::now() < deadline, "what the store holds is not noted");
             sleep(Duration::from_millis(10)).await;
         }

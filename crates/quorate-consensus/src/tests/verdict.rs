@@ -66,12 +66,12 @@ pub(super) fn has_run(store: &MemStore) -> bool {
 
 pub(super) fn run(seed: u64, story: impl AsyncFn(&SimWorld, Cluster)) {
     let world = SimWorld::new(seed);
-    let told = world.run(async {
+    let done = world.run(async {
         let cluster = born(&world).await;
         cluster.write("before").await;
         story(&world, cluster).await;
     });
-    told.unwrap();
+    done.unwrap();
 }
 
 #[test]
@@ -413,7 +413,7 @@ fn a_voter_that_was_never_told_of_the_entry_is_not_waited_for() {
             }
             // It is killed once its log has the entry, perhaps before it has the rejection.
             let index = cluster.store(names[0]).kept().rejected[0];
-            let last = |node: &Consensus| node.0.desk.home.wal.last_log_id(GroupId::MAIN).map_or(0, |id| id.index);
+            let last = |node: &Consensus| node.0.service.home.wal.last_log_id(GroupId::MAIN).map_or(0, |id| id.index);
             let has_entry = || cluster.node(names[2]).is_some_and(|node| last(&node) >= index);
             cluster.until("the entry in its log", has_entry).await;
             cluster.kill(names[2]).await;
@@ -436,19 +436,22 @@ fn a_node_hears_no_commit_of_a_rejected_entry_before_its_log_has_the_rejection()
         let rejected = cluster.store(names[0]).kept().rejected;
         let id = |index| Some(to_raft(LogId { term: 1, node: NodeId(1), index }));
         // The leader tells of both.
-        assert_eq!(verdicts(names[0]).tell(1, id(rejected[0])), (id(rejected[0]), rejected.clone()));
+        assert_eq!(verdicts(names[0]).announce(1, id(rejected[0])), (id(rejected[0]), rejected.clone()));
 
         let is_applied = || cluster.store(names[1]).kept().rejected == rejected;
         cluster.until("the rejection on the follower", is_applied).await;
         let applied = cluster.store(names[1]).kept().applied.index();
         let follower = verdicts(names[1]);
         let end = id(applied);
-        assert!(follower.may_hear(id(applied + 1), end, &rejected), "it has applied that one as rejected");
-        assert!(follower.may_hear(id(applied + 1), end, &[applied + 2]));
-        assert!(!follower.may_hear(id(applied + 2), end, &[rejected[0], applied + 2]));
-        assert!(follower.may_hear(None, end, &[applied + 2]));
+        assert!(follower.may_accept_commit(id(applied + 1), end, &rejected), "it has applied that one as rejected");
+        assert!(follower.may_accept_commit(id(applied + 1), end, &[applied + 2]));
+        assert!(!follower.may_accept_commit(id(applied + 2), end, &[rejected[0], applied + 2]));
+        assert!(follower.may_accept_commit(None, end, &[applied + 2]));
         follower.appended([(applied + 3, applied + 2)].into_iter());
-        assert!(follower.may_hear(id(applied + 3), id(applied + 3), &[applied + 2]));
-        assert!(!follower.may_hear(id(applied + 3), id(applied + 2), &[applied + 2]), "it may be of another leader");
+        assert!(follower.may_accept_commit(id(applied + 3), id(applied + 3), &[applied + 2]));
+        assert!(
+            !follower.may_accept_commit(id(applied + 3), id(applied + 2), &[applied + 2]),
+            "it may be of another leader"
+        );
     });
 }

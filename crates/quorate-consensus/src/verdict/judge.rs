@@ -3,8 +3,8 @@
 //! The leader asks in two rounds. In the first every voter says where it stands. Only if nobody has applied the entry,
 //! and a majority can't, the second asks all for the promise to stop before it; a voter that has not tried yet would
 //! otherwise never try. The leader does not wait for a voter that can't be asked where it knows that the voter has not
-//! applied the entry ([`super::told`]). A leader that has no time for an entry does not wait for the others to try it,
-//! since all callers wait meanwhile.
+//! applied the entry ([`super::announce`]). A leader that has no time for an entry does not wait for the others to try
+//! it, since all callers wait meanwhile.
 
 use std::collections::BTreeSet;
 use std::pin::pin;
@@ -25,7 +25,7 @@ use crate::membership::current;
 use crate::peer::messages::{StandAsk, StandReply, decode, encode, method};
 use crate::peers::Peers;
 use crate::raft::Raft;
-use crate::raft::types::{Answering, Proposed, RaftLeaderId, TypeConfig};
+use crate::raft::types::{Proposed, RaftLeaderId, ResponseCallback, TypeConfig};
 
 /// Between two rounds of questions.
 const ROUND_PAUSE: Duration = Duration::from_millis(100);
@@ -136,7 +136,7 @@ impl Judge {
             return self.give_up(index, term).await;
         }
         let missing = |(id, reply): &&(u64, Option<StandReply>)| {
-            voters.contains(id) && reply.is_none() && !self.verdicts.was_never_told(*id, index, term)
+            voters.contains(id) && reply.is_none() && !self.verdicts.was_never_announced(*id, index, term)
         };
         let missing: Vec<NodeId> = answers.iter().filter(missing).map(|(id, _)| NodeId(*id)).collect();
         if !is_forced && !missing.is_empty() {
@@ -152,7 +152,7 @@ impl Judge {
             StandAsk { index, term, round: halt.round, halt_term: None, proposed_by, proposed_in, forced: is_forced };
         let answers = self.ask(ask).await;
         let promised = |(id, reply): &(u64, Option<StandReply>)| {
-            let may_be_missing = || is_forced || self.verdicts.was_never_told(*id, index, term);
+            let may_be_missing = || is_forced || self.verdicts.was_never_announced(*id, index, term);
             !voters.contains(id) || reply.as_ref().map_or_else(may_be_missing, |reply| reply.promised)
         };
         let is_applied = !holders(&answers).is_empty();
@@ -238,7 +238,8 @@ impl Judge {
         );
         let bytes = codec::entry::encode(&Payload::Reject(index));
         let (sender, answered) = oneshot::channel();
-        let responder = Answering::new(move |result: ClientWriteResult<TypeConfig>| _ = sender.send(result.is_ok()));
+        let responder =
+            ResponseCallback::new(move |result: ClientWriteResult<TypeConfig>| _ = sender.send(result.is_ok()));
         // The responder tells where this fails.
         let leader = RaftLeaderId { term, node_id: *self.raft.node_id() };
         let _ = self.raft.write(Proposed(bytes)).responder(responder).with_leader(leader).await;
@@ -256,7 +257,7 @@ impl Judge {
             current(&self.raft).membership().nodes().map(|(id, _)| *id).filter(|id| *id != own).collect();
         let (body, term) = (encode(&ask), term(&self.raft));
         let asks = others.iter().map(|id| async {
-            let is_awaited = self.peers.is_heard(*id) || !self.verdicts.was_never_told(*id, ask.index, term);
+            let is_awaited = self.peers.is_heard(*id) || !self.verdicts.was_never_announced(*id, ask.index, term);
             let limit = if is_awaited { ANSWER_MAX } else { SILENT_ANSWER_MAX };
             let reply = self.peers.call_member(*id, method::STAND, body.clone(), limit).await;
             (*id, reply.ok().and_then(|body| decode::<StandReply>(body).ok()))

@@ -34,7 +34,7 @@ pub(super) struct State {
     /// Entries that an operator rejects without the word of voters that can't be reached.
     pub(super) forced: BTreeSet<u64>,
     /// Up to which entry this node, as the leader, may have told each member that the log is committed.
-    pub(super) told: BTreeMap<u64, u64>,
+    pub(super) announced: BTreeMap<u64, u64>,
     pub(super) closed: bool,
 }
 

@@ -23,7 +23,7 @@ use crate::config::ConsensusConfig;
 use crate::home::Home;
 use crate::identity::durability_number;
 use crate::images::{self, ImageSender};
-use crate::led::Led;
+use crate::leader_contact::LeaderContact;
 use crate::membership;
 use crate::metrics::ConsensusMetrics;
 use crate::peer::messages::{
@@ -79,37 +79,37 @@ pub(crate) struct Running {
 }
 
 /// The handler.
-pub(crate) struct Desk {
+pub(crate) struct PeerService {
     pub(crate) home: Home,
     pub(crate) config: ConsensusConfig,
     pub(crate) peers: Arc<Peers>,
     pub(crate) metrics: Arc<ConsensusMetrics>,
     pub(crate) running: OnceLock<Running>,
-    pub(crate) service: Arc<dyn Service>,
+    pub(crate) upper: Arc<dyn Service>,
     pub(crate) permits: Permits,
     /// What this node hears of the leader.
-    pub(crate) led: Led,
+    pub(crate) leader_contact: LeaderContact,
     /// Set once the node has applied its own admission.
     pub(crate) joined: AtomicBool,
     /// Why this node answers nobody any more: it was removed.
     pub(crate) removed: OnceLock<String>,
 }
 
-type Answer = Result<Bytes, CallFailure>;
+type CallResult = Result<Bytes, CallFailure>;
 
-impl Desk {
+impl PeerService {
     pub(crate) fn new(
         home: &Home,
         config: &ConsensusConfig,
         peers: &Arc<Peers>,
         metrics: &Arc<ConsensusMetrics>,
-        service: Arc<dyn Service>,
+        upper: Arc<dyn Service>,
     ) -> Arc<Self> {
         let (peers, metrics) = (Arc::clone(peers), Arc::clone(metrics));
         let (home, config, running) = (home.clone(), config.clone(), OnceLock::new());
         let (permits, removed) = (Permits::default(), OnceLock::new());
-        let (led, joined) = (Led::default(), AtomicBool::new(false));
-        Arc::new(Self { home, config, peers, metrics, running, service, permits, led, joined, removed })
+        let (leader_contact, joined) = (LeaderContact::default(), AtomicBool::new(false));
+        Arc::new(Self { home, config, peers, metrics, running, upper, permits, leader_contact, joined, removed })
     }
 
     fn running(&self) -> Result<&Running, CallFailure> {
@@ -125,12 +125,12 @@ impl Desk {
         Err(CallFailure::new(FailureKind::Forbidden, "only members of the cluster may ask for this"))
     }
 
-    async fn answer(self: Arc<Self>, peer: PeerInfo, method: u16, body: Bytes) -> Answer {
+    async fn answer(self: Arc<Self>, peer: PeerInfo, method: u16, body: Bytes) -> CallResult {
         if let Some(why) = self.removed.get() {
             return Err(CallFailure::new(FailureKind::Unavailable, why));
         }
         if method >= method::SERVICE {
-            return self.service.call(&peer, method, body).await;
+            return self.upper.call(&peer, method, body).await;
         }
         if method == method::STATUS {
             return Ok(encode(&self.status()));
@@ -139,38 +139,38 @@ impl Desk {
             return Err(CallFailure::new(FailureKind::Forbidden, "only nodes may ask for this"));
         }
         match method {
-            method::PROMISE => self.promise(understood(body)?).await,
+            method::PROMISE => self.promise(decode_body(body)?).await,
             method::JOIN => {
-                let join: Join = understood(body)?;
+                let join: Join = decode_body(body)?;
                 Ok(encode(&membership::admit(&self, self.core_for(&peer)?, &join).await))
             }
             method::VOTE => {
-                let ask: VoteAsk = understood(body)?;
+                let ask: VoteAsk = decode_body(body)?;
                 let response = self.core_for(&peer)?.raft.vote(ask.into()).await.map_err(|error| internal(&error))?;
                 Ok(encode(&VoteAnswer::from(&response)))
             }
             method::PRE_VOTE => {
-                let ask: VoteAsk = understood(body)?;
+                let ask: VoteAsk = decode_body(body)?;
                 let response =
                     self.core_for(&peer)?.raft.pre_vote(ask.into()).await.map_err(|error| internal(&error))?;
                 Ok(encode(&VoteAnswer::from(&response)))
             }
-            method::HEARTBEAT => self.heartbeat(&peer, understood(body)?).await,
-            method::TRANSFER => self.transfer(&peer, understood(body)?).await,
+            method::HEARTBEAT => self.heartbeat(&peer, decode_body(body)?).await,
+            method::TRANSFER => self.transfer(&peer, decode_body(body)?).await,
             method::READ_POSITION => {
                 let raft = &self.core_for(&peer)?.raft;
                 let index = if raft.is_leader() { reads::lead_round(raft).await.ok() } else { None };
                 Ok(encode(&ReadPositionReply { index }))
             }
             method::STAND => {
-                let ask: StandAsk = understood(body)?;
+                let ask: StandAsk = decode_body(body)?;
                 Ok(encode(&self.core_for(&peer)?.verdicts.stand(&ask).await))
             }
             _ => Err(CallFailure::new(FailureKind::UnknownMethod, format!("method {method}"))),
         }
     }
 
-    async fn promise(&self, promise: Promise) -> Answer {
+    async fn promise(&self, promise: Promise) -> CallResult {
         let kept = birth::keep(&self.home, promise).await.map_err(|error| internal(&error))?;
         let answer = match kept {
             Ok(()) => Promised { kept: true, why: String::new() },
@@ -179,19 +179,19 @@ impl Desk {
         Ok(encode(&answer))
     }
 
-    async fn heartbeat(&self, peer: &PeerInfo, append: Append) -> Answer {
+    async fn heartbeat(&self, peer: &PeerInfo, append: Append) -> CallResult {
         let running = self.core_for(peer)?;
-        let request = hear(&running.verdicts, append).map_err(|error| malformed(&error))?;
+        let request = decode_append(&running.verdicts, append).map_err(|error| malformed(&error))?;
         let leader = request.vote.leader_id.node_id;
         let response = running.raft.append_entries(request).await.map_err(|error| internal(&error))?;
         if !matches!(response, AppendEntriesResponse::HigherVote(_)) {
-            self.led.heard(leader);
+            self.leader_contact.heard(leader);
         }
         // A heartbeat's previous id is what the leader believes to match; a conflict names nothing more.
         Ok(encode(&Appended::from_unary(response)))
     }
 
-    async fn transfer(&self, peer: &PeerInfo, transfer: Transfer) -> Answer {
+    async fn transfer(&self, peer: &PeerInfo, transfer: Transfer) -> CallResult {
         let last = transfer.last.map(|id| to_raft(LogId::from(id)));
         let request = TransferLeaderRequest::new(transfer.from.into(), transfer.to, last);
         let raft = &self.core_for(peer)?.raft;
@@ -243,19 +243,19 @@ impl Desk {
         let Ok(running) = self.core_for(peer) else {
             return sender.fail(CallFailure::new(FailureKind::Unavailable, "the node is starting"));
         };
-        let heard = (receiver, Laggard::default(), Arc::clone(&running.verdicts));
-        let requests = unfold(heard, |(mut receiver, mut laggard, verdicts)| async move {
+        let heard = (receiver, CommitDelay::default(), Arc::clone(&running.verdicts));
+        let requests = unfold(heard, |(mut receiver, mut delay, verdicts)| async move {
             let item = timeout(APPEND_IDLE_MAX, receiver.recv()).await.ok()?.ok()??;
-            let mut request = hear(&verdicts, decode(item).ok()?).ok()?;
-            laggard.hold_back(&mut request);
-            Some((request, (receiver, laggard, verdicts)))
+            let mut request = decode_append(&verdicts, decode(item).ok()?).ok()?;
+            delay.apply(&mut request);
+            Some((request, (receiver, delay, verdicts)))
         });
         let mut results = std::pin::pin!(running.raft.stream_append(requests));
         while let Some(result) = results.next().await {
             let Ok(result) = result else { break };
             if !matches!(result, Err(StreamAppendError::HigherVote(_))) {
                 // Only the node that leads opens such a stream.
-                self.led.heard(peer.node);
+                self.leader_contact.heard(peer.node);
             }
             if sender.send(encode(&Appended::from(result))).await.is_err() {
                 return;
@@ -319,11 +319,11 @@ impl Desk {
 }
 
 /// Decodes a leader's request. Drops its commit where this node may not take note of it yet.
-fn hear(verdicts: &Verdicts, append: Append) -> Result<AppendEntriesRequest<TypeConfig>, DecodeError> {
+fn decode_append(verdicts: &Verdicts, append: Append) -> Result<AppendEntriesRequest<TypeConfig>, DecodeError> {
     let rejected = append.rejected.clone();
     let mut request = AppendEntriesRequest::try_from(append)?;
     let (committed, previous) = (request.leader_commit, request.prev_log_id);
-    request.leader_commit = committed.filter(|_| verdicts.may_hear(committed, previous, &rejected));
+    request.leader_commit = committed.filter(|_| verdicts.may_accept_commit(committed, previous, &rejected));
     Ok(request)
 }
 
@@ -331,14 +331,14 @@ fn hear(verdicts: &Verdicts, append: Append) -> Result<AppendEntriesRequest<Type
 /// far the log is committed. What a request without entries says is always heard, and the leader sends one when it has
 /// no more entries.
 #[derive(Default)]
-struct Laggard {
+struct CommitDelay {
     /// What it has heard of last, and when.
     heard: Option<RaftLogId>,
     at: Option<Instant>,
 }
 
-impl Laggard {
-    fn hold_back(&mut self, request: &mut AppendEntriesRequest<TypeConfig>) {
+impl CommitDelay {
+    fn apply(&mut self, request: &mut AppendEntriesRequest<TypeConfig>) {
         let now = Instant::now();
         let early = self.at.is_some_and(|at| now.saturating_duration_since(at) < COMMIT_PAUSE);
         if early && !request.entries.is_empty() && request.leader_commit >= self.heard {
@@ -350,10 +350,10 @@ impl Laggard {
 }
 
 /// The handler as the server holds it.
-pub(crate) struct Handler(pub(crate) Arc<Desk>);
+pub(crate) struct Handler(pub(crate) Arc<PeerService>);
 
 impl quorate_wire::Handler for Handler {
-    fn call(&self, peer: &PeerInfo, method: u16, body: Bytes) -> BoxFuture<'static, Answer> {
+    fn call(&self, peer: &PeerInfo, method: u16, body: Bytes) -> BoxFuture<'static, CallResult> {
         Box::pin(Arc::clone(&self.0).answer(peer.clone(), method, body))
     }
 
@@ -365,22 +365,22 @@ impl quorate_wire::Handler for Handler {
         receiver: StreamReceiver,
     ) -> BoxFuture<'static, ()> {
         if method >= method::SERVICE {
-            return self.0.service.stream(peer, method, sender, receiver);
+            return self.0.upper.stream(peer, method, sender, receiver);
         }
-        let (desk, peer) = (Arc::clone(&self.0), peer.clone());
+        let (service, peer) = (Arc::clone(&self.0), peer.clone());
         Box::pin(async move {
             match (method, peer.role, peer.purpose) {
-                (method::APPEND, Role::Peer, Purpose::Data) => desk.append_stream(&peer, sender, receiver).await,
-                (method::FORWARD, Role::Peer, Purpose::Data) => desk.forward_stream(&peer, sender, receiver).await,
-                (method::PULL, Role::Peer, Purpose::Image) => desk.pull_stream(&peer, sender).await,
-                (method::IMAGE, Role::Peer, Purpose::Image) => desk.image_stream(&peer, sender, receiver).await,
+                (method::APPEND, Role::Peer, Purpose::Data) => service.append_stream(&peer, sender, receiver).await,
+                (method::FORWARD, Role::Peer, Purpose::Data) => service.forward_stream(&peer, sender, receiver).await,
+                (method::PULL, Role::Peer, Purpose::Image) => service.pull_stream(&peer, sender).await,
+                (method::IMAGE, Role::Peer, Purpose::Image) => service.image_stream(&peer, sender, receiver).await,
                 _ => sender.fail(unknown_stream(method)),
             }
         })
     }
 }
 
-fn understood<M: Message + Default>(body: Bytes) -> Result<M, CallFailure> {
+fn decode_body<M: Message + Default>(body: Bytes) -> Result<M, CallFailure> {
     decode(body).map_err(|error| malformed(&error))
 }
 
@@ -406,7 +406,7 @@ mod tests {
     }
 
     /// What a follower hears of a commit at `index`.
-    fn heard(laggard: &mut Laggard, index: u64, has_entries: bool) -> u64 {
+    fn heard(delay: &mut CommitDelay, index: u64, has_entries: bool) -> u64 {
         let entry = RaftEntry { log_id: id(index + 1), payload: EntryPayload::Blank };
         let mut request = AppendEntriesRequest {
             vote: RaftVote { leader_id: RaftLeaderId { term: 1, node_id: 1 }, committed: true },
@@ -414,21 +414,21 @@ mod tests {
             entries: if has_entries { vec![entry] } else { vec![] },
             leader_commit: Some(id(index)),
         };
-        laggard.hold_back(&mut request);
+        delay.apply(&mut request);
         request.leader_commit.unwrap().index
     }
 
     #[test]
     fn commits_are_heard_late_with_entries_and_at_once_without() {
-        let mut laggard = Laggard::default();
-        assert_eq!(heard(&mut laggard, 1, true), 1, "the first of a stream");
-        laggard.at = Some(Instant::now() + COMMIT_PAUSE);
-        assert_eq!(heard(&mut laggard, 2, true), 1);
-        assert_eq!(heard(&mut laggard, 3, false), 3);
-        laggard.at = Some(Instant::now() + COMMIT_PAUSE);
-        assert_eq!(heard(&mut laggard, 4, true), 3);
-        assert_eq!(heard(&mut laggard, 2, true), 2, "another leader may know less");
-        laggard.at = laggard.at.map(|at| at - COMMIT_PAUSE);
-        assert_eq!(heard(&mut laggard, 5, true), 5);
+        let mut delay = CommitDelay::default();
+        assert_eq!(heard(&mut delay, 1, true), 1, "the first of a stream");
+        delay.at = Some(Instant::now() + COMMIT_PAUSE);
+        assert_eq!(heard(&mut delay, 2, true), 1);
+        assert_eq!(heard(&mut delay, 3, false), 3);
+        delay.at = Some(Instant::now() + COMMIT_PAUSE);
+        assert_eq!(heard(&mut delay, 4, true), 3);
+        assert_eq!(heard(&mut delay, 2, true), 2, "another leader may know less");
+        delay.at = delay.at.map(|at| at - COMMIT_PAUSE);
+        assert_eq!(heard(&mut delay, 5, true), 5);
     }
 }

@@ -20,12 +20,12 @@ impl Verdicts {
     /// What a message to a member may say: up to where the log is committed, if that may be told now, and which entries
     /// are rejected. The caller writes the message to a connection right after this: the node remembers from here on
     /// what it told the member.
-    pub(crate) fn tell(&self, target: u64, committed: Option<RaftLogId>) -> (Option<RaftLogId>, Vec<u64>) {
+    pub(crate) fn announce(&self, target: u64, committed: Option<RaftLogId>) -> (Option<RaftLogId>, Vec<u64>) {
         let mut state = self.state();
         let committed = committed.filter(|committed| !state.works_for_rejection_up_to(committed.index));
         if let Some(committed) = committed {
-            let told = state.told.entry(target).or_default();
-            *told = committed.index.max(*told);
+            let announced = state.announced.entry(target).or_default();
+            *announced = committed.index.max(*announced);
         }
         // A rejection is forgotten here, under the same lock, only after the store has kept it.
         let mut rejected = state.certainly_rejected();
@@ -36,7 +36,12 @@ impl Verdicts {
     /// Whether this node may take note that the log is committed up to `committed`. It may not while its log, up to
     /// `previous`, lacks the rejection of an entry that the leader names in `rejected`: the node would apply that entry
     /// as a good one, at the latest after a restart. The leader repeats its message.
-    pub(crate) fn may_hear(&self, committed: Option<RaftLogId>, previous: Option<RaftLogId>, rejected: &[u64]) -> bool {
+    pub(crate) fn may_accept_commit(
+        &self,
+        committed: Option<RaftLogId>,
+        previous: Option<RaftLogId>,
+        rejected: &[u64],
+    ) -> bool {
         if rejected.is_empty() {
             return true;
         }
@@ -52,14 +57,14 @@ impl Verdicts {
 
     /// Whether a member was never told that an entry is committed. Only the leader in whose term the entry was proposed
     /// can know that, and only if it was not started again since.
-    pub(super) fn was_never_told(&self, id: u64, index: u64, term: u64) -> bool {
+    pub(super) fn was_never_announced(&self, id: u64, index: u64, term: u64) -> bool {
         let own = self.home.identity().id;
         let is_own = |at: LogId| at.term == term && at.node.0 == own;
         let is_own = self.home.wal.log_id_at(GroupId::MAIN, index).is_some_and(is_own);
         let state = self.state();
         let is_of_this_life = index > state.perhaps_applied;
-        let is_told = state.told.get(&id).is_some_and(|told| *told >= index);
-        is_own && is_of_this_life && !is_told || Mutant::AbsentVoterIgnored.is_on()
+        let is_announced = state.announced.get(&id).is_some_and(|announced| *announced >= index);
+        is_own && is_of_this_life && !is_announced || Mutant::AbsentVoterIgnored.is_on()
     }
 }
 

@@ -28,7 +28,7 @@ const REMEMBERED: Duration = Duration::from_secs(150);
 
 /// What was heard of leaders.
 #[derive(Debug, Default)]
-pub(crate) struct Led(Mutex<Heard>);
+pub(crate) struct LeaderContact(Mutex<Heard>);
 
 #[derive(Debug, Default)]
 struct Heard {
@@ -40,7 +40,7 @@ struct Heard {
     since: Option<Instant>,
 }
 
-impl Led {
+impl LeaderContact {
     /// A message of a leader was accepted.
     pub(crate) fn heard(&self, leader: u64) {
         self.heard_at(leader, Instant::now());
@@ -79,13 +79,13 @@ mod tests {
 
     /// Patience after messages of leaders that come so many milliseconds after each other.
     fn patience(messages: &[(u64, u64)]) -> u128 {
-        let led = Led::default();
+        let contact = LeaderContact::default();
         let mut now = Instant::now();
         for (leader, millis) in messages {
             now += Duration::from_millis(*millis);
-            led.heard_at(*leader, now);
+            contact.heard_at(*leader, now);
         }
-        led.patience(MAX).as_millis()
+        contact.patience(MAX).as_millis()
     }
 
     #[test]
