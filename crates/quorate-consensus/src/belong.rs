@@ -1,13 +1,14 @@
-//! Whether this node belongs to its cluster: it asks to become a voter until it is one, announces its address where the
-//! members have another, and notices when it was removed.
+//! Keeps this node a member of its cluster: it asks to become a voter until it is one, announces its address if the
+//! members have another one, and notices when it was removed.
 //!
-//! A member that is removed is told nothing more, least of all that. So a node that its peers do not count among the
-//! members asks them to take it in, like a new one; who knows that it was removed says so.
+//! The leader sends a removed member nothing more, not even the entry that removes it. So a node that its peers do not
+//! list as a member asks them to admit it, like a new node. A peer that knows of the removal says so.
 //!
 //! Invariants:
-//! - A removed id never comes back. A node keeps in its log since which entry it is a voter; whoever has applied a
-//!   later membership that does not name it can tell that it was removed, now and for ever ([`is_removed`]).
-//! - A node that learned of its removal keeps that in its log, and takes no further part, in this life or another.
+//! - A removed id never comes back. A node's log keeps the index of the entry since which the node is a voter. Each
+//!   node that has applied a later membership without that id knows that the id was removed ([`is_removed`]).
+//! - A node that learns of its removal records that in its log. Neither this process nor a later one takes part in the
+//!   cluster again.
 
 use std::sync::Arc;
 
@@ -23,8 +24,8 @@ use crate::peer_service::{PeerService, Running};
 use crate::raft::codec;
 use crate::raft::types::RaftMembership;
 
-/// Asks to become a voter as long as this node is none, and asks again when others do not know it as a member. Ends
-/// when it was removed.
+/// Asks to become a voter as long as this node is not one, and again when others do not know it as a member. Returns
+/// when this node was removed.
 pub(crate) async fn belong(service: Arc<PeerService>, running: Running, own: Member) {
     let id = *running.raft.node_id();
     let mut said = String::new();
@@ -45,7 +46,7 @@ pub(crate) async fn belong(service: Arc<PeerService>, running: Running, own: Mem
     }
 }
 
-/// Whether the members have another address for this node. Alone, nobody calls it.
+/// Whether the members have another address for this node. Always false if it is the only member: nobody calls it.
 fn has_moved(running: &Running, own: &Member) -> bool {
     if Mutant::MoveNotAnnounced.is_on() {
         return false;
@@ -55,7 +56,7 @@ fn has_moved(running: &Running, own: &Member) -> bool {
     members.nodes().count() > 1 && members.get_node(running.raft.node_id()).is_some_and(|known| known.addr != own.addr)
 }
 
-/// Keeps in the log that this node is a voter, once that is committed: it can't be undone by anything but its removal.
+/// Records in the log that this node is a voter, once that is committed: only its removal can undo it.
 async fn remember_voting(service: &PeerService, running: &Running, id: u64) {
     if service.home.identity().voter_since.is_some() {
         return;
@@ -67,12 +68,13 @@ async fn remember_voting(service: &PeerService, running: &Running, id: u64) {
             Ok::<(), ()>(())
         });
         if let Err(error) = kept.await {
-            tracing::warn!(%error, "that this node is a voter could not be kept");
+            tracing::warn!(%error, "the log could not record that this node is a voter");
         }
     }
 }
 
-/// Asks all others once, or itself if it leads; the answer of one that knows of this node's removal.
+/// Asks all others once to admit this node, or does so itself if it leads. Returns why this node was removed, if one of
+/// them knows that.
 async fn ask(service: &PeerService, running: &Running, own: &Member, said: &mut String) -> Option<String> {
     let identity = service.home.identity();
     let member = MemberInfo { id: identity.id, name: own.name.clone(), addr: own.addr.clone(), voter: false };
@@ -97,7 +99,7 @@ async fn ask(service: &PeerService, running: &Running, own: &Member, said: &mut 
     None
 }
 
-/// Takes no part any more.
+/// Ends this node's part in the cluster, because it was removed.
 async fn leave(service: &PeerService, running: &Running, why: String) {
     tracing::error!("{why}");
     let kept = service.home.change(|identity| {
@@ -105,22 +107,22 @@ async fn leave(service: &PeerService, running: &Running, why: String) {
         Ok::<(), ()>(())
     });
     if let Err(error) = kept.await {
-        tracing::warn!(%error, "that this node was removed could not be kept: its next start will learn it again");
+        tracing::warn!(%error, "the log could not record that this node was removed; its next start learns it again");
     }
-    // Nobody else sets it.
+    // Nothing else sets it.
     let _ = service.removed.set(why);
-    // An error means that the core has ended already.
+    // If this fails, the core has ended already.
     let _ = running.raft.shutdown().await;
 }
 
-/// Whether an id that is a voter since `voter_since`, by the entry's index, was removed, as far as what was applied
-/// tells.
+/// Whether the applied membership proves that an id was removed. `voter_since` is the index of the entry since which it
+/// is a voter.
 pub(crate) fn is_removed(applied: &Applied, id: u64, voter_since: Option<u64>) -> bool {
     let (Some(since), Some((index, membership))) = (voter_since, applied_membership(applied)) else { return false };
     index > since && membership.get_node(&id).is_none()
 }
 
-/// What a removed node is told, and tells.
+/// The text that tells a removed node of its removal, and that the node then reports itself.
 pub(crate) fn refusal(name: &str, id: NodeId) -> String {
     format!(
         "the node '{name}' with the id {id} was removed from the cluster, and a removed id never comes back; move its \
@@ -128,7 +130,7 @@ pub(crate) fn refusal(name: &str, id: NodeId) -> String {
     )
 }
 
-/// The membership that was applied last, with the index of its entry.
+/// Returns the membership that was applied last, with the index of its entry.
 pub(crate) fn applied_membership(applied: &Applied) -> Option<(u64, RaftMembership)> {
     let (id, bytes) = applied.membership.as_ref()?;
     Some((id.index, codec::decode_membership(bytes).ok()?))

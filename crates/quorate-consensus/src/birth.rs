@@ -1,15 +1,15 @@
-//! How a node comes to belong to a cluster: it finds one that lives, or takes part in founding one.
+//! How a node comes to belong to a cluster: it finds a living cluster, or takes part in founding one.
 //!
 //! Invariants:
-//! - Only the node with the lowest name of the list founds, and only after every listed node answered, was empty, and
-//!   has durably promised itself to this cluster id with this set of Raft ids. So two clusters can never come from one
-//!   list, whoever lost a disk or a message on the way.
-//! - A node keeps at most one promise. It replaces it only by one of a higher attempt, and only while its log is empty;
-//!   the earlier set can then never be founded with it.
-//! - A node whose directory belonged to a cluster founds no other one and joins no other one, be its log lost. Nor does
-//!   anybody found one with such a node.
-//! - A node that can't tell waits, and says what for. One whose durability is not that of the others does not wait: it
-//!   ends with an error.
+//! - Only the node with the lowest name in the list founds the cluster, and only after every listed node has answered,
+//!   was empty, and has durably promised itself to this cluster id with this set of Raft ids. So one list can never
+//!   give two clusters, whichever nodes lose their disks or messages in the meantime.
+//! - A node keeps at most one promise. It replaces a promise only by one with a higher attempt, and only while its log
+//!   is empty. The earlier set of ids can then never be founded with it.
+//! - A node whose directory belonged to a cluster founds no other cluster and joins no other, even if its log is lost.
+//!   No other node founds a cluster with it.
+//! - A node that can't decide waits, and logs what it waits for. A node whose durability differs from that of the
+//!   others does not wait: its start fails.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,11 +30,10 @@ use crate::peers::Peers;
 /// The first epoch of a cluster.
 const FIRST_EPOCH: u64 = 1;
 
-/// How long a promise may take to be made durable.
+/// The most time for a node to make a promise durable and answer.
 const PROMISE_MAX: Duration = Duration::from_secs(5);
 
-/// Waits until this node belongs to a cluster. Returns the members with which the core is to be initialised, if this
-/// node founds.
+/// Waits until this node belongs to a cluster. If this node founds it, returns the members to initialise the core with.
 pub(crate) async fn settle(
     home: &Home,
     config: &ConsensusConfig,
@@ -48,7 +47,7 @@ pub(crate) async fn settle(
         }
         let why = match try_settle(home, config, peers, own).await? {
             Settlement::Settled(founding) => return Ok(founding),
-            // What it makes of the answers that it did not get is not the reason.
+            // If other nodes refuse this one, that is the reason, and not the answers that are missing because of it.
             Settlement::Waiting(why) => peers.refusal().unwrap_or(why),
         };
         if throttle.is_due() {
@@ -62,6 +61,7 @@ pub(crate) async fn settle(
     }
 }
 
+/// The result of one try to belong to a cluster.
 enum Settlement {
     Settled(Option<BTreeMap<u64, Member>>),
     Waiting(String),
@@ -76,7 +76,7 @@ async fn try_settle(
     let alone = config.is_alone();
     let answers = if alone { BTreeMap::new() } else { peers.ask_all().await };
     let own_cluster = home.identity().cluster.clone();
-    // A member names the members once its database is open. Before that the database may turn out to be damaged.
+    // A member lists the members once its database is open. Before that the database may turn out to be damaged.
     let is_living = |status: &&StatusReply| status.member && !status.members.is_empty();
     let is_own = |status: &&StatusReply| own_cluster.is_empty() || status.cluster == own_cluster;
     if let Some(living) = answers.values().filter(is_living).find(is_own) {
@@ -96,7 +96,7 @@ async fn try_settle(
     }
     if let Some(other) = answers.values().find(|status| status.belonged) {
         return Ok(Settlement::Waiting(format!(
-            "the data directory of '{}' belongs to a cluster of which no member answers yet; see what that node says",
+            "the data directory of '{}' belongs to a cluster of which no member answers; see the log of that node",
             other.name
         )));
     }
@@ -120,19 +120,20 @@ async fn try_settle(
     found(home, config, peers, own, &answers).await
 }
 
-/// What a node waits for that belongs to a cluster but has nothing of its log.
+/// The reason why a node waits whose directory belonged to a cluster but has no log of it.
 fn forsaken(home: &Home) -> String {
     let identity = home.identity();
     let cluster = if identity.cluster.is_empty() { String::new() } else { format!(" {}", identity.cluster()) };
     format!(
         "its data directory belongs to the cluster{cluster}, its log is lost, and no living member answers. It founds \
-         no other cluster. If every node has lost its log or its database, restore a backup, or what one of the \
-         databases holds, those that were put aside (db.damaged-*) too: 'When nothing brings a node back' in \
+         no other cluster. If every node has lost its log or its database, restore a backup, or the contents of one of \
+         the databases, including those that were put aside (db.damaged-*): see 'When nothing brings a node back' in \
          docs/operate.md. To give the data up, move the data directory away"
     )
 }
 
-/// The founding that this node had begun when it went down: everyone has promised, and it had taken the name.
+/// Returns the members of a founding that this node had begun before it went down: all of them have promised, and this
+/// node has recorded the cluster id.
 fn resume(home: &Home) -> Option<BTreeMap<u64, Member>> {
     let identity = home.identity();
     let promise = identity.promise.clone().filter(|promise| promise.cluster == identity.cluster)?;
@@ -159,11 +160,11 @@ async fn found(
     for addr in answers.keys() {
         let link = peers.link(addr, 0, Purpose::Heartbeat);
         let Ok(body) = link.call(method::PROMISE, encode(&promise), PROMISE_MAX).await else {
-            return Ok(Settlement::Waiting(format!("no promise from {addr}")));
+            return Ok(Settlement::Waiting(format!("{addr} did not answer the request for its promise")));
         };
         match decode::<Promised>(body) {
             Ok(answer) if answer.kept => {}
-            Ok(answer) => return Ok(Settlement::Waiting(format!("{addr} promises nothing: {}", answer.why))),
+            Ok(answer) => return Ok(Settlement::Waiting(format!("{addr} does not promise: {}", answer.why))),
             Err(error) => return Ok(Settlement::Waiting(format!("{addr}: {error}"))),
         }
     }
@@ -173,7 +174,7 @@ async fn found(
     Ok(Settlement::Settled(Some(members_of(&promise))))
 }
 
-/// Makes a promise durable, or says why not.
+/// Makes a promise durable, or returns why this node does not promise.
 pub(crate) async fn keep(home: &Home, promise: Promise) -> Result<Result<(), String>, WalError> {
     if home.is_member() {
         return Ok(Err("it is a member of a cluster".to_owned()));
@@ -183,12 +184,12 @@ pub(crate) async fn keep(home: &Home, promise: Promise) -> Result<Result<(), Str
             return Err("its data directory belongs to a cluster already".to_owned());
         }
         if !promise.members.iter().any(|member| member.id == identity.id) {
-            return Err("it is not named in the promise".to_owned());
+            return Err("the list of members does not contain its id".to_owned());
         }
         match &identity.promise {
             Some(kept) if *kept == promise => Ok(()),
             Some(kept) if kept.attempt >= promise.attempt => {
-                Err(format!("it has promised attempt {} already", kept.attempt))
+                Err(format!("it has already promised attempt {}", kept.attempt))
             }
             _ => {
                 identity.promise = Some(promise);
@@ -199,7 +200,7 @@ pub(crate) async fn keep(home: &Home, promise: Promise) -> Result<Result<(), Str
     .await
 }
 
-/// The attempt that this node promised itself to, or 0.
+/// Returns the attempt that this node has promised itself to, or 0.
 pub(crate) fn promised_attempt(home: &Home) -> u64 {
     home.identity().promise.as_ref().map_or(0, |promise| promise.attempt)
 }

@@ -1,17 +1,18 @@
-//! The write combiner: gathers proposals while one batch is in flight, and hands them to the core as the next batch.
+//! The write combiner: collects proposals while one batch is in flight, and passes them to the core as the next batch.
 //!
-//! Callers live on other threads and runtimes. Each one waking the core alone would make batches of one; so one task on
-//! the core's thread takes all that is there, stamps it and proposes it at once. Answers come from the thread that has
-//! them, and the next batch follows when the last caller has its own: callers often ask again at once, and so they are
-//! all in the next batch, in place of two groups that wait for each other.
+//! Callers run on other threads and runtimes. If each of them woke the core, each batch would hold one proposal. So one
+//! task on the core's thread takes all queued proposals, stamps them and proposes them together. The thread that
+//! produces an outcome sends it to the caller. The next batch starts when the last caller has received its response:
+//! callers often propose again at once, so all of them are in the next batch, and not in two groups that wait for each
+//! other.
 //!
-//! On a node that does not lead, batches are handed on to the leader ([`forward`]). Who asks for a [`Hold`] waits in
-//! the same queue; while it lasts no batch is proposed.
+//! A node that does not lead forwards its batches to the leader ([`forward`]). A request for a [`Hold`] waits in the
+//! same queue. While a hold lasts, no batch is proposed.
 //!
 //! Invariants:
-//! - What waits is bounded by [`WAITING_MAX`] proposals and [`WAITING_BYTES_MAX`] bytes; beyond that callers are told
-//!   [`ProposeError::Overloaded`] at once.
-//! - A proposal whose caller went away before it was proposed is not proposed.
+//! - The queue holds at most [`WAITING_MAX`] proposals and [`WAITING_BYTES_MAX`] bytes. Beyond that a proposal fails
+//!   with [`ProposeError::Overloaded`] at once.
+//! - If the caller goes away before its proposal is proposed, the proposal is dropped.
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -44,41 +45,41 @@ use crate::raft::types::{Proposed, ResponseCallback, TypeConfig};
 use crate::stages::Stages;
 use crate::stamp::Stamper;
 
-/// Proposals that may wait.
+/// The most proposals that may be queued.
 pub(crate) const WAITING_MAX: usize = 65_536;
 
-/// Bytes of proposals that may wait.
+/// The most bytes of proposals that have no response yet.
 pub(crate) const WAITING_BYTES_MAX: usize = 128 << 20;
 
-/// Proposals of one batch.
+/// The most proposals in one batch.
 const BATCH_MAX: usize = 4_096;
 
-/// Bytes of one batch, but for a single larger proposal.
+/// The most bytes in one batch. A single larger proposal forms a batch of its own.
 const BATCH_BYTES_MAX: usize = 8 << 20;
 
-/// After this time the next batch does not wait for answers that another node has to give. Nobody waits longer for
-/// those of a batch that this node proposed when it led, where another leads by now.
+/// How long the next batch waits for responses that another node has to give. It is also the time for which callers
+/// still wait for a batch that this node proposed as the leader, once another node leads.
 const BATCH_WAIT_MAX: Duration = Duration::from_millis(100);
 
-/// How long the next batch waits for the callers of the one before to take their answers.
+/// How long the next batch waits for the callers of the previous one to receive their responses.
 const DELIVERY_MAX: Duration = Duration::from_millis(1);
 
-/// The index and the outcome of what was proposed.
+/// The index and the outcome of a proposal.
 pub(crate) type ProposeResult = Result<(u64, Outcome), ProposeError>;
 
-/// Held by the answers of a batch that are not taken yet: the last to go tells the gatherer.
+/// Each undelivered response of a batch holds a clone; dropping the last one releases the next batch.
 type BatchGuard = Arc<oneshot::Sender<Infallible>>;
 
-/// An answer on its way to its caller, who drops the guard on taking it.
+/// A response on its way to its caller. The caller drops the guard when it receives the response.
 struct Response {
     result: ProposeResult,
     _guard: BatchGuard,
 }
 
-/// Who waits for an answer.
+/// The channel to a caller that waits for its response.
 type Caller = (oneshot::Sender<Response>, BatchGuard);
 
-/// Where the answer to a proposal will come.
+/// Receives the response to a proposal.
 struct ResponseReceiver(oneshot::Receiver<Response>);
 
 impl ResponseReceiver {
@@ -88,25 +89,25 @@ impl ResponseReceiver {
     }
 }
 
-/// Why an outcome is unknown when nobody is there to give it.
+/// Why an outcome is unknown if the node stopped before it had the outcome.
 const WENT_DOWN: &str = "the node went down";
 
-/// What waits in the queue.
+/// An item of the queue.
 enum Request {
     Propose(QueuedProposal),
     Hold(HoldRequest),
 }
 
-/// Where a proposal may be proposed.
+/// The node that may propose a proposal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Destination {
-    /// Here or not at all.
+    /// Only this node.
     Local,
-    /// Wherever the leader is.
+    /// The leader, whichever node that is.
     Leader,
 }
 
-/// A proposal that waits.
+/// A proposal in the queue.
 struct QueuedProposal {
     bytes: Bytes,
     destination: Destination,
@@ -115,7 +116,7 @@ struct QueuedProposal {
     room: OwnedSemaphorePermit,
 }
 
-/// Where callers leave their proposals. Cheap to clone.
+/// The callers' end of the queue. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Combiner {
     queue: mpsc::Sender<Request>,
@@ -123,7 +124,7 @@ pub(crate) struct Combiner {
     metrics: Arc<ConsensusMetrics>,
 }
 
-/// The other end: what the core's thread runs.
+/// The other end of the queue, which runs on the core's thread.
 pub(crate) struct Gatherer {
     queue: mpsc::Receiver<Request>,
     env: Env,
@@ -132,11 +133,11 @@ pub(crate) struct Gatherer {
     stages: Arc<Stages>,
     stamper: Stamper,
     metrics: Arc<ConsensusMetrics>,
-    /// One permit for each batch that the leader has not answered.
+    /// One permit for each forwarded batch that the leader has not answered.
     forward_permits: Arc<Semaphore>,
 }
 
-/// A new queue, empty.
+/// Creates an empty queue.
 pub(crate) fn combiner(
     env: &Env,
     raft: &Raft,
@@ -154,12 +155,12 @@ pub(crate) fn combiner(
 }
 
 impl Combiner {
-    /// Has an encoded proposal proposed, wherever the leader is, and waits for its outcome.
+    /// Has the leader propose an encoded proposal, and waits for its outcome.
     pub(crate) async fn propose(&self, bytes: Bytes) -> ProposeResult {
         self.enqueue(bytes, Destination::Leader)?.result(WENT_DOWN).await
     }
 
-    /// Bytes of proposals that have no answer yet.
+    /// Returns the bytes of proposals that have no response yet.
     #[cfg(test)]
     pub(crate) fn waiting_bytes(&self) -> usize {
         WAITING_BYTES_MAX.saturating_sub(self.room.available_permits())
@@ -173,7 +174,7 @@ impl Combiner {
         enqueued.inspect_err(|error| self.metrics.writes.count_error(error))
     }
 
-    /// A proposal in waiting, if there is room for it, and where its outcome will come.
+    /// Reserves room for a proposal. Returns the item for the queue, and the receiver of its response.
     fn prepare(
         &self,
         bytes: Bytes,
@@ -191,13 +192,13 @@ impl Combiner {
     fn send(&self, request: Request) -> Result<(), ProposeError> {
         self.queue.try_send(request).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => ProposeError::Overloaded,
-            mpsc::error::TrySendError::Closed(_) => ProposeError::Stopped("it is going down".to_owned()),
+            mpsc::error::TrySendError::Closed(_) => ProposeError::Stopped("it is shutting down".to_owned()),
         })
     }
 }
 
 impl Gatherer {
-    /// Proposes batch after batch until the queue's senders are gone.
+    /// Proposes batch after batch until all senders of the queue are dropped.
     pub(crate) async fn run(mut self) {
         let mut taken = Vec::new();
         while let Some(first) = self.queue.recv().await {
@@ -210,7 +211,7 @@ impl Gatherer {
         }
     }
 
-    /// Proposes what was taken, here or at the leader, and waits until the answers are taken.
+    /// Proposes a batch, here or through the leader, and waits until the callers have received their responses.
     async fn run_batch(&mut self, taken: &mut Vec<QueuedProposal>) {
         taken.retain(|queued| !queued.responder.is_closed());
         let (guard, all_delivered) = oneshot::channel();
@@ -222,20 +223,20 @@ impl Gatherer {
             self.propose_measured(taken, &guard).await;
         }
         drop(guard);
-        // Both are fine: it only says when.
+        // An error and a timeout both only mean that the next batch may start.
         let _ = timeout(DELIVERY_MAX, all_delivered).await;
     }
 
-    /// Proposes a batch here, and measures it.
+    /// Proposes a batch on this node, and measures it.
     async fn propose_measured(&mut self, taken: &mut Vec<QueuedProposal>, guard: &BatchGuard) {
         let arrived: Vec<Instant> = taken.iter().map(|queued| queued.arrived).collect();
         let proposed = self.stages.begin();
-        // In one piece: tokio would let the core run after some 128 of them.
+        // Without this, tokio would let the core run after about 128 proposals, and split the batch.
         let outcomes = unconstrained(self.propose(taken, guard)).await;
         self.stages.end(proposed, if outcomes == arrived.len() { &arrived } else { &[] });
     }
 
-    /// Takes the proposals of a batch: those that wait, up to a hold, which is returned.
+    /// Takes queued proposals for one batch. Stops at a request for a hold, and returns that request.
     fn gather(&mut self, first: Request, taken: &mut Vec<QueuedProposal>) -> Option<HoldRequest> {
         let (mut next, mut bytes) = (Some(first), 0_usize);
         while let Some(request) = next {
@@ -252,9 +253,9 @@ impl Gatherer {
         None
     }
 
-    /// Proposes a batch, waits until all of it is answered, and returns how many outcomes there were. If another node
-    /// leads meanwhile it does not wait: this one may be unable to apply what it has proposed. It then tells the
-    /// callers that their outcomes are unknown here, so that they ask the new leader.
+    /// Proposes a batch, waits until all of its callers have responses, and returns the number of outcomes. If another
+    /// node becomes the leader, it does not wait any longer, because this node may be unable to apply the batch: the
+    /// callers get [`ProposeError::Unknown`] and can ask the new leader.
     async fn propose(&mut self, taken: &mut Vec<QueuedProposal>, guard: &BatchGuard) -> usize {
         let mut offsets = self.peers.voter_clock_offsets(&self.raft);
         let size = |queued: &QueuedProposal| queued.bytes.len().saturating_add(PROPOSAL_HEADER);
@@ -274,7 +275,7 @@ impl Gatherer {
             let stamped = encode_proposal(&mut buffer, self.stamper.stamp(&mut offsets), &bytes);
             let pending = Pending { place, batch: Arc::clone(&batch), _room: room };
             let responder = ResponseCallback::new(move |result| pending.answer(result));
-            // The core has stopped where this fails; then the responder was dropped, and has answered.
+            // If this fails, the core has stopped and has dropped the responder. Its drop has answered the caller.
             let _ = self.raft.client_write_ff(Proposed(stamped), Some(responder)).await;
         }
         let left = Arc::downgrade(&batch);
@@ -295,33 +296,33 @@ impl Gatherer {
     }
 }
 
-/// What the answers of one batch share. Its end is told when the last of them was given.
+/// The state that the proposals of one batch share. Dropping it signals the end of the batch.
 struct Batch {
     peers: Arc<Peers>,
     metrics: Arc<ConsensusMetrics>,
     outcomes: AtomicUsize,
-    /// Those that have no answer yet, each at its place.
+    /// The callers by the place of their proposals in the batch. `None` for a caller that has its response.
     callers: Mutex<Vec<Option<Caller>>>,
     ended: Option<oneshot::Sender<usize>>,
 }
 
 impl Batch {
-    /// Answers one caller, unless it has an answer.
+    /// Answers one caller, unless it has its response already.
     fn respond(&self, place: usize, result: impl FnOnce() -> ProposeResult) {
         let caller = lock(&self.callers).get_mut(place).and_then(Option::take);
         if let Some((caller, guard)) = caller {
             let result = result();
             self.metrics.writes.count(&result);
-            // The caller may have gone away; then nobody wants the outcome.
+            // The caller may have gone away.
             let _ = caller.send(Response { result, _guard: guard });
         }
     }
 
-    /// Answers the callers that are left.
+    /// Answers the callers that have no response yet.
     fn give_up(&self) {
         let callers = lock(&self.callers).len();
         for place in 0..callers {
-            self.respond(place, || Err(unknown(&"another node leads by now, and this one has not applied it")));
+            self.respond(place, || Err(unknown(&"another node leads now, and this node has not applied the entry")));
         }
     }
 }
@@ -329,13 +330,14 @@ impl Batch {
 impl Drop for Batch {
     fn drop(&mut self) {
         if let Some(ended) = self.ended.take() {
-            // Nobody waits for it when the node goes down.
+            // The receiver is gone if the node is stopping.
             let _ = ended.send(*self.outcomes.get_mut());
         }
     }
 }
 
-/// A proposal in flight. Its caller gets an answer whatever becomes of it, on the thread that has the answer.
+/// A proposal in flight. Its caller gets a response in any case, from the thread that produces the outcome or that
+/// drops this value.
 struct Pending {
     place: usize,
     batch: Arc<Batch>,

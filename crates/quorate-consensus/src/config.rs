@@ -1,4 +1,4 @@
-//! What consensus is told at the start.
+//! The configuration of consensus.
 
 use std::time::Duration;
 
@@ -12,35 +12,36 @@ use crate::raft::types::Member;
 /// How a node takes part in consensus.
 #[derive(Clone, Debug)]
 pub struct ConsensusConfig {
-    /// This node's name; one of the names in `members`, or any for a node that runs alone.
+    /// This node's name: one of the names in `members`, or any name for a node that runs alone.
     pub name: String,
     /// `host:port` to listen on for peers and clients.
     pub listen: String,
-    /// `host:port` under which the others reach this node; the address that it listens on where `None`.
+    /// `host:port` under which the others reach this node. `None` for the address that it listens on.
     pub advertise: Option<String>,
     /// The nodes that found the cluster, the same list on each of them. Empty for a node that runs alone.
     pub members: Vec<Member>,
-    /// What all nodes and clients of the cluster know.
+    /// The secret that all nodes and clients of the cluster share.
     pub secret: Secret,
     /// Intervals and deadlines.
     pub timing: Timing,
-    /// When a proposal is acknowledged: fixed when the cluster is founded, and the same on all nodes.
+    /// What must have happened to a proposal before it is acknowledged. It is fixed when the cluster is founded, and
+    /// the same on all nodes.
     pub durability: Durability,
-    /// Bytes of applied and durable log kept for followers that lag; more is purged.
+    /// The bytes of applied and durable log that are kept for followers that lag. The rest is purged.
     pub keep_log_bytes: u64,
-    /// Bytes of one file of the log, and of the newest entries that are kept in memory.
+    /// The bytes of one file of the log, and of the newest entries, which are kept in memory.
     pub log_segment_bytes: u64,
-    /// Whether the store's files are in the data directory, or some that were put aside: it belonged to a cluster.
+    /// Whether the data directory contains the store's files, in use or put aside, so that it belonged to a cluster.
     pub had_store: bool,
 }
 
 impl ConsensusConfig {
-    /// Whether no other node is listed.
+    /// Whether `members` lists no other node.
     pub(crate) fn is_alone(&self) -> bool {
         self.members.iter().all(|member| member.name == self.name)
     }
 
-    /// Fails if somebody has another durability, whose number is given.
+    /// Fails if the durability with this number, which `whose` has, differs from this node's.
     pub(crate) fn check_durability(&self, whose: &str, number: u32) -> Result<(), StartError> {
         if number == durability_number(self.durability) {
             return Ok(());
@@ -53,15 +54,15 @@ impl ConsensusConfig {
 /// Intervals and deadlines of consensus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// How often the leader says that it lives.
+    /// The interval of the leader's heartbeats.
     pub heartbeat: Duration,
-    /// A follower that heard nothing waits for a time drawn between this and `election_max`.
+    /// A follower that receives nothing from a leader waits for a random time between this and `election_max`.
     pub election_min: Duration,
-    /// See `election_min`. Failover takes this much plus one draw.
+    /// See `election_min`. Failover takes this time plus one random time.
     pub election_max: Duration,
     /// How long a member must have been silent before a new data directory may take over its name.
     pub silence: Duration,
-    /// How often nodes ask each other how they are.
+    /// The interval at which nodes ask each other for their status.
     pub status: Duration,
 }
 
@@ -77,8 +78,8 @@ impl Default for Timing {
     }
 }
 
-/// Bytes of log kept by default.
+/// The default of [`ConsensusConfig::keep_log_bytes`].
 pub const KEEP_LOG_BYTES: u64 = 64 << 20;
 
-/// Bytes of one file of the log by default.
+/// The default of [`ConsensusConfig::log_segment_bytes`].
 pub const LOG_SEGMENT_BYTES: u64 = 64 << 20;

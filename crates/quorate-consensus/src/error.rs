@@ -1,4 +1,4 @@
-//! What can go wrong in consensus.
+//! The errors of this crate.
 
 use quorate_model::{NodeId, StoreFault};
 use quorate_wal::Durability;
@@ -26,58 +26,60 @@ pub enum StartError {
         /// The name in the directory.
         found: String,
     },
-    /// The configuration does not fit together.
+    /// The configuration contradicts itself.
     #[error("the configuration can't be used: {0}")]
     Config(String),
     /// The durability in the configuration is not that of the cluster.
     #[error(
-        "'durability' is '{configured}' in this node's configuration, but that of {whose} is '{found}': it is the same \
-         on all nodes of a cluster, and fixed when that is founded; set it to the same on all of them, or restore a \
-         backup, which begins a new cluster"
+        "'durability' is '{configured}' in this node's configuration, but that of {whose} is '{found}'. All nodes of a \
+         cluster have the same durability, and it can't be changed once the cluster is founded. Set the same on all of \
+         them, or restore a backup, which begins a new cluster"
     )]
     Durability {
-        /// What the configuration says.
+        /// The durability in the configuration.
         configured: Durability,
-        /// Who says otherwise.
+        /// The node or the directory that has another durability.
         whose: String,
-        /// What that says.
+        /// The name of that durability.
         found: String,
     },
-    /// The machine of a node that runs alone was restarted without a clean stop, or it can't be told that it was not,
-    /// and with [`Durability::Os`] its log may have lost acknowledged entries. Nothing was changed.
+    /// The machine of a node that runs alone was restarted without a clean stop, or may have been, and with
+    /// [`Durability::Os`] its log may have lost acknowledged entries. Nothing was changed.
     #[error(
-        "the machine was restarted while this node ran, or its boot id can't be read: with durability 'os', and \
-         without other members to bring the node up to date, acknowledged writes may be lost. Nothing was changed. \
-         Restore a backup, or what this node's own database holds ('When power fails' in docs/operate.md): 'quorate \
-         restore' begins a new history; if the cluster has other members, list them in this node's configuration"
+        "the machine was restarted while this node ran, or its boot id can't be read. With durability 'os' \
+         acknowledged writes may be lost, and there are no other members to bring the node up to date. Nothing was \
+         changed. Restore a backup, or the contents of this node's own database (see 'When power fails' in \
+         docs/operate.md): 'quorate restore' begins a new history. If the cluster has other members, list them in this \
+         node's configuration"
     )]
     Rebooted,
     /// The log of a node that runs alone is damaged. Nothing was changed.
     #[error(
-        "the log is damaged: {0}. Nothing was changed, and without other members nothing can bring the node up to \
-         date. Restore a backup, or what this node's own database holds ('When nothing brings a node back' in \
-         docs/operate.md): 'quorate restore' begins a new history; if the cluster has other members, list them in this \
+        "the log is damaged: {0}. Nothing was changed, and there are no other members to bring the node up to date. \
+         Restore a backup, or the contents of this node's own database (see 'When nothing brings a node back' in \
+         docs/operate.md): 'quorate restore' begins a new history. If the cluster has other members, list them in this \
          node's configuration"
     )]
     LogDamaged(String),
     /// The data directory of a node that runs alone belonged to a cluster, and its log is gone. Nothing was changed.
     #[error("{0}")]
     Bereft(String),
-    /// The address to listen on is not to be had.
+    /// The node can't listen on its address.
     #[error(
-        "can't listen on {addr}: {error}; it is what 'listen' says in the configuration, or 'members' of this node"
+        "can't listen on {addr}: {error}; the address is that of 'listen' in the configuration, or of this node in \
+         'members'"
     )]
     Listen {
         /// The address.
         addr: String,
-        /// What the system said.
+        /// The system's error.
         error: std::io::Error,
     },
     /// This node was removed from its cluster, and a removed id never comes back.
     #[error("{0}")]
     Removed(String),
-    /// The log ends before what the database holds: its end was lost, and with it what this node has promised.
-    /// [`put_log_aside`](crate::put_log_aside) lets it come back as a new member, if there are others.
+    /// The log ends before what the database holds: its end was lost, and perhaps votes with it. If there are other
+    /// members, the node can come back as a new member after [`put_log_aside`](crate::put_log_aside).
     #[error(
         "the log is damaged: it ends at entry {log}, but the database holds entry {database}; other members bring this \
          node back, alone it needs a backup"
@@ -88,16 +90,16 @@ pub enum StartError {
         /// The last entry that was applied.
         database: u64,
     },
-    /// The database ends before what it durably held: its files are damaged.
+    /// The database ends before an entry that it held durably: its files are damaged.
     #[error(
         "the database is damaged: it {}, but it held entry {held}; other members bring this node back, alone it needs \
          a backup",
         .database.map_or("is empty".to_owned(), |index| format!("ends at entry {index}"))
     )]
     StoreCut {
-        /// The last entry that the database holds; `None` for one that is empty.
+        /// The last entry that the database holds; `None` for an empty database.
         database: Option<u64>,
-        /// An entry that it held before.
+        /// The last entry that it is known to have held.
         held: u64,
     },
     /// The store could not be opened.
@@ -106,13 +108,13 @@ pub enum StartError {
     /// The core did not start.
     #[error("consensus did not start: {0}")]
     Core(String),
-    /// The system refused a thread.
+    /// The system did not start a thread.
     #[error("can't start a thread: {0}")]
     Thread(std::io::Error),
 }
 
 impl StartError {
-    /// Whether the same start may succeed later without help.
+    /// Whether the same start may succeed later without a change by an operator.
     pub fn is_retryable(&self) -> bool {
         matches!(self, Self::Listen { .. } | Self::Thread(_))
     }
@@ -125,16 +127,16 @@ pub enum ProposeError {
     /// This node does not lead. Nothing was proposed.
     #[error("this node does not lead the cluster; {}", leader_text(.leader.as_ref()))]
     NotLeader {
-        /// Who does, if it is known.
+        /// The leader, if it is known.
         leader: Option<(NodeId, Member)>,
     },
     /// The leader can't be reached. Nothing was proposed.
     #[error("{0} can't be reached")]
     Unreachable(String),
-    /// Too much is waiting. Nothing was proposed.
+    /// Too many proposals are queued. Nothing was proposed.
     #[error("too many writes are waiting; try again later")]
     Overloaded,
-    /// It was proposed, and whether it takes effect is not known.
+    /// The proposal was made, or may have been, and it is not known whether it takes effect.
     #[error("the outcome is not known: {0}")]
     Unknown(String),
     /// The node has stopped. Nothing was proposed.
@@ -143,7 +145,7 @@ pub enum ProposeError {
 }
 
 impl ProposeError {
-    /// Whether nothing was proposed, so that trying again can't apply it twice.
+    /// Whether nothing was proposed, so that another try can't apply the proposal twice.
     pub fn is_retryable(&self) -> bool {
         !matches!(self, Self::Unknown(_))
     }
@@ -162,32 +164,32 @@ pub enum ReadPositionError {
 }
 
 impl ReadPositionError {
-    /// Whether the same call may succeed later without help.
+    /// Whether the same call may succeed later without a change by an operator.
     pub fn is_retryable(&self) -> bool {
         matches!(self, Self::Unavailable(_))
     }
 }
 
-/// Why a change of the members was not made.
+/// Why a change of the members was not made, or is not confirmed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MembershipError {
     /// This node does not lead. Nothing was done.
     #[error("this node does not lead the cluster; {}", leader_text(.leader.as_ref()))]
     NotLeader {
-        /// Who does, if it is known.
+        /// The leader, if it is known.
         leader: Option<(NodeId, Member)>,
     },
-    /// The request can't be done as the cluster stands.
+    /// The state of the cluster does not allow the change.
     #[error("{0}")]
     Refused(String),
-    /// It may be done later, or may have been done.
-    #[error("the change is not confirmed: {0}; look at the members and try again")]
+    /// The change may have been made, or may be possible later.
+    #[error("the change is not confirmed: {0}; check the list of members and try again")]
     Unconfirmed(String),
 }
 
 impl MembershipError {
-    /// Whether the same call may succeed later without help.
+    /// Whether the same call may succeed later without a change by an operator.
     pub fn is_retryable(&self) -> bool {
         !matches!(self, Self::Refused(_))
     }
@@ -198,20 +200,20 @@ fn leader_text(leader: Option<&(NodeId, Member)>) -> String {
     leader.map_or_else(none, |(_, member)| format!("the leader is {} at {}", member.name, member.addr))
 }
 
-/// What ended a node's part in consensus.
+/// Why a node's part in consensus ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Ended {
-    /// It was asked to.
+    /// The node was asked to stop.
     #[error("stopped")]
     Stopped,
-    /// It was removed from its cluster.
+    /// The node was removed from its cluster.
     #[error("{0}")]
     Removed(String),
-    /// Its store failed.
+    /// The store failed.
     #[error("the database failed: {0}")]
     Store(StoreFault),
-    /// Its core failed.
+    /// The core failed.
     #[error("{0}")]
     Core(String),
 }

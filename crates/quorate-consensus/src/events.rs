@@ -1,10 +1,10 @@
-//! Logs what an operator must know of a cluster, one line for each change: who leads, who joined, left, went silent or
-//! lags, whose clock is off, and that the disk is nearly full.
+//! Logs the changes in a cluster that an operator must know, one line for each: a new leader, members that join, leave,
+//! fall silent or lag, clocks that differ, a disk that is nearly full.
 //!
 //! Invariants:
-//! - A line is logged when a state is no longer the one that was logged last, so no line comes twice in a row.
-//! - It is logged when the change is seen. About one thing there are at most [`BURST`] lines in [`QUIET`]; at the end
-//!   of that time one line tells the present state.
+//! - A line is logged if a state differs from the one that was logged last, so a line never repeats the one before it.
+//! - The line is logged when the change is noticed. There are at most [`BURST`] lines about one topic in [`QUIET`].
+//!   After that time, one line reports the state at that time, if it differs.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
@@ -18,25 +18,27 @@ use quorate_model::NodeId;
 use crate::peer_service::{PeerService, Running};
 use crate::status::{ClusterStatus, cluster_status};
 
-/// How long nothing more is logged about a thing that has changed [`BURST`] times.
+/// The time in which at most [`BURST`] lines are logged about one topic.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// A leader that goes and another that comes are two changes.
+/// The most lines about one topic in [`QUIET`]. The loss of a leader and the new leader are two lines.
 const BURST: usize = 3;
 
-/// A follower lags that lacks so many entries, until it lacks fewer than the second.
+/// A follower begins to lag when it lacks more entries than the first number, and lags until it lacks no more than the
+/// second.
 const LAG: (u64, u64) = (50_000, 1_000);
 
-/// A clock is off by so much, until it is off by less than the second. Stamps bear a second.
+/// A clock begins to be off when it differs by more than the first time, and is off until it differs by no more than
+/// the second. Stamps tolerate one second.
 const CLOCK_OFF: (Duration, Duration) = (Duration::from_millis(500), Duration::from_millis(250));
 
-/// A disk is nearly full with a smaller share left than one in this many, until it has twice that.
+/// A disk is nearly full when less than one part in this many is free, until twice that is free.
 const SPACE_SHARE: u64 = 20;
 
-/// And not as long as it has so much left.
+/// A disk with at least this many bytes free is never nearly full. The end of the state needs at most twice that.
 const SPACE_ENOUGH: u64 = 16 << 30;
 
-/// A thing that has a state.
+/// What a line is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Topic {
     Leader,
@@ -47,12 +49,12 @@ enum Topic {
     Clock(String),
 }
 
-/// A state.
+/// The state of a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum State {
-    /// All is well.
+    /// There is no problem.
     Calm,
-    /// It is not; the figure that says so, which may change without being told.
+    /// There is a problem.
     Alarm,
     /// The leader and its term.
     Leads(String, u64),
@@ -60,18 +62,18 @@ enum State {
     Learner,
     /// A member that votes.
     Voter,
-    /// No member.
+    /// No leader is known, or the node is not a member.
     Gone,
 }
 
-/// What was seen of a topic: its state, and the figure behind that.
+/// An observation: a topic, its state, and the figure behind it. A change of the figure alone is not logged.
 type Seen = (Topic, State, String);
 
-/// Looks again and again, for ever.
+/// Observes the cluster at the interval of [`Timing::status`](crate::Timing), and logs the changes. Never returns.
 pub(crate) async fn watch(env: Env, service: Arc<PeerService>, running: Running, dir: PathBuf) {
     let mut reporter = Reporter::default();
     loop {
-        // First, too: a node that has just started knows no leader yet, and that is no news.
+        // Sleeps before the first observation too: a node that has just started knows no leader yet.
         sleep(service.config.timing.status).await;
         let status = cluster_status(&service, &running);
         let clocks = status.members.iter().filter_map(|member| {
@@ -90,22 +92,23 @@ pub(crate) async fn watch(env: Env, service: Arc<PeerService>, running: Running,
     }
 }
 
-/// What was last told of a topic, or taken for known, and when its last lines were reported: the newest last.
+/// The state of a topic that was logged last, or that needed no line, and when the latest lines about it were logged,
+/// the newest last.
 struct Reported {
     state: State,
     lines: VecDeque<Instant>,
 }
 
-/// What was told.
+/// Decides which observations are logged.
 #[derive(Default)]
 struct Reporter {
     reported: BTreeMap<Topic, Reported>,
-    /// Members that had no database when this was looked at last. One that starts says so too at first.
+    /// The members that had no database at the last observation. A member that is starting reports the same at first.
     empty: BTreeSet<NodeId>,
 }
 
 impl Reporter {
-    /// What is to be seen now.
+    /// Returns the present observations.
     fn observe(
         &self,
         status: &ClusterStatus,
@@ -127,7 +130,7 @@ impl Reporter {
             let may_start = member.applied_index == 0 && !self.empty.contains(&member.id);
             if status.leader == Some(status.node) && member.silent_for <= silent_after && !may_start {
                 let lag = committed.saturating_sub(member.applied_index);
-                // A restored history begins far behind index 0: there are no such entries.
+                // A restored history begins far above index 0, so the difference does not count entries.
                 let figure = if member.applied_index == 0 {
                     "everything: a copy of the database is on its way".to_owned()
                 } else {
@@ -161,7 +164,7 @@ impl Reporter {
         (Topic::Disk, alarm(is_low), format!("{} MiB of {}", space.available >> 20, space.total >> 20))
     }
 
-    /// An alarm that begins above one limit and ends below another.
+    /// Returns an observation of an alarm that begins above one limit and ends at another.
     fn above<T: PartialOrd>(&self, topic: Topic, value: T, (begin, end): (T, T), figure: String) -> Seen {
         let limit = if self.is_alarm(&topic) { end } else { begin };
         (topic, alarm(value > limit), figure)
@@ -171,7 +174,7 @@ impl Reporter {
         self.reported.get(topic).is_some_and(|reported| reported.state == State::Alarm)
     }
 
-    /// What of it is to be told.
+    /// Returns the observations that are to be logged.
     fn due(&mut self, seen: Vec<Seen>, now: Instant) -> Vec<Seen> {
         let is_first = self.reported.is_empty();
         seen.into_iter().filter(|(topic, state, _)| self.is_due(topic, state, is_first, now)).collect()
@@ -180,7 +183,7 @@ impl Reporter {
     fn is_due(&mut self, topic: &Topic, state: &State, is_first: bool, now: Instant) -> bool {
         let is_member = matches!(state, State::Voter | State::Learner);
         let Some(reported) = self.reported.get_mut(topic) else {
-            // Well from the beginning, or a member since before this node looked.
+            // There is no problem, or it was a member before the first observation.
             let is_known = *state == State::Calm || (is_first && is_member);
             let lines = if is_known { VecDeque::new() } else { VecDeque::from([now]) };
             self.reported.insert(topic.clone(), Reported { state: state.clone(), lines });
@@ -212,24 +215,24 @@ fn log_line(topic: &Topic, state: &State, figure: &str) {
             tracing::warn!(
                 event = "disk_nearly_full",
                 left = figure,
-                "the disk is nearly full; free some, or move the node"
+                "the disk is nearly full; free some space, or move the node"
             );
         }
         (Topic::Member(name), State::Voter) => {
-            tracing::info!(event = "voter", member = name, addr = figure, "{name} is a voting member now");
+            tracing::info!(event = "voter", member = name, addr = figure, "{name} is now a voting member");
         }
         (Topic::Member(name), State::Learner) => {
             tracing::info!(
                 event = "joined",
                 member = name,
                 addr = figure,
-                "{name} joined and is being brought up to date"
+                "{name} has joined and is being brought up to date"
             );
         }
-        (Topic::Member(name), _) => tracing::warn!(event = "left", member = name, "{name} is no member any more"),
-        (Topic::Silence(name), _) if is_calm => tracing::info!(event = "heard", member = name, "{name} is heard again"),
+        (Topic::Member(name), _) => tracing::warn!(event = "left", member = name, "{name} is no longer a member"),
+        (Topic::Silence(name), _) if is_calm => tracing::info!(event = "heard", member = name, "{name} answers again"),
         (Topic::Silence(name), _) => {
-            tracing::warn!(event = "silent", member = name, silent = figure, "nothing is heard of {name}");
+            tracing::warn!(event = "silent", member = name, silent = figure, "{name} does not answer");
         }
         (Topic::Lag(name), _) if is_calm => tracing::info!(event = "caught_up", member = name, "{name} has caught up"),
         (Topic::Lag(name), _) => tracing::warn!(event = "lagging", member = name, lag = figure, "{name} lags behind"),

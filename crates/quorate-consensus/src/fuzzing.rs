@@ -1,6 +1,6 @@
-//! A door for fuzzing: bytes of peers and of the log, decoded and encoded again.
+//! Entry points for fuzzing: they decode bytes of peers and of the log, and encode the result again.
 //!
-//! Invariant: nothing here decides anything; it calls what a node calls, through openraft's types where a node does.
+//! Invariant: the functions here only call what a node calls, through openraft's types if a node uses those.
 
 use bytes::Bytes;
 use openraft::raft::{AppendEntriesRequest, VoteRequest, VoteResponse};
@@ -15,10 +15,10 @@ use crate::peer::messages::{
 use crate::raft::codec;
 use crate::raft::types::TypeConfig;
 
-/// `None` where the bytes are refused.
+/// Decodes bytes and encodes the result; `None` if the bytes are refused.
 pub type Reencode = fn(Bytes) -> Option<Bytes>;
 
-/// What is decoded, by name. The order stays: corpora name places in it.
+/// The messages and records that are decoded, by name. Keep the order: corpora contain places in this list.
 pub const ALL: &[(&str, Reencode)] = &[
     ("vote", |bytes| codec::decode_vote(&bytes).ok().map(|vote| codec::encode_vote(&vote))),
     ("membership", |bytes| codec::decode_membership(&bytes).ok().map(|members| codec::encode_membership(&members))),

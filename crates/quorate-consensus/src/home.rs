@@ -10,12 +10,13 @@ use tokio::sync::oneshot;
 
 use crate::identity::{ClusterId, Halt, Identity, Trial, durability_number};
 
-/// What a node owns before it belongs to a cluster. Cheap to clone.
+/// The state that a node has even before it belongs to a cluster. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Home {
     pub(crate) env: Env,
     pub(crate) wal: Wal,
-    /// Whether all that was ever written to the log must be in it: it was in use, and the machine has run on since.
+    /// Whether the log must contain everything that was ever written to it: it was in use before this start, and the
+    /// machine was not restarted since.
     pub(crate) is_complete: bool,
     identity: Arc<Mutex<Arc<Identity>>>,
     wire: quorate_wire::Identity,
@@ -32,12 +33,13 @@ impl Home {
         Arc::clone(&lock(&self.identity))
     }
 
-    /// What handshakes say of this node.
+    /// The identity that this node gives in handshakes.
     pub(crate) fn wire_identity(&self) -> &quorate_wire::Identity {
         &self.wire
     }
 
-    /// Changes the identity: durably first, then in memory. `change` sees the present one and may refuse.
+    /// Changes the identity, first in the log, durably, and then in memory. `change` gets the present identity and may
+    /// refuse.
     pub(crate) async fn change<E>(
         &self,
         change: impl FnOnce(&mut Identity) -> Result<(), E>,
@@ -56,7 +58,7 @@ impl Home {
         Ok(Ok(()))
     }
 
-    /// Makes this node one of a cluster.
+    /// Records the cluster that this node belongs to.
     pub(crate) async fn adopt(&self, cluster: ClusterId, epoch: u64, durability: Durability) -> Result<(), WalError> {
         let adopted = self.change(|identity| {
             identity.cluster = cluster.to_bytes();
@@ -67,11 +69,11 @@ impl Home {
         adopted.await.map(drop)
     }
 
-    /// An image that ends at this index will take the place of the store's state.
-    pub(crate) async fn brings_image(&self, end: u64) -> Result<(), WalError> {
+    /// Records that an image which ends at this index is about to replace the store's state.
+    pub(crate) async fn note_image(&self, end: u64) -> Result<(), WalError> {
         let noted = self.change(|identity| {
             identity.image_end_before = identity.image_end.replace(end);
-            // An image in the place of damaged data may end before them.
+            // An image that replaces damaged data may end before that data.
             identity.stored = identity.stored.min(Some(end));
             Ok::<(), ()>(())
         });
@@ -87,7 +89,7 @@ impl Home {
         noted.await.map(drop)
     }
 
-    /// Notes what the next life must know of entries that can't be applied.
+    /// Records what the next start must know about entries that can't be applied.
     pub(crate) async fn note_trial(&self, trial: Trial) -> Result<(), WalError> {
         let noted = self.change(|identity| {
             identity.trial = Some(trial);
@@ -96,7 +98,7 @@ impl Home {
         noted.await.map(drop)
     }
 
-    /// Notes all entries before which this node has promised to stop, as `halts` gives them when they are written.
+    /// Records all entries before which this node has promised to stop. `halts` is called when they are written.
     pub(crate) async fn note_halts(&self, halts: impl FnOnce() -> Vec<Halt>) -> Result<(), WalError> {
         let noted = self.change(|identity| {
             identity.halts = halts();
@@ -105,7 +107,7 @@ impl Home {
         noted.await.map(drop)
     }
 
-    /// Notes that this node may go on.
+    /// Records that this node is released from a promise.
     pub(crate) async fn note_release(&self, halt: Halt) -> Result<(), WalError> {
         let noted = self.change(|identity| {
             identity.halts.retain(|known| *known != halt);
@@ -114,7 +116,7 @@ impl Home {
         noted.await.map(drop)
     }
 
-    /// Whether the log holds anything: the node is or was part of a living cluster.
+    /// Whether the log has an entry, or had one: then the node is or was part of a living cluster.
     pub(crate) fn is_member(&self) -> bool {
         self.wal.last_log_id(GroupId::MAIN).is_some()
     }

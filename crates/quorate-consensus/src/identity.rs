@@ -1,11 +1,11 @@
-//! Who this node is: a record in its log, written before anything depends on it.
+//! The identity of this node: a record in its log, written before anything depends on it.
 //!
 //! Invariants:
-//! - A Raft id is drawn for a data directory and never used with another: a directory that was lost or damaged comes
-//!   back under a new id, so it never votes as its former self.
-//! - A node belongs to the cluster in this record or to none yet. Once it names one it never names another.
-//! - What the record says of voting and of removal only ever comes to be, and never passes.
-//! - It names the cluster's durability from the moment on at which it names the cluster.
+//! - A Raft id is drawn at random for one data directory and never used with another. A node whose directory is lost or
+//!   damaged comes back under a new id, so it never votes under the old one.
+//! - A node belongs to the cluster in this record, or to none yet. Once set, the cluster never changes.
+//! - The voting and removal fields are set once and never cleared.
+//! - The record contains the cluster's durability as soon as it contains the cluster.
 
 use bytes::Bytes;
 use prost::Message;
@@ -16,15 +16,15 @@ use quorate_wal::Durability;
 use crate::error::StartError;
 use crate::peer::messages::Promise;
 
-/// The name of a cluster, drawn when it is founded, and anew when it is restored.
+/// The id of a cluster, drawn at random when it is founded, and again when it is restored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClusterId(pub u128);
 
 impl ClusterId {
-    /// The id of no cluster: what a node names before it belongs to one.
+    /// Stands for no cluster: the id of a node that belongs to none yet.
     pub const NONE: Self = Self(0);
 
-    /// One that was never used.
+    /// Draws a new id.
     pub(crate) fn draw(env: &Env) -> Self {
         let id = (u128::from(env.rng().next_u64()) << 64) | u128::from(env.rng().next_u64());
         Self(id.max(1))
@@ -45,7 +45,7 @@ impl std::fmt::Display for ClusterId {
     }
 }
 
-/// The record.
+/// The identity, as the log keeps it.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Identity {
     #[prost(fixed64, tag = "1")]
@@ -57,7 +57,7 @@ pub(crate) struct Identity {
     pub cluster: Bytes,
     #[prost(uint64, tag = "4")]
     pub epoch: u64,
-    /// What the node promised before the cluster was founded. Its founder founds it with just this set.
+    /// The promise that the node gave before the cluster was founded. The cluster is founded with exactly this set.
     #[prost(message, optional, tag = "5")]
     pub promise: Option<Promise>,
     /// The index of a committed membership in which this node is a voter.
@@ -66,46 +66,46 @@ pub(crate) struct Identity {
     /// This node was removed from its cluster.
     #[prost(bool, tag = "7")]
     pub removed: bool,
-    /// That of the cluster ([`durability_number`]).
+    /// The cluster's durability ([`durability_number`]).
     #[prost(uint32, tag = "8")]
     pub durability: u32,
-    /// The index at which the last image ends that was put in the place of the store's state: the log may end before it
-    /// until it has caught up.
+    /// The index at which the last image ends that replaced the store's state. Until the log has caught up, it may end
+    /// before this index.
     #[prost(uint64, optional, tag = "9")]
     pub image_end: Option<u64>,
-    /// What earlier lives noted of entries that they could not apply.
+    /// What earlier processes recorded about entries that they could not apply.
     #[prost(message, optional, tag = "10")]
     pub trial: Option<Trial>,
     /// The entries before which the node has promised to stop.
     #[prost(message, repeated, tag = "11")]
     pub halts: Vec<Halt>,
-    /// The image end before [`image_end`](Self::image_end), which may not have been put in force.
+    /// The value of [`image_end`](Self::image_end) before the present one, whose image may not have been installed.
     #[prost(uint64, optional, tag = "13")]
     pub image_end_before: Option<u64>,
-    /// The store durably held all entries up to here: a store that ends earlier is damaged.
+    /// The store durably held all entries up to this index: a store that ends earlier is damaged.
     #[prost(uint64, optional, tag = "12")]
     pub stored: Option<u64>,
-    /// The directory belonged to a cluster of which nothing is known any more ([`lineage`](crate::lineage)): this node
-    /// joins one, and founds none.
+    /// The directory belonged to a cluster whose id is lost ([`lineage`](crate::lineage)): this node may join a cluster
+    /// but never founds one.
     #[prost(bool, tag = "20")]
     pub belonged: bool,
 }
 
-/// What a node must know of its former lives to find the entry that ends them.
+/// What a node must know about earlier processes to find an entry that ends the process each time.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub(crate) struct Trial {
     /// The last applied entry at the latest start.
     #[prost(uint64, tag = "1")]
     pub applied: u64,
-    /// Starts in a row at this entry, each after an end that was not clean.
+    /// Consecutive starts at this entry, each after an unclean end.
     #[prost(uint32, tag = "2")]
     pub starts: u32,
-    /// The entry that was about to be applied alone, or that could not be applied.
+    /// The entry that was about to be applied alone, or could not be applied.
     #[prost(uint64, optional, tag = "3")]
     pub trying: Option<u64>,
 }
 
-/// A promise to a leader: not to apply an entry until its rejection is decided.
+/// A promise to a leader not to apply an entry until it is decided whether the entry is rejected.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub(crate) struct Halt {
     #[prost(uint64, tag = "1")]
@@ -118,7 +118,8 @@ pub(crate) struct Halt {
     pub round: u64,
 }
 
-/// What records and messages say of a durability. What says nothing was written when there was only fsync: 0.
+/// Returns the number of a durability in records and messages. Those without a number were written when there was only
+/// fsync, so that is 0.
 pub(crate) fn durability_number(durability: Durability) -> u32 {
     match durability {
         Durability::Os => 1,
@@ -126,14 +127,14 @@ pub(crate) fn durability_number(durability: Durability) -> u32 {
     }
 }
 
-/// The name behind a number of [`durability_number`], be it a later version's.
+/// Returns the name of a durability by its number, which may be one of a later version.
 pub(crate) fn durability_name(number: u32) -> String {
     let known = Durability::ALL.into_iter().find(|known| durability_number(*known) == number);
     known.map_or_else(|| format!("number {number}, which this version does not know"), |known| known.to_string())
 }
 
 impl Identity {
-    /// The identity of a new data directory.
+    /// Returns the identity of a new data directory.
     pub(crate) fn new(id: u64, name: &str) -> Self {
         Self { id, name: name.to_owned(), ..Self::default() }
     }
@@ -146,12 +147,12 @@ impl Identity {
         NodeId(self.id)
     }
 
-    /// The cluster, or [`ClusterId::NONE`].
+    /// Returns the cluster, or [`ClusterId::NONE`].
     pub(crate) fn cluster(&self) -> ClusterId {
         ClusterId::from_bytes(&self.cluster).unwrap_or(ClusterId::NONE)
     }
 
-    /// Whether the directory belongs to a cluster, or did: then it never founds one.
+    /// Whether the directory belongs to a cluster, or did. Then the node never founds one.
     pub(crate) fn has_belonged(&self) -> bool {
         self.belonged || !self.cluster.is_empty()
     }

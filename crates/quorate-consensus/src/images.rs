@@ -1,10 +1,10 @@
-//! Images on their way between nodes, and to those who keep one as a backup: streams of opaque pieces, with our own
-//! deadlines.
+//! Images of the store, sent to other nodes and to clients that keep them as backups: streams of opaque pieces, with
+//! deadlines of our own.
 //!
 //! Invariants:
-//! - While an image is on its way, and until its receiver appends again, nothing beyond the announced position is
-//!   purged from the sender's log: else the receiver would need another image at once ([`ImageSender::purge_limit`]).
-//! - Disk work is done off the core's thread.
+//! - While an image is being sent, and until its receiver appends again, nothing after the announced position is purged
+//!   from the sender's log. Otherwise the receiver would need another image at once ([`ImageSender::purge_limit`]).
+//! - Disk work runs on other threads than the core's.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,21 +26,21 @@ use crate::raft::codec::{self, VoteBytes};
 use crate::raft::machine::{Image, Snapshot};
 use crate::raft::types::{RaftVote, SnapshotMeta, StoredMembership, to_raft};
 
-/// The other end must take or give a piece within this time.
+/// The most time for the other end to send a piece or to take one.
 const PIECE_MAX: Duration = Duration::from_secs(30);
 
-/// How long to wait after an empty piece.
+/// How long to wait after an empty piece of the store, which means that the store has to wait.
 const EMPTY_PAUSE: Duration = Duration::from_millis(10);
 
-/// Verifying and installing a received image may take this long.
+/// The most time for a receiver to verify and install an image.
 const INSTALL_MAX: Duration = Duration::from_secs(600);
 
-/// A receiver that an image did not reach gets another after a pause, which grows from the first to the second: a disk
-/// that is full, or a node that ends each time, does not get better by haste.
+/// After a failed image, the next one for the same receiver follows after a pause, which grows from the first time to
+/// the second: faster retries would not help against a full disk, or a node that dies each time.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 const RETRY_LONGEST: Duration = Duration::from_secs(30);
 
-/// How long after its end an image keeps holding back the purge, if its receiver is not heard of.
+/// How long after its end an image still limits the purge, if its receiver has not caught up.
 const RETAIN_AFTER: Duration = Duration::from_secs(60);
 
 /// Why an image did not arrive.
@@ -53,22 +53,22 @@ pub enum ImageError {
     /// The stream broke, or the other end ended it.
     #[error(transparent)]
     Stream(#[from] StreamError),
-    /// The store at this end gave it up.
+    /// The store of this node failed, or gave the image up.
     #[error(transparent)]
     Store(#[from] StoreFault),
-    /// The other end took or gave nothing.
+    /// The other end neither sent nor took a piece in time.
     #[error("the other end was silent for too long")]
     Silent(#[from] Elapsed),
     /// The other end ended the stream too early.
     #[error("the other end stopped in the middle")]
     Cut,
-    /// It is not wanted, or can't be understood.
+    /// The image is not wanted, or can't be decoded.
     #[error("{0}")]
     Refused(String),
 }
 
 impl ImageError {
-    /// Whether another image may arrive.
+    /// Whether another try may succeed.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Connect(error) => error.is_retryable(),
@@ -80,7 +80,7 @@ impl ImageError {
     }
 }
 
-/// An image of a store, piece by piece. Dropped, it is given up.
+/// An image of a store, piece by piece. Dropping it gives the image up.
 pub struct ImagePieces {
     env: Env,
     source: Option<Box<dyn ImageSource>>,
@@ -93,8 +93,8 @@ impl ImagePieces {
         Ok(Self { env: env.clone(), source: Some(source) })
     }
 
-    /// The next piece, which is never empty; `None` after the last. Waits while the store has to wait for a moment
-    /// without readers that hold the file back. To be called in the runtime of the node.
+    /// Returns the next piece, which is never empty, or `None` after the last one. Waits while the store waits for
+    /// readers that keep the image from being completed. Call it in the node's runtime.
     pub async fn next(&mut self) -> Result<Option<Bytes>, StoreFault> {
         loop {
             let mut source = self.source.take().ok_or(StoreFault::Closed)?;
@@ -107,7 +107,7 @@ impl ImagePieces {
         }
     }
 
-    /// Sends all pieces. The end of the stream is the caller's to send.
+    /// Sends all pieces. The caller has to end the stream.
     pub async fn send(mut self, to: &mut StreamSender) -> Result<(), ImageError> {
         while let Some(piece) = self.next().await? {
             timeout(PIECE_MAX, to.send(piece)).await??;
@@ -116,7 +116,7 @@ impl ImagePieces {
     }
 }
 
-/// Hands the pieces of a stream to `write`, which may block, together with what they are written to.
+/// Passes each piece of a stream to `write`, which may block, with the sink. Returns the sink after the last piece.
 pub async fn take_image<S, E>(
     env: &Env,
     pieces: &mut StreamReceiver,
@@ -135,21 +135,23 @@ where
     }
 }
 
-/// Sends images of the store, and remembers up to where receivers will want the log.
+/// Sends images of the store, and records which part of the log their receivers will need.
 pub(crate) struct ImageSender {
     env: Env,
     store: Arc<dyn Store>,
     metrics: Arc<ConsensusMetrics>,
     retained: Mutex<BTreeMap<u64, Retention>>,
-    /// How long receivers wait that the last image did not reach.
+    /// The pause before the next image, for each receiver whose last image failed.
     pauses: Mutex<BTreeMap<u64, Duration>>,
-    /// No member is sent an image: what the store holds is in doubt.
+    /// Set while no member is sent an image, because the store's data are in doubt.
     withheld: AtomicBool,
 }
 
+/// The part of the log, after `index`, that the receiver of an image will need.
 #[derive(Clone, Copy, Debug)]
 struct Retention {
     index: u64,
+    /// When sending ended; `None` while the image is being sent.
     ended: Option<Instant>,
 }
 
@@ -159,7 +161,7 @@ impl ImageSender {
         Self { env, store, metrics, retained, pauses, withheld: AtomicBool::new(false) }
     }
 
-    /// From now on members are sent no image, or are again. One on its way is not completed.
+    /// Sets whether images for members are withheld. An image that is being sent is then not completed.
     pub(crate) fn withhold(&self, withheld: bool) {
         self.withheld.store(withheld, Ordering::Relaxed);
     }
@@ -168,12 +170,11 @@ impl ImageSender {
         if !self.withheld.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let text =
-            "nodes hold different data, and no majority says whose are right; compare them with `quorate verify`";
+        let text = "nodes hold different data, and no majority agrees; compare them with `quorate verify`";
         Err(StoreFault::ImageLost(text.to_owned()))
     }
 
-    /// Sends the store's present state to a node, and returns the vote that it answered with.
+    /// Sends the store's present state to a node, and returns the vote in the node's answer.
     pub(crate) async fn send(
         &self,
         link: &Link,
@@ -201,7 +202,7 @@ impl ImageSender {
                 self.metrics.images_not_sent.inc();
                 tracing::warn!(
                     target_id = format_args!("{target:016x}"), index, %error, again_after = ?pause,
-                    "an image was not delivered"
+                    "an image could not be delivered"
                 );
             }
         }
@@ -221,15 +222,15 @@ impl ImageSender {
         VoteBytes::decode(answer).map(Into::into).map_err(|error| ImageError::Refused(error.to_string()))
     }
 
-    /// Sends the store's present state to a node that has asked for it. The end of the stream is the caller's to send.
+    /// Sends the store's present state to a node that has asked for it. The caller has to end the stream.
     pub(crate) async fn give(&self, to: &mut StreamSender) -> Result<(), ImageError> {
         self.check_withheld()?;
         ImagePieces::begin(&self.env, &self.store).await?.send(to).await?;
         Ok(self.check_withheld()?)
     }
 
-    /// The index above which nothing may be purged, for the sake of images on their way. `matched` tells up to where a
-    /// node is known to hold the log.
+    /// Returns the index above which nothing may be purged, because receivers of images will need it. `matched` returns
+    /// the index up to which a node is known to have the log.
     pub(crate) fn purge_limit(&self, matched: impl Fn(u64) -> Option<u64>) -> u64 {
         let mut retained = lock(&self.retained);
         retained.retain(|target, retention| {
@@ -253,13 +254,13 @@ fn head(vote: &RaftVote, meta: &SnapshotMeta) -> Bytes {
     })
 }
 
-/// Receives what precedes the pieces of an image that a leader sends.
+/// Receives the head of an image that a leader sends.
 pub(crate) async fn receive_head(pieces: &mut StreamReceiver) -> Result<ImageHead, ImageError> {
     let head = timeout(PIECE_MAX, pieces.recv()).await??.ok_or(ImageError::Cut)?;
     decode(head).map_err(|error| ImageError::Refused(error.to_string()))
 }
 
-/// Receives an image, hands it to the core, and returns the answer for the sender.
+/// Receives an image, has the core install it, and returns the answer for the sender.
 pub(crate) async fn receive(
     env: &Env,
     store: &Arc<dyn Store>,
@@ -270,32 +271,37 @@ pub(crate) async fn receive(
     let head = receive_head(pieces).await?;
     let meta = meta_of(&head).map_err(|error| refused(&error))?;
     let index = meta.last_log_id.as_ref().map(|id| id.index);
-    tracing::info!(event = "reseeding", index, "this node is too far behind for the log: it is sent the database");
-    let image = take(env, store, pieces).await?;
+    tracing::info!(
+        event = "reseeding",
+        index,
+        "the log no longer holds the entries that this node lacks: it receives the database"
+    );
+    let image = receive_pieces(env, store, pieces).await?;
     let snapshot = Snapshot { meta, snapshot: Image::Received(image) };
     let response = raft.install_full_snapshot(head.vote.into(), snapshot).await.map_err(|error| refused(&error))?;
-    tracing::info!(event = "reseeded", index, "this node has the database that it was sent");
+    tracing::info!(event = "reseeded", index, "this node has received and installed the database");
     Ok(codec::encode_vote(&response.vote))
 }
 
-/// Receives an image and puts it in the place of the store's state, behind the core's back.
+/// Receives an image and replaces the store's state with it, without the core.
 pub(crate) async fn replace(
     home: &Home,
     store: &Arc<dyn Store>,
     pieces: &mut StreamReceiver,
 ) -> Result<Applied, ImageError> {
-    let image = take(&home.env, store, pieces).await?;
+    let image = receive_pieces(&home.env, store, pieces).await?;
     let (end, present) = (image.end(), store.applied().index());
     let Some(end) = end.filter(|end| end.index >= present) else {
         return Err(ImageError::Refused(format!(
-            "an image up to {end:?}, where this node has applied entry {present}"
+            "the image ends at {end:?}, but this node has applied entry {present}"
         )));
     };
-    home.brings_image(end.index).await.map_err(|error| StoreFault::Io(error.to_string()))?;
+    home.note_image(end.index).await.map_err(|error| StoreFault::Io(error.to_string()))?;
     Ok(run_blocking(&home.env, move || image.install()).await?)
 }
 
-async fn take(
+/// Receives all pieces of an image, without installing it.
+async fn receive_pieces(
     env: &Env,
     store: &Arc<dyn Store>,
     pieces: &mut StreamReceiver,
@@ -306,6 +312,7 @@ async fn take(
     Ok(run_blocking(env, move || sink.finish()).await?)
 }
 
+/// Runs a step that may block on a thread for blocking calls.
 async fn run_blocking<T: Send + 'static>(
     env: &Env,
     f: impl FnOnce() -> Result<T, StoreFault> + Send + 'static,
@@ -325,7 +332,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_between_images_grow_to_a_bound() {
+    fn pauses_after_failed_images_grow_to_a_bound() {
         let pauses = (0..7).scan(None, |pause, _| {
             *pause = Some(next_pause(*pause));
             *pause

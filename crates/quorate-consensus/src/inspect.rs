@@ -1,6 +1,6 @@
-//! What is in a node's log, for people: read without opening it, its bytes explained.
+//! Decodes the contents of a node's log for people, without opening the log.
 //!
-//! Invariant: nothing is written or locked, as [`quorate_wal::inspect`] says.
+//! Invariant: nothing is written or locked (see [`quorate_wal::inspect`]).
 
 use std::collections::BTreeMap;
 
@@ -13,44 +13,44 @@ use crate::identity::{ClusterId, Identity, durability_name};
 use crate::raft::codec::{decode_membership, decode_vote, malformed};
 use crate::raft::types::Member;
 
-/// Who a log belongs to.
+/// The identity of the node that a log belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeIdentity {
     /// The Raft id of the data directory.
     pub id: NodeId,
     /// The node's name.
     pub name: String,
-    /// The cluster; [`ClusterId::NONE`] before it belongs to one.
+    /// The cluster, or [`ClusterId::NONE`] before the node belongs to one.
     pub cluster: ClusterId,
-    /// The history of the cluster.
+    /// The epoch of the cluster.
     pub epoch: Epoch,
-    /// The durability of the cluster, by its name.
+    /// The name of the cluster's durability.
     pub durability: String,
-    /// The index of a committed membership in which it is a voter.
+    /// The index of a committed membership in which the node is a voter.
     pub voter_since: Option<u64>,
-    /// Whether it was removed from the cluster.
+    /// Whether the node was removed from the cluster.
     pub removed: bool,
 }
 
 /// A vote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Vote {
-    /// In which term.
+    /// The term.
     pub term: u64,
-    /// For whom.
+    /// The node that the vote is for.
     pub node: NodeId,
-    /// Whether a majority is known to have voted so: the node led, or leads.
+    /// Whether a majority is known to have voted for the node, so that it led or leads.
     pub committed: bool,
 }
 
-/// What an entry asks for.
+/// The content of an entry.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Asked {
-    /// Nothing: a leader began its term.
+    /// Nothing: a leader has begun its term.
     Blank,
     /// Commands, under the leader's stamp.
     Proposal(Stamp, Proposal),
-    /// Other members.
+    /// New members.
     Membership(Membership),
     /// The entry of this index is rejected.
     Reject(u64),
@@ -61,11 +61,11 @@ pub enum Asked {
 pub struct Membership {
     /// One set of voters, or two while a change is under way.
     pub voters: Vec<Vec<NodeId>>,
-    /// Voters and learners.
+    /// All members, voters and learners.
     pub members: BTreeMap<NodeId, Member>,
 }
 
-/// Reads an identity, as a log keeps it.
+/// Decodes an identity from a log.
 pub fn identity(bytes: &[u8]) -> Result<NodeIdentity, DecodeError> {
     let identity = Identity::decode(bytes).map_err(malformed)?;
     Ok(NodeIdentity {
@@ -79,13 +79,13 @@ pub fn identity(bytes: &[u8]) -> Result<NodeIdentity, DecodeError> {
     })
 }
 
-/// Reads a vote, as a log keeps it.
+/// Decodes a vote from a log.
 pub fn vote(bytes: &[u8]) -> Result<Vote, DecodeError> {
     let vote = decode_vote(bytes)?;
     Ok(Vote { term: vote.leader_id.term, node: NodeId(vote.leader_id.node_id), committed: vote.committed })
 }
 
-/// Reads an entry, as a log keeps it.
+/// Decodes an entry from a log.
 pub fn entry(entry: &InspectedEntry) -> Result<Asked, DecodeError> {
     Ok(match codec::entry::decode(entry.bytes.clone())? {
         Payload::Blank => Asked::Blank,

@@ -1,15 +1,15 @@
-//! Whether the leader's entries and heartbeats reach this node.
+//! Records when the leader's entries and heartbeats reach this node.
 //!
-//! That a node asks its peers how they are, and is answered, says nothing of that: they may call it at an address that
-//! it no longer has.
+//! The answers to this node's own status calls say nothing about that: the other nodes may call this node at an address
+//! that it no longer has.
 //!
-//! A follower that hears nothing for `election_max` asks for votes. On a machine that is starved the leader's messages
-//! come late again and again, and each election costs more than it gives. So a follower is patient: it waits for a few
-//! times the longest pause that it saw lately and that ended with the same leader. The messages of a leader that is
-//! gone never come, so they make nobody patient, and failover takes what it did.
+//! A follower that receives nothing from a leader for `election_max` asks for votes. On an overloaded machine the
+//! leader's messages are late again and again, and each election costs more than it gains. So a follower waits longer:
+//! [`PAUSES`] times the longest recent pause after which a message of the same leader arrived. No message follows from
+//! a leader that is gone, so such a pause does not count, and failover takes no longer than before.
 //!
 //! Invariants:
-//! - Only messages that the core accepted from a leader count, never answers to this node's own questions.
+//! - Only messages of a leader that the core accepted count, never the answers to this node's own calls.
 //! - A node asks for votes after at most [`PATIENCE_MAX`] times `election_max`.
 
 use std::sync::Mutex;
@@ -17,31 +17,31 @@ use std::time::Duration;
 
 use quorate_env::{Instant, lock};
 
-/// A follower waits for so many times the longest pause that it saw.
+/// A follower waits for this many times the longest recent pause.
 const PAUSES: u32 = 3;
 
-/// It waits for at most so many times `election_max`.
+/// A follower waits for at most this many times `election_max`.
 const PATIENCE_MAX: u32 = 4;
 
-/// A pause is remembered for this long, and at most twice as long.
+/// A pause counts for at least this long, and for at most twice as long.
 const REMEMBERED: Duration = Duration::from_secs(150);
 
-/// What was heard of leaders.
+/// When messages of leaders have arrived.
 #[derive(Debug, Default)]
 pub(crate) struct LeaderContact(Mutex<Heard>);
 
 #[derive(Debug, Default)]
 struct Heard {
-    /// The leader that was heard last, and when.
+    /// The leader whose message arrived last, and when that was.
     last: Option<(u64, Instant)>,
-    /// The longest pauses between two messages of one leader: in the present period, and in the one before.
+    /// The longest pauses between two messages of one leader, in the current and in the previous period.
     pauses: [Duration; 2],
-    /// When the present period began.
+    /// When the current period began.
     since: Option<Instant>,
 }
 
 impl LeaderContact {
-    /// A message of a leader was accepted.
+    /// Records that the core has accepted a message of a leader.
     pub(crate) fn heard(&self, leader: u64) {
         self.heard_at(leader, Instant::now());
     }
@@ -60,11 +60,12 @@ impl LeaderContact {
         heard.last = Some((leader, now));
     }
 
+    /// Returns the leader whose message arrived last, and how long ago.
     pub(crate) fn last(&self) -> Option<(u64, Duration)> {
         lock(&self.0).last.map(|(leader, at)| (leader, at.elapsed()))
     }
 
-    /// How long this node waits for a silent leader before it asks for votes.
+    /// Returns how long this node waits for a silent leader before it asks for votes.
     pub(crate) fn patience(&self, election_max: Duration) -> Duration {
         let longest = lock(&self.0).pauses.into_iter().max().unwrap_or_default();
         longest.saturating_mul(PAUSES).clamp(election_max, election_max.saturating_mul(PATIENCE_MAX))
@@ -77,7 +78,7 @@ mod tests {
 
     const MAX: Duration = Duration::from_millis(600);
 
-    /// Patience after messages of leaders that come so many milliseconds after each other.
+    /// Returns the patience after messages of leaders, each a number of milliseconds after the one before.
     fn patience(messages: &[(u64, u64)]) -> u128 {
         let contact = LeaderContact::default();
         let mut now = Instant::now();
@@ -89,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_that_end_make_a_follower_patient_and_a_lost_leader_does_not() {
+    fn only_pauses_that_ended_extend_the_wait() {
         assert_eq!(patience(&[(1, 0), (1, 80), (1, 190)]), 600, "no more than usual");
         assert_eq!(patience(&[(1, 0), (1, 400)]), 1_200);
         assert_eq!(patience(&[(1, 0), (1, 5_000)]), 2_400, "it is bounded");

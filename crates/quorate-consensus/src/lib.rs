@@ -1,19 +1,19 @@
 //! Quorate's consensus: openraft on our log and our network, behind a neutral interface.
 //!
 //! [`Consensus::start`] opens the node's log, finds or founds its cluster, opens the store and runs the core. Then
-//! [`Consensus::propose`] replicates an encoded proposal and returns its outcome, [`Consensus::read_position`] tells up
-//! to where a linearizable read must see the state, and [`Consensus::status`] who the members are, which
-//! [`Consensus::admit`] and [`Consensus::remove`] change. Floors above answer their own methods through a [`Service`].
-//! [`inspect`] explains what is in a log.
+//! [`Consensus::propose`] replicates an encoded proposal and returns its outcome, [`Consensus::read_position`] returns
+//! the position up to which a linearizable read must see the state, and [`Consensus::status`] returns the members,
+//! which [`Consensus::admit`] and [`Consensus::remove`] change. The layers above answer their own methods through a
+//! [`Service`]. [`inspect`] decodes the contents of a log.
 //!
 //! # Invariants
 //!
-//! - This is the only crate that sees openraft, and no type of it leaves. It knows nothing of SQL.
-//! - A Raft id belongs to one data directory for ever; a lost or damaged log comes back under a new id.
-//! - An acknowledged proposal is durable on a majority, by `fdatasync`, before its outcome is known; with
-//!   [`Durability::Os`], in the operating systems of a majority.
-//! - The leader of a term is never restored after a restart: it would give log ids out again that a follower may hold
-//!   with other contents.
+//! - This is the only crate that uses openraft, and it exports none of openraft's types. It knows nothing of SQL.
+//! - A Raft id belongs to one data directory for ever. A node whose log is lost or damaged comes back under a new id.
+//! - A proposal is acknowledged only after a majority has made it durable by `fdatasync` or, with [`Durability::Os`],
+//!   has handed it to its operating systems.
+//! - A node that led before a restart does not go on leading in the same term: it would assign log ids again that a
+//!   follower may hold with other contents.
 
 #![forbid(unsafe_code)]
 

@@ -1,13 +1,13 @@
-//! The file `CLUSTER` beside the log: the cluster that a data directory belongs to, for the case that its log is lost.
+//! The file `CLUSTER` next to the log: it names the cluster that a data directory belongs to, in case the log is lost.
 //!
-//! Five lines of text: `quorate cluster 1` (the format), `cluster`, `epoch` and `durability` with their values, and the
-//! CRC-32C of the lines before in hexadecimal. It is replaced atomically.
+//! The file has five lines of text: `quorate cluster 1` (the format), `cluster`, `epoch` and `durability` with their
+//! values, and the CRC-32C of the previous lines in hexadecimal. It is replaced atomically.
 //!
 //! Invariants:
 //! - The file is durable before the store is opened, so before this node acknowledges anything or has anything to lose.
-//! - A directory that belonged to a cluster never founds another. A new identity in it names the cluster in the file;
-//!   where the file is missing or damaged, but other traces of a former life are there, it joins a living cluster or
-//!   waits.
+//! - A node whose directory belonged to a cluster never founds another. If it gets a new identity, that belongs to the
+//!   cluster in the file. If the file is missing or damaged, but the directory has other traces of a cluster, the node
+//!   joins a living cluster or waits.
 
 use std::ffi::OsString;
 use std::io;
@@ -21,23 +21,23 @@ use quorate_wal::OpenError;
 use crate::error::StartError;
 use crate::identity::{ClusterId, Identity};
 
-/// The file's name.
+/// The name of the file.
 pub const CLUSTER_FILE: &str = "CLUSTER";
 
 const FORMAT: &str = "quorate cluster 1";
 
 const BYTES_MAX: u64 = 1024;
 
-/// What the name of a log that was put aside adds to that of the log; a number follows.
+/// The suffixes of a log that was put aside; a number follows.
 pub(crate) const DAMAGED: &str = ".damaged-";
 pub(crate) const REBOOTED: &str = ".rebooted-";
 
-/// Where the file of the directory is whose log is in `log`.
+/// Returns the path of the file, next to the log.
 fn path(log: &Path) -> PathBuf {
     log.with_file_name(CLUSTER_FILE)
 }
 
-/// Writes what an identity says of its cluster into the file, unless it is there already.
+/// Writes the cluster of an identity into the file, unless the file already has it.
 pub(crate) fn keep(env: &Env, log: &Path, identity: &Identity) -> Result<(), StartError> {
     let (path, text) = (path(log), encode(identity));
     let present = match read_file(&**env.disk(), &path, BYTES_MAX) {
@@ -51,8 +51,8 @@ pub(crate) fn keep(env: &Env, log: &Path, identity: &Identity) -> Result<(), Sta
     replace_file(&**env.disk(), &path, text.as_bytes()).map_err(|source| failed("write", &path, source))
 }
 
-/// Gives an identity that knows no cluster what the directory remembers of one. `had_store` says whether a store's
-/// files are there, or some that were put aside. Returns whether that changed anything.
+/// Completes an identity without a cluster from the directory's traces of one. `had_store` says whether the directory
+/// has files of a store, in use or put aside. Returns whether the identity was changed.
 pub(crate) fn inherit(env: &Env, log: &Path, had_store: bool, identity: &mut Identity) -> Result<bool, StartError> {
     if !identity.cluster.is_empty() || identity.belonged || Mutant::FoundedFromDamaged.is_on() {
         return Ok(false);
@@ -72,7 +72,7 @@ pub(crate) fn inherit(env: &Env, log: &Path, had_store: bool, identity: &mut Ide
     Ok(!identity.cluster.is_empty() || identity.belonged)
 }
 
-/// Whether a former log was put aside here.
+/// Whether the directory has a log that was put aside.
 fn had_log(env: &Env, log: &Path) -> Result<bool, StartError> {
     let (Some(dir), Some(name)) = (log.parent(), log.file_name()) else { return Ok(false) };
     let items = match env.disk().list(dir) {
@@ -87,7 +87,7 @@ fn had_log(env: &Env, log: &Path) -> Result<bool, StartError> {
     Ok(items.iter().any(|item| is_aside(&item.name)))
 }
 
-/// Where a log goes that can't be gone on with.
+/// Returns the path to which a log that can't be reused is moved.
 pub(crate) fn aside(log: &Path, mark: &str, now: u64) -> PathBuf {
     let mut aside: OsString = log.as_os_str().to_owned();
     aside.push(format!("{mark}{now}"));
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_file_is_read_as_it_was_written_and_nothing_else_is() {
+    fn only_an_undamaged_file_is_read() {
         let written = text(ClusterId(0xab), 3, 1);
         let lines = "quorate cluster 1\ncluster 000000000000000000000000000000ab\nepoch 3\ndurability 1\n";
         assert_eq!(written, format!("{lines}{:08x}\n", crc32c::crc32c(lines.as_bytes())));

@@ -1,7 +1,7 @@
-//! What other processes may ask of this node: the server's handler.
+//! The server's handler: it answers the calls and streams of other nodes and of clients.
 //!
-//! Before the core runs only the questions of birth are answered; everything else is told to come later. Methods from
-//! [`method::SERVICE`] on belong to the floors above.
+//! Before the core runs, the node answers only the calls that find or found a cluster; all others fail as unavailable.
+//! Methods from [`method::SERVICE`] on belong to the layers above.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
@@ -37,21 +37,22 @@ use crate::raft::types::{RaftLogId, TypeConfig, to_raft};
 use crate::reads;
 use crate::verdict::Verdicts;
 
-/// A follower that hears nothing on a stream of entries for so long ends it; the leader makes a new one.
+/// If nothing arrives on a stream of entries for this long, the follower ends it, and the leader opens a new one.
 const APPEND_IDLE_MAX: Duration = Duration::from_secs(60);
 
-/// How long a follower that gets new entries all the time may not hear that some of them are committed.
+/// How long a follower that receives entries all the time delays the news that some of them are committed.
 const COMMIT_PAUSE: Duration = Duration::from_millis(5);
 
-/// Methods from this number on belong to the floors above.
+/// Methods from this number on belong to the layers above.
 pub const SERVICE_METHODS: u16 = method::SERVICE;
 
-/// What the floors above answer.
+/// Answers the methods of the layers above.
 pub trait Service: Send + Sync + 'static {
-    /// Answers a call of a method from 64 on.
+    /// Answers a call. The method's number is at least [`SERVICE_METHODS`].
     fn call(&self, peer: &PeerInfo, method: u16, body: Bytes) -> BoxFuture<'static, Result<Bytes, CallFailure>>;
 
-    /// Serves a stream of a method from 64 on until both halves are finished. The default refuses.
+    /// Serves a stream until both directions are finished. The method's number is at least [`SERVICE_METHODS`]. The
+    /// default refuses all streams.
     fn stream(
         &self,
         _peer: &PeerInfo,
@@ -78,20 +79,21 @@ pub(crate) struct Running {
     pub(crate) images: Arc<ImageSender>,
 }
 
-/// The handler.
+/// The state of the handler.
 pub(crate) struct PeerService {
     pub(crate) home: Home,
     pub(crate) config: ConsensusConfig,
     pub(crate) peers: Arc<Peers>,
     pub(crate) metrics: Arc<ConsensusMetrics>,
     pub(crate) running: OnceLock<Running>,
+    /// Answers the methods of the layers above.
     pub(crate) upper: Arc<dyn Service>,
     pub(crate) permits: Permits,
-    /// What this node hears of the leader.
+    /// When messages of the leader have arrived.
     pub(crate) leader_contact: LeaderContact,
     /// Set once the node has applied its own admission.
     pub(crate) joined: AtomicBool,
-    /// Why this node answers nobody any more: it was removed.
+    /// Set once this node was removed, with the reason. From then on all calls fail with it.
     pub(crate) removed: OnceLock<String>,
 }
 
@@ -116,7 +118,7 @@ impl PeerService {
         self.running.get().ok_or_else(|| CallFailure::new(FailureKind::Unavailable, "the node is starting"))
     }
 
-    /// The core, for a member of its own cluster.
+    /// Returns the core, if the peer is of the same cluster.
     fn core_for(&self, peer: &PeerInfo) -> Result<&Running, CallFailure> {
         let running = self.running()?;
         if peer.cluster == self.home.identity().cluster().0 {
@@ -187,7 +189,7 @@ impl PeerService {
         if !matches!(response, AppendEntriesResponse::HigherVote(_)) {
             self.leader_contact.heard(leader);
         }
-        // A heartbeat's previous id is what the leader believes to match; a conflict names nothing more.
+        // A heartbeat names the entry up to which the leader believes the logs to match, so a conflict needs no id.
         Ok(encode(&Appended::from_unary(response)))
     }
 
@@ -195,12 +197,12 @@ impl PeerService {
         let last = transfer.last.map(|id| to_raft(LogId::from(id)));
         let request = TransferLeaderRequest::new(transfer.from.into(), transfer.to, last);
         let raft = &self.core_for(peer)?.raft;
-        // A refusal means that things have changed meanwhile; the leader sees who leads.
+        // A refusal means that the request is outdated. The leader sees which node leads.
         let _ = raft.handle_transfer_leader(request).await.map_err(|error| internal(&error))?;
         Ok(Bytes::new())
     }
 
-    /// What this node tells of itself.
+    /// Returns the status that this node reports to others.
     pub(crate) fn status(&self) -> StatusReply {
         let identity = self.home.identity();
         let mut status = StatusReply {
@@ -243,8 +245,8 @@ impl PeerService {
         let Ok(running) = self.core_for(peer) else {
             return sender.fail(CallFailure::new(FailureKind::Unavailable, "the node is starting"));
         };
-        let heard = (receiver, CommitDelay::default(), Arc::clone(&running.verdicts));
-        let requests = unfold(heard, |(mut receiver, mut delay, verdicts)| async move {
+        let state = (receiver, CommitDelay::default(), Arc::clone(&running.verdicts));
+        let requests = unfold(state, |(mut receiver, mut delay, verdicts)| async move {
             let item = timeout(APPEND_IDLE_MAX, receiver.recv()).await.ok()?.ok()??;
             let mut request = decode_append(&verdicts, decode(item).ok()?).ok()?;
             delay.apply(&mut request);
@@ -254,7 +256,7 @@ impl PeerService {
         while let Some(result) = results.next().await {
             let Ok(result) = result else { break };
             if !matches!(result, Err(StreamAppendError::HigherVote(_))) {
-                // Only the node that leads opens such a stream.
+                // Only the leader opens such a stream.
                 self.leader_contact.heard(peer.node);
             }
             if sender.send(encode(&Appended::from(result))).await.is_err() {
@@ -271,7 +273,7 @@ impl PeerService {
         }
     }
 
-    /// Sends this node's data to a member that needs them.
+    /// Sends an image of this node's data to a member that asks for it.
     async fn pull_stream(&self, peer: &PeerInfo, mut sender: StreamSender) {
         let running = match self.core_for(peer) {
             Ok(running) => running,
@@ -289,36 +291,36 @@ impl PeerService {
             Err(failure) => return sender.fail(failure),
         };
         if running.verdicts.blocked().is_some() {
-            // The core could not install it before that entry is applied, so it is put in place behind its back. The
-            // leader sends another one later, or what the log lacks.
+            // The core can't install an image before that entry is applied, so the image replaces the store's state
+            // without the core. Later the leader sends another image, or the entries that the log lacks.
             let replaced = async {
                 images::receive_head(&mut receiver).await?;
                 images::replace(&self.home, &running.store, &mut receiver).await
             };
             match replaced.await {
                 Ok(_) => running.verdicts.healed(),
-                Err(error) => tracing::warn!(%error, "an image was not received"),
+                Err(error) => tracing::warn!(%error, "this node could not receive an image"),
             }
-            let why = "this node had stopped before an entry that it could not apply; send what it lacks now";
+            let why = "this node was stopped before an entry that it could not apply; send it what it lacks now";
             return sender.fail(CallFailure::new(FailureKind::Unavailable, why));
         }
         match images::receive(&self.home.env, &running.store, &running.raft, &mut receiver).await {
             Ok(vote) => {
                 self.metrics.images_received.inc();
-                // The sender may have given up; the image is installed all the same.
+                // The sender may have given up. The image is installed nevertheless.
                 let _ = sender.send(vote).await;
                 sender.finish();
             }
             Err(error) => {
                 self.metrics.images_not_received.inc();
-                tracing::warn!(%error, "an image was not received");
+                tracing::warn!(%error, "this node could not receive an image");
                 sender.fail(CallFailure::new(FailureKind::Internal, error.to_string()));
             }
         }
     }
 }
 
-/// Decodes a leader's request. Drops its commit where this node may not take note of it yet.
+/// Decodes a leader's request. Removes the commit index from it if this node may not accept that yet.
 fn decode_append(verdicts: &Verdicts, append: Append) -> Result<AppendEntriesRequest<TypeConfig>, DecodeError> {
     let rejected = append.rejected.clone();
     let mut request = AppendEntriesRequest::try_from(append)?;
@@ -327,13 +329,13 @@ fn decode_append(verdicts: &Verdicts, append: Append) -> Result<AppendEntriesReq
     Ok(request)
 }
 
-/// Lets a follower apply in fewer and larger batches than the leader: with new entries it hears only now and then how
-/// far the log is committed. What a request without entries says is always heard, and the leader sends one when it has
-/// no more entries.
+/// Delays commits, so that a follower applies entries in fewer and larger batches than the leader. A request with new
+/// entries passes a new commit index on only if [`COMMIT_PAUSE`] has passed since the last one. A request without
+/// entries always passes it on, and the leader sends such a request when it has no more entries.
 #[derive(Default)]
 struct CommitDelay {
-    /// What it has heard of last, and when.
-    heard: Option<RaftLogId>,
+    /// The commit that was passed on last, and when.
+    passed: Option<RaftLogId>,
     at: Option<Instant>,
 }
 
@@ -341,15 +343,15 @@ impl CommitDelay {
     fn apply(&mut self, request: &mut AppendEntriesRequest<TypeConfig>) {
         let now = Instant::now();
         let early = self.at.is_some_and(|at| now.saturating_duration_since(at) < COMMIT_PAUSE);
-        if early && !request.entries.is_empty() && request.leader_commit >= self.heard {
-            request.leader_commit = self.heard;
+        if early && !request.entries.is_empty() && request.leader_commit >= self.passed {
+            request.leader_commit = self.passed;
         } else {
-            (self.heard, self.at) = (request.leader_commit, Some(now));
+            (self.passed, self.at) = (request.leader_commit, Some(now));
         }
     }
 }
 
-/// The handler as the server holds it.
+/// The handler, in the form that the server needs.
 pub(crate) struct Handler(pub(crate) Arc<PeerService>);
 
 impl quorate_wire::Handler for Handler {
@@ -405,8 +407,8 @@ mod tests {
         RaftLogId::new(RaftLeaderId { term: 1, node_id: 1 }, index)
     }
 
-    /// What a follower hears of a commit at `index`.
-    fn heard(delay: &mut CommitDelay, index: u64, has_entries: bool) -> u64 {
+    /// Passes a request with a commit at `index` through, and returns the commit index that is left in it.
+    fn passed(delay: &mut CommitDelay, index: u64, has_entries: bool) -> u64 {
         let entry = RaftEntry { log_id: id(index + 1), payload: EntryPayload::Blank };
         let mut request = AppendEntriesRequest {
             vote: RaftVote { leader_id: RaftLeaderId { term: 1, node_id: 1 }, committed: true },
@@ -419,16 +421,16 @@ mod tests {
     }
 
     #[test]
-    fn commits_are_heard_late_with_entries_and_at_once_without() {
+    fn commits_are_delayed_only_with_entries() {
         let mut delay = CommitDelay::default();
-        assert_eq!(heard(&mut delay, 1, true), 1, "the first of a stream");
+        assert_eq!(passed(&mut delay, 1, true), 1, "the first of a stream");
         delay.at = Some(Instant::now() + COMMIT_PAUSE);
-        assert_eq!(heard(&mut delay, 2, true), 1);
-        assert_eq!(heard(&mut delay, 3, false), 3);
+        assert_eq!(passed(&mut delay, 2, true), 1);
+        assert_eq!(passed(&mut delay, 3, false), 3);
         delay.at = Some(Instant::now() + COMMIT_PAUSE);
-        assert_eq!(heard(&mut delay, 4, true), 3);
-        assert_eq!(heard(&mut delay, 2, true), 2, "another leader may know less");
+        assert_eq!(passed(&mut delay, 4, true), 3);
+        assert_eq!(passed(&mut delay, 2, true), 2, "another leader may know less");
         delay.at = delay.at.map(|at| at - COMMIT_PAUSE);
-        assert_eq!(heard(&mut delay, 5, true), 5);
+        assert_eq!(passed(&mut delay, 5, true), 5);
     }
 }

@@ -1,12 +1,12 @@
-//! Writes on a node that does not lead: handed on to the leader, a batch at a time, and answered from there.
+//! Forwards the writes of a node that does not lead to the leader, a batch at a time, and passes the answers back.
 //!
-//! A batch that takes long does not hold up the next one: its writes would wait here for one statement of another
-//! caller, and then at the leader for the next.
+//! A slow batch does not hold up the next one. Otherwise writes would wait here for another caller's slow statement,
+//! and then again at the leader for the next batch.
 //!
 //! Invariants:
-//! - What comes from another node is proposed here or not at all, so that no proposal goes in circles.
-//! - Once a batch was sent, what has no answer is [`ProposeError::Unknown`], whatever the other end gives as a reason:
-//!   it may have proposed it before.
+//! - A proposal that another node forwarded is proposed here or not at all, so no proposal travels in circles.
+//! - Once a batch is sent, a proposal without an answer is [`ProposeError::Unknown`], whatever reason the other end
+//!   gives: it may have made the proposal before it failed.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -35,19 +35,19 @@ use crate::raft::Raft;
 /// The leader must send the next answers of a batch within this time.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 
-/// Batches that may wait for the leader's answers at once.
+/// The most batches that may wait for the leader's answers.
 pub(super) const FORWARDED_BATCHES_MAX: usize = 16;
 
-/// Answers are sent once there are so many bytes of them; one alone may be larger.
+/// Answers are sent once they have this many bytes. A single answer may be larger.
 const ANSWERS_BYTES: usize = 1 << 20;
 
-/// The node that leads, as far as this node knows, unless it is this node.
+/// Returns the leader that this node knows, if that is another node.
 pub(super) fn leader_elsewhere(raft: &Raft) -> Option<u64> {
     raft.metrics().borrow_watched().current_leader.filter(|leader| leader != raft.node_id())
 }
 
-/// Waits until this node takes another one than `leader` for the leader, itself perhaps: one that is gone never
-/// answers.
+/// Waits until this node knows a leader other than `leader`, which may be this node itself. The former leader may never
+/// answer.
 pub(super) async fn led_by_another(raft: &Raft, leader: u64) {
     let mut metrics = raft.metrics();
     loop {
@@ -55,38 +55,39 @@ pub(super) async fn led_by_another(raft: &Raft, leader: u64) {
         if is_other {
             return;
         }
-        // The core has ended: there will be no other.
+        // The core has ended, so there will be no other leader.
         if metrics.changed().await.is_err() {
             std::future::pending::<()>().await;
         }
     }
 }
 
-/// Those whose answers are still to come, in their order.
+/// The callers that have no answer yet, in the order of their proposals.
 struct Callers {
     queued: std::vec::IntoIter<QueuedProposal>,
     guard: BatchGuard,
 }
 
 impl Callers {
-    /// Answers the next, if there is one.
+    /// Answers the next caller. Returns whether there was one.
     fn answer(&mut self, result: ProposeResult) -> bool {
         let Some(QueuedProposal { responder, .. }) = self.queued.next() else { return false };
-        // The caller may have gone away; then nobody wants the outcome.
+        // The caller may have gone away.
         let _ = responder.send(Response { result, _guard: Arc::clone(&self.guard) });
         true
     }
 }
 
 impl Gatherer {
-    /// Hands on to the leader what may be handed on, and leaves the rest. Returns when it is answered, or takes long.
+    /// Takes the proposals that the leader may propose out of `taken`, and forwards them. Returns when the leader has
+    /// answered, or after [`BATCH_WAIT_MAX`].
     pub(super) async fn forward(&self, leader: u64, taken: &mut Vec<QueuedProposal>, guard: &BatchGuard) {
         let batch: Vec<QueuedProposal> =
             taken.extract_if(.., |queued| queued.destination == Destination::Leader).collect();
         if batch.is_empty() {
             return;
         }
-        // Nobody closes it.
+        // The semaphore is never closed.
         let Ok(permit) = Arc::clone(&self.forward_permits).acquire_owned().await else { return };
         let (raft, peers, metrics) = (self.raft.clone(), Arc::clone(&self.peers), Arc::clone(&self.metrics));
         let (forwarder, guard) = (Forwarder { raft, peers, metrics, leader }, Arc::clone(guard));
@@ -94,12 +95,12 @@ impl Gatherer {
             forwarder.run(batch, guard).await;
             drop(permit);
         });
-        // Whether it is answered or not, the next may go.
+        // The next batch may go, whether this one is answered or not.
         let _ = timeout(BATCH_WAIT_MAX, task).await;
     }
 }
 
-/// What it takes to hand writes on.
+/// Forwards batches to one leader.
 struct Forwarder {
     raft: Raft,
     peers: Arc<Peers>,
@@ -108,7 +109,7 @@ struct Forwarder {
 }
 
 impl Forwarder {
-    /// Hands writes on, and answers them.
+    /// Forwards a batch, in groups that fit into one message, and answers the callers.
     async fn run(&self, mut batch: Vec<QueuedProposal>, guard: BatchGuard) {
         let (peers, leader) = (&self.peers, self.leader);
         while !batch.is_empty() {
@@ -121,7 +122,7 @@ impl Forwarder {
                 match select(exchange, pin!(led_by_another(&self.raft, leader))).await {
                     Either::Left((error, _)) => error,
                     Either::Right(_) => {
-                        unknown(&format_args!("{} leads no more and did not answer", name(peers, leader)))
+                        unknown(&format_args!("{} no longer leads and did not answer", name(peers, leader)))
                     }
                 }
             };
@@ -130,7 +131,7 @@ impl Forwarder {
     }
 }
 
-/// How many come together: one message's worth, or a single larger one.
+/// Returns how many proposals go into the next message: as many as fit, or a single larger one.
 fn group_len(queued: &[QueuedProposal]) -> usize {
     let mut bytes = 0_usize;
     let fits = queued.iter().take_while(|queued| {
@@ -140,13 +141,13 @@ fn group_len(queued: &[QueuedProposal]) -> usize {
     fits.count().max(1)
 }
 
-/// Has the leader propose, and answers as its answers come. What is returned is for those who got none.
+/// Sends a group to the leader, and passes its answers to the callers. Returns the error for callers without an answer.
 async fn exchange(peers: &Peers, leader: u64, forward: &Forward, callers: &mut Callers) -> ProposeError {
     let away = || ProposeError::Unreachable(name(peers, leader));
     let Some((mut sender, mut receiver)) = peers.open_stream(leader, Purpose::Data, method::FORWARD).await else {
         return away();
     };
-    // A new stream takes an item at once, and one that failed to send has sent nothing.
+    // A new stream has credit for an item, so if this fails, nothing was sent.
     if sender.send(encode(forward)).await.is_err() {
         return away();
     }
@@ -171,9 +172,9 @@ async fn exchange(peers: &Peers, leader: u64, forward: &Forward, callers: &mut C
     }
 }
 
-/// Proposes here what another node hands on, and sends it the answers.
+/// Proposes a batch that another node has forwarded, and sends the answers back.
 pub(crate) async fn serve(combiner: &Combiner, mut sender: StreamSender, mut receiver: StreamReceiver) {
-    // Dropped, the sender says that the stream was abandoned.
+    // Dropping the sender aborts the stream as abandoned.
     let Ok(Ok(Some(item))) = timeout(ANSWER_MAX, receiver.recv()).await else { return };
     let proposals = match decode::<Forward>(item) {
         Ok(forward) if forward.proposals.len() <= BATCH_MAX => forward.proposals,
@@ -202,7 +203,7 @@ pub(crate) async fn serve(combiner: &Combiner, mut sender: StreamSender, mut rec
     }
 }
 
-/// Whether answers are on their way.
+/// Sends answers, if there are any. Returns whether the stream still works.
 async fn send(sender: &mut StreamSender, forwarded: Forwarded) -> bool {
     forwarded.answers.is_empty() || matches!(timeout(ANSWER_MAX, sender.send(encode(&forwarded))).await, Ok(Ok(())))
 }
@@ -238,7 +239,7 @@ fn result_of(answer: ForwardAnswer, peers: &Peers) -> ProposeResult {
         Some(ForwardAnswerKind::Overloaded(_)) => Err(ProposeError::Overloaded),
         Some(ForwardAnswerKind::Stopped(why)) => Err(ProposeError::Stopped(why)),
         Some(ForwardAnswerKind::Unknown(why)) => Err(ProposeError::Unknown(why)),
-        None => Err(unknown(&"an answer of a later version")),
+        None => Err(unknown(&"the leader's answer is of a kind that this version does not know")),
     }
 }
 

@@ -1,9 +1,10 @@
-//! Holding writes back, for one whose statements must see no other's.
+//! Holds: an interactive transaction holds back all other writes, so that its statements see no effects of them.
 //!
 //! Invariants:
-//! - While a hold lasts this node proposes nothing but what goes through it, one proposal at most. It ends with its
-//!   handle, with that proposal, with this node's leadership, or when its time is up.
-//! - It begins when all that was proposed before it is answered, and a majority has confirmed the leader since.
+//! - While a hold lasts, this node proposes only what goes through the hold, which is at most one proposal. The hold
+//!   ends when its handle is dropped, when that proposal is made, when this node no longer leads, or when its time is
+//!   up.
+//! - A hold begins after all earlier proposals have their responses and a majority has confirmed the leader since then.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -21,23 +22,23 @@ use crate::error::ProposeError;
 use crate::raft::Raft;
 use crate::reads::{ROUND_MAX, lead_round};
 
-/// The longest time for which writes are held back at once.
+/// The longest time that one hold may last.
 pub const HOLD_MAX: Duration = Duration::from_secs(10);
 
-/// Who asks for a hold.
+/// A request for a hold.
 pub(super) struct HoldRequest {
     limit: Duration,
     granted: oneshot::Sender<Result<Granted, ProposeError>>,
 }
 
-/// What a hold is made of.
+/// The gatherer's answer to a request for a hold.
 struct Granted {
     index: u64,
     now: u64,
     queue: mpsc::Sender<QueuedProposal>,
 }
 
-/// Nobody else's writes are proposed while this is kept.
+/// A hold on writes: no other writes are proposed while this value exists, within the limit of time.
 pub struct Hold {
     granted: Granted,
     combiner: Combiner,
@@ -45,26 +46,27 @@ pub struct Hold {
 }
 
 impl Hold {
-    /// The position that must be applied so that nothing that was acknowledged before is missing.
+    /// The position up to which the store must be applied to contain everything that was acknowledged before the hold.
     pub fn position(&self) -> Position {
         self.at(self.granted.index)
     }
 
-    /// The time at which it began, in nanoseconds since 1970-01-01 UTC, as the clock that stamps entries has it.
+    /// The time at which the hold began, in nanoseconds since 1970-01-01 UTC, by the clock that stamps entries.
     pub fn now(&self) -> u64 {
         self.granted.now
     }
 
-    /// Proposes, and ends the hold.
+    /// Makes the one proposal of this hold, and ends the hold.
     ///
     /// # Errors
     ///
-    /// Those of [`Consensus::propose`](crate::Consensus::propose); nothing was proposed where the hold had ended.
+    /// The errors of [`Consensus::propose`](crate::Consensus::propose). [`ProposeError::NotLeader`] if the hold had
+    /// ended: nothing was proposed then.
     pub async fn propose(self, proposal: Bytes) -> Result<(Position, Outcome), ProposeError> {
         let (queued, response) = self.combiner.prepare(proposal, Destination::Local)?;
         let ended = |_| ProposeError::NotLeader { leader: None };
         self.granted.queue.try_send(queued).map_err(ended)?;
-        let (index, outcome) = response.result("the hold ended, or the node went down").await?;
+        let (index, outcome) = response.result("the hold on writes ended, or the node went down").await?;
         Ok((self.at(index), outcome))
     }
 
@@ -74,18 +76,18 @@ impl Hold {
 }
 
 impl Combiner {
-    /// Waits for a hold, behind all proposals that wait.
+    /// Waits for a hold, after all proposals that are queued before it.
     pub(crate) async fn hold(&self, limit: Duration, epoch: Epoch) -> Result<Hold, ProposeError> {
         let (sender, granted) = oneshot::channel();
         self.send(Request::Hold(HoldRequest { limit, granted: sender }))?;
-        let stopped = |_| ProposeError::Stopped("it is going down".to_owned());
+        let stopped = |_| ProposeError::Stopped("it is shutting down".to_owned());
         let granted = granted.await.map_err(stopped)??;
         Ok(Hold { granted, combiner: self.clone(), epoch })
     }
 }
 
 impl Gatherer {
-    /// Grants a hold and waits for its end; the proposal that it ends with, if there is one.
+    /// Grants a hold and waits until it ends. Returns the proposal that was made through it, if there is one.
     pub(super) async fn hold(&mut self, HoldRequest { limit, granted }: HoldRequest) -> Option<QueuedProposal> {
         let (raft, peers) = (&self.raft, &self.peers);
         if granted.is_closed() {
@@ -93,7 +95,7 @@ impl Gatherer {
         }
         let Ok(Ok(index)) = timeout(ROUND_MAX, lead_round(raft)).await else {
             let leader = leader_elsewhere(raft).and_then(|leader| peers.leader_member(leader, None));
-            // Who asked may have gone away.
+            // The caller may have gone away.
             let _ = granted.send(Err(ProposeError::NotLeader { leader }));
             return None;
         };
@@ -111,6 +113,7 @@ impl Gatherer {
     }
 }
 
+/// Waits until this node does not lead.
 async fn leads_no_more(raft: &Raft) {
     let mut metrics = raft.metrics();
     while metrics.borrow_watched().current_leader.as_ref() == Some(raft.node_id()) {

@@ -1,4 +1,4 @@
-//! What is told of a cluster whose states come and go.
+//! The lines about a cluster whose states change.
 
 use quorate_model::{Epoch, GroupId, NodeId, Position};
 
@@ -8,7 +8,7 @@ use crate::{MemberStatus, Standing};
 
 const SILENT_AFTER: Duration = Duration::from_secs(4);
 
-/// A cluster as node `a` sees it, and the clock by which it looks.
+/// A cluster as node `a` sees it, and the clock.
 struct Scenario {
     reporter: Reporter,
     now: Instant,
@@ -42,7 +42,7 @@ impl Scenario {
         self.status.members.iter_mut().find(|member| member.name == name).unwrap()
     }
 
-    /// What is told after so many seconds.
+    /// Returns the lines that are logged after some seconds.
     fn lines_after(&mut self, seconds: u64) -> Vec<(Topic, State)> {
         self.now += Duration::from_secs(seconds);
         let seen = self.reporter.observe(&self.status, &self.clocks, Some(self.space), SILENT_AFTER);
@@ -67,9 +67,9 @@ fn leads(name: &str, term: u64) -> (Topic, State) {
 }
 
 #[test]
-fn only_changes_are_told() {
+fn only_changes_are_logged() {
     let mut scenario = Scenario::new();
-    assert_eq!(scenario.lines_after(0), [leads("a", 1)], "members that were there before are no news");
+    assert_eq!(scenario.lines_after(0), [leads("a", 1)], "members that were there before need no line");
     assert_eq!(scenario.lines_after(100), []);
     scenario.status.leader = Some(NodeId(2));
     scenario.status.term = 2;
@@ -86,14 +86,14 @@ fn only_changes_are_told() {
 }
 
 #[test]
-fn a_leader_that_goes_and_one_that_comes_are_told_when_it_happens() {
+fn a_change_of_the_leader_is_logged_at_once() {
     let mut scenario = Scenario::new();
     scenario.lines_after(0);
     scenario.status.leader = None;
     assert_eq!(scenario.lines_after(1), [(Topic::Leader, State::Gone)]);
     (scenario.status.leader, scenario.status.term) = (Some(NodeId(2)), 2);
     assert_eq!(scenario.lines_after(1), [leads("b", 2)]);
-    // That was enough for a while; then the present is told, and not what was in between.
+    // After that burst only the final state is logged, once the quiet time is over.
     (scenario.status.leader, scenario.status.term) = (Some(NodeId(1)), 3);
     assert_eq!(scenario.lines_after(1), []);
     (scenario.status.leader, scenario.status.term) = (Some(NodeId(3)), 4);
@@ -102,7 +102,7 @@ fn a_leader_that_goes_and_one_that_comes_are_told_when_it_happens() {
 }
 
 #[test]
-fn a_member_without_a_database_lacks_no_number_of_entries() {
+fn the_lag_of_an_empty_member_is_no_number() {
     let mut scenario = Scenario::new();
     scenario.status.committed = Some(quorate_model::LogId { index: 1_000_000_060_184, ..Default::default() });
     scenario.member("a").applied_index = 1_000_000_060_184;
@@ -114,7 +114,7 @@ fn a_member_without_a_database_lacks_no_number_of_entries() {
 }
 
 #[test]
-fn what_flaps_is_told_once_in_a_while_and_what_it_came_to() {
+fn a_flapping_state_gives_few_lines_and_the_last_state() {
     let mut scenario = Scenario::new();
     scenario.lines_after(0);
     let silence = Topic::Silence("b".to_owned());
@@ -131,7 +131,7 @@ fn what_flaps_is_told_once_in_a_while_and_what_it_came_to() {
 }
 
 #[test]
-fn alarms_begin_above_one_limit_and_end_below_another() {
+fn alarms_end_below_the_limit_at_which_they_begin() {
     let mut scenario = Scenario::new();
     scenario.lines_after(0);
     scenario.status.committed = Some(quorate_model::LogId { index: LAG.0 + 1, ..Default::default() });

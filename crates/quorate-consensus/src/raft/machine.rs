@@ -234,7 +234,7 @@ impl RaftStateMachine<TypeConfig> for Machine {
                 self.known = self.known.max(meta.last_log_id);
                 return Ok(());
             }
-            self.home.brings_image(end.index).await.map_err(io::Error::other)?;
+            self.home.note_image(end.index).await.map_err(io::Error::other)?;
         }
         let store = Arc::clone(&self.store);
         let install = move || match snapshot {

@@ -126,8 +126,8 @@ fn a_store_may_be_either_of_the_last_two_images() {
     run(41, async |world| {
         let home = life(world, &MemStore::default()).await.unwrap();
         append(&home, 1, 1..=3).await;
-        home.brings_image(10).await.unwrap();
-        home.brings_image(20).await.unwrap();
+        home.note_image(10).await.unwrap();
+        home.note_image(20).await.unwrap();
         world.kill("a").await;
         let error = life(world, &store_at(id(1, 15))).await.err().unwrap();
         assert!(matches!(error, StartError::LogCut { log: 3, database: 15 }), "{error}");
@@ -144,7 +144,7 @@ fn an_image_in_the_place_of_damaged_data_may_end_before_them() {
         let home = life(world, &MemStore::default()).await.unwrap();
         append(&home, 1, 1..=9).await;
         home.note_stored(8).await.unwrap();
-        home.brings_image(5).await.unwrap();
+        home.note_image(5).await.unwrap();
         world.kill("a").await;
         life(world, &store_at(id(1, 5))).await.unwrap();
     });
