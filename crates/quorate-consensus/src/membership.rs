@@ -1,17 +1,18 @@
-//! Changes of the members, as the leader makes them: joining, taking over the name of a lost directory, removing,
-//! handing leadership over.
+//! The changes of the members that the leader makes: admitting a node, replacing a node that lost its directory,
+//! removing a member, handing leadership over.
 //!
-//! Joining is an idempotent question that a new node repeats until it is a voter ([`belong`](crate::belong)); the
-//! leader answers each time with the next step that is possible ([`admit`]): learner, caught up, then one joint change
-//! in which it replaces the member that had its name, or that an operator named ([`permits`](crate::permits)).
+//! A new node repeats its idempotent request to join until it is a voter ([`belong`](crate::belong)). Each time the
+//! leader takes the next step that is possible ([`admit`]): it makes the node a learner, waits until the node has
+//! caught up, then makes it a voter by one joint change, in which it replaces the member that had its name, or that an
+//! operator named ([`permits`](crate::permits)).
 //!
 //! Invariants:
-//! - A name has one voter. Its old id goes only when nothing was heard of it for [`Timing::silence`](crate::Timing), or
-//!   when an operator says so.
-//! - A voter goes only when the leader has applied all that its log held before: else an entry could be rejected that
-//!   only this voter has applied and answered for.
-//! - One change at a time, each made for the members as they are ([`change`]). One that a leader left half done is
-//!   finished by the next ([`finish`]).
+//! - A name has one voter. Its old id is removed only when the old node did not answer for
+//!   [`Timing::silence`](crate::Timing), or when an operator orders it.
+//! - A voter is removed only after the leader has applied everything that its log held at that moment. Otherwise an
+//!   entry could be rejected that only this voter has applied, and whose caller it has answered.
+//! - There is one change at a time, and each is made only if the members have not changed since it was computed
+//!   ([`change`]). A change that a leader left unfinished is finished by the next leader ([`finish`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -32,20 +33,20 @@ use crate::permits;
 use crate::raft::Raft;
 use crate::raft::types::{RaftMembership, StoredMembership};
 
-/// A learner is caught up when it lacks at most this many entries.
+/// A learner has caught up when it lacks at most this many entries.
 const CAUGHT_UP: u64 = 1_024;
 
-/// A change must be committed within this time, or it is looked at again later.
+/// How long a change may take to be committed. After this time its result is unknown, and a later request finds it out.
 pub(crate) const CHANGE_MAX: Duration = Duration::from_secs(5);
 
 /// How long a change waits until the leader has applied what its log holds.
 const APPLY_MAX: Duration = Duration::from_secs(2);
 
-/// Another node must take over the leadership within this time.
+/// How long a hand-over waits for another node to lead.
 const TRANSFER_MAX: Duration = Duration::from_secs(3);
 
-/// Answers a node that asks to become a member: whether it may never, or the next step that is possible. Only the
-/// leader takes steps; that an id was removed any node can tell.
+/// Answers a node that asks to become a member: takes the next step, or reports that the id was removed. Only the
+/// leader takes steps, but every node can report a removal.
 pub(crate) async fn admit(service: &PeerService, running: &Running, join: &Join) -> Joined {
     if belong::is_removed(&running.store.applied(), join.member.id, join.voter_since) {
         let why = belong::refusal(&join.member.name, NodeId(join.member.id));
@@ -118,8 +119,9 @@ async fn step(service: &PeerService, raft: &Raft, new: &MemberInfo) -> Result<()
     replace(raft, &now, &old, new.id).await.map_err(|error| error.to_string())
 }
 
-/// Fails unless this leader applies soon what its log holds now. Entries that it can't apply may be rejected once all
-/// voters that are left promise not to apply them; one that leaves may have applied them, and answered for them.
+/// Fails unless this leader soon applies everything that its log holds now. An entry that it can't apply may be
+/// rejected once all remaining voters promise not to apply it, but a voter that leaves may have applied it and answered
+/// its caller.
 async fn has_applied_all(raft: &Raft) -> Result<(), String> {
     let mut metrics = raft.metrics();
     let last = metrics.borrow_watched().last_log_index;
@@ -129,13 +131,14 @@ async fn has_applied_all(raft: &Raft) -> Result<(), String> {
     if timeout(APPLY_MAX, reached).await.is_ok() {
         return Ok(());
     }
-    Err("the leader has not yet applied all entries, and who leaves may be the only one that has: try again, or see \
-         what 'quorate status' says of them"
+    Err("the leader has not yet applied all entries, and the member that leaves may be the only one that has: try \
+         again, or see in 'quorate status' at which entry the leader waits"
         .to_owned())
 }
 
-/// Looks for a member at the address that it announces. Where it answers, this node calls it there from now on, before
-/// the list of members says so: the member's vote may be needed to change the list, or to elect a leader that does.
+/// Calls a member at the address that it announces. If the member answers there, this node uses that address from now
+/// on, before the list of members has it: the member's vote may be needed to change the list, or to elect a leader that
+/// changes it.
 async fn find(service: &PeerService, new: &MemberInfo) -> Result<(), String> {
     let there = permits::identify(service, &new.name, &new.addr).await;
     if there.as_ref().ok() == Some(&new.id) {
@@ -144,11 +147,11 @@ async fn find(service: &PeerService, new: &MemberInfo) -> Result<(), String> {
     }
     let why = there.map_or_else(|error| error.to_string(), |_| "another node answers there".to_owned());
     let own = &service.config.name;
-    Err(format!("'{}' announces the address {}, but '{own}' finds it not: {why}", new.name, new.addr))
+    Err(format!("'{}' announces the address {}, but '{own}' can't reach it there: {why}", new.name, new.addr))
 }
 
-/// Takes in the address at which a member was found. An address of another node would do no harm, since a handshake
-/// proves the id of the member that is called.
+/// Changes a member's address to the one at which it was found. The address of another node would do no harm, because
+/// the handshake proves the id of the node that answers.
 async fn readdress(raft: &Raft, now: &Current, known: &Member, new: &MemberInfo) -> Result<(), String> {
     settled(now).map_err(|error| error.to_string())?;
     let member = Member { name: known.name.clone(), addr: new.addr.clone() };
@@ -164,15 +167,15 @@ async fn readdress(raft: &Raft, now: &Current, known: &Member, new: &MemberInfo)
     change(raft, now, nodes).await.map_err(|error| error.to_string())
 }
 
-/// Fails as long as one of the ids that have a name may still be alive.
+/// Fails unless all of these ids, which share a name, have been silent for [`Timing::silence`](crate::Timing).
 fn are_silent(service: &PeerService, ids: &BTreeSet<u64>, name: &str) -> Result<(), String> {
     let silence = service.config.timing.silence;
     let Some(alive) = ids.iter().find(|id| service.peers.silence(**id) < silence) else { return Ok(()) };
     let left = silence.saturating_sub(service.peers.silence(*alive));
-    Err(format!("the node that had the name '{name}' must be silent for {left:?} more"))
+    Err(format!("the node that had the name '{name}' must be silent for another {left:?}"))
 }
 
-/// Fails if the members that an operator wants gone can't go in the change that makes `new` a voter.
+/// Fails if the members that an operator wants to replace can't be removed by the change that makes `new` a voter.
 fn may_leave(
     service: &PeerService,
     membership: &RaftMembership,
@@ -181,12 +184,12 @@ fn may_leave(
     force: bool,
 ) -> Result<(), String> {
     if old.contains(&service.home.identity().id) {
-        return Err("the member that it replaces must hand leadership over first".to_owned());
+        return Err("the member that it replaces leads, and must hand leadership over first".to_owned());
     }
     if force { Ok(()) } else { enough(service, membership, &voters_without(membership, old), Some(new)) }
 }
 
-/// How far a follower is, as the leader knows it.
+/// How much of the leader's log a follower has, as far as the leader knows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Progress {
     pub(crate) matched: Option<u64>,
@@ -200,7 +203,7 @@ pub(crate) fn progress(raft: &Raft, id: u64) -> Progress {
     Progress { matched: matched.map(|id| id.index), last: metrics.last_log_index.unwrap_or(0) }
 }
 
-/// One joint change: the new id in, the old ones out, of the voters and of the list of nodes.
+/// Makes the new id a voter and removes the old ones by one joint change, then removes them from the list of nodes.
 async fn replace(raft: &Raft, now: &Current, old: &BTreeSet<u64>, new: u64) -> Result<(), MembershipError> {
     let mut voters = voters_without(now.membership(), old);
     voters.insert(new);
@@ -209,8 +212,8 @@ async fn replace(raft: &Raft, now: &Current, old: &BTreeSet<u64>, new: u64) -> R
     remove_learners(raft, old).await
 }
 
-/// Removes a member by its name, with all the ids that have it. Of the leader itself it only moves leadership away, and
-/// names who took it.
+/// Removes a member by its name, with all ids that have this name. If that is the leader itself, it only hands
+/// leadership over and names the new leader.
 pub(crate) async fn remove(service: &PeerService, raft: &Raft, name: &str, force: bool) -> Result<(), MembershipError> {
     let now = leading(service, raft)?;
     let membership = now.membership();
@@ -245,14 +248,14 @@ async fn remove_learners(raft: &Raft, ids: &BTreeSet<u64>) -> Result<(), Members
     if left.is_empty() { Ok(()) } else { change(raft, &now, ChangeMembers::RemoveNodes(left)).await }
 }
 
-/// Whether a majority of the voters was heard of lately, this node among them.
+/// Whether a majority of the voters, with this node, has answered lately.
 pub(crate) fn hears_majority(service: &PeerService, raft: &Raft) -> bool {
     let now = current(raft);
     let voters: BTreeSet<u64> = now.membership().voter_ids().collect();
     enough(service, now.membership(), &voters, None).is_ok()
 }
 
-/// Fails if voters would be left of whom no majority was heard of lately. `joins` is one that was heard of just now.
+/// Fails if no majority of the voters that are left has answered lately. `joins` is a new voter that has just answered.
 fn enough(
     service: &PeerService,
     membership: &RaftMembership,
@@ -271,12 +274,12 @@ fn enough(
     let (count, silent) = (voters.len(), silent.join(", "));
     Err(format!(
         "only {there} of the {count} voters that would be left can be reached: nothing could be written until {silent} \
-         can be reached again; see to that first, or force it"
+         can be reached again; make them reachable first, or force the change"
     ))
 }
 
-/// Finishes what a leader that died had begun: a joint membership, and the removal of ids whose name has a new voter.
-/// Who joined is a voter by then, and asks no more.
+/// Finishes changes that a former leader has left unfinished: a joint membership, and the removal of ids whose name has
+/// a new voter. The node that joined is a voter by then, and does not ask again.
 pub(crate) async fn finish(service: Arc<PeerService>, raft: Raft) {
     let timing = service.config.timing;
     loop {
@@ -293,14 +296,14 @@ pub(crate) async fn finish(service: Arc<PeerService>, raft: Raft) {
             Err(error) => Err(error),
         };
         if let Err(error) = finished {
-            tracing::info!(%error, "an unfinished change of the members has to wait");
+            tracing::info!(%error, "an unfinished change of the members can't be finished yet");
         }
     }
 }
 
-/// Fails where the rest of a change lets a voter go that may be the only one that has applied an entry, and has
-/// answered for it. A leader that leaves itself hands over first, to one that stays and has applied what this node had
-/// a while ago.
+/// Fails if the rest of a change removes a voter that may be the only one that has applied an entry and answered its
+/// caller. A leader that would be removed hands over first, to a voter that stays and has applied what this node had
+/// applied a moment ago.
 async fn may_leave_joint(
     service: &PeerService,
     raft: &Raft,
@@ -325,15 +328,15 @@ fn unfinished(membership: &RaftMembership, is_silent: impl Fn(u64) -> bool) -> O
     (!stale.is_empty()).then_some(ChangeMembers::RemoveNodes(stale))
 }
 
-/// Hands leadership over, again and again, as long as this node leads with a full disk or with a store that applies
-/// nothing for another reason. The others have disks of their own; and where this node can't apply what others have,
-/// one of those goes on at once, while nobody hears of a write before this node has caught up. One whose database is
-/// damaged ends.
+/// Hands leadership over, again and again, as long as this node leads with a full disk or with a store that can't apply
+/// entries. The others have disks of their own. If they have applied an entry that this node can't apply, one of them
+/// can answer callers at once, while this node could not before it has caught up. If the database is damaged, the core
+/// is stopped.
 pub(crate) async fn step_aside(service: Arc<PeerService>, Running { raft, store, verdicts, .. }: Running) {
     let throttle = Throttle::default();
     let mut changed = verdicts.changes();
     loop {
-        // Whichever comes first.
+        // Waits for a change, but not longer than the interval.
         let _ = timeout(service.config.timing.status, changed.changed()).await;
         let holders = verdicts.holders();
         let why = match store.fault() {
@@ -349,9 +352,9 @@ pub(crate) async fn step_aside(service: Arc<PeerService>, Running { raft, store,
                 tracing::warn!(why, taken_over, "this node should not lead");
             }
         }
-        // Where the damage keeps an entry from being applied too, the database is replaced while the node runs.
+        // If the damage also blocks an entry, the database is replaced while the node runs.
         if matches!(store.fault(), Some(StoreFault::Damaged(_))) && verdicts.blocked().is_none() {
-            // The next start replaces the database. Without this the node would end only with the next entry.
+            // The next start replaces the database. Otherwise the node would end only at the next entry.
             verdicts.close();
             let _ = raft.shutdown().await;
             return;
@@ -359,7 +362,7 @@ pub(crate) async fn step_aside(service: Arc<PeerService>, Running { raft, store,
     }
 }
 
-/// A change, unless the members are no longer those that it was made for.
+/// Makes a change, unless the membership is no longer the one that the change was computed for.
 async fn change(raft: &Raft, now: &Current, change: ChangeMembers<u64, Member>) -> Result<(), MembershipError> {
     let unchanged = Precondition::LastMembershipLogId { last_membership_log_id: *now.log_id() };
     let failed = |error: &dyn std::fmt::Display| MembershipError::Unconfirmed(error.to_string());
@@ -387,7 +390,7 @@ pub(crate) fn leading(service: &PeerService, raft: &Raft) -> Result<Current, Mem
     Err(MembershipError::NotLeader { leader: leader.and_then(|leader| service.peers.leader_member(leader, None)) })
 }
 
-/// Fails while a change is under way, or was left half done: what another one would be made for is not certain.
+/// Fails while a change is under way or unfinished, because it is not certain which membership follows.
 pub(crate) fn settled(now: &Current) -> Result<(), MembershipError> {
     if now.membership().get_joint_config().len() <= 1 {
         return Ok(());
@@ -395,7 +398,8 @@ pub(crate) fn settled(now: &Current) -> Result<(), MembershipError> {
     Err(MembershipError::Unconfirmed("another change of the members is under way".to_owned()))
 }
 
-/// The ids of the members with a name: of its present directory, and of former ones that are not removed yet.
+/// Returns the ids of the members with a name: that of the present directory, and those of former ones that are not
+/// removed yet.
 pub(crate) fn ids_named(membership: &RaftMembership, name: &str) -> BTreeSet<u64> {
     membership.nodes().filter(|(_, node)| node.name == name).map(|(id, _)| *id).collect()
 }
@@ -410,7 +414,7 @@ pub(crate) fn no_such(membership: &RaftMembership, name: &str) -> MembershipErro
     MembershipError::Refused(format!("there is no member '{name}': the members are {names}"))
 }
 
-/// Hands leadership to the voter of this name, or to the best one, and returns who leads then.
+/// Hands leadership to the voter with this name, or to the most suitable voter, and returns the new leader.
 pub(crate) async fn transfer_to(
     service: &PeerService,
     raft: &Raft,
@@ -435,8 +439,8 @@ pub(crate) async fn transfer_to(
     Err(MembershipError::Unconfirmed(format!("another node, {leads}, took the leadership over")))
 }
 
-/// Hands leadership away for the sake of a change that this node must not lead through. Always an error: the one that
-/// sends the caller to the new leader, or says why there is none.
+/// Hands leadership over because this node must not make a change as the leader. Returns the error for the caller: it
+/// names the new leader, or the reason why there is none.
 pub(crate) async fn give_way(service: &PeerService, raft: &Raft, may: impl Fn(u64) -> bool) -> MembershipError {
     match transfer(raft, &service.peers, may).await {
         Ok(leader) => MembershipError::NotLeader { leader: service.peers.leader_member(leader.0, None) },
@@ -444,8 +448,8 @@ pub(crate) async fn give_way(service: &PeerService, raft: &Raft, may: impl Fn(u6
     }
 }
 
-/// Hands leadership to one of the voters that may have it, best to one that is there and has most of the log, and waits
-/// until another node leads.
+/// Hands leadership to one of the voters that `may` allows, preferably one that has answered lately and has most of the
+/// log, and waits until another node leads.
 pub(crate) async fn transfer(raft: &Raft, peers: &Peers, may: impl Fn(u64) -> bool) -> Result<NodeId, MembershipError> {
     let own = *raft.node_id();
     if !raft.is_leader() {

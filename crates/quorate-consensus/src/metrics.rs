@@ -1,4 +1,4 @@
-//! What a node's part in consensus measures about itself.
+//! The metrics of consensus.
 
 use std::sync::Arc;
 
@@ -9,70 +9,70 @@ use quorate_model::FailureKind;
 use crate::error::ProposeError;
 use crate::raft::Raft;
 
-/// What a node's part in consensus measures.
+/// The metrics of a node's part in consensus.
 #[derive(Clone, Debug, Default)]
 pub struct ConsensusMetrics {
     /// Writes that were proposed here.
     pub writes: WriteMetrics,
-    /// How long each round took that confirmed a read position, the question to the leader included.
+    /// The durations of rounds that confirmed a read position, including the call to the leader.
     pub read_rounds: Histogram,
-    /// Rounds that confirmed none.
+    /// Rounds that failed to confirm a read position.
     pub read_rounds_failed: Counter,
-    /// How long writes were held back for interactive transactions, each time.
+    /// The durations of holds on writes for interactive transactions.
     pub holds: Histogram,
-    /// Terms that began, as far as this node heard: each is an election, won or not.
+    /// The terms that began, as far as this node learned of them. Each is an election, won or not.
     pub terms: Counter,
-    /// Times that a node other than the one before was heard of as the leader.
+    /// How often this node learned of a leader other than the one before.
     pub leader_changes: Counter,
     /// Images that were delivered.
     pub images_sent: Counter,
-    /// Images that were not.
+    /// Images that could not be delivered.
     pub images_not_sent: Counter,
     /// Images that were received and installed.
     pub images_received: Counter,
-    /// Images that were not.
+    /// Images that could not be received or installed.
     pub images_not_received: Counter,
 }
 
-/// What is measured of the writes that were proposed here. Times are those of writes that got an outcome, which only
-/// the leader gives.
+/// The metrics of the writes that were proposed on this node. Only writes with an outcome have times, and only the
+/// leader gives outcomes.
 #[derive(Clone, Debug, Default)]
 pub struct WriteMetrics {
-    /// From arrival until the outcome was there: `queue`, `append`, `replicate` and `apply` together.
+    /// From arrival to outcome: the sum of `queue`, `append`, `replicate` and `apply`.
     pub total: Histogram,
-    /// From arrival until proposed: waiting for the batch before.
+    /// From arrival to proposal: the wait for the previous batch.
     pub queue: Histogram,
-    /// From proposed until handed to the writer of the log.
+    /// From the proposal until the log's writer has it.
     pub append: Histogram,
-    /// From handed to the writer of the log until durable on this node: a part of `replicate`, or longer than it when
-    /// the disks of the others are faster.
+    /// From when the log's writer has it until it is durable on this node. Part of `replicate`, or longer than that if
+    /// the other nodes have faster disks.
     pub fsync: Histogram,
-    /// From handed to the writer of the log until durable on a majority: committed.
+    /// From when the log's writer has it until it is durable on a majority, and so committed.
     pub replicate: Histogram,
-    /// From committed until the outcome was there.
+    /// From the commit to the outcome.
     pub apply: Histogram,
     /// Writes that took effect.
     pub done: Counter,
     /// Writes whose outcome is a failure.
     pub failed: FailureCounts,
-    /// Handed on to the leader: what came of them is counted there.
+    /// Writes that were forwarded to the leader, which counts their results.
     pub forwarded: Counter,
-    /// Refused, because this node does not lead and knows nobody else who does.
+    /// Writes that were refused because this node does not lead and knows no leader.
     pub not_leader: Counter,
-    /// Refused, because too much was waiting.
+    /// Writes that were refused because too many were queued.
     pub overloaded: Counter,
-    /// Refused, because this node is going down.
+    /// Writes that were refused because this node is stopping.
     pub stopped: Counter,
-    /// Proposed, and no outcome is known.
+    /// Writes that were proposed but whose outcomes are unknown.
     pub unknown: Counter,
 }
 
-/// How many failures there were of each kind.
+/// The number of failures of each kind.
 #[derive(Clone, Debug, Default)]
 pub struct FailureCounts([Counter; FailureKind::ALL.len()]);
 
 impl FailureCounts {
-    /// Each kind with its number.
+    /// Returns each kind with its number of failures.
     pub fn iter(&self) -> impl Iterator<Item = (FailureKind, u64)> {
         FailureKind::ALL.into_iter().zip(self.0.iter().map(Counter::get))
     }
@@ -84,7 +84,7 @@ impl FailureCounts {
 }
 
 impl WriteMetrics {
-    /// Counts a write by what came of it.
+    /// Counts a write by its result.
     pub(crate) fn count(&self, result: &crate::combiner::ProposeResult) {
         match result {
             Ok((_, Ok(_))) => self.done.inc(),
@@ -104,8 +104,8 @@ impl WriteMetrics {
     }
 }
 
-/// Counts the terms and the leaders that this node hears of, until the core ends. Of those that follow each other at
-/// once it hears of the last.
+/// Counts the terms and the changes of the leader until the core ends. If leaders follow each other quickly, this node
+/// may learn only of the last one.
 pub(crate) async fn watch_leaders(raft: Raft, metrics: Arc<ConsensusMetrics>) {
     let mut watched = raft.server_metrics();
     let (mut term, mut leader) = (watched.borrow_watched().vote.leader_id.term, None);

@@ -28,10 +28,10 @@ use crate::reads::ReadPositions;
 use crate::stages::{Stages, WriteTrace};
 use crate::status::{ClusterStatus, cluster_status};
 
-/// Calls that are under way get this long when the node stops.
+/// The most time for calls in progress to end when the node stops.
 const STOP_MAX: Duration = Duration::from_secs(2);
 
-/// A voter that may take the leadership over answers within this time.
+/// How long a stopping leader waits for the answers of voters that could take over.
 const HAND_OVER_ASK_MAX: Duration = Duration::from_millis(300);
 
 /// A node's part in consensus. Cheap to clone; every method may be called from any thread and runtime.
@@ -52,8 +52,8 @@ pub(crate) struct Inner {
 }
 
 impl Consensus {
-    /// Replicates a proposal ([`quorate_model::codec::encode_proposal`]) and returns where it stands in the history and
-    /// what it produced. A node that does not lead hands it on to the leader, together with what else waits.
+    /// Replicates a proposal ([`quorate_model::codec::encode_proposal`]) and returns its position and its outcome. A
+    /// node that does not lead forwards it to the leader, together with other queued proposals.
     pub async fn propose(&self, proposal: Bytes) -> Result<(Position, Outcome), ProposeError> {
         if let Some(why) = self.removed() {
             return Err(ProposeError::Stopped(why.to_owned()));
@@ -62,8 +62,8 @@ impl Consensus {
         Ok((self.position(index), outcome))
     }
 
-    /// Holds all writes back, once those before are applied, for as long as the caller keeps what is returned, at most
-    /// so long and at most [`HOLD_MAX`](crate::HOLD_MAX). Only the leader can.
+    /// Waits until all earlier writes are applied, and then holds back all other writes as long as the caller keeps the
+    /// returned value, at most for `limit` and at most for [`HOLD_MAX`](crate::HOLD_MAX). Only the leader can do this.
     pub async fn hold(&self, limit: Duration) -> Result<Hold, ProposeError> {
         if let Some(why) = self.removed() {
             return Err(ProposeError::Stopped(why.to_owned()));
@@ -71,7 +71,7 @@ impl Consensus {
         self.0.running.combiner.hold(limit.min(HOLD_MAX), self.0.service.home.identity().epoch()).await
     }
 
-    /// Opens a stream of the floors above to a member, on the connection for a purpose.
+    /// Opens a stream for a method of the layers above to a member, on the connection for `purpose`.
     pub async fn open_stream(
         &self,
         id: NodeId,
@@ -82,8 +82,8 @@ impl Consensus {
         self.on_core(async move { peers.open_stream(id.0, purpose, method).await }).await.flatten()
     }
 
-    /// The position up to which a linearizable read that begins now must see the state. Any node can tell; the reader
-    /// waits until its store has applied that much.
+    /// Returns the position up to which a linearizable read that begins now must see the state. Any node can find it
+    /// out. The reader waits until its store has applied this position.
     pub async fn read_position(&self) -> Result<Position, ReadPositionError> {
         if self.removed().is_some() {
             return Err(ReadPositionError::Stopped);
@@ -91,7 +91,7 @@ impl Consensus {
         self.0.reads.get().await.map(|index| self.position(index))
     }
 
-    /// The same for a read that must see the state as it was at some time that is no longer ago than this.
+    /// Returns the same for a read that may see an older state, but none that is older than `age`.
     pub async fn read_position_within(&self, age: Duration) -> Result<Position, ReadPositionError> {
         if self.removed().is_some() {
             return Err(ReadPositionError::Stopped);
@@ -99,13 +99,13 @@ impl Consensus {
         self.0.reads.get_within(age).await.map(|index| self.position(index))
     }
 
-    /// How the cluster stands, as this node sees it.
+    /// Returns the state of the cluster, as this node knows it.
     pub fn status(&self) -> ClusterStatus {
         cluster_status(&self.0.service, &self.0.running)
     }
 
-    /// Whether this node has applied its own admission to the cluster, and with it all that was committed before. Until
-    /// then its store may hold nothing.
+    /// Whether this node has applied its own admission to the cluster, and so everything that was committed before it.
+    /// Until then its store may be empty.
     pub fn has_joined(&self) -> bool {
         let joined = &self.0.service.joined;
         if !joined.load(Ordering::Relaxed) {
@@ -116,7 +116,7 @@ impl Consensus {
         joined.load(Ordering::Relaxed)
     }
 
-    /// The leader, as far as this node knows.
+    /// Returns the leader, as far as this node knows.
     pub fn leader(&self) -> Option<(NodeId, Member)> {
         let leader = self.0.running.raft.metrics().borrow_watched().current_leader?;
         self.0.service.peers.leader_member(leader, None)
@@ -127,7 +127,7 @@ impl Consensus {
         self.0.running.raft.is_leader()
     }
 
-    /// Waits until this node knows a leader, at most until `deadline`.
+    /// Waits until this node knows a leader, at most until `deadline`, and returns the leader.
     pub async fn wait_leader(&self, deadline: Instant) -> Option<(NodeId, Member)> {
         let mut metrics = self.0.running.raft.metrics();
         loop {
@@ -138,7 +138,8 @@ impl Consensus {
         }
     }
 
-    /// Hands leadership to the voter of a name, or to the best one, and returns who leads then. Only the leader can.
+    /// Hands leadership to the voter with the name `to`, or to the most suitable voter, and returns the new leader.
+    /// Only the leader can do this.
     pub async fn transfer_leadership(&self, to: Option<&str>) -> Result<NodeId, MembershipError> {
         let to = to.map(str::to_owned);
         let transfer = |service: Arc<PeerService>, raft: Raft| async move {
@@ -147,10 +148,10 @@ impl Consensus {
         self.change(transfer).await
     }
 
-    /// Removes a member by its name, for good: the ids that it has never come back. Only the leader can; of itself it
-    /// only hands leadership over and names who leads then ([`MembershipError::NotLeader`]).
+    /// Removes a member by its name, for ever: its ids never come back. Only the leader can do this. If the member is
+    /// the leader itself, it only hands leadership over and names the new leader ([`MembershipError::NotLeader`]).
     ///
-    /// Refuses to leave voters of whom no majority can be reached, unless forced.
+    /// Unless `force` is set, refuses if no majority of the remaining voters can be reached.
     pub async fn remove(&self, name: &str, force: bool) -> Result<(), MembershipError> {
         let name = name.to_owned();
         let remove = |service: Arc<PeerService>, raft: Raft| async move {
@@ -159,9 +160,9 @@ impl Consensus {
         self.change(remove).await
     }
 
-    /// Has the leader reject the entry at which it waits for voters that can't be reached. Only the leader can.
+    /// Rejects the entry at which the leader waits for voters that can't be reached. Only the leader can do this.
     ///
-    /// A voter that had applied the entry takes a copy of the others' data when it comes back.
+    /// A voter that has applied the entry takes a copy of the others' data when it comes back.
     pub async fn reject_entry(&self, index: u64) -> Result<(), MembershipError> {
         let verdicts = Arc::clone(&self.0.running.verdicts);
         let reject = |service: Arc<PeerService>, raft: Raft| async move {
@@ -171,66 +172,66 @@ impl Consensus {
         self.change(reject).await
     }
 
-    /// Permits a node to become a member and tells how far that is. The permit lasts for some seconds: call this about
-    /// once a second, of whoever leads, until the node is a voter. Only the leader can.
+    /// Permits a node to become a member, and returns how far the admission has come. The permit lasts for 15 seconds:
+    /// call this about once a second, on the present leader, until the node is a voter. Only the leader can do this.
     pub async fn admit(&self, admission: Admission) -> Result<Admitted, MembershipError> {
         let admit =
             |service: Arc<PeerService>, raft: Raft| async move { permits::permit(&service, &raft, &admission).await };
         self.change(admit).await
     }
 
-    /// Why this node takes no part any more: it was removed from its cluster.
+    /// Returns the reason if this node was removed from its cluster, and so takes no further part in it.
     pub fn removed(&self) -> Option<&str> {
         self.0.service.removed.get().map(String::as_str)
     }
 
-    /// The intervals and deadlines that it runs with.
+    /// Returns the intervals and deadlines in the configuration.
     pub fn timing(&self) -> Timing {
         self.0.service.config.timing
     }
 
-    /// Calls a method of the floors above on a member.
+    /// Calls a method of the layers above on a member.
     pub async fn call_member(&self, id: NodeId, method: u16, body: Bytes, limit: Duration) -> Result<Bytes, CallError> {
         let peers = Arc::clone(&self.0.service.peers);
         let call = self.on_core(async move { peers.call_member(id.0, method, body, limit).await });
-        // A call that ended with its runtime may have been sent.
+        // If the runtime ended, the call may have been sent.
         call.await.unwrap_or(Err(CallError::Broken))
     }
 
-    /// An image of the store's present state: a copy for others than the members, whose logs need not wait for it. To
-    /// be called in the runtime of the node.
+    /// Begins an image of the store's present state that is not for a member, so that the log need not be kept for its
+    /// receiver. Call it in the node's runtime.
     pub async fn image(&self) -> Result<ImagePieces, StoreFault> {
         ImagePieces::begin(&self.0.service.home.env, &self.0.running.store).await
     }
 
-    /// From now on members are sent no images, or are again: what is in doubt must not spread.
+    /// Sets whether images for members are withheld, so that data in doubt does not spread.
     pub fn withhold_images(&self, withheld: bool) {
         self.0.running.images.withhold(withheld);
     }
 
-    /// Receives an image of another member and puts it in the place of the store's present state, which must not be
-    /// further on and stands still meanwhile. The entries up to its end come again, and are skipped. To be called in
-    /// the runtime of the node.
+    /// Receives an image from another member and replaces the store's state with it. The store must not have applied
+    /// more than the image holds, and must not apply entries meanwhile. Later the store gets the entries up to the
+    /// image's end again and skips them. Call it in the node's runtime.
     pub async fn replace_store(&self, pieces: &mut StreamReceiver) -> Result<Applied, ImageError> {
         images::replace(&self.0.service.home, &self.0.running.store, pieces).await
     }
 
-    /// The address that this node listens on.
+    /// Returns the address that this node listens on.
     pub fn local_addr(&self) -> &str {
         &self.0.addr
     }
 
-    /// The log's files, in bytes.
+    /// Returns the size of the log's files in bytes.
     pub fn log_bytes(&self) -> u64 {
         self.0.service.home.wal.disk_bytes()
     }
 
-    /// What was measured so far.
+    /// Returns the metrics of this node's part in consensus.
     pub fn metrics(&self) -> ConsensusMetrics {
         ConsensusMetrics::clone(&self.0.service.metrics)
     }
 
-    /// What was measured of the log so far.
+    /// Returns the metrics of the log.
     pub fn log_metrics(&self) -> (WalStats, WalMetrics) {
         let wal = &self.0.service.home.wal;
         (wal.stats(), wal.metrics())
@@ -241,28 +242,28 @@ impl Consensus {
         self.0.service.home.wal.is_disk_full()
     }
 
-    /// The connections to this node at the moment; none once it stops.
+    /// Returns the connections to this node; none once it stops.
     pub fn connections(&self) -> Connections {
         lock(&self.0.server).as_ref().map(Server::connections).unwrap_or_default()
     }
 
-    /// A member of which nothing was heard for longer than this counts as unreachable.
+    /// Returns the longest silence after which a member still counts as reachable.
     pub fn silence_max(&self) -> Duration {
         self.0.service.peers.silence_max()
     }
 
-    /// The clocks of the others that can be reached, minus this node's, in nanoseconds.
+    /// Returns the clocks of the other members that can be reached, minus this node's, in nanoseconds.
     pub fn clock_offsets(&self) -> Vec<(NodeId, i64)> {
         self.0.service.peers.clock_offsets()
     }
 
-    /// The traces of writes, as they come: of each batch the write that waited longest. Traces are made while somebody
-    /// has a receiver.
+    /// Returns a receiver of write traces: for each batch, one of the write that waited longest. Traces are made only
+    /// while there is a receiver.
     pub fn write_traces(&self) -> watch::Receiver<Option<WriteTrace>> {
         self.0.stages.traces()
     }
 
-    /// Waits until the node's part in consensus has ended by itself, and says why.
+    /// Waits until the node's part in consensus has ended, and returns the reason.
     pub async fn ended(&self) -> Ended {
         let mut metrics = self.0.running.raft.metrics();
         loop {
@@ -285,8 +286,8 @@ impl Consensus {
         }
     }
 
-    /// Stops in good order: hands leadership over, answers what is under way, stops the core, closes the log. The store
-    /// is the caller's to close. Call it on the node's own runtime.
+    /// Stops in an orderly way: hands leadership over, ends the calls in progress, stops the core, closes the log. The
+    /// caller has to close the store. Call it on the node's own runtime.
     pub async fn stop(&self) {
         if self.is_leader() {
             self.hand_over().await;
@@ -299,7 +300,7 @@ impl Consensus {
             task.abort();
         }
         self.0.running.verdicts.close();
-        // An error means that the core had ended already.
+        // If this fails, the core had ended already.
         let _ = timeout(STOP_MAX, self.0.running.raft.shutdown()).await;
         let (sender, receiver) = oneshot::channel();
         let done = Box::new(move |result| drop(sender.send(result)));
@@ -308,26 +309,26 @@ impl Consensus {
         }
     }
 
-    /// Hands leadership to a voter that answers now: of one that was stopped just before, something was heard lately.
+    /// Hands leadership to a voter that answers now. The latest status is not enough: a voter may have stopped since.
     async fn hand_over(&self) {
         let (raft, peers) = (&self.0.running.raft, &self.0.service.peers);
         let own = *raft.node_id();
         let voters: Vec<u64> = raft.voter_ids().filter(|id| *id != own).collect();
         let there = peers.answering(&voters, HAND_OVER_ASK_MAX).await;
         if there.is_empty() {
-            return tracing::info!(event = "no_hand_over", "no other voter answers: nobody takes the leadership over");
+            return tracing::info!(event = "no_hand_over", "no other voter answers, so none can take over leadership");
         }
         match membership::transfer(raft, peers, |id| there.contains(&id)).await {
             Ok(leader) => {
                 let name =
                     peers.leader_member(leader.0, None).map_or_else(|| leader.to_string(), |(_, member)| member.name);
-                tracing::info!(event = "handed_over", member = name, "{name} has taken the leadership over");
+                tracing::info!(event = "handed_over", member = name, "{name} has taken over leadership");
             }
-            Err(error) => tracing::info!(event = "no_hand_over", %error, "nobody took the leadership over"),
+            Err(error) => tracing::info!(event = "no_hand_over", %error, "no other voter took over leadership"),
         }
     }
 
-    /// Runs a change of the members to its end, whether the caller waits for it or not.
+    /// Runs a change of the members to its end, even if the caller does not wait for it.
     async fn change<T, F>(&self, change: impl FnOnce(Arc<PeerService>, Raft) -> F) -> Result<T, MembershipError>
     where
         T: Send + 'static,
@@ -337,7 +338,7 @@ impl Consensus {
         done.await.unwrap_or_else(|| Err(MembershipError::Unconfirmed("the node went down".to_owned())))
     }
 
-    /// Runs something on the core's runtime, where its connections and timers live.
+    /// Runs a future on the core's runtime, which owns the connections and timers.
     async fn on_core<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> Option<T> {
         let task = {
             let _inside = self.0.runtime.enter();

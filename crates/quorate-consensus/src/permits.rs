@@ -1,12 +1,11 @@
-//! What an operator allows for a while: that a node which no list names becomes a member, perhaps in the place of
-//! another.
+//! Permits: for a short time an operator allows a node that no list contains to become a member, perhaps in place of
+//! another member.
 //!
-//! A permit is kept in the leader's memory alone and is short-lived: the operator's command asks again, of whoever
-//! leads, as long as it waits. So nothing has to be replicated or cleaned up, and a command that is given up leaves
-//! nothing behind but, at most, a learner.
+//! A permit exists only in the leader's memory, and expires soon. The operator's command asks the present leader again
+//! and again as long as it waits. So nothing has to be replicated or cleaned up, and a command that is given up leaves
+//! at most a learner behind.
 //!
-//! Invariant: a permit is for one data directory, whose node answered under the name at the address that the operator
-//! gave.
+//! Invariant: a permit is for the data directory of the node that answered under the given name at the given address.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -24,44 +23,44 @@ use crate::peer_service::PeerService;
 use crate::peers::STATUS_MAX;
 use crate::raft::Raft;
 
-/// How long a permit lasts. The command that waits renews it about once a second.
+/// How long a permit lasts. The operator's command renews it about once a second.
 const PERMIT_LASTS: Duration = Duration::from_secs(15);
 
-/// Permits at the same time.
+/// The most permits at the same time.
 const PERMITS_MAX: usize = 64;
 
-/// Bytes of a name or an address.
+/// The most bytes of a name or an address.
 const NAME_MAX: usize = 256;
 
-/// What an operator asks: that the node at an address becomes a member.
+/// An operator's request that the node at an address becomes a member.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Admission {
     /// The name of the node.
     pub name: String,
-    /// Where it answers.
+    /// The address at which the node answers.
     pub addr: String,
-    /// The member that goes out in the same change, if one does.
+    /// The name of the member that the same change removes, if any.
     pub replaces: Option<String>,
-    /// Whether it goes out also where too few voters would be left that can be reached.
+    /// Whether that member is removed even if no majority of the remaining voters can be reached.
     pub force: bool,
 }
 
-/// How far an admission is.
+/// How far an admission has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Admitted {
-    /// It is no member yet. The text says what is waited for.
+    /// The node is not a member yet. The text says what the leader waits for.
     Waiting(String),
-    /// It is a learner.
+    /// The node is a learner.
     Learner {
-        /// The last entry that it is known to have.
+        /// The last entry that the node is known to have.
         matched: u64,
         /// The last entry of the leader.
         last: u64,
-        /// What is waited for.
+        /// What the leader waits for.
         why: String,
     },
-    /// It is a voter, and the member that it was to replace is gone.
+    /// The node is a voter, and the member that it replaces is removed.
     Voter,
 }
 
@@ -76,31 +75,31 @@ pub(crate) struct Permit {
     pub(crate) replaces: Option<String>,
     pub(crate) force: bool,
     until: Instant,
-    /// The last answer to the node's question.
+    /// The last answer to the node's request to join.
     last_reply: String,
 }
 
 impl Permits {
-    /// The permit of an id, if it has one under this name.
+    /// Returns the permit of an id, if it has one under this name.
     pub(crate) fn of(&self, id: u64, name: &str) -> Option<Permit> {
         let permits = lock(&self.0);
         permits.get(&id).filter(|permit| permit.name == name && permit.until > Instant::now()).cloned()
     }
 
-    /// Notes what an id was answered.
+    /// Records the answer to a request to join.
     pub(crate) fn note_reply(&self, id: u64, why: &str) {
         if let Some(permit) = lock(&self.0).get_mut(&id) {
             why.clone_into(&mut permit.last_reply);
         }
     }
 
-    /// Gives or renews a permit, and returns what its id was answered last.
+    /// Grants or renews a permit. Returns the last answer to the node's request to join.
     fn grant(&self, id: u64, admission: &Admission) -> Result<String, MembershipError> {
         let mut permits = lock(&self.0);
         permits.retain(|_, permit| permit.until > Instant::now());
         let last_reply = permits.get(&id).map(|permit| permit.last_reply.clone()).unwrap_or_default();
         if permits.len() >= PERMITS_MAX && !permits.contains_key(&id) {
-            return refused(format!("{PERMITS_MAX} nodes are being added already"));
+            return refused(format!("{PERMITS_MAX} nodes are already being added; try again later"));
         }
         let permit = Permit {
             name: admission.name.clone(),
@@ -114,7 +113,8 @@ impl Permits {
     }
 }
 
-/// Permits an admission, or renews the permit, and tells how far it is. Only the leader can.
+/// Grants or renews the permit for an admission, and returns how far the admission has come. Only the leader can do
+/// this.
 pub(crate) async fn permit(
     service: &PeerService,
     raft: &Raft,
@@ -123,7 +123,7 @@ pub(crate) async fn permit(
     membership::leading(service, raft)?;
     let Admission { name, addr, replaces, .. } = admission;
     if [name, addr].into_iter().chain(replaces).any(|text| text.is_empty() || text.len() > NAME_MAX) {
-        return refused(format!("names and addresses have from 1 to {NAME_MAX} bytes"));
+        return refused(format!("a name or an address must have 1 to {NAME_MAX} bytes"));
     }
     let id = identify(service, name, addr).await?;
 
@@ -139,7 +139,7 @@ pub(crate) async fn permit(
         None if is_voter => return Ok(Admitted::Voter),
         Some(_) if is_voter && leaving.is_empty() => return Ok(Admitted::Voter),
         Some(old) if is_voter => {
-            return refused(format!("'{name}' is a voter already; remove '{old}' instead"));
+            return refused(format!("'{name}' is already a voter; remove '{old}' instead"));
         }
         Some(old) if leaving.is_empty() => return Err(membership::no_such(members, old)),
         _ => {}
@@ -148,8 +148,8 @@ pub(crate) async fn permit(
     if replaces.is_none() && members.voter_ids().any(|voter| voter != id && namesakes.contains(&voter)) {
         let silence = service.config.timing.silence;
         return refused(format!(
-            "the name '{name}' belongs to another data directory; this one takes its place by itself when the other \
-             was silent for {silence:?}, or at once if '{name}' is told to replace '{name}'"
+            "the name '{name}' belongs to another data directory; this one takes its place once the other has been \
+             silent for {silence:?}, or at once if you replace '{name}' by '{name}'"
         ));
     }
     if leaving.contains(raft.node_id()) {
@@ -164,11 +164,11 @@ pub(crate) async fn permit(
     })
 }
 
-/// The id of the node at an address, if it is the one of this name.
+/// Asks the node at an address for its id. Fails if no node answers, or if it has another name.
 pub(crate) async fn identify(service: &PeerService, name: &str, addr: &str) -> Result<u64, MembershipError> {
     let nobody = |why: &dyn std::fmt::Display| MembershipError::Refused(format!("no node answers at {addr}: {why}"));
     let link = service.peers.dial(addr, 0, Purpose::Heartbeat);
-    // What a call says of a connection that was not made is less than what the handshake says.
+    // Connecting first gives the handshake's error, which says more than the call's.
     let connected = timeout(CONNECT_MAX, link.0.client()).await.map_err(|error| nobody(&error))?;
     connected.map_err(|error| nobody(&error))?;
     let reply = link.call(method::STATUS, Bytes::new(), STATUS_MAX).await.map_err(|error| nobody(&error))?;
