@@ -34,7 +34,7 @@ pub(crate) async fn belong(service: Arc<PeerService>, running: Running, own: Mem
         let is_voter = running.raft.voter_ids().any(|voter| voter == id);
         let removed = if is_removed(&running.store.applied(), id, service.home.identity().voter_since) {
             Some(refusal(&own.name, NodeId(id)))
-        } else if !is_voter || service.peers.leave_out(id) || has_moved(&running, &own) {
+        } else if !is_voter || service.peers.is_left_out(id) || has_moved(&running, &own) {
             ask(&service, &running, &own, &mut said).await
         } else {
             None

@@ -1,4 +1,4 @@
-//! One call to a node, with a deadline that covers connecting.
+//! Calls to a node, with a deadline that includes connecting.
 
 use std::time::Duration;
 
@@ -6,20 +6,20 @@ use bytes::Bytes;
 use quorate_env::{Instant, timeout_at};
 use quorate_wire::{CallError, Dialer, NotSent};
 
-/// A connection attempt with its handshake takes at most this long.
+/// The most time for a connection attempt with its handshake.
 pub(crate) const CONNECT_MAX: Duration = Duration::from_secs(2);
 
-/// The connection to one node for one purpose, made when it is first used and made again when it broke.
+/// The connection to one node for one purpose. It is made at its first use, and again after it broke.
 #[derive(Clone, Debug)]
 pub(crate) struct Link(pub(crate) Dialer);
 
 impl Link {
-    /// One call, connecting included.
+    /// Makes a call, and connects first if necessary.
     pub(crate) async fn call(&self, method: u16, body: Bytes, limit: Duration) -> Result<Bytes, CallError> {
         self.call_with(method, || body, limit).await
     }
 
-    /// The same with a body that is made once there is a connection.
+    /// Makes a call whose body is computed once there is a connection.
     pub(crate) async fn call_with(
         &self,
         method: u16,

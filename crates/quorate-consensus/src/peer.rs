@@ -1,3 +1,3 @@
-//! What nodes say to each other.
+//! The messages between nodes.
 
 pub(crate) mod messages;

@@ -1,10 +1,11 @@
-//! What this node knows of the others, and how it reaches them.
+//! What this node knows about the other nodes, and how it reaches them.
 //!
-//! Every node asks every other how it is, about once a second ([`Peers::watch`]). From the answers come: who is there
-//! and since when not, the others' clocks, and before the birth of a cluster whether one lives already.
+//! Every node asks every other for its status, about once a second ([`Peers::watch`]). From the answers it learns which
+//! nodes are reachable and how long the others have been silent, the others' clocks, and, before it belongs to a
+//! cluster, whether one lives already.
 //!
-//! Invariant: a member is only ever called on a connection whose handshake proved that the node with that Raft id, of
-//! this cluster, is at its other end.
+//! Invariant: a member is called only on a connection whose handshake has proved that the node at the other end has
+//! that Raft id and belongs to this cluster.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -24,23 +25,23 @@ use crate::link::{CONNECT_MAX, Link};
 use crate::peer::messages::{StatusReply, decode, method};
 use crate::raft::Raft;
 
-/// A status that takes longer to come is taken for silence.
+/// The most time for a status to arrive. A later one counts as silence.
 pub(crate) const STATUS_MAX: Duration = Duration::from_secs(1);
 
-/// How often it is said that a node does not let this one in.
+/// How often the same refusal of another node is logged.
 const REFUSAL_LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// What is known of the node at an address.
+/// The last status of the node at an address.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
     pub status: StatusReply,
     /// When the answer came.
     pub at: Instant,
-    /// Its wall clock minus ours, in nanoseconds.
+    /// The node's wall clock minus this node's, in nanoseconds.
     pub clock_offset: i64,
 }
 
-/// The others.
+/// The other nodes, as this node knows them.
 pub(crate) struct Peers {
     env: Env,
     config: ConsensusConfig,
@@ -49,9 +50,9 @@ pub(crate) struct Peers {
     seen: Mutex<BTreeMap<String, Seen>>,
     links: Mutex<BTreeMap<(String, u64, Purpose), Link>>,
     members: Mutex<BTreeMap<u64, Member>>,
-    /// Where members answer that announce another address than the list of members has.
+    /// The addresses of members that were found elsewhere than the list of members says.
     found: Mutex<BTreeMap<u64, String>>,
-    /// Why the nodes at these addresses do not let this one in, and when that was said.
+    /// Why the nodes at these addresses refuse this one, and when that was logged.
     refusals: Mutex<BTreeMap<String, (String, Instant)>>,
 }
 
@@ -70,7 +71,7 @@ impl Peers {
         }
     }
 
-    /// Remembers who the members are.
+    /// Sets the members.
     pub(crate) fn set_members(&self, members: BTreeMap<u64, Member>) {
         let mut links = lock(&self.links);
         links.retain(|(addr, id, _), _| *id == 0 || members.get(id).is_some_and(|member| member.addr == *addr));
@@ -78,24 +79,25 @@ impl Peers {
         *lock(&self.members) = members;
     }
 
-    /// Remembers that a member answers at another address than the list of members has. This node calls it there until
+    /// Records that a member answers at another address than the list of members has. This node calls it there until
     /// the list changes.
     pub(crate) fn found(&self, id: u64, addr: &str) {
         lock(&self.found).insert(id, addr.to_owned());
     }
 
-    /// The members with their Raft ids.
+    /// Returns the members with their Raft ids.
     pub(crate) fn members(&self) -> BTreeMap<u64, Member> {
         lock(&self.members).clone()
     }
 
-    /// A member, as the caller knows it or as this node does.
+    /// Returns a member: `known`, or else what this node knows about it.
     pub(crate) fn leader_member(&self, id: u64, known: Option<Member>) -> Option<(NodeId, Member)> {
         known.or_else(|| lock(&self.members).get(&id).cloned()).map(|member| (NodeId(id), member))
     }
 
-    /// Where a member is called: where the list of members has it, unless it was heard of lately, and only elsewhere.
-    /// So nodes that have moved find each other by their configurations, and by what each announces.
+    /// Returns the address at which to call a member: the one in the list of members, unless the member has answered
+    /// lately at another address and not at this one. So nodes that have moved find each other by the addresses in
+    /// their configurations, and by those that they announce.
     pub(crate) fn addr_of(&self, id: u64) -> Option<String> {
         let listed = lock(&self.members).get(&id)?.addr.clone();
         let seen = lock(&self.seen);
@@ -107,13 +109,13 @@ impl Peers {
         Some(elsewhere.unwrap_or(listed))
     }
 
-    /// The connection to a node for a purpose; made when it is first used. `id` 0 stands for whoever is there.
+    /// Returns the connection to a node for a purpose, which is made at its first use. `id` 0 accepts any node.
     pub(crate) fn link(&self, addr: &str, id: u64, purpose: Purpose) -> Link {
         let key = (addr.to_owned(), id, purpose);
         lock(&self.links).entry(key).or_insert_with(|| self.dial(addr, id, purpose)).clone()
     }
 
-    /// A connection of the caller's own, which nobody else knows of.
+    /// Returns a connection that is not shared.
     pub(crate) fn dial(&self, addr: &str, id: u64, purpose: Purpose) -> Link {
         let config = DialerConfig {
             addr: addr.to_owned(),
@@ -127,7 +129,7 @@ impl Peers {
         Link(Dialer::new(&self.env, config))
     }
 
-    /// Forgets all connections: those that exist were made under an identity that this node no longer has.
+    /// Drops all connections, because they were made under an identity that this node no longer has.
     pub(crate) fn hang_up(&self) {
         lock(&self.links).clear();
     }
@@ -156,7 +158,8 @@ impl Peers {
         client.ok()?.ok()?.open_stream(method).ok()
     }
 
-    /// The addresses of all others: those of the list, and those of members that came later, or moved.
+    /// Returns the addresses of all other nodes: those in the configuration, and those of members that joined later or
+    /// moved.
     pub(crate) fn addrs(&self) -> Vec<String> {
         let own = &self.config.name;
         let members = self.members();
@@ -168,7 +171,7 @@ impl Peers {
         addrs
     }
 
-    /// Asks all others how they are, once; the answers, by address.
+    /// Asks all other nodes once for their status, and returns the answers by address.
     pub(crate) async fn ask_all(&self) -> BTreeMap<String, StatusReply> {
         let asks = self.addrs().into_iter().map(|addr| async move {
             let sent = self.env.unix_nanos();
@@ -188,7 +191,7 @@ impl Peers {
         join_all(asks).await.into_iter().flatten().collect()
     }
 
-    /// Which of these members answer within a time.
+    /// Returns those of the given members that answer within a time.
     pub(crate) async fn answering(&self, ids: &[u64], limit: Duration) -> Vec<u64> {
         let asks = ids.iter().map(|id| async move {
             let link = self.link(&self.addr_of(*id)?, *id, Purpose::Heartbeat);
@@ -197,7 +200,7 @@ impl Peers {
         join_all(asks).await.into_iter().flatten().collect()
     }
 
-    /// Remembers why a node does not let this one in, if that is why it can't be reached, and says so now and then.
+    /// Records whether a node refuses this one, and logs the reason from time to time.
     fn note_refusal(&self, addr: &str, error: Option<&ConnectError>) {
         let mut refusals = lock(&self.refusals);
         let Some(error) = error.filter(|error| !error.is_retryable()) else {
@@ -212,14 +215,14 @@ impl Peers {
         }
     }
 
-    /// Why nodes do not let this one in, if any does not.
+    /// Returns why other nodes refuse this one, if any does.
     pub(crate) fn refusal(&self) -> Option<String> {
         let refusals = lock(&self.refusals);
         let all: Vec<&str> = refusals.values().map(|(why, _)| why.as_str()).collect();
         (!all.is_empty()).then(|| all.join("; "))
     }
 
-    /// Asks again and again, for ever.
+    /// Asks all other nodes for their status at regular intervals. Never returns.
     pub(crate) async fn watch(self: Arc<Self>) {
         loop {
             self.ask_all().await;
@@ -227,14 +230,14 @@ impl Peers {
         }
     }
 
-    /// How long nothing was heard of a Raft id; at most the age of this process.
+    /// Returns how long a Raft id has not answered, at most the age of this process.
     pub(crate) fn silence(&self, id: u64) -> Duration {
         let seen = lock(&self.seen);
         let last = seen.values().filter(|seen| seen.status.id == id).map(|seen| seen.at).max();
         last.unwrap_or(self.since).elapsed()
     }
 
-    /// What was last heard of a Raft id.
+    /// Returns the last status of a Raft id.
     pub(crate) fn seen(&self, id: u64) -> Option<Seen> {
         self.look(id, Seen::clone)
     }
@@ -244,18 +247,18 @@ impl Peers {
         seen.values().filter(|seen| seen.status.id == id).max_by_key(|seen| seen.at).map(look)
     }
 
-    /// Whether something was heard of a Raft id lately.
+    /// Whether a Raft id has answered lately.
     pub(crate) fn is_heard(&self, id: u64) -> bool {
         self.look(id, |seen| self.is_fresh(seen)).unwrap_or(false)
     }
 
-    /// Up to where the store of a Raft id is, if that was heard lately.
+    /// Returns the applied index of a Raft id, if it has answered lately.
     pub(crate) fn applied_index(&self, id: u64) -> Option<u64> {
         self.look(id, |seen| self.is_fresh(seen).then_some(seen.status.applied_index)).flatten()
     }
 
-    /// Whether a node that was heard of lately knows the members, and does not count this id among them.
-    pub(crate) fn leave_out(&self, id: u64) -> bool {
+    /// Whether a node that has answered lately knows the members, and this id is not among them.
+    pub(crate) fn is_left_out(&self, id: u64) -> bool {
         let seen = lock(&self.seen);
         seen.values().any(|seen| {
             let members = &seen.status.members;
@@ -267,22 +270,22 @@ impl Peers {
         seen.at.elapsed() < self.silence_max()
     }
 
-    /// The voters' clocks minus this node's, its own among them. What a voter that is silent now said last still
-    /// counts: a leader that hears of nobody must not be left with its own clock alone.
+    /// Returns the voters' clocks minus this node's, its own included. The last answer of a voter counts even if it is
+    /// silent now: a leader that reaches nobody must not rely on its own clock alone.
     pub(crate) fn voter_clock_offsets(&self, raft: &Raft) -> Vec<i64> {
         let own = *raft.node_id();
-        let said = |id| if id == own { Some(0) } else { self.look(id, |seen| seen.clock_offset) };
-        raft.voter_ids().filter_map(said).collect()
+        let offset = |id| if id == own { Some(0) } else { self.look(id, |seen| seen.clock_offset) };
+        raft.voter_ids().filter_map(offset).collect()
     }
 
-    /// The clocks of the other members that can be reached, minus this node's.
+    /// Returns the clocks of the other members that can be reached, minus this node's.
     pub(crate) fn clock_offsets(&self) -> Vec<(NodeId, i64)> {
         let members: Vec<u64> = lock(&self.members).keys().copied().collect();
         let fresh = |id| self.look(id, |seen| self.is_fresh(seen).then_some(seen.clock_offset)).flatten();
         members.into_iter().filter_map(|id| Some((NodeId(id), fresh(id)?))).collect()
     }
 
-    /// The longest silence of a node that is still taken for reachable.
+    /// Returns the longest silence after which a node still counts as reachable.
     pub(crate) fn silence_max(&self) -> Duration {
         self.config.timing.status.saturating_mul(4).saturating_add(STATUS_MAX)
     }

@@ -1,9 +1,9 @@
-//! When the log is purged: by bytes while entries come, wholly when idle; never above what the store holds durably. It
-//! also records in the node's identity how far the store is durable, so that a later start can detect a store that has
-//! lost entries.
+//! Decides when the log is purged: by size while entries arrive, completely when it is idle, but never beyond what the
+//! store holds durably. Also records in the node's identity how far the store is durable, so that a later start can
+//! detect a store that has lost entries.
 //!
-//! Invariant: an idle log keeps what a member may still need, as far as it could be asked, up to the bytes that a busy
-//! one keeps.
+//! Invariant: an idle log keeps what a member may still need, at most as many bytes as a busy log keeps. A member that
+//! does not answer may need everything.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,13 +18,13 @@ use crate::home::Home;
 use crate::peer_service::Running;
 use crate::peers::Peers;
 
-/// How often it is looked whether something can be purged.
+/// How often the log is checked for something to purge.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// How long no entry must have come for the log to rest.
+/// The time without a new entry after which the log is idle.
 const IDLE_AFTER: Duration = Duration::from_secs(3);
 
-/// What purging looks at.
+/// Purges the log of a node.
 pub(crate) struct Purger {
     pub(crate) env: Env,
     pub(crate) running: Running,
@@ -33,14 +33,14 @@ pub(crate) struct Purger {
     pub(crate) keep_bytes: u64,
 }
 
-/// Since when no entry came.
+/// The last entry of the log, and since when it is the last.
 struct Quiet {
     last: Option<LogId>,
     since: Instant,
 }
 
 impl Quiet {
-    /// Whether the log is idle, now that its last entry is this.
+    /// Whether the log is idle, given its present last entry.
     fn is_idle(&mut self, last: Option<LogId>) -> bool {
         if last != self.last {
             *self = Self { last, since: Instant::now() };
@@ -50,11 +50,11 @@ impl Quiet {
 }
 
 impl Purger {
-    /// Purges again and again until the core ends, or the log.
+    /// Purges at regular intervals until the core ends or the log fails.
     pub(crate) async fn run(self) {
         let mut quiet = Quiet { last: None, since: Instant::now() };
         loop {
-            // A little randomness keeps the nodes of a cluster from doing this all at once.
+            // The random part keeps the nodes of a cluster from purging all at once.
             sleep(LOOK_EVERY + Duration::from_millis(self.env.rng().below(100))).await;
             if self.note_stored().await.is_err() {
                 return;
@@ -66,7 +66,7 @@ impl Purger {
                     return;
                 }
             } else if rests && self.home.wal.purged(GroupId::MAIN) == last {
-                // Nobody waits for it; what the log says to the contrary its other users hear too.
+                // Nothing waits for this, and a failure of the log is reported to its other users too.
                 let _ = self.home.wal.cut_active(Box::new(drop));
             }
         }
@@ -81,7 +81,7 @@ impl Purger {
         }
     }
 
-    /// The index up to which the log can go now, if there is something worth it.
+    /// Returns the index up to which the log can be purged now, if there is something to purge.
     fn limit(&self, rests: bool) -> Option<u64> {
         let floor = self.home.wal.purged(GroupId::MAIN).map_or(0, |id| id.index);
         let by_bytes = self.home.wal.index_at_bytes_before_end(GroupId::MAIN, self.keep_bytes);
@@ -97,17 +97,17 @@ impl Purger {
         Some(wanted.min(durable).min(images)).filter(|index| *index > floor)
     }
 
-    /// Up to where all other members have applied the log, if all of them said so lately.
+    /// Returns the index up to which all other members have applied the log, if all of them have answered lately.
     fn applied_by_others(&self) -> Option<u64> {
         let mut members = self.peers.members();
-        // Who does not know the members yet, or is none, knows nobody's needs.
+        // A node that does not know the members yet, or is not a member, can't tell which entries others still need.
         members.remove(self.running.raft.node_id())?;
         let mut indexes = members.into_keys().map(|id| self.peers.applied_index(id));
         indexes.try_fold(u64::MAX, |least, index| Some(least.min(index?)))
     }
 
     async fn purge(&self, index: u64) -> Result<(), openraft::errors::Fatal<crate::raft::types::TypeConfig>> {
-        // openraft purges only below what it takes for a snapshot: this tells it what is durable.
+        // openraft purges only up to its latest snapshot. Building one tells it what the store holds durably.
         self.running.raft.trigger().snapshot().await?;
         self.running.raft.trigger().purge_log(index).await
     }

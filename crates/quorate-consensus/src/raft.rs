@@ -1,7 +1,6 @@
-//! Everything that touches openraft: its types, its runtime, its log and its state machine over ours.
+//! The adapters for openraft: its types, runtime, network, log and state machine, implemented with Quorate's own.
 //!
-//! Invariant: no type of openraft is named outside of this folder and of [`peer`](crate::peer), and none leaves the
-//! crate.
+//! Invariant: the crate exports no type of openraft.
 
 pub(crate) mod codec;
 pub(crate) mod log_store;
@@ -11,5 +10,5 @@ pub(crate) mod runtime;
 pub(crate) mod thrift;
 pub(crate) mod types;
 
-/// The core, as the rest of this crate holds it.
+/// The core.
 pub(crate) type Raft = openraft::Raft<types::TypeConfig, machine::Machine>;

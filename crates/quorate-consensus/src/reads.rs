@@ -1,10 +1,10 @@
-//! Read positions by ReadIndex, from any node.
+//! Read positions by ReadIndex, available on any node.
 //!
-//! A position is confirmed by a round in which a majority acknowledged the leader after the read arrived. Reads that
-//! arrive while a round is under way wait for the next and share it.
+//! A round confirms a position: a majority acknowledges the leader after the read has arrived. Reads that arrive during
+//! a round wait for the next one and share it.
 //!
-//! Invariant: a round that is started serves only reads that arrived before it, and those after it that are content
-//! with what was so when it began.
+//! Invariant: a round serves only reads that arrived before it began, and later reads that accept the state as of its
+//! beginning.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::peer::messages::{ReadPositionReply, decode, method};
 use crate::peers::Peers;
 use crate::raft::Raft;
 
-/// Reads that may wait for a round.
+/// The most reads that may wait for a round.
 const WAITING_MAX: usize = 65_536;
 
 /// A round that takes longer has failed.
@@ -29,28 +29,28 @@ pub(crate) const ROUND_MAX: Duration = Duration::from_secs(2);
 
 type ReadResult = Result<u64, ReadPositionError>;
 
-/// Where readers ask. Cheap to clone.
+/// The readers' end of the queue. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct ReadPositions {
     waiting: mpsc::Sender<oneshot::Sender<ReadResult>>,
     latest: watch::Receiver<Option<Confirmed>>,
 }
 
-/// The other end: what the core's thread runs.
+/// The other end of the queue, which runs on the core's thread.
 pub(crate) struct Rounds {
     waiting: mpsc::Receiver<oneshot::Sender<ReadResult>>,
     latest: watch::Sender<Option<Confirmed>>,
 }
 
-/// What a round came to.
+/// The result of a round.
 #[derive(Clone, Copy)]
 struct Confirmed {
-    /// When it began, by this node's own clock.
+    /// When the round began, by this node's clock.
     begun: Instant,
     index: u64,
 }
 
-/// A new queue, empty.
+/// Creates an empty queue.
 pub(crate) fn read_positions() -> (ReadPositions, Rounds) {
     let (sender, waiting) = mpsc::channel(WAITING_MAX);
     let (publisher, latest) = watch::channel(None);
@@ -58,18 +58,19 @@ pub(crate) fn read_positions() -> (ReadPositions, Rounds) {
 }
 
 impl ReadPositions {
-    /// The index up to which a linearizable read must see the state.
+    /// Returns the index up to which a linearizable read must see the state.
     pub(crate) async fn get(&self) -> ReadResult {
         let (sender, receiver) = oneshot::channel();
         self.waiting.try_send(sender).map_err(|error| match error {
-            mpsc::error::TrySendError::Full(_) => ReadPositionError::Unavailable("too many reads wait".to_owned()),
+            mpsc::error::TrySendError::Full(_) => {
+                ReadPositionError::Unavailable("too many reads are waiting".to_owned())
+            }
             mpsc::error::TrySendError::Closed(_) => ReadPositionError::Stopped,
         })?;
         receiver.await.unwrap_or(Err(ReadPositionError::Stopped))
     }
 
-    /// The same as it was at some time that is no longer ago than this. Asks nobody if a round that is as young was
-    /// confirmed.
+    /// Returns the same for a read that accepts a state of this age. Starts no round if the latest one is young enough.
     pub(crate) async fn get_within(&self, age: Duration) -> ReadResult {
         let latest = *self.latest.borrow();
         match latest.filter(|latest| latest.begun.elapsed() <= age || Mutant::AgeNotChecked.is_on()) {
@@ -80,7 +81,7 @@ impl ReadPositions {
 }
 
 impl Rounds {
-    /// Runs round after round until all who could ask are gone.
+    /// Runs round after round until all senders of the queue are dropped.
     pub(crate) async fn run(mut self, raft: Raft, peers: Arc<Peers>, metrics: Arc<ConsensusMetrics>) {
         let mut waiting = Vec::new();
         while self.waiting.recv_many(&mut waiting, WAITING_MAX).await > 0 {
@@ -119,7 +120,7 @@ async fn round(raft: &Raft, peers: &Peers) -> ReadResult {
     reply.index.ok_or_else(|| ReadPositionError::Unavailable("the leader has just changed".to_owned()))
 }
 
-/// A round of the leader itself.
+/// Runs a round on the leader itself.
 pub(crate) async fn lead_round(raft: &Raft) -> ReadResult {
     let unavailable = |error: &dyn std::fmt::Display| ReadPositionError::Unavailable(error.to_string());
     if Mutant::ReadWithoutQuorum.is_on() {

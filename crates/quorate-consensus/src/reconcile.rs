@@ -26,7 +26,7 @@ pub(crate) async fn reconcile(home: &Home, store: &dyn Store, restart: Restart) 
     check_store(home, applied)?;
     if let Some(applied) = applied {
         check_log(home, applied)?;
-        go_on_behind(&home.wal, applied)?;
+        continue_after(&home.wal, applied)?;
     }
     if restart == Restart::Rebooted {
         accept_reboot(&home.wal).await?;
@@ -37,7 +37,7 @@ pub(crate) async fn reconcile(home: &Home, store: &dyn Store, restart: Restart) 
 fn check_store(home: &Home, applied: Option<LogId>) -> Result<(), StartError> {
     let purged = home.wal.purged(GroupId::MAIN);
     if applied.is_none() && purged.is_none() {
-        // The log still has all entries: applying them makes the empty database whole.
+        // The log still has all entries: applying them fills the empty database.
         return Ok(());
     }
     let database = applied.map(|id| id.index);
@@ -55,7 +55,7 @@ fn check_log(home: &Home, applied: LogId) -> Result<(), StartError> {
 }
 
 /// If the log does not hold the last applied entry, removes all entries up to it and those that contradict it.
-fn go_on_behind(wal: &Wal, applied: LogId) -> Result<(), WalError> {
+fn continue_after(wal: &Wal, applied: LogId) -> Result<(), WalError> {
     let is_purged = wal.purged(GroupId::MAIN).is_some_and(|purged| purged.index >= applied.index);
     if is_purged || wal.log_id_at(GroupId::MAIN, applied.index) == Some(applied) {
         return Ok(());

@@ -1,12 +1,12 @@
-//! How a restored database begins its life: as that of the one voter of a new epoch, whose log is empty.
+//! Restores a database as that of the only voter of a new epoch, with an empty log.
 //!
-//! Nothing of the former life can get in, or be taken for something of the new one:
+//! Nothing of the former cluster can join the new one, or be mistaken for a part of it:
 //!
-//! - The cluster has a new id, so no node and no client of before gets past a handshake.
-//! - The log begins [`INDEX_GAP`] behind the last entry of the backup. A session's id is the index of an entry, so one
-//!   that was opened after the backup has an id that never comes again.
-//! - The log holds no entry and is purged up to the applied one, so a new member gets an image, never entries for an
-//!   empty database.
+//! - The cluster has a new id, so the handshake refuses the former nodes and clients.
+//! - The log begins [`INDEX_GAP`] after the last entry of the backup. A session's id is the index of an entry, so the
+//!   id of a session that was opened after the backup is never used again.
+//! - The log holds no entry and is purged up to the applied one, so a new member gets an image, and never entries for
+//!   an empty database.
 
 use std::path::Path;
 use std::time::Duration;
@@ -30,17 +30,18 @@ use crate::raft::codec::{self, VoteBytes};
 use crate::raft::types::Member;
 use crate::start::{log_options, run_workers};
 
-/// How far behind the last entry of a backup the restored history goes on: more entries than a life has.
+/// The distance from the last entry of a backup to the first entry of the restored history: more entries than a cluster
+/// ever has after the backup.
 pub const INDEX_GAP: u64 = 1_000_000_000_000;
 
-/// How long the log may take to write what it was given.
+/// The most time for the log to make a record durable.
 const WRITE_MAX: Duration = Duration::from_secs(60);
 
-/// How often a member that answers unclearly is asked, and how long after.
+/// How often a member is asked whose answer is unclear, and the pause between.
 const ASKS_MAX: u32 = 3;
 const ASK_AGAIN: Duration = Duration::from_millis(200);
 
-/// A node that is to be the one voter of a restored cluster.
+/// The node that becomes the only voter of a restored cluster.
 #[derive(Clone, Debug)]
 pub struct Restored {
     identity: Identity,
@@ -48,47 +49,47 @@ pub struct Restored {
     membership: Bytes,
 }
 
-/// Why a cluster can't be restored as it is configured: it lives, or may.
+/// Why a cluster can't be restored: one of the configured members is running, or may be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Living {
     /// A node answers as a member of a cluster.
     #[error(
-        "'{name}' at {addr} is running, a member of the living cluster {cluster}; a restore takes the place of a \
-         cluster: stop all of its nodes first"
+        "'{name}' at {addr} is running as a member of the living cluster {cluster}; a restore replaces a cluster, so \
+         stop all of its nodes first"
     )]
     Member {
-        /// The node.
+        /// The name of the node.
         name: String,
-        /// Where it answered.
+        /// The address at which it answered.
         addr: String,
-        /// Its cluster.
+        /// The cluster of the node.
         cluster: ClusterId,
     },
-    /// Something is there that does not tell what it is.
+    /// A process answers that may be a member of a cluster.
     #[error(
-        "something answers at {addr}, where '{name}' is expected, and does not say whether it belongs to a living \
-         cluster: {reason}; stop it first, or mend the configuration"
+        "a process answers at {addr}, where '{name}' is expected, and does not say whether it belongs to a living \
+         cluster: {reason}; stop it first, or correct the configuration"
     )]
     Unclear {
         /// The member that is expected there.
         name: String,
-        /// Where it answered.
+        /// The address at which the process answered.
         addr: String,
-        /// What happened.
+        /// Why the answer is unclear.
         reason: String,
     },
 }
 
 impl Living {
-    /// Whether the same call may succeed later: once someone has stopped what lives.
+    /// Whether the same call may succeed later without help: never, because an operator has to stop the nodes.
     pub fn is_retryable(&self) -> bool {
         false
     }
 }
 
 impl Restored {
-    /// Draws the identities of a new life, whose epoch is given, after the last entry of the one before.
+    /// Draws the ids of a restored cluster with the given epoch. `last` is the last entry of the backup.
     pub fn draw(env: &Env, config: &ConsensusConfig, epoch: Epoch, last: Option<LogId>) -> Self {
         let id = env.rng().next_u64().max(1);
         let cluster = ClusterId::draw(env).to_bytes();
@@ -104,27 +105,27 @@ impl Restored {
         Self { identity, applied, membership }
     }
 
-    /// The new cluster.
+    /// Returns the id of the new cluster.
     pub fn cluster(&self) -> ClusterId {
         self.identity.cluster()
     }
 
-    /// What the restored store must say of itself.
+    /// Returns the applied state that the restored store must have.
     pub fn applied(&self) -> Applied {
         Applied { log_id: Some(self.applied), membership: Some((self.applied, self.membership.clone())) }
     }
 
-    /// Writes the log of the new life into `dir`, where there must be none. A node that starts with it is a member that
-    /// was stopped: it founds nothing and asks nobody.
+    /// Writes the new log into `dir`, where there must be none. A node that starts with it is a member that was
+    /// stopped: it founds no cluster and asks no other node.
     pub async fn write_log(&self, env: &Env, config: &ConsensusConfig, dir: &Path) -> Result<(), StartError> {
         let opened = Wal::open(env.disk().clone(), dir, log_options(env, config))?;
         let wal = run_workers(env, opened)?;
         let group = GroupId::MAIN;
         if wal.identity().is_some() || wal.last_log_id(group).is_some() {
-            return Err(StartError::Config(format!("{} holds a log already", dir.display())));
+            return Err(StartError::Config(format!("{} already holds a log", dir.display())));
         }
         wal.purge(group, self.applied)?;
-        // As after the last entry of a term that this node led: the next term is its own to win.
+        // The vote is that of a node which led the term of the last entry, so this node can win the next term.
         let vote = VoteBytes { term: self.applied.term, node: self.identity.id, committed: true };
         written(|done| wal.save_vote(group, vote.encode_to_vec().into(), done)).await?;
         wal.save_committed(group, self.applied)?;
@@ -134,7 +135,7 @@ impl Restored {
     }
 }
 
-/// Hands something to the log and waits until it is durable.
+/// Writes a record to the log and waits until it is durable.
 async fn written(write: impl FnOnce(Completion) -> Result<(), WalError>) -> Result<(), StartError> {
     let (sender, receiver) = oneshot::channel();
     write(Box::new(move |result| drop(sender.send(result))))?;
@@ -142,16 +143,16 @@ async fn written(write: impl FnOnce(Completion) -> Result<(), WalError>) -> Resu
     Ok(result.ok().and_then(Result::ok).unwrap_or(Err(WalError::Closed))?)
 }
 
-/// Fails if any of the configured members, this node's own address among them, answers as a member of a cluster, or
-/// not clearly as none. Nodes that wait for a cluster are no obstacle.
+/// Fails if a configured member, or this node's own address, answers as a member of a cluster, or does not clearly
+/// answer as none. Nodes that wait for a cluster are no obstacle.
 pub async fn check_nobody_lives(env: &Env, config: &ConsensusConfig) -> Result<(), Living> {
     let own = Member { name: config.name.clone(), addr: config.listen.clone() };
     let asked = if config.members.is_empty() { std::slice::from_ref(&own) } else { config.members.as_slice() };
-    // The port 0 stands for any that is free: nobody can be there.
+    // Port 0 stands for any free port, so no node can answer there.
     for member in asked.iter().filter(|member| !member.addr.ends_with(":0")) {
         let mut answer = ask(env, config, member).await;
         for _ in 1..ASKS_MAX {
-            // A process that is just ending still has its port.
+            // A process that is just ending still holds its port.
             if !matches!(answer, Err(Living::Unclear { .. })) {
                 break;
             }
@@ -185,7 +186,7 @@ async fn ask(env: &Env, config: &ConsensusConfig, member: &Member) -> Result<(),
     let client = match dialer.connect().await {
         Ok(client) => client,
         Err(ConnectError::Unreachable { .. }) => return Ok(()),
-        // A machine that is off, or a process that is stopped and will go on.
+        // The machine is off, or the process is suspended and may continue. Only the latter accepts a connection.
         Err(error @ ConnectError::TimedOut { .. }) => {
             let connected = timeout(CONNECT_MAX, env.net().connect(addr)).await;
             return if matches!(connected, Ok(Ok(_))) { Err(unclear(&error)) } else { Ok(()) };

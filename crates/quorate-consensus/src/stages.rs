@@ -1,10 +1,11 @@
-//! Where the writes of a batch spend their time on the leader.
+//! Measures where the writes of a batch spend their time on the leader.
 //!
-//! The combiner has one batch in flight at a time, so a few atomics hold when it was where: the combiner begins it, the
-//! log store marks when it was handed over, durable and committed, and the combiner ends it and records.
+//! The combiner has one batch in flight at a time, so a few atomics hold the times of its stages. The combiner begins a
+//! batch, the log store marks when the batch is handed over, durable and committed, and the combiner ends it and
+//! records the times.
 //!
 //! Invariants:
-//! - A batch costs a handful of looks at the clock, however many writes it holds, and no lock while nobody takes
+//! - A batch costs a few readings of the clock, however many writes it holds, and no lock unless there is a receiver of
 //!   [`WriteTrace`]s.
 //! - `queue`, `append`, `replicate` and `apply` follow each other without a gap.
 
@@ -18,20 +19,20 @@ use tokio::sync::watch;
 
 use crate::metrics::ConsensusMetrics;
 
-/// What became when of the write that waited longest in its batch.
+/// The times of the write that waited longest in its batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteTrace {
-    /// When its outcome was there: nanoseconds since 1970-01-01 UTC by this node's clock.
+    /// The time of its outcome, in nanoseconds since 1970-01-01 UTC by this node's clock.
     pub ended_unix_nanos: u64,
     /// The index of the last entry of its batch.
     pub index: u64,
-    /// How many writes its batch held.
+    /// The number of writes in its batch.
     pub batch: u64,
     /// See [`WriteMetrics`](crate::WriteMetrics) for this stage and the others.
     pub queue: Duration,
     /// See `queue`.
     pub append: Duration,
-    /// `None` when the outcome was there before the batch was durable here.
+    /// See `queue`. `None` if the outcome came before the batch was durable on this node.
     pub fsync: Option<Duration>,
     /// See `queue`.
     pub replicate: Duration,
@@ -39,25 +40,25 @@ pub struct WriteTrace {
     pub apply: Duration,
 }
 
-/// The batch in flight. Marks are nanoseconds since `origin`, 0 for what has not happened yet.
+/// The times of the batch in flight, in nanoseconds since `origin`. 0 stands for a stage that is not reached yet.
 pub(crate) struct Stages {
     own: NodeId,
     env: Env,
     metrics: Arc<ConsensusMetrics>,
     traces: watch::Sender<Option<WriteTrace>>,
     origin: Instant,
-    /// Numbers the batches.
+    /// The number of the last batch.
     batches: AtomicU64,
-    /// The batch in flight, or 0.
+    /// The number of the batch in flight, or 0.
     batch: AtomicU64,
-    /// The highest index of it that was handed over.
+    /// The highest index of the batch that was handed to the log's writer.
     last: AtomicU64,
     handed: AtomicU64,
     durable: AtomicU64,
     committed: AtomicU64,
 }
 
-/// A batch that was handed to the writer of the log.
+/// Entries of a batch that were handed to the log's writer.
 pub(crate) struct Handed {
     stages: Arc<Stages>,
     batch: u64,
@@ -82,12 +83,12 @@ impl Stages {
         })
     }
 
-    /// The latest trace, as they come. Traces are made while there is a receiver.
+    /// Returns a receiver of the latest trace. Traces are made only while there is a receiver.
     pub(crate) fn traces(&self) -> watch::Receiver<Option<WriteTrace>> {
         self.traces.subscribe()
     }
 
-    /// A batch is proposed now. Returns when that is.
+    /// Marks that a batch is proposed now. Returns the time.
     pub(crate) fn begin(&self) -> Instant {
         for mark in [&self.last, &self.handed, &self.durable, &self.committed] {
             mark.store(0, Ordering::Relaxed);
@@ -97,8 +98,8 @@ impl Stages {
         Instant::now()
     }
 
-    /// Entries up to `last`, with so many writes among them, are handed to the writer of the log now. `None` if they
-    /// are not of a batch in flight here: they may be another leader's.
+    /// Marks that entries up to `last`, of which `writes` are writes, are handed to the log's writer now. Returns
+    /// `None` if they do not belong to a batch in flight on this node: they may be another leader's.
     pub(crate) fn handed(self: &Arc<Self>, last: LogId, writes: u64) -> Option<Handed> {
         let batch = self.batch.load(Ordering::Acquire);
         if batch == 0 || writes == 0 || last.node != self.own {
@@ -110,7 +111,7 @@ impl Stages {
         Some(Handed { stages: Arc::clone(self), batch, writes, at })
     }
 
-    /// The log is committed up to an index.
+    /// Marks that the log is committed up to an index.
     pub(crate) fn committed(&self, index: u64) {
         let last = self.last.load(Ordering::Relaxed);
         if last > 0 && index >= last && self.committed.load(Ordering::Relaxed) == 0 {
@@ -118,8 +119,8 @@ impl Stages {
         }
     }
 
-    /// The batch came to its end, having been proposed at `proposed`. `arrived` says since when each of its writes was
-    /// waiting; empty if not all of them got an outcome, and then nothing is recorded.
+    /// Ends the batch that was proposed at `proposed`, and records its times. `arrived` has the arrival of each of its
+    /// writes. It is empty if not all of them got an outcome; then nothing is recorded.
     pub(crate) fn end(&self, proposed: Instant, arrived: &[Instant]) {
         self.batch.store(0, Ordering::Release);
         let Some(first) = arrived.first() else { return };
@@ -166,12 +167,12 @@ impl Stages {
 
 /// Sets a mark unless it is set.
 fn mark(mark: &AtomicU64, at: u64) {
-    // Whoever was first has set it.
+    // If this fails, the mark was already set.
     let _ = mark.compare_exchange(0, at, Ordering::Relaxed, Ordering::Relaxed);
 }
 
 impl Handed {
-    /// What was handed over is durable on this node.
+    /// Marks that the entries are durable on this node.
     pub(crate) fn durable(&self) {
         let now = self.stages.now();
         let time = Duration::from_nanos(now.saturating_sub(self.at));

@@ -1,16 +1,17 @@
-//! Stamps: the clock and the randomness that a leader puts on what it proposes.
+//! Stamps: the time and the random seed that a leader adds to each proposal.
 //!
 //! Invariants:
-//! - A leader never stamps a time before one that it stamped earlier.
-//! - It stamps at most the median of the voters' clocks plus [`AHEAD_MAX`], so that one wrong clock can't expire the
-//!   world. A clock that is behind does no harm: applying uses the later of the stamp and the last one.
+//! - The times of a leader's stamps never decrease.
+//! - A stamp's time is at most the median of the voters' clocks plus [`AHEAD_MAX`], unless an earlier stamp was later.
+//!   So one wrong clock can't make everything expire. A clock that is behind does no harm: applying uses the later of
+//!   the stamp and the last one.
 
 use std::time::Duration;
 
 use quorate_env::Env;
 use quorate_model::Stamp;
 
-/// How far a leader's stamps may be ahead of the median of the voters' clocks.
+/// How far the time of a stamp may be ahead of the median of the voters' clocks.
 pub(crate) const AHEAD_MAX: Duration = Duration::from_secs(1);
 
 /// Makes stamps.
@@ -25,7 +26,7 @@ impl Stamper {
         Self { env, last: 0 }
     }
 
-    /// The next stamp. `offsets` are the voters' clocks minus this node's, its own 0 among them, in nanoseconds.
+    /// Returns the next stamp. `offsets` are the voters' clocks minus this node's, in nanoseconds, including its own 0.
     pub(crate) fn stamp(&mut self, offsets: &mut [i64]) -> Stamp {
         let now = self.env.unix_nanos();
         let ahead = i64::try_from(AHEAD_MAX.as_nanos()).unwrap_or(i64::MAX);
@@ -35,7 +36,7 @@ impl Stamper {
     }
 }
 
-/// The lower median: of two clocks, the earlier one.
+/// Returns the lower median: of two clocks, the earlier one.
 fn median(offsets: &mut [i64]) -> i64 {
     offsets.sort_unstable();
     offsets.get(offsets.len().saturating_sub(1) / 2).copied().unwrap_or(0)
@@ -48,10 +49,10 @@ mod tests {
     const SECOND: i64 = 1_000_000_000;
 
     #[test]
-    fn one_clock_far_ahead_does_not_carry_the_others_along() {
+    fn one_clock_far_ahead_does_not_set_the_time() {
         let env = Env::real();
         let mut stamper = Stamper::new(env.clone());
-        // The two others are an hour behind this clock, so this one is wrong.
+        // The two others are an hour behind this clock, so this clock is wrong.
         let stamp = stamper.stamp(&mut [0, -3_600 * SECOND, -3_600 * SECOND]);
         assert!(stamp.now < env.unix_nanos() - 3_500 * SECOND.unsigned_abs());
     }

@@ -1,6 +1,6 @@
-//! A node's place in its cluster: which leader it hears, whether it votes, and whether it may ask for votes.
+//! A node's standing in its cluster: which leader reaches it, whether it votes, and whether it may ask for votes.
 //!
-//! Invariant: a node whose data are not those of the others never asks for votes.
+//! Invariant: a node whose data differ from those of the others never asks for votes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,24 +14,23 @@ use crate::belong::applied_membership;
 use crate::membership;
 use crate::peer_service::{PeerService, Running};
 
-/// What a node knows of its place in the cluster.
+/// What a node knows about its own place in the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
-    /// The last leader that the node knew, even if that leader is gone by now.
+    /// The last leader that the node knew, even if that leader is gone.
     pub last_leader: Option<NodeId>,
-    /// How long neither entries nor heartbeats of a leader have come; none if they never did in this life. Zero for a
-    /// node that leads.
+    /// The time since the last entries or heartbeat of a leader; `None` if there were none since the node started. Zero
+    /// for a node that leads.
     pub leader_silent_for: Option<Duration>,
-    /// Whether the node has applied its own admission: before that it may have nothing of the cluster's data.
+    /// Whether the node has applied its own admission. Before that it may have none of the cluster's data.
     pub joined: bool,
-    /// Whether each majority that the cluster needs is counted with this node.
+    /// Whether the node's vote counts in each majority that the cluster needs.
     pub votes: bool,
 }
 
-/// The leader, if a majority or this node has heard from it lately, and the node's standing.
+/// Returns the leader, if it is in contact with a majority or with this node, and the node's standing.
 ///
-/// A leader that has been silent for longer than a failover takes is left out: by then another node leads, or none
-/// does.
+/// A leader that has been silent for longer than a failover takes is omitted: by then another node leads, or none does.
 pub(crate) fn standing(service: &PeerService, running: &Running) -> (Option<NodeId>, Standing) {
     let own = service.home.identity().id;
     let timing = service.config.timing;
@@ -60,7 +59,8 @@ pub(crate) fn standing(service: &PeerService, running: &Running) -> (Option<Node
     (known.filter(|_| is_there).map(NodeId), standing)
 }
 
-/// Lets this node ask for votes, or not, for ever. The core itself waits for `election_max` at least.
+/// Allows or forbids at regular intervals that this node asks for votes. The core itself waits for at least
+/// `election_max` first. Never returns.
 pub(crate) async fn be_patient(service: Arc<PeerService>, running: Running) {
     let timing = service.config.timing;
     loop {

@@ -1,7 +1,8 @@
-//! How a node's part in consensus comes up.
+//! Starts a node's part in consensus.
 //!
-//! The order matters: the log first, because it says who this node is; then the door, so that others can ask; then the
-//! cluster, found or founded; then the store, which must know its cluster; then the core, which replays into it.
+//! The order matters. The log is opened first, because it holds the node's identity. Then the server starts, so that
+//! other nodes can ask for the status. Then the node finds or founds its cluster. The store is opened after that,
+//! because it must know the cluster, and the core last, because it applies entries to the store.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -48,15 +49,15 @@ use crate::stages::Stages;
 use crate::standing;
 use crate::verdict::{Verdicts, judge};
 
-/// Commits that may wait for the store.
+/// The most commits that may wait for the store.
 const COMMITS_WAITING_MAX: u64 = 65_536;
 
-/// What a store must be told to open itself.
+/// What is needed to open a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreIdentity {
     /// The cluster.
     pub cluster: ClusterId,
-    /// Its present history.
+    /// The present epoch of the cluster.
     pub epoch: Epoch,
     /// The group whose entries the store applies.
     pub group: GroupId,
@@ -67,13 +68,14 @@ pub type OpenStore =
     Box<dyn FnOnce(StoreIdentity) -> Result<Arc<dyn Store>, Box<dyn std::error::Error + Send + Sync>> + Send>;
 
 impl Consensus {
-    /// Brings this node up and returns once it belongs to a cluster and its core runs: with several nodes in the list
-    /// that waits for all of them the first time. Call it on the runtime that is to run the core: a thread of its own
-    /// ([`Env::start_runtime`]).
+    /// Starts this node and returns once it belongs to a cluster and its core runs. If `members` lists several nodes,
+    /// the first start waits for all of them. Call this on the runtime that will run the core, which has a thread of
+    /// its own ([`Env::start_runtime`]).
     ///
     /// `dir` holds the log and nothing else. A damaged log is put aside, and the node comes back under a new Raft id.
-    /// So is one that may have lost what it acknowledged, because the durability is `os` and the machine was restarted.
-    /// That the end of the log is missing shows only once the store is open: [`StartError::LogCut`].
+    /// The same happens to a log that may have lost acknowledged entries, because the durability is `os` and the
+    /// machine was restarted. A log whose end is missing is detected only once the store is open:
+    /// [`StartError::LogCut`].
     pub fn start<'a>(
         env: &'a Env,
         config: ConsensusConfig,
@@ -81,7 +83,7 @@ impl Consensus {
         open_store: OpenStore,
         service: Arc<dyn Service>,
     ) -> BoxFuture<'a, Result<Self, StartError>> {
-        // Boxed here, so that the core is compiled with this crate and not with each program that awaits it.
+        // Boxed, so that the core is compiled in this crate and not in each program that awaits this future.
         Self::begin(env, config, dir, open_store, service).boxed()
     }
 
@@ -122,7 +124,7 @@ impl Consensus {
         verdicts.bind(&raft, &peers);
         let (combiner, gatherer) = combiner(env, &raft, &peers, &stages, &metrics);
         let running = Running { raft: raft.clone(), store, combiner, verdicts, images };
-        // Nobody else sets it.
+        // Nothing else sets it.
         let _ = peer_service.running.set(running.clone());
         let (reads, rounds) = read_positions();
         let purger = Purger {
@@ -154,7 +156,7 @@ impl Consensus {
     }
 }
 
-/// What looks after the members and after this node's part, as long as it runs.
+/// Starts the tasks that watch the members and maintain this node's place among them.
 fn watchers(env: &Env, service: &Arc<PeerService>, running: &Running, own: Member, dir: &Path) -> [AbortHandle; 7] {
     let (peers, raft, verdicts) = (Arc::clone(&service.peers), running.raft.clone(), Arc::clone(&running.verdicts));
     [
@@ -186,7 +188,7 @@ fn check(config: &ConsensusConfig) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Opens the log, or a new one beside one that can't be gone on with, and reads or draws the identity.
+/// Opens the log, or a new one next to a log that can't be reused, and reads the identity or draws a new one.
 pub(crate) async fn open_home(env: &Env, config: &ConsensusConfig, dir: &Path) -> Result<(Home, Restart), StartError> {
     let mut opened = open_log(env, config, dir)?;
     let mut known = known_identity(config, &opened.recovery)?;
@@ -219,7 +221,7 @@ pub(crate) async fn open_home(env: &Env, config: &ConsensusConfig, dir: &Path) -
     Ok((home, restart))
 }
 
-/// An id that no directory had before.
+/// Draws an id that no directory had before.
 fn new_id(env: &Env, name: &str) -> u64 {
     if Mutant::LostIdentityReused.is_on() {
         return name.bytes().fold(1, |id, byte| id * 31 + u64::from(byte));
@@ -227,7 +229,8 @@ fn new_id(env: &Env, name: &str) -> u64 {
     env.rng().next_u64().max(1)
 }
 
-/// Opens the log, or a new one beside a damaged one. Alone, nobody could bring the node up to date: it changes nothing.
+/// Opens the log, or a new one next to a damaged one. Fails without changing anything if the node runs alone, because
+/// no other node could bring it up to date.
 fn open_log(env: &Env, config: &ConsensusConfig, dir: &Path) -> Result<Opened, StartError> {
     let open = || Wal::open(Arc::clone(env.disk()), dir, log_options(env, config));
     match open() {
@@ -244,7 +247,7 @@ fn open_log(env: &Env, config: &ConsensusConfig, dir: &Path) -> Result<Opened, S
     }
 }
 
-/// The identity in the log, if it may be gone on with.
+/// Returns the identity in the log, if there is one. Fails if the node can't be started under it.
 fn known_identity(config: &ConsensusConfig, recovery: &Recovery) -> Result<Option<Identity>, StartError> {
     let Some(bytes) = &recovery.identity else { return Ok(None) };
     let identity = Identity::read(bytes)?;
@@ -260,7 +263,7 @@ fn known_identity(config: &ConsensusConfig, recovery: &Recovery) -> Result<Optio
     Ok(Some(identity))
 }
 
-/// How the log is opened.
+/// Returns the options with which the log is opened.
 pub(crate) fn log_options(env: &Env, config: &ConsensusConfig) -> WalOptions {
     WalOptions {
         segment_bytes: config.log_segment_bytes,
@@ -269,18 +272,19 @@ pub(crate) fn log_options(env: &Env, config: &ConsensusConfig) -> WalOptions {
     }
 }
 
-/// Moves a damaged log out of the way, for people to look at. The next start draws a new Raft id, in the same cluster.
+/// Moves a damaged log aside and keeps it for inspection. The next start draws a new Raft id in the same cluster.
 pub fn put_log_aside(env: &Env, dir: &Path) -> Result<(), StartError> {
     move_log(env, dir, &lineage::aside(dir, lineage::DAMAGED, env.unix_nanos()))
 }
 
-/// Gives the directory of a log another name beside the present one, durably.
+/// Renames the directory of a log, durably. The new name is in the same parent directory.
 fn move_log(env: &Env, from: &Path, to: &Path) -> Result<(), StartError> {
     let moved = env.disk().rename(from, to);
     let synced = moved.and_then(|()| env.disk().sync_dir(from.parent().unwrap_or(from)));
     synced.map_err(|source| StartError::Log(OpenError::Io { action: "move", path: from.to_path_buf(), source }))
 }
 
+/// Starts the threads of the log.
 pub(crate) fn run_workers(env: &Env, opened: Opened) -> Result<Wal, StartError> {
     let Opened { wal, writer, keeper, .. } = opened;
     let (writer_bell, keeper_bell): (Signal, Signal) = (writer.signal().clone(), keeper.signal().clone());
@@ -295,7 +299,7 @@ async fn open(env: &Env, home: &Home, open_store: OpenStore) -> Result<Arc<dyn S
     let inside = env.clone();
     match env.blocking(move || inside.enter(|| open_store(store))).await {
         Some(opened) => opened.map_err(StartError::Store),
-        None => Err(StartError::Core("the machine is going down".to_owned())),
+        None => Err(StartError::Core("the node is shutting down".to_owned())),
     }
 }
 
@@ -317,18 +321,18 @@ async fn start_core(
     Ok(raft)
 }
 
-/// openraft's settings; `docs/decisions/0004-openraft-settings.md` gives the reasons.
+/// Returns openraft's settings; `docs/decisions/0004-openraft-settings.md` gives the reasons.
 fn raft_config(timing: Timing) -> Result<openraft::Config, openraft::ConfigError> {
     let millis = |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     openraft::Config {
         cluster_name: "quorate".to_owned(),
         heartbeat_interval: millis(timing.heartbeat),
         heartbeat_min_interval: Some(millis(timing.heartbeat) / 2),
-        // While an entry is not applied, commits wait here; a full channel would hold the core up.
+        // While an entry can't be applied, commits wait in this channel. A full channel would block the core.
         state_machine_channel_size: Some(COMMITS_WAITING_MAX),
         election_timeout_min: millis(timing.election_min),
         election_timeout_max: millis(timing.election_max),
-        // A restored leader could give an id out twice, with two contents.
+        // A restored leader could assign a log id twice, with different contents.
         enable_leader_restore: Some(Mutant::LeaderRestored.is_on()),
         enable_pre_vote: Some(true),
         quorum_loss_probe_interval: Some(millis(timing.election_max).saturating_mul(2)),
@@ -338,17 +342,17 @@ fn raft_config(timing: Timing) -> Result<openraft::Config, openraft::ConfigError
         api_batch_capacity: 8_192,
         api_batch_linger_ms: 0,
         snapshot_policy: SnapshotPolicy::Never,
-        // Purging is ours, by bytes.
+        // `Purger` decides what is purged.
         max_in_snapshot_log_to_keep: u64::MAX,
         purge_batch_size: 1_024,
-        // Followers that lag are sent the log as long as it is there.
+        // Followers that lag get entries, not an image, as long as the log still holds the entries.
         replication_lag_threshold: u64::MAX,
         ..openraft::Config::default()
     }
     .validate()
 }
 
-/// Keeps the list of members up to date with what the log says.
+/// Keeps the list of members as the log has it.
 async fn follow_members(raft: Raft, peers: Arc<Peers>, thrift: Arc<Thrift>) {
     let mut metrics = raft.server_metrics();
     let mut known = None;

@@ -1,4 +1,4 @@
-//! How the cluster stands, as this node sees it.
+//! The state of the cluster, as this node knows it.
 
 use std::time::Duration;
 
@@ -11,64 +11,65 @@ use crate::raft::types::from_raft;
 use crate::standing::{Standing, standing};
 use crate::verdict::Blocked;
 
-/// How the cluster stands, as one node sees it.
+/// The state of the cluster, as one node knows it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClusterStatus {
     /// The cluster.
     pub cluster: ClusterId,
-    /// The node that tells.
+    /// The node that reports this status.
     pub node: NodeId,
-    /// Its name.
+    /// The node's name.
     pub name: String,
-    /// The leader, if it knows one and has heard of it lately.
+    /// The leader, if the node knows one that is in contact with it or with a majority.
     pub leader: Option<NodeId>,
     /// The present term.
     pub term: u64,
-    /// The last entry of its log.
+    /// The last entry of the node's log.
     pub last: Option<LogId>,
-    /// What it knows to be committed.
+    /// The last entry that the node knows to be committed.
     pub committed: Option<LogId>,
-    /// Up to where its store is.
+    /// The position up to which the node's store has applied the log.
     pub applied: Position,
-    /// Bytes of its log's files.
+    /// The bytes of the files of the node's log.
     pub log_bytes: u64,
-    /// All members, learners too.
+    /// All members, including learners.
     pub members: Vec<MemberStatus>,
-    /// The entry that it does not apply for the time being, if there is one.
+    /// The entry that the node does not apply for now, if there is one.
     pub blocked: Option<Blocked>,
-    /// Why its core stopped, if it did.
+    /// Why the node's core stopped, if it did.
     pub stopped: Option<String>,
-    /// What it knows of its own place.
+    /// What the node knows about its own place in the cluster.
     pub standing: Standing,
 }
 
-/// A member, as one node sees it.
+/// A member, as one node knows it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MemberStatus {
-    /// Its Raft id.
+    /// The member's Raft id.
     pub id: NodeId,
-    /// Its name.
+    /// The member's name.
     pub name: String,
-    /// Its address.
+    /// The member's address.
     pub addr: String,
-    /// Whether it votes.
+    /// Whether the member votes.
     pub voter: bool,
-    /// How long nothing was heard of it; zero for the node that tells.
+    /// The time since the member's last answer; zero for the node that reports this status.
     pub silent_for: Duration,
-    /// Up to where its store was when it was last heard of.
+    /// The member's applied index in its last answer.
     pub applied_index: u64,
 }
 
 impl MemberStatus {
-    /// How many of the entries up to `committed` it had not applied when it was last heard of; `None` while it has no
-    /// database at all.
+    /// Returns how many of the entries up to `committed` the member had not applied at its last answer; `None` while it
+    /// has no database.
     pub fn lag(&self, committed: u64) -> Option<u64> {
         lag(self.applied_index, committed)
     }
 }
 
-/// How many of the entries up to `committed` a node lacks that has applied those up to `applied`; `None` where it has
-/// applied none: it is sent the database, and indexes do not count entries after a restore.
+/// Returns how many of the entries up to `committed` a node lacks that has applied those up to `applied`. Returns
+/// `None` if the node has applied none: then it gets the database, and after a restore the difference of the indexes
+/// does not count entries.
 pub fn lag(applied: u64, committed: u64) -> Option<u64> {
     (applied > 0 || committed == 0).then(|| committed.saturating_sub(applied))
 }

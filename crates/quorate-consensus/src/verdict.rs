@@ -1,22 +1,22 @@
-//! Whether the entry or the node is to blame where an entry can't be applied.
+//! Finds out whether the entry or the node is to blame if an entry can't be applied.
 //!
-//! A node whose store fails at an entry, or whose process died of it, stops before that entry and asks the others.
-//! Where another node has applied it, the node itself is to blame: it tries again, takes an image, or ends. Where no
-//! voter has applied it and a majority can't, or it takes more than the leader has for an entry, the leader proposes
-//! [`Payload::Reject`](quorate_model::Payload::Reject); once that is committed, every node applies the entry as one
-//! that failed. [`judge`] asks and decides, [`promise`] answers; `docs/decisions/0019-entry-or-node.md` gives the
-//! reasons.
+//! A node whose store fails at an entry, or whose process died while it applied the entry, stops before that entry and
+//! asks the others. If another node has applied the entry, the node itself is to blame: it tries again, takes an image,
+//! or ends. If no voter has applied the entry, and either a majority can't apply it or it takes more time or memory
+//! than the leader allows for an entry, the leader proposes [`Payload::Reject`](quorate_model::Payload::Reject). Once
+//! that is committed, every node applies the entry as one that failed. [`judge`] asks and decides, [`promise`] answers;
+//! `docs/decisions/0019-entry-or-node.md` gives the reasons.
 //!
 //! # Invariants
 //!
-//! - Before `Reject(n)` is proposed, every voter has promised durably ([`Halt`]) not to apply entry `n`. It keeps the
-//!   promise until the rejection is committed, or until a leader of the same or a later term, in whose log there is no
-//!   such rejection, releases it. So no node applies a rejected entry and answers for it.
-//! - Only a voter that is away need not promise, if the leader has never told it that entry `n` is committed. Later a
-//!   leader tells it so only together with the rejection ([`announce`]).
+//! - Before `Reject(n)` is proposed, every voter has promised durably ([`Halt`]) not to apply entry `n`. A voter keeps
+//!   its promise until the rejection is committed, or until a leader of the same or a later term whose log has no such
+//!   rejection releases it. So no node applies a rejected entry and answers its caller.
+//! - A voter that can't be reached need not promise if the leader has never told it that entry `n` is committed. Later
+//!   a leader tells it so only together with the rejection ([`announce`]).
 //! - A node that has a rejection in its log applies the rejected entry only once the rejection is committed, and then
-//!   as a rejected one.
-//! - Entries that others have applied are never rejected.
+//!   as a rejected entry.
+//! - An entry that another node has applied is never rejected.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
@@ -46,33 +46,34 @@ use log::logged;
 pub(crate) use log::{reject, rejections};
 use state::{State, Trouble};
 
-/// Unclean ends in a row, at the same applied entry, after which a node applies one entry at a time.
+/// The consecutive unclean ends at the same applied entry after which a node applies one entry at a time.
 const CAREFUL_AFTER: u32 = 3;
 
-/// How often a node that alone can't apply an entry tries it again before it takes an image.
+/// How often a node tries an entry again that others have applied, before it takes an image.
 const TRIES_MAX: u32 = 2;
 
-/// Unclean ends in a row after which a node no longer tries an entry at which it died, but waits for an image.
+/// The consecutive unclean ends after which a node no longer tries the entry at which it died, but waits for an image.
 const DEATHS_MAX: u32 = 6;
 
-/// How long it waits before each try, and after images that did not arrive; there longer each time, up to the second.
+/// The pause before another try, and after a failed image. The latter is doubled each time, up to the second value.
 const TRY_PAUSE: Duration = Duration::from_millis(500);
 const IMAGE_PAUSE_MAX: Duration = Duration::from_secs(8);
 
-/// The same where an entry took more than it may: it may have more the next time. Meanwhile a leader hands over.
+/// The pause before another try of an entry that exceeded its limit of time or memory. The next try has a larger limit.
+/// In the pause a leader hands over.
 const MORE_PAUSE: Duration = Duration::from_millis(100);
 
-/// After this time a node tries an entry again that it had no memory for, if nothing was decided meanwhile.
+/// The time after which a node that lacked memory tries an entry again, if nothing was decided meanwhile.
 const RETRY_AFTER: Duration = Duration::from_secs(10);
 
-/// What a node knows of entries that can't be applied. See the module.
+/// What a node knows about entries that can't be applied. See the module.
 pub(crate) struct Verdicts {
     home: Home,
     store: Arc<dyn Store>,
     state: Mutex<State>,
     changed: watch::Sender<()>,
     core: OnceLock<(Raft, Arc<Peers>)>,
-    /// The fault that ended this node's part in consensus, where the store was stuck.
+    /// The fault that ended this node's part in consensus, if the store was stuck.
     stuck: OnceLock<StoreFault>,
 }
 
@@ -81,29 +82,30 @@ pub(crate) struct Verdicts {
 pub struct Blocked {
     /// The index of the entry.
     pub index: u64,
-    /// Why it can't be applied, or for what the node waits.
+    /// Why the entry can't be applied, or what the node waits for.
     pub why: String,
 }
 
-/// Entries that may be handed to the store.
+/// A range of entries that may be handed to the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cleared {
-    /// The last of them.
+    /// The last entry of the range.
     pub(crate) last: u64,
-    /// Whether the first, which then is the only one, must be applied as a rejected one.
+    /// Whether the first entry must be applied as a rejected one. Then it is the only entry of the range.
     pub(crate) rejected: bool,
 }
 
+/// What to do before the next entry is handed to the store.
 enum Next {
     Go(Cleared),
-    /// One entry, after a note of it.
+    /// Record the entry durably, and then hand it over alone.
     Try,
     Wait,
     Settle(Trouble),
 }
 
 impl Verdicts {
-    /// Takes up what this node's former life has left: `restart` says how that ended.
+    /// Starts from what this node's former process has recorded. `restart` says how that process ended.
     pub(crate) async fn begin(home: &Home, store: &Arc<dyn Store>, restart: Restart) -> Result<Arc<Self>, WalError> {
         let applied = store.applied().index();
         let known = home.identity().trial.unwrap_or_default();
@@ -114,7 +116,7 @@ impl Verdicts {
             (false, _) => 0,
         };
         let last = home.wal.last_log_id(GroupId::MAIN).map_or(0, |id| id.index);
-        // After a loss of power the note may be older than what the node has applied since, and answered for.
+        // After a power failure the record may be older than entries that the node has applied and answered for.
         let is_certain = restart != Restart::Rebooted || starts >= CAREFUL_AFTER;
         let trying = known.trying.filter(|index| *index > applied && *index <= last && is_certain);
         let trial = Trial { applied, starts, trying };
@@ -134,25 +136,25 @@ impl Verdicts {
             ..State::default()
         };
         if state.careful_until > applied {
-            tracing::warn!(applied, starts, "this node ends again and again: it applies one entry at a time");
+            tracing::warn!(applied, starts, "this node has ended again and again: it now applies one entry at a time");
         }
         let (store, changed, stuck) = (Arc::clone(store), watch::Sender::new(()), OnceLock::new());
         let (home, state, core) = (home.clone(), Mutex::new(state), OnceLock::new());
         Ok(Arc::new(Self { home, store, state, changed, core, stuck }))
     }
 
-    /// Gives it the core, without which nothing is decided.
+    /// Sets the core. Before that nothing is decided.
     pub(crate) fn bind(&self, raft: &Raft, peers: &Arc<Peers>) {
-        // Nobody else sets it.
+        // Nothing else sets it.
         let _ = self.core.set((raft.clone(), Arc::clone(peers)));
     }
 
-    /// Ends all waiting.
+    /// Ends all waits with [`StoreFault::Closed`].
     pub(crate) fn close(&self) {
         self.change(|state| state.closed = true);
     }
 
-    /// The log has got these entries.
+    /// Records the rejections among entries that are appended to the log.
     pub(crate) fn appended(&self, rejections: impl Iterator<Item = (u64, u64)>) {
         let rejections: Vec<_> = rejections.collect();
         if !rejections.is_empty() {
@@ -160,12 +162,12 @@ impl Verdicts {
         }
     }
 
-    /// The log was cut behind this entry.
+    /// Records that the log is cut after this entry.
     pub(crate) fn truncated(&self, last: Option<u64>) {
         self.change(|state| state.logged.retain(|index, _| Some(*index) <= last));
     }
 
-    /// The log is committed up to this entry.
+    /// Records that the log is committed up to this entry.
     pub(crate) fn committed(&self, index: u64) {
         let is_awaited = {
             let mut state = self.state();
@@ -177,13 +179,13 @@ impl Verdicts {
         }
     }
 
-    /// Whether work may run ahead of its commit.
+    /// Whether the store may run entries before they are committed.
     pub(crate) fn may_foresee(&self) -> bool {
         let state = self.state();
         state.is_quiet() && (state.careful_until == 0 || state.careful_until <= self.store.applied().index())
     }
 
-    /// The entry that is not applied here for the time being, if there is one.
+    /// Returns the first entry that this node does not apply for now, if there is one.
     pub(crate) fn blocked(&self) -> Option<Blocked> {
         let applied = self.store.applied().index();
         let state = self.state();
@@ -194,18 +196,18 @@ impl Verdicts {
         all.filter(|blocked| blocked.index > applied).min_by_key(|blocked| blocked.index)
     }
 
-    /// The nodes that have applied the entry that this node can't apply.
+    /// Returns the nodes that have applied the entry that this node can't apply.
     pub(crate) fn holders(&self) -> Vec<NodeId> {
         self.state().holders()
     }
 
-    /// Tells whenever something of all this changes.
+    /// Returns a receiver that is notified of each change of this state.
     pub(crate) fn changes(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
 
-    /// Waits until the entry `first`, which comes next, may be handed to the store, and says how many of those up to
-    /// `last` may go with it. [`Verdicts::answered`] must follow.
+    /// Waits until the next entry, `first`, may be handed to the store, and returns how many of the entries up to
+    /// `last` may be handed over with it. The caller must call [`Verdicts::answered`] afterwards.
     pub(crate) async fn clear(&self, first: u64, last: u64) -> Result<Cleared, StoreFault> {
         let mut changed = self.changed.subscribe();
         loop {
@@ -218,14 +220,14 @@ impl Verdicts {
                     noted.map_err(|error| StoreFault::Io(error.to_string()))?;
                     return Ok(Cleared { last: first, rejected: false });
                 }
-                // The sender lives as long as this value.
+                // An error is impossible: the sender lives as long as this value.
                 Next::Wait => drop(changed.changed().await),
                 Next::Settle(trouble) => self.settle(&trouble, None).await?,
             }
         }
     }
 
-    /// The same without waiting: `None` where there is anything to wait for, or to note.
+    /// Does the same without waiting: returns `None` if there is anything to wait for, or to record first.
     pub(crate) fn clear_now(&self, first: u64, last: u64) -> Option<Cleared> {
         if first <= self.state().careful_until {
             return None;
@@ -255,8 +257,8 @@ impl Verdicts {
             state.in_flight = Some(first);
             return Ok(Next::Try);
         }
-        // An entry that is tried again may take long once more. If those behind it were in flight meanwhile, this node
-        // could not say that it has not applied them.
+        // An entry that is tried again may take long again. If later entries were in flight with it, this node could
+        // not promise that it has not applied them.
         let tried = state.trouble.as_ref().map(|trouble| trouble.index.max(first.saturating_add(1)));
         let halted = state.halts.keys().copied().chain(tried);
         let barrier = halted.chain(state.logged.values().copied()).filter(|index| *index > first).min();
@@ -265,7 +267,7 @@ impl Verdicts {
         Ok(Next::Go(Cleared { last, rejected: false }))
     }
 
-    /// The store has answered for what it was given.
+    /// Records that the store has answered for the entries that it was given.
     pub(crate) fn answered(&self) {
         let applied = self.store.applied().index();
         let mut state = self.state();
@@ -278,18 +280,19 @@ impl Verdicts {
         }
     }
 
-    /// The store could not apply the entry that follows what is applied. Returns when it is to be handed over again.
+    /// Handles a fault of the store at the entry after the last applied one. Returns when the entry is to be handed
+    /// over again.
     ///
     /// # Errors
     ///
-    /// The fault, if it is this node's own and can't be mended: the store is condemned, and the node has to end.
+    /// Returns the fault if it is this node's own and can't be repaired. The node then has to end.
     pub(crate) async fn fault(&self, fault: &StoreFault) -> Result<(), StoreFault> {
         if !is_of_an_entry(fault) {
             return Err(fault.clone());
         }
         let index = self.store.applied().index().saturating_add(1);
         tracing::error!(event = "entry_not_applied", index, %fault, "an entry can't be applied here");
-        // The process may end before the trouble does.
+        // The process may end before the entry is decided.
         let trial = self.home.identity().trial.unwrap_or_default();
         if self.home.note_trial(Trial { trying: Some(index), ..trial }).await.is_err() {
             return Err(fault.clone());
@@ -306,12 +309,12 @@ impl Verdicts {
         self.settle(&trouble, Some(fault)).await
     }
 
-    /// Waits until it is known whether the entry or this node is to blame, and does what follows for this node.
+    /// Waits until it is decided whether the entry or this node is to blame, and does what this node has to do then.
     async fn settle(&self, trouble: &Trouble, fault: Option<&StoreFault>) -> Result<(), StoreFault> {
         let mut pause = TRY_PAUSE;
         while let Some(holders) = self.verdict(trouble.index, fault).await? {
             match fault {
-                // The disk that fails would take no image either.
+                // A disk that fails could not hold an image either.
                 Some(fault @ StoreFault::Io(_)) => {
                     self.store.condemn(fault);
                     return Err(fault.clone());
@@ -331,13 +334,13 @@ impl Verdicts {
                     return Ok(());
                 }
             }
-            // Their data may be damaged, and the process may have ended for another reason than this entry.
+            // The data of the others may be damaged, and this process may have ended for another reason than the entry.
             let deaths = self.home.identity().trial.unwrap_or_default().starts;
             if fault.is_none() && pause == IMAGE_PAUSE_MAX && deaths < DEATHS_MAX {
                 self.try_again();
                 return Ok(());
             }
-            // They may be reached again later, and are asked anew until then.
+            // The others may be reachable again later, and are asked again.
             sleep(pause).await;
             pause = pause.saturating_mul(2).min(IMAGE_PAUSE_MAX);
             self.change(|state| {
@@ -349,8 +352,8 @@ impl Verdicts {
         Ok(())
     }
 
-    /// Waits for the verdict on an entry that can't be applied here: the nodes that have applied it, or `None` where it
-    /// is to be handed over again. A sole voter does not reject what its disk may be to blame for.
+    /// Waits for the verdict on an entry that can't be applied here. Returns the nodes that have applied it, or `None`
+    /// if it is to be handed over again. A sole voter does not reject an entry if its own disk may be to blame.
     async fn verdict(&self, index: u64, fault: Option<&StoreFault>) -> Result<Option<Vec<NodeId>>, StoreFault> {
         let is_of_disk = matches!(fault, Some(StoreFault::Io(_) | StoreFault::Damaged(_)));
         let retries = matches!(fault, Some(StoreFault::Memory(_)));
@@ -362,7 +365,7 @@ impl Verdicts {
                 if state.closed {
                     return Err(StoreFault::Closed);
                 }
-                // An image that came meanwhile has ended the wait.
+                // An image may have arrived meanwhile.
                 let is_over = state.trouble.as_ref().is_none_or(|trouble| trouble.again);
                 if is_over || state.is_rejected(index) {
                     return Ok(None);
@@ -383,8 +386,8 @@ impl Verdicts {
         }
     }
 
-    /// The state of another node is in the place of this one's. It ends the wait only if it holds the entry: a leader
-    /// that stops before that entry too sends one that does not.
+    /// Records that an image of another node has replaced the store's state. It ends the wait only if it holds the
+    /// entry: the image of a leader that stops before the same entry does not.
     pub(crate) fn healed(&self) {
         let applied = self.store.applied().index();
         self.change(|state| {
@@ -393,7 +396,7 @@ impl Verdicts {
         });
     }
 
-    /// The entry is handed to the store once more.
+    /// Has the entry handed to the store once more.
     fn try_again(&self) {
         self.change(|state| {
             if let Some(trouble) = &mut state.trouble {
@@ -403,11 +406,11 @@ impl Verdicts {
         });
     }
 
-    /// Puts another node's state in the place of this one's.
+    /// Replaces this node's state with an image of another node's. Returns whether that succeeded.
     async fn take_image(&self, from: NodeId) -> bool {
         let Some((_, peers)) = self.core.get() else { return false };
         let Some((sender, mut pieces)) = peers.open_stream(from.0, Purpose::Image, method::PULL).await else {
-            tracing::warn!(%from, "no copy came: the node can't be reached");
+            tracing::warn!(%from, "no image was received: the node can't be reached");
             return false;
         };
         sender.finish();
@@ -415,11 +418,11 @@ impl Verdicts {
             Ok(applied) => {
                 self.healed();
                 let index = applied.index();
-                tracing::info!(event = "healed", index, %from, "this node has a copy of another's data");
+                tracing::info!(event = "healed", index, %from, "this node has received a copy of another node's data");
                 true
             }
             Err(error) => {
-                tracing::warn!(%error, %from, "no copy came");
+                tracing::warn!(%error, %from, "no image was received");
                 false
             }
         }
@@ -439,14 +442,14 @@ impl Verdicts {
     }
 }
 
-/// The term of the last vote.
+/// Returns the term of the last vote.
 fn term_of_vote(home: &Home) -> u64 {
     home.wal
         .vote(GroupId::MAIN)
         .map_or(0, |bytes| codec::decode_vote(&bytes).map_or(u64::MAX, |vote| vote.leader_id.term))
 }
 
-/// Whether a fault may be the doing of an entry.
+/// Whether an entry may have caused a fault.
 fn is_of_an_entry(fault: &StoreFault) -> bool {
     matches!(
         fault,

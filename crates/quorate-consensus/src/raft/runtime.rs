@@ -1,8 +1,8 @@
-//! The runtime that openraft runs on: `quorate-env`'s.
+//! The runtime for openraft, implemented with `quorate-env`.
 //!
-//! Its functions have no receiver, so they find the node's world by [`Env::current`]: every task of openraft descends
-//! from one that an `Env` started. Outside of such a task (there is none in the product) openraft's randomness would
-//! come from the operating system.
+//! The functions of openraft's trait have no receiver, so they get the node's environment from [`Env::current`]: every
+//! task of openraft descends from a task that an `Env` started. Outside of such a task (there is none in the product)
+//! openraft's randomness would come from the operating system.
 
 use std::fmt;
 use std::future::Future;
@@ -15,11 +15,11 @@ use openraft_rt::{AsyncRuntime, OptionalSend};
 use openraft_rt_tokio::{TokioMpsc, TokioMutex, TokioOneshot, TokioRuntime, TokioWatch};
 use quorate_env::{Elapsed, Env, JoinHandle, Rng, Sleep, Timeout};
 
-/// Sleeps shorter than this only let other tasks run: timers have a resolution of a millisecond, and openraft sleeps
-/// a microsecond between two notices of flushed appends, which would cost a millisecond of every write.
+/// Sleeps shorter than this only yield to other tasks. Timers have a resolution of a millisecond, and openraft sleeps
+/// for a microsecond between two notices of flushed appends, which would cost each write a millisecond.
 const SHORTEST_SLEEP: Duration = Duration::from_micros(500);
 
-/// openraft's view of the runtime.
+/// The runtime in the form that openraft needs.
 pub(crate) struct RaftRuntime(TokioRuntime);
 
 impl fmt::Debug for RaftRuntime {
@@ -28,14 +28,14 @@ impl fmt::Debug for RaftRuntime {
     }
 }
 
-/// A sleep that is either a timer or one turn of the scheduler.
+/// A sleep: a timer, or one turn of the scheduler.
 pub(crate) enum RaftSleep {
     Timer(Pin<Box<Sleep>>),
     Turn { taken: bool },
 }
 
 impl RaftSleep {
-    /// May end too early: only for who does not look at the clock.
+    /// Returns a sleep that may end too early. Only for callers that do not check the clock afterwards.
     fn for_time(time: Duration) -> Self {
         if time < SHORTEST_SLEEP {
             Self::Turn { taken: false }
@@ -44,7 +44,7 @@ impl RaftSleep {
         }
     }
 
-    /// Never ends too early: openraft's tick asks again for an instant that has not come, and would spin until then.
+    /// Returns a sleep that never ends too early: openraft's tick sleeps again until the same instant, and would spin.
     fn until(deadline: quorate_env::Instant) -> Self {
         Self::Timer(Box::pin(quorate_env::sleep_until(deadline)))
     }
@@ -66,7 +66,7 @@ impl Future for RaftSleep {
     }
 }
 
-/// The monotonic clock as openraft wants to see it.
+/// The monotonic clock in the form that openraft needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RaftInstant(quorate_env::Instant);
 

@@ -1,13 +1,13 @@
-//! Which followers get new entries at once: as many as a majority needs. The others get them a few milliseconds later
-//! and more at a time, which costs all nodes less.
+//! Chooses the followers that get new entries at once: as many as a majority needs. The other followers get the entries
+//! a few milliseconds later and more at a time, which costs all nodes less.
 //!
-//! Whoever acknowledges first is among the first, for a second at a time; so a follower that became slow or went away
-//! soon loses its place, and until then the others' acknowledgements come no later than [`PAUSE`].
+//! The followers that acknowledge first are chosen, for a second at a time. So a follower that becomes slow or goes
+//! away soon loses its place. Until then the acknowledgements of the others are late by at most [`PAUSE`].
 //!
 //! Sending to no more than a quorum is known as thriftiness (Moraru, Andersen, Kaminsky: "There Is More Consensus in
 //! Egalitarian Parliaments", 2013).
 //!
-//! Invariant: it decides when a follower gets entries, and never whether, nor what is committed.
+//! Invariant: this module decides when a follower gets entries, but not whether, and not what is committed.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -17,30 +17,31 @@ use quorate_env::{Instant, lock};
 
 use super::types::RaftMembership;
 
-/// How long after some entries a follower that no majority waits for gets no more.
+/// The pause between requests of entries for a follower that no majority needs.
 pub(crate) const PAUSE: Duration = Duration::from_millis(5);
 
-/// How long a follower is among the first before it must be so again.
+/// How long the choice of followers is valid.
 const PLACE: Duration = Duration::from_secs(1);
 
-/// Who is among the first.
+/// The followers that get new entries at once.
 #[derive(Debug, Default)]
 pub(crate) struct Thrift(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     voters: BTreeSet<u64>,
-    /// How many followers make a majority together with the leader; `None` while that is not so simple.
+    /// How many followers form a majority together with the leader. `None` if there are two voter sets, or if the
+    /// leader does not vote: then no follower may wait.
     needed: Option<usize>,
     first: BTreeSet<u64>,
-    /// Until when they are.
+    /// Until when `first` is valid.
     until: Option<Instant>,
-    /// The highest index that somebody has acknowledged.
+    /// The highest index that a follower has acknowledged.
     highest: u64,
 }
 
 impl Thrift {
-    /// Remembers who votes, as the leader with the id `own` sees it.
+    /// Sets the voters. `own` is the id of this node.
     pub(crate) fn set_members(&self, own: u64, membership: &RaftMembership) {
         let voters: BTreeSet<u64> = membership.voter_ids().collect();
         let is_simple = membership.get_joint_config().len() == 1 && voters.contains(&own);
@@ -48,11 +49,11 @@ impl Thrift {
         *lock(&self.0) = State { voters, needed, ..State::default() };
     }
 
-    /// A follower has acknowledged the entries up to an index.
+    /// Records that a follower has acknowledged the entries up to an index.
     pub(crate) fn acknowledged(&self, id: u64, index: u64) {
         let mut state = lock(&self.0);
         state.renew();
-        // One that still has to catch up helps no majority.
+        // A follower that still has to catch up does not help a majority.
         if index >= state.highest {
             state.highest = index;
             if state.voters.contains(&id) && state.needed.is_some_and(|needed| state.first.len() < needed) {
@@ -61,7 +62,7 @@ impl Thrift {
         }
     }
 
-    /// Whether others make a majority without this follower.
+    /// Whether the other nodes form a majority without this follower.
     pub(crate) fn may_wait(&self, id: u64) -> bool {
         let mut state = lock(&self.0);
         state.renew();
@@ -88,7 +89,7 @@ mod tests {
 
     const LEADER: u64 = 1;
 
-    /// With these voters in one or two sets, and a learner with the id 9.
+    /// Returns a value for these voters, in one or two sets, and a learner with the id 9.
     fn thrift(voters: &[&[u64]]) -> Thrift {
         let sets: Vec<BTreeSet<u64>> = voters.iter().map(|set| set.iter().copied().collect()).collect();
         let ids = sets.iter().flatten().copied().chain([9]);
@@ -98,15 +99,15 @@ mod tests {
         thrift
     }
 
-    /// Who of the followers may wait.
+    /// Returns the followers that may wait.
     fn waiting(thrift: &Thrift) -> Vec<u64> {
         (2..=9).filter(|id| thrift.may_wait(*id)).collect()
     }
 
     #[test]
-    fn those_who_acknowledge_first_make_the_majority_and_the_others_may_wait() {
+    fn the_first_to_acknowledge_are_served_first() {
         let three = thrift(&[&[1, 2, 3]]);
-        assert!(waiting(&three).is_empty(), "nobody has acknowledged yet");
+        assert!(waiting(&three).is_empty(), "no follower has acknowledged yet");
         three.acknowledged(9, 10);
         assert!(waiting(&three).is_empty(), "a learner is in no majority");
         three.acknowledged(3, 10);
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_kept_for_a_time() {
+    fn the_choice_expires() {
         let thrift = thrift(&[&[1, 2, 3]]);
         thrift.acknowledged(2, 10);
         assert!(thrift.may_wait(3));
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_while_two_majorities_are_needed_or_the_leader_is_no_voter() {
+    fn none_waits_in_joint_consensus_or_if_the_leader_does_not_vote() {
         for voters in [&[&[1, 2, 3][..], &[1, 2, 4]][..], &[&[2, 3, 4]]] {
             let thrift = thrift(voters);
             (2..5).for_each(|id| thrift.acknowledged(id, 10));

@@ -1,13 +1,13 @@
-//! What a leader tells members of commits and rejections.
+//! Which commits and rejections a leader announces to members.
 //!
-//! A member applies an entry only once it was told that the entry is committed. So a member that was never told so has
-//! not applied the entry, and the leader can reject the entry without asking it.
+//! A member applies an entry only after a leader has announced that the entry is committed. So a member without such an
+//! announcement has not applied the entry, and the leader can reject the entry without asking it.
 //!
 //! Invariants:
 //!
-//! - While this node works for the rejection of an entry, it tells nobody that the entry is committed.
-//! - Later it tells of both at once, and a member takes no notice of the commit until it has the rejection in its log.
-//!   So it applies the entry as a rejected one, also if the rejection is far behind the entry in the log.
+//! - While this node works on the rejection of an entry, it announces to no member that the entry is committed.
+//! - Later it announces both at once, and a member ignores the commit until it has the rejection in its log. So the
+//!   member applies the entry as a rejected one, even if the rejection is far after the entry in the log.
 
 use quorate_env::mutant::Mutant;
 use quorate_model::{GroupId, LogId};
@@ -17,9 +17,9 @@ use super::state::State;
 use crate::raft::types::RaftLogId;
 
 impl Verdicts {
-    /// What a message to a member may say: up to where the log is committed, if that may be told now, and which entries
-    /// are rejected. The caller writes the message to a connection right after this: the node remembers from here on
-    /// what it told the member.
+    /// Returns what a message to a member may announce: the commit, if it may be announced now, and the rejected
+    /// entries. The announcement is recorded here, so the caller must write the message to a connection right
+    /// afterwards.
     pub(crate) fn announce(&self, target: u64, committed: Option<RaftLogId>) -> (Option<RaftLogId>, Vec<u64>) {
         let mut state = self.state();
         let committed = committed.filter(|committed| !state.works_for_rejection_up_to(committed.index));
@@ -27,15 +27,15 @@ impl Verdicts {
             let announced = state.announced.entry(target).or_default();
             *announced = committed.index.max(*announced);
         }
-        // A rejection is forgotten here, under the same lock, only after the store has kept it.
+        // A rejection leaves this state, under the same lock, only after the store has recorded it.
         let mut rejected = state.certainly_rejected();
         rejected.extend(self.store.rejections());
         (committed, rejected)
     }
 
-    /// Whether this node may take note that the log is committed up to `committed`. It may not while its log, up to
-    /// `previous`, lacks the rejection of an entry that the leader names in `rejected`: the node would apply that entry
-    /// as a good one, at the latest after a restart. The leader repeats its message.
+    /// Whether this node may accept that the log is committed up to `committed`. It may not while its log, up to
+    /// `previous`, lacks the rejection of an entry in the leader's list `rejected`: it would apply that entry as an
+    /// ordinary one, at the latest after a restart. The leader repeats its message.
     pub(crate) fn may_accept_commit(
         &self,
         committed: Option<RaftLogId>,
@@ -55,21 +55,21 @@ impl Verdicts {
         }
     }
 
-    /// Whether a member was never told that an entry is committed. Only the leader in whose term the entry was proposed
-    /// can know that, and only if it was not started again since.
+    /// Whether it is certain that no leader has announced to a member that an entry is committed. Only the leader in
+    /// whose term the entry was proposed can know that, and only if it was not restarted since.
     pub(super) fn was_never_announced(&self, id: u64, index: u64, term: u64) -> bool {
         let own = self.home.identity().id;
         let is_own = |at: LogId| at.term == term && at.node.0 == own;
         let is_own = self.home.wal.log_id_at(GroupId::MAIN, index).is_some_and(is_own);
         let state = self.state();
-        let is_of_this_life = index > state.perhaps_applied;
+        let is_of_this_process = index > state.perhaps_applied;
         let is_announced = state.announced.get(&id).is_some_and(|announced| *announced >= index);
-        is_own && is_of_this_life && !is_announced || Mutant::AbsentVoterIgnored.is_on()
+        is_own && is_of_this_process && !is_announced || Mutant::AbsentVoterIgnored.is_on()
     }
 }
 
 impl State {
-    /// Whether this node works for the rejection of one of the entries up to here, or has one in its log that is not
+    /// Whether this node works on the rejection of an entry up to this index, or has one in its log that is not
     /// committed.
     fn works_for_rejection_up_to(&self, index: u64) -> bool {
         let is_open = |(at, rejected): (&u64, &u64)| *at > self.committed && *rejected <= index;

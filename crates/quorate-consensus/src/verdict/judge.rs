@@ -1,10 +1,11 @@
-//! Asks the others about an entry that this node does not apply, and, as the leader, decides.
+//! Asks the other nodes about an entry that this node does not apply, and decides if this node leads.
 //!
-//! The leader asks in two rounds. In the first every voter says where it stands. Only if nobody has applied the entry,
-//! and a majority can't, the second asks all for the promise to stop before it; a voter that has not tried yet would
-//! otherwise never try. The leader does not wait for a voter that can't be asked where it knows that the voter has not
-//! applied the entry ([`super::announce`]). A leader that has no time for an entry does not wait for the others to try
-//! it, since all callers wait meanwhile.
+//! The leader asks in two rounds. In the first, every voter answers where it stands. Only if no voter has applied the
+//! entry and a majority can't, the leader asks all voters in a second round to promise to stop before the entry. With a
+//! single round, a voter that has not tried the entry yet would never try it. The leader does not wait for a voter that
+//! can't be reached if it knows that this voter has not applied the entry ([`super::announce`]). If the entry takes
+//! more time or memory than the leader allows, the leader does not wait for the others to try it, because all callers
+//! wait meanwhile.
 
 use std::collections::BTreeSet;
 use std::pin::pin;
@@ -27,22 +28,23 @@ use crate::peers::Peers;
 use crate::raft::Raft;
 use crate::raft::types::{Proposed, RaftLeaderId, ResponseCallback, TypeConfig};
 
-/// Between two rounds of questions.
+/// The pause between two rounds.
 const ROUND_PAUSE: Duration = Duration::from_millis(100);
 
-/// How long a node may take to answer: longer than its promise waits for a batch, and for its disk.
+/// The most time for a node to answer. It is longer than a promise waits for a batch and for the disk.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
 
-/// The same for a node that was not heard of lately and that the leader can decide without: all writes wait meanwhile.
+/// The most time for a node to answer that has not answered lately and that the leader can decide without: all writes
+/// wait meanwhile.
 const SILENT_ANSWER_MAX: Duration = Duration::from_millis(300);
 
-/// An entry that waits for longer is worth a line in the log.
+/// An entry that waits for longer than this is logged.
 const SAY_AFTER: Duration = Duration::from_secs(5);
 
-/// What the others answer; `None` for one that does not.
+/// The answers of the other nodes; `None` for a node that does not answer.
 type Answers = Vec<(u64, Option<StandReply>)>;
 
-/// Asks and decides, as long as the node runs.
+/// Asks and decides as long as the node runs.
 pub(crate) async fn run(verdicts: Arc<Verdicts>, raft: Raft, peers: Arc<Peers>) {
     let mut changed = verdicts.changed.subscribe();
     let mut judge = Judge { verdicts, raft, peers, rounds: 0, waits: None, throttle: Throttle::default() };
@@ -57,13 +59,13 @@ pub(crate) async fn run(verdicts: Arc<Verdicts>, raft: Raft, peers: Arc<Peers>) 
     }
 }
 
-/// The present term.
+/// Returns the present term.
 pub(super) fn term(raft: &Raft) -> u64 {
     raft.metrics().borrow_watched().current_term
 }
 
-/// Whether this node leads, and an entry of its own term is committed. From then on no log can win that holds a
-/// rejection of a former term which this leader's log lacks.
+/// Whether this node leads and an entry of its term is committed. From then on, no node whose log holds a rejection of
+/// an earlier term that this leader's log lacks can win an election.
 pub(super) fn has_committed(raft: &Raft) -> bool {
     let metrics = raft.metrics();
     let metrics = metrics.borrow_watched();
@@ -75,15 +77,16 @@ struct Judge {
     verdicts: Arc<Verdicts>,
     raft: Raft,
     peers: Arc<Peers>,
-    /// Questions for promises that were asked.
+    /// The number of rounds in which promises were asked for.
     rounds: u64,
     /// The entry that waits, and since when.
     waits: Option<(u64, Instant)>,
-    /// Of lines about an entry that waits.
+    /// Limits the lines about an entry that waits.
     throttle: Throttle,
 }
 
 impl Judge {
+    /// Runs one round about the entry that this node does not apply.
     async fn look(&mut self) {
         let Some(Blocked { index, why }) = self.verdicts.blocked() else { return };
         let halt = self.verdicts.state().halts.get(&index).copied();
@@ -117,7 +120,7 @@ impl Judge {
         let (is_stuck, is_too_much, is_logged, is_forced) = {
             let state = self.verdicts.state();
             let trouble = state.trouble.as_ref().filter(|trouble| trouble.index == index && !trouble.again);
-            // What this node may have applied before, it may have answered for.
+            // An entry that this node may have applied before, it may have answered for.
             let is_too_much = trouble.is_some_and(|trouble| trouble.is_too_much)
                 && index > state.perhaps_applied
                 && !self.verdicts.may_have_lost(&state, index, None);
@@ -162,20 +165,20 @@ impl Judge {
             let who = if is_majority {
                 format!("{count} of {} voters can't apply it", voters.len())
             } else {
-                "it takes more than this leader has for an entry".to_owned()
+                "it takes more time or memory than the leader allows for an entry".to_owned()
             };
             self.propose(index, term, &who).await;
         }
         if self.verdicts.state().rejects(index) {
-            // From here on the log speaks for it: were it cut, the promises would have to be released.
+            // From here on the log holds the rejection. If it is cut from the log, the promises have to be released.
             self.verdicts.change(|state| state.pursuit = None);
         } else {
             self.give_up(index, term).await;
         }
     }
 
-    /// The leader of `term` does not work for a rejection, or no longer: this node may go on, if it has not promised
-    /// the leader of a later term anything meanwhile.
+    /// Stops working on a rejection as the leader of `term`. This node releases its own promise, unless it has promised
+    /// the leader of a later term since.
     async fn give_up(&self, index: u64, term: u64) {
         let halt = {
             let mut state = self.verdicts.state();
@@ -190,7 +193,7 @@ impl Judge {
         }
     }
 
-    /// Says now and then that an entry waits for long, and what the others answer.
+    /// Logs from time to time that an entry has waited for long, and what the other nodes answer.
     fn say_waiting(&mut self, index: u64, why: &str, answers: &Answers) {
         let since = self.waits.filter(|(at, _)| *at == index).map_or_else(Instant::now, |(_, since)| since);
         self.waits = Some((index, since));
@@ -215,7 +218,7 @@ impl Judge {
         );
     }
 
-    /// Says now and then for which voters the leader waits.
+    /// Logs from time to time which voters the leader waits for.
     fn say_missing(&self, index: u64, count: usize, voters: usize, missing: &[NodeId]) {
         if !self.throttle.is_due() {
             return;
@@ -225,8 +228,8 @@ impl Judge {
             event = "entry_undecided",
             index,
             missing = missing.join(", "),
-            "{count} of {voters} voters can't apply entry {index}, and those missing may have applied it: start them, \
-             or decide without them by 'quorate recover reject-entry {index} --config FILE'"
+            "{count} of {voters} voters can't apply entry {index}, and the missing voters may have applied it: start \
+             them, or decide without them by 'quorate recover reject-entry {index} --config FILE'"
         );
     }
 
@@ -240,17 +243,17 @@ impl Judge {
         let (sender, answered) = oneshot::channel();
         let responder =
             ResponseCallback::new(move |result: ClientWriteResult<TypeConfig>| _ = sender.send(result.is_ok()));
-        // The responder tells where this fails.
+        // If this fails, the responder reports it.
         let leader = RaftLeaderId { term, node_id: *self.raft.node_id() };
         let _ = self.raft.write(Proposed(bytes)).responder(responder).with_leader(leader).await;
         let mut changed = self.verdicts.changed.subscribe();
         let logged = async { while !self.verdicts.state().rejects(index) && changed.changed().await.is_ok() {} };
-        // Without a limit of time: as long as the core may still take it, nobody is released from a promise. An answer
-        // that comes before it is in the log is a refusal.
+        // There is no time limit: as long as the core may still append the rejection, no promise may be released. An
+        // answer before the rejection is in the log is a refusal.
         select(pin!(logged), answered).await;
     }
 
-    /// Asks all other members.
+    /// Asks all other members, and returns their answers.
     async fn ask(&self, ask: StandAsk) -> Answers {
         let own = *self.raft.node_id();
         let others: Vec<u64> =
@@ -266,7 +269,7 @@ impl Judge {
     }
 }
 
-/// The nodes that have applied the entry.
+/// Returns the nodes that have applied the entry.
 fn holders(answers: &Answers) -> Vec<NodeId> {
     let is_holder = |reply: &StandReply| reply.applied;
     answers.iter().filter(|(_, reply)| reply.as_ref().is_some_and(is_holder)).map(|(id, _)| NodeId(*id)).collect()

@@ -1,4 +1,4 @@
-//! Rejections as entries of the log.
+//! Rejections in the log.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,11 @@ use quorate_model::{Entry, GroupId, LogId, Payload};
 
 use crate::home::Home;
 
-/// Bytes of the log that are looked through at once.
+/// The bytes of the log that are read at once.
 const SCAN_BYTES: usize = 8 << 20;
 
-/// The rejections in the log behind what is applied. What can't be read is met again when it is to be applied.
+/// Returns the rejections in the log after the last applied entry. Errors are ignored here; they recur when the entries
+/// are applied.
 pub(super) fn logged(home: &Home, applied: u64) -> BTreeMap<u64, u64> {
     let mut found = BTreeMap::new();
     let end = home.wal.last_log_id(GroupId::MAIN).map_or(0, |id| id.index.saturating_add(1));
@@ -24,13 +25,13 @@ pub(super) fn logged(home: &Home, applied: u64) -> BTreeMap<u64, u64> {
     found
 }
 
-/// The rejections among entries: their own index, and the one that they reject.
+/// Returns the rejections among entries: the index of each, and the index of the entry that it rejects.
 pub(crate) fn rejections(entries: &[(LogId, bytes::Bytes)]) -> impl Iterator<Item = (u64, u64)> {
     let rejection = |(id, bytes): &(LogId, bytes::Bytes)| Some((id.index, rejected_index(bytes)?));
     entries.iter().filter_map(rejection)
 }
 
-/// The entry as a rejected one.
+/// Returns an entry as a rejected one.
 pub(crate) fn reject(entry: Entry) -> Entry {
     match entry.payload {
         Payload::Proposal(stamp, bytes) => Entry { payload: Payload::Rejected(stamp, bytes), ..entry },

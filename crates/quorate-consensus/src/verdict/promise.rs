@@ -1,4 +1,4 @@
-//! What a node says of an entry that some node can't apply, and its promise to stop before it.
+//! Where a node stands at an entry that some node can't apply, and its promise to stop before the entry.
 
 use std::time::Duration;
 
@@ -10,24 +10,24 @@ use super::{Verdicts, judge};
 use crate::identity::Halt;
 use crate::peer::messages::{StandAsk, StandReply};
 
-/// How long a question waits for the end of a batch that holds the entry.
+/// How long a request for a promise waits for the end of a batch that contains the entry.
 const FLIGHT_MAX: Duration = Duration::from_secs(1);
 
-/// Promises that a node gives at once.
+/// The most promises that a node keeps at a time.
 const HALTS_MAX: usize = 64;
 
 impl Verdicts {
-    /// From now on the leader rejects an entry without the word of voters that can't be reached. Fails where this node
-    /// does not stop before that entry.
+    /// Has the leader reject an entry without the voters that can't be reached. Fails if this node does not stop before
+    /// that entry.
     pub(crate) fn force(&self, index: u64) -> Result<(), String> {
         if self.blocked().is_none_or(|blocked| blocked.index != index) {
-            return Err(format!("the leader does not wait at entry {index}; 'quorate status' shows at which it waits"));
+            return Err(format!("the leader does not wait at entry {index}; see the entry in 'quorate status'"));
         }
         self.change(|state| _ = state.forced.insert(index));
         Ok(())
     }
 
-    /// Answers another node where this one stands at an entry.
+    /// Answers another node's question where this node stands at an entry, and gives a promise if it is asked for.
     pub(crate) async fn stand(&self, ask: &StandAsk) -> StandReply {
         let halt = Halt { index: ask.index, term: ask.term, round: ask.round };
         let id = ask.proposed_by.zip(ask.proposed_in);
@@ -47,15 +47,16 @@ impl Verdicts {
         }
     }
 
-    /// Promises, durably, to stop before an entry, whose id the asking leader knows. Fails if this node has applied the
-    /// entry, may be applying it, or may have applied it before: then the node has to try it anew first. What it may
-    /// have lost with its power it may be unable to try; an operator can have it promise that too (`forced`).
+    /// Promises durably to stop before an entry. `id` is the entry's log id, if the asking leader knows it. Returns
+    /// false if this node has applied the entry, may be applying it, or may have applied it before; in the last case it
+    /// has to try the entry again first. It may be unable to try an entry that it may have lost in a power failure.
+    /// With `forced`, the decision of an operator, it promises that too.
     pub(super) async fn promise(&self, halt: Halt, id: Option<LogId>, forced: bool) -> bool {
         let mut changed = self.changed.subscribe();
         let is_past = |state: &State| state.in_flight.is_some_and(|last| last >= halt.index);
         let landed = async {
             while is_past(&self.state()) {
-                // The sender lives as long as this value.
+                // An error is impossible: the sender lives as long as this value.
                 drop(changed.changed().await);
             }
         };
@@ -65,7 +66,7 @@ impl Verdicts {
         {
             let applied = self.store.applied().index();
             let mut state = self.state();
-            // An image may have come.
+            // An image may have arrived.
             state.forget(applied);
             state.let_go();
             let known = state.halts.get(&halt.index);
@@ -88,8 +89,9 @@ impl Verdicts {
         !is_stuck && (index <= state.perhaps_applied || !forced && self.may_have_lost(state, index, id))
     }
 
-    /// Whether this node may have led before it lost power, applied an entry that the others had synced and its own log
-    /// had not, answered for it, and lost it. `id` is the entry's, where the log does not know it.
+    /// Whether this node may have led before it lost power, applied an entry that the other nodes had synced but its
+    /// own log had not, answered the caller, and lost the entry. `id` is the entry's log id, in case the log does not
+    /// have it.
     pub(super) fn may_have_lost(&self, state: &State, index: u64, id: Option<LogId>) -> bool {
         let is_own = |term: u64| {
             let id = self.home.wal.log_id_at(GroupId::MAIN, index).or(id);
@@ -98,19 +100,18 @@ impl Verdicts {
         state.lost_power_in.is_some_and(is_own)
     }
 
-    /// Whether this node, as the leader, lets others go on that have promised a leader of `term` to stop before an
-    /// entry.
+    /// Whether this node, as the leader, releases others that have promised a leader of `term` to stop before an entry.
     fn releases(&self, state: &State, index: u64, term: u64) -> bool {
         let Some((raft, _)) = self.core.get() else { return false };
         let is_pursued = state.pursuit.is_some_and(|pursuit| pursuit.index == index);
         let rejections = self.store.rejections();
-        // The store has forgotten older rejections.
+        // The store keeps only the latest rejections.
         let is_forgotten = rejections.len() >= REJECTIONS_MAX && rejections.iter().all(|known| *known > index);
         let is_rejected = state.rejects(index) || rejections.contains(&index) || is_forgotten;
         judge::has_committed(raft) && term <= judge::term(raft) && !is_pursued && !is_rejected
     }
 
-    /// Goes on, if this is still what was promised.
+    /// Ends a promise, unless it was replaced by another one.
     pub(super) async fn release(&self, halt: Halt) {
         let was_held = {
             let mut state = self.state();
@@ -122,7 +123,7 @@ impl Verdicts {
         };
         if was_held {
             self.changed.send_replace(());
-            // Where this fails the node holds again after a restart, and asks again.
+            // If this fails, the node stops there again after a restart, and asks again.
             let _ = self.home.note_release(halt).await;
         }
     }

@@ -1,4 +1,4 @@
-//! What a node knows of entries that can't be applied.
+//! What a node knows about entries that can't be applied.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,49 +6,49 @@ use quorate_model::NodeId;
 
 use crate::identity::Halt;
 
-/// All that it knows.
+/// The whole state.
 #[derive(Debug, Default)]
 pub(super) struct State {
     /// The entry that this node can't apply, and why.
     pub(super) trouble: Option<Trouble>,
-    /// The entries that this node has promised not to apply, by their indexes. There may be several: one that is behind
-    /// does not hear what became of the first while the others stop before a later one.
+    /// The entries that this node has promised not to apply, by their indexes. There may be several: a node that is
+    /// behind may not learn what became of the first while the others stop before a later one.
     pub(super) halts: BTreeMap<u64, Halt>,
-    /// The last entry that the store was given and has not answered for.
+    /// The last entry that the store was given and has not answered for yet.
     pub(super) in_flight: Option<u64>,
-    /// Rejections in this node's log: their own index, and the one that they reject.
+    /// The rejections in this node's log: the index of each, and the index of the entry that it rejects.
     pub(super) logged: BTreeMap<u64, u64>,
-    /// Entries that another node has applied as rejected ones.
+    /// The entries that another node has applied as rejected ones.
     pub(super) heard: BTreeSet<u64>,
     pub(super) committed: u64,
-    /// The last entry that the log held when this life began, or that the store has held since. The node may have
-    /// applied the entries up to here and answered for them, even where its store does not hold them now: the node lost
-    /// power, or took another node's state in the place of a damaged one.
+    /// The last entry that the log held when this process began, or that the store has held since. The node may have
+    /// applied the entries up to this one and answered for them, even if its store does not hold them now: the node
+    /// lost power, or replaced a damaged state by another node's.
     pub(super) perhaps_applied: u64,
-    /// The term of this node's vote when it began, if it had lost power before.
+    /// The term of this node's vote at its start, if the machine had lost power before.
     pub(super) lost_power_in: Option<u64>,
-    /// Up to this entry the node applies one at a time, with a note before each.
+    /// Up to this entry the node applies one entry at a time, and records each before.
     pub(super) careful_until: u64,
-    /// The rejection that this node, as the leader of a term, works for.
+    /// The rejection that this node, as the leader of a term, works on.
     pub(super) pursuit: Option<Halt>,
-    /// Entries that an operator rejects without the word of voters that can't be reached.
+    /// The entries that an operator has decided to reject without the voters that can't be reached.
     pub(super) forced: BTreeSet<u64>,
-    /// Up to which entry this node, as the leader, may have told each member that the log is committed.
+    /// For each member, the last entry that this node, as the leader, may have announced to it as committed.
     pub(super) announced: BTreeMap<u64, u64>,
     pub(super) closed: bool,
 }
 
-/// Why an entry can't be applied here.
+/// An entry that this node can't apply.
 #[derive(Clone, Debug)]
 pub(super) struct Trouble {
     pub(super) index: u64,
     pub(super) why: String,
-    /// It takes longer, or more memory, than this node lets an entry have.
+    /// Whether the entry takes more time or memory than this node allows for an entry.
     pub(super) is_too_much: bool,
     pub(super) tries: u32,
-    /// It is handed to the store once more.
+    /// Whether the entry is to be handed to the store once more.
     pub(super) again: bool,
-    /// Nodes that have applied it.
+    /// The nodes that have applied the entry.
     pub(super) holders: Vec<NodeId>,
 }
 
@@ -62,7 +62,7 @@ impl State {
         self.trouble.is_none() && self.halts.is_empty() && self.logged.is_empty()
     }
 
-    /// Entries up to this one are applied: nothing of them is in doubt any more.
+    /// Removes everything about entries up to this one: they are applied, so they are no longer in doubt.
     pub(super) fn forget(&mut self, applied: u64) {
         self.trouble.take_if(|trouble| trouble.index <= applied);
         self.halts.retain(|index, _| *index > applied);
@@ -72,7 +72,7 @@ impl State {
         self.forced.retain(|index| *index > applied);
     }
 
-    /// Lets go of promises whose rejections are committed in this node's log: the log speaks for them.
+    /// Removes the promises whose rejections are committed in this node's log, because the log ensures the same.
     pub(super) fn let_go(&mut self) {
         let (logged, committed) = (&self.logged, self.committed);
         let is_settled = |index: u64| logged.iter().any(|(at, rejected)| *rejected == index && *at <= committed);
@@ -84,7 +84,7 @@ impl State {
         self.logged.values().any(|rejected| *rejected == index)
     }
 
-    /// Whether this node may not try an entry by itself.
+    /// Whether this node may not try an entry before it is decided.
     pub(super) fn is_bound(&self, index: u64) -> bool {
         self.rejects(index) || self.halts.contains_key(&index)
     }

@@ -1,7 +1,8 @@
-//! A statement that runs on though it was told to end.
+//! Statements that do not end although they were interrupted.
 //!
-//! SQLite asks us between two steps whether a statement may go on. In a step that takes minutes it asks nothing, and we
-//! can't stop it. So the node notes the entry and ends. Its next life stops before that entry, as after a crash.
+//! Between two steps of a statement SQLite asks whether the statement may continue. During a step that takes minutes it
+//! does not ask, and the statement can't be stopped. So the node records the entry and ends. After its restart it stops
+//! before that entry, as after a crash.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -17,11 +18,11 @@ use crate::identity::Trial;
 /// How often the store is asked.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// How long a statement may run on after its time is over.
+/// How long a statement may continue to run after its time is over.
 const OVERDUE_MAX: Duration = Duration::from_secs(10);
 
 impl Verdicts {
-    /// Waits for what the store does. Fails where the store is stuck in a statement for good, and notes its entry.
+    /// Waits for work of the store. Fails if the store is stuck in a statement, and records the entry first.
     pub(crate) async fn unless_stuck<T>(&self, work: impl Future<Output = T>) -> Result<T, StoreFault> {
         match select(pin!(work), pin!(self.stuck())).await {
             Either::Left((done, _)) => Ok(done),
@@ -29,17 +30,18 @@ impl Verdicts {
         }
     }
 
-    /// Why this node's part in consensus ended, if that is because the store was stuck.
+    /// Returns the fault that ended this node's part in consensus, if the store was stuck.
     pub(crate) fn ended_by(&self) -> Option<StoreFault> {
         self.stuck.get().cloned()
     }
 
+    /// Waits until the store is stuck in a statement.
     async fn stuck(&self) -> StoreFault {
         let mut before: Option<RunningStatement> = None;
         let running = loop {
             sleep(LOOK_EVERY).await;
             let now = self.store.running().filter(|running| running.overdue > OVERDUE_MAX);
-            // Twice: a process that was stopped for a while finds everything overdue at first.
+            // Checks twice: in a process that was suspended for a while everything is overdue at first.
             match (before, now) {
                 (Some(before), Some(now)) if before.entry == now.entry => break now,
                 _ => before = now,
@@ -53,11 +55,11 @@ impl Verdicts {
         tracing::error!(event = "store_stuck", entry, ?overdue, "{what}: the node ends");
         if let Some(index) = entry.filter(|_| !Mutant::StuckNotNoted.is_on()) {
             let trial = self.home.identity().trial.unwrap_or_default();
-            // Where this fails, the next life runs into it again.
+            // If this fails, the next process gets stuck again.
             let _ = self.home.note_trial(Trial { trying: Some(index), ..trial }).await;
         }
         let fault = StoreFault::Stuck(what);
-        // The first one counts.
+        // Only the first fault counts.
         let _ = self.stuck.set(fault.clone());
         fault
     }
