@@ -1,4 +1,4 @@
-//! What nodes say to each other, by explicit tags; `docs/wire-format.md` lists the methods.
+//! The messages between nodes, with explicit tags. `docs/wire-format.md` lists the methods.
 
 use bytes::Bytes;
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, StreamAppendError, VoteRequest, VoteResponse};
@@ -8,7 +8,7 @@ use quorate_model::{DecodeError, LogId};
 use crate::raft::codec::{self, EntryBytes, LogIdBytes, VoteBytes, malformed};
 use crate::raft::types::{RaftLogId, RaftVote, TypeConfig, from_raft, to_raft};
 
-/// Numbers of the calls between nodes. Never reuse one.
+/// The numbers of the methods between nodes. A number is never reused.
 pub(crate) mod method {
     pub(crate) const VOTE: u16 = 1;
     pub(crate) const PRE_VOTE: u16 = 2;
@@ -23,11 +23,11 @@ pub(crate) mod method {
     pub(crate) const FORWARD: u16 = 11;
     pub(crate) const STAND: u16 = 12;
     pub(crate) const PULL: u16 = 13;
-    /// From here on the methods belong to the floors above.
+    /// Methods from this number on belong to the layers above.
     pub(crate) const SERVICE: u16 = 64;
 }
 
-/// Asks for a vote, or whether one would be granted.
+/// Asks for a vote, or whether a vote would be granted.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct VoteAsk {
     #[prost(message, required, tag = "1")]
@@ -65,7 +65,7 @@ pub(crate) struct Append {
     pub rejected: Vec<u64>,
 }
 
-/// Answers [`Append`]: at most one of `conflict` and `higher` is set; without them it was stored up to `matched`.
+/// Answers [`Append`]. At most one of `conflict` and `higher` is set. If neither is, the logs match up to `matched`.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Appended {
     #[prost(message, optional, tag = "1")]
@@ -76,7 +76,7 @@ pub(crate) struct Appended {
     pub higher: Option<VoteBytes>,
 }
 
-/// Tells everyone that the leader wants `to` to lead.
+/// Tells a node that the leader wants `to` to lead.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Transfer {
     #[prost(message, required, tag = "1")]
@@ -100,7 +100,7 @@ pub(crate) struct ImageHead {
     pub membership: Bytes,
 }
 
-/// What a node tells of itself to whoever knows the secret.
+/// The status that a node reports to any process that knows a secret of the cluster.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct StatusReply {
     #[prost(fixed64, tag = "1")]
@@ -112,13 +112,13 @@ pub(crate) struct StatusReply {
     pub cluster: Bytes,
     #[prost(uint64, tag = "4")]
     pub epoch: u64,
-    /// Whether its log holds anything: it belongs to a cluster that lives or lived.
+    /// Whether the node's log has an entry, or had one: the node belongs to a cluster that lives or lived.
     #[prost(bool, tag = "5")]
     pub member: bool,
-    /// The attempt of founding that it promised itself to; 0 for none.
+    /// The attempt to found a cluster that the node has promised itself to; 0 for none.
     #[prost(uint64, tag = "6")]
     pub attempt: u64,
-    /// Nanoseconds since 1970-01-01 UTC by its clock.
+    /// Nanoseconds since 1970-01-01 UTC by the node's clock.
     #[prost(fixed64, tag = "7")]
     pub now: u64,
     #[prost(fixed64, optional, tag = "8")]
@@ -135,10 +135,10 @@ pub(crate) struct StatusReply {
     pub log_bytes: u64,
     #[prost(uint64, tag = "14")]
     pub committed_index: u64,
-    /// The number of its durability.
+    /// The number of the node's durability.
     #[prost(uint32, tag = "15")]
     pub durability: u32,
-    /// Whether its data directory belongs to a cluster, or did: nothing is founded with it.
+    /// Whether the node's data directory belongs to a cluster, or did. Then no cluster is founded with the node.
     #[prost(bool, tag = "30")]
     pub belonged: bool,
 }
@@ -156,7 +156,7 @@ pub(crate) struct MemberInfo {
     pub voter: bool,
 }
 
-/// Asks an empty node to promise itself to a cluster; also what the node's log keeps of it.
+/// Asks an empty node to promise itself to a cluster. The node's log keeps the promise in the same form.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Promise {
     #[prost(uint64, tag = "1")]
@@ -181,7 +181,7 @@ pub(crate) struct Promised {
 pub(crate) struct Join {
     #[prost(message, required, tag = "1")]
     pub member: MemberInfo,
-    /// The index of a committed membership in which it is a voter, if there is one.
+    /// The index of a committed membership in which the node is a voter, if there is one.
     #[prost(uint64, optional, tag = "2")]
     pub voter_since: Option<u64>,
 }
@@ -191,10 +191,10 @@ pub(crate) struct Join {
 pub(crate) struct Joined {
     #[prost(bool, tag = "1")]
     pub done: bool,
-    /// What the cluster waits for.
+    /// What the leader waits for, or the text about the removal.
     #[prost(string, tag = "2")]
     pub why: String,
-    /// It was removed, and never comes back; `why` says so.
+    /// Whether the asking node's id was removed, and so never comes back.
     #[prost(bool, tag = "3")]
     pub removed: bool,
 }
@@ -204,21 +204,21 @@ pub(crate) struct Joined {
 pub(crate) struct StandAsk {
     #[prost(uint64, tag = "1")]
     pub index: u64,
-    /// The term of the leader that asks for a promise to stop before the entry, and its count of such questions; 0
-    /// where none is asked for.
+    /// The term of the leader that asks for a promise to stop before the entry, and its count of such questions. Both
+    /// are 0 if no promise is asked for.
     #[prost(uint64, tag = "2")]
     pub term: u64,
     #[prost(uint64, tag = "3")]
     pub round: u64,
-    /// The term of the leader whom the asking node has promised to stop before the entry, if it has.
+    /// The term of the leader to which the asking node has promised to stop before the entry, if it has.
     #[prost(uint64, optional, tag = "4")]
     pub halt_term: Option<u64>,
-    /// With a promise: the leader that proposed the entry, and its term.
+    /// If a promise is asked for: the leader that proposed the entry, and its term.
     #[prost(fixed64, optional, tag = "5")]
     pub proposed_by: Option<u64>,
     #[prost(uint64, optional, tag = "6")]
     pub proposed_in: Option<u64>,
-    /// An operator has decided: the node promises although it may have applied the entry and lost it.
+    /// Set if an operator has decided. The node then promises even if it may have applied the entry and lost it.
     #[prost(bool, tag = "7")]
     pub forced: bool,
 }
@@ -226,40 +226,40 @@ pub(crate) struct StandAsk {
 /// Answers [`StandAsk`].
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct StandReply {
-    /// It was applied, and ran.
+    /// The node has applied the entry, and not as a rejected one.
     #[prost(bool, tag = "1")]
     pub applied: bool,
-    /// It was applied as a rejected one.
+    /// The node has applied the entry as a rejected one.
     #[prost(bool, tag = "2")]
     pub rejected: bool,
-    /// It can't be applied there; `why` says why.
+    /// The node can't apply the entry; `why` is the reason.
     #[prost(bool, tag = "3")]
     pub stuck: bool,
     /// The promise is given, and durable.
     #[prost(bool, tag = "4")]
     pub promised: bool,
-    /// The leader answers, and the asking node's promise is no longer needed.
+    /// The answering node leads, and the asking node's promise is no longer needed.
     #[prost(bool, tag = "5")]
     pub released: bool,
     #[prost(string, tag = "6")]
     pub why: String,
 }
 
-/// A read position, or nothing from a node that does not lead.
+/// A read position; empty if the node does not lead.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct ReadPositionReply {
     #[prost(uint64, optional, tag = "1")]
     pub index: Option<u64>,
 }
 
-/// Asks the leader to propose, as the only item of its stream.
+/// Asks the leader to propose a batch. It is the only item of its stream.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Forward {
     #[prost(bytes = "bytes", repeated, tag = "1")]
     pub proposals: Vec<Bytes>,
 }
 
-/// Answers to the proposals of [`Forward`], in their order. Each item goes on where the one before ended.
+/// Answers to the proposals of [`Forward`], in their order. Each item continues where the previous one ended.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Forwarded {
     #[prost(message, repeated, tag = "1")]
@@ -277,16 +277,16 @@ pub(crate) struct ForwardAnswer {
 pub(crate) enum ForwardAnswerKind {
     #[prost(message, tag = "1")]
     Written(ForwardWritten),
-    /// Nothing was proposed; who leads, or 0.
+    /// Nothing was proposed, because the node does not lead. The id of the leader, or 0.
     #[prost(fixed64, tag = "2")]
     NotLeader(u64),
-    /// Nothing was proposed: too much is waiting.
+    /// Nothing was proposed, because too many proposals are queued.
     #[prost(bool, tag = "3")]
     Overloaded(bool),
-    /// Nothing was proposed: the node stops.
+    /// Nothing was proposed, because the node is stopping.
     #[prost(string, tag = "4")]
     Stopped(String),
-    /// It may have been proposed.
+    /// The proposal may have been made.
     #[prost(string, tag = "5")]
     Unknown(String),
 }
@@ -296,7 +296,7 @@ pub(crate) enum ForwardAnswerKind {
 pub(crate) struct ForwardWritten {
     #[prost(uint64, tag = "1")]
     pub index: u64,
-    /// As `quorate_model::codec` encodes it.
+    /// The outcome, encoded by `quorate_model::codec`.
     #[prost(bytes = "bytes", tag = "2")]
     pub outcome: Bytes,
 }
@@ -336,7 +336,7 @@ impl From<VoteAnswer> for VoteResponse<TypeConfig> {
 }
 
 impl Append {
-    /// A request that tells what the leader may tell at the moment of commits and rejections.
+    /// Creates a request with the commit and the rejections that the leader may announce now.
     pub(crate) fn new(
         request: &AppendEntriesRequest<TypeConfig>,
         committed: Option<RaftLogId>,
@@ -370,7 +370,7 @@ impl TryFrom<Append> for AppendEntriesRequest<TypeConfig> {
     }
 }
 
-/// What openraft calls the result of one request of a stream.
+/// openraft's result of one request of a stream.
 pub(crate) type StreamResult = openraft::raft::StreamAppendResult<TypeConfig>;
 
 impl From<StreamResult> for Appended {
@@ -384,7 +384,7 @@ impl From<StreamResult> for Appended {
 }
 
 impl Appended {
-    /// The answer to a single request. A conflict of such a one names no id; the caller knows what it sent.
+    /// Converts the answer to a single request. Its conflict contains no id; the caller knows what it has sent.
     pub(crate) fn from_unary(response: AppendEntriesResponse<TypeConfig>) -> Self {
         match response {
             AppendEntriesResponse::Success => Self::default(),
@@ -407,7 +407,7 @@ impl From<Appended> for StreamResult {
     }
 }
 
-/// The bytes of an optional id of openraft's.
+/// Converts an optional log id of openraft's.
 pub(crate) fn id_bytes(id: Option<&crate::raft::types::RaftLogId>) -> Option<LogIdBytes> {
     id.map(|id| LogId::into(from_raft(id)))
 }

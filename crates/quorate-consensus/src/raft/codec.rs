@@ -1,6 +1,6 @@
-//! Bytes of votes, memberships and entries: what the log keeps, and what peers send.
+//! The encodings of votes, memberships and entries, as the log keeps them and peers send them.
 //!
-//! Encodings are ours, by explicit tags, and never derived from openraft's structures, so that another version of it
+//! The encodings have explicit tags and are not derived from openraft's structures, so that another version of openraft
 //! changes neither the log nor the wire.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -115,7 +115,7 @@ pub(crate) fn encode_membership(membership: &RaftMembership) -> Bytes {
     MembershipBytes { voters: voters.collect(), members: members.collect() }.encode_to_vec().into()
 }
 
-/// The membership of a cluster of one.
+/// Encodes the membership of a cluster with one member.
 pub(crate) fn encode_sole_voter(id: u64, member: &Member) -> Bytes {
     let members = vec![MemberBytes { id, name: member.name.clone(), addr: member.addr.clone() }];
     MembershipBytes { voters: vec![VoterSet { ids: vec![id] }], members }.encode_to_vec().into()
@@ -132,7 +132,7 @@ pub(crate) fn decode_membership(bytes: &[u8]) -> Result<RaftMembership, DecodeEr
     RaftMembership::new(voters, members).map_err(malformed)
 }
 
-/// The membership that a store keeps; the empty one where there is none.
+/// Decodes the membership that a store keeps. Returns the empty one if there is none.
 pub(crate) fn decode_stored(stored: Option<&(LogId, Bytes)>) -> Result<StoredMembership, DecodeError> {
     match stored {
         None => Ok(StoredMembership::default()),
@@ -140,7 +140,7 @@ pub(crate) fn decode_stored(stored: Option<&(LogId, Bytes)>) -> Result<StoredMem
     }
 }
 
-/// The bytes of an entry's payload as the log keeps them. Those of a proposal are shared, not copied.
+/// Returns the bytes of an entry's payload as the log keeps them. The bytes of a proposal are shared, not copied.
 pub(crate) fn payload_bytes(entry: &RaftEntry) -> Bytes {
     match &entry.payload {
         EntryPayload::Normal(proposed) => proposed.0.clone(),
@@ -151,7 +151,7 @@ pub(crate) fn payload_bytes(entry: &RaftEntry) -> Bytes {
     }
 }
 
-/// The entry that the log keeps as these bytes.
+/// Decodes an entry of the log for openraft.
 pub(crate) fn entry_from(id: LogId, bytes: Bytes) -> Result<RaftEntry, DecodeError> {
     let payload = match codec::entry::decode(bytes.clone())? {
         Payload::Blank => EntryPayload::Blank,
@@ -161,12 +161,12 @@ pub(crate) fn entry_from(id: LogId, bytes: Bytes) -> Result<RaftEntry, DecodeErr
     Ok(RaftEntry { log_id: to_raft(id), payload })
 }
 
-/// The entry as stores see it.
+/// Converts an entry of openraft's to one for stores.
 pub(crate) fn to_model(entry: &RaftEntry) -> Result<quorate_model::Entry, DecodeError> {
     stored(from_raft(&entry.log_id()), payload_bytes(entry))
 }
 
-/// The entry that the log keeps as these bytes, as stores see it.
+/// Decodes an entry of the log for stores.
 pub(crate) fn stored(log_id: LogId, bytes: Bytes) -> Result<quorate_model::Entry, DecodeError> {
     Ok(quorate_model::Entry { log_id, payload: codec::entry::decode(bytes)? })
 }

@@ -1,10 +1,10 @@
 //! openraft's log over a [`Wal`].
 //!
-//! Every call runs inside openraft's only task, so none may wait for the disk but a vote, which must, and reads of
-//! entries that left memory. Completions come from the log's writer strictly in order, as openraft needs them: it
-//! takes each for the promise that everything before is durable too.
+//! Every call runs in openraft's only task, so no call may wait for the disk, except for a vote, which must wait, and
+//! reads of entries that are no longer in memory. The log's writer calls the completions strictly in order, because
+//! openraft takes each as the promise that everything before is durable too.
 //!
-//! What the leader appends it also tells the store, which may run it ahead ([`Store::foresee`]).
+//! The leader also passes the entries that it appends to the store, which may run them ahead ([`Store::foresee`]).
 
 use std::fmt::Debug;
 use std::io;
@@ -24,10 +24,10 @@ use super::types::{RaftEntry, RaftLogId, RaftVote, TypeConfig, from_raft, to_raf
 use crate::stages::Stages;
 use crate::verdict::{Verdicts, rejections};
 
-/// Bytes of entries in one message to a follower, but for a single larger entry.
+/// The most bytes of entries in one message to a follower. A single entry may be larger.
 const MESSAGE_BYTES_MAX: usize = 4 << 20;
 
-/// Bytes of entries that are read ahead for applying.
+/// The bytes of entries that are read at once for applying.
 const APPLY_BYTES_MAX: usize = 8 << 20;
 
 /// The log of one group.
@@ -52,15 +52,15 @@ impl LogStore {
         Self { wal, group, stages, store, verdicts }
     }
 
-    /// The entries from `start` to before `end` that fit into `bytes`: at least one, if there is one.
+    /// Returns the entries from `start` to before `end` that fit into `bytes`: at least one, if there is one.
     fn read(&self, start: u64, end: u64, bytes: usize) -> Result<Vec<RaftEntry>, io::Error> {
         let entries = self.wal.entries(self.group, start..end, bytes).map_err(io::Error::other)?;
-        // A group whose first entries came late begins behind `start`, perhaps behind `end` too.
+        // If the group's first entries have higher indexes, the range begins after `start`, perhaps after `end` too.
         let within = entries.into_iter().take_while(|(id, _)| id.index < end);
         within.map(|(id, bytes)| codec::entry_from(id, bytes).map_err(io::Error::other)).collect()
     }
 
-    /// The bounds of a range, within what exists.
+    /// Returns the bounds of a range, limited to the entries that exist.
     fn bounds(&self, range: &impl RangeBounds<u64>) -> (u64, u64) {
         let start = match range.start_bound() {
             Bound::Included(index) => *index,
@@ -78,8 +78,8 @@ impl LogStore {
     }
 }
 
-/// The index after the last of some entries.
-fn behind(entries: &[RaftEntry]) -> Option<u64> {
+/// Returns the index after the last of some entries.
+fn index_after(entries: &[RaftEntry]) -> Option<u64> {
     entries.last().map(|entry| entry.log_id.index.saturating_add(1))
 }
 
@@ -90,12 +90,12 @@ impl RaftLogReader<TypeConfig> for LogStore {
     {
         let (start, end) = self.bounds(&range);
         let store = self.clone();
-        // Page by page, so that applying a long log needs no more memory than a short one.
+        // Reads page by page, so that applying a long log needs no more memory than a short one.
         let pages = unfold(start, move |next| {
             let page = (next < end).then(|| store.read(next, end, APPLY_BYTES_MAX));
             async move {
                 let page = page?;
-                let next = page.as_ref().ok().and_then(|entries| behind(entries)).unwrap_or(end);
+                let next = page.as_ref().ok().and_then(|entries| index_after(entries)).unwrap_or(end);
                 Some((page, next))
             }
         });
@@ -116,8 +116,8 @@ impl RaftLogReader<TypeConfig> for LogStore {
         let mut all = Vec::new();
         while next < end {
             let page = self.read(next, end, APPLY_BYTES_MAX)?;
-            let Some(behind) = behind(&page) else { break };
-            next = behind;
+            let Some(after) = index_after(&page) else { break };
+            next = after;
             all.extend(page);
         }
         Ok(all)
@@ -155,7 +155,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         }
         match receiver.await {
             Ok(result) => result.map_err(io::Error::other),
-            Err(_) => Err(io::Error::other("the log went away")),
+            Err(_) => Err(io::Error::other("the log was closed before the vote was durable")),
         }
     }
 
@@ -166,8 +166,8 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         self.wal.save_committed(self.group, from_raft(&committed)).map_err(io::Error::other)
     }
 
-    /// Nothing: openraft would apply entries before it has started, and could not start where one can't be applied.
-    /// [`Machine::replay`](super::machine::Machine::replay) has applied what it could.
+    /// Returns nothing. Otherwise openraft would apply entries before it has started, and could not start if one can't
+    /// be applied. [`Machine::replay`](super::machine::Machine::replay) has already applied what it could.
     async fn read_committed(&mut self) -> Result<Option<RaftLogId>, io::Error> {
         Ok(None)
     }
@@ -188,7 +188,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         if handed.is_some() && self.verdicts.may_foresee() {
             let foreseen: Result<Vec<Entry>, _> =
                 entries.iter().map(|(id, bytes)| codec::stored(*id, bytes.clone())).collect();
-            // What can't be read is met again when it is to be applied.
+            // Errors are ignored here; they recur when the entries are applied.
             self.store.foresee(foreseen.unwrap_or_default());
         }
         if Mutant::AppendNotAwaited.is_on() {

@@ -1,15 +1,16 @@
 //! openraft's state machine over a [`Store`].
 //!
 //! Invariants:
-//! - Outcomes are answered from the store's thread, while the core goes on with the next batch. That wakes callers one
-//!   by one, and is no harm to group commit, since the combiner proposes nothing before all of a batch is answered.
-//! - What this reports as a snapshot for purging is what the store holds durably, and never more than the core has had
-//!   applied: an image may end further on than it was announced, and the store may be replaced behind the core's back.
-//!   The entries up to there come again, so the log must still have them.
-//! - Nothing is applied before it is written to this node's own log, be it committed by the others: a process that is
-//!   killed must never leave a store that is ahead of its log, but by an image whose end is noted before.
-//! - A fault of the store is never an outcome. Whether the entry or this node is to blame is for [`Verdicts`] to find
-//!   out; where it is the node, the core ends.
+//! - The store's thread answers the callers, while the core continues with the next batch. This wakes the callers one
+//!   by one, but does not harm group commit, because the combiner proposes nothing before a batch is answered
+//!   completely.
+//! - The snapshot that is reported for purging is what the store holds durably, but never more than the core has had
+//!   applied. An image may end later than announced, and an image may replace the store's state without the core. Then
+//!   the core applies the entries up to there again, so the log must still have them.
+//! - No entry is applied before it is written to this node's own log, even if the other nodes have committed it. If the
+//!   process is killed, the store must not be ahead of its log, except by an image whose end was recorded before.
+//! - A fault of the store is never an outcome. [`Verdicts`] finds out whether the entry or this node is to blame. If it
+//!   is the node, the core ends.
 
 use std::io;
 use std::sync::Arc;
@@ -27,11 +28,11 @@ use super::types::{AppliedOutcome, RaftLogId, SnapshotMeta, StoredMembership, Ty
 use crate::home::Home;
 use crate::verdict::{self, Verdicts};
 
-/// Entries that the store is given at once.
+/// The most entries that are handed to the store at once.
 const BATCH_ENTRIES_MAX: usize = 4_096;
 
-/// Bytes of entries that are read again at once.
-const AGAIN_BYTES: usize = 8 << 20;
+/// The most bytes of entries that are read from the log at once.
+const READ_BYTES: usize = 8 << 20;
 
 /// A snapshot, as openraft passes it around.
 pub(crate) enum Image {
@@ -43,7 +44,7 @@ pub(crate) enum Image {
 
 pub(crate) type Snapshot = openraft::alias::SnapshotOf<TypeConfig, Image>;
 
-/// Where the outcome of an entry goes.
+/// The receiver of an entry's outcome, if there is one on this node.
 type Responder = Option<ApplyResponder<TypeConfig>>;
 
 /// openraft's handle to the store.
@@ -51,7 +52,7 @@ pub(crate) struct Machine {
     home: Home,
     store: Arc<dyn Store>,
     verdicts: Arc<Verdicts>,
-    /// Up to where the core has had entries applied, or knows them to be.
+    /// The last entry that the core has had applied, or knows to be applied.
     known: Option<RaftLogId>,
 }
 
@@ -70,8 +71,8 @@ impl Machine {
         receiver.await.unwrap_or(Err(WalError::Closed))
     }
 
-    /// Applies what the log knows to be committed, before the core runs. It stops at the first entry that can't be
-    /// applied or must wait: the core meets that one again, when there are others to be asked.
+    /// Applies the entries that the log knows to be committed, before the core runs. Stops at the first entry that
+    /// can't be applied or must wait: the core gets to it again, and then the other nodes can be asked.
     pub(crate) async fn replay(&self) {
         let wal = &self.home.wal;
         let last = wal.committed(GroupId::MAIN).min(wal.last_log_id(GroupId::MAIN)).map_or(0, |id| id.index);
@@ -91,7 +92,7 @@ impl Machine {
         }
     }
 
-    /// Has a batch applied: at once, or in parts where one of its entries can't be applied.
+    /// Applies a batch: in one part, or in several if one of its entries can't be applied or must wait.
     async fn apply_batch(&self, mut batch: Vec<Entry>, mut responders: Vec<Responder>) -> Result<(), StoreFault> {
         while let (Some(first), Some(last)) = (batch.first(), batch.last()) {
             let (first, last) = (first.log_id.index, last.log_id.index);
@@ -100,7 +101,7 @@ impl Machine {
             let (later, later_responders) = (batch.split_off(count), responders.split_off(count));
             let part = if cleared.rejected { batch.into_iter().map(verdict::reject).collect() } else { batch };
             let handed = self.hand_over(part, responders).await;
-            // A store that is stuck still runs what it was given.
+            // A store that is stuck still runs the entries that it was given.
             if !matches!(handed, Err((StoreFault::Stuck(_), _))) {
                 self.verdicts.answered();
             }
@@ -117,7 +118,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Reads entries that were handed over, to hand them over again.
+    /// Reads entries from the log, to hand them over again.
     fn read(&self, first: u64, last: u64) -> Result<Vec<Entry>, StoreFault> {
         let (mut entries, mut next) = (Vec::new(), first);
         while next <= last {
@@ -128,10 +129,10 @@ impl Machine {
         Ok(entries)
     }
 
-    /// The first of some entries of the log: at least one, and about as many bytes as are read at once.
+    /// Reads the first entries of a range: at least one, and about [`READ_BYTES`].
     fn read_page(&self, first: u64, last: u64) -> Result<Vec<Entry>, StoreFault> {
         let unreadable = |error: &dyn std::fmt::Display| StoreFault::Io(format!("the log can't be read: {error}"));
-        let page = self.home.wal.entries(GroupId::MAIN, first..last.saturating_add(1), AGAIN_BYTES);
+        let page = self.home.wal.entries(GroupId::MAIN, first..last.saturating_add(1), READ_BYTES);
         let page = page.map_err(|error| unreadable(&error))?;
         if page.is_empty() {
             return Err(unreadable(&"entries are missing"));
@@ -140,8 +141,8 @@ impl Machine {
         page.into_iter().map(read).collect()
     }
 
-    /// Hands entries to the store, and answers each as soon as it is applied. A fault gives back the responders of the
-    /// others.
+    /// Hands entries to the store, and answers each caller as soon as its entry is applied. A fault returns the
+    /// responders of the entries that are not applied.
     async fn hand_over(
         &self,
         batch: Vec<Entry>,
@@ -159,11 +160,11 @@ impl Machine {
             let others = responders.split_off(outcomes.len().min(responders.len()));
             let applied = std::mem::replace(&mut responders, others);
             if responders.is_empty() {
-                // First the core, which takes a while to wake up.
+                // Wakes the core first, because that takes a while.
                 end(Ok(()));
             }
             for (responder, outcome) in applied.into_iter().zip(outcomes) {
-                // Whoever asks for an outcome that is not known here gets no answer when its responder goes, and asks
+                // If the outcome is not known here, the responder is dropped. The caller gets no outcome, and asks
                 // again under its session.
                 if let (Some(responder), Some(outcome)) = (responder, outcome) {
                     responder.send(AppliedOutcome(outcome));
@@ -230,7 +231,8 @@ impl RaftStateMachine<TypeConfig> for Machine {
         };
         if let Some(end) = end {
             if self.store.fault().is_none() && end.index <= self.store.applied().index() {
-                // The store was replaced behind the core's back by an image that ends further on: it never goes back.
+                // Another image, which ends later, has replaced the store's state without the core. The store never
+                // goes back.
                 self.known = self.known.max(meta.last_log_id);
                 return Ok(());
             }
@@ -241,7 +243,7 @@ impl RaftStateMachine<TypeConfig> for Machine {
             Image::Received(image) => image.install(),
             Image::Present(source) => copy(&*source, &*store),
         };
-        // The state may end further on than was announced; the entries up to there come again and are skipped.
+        // The image may end later than announced. The entries up to its end are handed over again and skipped.
         let installed = self.home.env.blocking(install).await.unwrap_or(Err(StoreFault::Closed));
         installed.map_err(io::Error::other)?;
         self.known = self.known.max(meta.last_log_id);
@@ -257,7 +259,7 @@ impl RaftStateMachine<TypeConfig> for Machine {
     }
 }
 
-/// Makes what openraft takes for a snapshot: a note of what is durable, after which the log may be purged.
+/// Builds what openraft uses as a snapshot: a record of what is durable, up to which the log may be purged.
 pub(crate) struct Builder {
     durable: Applied,
     store: Arc<dyn Store>,
@@ -277,7 +279,7 @@ fn snapshot_of(applied: &Applied, store: &Arc<dyn Store>) -> Result<Snapshot, io
     Ok(Snapshot { meta, snapshot: Image::Present(Arc::clone(store)) })
 }
 
-/// Makes one store's state that of another in this process.
+/// Copies the state of one store in this process to another.
 fn copy(source: &dyn Store, target: &dyn Store) -> Result<Applied, StoreFault> {
     let (mut pieces, mut sink) = (source.send_image()?, target.receive_image()?);
     while let Some(piece) = pieces.next()? {

@@ -1,11 +1,12 @@
 //! openraft's network over `quorate-wire`: heartbeats, entries and images on separate connections.
 //!
 //! Invariants:
-//! - Every wait has a deadline of ours: openraft has none on streams of entries and images, and a lost answer would
-//!   hold up a follower for ever.
-//! - At most [`IN_FLIGHT_MAX`] requests of entries are under way to a follower: a deep pipeline makes small batches.
+//! - Every wait has a deadline of our own. openraft has none for streams of entries and images, so a lost answer would
+//!   block a follower for ever.
+//! - At most [`IN_FLIGHT_MAX`] requests with entries are in flight to a follower: a deeper pipeline makes smaller
+//!   batches.
 //! - A follower that no majority needs gets entries with pauses ([`super::thrift`]).
-//! - Who can't be reached is an error, never a granted vote.
+//! - A node that can't be reached gives an error, never a granted vote.
 
 use std::future::Future;
 use std::io;
@@ -38,17 +39,17 @@ use crate::peer::messages::{
 use crate::peers::Peers;
 use crate::verdict::Verdicts;
 
-/// Requests of entries under way to one follower.
+/// The most requests with entries in flight to one follower.
 const IN_FLIGHT_MAX: usize = 2;
 
-/// After a request of so many bytes no follower has to wait for the next one: much is to be sent.
+/// After a request of at least this many bytes there is no pause, because the follower has much to receive.
 const PAUSE_BYTES_MAX: usize = 256 << 10;
 
-/// How long the news that entries are committed waits for more entries to go with: alone they cost two messages, and
-/// wake up two nodes.
-const NEWS_DELAY: Duration = Duration::from_millis(2);
+/// How long a request that only reports a commit waits for entries to send with it. Alone it costs two messages, and
+/// wakes two nodes.
+const COMMIT_ONLY_DELAY: Duration = Duration::from_millis(2);
 
-/// A follower that acknowledges nothing for so long, while something is under way, is tried anew.
+/// If a follower acknowledges nothing for this long while requests are in flight, the stream is opened again.
 const APPEND_SILENCE_MAX: Duration = Duration::from_secs(5);
 
 /// Makes the connections to members.
@@ -102,7 +103,7 @@ impl RaftNetworkFactory<TypeConfig> for Network {
 /// The connection to one member for one purpose.
 pub(crate) struct Channel {
     peers: Arc<Peers>,
-    /// The member's address when this was made.
+    /// The member's address when this value was created.
     addr: String,
     images: Arc<ImageSender>,
     thrift: Arc<Thrift>,
@@ -114,7 +115,7 @@ pub(crate) struct Channel {
 type RpcError = RPCError<TypeConfig>;
 
 impl Channel {
-    /// To where the member is now.
+    /// Returns the connection to the member's present address.
     fn link(&self) -> Link {
         let addr = self.peers.addr_of(self.target);
         self.peers.link(addr.as_ref().unwrap_or(&self.addr), self.target, self.purpose)
@@ -163,8 +164,8 @@ impl RaftNetworkV2<TypeConfig> for Channel {
             return stream_append_sequential(self, input, option);
         }
         Box::pin(async move {
-            // openraft pauses between attempts inside of this stream: whoever does not ask it first never pauses, and a
-            // refused connection would be tried again without end and without yielding.
+            // openraft pauses between attempts inside of this input stream. Without polling it first, a refused
+            // connection would be tried again without end and without yielding.
             let mut input = input.peekable();
             let _ = Pin::new(&mut input).peek().await;
             let client = self.link().0.client().await.map_err(|error| unreachable(&error))?;
@@ -181,7 +182,7 @@ impl RaftNetworkV2<TypeConfig> for Channel {
                 more: true,
                 sent: None,
                 pause: None,
-                news: None,
+                commit_only: None,
             };
             Ok(unfold(Some(state), |state| async move { state?.next().await }).boxed())
         })
@@ -237,7 +238,7 @@ impl RaftNetworkV2<TypeConfig> for Channel {
     }
 }
 
-/// A stream of entries to one follower. The input is polled here, in the returned stream: a task of its own would
+/// A stream of entries to one follower. The returned stream polls the input itself, because a separate task would
 /// outlive it.
 struct Appending<S> {
     target: u64,
@@ -250,10 +251,10 @@ struct Appending<S> {
     more: bool,
     /// The last entry that was sent.
     sent: Option<RaftLogId>,
-    /// Until when it gets nothing more, unless a majority needs it.
+    /// Until when the follower gets nothing more, unless a majority needs it.
     pause: Option<Instant>,
-    /// What says no more than that entries are committed, and until when it waits.
-    news: Option<(AppendEntriesRequest<TypeConfig>, Instant)>,
+    /// A request that only reports a commit, and until when it waits.
+    commit_only: Option<(AppendEntriesRequest<TypeConfig>, Instant)>,
 }
 
 impl<S: Stream<Item = AppendEntriesRequest<TypeConfig>> + Unpin> Appending<S> {
@@ -264,7 +265,7 @@ impl<S: Stream<Item = AppendEntriesRequest<TypeConfig>> + Unpin> Appending<S> {
             }
             let pause = self.pause.filter(|until| *until > Instant::now() && self.thrift.may_wait(self.target));
             let may_send = self.more && self.in_flight < IN_FLIGHT_MAX && pause.is_none();
-            let news_due = self.news.as_ref().map(|(_, due)| *due);
+            let commit_due = self.commit_only.as_ref().map(|(_, due)| *due);
             tokio::select! {
                 biased;
                 answer = timeout(APPEND_SILENCE_MAX, self.receiver.recv()), if self.in_flight > 0 => {
@@ -272,8 +273,9 @@ impl<S: Stream<Item = AppendEntriesRequest<TypeConfig>> + Unpin> Appending<S> {
                 }
                 request = self.input.next(), if may_send => match request {
                     None => self.more = false,
-                    Some(request) if self.is_news(&request) => {
-                        self.news = Some((request, news_due.unwrap_or_else(|| Instant::now() + NEWS_DELAY)));
+                    Some(request) if self.is_commit_only(&request) => {
+                        let due = commit_due.unwrap_or_else(|| Instant::now() + COMMIT_ONLY_DELAY);
+                        self.commit_only = Some((request, due));
                     }
                     Some(request) => {
                         if let Err(error) = self.send(&request).await {
@@ -282,9 +284,9 @@ impl<S: Stream<Item = AppendEntriesRequest<TypeConfig>> + Unpin> Appending<S> {
                     }
                 },
                 () = sleep_until(pause.unwrap_or_else(Instant::now)), if pause.is_some() => {}
-                () = sleep_until(news_due.unwrap_or_else(Instant::now)), if may_send && news_due.is_some() => {
-                    if let Some((news, _)) = self.news.take()
-                        && let Err(error) = self.send(&news).await
+                () = sleep_until(commit_due.unwrap_or_else(Instant::now)), if may_send && commit_due.is_some() => {
+                    if let Some((request, _)) = self.commit_only.take()
+                        && let Err(error) = self.send(&request).await
                     {
                         return Some((Err(error), None));
                     }
@@ -293,15 +295,15 @@ impl<S: Stream<Item = AppendEntriesRequest<TypeConfig>> + Unpin> Appending<S> {
         }
     }
 
-    /// Whether a request says no more than that entries are committed which went this way. One without entries may also
-    /// ask where the follower's log ends, and that waits for nothing.
-    fn is_news(&self, request: &AppendEntriesRequest<TypeConfig>) -> bool {
+    /// Whether a request only reports the commit of entries that this stream has sent. A request without entries may
+    /// also ask where the follower's log ends, and must not wait then.
+    fn is_commit_only(&self, request: &AppendEntriesRequest<TypeConfig>) -> bool {
         request.entries.is_empty() && self.sent.is_some() && self.sent == request.prev_log_id
     }
 
-    /// Sends a request, and with it all news.
+    /// Sends a request, which also reports the commit of a waiting one.
     async fn send(&mut self, request: &AppendEntriesRequest<TypeConfig>) -> Result<(), RpcError> {
-        self.news = None;
+        self.commit_only = None;
         let body = encode(&append(&self.verdicts, self.target, request));
         let is_small = body.len() < PAUSE_BYTES_MAX;
         self.sender.send(body).await.map_err(|error| unreachable(&error))?;
@@ -338,7 +340,7 @@ impl<S: Stream<Item = AppendEntriesRequest<TypeConfig>> + Unpin> Appending<S> {
     }
 }
 
-/// A request as it goes to a member now.
+/// Returns a request as it may be sent to a member now.
 fn append(verdicts: &Verdicts, target: u64, request: &AppendEntriesRequest<TypeConfig>) -> Append {
     let (committed, rejected) = verdicts.announce(target, request.leader_commit);
     Append::new(request, committed, rejected)

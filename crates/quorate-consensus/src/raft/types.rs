@@ -1,4 +1,4 @@
-//! openraft's types, as Quorate fills them in, and the way between them and the neutral ones of `quorate-model`.
+//! openraft's types with Quorate's parameters, and conversions between them and the types of `quorate-model`.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use quorate_model::{LogId, NodeId, Outcome};
 
 use super::runtime::RaftRuntime;
 
-/// What openraft is configured with. Its macro for this takes no responder with a parameter.
+/// The types that openraft is configured with. openraft's macro does not support a responder with a type parameter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TypeConfig;
 
@@ -44,16 +44,16 @@ pub(crate) type RaftMembership = openraft::Membership<u64, Member>;
 pub(crate) type StoredMembership = openraft::alias::StoredMembershipOf<TypeConfig>;
 pub(crate) type SnapshotMeta = openraft::alias::SnapshotMetaOf<TypeConfig>;
 
-/// A member as every node knows it.
+/// A member, as all nodes know it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Member {
-    /// The name that its operator gave it; stays when its data directory is replaced.
+    /// The name that the operator gave the node. It stays when the data directory is replaced.
     pub name: String,
-    /// `host:port` where it listens for peers and clients.
+    /// `host:port` at which peers and clients reach the node.
     pub addr: String,
 }
 
-/// The payload of an entry of ours: already in the form in which the log holds it ([`quorate_model::codec::entry`]).
+/// The payload of a proposal, already in the form in which the log keeps it ([`quorate_model::codec::entry`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Proposed(pub Bytes);
 
@@ -63,11 +63,11 @@ impl fmt::Display for Proposed {
     }
 }
 
-/// What applying an entry produced.
+/// The outcome of an applied entry.
 #[derive(Debug)]
 pub(crate) struct AppliedOutcome(pub Outcome);
 
-/// Takes the answer to a proposal, on whatever thread has it.
+/// A callback for the response to a proposal. The thread that has the response calls it.
 pub(crate) struct ResponseCallback<T>(Box<dyn FnOnce(T) + Send>);
 
 impl<T> ResponseCallback<T> {
