@@ -114,7 +114,7 @@ fn the_lag_of_an_empty_member_is_no_number() {
 }
 
 #[test]
-fn a_flapping_state_gives_few_lines_and_the_last_state() {
+fn a_flapping_state_is_logged_rarely() {
     let mut scenario = Scenario::new();
     scenario.lines_after(0);
     let silence = Topic::Silence("b".to_owned());

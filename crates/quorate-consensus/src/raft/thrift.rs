@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn none_waits_in_joint_consensus_or_if_the_leader_does_not_vote() {
+    fn no_follower_waits_if_the_quorum_is_not_simple() {
         for voters in [&[&[1, 2, 3][..], &[1, 2, 4]][..], &[&[2, 3, 4]]] {
             let thrift = thrift(voters);
             (2..5).for_each(|id| thrift.acknowledged(id, 10));

@@ -1,4 +1,5 @@
-//! Three nodes in the simulated world: born together, killed, wiped and cut off, with nothing acknowledged lost.
+//! Three nodes in the simulated world: they found a cluster, are killed, wiped and cut off, and lose no acknowledged
+//! write.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,10 +20,10 @@ use crate::{
 
 pub(super) const NAMES: [&str; 3] = ["a", "b", "c"];
 
-/// Virtual time in which whatever is waited for must have happened.
+/// The most virtual time that a test waits for anything.
 pub(super) const SOON: Duration = Duration::from_secs(60);
 
-/// Small, so that logs change their segments.
+/// Small, so that logs have several segments.
 pub(super) const LOG_SEGMENT_BYTES: u64 = 64 << 10;
 
 pub(super) struct Nothing;
@@ -38,19 +39,19 @@ impl Service for Nothing {
     }
 }
 
-/// Three nodes, their stores, and what was acknowledged.
+/// Three nodes, their stores, and the acknowledged writes.
 pub(super) struct Cluster {
     world: SimWorld,
     pub(super) stores: Mutex<BTreeMap<&'static str, MemStore>>,
     nodes: Arc<Mutex<BTreeMap<&'static str, Consensus>>>,
-    /// How starts failed, in their order.
+    /// The errors of failed starts, in their order.
     pub(super) failed: Arc<Mutex<Vec<StartError>>>,
     acknowledged: Mutex<Vec<Bytes>>,
-    /// What the configurations say; fsync of nodes that are not here.
+    /// The durabilities in the configurations; fsync for nodes that are not in this map.
     pub(super) durability: Mutex<BTreeMap<&'static str, Durability>>,
-    /// The port of all nodes in the lists of members, if it is another one than at first.
+    /// The port of all nodes in the lists of members, if it was changed.
     pub(super) listed: Mutex<Option<u16>>,
-    /// Where nodes listen that have moved, and the address that they announce.
+    /// For nodes that have moved, the addresses at which they listen and that they announce.
     pub(super) moved: Mutex<BTreeMap<&'static str, (String, String)>>,
 }
 
@@ -121,7 +122,7 @@ impl Cluster {
         nodes.iter().find(|(_, node)| node.is_leader()).map(|(name, node)| (*name, node.clone()))
     }
 
-    /// The nodes but for one.
+    /// Returns the nodes other than `name`.
     pub(super) fn others(&self, name: &str) -> Vec<Consensus> {
         NAMES.into_iter().filter(|other| *other != name).filter_map(|other| self.node(other)).collect()
     }
@@ -135,18 +136,18 @@ impl Cluster {
         timeout(SOON, waiting).await.unwrap_or_else(|_| panic!("{what} did not happen"));
     }
 
-    /// Writes through whoever leads until it is acknowledged.
+    /// Writes through the leader until the write is acknowledged.
     pub(super) async fn write(&self, text: &str) {
         self.write_through(text, |_| self.leader().map(|(_, leader)| leader)).await;
     }
 
-    /// Writes through one node after the other until it is acknowledged.
+    /// Writes through one node after the other until the write is acknowledged.
     async fn write_anywhere(&self, text: &str) {
         let first = self.acknowledged.lock().unwrap().len();
         self.write_through(text, |attempt| self.node(NAMES[(first + attempt) % NAMES.len()])).await;
     }
 
-    /// Every attempt is a proposal of its own.
+    /// Writes through nodes until the write is acknowledged. Each attempt is a proposal of its own.
     async fn write_through(&self, text: &str, node: impl Fn(usize) -> Option<Consensus>) {
         let deadline = Instant::now() + SOON;
         for attempt in 0.. {
@@ -164,7 +165,7 @@ impl Cluster {
         }
     }
 
-    /// All nodes hold the same history, and all that was acknowledged just once.
+    /// Checks that all nodes have the same history, with each acknowledged write exactly once.
     pub(super) async fn check(&self) {
         let stores = self.stores.lock().unwrap().clone();
         let applied = |store: &MemStore| store.kept().applied.index();
@@ -179,7 +180,7 @@ impl Cluster {
         stores.values().for_each(|store| self.check_held(store));
     }
 
-    /// A store holds all that was acknowledged, just once.
+    /// Checks that a store has each acknowledged write exactly once.
     pub(super) fn check_held(&self, store: &MemStore) {
         let history = store.kept().proposals;
         for bytes in self.acknowledged.lock().unwrap().iter() {
@@ -189,14 +190,14 @@ impl Cluster {
     }
 }
 
-/// The data directory exists durably before a node starts: an operator made it.
+/// Creates the data directory durably, as an operator does before a node starts.
 pub(super) fn data_dir(env: Env) -> Env {
     env.disk().create_dir_all(Path::new("/data")).unwrap();
     env.disk().sync_dir(Path::new("/")).unwrap();
     env
 }
 
-/// The list has the three, and the node itself where it is none of them.
+/// Returns a configuration whose list has the three nodes, and this node if it is another one.
 pub(super) fn config(name: &str) -> ConsensusConfig {
     let listed = NAMES.into_iter().chain([name].into_iter().filter(|name| !NAMES.contains(name)));
     let members = listed.map(|name| Member { name: name.to_owned(), addr: format!("{name}:1") });
@@ -226,8 +227,9 @@ pub(super) async fn born_with(world: &SimWorld, durability: Durability) -> Clust
     cluster
 }
 
-/// Kills, power failures and partitions in an order that the seed draws. Returns the trace's hash.
-fn hard_times(seed: u64) -> u64 {
+/// Runs a cluster with crashes, power failures and partitions in an order that the seed determines. Returns the hash of
+/// the trace.
+fn crashes_and_partitions(seed: u64) -> u64 {
     let world = SimWorld::new(seed);
     let done = world.run(async {
         let cluster = born(&world).await;
@@ -261,16 +263,16 @@ fn hard_times(seed: u64) -> u64 {
 }
 
 #[test]
-fn nothing_acknowledged_is_lost_in_hard_times() {
+fn acknowledged_writes_survive_crashes() {
     for seed in 0..8 {
-        hard_times(seed);
+        crashes_and_partitions(seed);
     }
 }
 
 #[test]
 fn the_same_seed_gives_the_same_trace() {
-    assert_eq!(hard_times(42), hard_times(42));
-    assert_ne!(hard_times(42), hard_times(43));
+    assert_eq!(crashes_and_partitions(42), crashes_and_partitions(42));
+    assert_ne!(crashes_and_partitions(42), crashes_and_partitions(43));
 }
 
 #[test]
@@ -299,7 +301,7 @@ fn a_wiped_node_comes_back_as_a_new_member() {
 }
 
 #[test]
-fn every_node_tells_a_read_position_that_covers_what_was_acknowledged() {
+fn a_read_position_covers_all_acknowledged_writes() {
     let world = SimWorld::new(11);
     let done = world.run(async {
         let cluster = born(&world).await;
@@ -316,7 +318,7 @@ fn every_node_tells_a_read_position_that_covers_what_was_acknowledged() {
 }
 
 #[test]
-fn a_cut_off_leader_tells_no_read_position() {
+fn a_cut_off_leader_gives_no_read_position() {
     let world = SimWorld::new(13);
     let done = world.run(async {
         let cluster = born(&world).await;
@@ -331,7 +333,7 @@ fn a_cut_off_leader_tells_no_read_position() {
 }
 
 #[test]
-fn a_read_that_may_be_old_asks_nobody_until_it_would_be_too_old() {
+fn a_bounded_read_reuses_a_recent_round() {
     let world = SimWorld::new(23);
     let done = world.run(async {
         let cluster = born(&world).await;
@@ -344,12 +346,12 @@ fn a_read_that_may_be_old_asks_nobody_until_it_would_be_too_old() {
             cluster.write("two").await;
             assert!(node.read_position().await.unwrap() > first);
             let second = node.read_position_within(age).await.unwrap();
-            assert!(second > first && rounds() == before + 1, "it shares what a linearizable read was told");
+            assert!(second > first && rounds() == before + 1, "it reuses the round of the linearizable read");
             world.net().isolate(name);
             assert_eq!(node.read_position_within(age).await.unwrap(), second);
-            // Longer than that: a round may take no virtual time.
+            // Longer than `age`, because a round may take no virtual time.
             sleep(age + Duration::from_millis(1)).await;
-            assert!(node.read_position_within(age).await.is_err(), "{name} can't know any more");
+            assert!(node.read_position_within(age).await.is_err(), "{name} can't confirm a position");
             world.net().heal_all();
             let again = async {
                 while node.read_position_within(age).await.is_err() {
@@ -378,7 +380,7 @@ fn leadership_can_be_handed_over() {
 }
 
 #[test]
-fn a_node_alone_needs_nobody() {
+fn a_lone_node_needs_no_other() {
     let world = SimWorld::new(19);
     let done = world.run(async {
         let env = data_dir(world.node("a"));

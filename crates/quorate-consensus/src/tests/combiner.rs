@@ -1,5 +1,5 @@
-//! The combiner's batches in a simulated world: who is in them, that nobody can hold them up, and how they get to the
-//! leader.
+//! The combiner's batches in the simulated world: which proposals they hold, that no caller delays them, and how they
+//! get to the leader.
 
 use std::pin::pin;
 use std::sync::Mutex;
@@ -21,7 +21,7 @@ use crate::peer::messages::{Forward, ForwardAnswerKind, Forwarded, decode, encod
 const CALLERS: u64 = 8;
 const ROUNDS: u64 = 50;
 
-/// A caller that looks at what has woken it only some turns of the scheduler later.
+/// Polls a future only some turns of the scheduler after it was woken.
 async fn late<T>(future: impl Future<Output = T>, turns: u64) -> T {
     let (mut future, mut left) = (pin!(future), 0);
     let poll = poll_fn(move |cx| {
@@ -43,7 +43,7 @@ async fn write_on(node: &Consensus, caller: u64) {
     }
 }
 
-/// The batches that the leader proposes while callers on a node write.
+/// Returns the sizes of the batches that the leader proposes while callers on a node write.
 async fn batches_of_writes_on(node: &Consensus, leader: &Consensus) -> Vec<u64> {
     let (mut traces, batches) = (leader.write_traces(), Mutex::new(Vec::new()));
     let watching = async {
@@ -56,14 +56,14 @@ async fn batches_of_writes_on(node: &Consensus, leader: &Consensus) -> Vec<u64> 
     batches.into_inner().unwrap()
 }
 
-/// Before the first batch is proposed not all callers may be there.
+/// Checks that each batch but the first and the last holds a proposal of each caller.
 fn check_complete(batches: &[u64]) {
     assert!(batches.len() as u64 >= ROUNDS - 1, "{batches:?}");
     assert!(batches[1..batches.len() - 1].iter().all(|batch| *batch == CALLERS), "{batches:?}");
 }
 
 #[test]
-fn callers_that_ask_again_at_once_are_all_in_the_next_batch() {
+fn callers_that_repeat_at_once_share_the_next_batch() {
     let world = SimWorld::new(37);
     let done = world.run(async {
         let cluster = born(&world).await;
@@ -74,7 +74,7 @@ fn callers_that_ask_again_at_once_are_all_in_the_next_batch() {
 }
 
 #[test]
-fn the_callers_of_a_follower_are_in_one_batch_too() {
+fn callers_on_a_follower_share_a_batch() {
     let world = SimWorld::new(43);
     let done = world.run(async {
         let cluster = born(&world).await;
@@ -89,7 +89,7 @@ fn the_callers_of_a_follower_are_in_one_batch_too() {
 }
 
 #[test]
-fn a_follower_does_not_hand_on_what_another_handed_on_to_it() {
+fn a_follower_does_not_forward_a_forwarded_batch() {
     let world = SimWorld::new(47);
     let done = world.run(async {
         let cluster = born(&world).await;
@@ -110,7 +110,7 @@ fn a_follower_does_not_hand_on_what_another_handed_on_to_it() {
 }
 
 #[test]
-fn a_write_on_a_follower_waits_for_one_that_takes_long_and_not_for_the_next_one_too() {
+fn a_forwarded_write_waits_for_one_slow_batch_only() {
     let world = SimWorld::new(53);
     let done = world.run(async {
         let cluster = born(&world).await;
@@ -138,7 +138,7 @@ fn a_write_on_a_follower_waits_for_one_that_takes_long_and_not_for_the_next_one_
 }
 
 #[test]
-fn a_node_that_led_hands_writes_on_although_it_has_not_applied_its_own() {
+fn a_former_leader_forwards_despite_pending_writes() {
     let world = SimWorld::new(59);
     let done = world.run(async {
         let cluster = born(&world).await;
@@ -160,7 +160,7 @@ fn a_node_that_led_hands_writes_on_although_it_has_not_applied_its_own() {
 }
 
 #[test]
-fn a_caller_that_does_not_take_its_answer_holds_nobody_up() {
+fn an_idle_caller_does_not_delay_the_others() {
     let world = SimWorld::new(41);
     let done = world.run(async {
         let cluster = born(&world).await;

@@ -1,4 +1,4 @@
-//! Nodes that have moved: members take in the new address, and a node that nobody replicates to knows it.
+//! Contact with the leader: members learn the new address of a node that moved, and a node without replication notices.
 
 use std::time::Duration;
 
@@ -14,22 +14,22 @@ fn addr_of(node: &Consensus, name: &str) -> Option<String> {
     members.into_iter().find(|member| member.name == name).map(|member| member.addr)
 }
 
-/// Kills a node and starts it at another address, under the one that it announces.
-async fn moves(cluster: &Cluster, name: &'static str, listen: &str, announced: &str) {
+/// Kills a node and starts it so that it listens at one address and announces another, perhaps the same.
+async fn move_node(cluster: &Cluster, name: &'static str, listen: &str, announced: &str) {
     cluster.kill(name).await;
     cluster.moved.lock().unwrap().insert(name, (listen.to_owned(), announced.to_owned()));
     cluster.start(name);
 }
 
 #[test]
-fn the_address_that_a_member_announces_is_taken_in() {
+fn an_announced_address_is_recorded() {
     let world = SimWorld::new(61);
     let done = world.run(async {
         let cluster = born(&world).await;
         cluster.write("before").await;
         let name = follower(&cluster);
         let addr = format!("{name}:2");
-        moves(&cluster, name, &addr, &addr).await;
+        move_node(&cluster, name, &addr, &addr).await;
         let is_known = || {
             let all = NAMES.into_iter().map(|other| cluster.node(other).and_then(|node| addr_of(&node, name)));
             all.into_iter().all(|known| known.as_ref() == Some(&addr))
@@ -43,9 +43,10 @@ fn the_address_that_a_member_announces_is_taken_in() {
     done.unwrap();
 }
 
-/// No majority without the node that moved: it is needed for the entry that says so, and for the election before.
+/// There is no majority without the node that moved: its vote is needed for the entry with the new address, and for the
+/// election before.
 #[test]
-fn a_member_that_moved_is_called_before_the_list_says_where() {
+fn a_moved_member_is_called_before_the_list_changes() {
     for loses_leader in [false, true] {
         let world = SimWorld::new(66);
         let done = world.run(async {
@@ -56,7 +57,7 @@ fn a_member_that_moved_is_called_before_the_list_says_where() {
             let mover = follower(&cluster);
             let lost = NAMES.into_iter().find(|name| ![leader, mover].contains(name)).unwrap();
             cluster.kill(mover).await;
-            // The log of the leader is longer, so that the node which moved can't be elected.
+            // Makes the leader's log longer, so that the node that moved can't be elected.
             cluster.write("without the one that moves").await;
             cluster.kill(lost).await;
             if loses_leader {
@@ -64,7 +65,7 @@ fn a_member_that_moved_is_called_before_the_list_says_where() {
                 cluster.start(leader);
             }
             let addr = format!("{mover}:2");
-            moves(&cluster, mover, &addr, &addr).await;
+            move_node(&cluster, mover, &addr, &addr).await;
             cluster.write("after").await;
             let is_known = || cluster.node(leader).and_then(|node| addr_of(&node, mover)) == Some(addr.clone());
             cluster.until("the new address", is_known).await;
@@ -82,11 +83,11 @@ fn nodes_that_have_all_moved_find_each_other() {
         for name in NAMES {
             cluster.kill(name).await;
         }
-        // The machines behind the names are others: the lists name them as before, each has a new address.
+        // The lists of members have new ports, and each node has a new address.
         *cluster.listed.lock().unwrap() = Some(2);
         for name in NAMES {
             let addr = format!("{name}:2");
-            moves(&cluster, name, &addr, &addr).await;
+            move_node(&cluster, name, &addr, &addr).await;
         }
         cluster.write("after").await;
         let all = || {
@@ -100,7 +101,7 @@ fn nodes_that_have_all_moved_find_each_other() {
 }
 
 #[test]
-fn a_node_that_nobody_replicates_to_knows_it() {
+fn a_node_without_replication_knows_no_leader() {
     let world = SimWorld::new(63);
     let done = world.run(async {
         let cluster = born(&world).await;
@@ -109,8 +110,8 @@ fn a_node_that_nobody_replicates_to_knows_it() {
         let name = follower(&cluster);
         let hears = || cluster.node(name).is_some_and(|node| node.status().leader.is_some());
         cluster.until("a leader that reaches it", hears).await;
-        // It announces the old address: nobody can know the new one.
-        moves(&cluster, name, &format!("{name}:2"), &format!("{name}:1")).await;
+        // It announces its old address, so no other node can know the new one.
+        move_node(&cluster, name, &format!("{name}:2"), &format!("{name}:1")).await;
         cluster.until("its start", || cluster.node(name).is_some()).await;
         cluster.write("without it").await;
         sleep(Duration::from_secs(5)).await;
@@ -118,7 +119,10 @@ fn a_node_that_nobody_replicates_to_knows_it() {
         let status = node.status();
         assert_eq!((status.leader, status.standing.leader_silent_for), (None, None));
         let leader = cluster.leader().unwrap().1;
-        assert!(status.members.iter().all(|member| member.silent_for < config(name).timing.silence), "all answer it");
+        assert!(
+            status.members.iter().all(|member| member.silent_for < config(name).timing.silence),
+            "all nodes answer it"
+        );
         assert_eq!(status.standing.last_leader, Some(leader.status().node));
         assert!(status.applied < leader.status().applied);
     });
@@ -126,7 +130,7 @@ fn a_node_that_nobody_replicates_to_knows_it() {
 }
 
 #[test]
-fn no_leader_is_named_once_the_majority_is_lost() {
+fn no_leader_is_reported_without_a_majority() {
     for is_leader_left in [false, true] {
         let world = SimWorld::new(64);
         let done = world.run(async {
@@ -146,7 +150,7 @@ fn no_leader_is_named_once_the_majority_is_lost() {
 }
 
 #[test]
-fn a_node_has_joined_when_it_has_applied_its_own_admission() {
+fn a_node_joins_by_applying_its_own_admission() {
     let world = SimWorld::new(65);
     let done = world.run(async {
         let cluster = born(&world).await;
@@ -158,9 +162,9 @@ fn a_node_has_joined_when_it_has_applied_its_own_admission() {
         sleep(Duration::from_secs(5)).await;
         assert!(!node.has_joined() && !node.status().standing.votes);
         super::members::admit(&cluster, &super::members::admission("d")).await.unwrap();
-        cluster.until("its own word", || node.has_joined() && node.status().standing.votes).await;
+        cluster.until("its admission", || node.has_joined() && node.status().standing.votes).await;
         assert!(node.status().applied.index > committed);
-        // It stays so over a restart.
+        // This holds after a restart too.
         cluster.kill("d").await;
         cluster.start("d");
         cluster.until("its start", || cluster.node("d").is_some()).await;

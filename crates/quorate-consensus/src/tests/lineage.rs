@@ -1,4 +1,4 @@
-//! Nodes that lost their logs to damage: a directory that belonged to a cluster never founds another.
+//! Nodes with damaged logs: a node whose directory belonged to a cluster never founds another.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use super::reboot::start_alone;
 use super::store::MemStore;
 use crate::{CLUSTER_FILE, Durability, StartError};
 
-/// The first bytes of the oldest segment are overwritten, as by a disk that lies.
+/// Damages the first bytes of the oldest segment.
 fn damage_log(world: &SimWorld, name: &str) {
     let (disk, log) = (world.disk(name), Path::new("/data/log"));
     let mut segments: Vec<PathBuf> = disk.list(log).unwrap().into_iter().map(|item| log.join(item.name)).collect();
@@ -23,14 +23,14 @@ fn damage_log(world: &SimWorld, name: &str) {
     }
 }
 
-/// Kills a node and takes its log and its store, as damage does that is found at the start.
+/// Kills a node, damages its log and empties its store.
 async fn damage(world: &SimWorld, cluster: &Cluster, name: &'static str) {
     cluster.kill(name).await;
     damage_log(world, name);
     cluster.stores.lock().unwrap().insert(name, MemStore::default());
 }
 
-fn starts_none(cluster: &Cluster) {
+fn check_none_started(cluster: &Cluster) {
     assert!(NAMES.into_iter().all(|name| cluster.node(name).is_none()), "a second cluster was founded");
     assert!(cluster.failed.lock().unwrap().is_empty(), "{:?}", cluster.failed.lock().unwrap());
 }
@@ -51,7 +51,7 @@ fn nodes_whose_logs_are_all_damaged_found_no_cluster() {
             for _ in 0..2 {
                 NAMES.into_iter().for_each(|name| cluster.start(name));
                 sleep(SOON).await;
-                starts_none(&cluster);
+                check_none_started(&cluster);
                 for name in NAMES {
                     cluster.kill(name).await;
                 }
@@ -74,14 +74,14 @@ fn a_wiped_node_founds_no_cluster_with_damaged_ones() {
             cluster.wipe(wiped).await;
             NAMES.into_iter().for_each(|name| cluster.start(name));
             sleep(SOON).await;
-            starts_none(&cluster);
+            check_none_started(&cluster);
         });
         done.unwrap();
     }
 }
 
 #[test]
-fn a_node_whose_log_is_damaged_joins_its_cluster_with_and_without_the_file() {
+fn a_node_with_a_damaged_log_rejoins_its_cluster() {
     for is_file_lost in [false, true] {
         let world = SimWorld::new(53);
         let done = world.run(async {
@@ -110,7 +110,7 @@ fn a_node_whose_log_is_damaged_joins_its_cluster_with_and_without_the_file() {
 }
 
 #[test]
-fn a_node_alone_whose_log_is_damaged_or_gone_says_so_and_founds_nothing() {
+fn a_lone_node_without_its_log_fails_to_start() {
     let world = SimWorld::new(54);
     let done = world.run(async {
         let store = MemStore::default();

@@ -1,5 +1,5 @@
-//! Operators change the members of a cluster in the simulated world: nothing acknowledged is lost, and who was removed
-//! stays away.
+//! Operators change the members of a cluster in the simulated world: no acknowledged write is lost, and a removed node
+//! stays out.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use quorate_env_sim::SimWorld;
 use super::cluster::{Cluster, NAMES, SOON, born};
 use crate::{Admission, Admitted, Ended, MembershipError, StartError};
 
-/// Who votes, as a node knows it, by name.
+/// Returns the names of the voters that a node knows.
 fn voters(cluster: &Cluster, name: &str) -> Vec<String> {
     let Some(node) = cluster.node(name) else { return Vec::new() };
     let members = node.status().members;
@@ -18,8 +18,8 @@ fn voters(cluster: &Cluster, name: &str) -> Vec<String> {
     names
 }
 
-/// Asks whoever leads until it is done or refused for good.
-async fn lead<T>(
+/// Sends a request to the leader until it succeeds or is refused for good.
+async fn ask_leader<T>(
     cluster: &Cluster,
     ask: impl AsyncFn(crate::Consensus) -> Result<T, MembershipError>,
 ) -> Result<T, MembershipError> {
@@ -38,14 +38,14 @@ async fn lead<T>(
 }
 
 async fn remove(cluster: &Cluster, name: &str, force: bool) -> Result<(), MembershipError> {
-    lead(cluster, async |leader| leader.remove(name, force).await).await
+    ask_leader(cluster, async |leader| leader.remove(name, force).await).await
 }
 
-/// Asks as an operator's command does, until the node is a voter.
+/// Repeats the request, as an operator's command does, until the node is a voter.
 pub(super) async fn admit(cluster: &Cluster, admission: &Admission) -> Result<(), MembershipError> {
     let deadline = Instant::now() + SOON;
-    while lead(cluster, async |leader| leader.admit(admission.clone()).await).await? != Admitted::Voter {
-        assert!(Instant::now() < deadline, "{admission:?} did not come to an end");
+    while ask_leader(cluster, async |leader| leader.admit(admission.clone()).await).await? != Admitted::Voter {
+        assert!(Instant::now() < deadline, "{admission:?} was not completed");
         sleep(Duration::from_millis(500)).await;
     }
     Ok(())
@@ -62,14 +62,14 @@ fn refusal<T: std::fmt::Debug>(result: Result<T, MembershipError>) -> String {
     }
 }
 
-/// A node that does not lead.
+/// Returns a node that does not lead.
 pub(super) fn follower(cluster: &Cluster) -> &'static str {
     let (leader, _) = cluster.leader().unwrap();
     NAMES.into_iter().find(|name| *name != leader).unwrap()
 }
 
 #[test]
-fn a_node_that_no_list_names_is_added_and_others_go() {
+fn members_are_added_and_removed() {
     let world = SimWorld::new(21);
     let done = world.run(async {
         let cluster = born(&world).await;
@@ -83,7 +83,7 @@ fn a_node_that_no_list_names_is_added_and_others_go() {
         admit(&cluster, &admission("d")).await.unwrap();
         cluster.write("four").await;
         assert_eq!(voters(&cluster, cluster.leader().unwrap().0), ["a", "b", "c", "d"]);
-        // The leader itself goes: it hands its leadership over, and another makes the change.
+        // Removes the leader: it hands leadership over, and the new leader removes it.
         let (old, _) = cluster.leader().unwrap();
         remove(&cluster, old, false).await.unwrap();
         cluster.write("three").await;
@@ -115,20 +115,20 @@ fn a_removed_node_says_so_and_never_comes_back() {
             }
             let node = cluster.node(gone).unwrap();
             assert_eq!(node.status().node, id);
-            let Ended::Removed(why) = node.ended().await else { panic!("it ended otherwise") };
+            let Ended::Removed(why) = node.ended().await else { panic!("it ended for another reason") };
             assert!(why.contains("was removed from the cluster") && why.contains(&id.to_string()), "{why}");
             assert_eq!(node.status().stopped.as_deref(), Some(why.as_str()));
             assert!(node.read_position().await.is_err());
 
-            // Everybody's list still has the name; but the directory is not let in, however often it is started.
+            // All lists still have the name, but the node can't start again with this directory.
             cluster.crash(gone).await;
             cluster.start(gone);
             cluster.until("its refusal to start", || !cluster.failed.lock().unwrap().is_empty()).await;
             let error = cluster.failed.lock().unwrap().pop().unwrap();
-            assert!(matches!(&error, StartError::Removed(told) if *told == why), "{error}");
+            assert!(matches!(&error, StartError::Removed(reason) if *reason == why), "{error}");
             assert_eq!(voters(&cluster, cluster.leader().unwrap().0).len(), 2);
 
-            // A new directory under the name is let in as a new member.
+            // With a new directory the node joins as a new member.
             cluster.wipe(gone).await;
             cluster.start(gone);
             let is_back = || voters(&cluster, gone).len() == 3;
@@ -142,7 +142,7 @@ fn a_removed_node_says_so_and_never_comes_back() {
 }
 
 #[test]
-fn one_change_brings_a_node_in_and_another_out() {
+fn one_change_replaces_a_member() {
     for is_leader in [true, false] {
         let world = SimWorld::new(23);
         let done = world.run(async {
@@ -164,12 +164,12 @@ fn one_change_brings_a_node_in_and_another_out() {
 }
 
 #[test]
-fn what_would_harm_is_refused_with_the_reason() {
+fn harmful_changes_are_refused_with_the_reason() {
     let world = SimWorld::new(24);
     let done = world.run(async {
         let cluster = born(&world).await;
         cluster.write("before").await;
-        // Everyone has heard of everyone.
+        // By now all nodes have exchanged their statuses.
         sleep(Duration::from_secs(3)).await;
         assert!(refusal(remove(&cluster, "x", false).await).contains("the members are a, b, c"));
         let (leader, node) = cluster.leader().unwrap();
@@ -177,7 +177,7 @@ fn what_would_harm_is_refused_with_the_reason() {
         assert!(refusal(admit(&cluster, &admission("x")).await).contains("no node answers at x:1"));
         let elsewhere = Admission { addr: "b:1".to_owned(), ..admission("x") };
         assert!(refusal(admit(&cluster, &elsewhere).await).contains("is called 'b', not 'x'"));
-        assert_eq!(admit(&cluster, &admission("a")).await, Ok(()), "it is a voter already");
+        assert_eq!(admit(&cluster, &admission("a")).await, Ok(()), "it is already a voter");
 
         let down = follower(&cluster);
         cluster.crash(down).await;
@@ -186,7 +186,7 @@ fn what_would_harm_is_refused_with_the_reason() {
         let why = refusal(remove(&cluster, third, false).await);
         assert!(why.contains("only 1 of the 2 voters") && why.contains(down), "{why}");
         assert_eq!(voters(&cluster, leader), NAMES);
-        // The one that is down may go.
+        // The member that is down may be removed.
         remove(&cluster, down, false).await.unwrap();
         cluster.write("two").await;
         remove(&cluster, third, false).await.unwrap();
@@ -197,16 +197,17 @@ fn what_would_harm_is_refused_with_the_reason() {
 }
 
 #[test]
-fn leadership_goes_to_whom_it_is_handed() {
+fn leadership_goes_to_the_named_voter() {
     let world = SimWorld::new(25);
     let done = world.run(async {
         let cluster = born(&world).await;
         cluster.write("one").await;
         for _ in 0..3 {
             for to in NAMES {
-                let leads = lead(&cluster, async |leader| leader.transfer_leadership(Some(to)).await).await.unwrap();
+                let leads =
+                    ask_leader(&cluster, async |leader| leader.transfer_leadership(Some(to)).await).await.unwrap();
                 assert_eq!(Some(leads), cluster.node(to).map(|node| node.status().node));
-                cluster.until("its word that it leads", || cluster.node(to).is_some_and(|n| n.is_leader())).await;
+                cluster.until("its leadership", || cluster.node(to).is_some_and(|n| n.is_leader())).await;
             }
         }
         cluster.write("two").await;
@@ -216,7 +217,7 @@ fn leadership_goes_to_whom_it_is_handed() {
 }
 
 #[test]
-fn changes_in_hard_times_lose_nothing() {
+fn changes_during_crashes_lose_nothing() {
     for seed in 0..6 {
         let world = SimWorld::new(1_000 + seed);
         let done = world.run(async {
@@ -225,7 +226,7 @@ fn changes_in_hard_times_lose_nothing() {
                 cluster.write(&format!("w{round}")).await;
                 let victim = NAMES[usize::try_from(world.rng().below(3)).unwrap()];
                 if world.rng().chance(0.5) {
-                    // Leaders and others go while the change is under way.
+                    // A leader crashes during the change.
                     let change = remove(&cluster, victim, true);
                     let crash = async {
                         sleep(Duration::from_millis(world.rng().below(400))).await;
@@ -236,10 +237,10 @@ fn changes_in_hard_times_lose_nothing() {
                         }
                     };
                     let (removed, ()) = tokio::join!(change, crash);
-                    // What was done before the crash is refused afterwards, as there is no such member any more.
+                    // If the removal was done before the crash, the repeated request finds no such member.
                     assert!(matches!(removed, Ok(()) | Err(MembershipError::Refused(_))), "{removed:?}");
                 } else {
-                    let _ = lead(&cluster, async |leader| leader.transfer_leadership(None).await).await;
+                    let _ = ask_leader(&cluster, async |leader| leader.transfer_leadership(None).await).await;
                     cluster.write(&format!("x{round}")).await;
                     remove(&cluster, victim, true).await.unwrap();
                 }

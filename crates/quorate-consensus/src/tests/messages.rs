@@ -1,4 +1,4 @@
-//! Messages between nodes, byte by byte, as `docs/wire-format.md` has them: nodes of other versions read them.
+//! The bytes of messages between nodes, as `docs/wire-format.md` defines them: nodes of other versions decode them.
 
 use bytes::Bytes;
 
@@ -7,7 +7,7 @@ use crate::peer::messages::{
 };
 
 #[test]
-fn a_batch_on_its_way_to_the_leader_and_back() {
+fn the_bytes_of_a_forwarded_batch_and_its_answers() {
     assert_eq!(method::FORWARD, 11);
     let forward = Forward { proposals: vec!["ab".into(), "c".into()] };
     assert_eq!(encode(&forward), [10, 2, b'a', b'b', 10, 1, b'c'].as_slice());

@@ -1,4 +1,4 @@
-//! What consensus measures is what happened, in a simulated world.
+//! The metrics of consensus match what happened, in the simulated world.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use quorate_env_sim::SimWorld;
 use super::cluster::{SOON, born};
 
 #[test]
-fn the_stages_of_writes_follow_each_other_without_a_gap() {
+fn the_stages_of_writes_have_no_gaps() {
     let world = SimWorld::new(23);
     let done = world.run(async {
         let cluster = born(&world).await;
@@ -22,7 +22,7 @@ fn the_stages_of_writes_follow_each_other_without_a_gap() {
             assert!(join_all(writes).await.iter().all(Result::is_ok));
         }
 
-        // Callers get their answers before the batch is recorded.
+        // Callers get their responses before the batch is recorded.
         let recorded = || leader.metrics().writes.total.count() - before.total.count() == 100;
         cluster.until("the last batch", recorded).await;
         let after = leader.metrics().writes;
@@ -51,7 +51,7 @@ fn only_the_leader_measures_stages() {
         let others = cluster.others(name);
         cluster.until("news of the leader", || others.iter().all(|node| node.leader().is_some())).await;
         for _ in 0..20 {
-            // The followers write too, so that they have batches of their own in flight.
+            // The followers write too, so that they also have batches in flight.
             let forwarded = others.iter().map(|node| node.propose("forwarded".into()));
             let (done, forwarded) = futures_util::join!(leader.propose("done".into()), join_all(forwarded));
             assert!(done.is_ok() && forwarded.iter().all(Result::is_ok));
@@ -86,12 +86,12 @@ fn elections_and_reads_are_counted() {
         let before = leader.metrics();
         leader.read_position().await.unwrap();
         assert_eq!(leader.metrics().read_rounds.count(), before.read_rounds.count() + 1);
-        // The others ask each other how they are.
+        // Waits until the nodes have exchanged their statuses.
         let known = || leader.clock_offsets().len() == 2 && leader.connections().peers > 0;
         cluster.until("peers", known).await;
         world.net().isolate(name);
         sleep(leader.silence_max() + Duration::from_secs(1)).await;
-        assert_eq!(leader.clock_offsets().len(), 1, "of who is silent nothing is known");
+        assert_eq!(leader.clock_offsets().len(), 1, "the clock of a silent node is unknown");
     });
     done.unwrap();
 }

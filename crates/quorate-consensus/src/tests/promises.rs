@@ -23,15 +23,15 @@ fn a_voter_promises_to_stop_before_several_entries() {
             node.0.running.verdicts.stand(&ask).await.promised
         };
         let promised = || cluster.node(name).map(|node| node.0.service.home.identity().halts.len());
-        // The voter may have to wait at the first entry for long. The others need its promise for the second meanwhile.
+        // The voter may wait at the first entry for long. Meanwhile the others need its promise for the second.
         let last = cluster.store(name).kept().applied.index();
         assert!(promises(last + 2, 1).await && promises(last + 3, 2).await && promises(last + 2, 3).await);
-        assert!(!promises(last + 2, 1).await, "a later one holds");
+        assert!(!promises(last + 2, 1).await, "the later promise stays");
         assert_eq!(promised(), Some(2));
         cluster.kill(name).await;
         cluster.start(name);
         cluster.until("the next life", || promised() == Some(2)).await;
-        // The leader has no rejection of them, and releases each when the node asks.
+        // The leader's log has no rejection of the entries, so it releases each promise when the node asks.
         cluster.write("one").await;
         cluster.write("two").await;
         cluster.write("three").await;
@@ -40,9 +40,9 @@ fn a_voter_promises_to_stop_before_several_entries() {
     });
 }
 
-/// Its process may live on for a while, and the store may still come to the end of the entry.
+/// The process may continue for a while, and the store may still finish the entry.
 #[test]
-fn a_node_that_is_stuck_in_an_entry_promises_nothing_of_it() {
+fn a_stuck_node_does_not_promise() {
     run(48, async |_, cluster| {
         let name = by_rank(&cluster)[1];
         poison(&cluster, [name], &Trouble::Endless);
@@ -55,9 +55,9 @@ fn a_node_that_is_stuck_in_an_entry_promises_nothing_of_it() {
     });
 }
 
-/// What a promise was for is over once the node has a copy that holds the entry.
+/// The promise is no longer needed once the node has a copy that holds the entry.
 #[test]
-fn a_node_that_has_promised_goes_on_with_a_copy_of_the_data() {
+fn a_node_that_promised_continues_with_a_copy() {
     run(48, async |_, cluster| {
         let name = by_rank(&cluster)[1];
         let node = cluster.node(name).unwrap();
@@ -65,7 +65,7 @@ fn a_node_that_has_promised_goes_on_with_a_copy_of_the_data() {
         let promises = async {
             let blocked = || node.status().blocked;
             cluster.until("a node that stops", || blocked().is_some()).await;
-            // A leader of a later term, which nobody hears of again: no other releases the node.
+            // The promise is to a leader of a later term that does not exist, so no leader releases the node.
             let ask = StandAsk { index: blocked().unwrap().index, term: 100, round: 1, ..StandAsk::default() };
             node.0.running.verdicts.stand(&ask).await.promised
         };

@@ -1,4 +1,4 @@
-//! An idle log rests in a small file once no member needs more of it; until then it stays.
+//! An idle log shrinks to a small file once no member needs more of it.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use quorate_env_sim::SimWorld;
 use super::cluster::{Cluster, LOG_SEGMENT_BYTES, born};
 use crate::Consensus;
 
-/// What an idle log takes at most.
+/// The most bytes of an idle log that has shrunk.
 const RESTING_BYTES: u64 = 2 * LOG_SEGMENT_BYTES;
 
 async fn write_much(cluster: &Cluster, name: &str) {
@@ -22,7 +22,7 @@ async fn until_all_rest(cluster: &Cluster, nodes: &[Consensus]) {
 }
 
 #[test]
-fn an_idle_log_rests_unless_a_member_that_is_away_may_need_it() {
+fn an_idle_log_keeps_what_an_absent_member_needs() {
     let world = SimWorld::new(43);
     let done = world.run(async {
         let cluster = born(&world).await;

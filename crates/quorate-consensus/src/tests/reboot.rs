@@ -1,4 +1,4 @@
-//! Nodes with durability `os` in the simulated world: processes end, machines lose power.
+//! Nodes with durability `os` in the simulated world: processes are killed, machines lose power.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use super::store::MemStore;
 use crate::identity::{Identity, durability_name, durability_number};
 use crate::{Consensus, ConsensusConfig, Durability, StartError};
 
-/// What lies in the nodes' directory.
-fn held(world: &SimWorld, name: &str) -> Vec<String> {
+/// Returns the names of the items in a node's directory.
+fn items_of(world: &SimWorld, name: &str) -> Vec<String> {
     let items = world.disk(name).list(Path::new("/data")).unwrap();
     items.into_iter().map(|item| item.name).collect()
 }
@@ -26,7 +26,7 @@ fn id(cluster: &Cluster, name: &str) -> Option<NodeId> {
     cluster.node(name).map(|node| node.status().node)
 }
 
-/// Whether a node votes, and nobody but the present three does.
+/// Whether a node knows exactly the three running nodes as members, and all of them as voters.
 fn is_whole_with(cluster: &Cluster, name: &str) -> bool {
     let Some(node) = cluster.node(name) else { return false };
     let status = node.status();
@@ -40,7 +40,7 @@ async fn ended(cluster: &Cluster, count: usize) -> Vec<StartError> {
     std::mem::take(&mut *cluster.failed.lock().unwrap())
 }
 
-/// Ends all processes at once and starts them again.
+/// Kills all processes and starts them again.
 async fn kill_all(cluster: &Cluster) {
     for name in NAMES {
         cluster.kill(name).await;
@@ -48,9 +48,9 @@ async fn kill_all(cluster: &Cluster) {
     NAMES.into_iter().for_each(|name| cluster.start(name));
 }
 
-/// Processes that end leave no database that is ahead of its log, so nobody comes back as another one.
+/// A killed process leaves no database that is ahead of its log, so no node comes back under a new id.
 #[test]
-fn the_end_of_all_processes_loses_nothing() {
+fn killing_all_processes_loses_nothing() {
     for seed in 0..16 {
         let world = SimWorld::new(3_200 + seed);
         let done = world.run(async {
@@ -72,7 +72,7 @@ fn the_end_of_all_processes_loses_nothing() {
 }
 
 #[test]
-fn a_node_whose_power_failed_is_a_new_member_if_it_may_have_lost_something() {
+fn a_node_that_may_have_lost_entries_is_a_new_member() {
     for (durability, boot_id_is_hidden) in [(Durability::Os, false), (Durability::Os, true), (Durability::Fsync, false)]
     {
         let world = SimWorld::new(32);
@@ -81,7 +81,7 @@ fn a_node_whose_power_failed_is_a_new_member_if_it_may_have_lost_something() {
             cluster.write("before").await;
             let (victim, old) = cluster.leader().unwrap();
             let old = old.status().node;
-            // Where the boot id can't be read, the end of the process can't be told from that of the machine.
+            // If the boot id can't be read, a killed process can't be distinguished from a restarted machine.
             world.disk(victim).hide_boot_id(boot_id_is_hidden);
             if boot_id_is_hidden {
                 cluster.kill(victim).await
@@ -91,10 +91,10 @@ fn a_node_whose_power_failed_is_a_new_member_if_it_may_have_lost_something() {
             cluster.write("while it is gone").await;
             cluster.start(victim);
             cluster.until("its return", || is_whole_with(&cluster, victim)).await;
-            let has_gone = durability == Durability::Os;
-            assert_eq!(id(&cluster, victim) != Some(old), has_gone);
-            let aside = held(&world, victim).into_iter().filter(|item| item.starts_with("log.rebooted-")).count();
-            assert_eq!(aside, usize::from(has_gone), "the former log is kept");
+            let is_new = durability == Durability::Os;
+            assert_eq!(id(&cluster, victim) != Some(old), is_new);
+            let aside = items_of(&world, victim).into_iter().filter(|item| item.starts_with("log.rebooted-")).count();
+            assert_eq!(aside, usize::from(is_new), "the former log is kept");
             cluster.write("after").await;
             cluster.check().await;
         });
@@ -103,7 +103,7 @@ fn a_node_whose_power_failed_is_a_new_member_if_it_may_have_lost_something() {
 }
 
 #[test]
-fn an_orderly_stop_before_a_restart_of_the_machine_loses_nothing() {
+fn a_reboot_after_an_orderly_stop_loses_nothing() {
     let world = SimWorld::new(33);
     let done = world.run(async {
         let cluster = born_with(&world, Durability::Os).await;
@@ -123,7 +123,7 @@ fn an_orderly_stop_before_a_restart_of_the_machine_loses_nothing() {
 }
 
 #[test]
-fn power_that_fails_again_and_again_while_a_node_comes_back_does_no_harm() {
+fn repeated_power_failures_do_no_harm() {
     for seed in 0..6 {
         let world = SimWorld::new(3_000 + seed);
         let done = world.run(async {
@@ -146,7 +146,7 @@ fn power_that_fails_again_and_again_while_a_node_comes_back_does_no_harm() {
 }
 
 #[test]
-fn minorities_that_lose_power_and_majorities_that_are_killed_lose_nothing() {
+fn power_failures_of_minorities_lose_nothing() {
     for seed in 0..8 {
         let world = SimWorld::new(3_100 + seed);
         let done = world.run(async {
@@ -171,7 +171,7 @@ fn minorities_that_lose_power_and_majorities_that_are_killed_lose_nothing() {
 }
 
 #[test]
-fn nodes_that_all_lost_power_wait_and_found_nothing() {
+fn nodes_that_all_lost_power_found_no_cluster() {
     let world = SimWorld::new(34);
     let done = world.run(async {
         let cluster = born_with(&world, Durability::Os).await;
@@ -187,11 +187,11 @@ fn nodes_that_all_lost_power_wait_and_found_nothing() {
                 cluster.start(name);
             }
             sleep(SOON).await;
-            assert!(NAMES.into_iter().all(|name| cluster.node(name).is_none()), "one has founded another cluster");
+            assert!(NAMES.into_iter().all(|name| cluster.node(name).is_none()), "a node has founded another cluster");
             assert!(cluster.failed.lock().unwrap().is_empty());
         }
         for name in NAMES {
-            let aside = held(&world, name).into_iter().filter(|item| item.starts_with("log.rebooted-")).count();
+            let aside = items_of(&world, name).into_iter().filter(|item| item.starts_with("log.rebooted-")).count();
             assert_eq!(aside, 1, "the log is put aside once, and kept");
         }
         let stores = cluster.stores.lock().unwrap().clone();
@@ -202,7 +202,7 @@ fn nodes_that_all_lost_power_wait_and_found_nothing() {
 }
 
 #[test]
-fn a_majority_that_lost_power_does_not_vote_as_its_former_self() {
+fn a_majority_that_lost_power_never_votes_as_before() {
     let world = SimWorld::new(37);
     let done = world.run(async {
         let cluster = born_with(&world, Durability::Os).await;
@@ -213,14 +213,14 @@ fn a_majority_that_lost_power_does_not_vote_as_its_former_self() {
             cluster.start(name);
         }
         sleep(SOON).await;
-        assert!(cluster.leader().is_none(), "what only the two held may be lost");
+        assert!(cluster.leader().is_none(), "entries that only these two held may be lost");
         let voters = |status: crate::ClusterStatus| status.members.into_iter().filter(|member| member.voter).count();
         assert_eq!(voters(cluster.node("c").unwrap().status()), 3);
     });
     done.unwrap();
 }
 
-/// A node that is alone, up to the end of its start.
+/// Starts a node that runs alone, and returns the result.
 pub(super) async fn start_alone(
     world: &SimWorld,
     store: &MemStore,
@@ -242,7 +242,7 @@ pub(super) async fn start_alone(
 }
 
 #[test]
-fn a_node_alone_that_lost_power_says_so_and_changes_nothing() {
+fn a_lone_node_that_lost_power_changes_nothing() {
     let world = SimWorld::new(35);
     let done = world.run(async {
         let store = MemStore::default();
@@ -260,10 +260,10 @@ fn a_node_alone_that_lost_power_says_so_and_changes_nothing() {
             let error = start_alone(&world, &store, Durability::Os).await.err().unwrap();
             assert!(matches!(error, StartError::Rebooted), "{error}");
             assert!(error.to_string().contains("'quorate restore'"), "{error}");
-            assert_eq!(held(&world, "a"), ["CLUSTER", "log"]);
+            assert_eq!(items_of(&world, "a"), ["CLUSTER", "log"]);
         }
         assert_eq!(store.kept().proposals.len(), 2);
-        // There is no way around it.
+        // Another durability in the configuration does not avoid this.
         world.kill("a").await;
         let error = start_alone(&world, &store, Durability::Fsync).await.err().unwrap();
         assert!(matches!(error, StartError::Durability { .. }), "{error}");
@@ -272,7 +272,7 @@ fn a_node_alone_that_lost_power_says_so_and_changes_nothing() {
 }
 
 #[test]
-fn another_durability_than_the_clusters_is_refused() {
+fn a_durability_unlike_the_clusters_is_refused() {
     let world = SimWorld::new(36);
     let done = world.run(async {
         let set = |cluster: &Cluster, name, durability| {
@@ -281,7 +281,7 @@ fn another_durability_than_the_clusters_is_refused() {
         let cluster = Cluster::new(&world);
         set(&cluster, "b", Durability::Os);
         NAMES.into_iter().for_each(|name| cluster.start(name));
-        // None founds; each that sees another one that differs ends with an error that names it.
+        // No node founds a cluster. Each node that sees another durability fails with an error that names it.
         cluster.until("an end", || !cluster.failed.lock().unwrap().is_empty()).await;
         let error = cluster.failed.lock().unwrap().remove(0).to_string();
         assert!(error.contains("'os'") && error.contains("'fsync'") && error.contains("on all of them"), "{error}");
@@ -295,7 +295,7 @@ fn another_durability_than_the_clusters_is_refused() {
         cluster.write("one").await;
         cluster.until("all", || is_whole_with(&cluster, "c")).await;
 
-        // Neither a member nor a new directory is let in with another one.
+        // Neither a member nor a node with a new directory may join with another durability.
         set(&cluster, "c", Durability::Fsync);
         cluster.kill("c").await;
         cluster.start("c");
@@ -315,8 +315,8 @@ fn another_durability_than_the_clusters_is_refused() {
 }
 
 #[test]
-fn records_keep_the_durability_and_those_without_are_of_fsync() {
-    // As every version before wrote it.
+fn a_record_without_a_durability_means_fsync() {
+    // As versions before the durability wrote it.
     let before: [u8; 12] = [0x09, 1, 0, 0, 0, 0, 0, 0, 0, 0x12, 1, b'a'];
     assert_eq!(Identity::new(1, "a").encode_to_vec(), before);
     let read = Identity::decode(&before[..]).unwrap();

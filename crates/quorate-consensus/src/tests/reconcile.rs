@@ -1,4 +1,4 @@
-//! Starts where the log and the store do not fit together, in the simulated world.
+//! Starts of nodes whose log and store do not match, in the simulated world.
 
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -24,21 +24,21 @@ fn id(term: u64, index: u64) -> LogId {
     LogId { term, node: NodeId(1), index }
 }
 
-/// Runs a story in a world of its own.
-fn run(seed: u64, story: impl AsyncFn(&SimWorld)) {
+/// Runs a test in a world of its own.
+fn run(seed: u64, test: impl AsyncFn(&SimWorld)) {
     let world = SimWorld::new(seed);
-    world.run(story(&world)).unwrap();
+    world.run(test(&world)).unwrap();
 }
 
-/// A store that has applied everything up to here.
+/// Returns a store that has applied everything up to an entry.
 fn store_at(applied: LogId) -> MemStore {
     let store = MemStore::default();
     store.set_applied(Applied { log_id: Some(applied), membership: None });
     store
 }
 
-/// Opens the log of a node, reconciles it with its store, and goes on while the world does.
-async fn life(world: &SimWorld, store: &MemStore) -> Result<Home, StartError> {
+/// Opens the log of a node and reconciles it with its store. The node runs until it is killed.
+async fn start(world: &SimWorld, store: &MemStore) -> Result<Home, StartError> {
     let (env, store) = (data_dir(world.node("a")), store.clone());
     let (sender, receiver) = oneshot::channel();
     let inside = env.clone();
@@ -63,21 +63,21 @@ async fn append(home: &Home, term: u64, indexes: RangeInclusive<u64>) {
 }
 
 #[test]
-fn a_store_ahead_of_its_log_is_excused_after_a_power_failure_and_from_then_on() {
+fn a_store_may_be_ahead_after_a_power_failure() {
     for is_power_lost in [true, false] {
         run(37, async |world| {
-            append(&life(world, &MemStore::default()).await.unwrap(), 1, 1..=3).await;
+            append(&start(world, &MemStore::default()).await.unwrap(), 1, 1..=3).await;
             let ahead = store_at(id(1, 5));
             if is_power_lost {
                 world.crash("a").await;
             } else {
                 world.kill("a").await;
-                let error = life(world, &ahead).await.err().unwrap();
+                let error = start(world, &ahead).await.err().unwrap();
                 return assert!(matches!(error, StartError::LogCut { log: 3, database: 5 }), "{error}");
             }
-            // The next life ends as soon as it has begun; the one after knows of no power failure.
+            // The first process is killed right after its start. The second finds no trace of the power failure.
             for _ in 0..2 {
-                let home = life(world, &ahead).await.unwrap();
+                let home = start(world, &ahead).await.unwrap();
                 assert_eq!(home.wal.last_log_id(MAIN), Some(id(1, 5)));
                 world.kill("a").await;
             }
@@ -86,73 +86,73 @@ fn a_store_ahead_of_its_log_is_excused_after_a_power_failure_and_from_then_on() 
 }
 
 #[test]
-fn a_log_gives_way_to_what_the_store_has_applied_at_the_same_place() {
+fn a_log_yields_to_the_entry_the_store_has_applied() {
     run(38, async |world| {
-        append(&life(world, &MemStore::default()).await.unwrap(), 1, 1..=6).await;
+        append(&start(world, &MemStore::default()).await.unwrap(), 1, 1..=6).await;
         world.crash("a").await;
-        let home = life(world, &store_at(id(2, 4))).await.unwrap();
+        let home = start(world, &store_at(id(2, 4))).await.unwrap();
         let ends = |home: &Home| (home.wal.purged(MAIN), home.wal.last_log_id(MAIN));
         assert_eq!(ends(&home), (Some(id(2, 4)), Some(id(2, 4))));
         append(&home, 2, 5..=5).await;
         world.crash("a").await;
-        let home = life(world, &store_at(id(2, 4))).await.unwrap();
+        let home = start(world, &store_at(id(2, 4))).await.unwrap();
         assert_eq!(ends(&home), (Some(id(2, 4)), Some(id(2, 5))));
     });
 }
 
 #[test]
-fn a_store_that_ends_before_what_was_purged_is_damaged() {
+fn a_store_that_lacks_purged_entries_is_damaged() {
     run(39, async |world| {
-        let home = life(world, &MemStore::default()).await.unwrap();
+        let home = start(world, &MemStore::default()).await.unwrap();
         append(&home, 1, 1..=6).await;
         home.wal.purge(MAIN, id(1, 4)).unwrap();
         append(&home, 1, 7..=7).await;
         for (applied, is_whole) in [(3, false), (4, true), (5, true)] {
             world.kill("a").await;
-            match life(world, &store_at(id(1, applied))).await {
+            match start(world, &store_at(id(1, applied))).await {
                 Ok(_) => assert!(is_whole),
                 Err(error) => assert!(!is_whole && matches!(error, StartError::StoreCut { held: 4, .. }), "{error}"),
             }
         }
         world.kill("a").await;
-        let error = life(world, &MemStore::default()).await.err().unwrap();
+        let error = start(world, &MemStore::default()).await.err().unwrap();
         assert!(matches!(error, StartError::StoreCut { database: None, held: 4 }), "{error}");
     });
 }
 
-/// The second image was noted, but the process died before it was in force.
+/// The second image was recorded, but the process died before it was installed.
 #[test]
 fn a_store_may_be_either_of_the_last_two_images() {
     run(41, async |world| {
-        let home = life(world, &MemStore::default()).await.unwrap();
+        let home = start(world, &MemStore::default()).await.unwrap();
         append(&home, 1, 1..=3).await;
         home.note_image(10).await.unwrap();
         home.note_image(20).await.unwrap();
         world.kill("a").await;
-        let error = life(world, &store_at(id(1, 15))).await.err().unwrap();
+        let error = start(world, &store_at(id(1, 15))).await.err().unwrap();
         assert!(matches!(error, StartError::LogCut { log: 3, database: 15 }), "{error}");
         for end in [10, 20] {
             world.kill("a").await;
-            life(world, &store_at(id(1, end))).await.unwrap();
+            start(world, &store_at(id(1, end))).await.unwrap();
         }
     });
 }
 
 #[test]
-fn an_image_in_the_place_of_damaged_data_may_end_before_them() {
+fn an_image_may_end_before_the_damaged_data() {
     run(42, async |world| {
-        let home = life(world, &MemStore::default()).await.unwrap();
+        let home = start(world, &MemStore::default()).await.unwrap();
         append(&home, 1, 1..=9).await;
         home.note_stored(8).await.unwrap();
         home.note_image(5).await.unwrap();
         world.kill("a").await;
-        life(world, &store_at(id(1, 5))).await.unwrap();
+        start(world, &store_at(id(1, 5))).await.unwrap();
     });
 }
 
-/// Nothing is purged here: what the store held durably is known all the same.
+/// Nothing is purged here, but the node has recorded what the store held durably.
 #[test]
-fn a_store_that_ends_before_what_it_durably_held_is_damaged() {
+fn a_store_that_lacks_durable_entries_is_damaged() {
     run(40, async |world| {
         let store = MemStore::default();
         let node = start_alone(world, &store, Durability::Fsync).await.unwrap();
@@ -161,7 +161,7 @@ fn a_store_that_ends_before_what_it_durably_held_is_damaged() {
         let held = store.kept().applied.index();
         let deadline = Instant::now() + SOON;
         while node.0.service.home.identity().stored != Some(held) {
-            assert!(Instant::now() < deadline, "what the store holds is not noted");
+            assert!(Instant::now() < deadline, "what the store holds is not recorded");
             sleep(Duration::from_millis(10)).await;
         }
         drop(node);

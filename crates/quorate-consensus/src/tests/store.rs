@@ -1,5 +1,5 @@
-//! A store that only remembers: the payloads that it applied, in order. Its contents outlive its process as a file
-//! that is written at once would; what it loses in a crash is nothing. A test may make it fail at some payloads.
+//! A store for tests that keeps the payloads that it has applied, in order. Its contents outlive the process, as if
+//! each write were durable at once. A test may make it fail at some payloads.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -20,38 +20,38 @@ pub(crate) struct Kept {
     pub(crate) rejected: Vec<u64>,
 }
 
-/// What goes wrong at a proposal.
+/// What happens at a proposal.
 #[derive(Clone, Debug)]
 pub(crate) enum Trouble {
     Fault(StoreFault),
-    /// The process dies: nothing is ever answered.
+    /// The process dies, and the store never answers.
     Crash,
-    /// It takes until [`MemStore::go_on`].
+    /// The proposal takes until [`MemStore::go_on`] is called.
     Long,
-    /// It never ends: the store does nothing more before it is opened anew.
+    /// The proposal never ends, and the store applies nothing before it is opened again.
     Endless,
 }
 
-/// Entries that were handed over together, and who is told of their outcomes.
+/// Entries that were handed over together, and the callback for their outcomes.
 type Job = (Vec<Entry>, OnApplied);
 
-/// What survives the process.
+/// The contents of the store, which outlive the process.
 #[derive(Clone, Default)]
 pub(crate) struct MemStore {
     kept: Arc<Mutex<Kept>>,
-    /// What goes wrong at proposals that begin with a text.
+    /// What happens at proposals that begin with a text.
     troubles: Arc<Mutex<BTreeMap<&'static str, Trouble>>>,
     crashed: Arc<Mutex<bool>>,
     condemned: Arc<Mutex<Option<StoreFault>>>,
-    /// What it has been given and takes long for.
+    /// The entries that the store is applying and that take long.
     held: Arc<Mutex<Option<Job>>>,
-    /// The entry in which it is stuck.
+    /// The entry in which the store is stuck.
     stuck: Arc<Mutex<Option<u64>>>,
-    /// Whether callers waited for the last entries that it was given.
+    /// Whether callers waited for the last entries that the store was given.
     was_awaited: Arc<Mutex<bool>>,
-    /// What a reader has found.
+    /// The damage that a reader has found.
     found: Arc<Mutex<Option<StoreFault>>>,
-    /// Images that were put in its place.
+    /// The number of images that were installed.
     installed: Arc<Mutex<u64>>,
 }
 
@@ -64,22 +64,22 @@ impl MemStore {
         self.kept.lock().unwrap().applied = applied;
     }
 
-    /// From now on it fails at proposals that begin with this text.
+    /// Sets what happens at proposals that begin with this text.
     pub(crate) fn fail_at(&self, text: &'static str, trouble: Trouble) {
         self.troubles.lock().unwrap().insert(text, trouble);
     }
 
-    /// Whether it is at a proposal that takes long.
+    /// Whether the store is applying a proposal that takes long.
     pub(crate) fn is_held(&self) -> bool {
         self.held.lock().unwrap().is_some()
     }
 
-    /// Whether callers waited for the last entries that it was given.
+    /// Whether callers waited for the last entries that the store was given.
     pub(crate) fn was_awaited(&self) -> bool {
         *self.was_awaited.lock().unwrap()
     }
 
-    /// Nothing takes long any more.
+    /// Ends all troubles, and applies the entries that took long.
     pub(crate) fn go_on(&self) {
         self.troubles.lock().unwrap().clear();
         if let Some((entries, on_applied)) = self.held.lock().unwrap().take() {
@@ -87,7 +87,7 @@ impl MemStore {
         }
     }
 
-    /// It loses the last proposal that it has applied, as a database does that is not yet durable.
+    /// Loses the last applied proposal, as a database may that is not yet durable.
     pub(crate) fn lose_last(&self) {
         let mut kept = self.kept.lock().unwrap();
         let (lost, _) = kept.proposals.pop().unwrap();
@@ -96,12 +96,12 @@ impl MemStore {
         log_id.index -= 1;
     }
 
-    /// How many images were put in its place.
+    /// Returns how many images were installed.
     pub(crate) fn installed(&self) -> u64 {
         *self.installed.lock().unwrap()
     }
 
-    /// A reader comes upon damage. An image replaces what is damaged.
+    /// Lets a reader find damage. Installing an image repairs it.
     pub(crate) fn find_damage(&self) {
         *self.found.lock().unwrap() = Some(StoreFault::Damaged("by a test".to_owned()));
     }
@@ -110,12 +110,12 @@ impl MemStore {
         self.condemned.lock().unwrap().clone()
     }
 
-    /// A new process opens it.
+    /// Opens the store in a new process.
     pub(crate) fn reopen(&self) {
         *self.stuck.lock().unwrap() = None;
     }
 
-    /// Whether its process ought to be dead. Told once.
+    /// Whether the process must be killed. Returns true only once for each crash.
     pub(crate) fn take_crashed(&self) -> bool {
         std::mem::take(&mut *self.crashed.lock().unwrap())
     }
@@ -140,7 +140,7 @@ impl Store for MemStore {
         let mut stuck = self.stuck.lock().unwrap();
         *stuck = stuck.or(endless.map(|entry| entry.log_id.index));
         if stuck.is_some() {
-            // The node that waits for it ends.
+            // Never answers: the node that waits ends.
             return std::mem::forget(on_applied);
         }
         drop(stuck);
@@ -159,7 +159,7 @@ impl Store for MemStore {
                 }
                 Some(Trouble::Crash) => {
                     *self.crashed.lock().unwrap() = true;
-                    // The node that waits for it is killed.
+                    // Never answers: the test kills the node that waits.
                     return std::mem::forget(on_applied);
                 }
                 Some(Trouble::Long | Trouble::Endless) | None => outcomes.push(self.kept.lock().unwrap().apply(entry)),
@@ -219,7 +219,8 @@ impl Kept {
     }
 }
 
-/// Images between stores of one process: the pieces are handles into a table, because nobody else reads them.
+/// The images between stores of one process. A piece is an index into this table, because nothing else reads the
+/// pieces.
 static IMAGES: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
 
 struct Source(Option<Kept>);

@@ -1,4 +1,4 @@
-//! openraft's storage suite on our log, real files underneath.
+//! openraft's storage suite on our log, with real files.
 
 use std::sync::Arc;
 
@@ -20,10 +20,10 @@ use crate::raft::types::TypeConfig;
 use crate::stages::Stages;
 use crate::verdict::Verdicts;
 
-/// Makes them over this store.
+/// Builds the log and the state machine over this store.
 struct Builder(Arc<MemStore>);
 
-/// Keeps the directory, and ends the log's threads.
+/// Keeps the directory, and ends the log's threads when dropped.
 struct Guard {
     wal: Wal,
     _dir: tempfile::TempDir,
@@ -58,7 +58,7 @@ impl StoreBuilder<TypeConfig, LogStore, Machine, Guard> for Builder {
 #[test]
 fn our_log_passes_openrafts_storage_suite() {
     use openraft_rt::AsyncRuntime;
-    /// A new store for each of its tests.
+    /// Builds a new store for each test of the suite.
     struct Fresh;
     impl StoreBuilder<TypeConfig, LogStore, Machine, Guard> for Fresh {
         async fn build(&self) -> Result<(Guard, LogStore, Machine), StorageError<TypeConfig>> {
@@ -69,16 +69,19 @@ fn our_log_passes_openrafts_storage_suite() {
 }
 
 #[test]
-fn what_the_core_has_not_had_applied_is_in_no_snapshot() {
+fn a_snapshot_holds_only_what_the_core_has_applied() {
     use openraft_rt::AsyncRuntime;
     RaftRuntime::run(async {
         let store = Arc::new(MemStore::default());
         let (_guard, _log, mut machine) = Builder(Arc::clone(&store)).build().await.unwrap();
         machine.applied_state().await.unwrap();
-        // An image that ends further on than it was announced, or another state in the place of a damaged one.
+        // As after an image that ends later than announced, or after the store's state was replaced.
         let log_id = LogId { term: 1, node: NodeId(1), index: 2 };
         store.apply(vec![Entry { log_id, payload: Payload::Blank }], false, Box::new(drop));
-        assert!(machine.try_create_snapshot_builder(false).await.is_none(), "the log must keep what comes again");
+        assert!(
+            machine.try_create_snapshot_builder(false).await.is_none(),
+            "the log must keep the entries that are applied again"
+        );
         machine.applied_state().await.unwrap();
         assert!(machine.try_create_snapshot_builder(false).await.is_some());
     });

@@ -1,4 +1,4 @@
-//! A follower that no majority needs gets several entries at a time, and is there as soon as it is needed.
+//! A follower that no majority needs gets several entries at a time, and single entries as soon as it is needed.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use quorate_env_sim::SimWorld;
 
 use super::cluster::{NAMES, born};
 
-/// Virtual time in which a write is done although the follower that it waited for before is gone.
+/// The most virtual time for a write after the follower that acknowledged before is gone.
 const WAIT_MAX: Duration = Duration::from_millis(100);
 
 #[test]

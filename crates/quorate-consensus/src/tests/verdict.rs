@@ -17,7 +17,7 @@ use crate::{Consensus, Ended, MemberStatus, MembershipError, ProposeError, Timin
 
 pub(super) const POISON: &str = "poison";
 
-/// After so much silence the connections to a node are given up.
+/// After this much silence the connections to a node are given up.
 const GONE_AFTER: Duration = Duration::from_secs(12);
 
 pub(super) fn memory() -> Trouble {
@@ -36,18 +36,18 @@ fn slow() -> Trouble {
     Trouble::Fault(StoreFault::Slow("in a test".to_owned()))
 }
 
-/// Makes the poison fail on these nodes.
+/// Makes these nodes fail at the poison.
 pub(super) fn poison<'a>(cluster: &Cluster, names: impl IntoIterator<Item = &'a str>, trouble: &Trouble) {
     names.into_iter().for_each(|name| cluster.store(name).fail_at(POISON, trouble.clone()));
 }
 
-/// The leader first, then the followers.
+/// Returns the leader first, then the followers.
 pub(super) fn by_rank(cluster: &Cluster) -> Vec<&'static str> {
     let leader = cluster.leader().map(|(name, _)| name).unwrap();
     [leader].into_iter().chain(NAMES.into_iter().filter(|name| *name != leader)).collect()
 }
 
-/// Proposes the poison at the leader. Says whether it was rejected, if the caller hears.
+/// Proposes the poison at the leader. Returns whether it was rejected, or `None` if the outcome is unknown.
 pub(super) async fn propose(cluster: &Cluster) -> Option<bool> {
     let (_, leader) = cluster.leader().unwrap();
     let answer = timeout(SOON, leader.propose(Bytes::from_static(POISON.as_bytes()))).await.ok()?;
@@ -59,17 +59,17 @@ pub(super) async fn propose(cluster: &Cluster) -> Option<bool> {
     }
 }
 
-/// Whether a store has run the poison.
+/// Whether a store has applied the poison.
 pub(super) fn has_run(store: &MemStore) -> bool {
     store.kept().proposals.iter().any(|(_, bytes)| bytes.starts_with(POISON.as_bytes()))
 }
 
-pub(super) fn run(seed: u64, story: impl AsyncFn(&SimWorld, Cluster)) {
+pub(super) fn run(seed: u64, test: impl AsyncFn(&SimWorld, Cluster)) {
     let world = SimWorld::new(seed);
     let done = world.run(async {
         let cluster = born(&world).await;
         cluster.write("before").await;
-        story(&world, cluster).await;
+        test(&world, cluster).await;
     });
     done.unwrap();
 }
@@ -88,12 +88,12 @@ fn an_entry_that_no_node_can_apply_is_rejected() {
 }
 
 #[test]
-fn a_node_that_alone_can_not_apply_takes_an_image_and_the_entry_stays() {
+fn a_node_that_alone_fails_takes_an_image() {
     for (rank, trouble) in (0..3).flat_map(|rank| [(rank, memory()), (rank, damaged())]) {
         run(10 + rank as u64, async |_, cluster| {
             let names = by_rank(&cluster);
             poison(&cluster, [names[rank]], &trouble);
-            // The caller of a leader that could not apply it may never hear.
+            // If the leader could not apply the entry, the outcome may stay unknown.
             assert_ne!(propose(&cluster).await, Some(true));
             cluster.write("after").await;
             cluster.check().await;
@@ -103,7 +103,7 @@ fn a_node_that_alone_can_not_apply_takes_an_image_and_the_entry_stays() {
 }
 
 #[test]
-fn a_node_that_is_being_healed_does_not_end_of_damage_that_a_reader_finds() {
+fn a_blocked_node_survives_damage_that_a_reader_finds() {
     for seed in 100..110 {
         run(seed, async |_, cluster| {
             let victim = by_rank(&cluster)[1];
@@ -123,7 +123,7 @@ fn a_node_that_is_being_healed_does_not_end_of_damage_that_a_reader_finds() {
 }
 
 #[test]
-fn what_one_voter_has_applied_is_kept_although_the_others_can_not() {
+fn an_entry_that_one_voter_has_applied_is_kept() {
     for (rank, trouble) in (0..3).flat_map(|rank| [(rank, memory()), (rank, damaged())]) {
         run(20 + rank as u64, async |_, cluster| {
             let names = by_rank(&cluster);
@@ -138,7 +138,7 @@ fn what_one_voter_has_applied_is_kept_although_the_others_can_not() {
 }
 
 #[test]
-fn what_a_voter_has_applied_and_lost_with_its_power_is_kept_although_the_others_can_not() {
+fn an_entry_applied_and_lost_by_a_voter_is_kept() {
     for seed in 160..180 {
         run(seed, async |_, cluster| {
             let [able, others @ ..] = &by_rank(&cluster)[..] else { panic!("three nodes") };
@@ -157,7 +157,7 @@ fn what_a_voter_has_applied_and_lost_with_its_power_is_kept_although_the_others_
 }
 
 #[test]
-fn a_leader_that_can_not_apply_hands_over_to_a_node_that_has() {
+fn a_failing_leader_hands_over_to_a_node_that_applied() {
     let handed_over = std::cell::Cell::new(0);
     for seed in 120..130 {
         run(seed, async |_, cluster| {
@@ -165,7 +165,7 @@ fn a_leader_that_can_not_apply_hands_over_to_a_node_that_has() {
             poison(&cluster, [leader, stuck], &slow());
             let begun = Instant::now();
             let leads = || cluster.leader().is_some_and(|(name, _)| name == able);
-            // Where the third has not tried yet when it is asked, all agree to reject the entry.
+            // If the third node has not tried the entry when it is asked, all nodes agree to reject the entry.
             let is_rejected = || !cluster.store(leader).kept().rejected.is_empty();
             let watch = async {
                 cluster.until("a hand-over", || leads() || is_rejected()).await;
@@ -181,7 +181,7 @@ fn a_leader_that_can_not_apply_hands_over_to_a_node_that_has() {
 }
 
 #[test]
-fn what_exceeds_the_leader_is_rejected_while_the_others_are_behind() {
+fn a_leader_rejects_what_exceeds_its_limits_alone() {
     for (seed, trouble) in (140..150).flat_map(|seed| [(seed, slow()), (seed, too_much())]) {
         run(seed, async |_, cluster| {
             let [leader, followers @ ..] = &by_rank(&cluster)[..] else { panic!("three nodes") };
@@ -201,7 +201,7 @@ fn what_exceeds_the_leader_is_rejected_while_the_others_are_behind() {
 }
 
 #[test]
-fn a_node_whose_disk_fails_is_condemned_once_another_has_applied_the_entry() {
+fn a_store_with_a_failing_disk_is_condemned() {
     run(30, async |_, cluster| {
         let names = by_rank(&cluster);
         poison(&cluster, [names[2]], &Trouble::Fault(StoreFault::Io("of a test".to_owned())));
@@ -212,7 +212,7 @@ fn a_node_whose_disk_fails_is_condemned_once_another_has_applied_the_entry() {
 }
 
 #[test]
-fn an_entry_that_ends_every_process_is_found_and_rejected() {
+fn an_entry_that_kills_every_process_is_rejected() {
     run(40, async |_, cluster| {
         poison(&cluster, NAMES, &Trouble::Crash);
         let (_, leader) = cluster.leader().unwrap();
@@ -237,9 +237,9 @@ fn an_entry_that_ends_every_process_is_found_and_rejected() {
     });
 }
 
-/// Its end had another reason, and the others keep their data to themselves.
+/// The process ended for another reason, and the other nodes send no images.
 #[test]
-fn a_node_that_died_of_an_entry_tries_it_again_where_nobody_gives_a_copy() {
+fn a_node_that_gets_no_copy_tries_the_entry_again() {
     run(47, async |_, cluster| {
         let names = by_rank(&cluster);
         poison(&cluster, [names[2]], &Trouble::Crash);
@@ -247,7 +247,7 @@ fn a_node_that_died_of_an_entry_tries_it_again_where_nobody_gives_a_copy() {
         names[..2].iter().for_each(|name| cluster.node(name).unwrap().withhold_images(true));
         let blocked = || cluster.node(names[2]).and_then(|node| node.status().blocked);
         while blocked().is_none() {
-            cluster.until("a sign of it", || blocked().is_some() || cluster.store(names[2]).take_crashed()).await;
+            cluster.until("a crash or a block", || blocked().is_some() || cluster.store(names[2]).take_crashed()).await;
             if blocked().is_none() {
                 cluster.kill(names[2]).await;
                 cluster.start(names[2]);
@@ -260,8 +260,8 @@ fn a_node_that_died_of_an_entry_tries_it_again_where_nobody_gives_a_copy() {
     });
 }
 
-/// Only the leader applies the poison, and is gone before the others have a copy of its data. Returns its name and the
-/// entry.
+/// Lets only the leader apply the poison, and calls `go`, which makes it go away before the others have a copy of its
+/// data. Returns the leader's name and the entry.
 async fn only_the_leader_applies(cluster: &Cluster, go: impl AsyncFn(&'static str)) -> (&'static str, u64) {
     let names = by_rank(cluster);
     poison(cluster, names[1..].iter().copied(), &memory());
@@ -277,7 +277,7 @@ fn is_rejected(cluster: &Cluster) -> bool {
 }
 
 #[test]
-fn the_only_node_that_has_applied_a_write_is_not_removed() {
+fn the_only_node_with_a_write_is_not_removed() {
     run(45, async |_, cluster| {
         let (gone, _) = only_the_leader_applies(&cluster, async |name| cluster.kill(name).await).await;
         let (_, leader) = cluster.leader().unwrap();
@@ -292,16 +292,16 @@ fn the_only_node_that_has_applied_a_write_is_not_removed() {
 }
 
 #[test]
-fn what_a_lost_disk_may_have_applied_is_for_an_operator_to_decide() {
+fn an_operator_decides_what_a_lost_disk_may_hold() {
     run(46, async |_, cluster| {
         let (_, leader) = cluster.leader().unwrap();
         assert!(leader.reject_entry(3).await.is_err(), "nothing waits");
         drop(leader);
         let (gone, index) = only_the_leader_applies(&cluster, async |name| cluster.wipe(name).await).await;
-        // Otherwise it would apply the entry as a learner, and the others take a copy of its data.
+        // Otherwise it would apply the entry as a learner, and the others would take a copy of its data.
         poison(&cluster, [gone], &memory());
         cluster.start(gone);
-        // By then the new id would be a voter in the place of the old one, if it might be, and the entry rejected.
+        // If the new id could replace the old one, it would be a voter by then, and the entry would be rejected.
         let is_silent = || {
             let Some((_, leader)) = cluster.leader() else { return false };
             let silence = leader.timing().silence + Duration::from_secs(20);
@@ -318,7 +318,7 @@ fn what_a_lost_disk_may_have_applied_is_for_an_operator_to_decide() {
     });
 }
 
-/// Starts nodes again that end by themselves, until this has happened. Returns how many have ended.
+/// Restarts nodes that end by themselves, until `happened` is true. Returns how many have ended.
 async fn keep_running(cluster: &Cluster, happened: impl Fn() -> bool) -> usize {
     let mut ends = 0;
     let watching = async {
@@ -344,7 +344,7 @@ fn an_entry_in_which_every_node_is_stuck_is_rejected() {
     run(41, async |_, cluster| {
         poison(&cluster, NAMES, &Trouble::Endless);
         let (_, leader) = cluster.leader().unwrap();
-        // What is handed over together with it is innocent.
+        // The entries that are handed over together with it can be applied.
         let texts = ["before it", POISON, "behind it"].map(|text| leader.propose(Bytes::from_static(text.as_bytes())));
         let _ = timeout(Duration::from_secs(1), join_all(texts)).await;
         drop(leader);
@@ -357,7 +357,7 @@ fn an_entry_in_which_every_node_is_stuck_is_rejected() {
 }
 
 #[test]
-fn a_node_that_alone_is_stuck_in_an_entry_takes_an_image_and_the_entry_stays() {
+fn a_node_that_alone_is_stuck_takes_an_image() {
     for rank in 0..3 {
         run(42 + rank as u64, async |_, cluster| {
             poison(&cluster, [by_rank(&cluster)[rank]], &Trouble::Endless);
@@ -371,12 +371,12 @@ fn a_node_that_alone_is_stuck_in_an_entry_takes_an_image_and_the_entry_stays() {
 }
 
 #[test]
-fn a_voter_that_may_have_applied_the_entry_is_waited_for() {
+fn a_voter_that_may_have_applied_is_awaited() {
     run(50, async |_, cluster| {
         let (gone, index) = only_the_leader_applies(&cluster, async |name| cluster.kill(name).await).await;
         let (_, leader) = cluster.leader().unwrap();
         let proposed = timeout(Duration::from_secs(20), leader.propose(Bytes::from_static(b"x"))).await;
-        assert!(proposed.is_err(), "nobody may decide without the third voter");
+        assert!(proposed.is_err(), "it can't be decided without the third voter");
         assert_eq!(leader.status().blocked.map(|blocked| blocked.index), Some(index));
         drop(leader);
         cluster.start(gone);
@@ -387,18 +387,18 @@ fn a_voter_that_may_have_applied_the_entry_is_waited_for() {
 }
 
 #[test]
-fn a_voter_that_was_never_told_of_the_entry_is_not_waited_for() {
+fn a_voter_without_the_commit_is_not_awaited() {
     for (seed, trouble) in (60..70).zip([memory(), slow()].into_iter().cycle()) {
         run(seed, async |world, cluster| {
             let names = by_rank(&cluster);
-            // The third could apply it, and has it in its log in half of the cases.
+            // The third node could apply it, and has it in its log in half of the cases.
             poison(&cluster, [names[0], names[1]], &trouble);
             if seed % 4 < 2 {
                 cluster.kill(names[2]).await;
             } else {
                 world.net().cut(names[0], names[2]);
                 world.net().cut(names[1], names[2]);
-                // What is on its way on the old connection may arrive.
+                // Data in flight on the old connection may still arrive.
                 let is_gone = |member: &MemberStatus| member.name == names[2] && member.silent_for > GONE_AFTER;
                 let leader = cluster.leader().unwrap().1;
                 cluster.until("silence", || leader.status().members.iter().any(is_gone)).await;
@@ -411,7 +411,7 @@ fn a_voter_that_was_never_told_of_the_entry_is_not_waited_for() {
             if seed % 4 < 2 {
                 cluster.start(names[2]);
             }
-            // It is killed once its log has the entry, perhaps before it has the rejection.
+            // The third node is killed once its log has the entry, perhaps before it has the rejection.
             let index = cluster.store(names[0]).kept().rejected[0];
             let last = |node: &Consensus| node.0.service.home.wal.last_log_id(GroupId::MAIN).map_or(0, |id| id.index);
             let has_entry = || cluster.node(names[2]).is_some_and(|node| last(&node) >= index);
@@ -426,7 +426,7 @@ fn a_voter_that_was_never_told_of_the_entry_is_not_waited_for() {
 }
 
 #[test]
-fn a_node_hears_no_commit_of_a_rejected_entry_before_its_log_has_the_rejection() {
+fn a_commit_is_ignored_until_the_rejection_is_logged() {
     run(71, async |_, cluster| {
         let names = by_rank(&cluster);
         cluster.kill(names[2]).await;
@@ -435,7 +435,7 @@ fn a_node_hears_no_commit_of_a_rejected_entry_before_its_log_has_the_rejection()
         let verdicts = |name| Arc::clone(&cluster.node(name).unwrap().0.running.verdicts);
         let rejected = cluster.store(names[0]).kept().rejected;
         let id = |index| Some(to_raft(LogId { term: 1, node: NodeId(1), index }));
-        // The leader tells of both.
+        // The leader announces both.
         assert_eq!(verdicts(names[0]).announce(1, id(rejected[0])), (id(rejected[0]), rejected.clone()));
 
         let is_applied = || cluster.store(names[1]).kept().rejected == rejected;
@@ -443,7 +443,7 @@ fn a_node_hears_no_commit_of_a_rejected_entry_before_its_log_has_the_rejection()
         let applied = cluster.store(names[1]).kept().applied.index();
         let follower = verdicts(names[1]);
         let end = id(applied);
-        assert!(follower.may_accept_commit(id(applied + 1), end, &rejected), "it has applied that one as rejected");
+        assert!(follower.may_accept_commit(id(applied + 1), end, &rejected), "it has applied that entry as rejected");
         assert!(follower.may_accept_commit(id(applied + 1), end, &[applied + 2]));
         assert!(!follower.may_accept_commit(id(applied + 2), end, &[rejected[0], applied + 2]));
         assert!(follower.may_accept_commit(None, end, &[applied + 2]));
