@@ -30,7 +30,7 @@ use crate::peers::Peers;
 /// The first epoch of a cluster.
 const FIRST_EPOCH: u64 = 1;
 
-/// The most time for a node to make a promise durable and answer.
+/// The maximum time for a node to make a promise durable and answer.
 const PROMISE_MAX: Duration = Duration::from_secs(5);
 
 /// Waits until this node belongs to a cluster. If this node founds it, returns the members to initialise the core with.

@@ -45,16 +45,16 @@ use crate::raft::types::{Proposed, ResponseCallback, TypeConfig};
 use crate::stages::Stages;
 use crate::stamp::Stamper;
 
-/// The most proposals that may be queued.
+/// The maximum number of proposals that may be queued.
 pub(crate) const WAITING_MAX: usize = 65_536;
 
-/// The most bytes of proposals that have no response yet.
+/// The maximum number of bytes of proposals that have no response yet.
 pub(crate) const WAITING_BYTES_MAX: usize = 128 << 20;
 
-/// The most proposals in one batch.
+/// The maximum number of proposals in one batch.
 const BATCH_MAX: usize = 4_096;
 
-/// The most bytes in one batch. A single larger proposal forms a batch of its own.
+/// The maximum number of bytes in one batch. A single larger proposal forms a batch of its own.
 const BATCH_BYTES_MAX: usize = 8 << 20;
 
 /// How long the next batch waits for responses that another node has to give. It is also the time for which callers

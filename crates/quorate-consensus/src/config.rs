@@ -27,9 +27,9 @@ pub struct ConsensusConfig {
     /// What must have happened to a proposal before it is acknowledged. It is fixed when the cluster is founded, and
     /// the same on all nodes.
     pub durability: Durability,
-    /// The bytes of applied and durable log that are kept for followers that lag. The rest is purged.
+    /// How many bytes of applied and durable log are kept for followers that lag. The rest is purged.
     pub keep_log_bytes: u64,
-    /// The bytes of one file of the log, and of the newest entries, which are kept in memory.
+    /// The size of one file of the log in bytes. The same number of bytes of the newest entries is kept in memory.
     pub log_segment_bytes: u64,
     /// Whether the data directory contains the store's files, in use or put aside, so that it belonged to a cluster.
     pub had_store: bool,

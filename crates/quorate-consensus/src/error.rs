@@ -79,7 +79,7 @@ pub enum StartError {
     #[error("{0}")]
     Removed(String),
     /// The log ends before what the database holds: its end was lost, and perhaps votes with it. If there are other
-    /// members, the node can come back as a new member after [`put_log_aside`](crate::put_log_aside).
+    /// members, call [`put_log_aside`](crate::put_log_aside), and the node comes back as a new member.
     #[error(
         "the log is damaged: it ends at entry {log}, but the database holds entry {database}; other members bring this \
          node back, alone it needs a backup"

@@ -21,7 +21,7 @@ use crate::status::{ClusterStatus, cluster_status};
 /// The time in which at most [`BURST`] lines are logged about one topic.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// The most lines about one topic in [`QUIET`]. The loss of a leader and the new leader are two lines.
+/// The maximum number of lines about one topic in [`QUIET`]. The loss of a leader and the new leader are two lines.
 const BURST: usize = 3;
 
 /// A follower begins to lag when it lacks more entries than the first number, and lags until it lacks no more than the

@@ -26,13 +26,13 @@ use crate::raft::codec::{self, VoteBytes};
 use crate::raft::machine::{Image, Snapshot};
 use crate::raft::types::{RaftVote, SnapshotMeta, StoredMembership, to_raft};
 
-/// The most time for the other end to send a piece or to take one.
+/// The maximum time for the other end to send a piece or to take one.
 const PIECE_MAX: Duration = Duration::from_secs(30);
 
 /// How long to wait after an empty piece of the store, which means that the store has to wait.
 const EMPTY_PAUSE: Duration = Duration::from_millis(10);
 
-/// The most time for a receiver to verify and install an image.
+/// The maximum time for a receiver to verify and install an image.
 const INSTALL_MAX: Duration = Duration::from_secs(600);
 
 /// After a failed image, the next one for the same receiver follows after a pause, which grows from the first time to

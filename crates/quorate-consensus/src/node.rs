@@ -28,7 +28,7 @@ use crate::reads::ReadPositions;
 use crate::stages::{Stages, WriteTrace};
 use crate::status::{ClusterStatus, cluster_status};
 
-/// The most time for calls in progress to end when the node stops.
+/// The maximum time for calls in progress to end when the node stops.
 const STOP_MAX: Duration = Duration::from_secs(2);
 
 /// How long a stopping leader waits for the answers of voters that could take over.
@@ -91,7 +91,7 @@ impl Consensus {
         self.0.reads.get().await.map(|index| self.position(index))
     }
 
-    /// Returns the same for a read that may see an older state, but none that is older than `age`.
+    /// Returns the position for a read that may see an older state, but none that is older than `age`.
     pub async fn read_position_within(&self, age: Duration) -> Result<Position, ReadPositionError> {
         if self.removed().is_some() {
             return Err(ReadPositionError::Stopped);

@@ -25,7 +25,7 @@ use crate::link::{CONNECT_MAX, Link};
 use crate::peer::messages::{StatusReply, decode, method};
 use crate::raft::Raft;
 
-/// The most time for a status to arrive. A later one counts as silence.
+/// The maximum time for a status to arrive. A later one counts as silence.
 pub(crate) const STATUS_MAX: Duration = Duration::from_secs(1);
 
 /// How often the same refusal of another node is logged.

@@ -26,10 +26,10 @@ use crate::raft::Raft;
 /// How long a permit lasts. The operator's command renews it about once a second.
 const PERMIT_LASTS: Duration = Duration::from_secs(15);
 
-/// The most permits at the same time.
+/// The maximum number of permits at the same time.
 const PERMITS_MAX: usize = 64;
 
-/// The most bytes of a name or an address.
+/// The maximum number of bytes of a name or an address.
 const NAME_MAX: usize = 256;
 
 /// An operator's request that the node at an address becomes a member.

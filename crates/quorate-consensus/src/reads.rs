@@ -21,7 +21,7 @@ use crate::peer::messages::{ReadPositionReply, decode, method};
 use crate::peers::Peers;
 use crate::raft::Raft;
 
-/// The most reads that may wait for a round.
+/// The maximum number of reads that may wait for a round.
 const WAITING_MAX: usize = 65_536;
 
 /// A round that takes longer has failed.
@@ -70,7 +70,8 @@ impl ReadPositions {
         receiver.await.unwrap_or(Err(ReadPositionError::Stopped))
     }
 
-    /// Returns the same for a read that accepts a state of this age. Starts no round if the latest one is young enough.
+    /// Returns the index for a read that accepts a state of this age. Starts no round if the latest one is young
+    /// enough.
     pub(crate) async fn get_within(&self, age: Duration) -> ReadResult {
         let latest = *self.latest.borrow();
         match latest.filter(|latest| latest.begun.elapsed() <= age || Mutant::AgeNotChecked.is_on()) {

@@ -34,7 +34,7 @@ use crate::start::{log_options, run_workers};
 /// ever has after the backup.
 pub const INDEX_GAP: u64 = 1_000_000_000_000;
 
-/// The most time for the log to make a record durable.
+/// The maximum time for the log to make a record durable.
 const WRITE_MAX: Duration = Duration::from_secs(60);
 
 /// How often a member is asked whose answer is unclear, and the pause between.

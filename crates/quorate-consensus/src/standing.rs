@@ -61,7 +61,7 @@ pub(crate) fn standing(service: &PeerService, running: &Running) -> (Option<Node
 
 /// Allows or forbids at regular intervals that this node asks for votes. The core itself waits for at least
 /// `election_max` first. Never returns.
-pub(crate) async fn be_patient(service: Arc<PeerService>, running: Running) {
+pub(crate) async fn control_elections(service: Arc<PeerService>, running: Running) {
     let timing = service.config.timing;
     loop {
         let patience = service.leader_contact.patience(timing.election_max);

@@ -49,7 +49,7 @@ use crate::stages::Stages;
 use crate::standing;
 use crate::verdict::{Verdicts, judge};
 
-/// The most commits that may wait for the store.
+/// The maximum number of commits that may wait for the store.
 const COMMITS_WAITING_MAX: u64 = 65_536;
 
 /// What is needed to open a store.
@@ -164,7 +164,7 @@ fn watchers(env: &Env, service: &Arc<PeerService>, running: &Running, own: Membe
         task(env, peers.watch()),
         task(env, events::watch(env.clone(), Arc::clone(service), running.clone(), dir.to_owned())),
         task(env, membership::step_aside(Arc::clone(service), running.clone())),
-        task(env, standing::be_patient(Arc::clone(service), running.clone())),
+        task(env, standing::control_elections(Arc::clone(service), running.clone())),
         task(env, membership::finish(Arc::clone(service), raft)),
         task(env, belong::belong(Arc::clone(service), running.clone(), own)),
     ]

@@ -30,7 +30,7 @@ pub struct ClusterStatus {
     pub committed: Option<LogId>,
     /// The position up to which the node's store has applied the log.
     pub applied: Position,
-    /// The bytes of the files of the node's log.
+    /// The size of the node's log files in bytes.
     pub log_bytes: u64,
     /// All members, including learners.
     pub members: Vec<MemberStatus>,

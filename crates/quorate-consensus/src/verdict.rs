@@ -44,15 +44,16 @@ mod stuck;
 
 use log::logged;
 pub(crate) use log::{reject, rejections};
-use state::{State, Trouble};
+use state::{FailedEntry, State};
 
-/// The consecutive unclean ends at the same applied entry after which a node applies one entry at a time.
+/// The number of consecutive unclean ends at the same applied entry after which a node applies one entry at a time.
 const CAREFUL_AFTER: u32 = 3;
 
 /// How often a node tries an entry again that others have applied, before it takes an image.
 const TRIES_MAX: u32 = 2;
 
-/// The consecutive unclean ends after which a node no longer tries the entry at which it died, but waits for an image.
+/// The number of consecutive unclean ends after which a node no longer tries the entry at which it died, but waits for
+/// an image.
 const DEATHS_MAX: u32 = 6;
 
 /// The pause before another try, and after a failed image. The latter is doubled each time, up to the second value.
@@ -101,7 +102,7 @@ enum Next {
     /// Record the entry durably, and then hand it over alone.
     Try,
     Wait,
-    Settle(Trouble),
+    Settle(FailedEntry),
 }
 
 impl Verdicts {
@@ -127,7 +128,7 @@ impl Verdicts {
         let is_kept = |halt: &Halt| halt.index > applied && !Mutant::HaltForgotten.is_on();
         let halts: Vec<Halt> = home.identity().halts.iter().copied().filter(is_kept).collect();
         let state = State {
-            trouble: trying.map(|index| Trouble::new(index, why)),
+            failed: trying.map(|index| FailedEntry::new(index, why)),
             halts: halts.into_iter().map(|halt| (halt.index, halt)).collect(),
             perhaps_applied: last,
             lost_power_in: (restart == Restart::Rebooted).then(|| term_of_vote(home)),
@@ -189,10 +190,10 @@ impl Verdicts {
     pub(crate) fn blocked(&self) -> Option<Blocked> {
         let applied = self.store.applied().index();
         let state = self.state();
-        let trouble = state.trouble.as_ref().map(|trouble| Blocked { index: trouble.index, why: trouble.why.clone() });
+        let failed = state.failed.as_ref().map(|failed| Blocked { index: failed.index, why: failed.why.clone() });
         let waits =
             |index: &u64| Blocked { index: *index, why: "the cluster decides whether it is rejected".to_owned() };
-        let all = trouble.into_iter().chain(state.halts.keys().map(waits));
+        let all = failed.into_iter().chain(state.halts.keys().map(waits));
         all.filter(|blocked| blocked.index > applied).min_by_key(|blocked| blocked.index)
     }
 
@@ -222,7 +223,7 @@ impl Verdicts {
                 }
                 // An error is impossible: the sender lives as long as this value.
                 Next::Wait => drop(changed.changed().await),
-                Next::Settle(trouble) => self.settle(&trouble, None).await?,
+                Next::Settle(failed) => self.settle(&failed, None).await?,
             }
         }
     }
@@ -247,8 +248,8 @@ impl Verdicts {
             state.in_flight = Some(first);
             return Ok(Next::Go(Cleared { last: first, rejected: true }));
         }
-        if let Some(trouble) = state.trouble.clone().filter(|trouble| trouble.index == first && !trouble.again) {
-            return Ok(Next::Settle(trouble));
+        if let Some(failed) = state.failed.clone().filter(|failed| failed.index == first && !failed.again) {
+            return Ok(Next::Settle(failed));
         }
         if state.is_bound(first) {
             return Ok(Next::Wait);
@@ -259,7 +260,7 @@ impl Verdicts {
         }
         // An entry that is tried again may take long again. If later entries were in flight with it, this node could
         // not promise that it has not applied them.
-        let tried = state.trouble.as_ref().map(|trouble| trouble.index.max(first.saturating_add(1)));
+        let tried = state.failed.as_ref().map(|failed| failed.index.max(first.saturating_add(1)));
         let halted = state.halts.keys().copied().chain(tried);
         let barrier = halted.chain(state.logged.values().copied()).filter(|index| *index > first).min();
         let last = barrier.map_or(last, |index| last.min(index.saturating_sub(1)));
@@ -297,22 +298,22 @@ impl Verdicts {
         if self.home.note_trial(Trial { trying: Some(index), ..trial }).await.is_err() {
             return Err(fault.clone());
         }
-        let trouble = {
+        let failed = {
             let mut state = self.state();
-            let before = state.trouble.take().filter(|trouble| trouble.index == index);
-            let tries = before.map_or(0, |trouble| trouble.tries);
+            let before = state.failed.take().filter(|failed| failed.index == index);
+            let tries = before.map_or(0, |failed| failed.tries);
             let is_too_much = matches!(fault, StoreFault::Slow(_) | StoreFault::TooMuch(_));
-            let trouble = Trouble { is_too_much, tries, ..Trouble::new(index, &fault.to_string()) };
-            state.trouble.insert(trouble).clone()
+            let failed = FailedEntry { is_too_much, tries, ..FailedEntry::new(index, &fault.to_string()) };
+            state.failed.insert(failed).clone()
         };
         self.changed.send_replace(());
-        self.settle(&trouble, Some(fault)).await
+        self.settle(&failed, Some(fault)).await
     }
 
     /// Waits until it is decided whether the entry or this node is to blame, and does what this node has to do then.
-    async fn settle(&self, trouble: &Trouble, fault: Option<&StoreFault>) -> Result<(), StoreFault> {
+    async fn settle(&self, failed: &FailedEntry, fault: Option<&StoreFault>) -> Result<(), StoreFault> {
         let mut pause = TRY_PAUSE;
-        while let Some(holders) = self.verdict(trouble.index, fault).await? {
+        while let Some(holders) = self.verdict(failed.index, fault).await? {
             match fault {
                 // A disk that fails could not hold an image either.
                 Some(fault @ StoreFault::Io(_)) => {
@@ -320,9 +321,9 @@ impl Verdicts {
                     return Err(fault.clone());
                 }
                 Some(StoreFault::Memory(_) | StoreFault::Slow(_) | StoreFault::TooMuch(_))
-                    if trouble.tries < TRIES_MAX =>
+                    if failed.tries < TRIES_MAX =>
                 {
-                    sleep(if trouble.is_too_much { MORE_PAUSE } else { TRY_PAUSE }).await;
+                    sleep(if failed.is_too_much { MORE_PAUSE } else { TRY_PAUSE }).await;
                     self.try_again();
                     return Ok(());
                 }
@@ -344,8 +345,8 @@ impl Verdicts {
             sleep(pause).await;
             pause = pause.saturating_mul(2).min(IMAGE_PAUSE_MAX);
             self.change(|state| {
-                if let Some(trouble) = &mut state.trouble {
-                    trouble.holders.clear();
+                if let Some(failed) = &mut state.failed {
+                    failed.holders.clear();
                 }
             });
         }
@@ -366,7 +367,7 @@ impl Verdicts {
                     return Err(StoreFault::Closed);
                 }
                 // An image may have arrived meanwhile.
-                let is_over = state.trouble.as_ref().is_none_or(|trouble| trouble.again);
+                let is_over = state.failed.as_ref().is_none_or(|failed| failed.again);
                 if is_over || state.is_rejected(index) {
                     return Ok(None);
                 }
@@ -399,9 +400,9 @@ impl Verdicts {
     /// Has the entry handed to the store once more.
     fn try_again(&self) {
         self.change(|state| {
-            if let Some(trouble) = &mut state.trouble {
-                (trouble.again, trouble.tries) = (true, trouble.tries.saturating_add(1));
-                trouble.holders.clear();
+            if let Some(failed) = &mut state.failed {
+                (failed.again, failed.tries) = (true, failed.tries.saturating_add(1));
+                failed.holders.clear();
             }
         });
     }

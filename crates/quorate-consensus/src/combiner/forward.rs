@@ -35,7 +35,7 @@ use crate::raft::Raft;
 /// The leader must send the next answers of a batch within this time.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 
-/// The most batches that may wait for the leader's answers.
+/// The maximum number of batches that may wait for the leader's answers.
 pub(super) const FORWARDED_BATCHES_MAX: usize = 16;
 
 /// Answers are sent once they have this many bytes. A single answer may be larger.

@@ -24,10 +24,10 @@ use super::types::{RaftEntry, RaftLogId, RaftVote, TypeConfig, from_raft, to_raf
 use crate::stages::Stages;
 use crate::verdict::{Verdicts, rejections};
 
-/// The most bytes of entries in one message to a follower. A single entry may be larger.
+/// The maximum number of bytes of entries in one message to a follower. A single entry may be larger.
 const MESSAGE_BYTES_MAX: usize = 4 << 20;
 
-/// The bytes of entries that are read at once for applying.
+/// How many bytes of entries are read at once for applying.
 const APPLY_BYTES_MAX: usize = 8 << 20;
 
 /// The log of one group.

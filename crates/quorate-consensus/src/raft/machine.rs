@@ -28,10 +28,10 @@ use super::types::{AppliedOutcome, RaftLogId, SnapshotMeta, StoredMembership, Ty
 use crate::home::Home;
 use crate::verdict::{self, Verdicts};
 
-/// The most entries that are handed to the store at once.
+/// The maximum number of entries that are handed to the store at once.
 const BATCH_ENTRIES_MAX: usize = 4_096;
 
-/// The most bytes of entries that are read from the log at once.
+/// The maximum number of bytes of entries that are read from the log at once.
 const READ_BYTES: usize = 8 << 20;
 
 /// A snapshot, as openraft passes it around.

@@ -39,7 +39,7 @@ use crate::peer::messages::{
 use crate::peers::Peers;
 use crate::verdict::Verdicts;
 
-/// The most requests with entries in flight to one follower.
+/// The maximum number of requests with entries in flight to one follower.
 const IN_FLIGHT_MAX: usize = 2;
 
 /// After a request of at least this many bytes there is no pause, because the follower has much to receive.

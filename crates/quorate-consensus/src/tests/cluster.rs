@@ -20,7 +20,7 @@ use crate::{
 
 pub(super) const NAMES: [&str; 3] = ["a", "b", "c"];
 
-/// The most virtual time that a test waits for anything.
+/// The maximum virtual time that a test waits for anything.
 pub(super) const SOON: Duration = Duration::from_secs(60);
 
 /// Small, so that logs have several segments.

@@ -8,7 +8,7 @@ use quorate_env_sim::SimWorld;
 use super::cluster::{Cluster, LOG_SEGMENT_BYTES, born};
 use crate::Consensus;
 
-/// The most bytes of an idle log that has shrunk.
+/// The maximum number of bytes of an idle log that has shrunk.
 const RESTING_BYTES: u64 = 2 * LOG_SEGMENT_BYTES;
 
 async fn write_much(cluster: &Cluster, name: &str) {

@@ -7,7 +7,7 @@ use quorate_env_sim::SimWorld;
 
 use super::cluster::{NAMES, born};
 
-/// The most virtual time for a write after the follower that acknowledged before is gone.
+/// The maximum virtual time for a write after the follower that acknowledged before is gone.
 const WAIT_MAX: Duration = Duration::from_millis(100);
 
 #[test]

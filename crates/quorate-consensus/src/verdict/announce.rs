@@ -73,12 +73,12 @@ impl State {
     /// committed.
     fn works_for_rejection_up_to(&self, index: u64) -> bool {
         let is_open = |(at, rejected): (&u64, &u64)| *at > self.committed && *rejected <= index;
-        self.pursuit.is_some_and(|pursuit| pursuit.index <= index) || self.logged.iter().any(is_open)
+        self.pending_rejection.is_some_and(|pending| pending.index <= index) || self.logged.iter().any(is_open)
     }
 
     fn certainly_rejected(&self) -> Vec<u64> {
         let is_committed = |(at, _): &(&u64, &u64)| **at <= self.committed;
         let logged = self.logged.iter().filter(is_committed).map(|(_, rejected)| *rejected);
-        logged.chain(self.heard.iter().copied()).collect()
+        logged.chain(self.rejected_elsewhere.iter().copied()).collect()
     }
 }

@@ -31,11 +31,11 @@ use crate::raft::types::{Proposed, RaftLeaderId, ResponseCallback, TypeConfig};
 /// The pause between two rounds.
 const ROUND_PAUSE: Duration = Duration::from_millis(100);
 
-/// The most time for a node to answer. It is longer than a promise waits for a batch and for the disk.
+/// The maximum time for a node to answer. It is longer than a promise waits for a batch and for the disk.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
 
-/// The most time for a node to answer that has not answered lately and that the leader can decide without: all writes
-/// wait meanwhile.
+/// The maximum time for a node to answer that has not answered lately and that the leader can decide without: all
+/// writes wait meanwhile.
 const SILENT_ANSWER_MAX: Duration = Duration::from_millis(300);
 
 /// An entry that waits for longer than this is logged.
@@ -93,7 +93,7 @@ impl Judge {
         let ask = StandAsk { index, halt_term: halt.map(|halt| halt.term), ..StandAsk::default() };
         let answers = self.ask(ask).await;
         if answers.iter().flat_map(|(_, reply)| reply).any(|reply| reply.rejected) {
-            self.verdicts.change(|state| _ = state.heard.insert(index));
+            self.verdicts.change(|state| _ = state.rejected_elsewhere.insert(index));
             return;
         }
         let holders = holders(&answers);
@@ -106,8 +106,8 @@ impl Judge {
             self.verdicts.release(halt).await;
         }
         self.verdicts.change(|state| {
-            if let Some(trouble) = state.trouble.as_mut().filter(|trouble| trouble.index == index && !trouble.again) {
-                trouble.holders = holders;
+            if let Some(failed) = state.failed.as_mut().filter(|failed| failed.index == index && !failed.again) {
+                failed.holders = holders;
             }
         });
     }
@@ -119,12 +119,12 @@ impl Judge {
         let voters: BTreeSet<u64> = now.membership().voter_ids().collect();
         let (is_stuck, is_too_much, is_logged, is_forced) = {
             let state = self.verdicts.state();
-            let trouble = state.trouble.as_ref().filter(|trouble| trouble.index == index && !trouble.again);
+            let failed = state.failed.as_ref().filter(|failed| failed.index == index && !failed.again);
             // An entry that this node may have applied before, it may have answered for.
-            let is_too_much = trouble.is_some_and(|trouble| trouble.is_too_much)
+            let is_too_much = failed.is_some_and(|failed| failed.is_too_much)
                 && index > state.perhaps_applied
                 && !self.verdicts.may_have_lost(&state, index, None);
-            (trouble.is_some(), is_too_much, state.rejects(index), state.forced.contains(&index))
+            (failed.is_some(), is_too_much, state.rejects(index), state.forced.contains(&index))
         };
         if is_logged {
             return;
@@ -147,7 +147,7 @@ impl Judge {
         }
         self.rounds = self.rounds.saturating_add(1);
         let halt = Halt { index, term, round: self.rounds };
-        self.verdicts.change(|state| state.pursuit = Some(halt));
+        self.verdicts.change(|state| state.pending_rejection = Some(halt));
         let id = self.verdicts.home.wal.log_id_at(GroupId::MAIN, index);
         let is_own = self.verdicts.promise(halt, id, is_forced).await;
         let (proposed_by, proposed_in) = (id.map(|id| id.node.0), id.map(|id| id.term));
@@ -171,7 +171,7 @@ impl Judge {
         }
         if self.verdicts.state().rejects(index) {
             // From here on the log holds the rejection. If it is cut from the log, the promises have to be released.
-            self.verdicts.change(|state| state.pursuit = None);
+            self.verdicts.change(|state| state.pending_rejection = None);
         } else {
             self.give_up(index, term).await;
         }
@@ -182,7 +182,7 @@ impl Judge {
     async fn give_up(&self, index: u64, term: u64) {
         let halt = {
             let mut state = self.verdicts.state();
-            state.pursuit.take_if(|pursuit| pursuit.index == index);
+            state.pending_rejection.take_if(|pending| pending.index == index);
             if !has_committed(&self.raft) {
                 return;
             }

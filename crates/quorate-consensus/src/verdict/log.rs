@@ -7,7 +7,7 @@ use quorate_model::{Entry, GroupId, LogId, Payload};
 
 use crate::home::Home;
 
-/// The bytes of the log that are read at once.
+/// How many bytes of the log are read at once.
 const SCAN_BYTES: usize = 8 << 20;
 
 /// Returns the rejections in the log after the last applied entry. Errors are ignored here; they recur when the entries

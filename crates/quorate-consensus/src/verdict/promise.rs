@@ -13,7 +13,7 @@ use crate::peer::messages::{StandAsk, StandReply};
 /// How long a request for a promise waits for the end of a batch that contains the entry.
 const FLIGHT_MAX: Duration = Duration::from_secs(1);
 
-/// The most promises that a node keeps at a time.
+/// The maximum number of promises that a node keeps at a time.
 const HALTS_MAX: usize = 64;
 
 impl Verdicts {
@@ -36,14 +36,14 @@ impl Verdicts {
         let applied = self.store.applied().index() >= ask.index;
         let rejected = applied && self.store.rejections().contains(&ask.index);
         let state = self.state();
-        let trouble = state.trouble.as_ref().filter(|trouble| trouble.index == ask.index && !trouble.again);
+        let failed = state.failed.as_ref().filter(|failed| failed.index == ask.index && !failed.again);
         StandReply {
             applied: applied && !rejected,
             rejected,
-            stuck: trouble.is_some(),
+            stuck: failed.is_some(),
             promised,
             released: ask.halt_term.is_some_and(|term| self.releases(&state, ask.index, term)),
-            why: trouble.map(|trouble| trouble.why.clone()).unwrap_or_default(),
+            why: failed.map(|failed| failed.why.clone()).unwrap_or_default(),
         }
     }
 
@@ -68,7 +68,7 @@ impl Verdicts {
             let mut state = self.state();
             // An image may have arrived.
             state.forget(applied);
-            state.let_go();
+            state.drop_settled_halts();
             let known = state.halts.get(&halt.index);
             let is_older = known.is_some_and(|known| (known.term, known.round) > (halt.term, halt.round));
             let is_full = known.is_none() && state.halts.len() >= HALTS_MAX;
@@ -85,7 +85,7 @@ impl Verdicts {
     /// Whether this node may have applied an entry before. If it can't apply the entry now, we assume that it never
     /// could.
     fn may_have_applied(&self, state: &State, index: u64, id: Option<LogId>, forced: bool) -> bool {
-        let is_stuck = state.trouble.as_ref().is_some_and(|trouble| trouble.index == index && !trouble.again);
+        let is_stuck = state.failed.as_ref().is_some_and(|failed| failed.index == index && !failed.again);
         !is_stuck && (index <= state.perhaps_applied || !forced && self.may_have_lost(state, index, id))
     }
 
@@ -103,12 +103,12 @@ impl Verdicts {
     /// Whether this node, as the leader, releases others that have promised a leader of `term` to stop before an entry.
     fn releases(&self, state: &State, index: u64, term: u64) -> bool {
         let Some((raft, _)) = self.core.get() else { return false };
-        let is_pursued = state.pursuit.is_some_and(|pursuit| pursuit.index == index);
+        let is_pending = state.pending_rejection.is_some_and(|pending| pending.index == index);
         let rejections = self.store.rejections();
         // The store keeps only the latest rejections.
         let is_forgotten = rejections.len() >= REJECTIONS_MAX && rejections.iter().all(|known| *known > index);
         let is_rejected = state.rejects(index) || rejections.contains(&index) || is_forgotten;
-        judge::has_committed(raft) && term <= judge::term(raft) && !is_pursued && !is_rejected
+        judge::has_committed(raft) && term <= judge::term(raft) && !is_pending && !is_rejected
     }
 
     /// Ends a promise, unless it was replaced by another one.
