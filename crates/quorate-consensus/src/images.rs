@@ -14,7 +14,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use prost::Message;
 use quorate_env::{Elapsed, Env, Instant, lock, sleep, timeout};
-use quorate_model::{Applied, ImageSource, LogId, Store, StoreFault, WholeImage};
+use quorate_model::{Applied, ImageSource, LogId, StateMachine, StoreFault, WholeImage};
 use quorate_wire::{ConnectError, StreamError, StreamReceiver, StreamSender};
 
 use crate::home::Home;
@@ -87,7 +87,7 @@ pub struct ImagePieces {
 }
 
 impl ImagePieces {
-    pub(crate) async fn begin(env: &Env, store: &Arc<dyn Store>) -> Result<Self, StoreFault> {
+    pub(crate) async fn begin(env: &Env, store: &Arc<dyn StateMachine>) -> Result<Self, StoreFault> {
         let store = Arc::clone(store);
         let source = run_blocking(env, move || store.send_image()).await?;
         Ok(Self { env: env.clone(), source: Some(source) })
@@ -138,7 +138,7 @@ where
 /// Sends images of the store, and records which part of the log their receivers will need.
 pub(crate) struct ImageSender {
     env: Env,
-    store: Arc<dyn Store>,
+    store: Arc<dyn StateMachine>,
     metrics: Arc<ConsensusMetrics>,
     retained: Mutex<BTreeMap<u64, Retention>>,
     /// The pause before the next image, for each receiver whose last image failed.
@@ -156,7 +156,7 @@ struct Retention {
 }
 
 impl ImageSender {
-    pub(crate) fn new(env: Env, store: Arc<dyn Store>, metrics: Arc<ConsensusMetrics>) -> Self {
+    pub(crate) fn new(env: Env, store: Arc<dyn StateMachine>, metrics: Arc<ConsensusMetrics>) -> Self {
         let (retained, pauses) = (Mutex::default(), Mutex::default());
         Self { env, store, metrics, retained, pauses, withheld: AtomicBool::new(false) }
     }
@@ -263,7 +263,7 @@ pub(crate) async fn receive_head(pieces: &mut StreamReceiver) -> Result<ImageHea
 /// Receives an image, has the core install it, and returns the answer for the sender.
 pub(crate) async fn receive(
     env: &Env,
-    store: &Arc<dyn Store>,
+    store: &Arc<dyn StateMachine>,
     raft: &Raft,
     pieces: &mut StreamReceiver,
 ) -> Result<Bytes, ImageError> {
@@ -286,7 +286,7 @@ pub(crate) async fn receive(
 /// Receives an image and replaces the store's state with it, without the core.
 pub(crate) async fn replace(
     home: &Home,
-    store: &Arc<dyn Store>,
+    store: &Arc<dyn StateMachine>,
     pieces: &mut StreamReceiver,
 ) -> Result<Applied, ImageError> {
     let image = receive_pieces(&home.env, store, pieces).await?;
@@ -303,7 +303,7 @@ pub(crate) async fn replace(
 /// Receives all pieces of an image, without installing it.
 async fn receive_pieces(
     env: &Env,
-    store: &Arc<dyn Store>,
+    store: &Arc<dyn StateMachine>,
     pieces: &mut StreamReceiver,
 ) -> Result<Box<dyn WholeImage>, ImageError> {
     let store = Arc::clone(store);

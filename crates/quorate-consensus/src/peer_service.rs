@@ -14,7 +14,7 @@ use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, StreamAppendEr
 use openraft::rt::WatchReceiver;
 use prost::Message;
 use quorate_env::{Instant, timeout};
-use quorate_model::{DecodeError, GroupId, LogId, Store};
+use quorate_model::{DecodeError, GroupId, LogId, StateMachine};
 use quorate_wire::{CallFailure, FailureKind, PeerInfo, Purpose, Role, StreamReceiver, StreamSender};
 
 use crate::birth;
@@ -73,7 +73,7 @@ fn unknown_stream(method: u16) -> CallFailure {
 #[derive(Clone)]
 pub(crate) struct Running {
     pub(crate) raft: Raft,
-    pub(crate) store: Arc<dyn Store>,
+    pub(crate) store: Arc<dyn StateMachine>,
     pub(crate) combiner: Combiner,
     pub(crate) verdicts: Arc<Verdicts>,
     pub(crate) images: Arc<ImageSender>,

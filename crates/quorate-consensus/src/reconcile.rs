@@ -13,7 +13,7 @@
 //! Invariant: afterwards the log holds the store's last entry, or has purged it. Only when that is durable does the log
 //! forget that the machine was restarted.
 
-use quorate_model::{GroupId, LogId, Store};
+use quorate_model::{GroupId, LogId, StateMachine};
 use quorate_wal::{Restart, Wal, WalError};
 use tokio::sync::oneshot;
 
@@ -21,7 +21,7 @@ use crate::error::StartError;
 use crate::home::Home;
 
 /// Makes the log agree with the store, or fails and says which of them is damaged.
-pub(crate) async fn reconcile(home: &Home, store: &dyn Store, restart: Restart) -> Result<(), StartError> {
+pub(crate) async fn reconcile(home: &Home, store: &dyn StateMachine, restart: Restart) -> Result<(), StartError> {
     let applied = store.applied().log_id;
     check_store(home, applied)?;
     if let Some(applied) = applied {

@@ -15,7 +15,7 @@ use openraft::{SnapshotPolicy, rt::WatchReceiver};
 use quorate_env::Env;
 use quorate_env::mutant::Mutant;
 use quorate_env::worker::Signal;
-use quorate_model::{Epoch, GroupId, Store};
+use quorate_model::{Epoch, GroupId, StateMachine};
 use quorate_wal::{OpenError, Opened, Recovery, Restart, Wal, WalOptions};
 use quorate_wire::{Keys, ServerConfig, serve};
 use tokio::task::AbortHandle;
@@ -65,7 +65,7 @@ pub struct StoreIdentity {
 
 /// Opens the store once the cluster is known. It may block.
 pub type OpenStore =
-    Box<dyn FnOnce(StoreIdentity) -> Result<Arc<dyn Store>, Box<dyn std::error::Error + Send + Sync>> + Send>;
+    Box<dyn FnOnce(StoreIdentity) -> Result<Arc<dyn StateMachine>, Box<dyn std::error::Error + Send + Sync>> + Send>;
 
 impl Consensus {
     /// Starts this node and returns once it belongs to a cluster and its core runs. If `members` lists several nodes,
@@ -293,7 +293,7 @@ pub(crate) fn run_workers(env: &Env, opened: Opened) -> Result<Wal, StartError> 
     Ok(wal)
 }
 
-async fn open(env: &Env, home: &Home, open_store: OpenStore) -> Result<Arc<dyn Store>, StartError> {
+async fn open(env: &Env, home: &Home, open_store: OpenStore) -> Result<Arc<dyn StateMachine>, StartError> {
     let identity = home.identity();
     let store = StoreIdentity { cluster: identity.cluster(), epoch: identity.epoch(), group: GroupId::MAIN };
     let inside = env.clone();

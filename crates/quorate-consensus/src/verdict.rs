@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use quorate_env::mutant::Mutant;
 use quorate_env::{lock, sleep, timeout};
-use quorate_model::{GroupId, NodeId, Store, StoreFault};
+use quorate_model::{GroupId, NodeId, StateMachine, StoreFault};
 use quorate_wal::{Restart, WalError};
 use quorate_wire::Purpose;
 use tokio::sync::watch;
@@ -70,7 +70,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(10);
 /// What a node knows about entries that can't be applied. See the module.
 pub(crate) struct Verdicts {
     home: Home,
-    store: Arc<dyn Store>,
+    store: Arc<dyn StateMachine>,
     state: Mutex<State>,
     changed: watch::Sender<()>,
     core: OnceLock<(Raft, Arc<Peers>)>,
@@ -107,7 +107,11 @@ enum Next {
 
 impl Verdicts {
     /// Starts from what this node's former process has recorded. `restart` says how that process ended.
-    pub(crate) async fn begin(home: &Home, store: &Arc<dyn Store>, restart: Restart) -> Result<Arc<Self>, WalError> {
+    pub(crate) async fn begin(
+        home: &Home,
+        store: &Arc<dyn StateMachine>,
+        restart: Restart,
+    ) -> Result<Arc<Self>, WalError> {
         let applied = store.applied().index();
         let known = home.identity().trial.unwrap_or_default();
         let is_unclean = matches!(restart, Restart::ProcessOnly | Restart::Rebooted);
@@ -181,7 +185,7 @@ impl Verdicts {
     }
 
     /// Whether the store may run entries before they are committed.
-    pub(crate) fn may_foresee(&self) -> bool {
+    pub(crate) fn may_prefetch(&self) -> bool {
         let state = self.state();
         state.is_quiet() && (state.careful_until == 0 || state.careful_until <= self.store.applied().index())
     }

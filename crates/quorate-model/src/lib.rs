@@ -1,7 +1,7 @@
 //! What Quorate's nodes say to each other and to their stores.
 //!
 //! A client encodes a [`Proposal`] once: commands, the session that asks, a budget. The leader puts a [`Stamp`] before
-//! it, and the two make an [`Entry`] of the log, whose bytes the log, the followers and the stores share. A [`Store`]
+//! it, and the two make an [`Entry`] of the log, whose bytes the log, the followers and the stores share. A [`StateMachine`]
 //! applies committed entries and answers each with an [`Outcome`], the same on every node. [`Position`] says where in
 //! the history an entry stands.
 //!
@@ -29,7 +29,7 @@ mod param;
 mod position;
 mod proposal;
 mod sql;
-mod store;
+mod state_machine;
 mod value;
 
 pub use bulk::{Bulk, PackedRows, RawValue, RawValues, RowPacker, ValueRef};
@@ -44,7 +44,7 @@ pub use param::{Column, Param, Returned, Step};
 pub use position::{Epoch, GroupId, LogId, NodeId, Position, Stamp};
 pub use proposal::{ALONE, DryRunRecord, Mode, Proposal, ReadCheck};
 pub use sql::{Row, SqlCommand, SqlReply, Statement, StatementResult};
-pub use store::{
-    Applied, ImageSink, ImageSource, OnApplied, REJECTIONS_MAX, RunningStatement, Store, StoreFault, WholeImage,
+pub use state_machine::{
+    Applied, ImageSink, ImageSource, OnApplied, REJECTIONS_MAX, RunningStatement, StateMachine, StoreFault, WholeImage,
 };
 pub use value::Value;

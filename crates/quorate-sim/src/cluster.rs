@@ -11,7 +11,7 @@ use std::time::Duration;
 use quorate::{Config, Durability, Extensions, Node, Seams, SecretSource, Sql, SqlOptions, Status, Timing};
 use quorate_env::{Env, Instant, lock, sleep};
 use quorate_env_sim::{SimDisk, SimWorld};
-use quorate_model::{GroupId, Store as _, StoreFault};
+use quorate_model::{GroupId, StateMachine as _, StoreFault};
 use quorate_sql::applied_row::AppliedRow;
 use quorate_sql::connection::{self, Attached};
 use quorate_sql::logical_hash;

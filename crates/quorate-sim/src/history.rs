@@ -69,7 +69,7 @@ struct Known {
     healed: u64,
     compared: u64,
     /// Hints to work ahead of commit that were right, and those that were wrong.
-    foreseen: (u64, u64),
+    prefetched: (u64, u64),
     /// The time stamp of each proposal, by index. The id of a session is the index of its first proposal.
     stamps: BTreeMap<u64, u64>,
     /// The hashes of the proposals that were done. All attempts at a write have the same bytes, and so the same hash.
@@ -181,8 +181,8 @@ impl History {
     }
 
     /// Returns how many hints to work ahead of commit were right, and how many were wrong.
-    pub fn foreseen(&self) -> (u64, u64) {
-        self.known().foreseen
+    pub fn prefetched(&self) -> (u64, u64) {
+        self.known().prefetched
     }
 
     /// Returns how many entries were refused because their sessions had been idle for too long, and for how many of
@@ -195,8 +195,8 @@ impl History {
     /// entries.
     pub fn expected(&self, is_right: bool) {
         let mut known = self.known();
-        let (right, wrong) = known.foreseen;
-        known.foreseen = (right + u64::from(is_right), wrong + u64::from(!is_right));
+        let (right, wrong) = known.prefetched;
+        known.prefetched = (right + u64::from(is_right), wrong + u64::from(!is_right));
     }
 
     /// Returns the last index that any node has applied.

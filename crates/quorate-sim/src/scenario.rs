@@ -199,7 +199,7 @@ async fn live(world: &SimWorld, history: &History, plan: &Plan, skipped: &BTreeS
 
 /// Returns which faults struck, and everything else that a run of many seeds must have met.
 fn met(faults: &Faults, ledger: &Ledger, history: &History) -> Coverage {
-    let ((right, wrong), (expired, expired_retries)) = (history.foreseen(), history.expired());
+    let ((right, wrong), (expired, expired_retries)) = (history.prefetched(), history.expired());
     let seen = [
         (WORK_RIGHT, right),
         (WORK_WRONG, wrong),

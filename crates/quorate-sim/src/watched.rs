@@ -13,7 +13,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use quorate_env::{Env, Instant, lock, sleep};
 use quorate_model::{
-    Applied, Entry, ImageSink, ImageSource, LogId, OnApplied, Outcome, RunningStatement, Store, StoreFault, WholeImage,
+    Applied, Entry, ImageSink, ImageSource, LogId, OnApplied, Outcome, RunningStatement, StateMachine, StoreFault,
+    WholeImage,
 };
 use quorate_sql::store::SqlStore;
 
@@ -27,7 +28,7 @@ pub struct Watched {
     store: SqlStore,
     history: History,
     /// The entries that the last hint announced as the next ones.
-    foreseen: Mutex<Vec<LogId>>,
+    prefetched: Mutex<Vec<LogId>>,
     applying: Arc<AtomicU64>,
     sending: Arc<AtomicU64>,
     receiving: Arc<AtomicU64>,
@@ -72,9 +73,9 @@ impl Watched {
     /// Wraps the store of a node's life (`who`), for use by consensus.
     pub fn new(env: &Env, who: String, store: SqlStore, history: History, logged: Logged) -> Self {
         let (applying, sending, receiving) = Default::default();
-        let (foreseen, applies, stuck, late) = Default::default();
+        let (prefetched, applies, stuck, late) = Default::default();
         let env = env.clone();
-        Self { env, who, store, history, foreseen, applying, sending, receiving, logged, applies, stuck, late }
+        Self { env, who, store, history, prefetched, applying, sending, receiving, logged, applies, stuck, late }
     }
 
     /// Checks that entries are in the node's own log before they are applied.
@@ -117,11 +118,11 @@ impl Watched {
     }
 
     fn expected(&self) -> MutexGuard<'_, Vec<LogId>> {
-        lock(&self.foreseen)
+        lock(&self.prefetched)
     }
 }
 
-impl Store for Watched {
+impl StateMachine for Watched {
     fn applied(&self) -> Applied {
         self.store.applied()
     }
@@ -183,12 +184,12 @@ impl Store for Watched {
         self.store.condemn(fault);
     }
 
-    fn foresee(&self, entries: Vec<Entry>) {
+    fn prefetch(&self, entries: Vec<Entry>) {
         if lock(&self.stuck).is_some() {
             return;
         }
         *self.expected() = entries.iter().map(|entry| entry.log_id).collect();
-        self.store.foresee(entries);
+        self.store.prefetch(entries);
     }
 
     fn durable(&self) -> Applied {

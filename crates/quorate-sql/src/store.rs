@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use quorate_env::disk::make_dir;
 use quorate_env::worker::WorkerHandle;
 use quorate_env::{Env, Instant, lock, timeout_at};
-use quorate_model::{Applied, Entry, ImageSink, ImageSource, OnApplied, RunningStatement, Store, StoreFault};
+use quorate_model::{Applied, Entry, ImageSink, ImageSource, OnApplied, RunningStatement, StateMachine, StoreFault};
 use tokio::sync::watch;
 
 use crate::checkpoint::Checkpointer;
@@ -194,7 +194,7 @@ impl SqlStore {
     }
 }
 
-impl Store for SqlStore {
+impl StateMachine for SqlStore {
     fn applied(&self) -> Applied {
         self.shared().applied()
     }
@@ -217,8 +217,8 @@ impl Store for SqlStore {
         self.shared().writer.wake();
     }
 
-    fn foresee(&self, entries: Vec<Entry>) {
-        self.shared().queue.foresee(entries);
+    fn prefetch(&self, entries: Vec<Entry>) {
+        self.shared().queue.prefetch(entries);
         self.shared().writer.wake();
     }
 

@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use quorate_consensus::ConsensusConfig;
-use quorate_model::Store;
+use quorate_model::StateMachine;
 use quorate_sql::options::StoreOptions;
 use quorate_sql::store::SqlStore;
 
@@ -15,7 +15,7 @@ use quorate_sql::store::SqlStore;
 pub type TuneStore = Arc<dyn Fn(&mut StoreOptions) + Send + Sync>;
 
 /// Gives what consensus is to take for the store.
-pub type WatchStore = Arc<dyn Fn(SqlStore) -> Arc<dyn Store> + Send + Sync>;
+pub type WatchStore = Arc<dyn Fn(SqlStore) -> Arc<dyn StateMachine> + Send + Sync>;
 
 /// See the module.
 #[derive(Clone, Default)]
@@ -40,7 +40,7 @@ impl Seams {
         options
     }
 
-    pub(crate) fn store(&self, store: SqlStore) -> Arc<dyn Store> {
+    pub(crate) fn store(&self, store: SqlStore) -> Arc<dyn StateMachine> {
         match &self.watch {
             Some(watch) => watch(store),
             None => Arc::new(store),

@@ -20,7 +20,8 @@ use quorate::{Config, Error, Seams, Sql, Timing};
 use quorate_env::{Env, Parts, Rng, WallClock};
 use quorate_model::codec::decode_proposal;
 use quorate_model::{
-    Applied, Entry, ImageSink, ImageSource, OnApplied, Outcome, Payload, RunningStatement, Stamp, Store, StoreFault,
+    Applied, Entry, ImageSink, ImageSource, OnApplied, Outcome, Payload, RunningStatement, Stamp, StateMachine,
+    StoreFault,
 };
 use quorate_sql::plain::{Plain, seen};
 use quorate_sql::{SqlStore, connection, logical_hash};
@@ -150,7 +151,7 @@ impl WallClock for Wrong {
 /// A store that writes down what passes.
 struct Recorder(Arc<Record>);
 
-impl Store for Recorder {
+impl StateMachine for Recorder {
     fn applied(&self) -> Applied {
         self.0.store.applied()
     }
@@ -181,8 +182,8 @@ impl Store for Recorder {
         self.0.store.apply(entries, is_awaited, recording);
     }
 
-    fn foresee(&self, entries: Vec<Entry>) {
-        self.0.store.foresee(entries);
+    fn prefetch(&self, entries: Vec<Entry>) {
+        self.0.store.prefetch(entries);
     }
 
     fn durable(&self) -> Applied {

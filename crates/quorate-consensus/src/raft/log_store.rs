@@ -4,7 +4,7 @@
 //! reads of entries that are no longer in memory. The log's writer calls the completions strictly in order, because
 //! openraft takes each as the promise that everything before is durable too.
 //!
-//! The leader also passes the entries that it appends to the store, which may run them ahead ([`Store::foresee`]).
+//! The leader also passes the entries that it appends to the store, which may run them ahead ([`StateMachine::prefetch`]).
 
 use std::fmt::Debug;
 use std::io;
@@ -15,7 +15,7 @@ use futures_util::stream::{Stream, StreamExt, iter, unfold};
 use openraft::storage::{IOFlushed, LogState, RaftLogStorage};
 use openraft::{EntryPayload, OptionalSend, RaftLogReader};
 use quorate_env::mutant::Mutant;
-use quorate_model::{Entry, GroupId, Store};
+use quorate_model::{Entry, GroupId, StateMachine};
 use quorate_wal::Wal;
 use tokio::sync::oneshot;
 
@@ -36,7 +36,7 @@ pub(crate) struct LogStore {
     wal: Wal,
     group: GroupId,
     stages: Arc<Stages>,
-    store: Arc<dyn Store>,
+    store: Arc<dyn StateMachine>,
     verdicts: Arc<Verdicts>,
 }
 
@@ -45,7 +45,7 @@ impl LogStore {
         wal: Wal,
         group: GroupId,
         stages: &Arc<Stages>,
-        store: &Arc<dyn Store>,
+        store: &Arc<dyn StateMachine>,
         verdicts: &Arc<Verdicts>,
     ) -> Self {
         let (stages, store, verdicts) = (Arc::clone(stages), Arc::clone(store), Arc::clone(verdicts));
@@ -185,11 +185,11 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         let entries: Vec<_> = encoded.collect();
         self.verdicts.appended(rejections(&entries));
         let handed = entries.last().and_then(|(last, _)| self.stages.handed(*last, writes));
-        if handed.is_some() && self.verdicts.may_foresee() {
-            let foreseen: Result<Vec<Entry>, _> =
+        if handed.is_some() && self.verdicts.may_prefetch() {
+            let prefetched: Result<Vec<Entry>, _> =
                 entries.iter().map(|(id, bytes)| codec::stored(*id, bytes.clone())).collect();
             // Errors are ignored here; they recur when the entries are applied.
-            self.store.foresee(foreseen.unwrap_or_default());
+            self.store.prefetch(prefetched.unwrap_or_default());
         }
         if Mutant::AppendNotAwaited.is_on() {
             callback.io_completed(Ok(()));

@@ -1,4 +1,4 @@
-//! openraft's state machine over a [`Store`].
+//! openraft's state machine over a [`StateMachine`].
 //!
 //! Invariants:
 //! - The store's thread answers the callers, while the core continues with the next batch. This wakes the callers one
@@ -19,7 +19,7 @@ use futures_util::{Stream, StreamExt};
 use openraft::storage::{ApplyResponder, EntryResponder, RaftStateMachine};
 use openraft::{OptionalSend, RaftSnapshotBuilder};
 use quorate_env::mutant::Mutant;
-use quorate_model::{Applied, Entry, GroupId, Outcome, Store, StoreFault, WholeImage};
+use quorate_model::{Applied, Entry, GroupId, Outcome, StateMachine, StoreFault, WholeImage};
 use quorate_wal::WalError;
 use tokio::sync::oneshot;
 
@@ -37,7 +37,7 @@ const READ_BYTES: usize = 8 << 20;
 /// A snapshot, as openraft passes it around.
 pub(crate) enum Image {
     /// The present state of a store: read when it is sent, not before.
-    Present(Arc<dyn Store>),
+    Present(Arc<dyn StateMachine>),
     /// Received from the leader, not yet installed.
     Received(Box<dyn WholeImage>),
 }
@@ -50,14 +50,14 @@ type Responder = Option<ApplyResponder<TypeConfig>>;
 /// openraft's handle to the store.
 pub(crate) struct Machine {
     home: Home,
-    store: Arc<dyn Store>,
+    store: Arc<dyn StateMachine>,
     verdicts: Arc<Verdicts>,
     /// The last entry that the core has had applied, or knows to be applied.
     known: Option<RaftLogId>,
 }
 
 impl Machine {
-    pub(crate) fn new(home: Home, store: Arc<dyn Store>, verdicts: Arc<Verdicts>) -> Self {
+    pub(crate) fn new(home: Home, store: Arc<dyn StateMachine>, verdicts: Arc<Verdicts>) -> Self {
         Self { home, store, verdicts, known: None }
     }
 
@@ -262,7 +262,7 @@ impl RaftStateMachine<TypeConfig> for Machine {
 /// Builds what openraft uses as a snapshot: a record of what is durable, up to which the log may be purged.
 pub(crate) struct Builder {
     durable: Applied,
-    store: Arc<dyn Store>,
+    store: Arc<dyn StateMachine>,
 }
 
 impl RaftSnapshotBuilder<TypeConfig> for Builder {
@@ -273,14 +273,14 @@ impl RaftSnapshotBuilder<TypeConfig> for Builder {
     }
 }
 
-fn snapshot_of(applied: &Applied, store: &Arc<dyn Store>) -> Result<Snapshot, io::Error> {
+fn snapshot_of(applied: &Applied, store: &Arc<dyn StateMachine>) -> Result<Snapshot, io::Error> {
     let last_membership = codec::decode_stored(applied.membership.as_ref()).map_err(io::Error::other)?;
     let meta = SnapshotMeta { last_log_id: applied.log_id.map(to_raft), last_membership };
     Ok(Snapshot { meta, snapshot: Image::Present(Arc::clone(store)) })
 }
 
 /// Copies the state of one store in this process to another.
-fn copy(source: &dyn Store, target: &dyn Store) -> Result<Applied, StoreFault> {
+fn copy(source: &dyn StateMachine, target: &dyn StateMachine) -> Result<Applied, StoreFault> {
     let (mut pieces, mut sink) = (source.send_image()?, target.receive_image()?);
     while let Some(piece) = pieces.next()? {
         sink.write(piece)?;

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use quorate_env::{Env, Instant, sleep, timeout};
 use quorate_env_sim::SimWorld;
-use quorate_model::Store;
+use quorate_model::StateMachine;
 use quorate_wire::{CallFailure, FailureKind, PeerInfo, Secret, StreamReceiver, StreamSender};
 
 use super::store::MemStore;
@@ -72,7 +72,7 @@ impl Cluster {
 
     pub(super) fn start(&self, name: &'static str) {
         let env = data_dir(self.world.node(name));
-        let store: Arc<dyn Store> = Arc::new(self.stores.lock().unwrap().entry(name).or_default().clone());
+        let store: Arc<dyn StateMachine> = Arc::new(self.stores.lock().unwrap().entry(name).or_default().clone());
         let (nodes, failed, inside) = (Arc::clone(&self.nodes), Arc::clone(&self.failed), env.clone());
         let durability = self.durability.lock().unwrap().get(name).copied().unwrap_or_default();
         let mut config = ConsensusConfig { durability, ..config(name) };
@@ -385,7 +385,7 @@ fn a_lone_node_needs_no_other() {
     let done = world.run(async {
         let env = data_dir(world.node("a"));
         let store = MemStore::default();
-        let kept: Arc<dyn Store> = Arc::new(store.clone());
+        let kept: Arc<dyn StateMachine> = Arc::new(store.clone());
         let (sender, receiver) = tokio::sync::oneshot::channel();
         let inside = env.clone();
         let up = async move {

@@ -9,7 +9,7 @@ use prost::Message as _;
 use quorate_env::disk::Disk as _;
 use quorate_env::{Instant, sleep};
 use quorate_env_sim::SimWorld;
-use quorate_model::{NodeId, Store};
+use quorate_model::{NodeId, StateMachine};
 
 use super::cluster::{Cluster, NAMES, Nothing, SOON, born_with, config, data_dir};
 use super::store::MemStore;
@@ -227,7 +227,7 @@ pub(super) async fn start_alone(
     durability: Durability,
 ) -> Result<Consensus, StartError> {
     let env = data_dir(world.node("a"));
-    let kept: Arc<dyn Store> = Arc::new(store.clone());
+    let kept: Arc<dyn StateMachine> = Arc::new(store.clone());
     let (sender, receiver) = tokio::sync::oneshot::channel();
     let inside = env.clone();
     let up = async move {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use quorate_model::{
     Applied, Entry, Failure, FailureKind, ImageSink, ImageSource, LogId, OnApplied, Payload, Reply, RunningStatement,
-    Store, StoreFault, WholeImage,
+    StateMachine, StoreFault, WholeImage,
 };
 
 #[derive(Clone, Debug, Default)]
@@ -127,7 +127,7 @@ impl MemStore {
     }
 }
 
-impl Store for MemStore {
+impl StateMachine for MemStore {
     fn applied(&self) -> Applied {
         self.kept.lock().unwrap().applied.clone()
     }
@@ -181,7 +181,7 @@ impl Store for MemStore {
         *self.condemned.lock().unwrap() = Some(fault.clone());
     }
 
-    fn foresee(&self, _entries: Vec<Entry>) {}
+    fn prefetch(&self, _entries: Vec<Entry>) {}
 
     fn durable(&self) -> Applied {
         self.applied()

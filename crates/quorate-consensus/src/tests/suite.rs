@@ -6,7 +6,7 @@ use openraft::StorageError;
 use openraft::storage::RaftStateMachine;
 use openraft::testing::log::{StoreBuilder, Suite};
 use quorate_env::Env;
-use quorate_model::{Entry, GroupId, LogId, NodeId, Payload, Store};
+use quorate_model::{Entry, GroupId, LogId, NodeId, Payload, StateMachine};
 use quorate_wal::{Opened, Restart, Wal, WalOptions};
 
 use super::store::MemStore;
@@ -46,7 +46,7 @@ impl StoreBuilder<TypeConfig, LogStore, Machine, Guard> for Builder {
         env.start_worker("log", writer, &writer_bell).unwrap();
         env.start_worker("segments", keeper, &keeper_bell).unwrap();
         let stages = Stages::new(env.clone(), NodeId(1), Arc::new(ConsensusMetrics::default()));
-        let store: Arc<dyn Store> = Arc::clone(&self.0) as _;
+        let store: Arc<dyn StateMachine> = Arc::clone(&self.0) as _;
         let home = Home::new(env, wal.clone(), Identity::new(1, "n"), false);
         let verdicts = Verdicts::begin(&home, &store, Restart::Clean).await.unwrap();
         let machine = Machine::new(home, Arc::clone(&store), Arc::clone(&verdicts));

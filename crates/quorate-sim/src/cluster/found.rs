@@ -7,7 +7,7 @@
 use std::path::Path;
 
 use quorate_consensus::inspect::{self, Inspection};
-use quorate_model::{GroupId, Store as _};
+use quorate_model::{GroupId, StateMachine as _};
 use quorate_sql::store::SqlStore;
 
 use super::{Cluster, DATA_DIR};

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use quorate::{Error, Level};
 use quorate_env::{Instant, sleep};
-use quorate_model::{Store as _, StoreFault};
+use quorate_model::{StateMachine as _, StoreFault};
 use quorate_sql::connection::{self, Attached};
 use quorate_sql::store::SqlStore;
 

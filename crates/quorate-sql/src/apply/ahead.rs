@@ -33,7 +33,7 @@ pub(super) struct Ahead {
 impl Applier {
     /// Runs entries that will probably be applied next, and drops others that ran ahead. Entries that do not follow the
     /// applied ones are ignored. Errors are ignored too; they recur when the entries are applied.
-    pub fn foresee(&mut self, entries: &[Entry]) {
+    pub fn prefetch(&mut self, entries: &[Entry]) {
         self.give_way();
         let next = self.row.applied.log_id.map_or(0, |id| id.index.saturating_add(1));
         if entries.first().is_some_and(|entry| entry.log_id.index == next) {

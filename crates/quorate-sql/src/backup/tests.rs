@@ -12,7 +12,7 @@
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 
 use quorate_env::Env;
-use quorate_model::Store as _;
+use quorate_model::StateMachine as _;
 use tempfile::TempDir;
 
 use super::*;

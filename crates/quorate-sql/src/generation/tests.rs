@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use bytes::Bytes;
 use quorate_env::disk::{DirItem, DirLock, Disk, File, OpenMode, RealDisk, Space};
 use quorate_env::{Env, Parts};
-use quorate_model::{Store, StoreFault};
+use quorate_model::{StateMachine, StoreFault};
 use rusqlite::Connection;
 
 use crate::error::OpenError;

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant as StdInstant};
 use bytes::Bytes;
 use proptest::prelude::*;
 use quorate_env::Rng;
-use quorate_model::{Entry, ImageSource, Store, StoreFault, Value};
+use quorate_model::{Entry, ImageSource, StateMachine, StoreFault, Value};
 use rusqlite::Connection;
 use xxhash_rust::xxh3::xxh3_64;
 

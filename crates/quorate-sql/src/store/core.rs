@@ -105,9 +105,9 @@ impl Core {
     }
 
     /// Runs entries that will probably be applied next.
-    pub(crate) fn foresee(&mut self, entries: &[Entry]) {
+    pub(crate) fn prefetch(&mut self, entries: &[Entry]) {
         let _scope = self.scope();
-        self.applier.foresee(entries);
+        self.applier.prefetch(entries);
     }
 
     /// Returns the index of the entry that asks for a verification of the present state, and forgets it.

@@ -31,7 +31,7 @@ struct Inner {
     jobs: Vec<Job>,
     bytes: usize,
     /// Entries that will probably come in a job soon. Only those of the latest call are kept.
-    foreseen: Vec<Entry>,
+    prefetched: Vec<Entry>,
     closed: bool,
 }
 
@@ -79,13 +79,13 @@ impl Queue {
     }
 
     /// Stores entries that will probably come in a job soon.
-    pub(crate) fn foresee(&self, entries: Vec<Entry>) {
-        self.lock().foreseen = entries;
+    pub(crate) fn prefetch(&self, entries: Vec<Entry>) {
+        self.lock().prefetched = entries;
     }
 
     /// Removes and returns the entries that will probably come in a job soon.
-    pub(crate) fn take_foreseen(&self) -> Vec<Entry> {
-        std::mem::take(&mut self.lock().foreseen)
+    pub(crate) fn take_prefetched(&self) -> Vec<Entry> {
+        std::mem::take(&mut self.lock().prefetched)
     }
 
     /// Refuses every job from now on.

@@ -99,14 +99,14 @@ impl Writer {
 
     /// Runs entries that will probably be handed over soon.
     fn look_ahead(&mut self) {
-        let foreseen = self.shared.queue.take_foreseen();
-        if !foreseen.is_empty()
+        let prefetched = self.shared.queue.take_prefetched();
+        if !prefetched.is_empty()
             && let Some(mut core) = self.shared.writer_lock.lock_for_writer()
             && let Some(core) = core.as_mut()
         {
             let begun = Instant::now();
             // Entries beyond the next batch would be rolled back.
-            core.foresee(batch_of(&foreseen, self.shared.options.batch_entries_max));
+            core.prefetch(batch_of(&prefetched, self.shared.options.batch_entries_max));
             self.is_urgent = begun.elapsed() < URGENT_MAX;
         }
     }

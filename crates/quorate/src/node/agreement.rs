@@ -22,7 +22,7 @@ use quorate_consensus::ImageError;
 use quorate_env::disk::{read_file, replace_file};
 use quorate_env::mutant::Mutant;
 use quorate_env::{Env, Instant, sleep, timeout};
-use quorate_model::{GroupId, NodeId, Position, Store, StoreFault};
+use quorate_model::{GroupId, NodeId, Position, StateMachine, StoreFault};
 use quorate_sql::logical_hash::is_reserved;
 use quorate_sql::store::Verification;
 use quorate_wire::{CallFailure, Purpose, StreamError};

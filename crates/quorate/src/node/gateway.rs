@@ -11,7 +11,7 @@ use quorate_consensus::{Consensus, ProposeError, ReadPositionError};
 use quorate_env::mutant::Mutant;
 use quorate_env::{Env, Instant, timeout_at};
 use quorate_model::{
-    ALONE, Command, Failure, FailureKind, GroupId, Outcome, Position, Read, SqlCommand, Store, StoreFault,
+    ALONE, Command, Failure, FailureKind, GroupId, Outcome, Position, Read, SqlCommand, StateMachine, StoreFault,
 };
 use quorate_sql::connection::sqlite_version;
 use quorate_sql::readers::Snapshot;

@@ -129,7 +129,7 @@ fn other_use_of_the_connection_ends_a_dry_run() {
     let next = node.next;
     let blank = || Entry { log_id: log_id(next), payload: Payload::Blank };
     let others: [&dyn Fn(&mut Node); 5] = [
-        &|node| node.applier().foresee(&[blank()]),
+        &|node| node.applier().prefetch(&[blank()]),
         &|node| node.applier().give_way(),
         &|node| node.applier().begin_dry_run(8).unwrap(),
         &|node| node.applier().end_dry_run(7),

@@ -158,7 +158,7 @@ fn a_program() -> impl Strategy<Value = Vec<Proposal>> {
 #[derive(Clone, Debug)]
 struct Batch {
     size: usize,
-    foreseen: Vec<Foreseen>,
+    prefetched: Vec<Prefetched>,
     restart_ahead: bool,
     restart: bool,
 }
@@ -166,16 +166,16 @@ struct Batch {
 /// Entries that run ahead: how many, how many to skip after the applied ones, and whether other entries are committed
 /// in their place.
 #[derive(Clone, Debug)]
-struct Foreseen {
+struct Prefetched {
     skip: usize,
     count: usize,
     wrong: bool,
 }
 
-impl Foreseen {
+impl Prefetched {
     fn run_ahead(&self, node: &mut Node, entries: &[Entry]) {
         let right = entries.iter().skip(self.skip).take(self.count);
-        let foreseen: Vec<Entry> = if self.wrong {
+        let prefetched: Vec<Entry> = if self.wrong {
             let payloads = entries.iter().rev().map(|entry| entry.payload.clone());
             let other = |(entry, payload): (&Entry, Payload)| {
                 let log_id = LogId { term: entry.log_id.term + 1, ..entry.log_id };
@@ -185,16 +185,16 @@ impl Foreseen {
         } else {
             right.cloned().collect()
         };
-        node.applier().foresee(&foreseen);
+        node.applier().prefetch(&prefetched);
     }
 }
 
 fn a_batch() -> impl Strategy<Value = Batch> {
-    let foreseen = (prop::sample::select(&[0, 0, 0, 1, 3, 8][..]), 0..12_usize, prop::bool::weighted(0.2))
-        .prop_map(|(skip, count, wrong)| Foreseen { skip, count, wrong });
-    let foreseen = prop::collection::vec(foreseen, 0..3);
-    let batch = (1..20_usize, foreseen, prop::bool::weighted(0.1), prop::bool::weighted(0.15));
-    batch.prop_map(|(size, foreseen, restart_ahead, restart)| Batch { size, foreseen, restart_ahead, restart })
+    let prefetched = (prop::sample::select(&[0, 0, 0, 1, 3, 8][..]), 0..12_usize, prop::bool::weighted(0.2))
+        .prop_map(|(skip, count, wrong)| Prefetched { skip, count, wrong });
+    let prefetched = prop::collection::vec(prefetched, 0..3);
+    let batch = (1..20_usize, prefetched, prop::bool::weighted(0.1), prop::bool::weighted(0.15));
+    batch.prop_map(|(size, prefetched, restart_ahead, restart)| Batch { size, prefetched, restart_ahead, restart })
 }
 
 /// The batches of a run.
@@ -205,8 +205,8 @@ fn a_split() -> impl Strategy<Value = Vec<Batch>> {
 /// Applies entries in these batches, repeating the list as needed.
 fn apply_split(node: &mut Node, mut entries: &[Entry], split: &[Batch]) -> Vec<Outcome> {
     let mut outcomes = Vec::new();
-    for Batch { size, foreseen, restart_ahead, restart } in split.iter().cycle() {
-        foreseen.iter().for_each(|foreseen| foreseen.run_ahead(node, entries));
+    for Batch { size, prefetched, restart_ahead, restart } in split.iter().cycle() {
+        prefetched.iter().for_each(|prefetched| prefetched.run_ahead(node, entries));
         if *restart_ahead {
             node.restart();
         }
@@ -296,7 +296,7 @@ proptest! {
             let mut node = Node::with(&setup);
             (apply_split(&mut node, &all, split), node.hashes(), database_hashes(node.conn()))
         };
-        let singly = run(&[Batch { size: 1, foreseen: vec![], restart_ahead: false, restart: false }]);
+        let singly = run(&[Batch { size: 1, prefetched: vec![], restart_ahead: false, restart: false }]);
         for split in &splits {
             let (outcomes, hashes, tables) = run(split);
             for (entry, (outcome, expected)) in all.iter().zip(outcomes.iter().zip(&singly.0)) {

@@ -72,7 +72,7 @@ fn work_ahead_is_unseen_and_gives_way() {
     let reader = connection::open_reader(&node.generations.current(), 64 << 10).unwrap();
     let rows = || reader.query_row("SELECT count(*) FROM t", [], |row| row.get::<_, i64>(0)).unwrap();
 
-    node.applier().foresee(&entries);
+    node.applier().prefetch(&entries);
     assert!(!node.conn().is_autocommit());
     assert_eq!((rows(), node.applier().row().clone()), (0, before.1.clone()));
 
@@ -80,7 +80,7 @@ fn work_ahead_is_unseen_and_gives_way() {
     assert!(node.conn().is_autocommit());
     assert_eq!((node.hashes(), node.applier().row().clone()), before);
 
-    node.applier().foresee(&entries);
+    node.applier().prefetch(&entries);
     node.apply(&entries);
     assert_eq!(rows(), 2);
 }
@@ -90,11 +90,11 @@ fn a_fault_ahead_recurs_when_the_entry_is_applied() {
     let mut node = Node::with(SETUP);
     let entries = entries(&["INSERT INTO t VALUES (zeroblob(4000000))"]);
     node.break_disk(ffi::SQLITE_FULL);
-    node.applier().foresee(&entries);
+    node.applier().prefetch(&entries);
     assert!(node.conn().is_autocommit(), "a write that spilled failed, and was rolled back");
     assert!(matches!(node.fault(&entries), StoreFault::Full(_)));
     node.break_disk(0);
-    node.applier().foresee(&entries);
+    node.applier().prefetch(&entries);
     node.apply(&entries);
 }
 

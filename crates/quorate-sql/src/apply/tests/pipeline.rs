@@ -56,7 +56,7 @@ fn commands_before_an_ended_transaction_are_kept() {
         }
         let entries: Vec<_> = (first..).zip(&proposals).map(|(index, proposal)| entry(index, proposal)).collect();
         if ahead {
-            node.applier().foresee(&entries);
+            node.applier().prefetch(&entries);
         }
         let outcomes = node.apply(&entries);
         let outcome = &outcomes[usize::from(others)];

@@ -61,7 +61,7 @@ fn a_rejected_entry_changes_nothing_and_is_recorded() {
 fn an_entry_rejected_after_running_ahead_has_no_effect() {
     let mut node = Node::with(SETUP);
     let entries = [insert(2, "INSERT INTO t VALUES (1)"), insert(3, "INSERT INTO t VALUES (2)")];
-    node.applier().foresee(&entries);
+    node.applier().prefetch(&entries);
     let outcomes = node.apply(&[rejected(entries[0].clone()), entries[1].clone()]);
     assert_eq!((outcomes[0].is_ok(), outcomes[1].is_ok()), (false, true));
     assert_eq!(node.value("SELECT group_concat(a) FROM t"), "2".into());
@@ -109,7 +109,7 @@ fn an_outcome_does_not_wait_for_a_later_long_entry() {
     let entries = [insert(2, "INSERT INTO t VALUES (1)"), long, insert(4, "INSERT INTO t VALUES (3)")];
     // The entry takes too long to run ahead.
     node.define_failing(9);
-    node.applier().foresee(&entries);
+    node.applier().prefetch(&entries);
     let calls = node.define_failing(0);
     let mut outcomes = Vec::new();
     node.applier().apply_batch(&entries, &mut outcomes).unwrap();
@@ -156,11 +156,11 @@ fn an_entry_without_time_or_memory_runs_once_per_fault() {
         // not run.
         let ahead = insert(3, "INSERT INTO t VALUES (2 * failing())");
         let ahead = Entry { log_id: LogId { term: 9, ..ahead.log_id }, ..ahead };
-        node.applier().foresee(std::slice::from_ref(&ahead));
+        node.applier().prefetch(std::slice::from_ref(&ahead));
         let again = if code == 7 { 4 } else { 5 };
         node.fault(std::slice::from_ref(&ahead));
         assert_eq!(calls.load(Ordering::Relaxed), again);
-        node.applier().foresee(std::slice::from_ref(&ahead));
+        node.applier().prefetch(std::slice::from_ref(&ahead));
         assert!(node.apply(&[rejected(ahead)])[0].is_err());
         assert_eq!(calls.load(Ordering::Relaxed), again + 1);
     }
@@ -181,7 +181,7 @@ fn an_entry_that_ends_its_transaction_runs_once() {
     assert_eq!(calls.swap(0, Ordering::Relaxed), 2, "applied at once");
 
     let ahead = entries(6);
-    node.applier().foresee(&ahead);
+    node.applier().prefetch(&ahead);
     assert_eq!(calls.load(Ordering::Relaxed), 2);
     let again = node.apply(&ahead);
     assert_eq!((&again[1], calls.load(Ordering::Relaxed)), (&outcomes[1], 2), "run ahead");
@@ -190,7 +190,7 @@ fn an_entry_that_ends_its_transaction_runs_once() {
     // An entry with the same index and another term is another entry.
     let [other, ..] = entries(11);
     let killer = insert(node.next, sql);
-    node.applier().foresee(std::slice::from_ref(&killer));
+    node.applier().prefetch(std::slice::from_ref(&killer));
     let other = Entry { log_id: LogId { term: 9, ..killer.log_id }, ..other };
     assert!(node.apply(&[other])[0].is_ok());
 }
@@ -231,7 +231,7 @@ fn a_rejection_drops_the_note_about_later_entries() {
     let (mut healthy, mut node) = (Node::with(&setup), Node::with(&setup));
     let first = insert(node.next, "INSERT INTO p VALUES (1)");
     let second = insert(node.next + 1, "INSERT OR ROLLBACK INTO p VALUES (1)");
-    node.applier().foresee(&[first.clone(), second.clone()]);
+    node.applier().prefetch(&[first.clone(), second.clone()]);
     let entries = [rejected(first), second];
     let expected = healthy.apply(&entries);
     assert!(expected[1].is_ok(), "{expected:?}");

@@ -91,7 +91,7 @@ pub type OnApplied = Box<dyn FnMut(Result<Vec<Option<Outcome>>, StoreFault>) + S
 
 /// A deterministic state machine, as consensus sees it: a handle to its writer. No call blocks for long unless it says
 /// so.
-pub trait Store: Send + Sync + 'static {
+pub trait StateMachine: Send + Sync + 'static {
     /// Where it stands.
     fn applied(&self) -> Applied;
 
@@ -99,7 +99,7 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// Every outcome must be as if each entry had been applied alone.
     ///
-    /// A fault is the fault of one entry: the one that follows [`Store::applied`]. The caller has the outcomes of
+    /// A fault is the fault of one entry: the one that follows [`StateMachine::applied`]. The caller has the outcomes of
     /// those before it by then; it and those after it are not applied, and may be handed over again.
     ///
     /// Where no caller of this node waits for any of them (`is_awaited`), the store gives an entry up sooner that
@@ -118,8 +118,8 @@ pub trait Store: Send + Sync + 'static {
     fn condemn(&self, fault: &StoreFault);
 
     /// Tells of entries that will probably be committed and applied next. The store may do their work ahead, so that
-    /// [`Store::apply`] has less to do, but nothing of it may be seen before that, and perhaps other entries come.
-    fn foresee(&self, entries: Vec<Entry>);
+    /// [`StateMachine::apply`] has less to do, but nothing of it may be seen before that, and perhaps other entries come.
+    fn prefetch(&self, entries: Vec<Entry>);
 
     /// The latest state known to survive power loss without the log: the log may be purged up to it.
     fn durable(&self) -> Applied;
