@@ -1,9 +1,9 @@
 //! What Quorate's nodes say to each other and to their stores.
 //!
 //! A client encodes a [`Proposal`] once: commands, the session that asks, a budget. The leader puts a [`Stamp`] before
-//! it, and the two make an [`Entry`] of the log, whose bytes the log, the followers and the stores share. A [`StateMachine`]
-//! applies committed entries and answers each with an [`Outcome`], the same on every node. [`Position`] says where in
-//! the history an entry stands.
+//! it, and the two make an [`Entry`] of the log, whose bytes the log, the followers and the stores share. A
+//! [`StateMachine`] applies committed entries and answers each with an [`Outcome`], the same on every node.
+//! [`Position`] says where in the history an entry stands.
 //!
 //! # Invariants
 //!

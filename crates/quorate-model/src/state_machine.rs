@@ -99,8 +99,8 @@ pub trait StateMachine: Send + Sync + 'static {
     ///
     /// Every outcome must be as if each entry had been applied alone.
     ///
-    /// A fault is the fault of one entry: the one that follows [`StateMachine::applied`]. The caller has the outcomes of
-    /// those before it by then; it and those after it are not applied, and may be handed over again.
+    /// A fault is the fault of one entry: the one that follows [`StateMachine::applied`]. The caller has the outcomes
+    /// of those before it by then; it and those after it are not applied, and may be handed over again.
     ///
     /// Where no caller of this node waits for any of them (`is_awaited`), the store gives an entry up sooner that
     /// takes long.
@@ -117,8 +117,8 @@ pub trait StateMachine: Send + Sync + 'static {
     /// noted, and nothing is applied until an image is installed.
     fn condemn(&self, fault: &StoreFault);
 
-    /// Tells of entries that will probably be committed and applied next. The store may do their work ahead, so that
-    /// [`StateMachine::apply`] has less to do, but nothing of it may be seen before that, and perhaps other entries come.
+    /// Announces entries that will probably be applied next. The state machine may do their work ahead, so that
+    /// [`StateMachine::apply`] has less to do. Nothing of it may be seen before that, because other entries may come.
     fn prefetch(&self, entries: Vec<Entry>);
 
     /// The latest state known to survive power loss without the log: the log may be purged up to it.

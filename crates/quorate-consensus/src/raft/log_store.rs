@@ -4,7 +4,8 @@
 //! reads of entries that are no longer in memory. The log's writer calls the completions strictly in order, because
 //! openraft takes each as the promise that everything before is durable too.
 //!
-//! The leader also passes the entries that it appends to the store, which may run them ahead ([`StateMachine::prefetch`]).
+//! The leader also passes the entries that it appends to the state machine, which may run them ahead
+//! ([`StateMachine::prefetch`]).
 
 use std::fmt::Debug;
 use std::io;

@@ -330,7 +330,9 @@ mod tests {
 
         /// Every text that is several statements for SQLite is refused.
         #[test]
-        fn several_statements_are_never_accepted(picks in prop::collection::vec(prop::sample::select(&PIECES[..]), 2..10)) {
+        fn several_statements_are_never_accepted(
+            picks in prop::collection::vec(prop::sample::select(&PIECES[..]), 2..10),
+        ) {
             let text = picks.concat();
             let connection = Connection::open_in_memory().unwrap();
             connection.execute_batch("CREATE TABLE x (a)").unwrap();
