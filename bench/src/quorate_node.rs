@@ -36,8 +36,8 @@ impl System for QuorateNode {
         let name = |id: usize| format!("node-{id}");
         let mut config = Config::single(&spec.dir);
         config.durability = match spec.durability {
-            Durability::Fsync => quorate::Durability::Fsync,
-            Durability::Os => quorate::Durability::Os,
+            Durability::Fsync => quorate::config::Durability::Fsync,
+            Durability::Os => quorate::config::Durability::Os,
         };
         if spec.members.len() > 1 {
             config.name = name(usize::try_from(spec.id)?);

@@ -1,6 +1,6 @@
 //! Access to the cluster as a database through `quorate::Sql`, which only this module uses.
 
-use quorate::{Client, ClientConfig, Level, RowRef, SecretSource, Sql, Value};
+use quorate::{Client, ClientConfig, Level, SecretSource, Sql, Value, sql::RowRef};
 use rusqlite::types::Value as Plain;
 
 use crate::Result;

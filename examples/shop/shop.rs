@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorate::{Error, Level, MigrateError, Optimistic, Params, Sql, migrations, params};
+use quorate::{Error, Level, Optimistic, Params, Sql, migrations, params, sql::MigrateError};
 use serde::{Deserialize, Serialize};
 
 /// The maximum number of orders on a page of a listing.

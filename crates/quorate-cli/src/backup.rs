@@ -6,7 +6,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use quorate::{BackupError, BackupOptions, BackupProgress, ClientConfig, FileError, TellProgress};
+use quorate::{
+    ClientConfig,
+    backup::{BackupError, BackupOptions, BackupProgress, FileError, TellProgress},
+};
 use quorate_env::lock;
 use quorate_shell::format::size;
 

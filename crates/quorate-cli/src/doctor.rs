@@ -16,7 +16,7 @@ mod network;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use quorate::{Config, SecretSource, Timing};
+use quorate::{Config, SecretSource, config::Timing};
 
 use self::finding::{Finding, Report};
 use crate::access::Access;

@@ -6,7 +6,10 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use quorate::{Admin, AdminError, Admission, Admitted, Client, ClientConfig, MemberStatus};
+use quorate::{
+    Admin, Client, ClientConfig,
+    admin::{AdminError, Admission, Admitted, MemberStatus},
+};
 use quorate_shell::format;
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
@@ -334,7 +337,11 @@ impl Member {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
-    use quorate::{ClusterId, Epoch, GroupId, NodeId, Position, Standing, Status};
+    use quorate::{
+        Position, Status,
+        admin::Standing,
+        types::{ClusterId, Epoch, GroupId, NodeId},
+    };
 
     use super::*;
 

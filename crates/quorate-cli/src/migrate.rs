@@ -4,7 +4,10 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, value_parser};
 use quorate::limits::BUDGET_MAX;
-use quorate::{MigrateError, Migration, Migrations};
+use quorate::{
+    Migrations,
+    sql::{MigrateError, Migration},
+};
 use quorate_shell::Connection;
 use quorate_shell::format::visible;
 

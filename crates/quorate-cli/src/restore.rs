@@ -4,7 +4,10 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
-use quorate::{Config, Restoration, RestoreError, RestoreOptions};
+use quorate::{
+    Config,
+    backup::{Restoration, RestoreError, RestoreOptions},
+};
 use quorate_shell::format::size;
 
 use crate::dev::Layout;
@@ -113,7 +116,7 @@ impl Place {
 fn told(error: RestoreError, plain: bool) -> Error {
     let hint = match &error {
         RestoreError::Holds(_) => " (--replace)",
-        RestoreError::File(quorate::FileError::Foreign { .. }) if !plain => {
+        RestoreError::File(quorate::backup::FileError::Foreign { .. }) if !plain => {
             " (--plain takes a SQLite database of another origin)"
         }
         _ => "",

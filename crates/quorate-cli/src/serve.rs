@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use quorate::{ConfigError, Ended, Node, StoreFault, config};
+use quorate::{Ended, Node, config, config::ConfigError, types::StoreFault};
 use quorate_server::{ServerConfig, http};
 use rustix::fs::Mode;
 use rustix::process::umask;

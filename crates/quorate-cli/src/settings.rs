@@ -6,7 +6,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use quorate::config::{Sources, template};
-use quorate::{Config, ConfigError, SecretSource};
+use quorate::{Config, SecretSource, config::ConfigError};
 use quorate_env::Rng;
 use quorate_server::ServerConfig;
 

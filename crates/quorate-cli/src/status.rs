@@ -90,7 +90,11 @@ fn row(member: &Member<Answer>) -> Vec<String> {
 mod tests {
     #![allow(clippy::indexing_slicing, reason = "tests")]
 
-    use quorate::{ClusterId, Epoch, GroupId, MemberStatus as Member, NodeId, Position, Standing, Status};
+    use quorate::{
+        Position, Status,
+        admin::{MemberStatus as Member, Standing},
+        types::{ClusterId, Epoch, GroupId, NodeId},
+    };
 
     use super::*;
 

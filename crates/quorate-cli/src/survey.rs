@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use futures_util::future::join_all;
-use quorate::{MemberStatus, Status};
+use quorate::{Status, admin::MemberStatus};
 use quorate_server::status::ClusterStatus;
 
 use crate::access::Access;

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use clap::Args;
-use quorate::{ClientConfig, Verification};
+use quorate::{ClientConfig, admin::Verification};
 
 use crate::access::Access;
 use crate::error::{Error, Result};
@@ -76,7 +76,7 @@ fn text(verification: &Verification, seconds: f64) -> String {
 mod tests {
     use std::collections::BTreeMap;
 
-    use quorate::{NodeId, Position, VerifiedNode};
+    use quorate::{Position, admin::VerifiedNode, types::NodeId};
 
     use super::*;
 

@@ -78,7 +78,7 @@ pub fn expand(input: &DeriveInput) -> Result<TokenStream> {
     Ok(quote! {
         #[automatically_derived]
         impl #parameters #path::FromRow<#lifetime> for #name #types #wheres {
-            fn from_row(row: #path::RowRef<#lifetime>) -> ::core::result::Result<Self, #path::RowError> {
+            fn from_row(row: #path::sql::RowRef<#lifetime>) -> ::core::result::Result<Self, #path::sql::RowError> {
                 #body
             }
         }
@@ -183,7 +183,7 @@ impl Options {
         match (self.skip || self.json, self.flatten) {
             (true, _) => None,
             (_, true) => Some(parse_quote!(#read: #path::FromRow<#lifetime>)),
-            _ => Some(parse_quote!(#read: #path::FromValue<#lifetime>)),
+            _ => Some(parse_quote!(#read: #path::sql::FromValue<#lifetime>)),
         }
     }
 

@@ -37,7 +37,7 @@ fn names(path: &Path) -> std::io::Result<Vec<String>> {
     std::fs::read_dir(path)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
 }
 
-/// The number in a file name, by the same rule as in `quorate::Migration`.
+/// The number in a file name, by the same rule as in `quorate::sql::Migration`.
 fn number(file: &str) -> Option<i64> {
     let (digits, name) = file.strip_suffix(".sql")?.split_once('_')?;
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());

@@ -6,7 +6,7 @@
 use std::mem;
 use std::ops::ControlFlow;
 
-use quorate::{PackedRows, RowPacker};
+use quorate::sql::{PackedRows, RowPacker};
 use tokio::sync::mpsc;
 
 use crate::error::{Context as _, Result};

@@ -1,7 +1,7 @@
 //! The columns that rows go to: those of the existing table, or those of a table to create.
 
 use quorate::config::nearest;
-use quorate::{RowPacker, Sql, ValueRef};
+use quorate::{Sql, sql::RowPacker, types::ValueRef};
 
 use crate::error::{Context as _, Error, Result};
 use crate::number::{self, Shape};

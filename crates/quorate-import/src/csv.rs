@@ -5,7 +5,7 @@
 
 use std::io;
 
-use quorate::{RowPacker, ValueRef};
+use quorate::{sql::RowPacker, types::ValueRef};
 
 use crate::columns::Rule;
 use crate::line::{Read, bad_line};

@@ -4,7 +4,7 @@
 
 use std::io::Cursor;
 
-use quorate::{PackedRows, RowPacker};
+use quorate::sql::{PackedRows, RowPacker};
 
 use crate::columns::{Column, Rule};
 use crate::csv::Csv;

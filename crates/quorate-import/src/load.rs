@@ -1,7 +1,10 @@
 //! Writes chunks, several at a time, each exactly once.
 
 use futures_util::{Stream, StreamExt as _, stream};
-use quorate::{BatchStep, Bulk, Error as SqlError, FailureKind, PackedRows, Sql};
+use quorate::{
+    Error as SqlError, FailureKind, Sql,
+    sql::{BatchStep, Bulk, PackedRows},
+};
 use tokio::sync::mpsc::Receiver;
 use xxhash_rust::xxh3::xxh3_64;
 

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::io;
 
-use quorate::{RowPacker, ValueRef};
+use quorate::{sql::RowPacker, types::ValueRef};
 use serde::de::{Deserializer as _, MapAccess, Visitor};
 use serde_json::value::RawValue;
 

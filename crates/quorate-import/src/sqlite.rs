@@ -4,8 +4,8 @@
 
 use std::path::Path;
 
-use quorate::ValueRef;
 use quorate::limits::VALUE_BYTES_MAX;
+use quorate::types::ValueRef;
 use rusqlite::types::ValueRef as Held;
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _};
 

@@ -7,11 +7,11 @@
 //! let variables = [("QUORATE_HTTP_LISTEN".to_owned(), "127.0.0.1:8001".to_owned())];
 //! let config: ServerConfig = Sources::new().text("data_dir = \"data\"")?.variables(variables).read()?;
 //! assert_eq!(config.http_listen.as_deref(), Some("127.0.0.1:8001"));
-//! # Ok::<(), quorate::ConfigError>(())
+//! # Ok::<(), quorate::config::ConfigError>(())
 //! ```
 
 use quorate::config::{Given, Key, Schema, Wrong};
-use quorate::{Config, ConfigError};
+use quorate::{Config, config::ConfigError};
 
 /// The configuration of a server.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -14,7 +14,10 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
-use quorate::{Node, Observer, WriteTrace, WriteTraces};
+use quorate::{
+    Node, Observer,
+    metrics::{WriteTrace, WriteTraces},
+};
 use quorate_env::{Env, Instant, sleep_until};
 use tokio::sync::oneshot;
 

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use quorate::{NodeId, Status};
+use quorate::{Status, types::NodeId};
 use serde::Serialize;
 
 /// The status of a cluster, assembled from the answers of its members.
@@ -208,7 +208,7 @@ impl ClusterStatus {
 fn members<T>(
     status: &Status,
     leader: Option<NodeId>,
-    details: impl Fn(&quorate::MemberStatus) -> (bool, T),
+    details: impl Fn(&quorate::admin::MemberStatus) -> (bool, T),
 ) -> Vec<Member<T>> {
     let mut listed: Vec<_> = status.members.iter().collect();
     listed.sort_by(|a, b| (a.name.parse::<u64>().ok(), &a.name).cmp(&(b.name.parse().ok(), &b.name)));
@@ -231,7 +231,11 @@ fn members<T>(
 mod tests {
     #![allow(clippy::indexing_slicing, reason = "tests")]
 
-    use quorate::{ClusterId, Epoch, GroupId, MemberStatus, Position, Standing};
+    use quorate::{
+        Position,
+        admin::{MemberStatus, Standing},
+        types::{ClusterId, Epoch, GroupId},
+    };
     use serde_json::{Value, json};
 
     use super::*;

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::{exchange, get, show};
-use quorate::Seams;
+use quorate::sim::SimHooks;
 use quorate_env::signal::Signal;
 use quorate_env::worker::{Ended, Worker};
 use quorate_env::{BoxTask, Env, Host, RealHost};
@@ -94,7 +94,7 @@ fn a_node_without_a_majority_is_not_ready() {
         // Nodes exchange their status more often, so that silence is noticed sooner.
         let mut cluster = Cluster::start_in(Box::new(|_, config| {
             config.timing.status = Duration::from_millis(100);
-            (Env::real(), Seams::default())
+            (Env::real(), SimHooks::default())
         }))
         .await;
         cluster.sql("a").execute("CREATE TABLE t (x)", ()).await.unwrap();

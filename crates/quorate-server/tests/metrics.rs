@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use common::{Page, show};
-use quorate::{Level, Seams};
+use quorate::{Level, sim::SimHooks};
 use quorate_env::Env;
 use quorate_server::http::HttpServer;
 use serde_json::Value;
@@ -160,7 +160,7 @@ fn an_image_is_counted_at_both_ends() {
         let mut cluster = Cluster::start_in(Box::new(|_, config| {
             config.keep_log_bytes = 1 << 20;
             config.timing.silence = Duration::from_secs(1);
-            (Env::real(), Seams { log_segment_bytes: Some(1 << 20), ..Seams::default() })
+            (Env::real(), SimHooks { log_segment_bytes: Some(1 << 20), ..SimHooks::default() })
         }))
         .await;
         let sql = cluster.sql("a");

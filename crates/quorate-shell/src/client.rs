@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use quorate::{
-    BatchResult, Client, ClientConfig, Error as SqlError, IntoParams, Level as ReadLevel, Rows, Snapshot, Sql,
+    Client, ClientConfig, Error as SqlError, Level as ReadLevel, Rows, Snapshot, Sql,
+    sql::{BatchResult, IntoParams},
 };
 
 use crate::error::{Error, Result};

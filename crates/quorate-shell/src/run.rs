@@ -1,7 +1,7 @@
 //! Runs statements: queries, streamed if their results are large, and writes, each alone or all between BEGIN and
 //! COMMIT together.
 
-use quorate::{BatchResult, Error as SqlError, Failure, FailureKind, Rows, Value};
+use quorate::{Error as SqlError, Failure, FailureKind, Rows, Value, sql::BatchResult};
 
 use crate::error::{Error, Result};
 use crate::format::{self, Mode, Printer, Written, plural, visible};

@@ -8,7 +8,11 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use quorate::{Config, Durability, Extensions, Node, Seams, SecretSource, Sql, SqlOptions, Status, Timing};
+use quorate::{
+    Config, Extensions, Node, SecretSource, Sql, Status,
+    config::{Durability, SqlOptions, Timing},
+    sim::SimHooks,
+};
 use quorate_env::{Env, Instant, lock, sleep};
 use quorate_env_sim::{SimDisk, SimWorld};
 use quorate_model::{GroupId, StateMachine as _, StoreFault};
@@ -169,10 +173,10 @@ impl Cluster {
         }
     }
 
-    fn seams(&self, name: &'static str, who: &str, env: &Env) -> Seams {
+    fn seams(&self, name: &'static str, who: &str, env: &Env) -> SimHooks {
         let (inside, rng, cluster, who) = (env.clone(), env.rng().fork(), self.clone(), who.to_owned());
         let tuning = self.tuning;
-        Seams {
+        SimHooks {
             log_segment_bytes: Some(SEGMENT_BYTES),
             tune: Some(Arc::new(move |options| {
                 options.checkpoint_bytes = tuning.checkpoint_bytes;

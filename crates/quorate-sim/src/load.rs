@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use quorate::{
-    BatchStep, Bulk, Client, ClientConfig, Error, FailureKind, MigrateError, Migrations, Position, RowPacker, Sql,
-    Step, Value, ValueRef, params,
+    Client, ClientConfig, Error, FailureKind, Migrations, Position, Sql, Step, Value, params,
+    sql::{BatchStep, Bulk, MigrateError, RowPacker},
+    types::ValueRef,
 };
 use quorate_env::{Env, JoinHandle, Rng, sleep};
 

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use quorate::Durability;
+use quorate::config::Durability;
 use quorate_env::mutant::Mutant;
 use quorate_sim::{Coverage, Failure, Plan, Report, run_without, shorten};
 

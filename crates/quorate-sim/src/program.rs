@@ -3,7 +3,7 @@
 //! Invariant: the last node runs the earlier version in its first life, and the current version in all later lives. So
 //! the cluster accepts the new function only from some entry in the middle of a run on, the same entry on all nodes.
 
-use quorate::{Extensions, Value, ValueRef};
+use quorate::{Extensions, Value, types::ValueRef};
 
 /// An odd multiplier, so that `scramble` maps different integers to different integers.
 const SCRAMBLE: i64 = 0x5851_f42d_4c95_7f2d;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use quorate::{Durability, Level, Sql, Status};
+use quorate::{Level, Sql, Status, config::Durability};
 use quorate_env::{Instant, Rng, lock, sleep};
 use quorate_env_sim::SimWorld;
 

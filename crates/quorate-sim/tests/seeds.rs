@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests stop at the first surprise")]
 
-use quorate::Durability;
+use quorate::config::Durability;
 use quorate_sim::{Plan, run};
 
 #[test]

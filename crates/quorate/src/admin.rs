@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use quorate_consensus::{Admission, Admitted};
 use quorate_env::{Instant, sleep};
 use quorate_model::NodeId;
 use quorate_wire::CallError;
@@ -23,6 +22,11 @@ use crate::runtime::Runtime;
 use crate::status::Status;
 use crate::submitter::Attempt;
 
+pub use quorate_consensus::{Admission, Admitted, Blocked, Living, MemberStatus, Standing};
+
+pub use crate::readiness::BEHIND_MAX;
+pub use crate::verify::{Difference, Verification, VerifiedNode, VerifyError};
+
 /// The pause before a request is sent again.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -33,7 +37,7 @@ const ATTEMPT_MAX: Duration = Duration::from_secs(25);
 /// follows it. Cheap to clone.
 ///
 /// ```no_run
-/// # async fn f(client: quorate::Client) -> Result<(), quorate::AdminError> {
+/// # async fn f(client: quorate::Client) -> Result<(), quorate::admin::AdminError> {
 /// let admin = client.admin();
 /// for member in admin.members().await?.members {
 ///     println!("{} at {}", member.name, member.addr);

@@ -8,14 +8,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use quorate_consensus::{ClusterId, ImageError};
+use quorate_consensus::ClusterId;
 use quorate_env::Env;
 use quorate_model::{Position, StoreFault};
-use quorate_sql::backup::{Backup, BackupFile, FileError};
+use quorate_sql::backup::{Backup, BackupFile};
 
 use crate::error::Error;
 use crate::level::Level;
 use crate::remote::ConnectError;
+
+pub use quorate_consensus::ImageError;
+pub use quorate_sql::backup::FileError;
+
+pub use crate::restore::{Restoration, RestoreError, RestoreOptions};
 
 /// How a backup is made.
 #[derive(Clone)]

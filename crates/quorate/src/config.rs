@@ -52,7 +52,7 @@ const LISTEN_ALONE: &str = "127.0.0.1:0";
 ///     .with_members([("a", "10.0.0.1:7001"), ("b", "10.0.0.2:7001"), ("c", "10.0.0.3:7001")])
 ///     .with_secret(SecretSource::Variable("QUORATE_SECRET".to_owned()));
 /// config.check()?;
-/// # Ok::<(), quorate::ConfigError>(())
+/// # Ok::<(), quorate::config::ConfigError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]

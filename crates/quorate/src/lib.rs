@@ -47,8 +47,8 @@
 
 #![forbid(unsafe_code)]
 
-mod admin;
-mod backup;
+pub mod admin;
+pub mod backup;
 pub mod config;
 mod error;
 #[doc(hidden)]
@@ -65,46 +65,37 @@ mod remote;
 mod restore;
 mod results;
 mod runtime;
-mod seams;
+#[doc(hidden)]
+pub mod sim;
 mod snapshot;
-mod sql;
+pub mod sql;
 mod status;
 mod submitter;
 mod transaction;
+pub mod types;
 mod verify;
 
-pub use admin::{Admin, AdminError, Probed};
-pub use backup::{BackupError, BackupInfo, BackupOptions, BackupProgress, TellProgress};
-pub use config::{Config, ConfigError, Durability, SecretSource, SqlOptions, Timing};
+pub use admin::Admin;
+pub use config::{Config, SecretSource};
 pub use error::{Error, StartError};
 pub use level::Level;
-pub use metrics::Metrics;
-pub use migrations::{DoneMigration, MigrateError, Migration, MigrationStatus, Migrations};
-pub use node::{Node, Observer, WriteTraces};
+pub use migrations::Migrations;
+pub use node::{Node, Observer};
 pub use optimistic::Optimistic;
-pub use params::{BatchStep, IntoParams, IntoStatement, Params};
+pub use params::Params;
 pub use quorate_consensus::inspect;
-pub use quorate_consensus::{
-    Admission, Admitted, Blocked, ClusterId, Ended, HOLD_MAX, ImageError, Living, MemberStatus, Standing, WriteTrace,
-};
+pub use quorate_consensus::{Ended, HOLD_MAX};
 pub use quorate_derive::{FromRow, migrations};
-pub use quorate_model::{
-    Bulk, Column, Epoch, Failure, FailureKind, GroupId, NodeId, PackedRows, Param, Position, RowPacker, Statement,
-    StatementResult, Step, StoreFault, Value, ValueRef, limits,
-};
-pub use quorate_sql::backup::FileError;
-pub use quorate_sql::extensions::{Aggregator, Extensions};
-pub use quorate_sql::query::{FromRow, FromRowOwned, FromValue, RowError, RowRef, Rows};
-pub use readiness::{BEHIND_MAX, NotReady};
-pub use remote::{Client, ClientConfig, ConnectError, backup, backup_in, verify, verify_in};
-pub use restore::{Restoration, RestoreError, RestoreOptions, restore, restore_in};
-pub use results::{BatchResult, Committed, Executed, PipelineResult, Returned};
-pub use seams::{Seams, TuneStore, WatchStore};
-pub use snapshot::{RowStream, Snapshot};
+pub use quorate_model::{Failure, FailureKind, Position, Step, Value, limits};
+pub use quorate_sql::extensions::Extensions;
+pub use quorate_sql::query::{FromRow, Rows};
+pub use readiness::NotReady;
+pub use remote::{Client, ClientConfig, ConnectError, backup, verify};
+pub use restore::restore;
+pub use snapshot::Snapshot;
 pub use sql::Sql;
 pub use status::Status;
 pub use transaction::Transaction;
-pub use verify::{Difference, Verification, VerifiedNode, VerifyError};
 
 /// The examples of the README compile.
 #[cfg(doctest)]

@@ -10,7 +10,7 @@ use quorate_env::{Instant, Usage};
 use quorate_model::{NodeId, StoreFault};
 
 pub use quorate_consensus::{
-    ConsensusMetrics, FailureCounts, LONG_SYNC, LongSync, LongSyncs, WalMetrics, WalStats, WriteMetrics,
+    ConsensusMetrics, FailureCounts, LONG_SYNC, LongSync, LongSyncs, WalMetrics, WalStats, WriteMetrics, WriteTrace,
 };
 pub use quorate_sql::metrics::StoreMetrics;
 pub use quorate_sql::store::Sizes;
@@ -18,6 +18,7 @@ pub use quorate_wire::Connections;
 
 use crate::error::Error;
 use crate::level::Level;
+pub use crate::node::WriteTraces;
 use crate::readiness::NotReady;
 use crate::status::Status;
 

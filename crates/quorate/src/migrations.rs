@@ -216,7 +216,7 @@ impl Sql {
     ///
     /// ```
     /// # async fn f(sql: quorate::Sql) -> Result<(), Box<dyn std::error::Error>> {
-    /// use quorate::{Migration, Migrations};
+    /// use quorate::{Migrations, sql::Migration};
     ///
     /// let migrations = Migrations::new([
     ///     Migration::new("0001_users.sql", "CREATE TABLE users (id INTEGER PRIMARY KEY, name TEXT NOT NULL) STRICT")?,

@@ -31,7 +31,7 @@ use crate::remote::ClientConfig;
 use crate::remote::nodes::Nodes;
 use crate::restore;
 use crate::runtime::{Doors, Runtime};
-use crate::seams::Seams;
+use crate::sim::SimHooks;
 use crate::sql::Sql;
 use crate::status::Status;
 use crate::submitter::Submitter;
@@ -110,7 +110,7 @@ impl Node {
     ///
     /// Those of [`Node::start`].
     pub async fn start_in(env: Env, config: Config) -> Result<Self, StartError> {
-        Self::start_with(env, config, Seams::default()).await
+        Self::start_with(env, config, SimHooks::default()).await
     }
 
     /// [`Node::start_in`] with parts that a simulation has changed.
@@ -118,13 +118,13 @@ impl Node {
     /// # Errors
     ///
     /// Those of [`Node::start`].
-    pub async fn start_with(env: Env, config: Config, seams: Seams) -> Result<Self, StartError> {
+    pub async fn start_with(env: Env, config: Config, hooks: SimHooks) -> Result<Self, StartError> {
         config.check()?;
         let (started, starting) = oneshot::channel();
         let (stop, stopping) = oneshot::channel();
         let (end, ended) = oneshot::channel();
         let deadline = config.deadline;
-        launch(&env, config, seams, (started, stopping), end)?;
+        launch(&env, config, hooks, (started, stopping), end)?;
         let Started { gateway, runtime, operators } = starting.await.unwrap_or(Err(StartError::Died))?;
         let admin = Admin::new(runtime.clone(), Arc::new(operators), deadline, None);
         let observer = Observer::new(&gateway, runtime.clone());
@@ -219,11 +219,11 @@ impl fmt::Debug for Node {
 fn launch(
     env: &Env,
     config: Config,
-    seams: Seams,
+    hooks: SimHooks,
     (started, stopping): (oneshot::Sender<Result<Started, StartError>>, oneshot::Receiver<()>),
     end: oneshot::Sender<()>,
 ) -> Result<(), StartError> {
-    let root = root(env.clone(), config, seams, started, stopping);
+    let root = root(env.clone(), config, hooks, started, stopping);
     let thread = env.start_runtime("quorate", async move { Last { _claim: root.await, _end: end } });
     Ok(thread.map_err(quorate_consensus::StartError::Thread)?)
 }
@@ -232,11 +232,11 @@ fn launch(
 async fn root(
     env: Env,
     config: Config,
-    seams: Seams,
+    hooks: SimHooks,
     mut started: oneshot::Sender<Result<Started, StartError>>,
     stopping: oneshot::Receiver<()>,
 ) -> Option<Claim> {
-    let opening = open_or_heal(&env, &config, seams);
+    let opening = open_or_heal(&env, &config, hooks);
     let opened = match select(opening.boxed(), started.closed().boxed()).await {
         Either::Left((opened, _)) => opened,
         // Nobody waits for the node any more.
@@ -287,8 +287,8 @@ async fn tell_ready(gateway: Weak<Gateway>) {
 type Opened = (Claim, Started, Doors);
 
 /// Opens the node. Where its data are damaged it comes back as a new member, if there are others to take it back.
-async fn open_or_heal(env: &Env, config: &Config, seams: Seams) -> Result<Opened, StartError> {
-    let error = match open(env, config, seams.clone()).await {
+async fn open_or_heal(env: &Env, config: &Config, hooks: SimHooks) -> Result<Opened, StartError> {
+    let error = match open(env, config, hooks.clone()).await {
         Err(StartError::Consensus(error)) if config.members.len() > 1 => error,
         opened => return opened,
     };
@@ -307,7 +307,7 @@ async fn open_or_heal(env: &Env, config: &Config, seams: Seams) -> Result<Opened
     }
     quorate_consensus::put_log_aside(&inside, &config.data_dir.join(LOG_DIR))?;
     drop((claim, inside));
-    open(env, config, seams).await
+    open(env, config, hooks).await
 }
 
 /// Whether a start failed because the database is damaged.
@@ -321,16 +321,16 @@ fn is_damage(error: &quorate_consensus::StartError) -> bool {
     }
 }
 
-async fn open(env: &Env, config: &Config, seams: Seams) -> Result<Opened, StartError> {
+async fn open(env: &Env, config: &Config, hooks: SimHooks) -> Result<Opened, StartError> {
     let (claim, env) = Claim::take(env, &config.data_dir).await?;
     restore::check_finished(env.disk().as_ref(), &config.data_dir)?;
     let secret = config.secret.resolve(&env, &config.data_dir)?;
     let desk = Desk::default();
-    let (open_store, opened) = store_opener(&env, config, seams.clone());
+    let (open_store, opened) = store_opener(&env, config, hooks.clone());
     let (log, service) = (config.data_dir.join(LOG_DIR), Arc::new(desk.clone()));
     let failed = |error| StartError::Disk { path: config.data_dir.display().to_string(), error };
     let had_store = quorate_sql::generation::was_here(env.disk().as_ref(), &config.data_dir).map_err(failed)?;
-    let consensus = ConsensusConfig { had_store, ..seams.consensus(config.consensus(secret.clone())) };
+    let consensus = ConsensusConfig { had_store, ..hooks.consensus(config.consensus(secret.clone())) };
     let consensus = Consensus::start(&env, consensus, &log, open_store, service).await?;
     tracing::info!(
         event = "started", version = env!("CARGO_PKG_VERSION"), node = config.name, dir = %config.data_dir.display(),
@@ -351,7 +351,7 @@ async fn open(env: &Env, config: &Config, seams: Seams) -> Result<Opened, StartE
 }
 
 /// What opens the store once the cluster is known, and where it is then.
-fn store_opener(env: &Env, config: &Config, seams: Seams) -> (OpenStore, Arc<OnceLock<SqlStore>>) {
+fn store_opener(env: &Env, config: &Config, hooks: SimHooks) -> (OpenStore, Arc<OnceLock<SqlStore>>) {
     let (env, dir, sql) = (env.clone(), config.data_dir.clone(), config.sql);
     let extensions = config.extensions.clone();
     let opened = Arc::new(OnceLock::new());
@@ -373,10 +373,10 @@ fn store_opener(env: &Env, config: &Config, seams: Seams) -> (OpenStore, Arc<Onc
             slow: SlowLog::new(sql.slow_statement),
             ..StoreOptions::new(identity)
         };
-        let store = SqlStore::open(&env, &dir, seams.options(options))?;
+        let store = SqlStore::open(&env, &dir, hooks.options(options))?;
         // Opened once.
         let _ = here.set(store.clone());
-        Ok(seams.store(store))
+        Ok(hooks.store(store))
     };
     (Box::new(open), opened)
 }

@@ -101,7 +101,7 @@ tuples! {
 #[macro_export]
 macro_rules! params {
     ($($value:expr),* $(,)?) => {
-        $crate::Params::positional(::std::vec![$($crate::Param::from($value)),*])
+        $crate::Params::positional(::std::vec![$($crate::sql::Param::from($value)),*])
     };
 }
 
@@ -115,7 +115,7 @@ macro_rules! named {
     (@name $name:ident) => { ::std::stringify!($name) };
     (@name $name:literal) => { $name };
     ($($name:tt : $value:expr),* $(,)?) => {
-        $crate::Params::named::<&str>([$(($crate::named!(@name $name), $crate::Param::from($value))),*])
+        $crate::Params::named::<&str>([$(($crate::named!(@name $name), $crate::sql::Param::from($value))),*])
     };
 }
 

@@ -121,7 +121,7 @@ impl RestoreError {
 ///
 /// ```no_run
 /// # async fn f() -> Result<(), Box<dyn std::error::Error>> {
-/// use quorate::{Config, Node, RestoreOptions};
+/// use quorate::{Config, Node, backup::RestoreOptions};
 ///
 /// let config = Config::load("node.toml")?;
 /// quorate::restore("monday.db", &config, &RestoreOptions::default()).await?;

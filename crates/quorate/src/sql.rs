@@ -7,18 +7,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorate_model::limits::{BUDGET_DEFAULT, COMMANDS_MAX};
-use quorate_model::{Bulk, Command, Failure, FailureKind, Mode, Proposal, Read};
-use quorate_sql::query::{FromRowOwned, Rows};
+use quorate_model::{Command, Failure, FailureKind, Mode, Proposal, Read};
+use quorate_sql::query::Rows;
 use quorate_sql::readers::{BYTES_DEFAULT, ROWS_DEFAULT};
 
 use crate::error::Error;
 use crate::level::Level;
 use crate::optimistic::{Attempts, Optimistic};
-use crate::params::{BatchStep, IntoParams, IntoStatement, pack};
-use crate::results::{BatchResult, Committed, Executed, PipelineResult, Returned, Written};
+use crate::params::pack;
+use crate::results::Written;
 use crate::snapshot::Snapshot;
 use crate::submitter::{Limits, ReadAnswer, ReadRequest, Submitter};
 use crate::transaction::Transaction;
+
+pub use quorate_model::{Bulk, Column, PackedRows, Param, RowPacker, Statement, StatementResult};
+pub use quorate_sql::extensions::Aggregator;
+pub use quorate_sql::query::{FromRowOwned, FromValue, RowError, RowRef};
+
+pub use crate::migrations::{DoneMigration, MigrateError, Migration, MigrationStatus};
+pub use crate::params::{BatchStep, IntoParams, IntoStatement};
+pub use crate::results::{BatchResult, Committed, Executed, PipelineResult, Returned};
+pub use crate::snapshot::RowStream;
 
 /// The handle to a database: of a node in this process ([`Node::sql`](crate::Node::sql)), or of a cluster elsewhere
 /// ([`Client`](crate::Client)). Cheap to clone; all clones share one session.
@@ -225,7 +234,7 @@ impl Sql {
     /// A transfer that must not overdraw:
     ///
     /// ```
-    /// use quorate::{Committed, Error, Sql};
+    /// use quorate::{Error, Sql, sql::Committed};
     ///
     /// async fn transfer(sql: &Sql, from: &str, to: &str, amount: i64) -> Result<Committed<bool>, Error> {
     ///     sql.transact(|tx| async move {
@@ -244,7 +253,7 @@ impl Sql {
     /// The closure's error may be any that is made from an [`Error`]:
     ///
     /// ```
-    /// # use quorate::{Committed, Error, Sql};
+    /// # use quorate::{Error, Sql, sql::Committed};
     /// enum SeatError {
     ///     SoldOut,
     ///     Database(Error),

@@ -16,7 +16,10 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use quorate::{BackupError, BackupInfo, BackupOptions, ClientConfig, Error, Level, Sql, backup};
+use quorate::{
+    ClientConfig, Error, Level, Sql, backup,
+    backup::{BackupError, BackupInfo, BackupOptions},
+};
 use support::{Cluster, run, secret, until};
 use tempfile::TempDir;
 use tokio::sync::watch;

@@ -10,7 +10,7 @@
 
 mod support;
 
-use quorate::{Config, Durability, Node, RestoreOptions, StartError, restore};
+use quorate::{Config, Node, StartError, backup::RestoreOptions, config::Durability, restore};
 use support::dying::DyingDisk;
 use support::run;
 use tempfile::TempDir;

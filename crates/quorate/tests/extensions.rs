@@ -16,7 +16,8 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use quorate::{
-    Aggregator, ClientConfig, Error, Extensions, FailureKind, Level, Node, Seams, Sql, Value, ValueRef, params, verify,
+    ClientConfig, Error, Extensions, FailureKind, Level, Node, Sql, Value, params, sim::SimHooks, sql::Aggregator,
+    types::ValueRef, verify,
 };
 use quorate_env::Env;
 use support::{Cluster, Single, run, secret};
@@ -68,7 +69,7 @@ async fn cluster(without: &Arc<Mutex<BTreeSet<&'static str>>>) -> Cluster {
         if !without.lock().unwrap().contains(name) {
             config.extensions = extensions();
         }
-        (Env::real(), Seams::default())
+        (Env::real(), SimHooks::default())
     }))
     .await
 }

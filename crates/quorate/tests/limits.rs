@@ -13,7 +13,7 @@ mod support;
 
 use std::time::Duration;
 
-use quorate::{Client, ClientConfig, Error, Level, Node, Sql, SqlOptions};
+use quorate::{Client, ClientConfig, Error, Level, Node, Sql, config::SqlOptions};
 use support::{PATIENCE, Single, on_both, run, secret};
 
 /// Runs until it is ended.

@@ -16,8 +16,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quorate::{
-    Admin, AdminError, Admission, Admitted, BackupOptions, Client, ClientConfig, Config, Ended, Error, Level, Node,
-    SecretSource, StartError,
+    Admin, Client, ClientConfig, Config, Ended, Error, Level, Node, SecretSource, StartError,
+    admin::{AdminError, Admission, Admitted},
+    backup::BackupOptions,
 };
 use support::{Cluster, PATIENCE, run, secret, until};
 use tempfile::TempDir;

@@ -14,7 +14,10 @@ mod support;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use quorate::{Error, Level, MigrateError, Migration, Migrations, Sql};
+use quorate::{
+    Error, Level, Migrations, Sql,
+    sql::{MigrateError, Migration},
+};
 use support::{Cluster, Single, on_both, run};
 
 const FIRST: (&str, &str) =

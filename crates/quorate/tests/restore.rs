@@ -18,8 +18,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use prost::Message;
 use quorate::{
-    BackupOptions, Config, Epoch, Error, FailureKind, FileError, Level, Living, Node, Position, RestoreError,
-    RestoreOptions, SecretSource, Sql, StartError, restore, restore_in,
+    Config, Error, FailureKind, Level, Node, Position, SecretSource, Sql, StartError,
+    admin::Living,
+    backup::{BackupOptions, FileError, RestoreError, RestoreOptions},
+    restore,
+    sim::restore_in,
+    types::Epoch,
 };
 use quorate_env::{Env, Instant};
 use quorate_model::{CommandResult, ControlCommand, ControlReply, Origin, Outcome, Proposal, SessionId, codec};

@@ -13,7 +13,7 @@ mod support;
 
 use std::num::NonZeroU8;
 
-use quorate::{Error, FromRow, FromValue, Level, Rows, Sql, Value};
+use quorate::{Error, FromRow, Level, Rows, Sql, Value, sql::FromValue};
 use support::on_both;
 
 #[derive(Debug, FromRow, PartialEq)]

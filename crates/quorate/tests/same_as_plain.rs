@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use quorate::{Config, Error, Seams, Sql, Timing};
+use quorate::{Config, Error, Sql, config::Timing, sim::SimHooks};
 use quorate_env::{Env, Parts, Rng, WallClock};
 use quorate_model::codec::decode_proposal;
 use quorate_model::{
@@ -97,7 +97,7 @@ struct Record {
     applied: Mutex<BTreeMap<u64, (Payload, Outcome)>>,
 }
 
-fn world(records: &Records) -> impl Fn(&str, &mut Config) -> (Env, Seams) + use<> {
+fn world(records: &Records) -> impl Fn(&str, &mut Config) -> (Env, SimHooks) + use<> {
     let records = Arc::clone(records);
     move |name, config| {
         let hours = match name {
@@ -118,7 +118,7 @@ fn world(records: &Records) -> impl Fn(&str, &mut Config) -> (Env, Seams) + use<
             host: Arc::clone(real.host()),
         });
         let (name, records) = (name.to_owned(), Arc::clone(&records));
-        let seams = Seams {
+        let seams = SimHooks {
             log_segment_bytes: Some(64 << 10),
             tune: Some(Arc::new(move |options| {
                 options.checkpoint_bytes = 64 << 10;

@@ -12,7 +12,7 @@ mod support;
 
 use std::time::Duration;
 
-use quorate::{Client, ClientConfig, Config, Error, FailureKind, Level, Node, RowStream, Snapshot, Sql};
+use quorate::{Client, ClientConfig, Config, Error, FailureKind, Level, Node, Snapshot, Sql, sql::RowStream};
 use support::{PATIENCE, Single, on_both, run, secret};
 use tempfile::TempDir;
 

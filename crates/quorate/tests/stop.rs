@@ -7,7 +7,7 @@ mod support;
 use std::time::{Duration, Instant};
 
 use quorate::limits::BUDGET_MAX;
-use quorate::{Error, Node, SqlOptions};
+use quorate::{Error, Node, config::SqlOptions};
 use support::{Single, run, until};
 
 /// How soon.

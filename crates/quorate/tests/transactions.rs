@@ -14,7 +14,7 @@ mod support;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use quorate::{Committed, Error, Level, Optimistic, Position, Sql, Step, Value};
+use quorate::{Error, Level, Optimistic, Position, Sql, Step, Value, sql::Committed};
 use support::{Cluster, on_both, run};
 
 async fn counters(sql: &Sql) -> Result<Position, Error> {

@@ -13,7 +13,7 @@ mod support;
 
 use std::path::PathBuf;
 
-use quorate::{ClientConfig, Difference, verify};
+use quorate::{ClientConfig, admin::Difference, verify};
 use support::{Cluster, run, secret};
 use tokio::sync::watch;
 

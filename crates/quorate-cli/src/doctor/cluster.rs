@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use quorate::{AdminError, Blocked, Client, ClientConfig, Config, Probed, Status};
+use quorate::{
+    Client, ClientConfig, Config, Status,
+    admin::{AdminError, Blocked, Probed},
+};
 
 use super::clocks::{self, Clock};
 use super::config::check_count;
@@ -229,7 +232,11 @@ fn check_versions(facts: &Facts) -> Option<Finding> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
-    use quorate::{ClusterId, Epoch, GroupId, MemberStatus, NodeId, Position, Standing};
+    use quorate::{
+        Position,
+        admin::{MemberStatus, Standing},
+        types::{ClusterId, Epoch, GroupId, NodeId},
+    };
 
     use super::super::finding::Level::{Note, Ok as Fine, Problem};
     use super::*;

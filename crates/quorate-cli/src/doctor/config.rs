@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use quorate::{Config, ConfigError, SecretSource};
+use quorate::{Config, SecretSource, config::ConfigError};
 
 use super::finding::Finding;
 

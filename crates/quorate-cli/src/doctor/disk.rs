@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use quorate::Timing;
+use quorate::config::Timing;
 use quorate_shell::format::size;
 
 use super::finding::Finding;

@@ -1,6 +1,6 @@
 //! All metrics: their names, one-line descriptions and sources. `docs/metrics.md` describes each in more detail.
 
-use quorate::Metrics;
+use quorate::metrics::Metrics;
 use quorate::metrics::WriteMetrics;
 
 use super::{Family, Kind};

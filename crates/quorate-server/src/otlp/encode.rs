@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorate::{Metrics, WriteTrace};
+use quorate::metrics::{Metrics, WriteTrace};
 use quorate_env::Rng;
 use quorate_env::metrics::Histogram;
 use serde_json::{Value as Json, json};

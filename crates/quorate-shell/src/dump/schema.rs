@@ -221,11 +221,11 @@ fn unquoted(value: &str) -> String {
     inside.replace(&format!("{end}{end}"), &end.to_string())
 }
 
-fn all<T: quorate::FromRowOwned>(rows: &Rows) -> Result<Vec<T>> {
+fn all<T: quorate::sql::FromRowOwned>(rows: &Rows) -> Result<Vec<T>> {
     rows.all().map_err(|error| Error::new(error.to_string()))
 }
 
-fn one<T: quorate::FromRowOwned>(rows: &Rows) -> Result<T> {
+fn one<T: quorate::sql::FromRowOwned>(rows: &Rows) -> Result<T> {
     rows.one().map_err(|error| Error::new(error.to_string()))
 }
 

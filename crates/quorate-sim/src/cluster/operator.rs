@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorate::{AdminError, Client, ClientConfig, NodeId, Status};
+use quorate::{Client, ClientConfig, Status, admin::AdminError, types::NodeId};
 use quorate_env::timeout;
 
 use super::{Cluster, End};
@@ -23,7 +23,7 @@ impl Cluster {
         let config = ClientConfig::new(self.addrs(), Self::secret()).with_deadline(OPERATOR_LIMIT);
         let tampered = self.history.tamperings();
         // Without this limit the verification would wait long for a node that is down.
-        let verification = timeout(AUDIT_MAX, quorate::verify_in(self.world.node("auditor"), config));
+        let verification = timeout(AUDIT_MAX, quorate::sim::verify_in(self.world.node("auditor"), config));
         let Ok(result) = verification.await else { return };
         let reported = result.as_ref().map(|found| found.nodes.iter().filter(|node| node.tables.is_ok()).count());
         self.world.trace().add("auditor", format_args!("nodes that reported their tables: {reported:?}"));

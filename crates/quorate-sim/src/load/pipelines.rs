@@ -1,6 +1,9 @@
 //! Writers' pipelines, of which some statements fail.
 
-use quorate::{BatchStep, Error, FailureKind, PipelineResult, Position, Sql, Step, Value, params};
+use quorate::{
+    Error, FailureKind, Position, Sql, Step, Value, params,
+    sql::{BatchStep, PipelineResult},
+};
 
 use super::Writer;
 use crate::coverage::{PIPELINE, PIPELINE_ENDED};

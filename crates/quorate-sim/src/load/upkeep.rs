@@ -8,7 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use quorate::{Error, FailureKind, MigrateError, Migration, Migrations, Sql};
+use quorate::{
+    Error, FailureKind, Migrations, Sql,
+    sql::{MigrateError, Migration},
+};
 use quorate_env::{Env, Rng, sleep};
 
 use super::{WRITE_LIMIT, connected};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorate::{Client, ClientConfig, ConnectError, Error, Level, SecretSource, Sql, VerifyError, verify};
+use quorate::{Client, ClientConfig, ConnectError, Error, Level, SecretSource, Sql, admin::VerifyError, verify};
 
 use crate::support::{Cluster, Single, run, secret};
 use crate::{aborted, fails, fails_for_now, told, unavailable, unknown};

@@ -3,7 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorate::{Client, ClientConfig, Error, Level, Node, Seams, Sql, SqlOptions, TuneStore};
+use quorate::{
+    Client, ClientConfig, Error, Level, Node, Sql,
+    config::SqlOptions,
+    sim::{SimHooks, TuneStore},
+};
 use quorate_env::Env;
 
 use crate::support::{PATIENCE, Single, on_both, run, secret};
@@ -18,7 +22,7 @@ const SHORT: Duration = Duration::from_millis(300);
 /// A node that is opened in another way, and both kinds of handles.
 async fn start(sql: SqlOptions, tune: TuneStore) -> (tempfile::TempDir, Node, [Sql; 2], Client) {
     let dir = tempfile::TempDir::new().unwrap();
-    let seams = Seams { tune: Some(tune), ..Seams::default() };
+    let seams = SimHooks { tune: Some(tune), ..SimHooks::default() };
     let config = Single::config(&dir).with_sql(sql);
     let node = Node::start_with(Env::real(), config, seams).await.unwrap();
     let remote = Client::connect(ClientConfig::new([node.local_addr()], secret())).await.unwrap();

@@ -19,7 +19,7 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use quorate::{Client, ClientConfig, Config, Error, Node, Seams, SecretSource, Sql};
+use quorate::{Client, ClientConfig, Config, Error, Node, SecretSource, Sql, sim::SimHooks};
 use quorate_env::Env;
 use quorate_wire::{CallError, Dialer, DialerConfig, Identity, Purpose, Role, Secret};
 use tempfile::TempDir;
@@ -108,12 +108,12 @@ pub struct Cluster {
 }
 
 /// The world of a node, and what of its configuration is different from the others'.
-pub type World = Box<dyn Fn(&str, &mut Config) -> (Env, Seams)>;
+pub type World = Box<dyn Fn(&str, &mut Config) -> (Env, SimHooks)>;
 
 impl Cluster {
     /// Founds a cluster of three.
     pub async fn start() -> Self {
-        Self::start_in(Box::new(|_, _| (Env::real(), Seams::default()))).await
+        Self::start_in(Box::new(|_, _| (Env::real(), SimHooks::default()))).await
     }
 
     /// The same where the nodes see the world differently.
@@ -125,7 +125,7 @@ impl Cluster {
 
     /// Three configurations with empty directories.
     pub fn prepare() -> Self {
-        Self::prepare_in(Box::new(|_, _| (Env::real(), Seams::default())))
+        Self::prepare_in(Box::new(|_, _| (Env::real(), SimHooks::default())))
     }
 
     fn prepare_in(world: World) -> Self {

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use quorate::{Error, Failure, Level as ReadLevel, Optimistic, Param, Params, Position, Rows, Sql, StatementResult};
+use quorate::{
+    Error, Failure, Level as ReadLevel, Optimistic, Params, Position, Rows, Sql,
+    sql::{Param, StatementResult},
+};
 
 use super::generate::call_of;
 use super::plain::passed;

@@ -6,7 +6,10 @@
 
 use std::path::PathBuf;
 
-use quorate::{Column, Param, Value};
+use quorate::{
+    Value,
+    sql::{Column, Param},
+};
 use quorate_sql::plain;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, ToSql};

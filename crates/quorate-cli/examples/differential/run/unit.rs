@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use quorate::{Param, Statement, Value};
+use quorate::{
+    Value,
+    sql::{Param, Statement},
+};
 
 use super::generate::is_hopeless;
 

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorate::{Config, Error, Level, Node, Param, Sql};
+use quorate::{Config, Error, Level, Node, Sql, sql::Param};
 
 use super::super::harness::Result;
 use super::Source;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use quorate::{Client, Error, Level, Param, Sql};
+use quorate::{Client, Error, Level, Sql, sql::Param};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 

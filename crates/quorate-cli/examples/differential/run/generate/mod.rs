@@ -1,6 +1,9 @@
 //! Makes units of work, each from the seed and from the schema that plain SQLite has: so equal seeds make equal runs.
 
-use quorate::{Column, Param, Step, Value};
+use quorate::{
+    Step, Value,
+    sql::{Column, Param},
+};
 use quorate_env::Rng;
 
 use super::unit::{Call, Level, Unit};

@@ -2,7 +2,10 @@
 //!
 //! Invariant: all is added from left to right, so the parameters are in the order of their places.
 
-use quorate::{Param, Statement, Value};
+use quorate::{
+    Value,
+    sql::{Param, Statement},
+};
 
 use super::super::unit::Call;
 use super::Dice;

@@ -1,6 +1,6 @@
 //! Statements that fail, whatever the rows are.
 
-use quorate::{Param, Value};
+use quorate::{Value, sql::Param};
 
 use super::ddl::call_of;
 use super::{Call, Generator};

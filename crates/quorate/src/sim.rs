@@ -1,5 +1,5 @@
-//! What a simulation reaches into: sizes that nobody else has a reason to choose, and the place between consensus and
-//! the store, where it watches what is applied.
+//! What only simulations use: sizes that no one else has a reason to choose, the place between consensus and the state
+//! machine, where a simulation watches what is applied, and calls in another environment than the real one.
 //!
 //! Invariant: the default changes nothing.
 
@@ -11,15 +11,18 @@ use quorate_model::StateMachine;
 use quorate_sql::options::StoreOptions;
 use quorate_sql::store::SqlStore;
 
+pub use crate::remote::{backup_in, verify_in};
+pub use crate::restore::restore_in;
+
 /// Changes how a store is opened.
 pub type TuneStore = Arc<dyn Fn(&mut StoreOptions) + Send + Sync>;
 
 /// Gives what consensus is to take for the store.
 pub type WatchStore = Arc<dyn Fn(SqlStore) -> Arc<dyn StateMachine> + Send + Sync>;
 
-/// See the module.
+/// Changes how a node is put together.
 #[derive(Clone, Default)]
-pub struct Seams {
+pub struct SimHooks {
     /// Bytes of one file of the log.
     pub log_segment_bytes: Option<u64>,
     /// Changes how the store is opened.
@@ -28,7 +31,7 @@ pub struct Seams {
     pub watch: Option<WatchStore>,
 }
 
-impl Seams {
+impl SimHooks {
     pub(crate) fn consensus(&self, config: ConsensusConfig) -> ConsensusConfig {
         ConsensusConfig { log_segment_bytes: self.log_segment_bytes.unwrap_or(config.log_segment_bytes), ..config }
     }
@@ -48,8 +51,8 @@ impl Seams {
     }
 }
 
-impl fmt::Debug for Seams {
+impl fmt::Debug for SimHooks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Seams").field("log_segment_bytes", &self.log_segment_bytes).finish_non_exhaustive()
+        f.debug_struct("SimHooks").field("log_segment_bytes", &self.log_segment_bytes).finish_non_exhaustive()
     }
 }

@@ -1,0 +1,4 @@
+//! Small types that several handles use.
+
+pub use quorate_consensus::ClusterId;
+pub use quorate_model::{Epoch, GroupId, NodeId, StoreFault, ValueRef};
