@@ -1,7 +1,7 @@
 //! A statement that is run once for each of many rows of parameters, and the compact encoding of such rows.
 //!
-//! The rows stand back to back, each of the same number of values. A value is a tag and what follows it; numbers are
-//! little-endian. Each value has one encoding: the shortest.
+//! The rows are encoded back to back, and all have the same number of values. A value is a tag and its content; numbers
+//! are little-endian. Each value has exactly one encoding, the shortest.
 //!
 //! | tag | value |
 //! |---|---|
@@ -9,11 +9,11 @@
 //! | 1 | a real: 8 bytes |
 //! | 2 | a text of 240 bytes or more: its length (4 bytes), its bytes |
 //! | 3 | a blob: its length (4 bytes), its bytes |
-//! | 4..=12 | an integer of tag - 4 bytes, the fewest that hold it in two's complement; of none: 0 |
+//! | 4..=12 | an integer of tag - 4 bytes, the fewest that hold it in two's complement; 0 has no bytes |
 //! | 16..=255 | a text of tag - 16 bytes |
 //!
-//! Invariant: what [`PackedRows`] holds is well-formed, so reading it never fails and applying it never meets bytes
-//! that another version would read in another way.
+//! Invariant: the contents of [`PackedRows`] are well-formed. Reading them never fails, and applying them never meets
+//! bytes that another version would read differently.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -30,21 +30,21 @@ const BLOB: u8 = 3;
 const INTEGER: u8 = 4;
 const SHORT_TEXT: u8 = 16;
 
-/// Bytes of an integer at most.
+/// The most bytes of an integer.
 const INTEGER_BYTES_MAX: u8 = 8;
 
-/// Bytes of a text whose length is in its tag.
+/// The most bytes of a text whose length is part of its tag.
 const SHORT_TEXT_MAX: u8 = u8::MAX - SHORT_TEXT;
 
-/// A statement that writes, to be run once for each row of parameters, in their order.
+/// A statement that writes, and that is run once for each row of parameters, in their order.
 ///
-/// It returns no rows. Its result is that of its runs together: the sum of the changes, and the last rowid inserted.
-/// Where a run fails, the [`Failure`] names its row.
+/// It returns no rows. Its result covers all runs: the sum of the changes, and the last rowid inserted. If a run fails,
+/// the [`Failure`] names its row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bulk {
-    /// One statement of SQL.
+    /// One statement of SQL. A literal is borrowed, so that no call allocates for it.
     pub sql: Cow<'static, str>,
-    /// Its parameters: the first value of a row is number 1.
+    /// Its parameters: the first value of a row is parameter 1.
     pub rows: PackedRows,
 }
 
@@ -52,12 +52,12 @@ impl Bulk {
     /// Checks the limits on the text, on the rows and on their values.
     pub fn check_limits(&self) -> Result<(), Failure> {
         check_text(&self.sql)?;
-        limit("rows of a statement", self.rows.len(), BULK_ROWS_MAX, "give it some at a time")?;
+        limit("rows of a statement", self.rows.len(), BULK_ROWS_MAX, "pass fewer rows at a time")?;
         limit("bytes of a value", self.rows.largest, VALUE_BYTES_MAX, IN_PIECES)
     }
 }
 
-/// A value that is borrowed from where it stands.
+/// A borrowed value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ValueRef<'a> {
     /// SQL NULL.
@@ -96,7 +96,7 @@ impl From<ValueRef<'_>> for Value {
     }
 }
 
-/// Rows of values, each of the same width. Cheap to clone. Made by a [`RowPacker`].
+/// Rows of values, all of the same width, made by a [`RowPacker`]. Cheap to clone.
 #[derive(Clone, PartialEq)]
 pub struct PackedRows {
     width: usize,
@@ -107,11 +107,11 @@ pub struct PackedRows {
 }
 
 impl PackedRows {
-    /// Reads rows that were encoded elsewhere; an error says what they are not.
+    /// Checks and takes rows that were encoded elsewhere; an error says what is wrong with them.
     pub(crate) fn decode(width: u32, bytes: Bytes) -> Result<Self, &'static str> {
         let width = usize::try_from(width).unwrap_or(usize::MAX);
         if width == 0 || width > PARAMETERS_MAX {
-            return Err("rows without values, or of too many");
+            return Err("rows with no values, or with too many");
         }
         let (mut values, mut largest, mut rest) = (0_usize, 0, &*bytes);
         while !rest.is_empty() {
@@ -129,37 +129,37 @@ impl PackedRows {
         Ok(Self { width, rows: values / width, largest, bytes })
     }
 
-    /// Values of each row; at least 1.
+    /// Returns the number of values in each row; at least 1.
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// How many rows.
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.rows
     }
 
-    /// Whether there is no row.
+    /// Returns whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.rows == 0
     }
 
-    /// The rows in their encoding.
+    /// Returns the encoded rows.
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
     }
 
-    /// All values, row after row.
+    /// Iterates over all values, row after row.
     pub fn values(&self) -> impl Iterator<Item = ValueRef<'_>> {
         self.raw_values().map_while(RawValue::checked)
     }
 
-    /// All values, row after row, at the least cost.
+    /// Iterates over all values, row after row, without checking again that texts are UTF-8.
     pub fn raw_values(&self) -> RawValues<'_> {
         RawValues(&self.bytes)
     }
 
-    /// The rows without those of these numbers, which count from 0 and rise.
+    /// Returns the rows without those at these numbers, which count from 0 and are in ascending order.
     #[must_use]
     pub fn without(&self, numbers: &[u32]) -> Self {
         let mut packer = RowPacker::with_capacity(self.width, self.bytes.len());
@@ -173,7 +173,7 @@ impl PackedRows {
                 }
             }
             if keep {
-                packer.row_is_whole();
+                packer.complete_row();
             }
         }
         packer.finish()
@@ -189,7 +189,7 @@ impl fmt::Debug for PackedRows {
     }
 }
 
-/// A value as it stands in packed rows: a text is bytes that are known to be UTF-8.
+/// A value of packed rows; a text is given as bytes that are known to be UTF-8.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RawValue<'a> {
     /// SQL NULL.
@@ -220,7 +220,7 @@ impl<'a> Iterator for RawValues<'a> {
 }
 
 impl<'a> RawValue<'a> {
-    /// The same, with a text as such; `None` if it is none after all.
+    /// Returns the same value, with a text as `str`; `None` if the text is not UTF-8.
     fn checked(self) -> Option<ValueRef<'a>> {
         Some(match self {
             Self::Null => ValueRef::Null,
@@ -231,7 +231,7 @@ impl<'a> RawValue<'a> {
         })
     }
 
-    /// The bytes of a text or blob; none of others.
+    /// Returns the bytes of a text or blob; empty for other values.
     #[inline]
     fn text_or_blob(self) -> &'a [u8] {
         match self {
@@ -241,8 +241,8 @@ impl<'a> RawValue<'a> {
     }
 }
 
-/// The first value of bytes, and the bytes after it; `None` if they do not begin with the shortest encoding of one.
-/// That a text is UTF-8 remains to be seen.
+/// Splits the first value from bytes; `None` if they do not begin with the shortest encoding of a value. Does not check
+/// that a text is UTF-8.
 #[inline]
 fn split_value(bytes: &[u8]) -> Option<(RawValue<'_>, &[u8])> {
     let (&tag, rest) = bytes.split_first()?;
@@ -268,7 +268,7 @@ fn split_value(bytes: &[u8]) -> Option<(RawValue<'_>, &[u8])> {
 #[inline]
 fn split_integer(len: u8, bytes: &[u8]) -> Option<(RawValue<'_>, &[u8])> {
     let rest = bytes.get(usize::from(len)..)?;
-    // Mostly there are enough bytes to take eight at once, whatever those after the number mean.
+    // Usually eight bytes can be taken at once; those after the number are shifted out below.
     let low = match bytes.first_chunk() {
         Some(eight) => u64::from_le_bytes(*eight),
         None => bytes.iter().rev().fold(0_u64, |number, byte| number << 8 | u64::from(*byte)),
@@ -278,13 +278,13 @@ fn split_integer(len: u8, bytes: &[u8]) -> Option<(RawValue<'_>, &[u8])> {
     (integer_len(value) == len).then_some((RawValue::Integer(value), rest))
 }
 
-/// Bytes that an integer takes at least.
+/// Returns the fewest bytes that hold an integer.
 #[inline]
 fn integer_len(value: i64) -> u8 {
     if value == 0 {
         return 0;
     }
-    // The bits beside the sign, and one for it.
+    // The significant bits, and one for the sign.
     let bits = 65 - (value ^ (value >> 63)).leading_zeros();
     u8::try_from(bits.div_ceil(8)).unwrap_or(INTEGER_BYTES_MAX)
 }
@@ -316,23 +316,23 @@ pub struct RowPacker {
     rows: usize,
     largest: usize,
     bytes: Vec<u8>,
-    /// Where the row begins that is being packed, and how many values it has.
+    /// Where the unfinished row begins, and how many values it has.
     row_at: usize,
     values: usize,
 }
 
 impl RowPacker {
-    /// Packs rows of so many values each; none is taken as one.
+    /// Creates a packer for rows of `width` values; a width of 0 counts as 1.
     pub fn new(width: usize) -> Self {
         Self::with_capacity(width, 0)
     }
 
-    /// The same, with room for so many bytes.
+    /// Creates the same packer with capacity for `bytes` bytes.
     pub fn with_capacity(width: usize, bytes: usize) -> Self {
         Self { width: width.max(1), bytes: Vec::with_capacity(bytes), ..Self::default() }
     }
 
-    /// Adds a value to the row.
+    /// Adds a value to the unfinished row.
     #[inline]
     pub fn push(&mut self, value: ValueRef<'_>) {
         self.values = self.values.saturating_add(1);
@@ -341,7 +341,7 @@ impl RowPacker {
             ValueRef::Integer(value) => {
                 let len = integer_len(value);
                 self.bytes.push(INTEGER + len);
-                // Eight bytes are copied faster than a few.
+                // Copying eight bytes is faster than copying a few.
                 let end = self.bytes.len().saturating_add(len.into());
                 self.bytes.extend_from_slice(&value.to_le_bytes());
                 self.bytes.truncate(end);
@@ -366,52 +366,54 @@ impl RowPacker {
     ///
     /// # Errors
     ///
-    /// [`FailureKind::Sql`] if it has another number of values than the others: then it is dropped.
+    /// Returns [`FailureKind::Sql`] if the row does not have as many values as the others; the row is then dropped.
     pub fn end_row(&mut self) -> Result<(), Failure> {
         if self.values == self.width {
-            self.row_is_whole();
+            self.complete_row();
             return Ok(());
         }
-        let text = format!("it has {} values, the first row has {}: give each as many", self.values, self.width);
+        let text =
+            format!("it has {} values, the first row has {}: give every row the same number", self.values, self.width);
         self.drop_row();
         Err(Failure::new(FailureKind::Sql, text))
     }
 
-    /// Drops the values since the last whole row.
+    /// Drops the values of the unfinished row.
     pub fn drop_row(&mut self) {
         self.bytes.truncate(self.row_at);
         self.values = 0;
     }
 
-    /// Whole rows so far.
+    /// Returns the number of finished rows.
     pub fn len(&self) -> usize {
         self.rows
     }
 
-    /// Whether there is no whole row.
+    /// Returns whether there are no finished rows.
     pub fn is_empty(&self) -> bool {
         self.rows == 0
     }
 
-    /// Bytes of the whole rows.
+    /// Returns the number of bytes of the finished rows.
     pub fn byte_len(&self) -> usize {
         self.row_at
     }
 
-    /// The rows. One that was not ended is dropped.
+    /// Returns the rows. An unfinished row is dropped.
     pub fn finish(mut self) -> PackedRows {
         self.drop_row();
         let Self { width, rows, largest, bytes, .. } = self;
         PackedRows { width, rows, largest, bytes: bytes.into() }
     }
 
-    fn row_is_whole(&mut self) {
+    fn complete_row(&mut self) {
         self.rows = self.rows.saturating_add(1);
         self.row_at = self.bytes.len();
         self.values = 0;
     }
 
-    /// Lengths beyond 32 bits never come so far as to be read: such a value is over every limit.
+    /// A length beyond 32 bits need not be encoded correctly, because such a value exceeds every limit and is never
+    /// read.
     fn sized(&mut self, tag: u8, bytes: &[u8]) {
         self.bytes.push(tag);
         self.bytes.extend_from_slice(&u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_le_bytes());

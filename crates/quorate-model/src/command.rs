@@ -1,25 +1,25 @@
-//! Commands, what they return, and reads: each belongs to the family of the store that runs it.
+//! Commands, their results, and reads. Each belongs to the family of the store that runs it.
 
 use smallvec::SmallVec;
 
 use crate::sql::NO_ROWS;
 use crate::{Column, ControlCommand, ControlReply, Failure, SqlCommand, SqlReply, Statement, Value};
 
-/// One thing that an entry asks of a state machine.
+/// One operation that an entry asks of a state machine.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
-    /// For the state machine itself.
+    /// Concerns the state machine itself.
     Control(ControlCommand),
-    /// For the SQL store.
+    /// Runs in the SQL store.
     Sql(SqlCommand),
 }
 
-/// What one command returns.
+/// The result of one command.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CommandResult {
-    /// Of a [`Command::Control`].
+    /// The result of a [`Command::Control`].
     Control(ControlReply),
-    /// Of a [`Command::Sql`].
+    /// The result of a [`Command::Sql`].
     Sql(SqlReply),
     /// The command failed and changed nothing. Only a [pipeline](crate::Mode::Pipeline) has such results.
     Failed(Failure),
@@ -29,7 +29,7 @@ pub enum CommandResult {
 /// be allocated on one thread and freed on another.
 pub type Results = SmallVec<[CommandResult; 1]>;
 
-/// A question to a store, which changes nothing.
+/// A request to a store that changes nothing.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Read {
     /// A query.
@@ -37,7 +37,7 @@ pub enum Read {
 }
 
 impl Command {
-    /// Whether it must be the only command of its entry.
+    /// Returns whether it must be the only command of its entry.
     pub fn is_alone(&self) -> bool {
         match self {
             Self::Control(command) => command.is_alone(),
@@ -45,7 +45,7 @@ impl Command {
         }
     }
 
-    /// Whether it may have run before its entry was proposed ([`DryRunRecord`](crate::DryRunRecord)).
+    /// Returns whether it may have run before its entry was proposed ([`DryRunRecord`](crate::DryRunRecord)).
     pub fn may_run_dry(&self) -> bool {
         match self {
             Self::Control(_) => false,
@@ -53,7 +53,7 @@ impl Command {
         }
     }
 
-    /// The text of its statement, if it runs one.
+    /// Returns the text of its statement, if it runs one.
     pub fn sql_text(&self) -> Option<&str> {
         match self {
             Self::Sql(SqlCommand::Statement(statement)) => Some(&statement.sql),
@@ -72,7 +72,7 @@ impl Command {
 }
 
 impl Read {
-    /// Checks every limit but the encoded size.
+    /// Checks every limit except the encoded size.
     pub fn check_limits(&self) -> Result<(), Failure> {
         match self {
             Self::Sql(query) => query.check_limits(),
@@ -105,7 +105,7 @@ impl From<SqlReply> for CommandResult {
 }
 
 impl CommandResult {
-    /// The value that a parameter of a later command gets from this result. The error completes the sentence
+    /// Returns the value that a parameter of a later command takes from this result. The error completes the sentence
     /// "statement 1, which ...".
     pub(crate) fn value(&self, column: &Column) -> Result<&Value, String> {
         match self {

@@ -1,4 +1,4 @@
-//! The family of commands that concern the cluster and its clients, whatever stores hold.
+//! The family of commands that concern the cluster and its clients, independent of what stores hold.
 
 use crate::SessionId;
 
@@ -7,14 +7,14 @@ use crate::SessionId;
 pub enum ControlCommand {
     /// Opens a session; its id is the index of the entry.
     OpenSession,
-    /// Ends a session: later requests of it fail with [`FailureKind::SessionExpired`](crate::FailureKind).
+    /// Ends a session: later requests of this session fail with [`FailureKind::SessionExpired`](crate::FailureKind).
     CloseSession(SessionId),
-    /// Changes nothing. Every node takes the logical hash of its database as it stands right behind this entry. It must
-    /// be the only command of its entry.
+    /// Changes nothing. Every node computes the logical hash of its database as of this entry. It must be the only
+    /// command of its entry.
     Verify,
 }
 
-/// What a command of this family returns.
+/// The result of a command of this family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControlReply {
     /// The command succeeded and returns nothing.
@@ -24,7 +24,7 @@ pub enum ControlReply {
 }
 
 impl ControlCommand {
-    /// Whether it must be the only command of its entry.
+    /// Returns whether it must be the only command of its entry.
     pub fn is_alone(&self) -> bool {
         matches!(self, Self::Verify)
     }

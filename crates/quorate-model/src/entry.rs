@@ -4,20 +4,20 @@ use bytes::Bytes;
 
 use crate::{LogId, Stamp};
 
-/// What an entry holds.
+/// The content of an entry.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Payload {
     /// Nothing: the first entry of a leader's term.
     Blank,
     /// A stamp and an encoded [`Proposal`](crate::Proposal).
     Proposal(Stamp, Bytes),
-    /// Who the members are, in consensus's own encoding; a store keeps it without reading it.
+    /// The members, in the encoding of the consensus crate; a store keeps it without reading it.
     Membership(Bytes),
-    /// No majority can apply the entry of this index, which comes before this one: no node runs it. To a store this
-    /// entry is blank.
+    /// Rejects the entry with this index, which comes before this one: no majority can apply it, so no node runs it.
+    /// For a store, this entry is blank.
     Reject(u64),
     /// A proposal that a [`Payload::Reject`] names. A store does not run it: its outcome is
-    /// [`FailureKind::Rejected`](crate::FailureKind::Rejected). The log holds it as the proposal that it was.
+    /// [`FailureKind::Rejected`](crate::FailureKind::Rejected). The log stores it as a normal proposal.
     Rejected(Stamp, Bytes),
 }
 
@@ -26,6 +26,6 @@ pub enum Payload {
 pub struct Entry {
     /// Its full id.
     pub log_id: LogId,
-    /// What it holds.
+    /// Its content.
     pub payload: Payload,
 }

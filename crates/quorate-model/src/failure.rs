@@ -1,8 +1,8 @@
-//! How a command fails: deterministically, so that it is part of the replicated history.
+//! Failures of commands. They are deterministic, so that they are part of the replicated history.
 
 use std::fmt;
 
-/// Why a command was not done. The numbers are part of the log format and of the outcome hash: never reuse one.
+/// Why a command failed. The numbers are part of the log format and of the outcome hash: never reuse one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FailureKind {
@@ -16,26 +16,27 @@ pub enum FailureKind {
     TooBig = 4,
     /// The budget of steps was used up.
     Budget = 5,
-    /// A deferred foreign key was still open at the end.
+    /// A deferred foreign key was still violated at the end.
     ForeignKey = 6,
     /// A rowid reached the maximum, after which SQLite would choose rowids at random.
     RowidExhausted = 7,
-    /// The session does not exist, or no longer: whether earlier requests of it were applied can't be told any more.
+    /// The session does not exist, or no longer exists: whether its earlier requests were applied can't be determined.
     SessionExpired = 8,
-    /// The sequence lies below the session's floor: its outcome was given up by the client.
+    /// The sequence is below the session's floor: the client has given up its outcome.
     OutcomeForgotten = 9,
-    /// The sequence lies too far above the session's floor.
+    /// The sequence is too far above the session's floor.
     WindowExceeded = 10,
-    /// The entry's format level or a tag in it is not known to the state it met.
+    /// The entry has a format level or a tag that is not known to the state to which it is applied.
     Unsupported = 11,
-    /// The statement was applied before, but what it returned was too large to be kept for a retry.
+    /// The statement was applied before, but its result was too large to be kept for a retry.
     OutcomeTooBig = 12,
-    /// What the transaction had read has changed since; run anew, it may succeed.
+    /// Data that the transaction had read have changed since; the transaction may succeed if it is run again.
     Conflict = 13,
-    /// Another entry came between the statements of an interactive transaction and its end; run anew, it may succeed.
+    /// Another entry was applied between the statements of an interactive transaction and its end; the transaction may
+    /// succeed if it is run again.
     Aborted = 14,
-    /// A majority of the nodes could not apply the entry, or the leader had no time for it, so the cluster decided not
-    /// to run it.
+    /// A majority of the nodes could not apply the entry, or it took longer than the leader allows, so the cluster
+    /// decided not to run it.
     Rejected = 15,
     /// A command of a pipeline did not run, because an earlier one ended the transaction of the pipeline.
     NotRun = 16,
@@ -62,12 +63,12 @@ impl FailureKind {
         Self::NotRun,
     ];
 
-    /// The number that stands for the kind in logs and hashes.
+    /// Returns the number that stands for the kind in logs and hashes.
     pub fn number(self) -> u32 {
         self as u32
     }
 
-    /// What the kind is called in metrics and the like.
+    /// Returns the name of the kind in metrics and similar places.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sql => "sql",
@@ -89,7 +90,7 @@ impl FailureKind {
         }
     }
 
-    /// The kind of a number.
+    /// Returns the kind with a number.
     pub fn from_number(number: u32) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.number() == number)
     }
@@ -103,63 +104,64 @@ const PRIMARY_KEY: i32 = 1555;
 const UNIQUE: i32 = 2067;
 const ROWID: i32 = 2579;
 
-/// Why nothing of a proposal was done.
+/// Why a proposal failed and changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// The kind.
     pub kind: FailureKind,
     /// SQLite's extended result code, or 0.
     pub sqlite_code: i32,
-    /// The number of the command that failed, from 0, where there is one to name.
+    /// The number of the command that failed, from 0, if the failure is that of one command.
     pub command: Option<u32>,
-    /// The number of the row that failed, from 0, of a command that has many.
+    /// The number of the row that failed, from 0, if the command has many rows.
     pub row: Option<u32>,
-    /// For people. Not part of the replicated state: it may differ between nodes.
+    /// A text for people. It is not part of the replicated state and may differ between nodes.
     pub message: String,
 }
 
 impl Failure {
-    /// A failure without a code of SQLite.
+    /// Creates a failure without a code of SQLite.
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
         Self { kind, sqlite_code: 0, command: None, row: None, message: message.into() }
     }
 
-    /// The same failure, of the command with this number.
+    /// Returns the same failure, as that of the command with this number.
     #[must_use]
     pub fn at(self, command: usize) -> Self {
         Self { command: u32::try_from(command).ok(), ..self }
     }
 
-    /// Whether a row would have had the same key as another: of a `UNIQUE` constraint or index, a primary key, or a
-    /// rowid.
+    /// Returns whether a row would have had the same key as another row: in a `UNIQUE` constraint or index, a primary
+    /// key, or a rowid.
     pub fn is_unique_violation(&self) -> bool {
         [PRIMARY_KEY, UNIQUE, ROWID].contains(&self.sqlite_code)
     }
 
-    /// Whether a foreign key leads nowhere, at once or at the end of the transaction.
+    /// Returns whether a foreign key refers to a row that does not exist, whether found at once or at the end of the
+    /// transaction.
     pub fn is_foreign_key_violation(&self) -> bool {
         self.kind == FailureKind::ForeignKey || self.sqlite_code == FOREIGN_KEY
     }
 
-    /// Whether a column that is `NOT NULL` would have been NULL.
+    /// Returns whether a `NOT NULL` column would have been NULL.
     pub fn is_not_null_violation(&self) -> bool {
         self.sqlite_code == NOT_NULL
     }
 
-    /// Whether a `CHECK` constraint does not hold.
+    /// Returns whether a `CHECK` constraint does not hold.
     pub fn is_check_violation(&self) -> bool {
         self.sqlite_code == CHECK
     }
 
-    /// What SQLite names of the constraint that does not hold: `table.column` for columns, several of them with commas
-    /// between them; of a `CHECK` its name, or its text where it has none; `index 'name'` for an index on expressions.
-    /// `None` for foreign keys, and where no constraint is to blame.
+    /// Returns SQLite's name for the constraint that does not hold: `table.column` for columns, with commas between
+    /// several of them; the name of a `CHECK`, or its text if it has no name; `index 'name'` for an index on
+    /// expressions. `None` for foreign keys, and for failures without a constraint.
     pub fn constraint(&self) -> Option<&str> {
         let is_constraint = self.kind == FailureKind::Constraint;
         self.message.split_once(" constraint failed: ").filter(|_| is_constraint).map(|(_, name)| name)
     }
 
-    /// Never: the same proposal would fail again, on any node.
+    /// Returns `false`: the same proposal would fail again, on any node.
     pub fn is_retryable(&self) -> bool {
         false
     }

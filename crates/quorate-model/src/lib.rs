@@ -1,15 +1,15 @@
-//! What Quorate's nodes say to each other and to their stores.
+//! The data that Quorate's nodes exchange with each other and with their stores.
 //!
-//! A client encodes a [`Proposal`] once: commands, the session that asks, a budget. The leader puts a [`Stamp`] before
-//! it, and the two make an [`Entry`] of the log, whose bytes the log, the followers and the stores share. A
-//! [`StateMachine`] applies committed entries and answers each with an [`Outcome`], the same on every node.
-//! [`Position`] says where in the history an entry stands.
+//! A client encodes a [`Proposal`] once: commands, the client's session, a budget. The leader puts a [`Stamp`] before
+//! it, and both together form an [`Entry`] of the log; the log, the followers and the stores share its bytes. A
+//! [`StateMachine`] applies committed entries and answers each with an [`Outcome`], the same on every node. A [`Position`] is
+//! the place of an entry in the history.
 //!
 //! # Invariants
 //!
 //! - This crate does no I/O.
-//! - Encodings are tagged and versioned by a format level ([`codec`]); `docs/model-format.md` holds them byte by byte,
-//!   and golden files pin them.
+//! - Encodings are tagged and versioned by a format level ([`codec`]). `docs/model-format.md` describes them byte by
+//!   byte, and golden files pin them.
 //! - No bytes make a decoder panic, and a decoder never skips what it does not know: a node that skipped part of a
 //!   command would diverge from the others.
 //! - All limits are constants of [`limits`].

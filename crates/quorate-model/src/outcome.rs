@@ -1,4 +1,4 @@
-//! What a proposal produced.
+//! The outcome of a proposal.
 
 use crate::{Failure, Results};
 

@@ -1,16 +1,16 @@
-//! What the parameters of a statement that writes get: a value, or what an earlier step of the same batch returned.
+//! The parameters of a statement that writes: values, or values that an earlier step of the same batch returned.
 
 use std::fmt;
 
 use crate::sql::NO_ROWS;
 use crate::{CommandResult, Failure, FailureKind, Value};
 
-/// What a parameter gets.
+/// The source of a parameter's value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Param {
     /// A value.
     Value(Value),
-    /// What an earlier step of the same batch returned.
+    /// A value that an earlier step of the same batch returned.
     Returned(Returned),
 }
 
@@ -19,7 +19,7 @@ pub enum Param {
 pub struct Returned {
     /// The number of the step, from 0.
     pub step: u32,
-    /// Where it stands in the row.
+    /// The column of the row.
     pub column: Column,
 }
 
@@ -28,23 +28,24 @@ pub struct Returned {
 pub enum Column {
     /// By its number, from 0.
     Number(u32),
-    /// By its name, as the statement spells it; the first of several.
+    /// By its name, as the statement spells it; the first one if several have this name.
     Name(String),
 }
 
-/// A step of a batch, by its number from 0, that returns one row: `Step(0).column("id")` is a parameter of a later one.
+/// A step of a batch, by its number from 0, that returns one row: `Step(0).column("id")` can be a parameter of a later
+/// step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step(pub u32);
 
 impl Step {
-    /// What it returns in a column, by number from 0 or by name.
+    /// Returns a parameter for the value in a column, by number from 0 or by name.
     pub fn column(self, column: impl Into<Column>) -> Param {
         Param::Returned(Returned { step: self.0, column: column.into() })
     }
 }
 
 impl Column {
-    /// Bytes of a name.
+    /// Returns the number of bytes of the name.
     pub(crate) fn size(&self) -> usize {
         match self {
             Self::Number(_) => 0,
@@ -78,7 +79,7 @@ impl<T: Into<Value>> From<T> for Param {
 }
 
 impl Param {
-    /// The value of a parameter that stands alone, without earlier steps to refer to.
+    /// Returns the value of a parameter of a single statement, which has no earlier steps to refer to.
     pub fn into_value(self) -> Result<Value, Failure> {
         match self {
             Self::Value(value) => Ok(value),
@@ -89,7 +90,7 @@ impl Param {
         }
     }
 
-    /// The value, where `results` are those of the steps before this one.
+    /// Returns the value; `results` are those of the earlier steps.
     pub fn value<'a>(&'a self, results: &'a [CommandResult]) -> Result<&'a Value, Failure> {
         match self {
             Self::Value(value) => Ok(value),
@@ -105,7 +106,7 @@ impl Returned {
         value.map_err(|why| self.failure(&why))
     }
 
-    /// Fails unless the step comes before the one of this number.
+    /// Fails unless the referenced step comes before the step with this number.
     pub(crate) fn check_before(&self, step: usize) -> Result<(), Failure> {
         match usize::try_from(self.step) {
             Ok(earlier) if earlier < step => Ok(()),

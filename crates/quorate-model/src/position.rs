@@ -1,4 +1,4 @@
-//! Names for places in the history of a cluster.
+//! Identifiers of nodes and of places in the history of a cluster.
 
 use std::fmt;
 
@@ -11,28 +11,28 @@ pub struct Epoch(pub u64);
 pub struct GroupId(pub u32);
 
 impl GroupId {
-    /// The group that holds everything durable.
+    /// The group of all replicated data.
     pub const MAIN: Self = Self(1);
 }
 
-/// The Raft id of a node: drawn at random for a data directory, and never used again for another.
+/// The Raft id of a node: drawn at random for a data directory, and never used again for another one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub u64);
 
-/// The full id of an entry: who proposed it, in which term, at which place.
+/// The full id of an entry: the leader that proposed it, the term, and the index.
 ///
 /// Ordered by term, then node, then index, as Raft compares logs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LogId {
     /// The term of the leader that proposed it.
     pub term: u64,
-    /// That leader.
+    /// The leader that proposed it.
     pub node: NodeId,
-    /// Its place in the group's log.
+    /// Its index in the group's log.
     pub index: u64,
 }
 
-/// A place in a group's history. A write returns it, and a read may ask for at least this.
+/// A place in a group's history. A write returns it, and a read may ask for a state at least this recent.
 ///
 /// Positions of one epoch and group are ordered by their index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -45,13 +45,13 @@ pub struct Position {
     pub index: u64,
 }
 
-/// The only clock and the only randomness that applying code may see: set by the leader when it proposes an entry, and
-/// for what a transaction has read by the transaction itself.
+/// The only clock and the only randomness that applying code may see. The leader sets it when it proposes an entry; for
+/// the reads of a transaction, the transaction sets it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Stamp {
     /// Nanoseconds since 1970-01-01 UTC.
     pub now: u64,
-    /// Where the entry's random numbers come from.
+    /// The seed of the entry's random numbers.
     pub seed: u64,
 }
 

@@ -1,32 +1,32 @@
-//! What a client asks for.
+//! Proposals: the requests of clients to change the state.
 
 use crate::limits::{BUDGET_DEFAULT, BUDGET_MAX, COMMANDS_MAX, FORMAT_LEVEL, READ_CHECKS_MAX, limit};
 use crate::{Command, Failure, FailureKind, Origin, Read, Stamp};
 
-/// What to do where a transaction is too large.
+/// The advice for a transaction that is too large.
 const SPLIT: &str = "split it, or run one statement for many rows of parameters";
 
-/// Why a command that must be the only one of its entry is refused together with others.
+/// The error for a command that must be the only one of its entry, but is combined with others.
 pub const ALONE: &str = "VACUUM can't be combined with other statements; run it by itself";
 
-/// A read that a proposal depends on: the proposal changes nothing unless the read gives the same answer again.
+/// A read on which a proposal depends: the proposal changes nothing unless the read gives the same answer again.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReadCheck {
     /// The read.
     pub read: Read,
-    /// The clock and the randomness that it saw.
+    /// The clock and the randomness that the read saw.
     pub stamp: Stamp,
-    /// The hash of its answer; of rows, as `quorate_sql::rows_hash` takes it.
+    /// The hash of its answer; for rows, that of `quorate_sql::rows_hash`.
     pub answer: u128,
 }
 
-/// Says that each command of a proposal ran before it was proposed, as those of an interactive transaction do: the
-/// proposal changes nothing unless its commands find the state that they found then.
+/// Records that each command of a proposal ran before it was proposed, as those of an interactive transaction do: the
+/// proposal changes nothing unless its commands find the same state again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DryRunRecord {
-    /// The last entry applied when they ran: the proposal must be the entry right behind it.
+    /// The last entry that was applied when they ran: the proposal must be the entry directly after it.
     pub index: u64,
-    /// The clock and the randomness that each of them saw.
+    /// The clock and the randomness that each command saw.
     pub stamps: Vec<Stamp>,
 }
 
@@ -36,8 +36,8 @@ pub enum Mode {
     /// The proposal fails and changes nothing.
     #[default]
     Atomic,
-    /// Each command succeeds or fails by itself, in order: a failed one leaves a [`CommandResult::Failed`] and changes
-    /// nothing, and those after it still run.
+    /// Each command succeeds or fails by itself, in order: a failed command leaves a [`CommandResult::Failed`] and
+    /// changes nothing, and the following commands still run.
     ///
     /// [`CommandResult::Failed`]: crate::CommandResult::Failed
     Pipeline,
@@ -48,24 +48,24 @@ pub enum Mode {
 pub struct Proposal {
     /// The format level that a reader must understand.
     pub level: u32,
-    /// The session that asks; `None` for what may be applied twice.
+    /// The client's session and sequence; `None` for a proposal that may be applied twice.
     pub origin: Option<Origin>,
-    /// Steps of SQLite's virtual machine that all commands together may take.
+    /// The steps of SQLite's virtual machine that all commands together may take.
     pub budget: u64,
     /// What happens when a command fails.
     pub mode: Mode,
     /// The commands, in the order in which they run.
     pub commands: Vec<Command>,
-    /// Reads that must give the same answers again. They run before the commands, within the same budget. If one gives
-    /// another answer or fails, the proposal fails with [`FailureKind::Conflict`].
+    /// Reads that must give the same answers again. They run before the commands, within the same budget. If a read
+    /// gives another answer or fails, the proposal fails with [`FailureKind::Conflict`].
     pub read_checks: Vec<ReadCheck>,
-    /// Present if the commands ran before. If another entry came in between, the proposal fails with
+    /// Present if the commands ran before. If another entry was applied in between, the proposal fails with
     /// [`FailureKind::Aborted`].
     pub dry_run: Option<DryRunRecord>,
 }
 
 impl Proposal {
-    /// An atomic proposal of the present level with the default budget, without read checks.
+    /// Creates an atomic proposal of the current level with the default budget, without read checks.
     pub fn new(origin: Option<Origin>, commands: Vec<Command>) -> Self {
         Self {
             level: FORMAT_LEVEL,
@@ -78,7 +78,7 @@ impl Proposal {
         }
     }
 
-    /// Checks every limit of [`limits`](crate::limits) but the encoded size, which encoding checks.
+    /// Checks every limit of [`limits`](crate::limits) except the encoded size, which encoding checks.
     pub fn check_limits(&self) -> Result<(), Failure> {
         limit("statements of a transaction", self.commands.len(), COMMANDS_MAX, SPLIT)?;
         limit("reads of a transaction", self.read_checks.len(), READ_CHECKS_MAX, "read more with each")?;
@@ -120,7 +120,7 @@ mod tests {
     use crate::limits::SQL_BYTES_MAX;
     use crate::{Param, SqlCommand, Statement, Step};
 
-    /// The text with which a proposal of these commands, changed so, is refused.
+    /// Returns the text with which a proposal of these commands, after the change, is refused.
     fn failure_of(commands: Vec<Command>, change: impl FnOnce(&mut Proposal)) -> String {
         let mut proposal = Proposal::new(None, commands);
         change(&mut proposal);
@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(failure_of(Vec::new(), |proposal| proposal.read_checks = vec![check; READ_CHECKS_MAX + 1]), reads);
         let names = "2 parameters but 1 names: give each a name, or none";
         assert_eq!(failure_of(statement(vec![1.into(), 2.into()], &[":a"]), |_| ()), names);
-        let name = "1048577 bytes of a name: the limit is 1048576; say the column's number";
+        let name = "1048577 bytes of a name: the limit is 1048576; give the column's number";
         assert_eq!(failure_of(statement(vec![Step(0).column("x".repeat(SQL_BYTES_MAX + 1))], &[]), |_| ()), name);
         let alone = "VACUUM can't be combined with other statements; run it by itself";
         assert_eq!(failure_of(vec![SqlCommand::Vacuum.into(), SqlCommand::Vacuum.into()], |_| ()), alone);

@@ -8,7 +8,7 @@ use crate::limits::{
 };
 use crate::{Bulk, Column, Failure, FailureKind, Param, Value};
 
-/// Why a reference to a command that returns no rows fails.
+/// The error for a reference to a command that returns no rows.
 pub(crate) const NO_ROWS: &str = "returns no rows: refer to one with RETURNING";
 
 /// A command of this family.
@@ -20,26 +20,26 @@ pub enum SqlCommand {
     Bulk(Bulk),
     /// Rewrites the database without free pages. It must be the only command of its entry.
     Vacuum,
-    /// Lets later commands use the functions and collations with these names, which every voter has announced. It must
-    /// be the only command of its entry.
+    /// Enables the functions and collations with these names, which every voter has announced, for later commands. It
+    /// must be the only command of its entry.
     Extend(Vec<String>),
 }
 
-/// What a command of this family returns.
+/// The result of a command of this family.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SqlReply {
     /// The command succeeded and returns nothing.
     Done,
-    /// What a statement did.
+    /// The result of a statement.
     Statement(StatementResult),
 }
 
-/// One statement with its parameters: values where it is a query, [`Param`]s where it is a step of a batch.
+/// One statement with its parameters: values for a query, [`Param`]s for a step of a batch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Statement<P = Value> {
     /// One statement of SQL. A literal is borrowed, so that no call allocates for it.
     pub sql: Cow<'static, str>,
-    /// Its parameters: without names, `params[0]` is number 1.
+    /// Its parameters; without names, `params[0]` is number 1.
     pub params: Vec<P>,
     /// Either empty, or the name of each parameter as the statement spells it: `:a`, `@a` or `$a`.
     pub names: Vec<String>,
@@ -48,27 +48,28 @@ pub struct Statement<P = Value> {
 /// The values of a row, in the order of its columns.
 pub type Row = Vec<Value>;
 
-/// What a statement did.
+/// The result of a statement.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StatementResult {
-    /// Rows inserted, updated or deleted, as SQLite's `changes()` counts.
+    /// The number of rows inserted, updated or deleted, as counted by SQLite's `changes()`.
     pub changes: u64,
-    /// The rowid of the last row that this statement inserted, as `last_insert_rowid()` tells; 0 if none.
+    /// The rowid of the last row that this statement inserted, as returned by `last_insert_rowid()`; 0 if it inserted
+    /// none.
     pub last_insert_rowid: i64,
-    /// Names of the returned columns.
+    /// The names of the returned columns.
     pub columns: Vec<String>,
-    /// Returned rows.
+    /// The returned rows.
     pub rows: Vec<Row>,
 }
 
 impl SqlCommand {
-    /// Whether it must be the only command of its entry: VACUUM can't run inside a transaction, and what an extension
-    /// makes possible must not be undone alone.
+    /// Returns whether it must be the only command of its entry: VACUUM can't run inside a transaction, and enabling an
+    /// extension must not be rolled back alone.
     pub fn is_alone(&self) -> bool {
         matches!(self, Self::Vacuum | Self::Extend(_))
     }
 
-    /// Whether it may have run before its entry was proposed.
+    /// Returns whether it may have run before its entry was proposed.
     pub(crate) fn may_run_dry(&self) -> bool {
         matches!(self, Self::Statement(_))
     }
@@ -88,11 +89,11 @@ impl SqlCommand {
 }
 
 impl SqlReply {
-    /// The value in a column of the only row that it returned. The error completes "statement 1, which ...".
+    /// Returns the value in a column of the only row that it returned. The error completes "statement 1, which ...".
     pub(crate) fn value(&self, column: &Column) -> Result<&Value, String> {
         let Self::Statement(result) = self else { return Err(NO_ROWS.to_owned()) };
         let [row] = result.rows.as_slice() else {
-            return Err(format!("returned {} rows: it has to return one, by RETURNING", result.rows.len()));
+            return Err(format!("returned {} rows: it must return exactly one row, with RETURNING", result.rows.len()));
         };
         let place = match column {
             Column::Number(number) => usize::try_from(*number).ok(),
@@ -117,7 +118,7 @@ impl From<Statement> for Statement<Param> {
 }
 
 impl Statement<Param> {
-    /// The same as a query, which has no earlier step to refer to.
+    /// Returns the same statement as a query, which has no earlier steps to refer to.
     pub fn into_query(self) -> Result<Statement, Failure> {
         check_text(&self.sql)?;
         let params = self.params.into_iter().map(Param::into_value).collect::<Result<_, _>>()?;
@@ -130,7 +131,7 @@ impl Statement<Param> {
         self.params.iter().try_for_each(|param| match param {
             Param::Value(value) => check_value(value),
             Param::Returned(returned) => {
-                limit("bytes of a name", returned.column.size(), SQL_BYTES_MAX, "say the column's number")
+                limit("bytes of a name", returned.column.size(), SQL_BYTES_MAX, "give the column's number")
             }
         })
     }

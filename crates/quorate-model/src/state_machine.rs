@@ -1,4 +1,4 @@
-//! The seam between consensus and what it replicates.
+//! The interface between consensus and the state machine that it replicates.
 
 use std::time::Duration;
 
@@ -6,54 +6,54 @@ use bytes::Bytes;
 
 use crate::{Entry, LogId, Outcome};
 
-/// Where a store stands: written in the same transaction as the data.
+/// The position of a store, written in the same transaction as the data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Applied {
     /// The last applied entry.
     pub log_id: Option<LogId>,
-    /// The id of the entry that set the membership in force, and the membership in consensus's encoding.
+    /// The id of the entry that set the current membership, and the membership in the encoding of the consensus crate.
     pub membership: Option<(LogId, Bytes)>,
 }
 
 impl Applied {
-    /// The index of the last applied entry, or 0.
+    /// Returns the index of the last applied entry, or 0.
     pub fn index(&self) -> u64 {
         self.log_id.map_or(0, |id| id.index)
     }
 }
 
-/// The node's own trouble with a store: never an outcome, because other nodes do not share it.
+/// A fault of this node's own store. It is never an outcome, because other nodes do not share it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreFault {
     /// The file system is full. Nothing was applied; try again when there is space.
-    #[error("no space left for the database: {0}; free some, the node goes on by itself")]
+    #[error("no space left for the database: {0}; free some, and the node continues by itself")]
     Full(String),
-    /// Reading or writing failed. The store must be closed; the node may come back after a restart.
+    /// Reading or writing failed. The store must be closed; the node may work again after a restart.
     #[error("the database can't be read or written: {0}; see to the disk, then restart the node")]
     Io(String),
-    /// This node has not the memory or the temporary files that a statement needs.
+    /// This node does not have the memory or the temporary files that a statement needs.
     #[error("an entry can't be applied: {0}")]
     Memory(String),
-    /// A statement needs more memory or temporary files, or moves more through them, than this node lets one have.
+    /// A statement needs more memory or temporary files, or moves more bytes through them, than this node allows.
     #[error("an entry can't be applied: {0}")]
     TooMuch(String),
-    /// A statement runs for much longer than its budget of steps allows for.
+    /// A statement runs for much longer than its budget of steps allows.
     #[error("an entry takes too long to apply: {0}; look at the load of the machine")]
     Slow(String),
-    /// A statement runs on though it was told to end. The process must end: nothing else stops it.
+    /// A statement continues to run after it was interrupted. The process must end, because nothing else stops the
+    /// statement.
     #[error("the node can't go on: {0}; restart it, and the nodes will settle what becomes of the entry")]
     Stuck(String),
     /// The database is damaged and must be replaced by an image of another node.
     #[error("the database is damaged: {0}; it must be replaced by a copy from another node")]
     Damaged(String),
-    /// The data are not those of the other nodes. Nothing is applied and nothing served until a copy of theirs is
-    /// installed.
+    /// The data are not those of the other nodes. Nothing is applied or served until a copy of theirs is installed.
     #[error("the data differ from those of the other nodes: {0}")]
     Diverged(String),
-    /// An entry is of a format that this build does not know. A newer build must take over.
+    /// An entry has a format that this build does not know. A newer build must take over.
     #[error("an entry can't be read by this version: {0}; install the version that the other nodes run")]
     Unsupported(String),
-    /// An image was given up: it took too long, or what it was made from went away.
+    /// An image was given up: it took too long, or its source is no longer there.
     #[error("the image was given up: {0}; try again")]
     ImageLost(String),
     /// The store was closed.
@@ -62,105 +62,106 @@ pub enum StoreFault {
 }
 
 impl StoreFault {
-    /// Whether the same call may succeed later without help.
+    /// Returns whether the same call may succeed later without intervention.
     pub fn is_retryable(&self) -> bool {
         matches!(self, Self::Full(_) | Self::ImageLost(_) | Self::Diverged(_))
     }
 }
 
-/// A statement that runs at the moment.
+/// A statement that is running at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunningStatement {
-    /// The entry that it is of; none where it is tried out before it becomes one.
+    /// The entry that it belongs to; `None` in a dry run, before it becomes an entry.
     pub entry: Option<u64>,
-    /// For how long it has run on since it was to end, because a single step of it takes long; zero while it is in
-    /// time.
+    /// For how long it has continued after it should have ended, because a single step takes long; zero while it is
+    /// within its time.
     pub overdue: Duration,
 }
 
-/// Rejected entries that a store remembers.
+/// The number of rejected entries that a store remembers.
 pub const REJECTIONS_MAX: usize = 64;
 
-/// What a store calls with the outcomes of entries that were handed over together. It may call it several times: each
-/// call gives the outcomes of the next entries, in order, as soon as the store has applied them. The call with a fault
-/// is the last one, and the entries that have no outcome by then are not applied.
+/// The callback for the outcomes of entries that were handed over together. The store may call it several times. Each
+/// call passes the outcomes of the next entries, in order, as soon as the store has applied them. A call with a fault
+/// is the last one; the entries without an outcome by then are not applied.
 ///
-/// `None` stands for an entry that had been applied before, by an earlier life or by the sender of an image: nobody
-/// here knows what came of it.
+/// `None` stands for an entry that had been applied before, by an earlier run of the node or by the sender of an image:
+/// its outcome is not known here.
 pub type OnApplied = Box<dyn FnMut(Result<Vec<Option<Outcome>>, StoreFault>) + Send>;
 
-/// A deterministic state machine, as consensus sees it: a handle to its writer. No call blocks for long unless it says
-/// so.
+/// A deterministic state machine, as consensus sees it: a handle to its writer. No call blocks for long unless its
+/// documentation says so.
 pub trait StateMachine: Send + Sync + 'static {
-    /// Where it stands.
+    /// Returns its position.
     fn applied(&self) -> Applied;
 
     /// Applies committed entries, in order, and calls `on_applied` from the writer's thread.
     ///
-    /// Every outcome must be as if each entry had been applied alone.
+    /// Every outcome must be the same as if each entry had been applied alone.
     ///
-    /// A fault is the fault of one entry: the one that follows [`StateMachine::applied`]. The caller has the outcomes
-    /// of those before it by then; it and those after it are not applied, and may be handed over again.
+    /// A fault belongs to one entry: the one after [`StateMachine::applied`]. The caller has received the outcomes of the
+    /// entries before it by then. That entry and those after it are not applied, and may be handed over again.
     ///
-    /// Where no caller of this node waits for any of them (`is_awaited`), the store gives an entry up sooner that
-    /// takes long.
+    /// If no caller of this node waits for any of the entries (`is_awaited` is false), the store gives up a slow entry
+    /// sooner.
     fn apply(&self, entries: Vec<Entry>, is_awaited: bool, on_applied: OnApplied);
 
-    /// The statement that runs at the moment, of an entry or of what may become one.
+    /// Returns the statement that is running at the moment, of an entry or of a dry run.
     fn running(&self) -> Option<RunningStatement>;
 
-    /// The indexes of the latest [`Payload::Rejected`](crate::Payload::Rejected) that were applied, at most
-    /// [`REJECTIONS_MAX`]. An image brings them along.
+    /// Returns the indexes of the latest applied [`Payload::Rejected`](crate::Payload::Rejected), at most
+    /// [`REJECTIONS_MAX`]. An image contains them.
     fn rejections(&self) -> Vec<u64>;
 
-    /// The fault that applying ended with is this node's own, by the word of a node that has applied the entry: it is
-    /// noted, and nothing is applied until an image is installed.
+    /// Records that the fault that ended applying is this node's own, because another node has applied the entry.
+    /// Nothing is applied until an image is installed.
     fn condemn(&self, fault: &StoreFault);
 
-    /// Announces entries that will probably be applied next. The state machine may do their work ahead, so that
-    /// [`StateMachine::apply`] has less to do. Nothing of it may be seen before that, because other entries may come.
+    /// Announces entries that will probably be committed and applied next. The store may run them ahead, so that
+    /// [`StateMachine::apply`] has less to do. Their effects must not be visible before `apply`, and other entries may come
+    /// instead.
     fn prefetch(&self, entries: Vec<Entry>);
 
-    /// The latest state known to survive power loss without the log: the log may be purged up to it.
+    /// Returns the latest state known to survive power loss without the log: the log may be purged up to it.
     fn durable(&self) -> Applied;
 
-    /// Why nothing is applied at the moment, if so. A node with such a fault must not lead.
+    /// Returns why nothing is applied at the moment, if that is so. A node with such a fault must not lead.
     fn fault(&self) -> Option<StoreFault>;
 
-    /// Begins an image of the present state. Blocks.
+    /// Begins an image of the current state. Blocks.
     fn send_image(&self) -> Result<Box<dyn ImageSource>, StoreFault>;
 
-    /// Begins to receive an image. Blocks. The present state serves on until [`WholeImage::install`].
+    /// Begins to receive an image. Blocks. The current state is served until [`WholeImage::install`].
     fn receive_image(&self) -> Result<Box<dyn ImageSink>, StoreFault>;
 }
 
-/// An image on its way out. Dropping it gives it up. Its calls block.
+/// An image that is being sent. Dropping it gives it up. Its calls block.
 pub trait ImageSource: Send {
-    /// Where the store stood when the image was begun; the image may end further on.
+    /// Returns the position of the store when the image was begun; the image may end at a later one.
     fn begun_at(&self) -> Applied;
 
-    /// The next piece, at most a few MiB, opaque to all but a sink; `None` after the last.
+    /// Returns the next piece, at most a few MiB, which only a sink understands; `None` after the last one.
     ///
-    /// While another round of changes has to be awaited, a piece may be empty.
+    /// A piece may be empty while the source waits for another round of changes.
     fn next(&mut self) -> Result<Option<Bytes>, StoreFault>;
 }
 
-/// An image on its way in. Dropping it gives it up and leaves no trace. Its calls block.
+/// An image that is being received. Dropping it gives it up and leaves no trace. Its calls block.
 pub trait ImageSink: Send {
     /// Takes the next piece.
     fn write(&mut self, piece: Bytes) -> Result<(), StoreFault>;
 
-    /// After the last piece: makes the image durable and verifies it. An error costs nothing but the image.
+    /// Makes the image durable and verifies it, after the last piece. An error loses nothing but the image.
     fn finish(self: Box<Self>) -> Result<Box<dyn WholeImage>, StoreFault>;
 }
 
-/// An image that came as a whole and is sound. Dropping it gives it up and leaves no trace.
+/// A complete and verified image. Dropping it gives it up and leaves no trace.
 pub trait WholeImage: Send {
-    /// Where the state ends that it brings.
+    /// Returns the last entry in the state of the image.
     fn end(&self) -> Option<LogId>;
 
-    /// Puts it in the place of the present state and returns where the store stands then. Readers of the old state keep
-    /// it until they are done. Blocks.
+    /// Replaces the current state with the image and returns the new position of the store. Readers of the old state
+    /// keep it until they are done. Blocks.
     fn install(self: Box<Self>) -> Result<Applied, StoreFault>;
 }
 
@@ -175,7 +176,7 @@ mod tests {
             (
                 StoreFault::Full(why()),
                 true,
-                "no space left for the database: this is why; free some, the node goes on by itself",
+                "no space left for the database: this is why; free some, and the node continues by itself",
             ),
             (
                 StoreFault::Io(why()),
@@ -198,7 +199,7 @@ mod tests {
                 false,
                 "the database is damaged: this is why; it must be replaced by a copy from another node",
             ),
-            // What to do differs, and comes with why.
+            // The text of the fault includes what to do, because that differs.
             (StoreFault::Diverged(why()), true, "the data differ from those of the other nodes: this is why"),
             (
                 StoreFault::Unsupported(why()),

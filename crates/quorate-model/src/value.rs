@@ -21,7 +21,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// The name of the storage class.
+    /// Returns the name of the storage class.
     pub fn class(&self) -> &'static str {
         match self {
             Self::Null => "NULL",
@@ -32,7 +32,7 @@ impl Value {
         }
     }
 
-    /// Bytes of a text or blob; 8 for numbers, 0 for NULL.
+    /// Returns the number of bytes of a text or blob; 8 for numbers, 0 for NULL.
     pub fn size(&self) -> usize {
         match self {
             Self::Null => 0,
@@ -44,7 +44,7 @@ impl Value {
 }
 
 impl fmt::Display for Value {
-    /// As SQLite's shell shows it; blobs as `x'..'`.
+    /// Formats the value as SQLite's shell does; blobs as `x'..'`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Null => f.write_str("NULL"),

@@ -1,4 +1,5 @@
-//! Encodings: what goes in comes out, no bytes make a decoder panic, and the bytes of level 1 never change.
+//! Tests of encodings: decoding returns what was encoded, no bytes make a decoder panic, and the bytes of level 1 never
+//! change.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,
@@ -30,7 +31,7 @@ fn any_value() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// Values of each length that an encoding has a border at.
+/// Values at each length where the encoding changes.
 fn any_packed_value() -> impl Strategy<Value = Value> {
     let power = (0..64_u32, -1..=1_i64).prop_map(|(bits, off)| Value::Integer((1_i64 << bits).wrapping_add(off)));
     let long = (230..250_usize).prop_map(|len| Value::Text("x".repeat(len)));
@@ -166,7 +167,7 @@ proptest! {
         prop_assert_eq!(whole.without(&numbers), packed(width, &kept));
     }
 
-    /// Whatever bytes stand where rows should: either they are refused, or packing what was read gives them again.
+    /// Whatever the bytes of the rows are, they are either refused, or packing the decoded rows gives the same bytes.
     #[test]
     fn rows_have_one_encoding(width in 0..4_u8, bytes in vec(prop_oneof![0..16_u8, any::<u8>()], 0..12)) {
         let field = |tag: u8, bytes: &[u8]| [&[tag << 3 | 2, u8::try_from(bytes.len()).unwrap()], bytes].concat();
@@ -190,7 +191,7 @@ proptest! {
     #[test]
     fn no_bytes_make_a_decoder_panic(bytes in vec(any::<u8>(), 0..200)) {
         let bytes = Bytes::from(bytes);
-        // What they return does not matter here.
+        // Only panics matter here, not the results.
         let _ = codec::decode_proposal(&bytes);
         let _ = codec::decode_outcome(&bytes);
         let _ = codec::decode_row(&bytes);
@@ -198,7 +199,7 @@ proptest! {
     }
 
     #[test]
-    fn damaged_proposals_are_read_as_written_or_refused(
+    fn damage_is_refused_or_read_completely(
         proposal in any_proposal(),
         at in any::<prop::sample::Index>(),
         bit in 0_u32..8,
@@ -209,13 +210,13 @@ proptest! {
         bytes[at] ^= 1_u8 << bit;
         let bytes = Bytes::from(bytes);
         if let Ok(read) = codec::decode_proposal(&bytes) {
-            // Whatever it is now, encoding it again gives the same length: nothing was skipped.
+            // If the damaged bytes are accepted, encoding gives the same length again: nothing was skipped.
             prop_assert_eq!(codec::encode_proposal(&read).unwrap().len(), bytes.len());
         }
     }
 }
 
-/// Decodes a proposal from these pieces, one behind the other.
+/// Decodes a proposal from these pieces, concatenated.
 fn decode_all(pieces: &[&[u8]]) -> Result<Proposal, DecodeError> {
     codec::decode_proposal(&pieces.concat().into())
 }
@@ -227,7 +228,7 @@ fn fields_of_a_later_version_are_refused_not_skipped() {
 }
 
 #[test]
-fn what_the_encoder_would_have_written_otherwise_is_refused() {
+fn non_canonical_encodings_are_refused() {
     let verify = vec![ControlCommand::Verify.into()];
     let bytes = codec::encode_proposal(&Proposal { budget: 0, ..Proposal::new(None, verify) }).unwrap();
     let (budget_of_0, level_again, long_level) = ([0x18, 0x00], [0x08, 0x01], [0x08, 0x81, 0x00]);
@@ -238,9 +239,9 @@ fn what_the_encoder_would_have_written_otherwise_is_refused() {
     assert!(codec::decode_proposal(&bytes).is_ok());
 }
 
-/// Decoding copies no blob: a large one must not cost its size again on every node.
+/// Decoding must not copy blobs: otherwise a large one would cost its size again on every node.
 #[test]
-fn blobs_are_slices_of_what_they_are_decoded_from() {
+fn decoded_blobs_share_the_buffer() {
     let blob = vec![7; 100];
     let insert = Statement { sql: "INSERT".into(), params: vec![Value::from(blob.clone()).into()], names: vec![] };
     let bytes = codec::encode_proposal(&Proposal::new(None, vec![SqlCommand::Statement(insert).into()])).unwrap();
@@ -252,7 +253,7 @@ fn blobs_are_slices_of_what_they_are_decoded_from() {
 }
 
 #[test]
-fn lists_that_are_too_long_are_refused_while_they_are_read() {
+fn too_long_lists_are_refused_while_decoding() {
     let read = |proposal: &Proposal| codec::decode_proposal(&codec::encode_proposal(proposal).unwrap());
     let statement =
         |params| Statement { sql: "x".into(), params: vec![Param::Value(Value::Null); params], names: vec![] };
@@ -289,7 +290,7 @@ fn a_later_level_is_named() {
     assert_eq!(codec::decode_proposal(&bytes), Err(DecodeError::Level(7)));
 }
 
-/// One of everything that level 1 can say.
+/// A proposal with each kind of command of level 1.
 fn golden_proposal() -> Proposal {
     let values =
         vec![Value::Null, Value::Integer(-1), Value::Real(0.5), Value::Text("é".to_owned()), Value::from(vec![0, 255])];
@@ -307,12 +308,12 @@ fn golden_proposal() -> Proposal {
     Proposal { budget: 1_000, ..Proposal::new(Some(origin), commands) }
 }
 
-/// With the budget that was the default when the format was fixed.
+/// Creates a proposal with the budget that was the default when the format was fixed.
 fn golden_proposal_of(commands: Vec<Command>) -> Proposal {
     Proposal { budget: 500_000_000, ..Proposal::new(None, commands) }
 }
 
-/// A parameter by each kind of column.
+/// A parameter for each kind of column.
 fn golden_returned() -> Proposal {
     let params = vec![Step(0).column(0), Step(300).column("é")];
     let statement = Statement { sql: "INSERT INTO t VALUES (?,?)".into(), params, names: vec![] };
@@ -345,7 +346,7 @@ fn golden_extend() -> Proposal {
     golden_proposal_of(vec![SqlCommand::Extend(names).into()])
 }
 
-/// One value of each tag's kind, and integers of each length.
+/// One value for each kind of tag, and integers of each length.
 fn golden_bulk() -> Proposal {
     let integers = (0..=8_u32).map(|bytes| Value::Integer(if bytes == 0 { 0 } else { i64::MIN >> (64 - bytes * 8) }));
     let others = [
@@ -388,7 +389,7 @@ fn golden_outcomes() -> [Outcome; 2] {
     [Ok(Reply { results: results.into() }), Err(failure)]
 }
 
-/// Compares with the file, which only a human removes; without a file it is written.
+/// Compares with the golden file, which only a human removes; if there is no file, it is written.
 fn golden(name: &str, bytes: &[u8]) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();

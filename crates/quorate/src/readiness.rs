@@ -63,7 +63,7 @@ pub enum NotReady {
     #[error("{0}")]
     Store(StoreFault),
     /// The log waits for space.
-    #[error("no space left for the log; free some, the node goes on by itself")]
+    #[error("no space left for the log; free some, and the node continues by itself")]
     LogFull,
     /// It stops before an entry that can't be applied.
     #[error("entry {index} can't be applied: {why}; 'Entries that can't be applied' in docs/operate.md")]

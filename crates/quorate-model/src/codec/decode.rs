@@ -1,7 +1,9 @@
-//! The messages of `docs/model-format.md`, read straight into the types of this crate: every node reads every proposal.
+//! Decodes the messages of `docs/model-format.md` directly into the types of this crate; every node decodes every
+//! proposal.
 //!
-//! What is read here may still say something twice, or in more bytes than it needs. Whoever asks for a whole message
-//! compares its length with what encoding it would take, which leaves one encoding of each ([`super::strictly`]).
+//! These decoders accept repeated fields, and numbers in more bytes than necessary. The caller that decodes a whole
+//! message compares its length with that of its own encoding, so that each message has only one valid encoding
+//! ([`super::decode_strictly`]).
 
 use std::borrow::Cow;
 
@@ -16,14 +18,14 @@ use crate::{
     Stamp, Statement, StatementResult, Value,
 };
 
-/// The part of a field's key that says how its content stands there.
+/// The bits of a field's key that give the type of its content.
 const KEY_TYPE: u64 = 7;
 const KEY_TYPE_BITS: u32 = 3;
 const VARINT: u64 = 0;
 const SIXTY_FOUR_BITS: u64 = 1;
 const LENGTH_DELIMITED: u64 = 2;
 
-/// Why bytes are no message. Small, since every field may have one.
+/// Why bytes are not a message. It is small, because decoding every field may return one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Flaw {
     Malformed(&'static str),
@@ -42,13 +44,13 @@ impl From<Flaw> for DecodeError {
 const SHORT: Flaw = Flaw::Malformed("a field is cut short");
 const TOO_LARGE: Flaw = Flaw::Malformed("a number is too large");
 const TOO_MANY: Flaw = Flaw::Malformed("a list is longer than it may be");
-const NO_TEXT: Flaw = Flaw::Malformed("a text is not UTF-8");
+const NOT_UTF8: Flaw = Flaw::Malformed("a text is not UTF-8");
 
 /// Part of an encoded message.
 #[derive(Clone, Copy)]
 pub(super) struct Part<'a> {
     bytes: &'a [u8],
-    /// The whole buffer that it stands in.
+    /// The whole buffer that contains the part.
     whole: &'a Bytes,
 }
 
@@ -57,7 +59,7 @@ impl<'a> Part<'a> {
         Self { bytes: whole, whole }
     }
 
-    /// Its bytes, which share the memory of the whole.
+    /// Returns the bytes, which share the memory of the whole buffer.
     fn slice(self) -> Bytes {
         self.whole.slice_ref(self.bytes)
     }
@@ -77,11 +79,11 @@ pub(super) enum Field<'a> {
 
 use Field::{Bytes as Content, Double, Number};
 
-/// The fields of a message, as they come: in the order of their numbers.
+/// Iterates over the fields of a message, whose tags must not descend.
 pub(super) struct Fields<'a> {
     rest: &'a [u8],
     whole: &'a Bytes,
-    /// The number of the field before.
+    /// The tag of the previous field.
     last: u32,
 }
 
@@ -116,7 +118,7 @@ impl<'a> Fields<'a> {
             _ => return Err(Flaw::Unknown),
         };
         let number = small(key >> KEY_TYPE_BITS)?;
-        // The same said in another order has the same length, so comparing lengths would not see it.
+        // The same fields in another order have the same length, so comparing lengths would not detect it.
         if number < self.last {
             return Err(Flaw::Unknown);
         }
@@ -136,7 +138,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// What [`super::encode`] makes small of either sign.
+/// Reverses the `zigzag` of [`super::encode`].
 fn unzigzag(number: u64) -> i64 {
     (number >> 1).cast_signed() ^ -(number & 1).cast_signed()
 }
@@ -146,11 +148,11 @@ fn small<T: TryFrom<N>, N>(number: N) -> Result<T, Flaw> {
 }
 
 fn text(part: Part<'_>) -> Result<String, Flaw> {
-    std::str::from_utf8(part.bytes).map(str::to_owned).map_err(|_| NO_TEXT)
+    std::str::from_utf8(part.bytes).map(str::to_owned).map_err(|_| NOT_UTF8)
 }
 
-/// Adds to a list, or fails if it is full. Checked here, so that a hostile message can't fill the memory with elements
-/// before `check_limits` counts them.
+/// Adds to a list, or fails if it is full. The check is made here so that a hostile message can't fill the memory with
+/// elements before `check_limits` counts them.
 fn push<T>(list: &mut Vec<T>, max: usize, item: T) -> Result<(), Flaw> {
     if list.len() >= max {
         return Err(TOO_MANY);
@@ -159,14 +161,14 @@ fn push<T>(list: &mut Vec<T>, max: usize, item: T) -> Result<(), Flaw> {
     Ok(())
 }
 
-/// A message without fields.
+/// Decodes a message without fields.
 fn empty<T>(part: Part<'_>, value: T) -> Result<T, Flaw> {
     if part.bytes.is_empty() { Ok(value) } else { Err(Flaw::Unknown) }
 }
 
 impl Decode for Proposal {
     fn decode(part: Part<'_>) -> Result<Self, Flaw> {
-        // One command is what nearly all have.
+        // Nearly all proposals have one command.
         let mut proposal = Self { level: 0, budget: 0, ..Self::new(None, Vec::with_capacity(1)) };
         for field in Fields::of(part) {
             match field? {
@@ -199,7 +201,7 @@ impl Decode for Origin {
     }
 }
 
-/// The only field of a message that is one of several.
+/// Returns the only field of a message that has one of several fields.
 fn only_field(part: Part<'_>) -> Result<(u32, Field<'_>), Flaw> {
     let mut fields = Fields::of(part);
     let field = fields.field()?;
@@ -338,7 +340,7 @@ impl Decode for Value {
     }
 }
 
-/// The value, other than NULL, that a field holds.
+/// Decodes the value, other than NULL, that a field contains.
 fn value(field: (u32, Field<'_>)) -> Result<Value, Flaw> {
     match field {
         (1, Number(number)) => Ok(Value::Integer(unzigzag(number))),

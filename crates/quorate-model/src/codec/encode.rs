@@ -1,7 +1,7 @@
-//! The messages of `docs/model-format.md`, written straight from the types of this crate: each write of a client is
+//! Encodes the types of this crate directly as the messages of `docs/model-format.md`. Each write of a client is
 //! encoded once, and its outcome on every node.
 //!
-//! A message names its fields once ([`Message::put`]), whether they are counted or written.
+//! A message lists its fields once ([`Message::put`]), both for computing its length and for writing it.
 
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, key_len};
 
@@ -12,9 +12,9 @@ use crate::{
     StatementResult, Value,
 };
 
-/// What is written in fields with tags. Never reuse or renumber a tag: logs and sessions on disk hold them.
+/// A type that is encoded as tagged fields. Never reuse or renumber a tag: logs and sessions on disk contain them.
 pub(super) trait Message {
-    /// Puts its fields, in the order of their tags, those of default value left out.
+    /// Puts the fields in the order of their tags, without those of default value.
     fn put(&self, out: &mut impl Out);
 
     fn encoded_len(&self) -> usize {
@@ -30,7 +30,7 @@ pub(super) trait Message {
     }
 }
 
-/// Where fields go.
+/// A destination for fields.
 pub(super) trait Out {
     fn number(&mut self, tag: u32, number: u64);
     fn double(&mut self, tag: u32, number: f64);
@@ -61,18 +61,18 @@ pub(super) trait Out {
         texts.iter().for_each(|text| self.bytes(tag, text.as_bytes()));
     }
 
-    /// A text for people, in which nodes may differ.
+    /// Puts a text for people, which may differ between nodes.
     fn prose(&mut self, tag: u32, text: &str) {
         self.bytes(tag, text.as_bytes());
     }
 }
 
-/// Small numbers of either sign as small numbers.
+/// Maps numbers that are close to 0, of either sign, to small numbers.
 fn zigzag(number: i64) -> u64 {
     ((number << 1) ^ (number >> 63)).cast_unsigned()
 }
 
-/// Counts bytes.
+/// Counts the bytes that would be written.
 struct Length(usize);
 
 impl Length {
@@ -124,8 +124,8 @@ impl Out for Vec<u8> {
     }
 }
 
-/// Writes a message for comparison between nodes: it leaves texts for people empty, and puts the length of a nested
-/// message behind it.
+/// Writes a message for comparison between nodes: texts for people are left empty, and the length of a nested message
+/// follows it.
 pub(super) struct Canonical<'a>(pub(super) &'a mut Vec<u8>);
 
 impl Out for Canonical<'_> {
@@ -154,7 +154,7 @@ impl Out for Canonical<'_> {
     }
 }
 
-/// A message without fields: that it is there says it all.
+/// A message without fields; its presence is all that it says.
 struct Empty;
 
 impl Message for Empty {

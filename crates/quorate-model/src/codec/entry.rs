@@ -1,4 +1,4 @@
-//! The payload of an entry as the log and the followers hold it.
+//! The payload of an entry, as the log and the followers store it.
 //!
 //! | byte | blank | proposal | membership | reject |
 //! |---|---|---|---|---|
@@ -17,10 +17,10 @@ const PROPOSAL: u8 = 1;
 const MEMBERSHIP: u8 = 2;
 const REJECT: u8 = 3;
 
-/// Bytes before the proposal.
+/// The number of bytes before the proposal.
 pub const PROPOSAL_HEADER: usize = 17;
 
-/// Encodes a payload. For a proposal this is the one copy of its bytes that is made on their way.
+/// Encodes a payload. For a proposal, this makes the only copy of its bytes on the way of a write.
 pub fn encode(payload: &Payload) -> Bytes {
     match payload {
         Payload::Blank => Bytes::from_static(&[BLANK]),
@@ -42,8 +42,8 @@ pub fn encode(payload: &Payload) -> Bytes {
     }
 }
 
-/// Encodes a stamped proposal at the end of a buffer. Proposals from one buffer share its memory, which lives as long
-/// as any of them.
+/// Encodes a stamped proposal at the end of a buffer. Proposals from one buffer share its memory, which is freed with
+/// the last of them.
 pub fn encode_proposal(buffer: &mut BytesMut, stamp: Stamp, proposal: &[u8]) -> Bytes {
     buffer.reserve(proposal.len().saturating_add(PROPOSAL_HEADER));
     buffer.put_u8(PROPOSAL);
@@ -53,7 +53,8 @@ pub fn encode_proposal(buffer: &mut BytesMut, stamp: Stamp, proposal: &[u8]) -> 
     buffer.split().freeze()
 }
 
-/// The index that an encoded payload rejects, if it rejects one. Cheap: it looks at the tag first.
+/// Returns the index that an encoded payload rejects, if it is a rejection. Cheap for other payloads, because it reads
+/// the tag first.
 pub fn rejected_index(bytes: &Bytes) -> Option<u64> {
     if bytes.first() != Some(&REJECT) {
         return None;

@@ -1,8 +1,8 @@
-//! Values that types of other crates make, each behind the feature of its crate's name.
+//! Conversions of the types of other crates to values, each behind the feature named like its crate.
 //!
-//! Times are texts that SQLite's date functions read and that sort as the times do: `YYYY-MM-DD HH:MM:SS`, with up to
-//! nine digits of a fraction where there is one, and with the offset where that is not zero. What has no offset is UTC,
-//! as in SQLite. `quorate_sql::query` reads them.
+//! Times become texts that SQLite's date functions read and that sort chronologically: `YYYY-MM-DD HH:MM:SS`, with up
+//! to nine digits of a fraction unless it is zero, and with the offset unless it is zero. A text without an offset is
+//! UTC, as in SQLite. `quorate_sql::query` reads these texts.
 
 #[cfg(any(feature = "rust_decimal", feature = "serde_json", feature = "uuid"))]
 use super::Value;
@@ -25,7 +25,8 @@ mod calendar {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             let Self(year, month, day) = self;
             let year: i32 = (*year).into();
-            // SQLite's functions know the years from 0 to 9999. Others get a sign, and are read by us alone.
+            // SQLite's functions accept the years from 0 to 9999. Other years get a sign, and only this project reads
+            // them.
             let sign = match year {
                 ..0 => "-",
                 0..=9999 => "",
@@ -65,7 +66,7 @@ mod of_chrono {
     use super::calendar::{Clock, Date, Offset};
     use crate::Value;
 
-    /// In a leap second chrono counts on, beyond a billion nanoseconds.
+    /// In a leap second, chrono's nanoseconds exceed a billion.
     const SECOND: u32 = 1_000_000_000;
 
     fn date(date: NaiveDate) -> Date<i32, u32> {
@@ -141,7 +142,7 @@ mod of_jiff {
 
 #[cfg(feature = "uuid")]
 value_from! {
-    // 16 bytes.
+    // The 16 bytes of the UUID.
     uuid::Uuid => |id| Value::Blob(bytes::Bytes::copy_from_slice(id.as_bytes())),
 }
 
@@ -152,6 +153,6 @@ value_from! {
 
 #[cfg(feature = "rust_decimal")]
 value_from! {
-    // A text: SQLite has no exact fractions.
+    // A text, because SQLite has no exact decimal fractions.
     rust_decimal::Decimal => |decimal| Value::Text(decimal.to_string()),
 }

@@ -223,7 +223,7 @@ fn parameters_that_do_not_fit() {
         let of = |step: Step| ("INSERT INTO t (n) VALUES (?)", params![step.column("id")]);
         let returned = "statement 2: a parameter refers to the column id of statement";
         let cases = [
-            (of(Step(0)), "1, which returned 0 rows: it has to return one, by RETURNING"),
+            (of(Step(0)), "1, which returned 0 rows: it must return exactly one row, with RETURNING"),
             (of(Step(1)), "2, which does not come before it in its batch: refer to an earlier one"),
         ];
         for (second, text) in cases {
@@ -249,7 +249,7 @@ fn steps_and_rows_that_fail_are_counted() {
         fails(sql.execute_many(insert, none).await, "there is no row of parameters; give at least one");
         fails(sql.execute_many(insert, ["two", "one"].map(|a| (a,))).await, "row 2: UNIQUE constraint failed: t.a");
         let ragged = sql.execute_many(insert, [params![1, 2], params![3]]).await;
-        fails(ragged, "row 2: it has 1 values, the first row has 2: give each as many");
+        fails(ragged, "row 2: it has 1 values, the first row has 2: give every row the same number");
         let named = sql.execute_many(insert, [named! { a: 1 }]).await;
         fails(named, "row 1: the parameters of many rows are given by position, at least one for each row");
         let returns = sql.execute_many("INSERT INTO t (a) VALUES (?) RETURNING id", [("x",)]).await;
@@ -278,7 +278,7 @@ fn what_goes_beyond_a_limit() {
         let split = "65537 statements of a transaction: the limit is 65536; split it, or run one statement for many \
                      rows of parameters";
         fails(sql.batch(vec!["DELETE FROM t"; 65_537]).await, split);
-        let rows = "1048577 rows of a statement: the limit is 1048576; give it some at a time";
+        let rows = "1048577 rows of a statement: the limit is 1048576; pass fewer rows at a time";
         fails(sql.execute_many(insert, (0..(1 << 20) + 1).map(|n| (n,))).await, rows);
         let megabytes = || "x".repeat(9 << 20);
         let four = (0..4).map(|_| (insert, params![megabytes()]));
