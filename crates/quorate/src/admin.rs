@@ -1,8 +1,8 @@
-//! The handle of an operator: who the members of a cluster are, and changes of them.
+//! The handle of an operator: lists the members of a cluster and changes them.
 //!
 //! Invariants:
-//! - Every request may be sent again: it says how things shall be, and what is so already is a success.
-//! - A change that may have been made is [`AdminError::Unconfirmed`], never a guess.
+//! - Every request may be sent again: it describes the desired state, and succeeds if that state already holds.
+//! - A change that may have been made results in [`AdminError::Unconfirmed`], never in a guess.
 
 use std::fmt;
 use std::sync::Arc;
@@ -30,10 +30,10 @@ pub use crate::verify::{Difference, Verification, VerifiedNode, VerifyError};
 /// The pause before a request is sent again.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How long one attempt may take: handing leadership over, a joint change, and a hop.
+/// The time limit of one attempt, which may hand over leadership, make a joint change, and be passed on to the leader.
 const ATTEMPT_MAX: Duration = Duration::from_secs(25);
 
-/// The handle of an operator: of a [`Client`](crate::Client), or of a [`Node`](crate::Node). It finds the leader and
+/// The handle of an operator, from a [`Client`](crate::Client) or a [`Node`](crate::Node). It finds the leader and
 /// follows it. Cheap to clone.
 ///
 /// ```no_run
@@ -51,24 +51,24 @@ pub struct Admin {
     runtime: Runtime,
     nodes: Arc<Nodes>,
     deadline: Duration,
-    /// A client's runtime ends with the last of these.
+    /// Keeps the client's runtime alive, which ends when the last of these is dropped.
     _alive: Option<Arc<oneshot::Sender<()>>>,
 }
 
-/// Why an operator's request was not done.
+/// Why an operator's request failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AdminError {
-    /// It can't be done as the cluster stands.
+    /// It can't be done in the current state of the cluster.
     #[error("{0}")]
     Refused(String),
-    /// It may have been done, or may still be. Look at the members.
-    #[error("it is not known whether that was done: {0}; look at the members")]
+    /// It may have been done, or may still be done. Check the members.
+    #[error("it is not known whether the request was done: {0}; look at the members")]
     Unconfirmed(String),
     /// No leader, or no node at all, could be reached until the deadline. Nothing was done.
     #[error("the cluster is not available: {0}")]
     Unavailable(String),
-    /// The nodes do not let this client do that, or do not know how.
+    /// The nodes do not allow this client to do that, or do not know the request.
     #[error("refused: {0}")]
     Forbidden(String),
     /// The handle's thread has ended.
@@ -77,30 +77,30 @@ pub enum AdminError {
 }
 
 impl AdminError {
-    /// Whether the same request may succeed later. It may be sent again after every error.
+    /// Returns whether the same request may succeed later. It may be sent again after every error.
     pub fn is_retryable(&self) -> bool {
         matches!(self, Self::Unconfirmed(_) | Self::Unavailable(_))
     }
 }
 
-/// What a node said of itself when it was measured, and what measuring it gave.
+/// The answer of a node to a probe, with measurements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probed {
-    /// From the request to the answer.
+    /// The time from the request to the answer.
     pub round_trip: Duration,
-    /// The node's clock minus that of this machine, in nanoseconds; wrong by half of the round trip at most.
+    /// The node's clock minus that of this machine, in nanoseconds; the error is at most half of the round trip.
     pub clock_offset: i64,
     /// The version of the library that it runs.
     pub version: String,
-    /// How often its leader says that it lives.
+    /// The interval of the leader's heartbeats.
     pub heartbeat: Duration,
-    /// The shortest time that it waits for that before it wants an election.
+    /// The shortest time without heartbeats after which the node starts an election.
     pub election_min: Duration,
-    /// The longest.
+    /// The longest such time.
     pub election_max: Duration,
 }
 
-/// How an attempt ended, if not with an answer.
+/// Why an attempt has no answer.
 enum Failed {
     /// Nothing was done.
     NotDone(String),
@@ -109,7 +109,7 @@ enum Failed {
 }
 
 impl Admin {
-    /// A handle over these nodes, in this runtime, which lives as long as `alive` if it is the handle's own.
+    /// Creates a handle over these nodes in this runtime. `alive` keeps the runtime alive if it is the handle's own.
     pub(crate) fn new(
         runtime: Runtime,
         nodes: Arc<Nodes>,
@@ -119,18 +119,18 @@ impl Admin {
         Self { runtime, nodes, deadline, _alive: alive }
     }
 
-    /// The same handle, trying for another time before a request fails.
+    /// Returns the same handle with another deadline for its requests.
     #[must_use]
     pub fn with_deadline(&self, deadline: Duration) -> Self {
         Self { deadline, ..self.clone() }
     }
 
-    /// Who the members are and how they do, as the leader knows it, or, where no leader is known, the node that
+    /// Returns the members and their state, as known to the leader, or, if no leader is known, to the node that
     /// answers.
     ///
     /// # Errors
     ///
-    /// [`AdminError::Unavailable`] where no node answers.
+    /// Returns [`AdminError::Unavailable`] if no node answers.
     pub async fn members(&self) -> Result<Status, AdminError> {
         self.run(async |deadline| {
             loop {
@@ -150,14 +150,15 @@ impl Admin {
         .await
     }
 
-    /// Permits a node that answers at an address to become a member, and tells how far that is. The permission lasts
-    /// for some seconds: call this about once a second until it says [`Admitted::Voter`].
+    /// Permits the node at an address to become a member, and returns its progress. The permission lasts for some
+    /// seconds: call this about once a second until it returns [`Admitted::Voter`].
     ///
-    /// The node is started with a configuration that lists the cluster and itself, and asks by itself.
+    /// The node must be started with a configuration that lists the cluster and the node itself; it asks for its
+    /// admission by itself.
     ///
     /// # Errors
     ///
-    /// [`AdminError::Refused`] where another node answers at the address, or none, or the name is taken.
+    /// Returns [`AdminError::Refused`] if another node or no node answers at the address, or if the name is taken.
     pub async fn admit(&self, admission: Admission) -> Result<Admitted, AdminError> {
         match self.change(method::ADMIT, protocol::encode(&Admit::from(admission))).await? {
             Change::Waiting(admitted) => Ok(admitted),
@@ -165,12 +166,13 @@ impl Admin {
         }
     }
 
-    /// Removes a member for good: its data directory never comes back, a new one under its name may. The leader hands
-    /// its leadership over first. Refuses, unless forced, where no majority of the voters that are left can be reached.
+    /// Removes a member permanently: its data directory can never be used again, but a new node may have its name. A
+    /// leader that is removed first hands over leadership. Refuses, unless forced, if no majority of the remaining
+    /// voters can be reached.
     ///
     /// # Errors
     ///
-    /// [`AdminError::Refused`] where there is no such member, or it is the last voter.
+    /// Returns [`AdminError::Refused`] if there is no such member, or it is the last voter.
     pub async fn remove(&self, name: &str, force: bool) -> Result<(), AdminError> {
         let request = protocol::encode(&Remove { name: name.to_owned(), force });
         match self.change(method::REMOVE, request).await {
@@ -183,40 +185,40 @@ impl Admin {
         }
     }
 
-    /// Hands leadership to a voter, or to the one that is best for it, and returns who leads then.
+    /// Hands leadership to a voter, or to the most suitable one, and returns the new leader.
     ///
     /// # Errors
     ///
-    /// [`AdminError::Refused`] where there is no such voter, or no other one.
+    /// Returns [`AdminError::Refused`] if there is no such voter, or no other voter.
     pub async fn transfer(&self, to: Option<&str>) -> Result<NodeId, AdminError> {
         let request = Transfer { name: to.unwrap_or_default().to_owned() };
         match self.change(method::TRANSFER, protocol::encode(&request)).await? {
             Change::Done(Some(leads)) => Ok(leads),
-            other => Err(AdminError::Unconfirmed(format!("the answer does not fit: {other:?}"))),
+            other => Err(AdminError::Unconfirmed(format!("unexpected answer: {other:?}"))),
         }
     }
 
-    /// Has the cluster reject the entry at which its leader waits: a majority can't apply it, and voters that may have
-    /// applied it can't be reached. Such a voter takes a copy of the others' data when it comes back. The caller of the
-    /// write gets a failure; nobody was told that it succeeded, unless such a voter did so.
+    /// Makes the cluster reject the entry at which its leader waits, because a majority can't apply it and voters that
+    /// may have applied it can't be reached. Such a voter takes a copy of the others' data when it comes back. The
+    /// caller of the write gets a failure. No caller has received a success, unless from such a voter.
     ///
     /// # Errors
     ///
-    /// [`AdminError::Refused`] where the leader does not wait at this entry.
+    /// Returns [`AdminError::Refused`] if the leader does not wait at this entry.
     pub async fn reject_entry(&self, index: u64) -> Result<(), AdminError> {
         self.change(method::REJECT_ENTRY, protocol::encode(&RejectEntry { index })).await.map(drop)
     }
 
-    /// Measures the node that this client talks to. For a particular node, connect with
+    /// Measures the node to which this client is connected. To measure a particular node, connect with
     /// [`ClientConfig::pinned`](crate::ClientConfig::pinned).
     ///
     /// # Errors
     ///
-    /// [`AdminError::Unavailable`] where it does not answer at once.
+    /// Returns [`AdminError::Unavailable`] if it does not answer at once.
     pub async fn probe(&self) -> Result<Probed, AdminError> {
         self.run(async |deadline| {
             let env = self.runtime.env();
-            // So that the time of making a connection does not count.
+            // Connects first, so that the time of making a connection is not measured.
             let reached = self.nodes.reach().await.map_err(|error| failed_to_reach(unreachable(&error)))?;
             let (begun, sent) = (Instant::now(), env.unix_nanos());
             let reply = self.call_at(&reached, method::PROBE, Bytes::new(), deadline).await;
@@ -241,12 +243,12 @@ impl Admin {
 
     /// Closes the connections, for all clones.
     pub(crate) async fn close(&self) {
-        // The message is lost if the runtime has ended, and with it the connections.
+        // If the runtime has ended, the connections have ended too.
         let _ = self.runtime.run(self.nodes.close()).await;
     }
 
-    /// Asks for a change until it is answered. A refusal after an attempt in doubt is in doubt too: what was asked for
-    /// may be what the refusal is about.
+    /// Requests a change until there is an answer. A refusal after an attempt in doubt is in doubt too, because the
+    /// change may have been made by the earlier attempt and be the reason for the refusal.
     async fn change(&self, method: u16, body: Bytes) -> Result<Change, AdminError> {
         self.run(async |deadline| {
             let mut doubt: Option<String> = None;
@@ -305,7 +307,7 @@ impl Admin {
     }
 
     async fn run<T>(&self, ask: impl AsyncFnOnce(Instant) -> Result<T, AdminError>) -> Result<T, AdminError> {
-        // Instants are of the runtime's clock.
+        // The runtime's clock must be used.
         let asked = self.runtime.run(async { ask(Instant::now() + self.deadline).await });
         asked.await.unwrap_or(Err(AdminError::Closed))
     }
@@ -317,7 +319,7 @@ impl fmt::Debug for Admin {
     }
 }
 
-/// Whether a leader tells that the name has gone.
+/// Returns whether the leader reports that the name is not a member.
 fn is_settled_without(status: &Status, name: &str) -> bool {
     status.leader == Some(status.node) && status.members.iter().all(|member| member.name != name)
 }
@@ -334,7 +336,7 @@ fn unreadable(error: quorate_wire::CallFailure) -> AdminError {
     AdminError::Forbidden(format!("the answer can't be read: {}", error.text))
 }
 
-/// Pauses; `false` at once if the deadline would come first.
+/// Pauses; returns `false` at once if the deadline would come first.
 async fn pause_before(deadline: Instant) -> bool {
     if Instant::now() + PAUSE >= deadline {
         return false;

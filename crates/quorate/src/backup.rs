@@ -1,7 +1,8 @@
 //! Backups: a copy of a live database as a plain SQLite file.
 //!
-//! The file is an image, as followers get one, taken from any node while work goes on. Invariant: under its final name
-//! there is a whole and verified file or none, whenever and wherever a process is killed.
+//! The file is an image, like those that followers get, taken from any node while the node continues to work.
+//! Invariant: the file exists under its final name only when it is complete and verified, whenever and wherever a
+//! process is killed.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -22,38 +23,38 @@ pub use quorate_sql::backup::FileError;
 
 pub use crate::restore::{Restoration, RestoreError, RestoreOptions};
 
-/// How a backup is made.
+/// Options of a backup.
 #[derive(Clone)]
 pub struct BackupOptions {
-    /// Whether a file of that name may be replaced.
+    /// Whether an existing file of that name may be replaced.
     pub replace: bool,
-    /// What the backup must hold: [`Level::Linearizable`], the default, is everything that was acknowledged before;
-    /// [`Level::Local`] is what the node has applied, which it can tell without a majority.
+    /// What the backup must contain. [`Level::Linearizable`], the default: everything that was acknowledged before.
+    /// [`Level::Local`]: what the node has applied, which needs no majority.
     pub level: Level,
-    /// Told now and then, from any thread.
+    /// Called from time to time, from any thread.
     pub progress: Option<TellProgress>,
 }
 
-/// Is told how far a backup has come.
+/// The callback for the progress of a backup.
 pub type TellProgress = Arc<dyn Fn(BackupProgress) + Send + Sync>;
 
-/// How far a backup has come.
+/// The progress of a backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BackupProgress {
-    /// Bytes of the file so far. What is written to meanwhile is sent again, so this may stand still.
+    /// Bytes of the file so far. Pages that are changed meanwhile are sent again, so this may stand still.
     pub bytes: u64,
-    /// About how many it will have.
+    /// About how many bytes the file will have.
     pub expected: u64,
 }
 
-/// What a backup holds.
+/// Information about a finished backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackupInfo {
     /// The file.
     pub file: PathBuf,
     /// The cluster that it comes from.
     pub cluster: ClusterId,
-    /// Up to where its history is in it.
+    /// The last position that it contains.
     pub position: Position,
     /// Bytes of the file.
     pub bytes: u64,
@@ -63,22 +64,22 @@ pub struct BackupInfo {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BackupError {
-    /// No node could be reached, or none lets this client in.
+    /// No node could be reached, or none accepts this client.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// The node can't serve, or does not want to.
+    /// The node can't serve the request, or refuses it.
     #[error(transparent)]
     Cluster(#[from] Error),
     /// The image did not arrive.
     #[error("the backup broke off: {0}; try again")]
     Image(#[from] ImageError),
-    /// The file can't be made.
+    /// The file can't be written.
     #[error(transparent)]
     File(#[from] FileError),
 }
 
 impl BackupError {
-    /// Whether the same call may succeed later.
+    /// Returns whether the same call may succeed later.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Connect(error) => error.is_retryable(),
@@ -102,7 +103,7 @@ impl fmt::Debug for BackupOptions {
     }
 }
 
-/// A backup under construction that tells how far it is.
+/// A backup that is being written, and that reports its progress.
 pub(crate) struct Sink {
     file: BackupFile,
     path: PathBuf,
@@ -137,7 +138,7 @@ impl Sink {
         Ok(())
     }
 
-    /// Verifies the file and gives it its name.
+    /// Verifies the file and renames it to its final name.
     pub(crate) async fn finish(self, env: &Env) -> Result<BackupInfo, BackupError> {
         let Self { file, path, .. } = self;
         let Backup { identity, applied, bytes } = blocking(env, move || Ok(file.finish()?)).await?;
@@ -146,7 +147,7 @@ impl Sink {
     }
 }
 
-/// Runs what blocks beside the calling task.
+/// Runs a blocking function on another thread.
 pub(crate) async fn blocking<T: Send + 'static>(
     env: &Env,
     f: impl FnOnce() -> Result<T, BackupError> + Send + 'static,

@@ -1,6 +1,7 @@
-//! What a node is told: in code, from TOML ([`Config::load`]), or from TOML and the environment ([`Sources`]).
+//! The configuration of a node: set in code, or read from TOML ([`Config::load`]), or from TOML and the environment
+//! ([`Sources`]).
 //!
-//! A program that is told more than a node has a [`Schema`] of its own, of which the keys of [`Config`] are a part.
+//! A program with more settings than a node defines its own [`Schema`], which includes the keys of [`Config`].
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -33,16 +34,16 @@ pub use secret::SecretSource;
 pub use sources::Sources;
 pub use value::{Given, addresses, size, time};
 
-/// How long a call tries by default.
+/// The default deadline of a call.
 pub const DEADLINE_DEFAULT: Duration = Duration::from_secs(30);
 
-/// Where a node that runs alone listens if it is not told: on a free port that only this machine reaches.
+/// The default address of a node that runs alone: a free port that can be reached only from this machine.
 const LISTEN_ALONE: &str = "127.0.0.1:0";
 
-/// What a node is told.
+/// The configuration of a node.
 ///
-/// A node that runs alone needs nothing but a data directory: [`Config::single`]. The nodes of a cluster all get the
-/// same `members` and the same secret, and each its own `name` and `data_dir`:
+/// A node that runs alone needs only a data directory: [`Config::single`]. The nodes of a cluster all get the same
+/// `members` and the same secret, and each node gets its own `name` and `data_dir`:
 ///
 /// ```
 /// use quorate::{Config, SecretSource};
@@ -57,59 +58,61 @@ const LISTEN_ALONE: &str = "127.0.0.1:0";
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Config {
-    /// The directory that holds everything of this node. It belongs to one running node at a time.
+    /// The directory that contains all files of this node. Only one running node at a time can use it.
     pub data_dir: PathBuf,
-    /// This node's name: one of `members`, or any for a node that runs alone.
+    /// This node's name: one of `members`, or any name for a node that runs alone.
     pub name: String,
-    /// `host:port` to listen on for other nodes and clients. Where `None`: what `members` says of this node; of a node
-    /// that runs alone, a free port of the loopback interface.
+    /// The address (`host:port`) on which the node listens for other nodes and clients. Default: its address in
+    /// `members`; for a node that runs alone, a free port of the loopback interface.
     pub listen: Option<String>,
-    /// `host:port` under which the others reach this node. Where `None`: what `members` says of it, or what it listens
-    /// on.
+    /// The address (`host:port`) under which the other nodes reach this node. Default: its address in `members`, or the
+    /// address on which it listens.
     pub advertise: Option<String>,
     /// The nodes that found the cluster: from name to `host:port`, the same on each of them. Empty for a node that runs
     /// alone.
     pub members: BTreeMap<String, String>,
-    /// What all nodes and clients of the cluster know, at least 16 bytes.
+    /// The secret that all nodes and clients of the cluster share, at least 16 bytes.
     pub secret: SecretSource,
     /// Intervals and deadlines of consensus.
     pub timing: Timing,
-    /// When a write counts as done: fixed when the cluster is founded, and the same on all nodes.
+    /// When a write is acknowledged: fixed when the cluster is founded, and the same on all nodes.
     pub durability: Durability,
-    /// Bytes of applied and durable log kept for followers that lag; more is purged, and when idle all that no
-    /// member needs.
+    /// Bytes of applied and durable log that are kept for followers that lag. More is purged, and when the node is
+    /// idle, everything that no member needs.
     pub keep_log_bytes: u64,
-    /// How long a call tries before it fails, where it is not told otherwise
+    /// How long a call tries before it fails, unless the handle sets another deadline
     /// ([`Sql::with_deadline`](crate::Sql::with_deadline)).
     pub deadline: Duration,
-    /// The database.
+    /// The options of the database.
     pub sql: SqlOptions,
-    /// Functions and collations for all statements of this node: in code alone. Queries may use them at once. Writes
-    /// may once every voter has them: a start waits for that for up to three seconds. From then on every node must
-    /// have them, in every version of the program, or it does not start.
+    /// Functions and collations for all statements of this node; they can be set only in code. Queries may use them at
+    /// once. Writes may use them once every voter has them; a start waits up to three seconds for that. From then on a
+    /// node starts only if it has them, so every later version of the program must have them.
     pub extensions: Extensions,
 }
 
-/// The database of a node.
+/// The options of a node's database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SqlOptions {
-    /// Read-only connections: queries that run at the same time.
+    /// The number of read-only connections, and so of queries that run at the same time.
     pub readers: usize,
     /// Bytes of each reader's page cache.
     pub reader_cache_bytes: u32,
-    /// Bytes of the writer's page cache. A sort within a write runs in pieces of this size, and none of them can be
-    /// interrupted: all other writes wait longer where it is large.
+    /// Bytes of the writer's page cache. A sort within a write runs in pieces of this size, which can't be interrupted,
+    /// so a large cache makes other writes wait longer.
     pub writer_cache_bytes: u32,
-    /// Bytes of a page, fixed when the cluster is founded and the same on all nodes: a power of two from 4096 to 65536.
+    /// Bytes of a page: a power of two from 4096 to 65536, fixed when the cluster is founded, and the same on all
+    /// nodes.
     pub page_size: u32,
-    /// How long a query may run, and a read transaction last, whatever its caller asks for.
+    /// How long a query may run, and a read transaction may last, whatever the caller asks for.
     pub query_timeout: Duration,
-    /// Bytes of temporary files that one query may have: for sorts and the like that do not fit into its page cache.
+    /// The most bytes of temporary files of one query, for example for sorts that do not fit into its page cache.
     pub temp_bytes_per_query: u64,
-    /// Bytes of temporary files that all queries may have. The writer may have as many, and twice the database besides.
+    /// The most bytes of temporary files of all queries together. The writer may use as many, plus twice the size of
+    /// the database.
     pub temp_bytes: u64,
-    /// Statements that take so long are told in the log; none if it is zero.
+    /// Statements that take this long are logged; zero disables this.
     pub slow_statement: Duration,
 }
 
@@ -148,22 +151,23 @@ impl Default for Config {
 }
 
 impl Config {
-    /// A node that runs alone, with everything in one directory.
+    /// Returns the configuration of a node that runs alone, with everything in one directory.
     pub fn single(data_dir: impl Into<PathBuf>) -> Self {
         Self { data_dir: data_dir.into(), ..Self::default() }
     }
 
-    /// Reads a text of TOML; `docs/configuration.md` lists its keys. Paths in it count from the working directory.
+    /// Reads a text of TOML; `docs/configuration.md` lists its keys. Relative paths are relative to the working
+    /// directory.
     pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
         Sources::new().text(text)?.read()
     }
 
-    /// Reads a file of TOML, as [`Config::from_toml`]. Paths in it count from the file's directory.
+    /// Reads a file of TOML, like [`Config::from_toml`]. Relative paths are relative to the file's directory.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, ConfigError> {
         Sources::new().file(path)?.read()
     }
 
-    /// Fails where the parts do not fit together. [`Node::start`](crate::Node::start) does this too.
+    /// Fails if the settings are invalid or contradict each other. [`Node::start`](crate::Node::start) checks this too.
     pub fn check(&self) -> Result<(), ConfigError> {
         let invalid = |text: String| Err(ConfigError::Invalid(text));
         if self.name.is_empty() {
@@ -171,7 +175,7 @@ impl Config {
         }
         if !self.members.is_empty() && !self.members.contains_key(&self.name) {
             let names = self.members.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-            return invalid(format!("this node's name, '{}', is none of the members: {names}", self.name));
+            return invalid(format!("this node's name, '{}', is not one of the members: {names}", self.name));
         }
         if self.members.len() > 1 && self.secret == SecretSource::Kept {
             return invalid("the nodes of a cluster must share a secret: set 'secret_file' on each of them".to_owned());

@@ -1,6 +1,6 @@
-//! A door for fuzzing: messages of clients and of nodes to them, decoded and encoded again.
+//! Entry points for fuzzing: decodes and re-encodes the messages of clients and nodes.
 //!
-//! Invariant: nothing here decides anything; it calls what a node or a client calls.
+//! Invariant: this module contains no logic of its own; it calls what nodes and clients call.
 
 use bytes::Bytes;
 use prost::Message;
@@ -8,7 +8,7 @@ use quorate_consensus::Admission;
 use quorate_sql::query::Rows;
 
 use crate::protocol::admin::{Admit, Changed, Probe, Remove, Transfer};
-use crate::protocol::transaction::{Ask, Asked, Told};
+use crate::protocol::transaction::{Ask, AskKind, Told};
 use crate::protocol::{
     Announced, Answer, Backup, Execute, Executed, OpenSnapshot, Outcomes, OutcomesTold, Query, SnapshotItem,
     StatusReply, Verified, VerifiedKind, Verify, decode, encode,
@@ -16,10 +16,10 @@ use crate::protocol::{
 use crate::status::Status;
 use crate::submitter::ReadAnswer;
 
-/// `None` where the bytes are refused.
+/// Decodes and re-encodes bytes; returns `None` if the bytes are refused.
 pub type Reencode = fn(Bytes) -> Option<Bytes>;
 
-/// What is decoded, by name. The order stays: corpora name places in it.
+/// The messages, by name. Their order must not change, because fuzzing corpora refer to it.
 pub const ALL: &[(&str, Reencode)] = &[
     ("execute", again::<Execute>),
     ("executed", |bytes| {
@@ -76,10 +76,10 @@ pub const ALL: &[(&str, Reencode)] = &[
         let millis = query.millis;
         Some(encode(&Query::of_state(query.state_query().ok()?, millis)))
     }),
-    ("ask of a transaction", |bytes| match read::<Ask>(bytes)?.asked().ok()? {
-        Asked::Begin(begin) => Some(encode(&Ask::begin(begin.wait_millis, begin.last_millis))),
-        Asked::Run(query) => Some(encode(&Ask::run(query.state_query().ok()?.statement))),
-        Asked::Commit(proposal) => Some(encode(&Ask::commit(proposal))),
+    ("ask of a transaction", |bytes| match read::<Ask>(bytes)?.request().ok()? {
+        AskKind::Begin(begin) => Some(encode(&Ask::begin(begin.wait_millis, begin.last_millis))),
+        AskKind::Run(query) => Some(encode(&Ask::run(query.state_query().ok()?.statement))),
+        AskKind::Commit(proposal) => Some(encode(&Ask::commit(proposal))),
     }),
     ("transaction begun", |bytes| Some(encode(&Told::from(read::<Told>(bytes)?.begun())))),
     ("transaction ran", |bytes| Some(encode(&Told::from(read::<Told>(bytes)?.ran())))),
@@ -99,7 +99,7 @@ fn again<M: Message + Default>(bytes: Bytes) -> Option<Bytes> {
     read::<M>(bytes).map(|message| encode(&message))
 }
 
-/// Looks at every value, as a caller does with its rows.
+/// Reads every value, as a caller does.
 fn walk(rows: &Rows) {
     let _ = rows.iter().map(|row| row.values().len()).max();
 }

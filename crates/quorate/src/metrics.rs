@@ -1,6 +1,6 @@
-//! What a node measures, gathered from its parts: [`Node::metrics`](crate::Node::metrics).
+//! The metrics of a node, gathered from its parts: [`Node::metrics`](crate::Node::metrics).
 //!
-//! `docs/metrics.md` names each of them as `quorate-server` shows it.
+//! `docs/metrics.md` gives the names under which `quorate-server` exports them.
 
 use std::time::Duration;
 
@@ -22,67 +22,67 @@ pub use crate::node::WriteTraces;
 use crate::readiness::NotReady;
 use crate::status::Status;
 
-/// One in so many validations is timed: most take less than looking at the clock twice costs.
+/// One validation in this many is timed: most take less time than reading the clock twice.
 pub const VALIDATIONS_PER_SAMPLE: u64 = 16;
 
-/// Everything that a node measures, as it was at one moment. What counts began with the node's start.
+/// All metrics of a node at one moment. Counters count from the node's start.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     /// The version of this library.
     pub version: &'static str,
     /// The version of the SQLite that is built in.
     pub sqlite_version: &'static str,
-    /// How the node and its cluster stand.
+    /// The state of the node and its cluster.
     pub status: Status,
     /// Why the node can't serve at the moment; empty if it can.
     pub not_ready: Vec<NotReady>,
     /// The database's fault, if it has one.
     pub fault: Option<StoreFault>,
-    /// A member of which nothing was heard for longer than this counts as unreachable.
+    /// A member that was silent for longer than this counts as unreachable.
     pub silence_max: Duration,
     /// The clocks of the other members that can be reached, minus this node's, in nanoseconds.
     pub clock_offsets: Vec<(NodeId, i64)>,
-    /// What is asked of the node.
+    /// The requests to the node.
     pub node: NodeMetrics,
     /// Its part in consensus.
     pub consensus: ConsensusMetrics,
     /// Its log.
     pub log: WalMetrics,
-    /// Figures about its log.
+    /// Statistics of its log.
     pub log_stats: WalStats,
     /// Its database.
     pub store: StoreMetrics,
-    /// How large its database is.
+    /// The sizes of its database.
     pub sizes: Sizes,
     /// Connections of other nodes and of clients.
     pub connections: Connections,
-    /// The file system of its data directory, if it can be asked.
+    /// The space on the file system of its data directory, if it could be read.
     pub space: Option<Space>,
-    /// What its process has used, with everything else in it; `None` in a simulation.
+    /// The resources that the whole process has used; `None` in a simulation.
     pub usage: Option<Usage>,
-    /// Since its start.
+    /// The time since its start.
     pub uptime: Duration,
 }
 
-/// What is asked of a node.
+/// Metrics of the requests to a node.
 #[derive(Clone, Debug, Default)]
 pub struct NodeMetrics {
     validations: Counter,
-    /// How long it took to check a statement that is to be proposed: one in [`VALIDATIONS_PER_SAMPLE`].
+    /// How long it took to check a statement before it is proposed; one in [`VALIDATIONS_PER_SAMPLE`] is measured.
     pub validate: Histogram,
-    /// Statements that were refused by that check.
+    /// Statements that this check refused.
     pub invalid: Counter,
     /// Reads.
     pub reads: ReadMetrics,
-    /// Attempts of reads and writes of this node's handles after the first.
+    /// Repeated attempts of reads and writes of this node's handles, without the first attempts.
     pub retries: Counter,
     /// Times that this node's data were found to differ from those of a majority.
     pub divergences: Counter,
-    /// Times that nodes were found to differ, this one or others.
+    /// Times that nodes were found to differ, whether this node or others.
     pub disagreements: Counter,
 }
 
-/// Reads that a node was asked for, by its handles and by clients.
+/// The reads that handles and clients requested from a node.
 #[derive(Clone, Debug, Default)]
 pub struct ReadMetrics {
     /// At [`Level::Local`].
@@ -93,14 +93,14 @@ pub struct ReadMetrics {
     pub linearizable: Counter,
     /// At [`Level::Bounded`].
     pub bounded: Counter,
-    /// Those of all levels that failed, but for the next.
+    /// Reads of all levels that failed, except those counted next.
     pub failed: Counter,
-    /// Those of all levels that were refused because no reader became free in time.
+    /// Reads of all levels that were refused because no reader became free in time.
     pub overloaded: Counter,
 }
 
 impl NodeMetrics {
-    /// Checks a statement, and times it now and then.
+    /// Checks a statement, and times the check for a sample of the statements.
     pub(crate) fn validated<T, E>(&self, check: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
         let begun = self.validations.next().is_multiple_of(VALIDATIONS_PER_SAMPLE).then(Instant::now);
         let result = check();
@@ -112,7 +112,7 @@ impl NodeMetrics {
 }
 
 impl ReadMetrics {
-    /// Counts a read by what came of it.
+    /// Counts a read and its result.
     pub(crate) fn count<T>(&self, level: Level, result: &Result<T, Error>) {
         match level {
             Level::Local => self.local.inc(),

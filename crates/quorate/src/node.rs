@@ -1,8 +1,8 @@
 //! A running node.
 //!
-//! Everything of it lives in one task, the root of the node's own runtime: it claims the data directory, brings
-//! consensus and the store up, waits to be told to end, and takes them down again. What applications hold are ways to
-//! talk to it.
+//! The whole node lives in one task, the root of the node's own runtime. The task claims the data directory, starts
+//! consensus and the store, waits for the request to stop, and closes them. Applications hold handles that talk to this
+//! task.
 
 use std::fmt;
 use std::path::Path;
@@ -30,7 +30,7 @@ use crate::metrics::Metrics;
 use crate::remote::ClientConfig;
 use crate::remote::nodes::Nodes;
 use crate::restore;
-use crate::runtime::{Doors, Runtime};
+use crate::runtime::{Runtime, RuntimeOwner};
 use crate::sim::SimHooks;
 use crate::sql::Sql;
 use crate::status::Status;
@@ -53,13 +53,13 @@ pub(crate) use claim::Claim;
 use embedded::Embedded;
 use gateway::Gateway;
 pub use observer::{Observer, WriteTraces};
-use service::Desk;
+use service::ClientService;
 
-/// Where the log is in a data directory. The database is beside it, as its store lays it out.
+/// The directory of the log in a data directory. The database is next to it, in the layout of the store.
 pub(crate) const LOG_DIR: &str = "log";
 
-/// A running node. Dropped, it ends at once, as if its process were killed: nothing acknowledged is lost, but the
-/// others have to find a new leader by themselves. [`Node::stop`] is kinder.
+/// A running node. If it is dropped, it ends at once, as if its process were killed: nothing acknowledged is lost, but
+/// the other nodes have to detect the loss and elect a new leader. Prefer [`Node::stop`].
 pub struct Node {
     gateway: Arc<Gateway>,
     observer: Observer,
@@ -69,55 +69,55 @@ pub struct Node {
     root: Root,
 }
 
-/// The way to the task that is the node.
+/// The connection to the node's task.
 struct Root {
-    /// Asks it to stop in good order. Dropped, it tells the task to end at once.
+    /// Sending asks the task to stop in good order; dropping the sender ends the task at once.
     stop: Mutex<Option<oneshot::Sender<()>>>,
     ended: oneshot::Receiver<()>,
 }
 
-/// What of a node is dropped last, when its tasks are gone: they may still hold its log and its store.
-struct Last {
+/// The parts that are dropped last, after the node's tasks, which may still hold its log and its store.
+struct EndGuard {
     _claim: Option<Claim>,
-    // After the claim: whoever waits for it may then start the node again.
+    // Declared after the claim, so dropped after it: a caller that waits for the end may then start the node again.
     _end: oneshot::Sender<()>,
 }
 
-/// What the task gives to who started it.
+/// What the task returns to the caller that started it.
 struct Started {
     gateway: Arc<Gateway>,
     runtime: Runtime,
-    /// This node as an operator reaches it.
+    /// The connection to this node for operators.
     operators: Nodes,
 }
 
 impl Node {
-    /// Starts a node on this machine and returns once it serves. With several members in the configuration the first
-    /// start waits until all of them are there.
+    /// Starts a node on this machine and returns when it serves. If the configuration has several members, the first
+    /// start waits until all of them are running.
     ///
-    /// May be called from any executor: the node has a thread of its own. Dropping the future gives the start up.
+    /// May be called from any executor, because the node has its own thread. Dropping the future cancels the start.
     ///
     /// # Errors
     ///
-    /// [`StartError`] says what to change.
+    /// A [`StartError`] says what to change.
     pub async fn start(config: Config) -> Result<Self, StartError> {
         Self::start_in(Env::real(), config).await
     }
 
-    /// [`Node::start`] in another world: for simulations.
+    /// Runs [`Node::start`] in another environment, for simulations.
     ///
     /// # Errors
     ///
-    /// Those of [`Node::start`].
+    /// Returns the errors of [`Node::start`].
     pub async fn start_in(env: Env, config: Config) -> Result<Self, StartError> {
         Self::start_with(env, config, SimHooks::default()).await
     }
 
-    /// [`Node::start_in`] with parts that a simulation has changed.
+    /// Runs [`Node::start_in`] with parts that a simulation has replaced.
     ///
     /// # Errors
     ///
-    /// Those of [`Node::start`].
+    /// Returns the errors of [`Node::start`].
     pub async fn start_with(env: Env, config: Config, hooks: SimHooks) -> Result<Self, StartError> {
         config.check()?;
         let (started, starting) = oneshot::channel();
@@ -133,65 +133,65 @@ impl Node {
         Ok(Self { gateway, observer, runtime, sql, admin, root: Root { stop: Mutex::new(Some(stop)), ended } })
     }
 
-    /// The handle to the database. It reads [`Level::Local`] unless told otherwise.
+    /// Returns the handle to the database. It reads at [`Level::Local`] unless a call sets another level.
     pub fn sql(&self) -> Sql {
         self.sql.clone()
     }
 
-    /// The handle of an operator, through this node.
+    /// Returns the handle for operators, through this node.
     pub fn admin(&self) -> Admin {
         self.admin.clone()
     }
 
-    /// How the node and its cluster stand, as the node sees it.
+    /// Returns the state of the node and its cluster, as the node sees it.
     pub fn status(&self) -> Status {
         self.gateway.status()
     }
 
-    /// Keeps a copy of this node's database as the plain SQLite file `file`, while work goes on; see
+    /// Writes a copy of this node's database to `file`, as a plain SQLite file, while the node continues to work; see
     /// [`backup`](crate::backup()).
     ///
     /// # Errors
     ///
-    /// After [`BackupError`] there is no file of that name, or the one that was there before.
+    /// After a [`BackupError`], there is no file of that name, or the one that was there before.
     pub async fn backup(&self, file: impl AsRef<Path>, options: &BackupOptions) -> Result<BackupInfo, BackupError> {
         let deadline = self.sql.deadline();
         let backup = backup::keep(&self.gateway, file.as_ref(), options, deadline);
         self.runtime.run(backup).await.unwrap_or(Err(BackupError::Cluster(Error::Closed)))
     }
 
-    /// What the node measures.
+    /// Returns the node's metrics.
     pub fn metrics(&self) -> Metrics {
         self.gateway.metrics()
     }
 
-    /// Looks at the node without keeping it alive.
+    /// Returns an observer, which does not keep the node alive.
     pub fn observer(&self) -> Observer {
         self.observer.clone()
     }
 
-    /// The address that the node listens on.
+    /// Returns the address on which the node listens.
     pub fn local_addr(&self) -> &str {
         self.gateway.consensus.local_addr()
     }
 
-    /// Whether this node leads the cluster.
+    /// Returns whether this node leads the cluster.
     pub fn is_leader(&self) -> bool {
         self.gateway.consensus.is_leader()
     }
 
-    /// Waits until the node has ended by itself, and says why: its log or its database failed, and the process should
-    /// say so too and start anew; or the node was removed from its cluster.
+    /// Waits until the node has ended by itself, and returns why. Either its log or its database failed; the process
+    /// should report this and start again. Or the node was removed from its cluster.
     pub async fn ended(&self) -> Ended {
         self.gateway.consensus.ended().await
     }
 
-    /// Stops in good order: hands leadership over first, answers what is under way, closes the log and the database.
-    /// The data directory can be opened again when this returns.
+    /// Stops in good order: hands over leadership, answers pending calls, and closes the log and the database. The data
+    /// directory can be opened again when this returns.
     ///
-    /// Statements are interrupted. One whose present step does not end keeps this from returning: a program that must
-    /// end by then waits with a limit of its own and ends its process, which loses nothing that was acknowledged.
-    /// `quorate serve` does so after eight seconds.
+    /// Running statements are interrupted. If the current step of a statement does not end, this does not return. A
+    /// program that must end by then waits with a timeout of its own and ends its process, which loses nothing that was
+    /// acknowledged. `quorate serve` does so after eight seconds.
     pub async fn stop(self) {
         let Self { gateway, observer: _, runtime, sql, admin, root } = self;
         gateway.is_stopping.store(true, Ordering::Relaxed);
@@ -202,7 +202,7 @@ impl Node {
         if let Some(stop) = stop {
             let _ = stop.send(());
         }
-        // The sender is only ever dropped.
+        // The channel carries no message: the sender is only dropped.
         let _ = root.ended.await;
     }
 }
@@ -215,7 +215,8 @@ impl fmt::Debug for Node {
 
 /// Starts the thread of a node.
 ///
-/// No future reaches from here to callers: what they await they compile, and this is all of consensus.
+/// No future of the node is returned to callers, because a caller compiles every future that it awaits, and this one
+/// contains all of consensus.
 fn launch(
     env: &Env,
     config: Config,
@@ -224,11 +225,11 @@ fn launch(
     end: oneshot::Sender<()>,
 ) -> Result<(), StartError> {
     let root = root(env.clone(), config, hooks, started, stopping);
-    let thread = env.start_runtime("quorate", async move { Last { _claim: root.await, _end: end } });
+    let thread = env.start_runtime("quorate", async move { EndGuard { _claim: root.await, _end: end } });
     Ok(thread.map_err(quorate_consensus::StartError::Thread)?)
 }
 
-/// The node: from the claim on its directory to the end of all that uses it. Returns the claim.
+/// Runs the node, from the claim on its directory until all its users have ended. Returns the claim.
 async fn root(
     env: Env,
     config: Config,
@@ -239,29 +240,29 @@ async fn root(
     let opening = open_or_heal(&env, &config, hooks);
     let opened = match select(opening.boxed(), started.closed().boxed()).await {
         Either::Left((opened, _)) => opened,
-        // Nobody waits for the node any more.
+        // The caller no longer waits for the node.
         Either::Right(_) => return None,
     };
-    let (claim, started_node, doors) = match opened {
+    let (claim, started_node, owner) = match opened {
         Ok(opened) => opened,
         Err(error) => {
-            // An error means that nobody waits for it.
+            // Sending fails only if the caller no longer waits.
             let _ = started.send(Err(error));
             return None;
         }
     };
     let gateway = Arc::clone(&started_node.gateway);
     let begun = Instant::now();
-    let ready = env.spawn(tell_ready(Arc::downgrade(&gateway)));
+    let ready = env.spawn(log_ready(Arc::downgrade(&gateway)));
     let orderly = started.send(Ok(started_node)).is_ok() && stopping.await.is_ok();
     ready.abort();
     if orderly {
-        tracing::info!(event = "stopping", node = config.name, "{} was told to stop", config.name);
+        tracing::info!(event = "stopping", node = config.name, "{} is stopping", config.name);
         gateway.consensus.stop().await;
     }
-    // What reads must not keep the node from ending. A snapshot may outlive the node; what it reads must not.
+    // Readers must not keep the node from ending. A snapshot may outlive the node, but what it reads must not.
     gateway.store.readers().close();
-    doors.close().await;
+    owner.close().await;
     if orderly {
         gateway.store.close().await;
         tracing::info!(event = "stopped", node = config.name, served = ?begun.elapsed(), "{} has stopped", config.name);
@@ -269,8 +270,8 @@ async fn root(
     Some(claim)
 }
 
-/// Says, once, that the node can serve.
-async fn tell_ready(gateway: Weak<Gateway>) {
+/// Logs, once, that the node can serve.
+async fn log_ready(gateway: Weak<Gateway>) {
     loop {
         let Some(gateway) = gateway.upgrade() else { return };
         if gateway.not_ready().is_empty() {
@@ -283,10 +284,10 @@ async fn tell_ready(gateway: Weak<Gateway>) {
     }
 }
 
-/// A running node's parts.
-type Opened = (Claim, Started, Doors);
+/// The parts of a running node.
+type Opened = (Claim, Started, RuntimeOwner);
 
-/// Opens the node. Where its data are damaged it comes back as a new member, if there are others to take it back.
+/// Opens the node. If its data are damaged and there are other members, it rejoins as a new member.
 async fn open_or_heal(env: &Env, config: &Config, hooks: SimHooks) -> Result<Opened, StartError> {
     let error = match open(env, config, hooks.clone()).await {
         Err(StartError::Consensus(error)) if config.members.len() > 1 => error,
@@ -298,9 +299,9 @@ async fn open_or_heal(env: &Env, config: &Config, hooks: SimHooks) -> Result<Ope
         return Err(error.into());
     }
     tracing::error!(%error, "this node comes back as a new member");
-    // Waits for the end of those who used the directory.
+    // Waits until the previous users of the directory have ended.
     let (claim, inside) = Claim::take(env, &config.data_dir).await?;
-    // The database first: the log may be the only one to know that it is damaged.
+    // The database is put aside first: possibly only the log shows that it is damaged.
     if is_database_damaged {
         let aside = quorate_sql::generation::put_aside(&**inside.disk(), &config.data_dir, inside.unix_nanos());
         aside.map_err(|error| quorate_consensus::StartError::Store(Box::new(error)))?;
@@ -310,7 +311,7 @@ async fn open_or_heal(env: &Env, config: &Config, hooks: SimHooks) -> Result<Ope
     open(env, config, hooks).await
 }
 
-/// Whether a start failed because the database is damaged.
+/// Returns whether a start failed because the database is damaged.
 fn is_damage(error: &quorate_consensus::StartError) -> bool {
     match error {
         quorate_consensus::StartError::StoreCut { .. } => true,
@@ -325,20 +326,20 @@ async fn open(env: &Env, config: &Config, hooks: SimHooks) -> Result<Opened, Sta
     let (claim, env) = Claim::take(env, &config.data_dir).await?;
     restore::check_finished(env.disk().as_ref(), &config.data_dir)?;
     let secret = config.secret.resolve(&env, &config.data_dir)?;
-    let desk = Desk::default();
+    let service = ClientService::default();
     let (open_store, opened) = store_opener(&env, config, hooks.clone());
-    let (log, service) = (config.data_dir.join(LOG_DIR), Arc::new(desk.clone()));
+    let (log, handler) = (config.data_dir.join(LOG_DIR), Arc::new(service.clone()));
     let failed = |error| StartError::Disk { path: config.data_dir.display().to_string(), error };
     let had_store = quorate_sql::generation::was_here(env.disk().as_ref(), &config.data_dir).map_err(failed)?;
     let consensus = ConsensusConfig { had_store, ..hooks.consensus(config.consensus(secret.clone())) };
-    let consensus = Consensus::start(&env, consensus, &log, open_store, service).await?;
+    let consensus = Consensus::start(&env, consensus, &log, open_store, handler).await?;
     tracing::info!(
         event = "started", version = env!("CARGO_PKG_VERSION"), node = config.name, dir = %config.data_dir.display(),
         addr = consensus.local_addr(), "{} has started", config.name
     );
     let store = opened.get().cloned().ok_or(StartError::Died)?;
     let gateway = Arc::new(Gateway::new(env.clone(), config.data_dir.clone(), consensus, store));
-    desk.open(&gateway);
+    service.open(&gateway);
     drop(env.spawn(agreement::watch(Arc::downgrade(&gateway))));
     if timeout(extensions::ENABLE_MAX, extensions::enable(Arc::downgrade(&gateway))).await.is_err() {
         tracing::warn!("not every voter has the functions and collations of this node: writes can't use them yet");
@@ -346,11 +347,11 @@ async fn open(env: &Env, config: &Config, hooks: SimHooks) -> Result<Opened, Sta
     }
     let own = ClientConfig::pinned(gateway.consensus.local_addr(), SecretSource::Kept);
     let operators = Nodes::new(&env, &own, Role::Admin, secret);
-    let (runtime, doors) = Runtime::here(&env);
-    Ok((claim, Started { gateway, runtime, operators }, doors))
+    let (runtime, owner) = Runtime::here(&env);
+    Ok((claim, Started { gateway, runtime, operators }, owner))
 }
 
-/// What opens the store once the cluster is known, and where it is then.
+/// Returns the function that opens the store once the cluster is known, and the place where the opened store is put.
 fn store_opener(env: &Env, config: &Config, hooks: SimHooks) -> (OpenStore, Arc<OnceLock<SqlStore>>) {
     let (env, dir, sql) = (env.clone(), config.data_dir.clone(), config.sql);
     let extensions = config.extensions.clone();
@@ -374,7 +375,7 @@ fn store_opener(env: &Env, config: &Config, hooks: SimHooks) -> (OpenStore, Arc<
             ..StoreOptions::new(identity)
         };
         let store = SqlStore::open(&env, &dir, hooks.options(options))?;
-        // Opened once.
+        // The function is called once.
         let _ = here.set(store.clone());
         Ok(hooks.store(store))
     };

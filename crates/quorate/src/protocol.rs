@@ -1,5 +1,5 @@
-//! What clients ask of nodes, and nodes of each other on their behalf: the messages, with their tags
-//! (`docs/wire-format.md`, "Client methods"). Never reuse or renumber one.
+//! The messages of clients to nodes, and of nodes to each other on their behalf, with their tags
+//! (`docs/wire-format.md`, "Client methods"). Never reuse or renumber a tag.
 
 use bytes::Bytes;
 use prost::{Message, Oneof};
@@ -12,42 +12,42 @@ pub(crate) mod transaction;
 
 pub(crate) use status::StatusReply;
 
-/// Numbers of the methods.
+/// The numbers of the methods.
 pub(crate) mod method {
-    /// Proposes.
+    /// Proposes a proposal.
     pub(crate) const EXECUTE: u16 = 64;
-    /// Reads.
+    /// Answers a read.
     pub(crate) const QUERY: u16 = 65;
-    /// Tells how the node and its cluster stand.
+    /// Returns the state of the node and its cluster.
     pub(crate) const STATUS: u16 = 66;
     /// Sends an image of the database, as a stream.
     pub(crate) const BACKUP: u16 = 67;
-    /// Tells the logical hashes that an entry asked for.
+    /// Returns the logical hashes that an entry made the node compute.
     pub(crate) const VERIFY: u16 = 68;
-    /// Tells the running hash of outcomes behind an entry.
+    /// Returns the running hash of outcomes after an entry.
     pub(crate) const OUTCOMES: u16 = 69;
-    /// Permits a node to become a member, and tells how far that is.
+    /// Permits a node to become a member, and returns its progress.
     pub(crate) const ADMIT: u16 = 70;
     /// Removes a member.
     pub(crate) const REMOVE: u16 = 71;
-    /// Hands leadership over.
+    /// Hands over leadership.
     pub(crate) const TRANSFER: u16 = 72;
-    /// Tells the node's time, version and timing.
+    /// Returns the node's clock, version and timing.
     pub(crate) const PROBE: u16 = 73;
     /// Announces functions and collations.
     pub(crate) const EXTENSIONS: u16 = 74;
-    /// Has the leader reject an entry.
+    /// Makes the leader reject an entry.
     pub(crate) const REJECT_ENTRY: u16 = 75;
-    /// A stream: reads one state as often as asked, in pieces.
+    /// A stream: takes a snapshot and answers queries of it, in pieces.
     pub(crate) const SNAPSHOT: u16 = 80;
     /// A stream: runs the statements of an interactive transaction, and commits it.
     pub(crate) const INTERACTIVE: u16 = 81;
 }
 
-/// Asks to propose.
+/// Requests a proposal.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Execute {
-    /// As `quorate_model::codec` encodes it.
+    /// The proposal, as `quorate_model::codec` encodes it.
     #[prost(bytes = "bytes", tag = "1")]
     pub proposal: Bytes,
 }
@@ -57,7 +57,7 @@ pub(crate) struct Execute {
 pub(crate) struct Executed {
     #[prost(oneof = "ExecutedKind", tags = "1, 2, 3, 4, 5")]
     pub kind: Option<ExecutedKind>,
-    /// Where to send the next proposal, if not to the node that answers.
+    /// The address for the next proposal, if it is not that of the answering node.
     #[prost(string, tag = "6")]
     pub leader: String,
 }
@@ -66,7 +66,7 @@ pub(crate) struct Executed {
 pub(crate) enum ExecutedKind {
     #[prost(message, tag = "1")]
     Written(Written),
-    /// Nothing was proposed: too much is waiting.
+    /// Nothing was proposed: too many requests are waiting.
     #[prost(string, tag = "2")]
     Overloaded(String),
     /// Nothing was proposed: no leader is known, or it can't be reached.
@@ -75,7 +75,7 @@ pub(crate) enum ExecutedKind {
     /// It may have been proposed.
     #[prost(string, tag = "4")]
     InDoubt(String),
-    /// Nothing was proposed, nor would it be elsewhere.
+    /// Nothing was proposed, and other nodes would refuse it too.
     #[prost(message, tag = "5")]
     Refused(Refusal),
 }
@@ -85,7 +85,7 @@ pub(crate) enum ExecutedKind {
 pub(crate) struct Written {
     #[prost(message, required, tag = "1")]
     pub position: WirePosition,
-    /// As `quorate_model::codec` encodes it.
+    /// The outcome, as `quorate_model::codec` encodes it.
     #[prost(bytes = "bytes", tag = "2")]
     pub outcome: Bytes,
 }
@@ -100,10 +100,10 @@ pub(crate) struct WirePosition {
     pub index: u64,
 }
 
-/// Asks to read.
+/// Requests a read.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Query {
-    /// As `quorate_model::codec` encodes it.
+    /// The read, as `quorate_model::codec` encodes it.
     #[prost(bytes = "bytes", tag = "1")]
     pub read: Bytes,
     #[prost(oneof = "LevelKind", tags = "4, 5, 6, 11")]
@@ -112,13 +112,13 @@ pub(crate) struct Query {
     pub rows_max: u64,
     #[prost(uint64, tag = "8")]
     pub bytes_max: u64,
-    /// How long the node may try.
+    /// How long the node may try, in milliseconds.
     #[prost(uint64, tag = "9")]
     pub millis: u64,
-    /// The clock and the randomness that it sees, of a snapshot's query; none for those of the node.
+    /// The clock and the randomness that a query of a snapshot sees; absent for those of the node.
     #[prost(message, optional, tag = "10")]
     pub stamp: Option<WireStamp>,
-    /// Microseconds that it may run at most; 0 for as long as the node lets it.
+    /// How long the query may run, in microseconds; 0 for the node's own limit.
     #[prost(uint64, tag = "12")]
     pub run_micros: u64,
 }
@@ -148,24 +148,24 @@ pub(crate) enum LevelKind {
 #[derive(Clone, Copy, PartialEq, Message)]
 pub(crate) struct Empty {}
 
-/// Asks for an image: the first and only item that the asking end sends.
+/// Requests an image; the only item that the client sends.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub(crate) struct Backup {
-    /// What the image must hold, as in [`Query`].
+    /// The level that the image must meet, as in [`Query`].
     #[prost(oneof = "LevelKind", tags = "4, 5, 6, 11")]
     pub level: Option<LevelKind>,
-    /// How long the node may wait for that.
+    /// How long the node may wait for that level, in milliseconds.
     #[prost(uint64, tag = "9")]
     pub millis: u64,
 }
 
-/// Asks for the logical hashes of the state right behind an entry that asked for a verification.
+/// Requests the logical hashes of the state as of an entry that asked for a verification.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub(crate) struct Verify {
-    /// The entry's.
+    /// The position of the entry.
     #[prost(message, required, tag = "1")]
     pub position: WirePosition,
-    /// How long the node may wait for them.
+    /// How long the node may wait for the hashes, in milliseconds.
     #[prost(uint64, tag = "2")]
     pub millis: u64,
 }
@@ -181,25 +181,25 @@ pub(crate) struct Verified {
 pub(crate) enum VerifiedKind {
     #[prost(message, tag = "1")]
     Hashes(Hashes),
-    /// They are still being computed, or the entry is not applied yet.
+    /// The hashes are being computed, or the entry is not applied yet.
     #[prost(message, tag = "2")]
     NotYet(Empty),
-    /// The node knows of no such verification: it has restarted since, got the state as an image, or was asked for a
-    /// later one before this was done.
+    /// The node does not know this verification: it has restarted since, got the state as an image, or was asked for a
+    /// later verification before this one was done.
     #[prost(message, tag = "3")]
     Unknown(Empty),
-    /// The node gave it up.
+    /// The node gave up the verification.
     #[prost(string, tag = "4")]
     Failed(String),
 }
 
-/// Asks for the running hash of outcomes behind an entry.
+/// Requests the running hash of outcomes after an entry.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub(crate) struct Outcomes {
-    /// The entry's index.
+    /// The index of the entry.
     #[prost(uint64, tag = "1")]
     pub index: u64,
-    /// How long the node may wait for the entry.
+    /// How long the node may wait for the entry, in milliseconds.
     #[prost(uint64, tag = "2")]
     pub millis: u64,
 }
@@ -207,7 +207,7 @@ pub(crate) struct Outcomes {
 /// Answers [`Outcomes`].
 #[derive(Clone, Copy, PartialEq, Message)]
 pub(crate) struct OutcomesTold {
-    /// None where the node does not know it, or no more.
+    /// Absent if the node has not applied the entry in time, or no longer knows the hash.
     #[prost(fixed64, optional, tag = "1")]
     pub hash: Option<u64>,
 }
@@ -219,7 +219,7 @@ pub(crate) struct Announced {
     pub names: Vec<String>,
 }
 
-/// Hashes by table.
+/// The hashes of tables.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Hashes {
     #[prost(message, repeated, tag = "1")]
@@ -244,26 +244,26 @@ pub(crate) struct Answer {
 
 #[derive(Clone, PartialEq, Oneof)]
 pub(crate) enum AnswerKind {
-    /// Of the SQL store.
+    /// The rows of the SQL store.
     #[prost(message, tag = "1")]
     Rows(WireRows),
     #[prost(message, tag = "2")]
     Refused(Refusal),
 }
 
-/// Opens a snapshot: the first item of its stream. The items after it are [`Query`]s whose level says nothing; each
-/// ends the one before.
+/// Opens a snapshot: the first item of its stream. The following items are [`Query`]s whose level is ignored; each ends
+/// the query before it.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub(crate) struct OpenSnapshot {
-    /// What the snapshot must hold.
+    /// The level that the snapshot must meet.
     #[prost(oneof = "LevelKind", tags = "4, 5, 6, 11")]
     pub level: Option<LevelKind>,
-    /// How long the node may try.
+    /// How long the node may try, in milliseconds.
     #[prost(uint64, tag = "9")]
     pub millis: u64,
 }
 
-/// An item that answers on the stream of a snapshot.
+/// An answer on the stream of a snapshot.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct SnapshotItem {
     #[prost(oneof = "SnapshotItemKind", tags = "1, 2, 3, 4")]
@@ -278,7 +278,7 @@ pub(crate) enum SnapshotItemKind {
     /// Ends a query, or answers [`OpenSnapshot`].
     #[prost(message, tag = "2")]
     Refused(Refusal),
-    /// A piece of a query's result. The first always comes.
+    /// A piece of a query's result. There is always a first piece, which has the columns.
     #[prost(message, tag = "3")]
     Rows(WireRows),
     /// Ends a query.
@@ -296,20 +296,20 @@ pub(crate) struct WireRows {
     pub values: Bytes,
 }
 
-/// An [`Error`].
+/// An [`Error`] on the wire.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Refusal {
-    /// `convert::refusal` has the kinds.
+    /// One of the kinds in `convert::refusal`.
     #[prost(uint32, tag = "1")]
     pub kind: u32,
     #[prost(string, tag = "2")]
     pub text: String,
-    /// Of kind `FAILED`: an outcome, as `quorate_model::codec` encodes it.
+    /// For kind `FAILED`: an outcome, as `quorate_model::codec` encodes it.
     #[prost(bytes = "bytes", tag = "3")]
     pub failure: Bytes,
 }
 
-/// Decodes a message of a client or a node.
+/// Decodes a message.
 pub(crate) fn decode<M: Message + Default>(body: Bytes) -> Result<M, CallFailure> {
     M::decode(body).map_err(malformed)
 }
@@ -319,7 +319,7 @@ pub(crate) fn encode(message: &impl Message) -> Bytes {
     message.encode_to_vec().into()
 }
 
-/// What the caller did not say well.
+/// Returns the error for a malformed request.
 pub(crate) fn malformed(error: impl std::fmt::Display) -> CallFailure {
     CallFailure::new(FailureKind::Malformed, error.to_string())
 }

@@ -1,4 +1,4 @@
-//! Whether a node can serve, and why not.
+//! Readiness: whether a node can serve, and if not, why.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use quorate_model::StoreFault;
 
 use crate::status::Status;
 
-/// Entries that a node may be behind what it has heard of and still serve: about a second of the fastest load.
+/// How many known entries a node may not have applied yet and still be ready: about one second of the highest load.
 pub const BEHIND_MAX: u64 = 50_000;
 
-/// Why a node can't serve at the moment. Each says what an operator wants to know.
+/// Why a node can't serve at the moment.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotReady {
-    /// It was told to stop.
+    /// It was asked to stop.
     #[error("the node is stopping")]
     Stopping,
     /// It has stopped, or ended by itself.
@@ -23,24 +23,24 @@ pub enum NotReady {
     /// The cluster has not made it a member yet.
     #[error("the node is not a member of the cluster yet")]
     NotMember,
-    /// It is a member that does not vote yet: the cluster still counts on the node in whose place it comes.
+    /// It is a member that does not vote yet: the cluster still counts on the node that it replaces.
     #[error(
         "the node does not vote yet: it catches up, or waits until the node that had its name was silent for long \
          enough"
     )]
     Learner,
-    /// There is none, or it can't be heard of.
+    /// There is no leader, or the node does not hear of it.
     #[error("no leader is known")]
     NoLeader,
-    /// There was one.
+    /// The last known leader is silent.
     #[error("the leader, '{name}', was not heard of for {} s", .silence.as_secs())]
     LeaderSilent {
         /// Its name.
         name: String,
-        /// How long nothing was heard of it.
+        /// For how long nothing was heard of it.
         silence: Duration,
     },
-    /// It answers, but sends nothing.
+    /// The leader answers, but sends nothing.
     #[error(
         "the leader, '{name}', is up but sends this node neither entries nor heartbeats: it can't reach the node at \
          {addr}, the address in the list of members"
@@ -48,13 +48,13 @@ pub enum NotReady {
     Unreached {
         /// The leader's name.
         name: String,
-        /// Where the members call this node.
+        /// The address under which the members contact this node.
         addr: String,
     },
-    /// It leads, but can do nothing.
+    /// It leads, but can't commit anything.
     #[error("only {reachable} of {voters} voters can be reached: without a majority nothing can be written")]
     NoMajority {
-        /// Voters that can be reached, this node among them.
+        /// Voters that can be reached, including this node.
         reachable: usize,
         /// All voters.
         voters: usize,
@@ -62,15 +62,15 @@ pub enum NotReady {
     /// The database has a fault.
     #[error("{0}")]
     Store(StoreFault),
-    /// The log waits for space.
+    /// The log waits for disk space.
     #[error("no space left for the log; free some, and the node continues by itself")]
     LogFull,
-    /// It stops before an entry that can't be applied.
+    /// It has stopped before an entry that can't be applied.
     #[error("entry {index} can't be applied: {why}; 'Entries that can't be applied' in docs/operate.md")]
     Blocked {
         /// The index of the entry.
         index: u64,
-        /// Why, or for what the node waits.
+        /// The reason, or what the node waits for.
         why: String,
     },
     /// It has not received the cluster's database yet.
@@ -79,12 +79,12 @@ pub enum NotReady {
     /// It has to catch up first.
     #[error("the database is {entries} entries behind; the node is catching up")]
     Behind {
-        /// Entries that it lacks.
+        /// The number of entries that it lacks.
         entries: u64,
     },
 }
 
-/// What keeps a node from serving, as far as its status tells.
+/// Returns the reasons that follow from a node's status.
 pub(crate) fn not_ready(status: &Status, silence_max: Duration) -> Vec<NotReady> {
     if let Some(why) = &status.stopped {
         return vec![NotReady::Ended(why.clone())];
@@ -101,7 +101,7 @@ pub(crate) fn not_ready(status: &Status, silence_max: Duration) -> Vec<NotReady>
     let furthest = heard.map(|member| member.applied_index).max().unwrap_or(0).max(status.committed_index);
     let entries = furthest.saturating_sub(status.applied.index);
     if !status.standing.joined {
-        // What is behind an index at which a restored history begins are no entries.
+        // The index at which a restored history begins is not a number of missing entries.
         reasons.push(NotReady::NoDatabase);
     } else if entries > BEHIND_MAX {
         reasons.push(NotReady::Behind { entries });
@@ -109,7 +109,7 @@ pub(crate) fn not_ready(status: &Status, silence_max: Duration) -> Vec<NotReady>
     reasons
 }
 
-/// Only what comes from the leader says that it leads this node; that it answers questions does not.
+/// Only messages from the leader itself prove that it leads this node; answers to questions do not.
 fn no_leader(status: &Status, own: &MemberStatus, silence_max: Duration) -> Option<NotReady> {
     let last = status.leader.or(status.standing.last_leader);
     let Some(leader) = status.members.iter().find(|member| Some(member.id) == last) else {
@@ -190,8 +190,8 @@ mod tests {
         assert_eq!(reasons(|status| status.applied.index -= BEHIND_MAX), []);
     }
 
-    /// Whoever restarts nodes one by one goes on when this one is ready: then the cluster must be able to count on it,
-    /// and not still on the node that had its name.
+    /// An operator that restarts nodes one by one continues when this node is ready. By then the cluster must be able
+    /// to count on it, instead of on the node that it replaces.
     #[test]
     fn a_learner_is_not_ready() {
         assert_eq!(reasons(|status| status.standing.votes = false), [NotReady::Learner]);
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_the_leader_does_not_reach_is_not_ready_though_the_leader_answers_it() {
+    fn a_leader_that_only_answers_is_not_enough() {
         for silence in [None, Some(LONG)] {
             let unreached = |status: &mut Status| (status.leader, status.standing.leader_silent_for) = (None, silence);
             let expected = NotReady::Unreached { name: "n2".to_owned(), addr: "n1:1".to_owned() };
@@ -245,7 +245,7 @@ mod tests {
     fn a_node_that_lags_is_not_ready() {
         let behind = [NotReady::Behind { entries: BEHIND_MAX + 1 }];
         assert_eq!(reasons(|status| status.applied.index -= BEHIND_MAX + 1), behind);
-        // Its log ends where its database does, but it has heard that others are further on.
+        // Its log ends where its database does, but it has heard that other nodes have later entries.
         let lags = |status: &mut Status| {
             status.applied.index -= BEHIND_MAX + 1;
             status.committed_index = status.applied.index;
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_has_ended_or_never_was_a_member_says_so_alone() {
+    fn an_ended_or_foreign_node_gives_one_reason() {
         assert_eq!(reasons(|status| drop(status.members.remove(0))), [NotReady::NotMember]);
         let ended = |status: &mut Status| (status.stopped, status.leader) = (Some("disk".to_owned()), None);
         assert_eq!(reasons(ended), [NotReady::Ended("disk".to_owned())]);

@@ -1,4 +1,4 @@
-//! The connection to a cluster that runs elsewhere.
+//! The client of a cluster that runs elsewhere.
 
 use std::fmt;
 use std::path::Path;
@@ -30,30 +30,30 @@ use network::Network;
 use nodes::Nodes;
 pub use verify::{verify, verify_in};
 
-/// How to reach a cluster.
+/// The configuration of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClientConfig {
-    /// `host:port` of nodes: one that answers is enough to find all others.
+    /// The addresses (`host:port`) of nodes: one that answers is enough to find all others.
     pub addrs: Vec<String>,
-    /// What all nodes and clients of the cluster know.
+    /// The secret that all nodes and clients of the cluster share.
     pub secret: SecretSource,
-    /// Keeps to the first of `addrs`, for reads of what that very node has. Writes go through it to the leader.
+    /// Uses only the first of `addrs`, to read what that node has applied. Its writes are passed on to the leader.
     pub pinned: bool,
-    /// Only reads: the nodes refuse writes.
+    /// Allows only reads: the nodes refuse writes.
     pub read_only: bool,
-    /// How long a call tries before it fails, where it is not told otherwise.
+    /// How long a call tries before it fails, unless the call sets another deadline.
     pub deadline: Duration,
 }
 
 impl ClientConfig {
-    /// A client of the nodes at these addresses.
+    /// Returns a configuration for the nodes at these addresses.
     pub fn new(addrs: impl IntoIterator<Item = impl Into<String>>, secret: SecretSource) -> Self {
         let addrs = addrs.into_iter().map(Into::into).collect();
         Self { addrs, secret, pinned: false, read_only: false, deadline: DEADLINE_DEFAULT }
     }
 
-    /// A client of this one node.
+    /// Returns a configuration for this one node.
     pub fn pinned(addr: impl Into<String>, secret: SecretSource) -> Self {
         Self { pinned: true, ..Self::new([addr], secret) }
     }
@@ -76,20 +76,23 @@ impl ClientConfig {
         Self { deadline, ..self }
     }
 
-    /// The secret, if the rest can be used too. Blocks.
+    /// Returns the secret, if the rest of the configuration is valid. Blocks.
     pub(crate) fn resolve(&self, env: &Env) -> Result<Secret, ConfigError> {
         if self.addrs.is_empty() {
             return Err(ConfigError::Missing("addrs"));
         }
         if self.secret == SecretSource::Kept {
-            return Err(ConfigError::Secret("a client has none of its own: name a file, or a variable".to_owned()));
+            return Err(ConfigError::Secret(
+                "a client has no secret of its own: name a file, or a variable".to_owned(),
+            ));
         }
         self.secret.resolve(env, Path::new(""))
     }
 }
 
-/// A connection to a cluster that runs elsewhere, which finds the leader and follows it. It hands out the same handles
-/// as a [`Node`](crate::Node). Cheap to clone; all clones and handles share the connections, which close with the last.
+/// A connection to a cluster that runs elsewhere. It finds the leader and follows it, and provides the same handles as
+/// a [`Node`](crate::Node). Cheap to clone. All clones and handles share the connections, which close when the last one
+/// is dropped.
 ///
 /// ```no_run
 /// # async fn f() -> Result<(), Box<dyn std::error::Error>> {
@@ -119,7 +122,7 @@ pub enum ConnectError {
     /// The configuration can't be used.
     #[error("the configuration: {0}")]
     Config(#[from] ConfigError),
-    /// No node could be reached, or none lets this client in.
+    /// No node could be reached, or none accepts this client.
     #[error(transparent)]
     Cluster(#[from] Error),
     /// The system refused a thread.
@@ -128,7 +131,7 @@ pub enum ConnectError {
 }
 
 impl ConnectError {
-    /// Whether the same call may succeed later.
+    /// Returns whether the same call may succeed later.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Config(error) => error.is_retryable(),
@@ -139,17 +142,17 @@ impl ConnectError {
 }
 
 impl Client {
-    /// Connects, once a node answers; tries until the configuration's deadline. May be called from any executor: the
-    /// client has a thread of its own.
+    /// Connects, and returns when a node has answered; tries until the configuration's deadline. May be called from any
+    /// executor, because the client has its own thread.
     ///
     /// # Errors
     ///
-    /// [`Error::Forbidden`] at once where the secret is wrong.
+    /// Returns [`Error::Forbidden`] at once if the secret is wrong.
     pub async fn connect(config: ClientConfig) -> Result<Self, ConnectError> {
         Self::connect_in(Env::real(), config).await
     }
 
-    /// [`Client::connect`] in another environment: for simulations.
+    /// Runs [`Client::connect`] in another environment, for simulations.
     #[doc(hidden)]
     pub async fn connect_in(env: Env, config: ClientConfig) -> Result<Self, ConnectError> {
         let secret = config.resolve(&env)?;
@@ -167,21 +170,21 @@ impl Client {
         Ok(client)
     }
 
-    /// The handle to the database. It reads [`Level::Linearizable`] unless told otherwise.
+    /// Returns the handle to the database. It reads at [`Level::Linearizable`] unless a call sets another level.
     pub fn sql(&self) -> Sql {
         self.sql.clone()
     }
 
-    /// The handle of an operator. It connects when it is first used.
+    /// Returns the handle for operators. It connects when it is first used.
     pub fn admin(&self) -> Admin {
         self.admin.clone()
     }
 
-    /// How the cluster stands, as the node sees it that this client talks to.
+    /// Returns the state of the cluster, as the node sees it to which this client is connected.
     ///
     /// # Errors
     ///
-    /// [`Error::Unavailable`] where none answers until the deadline.
+    /// Returns [`Error::Unavailable`] if no node answers until the deadline.
     pub async fn status(&self) -> Result<Status, Error> {
         let status = self.runtime.run(self.nodes.status(self.sql.deadline()));
         status.await.unwrap_or(Err(Error::Closed))
@@ -191,7 +194,7 @@ impl Client {
     pub async fn close(self) {
         self.sql.end_session().await;
         self.admin.close().await;
-        // The message is lost if the runtime has ended, and with it the connections.
+        // If the runtime has ended, the connections have ended too.
         let _ = self.runtime.run(self.nodes.close()).await;
     }
 }
@@ -208,11 +211,11 @@ pub(crate) async fn start_runtime(env: &Env) -> Result<(Runtime, oneshot::Sender
     let (alive, mut dropped) = oneshot::channel::<()>();
     let inside = env.clone();
     let root = async move {
-        let (runtime, doors) = Runtime::here(&inside);
-        // Nobody waits for it any more if this fails; then `dropped` says so at once.
+        let (runtime, owner) = Runtime::here(&inside);
+        // This fails if the caller no longer waits; the sender of `dropped` is then gone too.
         let _ = started.send(runtime);
         let _ = (&mut dropped).await;
-        doors.close().await;
+        owner.close().await;
     };
     env.start_runtime("quorate-client", root).map_err(|error| ConnectError::Thread(error.to_string()))?;
     let runtime = starting.await.map_err(|_| ConnectError::Cluster(Error::Closed))?;

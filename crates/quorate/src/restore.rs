@@ -1,12 +1,12 @@
-//! Restores: a backup becomes the database of a new epoch, with one node as its first voter.
+//! Restoring a backup: it becomes the database of a new epoch, with one node as its first voter.
 //!
-//! One data directory is prepared; started with its usual configuration, the node is the leader of a cluster of one,
-//! which the other members join as new ones. Invariants:
+//! One data directory is prepared. A node that is started in it with its usual configuration leads a cluster of one,
+//! and the other members join that cluster as new nodes. Invariants:
 //!
-//! - Nothing is touched before the backup was read, the directories were claimed, and no configured member answered as
-//!   a living cluster.
-//! - Nothing is removed: what was in a directory is moved aside.
-//! - A directory in which a restore did not come to its end starts no node ([`check_finished`]).
+//! - Nothing is changed until the backup was read, the directories were claimed, and no configured member has answered
+//!   as part of a living cluster.
+//! - Nothing is removed: the contents of a directory are moved aside.
+//! - No node starts in a directory in which a restore was not completed ([`check_finished`]).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,42 +24,42 @@ use crate::config::{Config, ConfigError};
 use crate::error::StartError;
 use crate::node::{Claim, LOG_DIR};
 
-/// The file that is in a data directory while it is prepared.
+/// The file that marks a data directory while it is being prepared.
 const UNFINISHED: &str = "RESTORING";
 
-/// What the line with the epoch in it begins with.
+/// The beginning of the line that contains the epoch.
 const MARK_EPOCH: &str = "epoch ";
 
-/// Bytes of it.
+/// The most bytes of that file.
 const MARK_BYTES_MAX: u64 = 1024;
 
-/// What the directory is called into which a node is moved aside; a number follows.
+/// The name of the directory into which a node is moved aside, without the number at its end.
 const ASIDE: &str = "replaced-";
 
-/// How a backup is restored.
+/// Options of a restore.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RestoreOptions {
-    /// Whether what data directories hold may be moved aside, into `replaced-<number>` in each of them.
+    /// Whether the contents of data directories may be moved aside, into `replaced-<number>` in each directory.
     pub replace: bool,
-    /// The data directories of other members that are on this machine. They are left empty, so that their nodes join
-    /// the restored one.
+    /// The data directories of other members on this machine. They are emptied, so that their nodes join the restored
+    /// one.
     pub others: Vec<PathBuf>,
-    /// Takes a SQLite database of another origin for the backup of an epoch 0.
+    /// Whether to accept any SQLite database, as a backup of epoch 0.
     pub plain: bool,
 }
 
-/// What was restored.
+/// The result of a restore.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restoration {
     /// The new cluster.
     pub cluster: ClusterId,
-    /// Where its history begins.
+    /// The beginning of its history.
     pub position: Position,
-    /// The cluster that the backup comes from, and up to where its history is in it; `None` for a plain database.
+    /// The cluster that the backup comes from, and the last position in it; `None` for a plain database.
     pub from: Option<(ClusterId, Position)>,
     /// Bytes of the database.
     pub bytes: u64,
-    /// Where the nodes are that the directories held before.
+    /// The directories into which the previous nodes were moved.
     pub aside: Vec<PathBuf>,
 }
 
@@ -70,16 +70,16 @@ pub enum RestoreError {
     /// The configuration can't be used.
     #[error("the configuration: {0}")]
     Config(#[from] ConfigError),
-    /// The backup can't be used, or the database can't be made of it.
+    /// The backup can't be used, or the database can't be made from it.
     #[error(transparent)]
     File(#[from] FileError),
-    /// The cluster lives, or may.
+    /// The cluster is alive, or may be.
     #[error(transparent)]
     Living(#[from] Living),
     /// A data directory holds a node.
-    #[error("{} holds a node; choose an empty directory, or have that node moved aside", .0.display())]
+    #[error("{} holds a node; choose an empty directory, or allow that node to be moved aside", .0.display())]
     Holds(PathBuf),
-    /// A data directory is in use or can't be, or the log can't be made.
+    /// A data directory is in use or can't be used, or the log can't be made.
     #[error(transparent)]
     Start(#[from] StartError),
     /// The system refused something.
@@ -87,13 +87,13 @@ pub enum RestoreError {
     Disk {
         /// The directory.
         path: PathBuf,
-        /// What it said.
+        /// The error of the system.
         what: String,
     },
 }
 
 impl RestoreError {
-    /// Whether the same call may succeed later without help.
+    /// Returns whether the same call may succeed later without intervention.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Config(error) => error.is_retryable(),
@@ -111,12 +111,12 @@ impl RestoreError {
     }
 }
 
-/// Prepares the data directory of one node, so that, started with this configuration, it is the first voter of a new
-/// epoch whose database is the backup `file`. The other members of the configuration join it by themselves when they
-/// are started with empty data directories.
+/// Prepares the data directory of one node. When the node is started with this configuration, it is the first voter of
+/// a new epoch, and its database is the backup `file`. The other members of the configuration join by themselves when
+/// they are started with empty data directories.
 ///
-/// The new epoch is the one after those of the backup and of what the directories held. It has a new cluster id, so
-/// nodes of before can't mix with it, and no sessions: handles of before have to be made anew, and positions of before
+/// The new epoch is the one after those of the backup and of the previous contents of the directories. It has a new
+/// cluster id, so older nodes can't join it, and no sessions: older handles have to be recreated, and older positions
 /// are refused. `docs/decisions/0006-restore.md` has the reasons.
 ///
 /// ```no_run
@@ -132,8 +132,8 @@ impl RestoreError {
 ///
 /// # Errors
 ///
-/// After [`RestoreError::Disk`], and after errors of the disk in the others, the directory may be half prepared: no
-/// node starts in it until a restore into it succeeds. After all other errors nothing was changed.
+/// After [`RestoreError::Disk`], and after other errors that come from the disk, the directory may be half prepared: no
+/// node starts in it until a restore into it succeeds. After all other errors, nothing was changed.
 pub async fn restore(
     file: impl AsRef<Path>,
     config: &Config,
@@ -142,11 +142,11 @@ pub async fn restore(
     restore_in(Env::real(), file, config, options).await
 }
 
-/// [`restore`] in another world: for simulations.
+/// Runs [`restore`] in another environment, for simulations.
 ///
 /// # Errors
 ///
-/// Those of [`restore`].
+/// Returns the errors of [`restore`].
 pub async fn restore_in(
     env: Env,
     file: impl AsRef<Path>,
@@ -157,14 +157,14 @@ pub async fn restore_in(
     let (sender, receiver) = oneshot::channel();
     let (inside, file, config, options) = (env.clone(), file.as_ref().to_owned(), config.clone(), options.clone());
     let root = async move {
-        // An error means that nobody waits for it any more.
+        // Sending fails only if the caller no longer waits.
         let _ = sender.send(run(&inside, &file, &config, &options).await);
     };
     env.start_runtime("quorate-restore", root).map_err(thread)?;
     receiver.await.unwrap_or(Err(StartError::Died.into()))
 }
 
-/// Fails if a restore into this directory did not come to its end.
+/// Fails if a restore into this directory was not completed.
 pub(crate) fn check_finished(disk: &dyn Disk, dir: &Path) -> Result<(), StartError> {
     let failed = |error| StartError::Disk { path: dir.display().to_string(), error };
     if disk.exists(&dir.join(UNFINISHED)).map_err(failed)? {
@@ -186,29 +186,29 @@ async fn run(env: &Env, file: &Path, config: &Config, options: &RestoreOptions) 
     }
     let consensus = config.consensus(config.secret.resolve(&inside, &config.data_dir)?);
     check_nobody_lives(&inside, &consensus).await?;
-    let site = Site { env: inside, dir: config.data_dir.clone(), others: options.others.clone() };
-    site.check(options.replace)?;
-    prepare(site, file.to_owned(), backup, consensus).await
+    let directories = Directories { env: inside, dir: config.data_dir.clone(), others: options.others.clone() };
+    directories.check(options.replace)?;
+    prepare(directories, file.to_owned(), backup, consensus).await
 }
 
-/// Changes the directories. From the first change to the last no node starts in that of this one.
+/// Changes the directories. No node starts in the node's own directory between the first change and the last.
 async fn prepare(
-    site: Site,
+    directories: Directories,
     file: PathBuf,
     backup: Backup,
     consensus: ConsensusConfig,
 ) -> Result<Restoration, RestoreError> {
-    let (env, dir) = (site.env.clone(), site.dir.clone());
-    let epoch = Epoch(site.last_epoch().max(backup.identity.epoch).0.saturating_add(1));
+    let (env, dir) = (directories.env.clone(), directories.dir.clone());
+    let epoch = Epoch(directories.last_epoch().max(backup.identity.epoch).0.saturating_add(1));
     let restored = Restored::draw(&env, &consensus, epoch, backup.applied.log_id);
     let identity = StoreIdentity { cluster: restored.cluster().0, epoch, group: GroupId::MAIN };
     let applied = restored.applied();
     let position = Position { epoch, group: identity.group, index: applied.index() };
 
     let aside = blocking(&env, move || {
-        site.mark(epoch)?;
-        let aside = site.move_aside()?;
-        backup::restore(site.env.disk(), &site.dir, &file, identity, &applied)?;
+        directories.mark(epoch)?;
+        let aside = directories.move_aside()?;
+        backup::restore(directories.env.disk(), &directories.dir, &file, identity, &applied)?;
         Ok(aside)
     })
     .await?;
@@ -222,17 +222,17 @@ async fn prepare(
     Ok(Restoration { cluster: restored.cluster(), position, from, bytes, aside })
 }
 
-/// The directories on this machine, claimed.
-struct Site {
+/// The claimed directories on this machine.
+struct Directories {
     env: Env,
-    /// Of the node that is restored.
+    /// The directory of the node that is restored.
     dir: PathBuf,
-    /// Of nodes that are to join it.
+    /// The directories of the nodes that will join it.
     others: Vec<PathBuf>,
 }
 
-impl Site {
-    /// Fails if a directory holds a node that may not be moved aside. What an unfinished restore left may.
+impl Directories {
+    /// Fails if a directory holds a node that may not be moved aside. The remains of an unfinished restore always may.
     fn check(&self, replace: bool) -> Result<(), RestoreError> {
         let disk = self.env.disk();
         let marked = self.dir.join(UNFINISHED);
@@ -247,7 +247,8 @@ impl Site {
         Ok(())
     }
 
-    /// The highest epoch of what the directories hold, as far as it can be read, and of a restore that did not end.
+    /// Returns the highest epoch found in the directories, as far as they can be read, and in the mark of an unfinished
+    /// restore.
     fn last_epoch(&self) -> Epoch {
         let epochs = self.dirs().filter_map(|dir| backup::epoch_of(self.env.disk(), dir));
         epochs.chain(self.marked()).max().unwrap_or_default()
@@ -263,7 +264,8 @@ impl Site {
         self.others.iter().chain([&self.dir]).map(PathBuf::as_path)
     }
 
-    /// What of a node is in a directory. The log first: without it the rest starts no node of a former life.
+    /// Returns the items of a node in a directory. The log comes first: without it, the rest does not start an old
+    /// node.
     fn held(&self, dir: &Path) -> Result<Vec<&'static str>, RestoreError> {
         let mut held = Vec::new();
         for item in [LOG_DIR, CLUSTER_FILE].into_iter().chain(generation::ITEMS) {
@@ -275,7 +277,8 @@ impl Site {
         Ok(held)
     }
 
-    /// Says that a restore has begun. What it moves aside is out of sight for the next one, so its epoch is noted.
+    /// Marks the directory as unfinished. The mark contains the epoch, because a later restore can't see what this one
+    /// has moved aside.
     fn mark(&self, epoch: Epoch) -> Result<(), RestoreError> {
         let text =
             format!("A restore into this directory has begun and not ended. Run it again.\n{MARK_EPOCH}{}\n", epoch.0);
@@ -283,7 +286,7 @@ impl Site {
         replace_file(self.env.disk().as_ref(), &path, text.as_bytes()).map_err(RestoreError::disk(&path))
     }
 
-    /// Moves everything aside that is part of a node; says where to.
+    /// Moves everything aside that belongs to a node; returns where it was moved.
     fn move_aside(&self) -> Result<Vec<PathBuf>, RestoreError> {
         let disk = self.env.disk();
         let mut moved = Vec::new();
@@ -308,7 +311,7 @@ impl Site {
     }
 }
 
-/// Says that a restore has come to its end.
+/// Removes the mark: the restore is complete.
 fn unmark(disk: &dyn Disk, dir: &Path) -> Result<(), RestoreError> {
     let path = dir.join(UNFINISHED);
     disk.remove_file(&path).and_then(|()| disk.sync_dir(dir)).map_err(RestoreError::disk(&path))

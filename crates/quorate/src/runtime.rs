@@ -1,10 +1,11 @@
-//! The runtime in which a handle's calls run, whoever polls them.
+//! The runtime inside which the calls of a handle run, whichever executor polls them.
 //!
-//! A handle may be used from any executor, also from one without timers. So each of its futures is polled inside of the
-//! runtime that the node, or the client, runs on: timers, tasks and blocking calls go there, while the polling itself
+//! A handle may be used from any executor, including one without timers. Therefore each of its futures is polled inside
+//! the runtime of the node or the client: timers, tasks and blocking calls use that runtime, while the polling itself
 //! stays on the caller's thread.
 //!
-//! Invariant: that runtime does not end during a poll. Between two polls it may; the next poll says so.
+//! Invariant: that runtime does not end during a poll. It may end between two polls; the next poll then returns an
+//! error.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -15,70 +16,73 @@ use quorate_env::Env;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-/// See the module. Cheap to clone.
+/// A reference to a runtime; see the module. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Runtime {
     env: Env,
     handle: Handle,
-    open: Weak<Open>,
+    polls: Weak<PollGuard>,
 }
 
-/// Dropped after the last poll.
+/// Held by the owner and by each poll; dropped after the last poll.
 #[derive(Debug)]
-struct Open(#[expect(dead_code, reason = "its drop is the message")] oneshot::Sender<()>);
+struct PollGuard(#[expect(dead_code, reason = "its drop is the message")] oneshot::Sender<()>);
 
-/// The task at the root of the runtime holds this as long as calls may run.
+/// Keeps the runtime open. The runtime's root task holds it as long as calls may run.
 #[derive(Debug)]
-pub(crate) struct Doors {
-    open: Arc<Open>,
-    left: oneshot::Receiver<()>,
+pub(crate) struct RuntimeOwner {
+    polls: Arc<PollGuard>,
+    all_dropped: oneshot::Receiver<()>,
 }
 
-/// The runtime has ended.
+/// The error of a call whose runtime has ended.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Gone;
+pub(crate) struct RuntimeEnded;
 
 impl Runtime {
-    /// The runtime of the calling task.
+    /// Returns the runtime of the calling task, and its owner.
     ///
     /// # Panics
     ///
-    /// Outside of a runtime.
-    pub(crate) fn here(env: &Env) -> (Self, Doors) {
-        let (sender, left) = oneshot::channel();
-        let open = Arc::new(Open(sender));
-        (Self { env: env.clone(), handle: Handle::current(), open: Arc::downgrade(&open) }, Doors { open, left })
+    /// Panics outside of a runtime.
+    pub(crate) fn here(env: &Env) -> (Self, RuntimeOwner) {
+        let (sender, all_dropped) = oneshot::channel();
+        let polls = Arc::new(PollGuard(sender));
+        (
+            Self { env: env.clone(), handle: Handle::current(), polls: Arc::downgrade(&polls) },
+            RuntimeOwner { polls, all_dropped },
+        )
     }
 
-    /// The world of the runtime.
+    /// Returns the environment of the runtime.
     pub(crate) fn env(&self) -> &Env {
         &self.env
     }
 
-    /// Runs something short inside of this runtime, on the calling thread.
-    pub(crate) fn inside<T>(&self, f: impl FnOnce() -> T) -> Result<T, Gone> {
-        let Some(_open) = self.open.upgrade() else { return Err(Gone) };
+    /// Runs a short function inside this runtime, on the calling thread.
+    pub(crate) fn inside<T>(&self, f: impl FnOnce() -> T) -> Result<T, RuntimeEnded> {
+        let Some(_guard) = self.polls.upgrade() else { return Err(RuntimeEnded) };
         let _inside = self.handle.enter();
         Ok(self.env.enter(f))
     }
 
-    /// Runs a future on the calling task, inside of this runtime. Only what happens during its polls is inside.
-    pub(crate) async fn run<T>(&self, future: impl Future<Output = T>) -> Result<T, Gone> {
+    /// Runs a future on the calling task, with each of its polls inside this runtime.
+    pub(crate) async fn run<T>(&self, future: impl Future<Output = T>) -> Result<T, RuntimeEnded> {
         let mut future = pin!(future);
         poll_fn(|cx| match self.inside(|| future.as_mut().poll(cx)) {
             Ok(poll) => poll.map(Ok),
-            Err(gone) => Poll::Ready(Err(gone)),
+            Err(ended) => Poll::Ready(Err(ended)),
         })
         .await
     }
 }
 
-impl Doors {
-    /// Lets no more polls begin and waits for those under way.
+impl RuntimeOwner {
+    /// Refuses new polls and waits for those that are running.
     pub(crate) async fn close(self) {
-        drop(self.open);
-        // The sender is only ever dropped.
-        let _ = self.left.await;
+        drop(self.polls);
+        // The channel carries no message: it closes when the last holder is dropped.
+        let _ = self.all_dropped.await;
     }
 }
 
@@ -92,16 +96,16 @@ mod tests {
 
     use super::*;
 
-    /// Runs a runtime on a thread of its own until told to end.
+    /// Runs a runtime on a separate thread until the returned sender is used.
     fn start() -> (Runtime, oneshot::Sender<()>) {
         let env = Env::real();
         let ((out, started), (stop, stopped)) = (std::sync::mpsc::channel(), oneshot::channel());
         let inside = env.clone();
         env.start_runtime("test", async move {
-            let (runtime, doors) = Runtime::here(&inside);
+            let (runtime, owner) = Runtime::here(&inside);
             out.send(runtime).unwrap();
             let _ = stopped.await;
-            doors.close().await;
+            owner.close().await;
         })
         .unwrap();
         (started.recv().unwrap(), stop)

@@ -1,72 +1,72 @@
-//! How a node and its cluster stand.
+//! The state of a node and its cluster.
 
 use std::time::Duration;
 
 use quorate_consensus::{self as consensus, Blocked, ClusterId, ClusterStatus, MemberStatus, Standing};
 use quorate_model::{NodeId, Position, StoreFault};
 
-/// How a node and its cluster stand, as that node sees it.
+/// The state of a node and its cluster, as that node sees it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Status {
     /// The cluster.
     pub cluster: ClusterId,
-    /// The node that tells.
+    /// The node that reports.
     pub node: NodeId,
     /// Its name.
     pub name: String,
-    /// The leader, if the node knows one and has heard of it lately.
+    /// The leader, if the node knows one and has heard of it recently.
     pub leader: Option<NodeId>,
-    /// The present term.
+    /// The current term.
     pub term: u64,
     /// The last index of the node's log; 0 for none.
     pub last_index: u64,
-    /// Up to where it knows the log to be committed.
+    /// The last index that the node knows to be committed.
     pub committed_index: u64,
-    /// Up to where its database is.
+    /// The position of its database.
     pub applied: Position,
-    /// Up to where its database is without the log.
+    /// The last index that its database contains without the log.
     pub durable_index: u64,
-    /// Bytes of its log's files.
+    /// Bytes of the log's files.
     pub log_bytes: u64,
-    /// Bytes of its database's files.
+    /// Bytes of the database's files.
     pub database_bytes: u64,
-    /// All members, by Raft id.
+    /// All members, in the order of their Raft ids.
     pub members: Vec<MemberStatus>,
-    /// The entry that the node does not apply for the time being, if there is one: it or the cluster can't.
+    /// The entry before which the node waits because the entry can't be applied, if there is one.
     pub blocked: Option<Blocked>,
-    /// What is wrong with its database, if anything is: it applies nothing then.
+    /// The fault of its database, if it has one: it then applies nothing.
     pub fault: Option<String>,
-    /// Why the node takes no part any more, if it doesn't.
+    /// Why the node has stopped, if it has.
     pub stopped: Option<String>,
-    /// What the node knows of its own place in the cluster.
+    /// What the node knows of its own role in the cluster.
     pub standing: Standing,
 }
 
 impl Status {
-    /// Committed entries that the node has not applied yet; `None` while it hears of no leader, and so does not know
-    /// what is committed, or while it has no database.
+    /// Returns how many committed entries the node has not applied yet; `None` while it hears of no leader, and so does
+    /// not know what is committed, or while it has no database.
     pub fn lag(&self) -> Option<u64> {
         self.leader.and_then(|_| self.lag_behind(self.committed_index))
     }
 
-    /// How many of the entries up to `committed` the node has not applied yet; `None` while it has no database.
+    /// Returns how many entries up to `committed` the node has not applied yet; `None` while it has no database.
     pub fn lag_behind(&self, committed: u64) -> Option<u64> {
         consensus::lag(self.applied.index, committed)
     }
 
-    /// How many voters can be reached, and how many there are. One of which nothing was heard for longer than
-    /// `silence_max` can't be.
+    /// Returns how many voters can be reached, and how many there are. A voter that was silent for longer than
+    /// `silence_max` counts as unreachable.
     pub fn reachable_voters(&self, silence_max: Duration) -> (usize, usize) {
         let voters = || self.members.iter().filter(|member| member.voter);
         (voters().filter(|voter| voter.silent_for <= silence_max).count(), voters().count())
     }
 
-    /// The leader, if the node knows one.
+    /// Returns the leader, if the node knows one.
     pub fn leader(&self) -> Option<&MemberStatus> {
         self.members.iter().find(|member| Some(member.id) == self.leader)
     }
 
-    /// `durable_index`, `database_bytes` and `fault` are those of its database.
+    /// Combines the status of the cluster with that of the database: `durable_index`, `database_bytes` and `fault`.
     pub(crate) fn new(
         cluster: ClusterStatus,
         durable_index: u64,

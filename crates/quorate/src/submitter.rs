@@ -1,8 +1,8 @@
-//! What all handles share: sessions, retries, deadlines. Written once, over any [`Transport`].
+//! The part that all handles share: sessions, retries and deadlines, over any [`Transport`].
 //!
 //! Invariants:
-//! - Every attempt of a write carries the same bytes, and with them the same session and sequence: however many
-//!   attempts arrive, one takes effect.
+//! - Every attempt of a write sends the same bytes, and therefore the same session and sequence. However many attempts
+//!   arrive, one takes effect.
 //! - An error other than [`Error::Unknown`] means that a write has no effect and will have none.
 
 use std::ops::Deref;
@@ -39,28 +39,28 @@ use session::Session;
 pub(crate) use ticket::Held;
 pub(crate) use transport::{Attempt, Limits, NotDone, ReadAnswer, ReadRequest, Transport};
 
-/// How long the first attempts of a write may take; after one that took so long the next may take twice as long.
+/// The time limit of the first attempts of a write; it is doubled after each attempt that reaches it.
 const FIRST_ATTEMPT: Duration = Duration::from_secs(4);
 
-/// The longest that an attempt may take.
+/// The longest time limit of an attempt.
 const ATTEMPT_MAX: Duration = Duration::from_secs(64);
 
-/// How long ending a session may take.
+/// The time limit for ending a session.
 const END_MAX: Duration = Duration::from_millis(250);
 
 const STOPPED: &str = "the node was stopped";
 
-/// An attempt that is not the transport's own.
+/// A first attempt that is not made by the transport.
 pub(crate) type FirstAttempt = BoxFuture<'static, Result<(Position, Outcome), Attempt>>;
 
-/// What the clones of a handle share.
+/// The state that the clones of a handle share.
 pub(crate) struct Submitter {
     runtime: Runtime,
     transport: Box<dyn Transport>,
     session: Mutex<Session>,
-    /// The last write that was acknowledged, and when the last of them was.
+    /// The last position that was acknowledged, and the time of the latest acknowledgement.
     written: Mutex<Option<(Position, Instant)>>,
-    /// Rung when a turn may have become free. Who takes one passes the ring on.
+    /// Notified when a ticket may be available. A task that takes a ticket notifies the next one.
     freed: Notify,
 }
 
@@ -75,7 +75,7 @@ impl Submitter {
         Ok(Written { position, reply: outcome? })
     }
 
-    /// Proposes what is no part of a session yet, exactly once. An outcome that is a failure is the last word on it.
+    /// Runs a proposal that has no session yet, exactly once. An outcome that is a failure is final.
     pub(crate) async fn propose(&self, mut proposal: Proposal, limit: Duration) -> Result<(Position, Outcome), Error> {
         proposal.check_limits()?;
         for (number, command) in proposal.commands.iter().enumerate() {
@@ -96,16 +96,17 @@ impl Submitter {
                 sent.store(false, Ordering::Relaxed);
             }
         });
-        settled.await.unwrap_or_else(|_| Err(gone(&sent)))
+        settled.await.unwrap_or_else(|_| Err(runtime_ended(&sent)))
     }
 
-    /// Begins an interactive transaction: the right to its one write, the place where its statements run, and since
-    /// when.
+    /// Begins an interactive transaction. Returns the ticket for its write, the host of its statements, and the time of
+    /// its beginning.
     pub(crate) async fn begin(
         self: &Arc<Self>,
         limit: Duration,
     ) -> Result<(Held<Arc<Self>>, Box<dyn TransactionHost>, Instant), Error> {
-        // First, since opening a session is a write, which would wait for the transaction.
+        // The ticket is taken first: it may require opening a session, which is a write and would wait for the
+        // transaction.
         let ticket = self.runtime.run(async { Held::take(Arc::clone(self), Instant::now() + limit).await });
         let ticket = ticket.await.unwrap_or(Err(Error::Closed))?;
         let host = self.until_served(limit, |deadline| self.transport.begin(limit, deadline)).await?;
@@ -113,7 +114,8 @@ impl Submitter {
         Ok((ticket, host, begun))
     }
 
-    /// Goes on with a proposal whose first attempt is this, until the outcome is known. `None` as for `settle`.
+    /// Continues a proposal with this first attempt until the outcome is known. Returns `None` in the same case as
+    /// `settle`.
     pub(crate) async fn settle_begun(
         &self,
         ticket: &Held<Arc<Self>>,
@@ -128,7 +130,7 @@ impl Submitter {
         settled.await.unwrap_or_else(|_| Err(Error::Unknown(STOPPED.to_owned())))
     }
 
-    /// The level at which a read sees what this handle has written, besides what its own level promises.
+    /// Returns the level at which a read sees the writes of this handle, in addition to what its own level requires.
     pub(crate) fn seeing_own_writes(&self, level: Level) -> Result<Level, Error> {
         let Some((position, when)) = *self.written() else { return Ok(level) };
         let since = self.runtime.inside(|| when.elapsed()).map_err(|_| Error::Closed)?;
@@ -136,7 +138,7 @@ impl Submitter {
             Level::Local => Level::AtLeast(position),
             Level::AtLeast(other) => Level::AtLeast(other.max(position)),
             Level::Linearizable => Level::Linearizable,
-            // A round that began later than the last write was acknowledged.
+            // The quorum round must begin after the last write was acknowledged.
             Level::Bounded(age) => Level::Bounded(age.min(since)),
         })
     }
@@ -156,7 +158,7 @@ impl Submitter {
         self.until_served(limit, |deadline| self.transport.read(&request, deadline)).await
     }
 
-    /// Opens a state of a level.
+    /// Opens a snapshot that meets a level.
     pub(crate) async fn snapshot(&self, level: Level, limit: Duration) -> Result<Box<dyn State>, Error> {
         self.until_served(limit, |deadline| self.transport.snapshot(level, deadline)).await
     }
@@ -165,7 +167,7 @@ impl Submitter {
         &self.runtime
     }
 
-    /// Tries what has no effect until somebody serves it.
+    /// Repeats an operation without effects until a node serves it.
     pub(crate) async fn until_served<'a, T>(
         &'a self,
         limit: Duration,
@@ -178,7 +180,7 @@ impl Submitter {
                 let error = match attempt(deadline).await {
                     Err(error @ Error::Overloaded(_)) => overloaded.insert(error).clone(),
                     Err(error @ Error::Unavailable(_)) => error,
-                    // Its time went by while it waited for its turn.
+                    // The time went by while the operation waited for its turn.
                     Err(Error::TimedOut(text)) => return Err(overloaded.unwrap_or(Error::TimedOut(text))),
                     result => return result,
                 };
@@ -191,7 +193,7 @@ impl Submitter {
         trying.await.unwrap_or(Err(Error::Closed))
     }
 
-    /// Tells the cluster that the session is not needed any more. Nothing is lost if that fails.
+    /// Closes the session in the cluster. If this fails, nothing is lost.
     pub(crate) async fn end_session(&self) {
         let Some(session) = self.session().end() else { return };
         let proposal = Proposal::new(None, vec![ControlCommand::CloseSession(session).into()]);
@@ -201,7 +203,7 @@ impl Submitter {
         let _ = self.runtime.run(ending).await;
     }
 
-    /// Proposes until the outcome is known. `None` when the session has expired and nothing was done.
+    /// Proposes until the outcome is known. Returns `None` if the session has expired and nothing was done.
     async fn settle<C: Deref<Target = Self>>(
         &self,
         ticket: &Held<C>,
@@ -229,13 +231,15 @@ impl Submitter {
                         self.session().expired(ticket.session());
                         return Ok(None);
                     }
-                    // What was done must not come as a failure, behind which nothing was done.
+                    // The write took effect, so this must not be returned as a failure, which would mean that nothing
+                    // was done.
                     (FailureKind::OutcomeTooBig, _) => return Err(Error::Unknown(failure.message)),
                     (FailureKind::SessionExpired | FailureKind::OutcomeForgotten, doubt) => {
                         self.session().expired(ticket.session());
                         return Err(Error::Unknown(doubt.unwrap_or(failure.message)));
                     }
-                    // Not kept as this sequence's outcome: the attempt in doubt may still have another.
+                    // This is not the outcome of the sequence: the attempt in doubt may still be applied with another
+                    // one.
                     (FailureKind::WindowExceeded, Some(doubt)) => return Err(Error::Unknown(doubt)),
                     _ => return Ok(Some((position, Err(failure)))),
                 },
@@ -256,7 +260,7 @@ impl Submitter {
         }
     }
 
-    /// Opens a session. Trying again may open another, which the cluster forgets in time.
+    /// Opens a session. A repeated attempt may open a second one, which the cluster forgets after some time.
     async fn open(&self, deadline: Instant) -> Result<SessionId, Error> {
         let bytes = codec::encode_proposal(&Proposal::new(None, vec![ControlCommand::OpenSession.into()]))?;
         let mut backoff = self.backoff();
@@ -279,7 +283,7 @@ impl Submitter {
         }
     }
 
-    /// Pauses before another attempt; `false` at once if the deadline would come first.
+    /// Pauses before another attempt; returns `false` at once if the deadline would come first.
     pub(crate) async fn pause(&self, backoff: &mut Backoff, deadline: Instant) -> bool {
         let pause = backoff.pause();
         if Instant::now() + pause >= deadline {
@@ -299,7 +303,7 @@ impl Submitter {
     }
 }
 
-/// One attempt to propose, whose result stays in doubt if it does not come in time.
+/// Makes one attempt to propose; it is in doubt if no answer comes in time.
 async fn attempt_until(
     deadline: Instant,
     attempt: BoxFuture<'_, Result<(Position, Outcome), Attempt>>,
@@ -317,6 +321,6 @@ impl From<NotDone> for Error {
     }
 }
 
-fn gone(sent: &AtomicBool) -> Error {
+fn runtime_ended(sent: &AtomicBool) -> Error {
     if sent.load(Ordering::Relaxed) { Error::Unknown(STOPPED.to_owned()) } else { Error::Closed }
 }

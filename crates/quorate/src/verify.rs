@@ -1,7 +1,7 @@
-//! Verification: do all nodes hold the same?
+//! Verification: compares the data of all nodes.
 //!
-//! An entry of the log asks each node for the logical hash of its database as it stands right behind that entry; the
-//! hashes are computed beside the work, and compared here. Invariant: what is compared are states at one position.
+//! An entry of the log makes each node compute the logical hash of its database as of that entry, in the background;
+//! the hashes are compared here. Invariant: the compared states are those of one position.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,16 +11,16 @@ use quorate_sql::logical_hash::UNREAD;
 use crate::error::Error;
 use crate::remote::ConnectError;
 
-/// What the nodes of a cluster hold at one position.
+/// The hashes of all nodes of a cluster at one position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verification {
-    /// Where they were compared.
+    /// The position at which they were compared.
     pub position: Position,
     /// All members.
     pub nodes: Vec<VerifiedNode>,
 }
 
-/// What one node holds.
+/// The hashes of one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerifiedNode {
     /// Its Raft id.
@@ -29,34 +29,33 @@ pub struct VerifiedNode {
     pub name: String,
     /// Its address.
     pub addr: String,
-    /// The logical hash of each of its tables, those of Quorate's own (`_quorate_...`) among them, or why there is
-    /// none.
+    /// The logical hash of each of its tables, including Quorate's own (`_quorate_...`), or why they are missing.
     pub tables: Result<BTreeMap<String, u128>, String>,
 }
 
 /// A table that is not the same on all nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// Its name; `sqlite_schema` stands for the schema of all.
+    /// Its name; `sqlite_schema` stands for the whole schema.
     pub table: String,
-    /// The names of the nodes that hold the same, the most first.
+    /// The names of the nodes that hold the same, the largest group first.
     pub versions: Vec<Vec<String>>,
 }
 
-/// Why the nodes could not be asked.
+/// Why the nodes could not be compared.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum VerifyError {
-    /// No node could be reached, or none lets this client in.
+    /// No node could be reached, or none accepts this client.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// The cluster does not serve, or does not want to.
+    /// The cluster does not serve the request, or refuses it.
     #[error(transparent)]
     Cluster(#[from] Error),
 }
 
 impl VerifyError {
-    /// Whether the same call may succeed later.
+    /// Returns whether the same call may succeed later.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Connect(error) => error.is_retryable(),
@@ -66,12 +65,12 @@ impl VerifyError {
 }
 
 impl Verification {
-    /// Whether all members told what they hold, and all of it is the same.
+    /// Returns whether all members reported their hashes, and all hashes are the same.
     pub fn is_sound(&self) -> bool {
         self.nodes.iter().all(|node| node.tables.is_ok()) && self.differences().is_empty()
     }
 
-    /// The tables that are not the same on all nodes that told what they hold.
+    /// Returns the tables that are not the same on all nodes that reported their hashes.
     pub fn differences(&self) -> Vec<Difference> {
         let told = || self.nodes.iter().filter_map(|node| Some((&node.name, node.tables.as_ref().ok()?)));
         let mut tables: Vec<&String> = told().flat_map(|(_, tables)| tables.keys()).collect();
@@ -89,7 +88,7 @@ impl Verification {
         tables.into_iter().filter_map(difference).collect()
     }
 
-    /// The virtual tables whose rows could not be read, and so were not compared, each with why.
+    /// Returns the virtual tables whose rows could not be read and were not compared, each with the reason.
     pub fn unread(&self) -> BTreeSet<&str> {
         let tables = self.nodes.iter().filter_map(|node| node.tables.as_ref().ok());
         tables.flat_map(BTreeMap::keys).map(String::as_str).filter(|name| name.contains(UNREAD)).collect()
@@ -115,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_is_named_with_who_holds_what() {
+    fn differences_name_the_nodes_of_each_version() {
         let same: &[(&str, u128)] = &[("t", 1), ("u", 2)];
         let all = of(vec![node("a", Some(same)), node("b", Some(same)), node("c", Some(same))]);
         assert!(all.is_sound() && all.differences().is_empty() && all.unread().is_empty());

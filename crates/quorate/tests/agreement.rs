@@ -192,7 +192,7 @@ fn without_a_majority_that_agrees_nothing_is_done() {
         change_behind_its_back(&cluster, others[1]);
         let sold = sell(&cluster.sql(&leader)).await.unwrap();
         until("it is told", || cluster.nodes().all(|node| node.metrics().node.disagreements.get() > 0)).await;
-        let what = "outcomes up to entry N: no majority agrees, so nobody can tell whose data are right";
+        let what = "outcomes up to entry N: no majority agrees, so it is not known whose data are right";
         let differ = format!("nodes of the cluster hold different data event=\"disagreement\" what=\"{what}\"");
         until("it is said", || events::is_told(&differ)).await;
         assert!(

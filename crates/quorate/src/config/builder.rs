@@ -1,4 +1,4 @@
-//! The setters of a configuration: each returns it with one value changed, so that calls can be chained.
+//! The setters of a configuration: each returns the configuration with one value changed, so that calls can be chained.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use quorate_sql::extensions::Extensions;
 
 use super::{Config, SecretSource, SqlOptions};
 
-/// Each sets the field of its name.
+/// Each setter sets the field of its name.
 impl Config {
     /// Sets [`Config::data_dir`].
     #[must_use]
@@ -84,7 +84,7 @@ impl Config {
     }
 }
 
-/// Each sets the field of its name.
+/// Each setter sets the field of its name.
 impl SqlOptions {
     /// Sets [`SqlOptions::readers`].
     #[must_use]

@@ -1,4 +1,4 @@
-//! What can be wrong with a configuration.
+//! The errors of a configuration.
 
 use std::path::{Path, PathBuf};
 
@@ -9,27 +9,27 @@ pub enum ConfigError {
     /// The file can't be read.
     #[error("{}: {reason}", path.display())]
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         reason: String,
     },
     /// The text is not TOML.
     #[error("line {line}: {message}")]
     Syntax {
-        /// Where, from 1.
+        /// The line, from 1.
         line: usize,
         /// What is wrong.
         message: String,
     },
-    /// Something is wrong in a file, or with what it says as a whole.
+    /// Something is wrong in a file, or with the file as a whole.
     #[error("{}: {}", place(path, *line), within(error))]
     InFile {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Where, from 1; none where it is no single line.
+        /// The line, from 1; `None` if the error is not in one line.
         line: Option<usize>,
-        /// What.
+        /// The error.
         error: Box<Self>,
     },
     /// A key is not known.
@@ -37,7 +37,7 @@ pub enum ConfigError {
     UnknownKey {
         /// The key, with the tables around it.
         key: String,
-        /// The known key that is spelled most alike.
+        /// The known key with the most similar spelling.
         nearest: String,
     },
     /// A variable of the environment is not known.
@@ -45,47 +45,47 @@ pub enum ConfigError {
     UnknownVariable {
         /// The variable.
         name: String,
-        /// The known variable that is spelled most alike.
+        /// The known variable with the most similar spelling.
         nearest: String,
     },
-    /// A key has a value of another kind.
+    /// A key has a value of the wrong kind.
     #[error("'{key}' must be {expected}, not {found}")]
     Value {
         /// The key, with the tables around it.
         key: String,
-        /// What it should be.
+        /// The expected kind.
         expected: &'static str,
-        /// The kind of what it is. Never the value, which may be a secret.
+        /// The kind that was found. It is never the value itself, which may be a secret.
         found: &'static str,
     },
     /// A key is missing.
     #[error("'{0}' is missing")]
     Missing(&'static str),
-    /// The secret can't be had.
+    /// The secret can't be read or is not valid.
     #[error("the secret: {0}")]
     Secret(String),
-    /// The parts do not fit together.
+    /// The settings are invalid or contradict each other.
     #[error("{0}")]
     Invalid(String),
 }
 
-/// A place in a file, as editors and compilers write it.
+/// Formats a place in a file as editors and compilers do.
 fn place(path: &Path, line: Option<usize>) -> String {
     line.map_or_else(|| path.display().to_string(), |line| format!("{}:{line}", path.display()))
 }
 
-/// An error behind its place, which need not be told twice.
+/// Returns the text of an error in a file, without a line number, which already stands before it.
 fn within(error: &ConfigError) -> String {
     if let ConfigError::Syntax { message, .. } = error { message.clone() } else { error.to_string() }
 }
 
 impl ConfigError {
-    /// The same, in this file.
+    /// Returns the error as one in this file.
     pub(super) fn in_file(self, path: &Path, line: Option<usize>) -> Self {
         Self::InFile { path: path.to_owned(), line, error: Box::new(self) }
     }
 
-    /// Never: somebody has to change the configuration.
+    /// Returns `false`: the configuration must be changed.
     pub fn is_retryable(&self) -> bool {
         false
     }

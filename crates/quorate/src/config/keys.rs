@@ -13,8 +13,8 @@ impl Schema for Config {
         keys.push(
             Key::new(
                 "members",
-                "The nodes that found the cluster, from name to host:port, the same on each of them. None: the node \
-                 runs alone.",
+                "The nodes that found the cluster: from name to host:port, the same on all of them. Without members, \
+                 the node runs alone.",
                 |config: &mut Self, given| given.addresses().map(|members| config.members = members),
                 |config| addresses(&config.members),
             )
@@ -34,20 +34,20 @@ fn node() -> Vec<Key<Config>> {
     vec![
         Key::new(
             "data_dir",
-            "Everything of this node. Used by one running node at a time.",
+            "The directory for all files of this node. Only one running node at a time can use it.",
             |config: &mut Config, given| given.path().map(|path| config.data_dir = path),
             |config| (&config.data_dir).into(),
         )
         .required(),
         Key::new(
             "name",
-            "This node's name: one of the members, if there are any.",
+            "This node's name. If there are members, it must be one of them.",
             |config: &mut Config, given| given.text().map(|name| config.name = name),
             |config| config.name.as_str().into(),
         ),
         Key::new(
             "name_from_hostname",
-            "Take the name of the machine, up to its first dot, as the node's name: for the pods of a StatefulSet.",
+            "Use the machine's host name, up to its first dot, as the node's name: for the pods of a StatefulSet.",
             |config: &mut Config, given| {
                 if given.flag()? {
                     config.name = quorate_env::host_name().map_err(|error| Wrong::Invalid(error.to_string()))?;
@@ -60,31 +60,31 @@ fn node() -> Vec<Key<Config>> {
         .example("true"),
         Key::new(
             "listen",
-            "host:port to listen on for other nodes and clients. Default: what the members say of this node; alone: a \
-             free port of the loopback interface.",
+            "host:port on which to listen for other nodes and clients. Default: this node's address in the list of \
+             members; for a node that runs alone, a free port of the loopback interface.",
             |config: &mut Config, given| given.text().map(|addr| config.listen = Some(addr)),
             |config| config.listen.clone().into(),
         )
         .example("\"0.0.0.0:7001\""),
         Key::new(
             "advertise",
-            "host:port under which the others reach this node. Default: what the members say of it, or what it \
-             listens on.",
+            "host:port under which the other nodes reach this node. Default: its address in the list of members, or \
+             the address on which it listens.",
             |config: &mut Config, given| given.text().map(|addr| config.advertise = Some(addr)),
             |config| config.advertise.clone().into(),
         )
         .example("\"10.0.0.1:7001\""),
         Key::new(
             "durability",
-            "When a write counts as done: \"fsync\", when it was synced to the disks of a majority; \"os\", when the \
-             operating systems of a majority have it: it survives the end of processes, but not a loss of power of \
-             most machines at once. Fixed when the cluster is founded, the same on all nodes.",
+            "When a write is acknowledged. \"fsync\": when a majority has synced it to disk. \"os\": when the \
+             operating systems of a majority have it; it then survives the end of processes, but not a power loss of \
+             most machines at once. Fixed when the cluster is founded, and the same on all nodes.",
             |config: &mut Config, given| durability(given).map(|durability| config.durability = durability),
             |config| config.durability.name().into(),
         ),
         Key::new(
             "keep_log",
-            "Applied and durable log that is kept for followers that lag.",
+            "How much applied and durable log is kept for followers that lag.",
             |config: &mut Config, given| given.bytes().map(|bytes| config.keep_log_bytes = bytes),
             |config| size(config.keep_log_bytes),
         ),
@@ -107,8 +107,8 @@ fn secret() -> [Key<Config>; 3] {
     [
         Key::new(
             "secret_file",
-            "A file with what all nodes and clients of the cluster know, at least 16 bytes. None: a node that runs \
-             alone draws a secret and keeps it in its data directory.",
+            "A file with the secret that all nodes and clients of the cluster share, at least 16 bytes. Default: a \
+             node that runs alone draws a secret and keeps it in its data directory.",
             |config: &mut Config, given| given.path().map(|path| config.secret = SecretSource::File(path)),
             |config| if let SecretSource::File(path) = &config.secret { path.into() } else { Shown::Nothing },
         )
@@ -116,7 +116,7 @@ fn secret() -> [Key<Config>; 3] {
         .example("\"secret\""),
         Key::new(
             "secret_env",
-            "The variable of the environment that holds the secret, in place of a file.",
+            "The environment variable that holds the secret, in place of a file.",
             |config: &mut Config, given| given.text().map(|name| config.secret = SecretSource::Variable(name)),
             |config| {
                 if let SecretSource::Variable(name) = &config.secret { name.as_str().into() } else { Shown::Nothing }
@@ -126,7 +126,7 @@ fn secret() -> [Key<Config>; 3] {
         .example("\"MY_SECRET\""),
         Key::new(
             "secret",
-            "The secret itself, in place of a file. Whoever reads the configuration has it.",
+            "The secret itself, in place of a file. Everyone who can read the configuration can read it.",
             |config: &mut Config, given| given.text().map(|text| config.secret = SecretSource::Inline(text)),
             |config| if let SecretSource::Inline(_) = &config.secret { Shown::Secret } else { Shown::Nothing },
         )
@@ -143,31 +143,32 @@ fn timing() -> [Key<Timing>; 5] {
     [
         key(
             "timing.heartbeat",
-            "How often the leader shows that it lives. heartbeat < election_min < election_max.",
+            "The interval of the leader's heartbeats. heartbeat < election_min < election_max.",
             |timing| &mut timing.heartbeat,
             |timing| timing.heartbeat,
         ),
         key(
             "timing.election_min",
-            "A follower that hears nothing for so long, or a little longer, stands for election.",
+            "The shortest time without heartbeats after which a follower stands for election.",
             |timing| &mut timing.election_min,
             |timing| timing.election_min,
         ),
         key(
             "timing.election_max",
-            "The longest that it waits; up to four times as long where the machine or the leader has been slow lately.",
+            "The longest such time; up to four times as long if the machine or the leader has been slow recently.",
             |timing| &mut timing.election_max,
             |timing| timing.election_max,
         ),
         key(
             "timing.silence",
-            "A lost data directory may come back as a new member when nothing was heard of it for so long.",
+            "How long a member must have been silent before a node with its name and a new data directory may replace \
+             it.",
             |timing| &mut timing.silence,
             |timing| timing.silence,
         ),
         key(
             "timing.status",
-            "How often nodes ask each other how they are.",
+            "How often nodes ask each other for their status.",
             |timing| &mut timing.status,
             |timing| timing.status,
         ),
@@ -185,7 +186,7 @@ fn sql() -> [Key<SqlOptions>; 8] {
     [
         Key::new(
             "sql.readers",
-            "Read-only connections: queries that run at the same time.",
+            "The number of read-only connections, and so of queries that run at the same time.",
             |sql: &mut SqlOptions, given| {
                 given.count().map(|count| sql.readers = usize::try_from(count).unwrap_or(usize::MAX))
             },
@@ -193,43 +194,45 @@ fn sql() -> [Key<SqlOptions>; 8] {
         ),
         key(
             "sql.reader_cache",
-            "Page cache of each of them.",
+            "The page cache of each reader.",
             |sql| &mut sql.reader_cache_bytes,
             |sql| sql.reader_cache_bytes,
         ),
         key(
             "sql.writer_cache",
-            "Page cache of the writer, and what it sorts in one step that nothing interrupts.",
+            "The page cache of the writer. Its sorts run in pieces of this size, which can't be interrupted.",
             |sql| &mut sql.writer_cache_bytes,
             |sql| sql.writer_cache_bytes,
         ),
         key(
             "sql.page_size",
-            "Bytes of a page: fixed when the cluster is founded, the same on all nodes.",
+            "Bytes of a page. Fixed when the cluster is founded, and the same on all nodes.",
             |sql| &mut sql.page_size,
             |sql| sql.page_size,
         ),
         Key::new(
             "sql.query_timeout",
-            "How long a query may run, and a read transaction last, whatever its caller asks for.",
+            "How long a query may run, and a read transaction may last, whatever the caller asks for.",
             |sql: &mut SqlOptions, given| given.time().map(|time| sql.query_timeout = time),
             |sql| time(sql.query_timeout),
         ),
         Key::new(
             "sql.temp_bytes_per_query",
-            "Temporary files of one query: for sorts and the like that do not fit into its page cache.",
+            "The most bytes of temporary files of one query, for example for sorts that do not fit into its page \
+             cache.",
             |sql: &mut SqlOptions, given| given.bytes().map(|bytes| sql.temp_bytes_per_query = bytes),
             |sql| size(sql.temp_bytes_per_query),
         ),
         Key::new(
             "sql.temp_bytes",
-            "Temporary files of all queries. The writer may have as many, and twice the size of the database besides.",
+            "The most bytes of temporary files of all queries together. The writer may use as many, plus twice the \
+             size of the database.",
             |sql: &mut SqlOptions, given| given.bytes().map(|bytes| sql.temp_bytes = bytes),
             |sql| size(sql.temp_bytes),
         ),
         Key::new(
             "sql.slow_statement",
-            "Statements that take so long are told in the log, without their values. 0: none.",
+            "Statements that take this long are logged, without their values. 0 disables this.",
             |sql: &mut SqlOptions, given| given.time().map(|time| sql.slow_statement = time),
             |sql| time(sql.slow_statement),
         ),

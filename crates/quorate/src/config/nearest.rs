@@ -1,21 +1,22 @@
-//! The known word that a misspelt one probably means: here for keys, and for other programs' names.
+//! Finds the known word that a misspelt one probably means, for keys here and for names in other programs.
 
-/// The candidate with the fewest letters to change, to add or to leave out; two swapped letters count as one.
+/// Returns the candidate with the fewest letters to change, to add or to remove; two swapped letters count as one
+/// change.
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     candidates.into_iter().min_by_key(|candidate| distance(name, candidate))
 }
 
-/// The nearest, if it is so near that it may have been mistyped.
+/// Returns the nearest candidate, if it is similar enough to be a typing error.
 pub fn mistyped<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let letters = name.chars().count();
     nearest(name, candidates).filter(|near| distance(name, near) <= letters.div_ceil(3).min(2))
 }
 
-/// Whether a letter is large or small does not count.
+/// Returns the number of changes, ignoring case.
 fn distance(a: &str, b: &str) -> usize {
     let letters = |text: &str| text.to_ascii_lowercase().chars().collect::<Vec<char>>();
     let (a, b) = (letters(a), letters(b));
-    // Rows of the usual table: for each beginning of `a`, the distances to all beginnings of `b`.
+    // Rows of the standard table: for each prefix of `a`, the distances to all prefixes of `b`.
     let (mut before, mut last): (Vec<usize>, Vec<usize>) = (Vec::new(), (0..=b.len()).collect());
     for (i, from) in a.iter().enumerate() {
         let mut row = vec![i.saturating_add(1)];
@@ -39,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn distances_count_what_was_mistyped() {
+    fn the_distance_counts_typing_errors() {
         for (a, b, expected) in [
             ("", "", 0),
             ("abc", "", 3),

@@ -1,15 +1,15 @@
-//! A configuration as text: what is in force, or a commented file to start from.
+//! Prints a configuration: the values in effect, or a commented file to start from.
 //!
-//! Invariant: both read as the configuration that they were made of, but for a secret that stands in it itself.
+//! Invariant: reading either text gives the configuration that was printed, except for a secret given inline.
 
 use toml::Value;
 
 use super::schema::{Key, Schema, Shown};
 
-/// Columns of a comment.
+/// The width of a comment.
 const WIDTH: usize = 100;
 
-/// What is in force, as TOML; behind each value what gave it, as `origin` says.
+/// Returns the values in effect as TOML. After each value comes its origin, as `origin` returns it.
 pub fn print<C: Schema + 'static>(config: &C, origin: impl Fn(&Key<C>) -> Option<String>) -> String {
     let mut text = Text::default();
     for key in &C::keys() {
@@ -23,7 +23,7 @@ pub fn print<C: Schema + 'static>(config: &C, origin: impl Fn(&Key<C>) -> Option
     text.finish()
 }
 
-/// A file with a comment for every key. What is as it is by default, or not set, is commented out.
+/// Returns a file with a comment for every key. Values that are the default or not set are commented out.
 pub fn template<C: Schema + 'static>(config: &C) -> String {
     let default = C::default();
     let mut text = Text::default();
@@ -43,8 +43,7 @@ pub fn template<C: Schema + 'static>(config: &C) -> String {
     text.finish()
 }
 
-/// Lines. Each stands for itself, with the tables around its key in the key's name; but for whole tables, which come
-/// last.
+/// The lines of a file. Each line gives the full path of its key, except for tables as values, which come last.
 #[derive(Default)]
 struct Text {
     lines: String,
@@ -81,14 +80,14 @@ impl Text {
     }
 }
 
-/// An empty line and the comments; nothing where there are none.
+/// Returns an empty line and the comments; nothing if there are no comments.
 fn commented(comments: &[String]) -> String {
     let lines = comments.iter().map(|comment| format!("# {comment}\n"));
     let head = if comments.is_empty() { "" } else { "\n" };
     lines.fold(head.to_owned(), |text, line| text + &line)
 }
 
-/// A text in lines of at most [`WIDTH`] columns.
+/// Wraps a text into lines of at most [`WIDTH`] columns.
 fn wrapped(text: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {

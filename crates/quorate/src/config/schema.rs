@@ -1,8 +1,8 @@
-//! What a configuration can hold: its keys, each written once, from which everything else follows: reading files and
-//! variables of the environment, refusing what is not known, printing, and the commented file of `quorate init`.
+//! The schema of a configuration: its keys, each defined once. Everything else is derived from them: reading files and
+//! environment variables, refusing unknown keys, printing, and the commented file of `quorate init`.
 //!
-//! Invariant: a key that can be read can be printed, and what is printed reads as the same; but for secrets, which are
-//! never printed.
+//! Invariant: every key that can be read can be printed, and reading the printed text gives the same value; except for
+//! secrets, which are never printed.
 
 use std::path::PathBuf;
 
@@ -10,16 +10,16 @@ use toml::Value;
 
 use super::value::Given;
 
-/// What a program can be told by a file and the environment.
+/// A configuration that can be read from a file and the environment.
 pub trait Schema: Default {
-    /// Its keys, those of a table together.
+    /// Returns its keys, with those of a table next to each other.
     fn keys() -> Vec<Key<Self>>;
 
-    /// Says why the parts do not fit together, if they don't.
+    /// Checks that the settings are valid and do not contradict each other.
     ///
     /// # Errors
     ///
-    /// [`ConfigError`](super::ConfigError) says what to change.
+    /// A [`ConfigError`](super::ConfigError) says what to change.
     fn check(&self) -> Result<(), super::ConfigError>;
 }
 
@@ -29,7 +29,7 @@ pub struct Key<C> {
     pub(super) about: &'static str,
     pub(super) example: &'static str,
     pub(super) is_required: bool,
-    /// Keys that say the same thing in different ways: at most one of them is given at a time.
+    /// Alternative keys for the same setting: at most one of them may be given.
     pub(super) instead_of: &'static [&'static str],
     pub(super) set: Setter<C>,
     pub(super) get: Getter<C>,
@@ -38,28 +38,29 @@ pub struct Key<C> {
 type Setter<C> = Box<dyn Fn(&mut C, Given<'_>) -> Result<(), Wrong>>;
 type Getter<C> = Box<dyn Fn(&C) -> Shown>;
 
-/// Why a value can't be taken.
+/// Why a value is not accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wrong {
-    /// It is no such thing.
+    /// It has the wrong kind; the text names the expected one.
     Kind(&'static str),
-    /// It is one, but not a possible one.
+    /// It has the right kind, but is not valid.
     Invalid(String),
 }
 
-/// What is printed of a value.
+/// The printed form of a setting.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Shown {
-    /// It is this.
+    /// This value.
     Value(Value),
-    /// There is none.
+    /// It is not set.
     Nothing,
-    /// There is one that must not be shown.
+    /// It is set, but must not be shown.
     Secret,
 }
 
 impl<C: 'static> Key<C> {
-    /// A key: where it stands (tables and name, with dots), what it means, how its value is set and shown.
+    /// Creates a key from its path (tables and name, with dots), its description, and functions that set and show its
+    /// value.
     pub fn new(
         path: &'static str,
         about: &'static str,
@@ -70,28 +71,28 @@ impl<C: 'static> Key<C> {
         Self { path, about, example: "", is_required: false, instead_of: &[], set, get }
     }
 
-    /// The same key with a value that a commented file shows where there is none.
+    /// Returns the same key with an example, which a commented file shows if the key is not set.
     #[must_use]
     pub fn example(mut self, example: &'static str) -> Self {
         self.example = example;
         self
     }
 
-    /// The same key, which must be given.
+    /// Returns the same key as a required one.
     #[must_use]
     pub fn required(mut self) -> Self {
         self.is_required = true;
         self
     }
 
-    /// The same key, given in place of others.
+    /// Returns the same key as an alternative to others.
     #[must_use]
     pub fn instead_of(mut self, others: &'static [&'static str]) -> Self {
         self.instead_of = others;
         self
     }
 
-    /// The same key of a larger configuration that this one is a part of.
+    /// Returns the same key for a larger configuration that contains this one.
     pub fn within<D: 'static>(self, part: fn(&D) -> &C, part_mut: fn(&mut D) -> &mut C) -> Key<D> {
         let Self { path, about, example, is_required, instead_of, set, get } = self;
         Key {
@@ -105,13 +106,13 @@ impl<C: 'static> Key<C> {
         }
     }
 
-    /// The variable of the environment that gives it.
+    /// Returns the name of its environment variable.
     pub fn variable(&self) -> String {
         format!("{PREFIX}{}", self.path.replace('.', "_").to_ascii_uppercase())
     }
 }
 
-/// What the names of variables begin with.
+/// The prefix of the names of variables.
 pub(super) const PREFIX: &str = "QUORATE_";
 
 impl From<String> for Shown {

@@ -1,4 +1,4 @@
-//! Where the secret of a cluster comes from.
+//! The source of a cluster's secret.
 
 use std::fmt;
 use std::io;
@@ -10,23 +10,23 @@ use quorate_wire::Secret;
 
 use super::ConfigError;
 
-/// The file in a data directory that keeps the secret of a node that runs alone.
+/// The file in a data directory that contains the secret of a node that runs alone.
 const KEPT_FILE: &str = "secret";
 
-/// Bytes of a file that holds a secret.
+/// The most bytes of a file with a secret.
 const SECRET_FILE_MAX: u64 = 4096;
 
-/// Random bytes of a secret that is drawn; the file holds them in hexadecimal.
+/// The number of random bytes of a drawn secret; the file contains them in hexadecimal.
 const DRAWN_BYTES: usize = 32;
 
-/// Where the secret comes from that all nodes and clients of a cluster share. It never prints.
+/// The source of the secret that all nodes and clients of a cluster share. Printing it never shows the secret.
 #[derive(Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SecretSource {
-    /// Drawn at the first start and kept in the data directory, readable by its owner alone. For nodes that run alone.
+    /// Drawn at the first start and kept in the data directory, readable only by its owner. For nodes that run alone.
     #[default]
     Kept,
-    /// A file; white space at its end does not count.
+    /// A file; white space at its end is ignored.
     File(PathBuf),
     /// A variable of the environment.
     Variable(String),
@@ -35,7 +35,7 @@ pub enum SecretSource {
 }
 
 impl SecretSource {
-    /// The secret. Blocks.
+    /// Returns the secret. Blocks.
     pub(crate) fn resolve(&self, env: &Env, data_dir: &Path) -> Result<Secret, ConfigError> {
         let text = match self {
             Self::Kept => kept(env, &data_dir.join(KEPT_FILE))?,
@@ -59,7 +59,7 @@ impl fmt::Debug for SecretSource {
     }
 }
 
-/// The kept secret, drawn if there is none.
+/// Returns the kept secret, drawing it if there is none.
 fn kept(env: &Env, path: &Path) -> Result<String, ConfigError> {
     match read(env, path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => draw(env, path),
@@ -74,7 +74,7 @@ fn draw(env: &Env, path: &Path) -> io::Result<String> {
     let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     let (disk, new) = (env.disk(), path.with_extension("new"));
     let file = disk.open(&new, OpenMode::Create)?;
-    // Before it holds anything.
+    // The file is made private before the secret is written to it.
     disk.make_private(&new)?;
     file.set_len(0)?;
     file.write_at(text.as_bytes(), 0)?;

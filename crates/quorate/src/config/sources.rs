@@ -1,7 +1,7 @@
-//! Where a configuration comes from: a file of TOML, then variables of the environment, which override the file.
+//! The sources of a configuration: a file of TOML, and environment variables, which override the file.
 //!
-//! Invariant: nothing that is given is passed over. A key or a variable that no schema knows is an error that names
-//! the nearest known one.
+//! Invariant: nothing that is given is ignored. An unknown key or variable is an error that names the nearest known
+//! one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -16,31 +16,31 @@ use super::nearest::nearest;
 use super::schema::{Key, PREFIX, Schema, Wrong};
 use super::value::Given;
 
-/// Bytes of a configuration file.
+/// The most bytes of a configuration file.
 const CONFIG_FILE_MAX: u64 = 1 << 20;
 
-/// What is given to a program.
+/// The sources of one configuration.
 #[derive(Clone, Default)]
 pub struct Sources {
     table: Table,
-    /// The file that it is from, and the lines of its keys; none of a text.
+    /// The file of the table, and the lines of its keys; `None` if the table was given as a text.
     file: Option<(PathBuf, BTreeMap<String, usize>)>,
-    /// From where relative paths in the file count.
+    /// The directory to which relative paths in the table are relative.
     base: PathBuf,
     variables: Vec<(String, String)>,
 }
 
 impl Sources {
-    /// Nothing.
+    /// Creates sources without values.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes a text of TOML. Relative paths in it count from the working directory.
+    /// Sets a text of TOML. Relative paths in it are relative to the working directory.
     ///
     /// # Errors
     ///
-    /// [`ConfigError::Syntax`].
+    /// Returns [`ConfigError::Syntax`] if the text is not TOML.
     pub fn text(mut self, text: &str) -> Result<Self, ConfigError> {
         self.table = text.parse::<Table>().map_err(|error| {
             // The error's own text would quote the line, which may hold the secret.
@@ -50,11 +50,11 @@ impl Sources {
         Ok(self)
     }
 
-    /// Takes a file of TOML. Relative paths in it count from its directory.
+    /// Sets a file of TOML. Relative paths in it are relative to its directory.
     ///
     /// # Errors
     ///
-    /// [`ConfigError::File`] and [`ConfigError::Syntax`].
+    /// Returns [`ConfigError::File`] or [`ConfigError::Syntax`].
     pub fn file(mut self, path: impl AsRef<Path>) -> Result<Self, ConfigError> {
         let path = path.as_ref();
         let failed = |reason: String| ConfigError::File { path: path.to_owned(), reason };
@@ -68,7 +68,7 @@ impl Sources {
         })
     }
 
-    /// Takes those variables whose names begin with `QUORATE_`, but for those that Kubernetes makes of services.
+    /// Sets the variables whose names begin with `QUORATE_`, except for those that Kubernetes creates for services.
     #[must_use]
     pub fn variables(mut self, variables: impl IntoIterator<Item = (String, String)>) -> Self {
         let ours = |(name, _): &(String, String)| name.starts_with(PREFIX) && !is_service_link(name);
@@ -76,11 +76,11 @@ impl Sources {
         self
     }
 
-    /// What all of it says.
+    /// Reads the configuration from all sources.
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] says what to change.
+    /// A [`ConfigError`] says what to change.
     pub fn read<C: Schema + 'static>(&self) -> Result<C, ConfigError> {
         let keys = C::keys();
         let mut config = C::default();
@@ -90,12 +90,12 @@ impl Sources {
         if let Some(key) = keys.iter().find(|key| key.is_required && !is_given(key)) {
             return Err(self.in_file(ConfigError::Missing(key.path), None));
         }
-        // What variables say may be what does not fit.
+        // If there are variables, they may be the cause, so the file is not named.
         config.check().map_err(|error| if in_variables.is_empty() { self.in_file(error, None) } else { error })?;
         Ok(config)
     }
 
-    /// What gave a key its value, if anything did.
+    /// Returns the source of a key's value, if the key is set.
     pub fn origin<C: 'static>(&self, key: &Key<C>) -> Option<String> {
         let variable = key.variable();
         if self.variables.iter().any(|(name, _)| *name == variable) {
@@ -104,10 +104,10 @@ impl Sources {
         take(&mut self.table.clone(), key.path).ok().flatten().map(|_| "file".to_owned())
     }
 
-    /// An error with the file that it is in, if there is one, and the line of a key.
+    /// Adds the file, if there is one, and the line of a key to an error.
     fn in_file(&self, error: ConfigError, key: Option<&str>) -> ConfigError {
         let Some((path, lines)) = &self.file else { return error };
-        // Of a table that should be none the keys inside have the lines.
+        // If a table is given where a value is expected, only the keys inside the table have lines.
         error.in_file(path, key.and_then(|key| lines.get(key)).copied())
     }
 
@@ -158,12 +158,12 @@ impl Sources {
     }
 }
 
-/// The line, from 1, of a place in a text.
+/// Returns the line, from 1, of an offset in a text.
 fn line_at(text: &str, at: usize) -> usize {
     text.get(..at).unwrap_or_default().matches('\n').count().saturating_add(1)
 }
 
-/// The lines of all keys of a text, with the tables around them. What can't be read has none.
+/// Returns the lines of all keys of a text, by their full paths; empty if the text can't be parsed.
 fn lines(text: &str) -> BTreeMap<String, usize> {
     let mut lines = BTreeMap::new();
     let Ok(root) = DeTable::parse(text) else { return lines };
@@ -180,7 +180,7 @@ fn lines(text: &str) -> BTreeMap<String, usize> {
     lines
 }
 
-/// A variable that Kubernetes sets in each pod for a service whose name begins with `quorate`.
+/// Returns whether Kubernetes sets a variable of this name in each pod for a service whose name begins with `quorate`.
 fn is_service_link(name: &str) -> bool {
     let is_port = |rest: &str| rest.is_empty() || rest.starts_with('_');
     name.ends_with("_SERVICE_HOST")
@@ -202,7 +202,7 @@ fn set<C>(key: &Key<C>, config: &mut C, name: &str, given: Given<'_>) -> Result<
     })
 }
 
-/// Takes the value at a path out of a table.
+/// Removes the value at a path from a table and returns it.
 fn take(table: &mut Table, path: &'static str) -> Result<Option<Value>, ConfigError> {
     let Some((outer, inner)) = path.split_once('.') else { return Ok(table.remove(path)) };
     match table.get_mut(outer) {
@@ -221,7 +221,7 @@ fn take(table: &mut Table, path: &'static str) -> Result<Option<Value>, ConfigEr
     }
 }
 
-/// The path of the first value in a table.
+/// Returns the path of the first value in a table.
 fn first_path(table: &Table) -> Option<String> {
     let (key, value) = table.iter().next()?;
     match value.as_table().and_then(first_path) {

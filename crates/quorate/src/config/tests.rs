@@ -1,4 +1,4 @@
-//! Configurations, good and bad.
+//! Tests of valid and invalid configurations.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests stop at the first surprise")]
 
@@ -36,7 +36,7 @@ const FULL: &str = r#"
 "#;
 
 #[test]
-fn every_key_arrives() {
+fn every_key_is_read() {
     let config = Config::from_toml(FULL).unwrap();
     let expected = Config {
         data_dir: "data/a".into(),
@@ -77,7 +77,7 @@ fn a_data_directory_is_enough() {
 }
 
 #[test]
-fn what_is_wrong_is_named() {
+fn errors_name_what_is_wrong() {
     let cases = [
         ("lisen = \"x\"", "the key 'lisen' is not known; did you mean 'listen'?"),
         (
@@ -90,7 +90,7 @@ fn what_is_wrong_is_named() {
         ("timing = 3", "'timing' must be a table, not integer"),
         ("durability = \"none\"", "'durability' is 'none': it can only be 'fsync' or 'os'"),
         ("secret = \"a\"\nsecret_env = \"B\"", "set one of 'secret_env' and 'secret'"),
-        ("[members]\nb = \"x:1\"", "this node's name, 'node', is none of the members: b"),
+        ("[members]\nb = \"x:1\"", "this node's name, 'node', is not one of the members: b"),
         ("[members]\nnode = \"x:1\"\nb = \"x:2\"", "the nodes of a cluster must share a secret"),
         ("[sql]\npage_size = 1000", "'sql.page_size' is 1000"),
         ("[sql]\nreaders = 0", "'sql.readers' is 0"),
@@ -127,7 +127,7 @@ fn a_kept_secret_is_drawn_once_and_private() {
 }
 
 #[test]
-fn a_file_names_paths_from_where_it_is() {
+fn paths_in_a_file_are_relative_to_it() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("quorate.toml");
     std::fs::write(&path, "data_dir = \"d\"\nsecret_file = \"s\"").unwrap();
@@ -139,7 +139,7 @@ fn a_file_names_paths_from_where_it_is() {
 }
 
 #[test]
-fn what_is_wrong_in_a_file_is_told_with_file_and_line() {
+fn errors_in_a_file_name_file_and_line() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("quorate.toml");
     let shown = path.display();
@@ -201,7 +201,7 @@ fn the_environment_is_enough() {
 }
 
 #[test]
-fn unknown_variables_are_named_but_those_of_kubernetes() {
+fn unknown_variables_fail_except_kubernetes_ones() {
     let error = variables(&[("QUORATE_DATADIR", "x")]).read::<Config>().unwrap_err().to_string();
     assert_eq!(error, "the variable QUORATE_DATADIR is not known; did you mean QUORATE_DATA_DIR?");
     let links = ["QUORATE_SERVICE_HOST", "QUORATE_SERVICE_PORT_HTTP", "QUORATE_PORT", "QUORATE_PORT_7001_TCP_ADDR"];
@@ -212,7 +212,7 @@ fn unknown_variables_are_named_but_those_of_kubernetes() {
 }
 
 #[test]
-fn the_name_of_the_machine_can_be_the_name_of_the_node() {
+fn the_host_name_can_be_the_node_name() {
     let config = Config::from_toml("data_dir = \"x\"\nname_from_hostname = true").unwrap();
     assert_eq!(config.name, quorate_env::host_name().unwrap());
     let both = Config::from_toml("data_dir = \"x\"\nname = \"a\"\nname_from_hostname = true").unwrap_err();
@@ -220,7 +220,7 @@ fn the_name_of_the_machine_can_be_the_name_of_the_node() {
 }
 
 #[test]
-fn what_is_printed_is_in_force_and_says_why() {
+fn printing_shows_values_and_their_origins() {
     let sources = variables(&[("QUORATE_KEEP_LOG", "2 GiB")]).text(FULL).unwrap();
     let config: Config = sources.read().unwrap();
     let printed = print(&config, |key| sources.origin(key));
@@ -234,7 +234,7 @@ fn what_is_printed_is_in_force_and_says_why() {
 }
 
 #[test]
-fn a_commented_file_reads_as_what_it_was_made_of() {
+fn a_commented_file_reads_as_its_source() {
     let mut config = Config::from_toml(FULL).unwrap();
     config.secret = SecretSource::File("secret".into());
     for config in [config, Config::single("data")] {

@@ -1,4 +1,4 @@
-//! Values as people write them: texts, sizes, times, lists of members; and back.
+//! Conversions between values and their text forms: texts, sizes, times, lists of members.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,12 +8,12 @@ use toml::{Table, Value};
 
 use super::schema::{Shown, Wrong};
 
-/// A value that was given, and where.
+/// A given value, with its source.
 #[derive(Clone, Copy, Debug)]
 pub enum Given<'a> {
-    /// In a file of TOML; paths count from this directory.
+    /// A value in a file of TOML; relative paths are relative to this directory.
     File(&'a Value, &'a Path),
-    /// By a variable of the environment.
+    /// The text of an environment variable.
     Variable(&'a str),
 }
 
@@ -21,11 +21,11 @@ const SIZES: [(&str, u64); 4] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 <
 const TIMES: [(&str, u64); 3] = [("min", 60_000), ("s", 1_000), ("ms", 1)];
 
 impl Given<'_> {
-    /// A text.
+    /// Returns a text.
     ///
     /// # Errors
     ///
-    /// Like those of all of these: [`Wrong`] says what was expected.
+    /// Like the other conversions, returns a [`Wrong`] that says what was expected.
     pub fn text(self) -> Result<String, Wrong> {
         match self {
             Self::File(Value::String(text), _) => Ok(text.clone()),
@@ -34,7 +34,7 @@ impl Given<'_> {
         }
     }
 
-    /// A path; a relative one in a file counts from the directory of the file.
+    /// Returns a path; a relative one in a file is relative to the directory of the file.
     pub fn path(self) -> Result<PathBuf, Wrong> {
         let text = self.text()?;
         Ok(match self {
@@ -43,7 +43,7 @@ impl Given<'_> {
         })
     }
 
-    /// Yes or no.
+    /// Returns a Boolean.
     pub fn flag(self) -> Result<bool, Wrong> {
         let flag = match self {
             Self::File(value, _) => value.as_bool(),
@@ -52,24 +52,24 @@ impl Given<'_> {
         flag.ok_or(Wrong::Kind("true or false"))
     }
 
-    /// A number of things.
+    /// Returns a whole number.
     pub fn count(self) -> Result<u64, Wrong> {
         self.whole().ok_or(Wrong::Kind("a whole number"))
     }
 
-    /// A size: a number of bytes, or a text such as `"64 MiB"`.
+    /// Returns a size in bytes, given as a number or as a text such as `"64 MiB"`.
     pub fn bytes(self) -> Result<u64, Wrong> {
         let size = self.whole().or_else(|| with_unit(self.as_text()?, &SIZES));
         size.ok_or(Wrong::Kind(r#"a size such as "64 MiB""#))
     }
 
-    /// A time: a text such as `"80 ms"`.
+    /// Returns a time, given as a text such as `"80 ms"`.
     pub fn time(self) -> Result<Duration, Wrong> {
         let millis = self.as_text().and_then(|text| with_unit(text, &TIMES));
         millis.map(Duration::from_millis).ok_or(Wrong::Kind(r#"a time such as "80 ms""#))
     }
 
-    /// Names and addresses: a table, or `name=host:port,...` in a variable.
+    /// Returns names and addresses, given as a table, or as `name=host:port,...` in a variable.
     pub fn addresses(self) -> Result<BTreeMap<String, String>, Wrong> {
         match self {
             Self::File(Value::Table(table), _) => table.iter().map(address).collect(),
@@ -86,7 +86,7 @@ impl Given<'_> {
         }
     }
 
-    /// What kind of value it is. Never the value, which may be a secret.
+    /// Returns the kind of the value, but not the value itself, which may be a secret.
     pub(super) fn kind(self) -> &'static str {
         match self {
             Self::File(value, _) => value.type_str(),
@@ -114,7 +114,7 @@ fn address((name, addr): (&String, &Value)) -> Result<(String, String), Wrong> {
     Ok((name.clone(), addr.as_str().ok_or_else(wrong)?.to_owned()))
 }
 
-/// A whole number and its unit, with or without a space between them.
+/// Parses a whole number and its unit, with or without a space between them.
 fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let digits = text.find(|c: char| !c.is_ascii_digit())?;
     let (number, unit) = text.split_at_checked(digits)?;
@@ -122,17 +122,17 @@ fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(*factor)
 }
 
-/// A size as people write it.
+/// Formats a size.
 pub fn size(bytes: u64) -> Shown {
     in_units(bytes, &SIZES)
 }
 
-/// A time as people write it.
+/// Formats a time.
 pub fn time(time: Duration) -> Shown {
     in_units(u64::try_from(time.as_millis()).unwrap_or(u64::MAX), &TIMES)
 }
 
-/// Names and addresses as a table.
+/// Formats names and addresses as a table.
 pub fn addresses(members: &BTreeMap<String, String>) -> Shown {
     if members.is_empty() {
         return Shown::Nothing;
@@ -141,7 +141,7 @@ pub fn addresses(members: &BTreeMap<String, String>) -> Shown {
     Shown::Value(Value::Table(pairs.collect::<Table>()))
 }
 
-/// In the largest unit that leaves a whole number; the units go from large to small.
+/// Formats an amount in the largest unit that gives a whole number; the units are in descending order.
 fn in_units(amount: u64, units: &[(&str, u64)]) -> Shown {
     let fits = |(_, factor): &&(&str, u64)| amount.is_multiple_of(*factor) && (amount > 0 || *factor == 1);
     let (name, factor) = units.iter().find(fits).copied().unwrap_or(("", 1));
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_printed_reads_as_the_same() {
+    fn printed_values_read_as_the_same() {
         for bytes in [0, 1, 1023, 1024, 4096, 1 << 20, (1 << 20) + 1, 3 << 30] {
             let Shown::Value(value) = size(bytes) else { panic!("a size is shown") };
             assert_eq!(Given::File(&value, Path::new("")).bytes(), Ok(bytes));

@@ -1,16 +1,16 @@
-//! Agreement: nodes compare what they have done, and one whose data are not those of a majority takes itself out of
-//! service and gets a copy of theirs.
+//! Agreement: nodes compare their outcomes. A node whose data are not those of a majority takes itself out of service
+//! and gets a copy of theirs.
 //!
-//! A node asks all voters, about once a second, for the running hash of outcomes behind the last entry that it has
-//! applied; and after a verification for the logical hashes of their databases. Each judges itself alone.
+//! About once a second, a node asks all voters for the running hash of outcomes after the last entry that it has
+//! applied. After a verification it also asks for the logical hashes of their databases. Each node judges only itself.
 //!
 //! Invariants:
-//! - Data are condemned by a majority of all voters that agree with each other and not with this node: never by the
-//!   word of one, be it the leader. Where there is no such majority there is an alarm, and members are sent no images,
-//!   so that what may be wrong does not become the majority's.
-//! - Condemned data are neither served nor given away, nor opened again. They stay until the copy is verified. The
-//!   node votes and keeps its log meanwhile; it does not lead.
-//! - What happens a second time within [`HEALED_ONCE_IN`] has a cause that a copy does not mend: it waits for a person.
+//! - Data are condemned only by a majority of all voters that agree with each other and not with this node: never by a
+//!   single node, not even the leader. If there is no such majority, the node raises an alarm and sends no images to
+//!   members, so that data that may be wrong do not become those of the majority.
+//! - Condemned data are neither served, nor sent to other nodes, nor opened again. They are kept until the copy is
+//!   verified. Meanwhile the node votes and keeps its log, but does not lead.
+//! - A second divergence within [`HEALED_ONCE_IN`] has a cause that a copy does not fix: it waits for an operator.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -36,72 +36,74 @@ mod judge;
 
 use judge::{Verdict, judge};
 
-/// How long a node may take to apply what it is asked for, and then to answer.
+/// How long a node may take to apply the requested entry, and to answer.
 const APPLY_MAX: Duration = Duration::from_secs(1);
 const ANSWER_MAX: Duration = Duration::from_secs(3);
 
-/// How long the others may take to compute their hashes.
+/// How long the other nodes may take to compute their hashes.
 const HASHES_MAX: Duration = Duration::from_secs(330);
 
-/// How often a node heals itself.
+/// A node heals itself at most once in this time.
 const HEALED_ONCE_IN: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Keeps, in the data directory, when it did last: nanoseconds since 1970-01-01 UTC, in decimal digits.
+/// The file in the data directory with the time of the last healing: nanoseconds since 1970-01-01 UTC, in decimal
+/// digits.
 const HEALED_FILE: &str = "HEALED";
 const HEALED_BYTES_MAX: u64 = 32;
 
-/// Between two attempts to get a copy: the pause grows.
+/// The pause between two attempts to get a copy; it grows.
 const PAUSE_FIRST: Duration = Duration::from_secs(1);
 const PAUSE_LONGEST: Duration = Duration::from_secs(30);
 
-/// What to do where a copy does not mend it.
+/// The advice if a copy does not help.
 const AGAIN: &str = "for the second time in a day: look at its disk and memory, then restart it";
 
-/// Looks again and again, as long as the node runs.
+/// Compares periodically, as long as the node runs.
 pub(super) async fn watch(gateway: Weak<Gateway>) {
     let mut watch = Watch::default();
     loop {
         let Some(every) = gateway.upgrade().map(|gateway| gateway.consensus.timing().status) else { return };
         sleep(every + watch.pause).await;
         let Some(gateway) = gateway.upgrade() else { return };
-        watch.look(&gateway).await;
+        watch.compare(&gateway).await;
     }
 }
 
-/// Answers another node.
-pub(super) async fn told(gateway: &Gateway, asked: Outcomes) -> Result<Bytes, CallFailure> {
-    let limit = Duration::from_millis(asked.millis).min(APPLY_MAX);
-    let hash = match gateway.store.wait_applied(asked.index, Instant::now() + limit).await {
+/// Answers another node with the outcome hash after an entry.
+pub(super) async fn answer_outcomes(gateway: &Gateway, request: Outcomes) -> Result<Bytes, CallFailure> {
+    let limit = Duration::from_millis(request.millis).min(APPLY_MAX);
+    let hash = match gateway.store.wait_applied(request.index, Instant::now() + limit).await {
         Ok(()) => {
             let store = gateway.store.clone();
-            gateway.env.blocking(move || store.outcome_hash_at(asked.index)).await.flatten()
+            gateway.env.blocking(move || store.outcome_hash_at(request.index)).await.flatten()
         }
         Err(_) => None,
     };
     Ok(protocol::encode(&OutcomesTold { hash }))
 }
 
-/// What a node knows of its own agreement with the others.
+/// What a node knows about its own agreement with the others.
 #[derive(Default)]
 struct Watch {
-    /// The entry whose verification was compared, or is being compared since then.
+    /// The last entry whose verification was compared, and the one that is being compared, with the time of the first
+    /// attempt.
     verified: Option<u64>,
     verifying: Option<(u64, Instant)>,
-    /// By outcomes, and by the latest verification, nodes differ and no majority says whose data are right.
+    /// Whether nodes differ, in outcomes or in the latest verification, and no majority shows whose data are right.
     outcomes_disputed: bool,
     tables_disputed: bool,
-    /// That nodes differ was told.
-    is_told: bool,
-    /// Who holds the data of the majority, once this node's are condemned.
+    /// Whether the difference was logged.
+    is_alarmed: bool,
+    /// The nodes that hold the majority's data, once this node's data are condemned.
     sources: Vec<NodeId>,
-    /// It is for a person to heal it.
-    waits: bool,
-    /// How much longer it waits before it asks for a copy again.
+    /// Whether an operator must heal the node.
+    needs_operator: bool,
+    /// An additional wait before the next request for a copy.
     pause: Duration,
 }
 
 impl Watch {
-    async fn look(&mut self, gateway: &Arc<Gateway>) {
+    async fn compare(&mut self, gateway: &Arc<Gateway>) {
         if gateway.consensus.removed().is_some() || Mutant::OutcomesNotCompared.is_on() {
             return;
         }
@@ -121,13 +123,13 @@ impl Watch {
         let Some((index, own)) = gateway.env.blocking(move || store.outcome_hash()).await.flatten() else { return };
         let ask = protocol::encode(&Outcomes { index, millis: millis(APPLY_MAX) });
         let read = |bytes| protocol::decode::<OutcomesTold>(bytes).ok()?.hash;
-        let told = voters.ask(gateway, method::OUTCOMES, ask, ANSWER_MAX, read).await;
-        if told.is_empty() {
+        let answers = voters.ask(gateway, method::OUTCOMES, ask, ANSWER_MAX, read).await;
+        if answers.is_empty() {
             return;
         }
-        let verdict = judge(&own, voters.own, &told, voters.count());
+        let verdict = judge(&own, voters.own, &answers, voters.count());
         self.outcomes_disputed = verdict.is_open();
-        self.follow(gateway, verdict, format!("outcomes up to entry {index}")).await;
+        self.act_on(gateway, verdict, format!("outcomes up to entry {index}")).await;
     }
 
     async fn compare_verification(&mut self, gateway: &Gateway, voters: &Voters) {
@@ -150,25 +152,30 @@ impl Watch {
             VerifiedKind::Hashes(hashes) => Some((id, of_users(hashes.by_table()?))),
             _ => None,
         };
-        let told: Vec<_> = answers.into_iter().filter_map(hashes).collect();
-        let verdict = judge(&of_users((*own).clone()), voters.own, &told, voters.count());
+        let answers: Vec<_> = answers.into_iter().filter_map(hashes).collect();
+        let verdict = judge(&of_users((*own).clone()), voters.own, &answers, voters.count());
         self.tables_disputed = verdict.is_open();
-        self.follow(gateway, verdict, format!("tables behind entry {index}")).await;
+        self.act_on(gateway, verdict, format!("tables behind entry {index}")).await;
     }
 
-    /// Does what a verdict asks for.
-    async fn follow(&mut self, gateway: &Gateway, verdict: Verdict, what: String) {
+    /// Acts on a verdict.
+    async fn act_on(&mut self, gateway: &Gateway, verdict: Verdict, what: String) {
         let is_disputed = self.outcomes_disputed || self.tables_disputed;
         gateway.consensus.withhold_images(is_disputed);
         match verdict {
-            Verdict::Agrees => self.is_told &= is_disputed,
-            Verdict::Open => self.tell(gateway, format!("{what}: too few have answered to tell whose data are right")),
+            Verdict::Agrees => self.is_alarmed &= is_disputed,
+            Verdict::Open => {
+                self.raise_alarm(gateway, format!("{what}: too few nodes have answered to tell whose data are right"))
+            }
             Verdict::OthersDiffer(ids) => {
                 let ids = ids.iter().map(NodeId::to_string).collect::<Vec<_>>().join(", ");
-                self.tell(gateway, format!("{what}: {ids} differs from the majority"));
+                self.raise_alarm(gateway, format!("{what}: {ids} differs from the majority"));
             }
             Verdict::Split => {
-                self.tell(gateway, format!("{what}: no majority agrees, so nobody can tell whose data are right"));
+                self.raise_alarm(
+                    gateway,
+                    format!("{what}: no majority agrees, so it is not known whose data are right"),
+                );
             }
             Verdict::Differs(sources) => {
                 gateway.metrics.divergences.inc();
@@ -178,9 +185,9 @@ impl Watch {
         }
     }
 
-    /// Tells, once, that nodes differ.
-    fn tell(&mut self, gateway: &Gateway, what: String) {
-        if !std::mem::replace(&mut self.is_told, true) {
+    /// Logs, once, that nodes differ.
+    fn raise_alarm(&mut self, gateway: &Gateway, what: String) {
+        if !std::mem::replace(&mut self.is_alarmed, true) {
             gateway.metrics.disagreements.inc();
             tracing::error!(event = "disagreement", what, "nodes of the cluster hold different data");
         }
@@ -189,24 +196,24 @@ impl Watch {
     async fn condemn(&mut self, gateway: &Gateway, sources: Vec<NodeId>, what: String) {
         let (env, store) = (gateway.env.clone(), gateway.store.clone());
         let (inside, path) = (env.clone(), healed_file(gateway));
-        let waits = env.blocking(move || was_healed_lately(&inside, path)).await.unwrap_or(true);
-        (self.sources, self.waits) = (sources, waits);
+        let needs_operator = env.blocking(move || was_healed_lately(&inside, path)).await.unwrap_or(true);
+        (self.sources, self.needs_operator) = (sources, needs_operator);
         let text = "this node's data differ from those of a majority: it serves nothing";
-        if waits {
+        if needs_operator {
             tracing::error!(event = "diverged", what, "{text}; {AGAIN}");
         } else {
             tracing::error!(event = "diverged", what, "{text} until it has a copy of theirs");
         }
-        let todo = if waits { AGAIN } else { "this node takes a copy of theirs" };
+        let todo = if needs_operator { AGAIN } else { "this node takes a copy of theirs" };
         let what = format!("{what}; {todo}");
-        // Nobody waits for what it notes.
+        // The result is not needed.
         let _ = env.blocking(move || store.set_aside(&what)).await;
     }
 
-    /// Gets a copy from one of those who hold the right data, once this node leads no longer: clients of a leader wait
-    /// for outcomes, and a copy brings none.
+    /// Gets a copy from a node that holds the right data, once this node no longer leads: clients of a leader wait for
+    /// outcomes, and a copy contains none.
     async fn heal(&mut self, gateway: &Gateway) {
-        if self.waits || gateway.consensus.is_leader() {
+        if self.needs_operator || gateway.consensus.is_leader() {
             return;
         }
         for source in self.sources.clone() {
@@ -218,14 +225,14 @@ impl Watch {
                     self.pause = Duration::ZERO;
                     return;
                 }
-                Err(error) => tracing::warn!(%error, source = %source, "no copy came"),
+                Err(error) => tracing::warn!(%error, source = %source, "no copy could be fetched"),
             }
         }
         self.pause = self.pause.saturating_mul(2).clamp(PAUSE_FIRST, PAUSE_LONGEST);
     }
 }
 
-/// Replaces this node's data by those of another; returns where they stand.
+/// Replaces this node's data with those of another; returns the index of the new state.
 async fn copy_from(gateway: &Gateway, source: NodeId) -> Result<u64, ImageError> {
     let stream = gateway.consensus.open_stream(source, Purpose::Image, method::BACKUP).await;
     let (mut sender, mut pieces) = stream.ok_or(StreamError::Broken)?;
@@ -236,7 +243,7 @@ async fn copy_from(gateway: &Gateway, source: NodeId) -> Result<u64, ImageError>
     Ok(gateway.consensus.replace_store(&mut pieces).await?.index())
 }
 
-/// The store's own tables may differ between versions, for a while.
+/// Keeps only the tables of users: the store's own tables may differ between versions for a while.
 fn of_users(mut tables: BTreeMap<String, u128>) -> BTreeMap<String, u128> {
     tables.retain(|name, _| !is_reserved(name));
     tables
@@ -250,7 +257,7 @@ fn healed_file(gateway: &Gateway) -> PathBuf {
     gateway.data_dir.join(HEALED_FILE)
 }
 
-/// What can't be read counts as no.
+/// Returns whether the node was healed recently; an unreadable file counts as no.
 fn was_healed_lately(env: &Env, path: PathBuf) -> bool {
     let bytes = read_file(&**env.disk(), &path, HEALED_BYTES_MAX).unwrap_or_default();
     let when = std::str::from_utf8(&bytes).ok().and_then(|digits| digits.trim().parse().ok()).map(Duration::from_nanos);
@@ -260,7 +267,7 @@ fn was_healed_lately(env: &Env, path: PathBuf) -> bool {
 fn note_healed(env: &Env, path: PathBuf) {
     let digits = env.unix_nanos().to_string();
     if let Err(error) = replace_file(&**env.disk(), &path, digits.as_bytes()) {
-        tracing::warn!(%error, "that this node was healed can't be noted");
+        tracing::warn!(%error, "the time of the healing can't be recorded");
     }
 }
 

@@ -1,5 +1,5 @@
-//! How a node gives an image of its database away: to a client, to a node that has to replace its own, or into a file
-//! beside it.
+//! Gives out images of a node's database: to a client, to a node that has to replace its own database, or into a file
+//! on the same machine.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,13 +15,13 @@ use crate::error::Error;
 use crate::level::Level;
 use crate::protocol::{self, malformed};
 
-/// Backups that a node makes at the same time. Its store sends two images at once: one place is left for a member.
+/// How many backups a node makes at the same time. Its store sends two images at once, so one is left for a member.
 pub(super) const BACKUPS_MAX: usize = 1;
 
-/// How long a client that has opened a stream may take to say what it wants.
+/// How long a client that has opened a stream may take to send its request.
 const ASK_MAX: Duration = Duration::from_secs(5);
 
-/// The pause after no leader answered.
+/// The pause after no leader has answered.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Sends an image to a client.
@@ -36,10 +36,10 @@ pub(super) async fn serve(
     }
     let ask = match timeout_at(Instant::now() + ASK_MAX, receiver.recv()).await {
         Ok(Ok(Some(ask))) => protocol::decode::<protocol::Backup>(ask)?,
-        Ok(Ok(None) | Err(_)) | Err(_) => return Err(malformed("what is wanted was not said")),
+        Ok(Ok(None) | Err(_)) | Err(_) => return Err(malformed("the request for a backup did not arrive")),
     };
-    let _place = gateway.backups.try_acquire().map_err(|_| {
-        CallFailure::new(FailureKind::Overloaded, "this node sends another backup; ask another node, or later")
+    let _permit = gateway.backups.try_acquire().map_err(|_| {
+        CallFailure::new(FailureKind::Overloaded, "this node is sending another backup; ask another node, or try later")
     })?;
     let deadline = served_until(Duration::from_millis(ask.millis));
     reach(gateway, ask.level()?, deadline).await.map_err(|error| unavailable(&error))?;
@@ -56,7 +56,8 @@ pub(super) async fn keep(
     limit: Duration,
 ) -> Result<BackupInfo, BackupError> {
     let env = &gateway.env;
-    let _place = gateway.backups.try_acquire().map_err(|_| Error::Overloaded("another backup is made".to_owned()))?;
+    let _permit =
+        gateway.backups.try_acquire().map_err(|_| Error::Overloaded("another backup is running".to_owned()))?;
     let mut sink = Sink::create(env, path, options, gateway.status().database_bytes).await?;
     reach(gateway, options.level, Instant::now() + limit).await?;
     let mut image = gateway.consensus.image().await.map_err(ImageError::from)?;
@@ -66,7 +67,7 @@ pub(super) async fn keep(
     sink.finish(env).await
 }
 
-/// Waits until this node has applied what a level asks for, also while another leader is found.
+/// Waits until this node has applied what a level requires, retrying while there is no leader.
 async fn reach(gateway: &Gateway, level: Level, deadline: Instant) -> Result<(), Error> {
     loop {
         match gateway.reach(level, deadline).await {
@@ -81,7 +82,7 @@ fn unavailable(error: &Error) -> CallFailure {
     CallFailure::new(kind, error.to_string())
 }
 
-/// What a client is told of an image that came to nothing.
+/// Converts the failure of an image to the error for its client.
 fn failure(error: &ImageError) -> CallFailure {
     let kind = match error {
         ImageError::Store(StoreFault::ImageLost(_) | StoreFault::Full(_) | StoreFault::Closed) => {

@@ -1,9 +1,9 @@
-//! The claim on a data directory: held by everything that may touch it.
+//! The claim on a data directory, held by every part of a node that may access the directory.
 //!
-//! A node that is dropped ends at once, but its workers end when they next look around. The directory's lock goes with
-//! the last of them, so that nobody opens a log that is still being written, in this process or another.
+//! A node that is dropped ends at once, but its workers end only at their next step. The last of them releases the
+//! directory's lock, so that no process opens a log that is still being written.
 //!
-//! Invariant: no worker or blocking call of a node is alive without the lock.
+//! Invariant: every worker and blocking call of a node holds the lock.
 
 use std::fmt;
 use std::io;
@@ -19,13 +19,13 @@ use quorate_env::{AbortHandle, BoxTask, Env, Host, Instant, Usage, lock, sleep};
 
 use crate::error::StartError;
 
-/// How long a start waits for the end of the node that had the directory before.
+/// How long a start waits for the previous node of the directory to end.
 const CLAIM_WAIT: Duration = Duration::from_secs(3);
 
-/// How often it looks.
+/// How often a start tries to take the lock.
 const CLAIM_RETRY: Duration = Duration::from_millis(10);
 
-/// The claim of a running node. When it is dropped, the workers that are left end.
+/// The claim of a running node. When it is dropped, the remaining workers end.
 #[derive(Debug)]
 pub(crate) struct Claim {
     #[expect(dead_code, reason = "held, so that the directory stays locked")]
@@ -33,14 +33,14 @@ pub(crate) struct Claim {
     ending: Arc<Ending>,
 }
 
-/// Tells workers to end.
+/// Asks workers to end.
 #[derive(Debug, Default)]
 struct Ending {
     now: AtomicBool,
-    bells: Mutex<Vec<Signal>>,
+    signals: Mutex<Vec<Signal>>,
 }
 
-/// Runs workers and calls that hold the lock.
+/// A host whose workers and blocking calls hold the lock.
 #[derive(Debug)]
 struct ClaimedHost {
     host: Arc<dyn Host>,
@@ -50,14 +50,15 @@ struct ClaimedHost {
 
 /// A worker that holds the lock.
 struct ClaimedWorker {
-    // Dropped before the lock.
+    // Declared before the lock, so dropped before it.
     worker: Box<dyn Worker>,
     ending: Arc<Ending>,
     _lock: Option<Arc<dyn DirLock>>,
 }
 
 impl Claim {
-    /// Claims a directory, made if there is none, and gives the world in which all that touches it must run.
+    /// Claims a directory, creating it if necessary, and returns the environment in which everything that accesses the
+    /// directory must run.
     pub(crate) async fn take(env: &Env, dir: &Path) -> Result<(Self, Env), StartError> {
         let disk = |error| StartError::Disk { path: dir.display().to_string(), error };
         make_dir(&**env.disk(), dir).map_err(disk)?;
@@ -80,8 +81,8 @@ impl Claim {
 impl Drop for Claim {
     fn drop(&mut self) {
         self.ending.now.store(true, Ordering::Release);
-        let bells = std::mem::take(&mut *lock(&self.ending.bells));
-        bells.iter().for_each(Signal::wake);
+        let signals = std::mem::take(&mut *lock(&self.ending.signals));
+        signals.iter().for_each(Signal::wake);
     }
 }
 
@@ -98,7 +99,7 @@ impl Host for ClaimedHost {
         signal: Signal,
         ended: Ended,
     ) -> io::Result<()> {
-        lock(&self.ending.bells).push(signal.clone());
+        lock(&self.ending.signals).push(signal.clone());
         let claimed = ClaimedWorker { worker, ending: Arc::clone(&self.ending), _lock: self.lock.upgrade() };
         self.host.run_worker(env, name, Box::new(claimed), signal, ended)
     }
@@ -126,7 +127,7 @@ impl Host for ClaimedHost {
 
 impl Worker for ClaimedWorker {
     fn run_once(&mut self) -> Step {
-        // Looked at before each step: the bell is rung after this is set.
+        // Checked before each step; the signal that wakes the worker is sent after `now` is set.
         if self.ending.now.load(Ordering::Acquire) { Step::Done } else { self.worker.run_once() }
     }
 

@@ -1,4 +1,4 @@
-//! The way from a handle to the node in the same process.
+//! The connection from a handle to the node in the same process.
 
 use std::sync::Weak;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use quorate_sql::query::Rows;
 use quorate_sql::readers::RowStream;
 use tokio::task::coop;
 
-use super::gateway::{Gateway, Kept};
+use super::gateway::{Gateway, KeptSnapshot};
 use crate::error::Error;
 use crate::level::Level;
 use crate::snapshot::{Query, State};
@@ -24,7 +24,7 @@ pub(super) struct Embedded(pub(super) Weak<Gateway>);
 
 impl Transport for Embedded {
     fn check(&self, command: &Command) -> Result<(), Failure> {
-        // Without a node there is nothing to check it against, and nobody to propose it to.
+        // Without a node the command can't be checked; proposing it then fails.
         self.0.upgrade().map_or(Ok(()), |gateway| gateway.check(command))
     }
 
@@ -61,12 +61,12 @@ impl Transport for Embedded {
     }
 }
 
-/// A state of the node in the same process.
+/// A snapshot of the node in the same process.
 struct Local {
-    kept: Kept,
+    kept: KeptSnapshot,
     env: Env,
     query_timeout: Duration,
-    /// What is taken piece by piece.
+    /// The result that is being streamed.
     rows: Option<RowStream>,
 }
 
@@ -77,7 +77,7 @@ impl State for Local {
 
     fn query<'a>(&'a mut self, query: &'a Query, deadline: Instant) -> BoxFuture<'a, Result<Rows, Error>> {
         async move {
-            // Short queries wait for nothing: without this a loop of them would never let another task run.
+            // Short queries wait for nothing, so a loop of them would otherwise starve the other tasks.
             coop::consume_budget().await;
             let left = deadline.saturating_duration_since(Instant::now());
             let limits = query.limits.within(left).within(self.query_timeout).for_read();

@@ -1,7 +1,7 @@
-//! Enabling extensions: once every voter has announced a function or collation, the leader proposes it, and from that
-//! entry on commands may use it ([`quorate_sql::extensions`]).
+//! Enables extensions: once every voter has announced a function or collation, the leader proposes it, and commands may
+//! use it from that entry on ([`quorate_sql::extensions`]).
 //!
-//! Invariant: nothing is proposed that a voter has not announced to this leader itself.
+//! Invariant: the leader proposes only what every voter has announced to this leader directly.
 
 use std::collections::BTreeSet;
 use std::sync::Weak;
@@ -15,19 +15,19 @@ use super::gateway::Gateway;
 use super::voters::Voters;
 use crate::protocol::{self, Announced, method};
 
-/// How long a start may wait until what the program brings along may be used.
+/// How long a start may wait until the program's extensions are enabled.
 pub(super) const ENABLE_MAX: Duration = Duration::from_secs(3);
 
-/// How long a voter may take to announce what it has.
+/// How long a voter may take to announce its extensions.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
 
-/// Answers another node.
+/// Answers another node with the extensions of this one.
 pub(super) fn announce(gateway: &Gateway) -> Bytes {
     let names = gateway.store.options().extensions.names().map(str::to_owned).collect();
     protocol::encode(&Announced { names })
 }
 
-/// Ends when all that this node has is enabled. Until then it looks again and again, as long as the node runs.
+/// Ends when all extensions of this node are enabled. Until then it checks periodically, as long as the node runs.
 pub(super) async fn enable(gateway: Weak<Gateway>) {
     while let Some(gateway) = gateway.upgrade() {
         let store = gateway.store.clone();
@@ -35,7 +35,7 @@ pub(super) async fn enable(gateway: Weak<Gateway>) {
         match left {
             Some(Ok(left)) if left.is_empty() => return,
             Some(Ok(left)) if gateway.consensus.is_leader() => propose(&gateway, left).await,
-            // The leader does it. What can't be read now may be later.
+            // The leader proposes them. A read that failed is tried again.
             _ => {}
         }
         let every = gateway.consensus.timing().status;
@@ -44,7 +44,7 @@ pub(super) async fn enable(gateway: Weak<Gateway>) {
     }
 }
 
-/// Proposes those of such names that all voters have.
+/// Proposes those names that all voters have announced.
 async fn propose(gateway: &Gateway, names: Vec<String>) {
     let voters = Voters::of(gateway);
     let read = |bytes| Some(protocol::decode::<Announced>(bytes).ok()?.names.into_iter().collect::<BTreeSet<_>>());
@@ -62,6 +62,6 @@ async fn propose(gateway: &Gateway, names: Vec<String>) {
         return;
     };
     if let Err(error) = gateway.consensus.propose(proposal).await {
-        tracing::info!(%error, "they could not be enabled now");
+        tracing::info!(%error, "functions and collations could not be enabled; the node tries again");
     }
 }

@@ -1,5 +1,5 @@
-//! What a running node does for its own handle and for callers from elsewhere: proposes, here or at the leader, and
-//! reads what it has applied.
+//! The operations of a running node, for its own handle and for remote callers: it proposes, at this node or at the
+//! leader, and reads what it has applied.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,14 +27,14 @@ use crate::readiness::{NotReady, not_ready};
 use crate::status::Status;
 use crate::submitter::{Attempt, NotDone, ReadAnswer, ReadRequest};
 
-/// How long a snapshot may last. One that is older than reads commonly become ends sooner where the database's files
-/// grow too much, or another node needs an image of them.
+/// How long a snapshot may last. A snapshot that is older than a usual read ends sooner if it makes the database's
+/// files grow too much, or if another node needs an image.
 pub(crate) const SNAPSHOT_MAX: Duration = Duration::from_secs(600);
 
-/// Snapshots at once: for each so many readers, so that other reads find some.
+/// There is one snapshot for this many readers, so that other reads find free ones.
 const READERS_PER_SNAPSHOT: usize = 2;
 
-/// What is said where the node's queue is full.
+/// The error when the node's queue is full.
 pub(super) const WRITES_WAIT: &str = "too many writes wait on the leader";
 
 const SNAPSHOTS_OPEN: &str = "too many snapshots are open on this node (one for each two of its 'sql.readers')";
@@ -47,25 +47,26 @@ pub(crate) struct Gateway {
     pub(crate) env: Env,
     pub(crate) consensus: Consensus,
     pub(crate) store: SqlStore,
-    /// Places for backups that are sent at the same time.
+    /// Permits for backups that are sent at the same time.
     pub(super) backups: Semaphore,
-    /// Places of clients' proposals that are looked at beside the core's thread.
+    /// Permits for proposals of clients that are checked outside the core's thread.
     pub(super) checks: Semaphore,
     snapshots: Arc<Semaphore>,
-    /// As it was at the start: a look at whether that has changed takes no lock.
+    /// The store's fault. The receiver is marked as changed unless there was no fault at the start, so that checking it
+    /// takes no lock.
     fault: watch::Receiver<Option<StoreFault>>,
     pub(crate) metrics: NodeMetrics,
-    /// Set when it is told to stop.
+    /// Set when the node is asked to stop.
     pub(crate) is_stopping: AtomicBool,
     pub(super) data_dir: PathBuf,
     since: Instant,
 }
 
-/// A state that is kept for many reads.
-pub(crate) struct Kept {
+/// A snapshot that is kept for many reads.
+pub(crate) struct KeptSnapshot {
     pub(crate) snapshot: Snapshot,
     pub(crate) position: Position,
-    _place: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl Gateway {
@@ -82,7 +83,7 @@ impl Gateway {
         Self { env, consensus, store, backups, checks, snapshots, fault, metrics, is_stopping, data_dir, since }
     }
 
-    /// Proposes, wherever the leader is.
+    /// Proposes, at this node or at the leader.
     pub(crate) async fn propose(&self, proposal: Bytes) -> Result<(Position, Outcome), Attempt> {
         self.serves().map_err(Attempt::Refused)?;
         self.consensus.propose(proposal).await.map_err(Attempt::from)
@@ -93,7 +94,7 @@ impl Gateway {
         self.metrics.validated(|| self.validate(command))
     }
 
-    /// Whether a command can be checked at once.
+    /// Returns whether a command can be checked without planning its statement.
     pub(super) fn knows(&self, command: &Command) -> bool {
         command.sql_text().is_none_or(|sql| self.store.validator().knows(sql))
     }
@@ -114,7 +115,7 @@ impl Gateway {
         }
     }
 
-    /// Answers a read on the calling thread if it is short, else beside it.
+    /// Answers a read on the calling thread if it is short, otherwise on another thread.
     pub(crate) async fn read(&self, request: &ReadRequest, deadline: Instant) -> Result<ReadAnswer, Error> {
         let result = self.read_here(request, deadline).await;
         self.metrics.reads.count(request.level, &result);
@@ -122,14 +123,14 @@ impl Gateway {
     }
 
     async fn read_here(&self, request: &ReadRequest, deadline: Instant) -> Result<ReadAnswer, Error> {
-        // A local read waits for nothing: without this a loop of them would never let another task run.
+        // A local read waits for nothing, so a loop of local reads would otherwise starve the other tasks.
         coop::consume_budget().await;
         self.reach(request.level, deadline).await?;
         let Read::Sql(query) = &request.read;
         Ok(ReadAnswer::Sql(self.store.readers().query(&self.env, query, &request.limits.for_read()).await?))
     }
 
-    /// Answers a read beside the calling thread, which has other things to do. Dropping the future ends the read.
+    /// Answers a read on another thread, because the calling thread has other work. Dropping the future ends the read.
     pub(crate) async fn read_aside(&self, request: ReadRequest, deadline: Instant) -> Result<ReadAnswer, Error> {
         let level = request.level;
         let result = self.read_blocking(request, deadline).await;
@@ -143,44 +144,46 @@ impl Gateway {
         Ok(ReadAnswer::Sql(self.store.readers().query_aside(&self.env, query, &request.limits.for_read()).await?))
     }
 
-    /// Keeps the state that a level asks for, once there is a place for one more.
-    pub(crate) async fn snapshot(&self, level: Level, deadline: Instant) -> Result<Kept, Error> {
-        // Who waits for a level must keep no place from others, whose level may be there.
+    /// Takes a snapshot that meets a level, waiting for a free permit.
+    pub(crate) async fn snapshot(&self, level: Level, deadline: Instant) -> Result<KeptSnapshot, Error> {
+        // The level is awaited before a permit is taken, so that a caller that waits for its level does not block
+        // others.
         self.reach(level, deadline).await?;
         let free = Arc::clone(&self.snapshots).try_acquire_owned();
-        let place = match free {
-            Ok(place) => place,
-            Err(_) => self.wait_for_place(level, deadline).await?,
+        let permit = match free {
+            Ok(permit) => permit,
+            Err(_) => self.wait_for_permit(level, deadline).await?,
         };
         let snapshot = self.store.readers().snapshot(&self.env, SNAPSHOT_MAX).await?;
         let epoch = self.store.options().identity.epoch;
         let position = Position { epoch, group: GroupId::MAIN, index: snapshot.applied_index() };
-        Ok(Kept { snapshot, position, _place: place })
+        Ok(KeptSnapshot { snapshot, position, _permit: permit })
     }
 
-    /// Waits for a place among the snapshots. A state that was young enough may be too old by then.
-    async fn wait_for_place(&self, level: Level, deadline: Instant) -> Result<OwnedSemaphorePermit, Error> {
-        let place = timeout_at(deadline, Arc::clone(&self.snapshots).acquire_owned()).await;
+    /// Waits for a permit. A state that was young enough may be too old when it is granted.
+    async fn wait_for_permit(&self, level: Level, deadline: Instant) -> Result<OwnedSemaphorePermit, Error> {
+        let permit = timeout_at(deadline, Arc::clone(&self.snapshots).acquire_owned()).await;
         let full = |_| Error::Overloaded(SNAPSHOTS_OPEN.to_owned());
-        // Nobody closes the semaphore.
-        let place = place.map_err(full)?.map_err(|_| Error::Closed)?;
+        // The semaphore is never closed.
+        let permit = permit.map_err(full)?.map_err(|_| Error::Closed)?;
         if let Level::Bounded(_) = level {
             self.reach(level, deadline).await?;
         }
-        Ok(place)
+        Ok(permit)
     }
 
-    /// How long a query may run, and a piece of one take, whatever its caller asks for.
+    /// Returns how long a query, or one piece of a stream, may run at most, whatever the caller asks for.
     pub(crate) fn query_timeout(&self) -> Duration {
         self.store.options().readers.transaction
     }
 
-    /// Fails if this node was removed from its cluster: what it holds is of the past.
+    /// Fails if this node was removed from its cluster: its data are outdated.
     pub(super) fn serves(&self) -> Result<(), Error> {
         self.consensus.removed().map_or(Ok(()), |why| Err(Error::Removed(why.to_owned())))
     }
 
-    /// Fails until this node has applied its own admission: before that its database may be empty, or of a former life.
+    /// Fails until this node has applied its own admission: before that its database may be empty, or that of a former
+    /// id.
     fn has_state(&self) -> Result<(), Error> {
         if self.consensus.has_joined() || Mutant::LearnerServes.is_on() {
             return Ok(());
@@ -188,7 +191,7 @@ impl Gateway {
         Err(Error::Unavailable(NOT_JOINED.to_owned()))
     }
 
-    /// Waits until this node has applied what a level asks for.
+    /// Waits until this node has applied what a level requires.
     pub(super) async fn reach(&self, level: Level, deadline: Instant) -> Result<(), Error> {
         self.serves()?;
         if self.fault.has_changed().unwrap_or(true)
@@ -209,7 +212,7 @@ impl Gateway {
         reached.map_err(|timeout| Error::TimedOut(timeout.to_string()))
     }
 
-    /// The result of the verification at a position; waits for it until `deadline`.
+    /// Returns the result of the verification at a position; waits for it until `deadline`.
     pub(crate) async fn verification(
         &self,
         position: Position,
@@ -219,7 +222,7 @@ impl Gateway {
         Ok(self.store.verification(position.index, deadline).await)
     }
 
-    /// A position that can be waited for: one of this history.
+    /// Returns the position if it belongs to this history, so that it can be waited for.
     fn comparable(&self, position: Position) -> Result<Position, Error> {
         let epoch = self.store.options().identity.epoch;
         if (position.epoch, position.group) == (epoch, GroupId::MAIN) {
@@ -233,14 +236,14 @@ impl Gateway {
         Err(Failure::new(FailureKind::Refused, text).into())
     }
 
-    /// How this node and its cluster stand.
+    /// Returns the state of this node and its cluster.
     pub(crate) fn status(&self) -> Status {
         let sizes = self.store.sizes();
         let bytes = sizes.database.saturating_add(sizes.wal_file);
         Status::new(self.consensus.status(), self.store.durable().index(), bytes, self.store.fault().as_ref())
     }
 
-    /// What this node measures.
+    /// Returns the metrics of this node.
     pub(crate) fn metrics(&self) -> Metrics {
         let (log_stats, log) = self.consensus.log_metrics();
         let status = self.status();
@@ -265,7 +268,7 @@ impl Gateway {
         }
     }
 
-    /// Why this node can't serve.
+    /// Returns the reasons why this node can't serve.
     pub(crate) fn not_ready(&self) -> Vec<NotReady> {
         self.reasons(&self.status())
     }
@@ -282,13 +285,13 @@ impl Gateway {
         reasons
     }
 
-    /// Where the leader listens, if it is another node and known.
+    /// Returns the leader's address, if the leader is known and is another node.
     pub(crate) fn leader_elsewhere(&self) -> Option<String> {
         if self.consensus.is_leader() { None } else { self.consensus.leader().map(|(_, member)| member.addr) }
     }
 }
 
-/// Until when a caller from elsewhere is served that would wait for so long.
+/// Returns the deadline for a remote caller that would wait for `limit`.
 pub(crate) fn served_until(limit: Duration) -> Instant {
     const SERVED_MAX: Duration = Duration::from_secs(600);
     Instant::now() + limit.min(SERVED_MAX)
@@ -302,7 +305,7 @@ impl From<ProposeError> for Attempt {
             ProposeError::NotLeader { .. } | ProposeError::Unreachable(_) | ProposeError::Stopped(_) => {
                 Self::NotDone(NotDone::NoLeader(text))
             }
-            // Kinds that later versions add say no more.
+            // Error kinds that later versions add leave the outcome in doubt too.
             _ => Self::InDoubt(text),
         }
     }

@@ -1,4 +1,4 @@
-//! What a node does for operators: changes of the members, at the leader wherever that is, and telling of itself.
+//! Answers the requests of operators: changes of the members, made by the leader, and a probe of this node.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::protocol::admin::{Admit, Change, Changed, NoChange, Probe, RejectEntr
 use crate::protocol::{self, method};
 use crate::submitter::{Attempt, NotDone};
 
-/// How long a request may take at the leader: handing leadership over, and a joint change.
+/// How long a request may take at the leader, which may have to hand over leadership and make a joint change.
 const FORWARD_MAX: Duration = Duration::from_secs(20);
 
 /// Answers an admin method.
@@ -33,7 +33,7 @@ pub(super) async fn answer(gateway: &Gateway, role: Role, method: u16, body: Byt
     Ok(protocol::encode(&Changed::new(result, gateway.leader_elsewhere())))
 }
 
-/// What an operator wants done.
+/// A request of an operator to change something.
 enum Request {
     Admit(Admit),
     Remove(Remove),
@@ -70,8 +70,8 @@ impl Request {
     }
 }
 
-/// Asks the leader, which does it itself or not at all: where it gives its leadership away for that, the caller asks
-/// again.
+/// Passes a request on to the leader, which handles it itself or not at all. If the leader gives up its leadership for
+/// that, the caller asks again.
 async fn forward(
     consensus: &Consensus,
     (leader, member): (NodeId, Member),

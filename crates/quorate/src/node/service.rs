@@ -1,4 +1,4 @@
-//! What a node answers to clients, and to other nodes on their behalf.
+//! Answers the calls of clients, and of other nodes on their behalf.
 
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
@@ -23,29 +23,29 @@ use crate::protocol::{
 };
 use crate::submitter::{Attempt, ReadAnswer};
 
-/// Bytes of a reply: the connection of a client carries 36 MiB.
+/// The most bytes of a reply; a client's connection carries 36 MiB.
 const REPLY_BYTES_MAX: usize = 35 << 20;
 
-/// Answers as soon as the node runs and as long as it does.
+/// The service of a node. It fails calls until the node runs and after the node has ended.
 #[derive(Clone, Default)]
-pub(super) struct Desk(Arc<OnceLock<Weak<Gateway>>>);
+pub(super) struct ClientService(Arc<OnceLock<Weak<Gateway>>>);
 
-/// What a client is told that may not write.
+/// The error for a write of a read-only client.
 pub(super) const READ_ONLY: &str = "this client may only read; connect without 'read_only' to write";
 
-/// Bytes of a proposal that is checked on the core's thread, if all its texts are known.
+/// The most bytes of a proposal that is checked on the core's thread, provided that all its statements are known.
 const CHECKED_HERE_BYTES: usize = 4 << 10;
 
-/// Proposals that are checked beside it at a time. Others wait, not yet decoded.
+/// How many proposals are checked on other threads at a time. Others wait before they are decoded.
 pub(super) const CHECKS_MAX: usize = 2;
 
 type Reply = Result<Bytes, CallFailure>;
 
-/// What a look at a proposal says to its client, or why there was none.
+/// The result of checking a proposal, or why it could not be checked.
 type Checked = Result<Result<(), Failure>, CallFailure>;
 
-impl Desk {
-    /// Says that the node runs. Once.
+impl ClientService {
+    /// Connects the service to the running node; called once.
     pub(super) fn open(&self, gateway: &Arc<Gateway>) {
         let _ = self.0.set(Arc::downgrade(gateway));
     }
@@ -63,7 +63,7 @@ impl Desk {
             method::OUTCOMES if role != Role::Peer => {
                 Err(CallFailure::new(CallFailureKind::Forbidden, "only nodes compare what they have done"))
             }
-            method::OUTCOMES => agreement::told(&gateway, protocol::decode(body)?).await,
+            method::OUTCOMES => agreement::answer_outcomes(&gateway, protocol::decode(body)?).await,
             method::EXTENSIONS => Ok(extensions::announce(&gateway)),
             method::VERIFY if !matches!(role, Role::Admin | Role::Peer) => {
                 Err(CallFailure::new(CallFailureKind::Forbidden, "only an administrator may verify"))
@@ -77,7 +77,7 @@ impl Desk {
     }
 }
 
-impl Service for Desk {
+impl Service for ClientService {
     fn call(&self, peer: &PeerInfo, method: u16, body: Bytes) -> BoxFuture<'static, Reply> {
         self.clone().answer(peer.role, method, body).boxed()
     }
@@ -89,9 +89,9 @@ impl Service for Desk {
         mut sender: StreamSender,
         mut receiver: StreamReceiver,
     ) -> BoxFuture<'static, ()> {
-        let (desk, role) = (self.clone(), peer.role);
+        let (service, role) = (self.clone(), peer.role);
         let serve = async move {
-            let served = match (desk.gateway(), method) {
+            let served = match (service.gateway(), method) {
                 (Err(failure), _) => Err(failure),
                 (Ok(gateway), method::BACKUP) => backup::serve(&gateway, role, &mut sender, &mut receiver).await,
                 (Ok(gateway), method::INTERACTIVE) => {
@@ -109,7 +109,7 @@ impl Service for Desk {
     }
 }
 
-/// Proposes for a client, wherever the leader is.
+/// Proposes on behalf of a client, at this node or at the leader.
 async fn execute(gateway: &Arc<Gateway>, role: Role, Execute { proposal }: Execute) -> Reply {
     let result = match check(gateway, role, &proposal).await? {
         Ok(()) => gateway.propose(proposal).await,
@@ -118,30 +118,30 @@ async fn execute(gateway: &Arc<Gateway>, role: Role, Execute { proposal }: Execu
     Ok(protocol::encode(&Executed::new(result, gateway.leader_elsewhere())))
 }
 
-/// Nothing gets into the log that can't be read there, or be sent to the other nodes.
+/// Checks a proposal: the log must not contain an entry that nodes can't decode or can't send to each other.
 ///
-/// SQLite plans each statement whose text is new, and may take long: that is done beside the core's thread.
+/// SQLite plans each statement whose text is new, which may take long, so that is done outside the core's thread.
 pub(super) async fn check(gateway: &Arc<Gateway>, role: Role, proposal: &Bytes) -> Checked {
     if proposal.len() <= CHECKED_HERE_BYTES {
         let read = codec::decode_proposal(proposal).map_err(malformed)?;
         if read.commands.iter().all(|command| gateway.knows(command)) {
-            return Ok(look(gateway, role, &read));
+            return Ok(validate(gateway, role, &read));
         }
     }
-    // Nobody closes the semaphore.
-    let _place = gateway.checks.acquire().await;
+    // The semaphore is never closed.
+    let _permit = gateway.checks.acquire().await;
     let (inside, proposal) = (Arc::clone(gateway), proposal.clone());
     let checked = gateway.env.blocking(move || {
         if let Err(failure) = codec::check_size(proposal.len()) {
             return Ok(Err(failure));
         }
-        Ok(look(&inside, role, &codec::decode_proposal(&proposal).map_err(malformed)?))
+        Ok(validate(&inside, role, &codec::decode_proposal(&proposal).map_err(malformed)?))
     });
     let stopping = || Err(CallFailure::new(CallFailureKind::Unavailable, "the node is stopping"));
     checked.await.unwrap_or_else(stopping)
 }
 
-fn look(gateway: &Gateway, role: Role, proposal: &Proposal) -> Result<(), Failure> {
+fn validate(gateway: &Gateway, role: Role, proposal: &Proposal) -> Result<(), Failure> {
     proposal.check_limits()?;
     let mut commands = proposal.commands.iter().enumerate();
     commands.try_for_each(|(number, command)| {
@@ -171,7 +171,7 @@ async fn verify(gateway: &Gateway, Verify { position, millis }: Verify) -> Reply
 async fn query(gateway: &Gateway, query: Query) -> Reply {
     let deadline = served_until(Duration::from_millis(query.millis));
     let answer = gateway.read_aside(query.read()?, deadline).await;
-    // Counted before encoding, so that most replies that are too large are never encoded.
+    // Counted before encoding, so that most replies that are too large are not encoded.
     let values = answer.as_ref().map_or(0, |ReadAnswer::Sql(rows)| codec::row_len(rows.values()));
     if values > REPLY_BYTES_MAX {
         drop(answer);

@@ -1,7 +1,7 @@
-//! Snapshots for clients: each is a stream, and lasts as long as that.
+//! Snapshots for clients. Each is a stream, and lasts as long as the stream.
 //!
-//! Invariant: nothing of a snapshot is left when its stream has ended, whichever way it ends; a query that nobody waits
-//! for any more ends with the next step of SQLite that looks.
+//! Invariant: when a stream has ended, for whatever reason, nothing of its snapshot is left. A query whose client is
+//! gone ends at the next step at which SQLite checks for an interrupt.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -14,24 +14,24 @@ use quorate_sql::query::Rows;
 use quorate_sql::readers::RowStream;
 use quorate_wire::{CallFailure, FailureKind as CallFailureKind, StreamError, StreamReceiver, StreamSender};
 
-use super::gateway::{Gateway, Kept, served_until};
+use super::gateway::{Gateway, KeptSnapshot, served_until};
 use crate::error::Error;
 use crate::protocol::{self, OpenSnapshot, Query, SnapshotItem};
 
-/// How long a client may ask nothing.
+/// How long a client may be idle between requests.
 const IDLE_MAX: Duration = Duration::from_secs(30);
 
-/// How long a client may take nothing of what it has asked for. As long as it does not, it has one of the few snapshots
-/// that a node keeps.
+/// How long a client may go without taking a part of a result. Until then it occupies one of the few snapshots that a
+/// node can keep.
 const STALL_MAX: Duration = Duration::from_secs(60);
 
-/// Serves the stream until the client ends it, or a limit does.
+/// Serves the stream until the client or a limit ends it.
 pub(super) async fn serve(
     gateway: &Gateway,
     sender: &mut StreamSender,
     receiver: &mut StreamReceiver,
 ) -> Result<(), CallFailure> {
-    let Some(item) = asked(receiver).await else { return Ok(()) };
+    let Some(item) = next_request(receiver).await else { return Ok(()) };
     let open: OpenSnapshot = protocol::decode(item)?;
     let deadline = served_until(Duration::from_millis(open.millis));
     let opening = timeout_at(deadline, gateway.snapshot(open.level()?, deadline));
@@ -39,30 +39,30 @@ pub(super) async fn serve(
         Either::Left((opened, _)) => opened.unwrap_or_else(|_| {
             Err(Error::TimedOut("the node was not ready in time; wait longer (with_deadline)".to_owned()))
         }),
-        // The client has gone.
+        // The client is gone.
         Either::Right(_) => return Ok(()),
     };
     let position: Result<Position, Error> = opened.as_ref().map(|kept| kept.position).map_err(Clone::clone);
     send(sender, position).await?;
     let Ok(kept) = opened else { return Ok(()) };
-    let mut next = asked(receiver).await;
+    let mut next = next_request(receiver).await;
     while let Some(item) = next {
         let mut rows = begin(gateway, &kept, protocol::decode(item)?)?;
         next = match answer(gateway, &mut rows, sender, receiver).await? {
-            Answered::Asked(item) => Some(item),
-            Answered::Whole => asked(receiver).await,
-            Answered::Gone => None,
+            Answered::NextRequest(item) => Some(item),
+            Answered::Complete => next_request(receiver).await,
+            Answered::ClientGone => None,
         };
     }
     Ok(())
 }
 
-/// The next thing that is asked; `None` if the client has gone, or asks nothing.
-async fn asked(receiver: &mut StreamReceiver) -> Option<Bytes> {
+/// Returns the next request; `None` if the client is gone, or is idle for too long.
+async fn next_request(receiver: &mut StreamReceiver) -> Option<Bytes> {
     timeout(IDLE_MAX, receiver.recv()).await.ok()?.ok()?
 }
 
-fn begin(gateway: &Gateway, kept: &Kept, query: Query) -> Result<RowStream, CallFailure> {
+fn begin(gateway: &Gateway, kept: &KeptSnapshot, query: Query) -> Result<RowStream, CallFailure> {
     let piece_max = Duration::from_millis(query.millis);
     let query = query.state_query()?;
     let limits = query.limits.within(piece_max).within(gateway.query_timeout()).for_read();
@@ -72,14 +72,14 @@ fn begin(gateway: &Gateway, kept: &Kept, query: Query) -> Result<RowStream, Call
 /// How sending a result ended.
 enum Answered {
     /// All of it was sent.
-    Whole,
-    /// Something else was asked.
-    Asked(Bytes),
-    /// The client has gone.
-    Gone,
+    Complete,
+    /// The client sent another request.
+    NextRequest(Bytes),
+    /// The client is gone.
+    ClientGone,
 }
 
-/// Sends the pieces of a result up to its end, or until something else is asked.
+/// Sends the pieces of a result until its end, or until another request arrives.
 async fn answer(
     gateway: &Gateway,
     rows: &mut RowStream,
@@ -87,29 +87,29 @@ async fn answer(
     receiver: &mut StreamReceiver,
 ) -> Result<Answered, CallFailure> {
     loop {
-        let mut asked = None;
+        let mut request = None;
         let piece: Result<Option<Rows>, Error> =
             match select(pin!(rows.next(&gateway.env)), pin!(receiver.recv())).await {
                 Either::Left((piece, _)) => piece.map_err(Error::from),
                 Either::Right((Ok(Some(item)), _)) => {
-                    asked = Some(item);
+                    request = Some(item);
                     Ok(None)
                 }
-                Either::Right(_) => return Ok(Answered::Gone),
+                Either::Right(_) => return Ok(Answered::ClientGone),
             };
         let is_last = !matches!(piece, Ok(Some(_)));
         send(sender, piece).await?;
         if is_last {
-            return Ok(asked.map_or(Answered::Whole, Answered::Asked));
+            return Ok(request.map_or(Answered::Complete, Answered::NextRequest));
         }
     }
 }
 
-/// Sends an item, or says that the client takes nothing.
+/// Sends an item, or returns an error if the client does not take it in time.
 async fn send(sender: &mut StreamSender, item: impl Into<SnapshotItem>) -> Result<(), CallFailure> {
     match timeout(STALL_MAX, sender.send(protocol::encode(&item.into()))).await {
         Ok(Ok(())) => Ok(()),
-        // Nobody hears why.
+        // The error reaches no client.
         Ok(Err(StreamError::Broken | StreamError::Stopped)) => Err(unavailable("the client has gone".to_owned())),
         Ok(Err(error)) => Err(unavailable(error.to_string())),
         Err(_) => Err(unavailable(format!(

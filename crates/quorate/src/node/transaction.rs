@@ -1,6 +1,7 @@
-//! Interactive transactions on the node that leads: a hold on all writes, and a dry run on the state behind it.
+//! Interactive transactions on the leader: a hold on all writes, and a dry run on the state at the end of the log.
 //!
-//! Invariant: when the place where the statements run is gone, whichever way, so are the hold and what they did.
+//! Invariant: when the host of a transaction is dropped, for whatever reason, the hold and the effects of the
+//! statements are gone.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -21,23 +22,23 @@ use quorate_wire::{
 use super::gateway::{Gateway, WRITES_WAIT, served_until};
 use super::service::{self, READ_ONLY};
 use crate::error::Error;
-use crate::protocol::transaction::{Ask, Asked, Begin, Told};
+use crate::protocol::transaction::{Ask, AskKind, Begin, Told};
 use crate::protocol::{self, Executed, method};
 use crate::remote::transaction::Stream;
 use crate::submitter::Attempt;
 use crate::transaction::{TransactionHost, time_up};
 
-/// The leader's.
+/// The host of a transaction on this node, the leader.
 struct Local {
     env: Env,
     gateway: Weak<Gateway>,
     hold: Hold,
-    // Before the hold ends.
+    // Dropped before the hold ends.
     dry_run: Arc<DryRun>,
     position: Position,
 }
 
-/// Why none began.
+/// Why no transaction began.
 enum NotBegun {
     /// Another node leads.
     Elsewhere(NodeId, Member),
@@ -45,7 +46,7 @@ enum NotBegun {
 }
 
 impl Gateway {
-    /// Begins one here if this node leads, else at the leader.
+    /// Begins a transaction, at this node if it leads, otherwise at the leader.
     pub(crate) async fn begin(
         self: &Arc<Self>,
         lasting: Duration,
@@ -64,7 +65,7 @@ impl Gateway {
         }
     }
 
-    /// Begins one here. For callers that found out themselves who leads.
+    /// Begins a transaction at this node, for callers that have found the leader themselves.
     async fn begin_here(
         self: &Arc<Self>,
         lasting: Duration,
@@ -100,7 +101,7 @@ impl Gateway {
         Ok(Box::new(Local { env: self.env.clone(), gateway: Arc::downgrade(self), hold, dry_run, position }))
     }
 
-    /// Whether a statement may be a step of an interactive transaction.
+    /// Fails if a statement can't be a step of an interactive transaction.
     fn check_step(&self, statement: Statement) -> Result<(), Failure> {
         match self.store.validator().check(&statement.into())? {
             StatementKind::Vacuum => {
@@ -153,8 +154,8 @@ pub(super) async fn serve(
         return Err(CallFailure::new(CallFailureKind::Forbidden, READ_ONLY));
     }
     let end = Instant::now() + HOLD_MAX;
-    let Some(Asked::Begin(Begin { wait_millis, last_millis })) = next(receiver, end).await? else {
-        return Err(protocol::malformed("a transaction begins with its time"));
+    let Some(AskKind::Begin(Begin { wait_millis, last_millis })) = next(receiver, end).await? else {
+        return Err(protocol::malformed("the first message of a transaction must be Begin"));
     };
     let deadline = served_until(Duration::from_millis(wait_millis));
     let lasting = Duration::from_millis(last_millis).min(HOLD_MAX);
@@ -166,10 +167,10 @@ pub(super) async fn serve(
     let position = begun.as_ref().map(|host| host.position()).map_err(Clone::clone);
     let end = Instant::now() + lasting;
     let (Ok(()), Ok(mut host)) = (send(sender, position.into(), end).await, begun) else { return Ok(()) };
-    while let Some(asked) = next(receiver, end).await? {
-        match asked {
-            Asked::Begin(_) => return Err(protocol::malformed("the transaction has begun")),
-            Asked::Run(query) => {
+    while let Some(request) = next(receiver, end).await? {
+        match request {
+            AskKind::Begin(_) => return Err(protocol::malformed("the transaction has already begun")),
+            AskKind::Run(query) => {
                 let statement = query.state_query()?.statement;
                 let ran = timeout_at(end, host.run(statement)).await;
                 let ran = ran.unwrap_or_else(|_| Err(time_up()));
@@ -177,14 +178,14 @@ pub(super) async fn serve(
                     return Ok(());
                 }
             }
-            Asked::Commit(proposal) => {
+            AskKind::Commit(proposal) => {
                 let committed = match service::check(gateway, role, &proposal).await? {
                     Ok(()) => host.commit(proposal).await,
                     Err(failure) => Err(Attempt::Refused(failure.into())),
                 };
-                let told = Told::committed(Executed::new(committed, gateway.leader_elsewhere()));
-                // Who is gone asks again, under the same session.
-                let _ = send(sender, told, served_until(HOLD_MAX)).await;
+                let reply = Told::committed(Executed::new(committed, gateway.leader_elsewhere()));
+                // A client that is gone asks again, under the same session.
+                let _ = send(sender, reply, served_until(HOLD_MAX)).await;
                 return Ok(());
             }
         }
@@ -192,24 +193,24 @@ pub(super) async fn serve(
     Ok(())
 }
 
-/// What is asked next; `None` if the client has gone, or the time is up.
-async fn next(receiver: &mut StreamReceiver, end: Instant) -> Result<Option<Asked>, CallFailure> {
+/// Returns the next request; `None` if the client is gone, or the time is up.
+async fn next(receiver: &mut StreamReceiver, end: Instant) -> Result<Option<AskKind>, CallFailure> {
     match timeout_at(end, receiver.recv()).await {
-        Ok(Ok(Some(item))) => protocol::decode::<Ask>(item)?.asked().map(Some),
+        Ok(Ok(Some(item))) => protocol::decode::<Ask>(item)?.request().map(Some),
         Ok(Ok(None) | Err(_)) | Err(_) => Ok(None),
     }
 }
 
-async fn send(sender: &mut StreamSender, told: Told, end: Instant) -> Result<(), StreamError> {
-    timeout_at(end, sender.send(protocol::encode(&told))).await.unwrap_or(Err(StreamError::Stopped))
+async fn send(sender: &mut StreamSender, reply: Told, end: Instant) -> Result<(), StreamError> {
+    timeout_at(end, sender.send(protocol::encode(&reply))).await.unwrap_or(Err(StreamError::Stopped))
 }
 
 fn store_error(fault: StoreFault) -> Error {
     match fault {
         StoreFault::Closed => Error::Closed,
-        // Another node will lead.
+        // Another node will take over leadership.
         StoreFault::Diverged(_) => Error::Unavailable(fault.to_string()),
-        // Others have the memory of the process.
+        // Other users of the process occupy the memory.
         StoreFault::Memory(why) | StoreFault::TooMuch(why) => Error::Overloaded(why),
         fault => Error::Store(fault),
     }

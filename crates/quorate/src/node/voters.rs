@@ -1,4 +1,4 @@
-//! What a node asks of all who vote.
+//! Asks all voters for something.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use quorate_model::NodeId;
 
 use super::gateway::Gateway;
 
-/// The voters, and this node among them perhaps.
+/// The other voters, and whether this node is one.
 pub(super) struct Voters {
     pub(super) others: Vec<NodeId>,
     /// Whether this node votes.
@@ -27,7 +27,7 @@ impl Voters {
         self.others.len() + usize::from(self.own)
     }
 
-    /// What the others answer within a time, where they do.
+    /// Asks the other voters, and returns the answers that come within the time limit.
     pub(super) async fn ask<T>(
         &self,
         gateway: &Gateway,

@@ -1,24 +1,24 @@
-//! What operators ask of a cluster, on the wire (`docs/wire-format.md`, "Admin methods").
+//! The requests of operators on the wire (`docs/wire-format.md`, "Admin methods").
 
 use prost::{Message, Oneof};
 use quorate_consensus::{Admission, Admitted, MembershipError};
 use quorate_model::NodeId;
 
-/// Asks to permit a node to become a member, and how far it is.
+/// Requests permission for a node to become a member, and its progress.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Admit {
     #[prost(string, tag = "1")]
     pub name: String,
     #[prost(string, tag = "2")]
     pub addr: String,
-    /// Empty: nobody.
+    /// Empty if it replaces no member.
     #[prost(string, tag = "3")]
     pub replaces: String,
     #[prost(bool, tag = "4")]
     pub force: bool,
 }
 
-/// Asks to remove a member.
+/// Requests the removal of a member.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Remove {
     #[prost(string, tag = "1")]
@@ -27,15 +27,15 @@ pub(crate) struct Remove {
     pub force: bool,
 }
 
-/// Asks to hand leadership over.
+/// Requests that leadership is handed over.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Transfer {
-    /// Empty: to the best.
+    /// Empty for the most suitable voter.
     #[prost(string, tag = "1")]
     pub name: String,
 }
 
-/// Asks to reject the entry at which the leader waits for voters that can't be reached.
+/// Requests that the entry is rejected at which the leader waits for voters that can't be reached.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub(crate) struct RejectEntry {
     #[prost(uint64, tag = "1")]
@@ -47,20 +47,20 @@ pub(crate) struct RejectEntry {
 pub(crate) struct Changed {
     #[prost(oneof = "ChangedKind", tags = "1, 2, 3, 4, 5")]
     pub kind: Option<ChangedKind>,
-    /// Where to ask next, if not the node that answers.
+    /// The address to ask next time, if it is not that of the answering node.
     #[prost(string, tag = "6")]
     pub leader: String,
 }
 
 #[derive(Clone, PartialEq, Oneof)]
 pub(crate) enum ChangedKind {
-    /// It is as was asked.
+    /// The desired state holds.
     #[prost(message, tag = "1")]
     Done(Done),
-    /// Of [`Admit`] alone: not yet.
+    /// Only for [`Admit`]: the node is not a voter yet.
     #[prost(message, tag = "2")]
     Waiting(Waiting),
-    /// Nothing was done, nor would it be elsewhere.
+    /// Nothing was done, and other nodes would refuse it too.
     #[prost(string, tag = "3")]
     Refused(String),
     /// Nothing was done: no leader is known, or it can't be reached.
@@ -73,7 +73,7 @@ pub(crate) enum ChangedKind {
 
 #[derive(Clone, Copy, PartialEq, Message)]
 pub(crate) struct Done {
-    /// Of [`Transfer`]: who leads.
+    /// After a [`Transfer`]: the new leader.
     #[prost(fixed64, tag = "1")]
     pub leads: u64,
 }
@@ -90,7 +90,7 @@ pub(crate) struct Waiting {
     pub why: String,
 }
 
-/// What a node tells of itself to who measures it.
+/// The answer of a node to a probe.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Probe {
     /// Nanoseconds since 1970-01-01 UTC by its clock.
@@ -109,13 +109,13 @@ pub(crate) struct Probe {
 /// The result of a change.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Change {
-    /// It is as was asked; of a transfer, who leads.
+    /// The desired state holds; after a transfer, the new leader.
     Done(Option<NodeId>),
-    /// A node is on its way to become a member.
+    /// A node is becoming a member.
     Waiting(Admitted),
 }
 
-/// Why there was no change.
+/// Why a change was not made, or may not have been made.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum NoChange {
     Refused(String),
@@ -124,7 +124,7 @@ pub(crate) enum NoChange {
 }
 
 impl Changed {
-    /// The answer, and whom to ask next time.
+    /// Creates the answer; `leader` is the address to ask next time.
     pub(crate) fn new(result: Result<Change, NoChange>, leader: Option<String>) -> Self {
         let kind = match result {
             Ok(Change::Done(leads)) => ChangedKind::Done(Done { leads: leads.map_or(0, |id| id.0) }),
@@ -136,7 +136,7 @@ impl Changed {
         Self { kind: Some(kind), leader: leader.unwrap_or_default() }
     }
 
-    /// What it says.
+    /// Returns the result that the answer contains.
     pub(crate) fn result(self) -> Result<Change, NoChange> {
         match self.kind {
             Some(ChangedKind::Done(done)) => Ok(Change::Done((done.leads != 0).then_some(NodeId(done.leads)))),
@@ -158,7 +158,7 @@ impl From<Admitted> for ChangedKind {
             Admitted::Voter => Self::Done(Done { leads: 0 }),
             Admitted::Waiting(why) => Self::Waiting(Waiting { why, ..Waiting::default() }),
             Admitted::Learner { matched, last, why } => Self::Waiting(Waiting { learner: true, matched, last, why }),
-            // Stages that later versions add are told as such by their text alone.
+            // A stage that a later version adds is described only by its text.
             other => Self::Waiting(Waiting { why: format!("{other:?}"), ..Waiting::default() }),
         }
     }

@@ -1,4 +1,4 @@
-//! Between the messages and what they stand for.
+//! Conversions between messages and the types that they represent.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::level::Level;
 use crate::snapshot;
 use crate::submitter::{Attempt, Limits, NotDone, ReadAnswer, ReadRequest};
 
-/// What is said where an answer is of a kind that is not known.
+/// The error for an answer of an unknown kind.
 const NEWER: &str = "a newer version answered what this one can't read; install the version that the nodes run";
 
 /// Kinds of [`Refusal`].
@@ -48,7 +48,7 @@ impl From<WirePosition> for Position {
 }
 
 impl Executed {
-    /// The answer to a proposal, and where to send the next.
+    /// Creates the answer to a proposal; `leader` is the address for the next proposal.
     pub(crate) fn new(result: Result<(Position, Outcome), Attempt>, leader: Option<String>) -> Self {
         let kind = match result {
             Ok((position, outcome)) => {
@@ -62,7 +62,7 @@ impl Executed {
         Self { kind: Some(kind), leader: leader.unwrap_or_default() }
     }
 
-    /// What it says.
+    /// Returns the result that the answer contains.
     pub(crate) fn result(self) -> Result<(Position, Outcome), Attempt> {
         match self.kind {
             Some(ExecutedKind::Written(written)) => match codec::decode_outcome(&written.outcome) {
@@ -79,7 +79,7 @@ impl Executed {
 }
 
 impl Query {
-    /// The message of a read that may take so long.
+    /// Creates the message for a read that the node may try for `millis`.
     pub(crate) fn new(request: ReadRequest, millis: u64) -> Self {
         let ReadRequest { read, level, limits } = request;
         Self {
@@ -93,7 +93,7 @@ impl Query {
         }
     }
 
-    /// The message of a query of a snapshot.
+    /// Creates the message for a query of a snapshot.
     pub(crate) fn of_state(query: snapshot::Query, millis: u64) -> Self {
         let snapshot::Query { statement, limits, stamp } = query;
         let stamp = stamp.map(|Stamp { now, seed }| WireStamp { now, seed });
@@ -101,14 +101,14 @@ impl Query {
         Self { stamp, ..Self::new(request, millis) }
     }
 
-    /// The query of a snapshot that it asks for.
+    /// Returns the query of a snapshot.
     pub(crate) fn state_query(self) -> Result<snapshot::Query, CallFailure> {
         let stamp = self.stamp.map(|WireStamp { now, seed }| Stamp { now, seed });
         let ReadRequest { read: Read::Sql(statement), limits, .. } = self.read()?;
         Ok(snapshot::Query { statement, limits, stamp })
     }
 
-    /// The read that it asks for.
+    /// Returns the read.
     pub(crate) fn read(self) -> Result<ReadRequest, CallFailure> {
         let level = level_of(self.level)?;
         let read = codec::decode_read(&self.read).map_err(malformed)?;
@@ -119,18 +119,18 @@ impl Query {
     }
 }
 
-/// How long a query may run, in microseconds: 0 for no limit of its own.
+/// Converts the time limit of a query to microseconds, with 0 for no limit of its own.
 fn micros(timeout: Duration) -> u64 {
     u64::try_from(timeout.as_micros()).map_or(0, |micros| micros.max(1))
 }
 
 impl Backup {
-    /// The message for an image of a level that the node may wait so long for.
+    /// Creates the message for an image at a level; the node may wait for the level for `millis`.
     pub(crate) fn new(level: Level, millis: u64) -> Self {
         Self { level: Some(level.into()), millis }
     }
 
-    /// The level that it asks for.
+    /// Returns the level of the image.
     pub(crate) fn level(self) -> Result<Level, CallFailure> {
         level_of(self.level)
     }
@@ -142,13 +142,13 @@ impl From<Level> for LevelKind {
             Level::Local => Self::Local(Empty {}),
             Level::AtLeast(position) => Self::AtLeast(position.into()),
             Level::Linearizable => Self::Linearizable(Empty {}),
-            // A part of a microsecond less is stricter.
+            // Rounded down, which is stricter.
             Level::Bounded(age) => Self::Bounded(u64::try_from(age.as_micros()).unwrap_or(u64::MAX)),
         }
     }
 }
 
-/// The level that a message asks for.
+/// Returns the level of a request.
 fn level_of(level: Option<LevelKind>) -> Result<Level, CallFailure> {
     Ok(match level.ok_or_else(|| malformed("the level of the read is not known"))? {
         LevelKind::Local(_) => Level::Local,
@@ -199,18 +199,18 @@ pub(super) fn newer() -> Error {
 }
 
 impl OpenSnapshot {
-    /// The message of a read that may take so long to begin.
+    /// Creates the message; the node may try for `millis`.
     pub(crate) fn new(level: Level, millis: u64) -> Self {
         Self { level: Some(level.into()), millis }
     }
 
-    /// The level that it asks for.
+    /// Returns the level of the snapshot.
     pub(crate) fn level(&self) -> Result<Level, CallFailure> {
         level_of(self.level)
     }
 }
 
-/// The answer to an [`OpenSnapshot`].
+/// An answer to an [`OpenSnapshot`].
 impl From<Result<Position, Error>> for SnapshotItem {
     fn from(result: Result<Position, Error>) -> Self {
         let kind = match result {
@@ -221,7 +221,7 @@ impl From<Result<Position, Error>> for SnapshotItem {
     }
 }
 
-/// A piece of a result, its end, or why there is none.
+/// A piece of a result, the end of a result, or an error.
 impl From<Result<Option<Rows>, Error>> for SnapshotItem {
     fn from(result: Result<Option<Rows>, Error>) -> Self {
         let kind = match result {
@@ -234,7 +234,7 @@ impl From<Result<Option<Rows>, Error>> for SnapshotItem {
 }
 
 impl SnapshotItem {
-    /// What it says in answer to an [`OpenSnapshot`].
+    /// Returns the answer to an [`OpenSnapshot`].
     pub(crate) fn opened(self) -> Result<Position, Error> {
         match self.kind {
             Some(SnapshotItemKind::Opened(position)) => Ok(position.into()),
@@ -243,7 +243,7 @@ impl SnapshotItem {
         }
     }
 
-    /// What it says in answer to a query.
+    /// Returns the answer to a query.
     pub(crate) fn piece(self) -> Result<Option<Rows>, Error> {
         match self.kind {
             Some(SnapshotItemKind::Rows(rows)) => rows.try_into().map(Some),
@@ -273,7 +273,7 @@ impl From<Option<Verification>> for Verified {
 }
 
 impl Hashes {
-    /// By the name of the table; `None` where a hash is none.
+    /// Returns the hashes by the names of their tables; `None` if a hash does not have 16 bytes.
     pub(crate) fn by_table(self) -> Option<BTreeMap<String, u128>> {
         let hash = |bytes: Bytes| Some(u128::from_le_bytes(bytes.as_ref().try_into().ok()?));
         self.tables.into_iter().map(|table| Some((table.name, hash(table.hash)?))).collect()
@@ -294,7 +294,7 @@ impl From<&Error> for Refusal {
             Error::SnapshotEnded => (refusal::SNAPSHOT_ENDED, String::new()),
             Error::Forbidden(text) => (refusal::FORBIDDEN, text.clone()),
             Error::TransactionAborted(text) => (refusal::TRANSACTION_ABORTED, text.clone()),
-            // The other end puts the words around it again.
+            // Only the reason is sent: the other end adds the rest of the error's text again.
             Error::Store(StoreFault::Io(text)) => (refusal::STORE, text.clone()),
             Error::Store(fault) => (refusal::STORE, fault.to_string()),
             Error::Unknown(_) | Error::Conflict(_) | Error::Row(_) | Error::Removed(_) | Error::Closed => {
@@ -319,7 +319,7 @@ impl From<Refusal> for Error {
             refusal::SNAPSHOT_ENDED => Self::SnapshotEnded,
             refusal::FORBIDDEN => Self::Forbidden(text),
             refusal::TRANSACTION_ABORTED => Self::TransactionAborted(text),
-            // The words of the node's own error are all that is left of its kind.
+            // The text of the node's own error is all that remains of its kind.
             refusal::STORE => Self::Store(StoreFault::Io(text)),
             _ => Self::Unavailable(text),
         }

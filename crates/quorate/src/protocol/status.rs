@@ -1,4 +1,4 @@
-//! How a node and its cluster stand, on the wire.
+//! The state of a node and its cluster on the wire.
 
 use std::time::Duration;
 
@@ -40,12 +40,12 @@ pub(crate) struct StatusReply {
     pub members: Vec<MemberReply>,
     #[prost(string, optional, tag = "13")]
     pub stopped: Option<String>,
-    /// The entry that it does not apply for the time being, and why.
+    /// The entry before which the node waits, and the reason.
     #[prost(uint64, optional, tag = "14")]
     pub blocked: Option<u64>,
     #[prost(string, tag = "15")]
     pub blocked_why: String,
-    /// What is wrong with its database.
+    /// The fault of its database.
     #[prost(string, optional, tag = "16")]
     pub fault: Option<String>,
     #[prost(message, optional, tag = "30")]

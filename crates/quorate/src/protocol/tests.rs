@@ -1,4 +1,4 @@
-//! The messages: what goes in comes out, and no bytes make a decoder panic.
+//! Tests of the messages: decoding returns what was encoded, and no bytes make a decoder panic.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests stop at the first surprise")]
 
@@ -41,19 +41,19 @@ fn errors() -> Vec<Error> {
 }
 
 #[test]
-fn errors_arrive_as_they_were() {
+fn errors_survive_the_wire() {
     for error in errors() {
         assert_eq!(Error::from(Refusal::from(&error)), error);
     }
 }
 
 #[test]
-fn what_has_no_kind_on_the_way_arrives_with_its_words() {
-    let told = |error: Error| Error::from(Refusal::from(&error)).to_string();
+fn errors_without_a_wire_kind_keep_their_text() {
+    let received = |error: Error| Error::from(Refusal::from(&error)).to_string();
     let unreadable = Error::Store(StoreFault::Io("a disk".to_owned()));
-    assert_eq!(told(unreadable.clone()), unreadable.to_string());
+    assert_eq!(received(unreadable.clone()), unreadable.to_string());
     let unavailable = |why: &str| Error::Unavailable(why.to_owned()).to_string();
-    assert_eq!(told(Error::Removed("the node was removed".to_owned())), unavailable("the node was removed"));
+    assert_eq!(received(Error::Removed("the node was removed".to_owned())), unavailable("the node was removed"));
     let newer = "refused: a newer version answered what this one can't read; install the version that the nodes run";
     let answers = [
         Result::<ReadAnswer, Error>::from(Answer { kind: None }).unwrap_err(),
@@ -64,7 +64,7 @@ fn what_has_no_kind_on_the_way_arrives_with_its_words() {
 }
 
 #[test]
-fn answers_to_proposals_arrive_as_they_were() {
+fn answers_to_proposals_survive_the_wire() {
     let text = || "text".to_owned();
     let mut results = vec![
         Ok((POSITION, Ok(Reply::default()))),
@@ -83,7 +83,7 @@ fn answers_to_proposals_arrive_as_they_were() {
 }
 
 #[test]
-fn reads_arrive_as_they_were() {
+fn reads_survive_the_wire() {
     for level in LEVELS {
         let params = vec![Value::Null, 1.into(), 2.5.into(), "x".into(), vec![0, 255].into()];
         let statement = Statement { sql: "SELECT ?".into(), params, names: vec![":a".to_owned()] };
@@ -100,7 +100,7 @@ fn reads_arrive_as_they_were() {
 }
 
 #[test]
-fn rows_arrive_as_they_were() {
+fn rows_survive_the_wire() {
     let columns = || vec!["a".to_owned(), "b".to_owned()].into();
     let rows = Rows::new(columns(), vec![Value::Null, 1.into(), "x".into(), 2.5.into()]);
     for result in [Ok(rows), Ok(Rows::new(columns(), Vec::new())), Err(Error::SnapshotEnded)] {
@@ -111,7 +111,7 @@ fn rows_arrive_as_they_were() {
 }
 
 #[test]
-fn items_of_snapshots_arrive_as_they_were() {
+fn items_of_snapshots_survive_the_wire() {
     for level in LEVELS {
         let received: OpenSnapshot = decode(encode(&OpenSnapshot::new(level, 5))).unwrap();
         assert_eq!((received.millis, received.level().unwrap()), (5, level));
@@ -128,7 +128,7 @@ fn items_of_snapshots_arrive_as_they_were() {
 }
 
 #[test]
-fn hashes_arrive_as_they_were() {
+fn hashes_survive_the_wire() {
     let hashes = BTreeMap::from([("t".to_owned(), 7_u128), ("u".to_owned(), u128::MAX)]);
     let sent = Verified::from(Some(Verification::Done(hashes.clone().into())));
     let Verified { kind: Some(VerifiedKind::Hashes(received)) } = decode(encode(&sent)).unwrap() else { panic!() };
@@ -175,7 +175,7 @@ fn standing() -> Standing {
     Standing { last_leader: Some(NodeId(6)), leader_silent_for, joined: true, votes: true }
 }
 
-/// One of each message, as version 1 writes it.
+/// One of each message, as version 1 encodes it.
 fn samples() -> Vec<(&'static str, Bytes)> {
     let statement = Statement { sql: "SELECT :a".into(), params: vec![7.into()], names: vec![":a".to_owned()] };
     let read = |level| ReadRequest {
@@ -254,7 +254,7 @@ fn the_bytes_are_those_of_the_golden_file() {
 }
 
 #[test]
-fn a_status_arrives_as_it_was() {
+fn a_status_survives_the_wire() {
     let (_, bytes) = samples().pop().unwrap();
     let reply: StatusReply = decode(bytes).unwrap();
     assert_eq!(StatusReply::from(Status::from(reply.clone())), reply);

@@ -1,4 +1,4 @@
-//! The items of an interactive transaction's stream.
+//! The items on the stream of an interactive transaction.
 
 use bytes::Bytes;
 use prost::{Message, Oneof};
@@ -12,19 +12,19 @@ use crate::error::Error;
 use crate::snapshot;
 use crate::submitter::{Attempt, Limits};
 
-/// What a client sends: first [`Asked::Begin`], then statements, then perhaps [`Asked::Commit`]. Ending the stream
-/// rolls back.
+/// An item from the client: first [`AskKind::Begin`], then statements, then possibly [`AskKind::Commit`]. Ending the
+/// stream rolls back.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Ask {
-    #[prost(oneof = "Asked", tags = "1, 2, 3")]
-    pub kind: Option<Asked>,
+    #[prost(oneof = "AskKind", tags = "1, 2, 3")]
+    pub kind: Option<AskKind>,
 }
 
 #[derive(Clone, PartialEq, Oneof)]
-pub(crate) enum Asked {
+pub(crate) enum AskKind {
     #[prost(message, tag = "1")]
     Begin(Begin),
-    /// A statement: as a query of a snapshot, whose limits and stamp say nothing.
+    /// A statement, as a query of a snapshot whose limits and stamp are ignored.
     #[prost(message, tag = "2")]
     Run(Query),
     /// A proposal, as `quorate_model::codec` encodes it.
@@ -34,15 +34,15 @@ pub(crate) enum Asked {
 
 #[derive(Clone, Copy, PartialEq, Message)]
 pub(crate) struct Begin {
-    /// How long the client waits for it to begin.
+    /// How long the client waits for the beginning, in milliseconds.
     #[prost(uint64, tag = "1")]
     pub wait_millis: u64,
-    /// How long it may last then.
+    /// How long the transaction may then last, in milliseconds.
     #[prost(uint64, tag = "2")]
     pub last_millis: u64,
 }
 
-/// What a node answers to each of them.
+/// The node's answer to an item.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Told {
     #[prost(oneof = "ToldKind", tags = "1, 2, 3, 4")]
@@ -51,7 +51,7 @@ pub(crate) struct Told {
 
 #[derive(Clone, PartialEq, Oneof)]
 pub(crate) enum ToldKind {
-    /// Where the state stands on which the statements run.
+    /// The position of the state on which the statements run.
     #[prost(message, tag = "1")]
     Begun(WirePosition),
     #[prost(message, tag = "2")]
@@ -59,39 +59,39 @@ pub(crate) enum ToldKind {
     /// Answers a commit, and ends the stream.
     #[prost(message, tag = "3")]
     Committed(Executed),
-    /// Instead of either of the first two.
+    /// Answers a begin or a statement with an error.
     #[prost(message, tag = "4")]
     Refused(Refusal),
 }
 
-/// What a statement did.
+/// The result of a statement.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Ran {
     /// An outcome of one result, as `quorate_model::codec` encodes it.
     #[prost(bytes = "bytes", tag = "1")]
     pub result: Bytes,
-    /// What it ran under, if it belongs into the proposal.
+    /// The stamp under which it ran, if the statement must be part of the proposal.
     #[prost(message, optional, tag = "2")]
     pub recorded: Option<WireStamp>,
 }
 
 impl Ask {
     pub(crate) fn begin(wait_millis: u64, last_millis: u64) -> Self {
-        Self { kind: Some(Asked::Begin(Begin { wait_millis, last_millis })) }
+        Self { kind: Some(AskKind::Begin(Begin { wait_millis, last_millis })) }
     }
 
     pub(crate) fn run(statement: Statement) -> Self {
         let query = snapshot::Query { statement, limits: Limits { rows: 0, bytes: 0, ..Limits::NONE }, stamp: None };
-        Self { kind: Some(Asked::Run(Query::of_state(query, 0))) }
+        Self { kind: Some(AskKind::Run(Query::of_state(query, 0))) }
     }
 
     pub(crate) fn commit(proposal: Bytes) -> Self {
-        Self { kind: Some(Asked::Commit(proposal)) }
+        Self { kind: Some(AskKind::Commit(proposal)) }
     }
 
-    /// What is asked, if this version knows it.
-    pub(crate) fn asked(self) -> Result<Asked, CallFailure> {
-        self.kind.ok_or_else(|| malformed("what is asked of the transaction is not known"))
+    /// Returns the request, if this version knows it.
+    pub(crate) fn request(self) -> Result<AskKind, CallFailure> {
+        self.kind.ok_or_else(|| malformed("the request to the transaction is of an unknown kind"))
     }
 }
 
@@ -104,7 +104,7 @@ impl Told {
         Self::of(ToldKind::Committed(executed))
     }
 
-    /// What it says in answer to a begin.
+    /// Returns the answer to a begin.
     pub(crate) fn begun(self) -> Result<Position, Error> {
         match self.kind {
             Some(ToldKind::Begun(position)) => Ok(position.into()),
@@ -113,7 +113,7 @@ impl Told {
         }
     }
 
-    /// What it says in answer to a statement.
+    /// Returns the answer to a statement.
     pub(crate) fn ran(self) -> Result<DryRunResult, Error> {
         match self.kind {
             Some(ToldKind::Ran(ran)) => ran.result().ok_or_else(newer),
@@ -122,7 +122,7 @@ impl Told {
         }
     }
 
-    /// What it says in answer to a commit.
+    /// Returns the answer to a commit.
     pub(crate) fn result(self) -> Result<(Position, Outcome), Attempt> {
         match self.kind {
             Some(ToldKind::Committed(executed)) => executed.result(),

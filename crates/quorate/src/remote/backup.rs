@@ -14,14 +14,15 @@ use crate::error::Error;
 use crate::protocol::{self, method};
 use crate::submitter::Attempt;
 
-/// How long the node may take to reach the level that is asked for: less than a piece may take to come.
+/// How long the node may take to reach the requested level; shorter than the time limit for a piece.
 const REACH_MAX: Duration = Duration::from_secs(20);
 
-/// Keeps a copy of a live database as the plain SQLite file `file`, which any `sqlite3` opens. The first node of
-/// `config` that answers sends it, leader or not, while work goes on; [`ClientConfig::pinned`] names the node.
+/// Writes a copy of a live database to `file`, as a plain SQLite file that any `sqlite3` opens. The first node of
+/// `config` that answers sends it, leader or not, while the node continues to work; [`ClientConfig::pinned`] selects a
+/// node.
 ///
-/// The file is written beside its name (`file.partial`), verified (digest, position, SQLite's `quick_check`), synced
-/// and renamed: under its name there is never half a backup. It needs no `-wal`. May be called from any executor.
+/// The file is written as `file.partial`, verified (digest, position, SQLite's `quick_check`), synced and renamed, so
+/// an incomplete backup never has the final name. It needs no `-wal`. May be called from any executor.
 ///
 /// ```no_run
 /// # async fn f() -> Result<(), Box<dyn std::error::Error>> {
@@ -36,7 +37,7 @@ const REACH_MAX: Duration = Duration::from_secs(20);
 ///
 /// # Errors
 ///
-/// After [`BackupError`] there is no file of that name, or the one that was there before.
+/// After a [`BackupError`], there is no file of that name, or the one that was there before.
 pub async fn backup(
     config: ClientConfig,
     file: impl AsRef<Path>,
@@ -45,11 +46,11 @@ pub async fn backup(
     backup_in(Env::real(), config, file, options).await
 }
 
-/// [`backup`] in another world: for simulations.
+/// Runs [`backup`] in another environment, for simulations.
 ///
 /// # Errors
 ///
-/// Those of [`backup`].
+/// Returns the errors of [`backup`].
 pub async fn backup_in(
     env: Env,
     config: ClientConfig,
@@ -93,7 +94,7 @@ async fn fetch(
     sink.finish(env).await
 }
 
-/// Why a node sends no image: what it says itself, if it says something.
+/// Returns why a node sends no image: its own reason, if it sent one.
 fn refused(error: StreamError, addr: &str) -> BackupError {
     match error {
         StreamError::Failed(failure) => match Attempt::of_call(failure.into(), addr) {

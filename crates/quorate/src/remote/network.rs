@@ -1,4 +1,4 @@
-//! The way from a handle to a cluster over the network.
+//! The connection of a handle to a cluster over the network.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -23,13 +23,13 @@ use crate::snapshot::State;
 use crate::submitter::{Attempt, NotDone, ReadAnswer, ReadRequest, Transport};
 use crate::transaction::TransactionHost;
 
-/// Deadlines travel in whole milliseconds, so a node may give a read up this much before its caller does.
+/// Deadlines are sent in whole milliseconds, so a node may give up a read this much before its caller does.
 pub(super) const ROUNDING: Duration = Duration::from_millis(2);
 
-/// How often a call that waits for its reply asks the others whether another node leads by now.
+/// How often a call that waits for its reply asks the other nodes whether another node leads.
 const DOUBT_EVERY: Duration = Duration::from_millis(700);
 
-/// See the module. The client's runtime ends with it.
+/// The connection; see the module. The client's runtime ends with the last of these.
 pub(super) struct Network {
     nodes: Arc<Nodes>,
     _alive: Arc<oneshot::Sender<()>>,
@@ -40,8 +40,8 @@ impl Network {
         Self { nodes, _alive: alive }
     }
 
-    /// Calls a node, and waits for its reply as long as it may be the leader: one that was cut off, or stands still,
-    /// does not say that it is none any more.
+    /// Calls a node, and waits for its reply as long as the node may be the leader. A leader that was cut off or is
+    /// suspended does not report that it no longer leads.
     async fn call(&self, reached: &Reached, method: u16, body: Bytes, deadline: Instant) -> Result<Bytes, CallError> {
         let call = pin!(reached.client.call(method, body, deadline));
         let reply = match select(call, pin!(self.doubt(&reached.addr))).await {
@@ -56,7 +56,7 @@ impl Network {
         reply
     }
 
-    /// Ends when another node leads.
+    /// Returns when another node leads.
     async fn doubt(&self, addr: &Arc<str>) {
         loop {
             sleep(DOUBT_EVERY).await;
@@ -89,7 +89,7 @@ impl Network {
             Attempt::Refused(error) => error,
             Attempt::NotDone(why) => why.into(),
             Attempt::InDoubt(_) if Instant::now() + ROUNDING >= deadline => Error::TimedOut(no_answer(&reached.addr)),
-            // A read may be done twice.
+            // A read may be repeated.
             Attempt::InDoubt(text) => Error::Unavailable(text),
         })?;
         let answer: Answer = protocol::decode(reply).map_err(|error| Error::Forbidden(error.to_string()))?;
@@ -97,7 +97,7 @@ impl Network {
     }
 }
 
-/// What is said of a node that did not answer a read.
+/// Returns the error text for a node that did not answer a read.
 pub(super) fn no_answer(addr: &str) -> String {
     format!("{addr}: there was no answer in time; wait longer (with_deadline), or try again")
 }

@@ -1,8 +1,8 @@
-//! The nodes of a cluster as a client knows them, and which of them it talks to.
+//! The nodes of a cluster that a client knows, and the choice of the node that it calls.
 //!
 //! Invariants:
-//! - Many calls may fail at once; one of them looks for another node, the others wait for what it finds.
-//! - Once a node has answered, only nodes of the same cluster are talked to.
+//! - Many calls may fail at once; one of them searches for another node, and the others wait for its result.
+//! - Once a node has answered, the client talks only to nodes of the same cluster.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,32 +19,32 @@ use crate::error::Error;
 use crate::protocol::{self, StatusReply, method};
 use crate::status::Status;
 
-/// Time for a connection with its handshake.
+/// The time limit for a connection, including the handshake.
 const CONNECT_MAX: Duration = Duration::from_secs(2);
 
-/// Time for a node to tell how it stands.
+/// The time limit for a status request.
 const STATUS_MAX: Duration = Duration::from_secs(2);
 
-/// Time for the others to say who leads, while a call waits for its reply.
+/// The time limit for asking the other nodes who leads, while a call waits for its reply.
 const DOUBT_MAX: Duration = Duration::from_millis(500);
 
-/// The pause after no known node answered.
+/// The pause after no known node has answered.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Addresses that a client remembers; those it was given among them.
+/// The most addresses that a client remembers, including the configured ones.
 const ADDRS_MAX: usize = 64;
 
-/// See the module.
+/// The known nodes; see the module.
 pub(crate) struct Nodes {
     env: Env,
     secret: Secret,
     role: Role,
     identity: Identity,
-    /// Whether calls stay with the node that answered first.
+    /// Whether calls always go to the node that answered first.
     pinned: bool,
     state: Mutex<State>,
     searching: tokio::sync::Mutex<()>,
-    /// Held while the others are asked who leads: many calls may wait for one reply.
+    /// Held while the other nodes are asked who leads, so that only one of the waiting calls asks them.
     doubting: tokio::sync::Mutex<()>,
 }
 
@@ -53,13 +53,13 @@ struct State {
     dialers: BTreeMap<String, Dialer>,
     /// All known addresses, in the order in which they are tried.
     addrs: Vec<String>,
-    /// Where calls go.
+    /// The node that is called.
     target: Option<Arc<str>>,
-    /// Where a call failed last.
+    /// The node at which a call failed last.
     suspect: Option<Arc<str>>,
 }
 
-/// A node that takes calls.
+/// A node that is ready for calls.
 pub(crate) struct Reached {
     pub(crate) client: Client,
     pub(crate) addr: Arc<str>,
@@ -83,25 +83,25 @@ impl Nodes {
         }
     }
 
-    /// The same, but calls stay with the first node that answers, leader or not.
+    /// Returns the same, but calls always go to the first node that answers, leader or not.
     pub(super) fn staying(self) -> Self {
         Self { pinned: true, ..self }
     }
 
-    /// The node to call: the leader, as far as it is known.
+    /// Returns a connection to the node to call: the leader, as far as it is known.
     pub(crate) async fn reach(&self) -> Result<Reached, ConnectError> {
         if let Some(addr) = self.target() {
             return self.connect(addr).await;
         }
         let _searching = self.searching.lock().await;
         match self.target() {
-            // Found while this call waited.
+            // It was found while this call waited.
             Some(addr) => self.connect(addr).await,
             None => self.search().await.map(|(reached, _)| reached),
         }
     }
 
-    /// How the cluster stands. Tries until somebody answers, or nobody ever will.
+    /// Returns the state of the cluster. Tries until a node answers, or an error is final.
     pub(crate) async fn status(&self, limit: Duration) -> Result<Status, Error> {
         let deadline = Instant::now() + limit;
         loop {
@@ -118,8 +118,8 @@ impl Nodes {
         }
     }
 
-    /// Says that a call to a node failed without a reply. The others are asked first from now on: a leader that is cut
-    /// off from them takes itself for the leader still, and would say so for ever.
+    /// Records that a call to a node failed without a reply. From now on the other nodes are asked first: a leader that
+    /// is cut off from them still believes that it leads, and would claim so indefinitely.
     pub(crate) fn failed(&self, addr: &Arc<str>) {
         self.put_last(addr);
         let mut state = self.state();
@@ -127,7 +127,7 @@ impl Nodes {
         state.target.take_if(|target| target == addr);
     }
 
-    /// Says that a node was called in vain, or names another one as the leader.
+    /// Records that a node does not lead, and that it names another node as the leader.
     pub(crate) fn redirect(&self, leader: &str) {
         if self.pinned || leader.is_empty() {
             return;
@@ -138,10 +138,10 @@ impl Nodes {
         }
     }
 
-    /// Whether another node than the one at `addr` leads by now; then that one is called from now on.
+    /// Returns whether a node other than the one at `addr` leads; if so, that node is called from now on.
     ///
-    /// Of the others that answer, the one in the highest term is believed: a leader that was cut off names itself, in a
-    /// lower one.
+    /// Among the answers of the other nodes, that with the highest term is used: a leader that was cut off names
+    /// itself, but in a lower term.
     pub(super) async fn leads_elsewhere(&self, addr: &Arc<str>) -> bool {
         if self.pinned {
             return false;
@@ -151,9 +151,9 @@ impl Nodes {
         }
         let Ok(_doubting) = self.doubting.try_lock() else { return false };
         let others: Vec<String> = self.state().addrs.iter().filter(|other| ***other != **addr).cloned().collect();
-        let asked = others.into_iter().map(|other| timeout(DOUBT_MAX, self.ask(other.into())));
-        let told = join_all(asked).await.into_iter().filter_map(|told| Some(told.ok()?.ok()?.1));
-        let newest = told.max_by_key(|status| status.term);
+        let requests = others.into_iter().map(|other| timeout(DOUBT_MAX, self.ask(other.into())));
+        let statuses = join_all(requests).await.into_iter().filter_map(|reply| Some(reply.ok()?.ok()?.1));
+        let newest = statuses.max_by_key(|status| status.term);
         let leader = newest.as_ref().and_then(Status::leader).filter(|leader| *leader.addr != **addr);
         if let Some(leader) = leader {
             self.failed(addr);
@@ -162,7 +162,7 @@ impl Nodes {
         leader.is_some()
     }
 
-    /// Says that a node answered.
+    /// Records that a node answered.
     pub(crate) fn answered(&self, addr: &Arc<str>) {
         self.state().suspect.take_if(|suspect| suspect == addr);
     }
@@ -173,26 +173,27 @@ impl Nodes {
         state.dialers.values().for_each(Dialer::hang_up);
     }
 
-    /// Asks one known node after the other how it stands, until one answers; that one, or the leader that it names, is
-    /// called from then on.
+    /// Asks the known nodes for their status, one after another, until one answers. That node, or the leader that it
+    /// names, is called from then on.
     async fn search(&self) -> Result<(Reached, Status), ConnectError> {
         let addrs = self.state().addrs.clone();
-        // Before any node has answered, a wrong secret says more than that another node is down. After that, those that
-        // are down may come back.
+        // Before any node has answered, a wrong secret is a more useful error than an unreachable node. After that,
+        // unreachable nodes may come back.
         let known = self.identity.cluster() != 0;
-        let mut telling: Option<ConnectError> = None;
+        let mut best_error: Option<ConnectError> = None;
         for addr in addrs {
             let addr: Arc<str> = addr.into();
             match self.ask(Arc::clone(&addr)).await {
                 Ok((reached, status)) => return Ok((self.learn(reached, &status).await, status)),
                 Err(error) => {
                     self.put_last(&addr);
-                    telling = Some(telling.filter(|told| told.is_retryable() == known).unwrap_or(error));
+                    best_error =
+                        Some(best_error.filter(|known_error| known_error.is_retryable() == known).unwrap_or(error));
                 }
             }
         }
         let nobody = || ConnectError::Unreachable { addr: String::new(), reason: "no node is known".to_owned() };
-        Err(telling.unwrap_or_else(nobody))
+        Err(best_error.unwrap_or_else(nobody))
     }
 
     async fn ask(&self, addr: Arc<str>) -> Result<(Reached, Status), ConnectError> {
@@ -204,7 +205,7 @@ impl Nodes {
         Ok((reached, status.into()))
     }
 
-    /// Remembers who the members are, and goes to the leader if it can be reached.
+    /// Remembers the members, and switches to the leader if it can be reached.
     async fn learn(&self, reached: Reached, status: &Status) -> Reached {
         self.identity.set(status.cluster.0, 0);
         if self.pinned {
@@ -221,7 +222,8 @@ impl Nodes {
             }
             state.suspect.clone()
         };
-        // The node that answered may not know yet that the leader is gone. It finds the next one sooner than we do.
+        // The node that answered may not know yet that the leader is gone. It finds the next leader sooner than the
+        // client.
         let leader = leader.filter(|leader| Some(leader) != suspect.as_ref() && *leader != reached.addr);
         let reached = match leader {
             Some(leader) => self.connect(leader).await.unwrap_or(reached),
@@ -275,7 +277,7 @@ impl Nodes {
     }
 }
 
-/// What it means for a call that no node can be reached.
+/// Converts the error of a call for which no node can be reached.
 pub(crate) fn unreachable(error: &ConnectError) -> Error {
     if error.is_retryable() { Error::Unavailable(error.to_string()) } else { Error::Forbidden(error.to_string()) }
 }
@@ -293,14 +295,14 @@ mod tests {
     use crate::config::SecretSource;
 
     #[test]
-    fn who_did_not_reply_is_asked_after_the_others() {
+    fn a_node_that_did_not_reply_is_asked_last() {
         let config = ClientConfig::new(["a:1", "b:1", "c:1"], SecretSource::Kept);
         let nodes = Nodes::new(&Env::real(), &config, Role::ReadWrite, Secret::new("a secret for tests only").unwrap());
         nodes.redirect("a:1");
         nodes.failed(&"a:1".into());
         assert_eq!(nodes.target(), None);
         assert_eq!(nodes.state().addrs, ["b:1", "c:1", "a:1"]);
-        // Another one that still takes it for the leader does not bring the client back to it.
+        // The client does not return to it when another node still considers it the leader.
         nodes.redirect("a:1");
         assert_eq!(nodes.target(), None);
     }

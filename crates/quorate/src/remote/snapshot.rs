@@ -1,4 +1,4 @@
-//! A state that a node elsewhere keeps, at the other end of a stream.
+//! A snapshot that a remote node keeps, accessed over a stream.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,21 +19,21 @@ use crate::protocol::{self, OpenSnapshot, SnapshotItem, method};
 use crate::snapshot::{Query, State};
 use crate::submitter::{Attempt, Limits};
 
-/// What a node that can't open a snapshot has left for saying why, at most.
+/// The most time that is reserved for the error of a node that can't open a snapshot.
 const WAY_MAX: Duration = Duration::from_millis(50);
 
-/// The stream to the node that keeps the state.
+/// The stream to the node that keeps the snapshot.
 pub(super) struct Stream {
     sender: StreamSender,
     receiver: StreamReceiver,
     addr: Arc<str>,
     position: Position,
-    /// Queries whose end has not come.
+    /// The number of queries whose end has not arrived.
     open: usize,
 }
 
 impl Stream {
-    /// Opens one, once.
+    /// Makes one attempt to open a stream.
     pub(super) async fn open(nodes: &Nodes, level: Level, deadline: Instant) -> Result<Self, Error> {
         let reached = nodes.reach().await.map_err(|error| unreachable(&error))?;
         let broken = |error| failed(error, &reached.addr);
@@ -55,13 +55,13 @@ impl Stream {
         self.receive(deadline).await?.opened()
     }
 
-    /// Begins a query, which ends those before, and gives its first piece.
+    /// Begins a query, which ends the queries before it, and returns its first piece.
     async fn ask(&mut self, query: Query, piece_max: Duration, deadline: Instant) -> Result<Rows, Error> {
         query.statement.check_limits()?;
         self.send(protocol::encode(&protocol::Query::of_state(query, millis(piece_max))), deadline).await?;
         self.open += 1;
         while self.open > 1 {
-            // What is left of the queries before, whose errors nobody waits for any more.
+            // Skips the rest of the earlier queries, including their errors, for which no caller waits.
             let item = self.receive(deadline).await?;
             if !matches!(item.piece(), Ok(Some(_))) {
                 self.open -= 1;
@@ -71,7 +71,7 @@ impl Stream {
         self.next(deadline).await?.ok_or_else(nothing)
     }
 
-    /// The next piece of the query.
+    /// Returns the next piece of the query.
     async fn next(&mut self, deadline: Instant) -> Result<Option<Rows>, Error> {
         let piece = self.receive(deadline + ROUNDING).await?.piece();
         if !matches!(piece, Ok(Some(_))) {

@@ -1,4 +1,4 @@
-//! An interactive transaction whose statements run on a node elsewhere, at the other end of a stream.
+//! An interactive transaction whose statements run on a remote node, accessed over a stream.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::protocol::{self, method};
 use crate::submitter::Attempt;
 use crate::transaction::TransactionHost;
 
-/// The stream to the node that leads, or to one that passes it on.
+/// The stream to the leader, or to a node that passes it on to the leader.
 pub(crate) struct Stream {
     sender: StreamSender,
     receiver: StreamReceiver,
@@ -30,7 +30,7 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// Opens one, once.
+    /// Makes one attempt to open a stream and begin a transaction.
     pub(super) async fn open(nodes: &Nodes, lasting: Duration, deadline: Instant) -> Result<Self, Error> {
         let reached = nodes.reach().await.map_err(|error| unreachable(&error))?;
         let stream = reached.client.open_stream(method::INTERACTIVE);
@@ -52,9 +52,9 @@ impl Stream {
     ) -> Result<Self, Error> {
         let mut stream = Self { sender, receiver, addr, position: Position::default() };
         let left = deadline.saturating_duration_since(Instant::now()).saturating_sub(ROUNDING);
-        let asked = timeout_at(deadline, stream.ask(Ask::begin(millis(left), millis(lasting)))).await;
+        let reply = timeout_at(deadline, stream.ask(Ask::begin(millis(left), millis(lasting)))).await;
         let silent = |_| Error::TimedOut(no_answer(&stream.addr));
-        stream.position = asked.map_err(silent)??.begun()?;
+        stream.position = reply.map_err(silent)??.begun()?;
         Ok(stream)
     }
 
@@ -62,7 +62,7 @@ impl Stream {
         let broken = |error| failed(error, &self.addr);
         self.sender.send(protocol::encode(&ask)).await.map_err(broken)?;
         let item = self.receiver.recv().await.map_err(broken)?;
-        let item = item.ok_or_else(|| Error::Unavailable(format!("{}: the node ended it", self.addr)))?;
+        let item = item.ok_or_else(|| Error::Unavailable(format!("{}: the node ended the transaction", self.addr)))?;
         protocol::decode(item).map_err(|error| Error::Forbidden(error.to_string()))
     }
 }
@@ -82,9 +82,9 @@ impl TransactionHost for Stream {
 
     fn commit(mut self: Box<Self>, proposal: Bytes) -> BoxFuture<'static, Result<(Position, Outcome), Attempt>> {
         async move {
-            let told = timeout(HOLD_MAX, self.ask(Ask::commit(proposal))).await;
+            let reply = timeout(HOLD_MAX, self.ask(Ask::commit(proposal))).await;
             let silent = |_| Attempt::InDoubt(format!("{}: there was no answer in time", self.addr));
-            told.map_err(silent)?.map_err(|error| Attempt::InDoubt(error.reason()))?.result()
+            reply.map_err(silent)?.map_err(|error| Attempt::InDoubt(error.reason()))?.result()
         }
         .boxed()
     }

@@ -1,4 +1,4 @@
-//! Asks all nodes of a cluster what they hold at one position.
+//! Compares the data of all nodes of a cluster at one position.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,22 +19,22 @@ use crate::status::Status;
 use crate::submitter::Submitter;
 use crate::verify::{Verification, VerifiedNode, VerifyError};
 
-/// How often it is tried again because a node knew of nothing: it had restarted, got the state as an image, or was
-/// asked again.
+/// How often the verification is tried if a node does not know it, because it had restarted, got the state as an image,
+/// or was asked for another verification.
 const ATTEMPTS_MAX: usize = 3;
 
 /// How long the nodes may take to compute their hashes.
 const HASHES_MAX: Duration = Duration::from_secs(330);
 
-/// How long one call waits for them.
+/// How long one call waits for the hashes.
 const CALL_MAX: Duration = Duration::from_secs(5);
 
-/// Time for a connection with its handshake.
+/// The time limit for a connection, including the handshake.
 const CONNECT_MAX: Duration = Duration::from_secs(2);
 
-/// Compares what all nodes of a cluster hold, at one position and while work goes on: a logical hash of each table, of
-/// the schema, and of what Quorate keeps for itself. An entry of the log names the position. Each node reads its whole
-/// database once, beside its work.
+/// Compares the data of all nodes of a cluster at one position, while the cluster continues to work: a logical hash of
+/// each table, of the schema, and of Quorate's own tables. An entry of the log defines the position. Each node reads
+/// its whole database once, in the background.
 ///
 /// ```no_run
 /// # async fn f() -> Result<(), Box<dyn std::error::Error>> {
@@ -51,16 +51,16 @@ const CONNECT_MAX: Duration = Duration::from_secs(2);
 ///
 /// # Errors
 ///
-/// [`VerifyError`] where the cluster takes no entries. A node that can't be reached is part of the result.
+/// Returns a [`VerifyError`] if the cluster accepts no entries. A node that can't be reached is part of the result.
 pub async fn verify(config: ClientConfig) -> Result<Verification, VerifyError> {
     verify_in(Env::real(), config).await
 }
 
-/// [`verify`] in another world: for simulations.
+/// Runs [`verify`] in another environment, for simulations.
 ///
 /// # Errors
 ///
-/// Those of [`verify`].
+/// Returns the errors of [`verify`].
 pub async fn verify_in(env: Env, config: ClientConfig) -> Result<Verification, VerifyError> {
     let secret = config.resolve(&env).map_err(ConnectError::from)?;
     let (runtime, alive) = start_runtime(&env).await?;
@@ -69,7 +69,7 @@ pub async fn verify_in(env: Env, config: ClientConfig) -> Result<Verification, V
     let asker = Asker { env, secret, nodes, limit: config.deadline };
     let verified = asker.verify(&client, &runtime).await;
     client.end_session().await;
-    // The connections are lost if the runtime has ended.
+    // If the runtime has ended, the connections have ended too.
     let _ = runtime.run(asker.nodes.close()).await;
     verified
 }
@@ -100,7 +100,7 @@ impl Asker {
         Err(Error::Closed.into())
     }
 
-    /// What a node holds, and whether it knew of the verification at all.
+    /// Returns the hashes of a node, and whether it knew the verification.
     async fn ask(&self, status: &Status, member: &MemberStatus, position: Position) -> (VerifiedNode, bool) {
         let (tables, is_known) = match self.hashes(status, member, position).await {
             Ok(Some(tables)) => (Ok(tables), true),

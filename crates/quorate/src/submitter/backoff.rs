@@ -1,13 +1,13 @@
-//! The pauses between attempts: they double up to a maximum, and are drawn at random so that clients spread out.
+//! The pauses between attempts. They double up to a maximum, and are randomized so that clients spread out.
 
 use std::time::Duration;
 
 use quorate_env::Rng;
 
-/// The longest first pause.
+/// The upper limit of the first pause.
 const FIRST: Duration = Duration::from_millis(4);
 
-/// The longest pause.
+/// The upper limit of all pauses.
 const LONGEST: Duration = Duration::from_millis(128);
 
 /// The pauses of one call.
@@ -22,7 +22,7 @@ impl Backoff {
         Self { rng: rng.clone(), next: FIRST }
     }
 
-    /// The next pause: from half to the whole of what it may be.
+    /// Returns the next pause, drawn between half of its upper limit and the whole.
     pub(crate) fn pause(&mut self) -> Duration {
         let longest = self.next;
         self.next = longest.saturating_mul(2).min(LONGEST);

@@ -1,13 +1,14 @@
-//! What makes retries exactly-once: a session's sequences, as a plain state machine.
+//! The sequences of a session, which make retries exactly-once, as a plain state machine.
 //!
-//! A write takes a [`Ticket`], sends its proposal under the ticket's session and sequence as often as it must, and
-//! gives the ticket back when it will never send it again. The cluster keeps the outcomes of the sequences above the
-//! session's floor, so whichever copy of a proposal comes first is applied, and all others get its outcome.
+//! A write takes a [`Ticket`], sends its proposal under the ticket's session and sequence as often as necessary, and
+//! returns the ticket when it will never send the proposal again. The cluster keeps the outcomes of the sequences above
+//! the session's floor. Therefore the first copy of a proposal to arrive is applied, and all other copies get its
+//! outcome.
 //!
 //! Invariants:
-//! - The floor is below every ticket that is out: no outcome is given up that somebody may still ask for.
-//! - No sequence is given out twice, and none further above the floor than [`SESSION_WINDOW`].
-//! - A ticket belongs to the session that gave it out; when that has expired it changes nothing.
+//! - The floor is below every ticket in use: no outcome is given up that a caller may still ask for.
+//! - Each sequence is issued once, and at most [`SESSION_WINDOW`] above the floor.
+//! - A ticket belongs to the session that issued it; after that session has expired, the ticket changes nothing.
 
 use std::collections::BTreeSet;
 
@@ -18,9 +19,9 @@ use quorate_model::{Origin, SessionId};
 #[derive(Debug, Default)]
 pub(crate) struct Session {
     state: State,
-    /// The last sequence that was given out.
+    /// The last sequence that was issued.
     last: u64,
-    /// Those of them that are out.
+    /// The issued sequences that are in use.
     out: BTreeSet<u64>,
 }
 
@@ -32,37 +33,37 @@ enum State {
     Open(SessionId),
 }
 
-/// The right to one write.
+/// The right to make one write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ticket {
     origin: Origin,
 }
 
 impl Ticket {
-    /// What every copy of the proposal carries.
+    /// Returns the origin that every copy of the proposal contains.
     pub(crate) fn origin(self) -> Origin {
         self.origin
     }
 
-    /// The session that gave it out.
+    /// Returns the session that issued the ticket.
     pub(crate) fn session(self) -> SessionId {
         self.origin.session
     }
 }
 
-/// The answer to who wants to write.
+/// The answer to a caller that wants to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// Go on.
+    /// The caller may write.
     Write(Ticket),
-    /// Open a session first, and say how that went ([`Session::opened`]).
+    /// The caller must open a session, and report the result ([`Session::opened`]).
     Open,
-    /// Wait until a ticket comes back or a session was opened.
+    /// The caller must wait until a ticket is returned or a session was opened.
     Wait,
 }
 
 impl Session {
-    /// Asks for a ticket.
+    /// Requests a ticket.
     pub(crate) fn turn(&mut self) -> Turn {
         match self.state {
             State::None => {
@@ -82,39 +83,39 @@ impl Session {
         }
     }
 
-    /// Whether a session is being opened, so that nobody has a ticket.
+    /// Returns whether a session is being opened, so that no tickets exist.
     pub(crate) fn is_opening(&self) -> bool {
         self.state == State::Opening
     }
 
-    /// Says how opening a session went: the new one, or `None`.
+    /// Records the result of opening a session: the new one, or `None` if it failed.
     pub(crate) fn opened(&mut self, session: Option<SessionId>) {
         *self = Self { state: session.map_or(State::None, State::Open), ..Self::default() };
     }
 
-    /// Gives a ticket back: its proposal will not be sent again.
+    /// Returns a ticket: its proposal will not be sent again.
     pub(crate) fn finish(&mut self, ticket: Ticket) {
         if self.state == State::Open(ticket.session()) {
             self.out.remove(&ticket.origin.sequence);
         }
     }
 
-    /// Says that the cluster does not know a session any more.
+    /// Records that the cluster no longer knows a session.
     pub(crate) fn expired(&mut self, session: SessionId) {
         if self.state == State::Open(session) {
             *self = Self::default();
         }
     }
 
-    /// Ends the open session, if there is one, so that the cluster can be told. Tickets that are out are worth nothing
-    /// from then on.
+    /// Ends the open session, if there is one, and returns it, so that it can be closed in the cluster. Its tickets are
+    /// void from then on.
     pub(crate) fn end(&mut self) -> Option<SessionId> {
         let State::Open(session) = self.state else { return None };
         *self = Self::default();
         Some(session)
     }
 
-    /// The sequence up to which no ticket is out.
+    /// Returns the sequence up to which no ticket is in use.
     fn floor(&self) -> u64 {
         self.out.first().map_or(self.last, |first| first.saturating_sub(1))
     }

@@ -1,5 +1,5 @@
-//! The retries against a cluster that loses, delays, doubles and forgets: each acknowledged write took effect once,
-//! each that failed with anything but "unknown" never did.
+//! Tests retries against a cluster that loses, delays, duplicates and forgets messages: each acknowledged write took
+//! effect once, and each write that failed with an error other than "unknown" never did.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests stop at the first surprise")]
 
@@ -16,10 +16,10 @@ use super::*;
 use crate::snapshot;
 use crate::transaction::TransactionHost;
 
-/// A cluster in which a statement's only parameter names the write.
+/// A simulated cluster. The only parameter of a statement identifies the write.
 struct Cluster {
     rng: Rng,
-    /// How much of what can go wrong does, from 0 to 1.
+    /// The share of possible faults that happen, from 0 to 1.
     trouble: f64,
     state: Mutex<State>,
 }
@@ -29,7 +29,7 @@ struct State {
     index: u64,
     sessions: BTreeMap<u64, BTreeMap<u64, Outcome>>,
     applied: Vec<i64>,
-    /// Copies that arrive late.
+    /// Copies of proposals that arrive late.
     late: Vec<Bytes>,
 }
 
@@ -70,7 +70,7 @@ impl State {
             panic!("not a statement")
         };
         let Param::Value(Value::Integer(write)) = params[0] else { panic!("not a number") };
-        // Every seventh write fails, the same way whoever applies it.
+        // Every seventh write fails, on every node.
         let outcome = if write % 7 == 0 {
             Err(Failure::new(FailureKind::Constraint, "not this one"))
         } else {
@@ -133,17 +133,17 @@ fn run<T>(test: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(test)
 }
 
-fn client(cluster: &Arc<Cluster>) -> (Submitter, crate::runtime::Doors) {
-    let (runtime, doors) = Runtime::here(&Env::real());
-    (Submitter::new(runtime, Box::new(Arc::clone(cluster))), doors)
+fn client(cluster: &Arc<Cluster>) -> (Submitter, crate::runtime::RuntimeOwner) {
+    let (runtime, owner) = Runtime::here(&Env::real());
+    (Submitter::new(runtime, Box::new(Arc::clone(cluster))), owner)
 }
 
 #[test]
-fn acknowledged_writes_took_effect_once_and_failed_ones_never() {
+fn acknowledged_writes_take_effect_exactly_once() {
     for seed in 0..40 {
         let cluster = Cluster::new(seed, 1.0);
         let results = run(async {
-            let (client, _doors) = client(&cluster);
+            let (client, _owner) = client(&cluster);
             let writes = (1..200).map(|write| client.write(insert(write), Duration::from_secs(20)));
             join_all(writes).await
         });
@@ -164,10 +164,10 @@ fn acknowledged_writes_took_effect_once_and_failed_ones_never() {
 }
 
 #[test]
-fn without_trouble_every_write_is_known() {
+fn without_faults_every_outcome_is_known() {
     let cluster = Cluster::new(1, 0.0);
     let results = run(async {
-        let (client, _doors) = client(&cluster);
+        let (client, _owner) = client(&cluster);
         join_all((1..100).map(|write| client.write(insert(write), Duration::from_secs(5)))).await
     });
     for (write, result) in (1..).zip(results) {
@@ -184,14 +184,14 @@ fn more_writes_than_the_window_wait_for_their_turn() {
     let cluster = Cluster::new(1, 0.0);
     let count = i64::try_from(SESSION_WINDOW).unwrap() * 2;
     let results = run(async {
-        let (client, _doors) = client(&cluster);
+        let (client, _owner) = client(&cluster);
         join_all((1..count).map(|write| client.write(insert(write), Duration::from_secs(5)))).await
     });
     assert!(results.iter().all(|result| !matches!(result, Err(Error::Overloaded(_)))));
     assert_eq!(cluster.state().sessions.len(), 1);
 }
 
-/// A cluster that never answers as wanted.
+/// A cluster that answers every proposal with the same error.
 struct Hopeless(Attempt);
 
 impl Transport for Hopeless {
@@ -226,7 +226,7 @@ fn deadlines_hold_and_say_why() {
     ];
     for (attempt, expected) in cases {
         run(async {
-            let (runtime, _doors) = Runtime::here(&Env::real());
+            let (runtime, _owner) = Runtime::here(&Env::real());
             let client = Submitter::new(runtime, Box::new(Hopeless(attempt)));
             let begun = Instant::now();
             let result = client.write(insert(1), limit).await.map(|written| written.position);
@@ -237,7 +237,7 @@ fn deadlines_hold_and_say_why() {
 }
 
 #[test]
-fn a_read_whose_time_went_by_in_waiting_for_its_turn_was_not_slow() {
+fn a_read_that_waited_its_turn_is_overloaded_not_late() {
     let (overloaded, late) = (Error::Overloaded("x".to_owned()), Error::TimedOut("y".to_owned()));
     let unavailable = Error::Unavailable("z".to_owned());
     let cases = [
@@ -248,7 +248,7 @@ fn a_read_whose_time_went_by_in_waiting_for_its_turn_was_not_slow() {
     for (answers, expected) in cases {
         let answers = Mutex::new(answers.into_iter().cloned());
         let result = run(async {
-            let (client, _doors) = client(&Cluster::new(1, 0.0));
+            let (client, _owner) = client(&Cluster::new(1, 0.0));
             let attempt = |_| {
                 let answer = answers.lock().unwrap().next();
                 std::future::ready(answer.map_or(Ok(()), Err)).boxed()
@@ -259,17 +259,17 @@ fn a_read_whose_time_went_by_in_waiting_for_its_turn_was_not_slow() {
     }
 }
 
-/// A cluster that opens sessions, or does not, and answers writes as it is told to: none after the last answer.
+/// A cluster that may open sessions, and that answers writes from a script; after the last answer it does not answer.
 struct Scripted {
     opens: bool,
     answers: Mutex<std::vec::IntoIter<Result<Outcome, Attempt>>>,
 }
 
 impl Scripted {
-    fn client(opens: bool, answers: Vec<Result<Outcome, Attempt>>) -> (Submitter, crate::runtime::Doors) {
-        let (runtime, doors) = Runtime::here(&Env::real());
+    fn client(opens: bool, answers: Vec<Result<Outcome, Attempt>>) -> (Submitter, crate::runtime::RuntimeOwner) {
+        let (runtime, owner) = Runtime::here(&Env::real());
         let scripted = Self { opens, answers: Mutex::new(answers.into_iter()) };
-        (Submitter::new(runtime, Box::new(scripted)), doors)
+        (Submitter::new(runtime, Box::new(scripted)), owner)
     }
 
     fn answer(&self, bytes: &Bytes) -> Option<Result<Outcome, Attempt>> {
@@ -306,12 +306,12 @@ impl Transport for Scripted {
     }
 }
 
-async fn told(client: &Submitter, limit: Duration) -> String {
+async fn error_text(client: &Submitter, limit: Duration) -> String {
     client.write(insert(1), limit).await.map(drop).unwrap_err().to_string()
 }
 
 #[test]
-fn what_may_have_been_done_is_never_told_as_a_failure() {
+fn a_possible_effect_is_never_a_failure() {
     let failed = |kind| Ok(Err(Failure::new(kind, "this is why")));
     let lost = || Err(Attempt::InDoubt("the answer was lost".to_owned()));
     let refused = || Err(Attempt::Refused(Error::Forbidden("wrong".to_owned())));
@@ -319,7 +319,7 @@ fn what_may_have_been_done_is_never_told_as_a_failure() {
     let cases = [
         (vec![failed(FailureKind::Constraint)], "this is why".to_owned()),
         (vec![lost(), failed(FailureKind::Constraint)], "this is why".to_owned()),
-        // It was done, and what it returned is lost.
+        // The write took effect, but its result is lost.
         (vec![failed(FailureKind::OutcomeTooBig)], unknown("this is why")),
         (vec![lost(), failed(FailureKind::OutcomeTooBig)], unknown("this is why")),
         (vec![failed(FailureKind::OutcomeForgotten)], unknown("this is why")),
@@ -331,39 +331,39 @@ fn what_may_have_been_done_is_never_told_as_a_failure() {
     ];
     for (answers, expected) in cases {
         run(async {
-            let (client, _doors) = Scripted::client(true, answers);
-            assert_eq!(told(&client, Duration::from_secs(3)).await, expected);
+            let (client, _owner) = Scripted::client(true, answers);
+            assert_eq!(error_text(&client, Duration::from_secs(3)).await, expected);
         });
     }
 }
 
 #[test]
-fn who_can_not_begin_to_write_is_told_what_it_waited_for() {
+fn a_write_that_can_not_begin_names_the_cause() {
     let (short, long) = (Duration::from_secs(3), Duration::from_secs(60));
     run(async {
-        // The first opens the session, the second waits for that.
-        let (client, _doors) = Scripted::client(false, Vec::new());
-        let (_first, second) = futures_util::join!(client.write(insert(1), long), told(&client, short));
+        // The first write opens the session, and the second waits for it.
+        let (client, _owner) = Scripted::client(false, Vec::new());
+        let (_first, second) = futures_util::join!(client.write(insert(1), long), error_text(&client, short));
         let why =
             "no session could be opened in time; see that a majority of its nodes is up and reachable, and try again";
         assert_eq!(second, format!("the cluster is not available: {why}"));
     });
     run(async {
-        let (client, _doors) = Scripted::client(true, Vec::new());
+        let (client, _owner) = Scripted::client(true, Vec::new());
         let all = (0..SESSION_WINDOW).map(|_| client.write(insert(1), long));
-        let (_, last) = futures_util::join!(join_all(all), told(&client, short));
+        let (_, last) = futures_util::join!(join_all(all), error_text(&client, short));
         let why = format!("{SESSION_WINDOW} writes of this handle are under way");
         assert_eq!(last, format!("overloaded: {why}; send less at a time, or try again later"));
     });
 }
 
 #[test]
-fn a_node_that_goes_away_leaves_what_was_sent_in_doubt() {
+fn a_stopped_node_leaves_sent_writes_in_doubt() {
     run(async {
-        let (client, doors) = Scripted::client(true, Vec::new());
+        let (client, owner) = Scripted::client(true, Vec::new());
         let mut write = Box::pin(client.write(insert(1), Duration::from_secs(60)));
         assert!((&mut write).now_or_never().is_none());
-        doors.close().await;
+        owner.close().await;
         let why = "the outcome of the write is not known: the node was stopped; look before writing it again";
         assert_eq!(write.await.map(|written| written.position).unwrap_err().to_string(), why);
         let result = client.write(insert(2), Duration::from_secs(60)).await.map(|written| written.position);

@@ -1,4 +1,4 @@
-//! The right to one write, taken and given back.
+//! Taking and returning the ticket of one write.
 
 use std::ops::Deref;
 
@@ -10,14 +10,14 @@ use super::Submitter;
 use super::session::{Ticket, Turn};
 use crate::error::Error;
 
-/// A ticket that goes back when it is dropped, also when the caller went away.
+/// A ticket that is returned when it is dropped, also if the caller's future is dropped.
 pub(crate) struct Held<C: Deref<Target = Submitter>> {
     ticket: Ticket,
     client: C,
 }
 
 impl<C: Deref<Target = Submitter>> Held<C> {
-    /// Waits for one.
+    /// Waits for a ticket.
     pub(super) async fn take(client: C, deadline: Instant) -> Result<Self, Error> {
         loop {
             let turn = client.session().turn();
@@ -43,12 +43,12 @@ impl<C: Deref<Target = Submitter>> Held<C> {
         }
     }
 
-    /// What every copy of the proposal carries.
+    /// Returns the origin that every copy of the proposal contains.
     pub(crate) fn origin(&self) -> Origin {
         self.ticket.origin()
     }
 
-    /// The session that gave it out.
+    /// Returns the session that issued the ticket.
     pub(super) fn session(&self) -> SessionId {
         self.ticket.session()
     }
@@ -61,7 +61,7 @@ impl<C: Deref<Target = Submitter>> Drop for Held<C> {
     }
 }
 
-/// Tells how opening a session went, also when the caller went away meanwhile.
+/// Reports the result of opening a session, also if the caller's future is dropped.
 struct Opening<'a> {
     client: &'a Submitter,
     opened: Option<SessionId>,

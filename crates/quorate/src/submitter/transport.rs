@@ -1,4 +1,4 @@
-//! How a handle reaches the cluster: in this process, or over the network.
+//! The connection of a handle to the cluster, in this process or over the network.
 
 use std::time::Duration;
 
@@ -15,48 +15,48 @@ use crate::level::Level;
 use crate::snapshot::State;
 use crate::transaction::TransactionHost;
 
-/// How a handle reaches the cluster. Each call is one attempt; the retries are the handle's.
+/// The connection of a handle to the cluster. Each call is one attempt; the handle retries.
 pub(crate) trait Transport: Send + Sync + 'static {
-    /// Says whether a command may be proposed, as far as this end can tell.
+    /// Checks whether a command may be proposed, as far as this side can decide it.
     fn check(&self, command: &Command) -> Result<(), Failure>;
 
-    /// Told of each attempt after the first.
+    /// Called for each attempt after the first.
     fn note_retry(&self) {}
 
-    /// Proposes once. May be dropped at any time, which leaves the outcome in doubt.
+    /// Proposes once. The future may be dropped at any time; the outcome is then in doubt.
     fn propose(&self, proposal: Bytes, deadline: Instant) -> BoxFuture<'_, Result<(Position, Outcome), Attempt>>;
 
     /// Reads once.
     fn read<'a>(&'a self, request: &'a ReadRequest, deadline: Instant) -> BoxFuture<'a, Result<ReadAnswer, Error>>;
 
-    /// Begins, once, an interactive transaction that may last so long.
+    /// Makes one attempt to begin an interactive transaction that may take `lasting`.
     fn begin(&self, lasting: Duration, deadline: Instant) -> BoxFuture<'_, Result<Box<dyn TransactionHost>, Error>>;
 
-    /// Opens, once, the state that a level asks for.
+    /// Makes one attempt to open a snapshot that meets a level.
     fn snapshot(&self, level: Level, deadline: Instant) -> BoxFuture<'_, Result<Box<dyn State>, Error>>;
 }
 
 /// Why an attempt to propose has no outcome.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Attempt {
-    /// Nothing was proposed, and nothing will be: another attempt is free.
+    /// Nothing was proposed, and nothing will be: it is safe to try again.
     NotDone(NotDone),
     /// It may have been proposed.
     InDoubt(String),
-    /// Nothing was proposed, and no other attempt will fare better.
+    /// Nothing was proposed, and another attempt can't succeed.
     Refused(Error),
 }
 
 /// Why nothing was proposed.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum NotDone {
-    /// Too much is waiting.
+    /// Too many requests are waiting.
     Overloaded(String),
-    /// There is no leader, it can't be reached, or it is another than the one that was asked.
+    /// There is no leader, it can't be reached, or the node that was asked does not lead.
     NoLeader(String),
 }
 
-/// A read, and how it is to be served.
+/// A read, with its level and limits.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ReadRequest {
     pub(crate) read: Read,
@@ -75,28 +75,28 @@ pub(crate) enum ReadAnswer {
 pub(crate) struct Limits {
     pub(crate) rows: usize,
     pub(crate) bytes: usize,
-    /// Never longer than the node lets one run.
+    /// The node's own limit applies too.
     pub(crate) timeout: Duration,
 }
 
 impl Limits {
-    /// None but those of the node.
+    /// No limits other than those of the node.
     pub(crate) const NONE: Self = Self { rows: usize::MAX, bytes: usize::MAX, timeout: Duration::MAX };
 
-    /// For readers.
+    /// Converts the limits for the store's readers.
     pub(crate) fn for_read(self) -> ReadLimits {
         let Self { rows, bytes, timeout } = self;
         ReadLimits { rows, bytes, timeout, ..ReadLimits::default() }
     }
 
-    /// The same, and no query runs longer than this.
+    /// Returns the same limits, with at most this time for a query.
     pub(crate) fn within(self, time: Duration) -> Self {
         Self { timeout: self.timeout.min(time), ..self }
     }
 }
 
 impl Attempt {
-    /// What a call over the network that has no reply leaves behind.
+    /// Classifies a network call that has no reply.
     pub(crate) fn of_call(error: CallError, to: &str) -> Self {
         let text = format!("{to}: {error}");
         match error {

@@ -88,7 +88,7 @@ fn a_node_that_was_stopped() {
         fails_for_now(late.query("SELECT 1", ()).await, &refused);
         fails_for_now(late.execute("DELETE FROM t", ()).await, &refused);
         // Either says how far the end has come.
-        let ends = ["the connection is closed", "the other end stopped reading", "the node ended it"];
+        let ends = ["the connection is closed", "the other end stopped reading", "the node ended the transaction"];
         let ends = ends.map(|end| format!("{addr}: {end}"));
         let (text, is_retryable) = told(tx.execute("DELETE FROM t", ()).await);
         assert!(ends.iter().any(|end| text == aborted(end)) && is_retryable, "{text}");

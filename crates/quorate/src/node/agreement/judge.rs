@@ -1,49 +1,49 @@
-//! Who is right where nodes differ, as one of them judges it.
+//! Decides which nodes are right when nodes differ, from the point of view of one of them.
 
 use quorate_env::mutant::Mutant;
 use quorate_model::NodeId;
 
-/// What a comparison comes to for the node that compares.
+/// The result of a comparison, for the node that compares.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// All who answered hold what this node holds.
+    /// All nodes that answered hold the same as this node.
     Agrees,
     /// Nodes differ, and too few have answered.
     Open,
-    /// A majority of the voters hold what this node holds; these do not.
+    /// A majority of the voters hold the same as this node; the named nodes do not.
     OthersDiffer(Vec<NodeId>),
-    /// A majority, these, hold something else than this node.
+    /// A majority, the named nodes, hold something else than this node.
     Differs(Vec<NodeId>),
     /// All have answered, and no majority holds the same.
     Split,
 }
 
 impl Verdict {
-    /// Whether nodes differ, and nobody knows who is right.
+    /// Returns whether nodes differ and it is not known which are right.
     pub(super) fn is_open(&self) -> bool {
         matches!(self, Self::Open | Self::Split)
     }
 }
 
-/// Judges what this node holds, which may be one of so many voters, by what the others have told.
-pub(super) fn judge<H: PartialEq>(own: &H, votes: bool, told: &[(NodeId, H)], voters: usize) -> Verdict {
+/// Judges the hash of this node by the answers of the others. `votes` says whether this node is one of the `voters`.
+pub(super) fn judge<H: PartialEq>(own: &H, votes: bool, answers: &[(NodeId, H)], voters: usize) -> Verdict {
     let majority = voters / 2 + 1;
     let who = |holds: &dyn Fn(&H) -> bool| -> Vec<NodeId> {
-        told.iter().filter(|(_, hash)| holds(hash)).map(|(id, _)| *id).collect()
+        answers.iter().filter(|(_, hash)| holds(hash)).map(|(id, _)| *id).collect()
     };
     let others = who(&|hash| hash != own);
     if others.is_empty() {
         return Verdict::Agrees;
     }
-    let own_count = told.len() - others.len() + usize::from(votes);
+    let own_count = answers.len() - others.len() + usize::from(votes);
     if own_count >= majority {
         return Verdict::OthersDiffer(others);
     }
-    let others = told.iter().filter(|(_, hash)| hash != own).map(|(_, hash)| who(&|other| other == hash));
+    let others = answers.iter().filter(|(_, hash)| hash != own).map(|(_, hash)| who(&|other| other == hash));
     let enough = if Mutant::OneIsBelieved.is_on() { 1 } else { majority };
     match others.max_by_key(Vec::len).filter(|most| most.len() >= enough) {
         Some(most) => Verdict::Differs(most),
-        None if told.len() + usize::from(votes) == voters => Verdict::Split,
+        None if answers.len() + usize::from(votes) == voters => Verdict::Split,
         None => Verdict::Open,
     }
 }
@@ -54,11 +54,11 @@ mod tests {
 
     use super::*;
 
-    /// What the voters hold, this node the first of them if it votes; `None` for one that does not answer.
+    /// Returns the verdict for a node with the hash `own`; `None` in `others` stands for a voter that does not answer.
     fn of(own: u8, votes: bool, others: &[Option<u8>]) -> Verdict {
-        let told: Vec<(NodeId, u8)> =
+        let answers: Vec<(NodeId, u8)> =
             (1..).map(NodeId).zip(others).filter_map(|(id, hash)| Some((id, (*hash)?))).collect();
-        judge(&own, votes, &told, others.len() + usize::from(votes))
+        judge(&own, votes, &answers, others.len() + usize::from(votes))
     }
 
     fn ids(ids: &[u64]) -> Vec<NodeId> {
@@ -66,16 +66,16 @@ mod tests {
     }
 
     #[test]
-    fn a_majority_of_all_voters_decides_and_nobody_else() {
+    fn only_a_majority_of_all_voters_decides() {
         assert_eq!(of(7, true, &[Some(7), Some(7)]), Verdict::Agrees);
         assert_eq!(of(7, true, &[None, None]), Verdict::Agrees);
         assert_eq!(of(7, true, &[Some(7), Some(8)]), Verdict::OthersDiffer(ids(&[2])));
         assert_eq!(of(7, true, &[Some(8), Some(8)]), Verdict::Differs(ids(&[1, 2])));
-        // The word of one, the leader's perhaps, is not enough.
+        // A single node, which may be the leader, is not enough.
         assert_eq!(of(7, true, &[Some(8), None]), Verdict::Open);
         assert_eq!(of(7, true, &[Some(8), Some(9)]), Verdict::Split);
         assert_eq!(of(7, true, &[Some(8)]), Verdict::Split);
-        // Who does not vote is judged all the same, and judges nobody.
+        // A node that does not vote is judged, but does not count for others.
         assert_eq!(of(7, false, &[Some(8), Some(8), None]), Verdict::Differs(ids(&[1, 2])));
         assert_eq!(of(7, false, &[Some(7), Some(8), None]), Verdict::Open);
         assert_eq!(of(7, true, &[Some(8), Some(8), Some(7), None]), Verdict::Open);
@@ -83,7 +83,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn those_who_hold_the_same_as_a_majority_are_never_condemned_and_all_others_are(
+        fn only_those_unlike_a_majority_are_condemned(
             hashes in prop::collection::vec(0_u8..3, 1..8),
         ) {
             let majority = hashes.len() / 2 + 1;

@@ -1,4 +1,4 @@
-//! A client that takes nothing, in a simulated world.
+//! Tests that a stalled client loses its snapshot, in a simulated world.
 
 #![allow(clippy::unwrap_used, reason = "tests stop at the first surprise")]
 
@@ -12,7 +12,7 @@ use quorate_wire::{Dialer, DialerConfig, Handler, Identity, Keys, PeerInfo, Purp
 
 use super::*;
 
-/// Sends pieces without end, and keeps why it ended and how long that took.
+/// Sends pieces without end, and records the failure that ended this, and after what time.
 #[derive(Clone, Default)]
 struct Endless(Arc<Mutex<Option<(CallFailure, Duration)>>>);
 
@@ -39,7 +39,7 @@ impl Handler for Endless {
 }
 
 #[test]
-fn a_client_that_takes_nothing_loses_its_snapshot() {
+fn a_stalled_client_loses_its_snapshot() {
     let world = SimWorld::new(1);
     let secret = Secret::new("sixteen bytes or more").unwrap();
     let told = world.run(async {
@@ -63,7 +63,7 @@ fn a_client_that_takes_nothing_loses_its_snapshot() {
         let (failure, after) = endless.0.lock().unwrap().clone().unwrap();
         assert!(failure.text.contains("nothing of the result was taken for 60 s"), "{failure}");
         assert!(after >= STALL_MAX && after < STALL_MAX + Duration::from_secs(5), "{after:?}");
-        // Who reads on at last is told why that is all.
+        // A client that reads again later gets the reason.
         let why = loop {
             match receiver.recv().await {
                 Ok(piece) => assert!(piece.is_some()),

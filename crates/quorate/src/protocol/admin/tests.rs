@@ -1,4 +1,5 @@
-//! What goes in comes out, its bytes stay, and no bytes make a decoder panic.
+//! Tests of the admin messages: decoding returns what was encoded, their bytes do not change, and no bytes make a
+//! decoder panic.
 
 #![allow(clippy::unwrap_used, reason = "tests stop at the first surprise")]
 
@@ -27,7 +28,7 @@ fn admissions() -> [Admission; 2] {
 }
 
 #[test]
-fn answers_arrive_as_they_were() {
+fn answers_survive_the_wire() {
     for (_, result) in results() {
         let received: Changed = decode(encode(&Changed::new(result.clone(), Some("h:1".to_owned())))).unwrap();
         assert_eq!((received.leader.clone(), received.result()), ("h:1".to_owned(), result));

@@ -1,5 +1,5 @@
-//! A session against a model of the cluster's table: whatever is lost, doubled, late or reordered on the way, each
-//! write takes effect once, and none that is still waited for is refused.
+//! Tests a session against a model of the cluster's session table. Whatever is lost, duplicated, late or reordered,
+//! each write takes effect once, and no write is refused while its caller waits for it.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests stop at the first surprise")]
 
@@ -9,16 +9,16 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What the cluster says to a copy of a proposal.
+/// The cluster's answer to a copy of a proposal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
-    /// Applied as number so and so of all.
+    /// Applied, with its number among all applied writes.
     Done(usize),
     Forgotten,
     WindowExceeded,
 }
 
-/// The cluster's side: outcomes above the floor, as the design has it.
+/// A model of the cluster's session table: it keeps the outcomes above the floor.
 #[derive(Default)]
 struct Table {
     floor: u64,
@@ -48,9 +48,9 @@ impl Table {
 enum Step {
     /// A write begins.
     Begin,
-    /// A copy of some proposal ever sent reaches the cluster, and its answer the client if `heard`.
+    /// A copy of any proposal that was sent reaches the cluster; the answer reaches the client if `heard`.
     Deliver { which: prop::sample::Index, heard: bool },
-    /// The caller of a write that is waiting goes away.
+    /// The caller of a waiting write is dropped.
     Abandon(prop::sample::Index),
 }
 
@@ -72,7 +72,7 @@ fn open() -> Session {
 
 proptest! {
     #[test]
-    fn each_write_once_and_no_waiting_one_refused(steps in steps()) {
+    fn each_write_takes_effect_once_and_none_is_refused(steps in steps()) {
         let (mut session, mut table) = (open(), Table::default());
         let (mut sent, mut waiting) = (Vec::new(), Vec::new());
         for step in steps {
@@ -106,7 +106,7 @@ proptest! {
 }
 
 #[test]
-fn the_window_holds_writes_back_until_the_oldest_ends() {
+fn a_full_window_waits_for_the_oldest_write() {
     let mut session = open();
     let mut tickets = Vec::new();
     while let Turn::Write(ticket) = session.turn() {
@@ -121,7 +121,7 @@ fn the_window_holds_writes_back_until_the_oldest_ends() {
 }
 
 #[test]
-fn one_opens_and_the_others_wait() {
+fn one_write_opens_the_session_and_others_wait() {
     let mut session = Session::default();
     assert_eq!((session.turn(), session.turn()), (Turn::Open, Turn::Wait));
     session.opened(None);
