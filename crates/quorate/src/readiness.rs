@@ -25,7 +25,7 @@ pub enum NotReady {
     NotMember,
     /// It is a member that does not vote yet: the cluster still counts on the node that it replaces.
     #[error(
-        "the node does not vote yet: it catches up, or waits until the node that had its name was silent for long \
+        "the node does not vote yet: it catches up, or waits until the node that it replaces was silent for long \
          enough"
     )]
     Learner,
@@ -66,7 +66,7 @@ pub enum NotReady {
     #[error("no space left for the log; free some, and the node continues by itself")]
     LogFull,
     /// It has stopped before an entry that can't be applied.
-    #[error("entry {index} can't be applied: {why}; 'Entries that can't be applied' in docs/operate.md")]
+    #[error("entry {index} can't be applied: {why}; see 'Entries that can't be applied' in docs/operate.md")]
     Blocked {
         /// The index of the entry.
         index: u64,

@@ -1,5 +1,5 @@
-//! Agreement: a table is changed behind a node's back, and the node finds out, serves nothing, and gets the right data
-//! back, while those who had them keep theirs.
+//! Agreement: a table is changed without the node's knowledge. The node finds out, serves nothing, and gets the right
+//! data again, while the nodes with the right data keep theirs.
 
 #![allow(
     clippy::unwrap_used,
@@ -18,11 +18,11 @@ use std::process::Command;
 use quorate::{ClientConfig, Error, Level, Sql, verify};
 use support::{Cluster, PATIENCE, events, run, secret, until};
 
-/// Names the database that [`change`] changes.
+/// The variable that names the database for [`change`].
 const DATABASE: &str = "QUORATE_TEST_DATABASE";
 
-/// What somebody does to a database that it should leave alone: not in the process of its node, whose locks it would
-/// drop.
+/// Changes a database behind the node's back. It runs in another process, because it would drop the locks of the node's
+/// process.
 #[test]
 #[ignore = "changes the database that a variable names, for the other tests"]
 fn change() {
@@ -40,13 +40,13 @@ fn change_behind_its_back(cluster: &Cluster, name: &str) {
     assert!(test.status.success(), "{}", String::from_utf8_lossy(&test.stdout));
 }
 
-/// The database file of a node, of its latest generation.
+/// Returns the database file of a node's latest generation.
 fn database(data_dir: &Path) -> PathBuf {
     let items = std::fs::read_dir(data_dir.join("db")).unwrap().map(|item| item.unwrap().path());
     items.filter(|path| path.is_dir()).max().unwrap().join("quorate.db")
 }
 
-/// Makes the table, and returns when all nodes have it.
+/// Creates the table, and returns when all nodes have it.
 async fn stock(cluster: &Cluster) {
     let table = "CREATE TABLE stock (item TEXT PRIMARY KEY, left INTEGER NOT NULL) STRICT";
     let rows = "INSERT INTO stock VALUES ('tea', 10000), ('milk', 10000)";
@@ -56,7 +56,7 @@ async fn stock(cluster: &Cluster) {
     }
 }
 
-/// Sells one, and says how many are left as the leader has it.
+/// Sells one item, and returns how many are left on the leader.
 async fn sell(sql: &Sql) -> Result<i64, Error> {
     let sell = "UPDATE stock SET left = left - 1 WHERE item = 'tea' RETURNING left";
     Ok(sql.execute_returning(sell, ()).await?.rows.one()?)
@@ -66,20 +66,20 @@ async fn left(sql: &Sql) -> Result<i64, Error> {
     sql.query_one("SELECT left FROM stock WHERE item = 'tea'", ()).await
 }
 
-/// Whether a node has been healed so many times.
+/// Returns whether a node has been healed this many times.
 fn healed(cluster: &Cluster, name: &str, times: u64) -> bool {
     let metrics = cluster.node(name).metrics();
     metrics.node.divergences.get() == times && metrics.fault.is_none()
 }
 
-/// Changes the table of one node, lets it show, and waits until all have the same again.
+/// Changes the table of one node, makes the difference visible, and waits until all nodes are equal again.
 async fn heals(cluster: &Cluster, name: &str, show: impl AsyncFn(&Sql)) {
     let sql = cluster.client().await.sql();
     let before = left(&sql).await.unwrap();
     change_behind_its_back(cluster, name);
     show(&sql).await;
     until("the node is healed", || healed(cluster, name, 1)).await;
-    // A write that comes after shows the right number, on every node.
+    // A later write shows the right number on every node.
     let sold = sell(&sql).await.unwrap();
     assert!(sold < before);
     for other in ["a", "b", "c"] {
@@ -90,20 +90,20 @@ async fn heals(cluster: &Cluster, name: &str, show: impl AsyncFn(&Sql)) {
     assert!(verification.is_sound(), "{verification:?}");
 }
 
-/// A node that leads, or one that does not.
+/// Returns the name of the leader, or of a follower.
 async fn some(cluster: &Cluster, leads: bool) -> String {
     let leader = cluster.leader().await;
     if leads { leader } else { ["a", "b", "c"].into_iter().find(|name| *name != leader).unwrap().to_owned() }
 }
 
 #[test]
-fn a_difference_that_an_outcome_shows_is_healed_on_a_follower_and_on_the_leader() {
+fn a_difference_in_outcomes_is_healed() {
     for leads in [false, true] {
         run(async {
             let mut cluster = Cluster::start().await;
             stock(&cluster).await;
             let name = some(&cluster, leads).await;
-            // Under work: the writes that the others acknowledge go on.
+            // The other nodes continue to acknowledge writes meanwhile.
             heals(&cluster, &name, async |client| {
                 for _ in 0..50 {
                     sell(client).await.unwrap();
@@ -119,7 +119,7 @@ fn a_difference_that_an_outcome_shows_is_healed_on_a_follower_and_on_the_leader(
 }
 
 #[test]
-fn a_difference_that_no_outcome_shows_is_found_by_a_verification_and_healed() {
+fn a_verification_finds_and_heals_hidden_differences() {
     for leads in [false, true] {
         run(async {
             let mut cluster = Cluster::start().await;
@@ -136,12 +136,12 @@ fn a_difference_that_no_outcome_shows_is_found_by_a_verification_and_healed() {
 }
 
 #[track_caller]
-fn is_told(text: &str) {
-    assert!(events::is_told(text), "{text}\n{:#?}", events::all());
+fn is_logged(text: &str) {
+    assert!(events::is_logged(text), "{text}\n{:#?}", events::all());
 }
 
 #[test]
-fn what_differs_serves_nothing_and_what_differs_again_waits_for_a_person() {
+fn a_second_difference_waits_for_an_operator() {
     events::keep();
     run(async {
         let mut cluster = Cluster::start().await;
@@ -161,16 +161,16 @@ fn what_differs_serves_nothing_and_what_differs_again_waits_for_a_person() {
         assert!(text.starts_with(differ) && text.ends_with(todo), "{text}");
         let serves_nothing = "this node's data differ from those of a majority: it serves nothing";
         let outcomes = "event=\"diverged\" what=\"outcomes up to entry N\"";
-        is_told(&format!("{serves_nothing} until it has a copy of theirs {outcomes}"));
+        is_logged(&format!("{serves_nothing} until it has a copy of theirs {outcomes}"));
         let other = "event=\"disagreement\" what=\"outcomes up to entry N: N differs from the majority\"";
-        is_told(&format!("nodes of the cluster hold different data {other}"));
-        is_told("this node has a copy of the majority's data event=\"healed\" index=N");
+        is_logged(&format!("nodes of the cluster hold different data {other}"));
+        is_logged("this node has a copy of the majority's data event=\"healed\" index=N");
         let again = "for the second time in a day: look at its disk and memory, then restart it";
-        is_told(&format!("{serves_nothing}; {again} {outcomes}"));
+        is_logged(&format!("{serves_nothing}; {again} {outcomes}"));
         assert!(cluster.node(&name).metrics().not_ready.iter().any(|why| why.to_string().contains("the data differ")));
-        // It takes no copy by itself, votes on, and passes writes on.
+        // It takes no copy by itself, but still votes and passes writes on.
         assert_eq!(sell(&cluster.sql(&name)).await, Ok(sold - 1));
-        // A person starts it again: it comes back with the right data.
+        // An operator restarts it: it comes back with the right data.
         cluster.kill(&name);
         cluster.restart(&name).await;
         assert_eq!(left(&cluster.sql(&name).at(Level::Linearizable)).await, Ok(sold - 1));
@@ -179,22 +179,23 @@ fn what_differs_serves_nothing_and_what_differs_again_waits_for_a_person() {
 }
 
 #[test]
-fn without_a_majority_that_agrees_nothing_is_done() {
+fn without_an_agreeing_majority_nothing_is_healed() {
     events::keep();
     run(async {
         let mut cluster = Cluster::start().await;
         stock(&cluster).await;
         let leader = cluster.leader().await;
         let others: Vec<&str> = ["a", "b", "c"].into_iter().filter(|name| *name != leader).collect();
-        // Three nodes, three opinions.
+        // Three nodes with three different states.
         change_behind_its_back(&cluster, others[0]);
         change_behind_its_back(&cluster, others[1]);
         change_behind_its_back(&cluster, others[1]);
         let sold = sell(&cluster.sql(&leader)).await.unwrap();
-        until("it is told", || cluster.nodes().all(|node| node.metrics().node.disagreements.get() > 0)).await;
+        until("the difference is reported", || cluster.nodes().all(|node| node.metrics().node.disagreements.get() > 0))
+            .await;
         let what = "outcomes up to entry N: no majority agrees, so it is not known whose data are right";
         let differ = format!("nodes of the cluster hold different data event=\"disagreement\" what=\"{what}\"");
-        until("it is said", || events::is_told(&differ)).await;
+        until("it is said", || events::is_logged(&differ)).await;
         assert!(
             cluster.nodes().all(|node| node.metrics().node.divergences.get() == 0 && node.metrics().fault.is_none())
         );

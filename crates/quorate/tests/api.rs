@@ -1,4 +1,4 @@
-//! What the handles do, each test on a node's own handle and on a remote one.
+//! The operations of handles; each test runs on a node's own handle and on a remote one.
 
 #![allow(
     clippy::unwrap_used,
@@ -18,13 +18,13 @@ async fn users(sql: &Sql) -> Result<(), Error> {
     sql.execute("CREATE TABLE users (id INTEGER PRIMARY KEY, name TEXT UNIQUE, born DATETIME)", ()).await.map(drop)
 }
 
-/// The kind of failure that a call ended with.
+/// Returns the kind of the failure with which a call ended.
 fn kind<T>(result: Result<T, Error>) -> Option<FailureKind> {
     result.err().and_then(|error| error.failure().map(|failure| failure.kind))
 }
 
 #[test]
-fn writes_say_what_they_did() {
+fn writes_return_their_results() {
     on_both(async |sql| {
         users(&sql).await?;
         let first = sql.execute("INSERT INTO users (name) VALUES (?)", ("ann",)).await?;
@@ -102,7 +102,7 @@ fn a_batch_is_done_whole_or_not_at_all() {
 }
 
 #[test]
-fn statements_of_a_pipeline_succeed_or_fail_by_themselves() {
+fn statements_of_a_pipeline_fail_separately() {
     on_both(async |sql| {
         users(&sql).await?;
         let insert = |name: &str| ("INSERT INTO users (name) VALUES (?) RETURNING id", params![name]);
@@ -117,7 +117,7 @@ fn statements_of_a_pipeline_succeed_or_fail_by_themselves() {
         assert_eq!(kinds, [None, Some(FailureKind::Constraint), Some(FailureKind::NotRun)]);
         let names = sql.query_as::<String>("SELECT name FROM users ORDER BY id", ()).await?;
         assert_eq!(names, ["ann", "bob", "cid"]);
-        // What can't be proposed at all fails the call, and nothing is done.
+        // If a statement can't be proposed at all, the call fails and nothing is done.
         let refused = sql.pipeline([insert("eve"), ("SELEC 1", params![])]).await;
         assert_eq!(kind(refused), Some(FailureKind::Sql));
         assert_eq!(sql.query_one::<i64>("SELECT count(*) FROM users", ()).await?, 3);
@@ -197,7 +197,7 @@ fn bad_queries_are_refused() {
 }
 
 #[test]
-fn every_level_sees_ones_own_writes_on_a_single_node() {
+fn a_single_node_sees_its_writes_at_every_level() {
     on_both(async |sql| {
         users(&sql).await?;
         let written = sql.execute("INSERT INTO users (name) VALUES ('ann')", ()).await?;
@@ -246,7 +246,7 @@ fn a_loop_of_local_reads_lets_other_tasks_run() {
             sql.query("SELECT 1", ()).await.unwrap();
             reads += 1;
         }
-        assert!(other.is_finished(), "{reads} reads, and nobody else came to run");
+        assert!(other.is_finished(), "{reads} reads, and no other task ran");
         single.node.stop().await;
     });
 }

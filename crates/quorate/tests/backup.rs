@@ -28,10 +28,10 @@ use tokio::task::JoinHandle;
 const NAMES: [&str; 3] = ["a", "b", "c"];
 const WRITERS: i64 = 8;
 
-/// What a writer wrote: its number, and the number of the row from 1.
+/// A written row: the number of its writer, and its own number from 1.
 type Row = (i64, i64);
 
-/// Writers that each count up, one row after the other, and the index of each row that was acknowledged.
+/// Writers that each insert numbered rows, and the index of each acknowledged row.
 struct Writers {
     acknowledged: Arc<Mutex<BTreeMap<Row, u64>>>,
     stop: watch::Sender<bool>,
@@ -67,18 +67,18 @@ impl Writers {
     }
 }
 
-async fn count_up(sql: Sql, writer: i64, told: Arc<Mutex<BTreeMap<Row, u64>>>, stop: watch::Receiver<bool>) {
+async fn count_up(sql: Sql, writer: i64, info: Arc<Mutex<BTreeMap<Row, u64>>>, stop: watch::Receiver<bool>) {
     for number in 1.. {
         if *stop.borrow() {
             return;
         }
         let blob = vec![u8::try_from(number % 251).unwrap(); 2_000];
         let written = sql.execute("INSERT INTO t VALUES (?, ?, ?)", (writer, number, blob)).await.unwrap();
-        told.lock().unwrap().insert((writer, number), written.position.index);
+        info.lock().unwrap().insert((writer, number), written.position.index);
     }
 }
 
-/// The rows of a backup, as any program sees them.
+/// Returns the rows of a backup, read as a plain SQLite file.
 fn rows(file: &Path) -> BTreeSet<Row> {
     let conn = rusqlite::Connection::open(file).unwrap();
     let mut statement = conn.prepare("SELECT writer, number FROM t").unwrap();
@@ -98,12 +98,12 @@ fn a_backup_of_each_node_is_the_database_at_its_position() {
             writers.go_on(300).await;
             let before = writers.acknowledged();
             let config = ClientConfig::pinned(addr, secret());
-            let told = backup(config, dir.path().join(name), &BackupOptions::default()).await.unwrap();
-            made.push((told, before));
+            let info = backup(config, dir.path().join(name), &BackupOptions::default()).await.unwrap();
+            made.push((info, before));
             let before = writers.acknowledged();
             let path = dir.path().join(format!("{name}-embedded"));
-            let told = cluster.node(name).backup(path, &BackupOptions::default()).await.unwrap();
-            made.push((told, before));
+            let info = cluster.node(name).backup(path, &BackupOptions::default()).await.unwrap();
+            made.push((info, before));
         }
         writers.go_on(100).await;
         let written = writers.end().await;
@@ -122,7 +122,7 @@ fn a_backup_of_each_node_is_the_database_at_its_position() {
 }
 
 #[test]
-fn without_a_majority_only_what_a_node_has_is_to_be_had() {
+fn without_a_majority_only_local_backups_work() {
     run(async {
         let mut cluster = Cluster::start().await;
         cluster.sql("a").execute("CREATE TABLE t (writer, number, blob)", ()).await.unwrap();

@@ -1,4 +1,4 @@
-//! Three nodes in one process: reads and writes on each, and deaths of leaders under load.
+//! Three nodes in one process: reads and writes on each node, and leaders that are killed under load.
 
 #![allow(
     clippy::unwrap_used,
@@ -23,7 +23,7 @@ use tokio::task::JoinHandle;
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
 #[test]
-fn every_node_writes_and_every_node_reads_it() {
+fn every_node_reads_the_writes_of_all() {
     run(async {
         let mut cluster = Cluster::start().await;
         cluster.sql("b").execute("CREATE TABLE t (x)", ()).await.unwrap();
@@ -42,9 +42,9 @@ fn every_node_writes_and_every_node_reads_it() {
     });
 }
 
-/// The followers hear of a write's commit later than its client.
+/// Followers learn that a write is committed later than its client.
 #[test]
-fn handles_that_see_their_own_writes_see_them_on_every_node_at_every_level() {
+fn own_writes_are_seen_on_every_node_and_level() {
     run(async {
         let mut cluster = Cluster::start().await;
         let remote = cluster.client().await;
@@ -68,10 +68,10 @@ fn handles_that_see_their_own_writes_see_them_on_every_node_at_every_level() {
     });
 }
 
-/// How each insert ended, by its number.
+/// The result of each insert, by its number.
 type Ends = BTreeMap<i64, Result<(), Error>>;
 
-/// Inserts numbers, each once, until told to stop; a table without a key shows what was applied twice.
+/// Inserts numbers, each once, until stopped; the table has no key, so that duplicates are visible.
 struct Load {
     ended: Arc<AtomicI64>,
     stop: watch::Sender<bool>,
@@ -79,7 +79,7 @@ struct Load {
 }
 
 impl Load {
-    /// Starts so many tasks on each handle.
+    /// Starts `each` tasks on each handle.
     fn start(numbers: &Arc<AtomicI64>, handles: &[Sql], each: usize) -> Self {
         let (ended, stop) = (Arc::new(AtomicI64::new(0)), watch::Sender::new(false));
         let handles = handles.iter().flat_map(|sql| std::iter::repeat_n(sql, each));
@@ -89,7 +89,7 @@ impl Load {
         Self { ended, stop, tasks }
     }
 
-    /// Waits until so many more inserts have ended.
+    /// Waits until `count` more inserts have ended.
     async fn go_on(&self, count: i64) {
         let aim = self.ended.load(Ordering::Relaxed) + count;
         until("inserts go on", || self.ended.load(Ordering::Relaxed) >= aim).await;
@@ -115,7 +115,7 @@ async fn insert(sql: Sql, numbers: Arc<AtomicI64>, ended: Arc<AtomicI64>, stop: 
     ends
 }
 
-/// All nodes have the same rows; each acknowledged one is there once, and none that failed but in doubt.
+/// Checks that all nodes have the same rows: each acknowledged one once, and no failed one unless it was in doubt.
 async fn check(cluster: &Cluster, ends: Ends) {
     let mut tables = Vec::new();
     for name in NAMES {
@@ -133,7 +133,7 @@ async fn check(cluster: &Cluster, ends: Ends) {
             Err(error) => assert_eq!(found, 0, "{number} was not done: {error}"),
         }
     }
-    assert!(counts.is_empty(), "nobody wrote {counts:?}");
+    assert!(counts.is_empty(), "never written: {counts:?}");
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn killed_leaders_lose_and_double_nothing() {
         let remote = cluster.client().await;
         let elsewhere = Load::start(&numbers, &[remote.sql()], 16);
         for _ in 0..3 {
-            // The handles of a killed node fail, so each round has new ones.
+            // The handles of a killed node fail, so each round uses new handles.
             let load = Load::start(&numbers, &NAMES.map(|name| cluster.sql(name)), 8);
             load.go_on(200).await;
             let leader = cluster.leader().await;
@@ -198,7 +198,7 @@ fn an_orderly_stop_hands_leadership_over() {
 }
 
 #[test]
-fn a_client_of_one_node_reads_what_that_node_has_and_writes_through_it() {
+fn a_pinned_client_uses_only_its_node() {
     run(async {
         let cluster = Cluster::start().await;
         cluster.sql("a").execute("CREATE TABLE t (x)", ()).await.unwrap();

@@ -1,4 +1,4 @@
-//! Damage that a read finds: the node says so, ends, and heals at its next start.
+//! Damage that a read finds: the node reports it, ends, and heals at its next start.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, reason = "tests stop at the first surprise")]
 
@@ -13,8 +13,8 @@ use support::{Cluster, PATIENCE, Single, run, until};
 const SUM: &str = "SELECT sum(length(v)) FROM t";
 const ROWS: i64 = 500;
 
-/// Overwrites a page of rows of the one database below a data directory, from another process: closing the file in
-/// this one would drop SQLite's locks.
+/// Overwrites a page of rows in the only database below a data directory. Another process does it, because closing the
+/// file in this one would drop SQLite's locks.
 fn overwrite_a_page(data_dir: &Path) {
     let mut generations = std::fs::read_dir(data_dir.join("db")).unwrap().map(|item| item.unwrap().path());
     let path: PathBuf = generations.find(|path| path.is_dir()).unwrap().join("quorate.db");
@@ -33,12 +33,12 @@ async fn fill(node: &Node) {
     node.sql().execute(rows, params![ROWS]).await.unwrap();
 }
 
-/// Waits until all of a node's database is in its main file.
+/// Waits until a node's whole database is in its main file.
 async fn settled(node: &Node) {
     until("the -wal is emptied", || node.metrics().sizes.wal_file == 0).await;
 }
 
-/// Reads until the damage is met, and checks what the node says then.
+/// Reads until the damage is found, and checks the node's error.
 async fn finds_the_damage(node: &Node) {
     assert!(node.metrics().fault.is_none());
     let error = node.sql().query_one::<i64>(SUM, ()).await.unwrap_err();
@@ -51,7 +51,7 @@ async fn finds_the_damage(node: &Node) {
 }
 
 #[test]
-fn a_follower_whose_damage_a_read_finds_ends_and_heals() {
+fn a_damaged_follower_ends_and_heals() {
     run(async {
         let mut cluster = Cluster::start().await;
         let leader = cluster.leader().await;
@@ -71,7 +71,7 @@ fn a_follower_whose_damage_a_read_finds_ends_and_heals() {
 }
 
 #[test]
-fn a_single_node_whose_damage_a_read_finds_refuses_to_start() {
+fn a_damaged_single_node_refuses_to_start() {
     run(async {
         let Single { dir, node } = Single::start().await;
         fill(&node).await;

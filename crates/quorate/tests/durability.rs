@@ -24,14 +24,14 @@ async fn count(node: &Node) -> i64 {
 }
 
 #[test]
-fn what_docs_operate_says_brings_a_node_back_that_refuses_to_start() {
+fn the_documented_recovery_starts_the_node() {
     run(async {
         let dir = TempDir::new().unwrap();
         let config = Config::single(dir.path().join("data")).with_durability(Durability::Os);
         let node = start(&config, "first").await.unwrap();
         node.sql().execute("CREATE TABLE t (number)", ()).await.unwrap();
         node.sql().execute("INSERT INTO t VALUES (1), (2), (3)", ()).await.unwrap();
-        // The process ends, the machine runs on: nothing is lost.
+        // The process ends but the machine does not restart: nothing is lost.
         drop(node);
         let node = start(&config, "first").await.unwrap();
         assert_eq!(count(&node).await, 3);
@@ -48,11 +48,11 @@ fn what_docs_operate_says_brings_a_node_back_that_refuses_to_start() {
         drop(database);
         let replacing = RestoreOptions { replace: true, ..RestoreOptions::default() };
         let restored = restore(&saved, &config, &replacing).await.unwrap();
-        assert!(restored.position.epoch > former.epoch, "positions that were told are of another history");
+        assert!(restored.position.epoch > former.epoch, "earlier positions are of another history");
 
         let node = start(&config, "second").await.unwrap();
         assert_eq!(count(&node).await, 3);
-        // A stop in good order: the restart that follows loses nothing.
+        // After an orderly stop, a restart of the machine loses nothing.
         node.stop().await;
         let node = start(&config, "third").await.unwrap();
         assert_eq!(count(&node).await, 3);

@@ -1,5 +1,5 @@
-//! Functions and collations that a program brings along: usable in writes once every voter has them, and equal on all
-//! nodes from then on.
+//! Functions and collations that a program registers: usable in writes once every voter has them, and from then on
+//! equal on all nodes.
 
 #![allow(
     clippy::unwrap_used,
@@ -22,7 +22,7 @@ use quorate::{
 use quorate_env::Env;
 use support::{Cluster, Single, run, secret};
 
-/// What the programs of these tests bring along.
+/// The extensions of the programs in these tests.
 fn extensions() -> Extensions {
     Extensions::default()
         .with_function("slug", 1, |arguments| match arguments {
@@ -35,7 +35,7 @@ fn extensions() -> Extensions {
         .with_collation("by_length", |a, b| a.len().cmp(&b.len()).then_with(|| a.cmp(b)))
 }
 
-/// The longest text of a group.
+/// An aggregate: the longest text of a group.
 #[derive(Default)]
 struct Longest(String);
 
@@ -62,7 +62,7 @@ const SCHEMA: [&str; 4] = [
     "CREATE TRIGGER posted AFTER INSERT ON posts BEGIN INSERT INTO log SELECT longest(title) FROM posts; END",
 ];
 
-/// Nodes whose programs bring things along, but for those that are named.
+/// Starts nodes whose programs have the extensions, except for the named nodes.
 async fn cluster(without: &Arc<Mutex<BTreeSet<&'static str>>>) -> Cluster {
     let without = Arc::clone(without);
     Cluster::start_in(Box::new(move |name, config| {
@@ -78,7 +78,7 @@ async fn titles(sql: &Sql) -> Vec<String> {
     sql.at(Level::Linearizable).query_as("SELECT title FROM posts ORDER BY title", ()).await.unwrap()
 }
 
-/// The text of the failure of a write.
+/// Returns the text of a failed write.
 async fn refused(sql: &Sql, statement: &'static str) -> String {
     match sql.execute(statement, ()).await.unwrap_err() {
         Error::Failed(failure) => failure.to_string(),
@@ -87,7 +87,7 @@ async fn refused(sql: &Sql, statement: &'static str) -> String {
 }
 
 #[test]
-fn they_work_everywhere_on_every_node_and_after_a_loss() {
+fn they_work_on_every_node_and_after_a_loss() {
     run(async {
         let mut cluster = cluster(&Arc::default()).await;
         let sql = cluster.sql("a");
@@ -123,7 +123,7 @@ fn they_work_everywhere_on_every_node_and_after_a_loss() {
         });
         counted.await.unwrap();
         let verification = verify(ClientConfig::new(cluster.addrs(), secret())).await.unwrap();
-        // The id that the lost directory had is a member yet.
+        // The id of the lost directory is still a member.
         let hashed = verification.nodes.iter().filter(|node| node.tables.is_ok()).count();
         assert!(verification.differences().is_empty() && hashed == 3, "{verification:?}");
         cluster.stop_all().await;
@@ -131,7 +131,7 @@ fn they_work_everywhere_on_every_node_and_after_a_loss() {
 }
 
 #[test]
-fn writes_wait_for_the_last_voter_to_bring_them() {
+fn writes_wait_until_every_voter_has_them() {
     run(async {
         let without = Arc::new(Mutex::new(BTreeSet::from(["c"])));
         let mut cluster = cluster(&without).await;
@@ -142,7 +142,7 @@ fn writes_wait_for_the_last_voter_to_bring_them() {
             );
             assert_eq!(refused(&cluster.sql("a"), statement).await, expected);
         }
-        // Queries use what their node has.
+        // Queries use the extensions of their node.
         assert_eq!(cluster.sql("a").query_one::<String>("SELECT slug('A B')", ()).await.unwrap(), "a-b");
 
         cluster.stop("c").await;
@@ -154,7 +154,7 @@ fn writes_wait_for_the_last_voter_to_bring_them() {
 }
 
 #[test]
-fn a_node_that_lacks_what_the_cluster_uses_does_not_start() {
+fn a_node_without_used_extensions_does_not_start() {
     run(async {
         let Single { dir, node } = Single::start().await;
         node.stop().await;
@@ -176,7 +176,7 @@ fn a_node_that_lacks_what_the_cluster_uses_does_not_start() {
 }
 
 #[test]
-fn what_can_not_be_registered_is_said() {
+fn invalid_registrations_are_errors() {
     let nothing = |_: &[ValueRef<'_>]| Ok(Value::Null);
     let named = |name: &str| Extensions::default().with_function(name, 1, nothing).check().unwrap_err();
     assert_eq!(named("lower"), "'lower' is a function or collation of SQLite: choose another name");

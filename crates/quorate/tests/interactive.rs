@@ -1,4 +1,5 @@
-//! Interactive transactions: what they were told is what they do, and nobody waits for them for long.
+//! Interactive transactions: their statements take effect with the results that they returned, and no write waits long
+//! for them.
 
 #![allow(
     clippy::unwrap_used,
@@ -32,24 +33,24 @@ async fn balances(sql: &Sql) -> Result<Vec<i64>, Error> {
     sql.at(Level::Linearizable).query_as("SELECT balance FROM accounts ORDER BY name", ()).await
 }
 
-/// The text of what must be an error.
+/// Returns the text of an expected error.
 fn text<T>(result: Result<T, Error>) -> String {
     result.map(drop).unwrap_err().to_string()
 }
 
-/// Waits until another client's write takes effect, which it does once nobody holds it back.
+/// Waits until another client's write takes effect, which it does once no transaction holds it back.
 async fn writes_go_on(sql: &Sql) {
     sql.with_deadline(HOLD_MAX / 2).execute("UPDATE accounts SET balance = balance", ()).await.unwrap();
 }
 
 #[test]
-fn its_statements_see_each_other_and_take_effect_together() {
+fn its_statements_take_effect_together() {
     on_both(async |sql| {
         accounts(&sql).await?;
         let mut tx = sql.begin().await?;
         assert_eq!(add(&mut tx, "ann", -20).await, Ok(30));
         assert_eq!(tx.query_one::<i64>("SELECT balance FROM accounts WHERE name = 'ann'", ()).await, Ok(30));
-        assert_eq!(balances(&sql).await, Ok(vec![50, 50]), "nobody else sees it");
+        assert_eq!(balances(&sql).await, Ok(vec![50, 50]), "no other client sees it");
         assert_eq!(add(&mut tx, "bob", 20).await, Ok(70));
         let made = tx.execute("CREATE TABLE notes (id INTEGER PRIMARY KEY, text)", ()).await?;
         assert_eq!(made.changes, 0);
@@ -65,7 +66,7 @@ fn its_statements_see_each_other_and_take_effect_together() {
 }
 
 #[test]
-fn a_statement_that_fails_leaves_nothing_and_the_transaction_goes_on() {
+fn a_failed_statement_does_not_end_the_transaction() {
     on_both(async |sql| {
         accounts(&sql).await?;
         let mut tx = sql.begin().await?;
@@ -84,7 +85,7 @@ fn a_statement_that_fails_leaves_nothing_and_the_transaction_goes_on() {
 }
 
 #[test]
-fn what_is_not_committed_has_no_effect_and_holds_nobody_up() {
+fn uncommitted_statements_have_no_effect() {
     on_both(async |sql| {
         accounts(&sql).await?;
         let mut tx = sql.begin().await?;
@@ -95,7 +96,7 @@ fn what_is_not_committed_has_no_effect_and_holds_nobody_up() {
         add(&mut tx, "ann", 1).await?;
         drop(tx);
         writes_go_on(&sql).await;
-        // One that only reads commits nothing.
+        // A transaction that only reads commits nothing.
         let mut tx = sql.begin().await?;
         let sum: i64 = tx.query_one("SELECT sum(balance) FROM accounts", ()).await?;
         let position = tx.position();
@@ -148,7 +149,7 @@ fn other_writes_wait_for_it_and_none_is_lost() {
             }
             Ok::<_, Error>(())
         };
-        // From the leader and from followers, which pass it on, and from a client that talks to one node only.
+        // Runs from the leader, from followers, which pass it on, and from a client that talks to one node only.
         let addr = cluster.addrs()[1].clone();
         let remote = Client::connect(ClientConfig::pinned(addr, secret())).await.unwrap();
         let transfers = [("a", "ann", "bob"), ("b", "bob", "ann"), ("c", "ann", "bob")];
@@ -171,7 +172,8 @@ fn its_time_is_bounded() {
         accounts(&sql).await?;
         let mut tx = sql.with_deadline(Duration::from_millis(300)).begin().await?;
         add(&mut tx, "ann", 1).await?;
-        // Another one begins when its time is up: the writes of others were held back so long, and no longer.
+        // Another transaction begins when the first one's time is up: it held back other writes for that long, and no
+        // longer.
         let mut other = sql.begin().await?;
         add(&mut other, "ann", 2).await?;
         other.commit().await?;
@@ -190,7 +192,7 @@ fn a_call_that_is_dropped_ends_it() {
     on_both(async |sql| {
         accounts(&sql).await?;
         let mut tx = sql.begin().await?;
-        // A call that is answered at once is not dropped; then the next one may be.
+        // A call that is answered at once is not dropped; the next one may be.
         let is_dropped = (0..1000).any(|_| futures_util::FutureExt::now_or_never(add(&mut tx, "ann", 1)).is_none());
         assert!(is_dropped);
         assert!(matches!(add(&mut tx, "ann", 1).await, Err(Error::TransactionAborted(_))));
@@ -239,7 +241,7 @@ fn it_ends_with_its_node() {
             text(add(&mut tx, "ann", 1).await),
             "closed: the node, or this handle, was stopped; start the node, or connect, again"
         );
-        // The directory is free although the transaction is still there.
+        // The directory can be used although the transaction's handle still exists.
         let again = quorate::Node::start(Single::config(&dir)).await.unwrap();
         assert_eq!(balances(&again.sql()).await, Ok(vec![50, 50]));
         drop(tx);
@@ -260,7 +262,7 @@ fn a_client_that_goes_away_is_rolled_back() {
             let sql = sql.clone();
             async move { writes_go_on(&sql).await }
         });
-        // Its connections end with it, and nothing says goodbye.
+        // The client's connections end with it, without a goodbye.
         drop((tx, remote));
         waiting.await.unwrap();
         assert_eq!(balances(&sql).await, Ok(vec![50, 50]));

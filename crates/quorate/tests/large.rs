@@ -1,5 +1,5 @@
-//! Large transactions and large values on three nodes: they take effect everywhere, small writes go on beside them, no
-//! leader is lost over them, and what is beyond a limit is refused by its name.
+//! Large transactions and large values on three nodes: they take effect on all nodes, small writes continue meanwhile,
+//! no leader is lost because of them, and the error for exceeding a limit names the limit.
 
 #![allow(
     clippy::unwrap_used,
@@ -20,15 +20,15 @@ use quorate_model::{Command, Param, Proposal, SqlCommand, Statement, Value, code
 use quorate_wire::Role;
 use support::{Cluster, run};
 
-/// Bytes of a value, and of a row.
+/// The most bytes of a value, and of a row.
 const VALUE_BYTES_MAX: usize = 16 << 20;
 
-/// Bytes of an encoded transaction.
+/// The most bytes of an encoded transaction.
 const TRANSACTION_BYTES_MAX: usize = 32 << 20;
 
 const INSERT: &str = "INSERT INTO files (name, content) VALUES (?, ?)";
 
-/// Runs something on the leader while small writes go on there; they must all be done, in one term.
+/// Runs something on the leader during small writes, all of which must succeed in one term.
 async fn beside_small_writes<T>(cluster: &Cluster, large: impl AsyncFnOnce(Sql) -> T) -> T {
     let leader = cluster.node(&cluster.leader().await);
     let (sql, term) = (leader.sql(), leader.status().term);
@@ -61,7 +61,7 @@ async fn cluster() -> Cluster {
     cluster
 }
 
-/// What a query finds on each node, once it has all that was acknowledged.
+/// Returns the result of a query on each node, once the node has applied all acknowledged writes.
 async fn everywhere(cluster: &Cluster, query: &'static str) -> Vec<i64> {
     let reads = cluster.nodes().map(|node| {
         let sql = node.sql().at(Level::Linearizable);
@@ -79,7 +79,7 @@ fn a_batch_of_25_000_statements_is_one_transaction() {
         });
         assert_eq!(done.await.results.len(), 25_000);
         assert_eq!(everywhere(&cluster, "SELECT count(*) FROM files").await, [25_000; 3]);
-        // One that fails at its end leaves nothing.
+        // A batch that fails at its end leaves nothing.
         let sql = cluster.sql(&cluster.leader().await);
         let again = sql.batch((25_000..50_001).rev().chain([0]).map(|n| (INSERT, (format!("{n}"), vec![7_u8; 100]))));
         let error = again.await.unwrap_err().to_string();
@@ -97,7 +97,7 @@ fn large_answers_come_through_a_follower_many_at_once() {
         let leader = cluster.leader().await;
         let follower = cluster.nodes().map(|node| node.status().name).find(|name| *name != leader).unwrap();
         let sql = cluster.sql(&follower);
-        // Together they are more than one message between nodes may hold.
+        // Together they exceed the size of a message between nodes.
         let writes = (0..6).map(|n| {
             let insert = format!("INSERT INTO files (name, content) VALUES ('{n}', zeroblob({CONTENT_BYTES}))");
             let sql = sql.clone();
@@ -115,7 +115,7 @@ fn large_answers_come_through_a_follower_many_at_once() {
 fn values_go_up_to_their_limit_many_at_once() {
     run(async {
         let mut cluster = cluster().await;
-        // A row is a value too: some bytes are left for the name and the header.
+        // The limit applies to rows too, so some bytes are left for the name and the header.
         let largest = || vec![7_u8; VALUE_BYTES_MAX - 100];
         beside_small_writes(&cluster, async |sql| {
             let writes = (0..6).map(|n| sql.execute(INSERT, (format!("{n}"), largest())));
@@ -138,17 +138,17 @@ fn values_go_up_to_their_limit_many_at_once() {
     });
 }
 
-/// A client that is not ours may send more than ours would. No message between nodes would carry it, so the log must
-/// not get it.
+/// A foreign client may send more than Quorate's own client would. No message between nodes could carry it, so it must
+/// not get into the log.
 #[test]
-fn a_transaction_beyond_the_limit_is_refused_whoever_sends_it() {
-    /// Of the method that writes.
+fn a_too_large_transaction_is_refused_from_any_client() {
+    /// The number of the method that writes.
     const EXECUTE: u16 = 64;
     run(async {
         let mut cluster = Cluster::start().await;
         let leader = cluster.leader().await;
         let place = cluster.nodes().position(|node| node.is_leader()).unwrap();
-        // A proposal of a valid form: our own encoder makes none of this size.
+        // A well-formed proposal; the real encoder refuses to make one of this size.
         let blob = Param::Value(Value::from(vec![0; 11 << 20]));
         let command = || Statement {
             sql: "DELETE FROM t WHERE a = ?".into(),

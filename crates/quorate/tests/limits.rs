@@ -1,4 +1,4 @@
-//! How long queries may run, how large their results may be, and what is told of slow statements.
+//! Limits on the time of queries and the size of results, and the log of slow statements.
 
 #![allow(
     clippy::unwrap_used,
@@ -16,26 +16,26 @@ use std::time::Duration;
 use quorate::{Client, ClientConfig, Error, Level, Node, Sql, config::SqlOptions};
 use support::{PATIENCE, Single, on_both, run, secret};
 
-/// Runs until it is ended.
+/// A query that runs until it is stopped.
 const ENDLESS: &str =
     "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n WHERE i < 0";
 
-/// Takes a while.
+/// A query that takes a while.
 const LONG: &str = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 200000) SELECT sum(i) FROM n";
 
 #[test]
-fn a_query_runs_as_long_as_its_handle_lets_it() {
+fn a_handle_limits_the_time_of_its_queries() {
     on_both(async |sql| {
         let short = sql.with_query_timeout(Duration::from_millis(20));
         let text = "the read took too long: the query did not end within 20ms; make it cheaper, or raise its \
                     timeout (with_query_timeout) and the node's ('sql.query_timeout')";
-        let told = |result: Result<i64, Error>| result.unwrap_err().to_string();
-        assert_eq!(told(short.query_one(ENDLESS, ()).await), text);
-        assert_eq!(told(short.at(Level::Linearizable).query_one(ENDLESS, ()).await), text);
-        // A transaction reads under the same limit.
+        let text_of = |result: Result<i64, Error>| result.unwrap_err().to_string();
+        assert_eq!(text_of(short.query_one(ENDLESS, ()).await), text);
+        assert_eq!(text_of(short.at(Level::Linearizable).query_one(ENDLESS, ()).await), text);
+        // A transaction's reads have the same limit.
         let transaction = short.transact(async |tx| tx.query_one::<i64>(ENDLESS, ()).await);
-        assert_eq!(told(transaction.await.map(|done| done.value)), text);
-        // Nothing is left of it: the handle goes on, and its other clone has its own limit.
+        assert_eq!(text_of(transaction.await.map(|done| done.value)), text);
+        // The failed query leaves no trace: the handle still works, and its clone has its own limit.
         assert_eq!(short.query_one::<i64>("SELECT 1", ()).await, Ok(1));
         assert!(sql.query(LONG, ()).await.is_ok());
         Ok(())
@@ -43,7 +43,7 @@ fn a_query_runs_as_long_as_its_handle_lets_it() {
 }
 
 #[test]
-fn a_result_is_as_large_as_its_handle_lets_it_be() {
+fn a_handle_limits_the_size_of_results() {
     on_both(async |sql| {
         let few = sql.with_limits(2, 1000).with_query_timeout(PATIENCE);
         assert_eq!(few.query_as::<i64>("VALUES (1), (2)", ()).await, Ok(vec![1, 2]));
@@ -63,14 +63,14 @@ async fn start(sql: SqlOptions) -> (tempfile::TempDir, Node, [Sql; 2], Client) {
 }
 
 #[test]
-fn a_node_lets_no_query_run_longer_than_its_configuration_says() {
+fn a_node_limits_the_time_of_all_queries() {
     run(async {
         let query_timeout = Duration::from_millis(20);
         let (_dir, node, handles, _remote) = start(SqlOptions::default().with_query_timeout(query_timeout)).await;
         for sql in &handles {
             let result = sql.with_query_timeout(PATIENCE).query_one::<i64>(ENDLESS, ()).await;
             assert!(matches!(&result, Err(Error::TimedOut(text)) if text.contains("20ms")), "{result:?}");
-            // Nor a query of a snapshot, or of a transaction's closure.
+            // The limit also applies to a query of a snapshot and of a transaction's closure.
             let mut snapshot = sql.with_deadline(PATIENCE).snapshot().await.unwrap();
             let result = snapshot.query(ENDLESS, ()).await;
             assert!(matches!(&result, Err(Error::TimedOut(text)) if text.contains("20ms")), "{result:?}");
@@ -83,9 +83,9 @@ fn a_node_lets_no_query_run_longer_than_its_configuration_says() {
     });
 }
 
-/// The client says so: a node would not even read them.
+/// The client refuses them: a node could not even decode them.
 #[test]
-fn too_many_parameters_of_a_query_are_refused_with_the_limit() {
+fn too_many_parameters_are_refused_with_the_limit() {
     run(async {
         let (_dir, node, _, remote) = start(SqlOptions::default()).await;
         let many = || vec![1; 32_767];
@@ -100,7 +100,7 @@ fn too_many_parameters_of_a_query_are_refused_with_the_limit() {
 #[test]
 fn a_query_whose_future_is_dropped_ends() {
     run(async {
-        // With the one reader, the next query shows that the one before has ended.
+        // There is one reader, so the next query shows that the dropped one has ended.
         let sql = SqlOptions::default().with_readers(1).with_query_timeout(PATIENCE * 10);
         let (_dir, node, handles, _remote) = start(sql).await;
         for sql in &handles {
@@ -113,20 +113,20 @@ fn a_query_whose_future_is_dropped_ends() {
 }
 
 #[test]
-fn statements_that_take_long_are_counted() {
+fn slow_statements_are_counted() {
     run(async {
         let slow = |slow_statement| SqlOptions::default().with_slow_statement(slow_statement);
         for (options, expected) in [(slow(Duration::from_millis(1)), 2), (slow(Duration::ZERO), 0)] {
             let (_dir, node, handles, _remote) = start(options).await;
             handles[0].execute("CREATE TABLE sums (sum)", ()).await.unwrap();
-            // On a busy machine that may take long too.
+            // On a busy machine this may be slow too.
             let before = node.metrics().store.slow.writes();
             for sql in &handles {
                 sql.query(LONG, ()).await.unwrap();
                 sql.execute(format!("INSERT INTO sums {LONG}"), ()).await.unwrap();
             }
-            let told = node.metrics().store.slow;
-            assert_eq!((told.queries(), told.writes() - before), (expected, expected));
+            let slow = node.metrics().store.slow;
+            assert_eq!((slow.queries(), slow.writes() - before), (expected, expected));
             node.stop().await;
         }
     });

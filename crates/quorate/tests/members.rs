@@ -1,4 +1,4 @@
-//! An operator changes the members of a cluster that works: three nodes in one process, a fourth beside them.
+//! An operator changes the members of a running cluster: three nodes in one process, and a fourth one.
 
 #![allow(
     clippy::unwrap_used,
@@ -23,7 +23,7 @@ use quorate::{
 use support::{Cluster, PATIENCE, run, secret, until};
 use tempfile::TempDir;
 
-/// A node that lists the cluster and itself, and where it listens.
+/// A node whose configuration lists the cluster and itself, and its address.
 struct Fourth {
     config: Config,
     addr: String,
@@ -49,7 +49,7 @@ async fn admin(cluster: &Cluster) -> Admin {
     Client::connect(ClientConfig::new(cluster.addrs(), secret())).await.unwrap().admin()
 }
 
-/// Asks until the node is a voter; says through what stages it went.
+/// Asks until the node is a voter; returns the stages in between.
 async fn admit(admin: &Admin, admission: &Admission) -> Vec<&'static str> {
     let mut stages = Vec::new();
     loop {
@@ -69,7 +69,7 @@ async fn admit(admin: &Admin, admission: &Admission) -> Vec<&'static str> {
 }
 
 #[test]
-fn a_fourth_node_comes_the_leader_goes_and_no_write_is_lost() {
+fn adding_a_node_and_removing_the_leader_is_lossless() {
     run(async {
         let mut cluster = Cluster::start().await;
         let remote = cluster.client().await;
@@ -96,18 +96,18 @@ fn a_fourth_node_comes_the_leader_goes_and_no_write_is_lost() {
         admin.remove("d", false).await.unwrap();
         let Ended::Removed(why) = node.ended().await else { panic!("the node ended otherwise") };
         let id = node.status().node;
-        let told = format!(
+        let removed = format!(
             "the node 'd' with the id {id} was removed from the cluster, and a removed id never comes back; move its \
              data directory away to start 'd' as a new member"
         );
-        assert_eq!(why, told);
+        assert_eq!(why, removed);
         let read = node.sql().query("SELECT count(*) FROM t", ()).await;
         assert_eq!(read, Err(Error::Removed(why.clone())), "it serves no reads of the past");
         let written = node.sql().execute("INSERT INTO t VALUES (-1)", ()).await;
         assert_eq!(written.map(drop), Err(Error::Removed(why)));
         node.stop().await;
         let again = Node::start(fourth.config.clone()).await;
-        let is_removed = matches!(&again, Err(error @ StartError::Consensus(_)) if error.to_string() == told);
+        let is_removed = matches!(&again, Err(error @ StartError::Consensus(_)) if error.to_string() == removed);
         assert!(is_removed, "{again:?}");
 
         let old = cluster.leader().await;
@@ -127,16 +127,19 @@ fn a_fourth_node_comes_the_leader_goes_and_no_write_is_lost() {
 }
 
 #[test]
-fn a_node_that_is_no_member_yet_serves_no_reads_and_is_not_ready() {
+fn a_node_that_has_not_joined_serves_no_reads() {
     run(async {
         let cluster = Cluster::start().await;
         cluster.sql("a").execute("CREATE TABLE t (x)", ()).await.unwrap();
         let (admin, fourth) = (admin(&cluster).await, Fourth::of(&cluster));
         let node = Node::start(fourth.config.clone()).await.unwrap();
-        // It would find no table.
+        // The table does not exist there yet.
         let at_once = node.sql().at(Level::Local).with_deadline(Duration::from_millis(300));
         let error = at_once.query("SELECT count(*) FROM t", ()).await.unwrap_err();
-        assert!(matches!(&error, Error::Unavailable(why) if why.contains("no member of the cluster yet")), "{error}");
+        assert!(
+            matches!(&error, Error::Unavailable(why) if why.contains("not a member of the cluster yet")),
+            "{error}"
+        );
         assert!(error.is_retryable());
         assert!(at_once.snapshot().await.is_err());
         let file = fourth._dir.path().join("backup.db");
@@ -144,7 +147,7 @@ fn a_node_that_is_no_member_yet_serves_no_reads_and_is_not_ready() {
         let backup = tokio::time::timeout(Duration::from_millis(500), node.backup(&file, &options)).await;
         assert!(!matches!(backup, Ok(Ok(_))), "it would be empty");
         assert!(!node.observer().not_ready().is_empty());
-        // Whoever waits for longer gets the rows.
+        // A read with a longer deadline gets the rows.
         let waiting = tokio::spawn({
             let sql = node.sql().at(Level::Local).with_deadline(PATIENCE);
             async move { sql.query_one::<i64>("SELECT count(*) FROM t", ()).await }
@@ -157,7 +160,7 @@ fn a_node_that_is_no_member_yet_serves_no_reads_and_is_not_ready() {
 }
 
 #[test]
-fn one_node_takes_the_place_of_another() {
+fn one_node_replaces_another() {
     run(async {
         let mut cluster = Cluster::start().await;
         cluster.sql("a").execute("CREATE TABLE t (x)", ()).await.unwrap();
@@ -179,7 +182,7 @@ fn one_node_takes_the_place_of_another() {
 }
 
 #[test]
-fn requests_that_make_no_sense_are_refused_with_the_reason() {
+fn invalid_requests_are_refused_with_the_reason() {
     run(async {
         let cluster = Cluster::start().await;
         cluster.sql("a").execute("CREATE TABLE t (x)", ()).await.unwrap();

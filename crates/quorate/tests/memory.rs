@@ -1,4 +1,4 @@
-//! The memory of queries is bounded, per query and for all of a process together.
+//! The memory of queries is bounded, for each query and for all queries of a process together.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, reason = "tests stop at the first surprise")]
 
@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use quorate::{Error, FailureKind};
 use support::{Single, run};
 
-/// A row of so many columns of 16 MB each: all are there before the first is looked at.
+/// Returns a query for a row with `columns` columns of 16 MB each, all of which are in memory at once.
 fn wide(columns: usize) -> String {
     format!("SELECT {}", vec!["printf('%.*c', 16000000, 'a')"; columns].join(", "))
 }
 
-/// The most memory that this process has had, in bytes.
+/// Returns the peak memory of this process, in bytes.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
@@ -22,7 +22,7 @@ fn peak() -> u64 {
 }
 
 #[test]
-fn a_query_that_needs_too_much_memory_fails_and_the_node_serves_on() {
+fn a_query_with_too_much_memory_fails_alone() {
     run(async {
         let single = Single::start().await;
         let sql = single.node.sql();
@@ -47,10 +47,11 @@ fn a_query_that_needs_too_much_memory_fails_and_the_node_serves_on() {
     });
 }
 
-/// SQLite counts the rows of a table in one step, and asks for memory for each page of it. A first try on the caller's
-/// thread ends after a millisecond; where it ended for want of memory, SQLite would roll the snapshot back.
+/// SQLite counts the rows of a table in one step, and allocates memory for each page of it. The first attempt, on the
+/// caller's thread, is interrupted after a millisecond; if it failed for lack of memory instead, SQLite would roll the
+/// snapshot back.
 #[test]
-fn a_first_try_that_takes_long_in_one_step_keeps_the_snapshot() {
+fn a_slow_first_attempt_keeps_the_snapshot() {
     run(async {
         let single = Single::start().await;
         let sql = single.node.sql();

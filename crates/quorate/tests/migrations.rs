@@ -1,4 +1,4 @@
-//! Migrations: each is run once, whoever asks and however often, and what does not fit is said.
+//! Migrations: each runs once, however many programs run it and however often, and files that do not fit are errors.
 
 #![allow(
     clippy::unwrap_used,
@@ -68,7 +68,7 @@ fn each_is_run_once_in_its_order() {
 }
 
 #[test]
-fn what_does_not_fit_is_said_and_nothing_is_done() {
+fn files_that_do_not_fit_are_errors() {
     on_both(async |sql| {
         sql.migrate(&migrations(&[FIRST, SECOND, THIRD])).await.unwrap();
         let late = ("0003_late.sql", "CREATE TABLE late (a)");
@@ -123,7 +123,7 @@ fn a_program_may_carry_the_files_of_a_folder() {
 }
 
 #[test]
-fn names_and_texts_are_looked_at_before() {
+fn names_and_texts_are_checked_first() {
     for name in ["users.sql", "1_.sql", "_a.sql", "1_a.txt", "1a_b.sql", "+1_a.sql", "99999999999999999999_a.sql"] {
         let expected =
             format!("{name}: the name of a migration is a number, an underscore and a text, as in 0001_users.sql");
@@ -138,7 +138,7 @@ fn names_and_texts_are_looked_at_before() {
 }
 
 #[test]
-fn a_cluster_that_is_away_migrates_later() {
+fn an_unreachable_cluster_can_migrate_later() {
     run(async {
         let single = Single::start().await;
         let (sql, remote) = (single.node.sql(), single.client().await.sql().with_deadline(Duration::from_millis(300)));
@@ -179,9 +179,9 @@ fn all_nodes_may_migrate_at_once() {
     });
 }
 
-/// Each has looked before the other ran: what does not fit is found again in the transaction of the migration.
+/// Both programs check before the other one runs; the conflict is found again in the transaction of the migration.
 #[test]
-fn of_two_programs_whose_migrations_differ_one_is_told() {
+fn of_two_different_programs_one_fails() {
     run(async {
         let single = Single::start().await;
         let sql = single.node.sql();

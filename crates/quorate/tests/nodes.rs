@@ -1,4 +1,4 @@
-//! Nodes that run alone: their lives and ends, and who may talk to them.
+//! Nodes that run alone: their start and end, and which clients they accept.
 
 #![allow(
     clippy::unwrap_used,
@@ -21,7 +21,7 @@ use quorate::{Client, ClientConfig, Config, ConnectError, Error, Node, SecretSou
 use support::{Single, run, secret};
 use tempfile::TempDir;
 
-/// An executor that has no timers, no sockets and no threads.
+/// An executor without timers, sockets and threads.
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     struct Unpark(std::thread::Thread);
     impl Wake for Unpark {
@@ -40,7 +40,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 }
 
 #[test]
-fn any_executor_will_do() {
+fn any_executor_works() {
     let dir = TempDir::new().unwrap();
     let secret = SecretSource::File(dir.path().join("secret"));
     block_on(async {
@@ -57,7 +57,7 @@ fn any_executor_will_do() {
 }
 
 #[test]
-fn what_was_written_is_there_after_a_stop_and_after_a_drop() {
+fn writes_survive_a_stop_and_a_drop() {
     run(async {
         let dir = TempDir::new().unwrap();
         let mut last = None;
@@ -101,7 +101,7 @@ fn a_directory_has_one_node_at_a_time() {
 }
 
 #[test]
-fn a_wrong_secret_lets_nobody_in() {
+fn a_wrong_secret_is_refused() {
     run(async {
         let single = Single::start().await;
         let wrong = SecretSource::Inline("another secret for tests".to_owned());
@@ -125,14 +125,14 @@ fn a_client_never_strays_into_another_cluster() {
         drop(ours.node);
         let written =
             remote.sql().with_deadline(Duration::from_millis(300)).execute("INSERT INTO t VALUES (2)", ()).await;
-        // The connection may have taken it just before it broke.
+        // The connection may have accepted the call just before it broke.
         assert!(matches!(written, Err(Error::Unavailable(_) | Error::Unknown(_))), "{written:?}");
         assert_eq!(other.node.sql().query_one::<i64>("SELECT count(*) FROM t", ()).await, Ok(0));
     });
 }
 
 #[test]
-fn a_client_that_may_only_read_can_not_write() {
+fn a_read_only_client_can_not_write() {
     run(async {
         let single = Single::start().await;
         single.node.sql().execute("CREATE TABLE t (x)", ()).await.unwrap();
@@ -145,7 +145,7 @@ fn a_client_that_may_only_read_can_not_write() {
 }
 
 #[test]
-fn nobody_there_is_said_in_time() {
+fn an_unreachable_node_is_reported_in_time() {
     run(async {
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
         let config = ClientConfig::new([free], secret()).with_deadline(Duration::from_millis(200));

@@ -1,4 +1,4 @@
-//! The transactions that `docs/sql.md` recommends do what it says, run by many at once on all nodes.
+//! The transactions that `docs/sql.md` recommends work as described, when many callers run them on all nodes.
 
 #![allow(
     clippy::unwrap_used,
@@ -19,7 +19,7 @@ use support::{Cluster, run};
 const GUIDE: &str = include_str!("../../../docs/sql.md");
 const OWN: &str = include_str!("recipes.rs");
 
-/// Callers of each kind, and how often each calls.
+/// The number of callers of each kind, and how often each calls.
 const CALLERS: usize = 6;
 const TIMES: usize = 5;
 
@@ -75,7 +75,7 @@ async fn edit(sql: &Sql, id: i64, change: impl Fn(String) -> String) -> Result<(
 // And ends here.
 
 #[test]
-fn the_guide_shows_what_is_tested_here() {
+fn the_guide_shows_the_tested_code() {
     let (_, shown) = OWN.split_once("begins here.\n").unwrap();
     let (shown, _) = shown.split_once("// And ends here.").unwrap();
     assert!(GUIDE.contains(shown), "docs/sql.md shows other functions than these");
@@ -91,44 +91,44 @@ const SCHEMA: [&str; 7] = [
     "INSERT INTO documents VALUES (1, '')",
 ];
 
-/// What one caller was told: transfers that were made, rooms, counts.
+/// The results that one caller got: transfers that were made, rooms, counts.
 #[derive(Default)]
-struct Told {
+struct CallerResults {
     moved: i64,
     rooms: Vec<i64>,
     counts: Vec<i64>,
 }
 
-async fn call(sql: Sql, caller: usize) -> Result<Told, Error> {
-    let mut told = Told::default();
+async fn call(sql: Sql, caller: usize) -> Result<CallerResults, Error> {
+    let mut results = CallerResults::default();
     for time in 0..TIMES {
-        told.moved += i64::from(transfer(&sql, "ann", "bob", 3).await?);
-        told.rooms.extend(book(&sql, &format!("guest {caller}.{time}")).await?);
-        told.counts.push(count(&sql, "calls").await?);
+        results.moved += i64::from(transfer(&sql, "ann", "bob", 3).await?);
+        results.rooms.extend(book(&sql, &format!("guest {caller}.{time}")).await?);
+        results.counts.push(count(&sql, "calls").await?);
         edit(&sql, 1, |text| format!("{text} {caller}.{time}")).await?;
     }
-    Ok(told)
+    Ok(results)
 }
 
 #[test]
-fn they_do_what_they_say_however_many_run_them() {
+fn the_recipes_work_with_many_callers() {
     run(async {
         let mut cluster = Cluster::start().await;
         cluster.sql("a").batch(SCHEMA.map(|statement| (statement, ()))).await.unwrap();
         let names = ["a", "b", "c"].iter().cycle();
         let handles = names.map(|name| cluster.sql(name).at(Level::Linearizable)).take(CALLERS);
-        let told = join_all(handles.zip(0..).map(|(sql, caller)| call(sql, caller))).await;
-        let told: Vec<Told> = told.into_iter().collect::<Result<_, _>>().unwrap();
+        let results = join_all(handles.zip(0..).map(|(sql, caller)| call(sql, caller))).await;
+        let results: Vec<CallerResults> = results.into_iter().collect::<Result<_, _>>().unwrap();
 
         let sql = cluster.sql("b").at(Level::Linearizable);
-        let moved: i64 = told.iter().map(|told| told.moved).sum();
+        let moved: i64 = results.iter().map(|results| results.moved).sum();
         assert_eq!(moved, 13, "as often as 3 goes into 40");
         let balances: Vec<i64> = sql.query_as("SELECT balance FROM accounts ORDER BY name", ()).await.unwrap();
         assert_eq!(balances, [40 - 3 * moved, 10 + 3 * moved]);
 
-        let rooms: Vec<i64> = told.iter().flat_map(|told| told.rooms.clone()).collect();
+        let rooms: Vec<i64> = results.iter().flat_map(|results| results.rooms.clone()).collect();
         assert_eq!((rooms.len(), rooms.iter().collect::<BTreeSet<_>>().len()), (20, 20), "{rooms:?}");
-        let counts: BTreeSet<i64> = told.iter().flat_map(|told| told.counts.clone()).collect();
+        let counts: BTreeSet<i64> = results.iter().flat_map(|results| results.counts.clone()).collect();
         let calls = i64::try_from(CALLERS * TIMES).unwrap();
         assert_eq!(counts, (1..=calls).collect());
         let text: String = sql.query_one("SELECT text FROM documents", ()).await.unwrap();

@@ -1,4 +1,4 @@
-//! Restores: what a backup holds is the database of a new epoch, and nothing of the former life gets into it.
+//! Restores: the contents of a backup become the database of a new epoch, and nothing of the old cluster gets into it.
 
 #![allow(
     clippy::unwrap_used,
@@ -35,7 +35,7 @@ use tempfile::TempDir;
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
-/// Writes rows with the numbers from `from` to before `to`.
+/// Writes rows with the numbers `from..to`.
 async fn write(sql: &Sql, from: i64, to: i64) -> Position {
     let rows = (from..to).map(|number| ("INSERT INTO t VALUES (?, randomblob(500))", (number,)));
     sql.batch(rows).await.unwrap().position
@@ -65,7 +65,7 @@ async fn all_vote(cluster: &Cluster) {
     until("all members vote", || cluster.nodes().all(vote)).await;
 }
 
-/// The logical hashes of all nodes' databases: of the users' tables, and of the store's own.
+/// Returns the logical hashes of all nodes' databases: of the users' tables, and of the store's own.
 async fn hashes(cluster: &Cluster, dir: &TempDir) -> BTreeSet<(u128, u128)> {
     let mut hashes = BTreeSet::new();
     for name in NAMES {
@@ -77,7 +77,7 @@ async fn hashes(cluster: &Cluster, dir: &TempDir) -> BTreeSet<(u128, u128)> {
     hashes
 }
 
-/// What a node answers to a proposal, word for word.
+/// Sends a proposal to a node and returns its outcome.
 async fn propose(addr: &str, proposal: &Proposal) -> Outcome {
     #[derive(Clone, PartialEq, Message)]
     struct Execute {
@@ -129,7 +129,7 @@ fn a_backup_founds_a_new_cluster_that_others_join() {
         let after = open_session(&cluster.addrs()[0]).await;
         cluster.stop_all().await;
 
-        // Into new directories, of a node that is not the one that would found.
+        // The new directories belong to a node other than the one that founds clusters.
         let mut cluster = Cluster::prepare();
         let restored = restore(&file, &cluster.config("b"), &RestoreOptions::default()).await.unwrap();
         let (_, from) = restored.from.unwrap();
@@ -150,7 +150,8 @@ fn a_backup_founds_a_new_cluster_that_others_join() {
         }
         assert_eq!(hashes(&cluster, &dir).await.len(), 1, "the nodes have equal databases");
 
-        // Sessions of the former life are not known, whether the backup holds them or not, and never will be others'.
+        // Sessions of the old cluster are unknown, whether or not the backup contains them, and their ids are not
+        // reused.
         for session in [before, after] {
             let mut retry = Proposal::new(None, vec![ControlCommand::CloseSession(session).into()]);
             retry.origin = Some(Origin { session, sequence: 1, floor: 0 });
@@ -167,7 +168,7 @@ async fn numbers_at(sql: &Sql, position: Position) -> Result<Vec<i64>, Error> {
 }
 
 #[test]
-fn a_stopped_cluster_goes_back_to_its_backup_and_keeps_what_it_had_aside() {
+fn a_restore_moves_the_old_cluster_aside() {
     run(async {
         let dir = TempDir::new().unwrap();
         let mut cluster = Cluster::start().await;
@@ -188,12 +189,12 @@ fn a_stopped_cluster_goes_back_to_its_backup_and_keeps_what_it_had_aside() {
         all_vote(&cluster).await;
         assert_eq!(numbers(&cluster.sql("c").at(Level::Linearizable)).await, (0..100).collect::<Vec<_>>());
 
-        // A handle that was in the middle of the former life can't go on, and says why.
+        // An old handle with an open session can't continue, and its error says why.
         let refused = handle.with_deadline(Duration::from_secs(5)).execute("DELETE FROM t", ()).await.unwrap_err();
         assert!(matches!(&refused, Error::Forbidden(why) if why.contains("restored from a backup")), "{refused:?}");
         write(&cluster.client().await.sql(), 100, 101).await;
 
-        // Once more, from the same file: the epochs of all lives differ.
+        // Restores from the same file again: the epochs differ each time.
         cluster.stop_all().await;
         let again = restore(&file, &cluster.config("a"), &options).await.unwrap();
         assert_eq!((restored.position.epoch, again.position.epoch), (Epoch(2), Epoch(3)));
@@ -206,7 +207,7 @@ fn a_stopped_cluster_goes_back_to_its_backup_and_keeps_what_it_had_aside() {
 }
 
 #[test]
-fn a_node_of_the_former_life_stays_outside_until_its_directory_is_empty() {
+fn an_old_node_joins_only_with_an_empty_directory() {
     run(async {
         let dir = TempDir::new().unwrap();
         let mut cluster = Cluster::start().await;
@@ -237,7 +238,7 @@ fn a_node_of_the_former_life_stays_outside_until_its_directory_is_empty() {
     });
 }
 
-/// Everything below a directory, with its bytes.
+/// Returns all files below a directory, with their bytes.
 fn content(dir: &Path) -> BTreeSet<(PathBuf, Vec<u8>)> {
     let mut found = BTreeSet::new();
     for item in std::fs::read_dir(dir).unwrap().map(|item| item.unwrap().path()) {
@@ -250,7 +251,7 @@ fn content(dir: &Path) -> BTreeSet<(PathBuf, Vec<u8>)> {
 }
 
 #[test]
-fn what_would_destroy_something_is_refused_and_changes_nothing() {
+fn destructive_restores_are_refused() {
     run(async {
         let dir = TempDir::new().unwrap();
         let mut cluster = Cluster::start().await;
@@ -260,10 +261,10 @@ fn what_would_destroy_something_is_refused_and_changes_nothing() {
         let refused = async |file: &Path, config: &Config, options: &RestoreOptions| {
             restore(file, config, options).await.expect_err("it was restored")
         };
-        // A node that runs in the directory.
+        // A node is running in the directory.
         let error = refused(&file, &cluster.config("a"), &replacing()).await;
         assert!(matches!(error, RestoreError::Start(StartError::InUse(_))), "{error}");
-        // Members that answer: one is enough, and this node's own address counts.
+        // Members answer: one is enough, and this node's own address counts.
         let elsewhere = cluster.config("a").with_data_dir(dir.path().join("elsewhere"));
         let error = refused(&file, &elsewhere, &replacing()).await;
         assert!(matches!(&error, RestoreError::Living(Living::Member { .. })), "{error}");
@@ -272,13 +273,13 @@ fn what_would_destroy_something_is_refused_and_changes_nothing() {
         let error = refused(&file, &cluster.config("a"), &replacing()).await;
         assert!(matches!(&error, RestoreError::Living(Living::Member { name, .. }) if name == "c"), "{error}");
         assert!(error.to_string().contains("stop all of its nodes first"), "{error}");
-        // Members that let nobody ask.
+        // Members refuse all requests.
         let secret = SecretSource::Inline("another secret of enough bytes".to_owned());
         let error = refused(&file, &cluster.config("a").with_secret(secret), &replacing()).await;
         assert!(matches!(&error, RestoreError::Living(Living::Unclear { name, .. }) if name == "c"), "{error}");
         cluster.stop("c").await;
 
-        // A directory that holds a node, also that of another one.
+        // A directory holds a node, possibly one of another cluster.
         let config = cluster.config("a");
         let before = content(&config.data_dir);
         let error = refused(&file, &config, &RestoreOptions::default()).await;
@@ -286,7 +287,7 @@ fn what_would_destroy_something_is_refused_and_changes_nothing() {
         let others = RestoreOptions { others: vec![config.data_dir.clone()], ..RestoreOptions::default() };
         let error = refused(&file, &elsewhere, &others).await;
         assert!(matches!(&error, RestoreError::Holds(held) if *held == config.data_dir), "{error}");
-        // Files that are no sound backup.
+        // The files are not valid backups.
         let text = dir.path().join("text");
         std::fs::write(&text, "no database").unwrap();
         let error = refused(&text, &config, &replacing()).await;
@@ -333,7 +334,7 @@ fn a_plain_database_becomes_a_cluster() {
 }
 
 #[test]
-fn however_far_a_restore_came_no_half_made_node_starts_and_the_next_one_succeeds() {
+fn an_interrupted_restore_can_be_repeated() {
     run(async {
         let (dir, data) = (TempDir::new().unwrap(), TempDir::new().unwrap());
         let config = Config::single(data.path()).with_secret(support::secret());
@@ -351,13 +352,13 @@ fn however_far_a_restore_came_no_half_made_node_starts_and_the_next_one_succeeds
                 Err(StartError::Unfinished(_)) => {
                     assert!(died.is_err());
                     unfinished += 1;
-                    // Unasked: what is there may go aside.
+                    // This needs no option: the contents may be moved aside.
                     let again = restore(&file, &config, &RestoreOptions::default()).await.unwrap();
                     assert!(again.position.epoch > epoch);
                     epoch = again.position.epoch;
                 }
                 started => {
-                    // As it was before, or as it is to be.
+                    // The directory is unchanged, or completely restored.
                     let node = started.unwrap();
                     let found = node.status().applied.epoch;
                     assert!(if died.is_ok() { found > epoch } else { found >= epoch });

@@ -98,7 +98,7 @@ fn structs_are_read_by_the_names_of_columns() {
 }
 
 #[test]
-fn what_a_struct_can_not_be_read_from_is_said() {
+fn rows_that_do_not_match_a_struct_are_errors() {
     on_both(async |sql| {
         let of = |from: &str, to: &str| PERSON.replace(from, to);
         let columns = "type, id, fullName, age, street, city, nickName, floor, room, more";

@@ -1,5 +1,5 @@
-//! Three nodes whose clocks are hours apart, one of them re-seeded half-way, do what plain SQLite does with the same
-//! stamps and seeds and one transaction for each entry.
+//! Three nodes whose clocks differ by hours, one of which loses its directory half-way, compute the same as plain
+//! SQLite with the same stamps and seeds and one transaction for each entry.
 
 #![allow(
     clippy::unwrap_used,
@@ -40,7 +40,7 @@ const SETUP: &[&str] = &[
     "CREATE VIRTUAL TABLE f USING fts5(body)",
 ];
 
-/// Statements with one parameter, a small number; some fail now and then. The first two return rows.
+/// Statements with one parameter, a small number; some of them sometimes fail. The first two return rows.
 const STATEMENTS: &[&str] = &[
     "INSERT INTO t (a) VALUES (?1) RETURNING id, at, r, hex(b)",
     "UPDATE t SET at = CURRENT_TIMESTAMP, r = random() WHERE a > ?1 RETURNING at, r",
@@ -56,7 +56,7 @@ const STATEMENTS: &[&str] = &[
     "DELETE FROM f WHERE rowid = ?1",
 ];
 
-/// Batches that each writer writes before and after the loss of a node.
+/// The number of batches that each writer writes before and after the loss of a node.
 const BATCHES: usize = 150;
 
 #[test]
@@ -72,7 +72,7 @@ fn clocks_and_lost_directories_change_nothing() {
         cluster.stop("c").await;
         cluster.wipe("c");
         write(&cluster, &["a", "b"]).await;
-        // So it gets an image, not the log.
+        // The node gets an image instead of the log.
         let first = |name| cluster.config(name).data_dir.join("log/0000000001.wal");
         until("the log is purged", || ["a", "b"].iter().all(|name| !first(name).exists())).await;
         cluster.restart("c").await;
@@ -88,10 +88,10 @@ fn clocks_and_lost_directories_change_nothing() {
     });
 }
 
-/// Each node's record of its lives, by the node's name.
+/// The runs of each node, by the node's name.
 type Records = Arc<Mutex<Vec<(String, Arc<Record>)>>>;
 
-/// What one life of a node applied, and where it keeps its state.
+/// The entries that one run of a node applied, and the directory of its state.
 struct Record {
     store: SqlStore,
     applied: Mutex<BTreeMap<u64, (Payload, Outcome)>>,
@@ -107,7 +107,7 @@ fn world(records: &Records) -> impl Fn(&str, &mut Config) -> (Env, SimHooks) + u
         };
         config.timing =
             Timing { silence: Duration::from_secs(1), status: Duration::from_millis(100), ..Timing::default() };
-        // So little that the log does not begin at the beginning for long.
+        // So little that the beginning of the log is soon purged.
         config.keep_log_bytes = 8 << 10;
         let real = Env::real();
         let env = Env::new(Parts {
@@ -135,7 +135,7 @@ fn world(records: &Records) -> impl Fn(&str, &mut Config) -> (Env, SimHooks) + u
     }
 }
 
-/// A wall clock that is off.
+/// A wall clock with an offset.
 #[derive(Debug)]
 struct Wrong {
     hours: i64,
@@ -148,7 +148,7 @@ impl WallClock for Wrong {
     }
 }
 
-/// A store that writes down what passes.
+/// A store that records the entries that it applies.
 struct Recorder(Arc<Record>);
 
 impl StateMachine for Recorder {
@@ -172,7 +172,7 @@ impl StateMachine for Recorder {
         let (record, mut waiting) = (Arc::clone(&self.0), entries.clone().into_iter());
         let recording = Box::new(move |result: Result<Vec<Option<Outcome>>, StoreFault>| {
             let outcomes = result.iter().flatten().cloned();
-            // What an image held already gives no outcome.
+            // An entry that an image already contained has no outcome.
             let applied = outcomes
                 .zip(waiting.by_ref())
                 .filter_map(|(outcome, entry)| Some((entry.log_id.index, (entry.payload, outcome?))));
@@ -203,7 +203,7 @@ impl StateMachine for Recorder {
     }
 }
 
-/// A writer on each of these nodes, all at the same time.
+/// Runs a writer on each of these nodes, all at the same time.
 async fn write(cluster: &Cluster, names: &[&str]) {
     let writers = (1..).zip(names).map(|(seed, name)| write_some(cluster.sql(name), Rng::from_seed(seed)));
     futures_util::future::join_all(writers).await;
@@ -256,7 +256,7 @@ fn compare(records: &Records) {
             failed += usize::from(expected.is_err());
         }
     }
-    // What is compared is worth it.
+    // The comparison must cover a useful number of entries.
     assert!(requests.len() > 7 * BATCHES && failed > BATCHES / 2, "{} requests, {failed} failed", requests.len());
     let expected = tables(&plain.connect().unwrap());
     for (name, record) in records.iter().filter(|(name, record)| name != "c" || Arc::ptr_eq(record, reborn)) {
@@ -265,7 +265,7 @@ fn compare(records: &Records) {
     }
 }
 
-/// The hash of each table of users.
+/// Returns the hash of each table of users.
 fn tables(conn: &Connection) -> BTreeMap<String, u128> {
     let all = logical_hash::by_table(conn).unwrap();
     all.into_iter().filter(|(name, _)| !name.starts_with("_quorate_")).collect()

@@ -1,4 +1,4 @@
-//! Snapshots of both kinds of handles: one state, results of any size, and nothing that goes on when nobody waits.
+//! Snapshots of both kinds of handles: one state, results of any size, and queries that end when no caller waits.
 
 #![allow(
     clippy::unwrap_used,
@@ -16,20 +16,20 @@ use quorate::{Client, ClientConfig, Config, Error, FailureKind, Level, Node, Sna
 use support::{PATIENCE, Single, on_both, run, secret};
 use tempfile::TempDir;
 
-/// Never ends by itself.
+/// A query that never ends by itself.
 const ENDLESS: &str = "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n";
 
-/// Gives rows for ever.
+/// A query that returns rows without end.
 const ENDLESS_ROWS: &str = "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n) SELECT i FROM n";
 
-/// More than a call may return, in rows and in bytes.
+/// A query that returns more than a call may, in rows and in bytes.
 const MANY: i64 = 1_500_000;
 
 async fn snapshot(sql: &Sql) -> Snapshot {
     sql.at(Level::Linearizable).with_deadline(PATIENCE).snapshot().await.unwrap()
 }
 
-/// Counts the rows, and the most that came at once.
+/// Returns the number of rows, and the largest number that came at once.
 async fn drain(mut rows: RowStream<'_>) -> (i64, usize) {
     let (mut count, mut most) = (0, 0);
     while let Some(piece) = rows.next().await.unwrap() {
@@ -57,7 +57,7 @@ fn a_snapshot_shows_one_state_of_any_size() {
                        SELECT i, 'some text that makes the rows larger' FROM n";
         let (count, most) = drain(old.stream(numbers, (MANY,)).await?).await;
         assert!(count == MANY && most < 10_000, "{count}, {most}");
-        // A result that was not read to its end makes way for the next.
+        // A result that was not read to its end is replaced by the next one.
         let mut begun = old.stream(numbers, (MANY,)).await?;
         assert!(begun.next().await?.is_some());
         assert_eq!(drain(old.stream(numbers, (5,)).await?).await.0, 5);
@@ -83,7 +83,7 @@ fn a_failed_query_leaves_the_snapshot_as_it_was() {
     });
 }
 
-/// What it keeps open would let no other process, and no later life of the node, use the data directory.
+/// A snapshot that outlived its node would prevent every process, including a restarted node, from using the directory.
 #[test]
 fn a_snapshot_does_not_outlive_its_node() {
     run(async {
@@ -103,9 +103,9 @@ fn a_snapshot_does_not_outlive_its_node() {
     });
 }
 
-/// The node has one reader: whoever gets it knows that the query before has ended, long before it would by itself.
+/// The node has one reader: getting it shows that the previous query has ended, long before its own end.
 #[test]
-fn a_query_that_nobody_waits_for_ends_on_the_node() {
+fn a_dropped_query_ends_on_the_node() {
     run(async {
         let dir = TempDir::new().unwrap();
         let mut config = Config::single(dir.path()).with_secret(secret());
@@ -116,7 +116,7 @@ fn a_query_that_nobody_waits_for_ends_on_the_node() {
             let mut kept = sql.at(Level::Local).with_deadline(PATIENCE * 10).snapshot().await.unwrap();
             let endless = kept.query(ENDLESS, ());
             assert!(tokio::time::timeout(Duration::from_millis(50), endless).await.is_err());
-            // The snapshot is still there, and so is its state.
+            // The snapshot and its state are still there.
             assert_eq!(kept.query("SELECT 1", ()).await.unwrap().one(), Ok(1_i64));
             let endless = kept.query(ENDLESS, ());
             assert!(tokio::time::timeout(Duration::from_millis(50), endless).await.is_err());
@@ -128,7 +128,7 @@ fn a_query_that_nobody_waits_for_ends_on_the_node() {
 }
 
 #[test]
-fn a_node_keeps_so_many_snapshots_and_no_more() {
+fn the_number_of_snapshots_is_limited() {
     run(async {
         let dir = TempDir::new().unwrap();
         let mut config = Config::single(dir.path()).with_secret(secret());

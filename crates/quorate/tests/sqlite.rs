@@ -1,4 +1,4 @@
-//! What SQLite is good at works on three nodes, and leaves them equal.
+//! SQLite's features work on three nodes, and leave the nodes equal.
 
 #![allow(
     clippy::unwrap_used,
@@ -14,7 +14,7 @@ mod support;
 use quorate::{ClientConfig, Level, Rows, Value, verify};
 use support::{Cluster, run, secret};
 
-/// Writes, and queries after them with what they return.
+/// Writes, and queries after them with their expected results.
 type Case = (&'static [&'static str], &'static [(&'static str, &'static str)]);
 
 const CASES: &[Case] = &[
@@ -118,14 +118,14 @@ const CASES: &[Case] = &[
     ),
 ];
 
-/// The values, one after the other.
+/// Joins the values.
 fn flat(rows: &Rows) -> String {
     let shown = |value: &Value| if let Value::Text(text) = value { text.clone() } else { value.to_string() };
     rows.iter().flat_map(|row| row.values()).map(shown).collect::<Vec<_>>().join(" ")
 }
 
 #[test]
-fn what_sqlite_is_good_at_works_on_every_node() {
+fn sqlite_features_work_on_every_node() {
     run(async {
         let mut cluster = Cluster::start().await;
         let names = ["a", "b", "c"];

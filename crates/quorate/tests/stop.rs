@@ -1,4 +1,4 @@
-//! A node that is told to stop has stopped soon, whatever runs.
+//! A node that is asked to stop does so quickly, whatever is running.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests stop at the first surprise")]
 
@@ -10,13 +10,13 @@ use quorate::limits::BUDGET_MAX;
 use quorate::{Error, Node, config::SqlOptions};
 use support::{Single, run, until};
 
-/// How soon.
+/// The time within which the node must stop.
 const SOON: Duration = Duration::from_secs(10);
 
 const ENDLESS: &str = "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n";
 
 #[test]
-fn a_long_read_and_a_long_write_do_not_keep_a_node_from_stopping() {
+fn long_statements_do_not_keep_a_node_from_stopping() {
     run(async {
         let dir = tempfile::TempDir::new().unwrap();
         let sql = SqlOptions::default().with_query_timeout(Duration::from_secs(600));
@@ -33,7 +33,7 @@ fn a_long_read_and_a_long_write_do_not_keep_a_node_from_stopping() {
         assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
         assert_eq!(read.await.unwrap().unwrap_err(), Error::Closed);
         let error = write.await.unwrap().unwrap_err();
-        // It was not done, or may be done by the next life.
+        // The write was not done, or may be done after the next start.
         assert!(matches!(error, Error::Closed | Error::Unknown(_) | Error::Unavailable(_)), "{error:?}");
     });
 }

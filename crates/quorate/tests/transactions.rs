@@ -1,4 +1,4 @@
-//! Optimistic transactions: what they read is still so when they write, or they run again.
+//! Optimistic transactions: what they have read still holds when they write, or they run again.
 
 #![allow(
     clippy::unwrap_used,
@@ -30,7 +30,7 @@ fn write(tx: &Optimistic, name: &str, n: i64) -> Result<Step, Error> {
     tx.execute("UPDATE counters SET n = ? WHERE name = ?", (n, name))
 }
 
-/// Adds one, by reading and writing.
+/// Increments a counter by reading and writing it.
 async fn increment(sql: &Sql, name: &str) -> Result<Committed<i64>, Error> {
     sql.transact(|tx| async move {
         let n = read(&tx, name).await?;
@@ -44,13 +44,13 @@ async fn value(sql: &Sql, name: &str) -> Result<i64, Error> {
     sql.at(Level::Linearizable).query_one("SELECT n FROM counters WHERE name = ?", (name,)).await
 }
 
-/// The text of what must be an error.
+/// Returns the text of an expected error.
 fn text<T>(result: Result<T, Error>) -> String {
     result.map(drop).unwrap_err().to_string()
 }
 
-/// Runs a transaction that reads with a query, while another client writes during its first runs, and then writes
-/// itself. Says how many runs it took.
+/// Runs a transaction that reads with a query, while another client writes during its first runs, and then writes.
+/// Returns the number of runs.
 async fn runs_beside(sql: &Sql, query: &'static str, other: &'static str, disturbed: usize) -> Result<usize, Error> {
     let mut runs = 0;
     let transaction = sql.transact(|tx| {
@@ -71,7 +71,7 @@ async fn runs_beside(sql: &Sql, query: &'static str, other: &'static str, distur
 }
 
 #[test]
-fn it_runs_again_if_what_it_read_has_changed_and_only_then() {
+fn it_runs_again_only_if_its_reads_changed() {
     on_both(async |sql| {
         counters(&sql).await?;
         let one = "SELECT n FROM counters WHERE name = 'a'";
@@ -81,7 +81,7 @@ fn it_runs_again_if_what_it_read_has_changed_and_only_then() {
             (one, "UPDATE counters SET n = n + 1 WHERE name = 'a'", 2),
             (one, "UPDATE counters SET n = n + 1 WHERE name = 'b'", 1),
             (one, "UPDATE counters SET n = n WHERE name = 'a'", 1),
-            // Another class makes another value.
+            // A value of another class is another value.
             (one, "UPDATE counters SET n = CAST(n AS REAL) WHERE name = 'a'", 2),
             (some, "INSERT INTO counters VALUES ('c', 0)", 2),
             (some, "DELETE FROM counters WHERE name = 'c'", 2),
@@ -97,7 +97,7 @@ fn it_runs_again_if_what_it_read_has_changed_and_only_then() {
 }
 
 #[test]
-fn what_it_read_may_be_gone_with_its_table() {
+fn a_table_that_it_read_may_be_dropped() {
     on_both(async |sql| {
         counters(&sql).await?;
         let failed = runs_beside(&sql, "SELECT * FROM counters", "DROP TABLE counters", 1).await;
@@ -125,14 +125,14 @@ fn all_its_reads_see_one_state_and_one_time() {
         let done = done.await?;
         assert_eq!((done.value, done.results.len()), ((0, 0.0), 0));
         assert_eq!(value(&sql, "a").await, Ok(1));
-        // It wrote nothing: what its state is at is all that there is of it.
+        // A read-only transaction has only the position of its state.
         assert!(done.position < increment(&sql, "a").await?.position);
         Ok(())
     });
 }
 
 #[test]
-fn its_statements_do_what_those_of_a_batch_do() {
+fn its_statements_act_like_those_of_a_batch() {
     on_both(async |sql| {
         counters(&sql).await?;
         sql.execute("CREATE TABLE log (id INTEGER PRIMARY KEY, counter INTEGER, said TEXT UNIQUE)", ()).await?;
@@ -160,7 +160,7 @@ fn its_statements_do_what_those_of_a_batch_do() {
 }
 
 #[test]
-fn what_goes_wrong_is_said_and_nothing_is_done() {
+fn errors_are_reported_and_nothing_is_done() {
     on_both(async |sql| {
         counters(&sql).await?;
         let kept = std::sync::Mutex::new(None);
@@ -188,9 +188,9 @@ fn what_goes_wrong_is_said_and_nothing_is_done() {
     });
 }
 
-/// Nobody could check again what such a read says of the state.
+/// A failed read can't be checked again.
 #[test]
-fn it_writes_nothing_where_a_read_has_failed() {
+fn it_writes_nothing_after_a_failed_read() {
     on_both(async |sql| {
         sql.execute("CREATE TABLE decisions (what)", ()).await?;
         let decide = |writes: bool| {
@@ -240,7 +240,7 @@ fn nothing_is_lost_or_doubled_on_any_node() {
         let remote = cluster.client().await;
         let made = Level::AtLeast(counters(&remote.sql()).await.unwrap());
         let handles = ["a", "b", "c"].map(|name| cluster.sql(name)).into_iter().chain([remote.sql()]);
-        // Tasks of a runtime, as a service's are.
+        // Tasks of one runtime, like those of a service.
         let tasks = handles.map(|sql| {
             let sql = sql.at(made);
             tokio::spawn(async move {

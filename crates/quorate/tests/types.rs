@@ -1,4 +1,5 @@
-//! Values of other crates' types, through a node and back: exactly, as texts that sort and that SQLite understands.
+//! Values of other crates' types make a round trip through a node: exactly, as texts that sort and that SQLite
+//! understands.
 
 #![allow(
     clippy::unwrap_used,
@@ -29,7 +30,7 @@ use support::on_both;
 use time::{OffsetDateTime, PrimitiveDateTime};
 use uuid::Uuid;
 
-/// The text or blob that a value is kept as is read as the value.
+/// Checks that the stored text or blob is read as the same value.
 #[track_caller]
 fn kept<T: Into<Value> + for<'a> FromValue<'a> + Clone + Debug + PartialEq>(value: &T) -> Value {
     let kept: Value = value.clone().into();
@@ -37,7 +38,7 @@ fn kept<T: Into<Value> + for<'a> FromValue<'a> + Clone + Debug + PartialEq>(valu
     kept
 }
 
-/// Nanoseconds of an instant that all libraries know: years 0 to 9999, with some margin for offsets.
+/// Nanoseconds of an instant that all libraries support: years 0 to 9999, with some margin for offsets.
 fn instants() -> impl Strategy<Value = i128> {
     let second = prop_oneof![-62_167_132_800_i64..253_402_214_400, 1_700_000_000_i64..1_700_000_100];
     let nanos = prop_oneof![Just(0_u32), Just(500_000_000), 0_u32..1_000_000_000];
@@ -61,7 +62,7 @@ fn instant(nanos: i128) -> Instant {
 }
 
 #[test]
-fn all_libraries_keep_times_as_the_same_texts_which_sort_and_which_sqlite_reads() {
+fn all_libraries_store_times_as_the_same_texts() {
     let sqlite = rusqlite::Connection::open_in_memory().unwrap();
     let mut runner = TestRunner::new(Cases::with_cases(2000));
     let property = |(nanos, other, offset): (i128, i128, i32)| {
@@ -70,10 +71,10 @@ fn all_libraries_keep_times_as_the_same_texts_which_sort_and_which_sqlite_reads(
         assert_eq!([kept(&jiff), kept(&time)], [Value::Text(text.clone()), Value::Text(text.clone())]);
         let Value::Text(later) = kept(&instant(other).chrono) else { panic!("a text") };
         assert_eq!(text.cmp(&later), nanos.cmp(&other));
-        // SQLite rounds to milliseconds, and these to seconds.
+        // SQLite rounds to milliseconds, and these functions to seconds.
         let read: f64 = sqlite.query_row("SELECT unixepoch(?, 'subsec')", [&text], |row| row.get(0)).unwrap();
         assert!((read - chrono.timestamp_micros() as f64 / 1e6).abs() < 0.002, "{text}: {read}");
-        // With an offset it is the same instant, to us and to SQLite.
+        // With an offset, it is the same instant for Quorate and for SQLite.
         let east = chrono.with_timezone(&FixedOffset::east_opt(offset * 60).unwrap());
         let Value::Text(abroad) = kept(&east) else { panic!("a text") };
         assert_eq!(DateTime::<Utc>::from_value(&abroad.as_str().into()), Ok(chrono));
@@ -81,7 +82,7 @@ fn all_libraries_keep_times_as_the_same_texts_which_sort_and_which_sqlite_reads(
         assert_eq!(kept(&there), Value::Text(abroad.clone()));
         let again: f64 = sqlite.query_row("SELECT unixepoch(?, 'subsec')", [&abroad], |row| row.get(0)).unwrap();
         assert_eq!(again.to_bits(), read.to_bits(), "{abroad}");
-        // What has no offset is no other instant, and its parts are read alone.
+        // A time without an offset is no instant for these types; its parts can be read separately.
         let (local, civil) = (chrono.naive_utc(), jiff::tz::Offset::UTC.to_datetime(jiff));
         let primitive = PrimitiveDateTime::new(time.date(), time.time());
         assert_eq!(
@@ -97,7 +98,7 @@ fn all_libraries_keep_times_as_the_same_texts_which_sort_and_which_sqlite_reads(
 }
 
 #[test]
-fn times_beyond_those_of_sqlite_come_back_too() {
+fn times_beyond_the_range_of_sqlite_are_kept() {
     for date in [NaiveDate::MIN, NaiveDate::MAX] {
         kept(&date.and_time(NaiveTime::MIN));
     }
@@ -107,14 +108,14 @@ fn times_beyond_those_of_sqlite_come_back_too() {
     kept(&civil::DateTime::MAX);
 }
 
-/// What a text, or another value, is refused for.
+/// Returns the error for reading a text, or another value, as a type.
 #[track_caller]
 fn refused<T: for<'a> FromValue<'a> + Debug>(value: impl Into<Value>, text: &str) {
     assert_eq!(T::from_value(&value.into()).unwrap_err().to_string(), text);
 }
 
 #[test]
-fn what_is_none_of_theirs_is_refused_and_said() {
+fn invalid_values_are_refused_with_a_reason() {
     refused::<NaiveDate>("2026-02-30", "a date as TEXT (YYYY-MM-DD) was expected, it holds TEXT 2026-02-30");
     refused::<civil::Time>("24:00", "a time of day as TEXT (HH:MM:SS) was expected, it holds TEXT 24:00");
     let local = "a date and a time without an offset as TEXT (YYYY-MM-DD HH:MM:SS) was expected, it holds ";
@@ -142,7 +143,7 @@ where
 }
 
 #[test]
-fn a_node_keeps_what_it_is_given() {
+fn values_make_a_round_trip() {
     on_both(async |sql| {
         sql.execute("CREATE TABLE kept (value)", ()).await?;
         let Instant { chrono, jiff, time } = instant(1_767_225_600_123_456_789);

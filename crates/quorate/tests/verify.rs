@@ -1,4 +1,4 @@
-//! Verification of three nodes in one process: sound while clients write, and telling when it is not.
+//! Verification of three nodes in one process: sound while clients write, and reporting differences.
 
 #![allow(
     clippy::unwrap_used,
@@ -23,7 +23,7 @@ fn config(cluster: &Cluster) -> ClientConfig {
     ClientConfig::new(cluster.addrs(), secret())
 }
 
-/// The one database file of a node.
+/// Returns the only database file of a node.
 fn database(cluster: &Cluster, name: &str) -> PathBuf {
     let generations = std::fs::read_dir(cluster.config(name).data_dir.join("db")).unwrap();
     let mut generations = generations.map(|item| item.unwrap().path()).filter(|path| path.is_dir());
@@ -67,7 +67,7 @@ fn nodes_under_work_are_compared_at_one_position() {
 }
 
 #[test]
-fn a_changed_row_and_a_lost_node_are_told() {
+fn a_changed_row_and_a_lost_node_are_reported() {
     run(async {
         let mut cluster = Cluster::start().await;
         cluster.sql("a").execute("CREATE TABLE t (x)", ()).await.unwrap();

@@ -38,7 +38,7 @@ const READERS_PER_SNAPSHOT: usize = 2;
 pub(super) const WRITES_WAIT: &str = "too many writes wait on the leader";
 
 const SNAPSHOTS_OPEN: &str = "too many snapshots are open on this node (one for each two of its 'sql.readers')";
-const NOT_JOINED: &str = "this node is no member of the cluster yet, or has not received the cluster's database yet";
+const NOT_JOINED: &str = "this node is not a member of the cluster yet, or has not received the cluster's database yet";
 const NO_MAJORITY: &str = "no majority answered in time; see that a majority of the nodes is up and reachable, wait \
                            longer (with_deadline), or read at the level Local";
 
@@ -315,9 +315,9 @@ impl From<ReadPositionError> for Error {
     fn from(error: ReadPositionError) -> Self {
         match error {
             ReadPositionError::Stopped => Self::Closed,
-            ReadPositionError::Unavailable(why) => {
-                Self::Unavailable(format!("no leader with a majority answered: {why} (the level Local asks for none)"))
-            }
+            ReadPositionError::Unavailable(why) => Self::Unavailable(format!(
+                "no leader with a majority answered: {why} (reads at the level Local need none)"
+            )),
             _ => Self::Unavailable(error.to_string()),
         }
     }

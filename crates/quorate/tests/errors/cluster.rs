@@ -1,11 +1,11 @@
-//! Nodes that are away, stopped, cut off, or do not let a client in.
+//! Errors of nodes that are unreachable, stopped or cut off, or that refuse a client.
 
 use std::time::Duration;
 
 use quorate::{Client, ClientConfig, ConnectError, Error, Level, SecretSource, Sql, admin::VerifyError, verify};
 
 use crate::support::{Cluster, Single, run, secret};
-use crate::{aborted, fails, fails_for_now, told, unavailable, unknown};
+use crate::{aborted, error_of, fails, fails_for_now, unavailable, unknown};
 
 const SHORT: Duration = Duration::from_millis(400);
 
@@ -18,8 +18,8 @@ async fn connect(config: ClientConfig) -> Result<Client, Error> {
     })
 }
 
-/// A cluster of three of which two are killed, the one that led among them unless it is the one that is left: its
-/// handle, and where the former leader was.
+/// Starts a cluster of three and kills two nodes; the leader is one of them, unless it is the remaining node. Returns
+/// the remaining node's handle, and the former leader's address.
 async fn left_alone(leads: bool) -> (Cluster, Sql, String) {
     let mut cluster = Cluster::start().await;
     let leader = cluster.leader().await;
@@ -39,11 +39,11 @@ fn a_follower_without_a_majority() {
         let (mut cluster, sql, leader) = left_alone(false).await;
         let gone = "the call was not sent: the connection is closed";
         let no_majority =
-            unavailable(&format!("no leader with a majority answered: {gone} (the level Local asks for none)"));
-        let mut read = told(sql.at(Level::Linearizable).query("SELECT 1", ()).await);
-        // What was under way when the leader went says something else.
+            unavailable(&format!("no leader with a majority answered: {gone} (reads at the level Local need none)"));
+        let mut read = error_of(sql.at(Level::Linearizable).query("SELECT 1", ()).await);
+        // A call that was pending when the leader was killed has another error.
         while read.0 != no_majority {
-            read = told(sql.at(Level::Linearizable).query("SELECT 1", ()).await);
+            read = error_of(sql.at(Level::Linearizable).query("SELECT 1", ()).await);
         }
         assert!(read.1);
         let away = unavailable(&format!("{leader} can't be reached"));
@@ -87,12 +87,12 @@ fn a_node_that_was_stopped() {
         let late = remote.sql().with_deadline(SHORT);
         fails_for_now(late.query("SELECT 1", ()).await, &refused);
         fails_for_now(late.execute("DELETE FROM t", ()).await, &refused);
-        // Either says how far the end has come.
+        // The error depends on how far the shutdown has come.
         let ends = ["the connection is closed", "the other end stopped reading", "the node ended the transaction"];
         let ends = ends.map(|end| format!("{addr}: {end}"));
-        let (text, is_retryable) = told(tx.execute("DELETE FROM t", ()).await);
+        let (text, is_retryable) = error_of(tx.execute("DELETE FROM t", ()).await);
         assert!(ends.iter().any(|end| text == aborted(end)) && is_retryable, "{text}");
-        let (text, is_retryable) = told(snapshot.query("SELECT 1", ()).await);
+        let (text, is_retryable) = error_of(snapshot.query("SELECT 1", ()).await);
         assert!(ends.iter().any(|end| text == unavailable(end)) && is_retryable, "{text}");
         fails(sql.query("SELECT 1", ()).await, CLOSED);
         fails(sql.execute("DELETE FROM t", ()).await, CLOSED);
@@ -103,7 +103,7 @@ fn a_node_that_was_stopped() {
 }
 
 #[test]
-fn clients_that_are_not_let_in() {
+fn clients_that_are_refused() {
     run(async {
         let single = Single::start().await;
         let addr = single.node.local_addr().to_string();

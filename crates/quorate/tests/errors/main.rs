@@ -1,6 +1,5 @@
-//! Every error that a user of the SQL side can meet: what it says, to the letter, and whether the same call may succeed
-//! later. Errors that no story leads to have their tests beside their code; those of migrations are in
-//! `tests/migrations.rs`.
+//! Every error that a user of the SQL interface can get: its exact text, and whether the same call may succeed later.
+//! Errors that can't be provoked here are tested next to their code; those of migrations in `tests/migrations.rs`.
 
 #![allow(
     clippy::unwrap_used,
@@ -22,41 +21,41 @@ mod transactions;
 
 use quorate::Error;
 
-/// What an error says, and whether the same call may succeed later.
+/// Returns the text of an error, and whether the same call may succeed later.
 #[track_caller]
-fn told<T>(result: Result<T, Error>) -> (String, bool) {
+fn error_of<T>(result: Result<T, Error>) -> (String, bool) {
     let error = result.map(drop).expect_err("it did not fail");
     (error.to_string(), error.is_retryable())
 }
 
-/// Fails for good, and says so.
+/// Checks for an error that is final.
 #[track_caller]
 fn fails<T>(result: Result<T, Error>, text: &str) {
-    assert_eq!(told(result), (text.to_owned(), false));
+    assert_eq!(error_of(result), (text.to_owned(), false));
 }
 
-/// Fails for now, and says so.
+/// Checks for an error that can be retried.
 #[track_caller]
 fn fails_for_now<T>(result: Result<T, Error>, text: &str) {
-    assert_eq!(told(result), (text.to_owned(), true));
+    assert_eq!(error_of(result), (text.to_owned(), true));
 }
 
-/// What is said of a cluster that does not answer, because of this.
+/// Returns the error text for a cluster that does not answer, with this reason.
 fn unavailable(why: &str) -> String {
     format!("the cluster is not available: {why}; see that a majority of its nodes is up and reachable, and try again")
 }
 
-/// What is said of an interactive transaction that is over, because of this.
+/// Returns the error text for an aborted interactive transaction, with this reason.
 fn aborted(why: &str) -> String {
     format!("the transaction was aborted: {why}; nothing of it was done, run it again")
 }
 
-/// What is said where too much waits, of this.
+/// Returns the error text for an overload, with this reason.
 fn overloaded(why: &str) -> String {
     format!("overloaded: {why}; send less at a time, or try again later")
 }
 
-/// What is said of a write of which nobody knows whether it was done, because of this.
+/// Returns the error text for a write with an unknown outcome, with this reason.
 fn unknown(why: &str) -> String {
     format!("the outcome of the write is not known: {why}; look before writing it again")
 }

@@ -1,4 +1,4 @@
-//! Reads that take too long, return too much, or find no place.
+//! Errors of reads that take too long, return too much, or get no reader or snapshot.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,15 +11,15 @@ use quorate::{
 use quorate_env::Env;
 
 use crate::support::{PATIENCE, Single, on_both, run, secret};
-use crate::{fails, fails_for_now, overloaded, told};
+use crate::{error_of, fails, fails_for_now, overloaded};
 
-/// Runs until it is ended.
+/// A query that runs until it is stopped.
 const ENDLESS: &str =
     "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n WHERE i < 0";
 
 const SHORT: Duration = Duration::from_millis(300);
 
-/// A node that is opened in another way, and both kinds of handles.
+/// Starts a node whose store is opened with changed options; returns both kinds of handles.
 async fn start(sql: SqlOptions, tune: TuneStore) -> (tempfile::TempDir, Node, [Sql; 2], Client) {
     let dir = tempfile::TempDir::new().unwrap();
     let seams = SimHooks { tune: Some(tune), ..SimHooks::default() };
@@ -57,7 +57,7 @@ fn a_result_that_is_too_large() {
 }
 
 #[test]
-fn what_is_larger_than_a_connection_carries() {
+fn a_result_larger_than_a_connection_carries() {
     run(async {
         let single = Single::start().await;
         let remote = single.client().await;
@@ -66,7 +66,7 @@ fn what_is_larger_than_a_connection_carries() {
                     stream them from a snapshot";
         fails(large, text);
         let blob = || vec![0_u8; 13_000_000];
-        let (text, is_retryable) = told(remote.sql().query("SELECT ?, ?, ?", (blob(), blob(), blob())).await);
+        let (text, is_retryable) = error_of(remote.sql().query("SELECT ?, ?, ?", (blob(), blob(), blob())).await);
         let (begin, end) = (single.node.local_addr().to_string(), ", the limit is 37748736; send less at once");
         let begin = format!("{begin}: the call was not sent: its body has 3900");
         assert!(text.starts_with(&begin) && text.ends_with(end) && !is_retryable, "{text}");
@@ -87,8 +87,8 @@ fn a_position_that_was_not_reached_or_never_will_be() {
             "the read took too long: entry {} was not applied here in time; try again, or ask another node",
             later.index
         );
-        let (text, is_retryable) = told(hasty.query("SELECT 1", ()).await);
-        // From elsewhere it may come too late.
+        let (text, is_retryable) = error_of(hasty.query("SELECT 1", ()).await);
+        // A remote call may time out first.
         let is_late = text.contains(": there was no answer in time; wait longer (with_deadline), or try again");
         assert!((text == entry || is_late) && is_retryable, "{text}");
         let history = format!(
@@ -102,7 +102,7 @@ fn a_position_that_was_not_reached_or_never_will_be() {
 }
 
 #[test]
-fn a_node_without_a_free_reader_or_a_place_for_a_snapshot() {
+fn a_node_without_free_readers_or_snapshots() {
     run(async {
         let sql = SqlOptions::default().with_readers(1).with_query_timeout(PATIENCE);
         let tune: TuneStore = Arc::new(|options| options.readers.wait = SHORT);

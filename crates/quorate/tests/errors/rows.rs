@@ -1,4 +1,4 @@
-//! Rows that are not what the program expects.
+//! Errors of rows that do not match the program's types.
 
 use quorate::{Error, FromRow, Sql};
 

@@ -1,9 +1,9 @@
-//! Statements that fail, or are not allowed, and what goes beyond a limit.
+//! Errors of statements that fail, are not allowed, or exceed a limit.
 
 use quorate::{Error, Params, Sql, Step, named, params};
 
 use crate::support::on_both;
-use crate::{fails, told};
+use crate::{error_of, fails};
 
 const SETUP: [&str; 6] = [
     "CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT UNIQUE, n INTEGER NOT NULL DEFAULT 0 CHECK (n >= 0)) STRICT",
@@ -14,7 +14,7 @@ const SETUP: [&str; 6] = [
     "INSERT INTO t (id, a) VALUES (1, 'one')",
 ];
 
-/// Writes whose errors are SQLite's own, in its words.
+/// Writes with SQLite's own errors.
 const OF_SQLITE: [(&str, &str); 16] = [
     ("SELEC 1", "near \"SELEC\": syntax error"),
     ("INSERT INTO t (a) VALUES ('x'", "incomplete input"),
@@ -37,7 +37,7 @@ const OF_SQLITE: [(&str, &str); 16] = [
     ),
 ];
 
-/// Writes that are not allowed, and what to do instead.
+/// Writes that are not allowed, and the advice in their errors.
 const REFUSED: [(&str, &str); 37] = [
     ("", "the text holds no statement; give it one"),
     ("-- nothing", "the text holds no statement; give it one"),
@@ -166,7 +166,7 @@ async fn setup(sql: &Sql) -> Result<(), Error> {
     sql.execute("UPDATE sqlite_sequence SET seq = 9223372036854775807", ()).await.map(drop)
 }
 
-/// Says which cases differ, all at once.
+/// Checks all cases, and lists those that differ.
 #[track_caller]
 fn all_say(found: &[(&str, (String, bool))], expected: &[(&str, &str)]) {
     let expected = expected.iter().map(|(sql, text)| (*sql, ((*text).to_owned(), false)));
@@ -181,7 +181,7 @@ fn writes_that_fail() {
         for cases in [&OF_SQLITE[..], &REFUSED] {
             let mut found = Vec::new();
             for (statement, _) in cases {
-                found.push((*statement, told(sql.execute(*statement, ()).await)));
+                found.push((*statement, error_of(sql.execute(*statement, ()).await)));
             }
             all_say(&found, cases);
         }
@@ -195,7 +195,7 @@ fn queries_that_fail() {
         setup(&sql).await?;
         let mut found = Vec::new();
         for (query, _) in QUERIES {
-            found.push((query, told(sql.query(query, ()).await)));
+            found.push((query, error_of(sql.query(query, ()).await)));
         }
         all_say(&found, &QUERIES);
         Ok(())
@@ -262,7 +262,7 @@ fn steps_and_rows_that_fail_are_counted() {
 }
 
 #[test]
-fn what_goes_beyond_a_limit() {
+fn statements_beyond_a_limit() {
     on_both(async |sql| {
         setup(&sql).await?;
         let insert = "INSERT INTO t (a) VALUES (?)";
@@ -282,14 +282,14 @@ fn what_goes_beyond_a_limit() {
         fails(sql.execute_many(insert, (0..(1 << 20) + 1).map(|n| (n,))).await, rows);
         let megabytes = || "x".repeat(9 << 20);
         let four = (0..4).map(|_| (insert, params![megabytes()]));
-        let whole = told(sql.batch(four).await).0;
+        let whole = error_of(sql.batch(four).await).0;
         assert!(whole.ends_with(" bytes of a transaction, encoded: the limit is 33554432; split it"), "{whole}");
         Ok(())
     });
 }
 
-/// Writes that break a constraint: which questions about the failure are answered by yes, in the order unique, foreign
-/// key, not null, check; and what names the constraint.
+/// Writes that violate a constraint. For each: which of the questions unique, foreign key, not null and check are
+/// answered by yes, and the name of the constraint.
 const OF_CONSTRAINTS: [(&str, [bool; 4], Option<&str>); 10] = [
     ("INSERT INTO t (a) VALUES ('one')", [true, false, false, false], Some("t.a")),
     ("INSERT INTO t (id) VALUES (1)", [true, false, false, false], Some("t.id")),

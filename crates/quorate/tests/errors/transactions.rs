@@ -1,4 +1,4 @@
-//! Closures and interactive transactions that did not come to their end.
+//! Errors of closures and interactive transactions that do not commit.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use quorate::{Error, HOLD_MAX, Level};
 
 use crate::support::on_both;
-use crate::{aborted, fails, fails_for_now, overloaded, told};
+use crate::{aborted, error_of, fails, fails_for_now, overloaded};
 
 const SHORT: Duration = Duration::from_millis(300);
 
@@ -49,7 +49,7 @@ fn a_closure_that_others_disturb_until_its_deadline() {
                 tx.execute("UPDATE t SET a = 0", ()).map(drop)
             });
             match disturbed.await.map(drop).unwrap_err() {
-                error @ Error::Conflict(_) => break told(Err::<(), _>(error)),
+                error @ Error::Conflict(_) => break error_of(Err::<(), _>(error)),
                 // The deadline came while one of the two wrote.
                 error => assert!(error.is_retryable() || matches!(error, Error::Unknown(_)), "{error:?}"),
             }
@@ -72,14 +72,14 @@ fn interactive_transactions_that_end_early() {
         tx.execute("INSERT INTO t VALUES (1)", ()).await?;
         let hasty = sql.with_deadline(SHORT);
         let waited = overloaded("the writes before it, or another transaction, took too long");
-        let (text, is_retryable) = told(hasty.begin().await);
+        let (text, is_retryable) = error_of(hasty.begin().await);
         let is_late = text.contains(": there was no answer in time; wait longer (with_deadline), or try again");
         assert!((text == waited || is_late) && is_retryable, "{text}");
         tx.rollback();
         let mut tx = hasty.begin().await?;
         tx.execute("INSERT INTO t VALUES (1)", ()).await?;
         let up = format!("its time was up: the handle's deadline, and never more than {HOLD_MAX:?}");
-        // It takes longer than the deadline, and few steps of the budget.
+        // It takes longer than the deadline, but few steps of the budget.
         let long = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 20000)
                     SELECT sum(length(hex(zeroblob(50000 + i % 2)))) FROM n";
         let error = loop {

@@ -1,5 +1,5 @@
-//! A disk that dies after a number of changes: the next one and everything after fail, as if the process were killed.
-//! Or one of a machine that was restarted.
+//! A disk that fails after a number of changes: all later operations fail, as if the process had been killed. Or a disk
+//! of a machine that was restarted.
 
 use std::io;
 use std::path::Path;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use quorate_env::disk::{DirItem, DirLock, Disk, File, OpenMode, RealDisk, Space};
 use quorate_env::{Env, Parts};
 
-/// See the module. Clones are the same disk.
+/// The disk; see the module. Clones are the same disk.
 #[derive(Clone, Debug)]
 pub struct DyingDisk {
     left: Arc<AtomicI64>,
@@ -20,17 +20,17 @@ pub struct DyingDisk {
 struct DyingFile(Arc<dyn File>, DyingDisk);
 
 impl DyingDisk {
-    /// A disk that takes so many changes.
+    /// Returns a disk that accepts this many changes.
     pub fn after(changes: i64) -> Self {
         Self { left: Arc::new(AtomicI64::new(changes)), boot_id: None }
     }
 
-    /// A disk that lives, of a machine with this boot id.
+    /// Returns a disk that does not fail, of a machine with this boot id.
     pub fn booted(boot_id: &'static str) -> Self {
         Self { boot_id: Some(boot_id), ..Self::after(i64::MAX) }
     }
 
-    /// This machine, but for the disk.
+    /// Returns the real environment, with this disk.
     pub fn env(&self) -> Env {
         let env = Env::real();
         Env::new(Parts {

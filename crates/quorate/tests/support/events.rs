@@ -1,6 +1,6 @@
-//! What nodes tell in the log, kept for tests to look at.
+//! Records the log events of nodes for tests.
 //!
-//! All tests of a process share it: they look for words of their own.
+//! All tests of a process share the events, so each looks for its own texts.
 
 use std::fmt::{Debug, Write as _};
 use std::sync::{Mutex, OnceLock};
@@ -14,23 +14,23 @@ static EVENTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 struct Keeper;
 
-/// Keeps events from now on, but for what is told for debugging alone.
+/// Starts to record events, except for those at the debug level.
 pub fn keep() {
     static ONCE: OnceLock<()> = OnceLock::new();
     ONCE.get_or_init(|| subscriber::set_global_default(Keeper).unwrap());
 }
 
-/// Whether an event was told whose text, with its fields, is this; numbers stand as `N`.
-pub fn is_told(text: &str) -> bool {
+/// Returns whether an event with this text and fields was recorded; numbers are replaced by `N`.
+pub fn is_logged(text: &str) -> bool {
     lock(&EVENTS).iter().any(|event| event == text)
 }
 
-/// All of them, for the message of a test that misses one.
+/// Returns all events, for the message of a failed test.
 pub fn all() -> Vec<String> {
     lock(&EVENTS).clone()
 }
 
-/// The message, and behind it the fields.
+/// The message, followed by the fields.
 #[derive(Default)]
 struct Text(String, String);
 
@@ -44,7 +44,7 @@ impl Visit for Text {
     }
 }
 
-/// Each run of digits, of a hexadecimal number too, as `N`.
+/// Replaces each run of digits, including hexadecimal ones, with `N`.
 fn without_numbers(text: &str) -> String {
     let mut shown = String::new();
     for word in text.split_inclusive(|c: char| !c.is_ascii_hexdigit()) {

@@ -26,14 +26,14 @@ use tempfile::TempDir;
 
 pub const SECRET: &str = "a secret for tests only";
 
-/// How long anything may take.
+/// The time limit of every wait.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub fn secret() -> SecretSource {
     SecretSource::Inline(SECRET.to_owned())
 }
 
-/// Calls a method, in a role.
+/// Calls a method in a role.
 pub async fn call(addr: &str, role: Role, method: u16, body: Bytes) -> Result<Bytes, CallError> {
     let config = DialerConfig {
         addr: addr.to_owned(),
@@ -48,13 +48,13 @@ pub async fn call(addr: &str, role: Role, method: u16, body: Bytes) -> Result<By
     client.call(method, body, quorate_env::Instant::now() + PATIENCE).await
 }
 
-/// Runs a test on a runtime of its own.
+/// Runs a test on its own runtime.
 pub fn run<T>(test: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async { tokio::time::timeout(PATIENCE * 2, test).await.expect("the test takes too long") })
 }
 
-/// Runs a test over both kinds of handles, each with a database of its own.
+/// Runs a test with both kinds of handles, each with its own database.
 pub fn on_both<F: Future<Output = Result<(), Error>>>(test: impl Fn(Sql) -> F) {
     run(async {
         let single = Single::start().await;
@@ -68,7 +68,7 @@ pub fn on_both<F: Future<Output = Result<(), Error>>>(test: impl Fn(Sql) -> F) {
     });
 }
 
-/// Waits until something holds.
+/// Waits until a condition holds.
 pub async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !holds() {
@@ -77,7 +77,7 @@ pub async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// A node that runs alone, with a directory that goes with it.
+/// A node that runs alone, with a directory that is deleted with it.
 pub struct Single {
     pub dir: TempDir,
     pub node: Node,
@@ -99,7 +99,7 @@ impl Single {
     }
 }
 
-/// Three nodes; each can be taken away and started again.
+/// Three nodes; each can be ended and started again.
 pub struct Cluster {
     dir: TempDir,
     members: BTreeMap<String, String>,
@@ -107,7 +107,7 @@ pub struct Cluster {
     world: World,
 }
 
-/// The world of a node, and what of its configuration is different from the others'.
+/// Returns the environment of a node, after changing its configuration if necessary.
 pub type World = Box<dyn Fn(&str, &mut Config) -> (Env, SimHooks)>;
 
 impl Cluster {
@@ -116,14 +116,14 @@ impl Cluster {
         Self::start_in(Box::new(|_, _| (Env::real(), SimHooks::default()))).await
     }
 
-    /// The same where the nodes see the world differently.
+    /// Founds a cluster whose nodes have these environments.
     pub async fn start_in(world: World) -> Self {
         let mut cluster = Self::prepare_in(world);
         cluster.start_all().await;
         cluster
     }
 
-    /// Three configurations with empty directories.
+    /// Prepares three configurations with empty directories.
     pub fn prepare() -> Self {
         Self::prepare_in(Box::new(|_, _| (Env::real(), SimHooks::default())))
     }
@@ -141,7 +141,7 @@ impl Cluster {
         config
     }
 
-    /// Starts those that do not run.
+    /// Starts the nodes that are not running.
     pub async fn start_all(&mut self) {
         let absent: Vec<String> = self.members.keys().filter(|name| !self.nodes.contains_key(*name)).cloned().collect();
         let starts = absent.iter().map(|name| self.start_node(name));
@@ -177,14 +177,14 @@ impl Cluster {
         Client::connect(ClientConfig::new(self.addrs(), secret())).await.unwrap()
     }
 
-    /// The name of the node that leads, once there is one.
+    /// Returns the name of the leader, once there is one.
     pub async fn leader(&self) -> String {
         let leader = || self.nodes.iter().find(|(_, node)| node.is_leader()).map(|(name, _)| name.clone());
         until("a leader", || leader().is_some()).await;
         leader().unwrap()
     }
 
-    /// Ends a node as if its process were killed.
+    /// Ends a node as if its process had been killed.
     pub fn kill(&mut self, name: &str) {
         drop(self.nodes.remove(name).unwrap());
     }
@@ -205,7 +205,7 @@ impl Cluster {
         self.nodes.insert(name.to_owned(), node);
     }
 
-    /// Takes away the directory of a node that does not run.
+    /// Deletes the directory of a node that is not running.
     pub fn wipe(&self, name: &str) {
         std::fs::remove_dir_all(self.config(name).data_dir).unwrap();
     }
