@@ -72,13 +72,13 @@ impl Verification {
 
     /// Returns the tables that are not the same on all nodes that reported their hashes.
     pub fn differences(&self) -> Vec<Difference> {
-        let told = || self.nodes.iter().filter_map(|node| Some((&node.name, node.tables.as_ref().ok()?)));
-        let mut tables: Vec<&String> = told().flat_map(|(_, tables)| tables.keys()).collect();
+        let reported = || self.nodes.iter().filter_map(|node| Some((&node.name, node.tables.as_ref().ok()?)));
+        let mut tables: Vec<&String> = reported().flat_map(|(_, tables)| tables.keys()).collect();
         tables.sort_unstable();
         tables.dedup();
         let difference = |table: &String| {
             let mut versions: BTreeMap<Option<u128>, Vec<String>> = BTreeMap::new();
-            for (name, tables) in told() {
+            for (name, tables) in reported() {
                 versions.entry(tables.get(table).copied()).or_default().push(name.clone());
             }
             let mut versions: Vec<Vec<String>> = versions.into_values().collect();

@@ -42,7 +42,7 @@ impl Handler for Endless {
 fn a_stalled_client_loses_its_snapshot() {
     let world = SimWorld::new(1);
     let secret = Secret::new("sixteen bytes or more").unwrap();
-    let told = world.run(async {
+    let outcome = world.run(async {
         let (server, client) = (world.node("server"), world.node("client"));
         let listener = server.net().listen("server:1").await.unwrap();
         let endless = Endless::default();
@@ -72,5 +72,5 @@ fn a_stalled_client_loses_its_snapshot() {
         };
         assert!(why.to_string().contains("take its pieces faster"), "{why}");
     });
-    told.unwrap();
+    outcome.unwrap();
 }
