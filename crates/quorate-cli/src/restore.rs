@@ -6,7 +6,7 @@ use std::time::Instant;
 use clap::Args;
 use quorate::{
     Config,
-    backup::{Restoration, RestoreError, RestoreOptions},
+    restore::{Restoration, RestoreError, RestoreOptions},
 };
 use quorate_shell::format::size;
 

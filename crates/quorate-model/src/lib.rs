@@ -2,8 +2,8 @@
 //!
 //! A client encodes a [`Proposal`] once: commands, the client's session, a budget. The leader puts a [`Stamp`] before
 //! it, and both together form an [`Entry`] of the log; the log, the followers and the stores share its bytes. A
-//! [`StateMachine`] applies committed entries and answers each with an [`Outcome`], the same on every node. A [`Position`] is
-//! the place of an entry in the history.
+//! [`StateMachine`] applies committed entries and answers each with an [`Outcome`], the same on every node. A
+//! [`Position`] is the place of an entry in the history.
 //!
 //! # Invariants
 //!

@@ -34,7 +34,7 @@ pub const READ_CHECKS_MAX: usize = 16_384;
 pub const PROPOSAL_BYTES_MAX: usize = 32 << 20;
 
 /// The most bytes of the rows that all commands of one proposal return; a proposal that returns more fails with
-/// [`FailureKind::TooBig`](crate::FailureKind::TooBig).
+/// [`FailureKind::TooBig`].
 pub const RETURNED_BYTES_MAX: usize = 16 << 20;
 
 /// The steps of SQLite's virtual machine that one proposal may take by default: about 0.2 s of work on a fast core, and

@@ -99,8 +99,8 @@ pub trait StateMachine: Send + Sync + 'static {
     ///
     /// Every outcome must be the same as if each entry had been applied alone.
     ///
-    /// A fault belongs to one entry: the one after [`StateMachine::applied`]. The caller has received the outcomes of the
-    /// entries before it by then. That entry and those after it are not applied, and may be handed over again.
+    /// A fault belongs to one entry: the one after [`StateMachine::applied`]. The caller has received the outcomes of
+    /// the entries before it by then. That entry and those after it are not applied, and may be handed over again.
     ///
     /// If no caller of this node waits for any of the entries (`is_awaited` is false), the store gives up a slow entry
     /// sooner.
@@ -117,9 +117,9 @@ pub trait StateMachine: Send + Sync + 'static {
     /// Nothing is applied until an image is installed.
     fn condemn(&self, fault: &StoreFault);
 
-    /// Announces entries that will probably be committed and applied next. The store may run them ahead, so that
-    /// [`StateMachine::apply`] has less to do. Their effects must not be visible before `apply`, and other entries may come
-    /// instead.
+    /// Announces entries that will probably be committed and applied next. The state machine may run them ahead, so
+    /// that [`StateMachine::apply`] has less to do. Their effects must not be visible before `apply`, and other entries
+    /// may come instead.
     fn prefetch(&self, entries: Vec<Entry>);
 
     /// Returns the latest state known to survive power loss without the log: the log may be purged up to it.

@@ -1,9 +1,9 @@
 //! Quorate's SQLite store: a deterministic state machine in one SQLite file that can be killed at any instant.
 //!
-//! [`SqlStore`] implements [`quorate_model::Store`]. One writer applies committed entries ([`apply`]); readers run on
-//! the threads of their callers ([`readers`]); only the store runs checkpoints ([`checkpoint`]); an [`image`] is the
-//! database file itself, sent while the store keeps working; a [`generation`] is the directory that holds one database,
-//! replaced as a whole when an image is installed; a [`backup`] is an image in a separate file.
+//! [`SqlStore`] implements [`quorate_model::StateMachine`]. One writer applies committed entries ([`apply`]); readers
+//! run on the threads of their callers ([`readers`]); only the store runs checkpoints ([`checkpoint`]); an [`image`] is
+//! the database file itself, sent while the store keeps working; a [`generation`] is the directory that holds one
+//! database, replaced as a whole when an image is installed; a [`backup`] is an image in a separate file.
 //!
 //! # Invariants
 //!
@@ -17,6 +17,7 @@
 //! - A checkpoint runs only inside the gate of [`checkpoint`], and an image exists only after a complete one.
 //! - All `unsafe` code is in `ffi`.
 
+#![allow(rustdoc::private_intra_doc_links, reason = "module docs explain the parts of the crate to its developers")]
 #![deny(unsafe_code)]
 
 mod ffi;

@@ -6,7 +6,7 @@
 //! Invariants:
 //! - Nothing is written, created, locked or removed.
 //! - A log in use may be inspected. If it changed during the reading, [`Inspection::moved`] is set. Damage is reported
-//!   only if the log did not change, or after [`ATTEMPTS_MAX`] attempts.
+//!   only if the log did not change, or after `ATTEMPTS_MAX` attempts.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -21,8 +21,6 @@ use crate::remote::ConnectError;
 pub use quorate_consensus::ImageError;
 pub use quorate_sql::backup::FileError;
 
-pub use crate::restore::{Restoration, RestoreError, RestoreOptions};
-
 /// Options of a backup.
 #[derive(Clone)]
 pub struct BackupOptions {

@@ -46,6 +46,7 @@
 //! - What sessions, retries and deadlines mean is written once, for both kinds of handles.
 
 #![forbid(unsafe_code)]
+#![deny(missing_docs)]
 
 pub mod admin;
 pub mod backup;
@@ -53,6 +54,7 @@ pub mod config;
 mod error;
 #[doc(hidden)]
 pub mod fuzzing;
+mod hooks;
 mod level;
 pub mod metrics;
 mod migrations;
@@ -62,11 +64,9 @@ mod params;
 mod protocol;
 mod readiness;
 mod remote;
-mod restore;
+pub mod restore;
 mod results;
 mod runtime;
-#[doc(hidden)]
-pub mod sim;
 mod snapshot;
 pub mod sql;
 mod status;
@@ -96,6 +96,14 @@ pub use snapshot::Snapshot;
 pub use sql::Sql;
 pub use status::Status;
 pub use transaction::Transaction;
+
+/// What only simulations use.
+#[doc(hidden)]
+pub mod sim {
+    pub use crate::hooks::{SimHooks, TuneStore, WatchStore};
+    pub use crate::remote::{backup_in, verify_in};
+    pub use crate::restore::restore_in;
+}
 
 /// The examples of the README compile.
 #[cfg(doctest)]

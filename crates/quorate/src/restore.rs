@@ -6,7 +6,7 @@
 //! - Nothing is changed until the backup was read, the directories were claimed, and no configured member has answered
 //!   as part of a living cluster.
 //! - Nothing is removed: the contents of a directory are moved aside.
-//! - No node starts in a directory in which a restore was not completed ([`check_finished`]).
+//! - No node starts in a directory in which a restore was not completed (`check_finished`).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -121,7 +121,7 @@ impl RestoreError {
 ///
 /// ```no_run
 /// # async fn f() -> Result<(), Box<dyn std::error::Error>> {
-/// use quorate::{Config, Node, backup::RestoreOptions};
+/// use quorate::{Config, Node, restore::RestoreOptions};
 ///
 /// let config = Config::load("node.toml")?;
 /// quorate::restore("monday.db", &config, &RestoreOptions::default()).await?;

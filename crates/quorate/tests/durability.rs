@@ -10,7 +10,7 @@
 
 mod support;
 
-use quorate::{Config, Node, StartError, backup::RestoreOptions, config::Durability, restore};
+use quorate::{Config, Node, StartError, config::Durability, restore, restore::RestoreOptions};
 use support::dying::DyingDisk;
 use support::run;
 use tempfile::TempDir;

@@ -20,8 +20,9 @@ use prost::Message;
 use quorate::{
     Config, Error, FailureKind, Level, Node, Position, SecretSource, Sql, StartError,
     admin::Living,
-    backup::{BackupOptions, FileError, RestoreError, RestoreOptions},
+    backup::{BackupOptions, FileError},
     restore,
+    restore::{RestoreError, RestoreOptions},
     sim::restore_in,
     types::Epoch,
 };

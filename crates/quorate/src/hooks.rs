@@ -1,5 +1,5 @@
 //! What only simulations use: sizes that no one else has a reason to choose, the place between consensus and the state
-//! machine, where a simulation watches what is applied, and calls in another environment than the real one.
+//! machine, where a simulation watches what is applied.
 //!
 //! Invariant: the default changes nothing.
 
@@ -10,9 +10,6 @@ use quorate_consensus::ConsensusConfig;
 use quorate_model::StateMachine;
 use quorate_sql::options::StoreOptions;
 use quorate_sql::store::SqlStore;
-
-pub use crate::remote::{backup_in, verify_in};
-pub use crate::restore::restore_in;
 
 /// Changes how a store is opened.
 pub type TuneStore = Arc<dyn Fn(&mut StoreOptions) + Send + Sync>;
