@@ -1,8 +1,8 @@
-//! Which addresses a command talks to, and the secret that it proves to know.
+//! The addresses that a command connects to, and the secret that it authenticates with.
 //!
-//! The secret is, in this order: that of `--secret-file`; of `--config`; of the variable `QUORATE_SECRET`; of the data
-//! directory, if its cluster has the node; of the cluster on this machine that `quorate dev` registered for the
-//! address.
+//! The secret comes from the first of these that applies: `--secret-file`; `--config`; the variable `QUORATE_SECRET`;
+//! the data directory, if its cluster contains the node; the cluster on this machine that `quorate dev` registered for
+//! the address.
 
 use std::path::Path;
 
@@ -20,16 +20,16 @@ const VARIABLE: &str = "QUORATE_SECRET";
 /// How to reach a cluster.
 #[derive(Clone, Debug)]
 pub struct Access {
-    /// One node that was asked for, or all of the cluster.
+    /// The one node that the user named, or all nodes of the cluster.
     pub addrs: Vec<String>,
-    /// What the cluster's members and clients know.
+    /// The secret that the cluster's members and clients share.
     pub secret: SecretSource,
-    /// Whether it is to be that one node, and no other in its place.
+    /// Whether only that one node may answer, and no other in its place.
     pub pinned: bool,
 }
 
 impl Access {
-    /// Finds the cluster that the options mean.
+    /// Finds the cluster that the options name.
     pub fn find(args: &AccessArgs) -> Result<Self> {
         if let Some(file) = &args.config {
             return Self::configured(file, args);
@@ -49,12 +49,12 @@ impl Access {
         Ok(Self { addrs: file.addrs(), secret, pinned: false })
     }
 
-    /// The same for the library.
+    /// Returns the same as a configuration of the client library.
     pub fn remote(&self) -> ClientConfig {
         ClientConfig::new(self.addrs.clone(), self.secret.clone()).with_pinned(self.pinned)
     }
 
-    /// The cluster of a configured node.
+    /// Returns the cluster of the node that `file` configures.
     fn configured(file: &Path, args: &AccessArgs) -> Result<Self> {
         let access = Self::of_config(&settings::load(file)?.node, args.secret_file.as_deref());
         if let Some(node) = &args.node {
@@ -62,12 +62,12 @@ impl Access {
         }
         if access.addrs.is_empty() {
             let file = file.display();
-            return Err(Error::new(format!("{file} says not where the node listens: name it with --node")));
+            return Err(Error::new(format!("{file} does not say where the node listens: name the node with --node")));
         }
         Ok(access)
     }
 
-    /// All of the cluster that a configured node belongs to; no address if the configuration names none.
+    /// Returns all nodes of the cluster that `config` belongs to, with no address if the configuration names none.
     pub fn of_config(config: &Config, given: Option<&Path>) -> Self {
         let secret = match (given, &config.secret) {
             (Some(file), _) => SecretSource::File(file.to_owned()),
@@ -85,9 +85,9 @@ fn given_secret(args: &AccessArgs) -> Option<SecretSource> {
     file.or_else(|| std::env::var_os(VARIABLE).map(|_| SecretSource::Variable(VARIABLE.to_owned())))
 }
 
-/// The secret of the cluster on this machine that the node belongs to.
+/// Returns the secret of the cluster on this machine that the node belongs to.
 fn secret_of(node: &str, data_dir: &Path) -> Result<SecretSource> {
-    // A damaged cluster.json there is no reason to fail: it was not asked for.
+    // Ignore a damaged cluster.json: the user named a node, not this directory.
     let here = ClusterFile::read(data_dir).ok().flatten();
     if here.is_some_and(|file| file.nodes.iter().any(|known| known.peer_addr == node)) {
         return Ok(SecretSource::File(secret_file(data_dir)));

@@ -1,4 +1,4 @@
-//! What may be typed.
+//! The command line.
 
 use clap::{Parser, Subcommand};
 
@@ -21,39 +21,39 @@ use crate::wal_inspect::WalArgs;
 #[derive(Debug, Parser)]
 #[command(name = "quorate", version, arg_required_else_help = true)]
 pub struct Arguments {
-    /// What to do.
+    /// The command to run.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What to do.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Start a cluster of processes on this machine, to try things out; Ctrl-C stops it
+    /// Start a cluster on this machine, to try things out; Ctrl-C stops it
     Dev(DevArgs),
-    /// Run SQL, or open a prompt where no SQL is given
+    /// Run SQL, or open a prompt if no SQL is given
     Sql(SqlArgs),
-    /// Load a file of CSV, TSV, NDJSON or SQLite into a table; interrupted and run again, it goes on where it stopped
+    /// Load a CSV, TSV, NDJSON or SQLite file into a table; after an interruption, run it again to continue
     Import(ImportArgs),
-    /// Run the migrations of a folder that were not run yet, each as one transaction
+    /// Run the pending migrations of a folder, each as one transaction
     Migrate(MigrateArgs),
-    /// Show the members of a cluster: who leads, who lags, how large log and database are
+    /// Show the members of a cluster: the leader, the lag, and the sizes of log and database
     Status(StatusArgs),
-    /// Keep a copy of the live database as a plain SQLite file
+    /// Copy the live database to a plain SQLite file
     Backup(BackupArgs),
-    /// Make a cluster of a backup
+    /// Create a cluster from a backup
     Restore(RestoreArgs),
-    /// Look at the members of a cluster and change them: list, add, remove, replace, transfer
+    /// List and change the members of a cluster: list, add, remove, replace, transfer
     Members(MembersArgs),
-    /// Decide what a cluster can't decide by itself
+    /// Make the decisions that a cluster can't make by itself
     Recover(RecoverArgs),
-    /// Measure what a node and its cluster depend on, and explain it: disk, clocks, network, limits, members
+    /// Check what a node and its cluster depend on, and explain it: disk, clocks, network, limits, members
     Doctor(DoctorArgs),
-    /// Compare what all nodes hold, at one position and while work goes on
+    /// Compare the databases of all nodes at one position, while the cluster serves
     Verify(VerifyArgs),
-    /// Look into the log of a node
+    /// Inspect the log of a node
     Wal(WalArgs),
-    /// Run one node of a cluster until it is told to stop
+    /// Run one node of a cluster until it is stopped
     Serve(ServeArgs),
     /// Write commented configurations and a secret for the nodes of a new cluster
     Init(InitArgs),
@@ -66,12 +66,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_options_fit_together() {
+    fn the_command_definition_is_valid() {
         Arguments::command().debug_assert();
     }
 
     #[test]
-    fn the_help_of_every_command_has_examples_that_can_be_typed() {
+    fn every_command_has_examples_that_parse() {
         let mut command = Arguments::command();
         command.build();
         let mut commands = vec![command];
@@ -98,7 +98,8 @@ mod tests {
         }
     }
 
-    /// The words of a line as a shell takes them, up to what is no part of the command: an explanation, a redirection.
+    /// Splits a line into words as a shell does, up to the end of the command: an explanation or a redirection may
+    /// follow.
     fn words(line: &str) -> Vec<String> {
         let command = line.split("  ").next().unwrap_or_default();
         let quoted = command.split('\'').enumerate();

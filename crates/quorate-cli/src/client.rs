@@ -1,4 +1,4 @@
-//! Questions to single nodes.
+//! Requests to single nodes.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::error::{Error, Result};
 
-/// How long a node may take to answer for its status.
+/// How long a node may take to return its status.
 const STATUS_MAX: Duration = Duration::from_secs(2);
-/// How long a new cluster may take to answer, or a node that starts.
+/// How long a starting node or a new cluster may take to answer.
 const START_MAX: Duration = Duration::from_secs(120);
-/// How often a node that starts is asked.
+/// How often a starting node is polled.
 const START_POLL: Duration = Duration::from_millis(20);
 
-/// The status of a node, as it reports it.
+/// Returns the status that a node reports.
 pub async fn status(addr: &str, secret: &SecretSource) -> Result<Status> {
     connect_to(addr, secret).await?.status().await.map_err(of_one_node)
 }
@@ -33,7 +33,8 @@ pub async fn wait_for_status(addr: &str, secret: &SecretSource) -> Result<()> {
     until_answered(|| status(addr, secret)).await
 }
 
-/// The number that is the leader's name, from the first node that answers.
+/// Returns the number of the leader according to the first node that answers. The nodes of `quorate dev` have numbers
+/// as names.
 pub async fn leader(addrs: &[String], secret: &SecretSource) -> Option<u64> {
     for addr in addrs {
         if let Ok(status) = status(addr, secret).await {
@@ -48,7 +49,7 @@ async fn connect_to(addr: &str, secret: &SecretSource) -> Result<Client> {
     Client::connect(config).await.map_err(of_connecting)
 }
 
-/// The error of a connection to one node. The library's message would speak of a cluster.
+/// Describes why connecting to one node failed. The library's message would speak of a cluster.
 pub fn of_connecting(error: ConnectError) -> Error {
     match error {
         ConnectError::Cluster(error) => of_one_node(error),
@@ -56,7 +57,7 @@ pub fn of_connecting(error: ConnectError) -> Error {
     }
 }
 
-/// The error of a question to one node.
+/// Describes why a request to one node failed.
 fn of_one_node(error: SqlError) -> Error {
     match error {
         SqlError::Unavailable(why) => Error::new(why),
@@ -64,7 +65,7 @@ fn of_one_node(error: SqlError) -> Error {
     }
 }
 
-/// Asks again until there is an answer. Fails with the last error.
+/// Repeats a request until it succeeds. Fails with the last error after [`START_MAX`].
 async fn until_answered<T, F: Future<Output = Result<T>>>(mut ask: impl FnMut() -> F) -> Result<()> {
     let deadline = Instant::now() + START_MAX;
     let mut last = None;

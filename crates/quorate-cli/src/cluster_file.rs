@@ -1,5 +1,5 @@
 //! `cluster.json`: which processes make up the cluster of a data directory. `quorate dev` writes it once the cluster is
-//! ready and removes it when it ends; everyone else only reads it.
+//! ready and removes it when it ends; other commands only read it.
 //!
 //! Invariant: the file is replaced atomically, so a reader sees a whole one or none.
 
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result, Told as _};
+use crate::error::{Context as _, Error, Result};
 
 /// The name of the file in the data directory of `quorate dev`.
 const NAME: &str = "cluster.json";
@@ -17,23 +17,23 @@ const NAME: &str = "cluster.json";
 /// The nodes of a cluster on this machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClusterFile {
-    /// In the order of their ids, from 1.
+    /// The nodes in the order of their ids, which start at 1.
     pub nodes: Vec<NodeProcess>,
 }
 
 /// One node and the process that runs it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeProcess {
-    /// From 1; also the node's name in the cluster.
+    /// The id, from 1. It is also the node's name in the cluster.
     pub id: u64,
-    /// The last process that was started for it, which may have died since.
+    /// The process that was last started for the node. It may have ended since.
     pub pid: u32,
-    /// Where peers and clients reach it.
+    /// The address for peers and clients.
     pub peer_addr: String,
-    /// Where it serves HTTP, if it does.
+    /// The address of its HTTP server, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http_addr: Option<String>,
-    /// Its own directory.
+    /// The data directory of the node.
     pub data_dir: PathBuf,
 }
 
@@ -44,7 +44,7 @@ impl ClusterFile {
         let text = match fs::read(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error).told(|| format!("cannot read {}", path.display())),
+            Err(error) => return Err(error).context(|| format!("cannot read {}", path.display())),
         };
         let file = serde_json::from_slice(&text);
         file.map(Some).map_err(|error| Error::new(format!("{} is damaged: {error}", path.display())))
@@ -57,7 +57,7 @@ impl ClusterFile {
         let text = serde_json::to_string(self).map_err(|error| Error::new(error.to_string()))?;
         fs::write(&next, text + "\n")
             .and_then(|()| fs::rename(&next, &path))
-            .told(|| format!("cannot write {}", path.display()))
+            .context(|| format!("cannot write {}", path.display()))
     }
 
     /// Removes the file of a data directory, if there is one.
@@ -65,13 +65,13 @@ impl ClusterFile {
         let path = dir.join(NAME);
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(error).told(|| format!("cannot remove {}", path.display()))
+                Err(error).context(|| format!("cannot remove {}", path.display()))
             }
             _ => Ok(()),
         }
     }
 
-    /// The addresses of all nodes.
+    /// Returns the addresses of all nodes.
     pub fn addrs(&self) -> Vec<String> {
         self.nodes.iter().map(|node| node.peer_addr.clone()).collect()
     }
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_read_back_and_what_is_added_later_is_no_harm() {
+    fn a_file_round_trips_and_unknown_keys_are_ignored() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(ClusterFile::read(dir.path()).unwrap(), None);
 

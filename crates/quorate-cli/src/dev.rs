@@ -1,7 +1,7 @@
 //! `quorate dev`: a cluster of processes on this machine, to try things out.
 //!
-//! One process runs the nodes as its children for as long as it lives; `quorate dev --restart N` asks it to start one
-//! again. When it goes, by Ctrl-C or by SIGKILL, the nodes go; what they hold stays for the next time.
+//! One process runs the nodes as its children. `quorate dev --restart N` asks that process to start a node again. When
+//! the process ends, by Ctrl-C or by SIGKILL, the nodes end too. Their data stays for the next start.
 
 mod child;
 mod control;
@@ -29,29 +29,29 @@ use crate::stop::Stop;
 
 pub use self::layout::Layout;
 
-/// Nodes that `quorate dev` starts at most: more on one machine only cost time.
+/// The maximum number of nodes. More nodes on one machine only cost time.
 const NODES_MAX: i64 = 9;
 
 /// Options of `quorate dev`.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  quorate dev                                  # three nodes; what to type next is printed
-  kill -KILL $(quorate dev --pid leader)       # in another terminal: lose the leader
+  quorate dev                                  # three nodes; prints what to type next
+  kill -KILL $(quorate dev --pid leader)       # in another terminal: kill the leader
   quorate dev --restart                        # start it again")]
 pub struct DevArgs {
-    /// How many nodes; a cluster that is already in the data directory keeps its number [default: 3]
+    /// Number of nodes of a new cluster; an existing cluster keeps its number [default: 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=NODES_MAX))]
     pub nodes: Option<u16>,
-    /// Where the cluster lives; what is there is taken up again
+    /// The directory of the cluster; a cluster that is there already is started again
     #[arg(long, value_name = "DIR", default_value = DATA_DIR)]
     pub data_dir: PathBuf,
-    /// Start node N of the running cluster again; without N all whose process has ended
+    /// Start node N of the running cluster again; without N, all nodes whose process has ended
     #[arg(long, value_name = "N", conflicts_with = "nodes", num_args = 0..=1)]
     pub restart: Option<Option<u64>>,
-    /// Print the process id of node N of the running cluster, or of the one that leads
+    /// Print the process id of node N of the running cluster, or of its leader
     #[arg(long, value_name = "N|leader", conflicts_with_all = ["nodes", "restart"])]
     pub pid: Option<Which>,
-    /// Stop when the process that holds the other end of the standard input ends
+    /// Stop when standard input closes, as it does when the parent process ends
     #[arg(long, hide = true)]
     pub until_stdin_closes: bool,
 }
@@ -59,9 +59,9 @@ pub struct DevArgs {
 /// A node of `quorate dev`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
-    /// By its number.
+    /// The node with this number.
     Node(u64),
-    /// The one that leads.
+    /// The leader.
     Leader,
 }
 
@@ -71,7 +71,7 @@ impl std::str::FromStr for Which {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text {
             "leader" => Ok(Self::Leader),
-            number => number.parse().map(Self::Node).map_err(|_| "write the number of a node, or leader"),
+            number => number.parse().map(Self::Node).map_err(|_| "expected the number of a node, or leader"),
         }
     }
 }
@@ -118,7 +118,7 @@ fn cluster(dir: &Path) -> Result<ClusterFile> {
 
 async fn run_cluster(args: &DevArgs) -> Result<()> {
     let begin = Instant::now();
-    // Before anything is started, so that no signal finds nodes without a keeper.
+    // Take over the signals before any node starts, so that no signal ends this process and leaves nodes behind.
     let mut stop = Stop::take(args.until_stdin_closes)?;
     let layout = Layout::open(&args.data_dir, args.nodes)?;
     let control = Control::listen(layout.dir())?;
@@ -126,7 +126,7 @@ async fn run_cluster(args: &DevArgs) -> Result<()> {
     let _registered = registry::register(layout.addrs(), layout.dir());
     let (count, dir) = (layout.addrs().len(), layout.dir().display());
     say::line(&if layout.resumed() {
-        format!("taking up the {count} nodes of {dir}")
+        format!("starting the {count} existing nodes in {dir}")
     } else {
         format!("starting {count} nodes in {dir}")
     });
@@ -134,7 +134,7 @@ async fn run_cluster(args: &DevArgs) -> Result<()> {
     let mut supervisor = Supervisor::start(layout, secret.clone())?;
     let ready = tokio::select! {
         ready = supervisor.ready() => Some(ready),
-        () = stop.asked() => None,
+        () = stop.requested() => None,
     };
     let outcome = match ready {
         Some(Ok(cluster)) => {

@@ -1,11 +1,11 @@
-//! Why a command failed, as a message for the person who typed it.
+//! Why a command failed, as a message for its user.
 
 use std::fmt::Display;
 
 /// The result of a command or of a part of one.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// A message that says what went wrong and, where there is something to do, what.
+/// A message that says what went wrong and, if the user can do something about it, what to do.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
@@ -14,7 +14,7 @@ pub struct Error {
 }
 
 impl Error {
-    /// An error with this message.
+    /// Creates an error with this message.
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), is_connection: false }
     }
@@ -25,13 +25,14 @@ impl Error {
         Self { is_connection: true, ..self }
     }
 
-    /// The error with `what` and a colon before its message.
+    /// Puts `what` and a colon before the message.
     #[must_use]
     pub fn within(self, what: impl Display) -> Self {
         Self { message: format!("{what}: {}", self.message), ..self }
     }
 
-    /// The exit code of the process: 3 if the cluster is the cause, else 1. Wrong arguments end with 2.
+    /// Returns the exit code of the process: 3 if the cluster is the cause, otherwise 1. Wrong arguments give 2, in
+    /// clap.
     pub fn exit_code(&self) -> u8 {
         if self.is_connection { 3 } else { 1 }
     }
@@ -44,7 +45,7 @@ impl From<quorate_shell::Error> for Error {
     }
 }
 
-/// The shell's `.status` asks this program, which may fail.
+/// The shell's `.status` calls back into this program, which may fail.
 impl From<Error> for quorate_shell::Error {
     fn from(error: Error) -> Self {
         if error.is_connection { Self::Connection(error.message) } else { Self::Failed(error.message) }
@@ -63,14 +64,14 @@ impl From<quorate_import::Error> for Error {
     }
 }
 
-/// Says what could not be done because of an error.
-pub trait Told<T> {
+/// Adds context to an error.
+pub trait Context<T> {
     /// Puts `what` and a colon before the error.
-    fn told<W: Into<String>>(self, what: impl FnOnce() -> W) -> Result<T>;
+    fn context<W: Into<String>>(self, what: impl FnOnce() -> W) -> Result<T>;
 }
 
-impl<T, E: Display> Told<T> for Result<T, E> {
-    fn told<W: Into<String>>(self, what: impl FnOnce() -> W) -> Result<T> {
+impl<T, E: Display> Context<T> for Result<T, E> {
+    fn context<W: Into<String>>(self, what: impl FnOnce() -> W) -> Result<T> {
         self.map_err(|error| Error::new(format!("{}: {error}", what().into())))
     }
 }

@@ -10,13 +10,13 @@ use crate::error::{Error, Result};
 use crate::output::print;
 use crate::settings::{self, NewNode};
 
-/// Where nodes listen where nobody says otherwise: the first of them, the others above it.
+/// The default port of the first node. The other nodes get the ports above it.
 const PORT: u16 = 7001;
 /// The same for HTTP.
 const HTTP_PORT: u16 = 8001;
-/// Nodes where nobody says how many.
+/// The default number of nodes.
 const NODES: u16 = 3;
-/// Nodes at most.
+/// The maximum number of nodes.
 const NODES_MAX: i64 = 99;
 
 /// Options of `quorate init`.
@@ -26,35 +26,35 @@ const NODES_MAX: i64 = 99;
   quorate init cluster --members a=10.0.0.1:7001,b=10.0.0.2:7001,c=10.0.0.3:7001
   quorate serve --config cluster/a.toml")]
 pub struct InitArgs {
-    /// Where to write the files
+    /// The directory to write the files to
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,
-    /// How many nodes, all on this machine [default: 3]
+    /// Number of nodes, all on this machine [default: 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=NODES_MAX))]
     pub nodes: Option<u16>,
-    /// The nodes: name=host:port for each, with commas between
+    /// The nodes as name=host:port, separated by commas
     #[arg(long, value_name = "MEMBERS", value_delimiter = ',', conflicts_with = "nodes", value_parser = member)]
     pub members: Vec<(String, String)>,
 }
 
 fn member(text: &str) -> Result<(String, String), String> {
-    let (name, addr) = text.split_once('=').ok_or("write name=host:port")?;
+    let (name, addr) = text.split_once('=').ok_or("expected name=host:port")?;
     let port = addr.rsplit_once(':').and_then(|(host, port)| (!host.is_empty()).then(|| port.parse::<u16>()));
     let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     match port {
         Some(Ok(1..)) if !name.is_empty() && name.chars().all(is_name) => Ok((name.to_owned(), addr.to_owned())),
-        Some(Ok(1..)) => Err("a name is made of letters, digits, '-', '_' and '.'".to_owned()),
-        _ => Err(format!("'{addr}' is no host:port")),
+        Some(Ok(1..)) => Err("a name consists of letters, digits, '-', '_' and '.'".to_owned()),
+        _ => Err(format!("'{addr}' is not of the form host:port")),
     }
 }
 
 /// Runs the command.
 pub fn run(args: &InitArgs) -> Result<()> {
     let nodes = nodes(args)?;
-    if let Some(name) = twice(nodes.iter().map(|node| node.name.clone())) {
+    if let Some(name) = duplicate(nodes.iter().map(|node| node.name.clone())) {
         return Err(Error::new(format!("two members are called '{name}': give each a name of its own")));
     }
-    if let Some((machine, port)) = twice(nodes.iter().map(|node| place(&node.addr))) {
+    if let Some((machine, port)) = duplicate(nodes.iter().map(|node| place(&node.addr))) {
         return Err(Error::new(format!("two members have the address {machine}:{port}: give each a port of its own")));
     }
     let files = settings::found(&args.dir, &nodes, str::to_owned)?;
@@ -62,7 +62,7 @@ pub fn run(args: &InitArgs) -> Result<()> {
     for (node, file) in nodes.iter().zip(&files) {
         let _ = writeln!(text, "  {}  node {} at {}, HTTP at {}", file.display(), node.name, node.addr, node.http);
     }
-    let _ = writeln!(text, "Every node needs its file and the secret. Start each: quorate serve --config FILE");
+    let _ = writeln!(text, "Each node needs its own file and the secret. Start each node: quorate serve --config FILE");
     print(&text)
 }
 
@@ -77,7 +77,7 @@ fn nodes(args: &InitArgs) -> Result<Vec<NewNode>> {
         };
         return Ok(numbers.map(node).collect());
     }
-    // Nodes of one machine share its ports.
+    // Nodes on one machine must not use the same port.
     let mut taken: BTreeSet<(String, u16)> = args.members.iter().map(|(_, addr)| place(addr)).collect();
     let node = |(name, addr): &(String, String)| {
         let (machine, _) = place(addr);
@@ -89,7 +89,7 @@ fn nodes(args: &InitArgs) -> Result<Vec<NewNode>> {
     args.members.iter().map(node).collect()
 }
 
-/// The machine and the port of an address. The names of this machine are one.
+/// Returns the machine and the port of an address. All names of this machine count as one.
 fn place(addr: &str) -> (String, u16) {
     let (host, port) = addr.rsplit_once(':').unwrap_or((addr, ""));
     let host = host.to_ascii_lowercase();
@@ -97,8 +97,8 @@ fn place(addr: &str) -> (String, u16) {
     (if is_here { "127.0.0.1".to_owned() } else { host }, port.parse().unwrap_or(0))
 }
 
-/// What is there twice.
-fn twice<T: Ord + Clone>(all: impl Iterator<Item = T>) -> Option<T> {
+/// Returns an item that occurs twice.
+fn duplicate<T: Ord + Clone>(all: impl Iterator<Item = T>) -> Option<T> {
     let mut seen = BTreeSet::new();
     all.into_iter().find(|one| !seen.insert(one.clone()))
 }

@@ -6,7 +6,7 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-use crate::error::{Result, Told as _};
+use crate::error::{Context as _, Result};
 
 /// Says events of our own at the level that is asked for, those of dependencies where they warn. openraft says nothing:
 /// for it a node that is down is an error at every attempt, and what ends it the node says itself.
@@ -24,5 +24,5 @@ pub fn begin(config: LogConfig) -> Result<()> {
         LogFormat::Text => lines.boxed(),
         LogFormat::Json => lines.json().flatten_event(true).boxed(),
     };
-    tracing_subscriber::registry().with(lines).with(events).try_init().told(|| "cannot log")
+    tracing_subscriber::registry().with(lines).with(events).try_init().context(|| "cannot log")
 }

@@ -1,15 +1,16 @@
-//! The `quorate` binary: a cluster to try things out (`dev`), a server (`init`, `serve`), and what people do with a
-//! cluster; each command has a module of its name.
+//! The `quorate` binary: a local cluster to try things out (`dev`), a server (`init`, `serve`), and the commands that
+//! use and manage a cluster. Each command has a module of the same name.
 //!
-//! It parses, calls the libraries and prints. An error goes to the standard error with exit code 1; wrong arguments end
-//! with exit code 2; an import that left lines out, and `sql` where the cluster can't be reached, with exit code 3.
+//! The binary parses arguments, calls the libraries and prints. An error is printed to standard error, with exit code
+//! 1. Wrong arguments give exit code 2. Exit code 3 means that an import skipped bad lines, or that `sql` can't reach
+//! the cluster.
 
 #![deny(unsafe_code)]
 #![allow(
     clippy::disallowed_methods,
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "a binary: it belongs to the machine, not to the simulated world"
+    reason = "a binary runs on the real machine, never in the simulator"
 )]
 
 mod access;

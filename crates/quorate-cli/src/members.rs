@@ -15,7 +15,7 @@ use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
 use crate::access::Access;
-use crate::error::{Error, Result, Told as _};
+use crate::error::{Context as _, Error, Result};
 use crate::options::AccessArgs;
 use crate::output;
 use crate::survey::{Survey, no_leader};
@@ -68,8 +68,8 @@ Example, on the new machine d:
     /// Remove a member for good
     ///
     /// Its data directory never comes back: the node notices that it was removed, says so and ends. A new directory
-    /// under a name that the nodes' configurations list may join again; take the name out of them to keep it out.
-    /// A leader hands its leadership over first.
+    /// under a name that the nodes' configurations list may join again; take the name out of them to keep it out. A
+    /// leader hands its leadership over first.
     #[command(after_help = "Example:\n  quorate members remove c --node 10.0.0.1:7001 --secret-file secret")]
     Remove(RemoveArgs),
     /// Let a node in, in the place of another one, by one change
@@ -210,7 +210,7 @@ async fn remove(args: &RemoveArgs) -> Result<()> {
 
 async fn transfer(args: &TransferArgs) -> Result<()> {
     let admin = connect(&args.access).await?;
-    let leads = admin.transfer(args.name.as_deref()).await.told(|| "the leadership was not handed over")?;
+    let leads = admin.transfer(args.name.as_deref()).await.context(|| "the leadership was not handed over")?;
     let members = admin.members().await.map(|status| status.members).unwrap_or_default();
     let leader = members.into_iter().find(|member| member.id == leads);
     let leader = leader.map_or_else(|| leads.to_string(), |member| format!("'{}' at {}", member.name, member.addr));
@@ -227,7 +227,7 @@ async fn admit(access: &AccessArgs, admission: &Admission, wait: Duration) -> Re
             Ok(Admitted::Voter) => return output::print(&format!("'{name}' is a voter\n")),
             Ok(admitted) => progress(&admitted),
             Err(error) if error.is_retryable() => error.to_string(),
-            Err(error) => return Err(error).told(|| format!("'{name}' was not let in")),
+            Err(error) => return Err(error).context(|| format!("'{name}' was not let in")),
         };
         if now != said {
             output::print(&format!("{name}: {now}\n"))?;
@@ -414,6 +414,6 @@ d     0000000000000004  10.0.0.4:7001  learner    3  no, silent for 72 s
         let both = survey([(1, Ok(status(1, Some(2)))), (7, Ok(wiped.clone()))]).unwrap();
         assert_eq!(both.known.members.len(), 3);
         let error = survey([(7, Ok(wiped))]).unwrap_err().to_string();
-        assert!(error.contains("10.0.0.7:7001") && error.contains("knows no members"), "{error}");
+        assert!(error.contains("10.0.0.7:7001") && error.contains("knows the members"), "{error}");
     }
 }

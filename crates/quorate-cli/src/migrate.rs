@@ -12,7 +12,7 @@ use quorate_shell::Connection;
 use quorate_shell::format::visible;
 
 use crate::access::Access;
-use crate::error::{Error, Result, Told};
+use crate::error::{Context as _, Error, Result};
 use crate::options::AccessArgs;
 use crate::output;
 
@@ -73,18 +73,18 @@ fn failure(error: MigrateError) -> Error {
 fn read(folder: &Path) -> Result<Migrations> {
     let of_folder = || folder.display().to_string();
     let mut migrations = Vec::new();
-    for entry in std::fs::read_dir(folder).told(of_folder)? {
-        let path = entry.told(of_folder)?.path();
+    for entry in std::fs::read_dir(folder).context(of_folder)? {
+        let path = entry.context(of_folder)?.path();
         if path.extension().is_none_or(|extension| extension != "sql") {
             continue;
         }
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let text = std::fs::read_to_string(&path).told(|| path.display().to_string())?;
-        migrations.push(Migration::new(name, text).told(of_folder)?);
+        let text = std::fs::read_to_string(&path).context(|| path.display().to_string())?;
+        migrations.push(Migration::new(name, text).context(of_folder)?);
     }
     if migrations.is_empty() {
         return Err(Error::new("there are no migrations: add files like 0001_users.sql, or name another folder")
             .within(of_folder()));
     }
-    Migrations::new(migrations).told(of_folder)
+    Migrations::new(migrations).context(of_folder)
 }

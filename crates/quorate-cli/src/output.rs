@@ -1,12 +1,12 @@
-//! The standard output of the commands that answer a question.
+//! Prints the result of a command to standard output.
 
 use std::io::Write as _;
 
 use quorate_shell::Stdout;
 
-use crate::error::{Result, Told as _};
+use crate::error::{Context as _, Result};
 
-/// Prints a text. If the reader of the standard output has closed it, the process ends silently.
+/// Prints a text. If the reader of standard output has closed it, the process ends silently.
 pub fn print(text: &str) -> Result<()> {
-    Stdout.write_all(text.as_bytes()).and_then(|()| Stdout.flush()).told(|| "cannot write the answer")
+    Stdout.write_all(text.as_bytes()).and_then(|()| Stdout.flush()).context(|| "cannot write to standard output")
 }

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use quorate::Admin;
 use tokio::time::{Instant, sleep};
 
-use crate::error::{Error, Result, Told as _};
+use crate::error::{Context as _, Error, Result};
 use crate::members::connect;
 use crate::options::AccessArgs;
 use crate::output;
@@ -50,7 +50,7 @@ pub async fn run(args: &RecoverArgs) -> Result<()> {
     match &args.command {
         RecoverCommand::RejectEntry(RejectEntryArgs { index, access }) => {
             let admin = connect(access).await?;
-            admin.reject_entry(*index).await.told(|| format!("entry {index} is not rejected"))?;
+            admin.reject_entry(*index).await.context(|| format!("entry {index} is not rejected"))?;
             let deadline = Instant::now() + DECIDED_WITHIN;
             while still_waits(&admin, *index).await? {
                 if Instant::now() >= deadline {
@@ -68,6 +68,6 @@ pub async fn run(args: &RecoverArgs) -> Result<()> {
 
 /// Whether the leader still stops before the entry.
 async fn still_waits(admin: &Admin, index: u64) -> Result<bool> {
-    let status = admin.members().await.told(|| "no node tells whether the entry is rejected")?;
+    let status = admin.members().await.context(|| "no node tells whether the entry is rejected")?;
     Ok(status.applied.index < index)
 }

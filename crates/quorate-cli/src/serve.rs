@@ -8,7 +8,7 @@ use quorate_server::{ServerConfig, http};
 use rustix::fs::Mode;
 use rustix::process::umask;
 
-use crate::error::{Error, Result, Told as _};
+use crate::error::{Context as _, Error, Result};
 use crate::output::print;
 use crate::stop::{self, Stop};
 use crate::{log, settings};
@@ -45,13 +45,13 @@ pub async fn run(args: &ServeArgs) -> Result<()> {
     // What SQLite makes by itself would be as open as the umask lets it be.
     umask(Mode::RWXG | Mode::RWXO);
     let http = match &config.http_listen {
-        Some(addr) => Some(http::serve(addr).await.told(|| "the server can't start")?),
+        Some(addr) => Some(http::serve(addr).await.context(|| "the server can't start")?),
         None => None,
     };
     // The first start may wait for the other nodes.
     let node = tokio::select! {
-        started = Node::start(config.node) => started.told(|| "the node can't start")?,
-        () = stop.asked() => {
+        started = Node::start(config.node) => started.context(|| "the node can't start")?,
+        () = stop.requested() => {
             tracing::info!(event = "stopped", "the node was told to stop before it had started");
             return Ok(());
         }
@@ -61,7 +61,7 @@ pub async fn run(args: &ServeArgs) -> Result<()> {
     }
     let ended = tokio::select! {
         ended = node.ended() => Some(ended),
-        () = stop.asked() => None,
+        () = stop.requested() => None,
     };
     stop::end_soon("its consensus, its database, or a read");
     // A store that is stuck would keep the node from stopping, and the others wait for its next life.

@@ -10,7 +10,7 @@ use quorate::{Config, SecretSource, config::ConfigError};
 use quorate_env::Rng;
 use quorate_server::ServerConfig;
 
-use crate::error::{Error, Result, Told as _};
+use crate::error::{Context as _, Error, Result};
 
 /// Random bytes of a secret.
 const SECRET_BYTES: usize = 32;
@@ -22,14 +22,14 @@ pub const VARIABLES: &str = "QUORATE_";
 /// What a file, if there is one, and the environment say.
 pub fn sources(file: Option<&Path>) -> Result<Sources> {
     let sources = file.map_or_else(|| Ok(Sources::new()), |file| Sources::new().file(file));
-    let sources = sources.told(|| "the configuration")?;
+    let sources = sources.context(|| "the configuration")?;
     // A variable that is no text can't be one of ours.
     Ok(sources.variables(std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)))))
 }
 
 /// What the file of a server says, whatever the environment.
 pub fn load(file: &Path) -> Result<ServerConfig> {
-    read(file).told(|| "the configuration")
+    read(file).context(|| "the configuration")
 }
 
 /// The same, with the error as it is.
@@ -64,7 +64,7 @@ pub fn secret_file(dir: &Path) -> PathBuf {
 /// the first node comes last: it stands for all of them. Nothing that is there is overwritten.
 pub fn found(dir: &Path, nodes: &[NewNode], stem: impl Fn(&str) -> String) -> Result<Vec<PathBuf>> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
-    made.told(|| format!("cannot make the directory {}", dir.display()))?;
+    made.context(|| format!("cannot make the directory {}", dir.display()))?;
     let files: Vec<PathBuf> = nodes.iter().map(|node| file_of(dir, &stem(&node.name))).collect();
     if let Some(there) = files.iter().find(|file| file.exists()) {
         return Err(exists(there));
@@ -104,7 +104,7 @@ fn write_new(path: &Path, text: &str) -> Result<()> {
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     match file.and_then(|mut file| file.write_all(text.as_bytes())) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(exists(path)),
-        written => written.told(|| format!("cannot write {}", path.display())),
+        written => written.context(|| format!("cannot write {}", path.display())),
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
-use crate::error::{Result, Told as _};
+use crate::error::{Context as _, Result};
 
 /// Waits for SIGINT, SIGTERM or SIGHUP. From its making on these have no other effect, also where the process was
 /// started with them ignored, as shells start what runs in the background.
@@ -22,7 +22,7 @@ pub struct Stop {
 impl Stop {
     /// Takes the signals over; the end of the standard input counts too where `until_stdin_closes`.
     pub fn take(until_stdin_closes: bool) -> Result<Self> {
-        let take = |kind| signal(kind).told(|| "cannot handle signals");
+        let take = |kind| signal(kind).context(|| "cannot handle signals");
         Ok(Self {
             interrupt: take(SignalKind::interrupt())?,
             terminate: take(SignalKind::terminate())?,

@@ -1,8 +1,8 @@
-//! What the members of a cluster say of themselves and of each other, each of them asked itself.
+//! The status of all members of a cluster, requested from each of them.
 //!
 //! Invariants:
-//! - A member counts as reachable only if it answered as the member that it is.
-//! - Who the members are is taken from a node that knows some: one that is new, or lost its data, knows none.
+//! - A member counts as reachable only if the node at its address answers with the member's id.
+//! - The list of members comes from a node that has one. A node that is new, or has lost its data, has none.
 
 use std::collections::BTreeMap;
 
@@ -12,22 +12,22 @@ use quorate_server::status::ClusterStatus;
 
 use crate::access::Access;
 use crate::client;
-use crate::error::{Error, Result, Told as _};
+use crate::error::{Context as _, Error, Result};
 
-/// What each address answered.
+/// The answer from each address.
 pub type Answers = BTreeMap<String, Result<Status>>;
 
-/// What was found.
+/// The members and their answers.
 #[derive(Debug)]
 pub struct Survey {
-    /// The members, as the one knows them that heard of the latest term.
+    /// The status of the node that knows the members and has seen the latest term.
     pub known: Status,
     answers: Answers,
 }
 
 impl Survey {
-    /// Asks the nodes that `access` names, and then all members of which they know. Fails where nobody answers, or none
-    /// of those that do knows a member.
+    /// Asks the nodes that `access` names, then all members that they know. Fails if no node answers, or if none that
+    /// answers knows a member.
     pub async fn take(access: &Access) -> Result<Self> {
         let mut answers = ask(access, access.addrs.clone()).await;
         let known = best(&answers).cloned();
@@ -37,55 +37,55 @@ impl Survey {
         Self::of(answers)
     }
 
-    /// What the answers say together.
+    /// Combines the answers.
     pub fn of(answers: Answers) -> Result<Self> {
         let Some(known) = best(&answers).cloned() else {
             let failed = answers.into_iter().find_map(|(addr, answer)| answer.err().map(|error| (addr, error)));
             let (addr, error) = failed.unwrap_or_else(|| (String::new(), Error::new("no address to ask")));
-            return Err(error).told(|| format!("no node answers; {addr}"));
+            return Err(error).context(|| format!("no node answers; {addr}"));
         };
         if known.members.is_empty() {
             let addrs = answers.iter().filter(|(_, answer)| answer.is_ok()).map(|(addr, _)| addr.as_str());
             let addrs = addrs.collect::<Vec<_>>().join(", ");
             return Err(Error::new(format!(
-                "what answers at {addrs} belongs to no cluster yet, or has lost its data, and knows no members: name \
-                 another node with --node, or start the others"
+                "no node that answers ({addrs}) knows the members: each is new, or has lost its data; name another \
+                 node with --node, or start the others"
             )));
         }
         Ok(Self { known, answers })
     }
 
-    /// All members side by side.
+    /// Returns the status of all members side by side.
     pub fn cluster(&self) -> ClusterStatus {
         ClusterStatus::assemble(&self.known, &self.answers)
     }
 
-    /// What a member answered.
+    /// Returns the answer of a member; `None` if another node answered at its address.
     pub fn answer(&self, member: &MemberStatus) -> Option<&Status> {
         let answer = self.answers.get(&member.addr)?.as_ref().ok()?;
         (answer.node == member.id).then_some(answer)
     }
 
-    /// How many voters can be reached, and how many there are.
+    /// Returns how many voters can be reached, and how many there are.
     pub fn voters(&self) -> (usize, usize) {
         let voters = || self.known.members.iter().filter(|member| member.voter);
         (voters().filter(|voter| self.answer(voter).is_some()).count(), voters().count())
     }
 }
 
-/// What it means that no member leads.
+/// Explains that no member leads.
 pub fn no_leader((reachable, voters): (usize, usize)) -> String {
     let found = format!("no leader: {reachable} of {voters} voters can be reached");
     if reachable > voters / 2 {
-        return format!("{found}, so they should elect one soon: ask again, and look into their logs if they don't");
+        return format!("{found}, so they should elect one soon: try again, and check their logs if they don't");
     }
-    format!("{found}; a majority is needed: start those that can't be reached, or see why they can't")
+    format!("{found}; a majority is needed: start the others, or find out why they can't be reached")
 }
 
-/// The answer that knows best who the members are.
+/// Returns the answer to take the members from: one that has members, then of the latest term, then the leader's own.
 fn best(answers: &Answers) -> Option<&Status> {
-    let told = answers.values().filter_map(|answer| answer.as_ref().ok());
-    told.max_by_key(|status| (!status.members.is_empty(), status.term, status.leader == Some(status.node)))
+    let statuses = answers.values().filter_map(|answer| answer.as_ref().ok());
+    statuses.max_by_key(|status| (!status.members.is_empty(), status.term, status.leader == Some(status.node)))
 }
 
 async fn ask(access: &Access, addrs: Vec<String>) -> Answers {

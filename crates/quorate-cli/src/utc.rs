@@ -1,9 +1,9 @@
-//! Times for people.
+//! Times as text.
 
-/// Seconds of a day.
+/// The seconds of a day.
 const DAY: u64 = 86_400;
 
-/// Nanoseconds since 1970-01-01 UTC as a date and a time, in the way of RFC 3339.
+/// Formats nanoseconds since 1970-01-01 UTC as a date and a time, as in RFC 3339.
 pub fn text(nanos: u64) -> String {
     let (seconds, fraction) = (nanos / 1_000_000_000, nanos % 1_000_000_000);
     let (year, month, day) = date(seconds / DAY);
@@ -12,13 +12,14 @@ pub fn text(nanos: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{fraction:09}Z")
 }
 
-/// The date that is so many days after 1970-01-01, by counting whole cycles of the calendar from a first of March.
+/// Returns year, month and day of the date that is `days` days after 1970-01-01. It counts whole cycles of 400 years
+/// from a 1 March, so that a leap day is the last day of its year.
 fn date(days: u64) -> (u64, u64, u64) {
     const CYCLE: u64 = 146_097;
     const TO_MARCH_OF_YEAR_0: u64 = 719_468;
     let days = days + TO_MARCH_OF_YEAR_0;
     let (cycle, day) = (days / CYCLE, days % CYCLE);
-    // Leap days come every 4 years, but not every 100, but every 400.
+    // A leap day comes every 4 years, but not every 100 years, except every 400 years.
     let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
     let day = day - (365 * year + year / 4 - year / 100);
     let month = (5 * day + 2) / 153;
@@ -31,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_are_those_of_the_calendar() {
+    fn dates_match_the_calendar() {
         for (seconds, expected) in [
             (0, "1970-01-01T00:00:00.000000000Z"),
             (951_782_399, "2000-02-28T23:59:59.000000000Z"),

@@ -13,7 +13,7 @@ use quorate_model::{Command, ControlCommand, GroupId, LogId, NodeId, Proposal, S
 use quorate_shell::format;
 use serde::Serialize;
 
-use crate::error::{Error, Result, Told as _};
+use crate::error::{Context as _, Error, Result};
 use crate::{output, utc};
 
 /// Characters of a statement that are shown.
@@ -39,8 +39,8 @@ pub enum WalCommand {
     /// Show what is in the log of a node, which may run: segments, votes, ranges, entries
     ///
     /// Nothing is changed and no lock is taken. A log is judged as the node's next start would judge it: a torn tail
-    /// was never acknowledged and is cut; damage to what was acknowledged makes the node come back as a new member.
-    /// The exit code is 1 where the log would be refused.
+    /// was never acknowledged and is cut; damage to what was acknowledged makes the node come back as a new member. The
+    /// exit code is 1 where the log would be refused.
     #[command(after_help = "\
 Examples:
   quorate wal inspect /var/lib/quorate                the data directory of a node, or its log directory
@@ -82,7 +82,7 @@ pub struct InspectArgs {
 pub fn run(args: &WalArgs) -> Result<()> {
     let WalCommand::Inspect(args) = &args.command;
     let dir = log_dir(&args.dir);
-    let inspection = Inspection::read(&RealDisk, &dir).told(|| "the log")?;
+    let inspection = Inspection::read(&RealDisk, &dir).context(|| "the log")?;
     let report = Report::of(&dir, &inspection, holder(&dir));
     if args.json {
         let entries = if args.entries { Some(entries(&inspection, args).collect::<Result<Vec<_>>>()?) } else { None };
@@ -125,7 +125,7 @@ fn entries<'a>(inspection: &'a Inspection, args: &InspectArgs) -> impl Iterator<
     let (range, hex) = (args.from..args.to.saturating_add(1), args.hex);
     inspection.groups.keys().flat_map(move |group| {
         let entries = inspection.entries(*group, range.clone());
-        entries.map(move |entry| Ok(Entry::of(*group, &entry.told(|| "an entry")?, hex)))
+        entries.map(move |entry| Ok(Entry::of(*group, &entry.context(|| "an entry")?, hex)))
     })
 }
 

@@ -1,8 +1,8 @@
 //! One node's process, as a child of `quorate dev`.
 //!
-//! The child's standard input is a pipe whose other end lives here: when it closes, by a request to stop or by the
-//! death of this process however it comes, the node stops by itself. The child is in a process group of its own, so
-//! that a Ctrl-C at the terminal reaches only `quorate dev`, which then stops the nodes in order.
+//! The child's standard input is a pipe whose other end this process holds. The node stops when the pipe closes: on a
+//! request to stop, or when this process ends for any reason. The child has its own process group, so that Ctrl-C at
+//! the terminal reaches only `quorate dev`, which then stops the nodes cleanly.
 
 use std::fs::OpenOptions;
 use std::os::unix::process::ExitStatusExt as _;
@@ -14,13 +14,13 @@ use tokio::process::Command;
 use tokio::sync::{oneshot, watch};
 
 use super::layout::Layout;
-use crate::error::{Error, Result, Told as _};
+use crate::error::{Context as _, Error, Result};
 use crate::settings::VARIABLES;
 
 /// How long a node may take to stop before it is killed.
 const STOP_MAX: Duration = Duration::from_secs(10);
 
-/// A process that was started for a node.
+/// The process of a node.
 #[derive(Debug)]
 pub struct Child {
     pid: u32,
@@ -28,7 +28,7 @@ pub struct Child {
     ended: Ended,
 }
 
-/// Learns how a process ended. Clones learn the same.
+/// Reports how a process ended. Clones report the same.
 #[derive(Clone, Debug)]
 pub struct Ended(watch::Receiver<Option<String>>);
 
@@ -36,11 +36,11 @@ impl Child {
     /// Starts the process of a node.
     pub fn start(program: &Path, layout: &Layout, id: u64) -> Result<Self> {
         let log = layout.log(id);
-        let said = OpenOptions::new().append(true).create(true).open(&log);
-        let said = said.told(|| format!("cannot write {}", log.display()))?;
-        let said_too = said.try_clone().told(|| format!("cannot write {}", log.display()))?;
+        let stdout = OpenOptions::new().append(true).create(true).open(&log);
+        let stdout = stdout.context(|| format!("cannot write {}", log.display()))?;
+        let stderr = stdout.try_clone().context(|| format!("cannot write {}", log.display()))?;
         let mut command = Command::new(program);
-        // The nodes are configured by their files alone.
+        // Only its file configures a node: remove the variables that would override it.
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with(VARIABLES)) {
             command.env_remove(name);
         }
@@ -48,53 +48,53 @@ impl Child {
             .args(["serve", "--until-stdin-closes", "--config"])
             .arg(layout.config(id))
             .stdin(Stdio::piped())
-            .stdout(said)
-            .stderr(said_too)
+            .stdout(stdout)
+            .stderr(stderr)
             .process_group(0)
             .kill_on_drop(true)
             .spawn()
-            .told(|| format!("cannot start node {id}"))?;
+            .context(|| format!("cannot start node {id}"))?;
         let pid = child.id().ok_or_else(|| Error::new(format!("node {id} ended at once")))?;
         let (stop, stopping) = oneshot::channel();
-        let (telling, ended) = watch::channel(None);
+        let (report, ended) = watch::channel(None);
         tokio::spawn(async move {
             let how = attend(child, stopping).await;
-            telling.send_replace(Some(how));
+            report.send_replace(Some(how));
         });
         Ok(Self { pid, stop: Some(stop), ended: Ended(ended) })
     }
 
-    /// The process.
+    /// Returns the process id.
     pub fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// To learn how it ends.
+    /// Returns a handle that reports how the process ends.
     pub fn ended(&self) -> Ended {
         self.ended.clone()
     }
 
-    /// Asks the node to stop, which takes at most ten seconds; then it is killed.
+    /// Asks the node to stop. It is killed if it has not stopped after ten seconds.
     pub fn ask_to_stop(&mut self) {
         if let Some(stop) = self.stop.take() {
-            // Its receiver is gone when the process has ended by itself.
+            // Sending fails if the process has already ended.
             let _ = stop.send(());
         }
     }
 }
 
 impl Ended {
-    /// Waits for the end and says how it came.
+    /// Waits for the end of the process and describes it.
     pub async fn wait(&mut self) -> String {
         match self.0.wait_for(Option::is_some).await {
             Ok(how) => how.clone().unwrap_or_default(),
-            Err(_) => "its end was not seen".to_owned(),
+            Err(_) => "how it ended is unknown".to_owned(),
         }
     }
 }
 
 async fn attend(mut child: tokio::process::Child, stopping: oneshot::Receiver<()>) -> String {
-    // Taken out, because waiting for a child would close its input, and so stop it.
+    // Take the input out of the child: waiting for the child would close it, and so stop the node.
     let input = child.stdin.take();
     tokio::select! {
         status = child.wait() => return describe(status),
@@ -103,14 +103,14 @@ async fn attend(mut child: tokio::process::Child, stopping: oneshot::Receiver<()
     if let Ok(status) = tokio::time::timeout(STOP_MAX, child.wait()).await {
         return describe(status);
     }
-    // Fails only when it has ended meanwhile, which the wait then tells.
+    // This fails only if the process has ended meanwhile, which `wait` then reports.
     let _ = child.start_kill();
     describe(child.wait().await)
 }
 
 fn describe(status: std::io::Result<ExitStatus>) -> String {
     match status {
-        Err(error) => format!("its end was not seen: {error}"),
+        Err(error) => format!("how it ended is unknown: {error}"),
         Ok(status) => match (status.code(), status.signal()) {
             (Some(0), _) => "it stopped".to_owned(),
             (Some(code), _) => format!("it failed with exit code {code}"),

@@ -1,7 +1,7 @@
-//! How `quorate dev --restart N` asks the running `quorate dev`: over a Unix socket in the data directory, a line each
-//! way. The request is `restart N`; the answer `started`, or what went wrong.
+//! How `quorate dev --restart N` talks to the running `quorate dev`: over a Unix socket in the data directory, with one
+//! line in each direction. The request is `restart N`; the answer is `started` or an error message.
 //!
-//! The nodes are thus always children of one process, which watches them and stops them all.
+//! So all nodes are children of one process, which watches and stops them.
 
 use std::fs::File;
 use std::io;
@@ -13,20 +13,20 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::net::{UnixListener, UnixStream};
 
 use super::layout::control_socket;
-use crate::error::{Error, Result, Told as _};
+use crate::error::{Context as _, Error, Result};
 
-/// Bytes of a line at most.
+/// The maximum length of a line, in bytes.
 const LINE_BYTES_MAX: u64 = 4096;
-/// Bytes of a path that every system takes for a socket.
+/// The longest path of a socket that every system accepts, in bytes.
 const PATH_BYTES_MAX: usize = 100;
-/// How long a request may take to come.
+/// How long a request may take to arrive.
 const REQUEST_MAX: Duration = Duration::from_secs(5);
 /// How long the node may take to stop, start and answer.
 const ANSWER_MAX: Duration = Duration::from_secs(120);
-/// The whole answer when all went well.
+/// The answer on success.
 const STARTED: &str = "started";
 
-/// Takes requests.
+/// Accepts requests.
 #[derive(Debug)]
 pub struct Control {
     listener: UnixListener,
@@ -45,24 +45,24 @@ impl Control {
     /// Listens in a data directory that this process has locked.
     pub fn listen(dir: &Path) -> Result<Self> {
         let path = control_socket(dir);
-        // Left over by a process that was killed: the lock says that nobody listens.
+        // A socket file here is left over from a process that was killed: this process has the lock, so nobody listens.
         match std::fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(error).told(|| format!("cannot remove {}", path.display()));
+                return Err(error).context(|| format!("cannot remove {}", path.display()));
             }
             _ => {}
         }
         let listener = shortened(&path).and_then(|short| UnixListener::bind(&short.path));
-        Ok(Self { listener: listener.told(|| format!("cannot listen on {}", path.display()))?, path })
+        Ok(Self { listener: listener.context(|| format!("cannot listen on {}", path.display()))?, path })
     }
 
-    /// The next request; whatever is none is answered and forgotten.
+    /// Waits for the next request. Anything else that arrives is answered with an error and dropped.
     pub async fn next(&self) -> Request {
         loop {
             let stream = match self.listener.accept().await {
                 Ok((stream, _)) => stream,
                 Err(_) => {
-                    // Too many open files, perhaps: not to be asked again at once.
+                    // The cause may be too many open files: wait before trying again.
                     tokio::time::sleep(Duration::from_millis(100)).await;
                     continue;
                 }
@@ -76,7 +76,7 @@ impl Control {
 
 impl Drop for Control {
     fn drop(&mut self) {
-        // What stays is removed by the next one.
+        // If this fails, the next `listen` removes the file.
         let _ = std::fs::remove_file(&self.path);
     }
 }
@@ -91,7 +91,7 @@ impl Request {
         Some(Self { id: id?, stream })
     }
 
-    /// Tells how it went. Whoever asked may have gone away, which is no matter.
+    /// Sends the outcome. Errors are ignored: the other process may have ended.
     pub async fn answer(mut self, outcome: Result<()>) {
         let line = match outcome {
             Ok(()) => STARTED.to_owned(),
@@ -109,34 +109,34 @@ pub async fn restart(dir: &Path, id: u64) -> Result<()> {
     };
     let socket = shortened(&control_socket(dir)).map_err(nobody)?;
     let mut stream = UnixStream::connect(&socket.path).await.map_err(nobody)?;
-    let asked = async {
+    let exchange = async {
         stream.write_all(format!("restart {id}\n").as_bytes()).await?;
         read_line(&mut stream).await
     };
-    match tokio::time::timeout(ANSWER_MAX, asked).await {
+    match tokio::time::timeout(ANSWER_MAX, exchange).await {
         Ok(Ok(line)) if line == STARTED => Ok(()),
         Ok(Ok(line)) if line.is_empty() => Err(Error::new("`quorate dev` ended before it answered")),
         Ok(Ok(line)) => Err(Error::new(line)),
-        Ok(Err(error)) => Err(error).told(|| "`quorate dev` does not answer"),
+        Ok(Err(error)) => Err(error).context(|| "`quorate dev` does not answer"),
         Err(_) => Err(Error::new(format!("node {id} did not answer within {} s", ANSWER_MAX.as_secs()))),
     }
 }
 
-/// A name of a file, and what has to stay open for it to be one.
-struct Name {
+/// A path, and the directory that must stay open while the path is used.
+struct ShortPath {
     path: PathBuf,
     _folder: Option<File>,
 }
 
-/// A socket's path, by way of its opened folder if it is too long.
-fn shortened(path: &Path) -> io::Result<Name> {
+/// Returns the path of a socket. A path that is too long is replaced by one through its opened directory.
+fn shortened(path: &Path) -> io::Result<ShortPath> {
     match (path.parent(), path.file_name()) {
         (Some(folder), Some(name)) if path.as_os_str().len() > PATH_BYTES_MAX => {
             let folder = File::open(folder)?;
             let path = PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd())).join(name);
-            Ok(Name { path, _folder: Some(folder) })
+            Ok(ShortPath { path, _folder: Some(folder) })
         }
-        _ => Ok(Name { path: path.to_owned(), _folder: None }),
+        _ => Ok(ShortPath { path: path.to_owned(), _folder: None }),
     }
 }
 

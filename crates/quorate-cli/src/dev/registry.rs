@@ -1,14 +1,14 @@
-//! Which data directory a node of this user's `quorate dev` belongs to, by its address, so that `--node` is all that
-//! another command needs to be told. A small file for each address names the data directory; the secret stays there.
+//! Maps the address of a node of this user's `quorate dev` to its data directory, so that other commands need only
+//! `--node`. A small file for each address names the data directory; the secret stays in that directory.
 //!
-//! Nothing depends on it: where it can't be kept, the other commands ask for the data directory or the secret.
+//! The registry is optional: without it, the other commands ask for the data directory or the secret.
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-/// Remembers where the nodes' data is, until dropped.
+/// The files of registered nodes. Dropping this removes them.
 #[derive(Debug)]
 pub struct Registered {
     files: Vec<PathBuf>,
@@ -24,19 +24,20 @@ pub fn register(addrs: &[String], dir: &Path) -> Registered {
 impl Drop for Registered {
     fn drop(&mut self) {
         for file in &self.files {
-            // What stays only names a directory that no longer runs a cluster.
+            // A file that stays is harmless: it names a directory that no longer runs a cluster.
             let _ = fs::remove_file(file);
         }
     }
 }
 
-/// The data directory of the node at this address, if one was registered.
+/// Returns the data directory of the node at this address, if it is registered.
 pub fn find(addr: &str) -> Option<PathBuf> {
     let file = own_folder()?.join(Path::new(addr).file_name()?);
     Some(PathBuf::from(std::ffi::OsString::from_vec(fs::read(file).ok()?)))
 }
 
-/// The folder, made where it is not there; `None` if it can't be made or is somebody else's.
+/// Returns the registry's directory, creating it if it does not exist; `None` if it can't be created or belongs to
+/// another user.
 fn own_folder() -> Option<PathBuf> {
     let user = rustix::process::getuid().as_raw();
     let folder = match std::env::var_os("XDG_RUNTIME_DIR") {

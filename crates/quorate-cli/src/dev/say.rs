@@ -1,6 +1,6 @@
-//! What `quorate dev` says.
+//! The messages of `quorate dev`.
 //!
-//! Nobody may be reading any more: a closed standard output is no reason for a cluster to end.
+//! Errors are ignored: a closed standard output must not end the cluster.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -15,7 +15,7 @@ pub fn line(text: &str) {
     let _ = writeln!(out, "{text}").and_then(|()| out.flush());
 }
 
-/// Tells that the cluster is ready, and what to type next.
+/// Prints that the cluster is ready, and what to type next.
 pub fn ready(dir: &Path, cluster: &ClusterFile, leader: Option<u64>, took: Duration) {
     let count = cluster.nodes.len();
     let nodes = if count == 1 { "node is" } else { "nodes are" };
@@ -27,18 +27,18 @@ pub fn ready(dir: &Path, cluster: &ClusterFile, leader: Option<u64>, took: Durat
     line("\nIn another terminal:\n");
     line(&format!("  {}", command("sql", dir)));
     line(&format!("  {}", command("status", dir)));
-    line(&format!("  kill -KILL $({})    # lose a node, and write on", command("dev --pid leader", dir)));
+    line(&format!("  kill -KILL $({})    # kill the leader; writes continue", command("dev --pid leader", dir)));
     line(&format!("  {}    # start it again", command("dev --restart", dir)));
-    line("\nCtrl-C stops all nodes; what they hold stays.");
+    line("\nCtrl-C stops all nodes and keeps their data.");
 }
 
-/// What to type to start a node again.
+/// Returns the command that starts a node again.
 pub fn restart_command(id: u64, dir: &Path) -> String {
     command(&format!("dev --restart {id}"), dir)
 }
 
 fn command(words: &str, dir: &Path) -> String {
     let program = std::env::args().next().unwrap_or_else(|| "quorate".to_owned());
-    let usual = std::env::current_dir().is_ok_and(|here| here.join(DATA_DIR) == dir);
-    if usual { format!("{program} {words}") } else { format!("{program} {words} --data-dir {}", dir.display()) }
+    let is_default = std::env::current_dir().is_ok_and(|here| here.join(DATA_DIR) == dir);
+    if is_default { format!("{program} {words}") } else { format!("{program} {words} --data-dir {}", dir.display()) }
 }

@@ -1,7 +1,7 @@
-//! Watches the nodes of a running `quorate dev`: starts them, tells when one ends, starts one again when asked, and
-//! stops them all.
+//! Runs the nodes of `quorate dev`: starts them, reports when one ends, starts one again on request, and stops them
+//! all.
 //!
-//! Invariant: `cluster.json` exists only while the cluster is ready, and names the processes started last.
+//! Invariant: `cluster.json` exists only while the cluster is ready, and names the latest process of each node.
 
 use std::path::PathBuf;
 use std::pin::pin;
@@ -16,25 +16,25 @@ use super::layout::Layout;
 use super::say;
 use crate::client;
 use crate::cluster_file::{ClusterFile, NodeProcess};
-use crate::error::{Error, Result, Told as _};
+use crate::error::{Context as _, Error, Result};
 use crate::stop::Stop;
 
-/// Lines of a node's log that are shown when it ends before the cluster is ready.
+/// How many lines of a node's log are shown if it ends before the cluster is ready.
 const LOG_LINES_SHOWN: usize = 10;
 
-/// The nodes as processes.
+/// The processes of the nodes.
 #[derive(Debug)]
 pub struct Supervisor {
     program: PathBuf,
     layout: Layout,
     secret: SecretSource,
-    /// By id from 1.
+    /// In the order of the ids, which start at 1.
     children: Vec<Child>,
     ends: mpsc::UnboundedReceiver<End>,
     ending: mpsc::UnboundedSender<End>,
 }
 
-/// A process ended.
+/// The end of a process.
 #[derive(Debug)]
 struct End {
     id: u64,
@@ -45,7 +45,7 @@ struct End {
 impl Supervisor {
     /// Starts all nodes.
     pub fn start(layout: Layout, secret: SecretSource) -> Result<Self> {
-        let program = std::env::current_exe().told(|| "cannot find this program itself")?;
+        let program = std::env::current_exe().context(|| "cannot find the file of this program")?;
         ClusterFile::remove(layout.dir())?;
         let (ending, ends) = mpsc::unbounded_channel();
         let mut supervisor = Self { program, layout, secret, children: Vec::new(), ends, ending };
@@ -62,19 +62,19 @@ impl Supervisor {
         let (pid, mut ended, ending) = (child.pid(), child.ended(), self.ending.clone());
         tokio::spawn(async move {
             let how = ended.wait().await;
-            // Nobody listens any more while all are stopped.
+            // Sending fails once the supervisor is gone.
             let _ = ending.send(End { id, pid, how });
         });
         Ok(child)
     }
 
-    /// The data directory and the addresses.
+    /// Returns the data directory with the addresses of the nodes.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// Waits until the cluster answers linearizable reads, then writes `cluster.json`. A node that ends before that is
-    /// an error.
+    /// Waits until the cluster answers linearizable reads, then writes `cluster.json`. Fails if a node ends before
+    /// that.
     pub async fn ready(&mut self) -> Result<ClusterFile> {
         tokio::select! {
             answered = all_answer(self.layout.addrs(), &self.secret) => answered?,
@@ -104,14 +104,14 @@ impl Supervisor {
         Ok(file)
     }
 
-    /// Serves until a signal comes.
+    /// Reports nodes that end and serves requests, until a signal arrives.
     pub async fn serve(&mut self, control: &Control, stop: &mut Stop) {
-        // Kept over what else happens: a request that has come half-way would be lost with it.
+        // Keep this future across iterations: dropping it would lose a request that has arrived in part.
         let mut next = pin!(control.next());
         loop {
             tokio::select! {
-                () = stop.asked() => return,
-                Some(end) = self.ends.recv() => self.tell(&end),
+                () = stop.requested() => return,
+                Some(end) = self.ends.recv() => self.report(&end),
                 request = &mut next => {
                     self.restart(request).await;
                     next.set(control.next());
@@ -120,8 +120,8 @@ impl Supervisor {
         }
     }
 
-    fn tell(&self, end: &End) {
-        // One that was replaced has ended because it was asked to.
+    fn report(&self, end: &End) {
+        // A process that was replaced has ended because it was asked to.
         if self.child(end.id).is_some_and(|child| child.pid() == end.pid) {
             let restart = say::restart_command(end.id, self.layout.dir());
             say::line(&format!("node {} (pid {}) ended: {}. Start it again: {restart}", end.id, end.pid, end.how));
@@ -136,7 +136,7 @@ impl Supervisor {
         match self.replace(request.id).await {
             Err(error) => request.answer(Err(error)).await,
             Ok((child_ended, addr)) => {
-                // Beside everything else: a node may have to wait for others before it answers.
+                // Wait in a separate task: the node may have to wait for others before it answers.
                 let secret = self.secret.clone();
                 let id = request.id;
                 tokio::spawn(async move {
@@ -151,7 +151,7 @@ impl Supervisor {
         }
     }
 
-    /// Starts a node's process; one that still runs is stopped first.
+    /// Starts a node's process, after stopping the previous one if it still runs.
     async fn replace(&mut self, id: u64) -> Result<(Ended, String)> {
         let unknown = || Error::new(format!("there is no node {id}: the ids go from 1 to {}", self.children.len()));
         let at = usize::try_from(id).ok().and_then(|id| id.checked_sub(1)).ok_or_else(unknown)?;
@@ -170,7 +170,7 @@ impl Supervisor {
         Ok((ended, addr))
     }
 
-    /// Stops all nodes at once. A second signal kills what has not stopped yet.
+    /// Stops all nodes at the same time. A second signal kills those that have not stopped yet.
     pub async fn stop(mut self, stop: &mut Stop) -> Result<()> {
         let ends: Vec<_> = self
             .children
@@ -182,7 +182,7 @@ impl Supervisor {
             .collect();
         tokio::select! {
             _ = join_all(ends.into_iter().map(async |mut ended| ended.wait().await)) => {}
-            () = stop.asked() => {}
+            () = stop.requested() => {}
         }
         ClusterFile::remove(self.layout.dir())
     }
