@@ -18,8 +18,8 @@ use crate::error::{Error, Result};
 use crate::options::{AccessArgs, Level, seconds};
 use crate::output;
 
-/// How often a terminal is told how far it is.
-const TELL_EVERY: Duration = Duration::from_millis(200);
+/// How often the progress is shown on a terminal.
+const SHOW_EVERY: Duration = Duration::from_millis(200);
 
 const EXAMPLE: &str = "\
 Example:
@@ -27,8 +27,8 @@ Example:
   quorate backup monday.db --node 10.0.0.2:7001 --secret-file secret
   sqlite3 monday.db 'SELECT count(*) FROM users'
 
-The file holds everything that was acknowledged before, and is verified before it gets its name. `quorate restore`
-makes a cluster of it.";
+By default the file holds everything that was acknowledged before the backup. It is verified before it gets its name.
+`quorate restore` creates a cluster from it.";
 
 /// Options of `quorate backup`.
 #[derive(Args, Debug)]
@@ -37,16 +37,16 @@ pub struct BackupArgs {
     /// How to reach the cluster.
     #[command(flatten)]
     pub access: AccessArgs,
-    /// What the backup must hold; `local` needs no majority
+    /// How current the backup must be; `local` needs no majority
     #[arg(long, value_enum, default_value_t = Level::Linearizable)]
     pub level: Level,
-    /// How long to try to reach a node, and to wait for what the backup must hold [default: 30]
+    /// How long to try to reach a node, and to wait until it is current enough [default: 30]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub timeout: Option<Duration>,
-    /// Replace FILE if there is one
+    /// Replace FILE if it exists
     #[arg(long)]
     pub force: bool,
-    /// The file to make
+    /// The file to write
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
 }
@@ -57,14 +57,14 @@ pub async fn run(args: &BackupArgs) -> Result<()> {
     let access = Access::find(&args.access)?;
     let mut config = ClientConfig::new(access.addrs, access.secret).with_pinned(access.pinned);
     config.deadline = args.timeout.unwrap_or(config.deadline);
-    let progress = std::io::stderr().is_terminal().then(teller);
+    let progress = std::io::stderr().is_terminal().then(progress_line);
     let options = BackupOptions { replace: args.force, level: args.level.into(), progress };
-    let is_told = options.progress.is_some();
+    let shows_progress = options.progress.is_some();
     let made = quorate::backup(config, &args.file, &options).await;
-    if is_told {
+    if shows_progress {
         erase_line();
     }
-    let backup = made.map_err(|error| told(&error))?;
+    let backup = made.map_err(|error| failure(&error))?;
     output::print(&format!(
         "{}: {} up to position {} of cluster {}, verified, in {:.1} s\n",
         backup.file.display(),
@@ -75,7 +75,7 @@ pub async fn run(args: &BackupArgs) -> Result<()> {
     ))
 }
 
-fn told(error: &BackupError) -> Error {
+fn failure(error: &BackupError) -> Error {
     match error {
         BackupError::File(FileError::Exists(path)) => {
             Error::new(format!("{} exists: choose another name, or replace it with --force", path.display()))
@@ -84,15 +84,15 @@ fn told(error: &BackupError) -> Error {
     }
 }
 
-/// Tells the terminal now and then how far the backup is.
-fn teller() -> TellProgress {
+/// Shows on the terminal, from time to time, how far the backup is.
+fn progress_line() -> TellProgress {
     let last = Mutex::new(None::<Instant>);
     Arc::new(move |progress: BackupProgress| {
         let mut last = lock(&last);
-        if last.is_none_or(|last| last.elapsed() >= TELL_EVERY) {
+        if last.is_none_or(|last| last.elapsed() >= SHOW_EVERY) {
             *last = Some(Instant::now());
             eprint!("\r\x1b[K{} of about {}", size(progress.bytes), size(progress.expected));
-            // Nobody has to see it.
+            // An error loses only a progress message.
             let _ = std::io::stderr().flush();
         }
     })

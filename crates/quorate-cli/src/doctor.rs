@@ -1,7 +1,7 @@
 //! `quorate doctor`: measures what a node depends on, and says what each figure means for it.
 //!
-//! A list of small checks. Each looks at plain facts that were gathered before, and returns findings: so a check needs
-//! no machine of its own to be tested, and what could not be gathered is a finding too, never the end of the list.
+//! It is a list of small checks. Each takes plain facts that were gathered before, and returns findings. So a check can
+//! be tested on any machine, and a fact that could not be gathered is a finding; it does not end the list.
 
 mod clocks;
 mod cluster;
@@ -35,17 +35,17 @@ Examples:
   quorate doctor --node 10.0.0.1:7001 --secret-file secret
   quorate doctor --config node.toml --json
 
-Each line is `OK`, a `note`, or a `problem`, followed by what that means. The exit code is 1 if there is a problem.
+Each finding is `OK`, a `note` or a `PROBLEM`, followed by what it means. The exit code is 1 if there is a problem.
 Clocks and round trips are measured from this machine. The disk is measured for a second, with a file of 4 MiB in the
 data directory that is removed afterwards.")]
 pub struct DoctorArgs {
-    /// The configuration of a node of this machine
+    /// The configuration of a node on this machine
     #[arg(long, value_name = "FILE", conflicts_with_all = ["data_dir", "node"])]
     pub config: Option<PathBuf>,
-    /// The data directory of a node of this machine, or of `quorate dev` [default: quorate-data]
+    /// The data directory of a node on this machine, or of `quorate dev` [default: quorate-data]
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
-    /// host:port of a node: only its cluster is looked at, unless a data directory is named too
+    /// host:port of a node; only its cluster is checked, unless a data directory is named too
     #[arg(long, value_name = "ADDR")]
     pub node: Option<String>,
     /// A file with the cluster's secret
@@ -56,18 +56,18 @@ pub struct DoctorArgs {
     pub json: bool,
 }
 
-/// What is to be looked at.
+/// What to check.
 #[derive(Debug, Default)]
 struct Aim {
-    /// The configuration, where it could be loaded.
+    /// The configuration, if it could be loaded.
     config: Option<Config>,
-    /// A data directory of this machine.
+    /// A data directory on this machine.
     dir: Option<PathBuf>,
     /// Files with secrets.
     secrets: Vec<PathBuf>,
     /// The cluster.
     access: Option<Access>,
-    /// Whether the cluster was asked for by the address of a node, so that its silence is a problem.
+    /// Whether the user named a node of the cluster: then it is a problem if none answers.
     named: bool,
 }
 
@@ -91,11 +91,11 @@ pub async fn run(args: &DoctorArgs) -> Result<()> {
     }
 }
 
-/// The checks that need no cluster.
+/// Runs the checks that need no cluster.
 fn local(dir: &Path, secrets: &[PathBuf], timing: Timing) -> Vec<Finding> {
     let mut findings = directory::check(&directory::Facts::gather(dir));
     findings.extend(secrets.iter().flat_map(|path| directory::check_secret(path, directory::mode(path))));
-    // A data directory that is still to be made lies where its parent does.
+    // A data directory that does not exist yet will be on the file system of its parent.
     let dir = directory::existing(dir);
     findings.extend(filesystem::check(&filesystem::Facts::gather(&dir)));
     findings.extend(disk::check_fsync(&disk::measure(&dir), timing));
@@ -114,7 +114,7 @@ impl Aim {
         let is_dev = dir.as_ref().is_some_and(|dir| ClusterFile::read(dir).ok().flatten().is_some());
         if args.data_dir.is_none() && !named && !is_dev {
             return Err(Error::new(format!(
-                "no cluster runs in {DATA_DIR}: name what to look at with --config, --data-dir or --node"
+                "no cluster runs in {DATA_DIR}: name what to check with --config, --data-dir or --node"
             )));
         }
         let access = AccessArgs {

@@ -15,18 +15,18 @@ use crate::options::{AccessArgs, seconds};
 /// What `quorate import --help` ends with.
 const EXAMPLES: &str = "\
 Examples:
-  quorate import flights.csv flights                     types from the file, or from the table if there is one
+  quorate import flights.csv flights                     types from the file, or from the table if it exists
   quorate import --dry-run flights.csv flights           show what would be done
-  quorate import --no-header --columns id,,name a.csv t  name the fields; leave the second out
-  quorate import --null NA --on-conflict ignore a.tsv t  NA is NULL; rows that are there already stay
+  quorate import --no-header --columns id,,name a.csv t  name the fields; skip the second
+  quorate import --null NA --on-conflict ignore a.tsv t  NA is NULL; existing rows stay
   quorate import events.ndjson events                    an object on each line
   quorate import old.db users                            a table of a SQLite file, with types and primary key
-  zcat a.csv.gz | quorate import --format csv - t        the standard input; can't go on after an interruption
+  zcat a.csv.gz | quorate import --format csv - t        standard input; can't continue after an interruption
 
-Exit code: 0 all lines are in the table; 1 it stopped, and goes on when it is run again; 3 it came to its end, but some
-lines were bad.";
+Exit code: 0 all lines are in the table; 1 the import stopped, and continues when it is run again; 3 it finished, but
+some lines were bad.";
 
-/// The exit code of an import that came to its end, but left lines out.
+/// The exit code of an import that finished, but skipped bad lines.
 const BAD_LINES: u8 = 3;
 
 /// Options of `quorate import`.
@@ -36,32 +36,32 @@ pub struct ImportArgs {
     /// How to reach the cluster.
     #[command(flatten)]
     pub access: AccessArgs,
-    /// What to read: CSV, TSV, NDJSON or a SQLite database; - is the standard input
+    /// The file to read: CSV, TSV, NDJSON or a SQLite database; - is standard input
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// The table that its rows go to; created if it does not exist
+    /// The table to load; created if it does not exist
     #[arg(value_name = "TABLE")]
     pub table: String,
-    /// The format of the file; by default its name and its beginning decide
+    /// The format of the file [default: detected by its name and its beginning]
     #[arg(long, value_enum)]
     pub format: Option<Format>,
     /// The delimiter of CSV: one ASCII character, or \t
     #[arg(long, value_name = "CHAR", value_parser = delimiter)]
     pub delimiter: Option<u8>,
-    /// The first line is a row already: fields go to the columns of the table in their order
+    /// There is no header line: fields go to the columns of the table in order
     #[arg(long)]
     pub no_header: bool,
-    /// CSV: the columns that the fields go to, in their order, in place of the header line (an empty name leaves a
-    /// field out). NDJSON and SQLite: the only keys or columns to take
+    /// CSV: the columns that the fields go to, in order, instead of the header line (an empty name skips a field).
+    /// NDJSON and SQLite: the keys or columns to import; others are skipped
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     pub columns: Vec<String>,
     /// CSV: the unquoted field that stands for NULL
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub null: String,
-    /// The table of a SQLite file, if it has another name
+    /// The table of a SQLite file, if its name differs from TABLE
     #[arg(long, value_name = "TABLE")]
     pub source_table: Option<String>,
-    /// What happens to a row that breaks a constraint of the table
+    /// What to do with a row that violates a constraint of the table
     #[arg(long, value_enum, default_value_t = OnConflict::Report)]
     pub on_conflict: OnConflict,
     /// The file that lists bad lines [default: FILE.bad]
@@ -70,21 +70,21 @@ pub struct ImportArgs {
     /// Stop at the first bad line
     #[arg(long)]
     pub strict: bool,
-    /// Stop when more lines than this are bad
+    /// Stop when more than N lines are bad
     #[arg(long, value_name = "N", default_value_t = Options::BAD_MAX)]
     pub max_bad: u64,
-    /// KiB of rows that are written together
+    /// KiB of rows in each write
     #[arg(long, value_name = "KIB", default_value_t = Options::BATCH_KIB,
         value_parser = value_parser!(u32).range(1..=i64::from(Options::BATCH_KIB_MAX)))]
     pub batch_kib: u32,
-    /// Forget that an earlier import of this file was interrupted, and begin anew: a table that it created is dropped,
-    /// rows that it put into an existing table stay
+    /// Start over instead of continuing an interrupted import of this file: a table that it created is dropped, rows
+    /// that it added to an existing table stay
     #[arg(long)]
     pub restart: bool,
     /// Show the CREATE TABLE and the INSERT, and write nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// How long each batch of rows may take, changes of the leader included [default: 60]
+    /// How long each batch of rows may take, including changes of the leader [default: 60]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub timeout: Option<Duration>,
 }
@@ -92,9 +92,9 @@ pub struct ImportArgs {
 /// The format of a file.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum Format {
-    /// Fields between commas
+    /// Comma-separated fields
     Csv,
-    /// Fields between tabs
+    /// Tab-separated fields
     Tsv,
     /// A JSON object on each line
     Ndjson,
@@ -102,14 +102,14 @@ pub enum Format {
     Sqlite,
 }
 
-/// What happens to a row that breaks a constraint.
+/// What to do with a row that violates a constraint.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum OnConflict {
-    /// It is listed as a bad line and left out
+    /// List it as a bad line and skip it
     Report,
-    /// It is left out silently, as INSERT OR IGNORE does
+    /// Skip it silently, as INSERT OR IGNORE does
     Ignore,
-    /// It replaces the existing row, as INSERT OR REPLACE does
+    /// Replace the existing row, as INSERT OR REPLACE does
     Replace,
 }
 

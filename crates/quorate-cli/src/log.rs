@@ -1,4 +1,4 @@
-//! What a server says while it runs: events, on the standard error.
+//! The log of a running server: events, on standard error.
 
 use quorate_server::{LogConfig, LogFormat, LogLevel};
 use tracing_subscriber::Layer as _;
@@ -8,8 +8,9 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::error::{Context as _, Result};
 
-/// Says events of our own at the level that is asked for, those of dependencies where they warn. openraft says nothing:
-/// for it a node that is down is an error at every attempt, and what ends it the node says itself.
+/// Logs Quorate's own events at the configured level, and the warnings and errors of dependencies. Events of openraft
+/// are dropped: it logs an error for each attempt to reach a node that is down, and the node itself logs what ends
+/// openraft.
 pub fn begin(config: LogConfig) -> Result<()> {
     let level = match config.level {
         LogLevel::Off => LevelFilter::OFF,

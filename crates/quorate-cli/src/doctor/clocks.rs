@@ -1,4 +1,4 @@
-//! The clocks of the nodes, against each other.
+//! Compares the clocks of the nodes.
 
 use std::time::Duration;
 
@@ -7,24 +7,24 @@ use super::finding::Finding;
 
 const CHECK: &str = "clocks";
 
-/// Clocks that differ by more move the time that statements see.
+/// A difference above this moves the time that statements see.
 const NOTE_FROM: Duration = Duration::from_millis(250);
 
 /// Stamps are at most this much ahead of the median of the voters' clocks.
 const AHEAD_MAX: Duration = Duration::from_secs(1);
 
-/// A node's clock minus that of this machine.
+/// A node's clock, compared with that of this machine.
 #[derive(Clone, Debug)]
 pub struct Clock {
     /// The node's name.
     pub name: String,
-    /// In nanoseconds.
+    /// The node's clock minus this machine's, in nanoseconds.
     pub offset: i64,
-    /// How wrong that may be: half of the round trip.
+    /// The error of `offset` is at most this: half of the round trip.
     pub error: Duration,
 }
 
-/// Whether they agree, and what it means where they do not.
+/// Checks whether the clocks agree, and explains what it means if they do not.
 pub fn check(clocks: &[Clock]) -> Vec<Finding> {
     let Some((first, last)) =
         clocks.iter().min_by_key(|clock| clock.offset).zip(clocks.iter().max_by_key(|clock| clock.offset))
@@ -35,8 +35,8 @@ pub fn check(clocks: &[Clock]) -> Vec<Finding> {
     let here = clocks.iter().map(|clock| clock.offset).max_by_key(|offset| offset.unsigned_abs()).unwrap_or(0);
     let away = Duration::from_nanos(here.unsigned_abs());
     if away > NOTE_FROM {
-        let what = format!("this machine's clock is up to {} away from the nodes'", millis(away));
-        findings.push(Finding::note(CHECK, what, "That is no matter to the cluster, unless a node runs here."));
+        let what = format!("this machine's clock differs from the nodes' by up to {}", millis(away));
+        findings.push(Finding::note(CHECK, what, "This affects the cluster only if a node runs here."));
     }
     findings
 }
@@ -46,17 +46,17 @@ fn between(first: &Clock, last: &Clock, count: usize) -> Finding {
     let error = first.error.saturating_add(last.error);
     if count < 2 {
         let what =
-            format!("that of '{}' is {} from this machine's (± {})", first.name, signed(first.offset), millis(error));
+            format!("'{}' differs from this machine by {} (± {})", first.name, signed(first.offset), millis(error));
         return Finding::ok(CHECK, what, "");
     }
     let what =
         format!("at most {} apart (± {}): '{}' is ahead of '{}'", millis(apart), millis(error), last.name, first.name);
-    let stamps = "The time that statements see is that of the leader, at most 1 s ahead of the median of the voters' \
-                  clocks, and never runs back.";
+    let stamps = "Statements see the leader's time, which is at most 1 s ahead of the median of the voters' clocks, and \
+                  never goes back.";
     if apart.saturating_sub(error) > AHEAD_MAX {
         let means = format!(
-            "{stamps} With clocks so far apart it stands still, or jumps, when leadership moves, and the clock that is \
-             wrong may expire sessions early. Let NTP or chrony set all of them."
+            "{stamps} With clocks this far apart it stands still, or jumps, when leadership moves, and a wrong clock \
+             may expire sessions early. Synchronize all clocks with NTP or chrony."
         );
         Finding::problem(CHECK, what, means)
     } else if apart.saturating_sub(error) > NOTE_FROM {
@@ -89,15 +89,15 @@ mod tests {
     }
 
     #[test]
-    fn clocks_are_held_against_each_other() {
+    fn clocks_are_compared_with_each_other() {
         assert_eq!(levels(&[]), []);
         assert_eq!(levels(&[3]), [Ok]);
         assert_eq!(levels(&[-20, 0, 15]), [Ok]);
         assert_eq!(levels(&[-200, 0, 200]), [Note]);
         assert_eq!(levels(&[0, 0, 2_000]), [Problem, Note]);
-        // All agree, and this machine does not.
+        // The nodes agree, but this machine does not.
         assert_eq!(levels(&[5_000, 5_001, 5_002]), [Ok, Note]);
-        // What can't be measured well enough is not blamed.
+        // A difference below the error of the measurement is not reported.
         let clock = |offset| Clock { name: String::new(), offset, error: Duration::from_secs(1) };
         assert_eq!(check(&[clock(0), clock(1_500_000_000)])[0].level, Ok);
     }

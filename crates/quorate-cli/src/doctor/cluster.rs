@@ -1,4 +1,4 @@
-//! A cluster from outside: who of its members answers, how far they are, how fast, and what time it is there.
+//! Checks a cluster from outside: which members answer, how many entries they lack, their round trips and their clocks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,24 +17,24 @@ use crate::access::Access;
 use crate::client;
 use crate::survey::{Survey, no_leader};
 
-/// How long a node may take to let this client in and to answer.
+/// How long a node may take to accept this client and to answer.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
 
-/// Round trips that are measured to each node.
+/// How many round trips are measured to each node.
 const PROBES: usize = 20;
 
-/// Entries that a member may lack and be called up to date.
+/// A member that lacks at most this many entries counts as up to date.
 const LAG_MAX: u64 = 1_024;
 
-/// What is known of a cluster.
+/// The facts about a cluster.
 #[derive(Clone, Debug)]
 struct Facts {
-    /// Where the leader is and what it is called, if one leads.
+    /// The name and the address of the leader, if there is one.
     leader: Option<String>,
     nodes: Vec<Node>,
 }
 
-/// A member, asked by itself.
+/// A member, and what it answered itself.
 #[derive(Clone, Debug)]
 struct Node {
     name: String,
@@ -49,13 +49,13 @@ struct Answer {
     probes: Vec<Probed>,
 }
 
-/// Looks at the cluster. Where nobody answers that is a problem only if a node was `named`.
+/// Checks the cluster. If no node answers, that is a problem only if the user `named` a node.
 pub async fn look(access: &Access, config: Option<&Config>, named: bool) -> Vec<Finding> {
     const CHECK: &str = "cluster";
     match Facts::gather(access).await {
         Ok(facts) => check(&facts, config),
         Err(why) if named => vec![Finding::problem(CHECK, why, "")],
-        Err(why) => vec![Finding::note(CHECK, why, "Only this machine was looked at.")],
+        Err(why) => vec![Finding::note(CHECK, why, "Only this machine was checked.")],
     }
 }
 
@@ -83,15 +83,15 @@ async fn ask(access: &Access, addr: &str) -> Result<Answer, String> {
     let config = ClientConfig::pinned(addr, access.secret.clone()).with_deadline(ANSWER_MAX);
     let client = Client::connect(config).await.map_err(|error| client::of_connecting(error).to_string())?;
     let admin = client.admin();
-    let told = |error: AdminError| error.to_string();
+    let text = |error: AdminError| error.to_string();
     let mut probes = Vec::new();
     for _ in 0..PROBES {
-        probes.push(admin.probe().await.map_err(told)?);
+        probes.push(admin.probe().await.map_err(text)?);
     }
-    Ok(Answer { status: admin.members().await.map_err(told)?, probes })
+    Ok(Answer { status: admin.members().await.map_err(text)?, probes })
 }
 
-/// Whether the cluster can lose what it should be able to lose, and agrees with itself.
+/// Checks whether the cluster can lose as many nodes as it should, and whether its nodes agree.
 fn check(facts: &Facts, config: Option<&Config>) -> Vec<Finding> {
     let mut findings = check_members(facts);
     findings.extend(config.and_then(|config| check_listed(facts, config)));
@@ -106,7 +106,7 @@ fn check(facts: &Facts, config: Option<&Config>) -> Vec<Finding> {
     findings
 }
 
-/// The measurement with the shortest round trip errs least.
+/// Returns the measurement with the shortest round trip, which has the smallest error.
 fn clock(node: &Node, answer: &Answer) -> Option<Clock> {
     let best = answer.probes.iter().min_by_key(|probe| probe.round_trip)?;
     Some(Clock { name: node.name.clone(), offset: best.clock_offset, error: best.round_trip / 2 })
@@ -126,13 +126,17 @@ fn check_members(facts: &Facts) -> Vec<Finding> {
     let majority = voters.len() / 2 + 1;
     let what = format!("{there} of {} voters answer", voters.len());
     let mut findings = vec![match there.checked_sub(majority) {
-        None => Finding::problem(CHECK, what, "That is no majority: nothing can be written."),
+        None => Finding::problem(CHECK, what, "That is no majority, so nothing can be written."),
         Some(0) if voters.len() > 2 => {
             Finding::problem(CHECK, what, "If one more is lost, nothing can be written until one is back.")
         }
-        Some(0) => Finding::note(CHECK, what, "If one is lost, nothing can be written: that takes three voters."),
-        Some(1) => Finding::ok(CHECK, what, "One of them may be lost at any moment."),
-        Some(spare) => Finding::ok(CHECK, what, format!("{spare} of them may be lost at any moment.")),
+        Some(0) => Finding::note(
+            CHECK,
+            what,
+            "If one is lost, nothing can be written. To survive the loss of one, a cluster needs three voters.",
+        ),
+        Some(1) => Finding::ok(CHECK, what, "The cluster survives the loss of one of them."),
+        Some(spare) => Finding::ok(CHECK, what, format!("The cluster survives the loss of {spare} of them.")),
     }];
     findings.extend(check_count(voters.len()).filter(|_| voters.len() > 2));
     findings.push(match &facts.leader {
@@ -146,7 +150,7 @@ fn check_members(facts: &Facts) -> Vec<Finding> {
     for (addr, names) in names.into_iter().filter(|(_, names)| names.len() > 1) {
         let names = names.into_iter().collect::<Vec<_>>().join(" and ");
         let what = format!("{names} have the address {addr}");
-        findings.push(Finding::problem(CHECK, what, "Only one can be there: remove the other."));
+        findings.push(Finding::problem(CHECK, what, "Only one of them can run there: remove the other."));
     }
     findings
 }
@@ -158,9 +162,9 @@ fn check_listed(facts: &Facts, config: &Config) -> Option<Finding> {
     if listed.is_empty() || differ.is_empty() {
         return None;
     }
-    let what = format!("the configuration and the cluster differ in {}", differ.join(", "));
-    let means = "What the cluster says counts. A name that is listed may join with a new data directory; a node that \
-                 finds none of those that it lists finds no cluster.";
+    let what = format!("the members in the configuration and in the cluster differ: {}", differ.join(", "));
+    let means = "The cluster's own list counts. But a node under a listed name may join with a new data directory, and a \
+                 node finds its cluster only through the members that its configuration lists.";
     Some(Finding::note("members", what, means))
 }
 
@@ -188,10 +192,10 @@ fn check_nodes(facts: &Facts) -> Vec<Finding> {
     findings
 }
 
-/// What one node says of itself.
+/// Checks the status that a node reports.
 fn check_node(status: &Status, committed: u64, who: &str) -> Finding {
     if let Some(why) = &status.stopped {
-        return Finding::problem("node", format!("{who} takes no part any more: {why}"), "Start it again.");
+        return Finding::problem("node", format!("{who} has stopped taking part: {why}"), "Start it again.");
     }
     if let Some(fault) = &status.fault {
         return Finding::problem("node", format!("{who} applies nothing: {fault}"), "See its log.");
@@ -201,11 +205,11 @@ fn check_node(status: &Status, committed: u64, who: &str) -> Finding {
         return Finding::problem("node", format!("{who} stops before entry {index}: {why}"), means);
     }
     match status.lag_behind(committed) {
-        None => Finding::note("node", format!("{who} has no database yet"), "It is sent one."),
+        None => Finding::note("node", format!("{who} has no database yet"), "Another node sends it a copy."),
         Some(lag) if lag > LAG_MAX => Finding::note(
             "node",
             format!("{who} lacks {lag} entries"),
-            "It catches up, or is too slow for what is written: compare its disk with the others'.",
+            "It is catching up, or is too slow for the rate of writes: compare its disk with the others'.",
         ),
         Some(lag) => Finding::ok("node", format!("{who} lacks {lag} entries"), ""),
     }
@@ -219,12 +223,12 @@ fn check_versions(facts: &Facts) -> Option<Finding> {
             versions.entry(&probe.version).or_default().push(&node.name);
         }
     }
-    let told = |(version, names): (&&str, &Vec<&str>)| format!("{version} on {}", names.join(", "));
-    let what = versions.iter().map(told).collect::<Vec<_>>().join("; ");
+    let text = |(version, names): (&&str, &Vec<&str>)| format!("{version} on {}", names.join(", "));
+    let what = versions.iter().map(text).collect::<Vec<_>>().join("; ");
     match versions.len() {
         0 => None,
         1 => Some(Finding::ok(CHECK, what, "")),
-        _ => Some(Finding::note(CHECK, what, "All nodes should run the same, but for the time of an upgrade.")),
+        _ => Some(Finding::note(CHECK, what, "All nodes should run the same version, except during an upgrade.")),
     }
 }
 
@@ -287,64 +291,64 @@ mod tests {
         Facts { leader: Some("'1' at h:1".to_owned()), nodes: [1, 2, 3].map(|id| node(id, 100)).into() }
     }
 
-    /// The findings that are not as they should be.
-    fn told(facts: &Facts) -> Vec<String> {
+    /// Returns the findings that are not OK.
+    fn findings(facts: &Facts) -> Vec<String> {
         let found = check(facts, None).into_iter().filter(|finding| finding.level != Fine);
         found.map(|finding| format!("{:?} {} {}", finding.level, finding.what, finding.means)).collect()
     }
 
     #[test]
     fn a_whole_cluster_is_fine() {
-        assert_eq!(told(&whole()), [""; 0]);
+        assert_eq!(findings(&whole()), [""; 0]);
         let checks: BTreeSet<&str> = check(&whole(), None).iter().map(|finding| finding.check).collect();
         assert_eq!(checks.into_iter().collect::<Vec<_>>().join(" "), "clocks leader members node round trips versions");
     }
 
     #[test]
-    fn what_is_lost_and_what_may_still_be_is_told() {
+    fn lost_voters_and_the_remaining_margin_are_reported() {
         let mut facts = whole();
         facts.nodes[2].answer = Err("refused".to_owned());
-        let told_one = told(&facts);
-        assert!(told_one[0].contains("2 of 3 voters answer If one more is lost"), "{told_one:?}");
-        assert!(told_one[1].contains("'3' at h:3 does not answer: refused"), "{told_one:?}");
+        let one_lost = findings(&facts);
+        assert!(one_lost[0].contains("2 of 3 voters answer If one more is lost"), "{one_lost:?}");
+        assert!(one_lost[1].contains("'3' at h:3 does not answer: refused"), "{one_lost:?}");
         facts.nodes[1].answer = Err("refused".to_owned());
-        assert!(told(&facts)[0].contains("no majority"));
+        assert!(findings(&facts)[0].contains("no majority"));
         facts.leader = None;
-        assert!(told(&facts).iter().any(|text| text.contains("no leader: 1 of 3 voters can be reached")));
+        assert!(findings(&facts).iter().any(|text| text.contains("no leader: 1 of 3 voters can be reached")));
     }
 
     #[test]
     fn a_node_that_applies_nothing_is_a_problem() {
-        let told_with = |change: fn(&mut Status)| {
+        let findings_with = |change: fn(&mut Status)| {
             let mut facts = whole();
             change(&mut facts.nodes[1].answer.as_mut().unwrap().status);
-            told(&facts).join("\n")
+            findings(&facts).join("\n")
         };
-        let blocked = told_with(|status| status.blocked = Some(Blocked { index: 7, why: "no memory".to_owned() }));
+        let blocked = findings_with(|status| status.blocked = Some(Blocked { index: 7, why: "no memory".to_owned() }));
         assert!(blocked.starts_with("Problem '2' at h:2, a voter, stops before entry 7: no memory"), "{blocked}");
-        let full = told_with(|status| status.fault = Some("no space left".to_owned()));
+        let full = findings_with(|status| status.fault = Some("no space left".to_owned()));
         assert!(full.starts_with("Problem '2' at h:2, a voter, applies nothing: no space left"), "{full}");
-        let restored = told_with(|status| status.applied.index = 0);
+        let restored = findings_with(|status| status.applied.index = 0);
         assert!(restored.starts_with("Note '2' at h:2, a voter, has no database yet"), "{restored}");
     }
 
     #[test]
-    fn members_that_differ_stand_out() {
+    fn differing_members_are_reported() {
         let mut facts = whole();
         facts.nodes[1] = Node { addr: "h:1".to_owned(), ..node(2, 1) };
         facts.nodes[0] = node(1, 5_000);
         facts.nodes[2].answer.as_mut().unwrap().probes.iter_mut().for_each(|p| p.version = "0.2.0".to_owned());
         facts.nodes.push(node(4, 5_000));
-        let told = told(&facts).join("\n");
+        let found = findings(&facts).join("\n");
         for expected in
             ["Problem 1 and 2 have the address h:1", "lacks 4999 entries", "0.1.0 on 1, 2, 4; 0.2.0 on 3", "4 voters"]
         {
-            assert!(told.contains(expected), "{expected}: {told}");
+            assert!(found.contains(expected), "{expected}: {found}");
         }
     }
 
     #[test]
-    fn the_configuration_is_held_against_the_members() {
+    fn the_configuration_is_compared_with_the_members() {
         let facts = whole();
         let listing =
             |names: &[&str]| Config::default().with_members(names.iter().map(|name| (*name, format!("h:{name}"))));

@@ -1,4 +1,4 @@
-//! A node's configuration: whether it loads, and what in it fits together but does not do what it should.
+//! Checks a node's configuration: whether it loads, and whether its settings do what they should together.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,21 +16,23 @@ pub struct Facts<'a> {
     pub path: &'a Path,
     /// Its permission bits.
     pub mode: Option<u32>,
-    /// What was in it.
+    /// The configuration in it, or why it does not load.
     pub loaded: Result<&'a Config, &'a ConfigError>,
 }
 
-/// Whether a node would start with it, and find the others.
+/// Checks whether a node would start with the configuration, and find the others.
 pub fn check(facts: &Facts<'_>) -> Vec<Finding> {
     let path = facts.path.display();
     let config = match facts.loaded {
         Ok(config) => config,
-        Err(error) => return vec![Finding::problem(CHECK, error.to_string(), format!("{path} starts no node."))],
+        Err(error) => {
+            return vec![Finding::problem(CHECK, error.to_string(), format!("No node can start with {path}."))];
+        }
     };
     let mut findings = check_addresses(config);
     if matches!(config.secret, SecretSource::Inline(_)) && facts.mode.is_some_and(|mode| mode & 0o077 != 0) {
         let what = format!("{path} holds the secret and is open to other users");
-        findings.push(Finding::problem(CHECK, what, "`chmod 600` it, or keep the secret in a file of its own."));
+        findings.push(Finding::problem(CHECK, what, "Run `chmod 600` on it, or keep the secret in a separate file."));
     }
     findings.extend(check_count(config.members.len()));
     if findings.is_empty() {
@@ -47,7 +49,7 @@ fn check_addresses(config: &Config) -> Vec<Finding> {
     }
     let shared = names.iter().filter(|(_, names)| names.len() > 1).map(|(addr, names)| {
         let what = format!("{} have the address {addr}", names.join(" and "));
-        Finding::problem(CHECK, what, "Each node needs its own: the cluster would never be founded.")
+        Finding::problem(CHECK, what, "Each node needs its own address: the cluster would never be founded.")
     });
     let mut findings: Vec<Finding> = shared.collect();
     let own = config.advertise.as_deref().or(config.members.get(&config.name).map(String::as_str));
@@ -56,13 +58,13 @@ fn check_addresses(config: &Config) -> Vec<Finding> {
         && is_loopback(listen)
         && elsewhere(own)
     {
-        let what = format!("the node listens on {listen}, and the others are told {own}");
+        let what = format!("the node listens on {listen}, but the others connect to {own}");
         findings.push(Finding::problem(CHECK, what, "Only this machine reaches the loopback interface."));
     }
     let is_mixed =
         config.members.values().any(|addr| is_loopback(addr)) && config.members.values().any(|a| elsewhere(a));
     if is_mixed {
-        let what = "some members have addresses of the loopback interface, and others have not";
+        let what = "some members have loopback addresses, and others do not";
         findings.push(Finding::problem(CHECK, what, "Other machines can't reach the former."));
     }
     findings
@@ -73,16 +75,16 @@ fn is_loopback(addr: &str) -> bool {
     host == "localhost" || host.starts_with("127.") || host == "[::1]"
 }
 
-/// What a number of voters is good for.
+/// Explains what an even number of voters means.
 pub fn check_count(voters: usize) -> Option<Finding> {
     const CHECK: &str = "voters";
     match voters {
         0 | 1 => None,
-        2 => Some(Finding::note(CHECK, "2 voters", "None may be lost: both are needed to write. Add a third.")),
+        2 => Some(Finding::note(CHECK, "2 voters", "Neither may be lost: both are needed to write. Add a third.")),
         even if even % 2 == 0 => Some(Finding::note(
             CHECK,
             format!("{even} voters"),
-            format!("No more of them may be lost than of {}, and each write waits for more.", even - 1),
+            format!("They survive no more losses than {} voters, and each write waits for more nodes.", even - 1),
         )),
         _ => None,
     }
@@ -103,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_do_what_it_should_is_told() {
+    fn settings_that_do_not_fit_together_are_reported() {
         let file = || SecretSource::File("secret".into());
         let three = [("a", "10.0.0.1:1"), ("b", "10.0.0.2:1"), ("c", "10.0.0.3:1")];
         assert_eq!(levels(&three, None, file(), 0o644), [Fine]);
@@ -127,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn an_even_number_of_voters_is_worth_a_word() {
+    fn an_even_number_of_voters_is_noted() {
         let noted: Vec<usize> = (0..8).filter(|count| check_count(*count).is_some()).collect();
         assert_eq!(noted, [2, 4, 6]);
     }

@@ -1,4 +1,4 @@
-//! What the disk below a data directory does and holds: the cost of an fsync, and the space that is left.
+//! Checks the disk of a data directory: the cost of an fsync, and the free space.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -11,28 +11,28 @@ use quorate_shell::format::size;
 
 use super::finding::Finding;
 
-/// How long the disk is measured at most.
+/// The longest duration of the measurement.
 const MEASURE_MAX: Duration = Duration::from_secs(1);
 
-/// Pages that are written, each once.
+/// How many pages are written, each once.
 const PAGES: u64 = 1_024;
 
-/// What the log writes and syncs for a small write.
+/// The size of a page in bytes: what the log writes and syncs for a small write.
 const PAGE: usize = 4096;
 
-/// An fdatasync below this never reached a disk.
+/// An fdatasync that takes less than this did not reach a disk.
 const TOO_FAST: Duration = Duration::from_micros(20);
 
-/// An fdatasync above this is slow for a disk without moving parts.
+/// An fdatasync that takes more than this is slow for a disk without moving parts.
 const SLOW: Duration = Duration::from_millis(10);
 
-/// Space for two segments of the log, and some more.
+/// The least free space, in bytes: room for two segments of the log, and some more.
 const LEAST_SPACE: u64 = 256 << 20;
 
-/// How long fdatasyncs took, sorted.
+/// The durations of the fdatasyncs, sorted.
 pub type Measured = io::Result<Vec<Duration>>;
 
-/// Removes the file, however the measuring ends.
+/// The file that is written. Dropping this removes it.
 struct Scratch {
     path: PathBuf,
     file: File,
@@ -40,7 +40,7 @@ struct Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What stays is a file of 4 MiB that says by its name where it is from.
+        // A file that stays has 4 MiB and a name that says where it came from.
         let _ = std::fs::remove_file(&self.path);
     }
 }
@@ -68,18 +68,18 @@ pub fn measure(dir: &Path) -> Measured {
     Ok(took)
 }
 
-/// The value below which so many of a hundred lie. Of nothing, zero.
-pub fn percentile(sorted: &[Duration], hundredths: usize) -> Duration {
-    let at = (sorted.len() * hundredths / 100).min(sorted.len().saturating_sub(1));
+/// Returns a percentile of sorted durations; zero if there are none.
+pub fn percentile(sorted: &[Duration], percent: usize) -> Duration {
+    let at = (sorted.len() * percent / 100).min(sorted.len().saturating_sub(1));
     sorted.get(at).copied().unwrap_or_default()
 }
 
-/// A time for people.
+/// Formats a duration in milliseconds.
 pub fn millis(time: Duration) -> String {
     format!("{:.2} ms", time.as_secs_f64() * 1_000.0)
 }
 
-/// What an fsync costs, and what that makes of writes.
+/// Explains what an fsync costs, and what that means for writes.
 pub fn check_fsync(measured: &Measured, timing: Timing) -> Vec<Finding> {
     const CHECK: &str = "fsync";
     let sorted = match measured {
@@ -88,7 +88,7 @@ pub fn check_fsync(measured: &Measured, timing: Timing) -> Vec<Finding> {
             return vec![Finding::problem(
                 CHECK,
                 format!("can't be measured: {error}"),
-                "The log could not be written.",
+                "A node could not write its log.",
             )];
         }
     };
@@ -114,19 +114,19 @@ pub fn check_fsync(measured: &Measured, timing: Timing) -> Vec<Finding> {
         Finding::problem(CHECK, what, means)
     } else if p50 < TOO_FAST {
         let means = format!(
-            "No disk is that fast: what is synced is only in memory, of this machine or of a disk that keeps it \
-             through a power failure. If it does not, acknowledged writes may be lost with the power. {rates}"
+            "No disk is that fast: synced data is only in the memory of this machine or of its disk. If that memory \
+             does not survive a power failure, acknowledged writes may be lost. {rates}"
         );
         Finding::note(CHECK, what, means)
     } else if p50 > SLOW {
-        Finding::note(CHECK, what, format!("That is slow, as of a spinning or a distant disk. {rates}"))
+        Finding::note(CHECK, what, format!("That is slow: the disk may be spinning or remote. {rates}"))
     } else {
         Finding::ok(CHECK, what, rates)
     };
     vec![finding]
 }
 
-/// The space of a file system, and what a data directory has of it.
+/// The free space of a file system, and what a data directory uses.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Space {
     available: Option<u64>,
@@ -135,7 +135,7 @@ pub struct Space {
 }
 
 impl Space {
-    /// Looks at a data directory.
+    /// Gathers the facts about a data directory.
     pub fn gather(dir: &Path) -> Self {
         let stat = rustix::fs::statvfs(dir).ok();
         Self {
@@ -146,7 +146,7 @@ impl Space {
     }
 }
 
-/// Bytes of the files below a directory; what can't be read counts nothing.
+/// Returns the total size of the files below a directory. Files that can't be read count as empty.
 fn bytes_below(dir: &Path) -> u64 {
     let items = std::fs::read_dir(dir).into_iter().flatten().flatten();
     items
@@ -158,30 +158,31 @@ fn bytes_below(dir: &Path) -> u64 {
         .sum()
 }
 
-/// Whether there is room for what a node may have to write.
+/// Checks whether there is room for what a node may have to write.
 pub fn check_space(space: &Space) -> Vec<Finding> {
     const CHECK: &str = "space";
     let Space { available, log, database } = *space;
     let Some(available) = available else {
         return vec![Finding::note(CHECK, "the free space can't be read", "")];
     };
-    let what = format!("{} are free; the log has {}, the database {}", size(available), size(log), size(database));
+    let what = format!("{} are free; the log takes {}, the database {}", size(available), size(log), size(database));
     let needed = database.saturating_add(LEAST_SPACE);
     let finding = if available < LEAST_SPACE {
         let means = format!(
-            "Below {} the log may find no room for its next segment: this node would stop taking writes until there is \
-             space again.",
+            "With less than {} the log may have no room for its next segment: this node would stop taking writes until \
+             there is space.",
             size(LEAST_SPACE)
         );
         Finding::problem(CHECK, what, means)
     } else if available < needed {
         let means = format!(
-            "An image of the database, which heals a node that fell far behind, needs {} beside it: it would not fit.",
+            "If this node falls far behind, it receives a copy of the database, which needs {} next to the old one: it \
+             would not fit.",
             size(needed)
         );
         Finding::note(CHECK, what, means)
     } else {
-        Finding::ok(CHECK, what, "Enough for an image of the database beside it, and for the log.")
+        Finding::ok(CHECK, what, "Enough for a second copy of the database, and for the log.")
     };
     vec![finding]
 }
@@ -220,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn space_is_held_against_what_an_image_needs() {
+    fn space_is_compared_with_what_an_image_needs() {
         let level = |available, database| check_space(&Space { available, log: 1, database })[0].level;
         assert_eq!(level(Some(10 << 30), 1 << 30), Level::Ok);
         assert_eq!(level(Some(1 << 30), 1 << 30), Level::Note);

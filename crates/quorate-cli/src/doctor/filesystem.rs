@@ -1,21 +1,21 @@
-//! What kind of file system a data directory lies on, and what stands below that.
+//! Checks the file system of a data directory, and the write cache below it.
 
 use std::path::{Path, PathBuf};
 
 use super::finding::Finding;
 
-/// What is known of the place of a directory.
+/// The facts about the file system of a directory.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     mount: Option<Mount>,
-    /// What the kernel says of the disk's own cache.
+    /// What the kernel reports of the disk's own cache.
     write_cache: Option<String>,
 }
 
 /// A line of `/proc/self/mountinfo`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Mount {
-    /// As major:minor.
+    /// The device, as major:minor.
     device: String,
     point: PathBuf,
     kind: String,
@@ -23,13 +23,13 @@ struct Mount {
 }
 
 impl Facts {
-    /// Looks at an existing directory.
+    /// Gathers the facts about an existing directory.
     pub fn gather(dir: &Path) -> Self {
         let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         let mount = dir.canonicalize().ok().and_then(|dir| mount_of(&table, &dir));
         let write_cache = mount.as_ref().and_then(|mount| {
             let device = Path::new("/sys/dev/block").join(&mount.device);
-            // A partition has what its disk has.
+            // The queue of a partition is that of its disk, which is one directory up.
             ["queue/write_cache", "../queue/write_cache"]
                 .into_iter()
                 .find_map(|name| std::fs::read_to_string(device.join(name)).ok())
@@ -38,13 +38,13 @@ impl Facts {
     }
 }
 
-/// The mount that holds a path: of those that are above it the innermost, and of these the last.
+/// Returns the mount that holds a path: the innermost one above it, and of several at the same point the last.
 fn mount_of(table: &str, path: &Path) -> Option<Mount> {
     let mounts = table.lines().filter_map(mount).filter(|mount| path.starts_with(&mount.point));
     mounts.max_by_key(|mount| mount.point.components().count())
 }
 
-/// `36 35 98:0 /root /point rw,noatime shared:1 - ext4 /dev/sda1 rw,errors=continue`
+/// Parses a line such as `36 35 98:0 /root /point rw,noatime shared:1 - ext4 /dev/sda1 rw,errors=continue`
 fn mount(line: &str) -> Option<Mount> {
     let (left, right) = line.split_once(" - ")?;
     let mut left = left.split(' ').skip(2);
@@ -59,7 +59,7 @@ fn mount(line: &str) -> Option<Mount> {
     })
 }
 
-/// Spaces and the like stand as a backslash and three octal digits.
+/// Decodes the escapes of the kernel: it writes spaces and some other characters as a backslash and three octal digits.
 fn unescaped(text: &str) -> String {
     let mut parts = text.split('\\');
     let mut shown = parts.next().unwrap_or_default().to_owned();
@@ -79,11 +79,11 @@ fn unescaped(text: &str) -> String {
     shown
 }
 
-/// Whether the file system keeps what was synced.
+/// Checks whether the file system keeps what was synced.
 pub fn check(facts: &Facts) -> Vec<Finding> {
     const CHECK: &str = "file system";
     let Some(mount) = &facts.mount else {
-        return vec![Finding::note(CHECK, "its kind can't be read here", "")];
+        return vec![Finding::note(CHECK, "its type can't be read here", "")];
     };
     let (kind, point) = (mount.kind.as_str(), mount.point.display());
     let what = format!("{kind}, mounted at {point}");
@@ -92,19 +92,19 @@ pub fn check(facts: &Facts) -> Vec<Finding> {
         "tmpfs" | "ramfs" => Finding::problem(
             CHECK,
             what,
-            "It is memory: all of it is lost when the machine restarts. If that happens to a majority, acknowledged \
+            "It is in memory: all of it is lost when the machine restarts. If that happens to a majority, acknowledged \
              writes are lost.",
         ),
         "vfat" | "exfat" | "msdos" => Finding::problem(
             CHECK,
             what,
-            "It keeps neither names nor owners safely through a power failure. Use ext4, XFS, Btrfs or ZFS.",
+            "It does not keep names and owners safely through a power failure. Use ext4, XFS, Btrfs or ZFS.",
         ),
         "overlay" | "aufs" => Finding::note(
             CHECK,
             what,
-            "A container's own layer: it goes with the container, and syncs as the file system below it does. Mount a \
-             volume for the data directory.",
+            "It is a container's own layer: it is deleted with the container, and syncs as the file system below it \
+             does. Mount a volume for the data directory.",
         ),
         "nfs" | "nfs4" | "cifs" | "smb3" | "9p" | "virtiofs" | "ceph" | "glusterfs" | "lustre" | "vboxsf" => {
             Finding::note(CHECK, what, remote())
@@ -113,11 +113,11 @@ pub fn check(facts: &Facts) -> Vec<Finding> {
         "ext2" | "ext3" | "ext4" | "xfs" | "btrfs" | "zfs" | "f2fs" | "bcachefs" | "jfs" | "ufs" | "apfs" => {
             Finding::ok(CHECK, what, "It keeps what was synced, if its disk does.")
         }
-        _ => Finding::note(CHECK, what, "Nothing is known of how it treats fsync and locks."),
+        _ => Finding::note(CHECK, what, "How it handles fsync and locks is not known."),
     }];
     if has("nobarrier") || has("barrier=0") {
         let text = "it is mounted without write barriers";
-        findings.push(Finding::problem(CHECK, text, "What was synced may still be in the disk's cache, and be lost."));
+        findings.push(Finding::problem(CHECK, text, "Synced data may still be in the disk's cache, and be lost."));
     }
     if has("ro") {
         findings.push(Finding::problem(CHECK, "it is mounted read-only", "A node can't run there."));
@@ -127,19 +127,19 @@ pub fn check(facts: &Facts) -> Vec<Finding> {
 }
 
 fn remote() -> &'static str {
-    "Locks, shared memory and fsync may work otherwise than on a local disk, and differ between servers and options. \
-     Use a local disk: the other nodes keep the copies."
+    "Locks, shared memory and fsync may not work as on a local disk, and differ between servers and options. Use a local \
+     disk: the other nodes keep the copies."
 }
 
 fn check_cache(cache: &str) -> Finding {
     const CHECK: &str = "write cache";
     match cache {
-        "write through" => Finding::ok(CHECK, "the disk has none, or one that outlives its power", ""),
+        "write through" => Finding::ok(CHECK, "the disk has none, or one that survives a power failure", ""),
         "write back" => Finding::ok(
             CHECK,
-            "the disk has a cache that it loses with its power",
-            "fdatasync empties it, which its time below includes. Of a virtual disk, see that its host does not ignore \
-             flushes.",
+            "the disk has a cache that is lost in a power failure",
+            "fdatasync flushes it, which is part of the time below. If the disk is virtual, make sure that its host does \
+             not ignore flushes.",
         ),
         other => Finding::note(CHECK, format!("the kernel calls it '{other}'"), ""),
     }
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_loses_synced_writes_is_a_problem() {
+    fn losing_synced_writes_is_a_problem() {
         let levels = |path| found(path).iter().map(|finding| finding.level).collect::<Vec<_>>();
         assert_eq!(levels("/srv"), [Level::Ok]);
         assert_eq!(levels("/run"), [Level::Problem]);
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_of_this_machine_has_a_place() {
+    fn a_real_directory_has_a_mount() {
         let facts = Facts::gather(&std::env::temp_dir());
         assert_eq!(facts.mount.is_some(), Path::new("/proc/self/mountinfo").exists());
     }

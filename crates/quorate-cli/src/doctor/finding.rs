@@ -1,16 +1,16 @@
-//! What a check found, and how it is told.
+//! The findings of checks, and how they are printed.
 
 use serde::Serialize;
 
 use crate::error::{Error, Result};
 
-/// Where the texts of findings begin.
+/// The column at which the texts of findings begin.
 const INDENT: usize = 24;
 
-/// Columns of a line.
+/// The width of a line, in columns.
 const WIDTH: usize = 110;
 
-/// How bad it is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
@@ -18,16 +18,16 @@ pub enum Level {
     Ok,
     /// Worth knowing.
     Note,
-    /// To be mended.
+    /// Must be fixed.
     Problem,
 }
 
 /// What a check found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// The check.
+    /// The name of the check.
     pub check: &'static str,
-    /// How bad it is.
+    /// Its severity.
     pub level: Level,
     /// What was found.
     pub what: String,
@@ -36,17 +36,17 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// As it should be.
+    /// Creates a finding that all is as it should be.
     pub fn ok(check: &'static str, what: impl Into<String>, means: impl Into<String>) -> Self {
         Self { check, level: Level::Ok, what: what.into(), means: means.into() }
     }
 
-    /// Worth knowing.
+    /// Creates a finding that is worth knowing.
     pub fn note(check: &'static str, what: impl Into<String>, means: impl Into<String>) -> Self {
         Self { level: Level::Note, ..Self::ok(check, what, means) }
     }
 
-    /// To be mended.
+    /// Creates a finding that must be fixed.
     pub fn problem(check: &'static str, what: impl Into<String>, means: impl Into<String>) -> Self {
         Self { level: Level::Problem, ..Self::ok(check, what, means) }
     }
@@ -76,30 +76,30 @@ pub struct Report {
 }
 
 impl Report {
-    /// Of these findings, in their order.
+    /// Creates a report of these findings, in their order.
     pub fn new(findings: Vec<Finding>) -> Self {
         let count = |level| findings.iter().filter(|finding| finding.level == level).count();
         Self { problems: count(Level::Problem), notes: count(Level::Note), findings }
     }
 
-    /// How many problems there are.
+    /// Returns the number of problems.
     pub fn problems(&self) -> usize {
         self.problems
     }
 
-    /// For people.
+    /// Formats the report as text.
     pub fn text(&self) -> String {
         self.findings.iter().map(Finding::text).collect()
     }
 
-    /// For programs.
+    /// Formats the report as JSON.
     pub fn json(&self) -> Result<String> {
         let text = serde_json::to_string_pretty(self).map_err(|error| Error::new(error.to_string()))?;
         Ok(text + "\n")
     }
 }
 
-/// The text in lines of so many columns, if its words let it.
+/// Breaks a text into lines of at most `width` columns; a longer word gets a line of its own.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_report_tells_what_and_what_it_means() {
+    fn a_report_shows_findings_and_their_meaning() {
         let long = "word ".repeat(40);
         let findings = vec![
             Finding::ok("fsync", "fast", ""),

@@ -1,23 +1,23 @@
-//! What the operating system lets a process have, of what a node needs.
+//! Compares the limits that the operating system sets for a process with what a node needs.
 
 use rustix::process::{Resource, getrlimit};
 
 use super::finding::Finding;
 
-/// Files that a node has open at most beside its connections: readers with the files of a database each, the log, the
-/// runtime.
+/// The maximum number of files that a node opens besides its connections: the files of the database for each reader,
+/// the log, the runtime.
 const OWN_FILES: u64 = 192;
 
-/// Connections that a node accepts at most, of nodes and clients.
+/// The maximum number of connections that a node accepts, from nodes and clients.
 const CONNECTIONS: u64 = 1_344;
 
-/// Files that a node with a handful of clients needs.
+/// The number of files that a node with a few clients needs.
 const LEAST_FILES: u64 = 256;
 
-/// Threads of a node: its own few, and those for blocking calls.
+/// The maximum number of threads of a node: a few of its own, and those for blocking calls.
 const THREADS: u64 = 544;
 
-/// Limits of a process; none where there is none.
+/// The limits of a process; `None` means unlimited.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Facts {
     files: Option<u64>,
@@ -25,28 +25,30 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Those of this process, which one that this user starts has too.
+    /// Returns the limits of this process. A node that this user starts from here has the same.
     pub fn gather() -> Self {
         Self { files: getrlimit(Resource::Nofile).current, threads: getrlimit(Resource::Nproc).current }
     }
 }
 
-/// Whether they suffice.
+/// Checks whether the limits are high enough.
 pub fn check(facts: &Facts) -> Vec<Finding> {
     vec![check_files(facts.files), check_threads(facts.threads)]
 }
 
 fn check_files(files: Option<u64>) -> Finding {
     const CHECK: &str = "open files";
-    let Some(files) = files else { return Finding::ok(CHECK, "without limit", "") };
+    let Some(files) = files else { return Finding::ok(CHECK, "unlimited", "") };
     let what = format!("{files} for each process started here");
     let clients = files.saturating_sub(OWN_FILES);
     if files < LEAST_FILES {
-        let means = "A node could run out of them, and then neither accept connections nor open its files: \
-                     `ulimit -n 4096`, or LimitNOFILE in its unit.";
+        let means = "A node could run out of them, and then could neither accept connections nor open its files. Raise \
+                     the limit with `ulimit -n 4096`, or LimitNOFILE in its systemd unit.";
         Finding::problem(CHECK, what, means)
     } else if clients < CONNECTIONS {
-        let means = format!("Enough for about {clients} connections; a node accepts {CONNECTIONS}: `ulimit -n 4096`.");
+        let means = format!(
+            "Enough for about {clients} connections; a node accepts {CONNECTIONS}. Raise the limit with `ulimit -n 4096`."
+        );
         Finding::note(CHECK, what, means)
     } else {
         Finding::ok(CHECK, what, format!("Enough for the {CONNECTIONS} connections that a node accepts."))
@@ -55,10 +57,13 @@ fn check_files(files: Option<u64>) -> Finding {
 
 fn check_threads(threads: Option<u64>) -> Finding {
     const CHECK: &str = "threads";
-    let Some(threads) = threads else { return Finding::ok(CHECK, "without limit", "") };
+    let Some(threads) = threads else { return Finding::ok(CHECK, "unlimited", "") };
     let what = format!("{threads} for all processes of this user");
     if threads < THREADS {
-        Finding::note(CHECK, what, format!("A node under load has up to {THREADS}: `ulimit -u`, or TasksMax."))
+        let means = format!(
+            "A node under load has up to {THREADS} threads. Raise the limit with `ulimit -u`, or TasksMax in its unit."
+        );
+        Finding::note(CHECK, what, means)
     } else {
         Finding::ok(CHECK, what, "")
     }
@@ -70,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_are_held_against_what_a_node_needs() {
+    fn limits_are_compared_with_what_a_node_needs() {
         let levels = |files, threads| -> Vec<Level> {
             check(&Facts { files, threads }).iter().map(|finding| finding.level).collect()
         };

@@ -1,4 +1,4 @@
-//! Round trips to the nodes, against the times after which they elect.
+//! Compares the round trips to the nodes with their election timeouts.
 
 use std::time::Duration;
 
@@ -10,15 +10,15 @@ use super::finding::{Finding, Level};
 pub struct Trips {
     /// The node's name.
     pub name: String,
-    /// Sorted.
+    /// The durations, sorted.
     pub took: Vec<Duration>,
-    /// How often its leader says that it lives.
+    /// The interval of the leader's heartbeats.
     pub heartbeat: Duration,
-    /// The shortest time after which it wants an election.
+    /// The shortest time without a heartbeat after which the node starts an election.
     pub election_min: Duration,
 }
 
-/// Whether heartbeats come in time.
+/// Checks whether heartbeats arrive in time.
 pub fn check(nodes: &[Trips]) -> Vec<Finding> {
     let mut findings: Vec<Finding> = nodes.iter().map(one).collect();
     if let Some(last) = findings.iter_mut().rfind(|finding| finding.level == Level::Ok) {
@@ -34,12 +34,13 @@ fn one(trips: &Trips) -> Finding {
     let what = format!("'{name}': {} (p50), {} (p99)", millis(p50), millis(p99));
     if p99 > *election_min / 2 {
         let means = format!(
-            "A follower wants an election when it hears nothing for {election_min:?}: leadership will move for no \
-             reason. Raise the times in [timing] on all nodes, to ten round trips or more."
+            "A follower starts an election when it hears nothing for {election_min:?}: leadership will move without \
+             need. Raise the times in [timing] on all nodes to ten round trips or more."
         );
         Finding::problem(CHECK, what, means)
     } else if p99 > *heartbeat {
-        let means = format!("Slower than heartbeats are sent ({heartbeat:?}): there is little left for a bad moment.");
+        let means =
+            format!("A round trip takes longer than the heartbeat interval, {heartbeat:?}: little reserve is left.");
         Finding::note(CHECK, what, means)
     } else {
         Finding::ok(CHECK, what, "")
@@ -52,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slow_nets_move_leadership() {
+    fn slow_networks_are_reported() {
         let trips = |millis| Trips {
             name: "a".to_owned(),
             took: vec![Duration::from_millis(millis); 20],
