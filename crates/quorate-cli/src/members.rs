@@ -1,7 +1,7 @@
-//! `quorate members`: who belongs to a cluster, and changes of that.
+//! `quorate members`: lists and changes the members of a cluster.
 //!
-//! The cluster does the work: each request goes to the leader, wherever that is, and may be sent again. Adding is a
-//! question that is asked about once a second until the node is a voter; the answers are shown as they change.
+//! The cluster does the work: each request goes to the leader, wherever that is, and may be sent again. `add` repeats
+//! its request about once a second until the node is a voter, and shows each answer that differs from the one before.
 
 use std::time::Duration;
 
@@ -20,16 +20,16 @@ use crate::options::AccessArgs;
 use crate::output;
 use crate::survey::{Survey, no_leader};
 
-/// How long nodes may take to let this client in.
+/// How long nodes may take to accept this client.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 
-/// How long a change may take, with a change of the leader and some patience.
+/// How long a change may take, including a change of the leader.
 const CHANGE_MAX: Duration = Duration::from_secs(30);
 
-/// How often a node that is being added is asked for.
+/// How often the request to add a node is repeated.
 const ASK_EVERY: Duration = Duration::from_secs(1);
 
-/// Seconds that a new node has to become a voter.
+/// How many seconds a new node has to become a voter.
 const WAIT_DEFAULT: u64 = 600;
 
 /// Options of `quorate members`.
@@ -44,22 +44,22 @@ Examples:
   quorate members transfer a
   quorate members list --node 10.0.0.1:7001 --secret-file secret --json")]
 pub struct MembersArgs {
-    /// What to do.
+    /// The command to run.
     #[command(subcommand)]
     pub command: MembersCommand,
 }
 
-/// What to do with the members.
+/// The commands for members.
 #[derive(Debug, Subcommand)]
 pub enum MembersCommand {
-    /// Show who belongs to the cluster, and who of them can be reached; exit code 1 without a leader
+    /// Show the members, and which of them can be reached; the exit code is 1 if there is no leader
     #[command(after_help = "Examples:\n  quorate members list\n  quorate members list --config a.toml --json")]
     List(ListArgs),
-    /// Let a node in that has been started and waits, and wait until it is a voter
+    /// Admit a node that has been started and waits, and wait until it is a voter
     ///
-    /// The node is started first, with a configuration of its own that lists the cluster and itself. It waits, because
-    /// the others' lists do not name it. This command permits it to join, for as long as it runs: the node becomes a
-    /// learner, catches up, and then votes.
+    /// Start the node first, with its own configuration that lists the cluster and the node itself. The node waits,
+    /// because the lists of the others do not name it. This command permits it to join for as long as the command runs:
+    /// the node becomes a learner, catches up, and then votes.
     #[command(after_help = "\
 Example, on the new machine d:
   quorate serve --config d.toml &
@@ -67,18 +67,18 @@ Example, on the new machine d:
     Add(AddArgs),
     /// Remove a member for good
     ///
-    /// Its data directory never comes back: the node notices that it was removed, says so and ends. A new directory
-    /// under a name that the nodes' configurations list may join again; take the name out of them to keep it out. A
-    /// leader hands its leadership over first.
+    /// Its data directory can never be used again: the node notices that it was removed, logs that and ends. A new
+    /// directory may join again under a name that the nodes' configurations list; take the name out of them to prevent
+    /// that. A leader hands leadership over first.
     #[command(after_help = "Example:\n  quorate members remove c --node 10.0.0.1:7001 --secret-file secret")]
     Remove(RemoveArgs),
-    /// Let a node in, in the place of another one, by one change
+    /// Admit a node in the place of a member, by one change
     ///
-    /// As `add`, but the old member goes out in the same change that makes the new one a voter: the number of voters
-    /// never changes.
+    /// Works like `add`, but the old member is removed by the same change that makes the new one a voter: the number of
+    /// voters never changes.
     #[command(after_help = "Example:\n  quorate members replace c d 10.0.0.4:7001")]
     Replace(ReplaceArgs),
-    /// Hand the leadership to a voter, or to the best one, and show who leads
+    /// Hand leadership to a voter, and show which node leads
     #[command(after_help = "Examples:\n  quorate members transfer\n  quorate members transfer a")]
     Transfer(TransferArgs),
 }
@@ -100,10 +100,10 @@ pub struct AddArgs {
     /// How to reach the cluster.
     #[command(flatten)]
     pub access: AccessArgs,
-    /// The node's name, as its configuration says
+    /// The node's name in its configuration
     #[arg(value_name = "NAME")]
     pub name: String,
-    /// host:port where it listens
+    /// host:port of the node
     #[arg(value_name = "ADDR")]
     pub addr: String,
     /// How long to wait, in seconds
@@ -120,7 +120,7 @@ pub struct RemoveArgs {
     /// The member's name
     #[arg(value_name = "NAME")]
     pub name: String,
-    /// Also where no majority of the voters that are left can be reached: then nothing is written until it can
+    /// Remove it even if no majority of the remaining voters can be reached; nothing can be written until it can
     #[arg(long)]
     pub force: bool,
 }
@@ -131,19 +131,19 @@ pub struct ReplaceArgs {
     /// How to reach the cluster.
     #[command(flatten)]
     pub access: AccessArgs,
-    /// The name of the member that goes
+    /// The name of the member to remove
     #[arg(value_name = "OLD")]
     pub old: String,
-    /// The name of the node that comes, as its configuration says
+    /// The name of the new node in its configuration
     #[arg(value_name = "NEW")]
     pub new: String,
-    /// host:port where the new one listens
+    /// host:port of the new node
     #[arg(value_name = "ADDR")]
     pub addr: String,
     /// How long to wait, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = WAIT_DEFAULT)]
     pub wait: u64,
-    /// Also where no majority of the voters that are left can be reached: then nothing is written until it can
+    /// Replace it even if no majority of the remaining voters can be reached; nothing can be written until it can
     #[arg(long)]
     pub force: bool,
 }
@@ -154,7 +154,7 @@ pub struct TransferArgs {
     /// How to reach the cluster.
     #[command(flatten)]
     pub access: AccessArgs,
-    /// Who is to lead; without it, whoever has most of the log
+    /// The voter that is to lead [default: the one that has most of the log]
     #[arg(value_name = "NAME")]
     pub name: Option<String>,
 }
@@ -177,6 +177,7 @@ pub async fn run(args: &MembersArgs) -> Result<()> {
     }
 }
 
+/// Connects to the cluster, to change its members.
 pub async fn connect(access: &AccessArgs) -> Result<Admin> {
     let Access { addrs, secret, pinned } = Access::find(access)?;
     let config = ClientConfig::new(addrs, secret).with_pinned(pinned).with_deadline(CONNECT_MAX);
@@ -202,41 +203,41 @@ async fn remove(args: &RemoveArgs) -> Result<()> {
     let admin = connect(&args.access).await?;
     let name = &args.name;
     admin.remove(name, args.force).await.map_err(|error| {
-        let hint = if matches!(error, AdminError::Refused(_)) { "" } else { "; look with `quorate members list`" };
+        let hint = if matches!(error, AdminError::Refused(_)) { "" } else { "; check with `quorate members list`" };
         Error::new(format!("'{name}' was not removed: {error}{hint}"))
     })?;
-    output::print(&format!("'{name}' is removed; its data directory never comes back\n"))
+    output::print(&format!("'{name}' is removed; its data directory can't be used again\n"))
 }
 
 async fn transfer(args: &TransferArgs) -> Result<()> {
     let admin = connect(&args.access).await?;
-    let leads = admin.transfer(args.name.as_deref()).await.context(|| "the leadership was not handed over")?;
+    let leads = admin.transfer(args.name.as_deref()).await.context(|| "leadership was not handed over")?;
     let members = admin.members().await.map(|status| status.members).unwrap_or_default();
     let leader = members.into_iter().find(|member| member.id == leads);
     let leader = leader.map_or_else(|| leads.to_string(), |member| format!("'{}' at {}", member.name, member.addr));
     output::print(&format!("{leader} leads\n"))
 }
 
-/// Asks until the node is a voter, and shows how far it is.
+/// Repeats the request until the node is a voter, and shows its progress.
 async fn admit(access: &AccessArgs, admission: &Admission, wait: Duration) -> Result<()> {
     let admin = connect(access).await?;
     let (deadline, name) = (Instant::now() + wait, &admission.name);
-    let mut said = String::new();
+    let mut shown = String::new();
     loop {
         let now = match admin.admit(admission.clone()).await {
             Ok(Admitted::Voter) => return output::print(&format!("'{name}' is a voter\n")),
             Ok(admitted) => progress(&admitted),
             Err(error) if error.is_retryable() => error.to_string(),
-            Err(error) => return Err(error).context(|| format!("'{name}' was not let in")),
+            Err(error) => return Err(error).context(|| format!("'{name}' was not admitted")),
         };
-        if now != said {
+        if now != shown {
             output::print(&format!("{name}: {now}\n"))?;
-            said = now;
+            shown = now;
         }
         if Instant::now() + ASK_EVERY >= deadline {
             return Err(Error::new(format!(
-                "'{name}' is no voter after {} s: {said}; the permission to join ends now, run the same command again \
-                 to go on, or `quorate members remove {name}` to forget a learner",
+                "'{name}' is not a voter after {} s: {shown}; it is no longer permitted to join: run the same command \
+                 again to continue, or `quorate members remove {name}` to remove a learner",
                 wait.as_secs()
             )));
         }
@@ -256,15 +257,15 @@ fn progress(admitted: &Admitted) -> String {
     }
 }
 
-/// The members, as the JSON has them.
+/// The members, as printed in JSON.
 #[derive(Debug, Serialize)]
 struct Members {
-    /// The name of the leader; none if none is known.
+    /// The name of the leader; `None` if none is known.
     leader: Option<String>,
-    /// The cluster's own id, in hexadecimal.
+    /// The id of the cluster, in hexadecimal.
     cluster: String,
     voters: usize,
-    /// How many of them answered.
+    /// How many voters answered.
     voters_reachable: usize,
     members: Vec<Member>,
 }
@@ -278,12 +279,12 @@ struct Member {
     addr: String,
     voter: bool,
     leader: bool,
-    /// Committed entries that it had not applied when it was last heard of; none without a leader, and while it has no
-    /// database.
+    /// How many committed entries it had not applied when it was last heard of; `None` without a leader, and while it
+    /// has no database.
     lag: Option<u64>,
-    /// Whether it answered.
+    /// Whether the member answered.
     reachable: bool,
-    /// Since when the others heard nothing of it, in milliseconds.
+    /// For how long the others have heard nothing from it, in milliseconds.
     silent_ms: u64,
 }
 
@@ -316,7 +317,7 @@ impl Members {
 
 impl Member {
     fn row(&self) -> Vec<String> {
-        /// Members ask each other about once a second how they are.
+        /// A longer silence is shown. Members contact each other about once a second.
         const SILENT_FROM_MS: u64 = 5_000;
         let role = match (self.leader, self.voter) {
             (true, _) => "leader",
@@ -384,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn the_members_are_shown_and_who_of_them_answers() {
+    fn members_are_shown_with_their_reachability() {
         let survey = survey([(1, Ok(status(1, Some(2)))), (2, Ok(status(2, Some(2)))), (4, dead())]).unwrap();
         let expected = "\
 cluster 00000000000000000000000000c0ffee: a leads
@@ -399,17 +400,17 @@ d     0000000000000004  10.0.0.4:7001  learner    3  no, silent for 72 s
     }
 
     #[test]
-    fn a_leader_of_which_others_tell_but_that_does_not_answer_is_none() {
+    fn a_leader_that_does_not_answer_does_not_count() {
         let survey = survey([(1, Ok(status(1, Some(2)))), (2, dead()), (4, dead())]).unwrap();
         let members = Members::of(&survey);
         assert_eq!((&members.leader, members.voters_reachable, members.voters), (&None, 1, 2));
-        let said = no_leader(survey.voters());
-        assert!(said.starts_with("no leader: 1 of 2 voters can be reached; a majority is needed"), "{said}");
+        let text = no_leader(survey.voters());
+        assert!(text.starts_with("no leader: 1 of 2 voters can be reached; a majority is needed"), "{text}");
         assert!(no_leader((2, 3)).contains("elect one soon"));
     }
 
     #[test]
-    fn who_knows_no_members_is_not_believed() {
+    fn a_node_that_knows_no_members_is_not_trusted() {
         let wiped = Status { members: Vec::new(), term: 9, ..status(7, None) };
         let both = survey([(1, Ok(status(1, Some(2)))), (7, Ok(wiped.clone()))]).unwrap();
         assert_eq!(both.known.members.len(), 3);

@@ -1,4 +1,4 @@
-//! `quorate migrate`: runs the migrations of a folder that were not run yet.
+//! `quorate migrate`: runs the pending migrations of a folder.
 
 use std::path::{Path, PathBuf};
 
@@ -18,11 +18,11 @@ use crate::output;
 
 const EXAMPLES: &str = "\
 Examples:
-  quorate migrate                       the files of ./migrations that were not run yet, in their order
-  quorate migrate schema --dry-run      what was run, and what would be
+  quorate migrate                       the pending files of ./migrations, in their order
+  quorate migrate schema --dry-run      show what was run, and what would be
 
-A migration is a file like 0001_users.sql: any number of statements, run once, all or none. What was run must stay as
-it was; files that are newer than what an older program knows do not disturb it.";
+A migration is a file like 0001_users.sql: any number of statements, run once, all or none. A file that was run must not
+be changed. Migrations that a newer program has run do not disturb an older one.";
 
 /// Options of `quorate migrate`.
 #[derive(Args, Debug)]
@@ -31,10 +31,10 @@ pub struct MigrateArgs {
     /// How to reach the cluster.
     #[command(flatten)]
     pub access: AccessArgs,
-    /// Say what was run and what would be, and run nothing
+    /// Show what was run and what would be, and run nothing
     #[arg(long, visible_alias = "status")]
     pub dry_run: bool,
-    /// How many steps of SQLite each migration may take, for an index of a large table and the like [default:
+    /// How many steps of SQLite each migration may take; an index on a large table, for example, needs more [default:
     /// 25,000,000]
     #[arg(long, value_name = "STEPS", value_parser = value_parser!(u64).range(1..=BUDGET_MAX))]
     pub budget: Option<u64>,
@@ -47,13 +47,13 @@ pub struct MigrateArgs {
 pub async fn run(args: &MigrateArgs) -> Result<()> {
     let migrations = read(&args.folder)?;
     let client = Connection::connect(Access::find(&args.access)?.remote(), None).await?.with_budget(args.budget);
-    let told = if args.dry_run {
+    let report = if args.dry_run {
         client.sql().migration_status(&migrations).await.map(|status| status.to_string())
     } else {
         client.sql().migrate(&migrations).await.map(|run| list(&run))
     };
     client.close().await;
-    output::print(&format!("{}\n", visible::lines(&told.map_err(failure)?)))
+    output::print(&format!("{}\n", visible::lines(&report.map_err(failure)?)))
 }
 
 fn list(run: &[Migration]) -> String {
@@ -69,7 +69,7 @@ fn failure(error: MigrateError) -> Error {
     }
 }
 
-/// The files of a folder whose names end in `.sql`.
+/// Reads the files of a folder whose names end in `.sql`.
 fn read(folder: &Path) -> Result<Migrations> {
     let of_folder = || folder.display().to_string();
     let mut migrations = Vec::new();

@@ -1,46 +1,46 @@
-//! Options that several commands have.
+//! Options that several commands share.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-/// The longest `--timeout`: a day.
+/// The longest `--timeout`: one day.
 const TIMEOUT_SECONDS_MAX: f64 = 86_400.0;
 
-/// The time that an option gives in seconds.
+/// Parses a number of seconds.
 pub fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok().filter(|seconds| (0.001..=TIMEOUT_SECONDS_MAX).contains(seconds));
-    let wrong = || format!("a number of seconds from 0.001 to {TIMEOUT_SECONDS_MAX}, not '{text}'");
+    let wrong = || format!("expected a number of seconds from 0.001 to {TIMEOUT_SECONDS_MAX}, not '{text}'");
     seconds.map(Duration::from_secs_f64).ok_or_else(wrong)
 }
 
-/// Where `quorate dev` keeps its cluster, and where the other commands look for one, unless told otherwise.
+/// The default data directory of `quorate dev`, where the other commands look for a cluster too.
 pub const DATA_DIR: &str = "quorate-data";
 
 /// How to reach a cluster.
 #[derive(Args, Debug)]
 pub struct AccessArgs {
-    /// host:port of a node; without it any node of the cluster in the data directory
+    /// host:port of a node [default: any node of the cluster in the data directory]
     #[arg(long, value_name = "ADDR")]
     pub node: Option<String>,
     /// The data directory of `quorate dev`
     #[arg(long, value_name = "DIR", default_value = DATA_DIR)]
     pub data_dir: PathBuf,
-    /// The configuration of one of the cluster's nodes: it names all members, and the secret
+    /// The configuration of any node of the cluster: it names all members and the secret
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// A file with the cluster's secret; without it that of --config, QUORATE_SECRET, or what `quorate dev` made
+    /// A file with the cluster's secret [default: that of --config, QUORATE_SECRET, or that of `quorate dev`]
     #[arg(long, value_name = "FILE")]
     pub secret_file: Option<PathBuf>,
 }
 
-/// What a read promises.
+/// The guarantee of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Level {
-    /// What the node that answers has applied
+    /// What the node that answers has applied, which may be old
     Local,
-    /// All that was acknowledged before
+    /// Everything that was acknowledged before the read
     Linearizable,
 }
 

@@ -1,15 +1,16 @@
-//! What a panic prints.
+//! The report of a panic.
 //!
-//! Where the addresses of the process are limited it prints no backtrace, whatever `RUST_BACKTRACE` says. The standard
-//! library gathers one under a lock. An allocation that fails meanwhile is reported under the same lock: that thread
-//! would wait for itself, and each that panics afterwards for it.
+//! If the address space of the process is limited, the report has no backtrace, whatever `RUST_BACKTRACE` says. The
+//! standard library collects a backtrace under a lock, and reports a failed allocation under the same lock. If an
+//! allocation fails while a thread collects a backtrace, that thread waits for itself for ever, and so does each thread
+//! that panics later.
 
 use std::io::Write as _;
 use std::panic::{PanicHookInfo, set_hook};
 
 use rustix::process::{Resource, getrlimit};
 
-/// To be called before there are other threads.
+/// Installs the report. Must be called before other threads start.
 pub fn set_up() {
     if getrlimit(Resource::As).current.is_some() {
         set_hook(Box::new(print));
@@ -19,7 +20,7 @@ pub fn set_up() {
 fn print(panic: &PanicHookInfo<'_>) {
     let thread = std::thread::current();
     let name = thread.name().unwrap_or("without a name");
-    // Where nobody reads the standard error there is nobody to tell.
+    // If standard error is closed, there is nowhere to report to.
     let _ = writeln!(std::io::stderr(), "the thread '{name}' {panic}");
 }
 
@@ -31,13 +32,13 @@ mod tests {
     const CHILD: &str = "QUORATE_TEST_PANICS";
 
     #[test]
-    fn a_process_whose_addresses_are_limited_prints_no_backtrace() {
+    fn limited_address_space_disables_backtraces() {
         if std::env::var_os(CHILD).is_some() {
             super::set_up();
             panic!("on purpose");
         }
         let report = |limit: &str| {
-            let test = "panics::tests::a_process_whose_addresses_are_limited_prints_no_backtrace";
+            let test = "panics::tests::limited_address_space_disables_backtraces";
             let mut child = Command::new("sh");
             child.arg("-c").arg(format!("ulimit -v {limit}; exec \"$0\" --exact {test} --nocapture"));
             child.arg(std::env::current_exe().unwrap()).env(CHILD, "1").env("RUST_BACKTRACE", "1");

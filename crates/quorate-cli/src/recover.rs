@@ -1,4 +1,4 @@
-//! `quorate recover`: what an operator decides where a cluster can't go on by itself.
+//! `quorate recover`: the decisions of an operator for a cluster that can't continue by itself.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::output;
 /// How long the command waits for the cluster to decide.
 const DECIDED_WITHIN: Duration = Duration::from_secs(10);
 
-/// How often it looks.
+/// How often it checks.
 const ASK_EVERY: Duration = Duration::from_millis(200);
 
 /// Options of `quorate recover`.
@@ -50,13 +50,13 @@ pub async fn run(args: &RecoverArgs) -> Result<()> {
     match &args.command {
         RecoverCommand::RejectEntry(RejectEntryArgs { index, access }) => {
             let admin = connect(access).await?;
-            admin.reject_entry(*index).await.context(|| format!("entry {index} is not rejected"))?;
+            admin.reject_entry(*index).await.context(|| format!("entry {index} was not rejected"))?;
             let deadline = Instant::now() + DECIDED_WITHIN;
             while still_waits(&admin, *index).await? {
                 if Instant::now() >= deadline {
                     return Err(Error::new(format!(
                         "the leader still waits at entry {index}: it rejects the entry once a majority can't apply it; \
-                         look with `quorate status`, and run this again if another node leads by then"
+                         check with `quorate status`, and run this command again if another node leads by then"
                     )));
                 }
                 sleep(ASK_EVERY).await;
@@ -66,8 +66,8 @@ pub async fn run(args: &RecoverArgs) -> Result<()> {
     }
 }
 
-/// Whether the leader still stops before the entry.
+/// Returns whether the leader still waits before the entry.
 async fn still_waits(admin: &Admin, index: u64) -> Result<bool> {
-    let status = admin.members().await.context(|| "no node tells whether the entry is rejected")?;
+    let status = admin.members().await.context(|| "can't find out whether the entry was rejected")?;
     Ok(status.applied.index < index)
 }

@@ -1,4 +1,4 @@
-//! `quorate restore`: a backup becomes the database of a new cluster, or of one that is stopped.
+//! `quorate restore`: makes a backup the database of a new cluster, or of a stopped one.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -21,23 +21,23 @@ Example:
   quorate restore monday.db --config node.toml   into the data directory of that configuration
 
 The node is then the first voter of a new epoch. The other members of its configuration join it when they are started
-with empty data directories; `quorate dev` takes care of that by itself. No cluster may be running at the addresses of
-the configuration.";
+with empty data directories; `quorate dev` does that by itself. No cluster may be running at the addresses of the
+configuration.";
 
 /// Options of `quorate restore`.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLE)]
 pub struct RestoreArgs {
-    /// The configuration of the one node to restore into
+    /// The configuration of the node to restore into
     #[arg(long, value_name = "FILE", conflicts_with = "data_dir")]
     pub config: Option<PathBuf>,
-    /// The data directory of `quorate dev`: all of its nodes begin anew
+    /// The data directory of `quorate dev`; all of its nodes start over
     #[arg(long, value_name = "DIR", default_value = DATA_DIR)]
     pub data_dir: PathBuf,
-    /// Move what the data directories hold aside, into `replaced-...` in each of them
+    /// Move existing data aside, into `replaced-...` in each data directory
     #[arg(long)]
     pub replace: bool,
-    /// FILE is a SQLite database of another origin
+    /// FILE is a SQLite database, but not a backup of Quorate
     #[arg(long)]
     pub plain: bool,
     /// The backup
@@ -54,17 +54,17 @@ pub async fn run(args: &RestoreArgs) -> Result<()> {
     };
     let options = RestoreOptions { replace: args.replace, others: place.others.clone(), plain: args.plain };
     let restored = quorate::restore(&args.file, &place.config, &options).await;
-    let restored = restored.map_err(|error| told(error, args.plain))?;
+    let restored = restored.map_err(|error| failure(error, args.plain))?;
     output::print(&place.text(&restored, begun.elapsed().as_secs_f64()))
 }
 
-/// Where a backup goes.
+/// Where a backup is restored to.
 struct Place {
     config: Config,
     others: Vec<PathBuf>,
-    /// How the node is started, or all of them.
+    /// The command that starts the node, or all nodes.
     start: String,
-    /// Held until the end: nobody starts a `quorate dev` meanwhile.
+    /// Held until the restore has ended, so that no `quorate dev` starts meanwhile.
     dev: Option<Layout>,
 }
 
@@ -98,14 +98,14 @@ impl Place {
             size(*bytes)
         );
         for path in aside {
-            text.push_str(&format!("what was there is in {}\n", path.display()));
+            text.push_str(&format!("the data that was there is now in {}\n", path.display()));
         }
         text.push_str(&format!("start it: {}\n", self.start));
         let others: Vec<&str> = self.config.members.keys().map(String::as_str).collect();
         let others: Vec<&str> = others.into_iter().filter(|name| *name != self.config.name).collect();
         if self.dev.is_none() && !others.is_empty() {
             text.push_str(&format!(
-                "then start {} with empty data directories: move away what they hold, it is of another cluster now\n",
+                "then start {} with empty data directories: move their data away, which belongs to another cluster now\n",
                 others.join(", ")
             ));
         }
@@ -113,11 +113,11 @@ impl Place {
     }
 }
 
-fn told(error: RestoreError, plain: bool) -> Error {
+fn failure(error: RestoreError, plain: bool) -> Error {
     let hint = match &error {
         RestoreError::Holds(_) => " (--replace)",
         RestoreError::File(quorate::backup::FileError::Foreign { .. }) if !plain => {
-            " (--plain takes a SQLite database of another origin)"
+            " (use --plain for a SQLite database that is not a backup)"
         }
         _ => "",
     };

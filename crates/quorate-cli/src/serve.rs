@@ -1,4 +1,4 @@
-//! `quorate serve`: one node in this process, until it is asked to stop.
+//! `quorate serve`: runs one node in this process until it is asked to stop.
 
 use std::path::PathBuf;
 
@@ -17,18 +17,18 @@ use crate::{log, settings};
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   quorate serve --config cluster/a.toml
-  quorate serve --config cluster/a.toml --print-config   # what is in force, and what gave each value
-  QUORATE_DATA_DIR=data quorate serve                    # a node alone, without a file
+  quorate serve --config cluster/a.toml --print-config   # the settings in force, and the source of each
+  QUORATE_DATA_DIR=data quorate serve                    # a single node, without a file
 
-SIGTERM or Ctrl-C stops it in good order: it hands leadership over first. docs/configuration.md has all keys.")]
+SIGTERM or Ctrl-C stops the node cleanly: it hands leadership over first. docs/configuration.md lists all keys.")]
 pub struct ServeArgs {
-    /// The configuration; variables QUORATE_* override it, or replace it
+    /// The configuration; variables QUORATE_* override it or replace it
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Print the configuration that is in force, and stop
+    /// Print the configuration in force, and exit
     #[arg(long)]
     pub print_config: bool,
-    /// Stop when the standard input ends: with whoever holds its other end
+    /// Stop when standard input closes, as it does when the parent process ends
     #[arg(long, hide = true)]
     pub until_stdin_closes: bool,
 }
@@ -42,7 +42,7 @@ pub async fn run(args: &ServeArgs) -> Result<()> {
     }
     log::begin(config.log)?;
     let mut stop = Stop::take(args.until_stdin_closes)?;
-    // What SQLite makes by itself would be as open as the umask lets it be.
+    // SQLite creates some files itself, with the permissions that the umask allows.
     umask(Mode::RWXG | Mode::RWXO);
     let http = match &config.http_listen {
         Some(addr) => Some(http::serve(addr).await.context(|| "the server can't start")?),
@@ -52,7 +52,7 @@ pub async fn run(args: &ServeArgs) -> Result<()> {
     let node = tokio::select! {
         started = Node::start(config.node) => started.context(|| "the node can't start")?,
         () = stop.requested() => {
-            tracing::info!(event = "stopped", "the node was told to stop before it had started");
+            tracing::info!(event = "stopped", "the node was asked to stop before it had started");
             return Ok(());
         }
     };
@@ -64,7 +64,7 @@ pub async fn run(args: &ServeArgs) -> Result<()> {
         () = stop.requested() => None,
     };
     stop::end_soon("its consensus, its database, or a read");
-    // A store that is stuck would keep the node from stopping, and the others wait for its next life.
+    // If the store is stuck, `stop` would wait for it, while the other nodes wait for the restart of this one.
     if !matches!(ended, Some(Ended::Store(StoreFault::Stuck(_)))) {
         node.stop().await;
     }
@@ -74,12 +74,12 @@ pub async fn run(args: &ServeArgs) -> Result<()> {
     ended.map_or(Ok(()), |ended| Err(Error::new(format!("the node has ended: {ended}"))))
 }
 
-/// Why no node can be started with what was given, and what to do where nothing was.
+/// Explains why no node can start with the configuration, and what to do if none was given.
 fn unusable(error: &ConfigError, has_file: bool) -> Error {
     let todo = match error {
         ConfigError::Missing(_) if !has_file => {
             "; name a configuration with --config FILE (`quorate init DIR` writes one for each node of a new cluster), \
-             or give all keys by variables QUORATE_*"
+             or set all keys by variables QUORATE_*"
         }
         _ => "",
     };

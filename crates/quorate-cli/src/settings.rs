@@ -12,27 +12,27 @@ use quorate_server::ServerConfig;
 
 use crate::error::{Context as _, Error, Result};
 
-/// Random bytes of a secret.
+/// The number of random bytes of a secret.
 const SECRET_BYTES: usize = 32;
-/// The name of the secret's file beside the configurations.
+/// The name of the secret's file, next to the configurations.
 const SECRET: &str = "secret";
-/// What the names of variables begin with that are read as a configuration.
+/// The prefix of the names of variables that are read as configuration.
 pub const VARIABLES: &str = "QUORATE_";
 
-/// What a file, if there is one, and the environment say.
+/// Returns the sources of a configuration: the file, if one is given, and the environment.
 pub fn sources(file: Option<&Path>) -> Result<Sources> {
     let sources = file.map_or_else(|| Ok(Sources::new()), |file| Sources::new().file(file));
     let sources = sources.context(|| "the configuration")?;
-    // A variable that is no text can't be one of ours.
+    // A variable that is not UTF-8 can't be one of ours.
     Ok(sources.variables(std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)))))
 }
 
-/// What the file of a server says, whatever the environment.
+/// Loads the configuration file of a server, and ignores the environment.
 pub fn load(file: &Path) -> Result<ServerConfig> {
     read(file).context(|| "the configuration")
 }
 
-/// The same, with the error as it is.
+/// Does the same, and returns the original error.
 pub fn read(file: &Path) -> Result<ServerConfig, ConfigError> {
     Sources::new().file(file).and_then(|sources| sources.read())
 }
@@ -42,29 +42,29 @@ pub fn read(file: &Path) -> Result<ServerConfig, ConfigError> {
 pub struct NewNode {
     /// Its name.
     pub name: String,
-    /// Where peers and clients reach it.
+    /// Its address for peers and clients.
     pub addr: String,
-    /// Where it serves HTTP.
+    /// The address of its HTTP server.
     pub http: String,
-    /// Its data directory, from the directory of its configuration.
+    /// Its data directory, relative to the directory of its configuration.
     pub data_dir: PathBuf,
 }
 
-/// The file with the configuration of a node.
+/// Returns the file with the configuration of a node.
 pub fn file_of(dir: &Path, stem: &str) -> PathBuf {
     dir.join(format!("{stem}.toml"))
 }
 
-/// The file with the secret.
+/// Returns the file with the secret.
 pub fn secret_file(dir: &Path) -> PathBuf {
     dir.join(SECRET)
 }
 
-/// Makes a secret and a commented configuration for each node, `stem` of its name being the file's name. The file of
-/// the first node comes last: it stands for all of them. Nothing that is there is overwritten.
+/// Creates a secret and a commented configuration for each node. `stem` turns the name of a node into that of its file.
+/// The file of the first node is written last: if it exists, all of them do. Existing files are not overwritten.
 pub fn found(dir: &Path, nodes: &[NewNode], stem: impl Fn(&str) -> String) -> Result<Vec<PathBuf>> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
-    made.context(|| format!("cannot make the directory {}", dir.display()))?;
+    made.context(|| format!("cannot create the directory {}", dir.display()))?;
     let files: Vec<PathBuf> = nodes.iter().map(|node| file_of(dir, &stem(&node.name))).collect();
     if let Some(there) = files.iter().find(|file| file.exists()) {
         return Err(exists(there));
@@ -74,7 +74,11 @@ pub fn found(dir: &Path, nodes: &[NewNode], stem: impl Fn(&str) -> String) -> Re
         let mut text = template(&server(node, nodes));
         text.insert_str(
             0,
-            &format!("# Node {} of {}. `quorate serve --config` this file.\n\n", node.name, nodes.len()),
+            &format!(
+                "# Node {} of {}. To start it: `quorate serve --config` with this file.\n\n",
+                node.name,
+                nodes.len()
+            ),
         );
         write_new(file, &text)?;
     }
@@ -89,7 +93,7 @@ fn server(node: &NewNode, nodes: &[NewNode]) -> ServerConfig {
     ServerConfig { node: node_config, http_listen: Some(node.http.clone()), ..ServerConfig::default() }
 }
 
-/// A secret that is there already is kept: the first try to write the other files may have failed.
+/// Creates the secret. An existing one is kept: an earlier attempt may have failed after writing it.
 fn draw_secret(file: &Path) -> Result<()> {
     if file.exists() {
         return Ok(());
@@ -109,5 +113,5 @@ fn write_new(path: &Path, text: &str) -> Result<()> {
 }
 
 fn exists(path: &Path) -> Error {
-    Error::new(format!("{} is there already: name another directory, or remove it if it is not needed", path.display()))
+    Error::new(format!("{} already exists: name another directory, or remove it if it is not needed", path.display()))
 }

@@ -1,5 +1,5 @@
-//! `quorate sql`: runs scripts, or opens a prompt if there is none and the terminal is one. The shell is
-//! `quorate-shell`.
+//! `quorate sql`: runs scripts, or opens a prompt if there is none and standard input and output are a terminal. The
+//! shell is `quorate-shell`.
 
 use std::io::{IsTerminal as _, stdin, stdout};
 use std::path::PathBuf;
@@ -19,18 +19,18 @@ use crate::status;
 /// What `quorate sql --help` ends with.
 const SQL_EXAMPLES: &str = "\
 Examples:
-  quorate sql                                             a prompt; .help lists what it knows
-  quorate sql 'SELECT count(*) FROM users'                one statement, or several with semicolons
+  quorate sql                                             a prompt; .help lists its commands
+  quorate sql 'SELECT count(*) FROM users'                one statement, or several separated by semicolons
   quorate sql < schema.sql                                a script; it stops at the first error
   quorate sql -f schema.sql -f data.sql --keep-going      scripts; errors do not stop them
   quorate sql --format csv 'SELECT * FROM users' > u.csv  results of any size
-  quorate sql .dump > backup.sql                          all as SQL, at one position
-  quorate sql --node 10.0.0.2:7001 --level local .status  what one node has
+  quorate sql .dump > backup.sql                          the whole database as SQL, at one position
+  quorate sql --node 10.0.0.2:7001 --level local .status  what one node reports
   quorate sql --timeout 2 'SELECT count(*) FROM users'    fail rather than wait longer
-  quorate sql --budget 1000000000 'CREATE INDEX i ON t (a)'  a long write, during which no other takes effect
+  quorate sql --budget 1000000000 'CREATE INDEX i ON t (a)'  a long write; other writes wait for it
 
 Exit code: 0 done; 1 a statement failed; 2 wrong arguments; 3 the cluster can't be reached, refuses this client or did
-not answer in time (a message says if a write may have been done).";
+not answer in time (the message says if a write may have been done).";
 
 /// Options of `quorate sql`.
 #[derive(Args, Debug)]
@@ -39,22 +39,23 @@ pub struct SqlArgs {
     /// How to reach the cluster.
     #[command(flatten)]
     pub access: AccessArgs,
-    /// How results are printed: table, line, csv, tsv, json, ndjson, markdown, list, quote, or insert=TABLE
+    /// The format of results: table, line, csv, tsv, json, ndjson, markdown, list, quote, or insert=TABLE
     #[arg(long, visible_alias = "mode", value_name = "MODE", default_value = "table", value_parser = Mode::parse)]
     pub format: Mode,
-    /// What a read promises
+    /// The guarantee of reads
     #[arg(long, value_enum, default_value_t = Level::Linearizable)]
     pub level: Level,
     /// How long each statement may take [default: 60]; a query never runs longer than the node's sql.query_timeout
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub timeout: Option<Duration>,
-    /// How many steps of SQLite a write may take, for an index of a large table and the like [default: 25,000,000]
+    /// How many steps of SQLite a write may take; an index on a large table, for example, needs more [default:
+    /// 25,000,000]
     #[arg(long, value_name = "STEPS", value_parser = value_parser!(u64).range(1..=BUDGET_MAX))]
     pub budget: Option<u64>,
-    /// Run what a file holds; `-` is the standard input. May be given several times
+    /// Run a script; `-` is standard input; can be given several times
     #[arg(short, long = "file", value_name = "FILE", conflicts_with = "query")]
     pub files: Vec<PathBuf>,
-    /// Go on after a statement that fails, and end with 1
+    /// Continue after a statement that fails; the exit code is then 1
     #[arg(long)]
     pub keep_going: bool,
     /// Statements, separated by semicolons, or a command that starts with a dot
@@ -81,7 +82,7 @@ pub async fn run(args: &SqlArgs) -> Result<()> {
     Ok(outcome?)
 }
 
-/// What to run, opened before anything is run; `None` for a prompt.
+/// Opens the scripts to run, all before the first is run; `None` means a prompt.
 fn scripts(args: &SqlArgs) -> Result<Option<Vec<Script>>> {
     if let Some(query) = &args.query {
         return Ok(Some(vec![Script::text(query)]));

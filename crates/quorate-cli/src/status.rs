@@ -1,6 +1,6 @@
-//! `quorate status`: what the members of a cluster say of themselves, side by side.
+//! `quorate status`: shows the status of all members of a cluster side by side.
 //!
-//! Every member is asked itself, so that one which is down or cut off shows as such.
+//! Each member is asked directly, so that one that is down or cut off is shown as unreachable.
 
 use clap::Args;
 use quorate_server::status::{Answer, Blocked, ClusterStatus, Member};
@@ -36,7 +36,7 @@ pub async fn run(args: &StatusArgs) -> Result<()> {
     output::print(&table(&status))
 }
 
-/// What the members say of themselves, as a text.
+/// Returns the status of all members as text.
 pub async fn text(access: &Access) -> Result<String> {
     Ok(table(&Survey::take(access).await?.cluster()))
 }
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn the_leader_of_the_latest_term_counts_and_the_dead_are_shown() {
+    fn the_latest_leader_and_dead_members_are_shown() {
         let (one, three) = (node(1, 4, 90, 1), node(3, 5, 100, 3));
         let dead = Err(Error::new("connection refused"));
         let answers =

@@ -1,4 +1,4 @@
-//! What asks `quorate dev` or a node to stop: a signal, or the end of the standard input.
+//! The requests to stop `quorate dev` or a node: a signal, or the end of standard input.
 
 use std::io::Read as _;
 use std::time::Duration;
@@ -8,19 +8,19 @@ use tokio::sync::oneshot;
 
 use crate::error::{Context as _, Result};
 
-/// Waits for SIGINT, SIGTERM or SIGHUP. From its making on these have no other effect, also where the process was
-/// started with them ignored, as shells start what runs in the background.
+/// Waits for SIGINT, SIGTERM or SIGHUP. Once created, it catches all of these signals, even if the process was started
+/// with them ignored, as shells start background jobs.
 #[derive(Debug)]
 pub struct Stop {
     interrupt: Signal,
     terminate: Signal,
     hang_up: Signal,
-    /// The end of the standard input, as long as it counts and has not come.
+    /// The end of standard input; `None` if that does not count, or after the first request.
     input: Option<oneshot::Receiver<()>>,
 }
 
 impl Stop {
-    /// Takes the signals over; the end of the standard input counts too where `until_stdin_closes`.
+    /// Takes over the signals. With `until_stdin_closes`, the end of standard input counts too.
     pub fn take(until_stdin_closes: bool) -> Result<Self> {
         let take = |kind| signal(kind).context(|| "cannot handle signals");
         Ok(Self {
@@ -31,11 +31,11 @@ impl Stop {
         })
     }
 
-    /// The next request to stop.
-    pub async fn asked(&mut self) {
+    /// Waits for the next request to stop.
+    pub async fn requested(&mut self) {
         let input = async {
             match &mut self.input {
-                // Its sender is dropped when the input has ended.
+                // The sender is dropped when the input has ended.
                 Some(input) => drop(input.await),
                 None => std::future::pending().await,
             }
@@ -46,18 +46,18 @@ impl Stop {
             _ = self.hang_up.recv() => {}
             () = input => {}
         }
-        // After the first request the end of the input asks for nothing more.
+        // After the first request, the end of the input no longer counts.
         self.input = None;
     }
 }
 
-/// How long a node may take to stop in good order.
+/// How long a node may take to stop cleanly.
 const ORDERLY_MAX: Duration = Duration::from_secs(8);
 
-/// From now on the process has [`ORDERLY_MAX`] to end. After that it says what it was waiting for and ends as if it
-/// were killed, which loses nothing that was acknowledged.
+/// Gives the process [`ORDERLY_MAX`] to end. After that it logs what it was waiting for and ends as if it were killed,
+/// which loses nothing that was acknowledged.
 pub fn end_soon(waiting_for: &'static str) {
-    // A thread of its own: whatever keeps the process from ending may keep its runtime busy too.
+    // A separate thread: what keeps the process from ending may also keep its runtime busy.
     std::thread::spawn(move || {
         std::thread::sleep(ORDERLY_MAX);
         let text = "the node did not stop in time: its process ends as if it were killed, and nothing is lost";
@@ -68,7 +68,7 @@ pub fn end_soon(waiting_for: &'static str) {
 
 fn end_of_input() -> oneshot::Receiver<()> {
     let (sender, ended) = oneshot::channel::<()>();
-    // A thread of its own, which dies with the process: a read of the standard input can't be given up.
+    // A separate thread, which ends with the process: a read of standard input can't be cancelled.
     std::thread::spawn(move || {
         let mut buffer = [0; 256];
         while !matches!(std::io::stdin().read(&mut buffer), Ok(0) | Err(_)) {}

@@ -1,4 +1,4 @@
-//! `quorate verify`: do all nodes hold the same?
+//! `quorate verify`: compares the databases of all nodes.
 
 use std::time::Instant;
 
@@ -14,8 +14,8 @@ const EXAMPLE: &str = "\
 Example:
   quorate verify
 
-Each node hashes its whole database as it stands at one position, while work goes on. The exit code is 0 only if all
-members answered and hold the same.";
+Each node hashes its whole database at one position, while the cluster serves. The exit code is 0 only if all members
+answered and hold the same.";
 
 /// Options of `quorate verify`.
 #[derive(Args, Debug)]
@@ -42,21 +42,21 @@ fn verdict(verification: &Verification) -> Result<()> {
         return Ok(());
     }
     Err(Error::new(if verification.differences().is_empty() {
-        "not all members could be verified: see why above, and verify again"
+        "not all members could be verified: see the reasons above, and verify again"
     } else {
-        "not all members hold the same: one that differs from a majority takes a copy of theirs by itself; verify \
-         again, and look at the logs"
+        "not all members hold the same: one that differs from a majority replaces its data with a copy of theirs; \
+         verify again, and check the logs"
     }))
 }
 
 fn text(verification: &Verification, seconds: f64) -> String {
     let mut text = format!("at position {}, in {seconds:.1} s:\n", verification.position);
     for node in &verification.nodes {
-        let told = match &node.tables {
+        let answer = match &node.tables {
             Ok(tables) => format!("{} tables", tables.len()),
             Err(why) => format!("no answer: {why}"),
         };
-        text.push_str(&format!("  node {}  {}  {told}\n", node.name, node.addr));
+        text.push_str(&format!("  node {}  {}  {answer}\n", node.name, node.addr));
     }
     let differences = verification.differences();
     for difference in &differences {
@@ -80,8 +80,8 @@ mod tests {
 
     use super::*;
 
-    /// What is said of nodes that hold a table so, or do not answer.
-    fn said(nodes: &[Option<u128>]) -> String {
+    /// Returns what is printed for nodes that hold a table with these hashes; `None` is a node that does not answer.
+    fn printed(nodes: &[Option<u128>]) -> String {
         let tables = |hash: &Option<u128>| {
             hash.map(|hash| BTreeMap::from([("t".to_owned(), hash)])).ok_or_else(|| "it is away".to_owned())
         };
@@ -96,14 +96,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_sound_says_what_to_do() {
+    fn a_failed_verification_says_what_to_do() {
         let sound = "at position 0.0.0, in 0.2 s:\n  node 1  h:1  1 tables\n  node 2  h:2  1 tables\n\
                      all that answered hold the same\n";
-        assert_eq!(said(&[Some(1), Some(1)]), sound);
-        let away = "not all members could be verified: see why above, and verify again";
-        assert_eq!(said(&[Some(1), None, Some(1)]), away);
-        let differ = "not all members hold the same: one that differs from a majority takes a copy of theirs by \
-                      itself; verify again, and look at the logs";
-        assert_eq!(said(&[Some(1), Some(2), None]), differ);
+        assert_eq!(printed(&[Some(1), Some(1)]), sound);
+        let away = "not all members could be verified: see the reasons above, and verify again";
+        assert_eq!(printed(&[Some(1), None, Some(1)]), away);
+        let differ = "not all members hold the same: one that differs from a majority replaces its data with a copy \
+                      of theirs; verify again, and check the logs";
+        assert_eq!(printed(&[Some(1), Some(2), None]), differ);
     }
 }

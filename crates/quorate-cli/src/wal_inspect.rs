@@ -1,4 +1,4 @@
-//! `quorate wal inspect`: what is in a node's log, without opening it.
+//! `quorate wal inspect`: shows what is in a node's log, without opening it.
 //!
 //! Invariant: not a byte of the directory changes, and no lock is taken.
 
@@ -16,31 +16,31 @@ use serde::Serialize;
 use crate::error::{Context as _, Error, Result};
 use crate::{output, utc};
 
-/// Characters of a statement that are shown.
+/// How many characters of a statement are shown.
 const STATEMENT_CHARS_SHOWN: usize = 100;
 
-/// Commands of an entry that are shown.
+/// How many commands of an entry are shown.
 const COMMANDS_SHOWN: usize = 8;
 
-/// Bytes on a line of hexadecimal.
+/// How many bytes are on a line of hexadecimal.
 const HEX_LINE: usize = 32;
 
 /// Options of `quorate wal`.
 #[derive(Args, Debug)]
 pub struct WalArgs {
-    /// What to do.
+    /// The command to run.
     #[command(subcommand)]
     pub command: WalCommand,
 }
 
-/// What to do with a log.
+/// The commands for logs.
 #[derive(Debug, Subcommand)]
 pub enum WalCommand {
-    /// Show what is in the log of a node, which may run: segments, votes, ranges, entries
+    /// Show the log of a node, which may be running: segments, votes, ranges, entries
     ///
-    /// Nothing is changed and no lock is taken. A log is judged as the node's next start would judge it: a torn tail
-    /// was never acknowledged and is cut; damage to what was acknowledged makes the node come back as a new member. The
-    /// exit code is 1 where the log would be refused.
+    /// Nothing is changed and no lock is taken. The log is checked as the node's next start would check it: a torn tail
+    /// was never acknowledged and is cut; damage to acknowledged entries makes the node come back as a new member. The
+    /// exit code is 1 if the log would be refused.
     #[command(after_help = "\
 Examples:
   quorate wal inspect /var/lib/quorate                the data directory of a node, or its log directory
@@ -48,10 +48,10 @@ Examples:
   quorate wal inspect data --entries --from 1000 --to 1000 --hex
   quorate wal inspect data --json
 
-Segments: the file, its epoch (number and nonce, which tell its frames from those of an earlier life of the file), its
+Segments: the file, its epoch (number and nonce, which tell its frames from those of an earlier use of the file), its
 size, the bytes in use, frames, the sequence of the first one, and the first and last entry of each group in it.
 Groups: `main` holds everything. Purged entries are in the database. A log id is term.node.index.
-Entries: log id, place (segment+offset of the frame), kind, the leader's time stamp, session and sequence, commands.")]
+Entries: log id, position (segment+offset of the frame), kind, the leader's timestamp, session and sequence, commands.")]
     Inspect(InspectArgs),
 }
 
@@ -100,20 +100,21 @@ pub fn run(args: &WalArgs) -> Result<()> {
     }
 }
 
-/// The log of a data directory, or the directory itself.
+/// Returns the log of a data directory, or the directory itself.
 fn log_dir(dir: &Path) -> PathBuf {
     let log = dir.join("log");
     if log.is_dir() { log } else { dir.to_owned() }
 }
 
-/// The process that has the log open, as the kernel's list of locks says; asking for the lock would disturb it.
+/// Returns the process that has the log open, according to the kernel's list of locks. Trying to take the lock would
+/// disturb that process.
 fn holder(dir: &Path) -> Option<u32> {
     let inode = std::fs::metadata(dir.join("LOCK")).ok()?.ino();
     let locks = std::fs::read_to_string("/proc/locks").ok()?;
     locks.lines().find_map(|line| lock_holder(line, inode))
 }
 
-/// The process of a line of `/proc/locks` that is about this inode.
+/// Returns the process in a line of `/proc/locks`, if the line is about this inode.
 fn lock_holder(line: &str, inode: u64) -> Option<u32> {
     let mut words = line.split_ascii_whitespace().skip(1);
     let (kind, pid) = (words.next()?, words.nth(2)?);
@@ -129,22 +130,23 @@ fn entries<'a>(inspection: &'a Inspection, args: &InspectArgs) -> impl Iterator<
     })
 }
 
-/// A log, as the JSON has it.
+/// A log, as printed in JSON.
 #[derive(Debug, Serialize)]
 struct Report {
     dir: PathBuf,
-    /// `empty`, `closed`, `open`, `torn` or `refused`, with what that means.
+    /// What `state` means for this log.
     end: String,
+    /// `empty`, `closed`, `open`, `torn` or `refused`.
     state: &'static str,
     /// Where a torn tail begins.
     torn: Option<Spot>,
     /// Where and why the log is refused.
     refused: Option<Spot>,
-    /// The process that has it open.
+    /// The process that has the log open.
     in_use_by: Option<u32>,
-    /// Whether it was written to while it was read.
+    /// Whether the log was written to while it was read.
     moving: bool,
-    /// Frames that nothing later declares durable.
+    /// How many frames no later frame declares durable.
     unproven_frames: usize,
     identity: Option<Identity>,
     segments: Vec<Segment>,
@@ -267,11 +269,11 @@ impl Report {
             text += &format!("in use by process {pid}\n");
         }
         if self.moving {
-            text += "it was written to while it was read: this is what it held a moment ago\n";
+            text += "it was written to while it was read: this is its state of a moment ago\n";
         }
         text += &format!("{}\n", self.end);
         if self.unproven_frames > 0 {
-            text += &format!("frames that nothing later declares durable: {}\n", self.unproven_frames);
+            text += &format!("frames that no later frame declares durable: {}\n", self.unproven_frames);
         }
         let header = ["segment", "epoch", "size", "used", "frames", "from frame", "state", "entries"];
         let rows: Vec<Vec<String>> = self.segments.iter().map(Segment::row).collect();
@@ -285,17 +287,19 @@ impl Report {
     }
 }
 
-/// The state's word, what it means, and where it shows.
+/// Returns the state, what it means, and where the log is torn or refused.
 fn end(end: &End) -> (&'static str, String, Option<Spot>, Option<Spot>) {
     let spot =
         |path: &Path, offset: u64, what: &str| Some(Spot { path: path.to_owned(), offset, what: what.to_owned() });
     match end {
-        End::Empty => ("empty", "there is no log: no segment was ever begun".to_owned(), None, None),
-        End::Closed => ("closed", "it was closed in good order".to_owned(), None, None),
-        End::Open => ("open", "it is whole, and was not closed: the node runs, or was killed".to_owned(), None, None),
+        End::Empty => ("empty", "there is no log: no segment was ever created".to_owned(), None, None),
+        End::Closed => ("closed", "it was closed cleanly".to_owned(), None, None),
+        End::Open => {
+            ("open", "it is whole but was not closed: the node is running, or was killed".to_owned(), None, None)
+        }
         End::Torn { path, offset } => {
             let text = format!(
-                "its tail is torn, at byte {offset} of {}: what is there was never acknowledged, and the next start \
+                "its tail is torn at byte {offset} of {}: nothing after that was ever acknowledged, and the next start \
                  cuts it",
                 path.display()
             );
@@ -358,7 +362,7 @@ impl Group {
         let text = |id: Option<LogId>| id.map(|id| id.to_string());
         let vote = info.vote.as_ref().map(|bytes| match inspect::vote(bytes) {
             Ok(vote) => {
-                let what = if vote.committed { "who led" } else { "asked for" };
+                let what = if vote.committed { "leader" } else { "candidate" };
                 format!("term {} for {}, {what}", vote.term, vote.node)
             }
             Err(error) => error.to_string(),
@@ -471,7 +475,7 @@ fn members(membership: &inspect::Membership) -> Vec<String> {
 
 fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        // Writing to a text never fails.
+        // Writing to a string never fails.
         let _ = write!(text, "{byte:02x}");
         text
     })
@@ -482,7 +486,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lock_is_known_by_its_inode() {
+    fn a_lock_is_matched_by_its_inode() {
         let line = "12: FLOCK  ADVISORY  WRITE 4711 fd:01:1835011 0 EOF";
         assert_eq!(lock_holder(line, 1_835_011), Some(4711));
         assert_eq!(lock_holder(line, 1_835_012), None);

@@ -108,7 +108,7 @@ fn nothing_that_is_there_is_overwritten() {
     let secret = || std::fs::read_to_string(servers.dir.path().join("secret")).unwrap();
     let before = secret();
     let again = failed(&quorate(&["init", servers.dir.path().to_str().unwrap(), "--members", "a=x:1,b=x:2"]));
-    assert!(again.contains("a.toml is there already"), "{again}");
+    assert!(again.contains("a.toml already exists"), "{again}");
     assert_eq!(secret(), before);
     let twice = failed(&quorate(&["init", servers.dir.path().to_str().unwrap(), "--members", "a=x:1,a=x:2"]));
     assert!(twice.contains("two members are called 'a'"), "{twice}");
