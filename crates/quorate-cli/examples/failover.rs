@@ -1,11 +1,11 @@
-//! How long writes stand still when the leader is killed.
+//! Measures how long writes wait when the leader is killed.
 //!
-//! Three nodes, writes with many in flight; the leader gets SIGKILL, again and again, and comes back each time. Printed
-//! is the time from the kill to the first acknowledgment of a write that began after it, and whether the rows at the
-//! end are the acknowledged writes.
+//! There are three nodes and many writes in flight. The leader is killed by SIGKILL and started again, many times. The
+//! program prints the time from each kill to the first acknowledgment of a write that began after it, and checks that
+//! the rows at the end are the acknowledged writes.
 //!
-//! `cargo run --release -p quorate-cli --example failover -- [--kills 50] [--in-flight 64] [--dir DIR] [--quorate
-//! FILE]`
+//! `cargo run --release -p quorate-cli --example failover -- [--kills 50] [--in-flight 64] [--dir DIR]
+//! [--quorate FILE]`
 
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, clippy::print_stdout, reason = "a measurement of real processes")]

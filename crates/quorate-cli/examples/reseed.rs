@@ -1,9 +1,10 @@
-//! What writes feel while a node that lost everything comes back.
+//! Measures how long writes wait while a node that lost its data comes back.
 //!
-//! Three nodes with a large database and writes with many in flight. A follower gets SIGKILL, its directory is deleted,
-//! and it is started again: it joins as a new member, once its former self has been silent for long enough. Printed are
-//! the longest waits of a write before, while the files were deleted (which is the file system's doing: on one disk,
-//! the logs of the others wait for it), and from then on until the node has caught up.
+//! There are three nodes with a large database, and many writes in flight. A follower is killed by SIGKILL, its
+//! directory is deleted, and it is started again. It joins as a new member, once the former member has been silent for
+//! long enough. The program prints the longest wait of a write before the kill, while the files were deleted (a cost of
+//! the file system: on one disk, the logs of the other nodes wait for it), and from then on until the node has caught
+//! up.
 //!
 //! `cargo run --release -p quorate-cli --example reseed -- [--size-mib 1024] [--silence-s 30] [--in-flight 64]
 //! [--baseline-s 30] [--dir DIR] [--quorate FILE]`
@@ -21,7 +22,7 @@ use harness::load::Load;
 use harness::options::Options;
 use harness::{Result, until};
 
-/// How long a node may take to come back, beside the silence.
+/// How long a node may take to come back, in addition to the silence.
 const RESEED_MAX: Duration = Duration::from_secs(600);
 
 #[tokio::main(flavor = "current_thread")]
@@ -51,7 +52,7 @@ async fn main() -> Result<()> {
     let start = Instant::now();
     cluster.kill(&victim)?;
     let dir = victim.data_dir.clone();
-    // On another thread: this one writes.
+    // Delete on another thread: this one runs the writers.
     tokio::task::spawn_blocking(move || std::fs::remove_dir_all(dir)).await??;
     let deleted = start.elapsed();
     let deleting = load.take_longest();

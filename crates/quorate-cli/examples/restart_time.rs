@@ -1,8 +1,9 @@
-//! How long a killed node takes to serve again.
+//! Measures how long a killed node takes to serve again.
 //!
-//! Three nodes with a large database and writes at full speed; when the victim's `-wal` is near the size at which it is
-//! checkpointed, the victim gets SIGKILL, the leader and a follower in turn. It is started again at once. Printed is
-//! the time from asking for the process to the first linearizable read that this very node answers.
+//! There are three nodes with a large database, and writes at full speed. When the victim's `-wal` is near the size at
+//! which it is checkpointed, the victim is killed by SIGKILL and started again at once. The victim is the leader and a
+//! follower in turn. The program prints the time from the start of the process to the first linearizable read that this
+//! node answers.
 //!
 //! `cargo run --release -p quorate-cli --example restart_time -- [--size-mib 1024] [--kills 10] [--in-flight 64]
 //! [--wal-mib 26] [--dir DIR] [--quorate FILE]`
@@ -24,7 +25,7 @@ use harness::{Result, until};
 
 /// How long to wait for a `-wal` of the wanted size.
 const WAL_WAIT_MAX: Duration = Duration::from_secs(60);
-/// How long a node may take at most before the measurement is given up.
+/// How long a node may take before the measurement is given up.
 const SERVE_MAX: Duration = Duration::from_secs(60);
 const MIB: u64 = 1 << 20;
 
@@ -71,7 +72,7 @@ fn follower(cluster: &Cluster, leader: u64) -> Result<Node> {
     cluster.nodes()?.into_iter().find(|node| node.id != leader).ok_or_else(|| "there is no follower".into())
 }
 
-/// Starts the node again; gives the time until it has answered a linearizable read.
+/// Starts the node again. Returns the time until it has answered a linearizable read.
 async fn restart(cluster: &Cluster, victim: &Node) -> Result<Duration> {
     let start = Instant::now();
     let read = async {
@@ -85,7 +86,7 @@ async fn restart(cluster: &Cluster, victim: &Node) -> Result<Duration> {
     Ok(answered - start)
 }
 
-/// Bytes of a node's `-wal` that recovery has to read: the frames that carry the salt of its header.
+/// Returns the bytes of a node's `-wal` that recovery has to read: the frames with the salt of its header.
 fn live_wal(data_dir: &Path) -> Option<u64> {
     const HEADER: u64 = 32;
     const FRAME_HEADER: u64 = 24;

@@ -1,8 +1,8 @@
-//! What writers feel of a rolling restart.
+//! Measures how long writes wait during a rolling restart.
 //!
-//! Three processes of `quorate serve`, writes with many in flight; each server is asked to stop (SIGTERM) and started
-//! again, one after the other, round after round. No request may fail, no row may be lost or doubled; printed is the
-//! longest that a write had to wait.
+//! There are three processes of `quorate serve`, and many writes in flight. In each round every server in turn is asked
+//! to stop (SIGTERM) and started again. No request may fail, and no row may be lost or doubled. The program prints the
+//! longest wait of a write.
 //!
 //! `cargo run --release -p quorate-cli --example rolling -- [--rounds 5] [--in-flight 64] [--dir DIR] [--quorate FILE]`
 

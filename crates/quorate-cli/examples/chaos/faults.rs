@@ -1,10 +1,10 @@
-//! The faults: which there are, in which order they strike, and what each does.
+//! The kinds of faults, their order, and what each does.
 //!
 //! Invariants:
-//! - A round harms a minority of the nodes, the same ones by all its faults; only the restart of all harms all.
-//! - A fault counts once it was seen to do what it should: a full disk when its node said so, a failing sync when its
+//! - All faults of a round hit the same minority of the nodes. Only `RestartAll` hits all nodes.
+//! - A fault counts only once its effect was observed: a full disk when its node reported it, a failing sync when its
 //!   node ended.
-//! - What a round did is undone before the next.
+//! - A round is undone before the next one begins.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,31 +17,31 @@ use super::fleet::Fleet;
 use super::harness::{Result, until};
 use super::world::Cut;
 
-/// How long a node may take to notice that its disk is full, or that a sync fails, while it is written to.
+/// How long a node under writes may take to notice that its disk is full, or that a sync fails.
 const NOTICE_MAX: Duration = Duration::from_secs(30);
 
 /// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// SIGKILL, and a new process a little later.
+    /// A node is killed by SIGKILL, and started again a little later.
     Kill,
-    /// SIGSTOP for longer than any lease or election takes, then SIGCONT.
+    /// A node is paused by SIGSTOP for longer than any lease or election takes, then continued by SIGCONT.
     Stop,
-    /// The leader and who is with it, a minority, hear and reach no other node. Clients reach all.
+    /// A minority with the leader is cut off from the other nodes. Clients reach all nodes.
     LeaderInMinority,
-    /// A minority without the leader hears and reaches no other node. Clients reach all.
+    /// A minority without the leader is cut off from the other nodes. Clients reach all nodes.
     LeaderInMajority,
-    /// What the others send to a node is lost.
+    /// Packets from the other nodes to a node are lost.
     Deaf,
-    /// What a node sends to the others is lost.
+    /// Packets from a node to the other nodes are lost.
     Mute,
-    /// Nobody reaches a node, clients neither.
+    /// A node is cut off from the other nodes and from clients.
     Isolated,
-    /// What a node sends is late.
+    /// Packets from a node are late.
     Slow,
-    /// The file system of a node is full, and has room again.
+    /// The file system of a node is filled, and freed again.
     Full,
-    /// Syncs of a node fail; it ends, and is started again.
+    /// Syncs of a node fail; the node ends, and is started again.
     SyncError,
     /// All nodes are killed, and started again.
     RestartAll,
@@ -51,12 +51,12 @@ impl Kind {
     pub const PARTITIONS: [Self; 5] =
         [Self::LeaderInMinority, Self::LeaderInMajority, Self::Deaf, Self::Mute, Self::Isolated];
 
-    /// Whether it needs namespaces.
+    /// Returns whether the fault needs namespaces.
     pub fn needs_own_world(self) -> bool {
         Self::PARTITIONS.contains(&self) || matches!(self, Self::Slow | Self::Full)
     }
 
-    /// Whether the rest must serve while it lasts.
+    /// Returns whether the other nodes must serve while the fault lasts.
     pub fn leaves_a_majority(self) -> bool {
         self != Self::RestartAll
     }
@@ -66,15 +66,15 @@ impl Kind {
 #[derive(Clone, Debug)]
 pub struct Round {
     pub kind: Kind,
-    /// Strikes the same nodes as well.
+    /// Another kind that strikes the same nodes.
     pub also: Option<Kind>,
-    /// Whether the leader is among those that are struck, where the kind does not say.
+    /// Whether the leader is among the victims, if the kind does not determine it.
     leader: bool,
-    /// How long they last.
+    /// How long the faults last.
     pub lasts: Duration,
 }
 
-/// So many of each kind, in an order that the seed makes.
+/// Returns rounds with the wanted number of each kind, in an order that depends on the seed.
 pub fn plan(wanted: &BTreeMap<Kind, u64>, rng: &Rng) -> Vec<Round> {
     let kinds: Vec<Kind> = wanted.iter().flat_map(|(kind, count)| (0..*count).map(|_| *kind)).collect();
     let mut drawn: Vec<(u64, Kind)> = kinds.into_iter().map(|kind| (rng.next_u64(), kind)).collect();
@@ -82,7 +82,7 @@ pub fn plan(wanted: &BTreeMap<Kind, u64>, rng: &Rng) -> Vec<Round> {
     let round = |(_, kind): (u64, Kind)| {
         let is_cut = Kind::PARTITIONS.contains(&kind);
         let second = if rng.chance(0.5) { Kind::Kill } else { Kind::Stop };
-        // Restarted, it would be cut off once more: here it stays down or still until all is undone.
+        // A node that was started again would still be cut off, so it stays down or paused until the round is undone.
         let also = Some(second).filter(|second| is_cut && rng.chance(0.25) && wanted.contains_key(second));
         let lasts = Duration::from_millis(match kind {
             Kind::Kill => rng.below(3000),
@@ -94,7 +94,7 @@ pub fn plan(wanted: &BTreeMap<Kind, u64>, rng: &Rng) -> Vec<Round> {
     drawn.into_iter().map(round).collect()
 }
 
-/// A round that has struck.
+/// A round in progress.
 pub struct Struck {
     round: Round,
     victims: Vec<usize>,
@@ -102,7 +102,7 @@ pub struct Struck {
 }
 
 impl Round {
-    /// Draws the victims: as many as a cluster can lose, or fewer.
+    /// Chooses the victims: at most as many as the cluster can lose.
     fn victims(&self, fleet: &Fleet, leader: usize, rng: &Rng) -> Vec<usize> {
         if self.kind == Kind::RestartAll {
             return (0..fleet.count()).collect();
@@ -123,7 +123,7 @@ impl Round {
         victims
     }
 
-    /// Strikes.
+    /// Begins the round.
     pub async fn strike(self, fleet: &mut Fleet, probe: &Client, rng: &Rng) -> Result<Struck> {
         let leader = until("a leader", NOTICE_MAX, async || fleet.leader(probe).await).await?;
         let victims = self.victims(fleet, leader, rng);
@@ -138,8 +138,8 @@ impl Round {
 }
 
 impl Struck {
-    /// Names those that were struck.
-    pub fn tell(&self, fleet: &Fleet) -> String {
+    /// Describes the faults and names the victims.
+    pub fn describe(&self, fleet: &Fleet) -> String {
         let names: Vec<&str> = self.victims.iter().map(|victim| fleet.nodes[*victim].name.as_str()).collect();
         let also = self.round.also.map(|also| format!(" and {also:?}")).unwrap_or_default();
         format!("{:?}{also} of {}", self.round.kind, names.join(", "))
@@ -157,8 +157,8 @@ impl Struck {
             Kind::Full => {
                 let before = fleet.said_bytes(victim);
                 fleet.fill(victim, true)?;
-                until("a node's word that its disk is full", NOTICE_MAX, async || {
-                    // What others write fits for long into what the node has. Whether this succeeds is no matter.
+                until("a node to report that its disk is full", NOTICE_MAX, async || {
+                    // Write a large row: small ones might still fit for a long time. Ignore the outcome.
                     let _ = probe.sql().execute("INSERT INTO filler VALUES (zeroblob(500000))", ()).await;
                     fleet.said_after(victim, before).ok()?.contains("no space left").then_some(())
                 })
@@ -179,7 +179,7 @@ impl Struck {
         Ok(())
     }
 
-    /// Undoes it.
+    /// Undoes the faults of the round.
     pub async fn heal(&self, fleet: &mut Fleet, probe: &Client) -> Result<()> {
         if self.has(Kind::Full) {
             probe.sql().with_deadline(NOTICE_MAX).execute("DELETE FROM filler", ()).await?;
@@ -207,7 +207,7 @@ impl Struck {
         Ok(())
     }
 
-    /// Cuts the victims off the others, or joins them.
+    /// Cuts the victims off from the other nodes, or connects them again.
     async fn cut(&self, fleet: &Fleet, apart: bool) -> Result<()> {
         let (to_others, from_others) = match self.round.kind {
             Kind::LeaderInMinority | Kind::LeaderInMajority => (true, true),
@@ -231,7 +231,7 @@ impl Struck {
         Ok(())
     }
 
-    /// What it counts as: each node that was killed or stopped, and the round itself.
+    /// Returns what the round counts as: each node that was killed or stopped, and the round itself.
     pub fn counts(&self) -> BTreeMap<Kind, u64> {
         let each = |kind| if matches!(kind, Kind::Kill | Kind::Stop) { self.victims.len() as u64 } else { 1 };
         [Some(self.round.kind), self.round.also].into_iter().flatten().map(|kind| (kind, each(kind))).collect()

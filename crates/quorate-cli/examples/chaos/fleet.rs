@@ -1,6 +1,7 @@
-//! The nodes: processes of the program that ships, each with its directory, its log, and what can be done to it.
+//! The nodes: processes of the released program, each with its directory and its log, and the faults that can be
+//! applied to them.
 //!
-//! Invariant: a process that ends without being asked to is noticed at the next look at it ([`Fleet::intact`]).
+//! Invariant: a process that ends without being asked to is noticed by the next call of [`Fleet::intact`].
 
 use std::fs::File;
 use std::io::{ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};
@@ -17,12 +18,12 @@ use super::world::World;
 
 /// How long a process may take to end.
 const END_MAX: Duration = Duration::from_secs(30);
-/// How long a client tries to connect before it is tried again.
+/// How long one attempt of a client to connect may take.
 const CONNECT_MAX: Duration = Duration::from_secs(2);
-/// So little that followers which were away for some rounds are sent an image, and that small disks suffice.
+/// Small enough that followers which were away for some rounds are sent an image, and that small disks suffice.
 const KEEP_LOG: &str = "keep_log = \"2 MiB\"";
 
-/// See the module.
+/// All nodes.
 pub struct Fleet {
     pub world: World,
     pub nodes: Vec<Node>,
@@ -40,7 +41,7 @@ pub struct Node {
 }
 
 impl Fleet {
-    /// Starts so many nodes below a directory.
+    /// Starts `count` nodes below a directory.
     pub async fn start(world: World, program: PathBuf, dir: PathBuf, count: usize) -> Result<Self> {
         let names = ('a'..).take(count).map(String::from);
         let members: Vec<(String, String)> = names.zip(world.addrs(count)?).collect();
@@ -84,13 +85,13 @@ impl Fleet {
         Ok(kill_process(pid, signal)?)
     }
 
-    /// Sends SIGKILL and sees that the process is gone.
+    /// Sends SIGKILL and waits until the process has ended.
     pub async fn kill(&mut self, number: usize) -> Result<()> {
         self.signal(number, Signal::KILL)?;
         self.ended(number, END_MAX).await
     }
 
-    /// Waits until a process has ended, by itself or not.
+    /// Waits until a process has ended, for any reason.
     pub async fn ended(&mut self, number: usize, limit: Duration) -> Result<()> {
         let node = &mut self.nodes[number];
         if let Some(mut process) = node.process.take() {
@@ -100,7 +101,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Fails if a node ended that nobody killed.
+    /// Fails if a node has ended that was not killed.
     pub fn intact(&mut self) -> Result<()> {
         for node in &mut self.nodes {
             let Some(process) = &mut node.process else { continue };
@@ -111,18 +112,18 @@ impl Fleet {
         Ok(())
     }
 
-    /// How many bytes a node said so far.
+    /// Returns the size of a node's output so far, in bytes.
     pub fn said_bytes(&self, number: usize) -> u64 {
         std::fs::metadata(self.log(number)).map_or(0, |metadata| metadata.len())
     }
 
-    /// What a node said after so many bytes.
+    /// Returns a node's output after its first `bytes` bytes.
     pub fn said_after(&self, number: usize, bytes: u64) -> Result<String> {
         let mut log = File::open(self.log(number))?;
         log.seek(SeekFrom::Start(bytes))?;
         let mut said = Vec::new();
         log.read_to_end(&mut said)?;
-        // A beginning in the middle of a character is none of this program's concern.
+        // The output may begin inside a character: replace its remains.
         Ok(String::from_utf8_lossy(&said).into_owned())
     }
 
@@ -137,7 +138,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Leaves no byte on a node's file system, or frees it again.
+    /// Fills a node's file system to the last byte, or frees it again.
     pub fn fill(&self, number: usize, full: bool) -> Result<()> {
         let ballast = self.disk(number).join("ballast");
         if !full {
@@ -157,7 +158,8 @@ impl Fleet {
         Ok(())
     }
 
-    /// A client of all nodes, or of one that answers its reads itself. It tries until the deadline, each call too.
+    /// Returns a client of all nodes, or of one node that answers its reads itself. Connecting is tried until the
+    /// deadline, which also applies to each call.
     pub async fn client(&self, pinned: Option<usize>, deadline: Duration) -> Result<Client> {
         let config = match pinned {
             Some(number) => ClientConfig::pinned(&self.nodes[number].addr, self.secret()),
@@ -168,19 +170,19 @@ impl Fleet {
         until(&what, deadline, async || Client::connect(config.clone()).await.ok()).await
     }
 
-    /// How to reach all nodes.
+    /// Returns the configuration of a client of all nodes.
     pub fn config(&self) -> ClientConfig {
         ClientConfig::new(self.nodes.iter().map(|node| node.addr.clone()), self.secret())
     }
 
-    /// Which node the others, or all of them, take for the leader.
+    /// Returns the leader, according to the node that answers.
     pub async fn leader(&self, probe: &Client) -> Option<usize> {
         let status = probe.status().await.ok()?;
         let addr = &status.leader()?.addr;
         self.nodes.iter().position(|node| node.addr == *addr)
     }
 
-    /// Ends all processes, and gives the file systems back; what is on them is copied first if it is to be kept.
+    /// Ends all processes and unmounts the file systems. With `keep`, their contents are copied first.
     pub async fn stop(&mut self, keep: bool) -> Result<()> {
         for number in 0..self.count() {
             if self.nodes[number].process.is_some() {
@@ -196,7 +198,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// A node's file system: its data directory, as `quorate init` names it.
+    /// Returns the mount point of a node's file system: its data directory, as `quorate init` names it.
     fn disk(&self, number: usize) -> PathBuf {
         self.dir.join(&self.nodes[number].name)
     }
@@ -210,7 +212,7 @@ impl Fleet {
     }
 }
 
-/// Compiles what makes syncs fail. Without a compiler they don't.
+/// Compiles the library that makes syncs fail. Returns false if there is no compiler.
 async fn make_syncs_fail(dir: &Path) -> bool {
     let source = dir.join("sync_fails.c");
     if std::fs::write(&source, include_str!("sync_fails.c")).is_err() {

@@ -1,12 +1,13 @@
-//! The clients: what they do to the cluster, and what they were told.
+//! The clients: their operations, and a record of the answers.
 //!
-//! Some follow the leader, the others keep to a node each. Every one does one operation after the other, of the four
-//! kinds that [`quorate_history`] can judge, with pauses that make the rate. Keys are in use for a while and then never
-//! again, so that each history of one stays short.
+//! Some clients follow the leader, each of the others uses one node. A client does one operation after the other, of
+//! the four kinds that [`quorate_history`] can check, with pauses that give the rate. A key is in use for a while and
+//! then never again, so that the history of each key stays short.
 //!
 //! Invariants:
-//! - All times come from one monotonic clock; an operation is begun before it is sent and ended after it was answered.
-//! - [`Error::Unknown`] is the only error after which a write counts as in doubt; after any other it must not be there.
+//! - All times come from one monotonic clock. An operation begins before it is sent and ends after it was answered.
+//! - [`Error::Unknown`] is the only error after which a write may have been done; after any other error it must not be
+//!   there.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -24,27 +25,28 @@ mod lists;
 mod registers;
 mod sets;
 
-/// How long clients try before they give an operation up: some so soon that they often don't know what came of it.
+/// How long clients try before they give an operation up. Some values are so short that the outcome often stays
+/// unknown.
 const OPERATION_MAX: [Duration; 3] = [Duration::from_millis(250), Duration::from_secs(1), Duration::from_secs(3)];
-/// The same for what must succeed: making tables, and reading everything at the end.
+/// The same for operations that must succeed: creating the tables, and reading everything at the end.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Errors that nothing explains, of which the first are kept.
+/// How many unexplained errors are kept.
 const SURPRISES_MAX: usize = 5;
 
-/// All that clients were told.
+/// The answers to all clients.
 #[derive(Default)]
-pub struct Told {
+pub struct Record {
     pub registers: Vec<Op<history::register::Access>>,
     pub sets: Vec<Op<history::set::Access>>,
     pub bank: Vec<Op<history::bank::Access>>,
     pub lists: Vec<Op<history::append::Transaction>>,
     /// When each acknowledged write was acknowledged.
     pub acknowledged: Vec<Nanos>,
-    /// By kind of operation and outcome.
+    /// Counts by kind of operation and outcome.
     pub counts: BTreeMap<(&'static str, Outcome), u64>,
-    /// The longest that an operation took which was acknowledged.
+    /// The longest time that an acknowledged operation took.
     pub longest: Duration,
-    /// What no fault explains.
+    /// Errors that no fault explains.
     pub surprises: Vec<String>,
 }
 
@@ -52,7 +54,7 @@ pub struct Told {
 #[derive(Clone)]
 pub struct Ledger {
     start: Instant,
-    told: Arc<Mutex<Told>>,
+    record: Arc<Mutex<Record>>,
 }
 
 /// A client with its connection.
@@ -74,7 +76,7 @@ pub struct Ended<T> {
 }
 
 impl<T> Ended<T> {
-    /// With what was asked and answered.
+    /// Returns the operation for a checker, with its request and answer.
     pub fn with<W>(&self, what: W) -> Op<W> {
         Op { begun: self.begun, ended: self.ended, outcome: self.outcome, what }
     }
@@ -82,15 +84,15 @@ impl<T> Ended<T> {
 
 impl Ledger {
     pub fn new() -> Self {
-        Self { start: Instant::now(), told: Arc::default() }
+        Self { start: Instant::now(), record: Arc::default() }
     }
 
     pub fn now(&self) -> Nanos {
         u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(Nanos::MAX)
     }
 
-    pub fn told(&self) -> MutexGuard<'_, Told> {
-        lock(&self.told)
+    pub fn record(&self) -> MutexGuard<'_, Record> {
+        lock(&self.record)
     }
 }
 
@@ -100,22 +102,22 @@ impl Client {
         Self { sql, level, deadline: OPERATION_MAX[at], rng, ledger: ledger.clone() }
     }
 
-    /// The handle for writes.
+    /// Returns the handle for writes.
     pub fn write(&self) -> Sql {
         self.sql.with_deadline(self.deadline)
     }
 
-    /// The handle for reads.
+    /// Returns the handle for reads.
     pub fn read(&self) -> Sql {
         self.sql.at(self.level).with_deadline(self.deadline)
     }
 
-    /// The handle for what must succeed, now that nothing disturbs.
+    /// Returns the handle for operations that must succeed, while there are no faults.
     pub fn patient(&self) -> Sql {
         self.sql.with_deadline(PATIENCE)
     }
 
-    /// Sees an operation through, and counts it.
+    /// Waits for the outcome of an operation, and counts it.
     pub async fn run<T>(
         &self,
         kind: &'static str,
@@ -130,15 +132,15 @@ impl Client {
             Err(Error::Unknown(_)) => Outcome::Unknown,
             Err(_) => Outcome::Failed,
         };
-        let mut told = self.ledger.told();
-        *told.counts.entry((kind, outcome)).or_default() += 1;
+        let mut record = self.ledger.record();
+        *record.counts.entry((kind, outcome)).or_default() += 1;
         match &result {
             Ok(_) => {
-                told.longest = told.longest.max(Duration::from_nanos(ended - begun));
-                told.acknowledged.extend(writes.then_some(ended));
+                record.longest = record.longest.max(Duration::from_nanos(ended - begun));
+                record.acknowledged.extend(writes.then_some(ended));
             }
-            Err(error) if !is_expected(error) && told.surprises.len() < SURPRISES_MAX => {
-                told.surprises.push(format!("{kind}: {error}"));
+            Err(error) if !is_expected(error) && record.surprises.len() < SURPRISES_MAX => {
+                record.surprises.push(format!("{kind}: {error}"));
             }
             Err(_) => {}
         }
@@ -146,14 +148,14 @@ impl Client {
     }
 }
 
-/// Whether it is an error of a cluster in trouble, or of an account without money; any other says that a statement, or
-/// the cluster, is not what it should be.
+/// Returns whether an error is expected: from a cluster under faults, or from an account without money. Any other error
+/// means that a statement or the cluster is wrong.
 fn is_expected(error: &Error) -> bool {
     let poor = |failure: &quorate::Failure| failure.kind == FailureKind::Constraint;
     error.is_retryable() || matches!(error, Error::Unknown(_) | Error::Store(_)) || error.failure().is_some_and(poor)
 }
 
-/// The four kinds of operations, and their keys in use.
+/// The four kinds of operations, with the keys in use.
 #[derive(Clone, Default)]
 pub struct Work {
     registers: registers::Registers,
@@ -163,7 +165,7 @@ pub struct Work {
 }
 
 impl Work {
-    /// Makes the tables.
+    /// Creates the tables.
     pub async fn prepare(&self, client: &Client) -> Result<()> {
         let tables = [registers::TABLES, sets::TABLES, bank::TABLES, lists::TABLES].concat();
         client.patient().batch(tables).await?;
@@ -188,12 +190,12 @@ impl Work {
     }
 }
 
-/// A number as SQL has it; ours stay small.
+/// Converts a number for SQL; the numbers here stay small.
 fn int(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// Keys in use: a few at a time, each window after so many uses followed by the next.
+/// The keys in use: a window of a few keys, which moves on after a number of uses.
 #[derive(Clone)]
 pub struct Window(Arc<Mutex<(u64, u64)>>);
 
@@ -204,7 +206,7 @@ impl Default for Window {
 }
 
 impl Window {
-    /// The first key of the window; `uses` more are said to have been made of it.
+    /// Returns the first key of the window, and counts `uses` more of it.
     pub fn first(&self, uses: u64, uses_max: u64, width: u64) -> u64 {
         let mut state = lock(&self.0);
         if state.1 >= uses_max {
@@ -215,14 +217,14 @@ impl Window {
     }
 }
 
-/// The clients at work.
+/// The running clients.
 pub struct Load {
     stopping: Arc<Mutex<bool>>,
     clients: JoinSet<()>,
 }
 
 impl Load {
-    /// Lets them begin: together they try so many operations a second.
+    /// Starts the clients, which together try `rate` operations a second.
     pub fn start(work: &Work, clients: Vec<Client>, rate: u64) -> Self {
         let pause_max = Duration::from_secs(2) * u32::try_from(clients.len()).unwrap_or(1)
             / u32::try_from(rate.max(1)).unwrap_or(u32::MAX);
@@ -232,7 +234,7 @@ impl Load {
             let (work, stopping) = (work.clone(), Arc::clone(&stopping));
             all.spawn(async move {
                 while !*lock(&stopping) {
-                    // It makes the rate, and waits for nothing.
+                    // This sleep only sets the rate.
                     let part = u32::try_from(client.rng.below(1000)).unwrap_or(0);
                     tokio::time::sleep(pause_max * part / 1000).await;
                     work.step(&client).await;
@@ -242,7 +244,7 @@ impl Load {
         Self { stopping, clients: all }
     }
 
-    /// Ends them, each after its operation.
+    /// Stops the clients, each after its current operation.
     pub async fn stop(mut self) -> Result<()> {
         *lock(&self.stopping) = true;
         while let Some(ended) = self.clients.join_next().await {

@@ -1,20 +1,22 @@
-//! Real processes under faults, and the histories of their clients judged.
+//! Runs real processes under faults, and checks the histories of their clients.
 //!
-//! Servers of the program that ships, each in a network namespace with a small file system of its own where the machine
-//! allows it (root, `unshare`, `nsenter`, `ip`, `mount`), else on the loopback interface without the faults of nets
-//! and disks, which is said. Clients write and read registers, sets, a bank and lists through all nodes while faults
-//! drawn from a seed strike one after the other: processes killed and stopped, nets cut both ways and one way, slow
-//! lines, full disks, failing syncs, all nodes killed at once. During each that leaves a majority, and after each, a
-//! write must be served within a time; after each every node must serve reads. At the end all nodes must hold the same,
-//! and `quorate_history` must find the histories right.
+//! The servers are processes of the released program. If the machine allows it (root, `unshare`, `nsenter`, `ip`,
+//! `mount`), each runs in a network namespace with a small file system of its own. Otherwise all run on the loopback
+//! interface without faults of networks and disks, and the program says so. Clients write and read registers, sets, a
+//! bank and lists through all nodes. Meanwhile faults from a seed strike one after the other: processes are killed and
+//! paused, networks are cut both ways and one way, links are slow, disks are full, syncs fail, all nodes are killed at
+//! once. During each fault that leaves a majority, and after each fault, a write must be served within a time limit;
+//! after each fault every node must serve reads. At the end all nodes must hold the same, and `quorate_history` must
+//! find the histories right.
 //!
-//! The run fails when it finds something wrong, and when a kind of fault that was asked for never struck. It ends with
-//! status 0 for right, 1 for wrong, and 2 where a checker did not find out.
+//! The run fails if it finds something wrong, or if a requested kind of fault never struck. The exit code is 0 for
+//! right, 1 for wrong, and 2 if a checker could not decide.
 //!
 //! `cargo run --release -p quorate-cli --example chaos -- [--minutes 60] [--seed N] [--nodes 3] [--rate 300]
 //! [--kills N] [--stops N] [--partitions N] [--slows N] [--fulls N] [--sync-errors N] [--restarts N]
-//! [--reads linearizable|local] [--world own|loopback] [--dir DIR] [--quorate FILE]`; how many of each fault follows
-//! from the minutes where it is not said. `--reads local` must end as wrong: so one sees that the checkers can fail.
+//! [--reads linearizable|local] [--world own|loopback] [--dir DIR] [--quorate FILE]`; the minutes determine how many
+//! faults of each kind there are, unless an option does. `--reads local` must end as wrong, which shows that the
+//! checkers can fail.
 
 #![forbid(unsafe_code)]
 #![allow(
@@ -22,7 +24,7 @@
     clippy::indexing_slicing,
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "it runs real processes, and stops at the first surprise"
+    reason = "it runs real processes, and may panic"
 )]
 
 #[path = "../harness/mod.rs"]

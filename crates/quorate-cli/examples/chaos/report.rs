@@ -1,4 +1,4 @@
-//! What a run found: figures, and the verdict of each checker.
+//! The result of a run: figures, and the verdict of each checker.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -7,60 +7,61 @@ use quorate_history::{Nanos, Outcome, Verdict, append, bank, register, set};
 
 use super::faults::Kind;
 use super::harness::figures::{Times, ms};
-use super::load::Told;
+use super::load::Record;
 use super::load::bank::AT_FIRST;
 
-/// Steps of the search for an order on each register.
+/// The maximum number of steps in the search for an order of each register.
 const STEPS_MAX: u64 = 5_000_000;
-/// Findings of a checker that are printed, and characters of each.
+/// How many findings of a checker are printed.
 const PRINTED_MAX: usize = 5;
+/// How many characters of a finding are printed.
 const FINDING_CHARS_MAX: usize = 2000;
 
-/// See the module.
+/// The result of a run.
 #[derive(Default)]
 pub struct Report {
     pub rounds: Vec<Struck>,
-    /// How long the rounds took altogether.
+    /// How long all rounds took.
     pub took: Duration,
-    /// What was found wrong beside the histories.
+    /// What was found wrong apart from the histories.
     pub wrong: Vec<String>,
     happened: BTreeMap<Kind, u64>,
 }
 
-/// A round that is over.
+/// A finished round.
 pub struct Struck {
     pub kind: Kind,
     pub begun: Nanos,
     pub ended: Nanos,
-    /// The longest wait for a write to be served, after the fault and after its end.
+    /// The longest wait until a write was served, after the fault and after its end.
     pub served: Duration,
-    /// How long after the end of the fault all nodes served.
+    /// How long it took after the end of the fault until all nodes served.
     pub whole: Duration,
 }
 
 impl Report {
-    /// Adds what happened.
+    /// Adds the counts of a round.
     pub fn count(&mut self, counts: BTreeMap<Kind, u64>) {
         for (kind, count) in counts {
             *self.happened.entry(kind).or_default() += count;
         }
     }
 
-    /// Prints everything, and concludes.
-    pub fn judge(&mut self, told: &mut Told, wanted: &BTreeMap<Kind, u64>) -> Verdict {
-        told.acknowledged.sort_unstable();
-        self.print_faults(told);
-        self.print_operations(told);
+    /// Prints everything, and returns the verdict.
+    pub fn judge(&mut self, record: &mut Record, wanted: &BTreeMap<Kind, u64>) -> Verdict {
+        record.acknowledged.sort_unstable();
+        self.print_faults(record);
+        self.print_operations(record);
         let missing = wanted.iter().filter(|(kind, wanted)| self.happened.get(kind) < Some(wanted));
         self.wrong.extend(missing.map(|(kind, wanted)| format!("{kind:?} was to strike {wanted} times and did not")));
-        self.wrong.extend(told.surprises.drain(..).map(|error| format!("an error that no fault explains: {error}")));
+        self.wrong.extend(record.surprises.drain(..).map(|error| format!("an error that no fault explains: {error}")));
         let beside = std::mem::take(&mut self.wrong);
         let beside = if beside.is_empty() { Verdict::Right } else { Verdict::Wrong(beside) };
         let verdicts = [
-            judged("registers: linearizable", told.registers.len(), || register::check(&told.registers, STEPS_MAX)),
-            judged("sets: complete", told.sets.len(), || set::check(&told.sets)),
-            judged("bank: balanced", told.bank.len(), || bank::check(&told.bank, &AT_FIRST)),
-            judged("lists: strictly serializable", told.lists.len(), || append::check(&told.lists)),
+            judged("registers: linearizable", record.registers.len(), || register::check(&record.registers, STEPS_MAX)),
+            judged("sets: complete", record.sets.len(), || set::check(&record.sets)),
+            judged("bank: balanced", record.bank.len(), || bank::check(&record.bank, &AT_FIRST)),
+            judged("lists: strictly serializable", record.lists.len(), || append::check(&record.lists)),
             judged("cluster: whole, equal, every fault struck", self.rounds.len(), || beside),
         ];
         let verdict = verdicts.into_iter().fold(Verdict::Right, Verdict::and);
@@ -68,7 +69,7 @@ impl Report {
         verdict
     }
 
-    fn print_faults(&self, told: &Told) {
+    fn print_faults(&self, record: &Record) {
         println!("{:.1} minutes, {} rounds", self.took.as_secs_f64() / 60.0, self.rounds.len());
         println!(
             "{:<18} {:>6} {:>24} {:>24} {:>24}",
@@ -81,28 +82,28 @@ impl Report {
                 rounds().for_each(|round| times.push(time(round)));
                 format!("{} / {}", ms(times.percentile(50)), ms(times.longest()))
             };
-            let gap = spread(&|round| longest_gap(&told.acknowledged, round.begun, round.ended));
+            let gap = spread(&|round| longest_gap(&record.acknowledged, round.begun, round.ended));
             let (served, whole) = (spread(&|round| round.served), spread(&|round| round.whole));
             println!("{:<18} {count:>6} {gap:>24} {served:>24} {whole:>24}", format!("{kind:?}"));
         }
-        let all = longest_gap(&told.acknowledged, 0, Nanos::MAX);
+        let all = longest_gap(&record.acknowledged, 0, Nanos::MAX);
         println!("longest time without an acknowledged write: {}", ms(all));
     }
 
-    fn print_operations(&self, told: &Told) {
+    fn print_operations(&self, record: &Record) {
         println!("{:<18} {:>10} {:>10} {:>10}", "operation", "done", "failed", "unknown");
-        let mut kinds: Vec<&str> = told.counts.keys().map(|(kind, _)| *kind).collect();
+        let mut kinds: Vec<&str> = record.counts.keys().map(|(kind, _)| *kind).collect();
         kinds.dedup();
         for kind in kinds {
             let [done, failed, unknown] = [Outcome::Done, Outcome::Failed, Outcome::Unknown]
-                .map(|outcome| told.counts.get(&(kind, outcome)).copied().unwrap_or(0));
+                .map(|outcome| record.counts.get(&(kind, outcome)).copied().unwrap_or(0));
             println!("{kind:<18} {done:>10} {failed:>10} {unknown:>10}");
         }
-        println!("longest operation that was acknowledged: {}", ms(told.longest));
+        println!("longest operation that was acknowledged: {}", ms(record.longest));
     }
 }
 
-/// The longest time between two acknowledgments, within a time and up to the first after it.
+/// Returns the longest time between two acknowledgments, from `begun` to the first acknowledgment after `ended`.
 fn longest_gap(acknowledged: &[Nanos], begun: Nanos, ended: Nanos) -> Duration {
     let first = acknowledged.partition_point(|moment| *moment < begun).saturating_sub(1);
     let last = acknowledged.partition_point(|moment| *moment <= ended);

@@ -1,4 +1,4 @@
-//! One run: the rounds of faults, what is demanded of the cluster in each, and the verdict at the end.
+//! One run: the rounds of faults, the requirements in each, and the verdict at the end.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -23,24 +23,24 @@ const SERVED_MAX: Duration = Duration::from_secs(20);
 const WHOLE_MAX: Duration = Duration::from_secs(60);
 /// How long the cluster may take to be founded.
 const FOUNDED_MAX: Duration = Duration::from_secs(60);
-/// How long all nodes may take to tell what they hold.
+/// How long all nodes may take to verify their data.
 const VERIFIED_MAX: Duration = Duration::from_secs(120);
-/// Clients that keep to each node, and clients that follow the leader.
+/// How many clients use each single node, and how many follow the leader.
 const CLIENTS: usize = 3;
 
-/// What was asked for.
+/// The settings of a run.
 pub struct Settings {
     minutes: u64,
     seed: u64,
     nodes: usize,
     rate: u64,
     reads: Level,
-    /// How many of each kind.
+    /// How many faults of each kind.
     wanted: BTreeMap<Kind, u64>,
 }
 
 impl Settings {
-    /// From the options.
+    /// Reads the settings from the options.
     pub fn typed(options: &mut Options, world: World) -> Result<Self> {
         let minutes = options.number("minutes", 60)?;
         let seed = options.number("seed", Rng::from_os().below(1 << 32))?;
@@ -51,7 +51,7 @@ impl Settings {
             Some("local") => Level::Local,
             Some(other) => return Err(format!("--reads {other}: linearizable or local").into()),
         };
-        // For an hour; a shorter run has at least one of each.
+        // The defaults are for an hour; a shorter run has at least one of each.
         let mut number = |name, an_hour: u64, min| options.number(name, (an_hour * minutes / 60).max(min));
         let mut wanted = BTreeMap::from([
             (Kind::Kill, number("kills", 100, 1)?),
@@ -69,7 +69,7 @@ impl Settings {
         Ok(Self { minutes, seed, nodes, rate, reads, wanted })
     }
 
-    /// Says what is to come.
+    /// Prints the settings.
     pub fn print(&self, world: World) {
         println!("{} nodes, seed {}, {} operations a second, reads {:?}", self.nodes, self.seed, self.rate, self.reads);
         if world.own {
@@ -82,7 +82,7 @@ impl Settings {
     }
 }
 
-/// See the module.
+/// A run.
 pub struct Run {
     settings: Settings,
     fleet: Fleet,
@@ -110,7 +110,7 @@ impl Run {
         self.fleet.stop(keep).await
     }
 
-    /// Goes through all rounds and judges.
+    /// Does all rounds, and returns the verdict.
     pub async fn go(&mut self) -> Result<Verdict> {
         let work = Work::default();
         let patient = Client::new(self.probe.sql(), Level::Linearizable, self.rng.fork(), &self.ledger);
@@ -134,18 +134,18 @@ impl Run {
                 work.finish(&patient).await?;
                 self.compare().await?;
             }
-            // What clients were told until then is judged all the same.
+            // Check the histories up to then all the same.
             Err(error) => self.report.wrong.push(error.to_string()),
         }
-        Ok(self.report.judge(&mut self.ledger.told(), &self.settings.wanted))
+        Ok(self.report.judge(&mut self.ledger.record(), &self.settings.wanted))
     }
 
-    /// All rounds, spread over the time.
+    /// Does all rounds, spread over the time.
     async fn rounds(&mut self, begun: Instant) -> Result<()> {
         let rounds = plan(&self.settings.wanted, &self.rng);
         let slot = Duration::from_secs(60 * self.settings.minutes) / u32::try_from(rounds.len().max(1))?;
         for (number, round) in rounds.into_iter().enumerate() {
-            // Not a wait for anything: it spreads the rounds over the time.
+            // This sleep only spreads the rounds over the time.
             tokio::time::sleep_until((begun + slot * u32::try_from(number)?).into()).await;
             self.round(number, round).await?;
         }
@@ -156,7 +156,7 @@ impl Run {
     async fn round(&mut self, number: usize, round: Round) -> Result<()> {
         let begun = self.ledger.now();
         let struck = round.strike(&mut self.fleet, &self.probe, &self.rng).await?;
-        let what = format!("round {number}: {}", struck.tell(&self.fleet));
+        let what = format!("round {number}: {}", struck.describe(&self.fleet));
         let wrong = |error| format!("{what}: {error}");
         let strike = Instant::now();
         if struck.round().kind.leaves_a_majority() {
@@ -200,10 +200,10 @@ impl Run {
         if count == 0 { Err("a read of the latest state shows no round".into()) } else { Ok(()) }
     }
 
-    /// Compares what the nodes hold.
+    /// Compares the data of the nodes.
     async fn compare(&mut self) -> Result<()> {
         let config = self.fleet.config();
-        let verification = until("all nodes to tell what they hold", VERIFIED_MAX, async || {
+        let verification = until("all nodes to verify their data", VERIFIED_MAX, async || {
             let verification = verify(config.clone()).await.ok()?;
             verification.nodes.iter().all(|node| node.tables.is_ok()).then_some(verification)
         })

@@ -1,9 +1,9 @@
-//! Where the nodes run: each in a network namespace with a small file system of its own where the machine allows it,
-//! else all on the loopback interface.
+//! Where the nodes run: each in a network namespace with a small file system of its own if the machine allows it,
+//! otherwise all on the loopback interface.
 //!
-//! The namespaces hang on this process: it runs as the first one of a namespace of processes, mounts and networks, into
-//! which it goes by starting itself anew. However it ends, the kernel ends all that run in there, and takes the mounts
-//! and links away. Invariant: nothing of it is seen, or left, outside.
+//! The namespaces depend on this process: it starts itself again as the first process of a new namespace of processes,
+//! mounts and networks. When it ends for any reason, the kernel ends all processes in there, and removes the mounts and
+//! links. Invariant: nothing of this is visible, or left, outside.
 
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
@@ -19,7 +19,7 @@ use super::harness::servers::free_addrs;
 const DISK_MIB: u64 = 512;
 /// The port of each node in its own namespace.
 const PORT: u16 = 7001;
-/// An address of no network card: frames to it reach nobody.
+/// The address of no network card: frames to it are lost.
 const NOBODY: &str = "02:00:00:00:00:99";
 
 /// What the machine allows.
@@ -27,22 +27,22 @@ const NOBODY: &str = "02:00:00:00:00:99";
 pub struct World {
     /// Whether nodes have namespaces and file systems of their own.
     pub own: bool,
-    /// Whether the kernel can delay packets; else it can but limit the rate.
+    /// Whether the kernel can delay packets; otherwise it can only limit the rate.
     pub delays: bool,
 }
 
 /// How packets from one node to another are lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// They vanish: nobody is told.
+    /// They vanish without an error.
     Silent,
     /// The sender's system refuses them at once.
     Refused,
 }
 
 impl World {
-    /// Goes into namespaces of its own if `--world` does not say otherwise and the machine allows it. Then this process
-    /// is started anew, with the program that was just built if any, and this does not return.
+    /// Enters new namespaces, unless `--world` says otherwise or the machine does not allow it. To do so, this program
+    /// is started again, with the binary that was just built if any, and this does not return.
     pub fn enter(options: &mut Options, built: Option<&Path>) -> Result<Self> {
         let loopback = Self { own: false, delays: false };
         let world = options.text("world");
@@ -63,7 +63,7 @@ impl World {
             let mut again = unshare();
             again.arg(std::env::current_exe()?).args(std::env::args_os().skip(1));
             again.args(["--world", "entered"]);
-            // In there it is not built again.
+            // The new process must not build the binary again.
             if let Some(program) = built {
                 again.arg("--quorate").arg(program);
             }
@@ -75,7 +75,7 @@ impl World {
         Ok(loopback)
     }
 
-    /// A switch, and this process at it.
+    /// Creates a switch, and connects this process to it.
     fn build() -> Result<Self> {
         run_now("mount", "-t tmpfs none /run")?;
         run_now("ip", "link set lo up")?;
@@ -89,7 +89,7 @@ impl World {
         Ok(Self { own: true, delays })
     }
 
-    /// Where the nodes will listen.
+    /// Returns the addresses on which the nodes will listen.
     pub fn addrs(&self, count: usize) -> Result<Vec<String>> {
         if !self.own {
             return free_addrs(count);
@@ -97,7 +97,7 @@ impl World {
         Ok((0..count).map(|number| format!("{}:{PORT}", ip(number))).collect())
     }
 
-    /// Makes a node's namespace, links it to the switch, and mounts its file system.
+    /// Creates a node's namespace, links it to the switch, and mounts its file system.
     pub async fn give(&self, name: &str, number: usize, disk: &Path) -> Result<()> {
         std::fs::create_dir_all(disk)?;
         if !self.own {
@@ -114,7 +114,7 @@ impl World {
         checked("mount", mount.await?)
     }
 
-    /// Gives the file system back.
+    /// Unmounts a node's file system.
     pub async fn take(&self, disk: &Path) -> Result<()> {
         if !self.own {
             return Ok(());
@@ -122,14 +122,14 @@ impl World {
         checked("umount", Async::new("umount").arg("--lazy").arg(disk).output().await?)
     }
 
-    /// The command that runs a program as a node, up to the program's name.
+    /// Returns the command that runs a program as a node, up to the program's name.
     pub fn command(&self, name: &str, program: &Path) -> Async {
         let mut command = if self.own {
             let mut command = Async::new("nsenter");
             command.arg(format!("--net=/run/netns/{name}"));
             command
         } else {
-            // A node that stands still would not see that its standard input ends.
+            // A node that is paused would not notice the end of its standard input.
             let mut command = Async::new("setpriv");
             command.args(["--pdeathsig", "KILL"]);
             command
@@ -158,12 +158,12 @@ impl World {
         }
     }
 
-    /// Takes a node's plug out of the switch, or puts it in again.
+    /// Disconnects a node from the switch, or connects it again.
     pub async fn plug(&self, name: &str, in_it: bool) -> Result<()> {
         run("ip", &format!("link set port-{name} {}", if in_it { "up" } else { "down" })).await
     }
 
-    /// Makes what a node sends late: by some 50 ms, or by a line of 400 kbit/s where packets can't be delayed.
+    /// Delays the packets of a node by about 50 ms, or limits its rate to 400 kbit/s if packets can't be delayed.
     pub async fn slow(&self, name: &str, slow: bool) -> Result<()> {
         let how = match (slow, self.delays) {
             (true, true) => "add dev wire root netem delay 50ms 20ms",

@@ -7,9 +7,9 @@
 //! by storage class and bits, counts, rowids, and SQLite's codes. The same seed makes the same statements, whenever
 //! nodes are killed. The first difference ends the run with status 1.
 //!
-//! `cargo run --release -p quorate-cli --example differential -- [--statements 10000] [--seed N] [--kills N] [--break
-//! STATEMENTS] [--dir DIR] [--quorate FILE]`; `--break` changes a row of plain SQLite behind its back after so many
-//! statements, which must be found: so one sees that a difference is seen.
+//! `cargo run --release -p quorate-cli --example differential -- [--statements 10000] [--seed N] [--kills N]
+//! [--break STATEMENTS] [--dir DIR] [--quorate FILE]`; `--break` changes a row of plain SQLite behind its back after so
+//! many statements, which must be found: so one sees that a difference is seen.
 
 #![forbid(unsafe_code)]
 #![allow(

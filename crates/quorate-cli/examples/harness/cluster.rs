@@ -16,9 +16,9 @@ use super::{Result, until};
 
 /// How long a cluster may take to be ready, or to stop.
 const READY_MAX: Duration = Duration::from_secs(120);
-/// Nodes of a cluster.
+/// How many nodes a cluster has.
 const NODES: usize = 3;
-/// Bytes of a MiB.
+/// The bytes of a MiB.
 const MIB: u64 = 1 << 20;
 
 /// A running `quorate dev`.
@@ -26,11 +26,11 @@ pub struct Cluster {
     program: PathBuf,
     dir: PathBuf,
     dev: Child,
-    /// Removed at the end, if nobody named the directory.
+    /// Removed at the end, unless the directory was named by an option.
     _scratch: Option<tempfile::TempDir>,
 }
 
-/// One node, as `cluster.json` has it.
+/// One node, as in `cluster.json`.
 #[derive(Clone, Deserialize)]
 pub struct Node {
     pub id: u64,
@@ -44,7 +44,7 @@ struct ClusterFile {
     nodes: Vec<Node>,
 }
 
-/// What `quorate status --json` says.
+/// The output of `quorate status --json`.
 #[derive(Deserialize)]
 pub struct Status {
     #[serde(deserialize_with = "perhaps_number")]
@@ -52,7 +52,7 @@ pub struct Status {
     pub members: Vec<Member>,
 }
 
-/// What it says of a member.
+/// The status of a member.
 #[derive(Deserialize)]
 pub struct Member {
     #[serde(rename = "name", deserialize_with = "number")]
@@ -63,7 +63,7 @@ pub struct Member {
     lag: Option<u64>,
 }
 
-/// The number that a node of `quorate dev` has for a name.
+/// Reads the name of a node of `quorate dev`, which is a number.
 fn number<'de, D: Deserializer<'de>>(name: D) -> std::result::Result<u64, D::Error> {
     String::deserialize(name)?.parse().map_err(Error::custom)
 }
@@ -73,17 +73,17 @@ fn perhaps_number<'de, D: Deserializer<'de>>(name: D) -> std::result::Result<Opt
 }
 
 impl Member {
-    /// Whether it is a voter that lags by no more than a few entries of what is being written.
+    /// Returns whether it is a voter that lacks no more than a few of the entries that are being written.
     pub fn is_caught_up(&self) -> bool {
-        /// Entries.
+        /// The entries that it may lack.
         const LAG_MAX: u64 = 10_000;
         self.voter && self.reachable && self.lag.is_some_and(|lag| lag < LAG_MAX)
     }
 }
 
 impl Cluster {
-    /// Starts three nodes in a new directory: under `--dir`, or where temporary files go. `timing` holds lines of TOML
-    /// for every node's section of that name.
+    /// Starts three nodes in a new directory: below `--dir`, or below the directory for temporary files. `timing` holds
+    /// lines of TOML for the `timing` section of each node.
     pub async fn start(options: &mut Options, timing: &[String]) -> Result<Self> {
         let program = match options.path("quorate") {
             Some(program) => program,
@@ -142,18 +142,18 @@ impl Cluster {
         self.nodes()?.into_iter().find(|node| node.id == id).ok_or_else(|| format!("there is no node {id}").into())
     }
 
-    /// A handle to the whole cluster.
+    /// Returns a handle to the whole cluster.
     pub async fn sql(&self) -> Result<Sql> {
         Ok(Client::connect(self.config()?).await?.sql())
     }
 
-    /// How to reach it.
+    /// Returns the configuration of a client of the cluster.
     pub fn config(&self) -> Result<ClientConfig> {
         let addrs = self.nodes()?.into_iter().map(|node| node.peer_addr);
         Ok(ClientConfig::new(addrs, self.secret()))
     }
 
-    /// A handle to one node, which answers its reads itself.
+    /// Returns a handle to one node, which answers all reads itself.
     pub async fn sql_of(&self, node: &Node) -> Result<Sql> {
         Ok(Client::connect(ClientConfig::pinned(&node.peer_addr, self.secret())).await?.sql())
     }
@@ -162,13 +162,13 @@ impl Cluster {
         SecretSource::File(self.dir.join("secret"))
     }
 
-    /// What `quorate status --json` says.
+    /// Returns the output of `quorate status --json`.
     pub async fn status(&self) -> Result<Status> {
         let output = self.quorate(&["status", "--json"]).await?;
         Ok(serde_json::from_slice(&output.stdout)?)
     }
 
-    /// Waits until all nodes have caught up and one of them leads, which it gives back.
+    /// Waits until all nodes have caught up and one of them leads. Returns the leader.
     pub async fn settled(&self) -> Result<Node> {
         let leader = until("all nodes to catch up", READY_MAX, async || {
             let Status { leader, members } = self.status().await.ok()?;
@@ -177,7 +177,7 @@ impl Cluster {
         self.node(leader.await?)
     }
 
-    /// Sends SIGKILL. Gives back the moment before.
+    /// Sends SIGKILL. Returns the moment before.
     pub fn kill(&self, node: &Node) -> Result<Instant> {
         let moment = Instant::now();
         signal(node.pid, Signal::KILL)?;
@@ -189,9 +189,10 @@ impl Cluster {
         self.quorate(&["dev", "--restart", &id.to_string()]).await.map(drop)
     }
 
-    /// Fills a table until the database has about this size. The bytes go through the log, which forgets most of them.
+    /// Fills a table until the database has about this size. The bytes go through the log, which is then purged of most
+    /// of them.
     pub async fn fill(&self, mib: u64) -> Result<()> {
-        /// Bytes of a row: a page holds one.
+        /// The bytes of a row: a page holds one.
         const ROW_BYTES: usize = 4000;
         let sql = self.sql().await?;
         sql.execute("CREATE TABLE filler (data BLOB)", ()).await?;
@@ -219,7 +220,7 @@ impl Cluster {
     }
 }
 
-/// Builds the binary as this program was built, and says where it is.
+/// Builds the binary with the profile of this program. Returns its path.
 pub async fn build() -> Result<PathBuf> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(["build", "--quiet", "-p", "quorate-cli", "--bin", "quorate"]);
@@ -229,15 +230,15 @@ pub async fn build() -> Result<PathBuf> {
     if !cargo.status().await?.success() {
         return Err("the quorate binary can't be built".into());
     }
-    // This program is in the folder `examples` beside it.
+    // The binary is in the parent of the folder `examples` that holds this program.
     let program = std::env::current_exe()?.ancestors().nth(2).map(|folder| folder.join("quorate"));
-    program.ok_or_else(|| "the quorate binary is not to be found".into())
+    program.ok_or_else(|| "the quorate binary can't be found".into())
 }
 
 fn dev(program: &Path, dir: &Path) -> Result<Child> {
     let log = std::fs::File::create(dir.join("dev.log"))?;
     let mut command = Command::new(program);
-    // It ends with this process, however that ends: its standard input is our pipe.
+    // It ends when this process ends for any reason: its standard input is a pipe that this process holds.
     command.args(["dev", "--until-stdin-closes", "--data-dir"]).arg(dir);
     command.stdin(Stdio::piped()).stdout(log.try_clone()?).stderr(log);
     Ok(command.kill_on_drop(true).spawn()?)

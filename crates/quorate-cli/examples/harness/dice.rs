@@ -1,10 +1,10 @@
-//! Random choices, as generators of statements like them. Equal seeds make equal choices.
+//! Random choices for generators of statements. Equal seeds make equal choices.
 
-#![allow(clippy::indexing_slicing, reason = "a generator stops at the first surprise")]
+#![allow(clippy::indexing_slicing, reason = "a generator may panic")]
 
 use quorate_env::Rng;
 
-/// Random numbers, as generators like them.
+/// A source of random choices.
 pub struct Dice(pub Rng);
 
 impl Dice {
@@ -12,7 +12,7 @@ impl Dice {
         self.0.below(bound)
     }
 
-    /// Whether something happens that does in so many of a hundred cases.
+    /// Returns true in `percent` of 100 cases.
     pub fn chance(&self, percent: u64) -> bool {
         self.below(100) < percent
     }
@@ -21,12 +21,12 @@ impl Dice {
         usize::try_from(self.below(length as u64)).unwrap_or(0)
     }
 
-    /// One of some; none of nothing.
+    /// Returns one of the items; `None` if there are none.
     pub fn pick<'a, T>(&self, items: &'a [T]) -> Option<&'a T> {
         items.get(self.index(items.len()))
     }
 
-    /// One of some, of which there is at least one.
+    /// Returns one of the items, of which there must be at least one.
     pub fn one<T: Copy>(&self, items: &[T]) -> T {
         items[self.index(items.len())]
     }

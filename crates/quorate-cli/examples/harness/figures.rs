@@ -1,4 +1,4 @@
-//! Figures, and what the disk under them costs.
+//! Measured times, and the cost of an fdatasync on the disk.
 
 use std::fs::File;
 use std::io::{Seek as _, Write as _};
@@ -10,7 +10,7 @@ use super::Result;
 const SYNCS: usize = 200;
 const SYNC_BYTES: usize = 4096;
 
-/// Times, in order.
+/// Times, sorted.
 #[derive(Clone, Debug, Default)]
 pub struct Times(Vec<Duration>);
 
@@ -20,7 +20,7 @@ impl Times {
         self.0.insert(at, time);
     }
 
-    /// The smallest that at least `percent` of all are not above.
+    /// Returns the smallest time that `percent` of all times do not exceed.
     pub fn percentile(&self, percent: usize) -> Duration {
         let rank = (self.0.len() * percent).div_ceil(100).max(1);
         self.0.get(rank - 1).copied().unwrap_or_default()
@@ -31,12 +31,12 @@ impl Times {
     }
 }
 
-/// Milliseconds, for people.
+/// Formats a time in milliseconds.
 pub fn ms(time: Duration) -> String {
     format!("{:.1} ms", time.as_secs_f64() * 1000.0)
 }
 
-/// What stands above all figures: how durable the writes are, and what that costs on this disk.
+/// Prints the conditions of the measurement: how durable the writes are, and what that costs on this disk.
 pub fn print_conditions(dir: &Path) -> Result<()> {
     let syncs = fdatasync_times(dir)?;
     println!("durability: fsync on a majority before each acknowledgment");
@@ -51,7 +51,7 @@ pub fn print_conditions(dir: &Path) -> Result<()> {
 fn fdatasync_times(dir: &Path) -> Result<Times> {
     let path = dir.join("fdatasync.probe");
     let mut file = File::create(&path)?;
-    // Written over a file of its full length, as a preallocated log is.
+    // Overwrite a file of full length, as the preallocated log does.
     file.write_all(&vec![0; SYNCS * SYNC_BYTES])?;
     file.sync_all()?;
     file.rewind()?;

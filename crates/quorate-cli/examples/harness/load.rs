@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 use super::Result;
 
-/// Bytes of each row.
+/// The bytes of each row.
 const ROW_BYTES: usize = 200;
 
 /// A running load.
@@ -19,29 +19,29 @@ pub struct Load {
     workers: JoinSet<Result<()>>,
 }
 
-/// What happened so far.
+/// What has happened so far.
 #[derive(Default)]
 struct Counts {
     stopping: bool,
     acknowledged: u64,
     /// Writes that may or may not have been done.
     unknown: u64,
-    /// The longest that a write took since somebody asked.
+    /// The longest time that a write took since [`Load::take_longest`].
     longest: Duration,
-    /// Who waits for the acknowledgment of a write that began after a moment.
+    /// A caller that waits until a write is acknowledged that began after this moment.
     waiting: Option<(Instant, oneshot::Sender<Instant>)>,
 }
 
-/// What came of the load.
+/// The result of the load.
 pub struct Written {
     pub acknowledged: u64,
     pub unknown: u64,
-    /// The longest that a write took since [`Load::take_longest`].
+    /// The longest time that a write took since [`Load::take_longest`].
     pub longest: Duration,
 }
 
 impl Load {
-    /// Starts it: `in_flight` writers that each insert one row after the other.
+    /// Starts `in_flight` writers, which each insert one row after the other.
     pub async fn start(sql: &Sql, in_flight: u64) -> Result<Self> {
         sql.execute("CREATE TABLE IF NOT EXISTS load (writer INTEGER, number INTEGER, filler TEXT)", ()).await?;
         let counts = Arc::<Mutex<Counts>>::default();
@@ -52,24 +52,24 @@ impl Load {
         Ok(Self { counts, workers })
     }
 
-    /// How many writes were acknowledged so far.
+    /// Returns how many writes were acknowledged so far.
     pub fn acknowledged(&self) -> u64 {
         lock(&self.counts).acknowledged
     }
 
-    /// The longest that a write took since this was asked before. One that is still under way does not count yet.
+    /// Returns the longest time that a write took since the previous call. Writes in flight do not count yet.
     pub fn take_longest(&self) -> Duration {
         std::mem::take(&mut lock(&self.counts).longest)
     }
 
-    /// When the first write was acknowledged that began after `moment`.
+    /// Waits until a write is acknowledged that began after `moment`. Returns when that was.
     pub async fn acknowledged_after(&self, moment: Instant) -> Result<Instant> {
-        let (tell, told) = oneshot::channel();
+        let (tell, acknowledged) = oneshot::channel();
         lock(&self.counts).waiting = Some((moment, tell));
-        Ok(told.await?)
+        Ok(acknowledged.await?)
     }
 
-    /// Ends it.
+    /// Ends the load.
     pub async fn stop(mut self) -> Result<Written> {
         lock(&self.counts).stopping = true;
         while let Some(ended) = self.workers.join_next().await {
@@ -81,7 +81,7 @@ impl Load {
 }
 
 impl Written {
-    /// Compares with the rows that are there: none lost, none twice.
+    /// Compares the acknowledged writes with the rows: none may be lost, none may be there twice.
     pub async fn check(&self, sql: &Sql) -> Result<()> {
         let rows: i64 = sql.query_one("SELECT count(*) FROM load", ()).await?;
         let distinct: i64 =

@@ -1,4 +1,4 @@
-//! What the measuring commands share: a cluster of real processes, writes with many in flight, and figures.
+//! What the measurements share: a cluster of real processes, a load with many writes in flight, and figures.
 
 #![allow(dead_code, reason = "each measurement uses a part of it")]
 
@@ -9,10 +9,10 @@ pub mod load;
 pub mod options;
 pub mod servers;
 
-/// Any error ends a measurement.
+/// A result whose errors end the measurement.
 pub type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
 
-/// Waits until a state holds, asking again every few milliseconds.
+/// Waits until `ask` returns a value, and calls it every few milliseconds.
 pub async fn until<T>(what: &str, limit: std::time::Duration, mut ask: impl AsyncFnMut() -> Option<T>) -> Result<T> {
     let deadline = tokio::time::Instant::now() + limit;
     loop {

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use super::Result;
 
-/// What was typed, taken out one by one.
+/// The options of the command line; each is removed when it is read.
 pub struct Options(Vec<(String, String)>);
 
 impl Options {
-    /// Of this process.
+    /// Reads the options of this process.
     pub fn typed() -> Result<Self> {
         let mut words = std::env::args().skip(1);
         let mut options = Vec::new();
@@ -21,28 +21,28 @@ impl Options {
         Ok(Self(options))
     }
 
-    /// These.
+    /// Creates options with these values.
     pub fn of<const N: usize>(options: [(&str, &str); N]) -> Self {
         Self(options.map(|(name, value)| (name.to_owned(), value.to_owned())).into())
     }
 
-    /// A number.
+    /// Returns a number, or `or` if the option was not given.
     pub fn number(&mut self, name: &str, or: u64) -> Result<u64> {
         self.take(name)
             .map_or(Ok(or), |value| value.parse().map_err(|error| format!("--{name} {value}: {error}").into()))
     }
 
-    /// A text, if it was typed.
+    /// Returns a text, if the option was given.
     pub fn text(&mut self, name: &str) -> Option<String> {
         self.take(name)
     }
 
-    /// A path, if it was typed.
+    /// Returns a path, if the option was given.
     pub fn path(&mut self, name: &str) -> Option<PathBuf> {
         self.take(name).map(PathBuf::from)
     }
 
-    /// Fails if something is left that nobody asked for.
+    /// Fails if an option was given that no one has read.
     pub fn finish(self) -> Result<()> {
         self.0.first().map_or(Ok(()), |(name, _)| Err(format!("--{name}: not known").into()))
     }

@@ -14,11 +14,11 @@ use super::cluster::build;
 use super::options::Options;
 use super::{Result, until};
 
-/// How long a server may take to serve, or to stop.
+/// How long a server may take to be ready, or to stop.
 const READY_MAX: Duration = Duration::from_secs(120);
-/// Entries that a server which has caught up may lack, while more are being written.
+/// How many entries a server that has caught up may lack while more are being written.
 const LAG_MAX: u64 = 10_000;
-/// Where ports are looked for: below those that the system gives to outgoing connections.
+/// The range of ports, which is below the range that the system uses for outgoing connections.
 const PORTS: std::ops::Range<u16> = 20_000..32_000;
 
 /// Running servers.
@@ -37,7 +37,7 @@ struct Server {
 }
 
 impl Servers {
-    /// Starts three in a new directory: under `--dir`, or where temporary files go.
+    /// Starts three servers in a new directory: below `--dir`, or below the directory for temporary files.
     pub async fn start(options: &mut Options) -> Result<Self> {
         let program = match options.path("quorate") {
             Some(program) => program,
@@ -63,19 +63,19 @@ impl Servers {
         Ok(servers)
     }
 
-    /// A client of the whole cluster.
+    /// Returns a client of the whole cluster.
     pub async fn client(&self) -> Result<Client> {
         let addrs = self.servers.iter().map(|server| server.addr.clone());
         Ok(Client::connect(ClientConfig::new(addrs, self.secret())).await?)
     }
 
-    /// The names of all.
+    /// Returns the names of all servers.
     pub fn names(&self) -> Vec<String> {
         self.servers.iter().map(|server| server.name.clone()).collect()
     }
 
-    /// Asks a server to stop, starts it again, and waits until it has caught up. Gives back how long it took to stop,
-    /// and whether it led before.
+    /// Asks a server to stop, starts it again, and waits until it has caught up. Returns how long it took to stop, and
+    /// whether it was the leader.
     pub async fn restart(&mut self, name: &str) -> Result<(Duration, bool)> {
         let leader = self.client().await?.status().await?.leader().map(|leader| leader.name.clone());
         let (program, dir) = (self.program.clone(), self.dir.clone());
@@ -112,14 +112,14 @@ impl Servers {
     }
 }
 
-/// Writes the configurations of such members, given by name and address.
+/// Writes the configurations of members, given by name and address.
 pub async fn init(program: &Path, dir: &Path, members: &[(String, String)]) -> Result<()> {
     let list: Vec<String> = members.iter().map(|(name, addr)| format!("{name}={addr}")).collect();
     let init = Command::new(program).arg("init").arg(dir).args(["--members", &list.join(",")]).output().await?;
     if !init.status.success() {
         return Err(format!("quorate init: {}", String::from_utf8_lossy(&init.stderr)).into());
     }
-    // All would serve HTTP on the same port: on this one machine none does.
+    // Turn HTTP off: all servers would use the same port of this machine.
     for (name, _) in members {
         let file = dir.join(format!("{name}.toml"));
         let text = std::fs::read_to_string(&file)?.replace("\nhttp.listen", "\n# http.listen");
@@ -128,16 +128,16 @@ pub async fn init(program: &Path, dir: &Path, members: &[(String, String)]) -> R
     Ok(())
 }
 
-/// Starts a server by a command that ends with the program's name. What it says goes to a file.
+/// Starts a server by a command that ends with the program's name. Its output goes to a file.
 pub fn serve(mut command: Command, dir: &Path, name: &str) -> Result<Child> {
     let log = File::options().append(true).create(true).open(dir.join(format!("{name}.log")))?;
-    // It ends with this process, however that ends: its standard input is our pipe.
+    // It ends when this process ends for any reason: its standard input is a pipe that this process holds.
     command.args(["serve", "--until-stdin-closes", "--config"]).arg(dir.join(format!("{name}.toml")));
     command.stdin(Stdio::piped()).stdout(log.try_clone()?).stderr(log);
     Ok(command.kill_on_drop(true).spawn()?)
 }
 
-/// Addresses on which nobody listens.
+/// Returns addresses on which no process listens.
 pub fn free_addrs(count: usize) -> Result<Vec<String>> {
     let first = u16::try_from(std::process::id() % u32::from(PORTS.end - PORTS.start))?;
     let ports = (PORTS.start + first..PORTS.end).chain(PORTS);

@@ -6,8 +6,8 @@
 //! The nodes have 256 MiB of address space above what they need and 20 MiB for temporary files. All are killed now and
 //! then. Queries are sent by four connections at once, and one of them may send a write: what is promised is how long
 //! one hostile write may hold up the others, and those that follow on each other add up (`--writes 4` shows that). The
-//! statements depend on the seed and their number alone. Those that were in flight when something went wrong
-//! are written to a file, which `--replay` sends again.
+//! statements depend on the seed and their number alone. Those that were in flight when something went wrong are
+//! written to a file, which `--replay` sends again.
 //!
 //! `cargo run --release -p quorate-cli --example hostile -- [--statements 100000] [--seed N] [--from N] [--to N]
 //! [--only CATEGORY] [--replay FILE] [--senders 4] [--writes 1] [--kill-every 5000] [--reset-every 400] [--limits no]

@@ -1,5 +1,5 @@
-//! A bank: a transfer is one batch that gives, writes itself into the ledger, and takes. A constraint refuses to take
-//! what is not there, and with it must go what was given.
+//! A bank: a transfer is one batch that adds to an account, writes to the ledger, and takes from another account. A
+//! constraint refuses to take more than there is, and then the whole batch must be undone.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,11 +14,11 @@ pub const TABLES: &[&str] = &[
     "CREATE TABLE ledger (number INTEGER NOT NULL)",
 ];
 
-/// What is in the accounts at first.
+/// The initial balances of the accounts.
 pub const AT_FIRST: [i64; 8] = [100; 8];
-/// The most that is moved at a time: more than an account often has.
+/// The largest amount of a transfer: more than an account often has.
 const AMOUNT_MAX: u64 = 80;
-/// More rows than a ledger ever has, and their bytes.
+/// More rows than a ledger ever has, and more bytes than they take.
 const BOOKS_MAX: (usize, usize) = (10_000_000, 1 << 30);
 
 #[derive(Clone, Default)]
@@ -52,7 +52,7 @@ impl Bank {
             let ended = client.run("bank read", false, read).await;
             ended.with(Access::Read(ended.answer.clone().unwrap_or_default()))
         };
-        client.ledger.told().bank.push(op);
+        client.ledger.record().bank.push(op);
     }
 
     pub async fn finish(&self, client: &Client) -> Result<()> {
@@ -63,7 +63,7 @@ impl Bank {
         let rows = ended.answer.as_ref().ok_or("the books can't be read at the end")?;
         let of = |kind| rows.iter().filter(move |row| row.0 == kind).map(|row| row.1);
         let ledger = of(1).map(u64::try_from).collect::<Result<_, _>>()?;
-        client.ledger.told().bank.push(ended.with(Access::Books { balances: of(0).collect(), ledger }));
+        client.ledger.record().bank.push(ended.with(Access::Books { balances: of(0).collect(), ledger }));
         Ok(())
     }
 }

@@ -1,8 +1,8 @@
-//! Lists: transactions that append to several and read several, as a batch, as a closure, and interactively; and others
-//! that only read, in one query.
+//! Lists: transactions that append to several lists and read several, as a batch, as a closure, or interactively, and
+//! queries that only read.
 //!
-//! A batch holds only statements that write: one that reads a list there writes it as it is, and returns it. The other
-//! two read lists and write them back longer, which shows every update that gets lost.
+//! A batch may hold only statements that write, so a read in a batch writes the list unchanged and returns it. The
+//! other two kinds read lists and write them back longer, which reveals every lost update.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -17,11 +17,11 @@ use super::{Client, Result, Window, int};
 
 pub const TABLES: &[&str] = &["CREATE TABLE lists (key INTEGER PRIMARY KEY, elements TEXT NOT NULL)"];
 
-/// Lists in use at a time.
+/// How many lists are in use at a time.
 const WIDTH: u64 = 5;
-/// Steps on them together, before the next are taken.
+/// How many steps are done on these lists before the next lists are used.
 const USES_MAX: u64 = 600;
-/// Steps of a transaction.
+/// The maximum number of steps of a transaction.
 const STEPS_MAX: u64 = 4;
 const APPEND: &str = "INSERT INTO lists VALUES (?1, ?2) ON CONFLICT (key) DO UPDATE
                       SET elements = elements || ',' || excluded.elements RETURNING elements";
@@ -29,7 +29,7 @@ const READ: &str = "SELECT elements FROM lists WHERE key = ?";
 const WRITE: &str = "REPLACE INTO lists VALUES (?, ?)";
 const READ_IN_BATCH: &str = "UPDATE lists SET elements = elements WHERE key = ? RETURNING elements";
 
-/// The steps of a transaction: which list each reads, and what it appends before that.
+/// The steps of a transaction: the list that each reads, and what it appends before that.
 type Plan = Vec<(u64, Option<u64>)>;
 
 #[derive(Clone, Default)]
@@ -45,7 +45,7 @@ impl Lists {
         let key = || first + client.rng.below(WIDTH);
         if client.rng.chance(0.3) {
             let keys: Vec<u64> = (0..count).map(|_| key()).collect();
-            // Reads may fail: then they say nothing.
+            // A failed read says nothing.
             let _ = read(client, &client.read(), keys).await;
             return;
         }
@@ -65,7 +65,7 @@ impl Lists {
             append.into_iter().chain([Step::Read { key: *key, values }])
         });
         let steps = steps.collect();
-        client.ledger.told().lists.push(ended.with(steps));
+        client.ledger.record().lists.push(ended.with(steps));
     }
 
     pub async fn finish(&self, client: &Client) -> Result<()> {
@@ -89,11 +89,11 @@ async fn read(client: &Client, sql: &Sql, keys: Vec<u64>) -> Outcome {
     let lists = ended.answer.as_deref().unwrap_or_default();
     let list = |key: &u64| lists.iter().find(|(of, _)| of == key).map_or("", |(_, elements)| elements.as_str());
     let steps = keys.iter().map(|key| Step::Read { key: *key, values: numbers(list(key)) }).collect();
-    client.ledger.told().lists.push(ended.with(steps));
+    client.ledger.record().lists.push(ended.with(steps));
     ended.outcome
 }
 
-/// Appends and reads by statements that do both, one after the other.
+/// Appends and reads with a batch of statements that do both.
 async fn batch(sql: &Sql, plan: &Plan) -> Result<Vec<Vec<u64>>, Error> {
     let statements = plan.iter().map(|(key, value)| match value {
         Some(value) => (APPEND, params![int(*key), value.to_string()]),
@@ -104,7 +104,8 @@ async fn batch(sql: &Sql, plan: &Plan) -> Result<Vec<Vec<u64>>, Error> {
     results.into_iter().map(list).collect()
 }
 
-/// Reads lists, and writes them as they are then: lost, if nobody looks whether they still were as they had been read.
+/// Reads lists, and writes them back longer. An update is lost if the commit does not check that the lists are
+/// unchanged since they were read.
 async fn closure(sql: &Sql, plan: &Plan) -> Result<Vec<Vec<u64>>, Error> {
     let body = |tx: quorate::Optimistic| {
         let plan = plan.clone();
@@ -127,7 +128,7 @@ async fn closure(sql: &Sql, plan: &Plan) -> Result<Vec<Vec<u64>>, Error> {
     Ok(sql.transact(body).await?.value)
 }
 
-/// The same statement by statement, reading each list anew.
+/// Does the same statement by statement, and reads each list again.
 async fn interactive(sql: &Sql, plan: &Plan) -> Result<Vec<Vec<u64>>, Error> {
     let mut tx = sql.begin().await?;
     let mut seen = Seen::default();
@@ -150,7 +151,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// Takes a step, and returns the list if it is to be written.
+    /// Does a step, and returns the list if it must be written.
     fn step(&mut self, key: u64, value: Option<u64>) -> Option<String> {
         let list = self.lists.entry(key).or_default();
         if let Some(value) = value {
@@ -162,7 +163,7 @@ impl Seen {
     }
 }
 
-/// The numbers of a text; what is none becomes one that nobody appends.
+/// Parses the numbers in a text. Anything else becomes a number that is never appended.
 fn numbers(text: &str) -> Vec<u64> {
     text.split(',').filter(|number| !number.is_empty()).map(|number| number.parse().unwrap_or(u64::MAX)).collect()
 }

@@ -1,4 +1,4 @@
-//! Registers: a row each, read, written, and written where it holds a certain value.
+//! Registers: each is a row that is read, written, and written if it holds a certain value.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,15 +9,15 @@ use super::{Client, Result, Window, int};
 
 pub const TABLES: &[&str] = &["CREATE TABLE registers (key INTEGER PRIMARY KEY, value INTEGER NOT NULL)"];
 
-/// Registers in use at a time.
+/// How many registers are in use at a time.
 const WIDTH: u64 = 4;
-/// Operations on them together, before the next are taken.
+/// How many operations are done on these registers before the next registers are used.
 const USES_MAX: u64 = 600;
 
 #[derive(Clone, Default)]
 pub struct Registers {
     window: Window,
-    /// The last value that was written: each is new, so that a read tells by whom.
+    /// The last value that was written. Each value is new, so that a read identifies the write.
     value: Arc<AtomicU64>,
 }
 
@@ -33,7 +33,7 @@ impl Registers {
                 ended.with(Access { key, action: Action::Write(new) })
             }
             1 => {
-                // One of the last values is a good guess at what it holds.
+                // The register probably holds one of the last values.
                 let old = new.saturating_sub(1 + client.rng.below(4 * WIDTH));
                 let swap = "UPDATE registers SET value = ?3 WHERE key = ?1 AND value = ?2";
                 let ended =
@@ -47,7 +47,7 @@ impl Registers {
                 ended.with(Access { key, action: Action::Read(ended.answer.flatten()) })
             }
         };
-        client.ledger.told().registers.push(op);
+        client.ledger.record().registers.push(op);
     }
 
     pub async fn finish(&self, client: &Client) -> Result<()> {
@@ -59,7 +59,7 @@ impl Registers {
             let held = ended.answer.as_ref().ok_or("the registers can't be read at the end")?;
             for key in first..first + WIDTH {
                 let found = held.iter().find(|(of, _)| *of == key).map(|(_, value)| *value);
-                client.ledger.told().registers.push(ended.with(Access { key, action: Action::Read(found) }));
+                client.ledger.record().registers.push(ended.with(Access { key, action: Action::Read(found) }));
             }
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Sets: rows that are only added, each once. No constraint hides a row that is there twice.
+//! Sets: rows are only added, each once. There is no constraint that would hide a row added twice.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ pub const TABLES: &[&str] = &[
     "CREATE INDEX elements_by_set ON elements (\"set\")",
 ];
 
-/// Additions to a set, before the next is taken.
+/// How many elements are added to a set before the next set is used.
 const USES_MAX: u64 = 300;
 const READ: &str = "SELECT element FROM elements WHERE \"set\" = ?";
 
@@ -35,14 +35,14 @@ impl Sets {
             let ended = client.run("set read", false, client.read().query_as::<u64>(READ, (int(set),))).await;
             ended.with(Access::Read { set, elements: ended.answer.clone().unwrap_or_default() })
         };
-        client.ledger.told().sets.push(op);
+        client.ledger.record().sets.push(op);
     }
 
     pub async fn finish(&self, client: &Client) -> Result<()> {
         for set in 0..=self.window.first(0, USES_MAX, 1) {
             let ended = client.run("set read", false, client.patient().query_as::<u64>(READ, (int(set),))).await;
             let elements = ended.answer.clone().ok_or("the sets can't be read at the end")?;
-            client.ledger.told().sets.push(ended.with(Access::Read { set, elements }));
+            client.ledger.record().sets.push(ended.with(Access::Read { set, elements }));
         }
         Ok(())
     }

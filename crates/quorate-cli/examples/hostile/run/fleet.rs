@@ -55,8 +55,8 @@ pub struct Limits {
     pub address_space: Option<u64>,
 }
 
-/// Goes into a namespace of mounts of its own by starting this program anew, if the machine allows it. Says whether
-/// it is in there.
+/// Goes into a namespace of mounts of its own by starting this program anew, if the machine allows it. Says whether it
+/// is in there.
 pub fn enter(options: &mut Options, seed: u64, program: Option<&Path>) -> Result<bool> {
     if options.text("namespace").is_some() {
         return Ok(true);

@@ -160,8 +160,8 @@ fn judge(error: &Error, hostile: &Hostile, books: &Books) -> &'static str {
     }
 }
 
-/// Drops what statements made, and makes anew what they find. What fails was done by another connection, or is left
-/// for the next time.
+/// Drops what statements made, and makes anew what they find. What fails was done by another connection, or is left for
+/// the next time.
 pub async fn reset(sql: &Sql) {
     let all = async {
         let sql = sql.with_deadline(RESET_MAX);
