@@ -55,14 +55,14 @@ impl Report {
         let missing = wanted.iter().filter(|(kind, wanted)| self.happened.get(kind) < Some(wanted));
         self.wrong.extend(missing.map(|(kind, wanted)| format!("{kind:?} was to strike {wanted} times and did not")));
         self.wrong.extend(record.surprises.drain(..).map(|error| format!("an error that no fault explains: {error}")));
-        let beside = std::mem::take(&mut self.wrong);
-        let beside = if beside.is_empty() { Verdict::Right } else { Verdict::Wrong(beside) };
+        let wrong = std::mem::take(&mut self.wrong);
+        let wrong = if wrong.is_empty() { Verdict::Right } else { Verdict::Wrong(wrong) };
         let verdicts = [
             judged("registers: linearizable", record.registers.len(), || register::check(&record.registers, STEPS_MAX)),
             judged("sets: complete", record.sets.len(), || set::check(&record.sets)),
             judged("bank: balanced", record.bank.len(), || bank::check(&record.bank, &AT_FIRST)),
             judged("lists: strictly serializable", record.lists.len(), || append::check(&record.lists)),
-            judged("cluster: whole, equal, every fault struck", self.rounds.len(), || beside),
+            judged("cluster: whole, equal, every fault struck", self.rounds.len(), || wrong),
         ];
         let verdict = verdicts.into_iter().fold(Verdict::Right, Verdict::and);
         println!("verdict: {}", word(&verdict));

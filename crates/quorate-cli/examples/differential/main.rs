@@ -1,15 +1,15 @@
-//! The same SQL by a cluster of real processes that are killed, and by plain SQLite: are all answers, and all data at
-//! the end, the same?
+//! Runs the same SQL on a cluster of real processes that are killed, and on plain SQLite, and compares all answers and,
+//! at the end, all data.
 //!
-//! Statements are made at random, from a seed: changes of the schema, writes of all kinds of rows, failures of all
-//! kinds, triggers, foreign keys, FTS5 and R*Tree; they come as single statements, batches, many rows at once,
-//! closures, interactive transactions and queries of any node at any level. Everything that is told is compared: rows
-//! by storage class and bits, counts, rowids, and SQLite's codes. The same seed makes the same statements, whenever
-//! nodes are killed. The first difference ends the run with status 1.
+//! Statements are generated at random from a seed: changes of the schema, writes of all kinds of rows, failures of all
+//! kinds, triggers, foreign keys, FTS5 and R*Tree. They are sent as single statements, batches, many rows at once,
+//! closures, interactive transactions, and queries of any node at any level. Everything in an answer is compared: rows
+//! by storage class and bits, counts, rowids, and SQLite's codes. The same seed generates the same statements, no
+//! matter when nodes are killed. The first difference ends the run with exit code 1.
 //!
 //! `cargo run --release -p quorate-cli --example differential -- [--statements 10000] [--seed N] [--kills N]
-//! [--break STATEMENTS] [--dir DIR] [--quorate FILE]`; `--break` changes a row of plain SQLite behind its back after so
-//! many statements, which must be found: so one sees that a difference is seen.
+//! [--break STATEMENTS] [--dir DIR] [--quorate FILE]`; after so many statements `--break` changes the data of plain
+//! SQLite only, which must be found: this shows that differences are detected.
 
 #![forbid(unsafe_code)]
 #![allow(
@@ -17,7 +17,7 @@
     clippy::indexing_slicing,
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "it runs real processes, and stops at the first surprise"
+    reason = "it runs real processes, and may panic"
 )]
 
 #[path = "../harness/mod.rs"]
@@ -32,7 +32,7 @@ use harness::cluster::Cluster;
 use harness::options::Options;
 use run::Settings;
 
-/// Statements to a kill, if nobody says otherwise.
+/// The default number of statements for each kill.
 const STATEMENTS_PER_KILL: u64 = 1500;
 
 #[tokio::main(flavor = "current_thread")]

@@ -1,18 +1,18 @@
-//! Can any statement stop a cluster? Hostile statements are sent to three real processes under limits of the process,
-//! beside 16 writers of small rows.
+//! Tries to stop a cluster by hostile statements. They are sent to three real processes with limited resources, while
+//! 16 writers insert small rows.
 //!
-//! Every statement must end with an answer or a clear error within its deadline; no node may end, no other write may
+//! Every statement must end with an answer or a clear error within its deadline. No node may end, no other write may
 //! wait for longer than 3 s, every acknowledged row must be there once, and all nodes must hold the same at the end.
-//! The nodes have 256 MiB of address space above what they need and 20 MiB for temporary files. All are killed now and
-//! then. Queries are sent by four connections at once, and one of them may send a write: what is promised is how long
-//! one hostile write may hold up the others, and those that follow on each other add up (`--writes 4` shows that). The
-//! statements depend on the seed and their number alone. Those that were in flight when something went wrong are
-//! written to a file, which `--replay` sends again.
+//! The nodes have 256 MiB of address space above what they need and 20 MiB for temporary files. All nodes are killed
+//! from time to time. Four connections send queries at the same time, and one of them may send a write. Only one,
+//! because the promise is how long one hostile write may delay the others, and the delays of several add up (`--writes
+//! 4` shows that). The statements depend on the seed and their number alone. Those that were in flight when something
+//! went wrong are written to a file, which `--replay` sends again.
 //!
 //! `cargo run --release -p quorate-cli --example hostile -- [--statements 100000] [--seed N] [--from N] [--to N]
 //! [--only CATEGORY] [--replay FILE] [--senders 4] [--writes 1] [--kill-every 5000] [--reset-every 400] [--limits no]
-//! [--stall-max MILLISECONDS] [--suspects FILE] [--dir DIR] [--quorate FILE]`; with `--embedded yes` the queries among
-//! them run in a program that embeds a node and whose threads have stacks of 512 KiB.
+//! [--stall-max MILLISECONDS] [--suspects FILE] [--dir DIR] [--quorate FILE]`; with `--embedded yes` only the queries
+//! are run, in a program that embeds a node and whose threads have stacks of 512 KiB.
 
 #![forbid(unsafe_code)]
 #![allow(
@@ -20,7 +20,7 @@
     clippy::indexing_slicing,
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "it runs real processes, and stops at the first surprise"
+    reason = "it runs real processes, and may panic"
 )]
 
 #[path = "../harness/mod.rs"]
@@ -40,11 +40,11 @@ use run::machine::Machine;
 use run::statements::{Category, Corpus, Hostile, functions};
 use run::{Settings, Source, embedded};
 
-/// Statements between two kills of all nodes.
+/// How many statements there are between two kills of all nodes.
 const KILL_EVERY: u64 = 5000;
-/// Milliseconds that another write may wait.
+/// How long another write may wait, in milliseconds.
 const STALL_MAX: u64 = 3000;
-/// Statements after which the schema is put in order.
+/// How many statements there are between two resets of the schema.
 const RESET_EVERY: u64 = 400;
 
 #[tokio::main(flavor = "current_thread")]
@@ -106,7 +106,7 @@ async fn hostile() -> Result<bool> {
     run::run(settings, source, Arc::new(Books::new(suspects, senders, machine))).await
 }
 
-/// The statements of a file: one JSON object a line, beside comments.
+/// Reads the statements of a file: one JSON object per line, and comments.
 fn again(file: &Path) -> Result<Vec<Hostile>> {
     let text = std::fs::read_to_string(file)?;
     let lines = text.lines().filter(|line| line.starts_with('{'));

@@ -1,4 +1,4 @@
-//! The side of the cluster: the same units by the handles that applications have, which ride out the kills.
+//! The cluster's side: does the units with the handles that applications use, which retry through the kills.
 
 use std::time::Duration;
 
@@ -13,18 +13,18 @@ use super::unit::{Answer, Call, Failed, Level, Rowid, Seen, Table, Unit};
 use crate::harness::Result;
 use crate::harness::cluster::Cluster as Processes;
 
-/// How long a call tries: far longer than any election, so that no outcome stays unknown.
+/// How long a call is retried: far longer than any election, so that no outcome stays unknown.
 const DEADLINE: Duration = Duration::from_secs(180);
-/// How often a unit may come to nothing that may be run again.
+/// How many times a unit is attempted.
 const ATTEMPTS_MAX: u64 = 100;
 
 pub struct Cluster {
     all: Sql,
-    /// A handle to each node.
+    /// One handle for each node.
     nodes: Vec<Sql>,
-    /// Nothing was written after this.
+    /// The position of the last write.
     last: Option<Position>,
-    /// How many units were lost with their leader, and run again.
+    /// How many units were lost with their leader and run again.
     pub again: u64,
 }
 
@@ -38,14 +38,15 @@ impl Cluster {
         Ok(Self { all, nodes, last: None, again: 0 })
     }
 
-    /// Does a unit. One that came to nothing is run again.
+    /// Does a unit. A unit that had no effect is run again.
     pub async fn answer(&mut self, unit: &Unit) -> Result<Answer> {
         for _ in 0..ATTEMPTS_MAX {
             match self.attempt(unit).await {
                 Ok(answer) => return Ok(answer),
                 Err(Error::Failed(failure)) => return Ok(Answer::of(Err(failed(&failure)))),
                 Err(error) if error.is_retryable() => self.again += 1,
-                // Its first answer was lost with a node, and the next node refused it: it was not done before either.
+                // The first answer was lost with a node, and the next node refused the unit. So the first refused it
+                // too.
                 Err(Error::Unknown(_)) if unit.is_hopeless() => self.again += 1,
                 Err(error) => return Err(error.into()),
             }
@@ -130,7 +131,7 @@ impl Cluster {
         let end = match tx.commit().await {
             Ok(done) => {
                 self.last = Some(done.position);
-                told_again(&recorded, &done.results)
+                same_results(&recorded, &done.results)
             }
             Err(Error::Failed(failure)) => Err(failed(&failure)),
             Err(error) => return Err(error),
@@ -145,27 +146,27 @@ impl Cluster {
             Level::AtLeast => sql.at(at_least).query(call.sql.clone(), params(call)).await?,
             Level::Linearizable => sql.at(ReadLevel::Linearizable).query(call.sql.clone(), params(call)).await?,
             Level::Bounded => sql.at(ReadLevel::Bounded(Duration::ZERO)).query(call.sql.clone(), params(call)).await?,
-            // Of the handle that wrote: on whichever node.
+            // The position of the handle that wrote, on any node.
             Level::OwnWrites => self.all.at(ReadLevel::Local).query(call.sql.clone(), params(call)).await?,
             Level::Snapshot => sql.at(at_least).snapshot().await?.query(call.sql.clone(), params(call)).await?,
         };
         Ok(Seen { rows: Some(table(&rows)), ..Seen::default() })
     }
 
-    /// What a query gives on a node, in the state after the last write.
+    /// Returns the result of a query on a node, in the state after the last write.
     pub async fn of_node(&mut self, node: usize, sql: &str) -> Result<Answer> {
         self.answer(&Unit::Query { call: call_of(sql.to_owned()), node, level: Level::AtLeast }).await
     }
 }
 
-/// Fails unless the commit tells of each statement that may have written what its caller was told before.
-fn told_again(before: &[StatementResult], after: &[StatementResult]) -> std::result::Result<(), Failed> {
+/// Fails unless the commit returns the same result as before for each statement that may have written.
+fn same_results(before: &[StatementResult], after: &[StatementResult]) -> std::result::Result<(), Failed> {
     let mut before = before.iter();
-    // Those that only read are left out.
-    if after.iter().all(|result| before.any(|told| same(told, result))) {
+    // The commit omits statements that only read.
+    if after.iter().all(|result| before.any(|known| same(known, result))) {
         return Ok(());
     }
-    let message = format!("the commit tells other results: {after:?}");
+    let message = format!("the commit returns different results: {after:?}");
     Err(Failed { code: -1, step: None, row: None, message })
 }
 

@@ -1,4 +1,4 @@
-//! Whether two answers, or two databases, are the same.
+//! Compares two answers, or two databases.
 
 use quorate::Value;
 use rusqlite::Connection;
@@ -10,16 +10,17 @@ use super::plain;
 use super::unit::{Answer, Failed, Rowid, Seen, Table};
 use crate::harness::Result;
 
-/// What is asked of every database besides the rows of its tables.
+/// The queries for every database, besides the rows of its tables.
 const QUESTIONS: [&str; 4] =
     [SCHEMA, "PRAGMA user_version", "PRAGMA foreign_key_check", "SELECT integrity_check FROM pragma_integrity_check"];
-/// The same of those that have such a table.
+/// The query for databases that have this table.
 const SEQUENCES: &str = "SELECT name, seq FROM sqlite_sequence ORDER BY name, seq";
-/// The insides of virtual tables, of which Quorate keeps no statistics, have their names in front of a `_`.
+/// The query for statistics. Shadow tables of virtual tables are left out, because Quorate keeps no statistics of them:
+/// their names have a `_` after the name of the virtual table.
 const STATISTICS: &str = "SELECT tbl, idx, stat FROM sqlite_stat1
     WHERE tbl NOT LIKE '%!_%' ESCAPE '!' ORDER BY tbl, idx, stat";
 
-/// Whether the cluster answers as plain SQLite does, in all that it tells.
+/// Returns whether the cluster's answer equals that of plain SQLite, in everything that the cluster reports.
 pub fn same_answer(cluster: &Answer, plain: &Answer) -> bool {
     let ends = match (&cluster.end, &plain.end) {
         (Ok(()), Ok(())) => true,
@@ -35,16 +36,16 @@ pub fn same_answer(cluster: &Answer, plain: &Answer) -> bool {
 }
 
 fn same_step(cluster: &Seen, plain: &Seen) -> bool {
-    let rowids = |told: Rowid| match plain.last_rowid {
-        Some(Rowid::Perhaps(rowid)) => told == Rowid::Is(0) || told == Rowid::Is(rowid),
-        known => known == Some(told),
+    let rowids = |found: Rowid| match plain.last_rowid {
+        Some(Rowid::Perhaps(rowid)) => found == Rowid::Is(0) || found == Rowid::Is(rowid),
+        known => known == Some(found),
     };
     cluster.changes.is_none_or(|changes| plain.changes.is_none_or(|known| known == changes))
         && (cluster.last_rowid.is_none_or(rowids) || plain.last_rowid.is_none())
         && cluster.rows.as_ref().is_none_or(|rows| plain.rows.as_ref().is_some_and(|known| same_table(rows, known)))
 }
 
-/// Where one side does not say which statement or row it was, the other may.
+/// Compares places of a failure. If one side does not name the statement or the row, the other may.
 fn same_failure(cluster: &Failed, plain: &Failed) -> bool {
     let same = |one: Option<usize>, other: Option<usize>| one.is_none() || other.is_none() || one == other;
     cluster.code == plain.code && same(cluster.step, plain.step) && same(cluster.row, plain.row)
@@ -55,7 +56,7 @@ fn same_table(one: &Table, other: &Table) -> bool {
     one.columns == other.columns && one.rows.len() == other.rows.len() && one.rows.iter().zip(&other.rows).all(same)
 }
 
-/// By storage class, and reals by their bits.
+/// Compares values by storage class, and reals by their bits.
 fn same_row(one: &[Value], other: &[Value]) -> bool {
     let same = |(one, other): (&Value, &Value)| match (one, other) {
         (Value::Real(one), Value::Real(other)) => one.to_bits() == other.to_bits(),
@@ -64,7 +65,7 @@ fn same_row(one: &[Value], other: &[Value]) -> bool {
     one.len() == other.len() && one.iter().zip(other).all(same)
 }
 
-/// Compares what a node holds with what plain SQLite holds; gives back the number of rows. The error tells the first
+/// Compares the data of a node with that of plain SQLite. Returns the number of rows. The error describes the first
 /// difference.
 pub async fn node(cluster: &mut Cluster, number: usize, conn: &Connection) -> Result<usize> {
     let mut rows = 0;
@@ -73,14 +74,14 @@ pub async fn node(cluster: &mut Cluster, number: usize, conn: &Connection) -> Re
         let found = cluster.of_node(number, &question).await?;
         if !same_answer(&found, &expected) {
             let difference = first_difference(&found, &expected);
-            return Err(format!("node {} holds something else\n{question}\n{difference}", number + 1).into());
+            return Err(format!("node {} has other data\n{question}\n{difference}", number + 1).into());
         }
         rows += expected.rows().count();
     }
     Ok(rows)
 }
 
-/// All queries that together tell everything.
+/// Returns queries that together return all data.
 fn questions(conn: &Connection) -> Result<Vec<String>> {
     let mut questions: Vec<String> = QUESTIONS.iter().map(|question| (*question).to_owned()).collect();
     for (name, question) in [("sqlite_sequence", SEQUENCES), ("sqlite_stat1", STATISTICS)] {

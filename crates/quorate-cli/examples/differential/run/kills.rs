@@ -1,4 +1,4 @@
-//! Kills nodes while units are done, one at a time, the leader more often than not, and starts them again.
+//! Kills nodes while units are done, one at a time, most often the leader, and starts them again.
 
 use std::time::Duration;
 
@@ -8,19 +8,20 @@ use tokio::sync::{Mutex, watch};
 use crate::harness::Result;
 use crate::harness::cluster::Cluster;
 
-/// How long a node stays down at most, in milliseconds.
+/// The longest time that a node stays down, in milliseconds.
 const DOWN_MS_MAX: u64 = 800;
-/// How long after it was due a kill comes at most, in microseconds: so that it strikes anywhere within a unit.
+/// The longest delay of a kill after it is due, in microseconds. The delay is random, so that kills strike anywhere
+/// within a unit.
 const LATE_US_MAX: u64 = 20_000;
 
-/// How many there are to be, over how many statements.
+/// How many kills to spread over how many statements.
 pub struct Plan {
     pub kills: u64,
     pub statements: u64,
     pub rng: Rng,
 }
 
-/// What was done.
+/// The kills that were done.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Kills {
     pub all: u64,
@@ -28,7 +29,7 @@ pub struct Kills {
 }
 
 impl Plan {
-    /// Kills until all are done, or nobody tells the progress any more. `whole` is held while a node is missing.
+    /// Does the kills, and stops early if `progress` is closed. `whole` is locked while a node is down.
     pub async fn run(self, cluster: &Cluster, mut progress: watch::Receiver<u64>, whole: &Mutex<()>) -> Result<Kills> {
         let mut kills = Kills::default();
         for number in 0..self.kills {

@@ -1,8 +1,8 @@
-//! The run: units are made, done by the cluster and by plain SQLite, and compared, while nodes are killed; now and
-//! then, and at the end, all that every node holds is compared too.
+//! A run: units are generated, done by the cluster and by plain SQLite, and compared, while nodes are killed. From time
+//! to time, and at the end, all data of every node is compared too.
 //!
 //! Invariant: what is generated depends on the seed alone. A unit that the cluster lost with its leader is run again
-//! until it is done, so kills change nothing of what comes after.
+//! until it is done, so kills do not change the following units.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -28,40 +28,40 @@ use kills::{Kills, Plan};
 use plain::Plain;
 use unit::{Answer, Unit};
 
-/// Statements between two looks at everything that the nodes hold.
+/// How many statements there are between two comparisons of all data.
 const LOOK_EVERY: u64 = 2000;
-/// Units between two looks of the generator at the number of rows.
+/// How many units there are between two updates of the row counts that the generator knows.
 const LEARN_EVERY: u64 = 20;
-/// How long all nodes may take to tell what they hold.
+/// How long all nodes may take to verify their data.
 const VERIFIED_MAX: Duration = Duration::from_secs(60);
 
-/// What to do.
+/// The settings of a run.
 pub struct Settings {
     pub seed: u64,
     pub statements: u64,
     pub kills: u64,
-    /// After so many statements the plain side gets a row of its own, which must be found.
+    /// After this many statements, a row is added on the side of plain SQLite only, which must be found.
     pub break_at: Option<u64>,
 }
 
-/// What was done, if all compared equal.
+/// What was done, if everything was equal.
 #[derive(Debug, Default)]
 pub struct Verdict {
     pub seed: u64,
     pub statements: u64,
     pub units: BTreeMap<&'static str, u64>,
     pub failures: BTreeMap<i32, u64>,
-    /// Rows that units returned.
+    /// How many rows the units returned.
     pub returned: u64,
-    /// Looks at everything, and rows of all nodes that were compared in them.
+    /// How many comparisons of all data there were, and of how many rows.
     pub looks: u64,
     pub compared: usize,
-    /// Units that were lost with their leader and run again.
+    /// How many units were lost with their leader and run again.
     pub again: u64,
     pub kills: Kills,
 }
 
-/// Runs it to its end, or to the first difference, which is the error.
+/// Does a run, up to the first difference, which is the error.
 pub async fn run(settings: &Settings, processes: &Processes) -> Result<Verdict> {
     let dir = tempfile::tempdir()?;
     let rng = Rng::from_seed(settings.seed);
@@ -149,7 +149,7 @@ impl Twins<'_> {
         self.verdict.returned += answer.rows().count() as u64;
     }
 
-    /// Compares what each node holds with plain SQLite, and the nodes with each other.
+    /// Compares the data of each node with that of plain SQLite, and the nodes with each other.
     async fn look(&mut self) -> Result<()> {
         let _whole = self.whole.lock().await;
         self.processes.settled().await?;
@@ -158,7 +158,7 @@ impl Twins<'_> {
             self.verdict.compared += compare::node(&mut self.cluster, node, &conn).await?;
         }
         let config = self.processes.config()?;
-        let verification = until("all nodes to tell what they hold", VERIFIED_MAX, async || {
+        let verification = until("all nodes to verify their data", VERIFIED_MAX, async || {
             let verification = quorate::verify(config.clone()).await.ok()?;
             verification.nodes.iter().all(|node| node.tables.is_ok()).then_some(verification)
         });

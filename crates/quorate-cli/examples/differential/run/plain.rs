@@ -1,8 +1,8 @@
-//! The side of plain SQLite: one database file, and for each unit a connection and a transaction of its own.
+//! The side of plain SQLite: one database file, and for each unit a new connection and a transaction.
 //!
-//! What `docs/sql.md` says of an entry is said here in SQLite's words: it is a transaction that a failure rolls back; a
-//! statement of an interactive transaction that fails is rolled back to its savepoint; what can never work is refused
-//! before anything is done.
+//! This implements the rules of `docs/sql.md` for entries with SQLite's own means. An entry is a transaction, which a
+//! failure rolls back. A statement of an interactive transaction that fails is rolled back to its savepoint. A
+//! statement that can never work is refused before anything is done.
 
 use std::path::PathBuf;
 
@@ -57,7 +57,7 @@ impl Plain {
                 conn.execute_batch("RELEASE one")?;
                 done.push(call);
             } else if conn.is_autocommit() {
-                // It has rolled all back; without it the others would have gone on.
+                // The statement has rolled back the whole transaction. Do the other statements again without it.
                 conn = self.connect()?;
                 conn.execute_batch("BEGIN IMMEDIATE")?;
                 for call in &done {
@@ -76,7 +76,7 @@ impl Plain {
     }
 }
 
-/// A unit that is done as a whole or not at all.
+/// The result of a unit that is done as a whole or not at all.
 type Done = std::result::Result<Vec<Seen>, Failed>;
 
 fn entry(conn: &Connection, calls: &[Call]) -> Result<Done> {
@@ -86,7 +86,7 @@ fn entry(conn: &Connection, calls: &[Call]) -> Result<Done> {
     transaction(conn, || commands(conn, calls))
 }
 
-/// Fails with the first statement that no schema can mend.
+/// Fails with the first statement that fails under any schema.
 fn check(conn: &Connection, calls: &[Call]) -> std::result::Result<(), Failed> {
     for (number, call) in calls.iter().enumerate().filter(|(_, call)| is_hopeless(&call.sql)) {
         conn.prepare(&call.sql).map_err(|error| Failed { step: Some(number), ..failed(&error) })?;
@@ -107,7 +107,7 @@ fn commands(conn: &Connection, calls: &[Call]) -> Done {
     let mut steps: Vec<Seen> = Vec::new();
     for (number, call) in calls.iter().enumerate() {
         let at = |failed: Failed| Failed { step: Some(number), ..failed };
-        // A statement is prepared before it gets its values.
+        // A statement is prepared before its values are bound.
         conn.prepare(&call.sql).map_err(|error| at(failed(&error)))?;
         let call = resolved(call, &steps).map_err(at)?;
         steps.push(run(conn, &call).map_err(at)?);
@@ -115,7 +115,7 @@ fn commands(conn: &Connection, calls: &[Call]) -> Done {
     Ok(steps)
 }
 
-/// A statement with the values that it refers to.
+/// Returns a statement with its references to earlier results replaced by values.
 fn resolved(call: &Call, steps: &[Seen]) -> std::result::Result<Call, Failed> {
     let value = |param: &Param| {
         let Param::Returned(returned) = param else { return Some(param.clone()) };
@@ -151,11 +151,11 @@ fn closure(conn: &Connection, reads: &[Call], writes: &[Call], passes: bool) -> 
     }))
 }
 
-/// Statements whose first parameter is what was read last.
+/// Returns the statements with the first value of the last read as their first parameter.
 pub fn passed(writes: &[Call], read: &[Seen]) -> Vec<Call> {
     let rows = read.last().and_then(|seen| seen.rows.as_ref());
     let value = rows.and_then(|rows| rows.rows.first()?.first().cloned());
-    // As a rowid this is refused by design, whatever its class is.
+    // By design this value is refused as a rowid, in any storage class.
     let value = value.filter(|value| value.to_string() != i64::MAX.to_string());
     let with = |call: &Call| {
         let mut call = call.clone();
@@ -211,10 +211,10 @@ fn try_run(conn: &Connection, call: &Call) -> rusqlite::Result<Seen> {
     Ok(Seen { changes: Some(changes), last_rowid, rows: Some(Table { columns, rows: found }) })
 }
 
-/// What changes no rows that SQLite counts.
+/// Statements that change no rows that SQLite counts.
 const NEVER_COUNT: [&str; 6] = ["CREATE", "ALTER", "DROP", "REINDEX", "ANALYZE", "PRAGMA"];
 
-/// The rowid that a statement inserted last.
+/// Returns the rowid that a statement inserted last.
 fn last_rowid(conn: &Connection, sql: &str, changes: u64, before: i64) -> Rowid {
     let inserts = sql.starts_with("INSERT") || sql.starts_with("REPLACE") || sql.starts_with("WITH s AS (SELECT *");
     match conn.last_insert_rowid() {
@@ -224,7 +224,7 @@ fn last_rowid(conn: &Connection, sql: &str, changes: u64, before: i64) -> Rowid 
     }
 }
 
-/// A value as rusqlite takes it.
+/// A value that rusqlite can bind.
 struct Bound<'a>(&'a Value);
 
 impl ToSql for Bound<'_> {
@@ -239,7 +239,7 @@ impl ToSql for Bound<'_> {
     }
 }
 
-/// A value that SQLite returned. Text that is not UTF-8 is an error, as it is Quorate's.
+/// Converts a value that SQLite returned. Text that is not UTF-8 is an error, as in Quorate.
 fn owned(value: ValueRef<'_>) -> rusqlite::Result<Value> {
     Ok(match value {
         ValueRef::Null => Value::Null,
@@ -260,7 +260,7 @@ fn failed(error: &rusqlite::Error) -> Failed {
     Failed { code, step: None, row: None, message: error.to_string() }
 }
 
-/// What a query without parameters gives.
+/// Returns the result of a query without parameters.
 pub fn query(conn: &Connection, sql: &str) -> Answer {
     Answer::of(run(conn, &call_of(sql.to_owned())).map(|seen| vec![seen]))
 }

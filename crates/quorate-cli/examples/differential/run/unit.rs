@@ -1,4 +1,4 @@
-//! What both sides do, and how they answer.
+//! The units that both sides do, and their answers.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use super::generate::is_hopeless;
 /// A statement with its parameters.
 pub type Call = Statement<Param>;
 
-/// A piece of work that is an entry, a transaction or a query.
+/// A unit of work: an entry, a transaction or a query.
 #[derive(Clone, Debug)]
 pub enum Unit {
     Execute(Call),
@@ -20,7 +20,7 @@ pub enum Unit {
     /// A statement with many rows of parameters.
     Many(String, Vec<Vec<Value>>),
     Batch(Vec<Call>),
-    /// Reads and then writes. If it passes, the first value of the last read is the first parameter of each write.
+    /// Reads, then writes. With `passes`, the first value of the last read is the first parameter of each write.
     Closure {
         reads: Vec<Call>,
         writes: Vec<Call>,
@@ -30,7 +30,7 @@ pub enum Unit {
         calls: Vec<Call>,
         commits: bool,
     },
-    /// A query of a node.
+    /// A query on one node.
     Query {
         call: Call,
         node: usize,
@@ -39,18 +39,18 @@ pub enum Unit {
     Vacuum,
 }
 
-/// How fresh a query is. Nothing is written meanwhile, so each must show the same.
+/// The level of a query. Nothing is written meanwhile, so all levels must return the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
     AtLeast,
     Linearizable,
     Bounded,
     OwnWrites,
-    /// A stream of a snapshot.
+    /// A stream from a snapshot.
     Snapshot,
 }
 
-/// What a statement did, as far as the side tells.
+/// What a statement did, as far as the side reports it.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     pub changes: Option<u64>,
@@ -62,7 +62,7 @@ pub struct Seen {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rowid {
     Is(i64),
-    /// This, or 0: SQLite tells the same number before and after.
+    /// This, or 0: SQLite reports the same number before and after.
     Perhaps(i64),
 }
 
@@ -73,29 +73,29 @@ pub struct Table {
     pub rows: Vec<Vec<Value>>,
 }
 
-/// How a statement, or the whole, failed.
+/// How a statement or the whole unit failed.
 #[derive(Clone, Debug)]
 pub struct Failed {
-    /// SQLite's extended code, or 0 where it is no error of SQLite's.
+    /// SQLite's extended code, or 0 if it is not an error of SQLite.
     pub code: i32,
-    /// Which statement, from 0.
+    /// The number of the statement, from 0.
     pub step: Option<usize>,
-    /// Which of its rows.
+    /// The number of its row of parameters.
     pub row: Option<usize>,
-    /// For people.
+    /// The error text, which is not compared.
     pub message: String,
 }
 
-/// What came of a unit.
+/// The outcome of a unit.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// Of each statement that the side tells of. None where the unit failed as a whole.
+    /// The result of each statement that the side reports; empty if the unit failed as a whole.
     pub steps: Vec<Result<Seen, Failed>>,
     pub end: Result<(), Failed>,
 }
 
 impl Answer {
-    /// Of a unit that is done as a whole, or not at all.
+    /// Creates the answer of a unit that is done as a whole or not at all.
     pub fn of(done: Result<Vec<Seen>, Failed>) -> Self {
         match done {
             Ok(steps) => Self { steps: steps.into_iter().map(Ok).collect(), end: Ok(()) },
@@ -103,19 +103,19 @@ impl Answer {
         }
     }
 
-    /// All rows that were returned.
+    /// Returns all rows of the answer.
     pub fn rows(&self) -> impl Iterator<Item = &Vec<Value>> {
         self.steps.iter().flatten().filter_map(|step| step.rows.as_ref()).flat_map(|table| &table.rows)
     }
 
-    /// All that failed.
+    /// Returns all failures.
     pub fn failures(&self) -> impl Iterator<Item = &Failed> {
         self.steps.iter().filter_map(|step| step.as_ref().err()).chain(self.end.as_ref().err())
     }
 }
 
 impl Unit {
-    /// What its kind is called.
+    /// Returns the name of its kind.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Execute(_) => "execute",
@@ -129,7 +129,7 @@ impl Unit {
         }
     }
 
-    /// Its statements. One with many rows counts once.
+    /// Returns its statements. One with many rows counts once.
     pub fn calls(&self) -> Vec<&Call> {
         match self {
             Self::Execute(call) | Self::Returning(call) | Self::Query { call, .. } => vec![call],
@@ -139,17 +139,17 @@ impl Unit {
         }
     }
 
-    /// How many statements it has.
+    /// Returns how many statements it has.
     pub fn statements(&self) -> u64 {
         self.calls().len().max(1) as u64
     }
 
-    /// Whether it has a statement that no schema can mend, so that nothing of it can ever be done.
+    /// Returns whether it has a statement that fails under any schema, so that the unit can never be done.
     pub fn is_hopeless(&self) -> bool {
         !matches!(self, Self::Interactive { .. }) && self.calls().iter().any(|call| is_hopeless(&call.sql))
     }
 
-    /// Whether it may change the schema.
+    /// Returns whether it may change the schema.
     pub fn changes_schema(&self) -> bool {
         self.calls().iter().any(|call| ["CREATE", "ALTER", "DROP"].iter().any(|verb| call.sql.starts_with(verb)))
     }

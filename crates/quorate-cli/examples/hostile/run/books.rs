@@ -1,7 +1,7 @@
-//! What is noted while the trial runs: what is in flight, how each statement was answered, how long writes waited, and
-//! every reason why the verdict fails.
+//! The records of a trial: what is in flight, how each statement was answered, how long writes waited, and every reason
+//! why the verdict fails.
 //!
-//! Invariant: while nodes are killed and started again (a trouble), nobody's wait and no lost answer counts.
+//! Invariant: while nodes are killed and started again (a trouble), neither waits nor lost answers count.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -15,16 +15,16 @@ use super::statements::{Category, Hostile};
 use super::writers::Written;
 use quorate_env::lock;
 
-/// Statements that each connection remembers.
+/// How many statements each connection remembers.
 const RING: usize = 8;
-/// Reasons that are kept; more are only counted.
+/// How many reasons are kept; more are only counted.
 const REASONS_MAX: usize = 50;
-/// Characters of a statement or a text that are printed.
+/// How many characters of a statement or a text are printed.
 pub const SHOWN: usize = 240;
-/// Different doubtful texts that are kept.
+/// How many different doubtful texts are kept.
 const DOUBTFUL_MAX: usize = 60;
 
-/// See the module.
+/// The records of a trial.
 pub struct Books {
     inner: Mutex<Inner>,
     suspects: PathBuf,
@@ -36,11 +36,11 @@ pub struct Inner {
     pub sent: u64,
     pub ended: u64,
     pub kills: u64,
-    /// Clusters that did not come back and were replaced.
+    /// How many clusters did not come back and were replaced.
     pub lost: u64,
     pub longest: Duration,
     pub answers: BTreeMap<(Category, &'static str), u64>,
-    /// Texts that a user may not understand, with how often they came and for what statement.
+    /// Texts that a user may not understand, with their number and one of their statements.
     pub doubtful: BTreeMap<String, (u64, String)>,
     pub reasons: Vec<String>,
     pub failed: u64,
@@ -57,7 +57,7 @@ pub struct Trouble {
     pub since: Option<Instant>,
 }
 
-/// What one connection does.
+/// The statements of one connection.
 #[derive(Default)]
 pub struct Flight {
     now: Option<(Hostile, Instant)>,
@@ -74,7 +74,7 @@ impl Books {
         lock(&self.inner)
     }
 
-    /// Notes that a connection sends a statement.
+    /// Records that a connection sends a statement.
     pub fn sends(&self, sender: usize, hostile: &Hostile) {
         let mut inner = self.open();
         inner.sent += 1;
@@ -84,7 +84,7 @@ impl Books {
         inner.flights[sender].now = Some((hostile.clone(), Instant::now()));
     }
 
-    /// Notes the end of what a connection sent, and what kind of answer it was.
+    /// Records that the statement of a connection ended, with the kind of its answer.
     pub fn answered(&self, sender: usize, kind: &'static str) {
         let mut inner = self.open();
         let Some((hostile, begun)) = inner.flights[sender].now.take() else { return };
@@ -96,7 +96,7 @@ impl Books {
         }
     }
 
-    /// Notes a text that a user may not understand.
+    /// Records a text that a user may not understand.
     pub fn doubts(&self, text: &str, hostile: &Hostile) {
         let mut inner = self.open();
         let text: String = text.chars().take(SHOWN).collect();
@@ -105,12 +105,12 @@ impl Books {
         }
     }
 
-    /// Notes why the verdict fails, prints it, and keeps the statements that may have caused it: those in flight, and
+    /// Records and prints why the verdict fails, and keeps the statements that may have caused it: those in flight, and
     /// the last ones of each connection that began after a moment.
     pub fn fails(&self, reason: &str, since: Option<Instant>) {
         let mut inner = self.open();
         inner.failed += 1;
-        // The logs of the nodes say what they did then.
+        // The time helps to find the events in the logs of the nodes.
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_secs();
         println!("FAILS at {:02}:{:02}:{:02} UTC: {reason}", now / 3600 % 24, now / 60 % 60, now % 60);
         println!("  {}", self.machine.said());
@@ -139,7 +139,7 @@ impl Books {
         Ok(())
     }
 
-    /// Notes for how long a write waits.
+    /// Records how long a write waits.
     pub fn waited(&self, waits: Duration) {
         let mut inner = self.open();
         inner.longest = inner.longest.max(waits);
@@ -157,19 +157,19 @@ impl Books {
         self.open().trouble.since = None;
     }
 
-    /// Whether nodes were down at some time since a trouble was looked at.
+    /// Returns whether nodes have been down since the state `before` was read.
     pub fn was_troubled(&self, before: Trouble) -> bool {
         let inner = self.open();
         before.since.is_some() || inner.trouble.since.is_some() || inner.trouble.count != before.count
     }
 
-    /// Different statements.
+    /// Returns the number of different statements.
     pub fn distinct(&self) -> usize {
         self.open().seen.len()
     }
 }
 
-/// A statement for people.
+/// Formats a statement for printing.
 pub fn shown(hostile: &Hostile) -> String {
     let Hostile { number, category, door, sql, .. } = hostile;
     let mut text: String = sql.chars().take(SHOWN).collect();

@@ -1,7 +1,7 @@
-//! Hostile queries of a node that is embedded in a program whose threads have small stacks: queries run on the thread
-//! of their caller.
+//! Sends hostile queries to a node that is embedded in a program whose threads have small stacks: queries run on the
+//! thread of their caller.
 //!
-//! The program is this one, started anew, so that its end is noticed; it tells each statement before it runs it.
+//! That program is a new process of this one, so that its end is noticed. It records each statement before it runs it.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -19,12 +19,12 @@ use super::statements::{Door, Hostile, parameters};
 
 /// The stack of a caller.
 const STACK_BYTES: usize = 512 << 10;
-/// How long a query may take, by what it is told.
+/// The deadline of a query.
 const DEADLINE: Duration = Duration::from_secs(20);
-/// The file in which the program tells what it runs.
-const TOLD: &str = "told";
+/// The file in which the program records the number of the statement that it runs.
+const RUNNING: &str = "running";
 
-/// Runs the queries among some numbers, in programs of their own. Gives back whether none ended early.
+/// Runs the queries in a range of numbers, in separate processes. Returns whether none of them ended early.
 pub fn run(source: &Source, from: u64, to: u64, dir: &Path) -> Result<bool> {
     let (mut next, mut ended) = (from, 0);
     while next < to {
@@ -33,12 +33,12 @@ pub fn run(source: &Source, from: u64, to: u64, dir: &Path) -> Result<bool> {
         let mut again = Command::new(std::env::current_exe()?);
         again.args(std::env::args_os().skip(1)).arg("--inside").arg(&life).args(["--begin", &next.to_string()]);
         let output = again.stdout(Stdio::inherit()).stderr(Stdio::piped()).output()?;
-        let told = std::fs::read_to_string(life.join(TOLD)).unwrap_or_default();
+        let running = std::fs::read_to_string(life.join(RUNNING)).unwrap_or_default();
         if output.status.success() {
             break;
         }
         ended += 1;
-        let Ok(last) = told.trim().parse::<u64>() else {
+        let Ok(last) = running.trim().parse::<u64>() else {
             return Err(format!("the program did not begin: {}", String::from_utf8_lossy(&output.stderr)).into());
         };
         let said = String::from_utf8_lossy(&output.stderr);
@@ -53,14 +53,14 @@ pub fn run(source: &Source, from: u64, to: u64, dir: &Path) -> Result<bool> {
     Ok(ended == 0)
 }
 
-/// What such a program does.
+/// The work of such a process.
 pub async fn inside(source: Source, begin: u64, to: u64, dir: PathBuf) -> Result<bool> {
     let node = Node::start(Config::single(dir.join("data"))).await?;
     let sql = node.sql().with_deadline(DEADLINE);
     for statement in SCHEMA {
         sql.execute(*statement, ()).await?;
     }
-    let mut told = std::fs::File::create(dir.join(TOLD))?;
+    let mut running = std::fs::File::create(dir.join(RUNNING))?;
     let source = Arc::new(source);
     let queries = move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -69,9 +69,9 @@ pub async fn inside(source: Source, begin: u64, to: u64, dir: PathBuf) -> Result
             if !matches!(hostile.door, Door::Local | Door::Linearizable) {
                 continue;
             }
-            told.set_len(0)?;
-            std::io::Seek::rewind(&mut told)?;
-            write!(told, "{number}")?;
+            running.set_len(0)?;
+            std::io::Seek::rewind(&mut running)?;
+            write!(running, "{number}")?;
             runtime.block_on(query(&sql, &hostile));
         }
         std::io::Result::Ok(())
@@ -82,7 +82,7 @@ pub async fn inside(source: Source, begin: u64, to: u64, dir: PathBuf) -> Result
     Ok(true)
 }
 
-/// Whatever the answer is, it is the caller's.
+/// Runs a query. Any error of the statement is fine; errors of the node are printed.
 async fn query(sql: &Sql, hostile: &Hostile) {
     let values: Vec<Param> = parameters(hostile.parameters).into_iter().map(Param::Value).collect();
     if let Err(error @ (Error::Store(_) | Error::Unavailable(_) | Error::Closed)) =

@@ -1,8 +1,8 @@
-//! The nodes: processes of `quorate serve` under limits of the process, each with a small file system for temporary
-//! files where the machine allows it.
+//! The nodes: processes of `quorate serve` with limited resources, each with a small file system for temporary files if
+//! the machine allows it.
 //!
-//! The file systems are mounted in a namespace of mounts that ends with this process and its children, so nothing of
-//! them is left outside however the trial ends.
+//! The file systems are mounted in a mount namespace that ends with this process and its children, so nothing of them
+//! is left outside, however the trial ends.
 
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use super::super::harness::options::Options;
 use super::super::harness::servers::{free_addrs, init, serve};
 use super::super::harness::{Result, until};
 
-/// Nodes.
+/// How many nodes there are.
 pub const NODES: usize = 3;
 /// The size of each node's file system for temporary files.
 const TEMP_MIB: u64 = 20;
@@ -25,14 +25,14 @@ const TEMP_MIB: u64 = 20;
 const SPARE_BYTES: u64 = 256 << 20;
 /// How long the nodes may take to serve again when their limits are set.
 const SERVE_AGAIN_MAX: Duration = Duration::from_secs(60);
-/// How long a killed process may take to end.
+/// How long a process may take to end after it was killed.
 const END_MAX: Duration = Duration::from_secs(30);
 /// How long a node may take to answer whether it serves.
 const SERVES_MAX: Duration = Duration::from_secs(2);
-/// Bytes of a node's log that are shown when it ends.
+/// How many bytes of a node's log are shown when it ends.
 const LOG_BYTES: usize = 1500;
 
-/// See the module.
+/// All nodes.
 pub struct Fleet {
     program: PathBuf,
     dir: PathBuf,
@@ -46,7 +46,7 @@ struct Node {
     process: Option<Child>,
 }
 
-/// What the processes may take.
+/// The limits of the processes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Limits {
     /// Whether temporary files go to small file systems.
@@ -55,8 +55,8 @@ pub struct Limits {
     pub address_space: Option<u64>,
 }
 
-/// Goes into a namespace of mounts of its own by starting this program anew, if the machine allows it. Says whether it
-/// is in there.
+/// Enters a new mount namespace by starting this program again, if the machine allows it. Returns whether it is in
+/// there.
 pub fn enter(options: &mut Options, seed: u64, program: Option<&Path>) -> Result<bool> {
     if options.text("namespace").is_some() {
         return Ok(true);
@@ -73,7 +73,7 @@ pub fn enter(options: &mut Options, seed: u64, program: Option<&Path>) -> Result
     }
     let mut again = unshare();
     again.arg(std::env::current_exe()?).args(std::env::args_os().skip(1)).args(["--namespace", "entered"]);
-    // Nothing is drawn, and nothing built, a second time.
+    // The new process must not choose a seed, or build the binary, again.
     if std::env::args().all(|word| word != "--seed") {
         again.args(["--seed", &seed.to_string()]);
     }
@@ -119,7 +119,7 @@ impl Fleet {
     pub fn start(&mut self, number: usize) -> Result<()> {
         let temp = self.temp(number);
         let mut command = match self.limits.address_space {
-            // A node looks at its limit when it starts.
+            // A node reads its limit when it starts.
             Some(limit) => {
                 let mut command = Command::new("prlimit");
                 command.arg(format!("--as={limit}")).arg(&self.program);
@@ -133,7 +133,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Limits the address space to what the nodes take at present and some more, and starts them again.
+    /// Limits the address space to what the nodes use now and some more, and starts them again.
     pub async fn limit_address_space(&mut self) -> Result<u64> {
         let mut most = 0;
         for number in 0..NODES {
@@ -176,7 +176,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Removes all files. No node runs any more.
+    /// Removes all files. No node may be running.
     pub async fn remove(self) -> Result<()> {
         for number in 0..NODES {
             if self.limits.temp {
@@ -186,7 +186,7 @@ impl Fleet {
         Ok(std::fs::remove_dir_all(self.dir)?)
     }
 
-    /// The nodes that have ended by themselves since this was asked before.
+    /// Returns the nodes that have ended by themselves since the previous call.
     pub fn ended(&mut self) -> Result<Vec<(usize, ExitStatus)>> {
         let mut ended = Vec::new();
         for (number, node) in self.nodes.iter_mut().enumerate() {
@@ -199,7 +199,7 @@ impl Fleet {
         Ok(ended)
     }
 
-    /// The end of what a node said.
+    /// Returns the end of a node's log.
     pub fn last_words(&self, number: usize) -> String {
         let said = std::fs::read(self.dir.join(format!("{}.log", self.nodes[number].name))).unwrap_or_default();
         String::from_utf8_lossy(&said[said.len().saturating_sub(LOG_BYTES)..]).into_owned()
@@ -209,13 +209,13 @@ impl Fleet {
         &self.nodes[number].name
     }
 
-    /// How to reach all nodes, from one on.
+    /// Returns the configuration of a client of all nodes, beginning with one.
     pub fn config(&self, first: usize) -> ClientConfig {
         let addrs = (0..NODES).map(|number| self.nodes[(first + number) % NODES].addr.clone());
         ClientConfig::new(addrs, self.secret())
     }
 
-    /// How to reach one node.
+    /// Returns the configuration of a client of one node.
     pub fn pinned(&self, number: usize) -> ClientConfig {
         ClientConfig::pinned(&self.nodes[number].addr, self.secret())
     }
@@ -225,7 +225,7 @@ impl Fleet {
     }
 }
 
-/// Whether the node of a pinned configuration answers a linearizable query.
+/// Returns whether the node of a pinned configuration answers a linearizable query.
 pub async fn serves(config: ClientConfig) -> bool {
     let ask = async {
         let client = Client::connect(config.with_deadline(SERVES_MAX)).await.ok()?;

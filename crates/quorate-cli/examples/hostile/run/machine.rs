@@ -1,5 +1,5 @@
-//! What the machine does meanwhile: how long it holds up a thread that wants to run, and a small write that is synced.
-//! A node can be no faster than that, and a stall that the machine had too is not the node's.
+//! Measures the machine during the trial: how long it delays a thread that wants to run, and a small synced write. A
+//! node can't be faster than that, and a stall of the whole machine is not the node's fault.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -13,12 +13,12 @@ use quorate_env::lock;
 
 /// How often it is measured.
 const EVERY: Duration = Duration::from_millis(500);
-/// Measurements that are kept: those of about a minute.
+/// How many measurements are kept: about a minute of them.
 const KEPT: usize = 120;
-/// Bytes that are written each time.
+/// How many bytes are written each time.
 const BYTES: usize = 4096;
 
-/// A thread measures the machine for as long as this exists.
+/// The measurements of a thread that runs for as long as this exists.
 #[derive(Default)]
 pub struct Machine(Mutex<Measured>);
 
@@ -28,7 +28,7 @@ struct Measured {
     longest: Sample,
 }
 
-/// By how much a thread ran too late, and how long a sync took.
+/// How late a thread ran, and how long a sync took.
 #[derive(Clone, Copy, Default)]
 struct Sample {
     late: Duration,
@@ -45,7 +45,7 @@ impl Machine {
         Ok(machine)
     }
 
-    /// Says the worst that the thread has measured: in the last minute, and since it started.
+    /// Formats the worst measurements: of the last minute, and since the start.
     pub fn said(&self) -> String {
         let measured = lock(&self.0);
         let last = measured.latest.iter().copied().fold(Sample::default(), Sample::max);

@@ -1,7 +1,7 @@
-//! The trial: clusters live one after the other, each until all statements were sent or it does not come back; at the
-//! end of each, all rows of the writers and all nodes are compared.
+//! The trial: there is one cluster after the other, each until all statements were sent or the cluster does not come
+//! back. At the end of each, all rows of the writers and all nodes are compared.
 //!
-//! Invariant: what is sent depends on the seed alone, or on the file that is sent again.
+//! Invariant: what is sent depends only on the seed, or on the file that is replayed.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -29,27 +29,27 @@ use watch::{End, Watch};
 
 /// How long a new cluster may take to serve.
 const READY_MAX: Duration = Duration::from_secs(60);
-/// How long all nodes may take to tell what they hold.
+/// How long all nodes may take to verify their data.
 const VERIFIED_MAX: Duration = Duration::from_secs(120);
 /// How long the writers run before the nodes' address space is measured.
 const WARM_UP: Duration = Duration::from_secs(3);
-/// Clusters that may be lost before the trial gives up.
+/// How many clusters may be lost before the trial gives up.
 const LOST_MAX: u64 = 200;
 
-/// What to do.
+/// The settings of a trial.
 pub struct Settings {
-    /// Numbers of statements: from this one on, up to the second.
+    /// The range of statement numbers: from the first, below the second.
     pub from: u64,
     pub to: u64,
     pub senders: usize,
-    /// How many of them may send a write at the same time.
+    /// How many connections may send a write at the same time.
     pub writes: usize,
-    /// Statements between two kills of all nodes; 0 for none.
+    /// How many statements there are between two kills of all nodes; 0 for no kills.
     pub kill_every: u64,
-    /// Statements after which the schema is put in order.
+    /// How many statements there are between two resets of the schema.
     pub reset_every: u64,
     pub limits: bool,
-    /// The longest that another write may wait.
+    /// The longest time that another write may wait.
     pub stall_max: Duration,
     /// Whether nodes can have small file systems for temporary files.
     pub temp: bool,
@@ -57,10 +57,10 @@ pub struct Settings {
     pub dir: PathBuf,
 }
 
-/// Where statements come from.
+/// The source of the statements.
 pub enum Source {
     Corpus(Corpus),
-    /// Those of a file.
+    /// The statements of a file.
     Again(Vec<Hostile>),
 }
 
@@ -73,7 +73,7 @@ impl Source {
     }
 }
 
-/// Runs it. Gives back whether all went well.
+/// Runs the trial. Returns whether it succeeded.
 pub async fn run(settings: Settings, source: Source, books: Arc<Books>) -> Result<bool> {
     let settings = Arc::new(settings);
     let sending = Arc::new(Sending::new(Arc::clone(&settings), source));
@@ -97,7 +97,7 @@ pub async fn run(settings: Settings, source: Source, books: Arc<Books>) -> Resul
     Ok(verdict(&books, settings.stall_max, begun.elapsed()))
 }
 
-/// The life of a cluster.
+/// Runs one cluster, from its start to its end.
 async fn live(fleet: &mut Fleet, books: &Arc<Books>, sending: &Arc<Sending>) -> Result<End> {
     for number in 0..NODES {
         let config = fleet.pinned(number);
@@ -133,7 +133,7 @@ async fn compare(sql: &Sql, config: ClientConfig, books: &Books) -> Result<Strin
     let rows = writers::compare(sql, books).await?;
     let mut said = String::new();
     let verification =
-        until("all nodes to tell what they hold", VERIFIED_MAX, async || match quorate::verify(config.clone()).await {
+        until("all nodes to verify their data", VERIFIED_MAX, async || match quorate::verify(config.clone()).await {
             Ok(verification) => {
                 let silent = verification.nodes.iter().find_map(|node| node.tables.as_ref().err());
                 said = silent.cloned().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! The tables that statements find: made before the first statement, and again now and then, since statements change
-//! and drop them.
+//! The tables that statements use. They are created before the first statement, and again from time to time, because
+//! statements change and drop them.
 
 /// A table, a view or a virtual table.
 #[derive(Clone, Copy, Debug)]
@@ -19,7 +19,7 @@ const fn view(name: &'static str, columns: &'static [&'static str]) -> Table {
     Table { name, columns, writable: false }
 }
 
-/// What statements draw from.
+/// The tables that statements choose from.
 pub const TABLES: &[Table] = &[
     table("t1", &["a", "b", "c", "d", "e"]),
     table("t2", &["id", "a", "b", "n"]),
@@ -39,7 +39,7 @@ pub const TABLES: &[Table] = &[
 /// The collations that the tables use.
 pub const COLLATIONS: &[&str] = &["BINARY", "NOCASE", "RTRIM"];
 
-/// Makes them. Each statement is an entry of its own.
+/// Creates the tables. Each statement is a separate entry.
 pub const SCHEMA: &[&str] = &[
     "CREATE TABLE pad (b)",
     "CREATE TABLE t1 (a INTEGER PRIMARY KEY, b TEXT, c REAL, d BLOB, e)",

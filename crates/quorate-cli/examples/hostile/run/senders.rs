@@ -1,4 +1,4 @@
-//! The connections that send hostile statements, and what an answer may be.
+//! The connections that send hostile statements, and the check of each answer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,15 +15,15 @@ use super::schema::SCHEMA;
 use super::statements::{Door, Hostile, parameters, quote};
 use super::{Settings, Source};
 
-/// How long a statement may take, by what it is told.
+/// The deadline of a statement.
 pub const DEADLINE: Duration = Duration::from_secs(20);
-/// How much later the answer may come.
+/// How long after the deadline the answer may arrive.
 const GRACE: Duration = Duration::from_secs(3);
-/// How long it may take to put the schema in order.
+/// How long a reset of the schema may take.
 const RESET_MAX: Duration = Duration::from_secs(60);
-/// How long a connection waits until it asks again for a node that is down.
+/// How long a connection waits before it tries a node that is down again.
 const AGAIN: Duration = Duration::from_millis(200);
-/// What a user should not have to read in the answer to a statement.
+/// Texts that a user should not have to read in the answer to a statement.
 const DOUBTFUL: [&str; 10] = [
     "disk image is malformed",
     "out of memory",
@@ -41,9 +41,9 @@ const DOUBTFUL: [&str; 10] = [
 pub struct Sending {
     pub settings: Arc<Settings>,
     pub source: Source,
-    /// The next statement.
+    /// The number of the next statement.
     next: AtomicU64,
-    /// Writes that may be under way.
+    /// Limits the writes in flight.
     writes: Semaphore,
 }
 
@@ -54,7 +54,7 @@ impl Sending {
         Self { settings, source, next, writes }
     }
 
-    /// Statements that were taken.
+    /// Returns how many statements were taken.
     pub fn taken(&self) -> u64 {
         self.next.load(Ordering::Relaxed).min(self.settings.to) - self.settings.from
     }
@@ -65,7 +65,7 @@ impl Sending {
     }
 }
 
-/// Starts them in a cluster.
+/// Starts the connections to a cluster.
 pub fn start(fleet: &Fleet, books: &Arc<Books>, sending: &Arc<Sending>) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     for sender in 0..sending.settings.senders {
@@ -82,7 +82,7 @@ pub fn start(fleet: &Fleet, books: &Arc<Books>, sending: &Arc<Sending>) -> JoinS
                 if hostile.number % sending.settings.reset_every == 0 {
                     reset(&handle).await;
                 }
-                // It is never closed.
+                // The semaphore is never closed.
                 let _turn = if hostile.door.writes() { sending.writes.acquire().await.ok() } else { None };
                 one(&sql, sender, hostile, &books).await;
             }
@@ -91,7 +91,7 @@ pub fn start(fleet: &Fleet, books: &Arc<Books>, sending: &Arc<Sending>) -> JoinS
     tasks
 }
 
-/// Sends one and judges the answer.
+/// Sends a statement and checks the answer.
 async fn one(sql: &Sql, sender: usize, hostile: Hostile, books: &Books) {
     let before = books.open().trouble;
     books.sends(sender, &hostile);
@@ -141,7 +141,7 @@ async fn call(sql: &Sql, hostile: &Hostile) -> Result<(), Error> {
     }
 }
 
-/// The kind of an error.
+/// Returns the name of the kind of an error.
 fn judge(error: &Error, hostile: &Hostile, books: &Books) -> &'static str {
     let text = error.to_string();
     if DOUBTFUL.iter().any(|word| text.contains(word)) {
@@ -160,12 +160,12 @@ fn judge(error: &Error, hostile: &Hostile, books: &Books) -> &'static str {
     }
 }
 
-/// Drops what statements made, and makes anew what they find. What fails was done by another connection, or is left for
-/// the next time.
+/// Drops what statements created, and creates the tables that they use again. A failure is ignored: another connection
+/// did the same, or the next reset does.
 pub async fn reset(sql: &Sql) {
     let all = async {
         let sql = sql.with_deadline(RESET_MAX);
-        // Dropping one may need another to be gone: foreign keys, views of views.
+        // Some objects can be dropped only after others, because of foreign keys and views of views.
         for _ in 0..2 {
             let ask = "SELECT type, name FROM sqlite_schema WHERE type IN ('table', 'view', 'trigger') \
                        AND tbl_name NOT LIKE 'sqlite!_%' ESCAPE '!' AND tbl_name NOT LIKE '!_quorate!_%' ESCAPE '!' \
@@ -178,6 +178,6 @@ pub async fn reset(sql: &Sql) {
             let _ = sql.execute(*statement, ()).await;
         }
     };
-    // A trial of a cluster that does not answer goes on by itself.
+    // Ignore a timeout: the watch notices a cluster that does not answer.
     let _ = tokio::time::timeout(RESET_MAX, all).await;
 }

@@ -1,5 +1,5 @@
-//! The watch over the nodes: it notices those that end and starts them again, kills all of them now and then, sees that
-//! they come back within their bound, and sees which writes wait too long.
+//! Watches the nodes: starts nodes that ended, kills all nodes from time to time, checks that they come back in time,
+//! and finds writes that wait too long.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,25 +11,25 @@ use super::books::Books;
 use super::fleet::{Fleet, NODES, serves};
 use super::senders::Sending;
 
-/// How often it looks.
+/// How often the nodes are checked.
 const LOOK: Duration = Duration::from_millis(20);
 /// How long after its end a node is started again, as a supervisor would.
 const START_AGAIN: Duration = Duration::from_secs(1);
-/// How long nodes that were started may take until all serve.
+/// How long started nodes may take until all serve.
 const BACK_MAX: Duration = Duration::from_secs(40);
-/// After how long without any acknowledged write all nodes are killed and started again.
+/// How long there may be no acknowledged write before all nodes are killed and started again.
 const STUCK_MAX: Duration = Duration::from_secs(30);
 
-/// How the life of a cluster ended.
+/// How a cluster ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// All statements were sent.
     Done,
-    /// It does not come back.
+    /// The cluster does not come back.
     Lost,
 }
 
-/// See the module.
+/// The watch over a cluster.
 pub struct Watch<'a> {
     pub fleet: &'a mut Fleet,
     pub books: &'a Arc<Books>,
@@ -37,12 +37,12 @@ pub struct Watch<'a> {
     pub kills: u64,
     pub stall: Option<Instant>,
     pub back: Option<JoinHandle<bool>>,
-    /// When nodes that ended are started again.
+    /// When each node that ended is started again.
     pub due: [Option<Instant>; NODES],
 }
 
 impl Watch<'_> {
-    /// Until the senders have ended and all nodes serve, or for ever seems lost.
+    /// Watches until the senders have ended and all nodes serve, or until the cluster seems lost.
     pub async fn watch(&mut self, mut senders: JoinSet<()>) -> Result<End> {
         let begun = Instant::now();
         loop {
@@ -67,7 +67,7 @@ impl Watch<'_> {
         }
     }
 
-    /// Notes nodes that ended, and starts them.
+    /// Records nodes that ended, and starts them again.
     fn ends(&mut self) -> Result<()> {
         for (number, status) in self.fleet.ended()? {
             self.books.open().ended += 1;
@@ -94,7 +94,7 @@ impl Watch<'_> {
         (0..NODES).try_for_each(|number| self.fleet.start(number))
     }
 
-    /// Ends a trouble if all nodes serve again. Says whether there is hope.
+    /// Ends a trouble if all nodes serve again. Returns false if the cluster seems lost.
     async fn back(&mut self) -> bool {
         let Some(since) = self.books.open().trouble.since else { return true };
         if self.back.as_ref().is_some_and(JoinHandle::is_finished) {
@@ -130,7 +130,7 @@ impl Watch<'_> {
         true
     }
 
-    /// Notes writes that wait too long; where none is acknowledged any more, all nodes are started again.
+    /// Records writes that wait too long. If no write is acknowledged any more, all nodes are started again.
     async fn stalls(&mut self, begun: Instant) -> Result<()> {
         let (troubled, oldest, last) = {
             let inner = self.books.open();

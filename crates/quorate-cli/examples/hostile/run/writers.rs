@@ -1,7 +1,7 @@
-//! Sixteen writers that do nothing wrong: each inserts one small row after the other. How long they wait is what the
-//! hostile statements cost others.
+//! Sixteen ordinary writers: each inserts one small row after the other. The time that they wait is what the hostile
+//! statements cost others.
 //!
-//! Invariant: a number that was acknowledged is never written again, nor is one whose outcome is not known.
+//! Invariant: a number that was acknowledged, or whose outcome is unknown, is never written again.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,25 +14,25 @@ use super::super::harness::{Result, until};
 use super::books::{Books, Trouble};
 use super::fleet::{Fleet, NODES};
 
-/// How many.
+/// How many writers there are.
 pub const WRITERS: usize = 16;
-/// How long a writer rests between two rows.
+/// How long a writer pauses between two rows.
 const REST: Duration = Duration::from_millis(50);
-/// How long a write tries.
+/// How long a write is retried.
 const DEADLINE: Duration = Duration::from_secs(60);
-/// How long the rows may take to be read at the end.
+/// How long reading the rows at the end may take.
 const READ_MAX: Duration = Duration::from_secs(60);
-/// Rows that are read at once.
+/// How many rows are read at once.
 const PAGE: i64 = 20_000;
 
-/// What a writer did.
+/// The record of a writer.
 pub struct Written {
     next: i64,
     /// Numbers that were refused: they must not be there.
     refused: BTreeSet<i64>,
     /// Numbers that may be there.
     unknown: BTreeSet<i64>,
-    /// When the write under way began.
+    /// When the write in flight began.
     pub begun: Option<Instant>,
     trouble: Trouble,
     /// When the last acknowledged write began.
@@ -54,14 +54,14 @@ impl Written {
     }
 }
 
-/// Makes their table.
+/// Creates their table.
 pub async fn prepare(sql: &Sql) -> Result<()> {
     sql.execute("CREATE TABLE written (writer INTEGER, number INTEGER, filler TEXT)", ()).await?;
     sql.execute("CREATE INDEX written_by ON written (writer)", ()).await?;
     Ok(())
 }
 
-/// Starts them in a new cluster.
+/// Starts the writers in a new cluster.
 pub async fn start(fleet: &Fleet, books: &Arc<Books>) -> Result<JoinSet<()>> {
     books.open().writers = (0..WRITERS).map(|_| Written::new()).collect();
     let mut clients = Vec::new();
@@ -97,7 +97,7 @@ async fn write(sql: Sql, writer: usize, books: Arc<Books>) {
     }
 }
 
-/// Notes what came of a write. Gives back whether nodes were down meanwhile.
+/// Records the outcome of a write. Returns whether nodes were down meanwhile.
 fn note<T>(books: &Books, writer: usize, number: i64, begun: Instant, done: &Result<T, Error>) -> bool {
     let before = books.open().writers[writer].trouble;
     let troubled = books.was_troubled(before);
@@ -118,8 +118,8 @@ fn note<T>(books: &Books, writer: usize, number: i64, begun: Instant, done: &Res
     troubled
 }
 
-/// Compares the rows that are there with what the writers were told: all that was acknowledged exactly once, and
-/// nothing that was refused. The writers have been stopped.
+/// Compares the rows with the answers to the writers: all acknowledged rows must be there exactly once, and no refused
+/// row. The writers must have been stopped.
 pub async fn compare(sql: &Sql, books: &Books) -> Result<String> {
     let mut rows = 0;
     for writer in 0..WRITERS {
@@ -143,14 +143,14 @@ pub async fn compare(sql: &Sql, books: &Books) -> Result<String> {
         check(&books.open().writers[writer], writer, &there)?;
     }
     let inner = books.open();
-    let told = |count: fn(&Written) -> usize| inner.writers.iter().map(count).sum::<usize>();
+    let total = |count: fn(&Written) -> usize| inner.writers.iter().map(count).sum::<usize>();
     let acknowledged: u64 = inner.writers.iter().map(|own| own.acknowledgments).sum();
-    let (unknown, refused) = (told(|own| own.unknown.len()), told(|own| own.refused.len()));
+    let (unknown, refused) = (total(|own| own.unknown.len()), total(|own| own.refused.len()));
     Ok(format!("writers: {acknowledged} rows acknowledged, {unknown} unknown, {refused} refused; {rows} are there"))
 }
 
 fn check(own: &Written, writer: usize, there: &BTreeSet<i64>) -> Result<()> {
-    // A writer that was stopped may have had one more under way.
+    // A writer that was stopped may have had one more write in flight.
     let open = own.begun.map(|_| own.next - 1);
     for number in 0..own.next {
         let may = own.unknown.contains(&number) || open == Some(number);

@@ -1,12 +1,12 @@
-//! Changes of the schema.
+//! Generates changes of the schema.
 
 use super::schema::{Kind, Table};
 use super::text::Text;
 use super::{Call, Generator};
 
-/// Tables that there are at most, of all kinds.
+/// The maximum number of tables of all kinds.
 const TABLES_MAX: usize = 12;
-/// Views, triggers and indexes that there are at most.
+/// The maximum number of views, triggers and indexes.
 const OTHERS_MAX: usize = 8;
 
 const TYPES: [&str; 9] = ["INTEGER", "INT", "TEXT", "REAL", "BLOB", "NUMERIC", "VARCHAR(10)", "", "DOUBLE PRECISION"];
@@ -16,7 +16,7 @@ const CONFLICTS: [&str; 5] =
 const ACTIONS: [&str; 5] = ["CASCADE", "SET NULL", "SET DEFAULT", "RESTRICT", "NO ACTION"];
 
 impl Generator {
-    /// Changes the schema somehow.
+    /// Returns a random change of the schema.
     pub(super) fn change(&mut self) -> Call {
         let tables = self.schema.tables.len();
         let few = tables < TABLES_MAX / 2;
@@ -41,7 +41,7 @@ impl Generator {
         self.made
     }
 
-    /// A name that nothing has.
+    /// Returns a new name.
     fn name(&mut self, prefix: &str) -> String {
         format!("{prefix}{}", self.number())
     }
@@ -93,7 +93,7 @@ impl Generator {
         format!("CREATE TABLE {name} ({}){options}", parts.join(", "))
     }
 
-    /// What a column must keep to.
+    /// Returns the constraints of a column.
     fn rules(&self, column: &str) -> String {
         let mut rules = String::new();
         if self.dice.chance(12) {
@@ -116,7 +116,7 @@ impl Generator {
         rules
     }
 
-    /// A reference to some table with a rowid that has a name, or to the table itself.
+    /// Returns a reference to a table whose rowid has a name, or to the table itself.
     fn reference(&self, name: &str, without_rowid: bool) -> Option<String> {
         if !self.dice.chance(35) {
             return None;
@@ -292,7 +292,7 @@ impl Generator {
         }
     }
 
-    /// An ordinary table, but for the log.
+    /// Returns an ordinary table other than the log.
     pub(super) fn pick_table(&self) -> Option<Table> {
         let tables = self.schema.of(Kind::Rows);
         let tables: Vec<&Table> = tables.into_iter().filter(|table| table.name != "log").collect();
@@ -300,12 +300,12 @@ impl Generator {
     }
 }
 
-/// A line of the log, as triggers write it.
+/// Returns the statement by which triggers write to the log.
 fn log(event: &str, row: &str, column: &str) -> String {
     format!("INSERT INTO log (what, value) VALUES ('{event} {column}', {row}.{column});")
 }
 
-/// A statement without parameters.
+/// Returns a statement without parameters.
 pub fn call_of(sql: String) -> Call {
     Call { sql: sql.into(), params: Vec::new(), names: Vec::new() }
 }

@@ -1,4 +1,4 @@
-//! Statements that write rows.
+//! Generates statements that write rows.
 
 use quorate::Value;
 
@@ -7,15 +7,15 @@ use super::schema::{Column, Kind, Table};
 use super::text::Text;
 use super::{Call, Generator};
 
-/// Rows that a table has at most; of one that has more, some are deleted.
+/// The most rows of a table; if it has more, some are deleted.
 const ROWS_MAX: i64 = 120;
-/// The same of the table that triggers write to.
+/// The same for the table that triggers write to.
 const LOG_MAX: i64 = 300;
 
 const ORS: [&str; 6] = ["OR ABORT ", "OR FAIL ", "OR IGNORE ", "OR ROLLBACK ", "OR REPLACE ", ""];
 
 impl Generator {
-    /// Writes rows somehow.
+    /// Returns a random statement that writes rows.
     pub(super) fn write(&self) -> Call {
         let large = self.schema.tables.iter().find(|table| self.is_large(table));
         if let Some(table) = large.filter(|_| self.dice.chance(20)) {
@@ -45,7 +45,7 @@ impl Generator {
         call_of(format!("DELETE FROM {name} WHERE ({key}) IN (SELECT {key} FROM {name} ORDER BY {key} LIMIT {half})"))
     }
 
-    /// Asks for what SQLite counts.
+    /// Returns a statement that uses SQLite's counters.
     fn counters(&self) -> Call {
         if self.counts { call_of(COUNT.to_owned()) } else { call_of(COUNT_NOTHING.to_owned()) }
     }
@@ -62,7 +62,7 @@ impl Generator {
         })
     }
 
-    /// An INSERT of some rows, of which each names the same columns.
+    /// Returns an INSERT of some rows into the same columns.
     pub(super) fn insert(&self, table: &Table) -> Call {
         let mut text = Text::new(&self.dice);
         self.values(&mut text, table, self.dice.chance(10));
@@ -70,7 +70,7 @@ impl Generator {
         text.call()
     }
 
-    /// Adds them; says whether there are any but the defaults.
+    /// Adds the rows. Returns false if there are only default values.
     fn values(&self, text: &mut Text<'_>, table: &Table, replaces: bool) -> bool {
         let columns = self.some_columns(table);
         let or = if self.dice.chance(35) { self.dice.one(&ORS) } else { "" };
@@ -89,7 +89,7 @@ impl Generator {
         true
     }
 
-    /// Columns to be written: all that need a value, and some others.
+    /// Returns columns to write: all that need a value, and some others.
     fn some_columns<'t>(&self, table: &'t Table) -> Vec<&'t Column> {
         let wanted = |column: &&Column| {
             let needed = column.not_null || column.is_key && !table.is_alias(column);
@@ -104,7 +104,7 @@ impl Generator {
         table.writable().into_iter().filter(wanted).collect()
     }
 
-    /// Adds a value for a column: mostly one that fits.
+    /// Adds a value for a column, mostly one that fits.
     fn fitting(&self, text: &mut Text<'_>, table: &Table, column: &Column) {
         if table.is_alias(column) {
             let value = if self.dice.chance(3) { Value::Null } else { Value::Integer(self.dice.number(200)) };
@@ -121,7 +121,7 @@ impl Generator {
         }
     }
 
-    /// A value for a column.
+    /// Returns a value for a column.
     pub(super) fn fit(&self, column: &Column, strict: bool) -> Value {
         let odd = if strict { 3 } else { 15 };
         if self.dice.chance(odd) {
@@ -197,7 +197,7 @@ impl Generator {
         Some(text.call())
     }
 
-    /// Adds a condition that few rows meet, or any.
+    /// Adds a condition that few rows meet, or a random one.
     fn where_few(&self, text: &mut Text<'_>, table: &Table) {
         text.add(" WHERE ");
         let (name, key) = (&table.name, table.key.join(", "));
@@ -283,7 +283,7 @@ impl Generator {
             (Kind::Rtree, 0..7) => {
                 let or = self.dice.one(&ORS);
                 text.add(format!("INSERT {or}INTO {table} (id, x0, x1) VALUES (")).value(Value::Integer(id)).add(", ");
-                // One in ten begins behind its end.
+                // One box in ten begins after its end.
                 let (begin, length) = (self.dice.number(100), self.dice.number(20) - 2);
                 text.value(Value::Integer(begin)).add(", ").value(Value::Integer(begin + length)).add(")");
             }
@@ -311,6 +311,6 @@ impl Generator {
     }
 }
 
-/// A row of what SQLite counted in this entry so far.
+/// Selects a row of what SQLite has counted in this entry.
 const COUNT: &str = "INSERT INTO log (what, value) VALUES ('counted', changes() || ' ' || last_insert_rowid())";
 const COUNT_NOTHING: &str = "INSERT INTO log (what, value) VALUES ('counted', NULL)";

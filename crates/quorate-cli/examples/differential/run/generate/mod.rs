@@ -1,4 +1,4 @@
-//! Makes units of work, each from the seed and from the schema that plain SQLite has: so equal seeds make equal runs.
+//! Generates units of work from the seed and the schema that plain SQLite has. So equal seeds make equal runs.
 
 use quorate::{
     Step, Value,
@@ -22,24 +22,24 @@ pub use reads::SCHEMA;
 use schema::Schema;
 pub use wrong::is_hopeless;
 
-/// Statements of a unit at most, but for one that has many rows.
+/// The most statements of a unit, except a bulk statement.
 const STATEMENTS_MAX: u64 = 7;
-/// Rows of a bulk statement at most.
+/// The most rows of a bulk statement.
 const BULK_ROWS_MAX: u64 = 12;
 
-/// What there is from the beginning, and is never dropped: triggers write to it.
+/// A table that exists from the beginning and is never dropped. Triggers write to it.
 pub fn first() -> Call {
     call_of("CREATE TABLE log (n INTEGER PRIMARY KEY, what TEXT, value)".to_owned())
 }
 
-/// Makes units.
+/// Generates units.
 pub struct Generator {
     dice: Dice,
     schema: Schema,
-    /// How many things were given names.
+    /// How many names were given.
     made: u64,
-    /// Whether statements may ask for what SQLite counts: not where one before may have failed, since plain SQLite does
-    /// not take back what it counted.
+    /// Whether statements may use SQLite's counters: not if an earlier statement may have failed, because plain SQLite
+    /// does not roll the counters back.
     counts: bool,
 }
 
@@ -48,12 +48,12 @@ impl Generator {
         Self { dice: Dice(rng), schema: Schema::default(), made: 0, counts: true }
     }
 
-    /// Takes notice of the schema.
+    /// Updates the known schema.
     pub fn learn(&mut self, schema: Schema) {
         self.schema = schema;
     }
 
-    /// The next unit.
+    /// Returns the next unit.
     pub fn next(&mut self) -> Unit {
         if self.schema.tables.len() < 3 {
             return Unit::Execute(call_of(self.create_table()));
@@ -75,7 +75,7 @@ impl Generator {
         self.dice.one(&[Level::AtLeast, Level::Linearizable, Level::Bounded, Level::OwnWrites, Level::Snapshot])
     }
 
-    /// A statement that is an entry of its own.
+    /// Returns a statement that is an entry of its own.
     fn single(&mut self) -> Call {
         match self.dice.below(100) {
             0..22 => self.change(),
@@ -84,7 +84,7 @@ impl Generator {
         }
     }
 
-    /// A statement that writes rows, or fails to.
+    /// Returns a statement that writes rows, or fails.
     fn writes(&self) -> Call {
         let wrong = match self.dice.below(100) {
             0..2 => self.missing(),
@@ -115,7 +115,7 @@ impl Generator {
         Unit::Many(sql, (0..=self.dice.below(BULK_ROWS_MAX)).map(row).collect())
     }
 
-    /// Statements of one entry. Some take what the first returned, and some work on a table that the first makes.
+    /// Returns statements of one entry. Some use what the first returned, and some use a table that the first creates.
     fn batch(&mut self) -> Vec<Call> {
         let mut calls: Vec<Call> = Vec::new();
         if self.dice.chance(12) {
@@ -135,7 +135,7 @@ impl Generator {
         calls
     }
 
-    /// A table, rows of it, and what is left of it.
+    /// Returns statements that create a table, write its rows, alter it, and may drop it.
     fn with_new_table(&mut self) -> Vec<Call> {
         self.made += 1;
         let name = format!("t{}", self.made);
@@ -151,7 +151,7 @@ impl Generator {
         calls
     }
 
-    /// Makes the first statement one that returns a row, and some of the others take its values.
+    /// Makes the first statement one that returns a row, and lets some of the others use its values.
     fn refer(&self, calls: &mut Vec<Call>) {
         let rows = self.dice.one(&["VALUES ('first', 5)", "VALUES ('first', NULL)", "SELECT what, n FROM log LIMIT 2"]);
         let first = format!("INSERT INTO log (what, value) {rows} RETURNING n AS id, what, value");
@@ -160,7 +160,7 @@ impl Generator {
         for call in calls.iter_mut().skip(1) {
             for param in &mut call.params {
                 if self.dice.chance(30) {
-                    // The last is none.
+                    // The last name is no column of the row.
                     let column = self.dice.index(if self.dice.chance(3) { 4 } else { 3 });
                     *param = Step(0).column(columns[column].clone());
                 }
@@ -168,7 +168,7 @@ impl Generator {
         }
     }
 
-    /// Reads, then writes of which some take what was read.
+    /// Returns reads, then writes of which some use what was read.
     fn closure(&self) -> Unit {
         let reads = (0..=self.dice.below(3)).map(|_| self.read()).collect();
         let writes: Vec<Call> = (0..self.dice.below(5)).map(|_| self.writes()).collect();
@@ -190,7 +190,7 @@ impl Generator {
     }
 }
 
-/// The values of parameters that are no references.
+/// Returns the values of parameters that are not references.
 pub fn plain_value(param: &Param) -> Option<&Value> {
     if let Param::Value(value) = param { Some(value) } else { None }
 }

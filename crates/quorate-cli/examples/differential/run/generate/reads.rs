@@ -1,4 +1,4 @@
-//! Queries whose result has one order only.
+//! Generates queries whose result has only one possible order.
 
 use quorate::Value;
 
@@ -20,7 +20,7 @@ const AGGREGATES: [&str; 9] = [
 ];
 
 impl Generator {
-    /// Reads somehow.
+    /// Returns a random query.
     pub(super) fn read(&self) -> Call {
         let read = match self.dice.below(24) {
             0..8 => self.select(),
@@ -97,7 +97,7 @@ impl Generator {
         ]);
         let function = function.replace("{}", column);
         let frame = self.dice.one(&["", " ROWS BETWEEN 2 PRECEDING AND CURRENT ROW", " GROUPS 1 PRECEDING"]);
-        // These have no frame of their own.
+        // These functions take no frame.
         let framed = function.starts_with("count") || function.starts_with("max") || function.starts_with("first");
         let frame = if framed { frame } else { "" };
         let mut text = Text::new(&self.dice);
@@ -187,6 +187,6 @@ impl Generator {
     }
 }
 
-/// The schema but for what the store adds, in whose place the plain side has nothing.
+/// Selects the schema without what the store adds, which plain SQLite does not have.
 pub const SCHEMA: &str = "SELECT type, name, tbl_name, sql FROM sqlite_schema
     WHERE tbl_name NOT LIKE '!_quorate!_%' ESCAPE '!' ORDER BY type, name";

@@ -1,8 +1,8 @@
-//! What the generator knows of the schema: what plain SQLite says that it is.
+//! The schema that the generator knows, as plain SQLite reports it.
 
 use rusqlite::{Connection, Row};
 
-/// Tables and what hangs on them, in a fixed order.
+/// Tables and what belongs to them, in a fixed order.
 #[derive(Clone, Debug, Default)]
 pub struct Schema {
     pub tables: Vec<Table>,
@@ -25,7 +25,7 @@ pub struct Table {
     pub kind: Kind,
     pub strict: bool,
     pub columns: Vec<Column>,
-    /// What tells its rows apart: the rowid, or the primary key. None of a view.
+    /// The columns that identify a row: the rowid, or the primary key; none for a view.
     pub key: Vec<String>,
     pub parents: Vec<Parent>,
     pub rows: i64,
@@ -34,7 +34,7 @@ pub struct Table {
 #[derive(Clone, Debug)]
 pub struct Column {
     pub name: String,
-    /// As it was declared, in capitals.
+    /// The declared type, in capitals.
     pub declared: String,
     pub is_key: bool,
     pub is_generated: bool,
@@ -59,7 +59,7 @@ const PARENTS: &str = "SELECT \"from\", \"table\", \"to\" FROM pragma_foreign_ke
 const NAMES: &str = "SELECT name FROM sqlite_schema WHERE type = ?1 AND sql IS NOT NULL ORDER BY rowid";
 
 impl Schema {
-    /// Asks for it.
+    /// Reads the schema.
     pub fn read(conn: &Connection) -> rusqlite::Result<Self> {
         let mut schema = Self { indexes: names(conn, "index")?, triggers: names(conn, "trigger")?, ..Self::default() };
         let mut statement = conn.prepare(TABLES)?;
@@ -67,7 +67,7 @@ impl Schema {
         while let Some(row) = rows.next()? {
             let table = Table::read(conn, row)?;
             match (row.get::<_, String>(1)?.as_str(), table) {
-                // A view over what is not there any more has no columns.
+                // A view over a dropped table has no columns.
                 (_, None) => {}
                 ("view", Some(view)) => schema.views.push(view),
                 (_, Some(table)) => schema.tables.push(table),
@@ -76,12 +76,12 @@ impl Schema {
         Ok(schema)
     }
 
-    /// The ordinary tables.
+    /// Returns the ordinary tables.
     pub fn ordinary(&self) -> Vec<&Table> {
         self.tables.iter().filter(|table| table.kind == Kind::Rows).collect()
     }
 
-    /// The tables of a kind.
+    /// Returns the tables of a kind.
     pub fn of(&self, kind: Kind) -> Vec<&Table> {
         self.tables.iter().filter(|table| table.kind == kind).collect()
     }
@@ -95,7 +95,7 @@ impl Table {
             columns.query_map([&name], Column::read)?.collect::<rusqlite::Result<Vec<(Column, i64, i64)>>>()
         });
         let Ok(mut columns) = columns else { return Ok(None) };
-        // FTS5 has columns that stand for the table itself.
+        // An FTS5 table has hidden columns that stand for the table itself.
         columns.retain(|(_, _, hidden)| *hidden != 1);
         let mut key: Vec<_> = columns.iter().filter(|(_, place, _)| *place > 0).collect();
         key.sort_by_key(|(_, place, _)| *place);
@@ -119,17 +119,17 @@ impl Table {
         Ok(Some(Self { name, kind, strict, columns, key, parents, rows }))
     }
 
-    /// The columns that can be written.
+    /// Returns the columns that can be written.
     pub fn writable(&self) -> Vec<&Column> {
         self.columns.iter().filter(|column| !column.is_generated).collect()
     }
 
-    /// The column that is the rowid, if one is.
+    /// Returns the column that is the rowid, if there is one.
     pub fn alias(&self) -> Option<&Column> {
         self.columns.iter().find(|column| self.is_alias(column))
     }
 
-    /// Whether a column is the rowid: rowids must not become too large.
+    /// Returns whether a column is the rowid, whose values must not become too large.
     pub fn is_alias(&self, column: &Column) -> bool {
         let by_rowid = self.key.first().is_some_and(|key| key == "rowid");
         by_rowid && column.is_key && (column.declared == "INTEGER" || self.kind != Kind::Rows)
@@ -140,7 +140,7 @@ impl Table {
         self.columns.iter().map(|column| column.name.clone()).collect()
     }
 
-    /// What refers to another table by this column.
+    /// Returns the foreign key of this column, if it has one.
     pub fn parent(&self, column: &Column) -> Option<&Parent> {
         self.parents.iter().find(|parent| parent.column == column.name)
     }

@@ -1,6 +1,6 @@
-//! The text of a statement as it is made, with its parameters, and random expressions.
+//! Builds the text of a statement with its parameters, and random expressions.
 //!
-//! Invariant: all is added from left to right, so the parameters are in the order of their places.
+//! Invariant: everything is added from left to right, so the parameters are in the order of their places.
 
 use quorate::{
     Value,
@@ -11,19 +11,19 @@ use super::super::unit::Call;
 use super::Dice;
 use super::values::literal;
 
-/// A statement that is being made.
+/// A statement that is being built.
 pub struct Text<'a> {
     dice: &'a Dice,
     sql: String,
     params: Vec<Value>,
-    /// Whether values may be parameters: not inside of what stays in the schema.
+    /// Whether values may be parameters, which they can't be in text that the schema keeps.
     binds: bool,
     named: bool,
 }
 
 /// Operators between two values.
 const BINARY: [&str; 14] = ["+", "-", "*", "/", "%", "||", "<", "<=", "=", "<>", "IS", "IS NOT", "&", "<<"];
-/// Functions of one value that always succeed.
+/// Functions of one argument that always succeed.
 const UNARY: [&str; 14] = [
     "length",
     "typeof",
@@ -40,7 +40,7 @@ const UNARY: [&str; 14] = [
     "~",
     "NOT ",
 ];
-/// Functions of one value that fail for some.
+/// Functions of one argument that fail for some values.
 const FRAGILE: [&str; 3] = ["abs", "json_quote", "json_array_length"];
 /// Types of CAST.
 const TYPES: [&str; 5] = ["INTEGER", "REAL", "TEXT", "BLOB", "NUMERIC"];
@@ -48,13 +48,13 @@ const TYPES: [&str; 5] = ["INTEGER", "REAL", "TEXT", "BLOB", "NUMERIC"];
 const COMPARISONS: [&str; 8] = ["=", "<>", "<", "<=", ">", ">=", "IS", "IS NOT"];
 
 impl<'a> Text<'a> {
-    /// One whose values may be parameters.
+    /// Begins a statement whose values may be parameters.
     pub fn new(dice: &'a Dice) -> Self {
         let named = dice.chance(10);
         Self { dice, sql: String::new(), params: Vec::new(), binds: true, named }
     }
 
-    /// One without parameters.
+    /// Begins a statement without parameters.
     pub fn bare(dice: &'a Dice) -> Self {
         Self { dice, sql: String::new(), params: Vec::new(), binds: false, named: false }
     }
@@ -65,7 +65,7 @@ impl<'a> Text<'a> {
         self
     }
 
-    /// Adds a value: as a parameter, or spelled out.
+    /// Adds a value as a parameter or as a literal.
     pub fn value(&mut self, value: Value) -> &mut Self {
         if !self.binds || self.dice.chance(40) {
             return self.add(literal(&value));
@@ -80,7 +80,7 @@ impl<'a> Text<'a> {
         self
     }
 
-    /// Adds a list with commas.
+    /// Adds a list, separated by commas.
     pub fn list<T>(&mut self, items: impl IntoIterator<Item = T>, mut each: impl FnMut(&mut Self, T)) -> &mut Self {
         for (place, item) in items.into_iter().enumerate() {
             if place > 0 {
@@ -179,12 +179,12 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// The text alone.
+    /// Returns the text alone.
     pub fn text(self) -> String {
         self.sql
     }
 
-    /// The statement.
+    /// Returns the statement.
     pub fn call(self) -> Call {
         let names =
             if self.named { (0..self.params.len()).map(|number| format!(":p{number}")).collect() } else { vec![] };

@@ -1,4 +1,4 @@
-//! Values of all storage classes, plain ones and those at the edges, and how SQL spells them.
+//! Generates values of all storage classes, ordinary ones and edge cases, and their SQL literals.
 
 use std::fmt::Write as _;
 
@@ -6,9 +6,9 @@ use quorate::Value;
 
 use super::Dice;
 
-/// Values below this are likely to meet again, as keys do.
+/// Values below this are likely to repeat, as keys do.
 const SMALL: u64 = 40;
-/// Values below this seldom are.
+/// Values below this seldom repeat.
 const WIDE: u64 = 5000;
 /// The longest blob of random bytes.
 const BLOB_BYTES: usize = 24;
@@ -82,11 +82,11 @@ const TEXTS: [&str; 26] = [
     "{\"a\": [1.5, \"x\"]}",
 ];
 
-/// Words of which texts for FTS5 are made.
+/// The words in texts for FTS5.
 const WORDS: [&str; 8] = ["one", "two", "three", "r\u{e9}sum\u{e9}", "tea", "leader", "kill", "row"];
 
 impl Dice {
-    /// A value of any class.
+    /// Returns a value of any class.
     pub fn value(&self) -> Value {
         match self.below(20) {
             0..2 => Value::Null,
@@ -124,7 +124,7 @@ impl Dice {
         })
     }
 
-    /// A number that many share.
+    /// Returns a number that is likely to repeat.
     pub fn small(&self) -> i64 {
         self.number(SMALL)
     }
@@ -133,13 +133,13 @@ impl Dice {
         i64::try_from(self.below(below)).unwrap_or_default()
     }
 
-    /// A few words.
+    /// Returns a few words.
     pub fn words(&self) -> String {
         let words: Vec<&str> = (0..=self.below(4)).map(|_| self.one(&WORDS)).collect();
         words.join(" ")
     }
 
-    /// One of the words.
+    /// Returns one of the words.
     pub fn word(&self) -> &'static str {
         self.one(&WORDS)
     }
@@ -149,14 +149,14 @@ fn f64_of(number: i64) -> f64 {
     i32::try_from(number).map_or(0.0, f64::from)
 }
 
-/// A value as a statement spells it.
+/// Returns the SQL literal of a value.
 pub fn literal(value: &Value) -> String {
     match value {
         Value::Null => "NULL".to_owned(),
         Value::Integer(value) => value.to_string(),
         Value::Real(value) if value.is_infinite() => if *value > 0.0 { "9e999" } else { "-9e999" }.to_owned(),
         Value::Real(value) => format!("{value:?}"),
-        // A statement ends at a NUL.
+        // A literal can't hold a NUL, which ends the statement.
         Value::Text(text) if text.contains('\0') => format!("CAST({} AS TEXT)", hex(text.as_bytes())),
         Value::Text(text) => format!("'{}'", text.replace('\'', "''")),
         Value::Blob(bytes) => hex(bytes),

@@ -1,4 +1,4 @@
-//! Statements that fail, whatever the rows are.
+//! Generates statements that fail, whatever the rows are.
 
 use quorate::{Value, sql::Param};
 
@@ -6,8 +6,8 @@ use super::ddl::call_of;
 use super::{Call, Generator};
 
 impl Generator {
-    /// A statement that only its entry shows to be wrong: something that it names is missing, or is not what it takes
-    /// it for.
+    /// Returns a statement that fails only when its entry is applied: something that it names is missing, or is of
+    /// another kind.
     pub(super) fn missing(&self) -> Option<Call> {
         let table = self.pick_table()?;
         let name = &table.name;
@@ -25,7 +25,7 @@ impl Generator {
         Some(call_of(sql))
     }
 
-    /// A row that a STRICT table can't take, or that lacks what it must have.
+    /// Returns an INSERT of a row that a STRICT table refuses, or that lacks a required value.
     pub(super) fn misfit(&self) -> Option<Call> {
         let tables = self.schema.ordinary();
         let tables: Vec<_> = tables.into_iter().filter(|table| table.strict).collect();
@@ -36,7 +36,7 @@ impl Generator {
         Some(Call { sql: sql.into(), params: vec![Param::Value(value)], names: Vec::new() })
     }
 
-    /// A statement that no schema can mend.
+    /// Returns a statement that fails under any schema.
     pub(super) fn hopeless(&self) -> Call {
         call_of(self.dice.one(&HOPELESS).to_owned())
     }
@@ -53,7 +53,8 @@ const HOPELESS: [&str; 8] = [
     "SELECT 'open",
 ];
 
-/// Whether a statement is one that no schema can mend: it fails where it is asked for, before others of its entry run.
+/// Returns whether a statement fails under any schema: it is refused at once, before the other statements of its entry
+/// run.
 pub fn is_hopeless(sql: &str) -> bool {
     HOPELESS.contains(&sql)
 }

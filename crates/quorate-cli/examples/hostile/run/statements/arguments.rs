@@ -1,4 +1,4 @@
-//! Extreme values, as expressions of SQL: long, deep, huge, malformed.
+//! Generates extreme values, as SQL expressions: long, deep, huge, malformed.
 
 use crate::harness::dice::Dice;
 
@@ -147,16 +147,16 @@ const PATHS: [&str; 12] = [
     "'$.a[0].b[1]'",
     "'$[#-99999999999]'",
 ];
-/// Pieces that long texts are made of.
+/// The pieces of long texts.
 const PIECES: [&str; 12] = ["a", "%a", "*a", "_", "?", "[a-z]", "[", "%", "*", "a*b", " the", "-"];
 
-/// A length, seldom a very large one.
+/// Returns a length, seldom a very large one.
 fn length(dice: &Dice) -> u64 {
     let edge = dice.one(&LENGTHS);
     if edge > 1_000_000 && dice.chance(60) { dice.below(60_000) } else { edge }
 }
 
-/// A long text.
+/// Returns a long text.
 pub fn long(dice: &Dice) -> String {
     let n = length(dice);
     match dice.below(12) {
@@ -174,7 +174,7 @@ pub fn long(dice: &Dice) -> String {
     }
 }
 
-/// JSON, as text or as a blob.
+/// Returns JSON, as text or as a blob.
 pub fn json(dice: &Dice) -> String {
     let depth = dice.one(&[3, 998, 999, 1000, 1001, 1002, 2001, 100_000, 5_000_000]);
     let wide = dice.one(&[2, 1000, 100_000, 3_000_000]);
@@ -193,7 +193,7 @@ pub fn json(dice: &Dice) -> String {
     if dice.chance(20) { format!("jsonb({text})") } else { text }
 }
 
-/// A value of any kind that a function may get.
+/// Returns an argument of any kind.
 pub fn any(dice: &Dice) -> String {
     match dice.below(20) {
         0..5 => dice.one(&PLAIN).to_owned(),
@@ -209,7 +209,7 @@ pub fn any(dice: &Dice) -> String {
     }
 }
 
-/// A value that fits a function, by its name, so that it gets past its first check.
+/// Returns an argument that fits the name of a function, so that it passes the function's first check.
 pub fn fitting(dice: &Dice, function: &str, position: usize) -> String {
     let is = |part: &str| function.contains(part);
     if dice.chance(25) {

@@ -1,4 +1,5 @@
-//! What is not about rows: pragmas, transactions, other databases, statistics, and words that are no statement.
+//! Generates statements that are not about rows: pragmas, transactions, other databases, statistics, and text that is
+//! not a statement.
 
 use super::{Draft, arguments, names};
 use crate::harness::dice::Dice;
@@ -16,7 +17,7 @@ const PRAGMAS: &str = "analysis_limit application_id auto_vacuum automatic_index
     shrink_memory soft_heap_limit stats synchronous table_info table_list table_xinfo temp_store \
     temp_store_directory threads trusted_schema user_version vdbe_addoptrace vdbe_debug vdbe_listing \
     vdbe_trace wal_autocheckpoint wal_checkpoint writable_schema nonsense";
-/// What a pragma may be told.
+/// Arguments of pragmas.
 const VALUES: [&str; 22] = [
     "0",
     "1",
@@ -42,7 +43,7 @@ const VALUES: [&str; 22] = [
     "1024",
 ];
 
-/// A statement of one of the kinds.
+/// Returns a statement of one of the kinds.
 pub fn statement(dice: &Dice) -> Draft {
     match dice.below(10) {
         0..5 => pragma(dice),

@@ -1,12 +1,12 @@
-//! Depth and width: what nests, refers to itself, or has very many parts.
+//! Generates deep and wide statements: nested, recursive, or with very many parts.
 
 use super::{Draft, arguments};
 use crate::harness::dice::Dice;
 
-/// How deep or wide, at the edges of SQLite's limits and beyond them.
+/// Depths and widths at the edges of SQLite's limits and beyond.
 const SIZES: [usize; 16] = [2, 50, 99, 127, 128, 200, 499, 500, 501, 999, 1000, 1001, 1999, 2001, 10_000, 32_767];
 
-/// A statement of one of the shapes.
+/// Returns a statement of one of the shapes.
 pub fn statement(dice: &Dice) -> Draft {
     let size = dice.one(&SIZES);
     match dice.below(10) {
@@ -19,12 +19,12 @@ pub fn statement(dice: &Dice) -> Draft {
     }
 }
 
-/// `before` and `after` around a middle, so many times.
+/// Puts `before` and `after` around a middle, `size` times.
 fn nest(size: usize, before: &str, middle: &str, after: &str) -> String {
     format!("{}{middle}{}", before.repeat(size), after.repeat(size))
 }
 
-/// Parts by their number.
+/// Joins `size` parts, each made from its number.
 fn list(size: usize, separator: &str, part: impl Fn(usize) -> String) -> String {
     (0..size).map(part).collect::<Vec<_>>().join(separator)
 }
@@ -161,7 +161,7 @@ fn full_text(dice: &Dice, size: usize) -> Draft {
     }
 }
 
-/// Triggers, foreign keys and views that go on and on.
+/// Returns a statement with triggers, foreign keys or views that refer to each other many times.
 fn chains(dice: &Dice) -> Draft {
     let n = dice.one(&[10, 400, 999, 1000, 1001, 1_000_000_000]);
     let (from, to) = (dice.below(12), dice.below(12));

@@ -1,20 +1,20 @@
-//! Every function with extreme arguments, in every place where an expression may stand.
+//! Generates calls of every function with extreme arguments, in every place where an expression may be.
 
 use super::{Draft, arguments};
 use crate::harness::Result;
 use crate::harness::dice::Dice;
 
-/// A function, as `PRAGMA function_list` tells of it.
+/// A function, as `PRAGMA function_list` describes it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Function {
     pub name: String,
-    /// How many arguments it takes; any number if negative.
+    /// The number of arguments; any number if negative.
     pub arguments: i64,
     /// `s` for scalar, `a` for aggregate, `w` for window.
     pub kind: String,
 }
 
-/// All functions of SQLite as it is built into the nodes, and those that Quorate adds.
+/// Returns all functions of SQLite as it is built into the nodes, and those that Quorate adds.
 pub fn functions() -> Result<Vec<Function>> {
     let conn = rusqlite::Connection::open_in_memory()?;
     let mut all = conn.prepare("SELECT DISTINCT name, narg, type FROM pragma_function_list ORDER BY 1, 2, 3")?;
@@ -24,15 +24,15 @@ pub fn functions() -> Result<Vec<Function>> {
     Ok(all.query_map([], function)?.collect::<Result<_, _>>()?)
 }
 
-/// Operators that are functions, or cost as much.
+/// Operators that are functions, or cost as much as one.
 const OPERATORS: [&str; 14] =
     ["LIKE", "GLOB", "NOT LIKE", "||", "->", "->>", "MATCH", "REGEXP", "=", "<", "IS", "+", "<<", "*"];
 /// Rows for aggregates.
 const ROWS: [u64; 5] = [1, 10, 400, 20_000, 3_000_000];
-/// Calls within calls.
+/// How deep calls nest.
 const DEPTH_MAX: u64 = 3;
 
-/// A statement around a call.
+/// Returns a statement around a call.
 pub fn statement(dice: &Dice, functions: &[Function]) -> Draft {
     let depth = dice.below(DEPTH_MAX);
     let call = expression(dice, functions, depth);
@@ -107,7 +107,7 @@ fn call(dice: &Dice, functions: &[Function], function: &Function, depth: u64) ->
     format!("{}({arguments}){filter}{over}", name(&function.name))
 }
 
-/// Names that are operators, such as `->`, need quotes.
+/// Returns the name of a function. Names that are operators, such as `->`, need quotes.
 fn name(name: &str) -> String {
     let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     if plain { name.to_owned() } else { super::quote(name) }
@@ -117,6 +117,6 @@ fn argument(dice: &Dice, functions: &[Function], function: &str, position: usize
     if depth > 0 && dice.chance(35) {
         return expression(dice, functions, depth - 1);
     }
-    // Many arguments of megabytes each would only be too long a statement.
+    // Many arguments of megabytes each would only make the statement too long.
     if position > 9 { "1".to_owned() } else { arguments::fitting(dice, function, position) }
 }

@@ -1,14 +1,14 @@
-//! Endless and huge work: sorts and aggregates over gigabytes, cross joins and recursion without end.
+//! Generates endless and huge work: sorts and aggregates over gigabytes, cross joins and recursion without end.
 
 use super::Draft;
 use crate::harness::dice::Dice;
 
-/// Bytes of a row.
+/// The bytes of a row.
 const WIDTHS: [u64; 5] = [1, 100, 10_000, 1_000_000, 15_000_000];
-/// Rows.
+/// The number of rows.
 const ROWS: [u64; 4] = [1000, 100_000, 10_000_000, 1 << 40];
 
-/// A statement of one of the shapes.
+/// Returns a statement of one of the shapes.
 pub fn statement(dice: &Dice) -> Draft {
     let (width, rows) = (dice.one(&WIDTHS), dice.one(&ROWS));
     let value =

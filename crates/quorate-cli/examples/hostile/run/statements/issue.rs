@@ -1,8 +1,8 @@
-//! Statements that have ended or blocked every node of a cluster, word by word as they were found.
+//! Statements that once ended or blocked every node of a cluster, word by word as they were found.
 
 use super::Draft;
 
-/// Each with whether it writes.
+/// The statements, each with whether it writes.
 pub const STATEMENTS: &[(bool, &str)] = &[
     (true, "CREATE VIEW IF NOT EXISTS IF AS SELECT null"),
     (true, "CREATE TABLE IF NOT EXISTS IF (a)"),
@@ -47,7 +47,7 @@ pub const STATEMENTS: &[(bool, &str)] = &[
     (true, "CREATE VIEW hidden AS SELECT * FROM _quorate_applied"),
 ];
 
-/// Each in turn.
+/// Returns each statement in turn.
 pub fn statement(number: u64) -> Draft {
     let (writes, sql) = STATEMENTS[usize::try_from(number).unwrap_or(0) % STATEMENTS.len()];
     Draft { writes, sql: sql.to_owned(), parameters: 0 }

@@ -1,5 +1,5 @@
-//! Hostile statements, each by its number: what a number gives depends on the seed and the number alone, so that any
-//! part of a run can be run again.
+//! Hostile statements by number. A statement depends on the seed and its number alone, so that any part of a run can be
+//! repeated.
 
 use quorate::Value;
 use quorate_env::Rng;
@@ -27,28 +27,28 @@ pub struct Hostile {
     pub category: Category,
     pub door: Door,
     pub sql: String,
-    /// How many parameters it is given.
+    /// How many parameters are bound.
     #[serde(default)]
     pub parameters: usize,
 }
 
-/// What a statement is hostile by.
+/// The way in which a statement is hostile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Category {
-    /// Statements that are known to have ended or blocked a cluster.
+    /// Statements that are known to have ended or blocked a cluster once.
     Issue,
     /// Functions with extreme arguments.
     Functions,
-    /// Odd names of everything.
+    /// Odd names.
     Names,
-    /// Depth and width of everything.
+    /// Deep and wide statements.
     Deep,
     /// Endless and huge work.
     Heavy,
-    /// What is not about rows: pragmas, transactions, other databases.
+    /// Statements that are not about rows: pragmas, transactions, other databases.
     Control,
-    /// SQLite's syntax diagrams.
+    /// Random walks through SQLite's syntax diagrams.
     Grammar,
 }
 
@@ -56,26 +56,26 @@ pub enum Category {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Door {
-    /// A query of one node's own state.
+    /// A query of one node's applied state.
     Local,
-    /// A query of the present state.
+    /// A linearizable query.
     Linearizable,
     Execute,
     Returning,
-    /// Between two statements that succeed.
+    /// A batch, between two statements that succeed.
     Batch,
     Interactive,
 }
 
 impl Door {
-    /// Whether it may change something.
+    /// Returns whether the call may change something.
     pub fn writes(self) -> bool {
         !matches!(self, Self::Local | Self::Linearizable)
     }
 }
 
 impl Category {
-    /// All, with how many of a thousand statements are of each.
+    /// All categories, with how many of a thousand statements belong to each.
     pub const ALL: [(Self, u64); 7] = [
         (Self::Grammar, 650),
         (Self::Functions, 150),
@@ -86,7 +86,7 @@ impl Category {
         (Self::Issue, 4),
     ];
 
-    /// The one of this name.
+    /// Returns the category with this name.
     pub fn named(name: &str) -> Result<Self> {
         let named = serde_json::from_value(serde_json::Value::from(name));
         named.map_err(|_| format!("--only {name}: issue, functions, names, deep, heavy, control or grammar").into())
@@ -148,9 +148,9 @@ impl Corpus {
         Self { seed, only, functions }
     }
 
-    /// The statement of this number. Those of the issue come first, each once.
+    /// Returns the statement with this number. The statements of the category `Issue` come first, each once.
     pub fn statement(&self, number: u64) -> Hostile {
-        /// Spreads seeds, so that those beside each other share no numbers.
+        /// Spreads the seeds, so that neighbouring seeds share no numbers.
         const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
         let dice = Dice(Rng::from_seed(self.seed.wrapping_mul(SPREAD) ^ number));
         let first = number < issue::STATEMENTS.len() as u64;
@@ -165,13 +165,13 @@ impl Corpus {
             Category::Grammar => grammar::statement(&dice),
         };
         let Draft { writes, sql, parameters } = draft;
-        // Some come to the wrong door.
+        // Some statements are sent by the wrong call.
         let door = if writes != dice.chance(2) { Door::write(&dice) } else { Door::read(&dice) };
         Hostile { number, category, door, sql, parameters }
     }
 }
 
-/// The parameters that statements get.
+/// Returns the parameters of a statement.
 pub fn parameters(count: usize) -> Vec<Value> {
     let one = |number: usize| match number % 5 {
         0 => Value::Integer(i64::MAX),

@@ -1,4 +1,4 @@
-//! Odd names of everything: keywords, nothing, very long, with quotes and NUL in them, those of SQLite and of Quorate.
+//! Generates odd names: keywords, empty, very long, with quotes and NUL, those of SQLite and of Quorate.
 
 use super::Draft;
 use crate::harness::dice::Dice;
@@ -7,11 +7,11 @@ use crate::harness::dice::Dice;
 #[path = "../../../../../quorate-shell/src/keywords.rs"]
 mod keywords;
 
-/// Words that mean something to SQLite in some places.
+/// Words that have a meaning for SQLite in some places.
 const WORDS: [&str; 13] = [
     "TRUE", "FALSE", "STORED", "HIDDEN", "STRICT", "ROWID", "RANK", "EXCLUDED", "NEW", "OLD", "BINARY", "NOCASE", "ANY",
 ];
-/// Names that are no words.
+/// Names that are not words.
 const ODD: [&str; 24] = [
     "",
     " ",
@@ -38,7 +38,7 @@ const ODD: [&str; 24] = [
     "\u{feff}",
     "?1",
 ];
-/// Names that belong to somebody.
+/// Names that exist already, or are reserved.
 const OWNED: [&str; 22] = [
     "_quorate_x",
     "_quorate_applied",
@@ -64,7 +64,7 @@ const OWNED: [&str; 22] = [
     "fx_content",
 ];
 
-/// A name, with or without quotes.
+/// Returns a name, with or without quotes.
 pub fn name(dice: &Dice) -> String {
     let raw = match dice.below(100) {
         0..55 => dice.one(keywords::KEYWORDS).to_owned(),
@@ -85,12 +85,12 @@ pub fn name(dice: &Dice) -> String {
     }
 }
 
-/// A name in SQL's own quotes.
+/// Returns a name in the quotes of standard SQL.
 pub fn quote(raw: &str) -> String {
     format!("\"{}\"", raw.replace('"', "\"\""))
 }
 
-/// A statement in which a name stands that nobody expects.
+/// Returns a statement that has an odd name in it.
 pub fn statement(dice: &Dice) -> Draft {
     let n = name(dice);
     let m = if dice.chance(50) { n.clone() } else { name(dice) };

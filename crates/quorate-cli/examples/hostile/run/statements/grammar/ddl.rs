@@ -6,7 +6,7 @@ use super::{DEPTH, Source, Walk};
 use crate::run::schema::COLLATIONS;
 use crate::run::statements::names;
 
-/// What a conflict of a constraint does.
+/// The clauses for conflicts of a constraint.
 const CONFLICT: [&str; 8] =
     ["", "", "", "", " ON CONFLICT IGNORE", " ON CONFLICT REPLACE", " ON CONFLICT FAIL", " ON CONFLICT ROLLBACK"];
 

@@ -3,7 +3,7 @@
 use super::{DEPTH, Source, Walk};
 use crate::run::schema::Table;
 
-/// What happens where a constraint does not hold.
+/// The clauses for conflicts of a constraint.
 const CONFLICTS: [&str; 7] = ["", "", "OR REPLACE ", "OR IGNORE ", "OR ABORT ", "OR FAIL ", "OR ROLLBACK "];
 /// How deep the expressions of rows nest.
 const ROW_DEPTH: u64 = DEPTH - 1;
@@ -127,14 +127,14 @@ impl Walk<'_> {
         format!("{with}{sql}")
     }
 
-    /// Some columns of a table, none twice.
+    /// Returns some columns of a table, none twice.
     fn columns(&self, table: &Table) -> Vec<&'static str> {
         let all = self.dice.chance(60);
         let some: Vec<_> = table.columns.iter().copied().filter(|_| all || self.dice.chance(60)).collect();
         if some.is_empty() { table.columns.to_vec() } else { some }
     }
 
-    /// A statement of a trigger's program.
+    /// Returns a statement of a trigger's program.
     pub(super) fn step(&mut self) -> String {
         match self.dice.below(8) {
             0..3 => self.insert(),

@@ -80,7 +80,7 @@ const TYPES: [&str; 12] = [
     "UNSIGNED BIG INT",
     "CHARINT",
 ];
-/// Functions with how many arguments they take.
+/// Functions with the number of their arguments.
 const SCALAR: [(&str, u64); 40] = [
     ("abs", 1),
     ("lower", 1),
@@ -245,7 +245,7 @@ impl Walk<'_> {
         format!(" OVER ({})", self.window(depth))
     }
 
-    /// A window without its parentheses.
+    /// Returns a window without its parentheses.
     pub(super) fn window(&mut self, depth: u64) -> String {
         let partition = self.maybe(40, |walk| format!("PARTITION BY {} ", walk.some(2, |walk| walk.expr(depth))));
         let order = self.maybe(70, |walk| format!("ORDER BY {} ", walk.ordering(depth)));
@@ -254,7 +254,7 @@ impl Walk<'_> {
 
     fn frame(&mut self, depth: u64) -> String {
         let unit = self.word(&["RANGE", "ROWS", "GROUPS"]);
-        // Most frames that end before they begin are refused.
+        // Avoid most frames that end before they begin, which SQLite refuses.
         let (first, last) = match self.dice.below(6) {
             0 => ("UNBOUNDED PRECEDING".to_owned(), "CURRENT ROW".to_owned()),
             1 => ("CURRENT ROW".to_owned(), "UNBOUNDED FOLLOWING".to_owned()),
@@ -315,7 +315,7 @@ impl Walk<'_> {
         }
     }
 
-    /// What comes behind `ORDER BY`.
+    /// Returns the terms after `ORDER BY`.
     pub(super) fn ordering(&mut self, depth: u64) -> String {
         self.some(3, |walk| {
             let collate = walk.maybe(15, |walk| format!(" COLLATE {}", walk.word(COLLATIONS)));

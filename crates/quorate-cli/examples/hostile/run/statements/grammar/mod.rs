@@ -1,7 +1,7 @@
-//! SQLite's syntax diagrams, walked at random. Names are mostly those of tables and columns that there are, so that
-//! statements get past the resolution of names.
+//! Walks SQLite's syntax diagrams at random. Most names are those of existing tables and columns, so that statements
+//! get past the resolution of names.
 //!
-//! Invariant: the depth of what is made is bounded, so that making it ends.
+//! Invariant: the depth of a statement is bounded, so every walk ends.
 
 use super::{Draft, names};
 use crate::harness::dice::Dice;
@@ -14,32 +14,32 @@ mod select;
 
 /// How deep statements nest.
 const DEPTH: u64 = 3;
-/// Names of what statements create.
+/// How many names there are for what statements create.
 const MADE: u64 = 24;
 
-/// What a walk carries with it.
+/// The state of a walk.
 struct Walk<'a> {
     dice: &'a Dice,
-    /// What the names of columns may refer to, from the outermost on.
+    /// The sources that the names of columns may refer to, from the outermost on.
     sources: Vec<Source>,
-    /// Tables of the `WITH` clauses around.
+    /// The tables of the enclosing `WITH` clauses.
     ctes: Vec<Source>,
-    /// Named windows of the `SELECT` around.
+    /// Whether the enclosing `SELECT` has named windows.
     windows: bool,
-    /// Whether what is made belongs to a trigger.
+    /// Whether the walk is inside a trigger.
     trigger: bool,
     parameters: usize,
     aliases: u64,
 }
 
-/// Something with columns.
+/// A source of columns.
 #[derive(Clone)]
 struct Source {
     name: String,
     columns: Vec<String>,
 }
 
-/// A statement.
+/// Returns a statement.
 pub fn statement(dice: &Dice) -> Draft {
     let walk =
         Walk { dice, sources: Vec::new(), ctes: Vec::new(), windows: false, trigger: false, parameters: 0, aliases: 0 };
@@ -67,17 +67,17 @@ impl Walk<'_> {
         Draft { writes, sql: format!("{prefix}{sql}"), parameters: self.parameters }
     }
 
-    /// Something in so many of a hundred cases, else nowhere.
+    /// Returns the text of `make` in `percent` of 100 cases, otherwise an empty text.
     fn maybe(&mut self, percent: u64, make: impl FnOnce(&mut Self) -> String) -> String {
         if self.dice.chance(percent) { make(self) } else { String::new() }
     }
 
-    /// One of some texts.
+    /// Returns one of the texts.
     fn word(&self, words: &[&'static str]) -> &'static str {
         self.dice.one(words)
     }
 
-    /// From one up to so many of something.
+    /// Returns from one up to `max` parts, separated by commas.
     fn some(&mut self, max: u64, make: impl FnMut(&mut Self) -> String) -> String {
         let count = 1 + self.dice.below(max);
         self.times(count, make)
@@ -96,7 +96,7 @@ impl Walk<'_> {
         self.dice.one(&tables)
     }
 
-    /// A name for something new, which may have been made before.
+    /// Returns a name for a new object, which may exist already.
     fn made(&self) -> String {
         if self.dice.chance(2) { names::name(self.dice) } else { format!("n{}", self.dice.below(MADE)) }
     }
@@ -106,7 +106,7 @@ impl Walk<'_> {
         format!("q{}", self.aliases)
     }
 
-    /// Makes something with more sources of columns.
+    /// Calls `make` with more sources of columns.
     fn with_sources<T>(&mut self, sources: Vec<Source>, make: impl FnOnce(&mut Self) -> T) -> T {
         let before = self.sources.len();
         self.sources.extend(sources);
@@ -129,7 +129,7 @@ impl Source {
         Self { name: name.to_owned(), columns: table.columns.iter().map(|&column| column.to_owned()).collect() }
     }
 
-    /// A table as the row that a trigger or an upsert sees.
+    /// A table, as the row that a trigger or an upsert sees.
     fn rows(table: &Table, names: &[&str]) -> Vec<Self> {
         names.iter().map(|name| Self::of(table, name)).collect()
     }

@@ -2,7 +2,7 @@
 
 use super::{Source, Walk};
 
-/// Columns of a result at most.
+/// The most columns of a result.
 const WIDTH_MAX: u64 = 4;
 
 impl Walk<'_> {
@@ -11,7 +11,7 @@ impl Walk<'_> {
         self.select_of(depth, width)
     }
 
-    /// A query whose result has so many columns.
+    /// Returns a query whose result has `width` columns.
     pub(super) fn select_of(&mut self, depth: u64, width: u64) -> String {
         let before = self.ctes.len();
         let with = self.maybe(15, |walk| walk.with(depth));
@@ -71,7 +71,7 @@ impl Walk<'_> {
         format!("WITH {recursive}{tables} ")
     }
 
-    /// One `SELECT` or `VALUES`; `last` says that it may end with a clause of its own.
+    /// Returns one `SELECT` or `VALUES`. If it is the `last`, it may have an ORDER BY of its own.
     fn core(&mut self, depth: u64, width: u64, last: bool) -> String {
         let next = depth.saturating_sub(1);
         if self.dice.chance(8) {
@@ -97,7 +97,7 @@ impl Walk<'_> {
         });
         let windows = if named {
             let (first, second) = (self.window(depth), self.maybe(50, |walk| walk.window(depth)));
-            // A window that is based on another must not say what that says.
+            // A window that is based on another must not repeat its clauses.
             let second =
                 if self.dice.chance(20) { format!("w0 {}", self.word(&["", "ROWS 2 PRECEDING"])) } else { second };
             format!(" WINDOW w0 AS ({first}), w1 AS ({second})")
@@ -120,7 +120,7 @@ impl Walk<'_> {
         })
     }
 
-    /// Tables, joined; what they are called is added to `sources`.
+    /// Returns joined tables, and adds their names to `sources`.
     pub(super) fn join(&mut self, depth: u64, sources: &mut Vec<Source>) -> String {
         let mut sql = self.source(depth, sources);
         while self.dice.chance(30) && sources.len() < 4 {
@@ -196,7 +196,7 @@ impl Walk<'_> {
         }
     }
 
-    /// A query whose columns have these names.
+    /// Returns a query whose columns have these names.
     pub(super) fn select_named(&mut self, depth: u64, columns: &[String]) -> String {
         let mut sources = Vec::new();
         let from = self.join(depth, &mut sources);
